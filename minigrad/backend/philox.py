@@ -1,0 +1,31 @@
+"""Counter-based random numbers: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
+
+Block i of the stream is a pure function of (key, i), so every device that computes it gets the same numbers, in any
+order, and the whole state of a generator is two integers.
+"""
+
+import numpy as np
+
+_ROUNDS = 10
+_MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_WEYL = 0x9E3779B9, 0xBB67AE85
+_LOW, _SHIFT = np.uint64(0xFFFFFFFF), np.uint64(32)
+
+
+def blocks(key, counter):
+    """Philox of four uint64 arrays (each holding 32-bit words) under a 64-bit key -> four arrays of 32-bit words."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = key & 0xFFFFFFFF, key >> 32 & 0xFFFFFFFF
+    for _ in range(_ROUNDS):
+        p0, p1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
+        c0, c1, c2, c3 = p1 >> _SHIFT ^ c1 ^ np.uint64(k0), p1 & _LOW, p0 >> _SHIFT ^ c3 ^ np.uint64(k1), p0 & _LOW
+        k0, k1 = (k0 + _WEYL[0]) & 0xFFFFFFFF, (k1 + _WEYL[1]) & 0xFFFFFFFF
+    return c0, c1, c2, c3
+
+
+def words(key, offset, n):
+    """n 32-bit words (uint32) of the stream `key`, beginning at block `offset` (four words a block)."""
+    index = np.arange(offset, offset + -(-n // 4), dtype=np.uint64)
+    zero = np.zeros_like(index)
+    four = blocks(key, (index & _LOW, index >> _SHIFT, zero, zero))
+    return np.stack(four, axis=1).astype(np.uint32).reshape(-1)[:n]

@@ -1,0 +1,101 @@
+"""Inputs on which an op is checked, as data: `cases = [case((3, 5)), case((2, 4, 7), dim=1)]`.
+
+Each positional argument of `case` describes one input: a shape stands for standard normal numbers; the functions
+below for other kinds; a Python number or None for itself; a list for a list of inputs. Keywords are the parameters.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A random input: `draw(rng, dtype)` makes the array."""
+
+    kind: str
+    shape: tuple
+    low: float = 0.0
+    high: float = 1.0
+
+    def draw(self, rng, dtype):
+        size = int(np.prod(self.shape))
+        if self.kind == "normal":
+            return rng.standard_normal(self.shape).astype(dtype)
+        if self.kind == "uniform":
+            return rng.uniform(self.low, self.high, self.shape).astype(dtype)
+        if self.kind == "apart":  # no two values, and no value and 0, closer than 1/8: away from every kink
+            steps = np.where(np.arange(size) % 2, -1.0, 1.0) * (1 + np.arange(size)) / 8
+            return rng.permutation(steps + 1 / 16 * np.sign(steps)).reshape(self.shape).astype(dtype)
+        if self.kind == "integers":
+            return rng.integers(int(self.low), int(self.high), self.shape)
+        return rng.random(self.shape) < 0.6  # booleans
+
+    def __repr__(self):
+        bounds = f" {self.low:g}…{self.high:g}" if self.kind in ("uniform", "integers") else ""
+        return f"{self.kind}{bounds} {self.shape}"
+
+
+def normal(shape):
+    return Sample("normal", tuple(shape))
+
+
+def uniform(shape, low, high):
+    return Sample("uniform", tuple(shape), low, high)
+
+
+def positive(shape):
+    return uniform(shape, 0.5, 2.5)
+
+
+def apart(shape):
+    """Distinct values, also apart from 0: nothing here is near a kink of max, relu or abs."""
+    return Sample("apart", tuple(shape))
+
+
+def integers(shape, high, low=0):
+    return Sample("integers", tuple(shape), low, high)
+
+
+def booleans(shape):
+    return Sample("booleans", tuple(shape))
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """An input given by its values, for what chance would not draw, such as a mask with an empty row."""
+
+    values: object
+
+    def draw(self, rng, dtype):
+        array = np.array(self.values)
+        return array.astype(dtype) if array.dtype.kind == "f" else array
+
+
+class Case:
+    """One set of inputs and parameters."""
+
+    def __init__(self, inputs, params):
+        self.inputs, self.params = inputs, params
+
+    def draw(self, rng, dtype=np.float64):
+        """The inputs as NumPy arrays (numbers, None and other constants stay as they are), floats in `dtype`."""
+        return [self._draw(x, rng, dtype) for x in self.inputs]
+
+    def _draw(self, x, rng, dtype):
+        if isinstance(x, (Sample, Fixed)):
+            return x.draw(rng, dtype)
+        if isinstance(x, tuple):
+            return normal(x).draw(rng, dtype)
+        if isinstance(x, list):
+            return [self._draw(item, rng, dtype) for item in x]
+        return x
+
+    def __repr__(self):
+        parts = [repr(x) for x in self.inputs] + [f"{key}={value!r}" for key, value in self.params.items()]
+        return f"case({', '.join(parts)})"
+
+
+def case(*inputs, **params):
+    """Declare inputs for an op's checks; see the module's docstring."""
+    return Case(inputs, params)

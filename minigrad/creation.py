@@ -1,0 +1,187 @@
+"""Making tensors: from data, filled, in sequence, at random."""
+
+import operator
+
+import numpy as np
+
+from . import backend, dtypes
+from .autograd import Storage
+from .ops._args import shape_of
+from .random import default_generator
+from .tensor import Tensor
+
+
+def _finish(array, device, requires_grad):
+    on = backend.get(device)
+    x = Tensor._wrap(on.from_numpy(array), Storage(on))
+    return x.requires_grad_() if requires_grad else x
+
+
+def tensor(data, dtype=None, device="cpu", requires_grad=False):
+    """A Tensor with a copy of data: numbers, nested lists, arrays, Tensors.
+
+    dtype None: an array keeps its own; Python floats become float32, ints int64, bools bool."""
+    if isinstance(data, Tensor):
+        data = data.detach()._host()
+    typed = isinstance(data, (np.ndarray, np.generic))
+    if not typed and isinstance(data, (list, tuple)):
+        data = _without_tensors(data)
+        typed = _first_is_typed(data)
+    array = np.array(data)
+    if dtype is None:
+        dtype = dtypes.DEFAULT_FLOAT if array.dtype == np.float64 and not typed else array.dtype
+    return _finish(array.astype(dtypes.as_dtype(dtype), copy=False), device, requires_grad)
+
+
+def _without_tensors(data):
+    if isinstance(data, (list, tuple)):
+        return [_without_tensors(item) for item in data]
+    return data.detach()._host() if isinstance(data, Tensor) else data
+
+
+def _first_is_typed(data):
+    while isinstance(data, (list, tuple)) and data:
+        data = data[0]
+    return isinstance(data, (np.ndarray, np.generic))
+
+
+def as_tensor(data, dtype=None, device="cpu"):
+    """data itself if it is a Tensor of that dtype and device; an array shares its memory if it can; else a copy."""
+    if isinstance(data, Tensor):
+        return data.to(device).to(dtype or data.dtype)
+    if isinstance(data, np.ndarray) and device == "cpu" and (dtype is None or data.dtype == dtypes.as_dtype(dtype)):
+        return from_numpy(data)
+    return tensor(data, dtype, device)
+
+
+def from_numpy(array):
+    """A Tensor that shares the memory of a NumPy array."""
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"from_numpy needs a NumPy array, got {type(array).__name__}")
+    dtypes.as_dtype(array.dtype)
+    return _finish(array, "cpu", False)
+
+
+def from_dlpack(other):
+    """A Tensor that shares the memory of another library's array (PyTorch, CuPy, JAX, …)."""
+    return from_numpy(np.from_dlpack(other))
+
+
+def full(size, fill_value, dtype=None, device="cpu", requires_grad=False):
+    """A Tensor of one value. dtype None: float32, int64 or bool, as the value is."""
+    if dtype is None:
+        kinds = {bool: dtypes.bool_, int: dtypes.int64}
+        dtype = kinds.get(type(fill_value), dtypes.DEFAULT_FLOAT)
+    shape = shape_of("full", (size,) if isinstance(size, int) else size)
+    return _finish(np.full(shape, fill_value, dtypes.as_dtype(dtype)), device, requires_grad)
+
+
+def zeros(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False):
+    """Zeros of a shape."""
+    return full(shape_of("zeros", size), 0, dtype, device, requires_grad)
+
+
+def ones(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False):
+    """Ones of a shape."""
+    return full(shape_of("ones", size), 1, dtype, device, requires_grad)
+
+
+def empty(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False):
+    """A Tensor of a shape whose values are whatever lay in memory."""
+    return _finish(np.empty(shape_of("empty", size), dtypes.as_dtype(dtype)), device, requires_grad)
+
+
+def zeros_like(x, dtype=None):
+    """Zeros of x's shape, dtype and device."""
+    return zeros(x.shape, dtype=dtype or x.dtype, device=x.device)
+
+
+def ones_like(x, dtype=None):
+    """Ones of x's shape, dtype and device."""
+    return ones(x.shape, dtype=dtype or x.dtype, device=x.device)
+
+
+def full_like(x, fill_value, dtype=None):
+    """One value in x's shape, dtype and device."""
+    return full(x.shape, fill_value, dtype or x.dtype, x.device)
+
+
+def arange(start, end=None, step=1, dtype=None, device="cpu"):
+    """start, start + step, … up to but not including end; arange(n) counts from 0. int64, or float32 if any is a float."""
+    start, end = (0, start) if end is None else (start, end)
+    if dtype is None:
+        dtype = dtypes.DEFAULT_FLOAT if any(isinstance(v, float) for v in (start, end, step)) else dtypes.int64
+    return _finish(np.arange(start, end, step).astype(dtypes.as_dtype(dtype)), device, False)
+
+
+def linspace(start, end, steps, dtype=dtypes.DEFAULT_FLOAT, device="cpu"):
+    """`steps` numbers from start to end, both included, evenly spaced."""
+    return _finish(np.linspace(start, end, steps).astype(dtypes.as_dtype(dtype)), device, False)
+
+
+def eye(n, m=None, dtype=dtypes.DEFAULT_FLOAT, device="cpu"):
+    """The identity matrix, (n, m or n)."""
+    return _finish(np.eye(n, m, dtype=dtypes.as_dtype(dtype)), device, False)
+
+
+def one_hot(x, num_classes):
+    """int Tensor (…) -> int64 (…, num_classes): 1 at the class, else 0."""
+    if x.numel() and not 0 <= int(x.min().item()) <= int(x.max().item()) < num_classes:
+        raise IndexError(f"one_hot: classes from {x.min().item()} to {x.max().item()} do not fit {num_classes}")
+    return (x.unsqueeze(-1) == arange(num_classes, device=x.device)).long()
+
+
+# ------------------------------------------------------------------------------------------------------------ at random
+
+
+def rand(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False, generator=default_generator):
+    """Uniform in [0, 1)."""
+    return _finish(generator.uniform(shape_of("rand", size), dtypes.as_dtype(dtype)), device, requires_grad)
+
+
+def randn(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False, generator=default_generator):
+    """Standard normal."""
+    return _finish(generator.normal(shape_of("randn", size), dtypes.as_dtype(dtype)), device, requires_grad)
+
+
+def rand_like(x, generator=default_generator):
+    """Uniform in [0, 1), of x's shape, dtype and device."""
+    return rand(x.shape, dtype=x.dtype, device=x.device, generator=generator)
+
+
+def randn_like(x, generator=default_generator):
+    """Standard normal, of x's shape, dtype and device."""
+    return randn(x.shape, dtype=x.dtype, device=x.device, generator=generator)
+
+
+def randint(low, high, size, device="cpu", generator=default_generator):
+    """int64 in [low, high)."""
+    return _finish(generator.integers(low, high, shape_of("randint", (tuple(size),))), device, False)
+
+
+def randperm(n, device="cpu", generator=default_generator):
+    """range(n) in random order, int64."""
+    return _finish(generator.permutation(operator.index(n)), device, False)
+
+
+def multinomial(probs, num_samples, replacement=False, generator=default_generator):
+    """Indices drawn in proportion to the rows of probs, (n,) or (N, n), each ≥ 0 -> (num_samples,) or (N, num_samples).
+
+    On the host, in float64. Without replacement by the Gumbel trick: the num_samples largest of ln p + Gumbel noise."""
+    p = probs.detach().to("cpu").double().numpy()
+    if p.ndim not in (1, 2) or not np.isfinite(p).all() or (p < 0).any() or (p.sum(-1) <= 0).any():
+        raise ValueError(f"multinomial: each row of probs, shape {probs.shape}, must be finite, ≥ 0 and not all 0")
+    rows = np.atleast_2d(p)
+    if replacement or num_samples == 1:
+        cumulative = np.cumsum(rows, -1)
+        u = generator.uniform((len(rows), num_samples)) * cumulative[:, -1:]
+        found = np.stack([np.searchsorted(c, v, side="right") for c, v in zip(cumulative, u)])
+    else:
+        if num_samples > ((rows > 0).sum(-1)).min():
+            raise ValueError(f"multinomial: {num_samples} samples without replacement, but fewer choices have p > 0")
+        with np.errstate(divide="ignore"):
+            keys = np.log(rows) - np.log(-np.log1p(-generator.uniform(rows.shape)))
+        found = np.argsort(-keys, -1, kind="stable")[:, :num_samples]
+    return _finish(found.astype(np.int64).reshape(p.shape[:-1] + (num_samples,)), probs.device, False)
+
+

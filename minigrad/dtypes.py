@@ -1,0 +1,48 @@
+"""Dtypes are NumPy's; promotion is PyTorch's: bool < integer < float, and the higher kind wins whatever its width.
+
+Python numbers are weak: they take part with their kind only, so float32 * 2.0 is float32 and int64 * 2.0 is float32.
+"""
+
+import functools
+
+import numpy as np
+
+float64, float32, float16 = np.dtype("float64"), np.dtype("float32"), np.dtype("float16")
+int64, int32, int16, int8, uint8 = (np.dtype(n) for n in ("int64", "int32", "int16", "int8", "uint8"))
+bool_ = np.dtype("bool")
+
+ALL = (float64, float32, float16, int64, int32, int16, int8, uint8, bool_)
+DEFAULT_FLOAT = float32
+_KINDS = {"b": 0, "i": 1, "u": 1, "f": 2}
+
+
+def as_dtype(dtype):
+    """One of ours from a NumPy dtype, a name or Python's bool, int, float (the last is float32). Raises TypeError."""
+    found = DEFAULT_FLOAT if dtype is float else np.dtype(dtype)
+    if found not in ALL:
+        raise TypeError(f"minigrad has no dtype {found}; it has {', '.join(str(d) for d in ALL)}")
+    return found
+
+
+@functools.cache
+def promote(a, b):
+    """The dtype of an operation on dtypes a and b."""
+    ka, kb = _KINDS[a.kind], _KINDS[b.kind]
+    return np.promote_types(a, b) if ka == kb else a if ka > kb else b
+
+
+def promote_number(dtype, number):
+    """The dtype of an operation on a tensor of `dtype` and a Python number."""
+    if isinstance(number, bool):
+        return dtype
+    if isinstance(number, int):
+        return int64 if dtype == bool_ else dtype
+    return dtype if dtype.kind == "f" else DEFAULT_FLOAT
+
+
+def promotion_table():
+    """{(a, b): result} over all dtypes and the Python kinds bool, int and float."""
+    numbers = {"bool": True, "int": 1, "float": 1.0}
+    table = {(str(a), str(b)): str(promote(a, b)) for a in ALL for b in ALL}
+    table |= {(str(a), f"Python {n}"): str(promote_number(a, v)) for a in ALL for n, v in numbers.items()}
+    return table

@@ -1,0 +1,12 @@
+"""The functions behind the layers, under their PyTorch names: `from minigrad.nn import functional as F`."""
+
+from ..creation import one_hot
+from ..ops import (
+    attention_pattern, cross_entropy, dropout, embedding, gelu, layer_norm, linear, log_softmax, pad, relu, rms_norm,
+    scaled_dot_product_attention, sigmoid, silu, softmax, tanh,
+)  # fmt: skip
+
+__all__ = [
+    "attention_pattern", "cross_entropy", "dropout", "embedding", "gelu", "layer_norm", "linear", "log_softmax",
+    "one_hot", "pad", "relu", "rms_norm", "scaled_dot_product_attention", "sigmoid", "silu", "softmax", "tanh",
+]  # fmt: skip

@@ -1,0 +1,63 @@
+"""Filling parameters, in place. Each function returns its tensor and draws from the default generator."""
+
+import math
+
+from ..creation import rand, randn
+from ..random import default_generator
+
+
+def _fill(x, values):
+    x.detach().copy_(values)
+    return x
+
+
+def constant_(x, value):
+    return _fill(x, value)
+
+
+def zeros_(x):
+    return _fill(x, 0)
+
+
+def ones_(x):
+    return _fill(x, 1)
+
+
+def uniform_(x, a=0.0, b=1.0, generator=default_generator):
+    """Uniform in [a, b)."""
+    return _fill(x, rand(x.shape, dtype=x.dtype, generator=generator) * (b - a) + a)
+
+
+def normal_(x, mean=0.0, std=1.0, generator=default_generator):
+    """Normal."""
+    return _fill(x, randn(x.shape, dtype=x.dtype, generator=generator) * std + mean)
+
+
+def _fans(x):
+    """(fan_in, fan_out) of a weight (out, in, …)."""
+    if x.ndim < 2:
+        raise ValueError(f"fan in and fan out need at least two dims, got shape {x.shape}")
+    rest = math.prod(x.shape[2:])
+    return x.shape[1] * rest, x.shape[0] * rest
+
+
+def xavier_uniform_(x, gain=1.0):
+    """Glorot and Bengio 2010: variance 2 / (fan_in + fan_out)."""
+    bound = gain * math.sqrt(6 / sum(_fans(x)))
+    return uniform_(x, -bound, bound)
+
+
+def xavier_normal_(x, gain=1.0):
+    """Glorot and Bengio 2010: variance 2 / (fan_in + fan_out)."""
+    return normal_(x, 0.0, gain * math.sqrt(2 / sum(_fans(x))))
+
+
+def kaiming_uniform_(x, a=0.0):
+    """He et al. 2015: variance 2 / ((1 + a²) fan_in), for a leaky ReLU of slope a."""
+    bound = math.sqrt(6 / ((1 + a * a) * _fans(x)[0]))
+    return uniform_(x, -bound, bound)
+
+
+def kaiming_normal_(x, a=0.0):
+    """He et al. 2015: variance 2 / ((1 + a²) fan_in), for a leaky ReLU of slope a."""
+    return normal_(x, 0.0, math.sqrt(2 / ((1 + a * a) * _fans(x)[0])))

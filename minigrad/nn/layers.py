@@ -1,0 +1,242 @@
+"""Layers with the names, arguments, parameter names and default initialisation of PyTorch's."""
+
+import math
+
+from ..creation import empty, ones, zeros
+from ..dtypes import DEFAULT_FLOAT
+from . import functional as F
+from . import init
+from .module import Module, Parameter
+
+
+class Identity(Module):
+    def forward(self, x):
+        return x
+
+
+class Linear(Module):
+    """y = x Wᵀ + b, (…, in_features) -> (…, out_features). weight: (out, in), uniform within ±1/√in, as is bias."""
+
+    def __init__(self, in_features, out_features, bias=True, dtype=DEFAULT_FLOAT):
+        self.in_features, self.out_features = in_features, out_features
+        bound = 1 / math.sqrt(in_features) if in_features else 0.0
+        self.weight = Parameter(init.uniform_(empty(out_features, in_features, dtype=dtype), -bound, bound))
+        self.bias = Parameter(init.uniform_(empty(out_features, dtype=dtype), -bound, bound)) if bias else None
+
+    def forward(self, x):
+        return F.linear(x, self.weight, self.bias)
+
+    def extra_repr(self):
+        return f"{self.in_features}, {self.out_features}, bias={self.bias is not None}"
+
+
+class Embedding(Module):
+    """Rows of weight (num_embeddings, embedding_dim), standard normal, by int index: (…) -> (…, embedding_dim)."""
+
+    def __init__(self, num_embeddings, embedding_dim, dtype=DEFAULT_FLOAT):
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.weight = Parameter(init.normal_(empty(num_embeddings, embedding_dim, dtype=dtype)))
+
+    def forward(self, index):
+        return F.embedding(index, self.weight)
+
+    def extra_repr(self):
+        return f"{self.num_embeddings}, {self.embedding_dim}"
+
+
+class LayerNorm(Module):
+    """Each row of the last dims to mean 0 and variance 1, times weight plus bias. See F.layer_norm."""
+
+    def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, dtype=DEFAULT_FLOAT):
+        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.eps = eps
+        self.weight = Parameter(ones(self.normalized_shape, dtype=dtype)) if elementwise_affine else None
+        self.bias = Parameter(zeros(self.normalized_shape, dtype=dtype)) if elementwise_affine and bias else None
+
+    def forward(self, x):
+        return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+
+    def extra_repr(self):
+        return f"{self.normalized_shape}, eps={self.eps}, affine={self.weight is not None}, bias={self.bias is not None}"
+
+
+class RMSNorm(Module):
+    """Each row of the last dims to mean square 1, times weight. See F.rms_norm."""
+
+    def __init__(self, normalized_shape, eps=None, elementwise_affine=True, dtype=DEFAULT_FLOAT):
+        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.eps = eps
+        self.weight = Parameter(ones(self.normalized_shape, dtype=dtype)) if elementwise_affine else None
+
+    def forward(self, x):
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self):
+        return f"{self.normalized_shape}, eps={self.eps}, affine={self.weight is not None}"
+
+
+class Dropout(Module):
+    """In training, each element 0 with probability p, else divided by 1 - p."""
+
+    def __init__(self, p=0.5):
+        self.p = p
+
+    def forward(self, x):
+        return F.dropout(x, self.p, self.training)
+
+    def extra_repr(self):
+        return f"p={self.p}"
+
+
+class ReLU(Module):
+    """max(x, 0)"""
+
+    def forward(self, x):
+        return F.relu(x)
+
+
+class GELU(Module):
+    """x Φ(x); approximate='tanh' for the tanh form."""
+
+    def __init__(self, approximate="none"):
+        self.approximate = approximate
+
+    def forward(self, x):
+        return F.gelu(x, self.approximate)
+
+    def extra_repr(self):
+        return f"approximate={self.approximate!r}"
+
+
+class SiLU(Module):
+    """x σ(x)"""
+
+    def forward(self, x):
+        return F.silu(x)
+
+
+class Tanh(Module):
+    """tanh x"""
+
+    def forward(self, x):
+        return F.tanh(x)
+
+
+class Sigmoid(Module):
+    """1 / (1 + e^-x)"""
+
+    def forward(self, x):
+        return F.sigmoid(x)
+
+
+class Softmax(Module):
+    """Softmax along dim."""
+
+    def __init__(self, dim=-1):
+        self.dim = dim
+
+    def forward(self, x):
+        return F.softmax(x, self.dim)
+
+    def extra_repr(self):
+        return f"dim={self.dim}"
+
+
+class CrossEntropyLoss(Module):
+    """See F.cross_entropy."""
+
+    def __init__(self, ignore_index=-100, label_smoothing=0.0, reduction="mean"):
+        self.ignore_index, self.label_smoothing, self.reduction = ignore_index, label_smoothing, reduction
+
+    def forward(self, input, target):
+        return F.cross_entropy(input, target, self.ignore_index, self.label_smoothing, self.reduction)
+
+
+# ----------------------------------------------------------------------------------------------------------- containers
+
+
+class Sequential(Module):
+    """Modules applied one after the other."""
+
+    def __init__(self, *modules):
+        for i, module in enumerate(modules):
+            setattr(self, str(i), module)
+
+    def forward(self, x):
+        for module in self.children():
+            x = module(x)
+        return x
+
+    def __getitem__(self, index):
+        found = list(self.children())[index]
+        return Sequential(*found) if isinstance(index, slice) else found
+
+    def __len__(self):
+        return sum(1 for _ in self.children())
+
+    def __iter__(self):
+        return self.children()
+
+
+class _Container(Module):
+    """Modules by key. It is never called itself, so its children carry its name in their paths."""
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        if isinstance(value, Module) and self._name:
+            value._rename(f"{self._name}.{name}")
+
+    def _rename(self, name):
+        super()._rename(name)
+        for key, child in self.named_children():
+            child._rename(f"{name}.{key}")
+
+    def __len__(self):
+        return sum(1 for _ in self.children())
+
+
+class ModuleList(_Container):
+    """A list of modules."""
+
+    def __init__(self, modules=()):
+        for module in modules:
+            self.append(module)
+
+    def append(self, module):
+        setattr(self, str(len(self)), module)
+        return self
+
+    def __getitem__(self, index):
+        return list(self.children())[index]
+
+    def __iter__(self):
+        return self.children()
+
+
+class ModuleDict(_Container):
+    """A dict of modules by name."""
+
+    def __init__(self, modules=()):
+        for name, module in dict(modules).items():
+            self[name] = module
+
+    def __setitem__(self, name, module):
+        setattr(self, name, module)
+
+    def __getitem__(self, name):
+        return dict(self.named_children())[name]
+
+    def __contains__(self, name):
+        return name in dict(self.named_children())
+
+    def __iter__(self):
+        return iter(dict(self.named_children()))
+
+    def keys(self):
+        return dict(self.named_children()).keys()
+
+    def values(self):
+        return dict(self.named_children()).values()
+
+    def items(self):
+        return dict(self.named_children()).items()

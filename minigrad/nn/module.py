@@ -1,0 +1,298 @@
+"""Module: a function with parameters, found by walking its attributes."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..autograd import Node, Op, mode
+from ..tensor import Handle, Tensor
+
+
+class Parameter(Tensor):
+    """A Tensor that a Module counts as its own to train: a leaf, contiguous, requiring a gradient by default."""
+
+    __slots__ = ()
+
+    def __new__(cls, data, requires_grad=True):
+        x = super().__new__(cls)
+        source = data if data.storage.backend.is_compact(data.array) else data.detach().clone()
+        x.array, x.storage, x.node = source.array, source.storage, None
+        return x.requires_grad_() if requires_grad else x
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    def __repr__(self):
+        return f"Parameter({super().__repr__()})"
+
+
+class _Gate(Op, abstract=True):
+    """Lets values through and shows all their gradients, at once, to `show`, which may replace them."""
+
+    view = True
+
+    def forward(self, *xs, show):
+        return xs
+
+    def backward(self, *dys):
+        return self.show(dys)
+
+
+class Module:
+    """Base class of layers and models. Assign Parameters and Modules as attributes, define forward, call the module.
+
+    Parameters, buffers and submodules are found in the order in which they were assigned."""
+
+    training = True
+    _name = ""  # what the parent calls it: together they make paths such as "blocks.1.attn"
+    _buffer_names: dict = {}
+    _forward_hooks: dict = {}
+    _forward_pre_hooks: dict = {}
+    _backward_hooks: dict = {}
+
+    def forward(self, *args, **kwargs):
+        raise TypeError(f"{type(self).__name__} must define forward()")
+
+    def __setattr__(self, name, value):
+        if isinstance(value, Module):
+            value._rename(name)
+        object.__setattr__(self, name, value)
+
+    def _rename(self, name):
+        self.__dict__["_name"] = name
+
+    def __call__(self, *args, **kwargs):
+        before = mode.scope
+        if self._name:
+            mode.scope = f"{before}.{self._name}" if before else self._name
+        try:
+            if not (self._forward_pre_hooks or self._forward_hooks or self._backward_hooks):
+                return self.forward(*args, **kwargs)
+            return self._call_with_hooks(args, kwargs)
+        finally:
+            mode.scope = before
+
+    # ------------------------------------------------------------------------------------------------------- contents
+
+    def named_children(self) -> Iterator[tuple[str, "Module"]]:
+        """(name, module) of the direct submodules."""
+        return ((name, value) for name, value in vars(self).items() if isinstance(value, Module))
+
+    def children(self):
+        return (child for _, child in self.named_children())
+
+    def named_modules(self, prefix="") -> Iterator[tuple[str, "Module"]]:
+        """(path, module) of this and all modules below, each once."""
+        seen = set()
+        stack = [(prefix, self)]
+        while stack:
+            path, module = stack.pop()
+            if id(module) not in seen:
+                seen.add(id(module))
+                yield path, module
+                below = [(f"{path}.{name}" if path else name, child) for name, child in module.named_children()]
+                stack.extend(reversed(below))
+
+    def modules(self):
+        return (module for _, module in self.named_modules())
+
+    def _named(self, kind):
+        """(path, tensor) of every attribute that kind(module, name, value) accepts, shared tensors under each path."""
+        for path, module in self.named_modules():
+            for name, value in vars(module).items():
+                if kind(module, name, value):
+                    yield f"{path}.{name}" if path else name, value
+
+    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
+        """(path, parameter) of all parameters, each once."""
+        seen = set()
+        for path, p in self._named(lambda module, name, value: isinstance(value, Parameter)):
+            if id(p) not in seen:
+                seen.add(id(p))
+                yield path, p
+
+    def parameters(self):
+        return (p for _, p in self.named_parameters())
+
+    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        """(path, tensor) of what register_buffer added, where it is not None."""
+        return self._named(lambda module, name, value: name in module._buffer_names and value is not None)
+
+    def buffers(self):
+        return (b for _, b in self.named_buffers())
+
+    def register_buffer(self, name, tensor, persistent=True):
+        """Add a Tensor that is not trained but moves with the module; part of state_dict if persistent."""
+        self._buffer_names = {**self._buffer_names, name: persistent}
+        setattr(self, name, tensor)
+
+    def num_parameters(self):
+        """Number of trained numbers; shared parameters count once."""
+        return sum(p.numel() for p in self.parameters())
+
+    # ---------------------------------------------------------------------------------------------------------- state
+
+    def state_dict(self):
+        """{path: Tensor} of parameters and persistent buffers, sharing memory with the module."""
+        return {path: value.detach() for path, value in self._named(_is_state)}
+
+    def load_state_dict(self, state_dict, strict=True):
+        """Copy values (Tensors or arrays) in by path. strict: every path must be there, and no other.
+
+        Everything is checked before anything is copied. Returns (missing, unexpected) paths."""
+        own = dict(self._named(_is_state))
+        missing, unexpected = [k for k in own if k not in state_dict], [k for k in state_dict if k not in own]
+        problems = [f"missing {missing}"] if missing and strict else []
+        problems += [f"unexpected {unexpected}"] if unexpected and strict else []
+        for path, x in own.items():
+            if path in state_dict and tuple(state_dict[path].shape) != x.shape:
+                problems.append(f"{path} has shape {x.shape} here but {tuple(state_dict[path].shape)} in the state")
+        if problems:
+            raise ValueError(f"load_state_dict into {type(self).__name__}: " + "; ".join(problems))
+        for path, x in own.items():
+            if path in state_dict:
+                x.detach().copy_(state_dict[path])
+        return missing, unexpected
+
+    def to(self, *targets, dtype=None, device=None):
+        """Move parameters and buffers to a device and/or float dtype, in place; gradients are dropped. Returns self."""
+        for module in self.modules():
+            for name, x in vars(module).items():
+                if not (isinstance(x, Parameter) or (name in module._buffer_names and x is not None)):
+                    continue
+                y = x.detach().to(*targets, dtype=dtype, device=device)
+                if x.dtype.kind != "f" and y.dtype.kind == "f":
+                    y = x.detach().to(y.device)  # integers stay integers
+                if y.storage is not x.storage:
+                    x.array, x.storage = y.array, y.storage
+                    x.node = x.node and Node(None, 0, y.shape, y.dtype, y.device)
+        return self
+
+    def float(self):
+        return self.to(np.dtype("float32"))
+
+    def double(self):
+        return self.to(np.dtype("float64"))
+
+    def half(self):
+        return self.to(np.dtype("float16"))
+
+    def train(self, training=True):
+        """Switch this and all modules below to training (or not). Returns self."""
+        for module in self.modules():
+            module.training = training
+        return self
+
+    def eval(self):
+        return self.train(False)
+
+    def requires_grad_(self, requires_grad=True):
+        for p in self.parameters():
+            p.requires_grad_(requires_grad)
+        return self
+
+    def zero_grad(self):
+        """Set every parameter's .grad to None."""
+        for p in self.parameters():
+            p.grad = None
+
+    def apply(self, function):
+        """Call function(module) on every module below and then on this. Returns self."""
+        for child in self.children():
+            child.apply(function)
+        function(self)
+        return self
+
+    # ---------------------------------------------------------------------------------------------------------- hooks
+
+    def register_forward_pre_hook(self, hook):
+        """hook(module, args) before forward; may return new args (a tuple, or the only one)."""
+        return self._add_hook("_forward_pre_hooks", hook)
+
+    def register_forward_hook(self, hook):
+        """hook(module, args, output) after forward; may return another output."""
+        return self._add_hook("_forward_hooks", hook)
+
+    def register_full_backward_hook(self, hook):
+        """hook(module, grad_input, grad_output) in backward, tuples as the Tensors of args and output; may return
+        another grad_input."""
+        return self._add_hook("_backward_hooks", hook)
+
+    def _add_hook(self, kind, hook):
+        if kind not in self.__dict__:
+            self.__dict__[kind] = {}
+        return Handle(self.__dict__[kind], hook)
+
+    def _call_with_hooks(self, args, kwargs):
+        for hook in list(self._forward_pre_hooks.values()):
+            found = hook(self, args)
+            if found is not None:
+                args = found if isinstance(found, tuple) else (found,)
+        if self._backward_hooks:
+            args, output = self._call_watched(args, kwargs)
+        else:
+            output = self.forward(*args, **kwargs)
+        for hook in list(self._forward_hooks.values()):
+            found = hook(self, args, output)
+            output = output if found is None else found
+        return output
+
+    def _call_watched(self, args, kwargs):
+        """forward between two gates: one sees the gradients of the outputs, the other those of the inputs."""
+        seen = {}
+        inputs = [i for i, x in enumerate(args) if isinstance(x, Tensor) and x.node is not None]
+
+        def at_output(dys):
+            seen["output"] = dys
+            if not inputs:
+                self._run_backward_hooks((None,) * len(args), dys)
+            return dys
+
+        def at_input(dxs):
+            given = [None] * len(args)
+            for i, dx in zip(inputs, dxs):
+                given[i] = dx
+            given = self._run_backward_hooks(tuple(given), seen["output"])
+            return tuple(given[i] for i in inputs)
+
+        if inputs and mode.grad:
+            through = _Gate.apply(*[args[i] for i in inputs], show=at_input)
+            args = tuple(through[inputs.index(i)] if i in inputs else x for i, x in enumerate(args))
+        output = self.forward(*args, **kwargs)
+        outputs = output if isinstance(output, tuple) else (output,)
+        places = [i for i, y in enumerate(outputs) if isinstance(y, Tensor) and y.node is not None]
+        if places:
+            through = _Gate.apply(*[outputs[i] for i in places], show=at_output)
+            outputs = tuple(through[places.index(i)] if i in places else y for i, y in enumerate(outputs))
+        return args, outputs if isinstance(output, tuple) else outputs[0]
+
+    def _run_backward_hooks(self, grad_input, grad_output):
+        for hook in list(self._backward_hooks.values()):
+            found = hook(self, grad_input, grad_output)
+            if found is not None:
+                found = found if isinstance(found, tuple) else (found,)
+                if [getattr(g, "shape", None) for g in found] != [getattr(g, "shape", None) for g in grad_input]:
+                    raise RuntimeError(
+                        f"backward hook {getattr(hook, '__name__', hook)} of {type(self).__name__} must return None or "
+                        f"gradients of the inputs' shapes"
+                    )
+                grad_input = found
+        return grad_input
+
+    # ----------------------------------------------------------------------------------------------------------- repr
+
+    def extra_repr(self):
+        """What repr shows in the parentheses; for subclasses."""
+        return ""
+
+    def __repr__(self):
+        lines = [f"({name}): " + repr(child).replace("\n", "\n  ") for name, child in self.named_children()]
+        if not lines:
+            return f"{type(self).__name__}({self.extra_repr()})"
+        return f"{type(self).__name__}({self.extra_repr()}\n  " + "\n  ".join(lines) + "\n)"
+
+
+def _is_state(module, name, value):
+    return isinstance(value, Parameter) or (module._buffer_names.get(name, False) and value is not None)
+
+

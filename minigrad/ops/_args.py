@@ -1,0 +1,108 @@
+"""What the public functions share: promotion, dimensions, NumPy's argument names. Inner loops never come here."""
+
+import functools
+
+import numpy as np
+
+from .. import dtypes
+from ..autograd import Value
+
+
+def floating(x):
+    """x itself, or x as float32 if it holds integers or bools: what a function such as exp computes on."""
+    return x if x.dtype.kind == "f" else x.to(dtypes.DEFAULT_FLOAT)
+
+
+def require_float(name, *xs):
+    for x in xs:
+        if x is not None and x.dtype.kind != "f":
+            raise TypeError(f"{name} needs floating-point input, got {x.dtype}; convert with .to(minigrad.float32)")
+
+
+def promoted(name, *xs):
+    """The inputs in one dtype: Tensors cast, Python and NumPy scalars weak, arrays taken as constants."""
+    first = next((x for x in xs if isinstance(x, Value)), None)
+    if first is None:
+        raise TypeError(f"{name} needs at least one Tensor, got {', '.join(type(x).__name__ for x in xs)}")
+    xs = [x if isinstance(x, Value) else _operand(name, first, x) for x in xs]
+    dtype = first.dtype
+    for x in xs:
+        if isinstance(x, Value):
+            if x.dtype != dtype:
+                dtype = dtypes.promote(dtype, x.dtype)
+    for x in xs:
+        if not isinstance(x, Value):
+            dtype = dtypes.promote_number(dtype, x)
+    return [x.to(dtype) if isinstance(x, Value) and x.dtype != dtype else x for x in xs]
+
+
+def _operand(name, first, x):
+    if isinstance(x, (bool, int, float)):
+        return float(x) if isinstance(x, float) else x  # np.float64 is a float, and would not be weak
+    if isinstance(x, np.generic):
+        return _operand(name, first, x.item())
+    if isinstance(x, np.ndarray):
+        return first._constant(x)
+    raise TypeError(f"{name} takes Tensors, arrays and real numbers, not {type(x).__name__}")
+
+
+def check_broadcast(name, *xs):
+    """Raise, naming op and shapes, if the Tensors among xs do not broadcast."""
+    try:
+        np.broadcast_shapes(*(x.shape for x in xs if isinstance(x, Value)))
+    except ValueError:
+        shapes = " and ".join(str(x.shape) for x in xs if isinstance(x, Value))
+        raise ValueError(
+            f"{name}: shapes {shapes} do not broadcast; from the right, each pair of sizes must be equal or contain a 1"
+        ) from None
+
+
+def one_dim(name, x, dim):
+    """dim as a number in [0, x.ndim); a 0-d tensor counts as having one dimension."""
+    ndim = max(x.ndim, 1)
+    if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)):
+        raise TypeError(f"{name}: dim must be an int, got {dim!r}")
+    if not -ndim <= dim < ndim:
+        raise IndexError(f"{name}: dim {dim} is out of range for shape {x.shape}")
+    return int(dim) % ndim
+
+
+def many_dims(name, x, dim):
+    """dim (None for all, a number or several) as a sorted tuple of numbers in [0, x.ndim)."""
+    if dim is None or x.ndim == 0:
+        if dim is not None:
+            for d in dim if isinstance(dim, (tuple, list)) else (dim,):
+                one_dim(name, x, d)
+        return tuple(range(x.ndim))
+    dims = tuple(sorted(one_dim(name, x, d) for d in (dim if isinstance(dim, (tuple, list)) else (dim,))))
+    if len(set(dims)) != len(dims):
+        raise ValueError(f"{name}: dim {dim} names a dimension twice for shape {x.shape}")
+    return dims or tuple(range(x.ndim))
+
+
+def shape_of(name, sizes):
+    """The sizes of f(2, 3) or f((2, 3)) as a tuple of ints."""
+    if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
+        sizes = sizes[0]
+    if not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in sizes):
+        raise TypeError(f"{name}: sizes must be ints, got {tuple(sizes)}")
+    return tuple(int(n) for n in sizes)
+
+
+_NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
+
+
+def numpy_names(function):
+    """Also accept NumPy's axis= and keepdims=."""
+
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        if kwargs:
+            for theirs, ours in _NUMPY_NAMES.items():
+                if theirs in kwargs:
+                    if ours in kwargs:
+                        raise TypeError(f"{function.__name__}: give {ours} or {theirs}, not both")
+                    kwargs[ours] = kwargs.pop(theirs)
+        return function(*args, **kwargs)
+
+    return wrapper

@@ -1,0 +1,37 @@
+"""Dropout."""
+
+from ..autograd import Op
+from ..cases import case
+from ..random import default_generator
+from ._args import require_float
+
+
+class Dropout(Op):
+    """y = x / (1 - p) where a random bit of probability 1 - p says so, else 0;   dx = dy, likewise
+
+    The bits come from the generator's Philox stream, so they are the same on every device."""
+
+    cases = [case((3, 4), p=0.3), case((3, 4), p=1.0)]
+
+    def forward(self, x, p, generator=default_generator):
+        words = generator.words(x.size, self.backend).reshape(x.shape)
+        scale = x.dtype.type(1 / (1 - p) if p < 1 else 0)
+        mask = self.backend.mul(self.backend.ge(words, int(p * 2**32)), scale)
+        self.save(mask)
+        return self.backend.mul(x, mask)
+
+    def backward(self, dy):
+        (mask,) = self.saved()
+        return dy * mask
+
+
+def dropout(input, p=0.5, training=True, generator=None):
+    """Each element 0 with probability p, else divided by 1 - p; input itself if not training or p = 0.
+
+    Draws from `generator`, by default the one that manual_seed seeds."""
+    require_float("dropout", input)
+    if not 0 <= p <= 1:
+        raise ValueError(f"dropout: p must lie in [0, 1], got {p}")
+    if not training or p == 0:
+        return input
+    return Dropout.apply(input, p=p, generator=generator or default_generator)

@@ -1,0 +1,200 @@
+"""Reading by index, and its adjoint, adding at an index; masks and triangles."""
+
+import numpy as np
+
+from ..autograd import Op, Value, composite
+from ..cases import Fixed, booleans, case, integers
+from ._args import one_dim
+from .elementwise import where
+
+_REPEATED = np.array([2, 0, 2])
+
+
+class GetItem(Op):
+    """y = x[index];   dx = zeros with dy added at index"""
+
+    cases = [case((4, 3), index=(slice(1, 4, 2),)), case((4, 3), index=(_REPEATED,)), case((2, 3), index=(None, ..., 1)),
+             case((4, 3), index=(_REPEATED, slice(None, None, -1))), case((3,), index=(np.array([True, False, True]),))]  # fmt: skip
+    view = True
+
+    def forward(self, x, index):
+        self.shape = x.shape
+        return self.backend.getitem(x, index)
+
+    def backward(self, dy):
+        return GetItemAdd.apply(dy, shape=self.shape, index=self.index)
+
+
+class GetItemAdd(Op):
+    """y = zeros of `shape` with x added at index, repeated indices adding up;   dx = dy[index]"""
+
+    cases = [case((2, 3), shape=(4, 3), index=(slice(1, 4, 2),)), case((3, 3), shape=(4, 3), index=(_REPEATED,))]
+
+    def forward(self, x, shape, index):
+        return self.backend.getitem_add(shape, index, x)
+
+    def backward(self, dy):
+        return GetItem.apply(dy, index=self.index)
+
+
+def parsed_index(x, index):
+    """An index with Tensors and lists as arrays (copied: what is recorded must not change). Raises on other types."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return tuple(_index_part(part) for part in parts)
+
+
+def _index_part(part):
+    if part is None or part is Ellipsis or isinstance(part, (slice, bool)):
+        return part
+    if isinstance(part, (int, np.integer)):
+        return int(part)
+    if isinstance(part, Value):
+        part = part.array
+    array = np.array(part)
+    if array.size == 0 and array.dtype.kind == "f":
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "iub":
+        raise TypeError(f"indices are ints, slices, None, ..., or int or bool arrays, not {array.dtype}")
+    return array
+
+
+def getitem(x, index):
+    """x[index], basic or advanced as in NumPy. Basic indexing gives a view."""
+    index = parsed_index(x, index)
+    try:
+        return GetItem.apply(x, index=index)
+    except IndexError as error:
+        raise IndexError(f"{error} (shape {x.shape})") from None
+
+
+class Gather(Op):
+    """y = x at `index` along dim;   dx = zeros with dy added at index"""
+
+    cases = [case((3, 4), integers((3, 2), 4), dim=1), case((3, 4), integers((5, 4), 3), dim=0)]
+
+    def forward(self, x, index, dim):
+        self.shape = x.shape
+        self.save_inputs(None, index)
+        return self.backend.gather(x, dim, index)
+
+    def backward(self, dy):
+        _, index = self.saved_inputs()
+        return ScatterAdd.apply(dy, index, shape=self.shape, dim=self.dim), None
+
+
+class ScatterAdd(Op):
+    """y = zeros of `shape` with x added at `index` along dim;   dx = dy at index"""
+
+    cases = [case((3, 2), integers((3, 2), 4), shape=(3, 4), dim=1)]
+
+    def forward(self, x, index, shape, dim):
+        self.save_inputs(None, index)
+        return self.backend.scatter_add(shape, dim, index, x)
+
+    def backward(self, dy):
+        _, index = self.saved_inputs()
+        return Gather.apply(dy, index, dim=self.dim), None
+
+
+def _check_indices(name, index, n):
+    """index: int Tensor with values in [0, n)."""
+    if not isinstance(index, Value) or index.dtype.kind not in "iu":
+        raise TypeError(f"{name}: index must be an int Tensor, got {getattr(index, 'dtype', type(index).__name__)}")
+    if index.numel():
+        low, high = int(index.array.min()), int(index.array.max())
+        if low < 0 or high >= n:
+            raise IndexError(f"{name}: index {low if low < 0 else high} is out of range for size {n}")
+
+
+def gather(x, dim, index):
+    """y[i][j] = x[i][index[i][j]] for dim 1, and so on: index picks along dim, and equals x in the other sizes.
+
+    Where PyTorch lets index be smaller than x in the other dims, slice x first."""
+    dim = one_dim("gather", x, dim)
+    _check_indices("gather", index, x.shape[dim] if x.ndim else 1)
+    if x.ndim != index.ndim or any(a != b for d, (a, b) in enumerate(zip(x.shape, index.shape)) if d != dim):
+        raise ValueError(f"gather along dim {dim}: index of shape {index.shape} does not match x of shape {x.shape}")
+    return Gather.apply(x, index, dim=dim)
+
+
+@composite(case((4, 3), 0, Fixed([2, 0, 2])), case((4, 3), 1, Fixed([1, 1])))
+def index_select(x, dim, index):
+    """The slices of x along dim named by index, an int Tensor of shape (n,)."""
+    dim = one_dim("index_select", x, dim)
+    _check_indices("index_select", index, x.shape[dim])
+    if index.ndim != 1:
+        raise ValueError(f"index_select: index must have one dim, got shape {index.shape}")
+    return getitem(x, (slice(None),) * dim + (index,))
+
+
+class Embedding(Op):
+    """y = rows of weight (V, C) named by index (…) -> (…, C);   dweight = zeros with dy added at those rows"""
+
+    cases = [case((5, 3), integers((2, 4), 5)), case((5, 3), integers((0,), 5))]
+
+    def forward(self, weight, index):
+        self.rows = weight.shape[0]
+        self.save_inputs(None, index)
+        return self.backend.take(weight, index)
+
+    def backward(self, dy):
+        _, index = self.saved_inputs()
+        return EmbeddingBackward.apply(dy, index, rows=self.rows), None
+
+
+class EmbeddingBackward(Op):
+    """dweight = zeros (rows, C) with dy (…, C) added at index (…);   ddy = the rows again"""
+
+    cases = [case((2, 4, 3), integers((2, 4), 5), rows=5)]
+
+    def forward(self, dy, index, rows):
+        self.save_inputs(None, index)
+        return self.backend.take_add(rows, index.reshape(-1), dy.reshape(-1, dy.shape[-1]))
+
+    def backward(self, ddw):
+        _, index = self.saved_inputs()
+        return Embedding.apply(ddw, index), None
+
+
+def embedding(input, weight):
+    """Rows of weight, (V, C), at the int Tensor input, (…) -> (…, C)."""
+    if weight.ndim != 2:
+        raise ValueError(f"embedding: weight must be (V, C), got shape {weight.shape}")
+    _check_indices("embedding", input, weight.shape[0])
+    return Embedding.apply(weight, input)
+
+
+@composite(case((3, 4), booleans((3, 4)), 2.0), case((3, 4), booleans((4,)), -1.0))
+def masked_fill(x, mask, value):
+    """x with value where mask (bool, broadcast to x) is True."""
+    return where(mask, value, x)
+
+
+class Triangle(Op):
+    """y = x below (lower) or above diagonal `k` of the last two dims, 0 elsewhere;   dx = the same of dy"""
+
+    cases = [case((3, 4), k=0, lower=True), case((2, 4, 3), k=1, lower=False)]
+
+    def forward(self, x, k, lower):
+        below = np.tri(*x.shape[-2:], k if lower else k - 1, dtype=bool)
+        keep = self.backend.from_numpy(below if lower else ~below)
+        return self.backend.where(keep, x, x.dtype.type(0))
+
+    def backward(self, dy):
+        return Triangle.apply(dy, k=self.k, lower=self.lower)
+
+
+def _triangle(name, x, diagonal, lower):
+    if x.ndim < 2:
+        raise ValueError(f"{name} needs at least two dims, got shape {x.shape}")
+    return Triangle.apply(x, k=diagonal, lower=lower)
+
+
+def tril(x, diagonal=0):
+    """The lower triangle of the last two dims, up to `diagonal` (0: the main one), zeros above."""
+    return _triangle("tril", x, diagonal, True)
+
+
+def triu(x, diagonal=0):
+    """The upper triangle of the last two dims, from `diagonal` (0: the main one), zeros below."""
+    return _triangle("triu", x, diagonal, False)

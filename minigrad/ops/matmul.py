@@ -1,0 +1,207 @@
+"""Matrix products: matmul with batching and broadcasting, linear, einsum."""
+
+from ..autograd import Op, Value, composite
+from ..cases import case
+from ._args import promoted, require_float
+from .movement import expand, permute, reshape, unsqueeze
+
+
+class MatMul(Op):
+    """y = a b, (…, n, k) (…, k, m) -> (…, n, m);   da = dy bᵀ, db = aᵀ dy"""
+
+    name = "matmul"
+    cases = [case((3, 4), (4, 5)), case((2, 3, 4), (2, 4, 5)), case((2, 1, 3, 4), (5, 4, 2)), case((2, 0, 4), (4, 3))]
+    broadcasts = True
+
+    def forward(self, a, b):
+        self.save_inputs(a if self.needs[1] else None, b if self.needs[0] else None)
+        return self.backend.matmul(a, b)
+
+    def backward(self, dy):
+        a, b = self.saved_inputs()
+        da = MatMul.apply(dy, b.mT) if self.needs[0] else None
+        db = MatMul.apply(a.mT, dy) if self.needs[1] else None
+        return da, db
+
+
+def matmul(a, b):
+    """The matrix product a @ b, as in NumPy and PyTorch.
+
+    Leading dims are batches and broadcast; a 1-d a is a row, a 1-d b a column, and the dim of size 1 that they bring
+    is dropped again. Floats or ints, promoted."""
+    a, b = promoted("matmul", a, b)
+    if not (isinstance(a, Value) and isinstance(b, Value)) or a.ndim == 0 or b.ndim == 0:
+        raise ValueError("matmul needs two tensors of at least one dim; use * to scale")
+    if a.ndim == 1:
+        y = matmul(unsqueeze(a, 0), b)  # (…, 1, m), or (1,) for two vectors
+        return reshape(y, y.shape[:-1] if b.ndim == 1 else y.shape[:-2] + y.shape[-1:])
+    if b.ndim == 1:
+        y = matmul(a, unsqueeze(b, 1))
+        return reshape(y, y.shape[:-1])
+    if a.shape[-1] != b.shape[-2]:
+        raise ValueError(f"matmul: inner sizes of {a.shape} and {b.shape} differ, {a.shape[-1]} and {b.shape[-2]}")
+    if b.ndim == 2 and a.ndim > 2:  # one large product instead of many small ones
+        return reshape(MatMul.apply(reshape(a, _rows(a), a.shape[-1]), b), *a.shape[:-1], b.shape[-1])
+    try:
+        return MatMul.apply(a, b)
+    except ValueError as error:
+        raise ValueError(f"matmul: batch dims of {a.shape} and {b.shape} do not broadcast") from error
+
+
+def _rows(x):
+    n = 1
+    for size in x.shape[:-1]:
+        n *= size
+    return n
+
+
+class Linear(Op):
+    """y = x Wᵀ + b, (N, k) (m, k) (m,) -> (N, m);   dx = dy W, dW = dyᵀ x, db = Σ dy"""
+
+    cases = [case((3, 4), (5, 4), (5,)), case((3, 4), (5, 4), None), case((0, 4), (5, 4), (5,))]
+
+    def forward(self, x, weight, bias):
+        self.save_inputs(x if self.needs[1] else None, weight if self.needs[0] else None)
+        return self.backend.linear(x, weight, bias)
+
+    def backward(self, dy):
+        x, weight = self.saved_inputs()
+        dx = MatMul.apply(dy, weight) if self.needs[0] else None
+        dweight = MatMul.apply(dy.mT, x) if self.needs[1] else None
+        return dx, dweight, dy.sum(0) if self.needs[2] else None
+
+
+def linear(input, weight, bias=None):
+    """input (…, k) @ weight (m, k)ᵀ + bias (m,) -> (…, m). One dtype, float."""
+    require_float("linear", input, weight, bias)
+    if weight.ndim != 2 or input.ndim == 0 or input.shape[-1] != weight.shape[1]:
+        raise ValueError(f"linear: input of shape {input.shape} does not fit weight of shape {weight.shape} (out, in)")
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise ValueError(f"linear: bias of shape {bias.shape} does not fit weight of shape {weight.shape}")
+    for other in (weight, bias):
+        if other is not None and other.dtype != input.dtype:
+            raise TypeError(f"linear: input is {input.dtype} but weight or bias is {other.dtype}; convert one with .to()")
+    if input.ndim == 2:
+        return Linear.apply(input, weight, bias)
+    y = Linear.apply(reshape(input, _rows(input), input.shape[-1]), weight, bias)
+    return reshape(y, *input.shape[:-1], weight.shape[0])
+
+
+# --------------------------------------------------------------------------------------------------------------- einsum
+
+
+@composite(case("ij,jk->ik", (2, 3), (3, 4)), case("bhqd,bhkd->bhqk", (2, 2, 3, 4), (2, 2, 5, 4)), case("ii->i", (3, 3)),
+           case("...i,...i", (2, 3), (3,)), case("i,j,ij->", (2,), (3,), (2, 3)), case("ij->ji", (2, 3)))  # fmt: skip
+def einsum(equation, *operands):
+    """Einstein summation as in NumPy and PyTorch: letters, '...', ',' and '->', repeated letters for diagonals.
+
+    Operands are contracted from left to right; each pair becomes one batched matmul."""
+    xs = list(operands[0]) if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else list(operands)
+    terms, output = _parse(equation, [x.shape for x in xs])
+    xs = promoted("einsum", *xs)
+    sizes = _sizes(equation, terms, xs)
+    terms, xs = map(list, zip(*(_diagonal(term, x) for term, x in zip(terms, xs))))
+    while len(xs) > 1:
+        later = set(output).union(*terms[2:])
+        term = [c for c in dict.fromkeys(terms[0] + terms[1]) if c in later]
+        xs[:2] = [_contract(terms[0], xs[0], terms[1], xs[1], term, sizes)]
+        terms[:2] = [term]
+    summed = tuple(i for i, c in enumerate(terms[0]) if c not in output)
+    x = xs[0].sum(summed) if summed else xs[0]
+    left = [c for c in terms[0] if c in output]
+    y = permute(x, tuple(left.index(c) for c in output if c in left)) if left else x
+    return expand(y, tuple(sizes[c] for c in output)) if output else y
+
+
+def _parse(equation, shapes):
+    """Lists of labels for each operand and for the output; '...' becomes labels 0, 1, … counted from the right."""
+    left, arrow, right = equation.replace(" ", "").partition("->")
+    inputs = left.split(",")
+    if len(inputs) != len(shapes):
+        raise ValueError(f"einsum {equation!r} names {len(inputs)} operands, got {len(shapes)}")
+    terms, dots = [], 0
+    for text, shape in zip(inputs, shapes):
+        letters = text.replace("...", "")
+        if not all(c.isalpha() for c in letters) or text.count("...") > 1:
+            raise ValueError(f"einsum {equation!r}: cannot read {text!r}")
+        extra = len(shape) - len(letters)
+        if extra < 0 or (extra and "..." not in text):
+            raise ValueError(f"einsum {equation!r}: {text!r} does not fit shape {shape}")
+        terms.append(_expand_dots(text, extra))
+        dots = max(dots, extra)
+    if arrow:
+        output = _expand_dots(right, dots)
+    else:
+        flat = [c for term in terms for c in term if isinstance(c, str)]
+        output = _expand_dots("...", dots) + sorted(c for c in set(flat) if flat.count(c) == 1)
+    unknown = [c for c in output if all(c not in term for term in terms)]
+    if unknown or len(set(output)) != len(output):
+        raise ValueError(f"einsum {equation!r}: the output must name labels of the inputs, each once")
+    return terms, output
+
+
+def _expand_dots(text, n):
+    before, dots, after = text.partition("...")
+    return list(before) + (list(range(n - 1, -1, -1)) if dots else []) + list(after)
+
+
+def _sizes(equation, terms, xs):
+    sizes = {}
+    for term, x in zip(terms, xs):
+        for c, n in zip(term, x.shape):
+            if sizes.get(c, 1) == 1:
+                sizes[c] = n
+            elif n != 1 and n != sizes[c]:
+                raise ValueError(f"einsum {equation!r}: label {c!r} has sizes {sizes[c]} and {n}")
+    return sizes
+
+
+def _diagonal(term, x):
+    """Repeated labels within one operand: keep the diagonal."""
+    for c in dict.fromkeys(term):
+        while term.count(c) > 1:
+            i, j = [k for k, other in enumerate(term) if other == c][:2]
+            rest = [k for k in range(x.ndim) if k not in (i, j)]
+            n = x.shape[i]
+            if x.shape[j] != n:
+                raise ValueError(f"einsum: repeated label {c!r} has sizes {n} and {x.shape[j]}")
+            steps = x._constant(range(n))
+            x = permute(x, (i, j, *rest))[steps, steps]
+            term = [c] + [term[k] for k in rest]
+    return term, x
+
+
+def _contract(ta, a, tb, b, out, sizes):
+    """One pair as a batched matmul: labels kept by both are batches, kept by one rows or columns, by neither summed."""
+    a, ta = _presum(ta, a, tb, out)
+    b, tb = _presum(tb, b, ta, out)
+    batch = [c for c in ta if c in tb and c in out]
+    inner = [c for c in ta if c in tb and c not in out]
+    rows, columns = [c for c in ta if c not in tb], [c for c in tb if c not in ta]
+    left = _arranged(a, ta, batch, rows, inner, sizes)
+    right = _arranged(b, tb, batch, inner, columns, sizes)
+    y = MatMul.apply(left, right)
+    labels = batch + rows + columns
+    y = reshape(y, tuple(sizes[c] for c in labels))
+    return permute(y, tuple(labels.index(c) for c in out)) if out else y
+
+
+def _presum(term, x, other, out):
+    """Sum out the labels that only this operand has."""
+    alone = tuple(i for i, c in enumerate(term) if c not in other and c not in out)
+    return (x.sum(alone), [c for c in term if c in other or c in out]) if alone else (x, term)
+
+
+def _arranged(x, term, batch, first, second, sizes):
+    """x as (batch…, first, second), sizes of 1 broadcast to the label's."""
+    x = expand(x, tuple(sizes[c] for c in term)) if term else x
+    x = permute(x, tuple(term.index(c) for c in batch + first + second)) if term else x
+
+    def product(labels):
+        n = 1
+        for c in labels:
+            n *= sizes[c]
+        return n
+
+    return reshape(x, product(batch), product(first), product(second))
+

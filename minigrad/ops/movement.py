@@ -1,0 +1,326 @@
+"""Ops that move elements and compute nothing. Where NumPy gives a view, so do they; views share one version."""
+
+from ..autograd import Op, composite
+from ..cases import case
+from ._args import many_dims, numpy_names, one_dim, promoted, shape_of
+
+
+class Alias(Op):
+    """y = x, the same memory, as a new value of the graph;   dx = dy"""
+
+    cases = [case((3, 4))]
+    view = True
+
+    def forward(self, x):
+        return x
+
+    def backward(self, dy):
+        return dy
+
+
+def alias(x):
+    """x again, as a value of its own in the graph."""
+    return Alias.apply(x)
+
+
+class Clone(Op):
+    """y = a copy of x;   dx = dy"""
+
+    cases = [case((3, 4)), case(())]
+
+    def forward(self, x):
+        return self.backend.copy(x)
+
+    def backward(self, dy):
+        return dy
+
+
+def clone(x):
+    """A copy of x, contiguous and with memory of its own. Gradients flow through."""
+    return Clone.apply(x)
+
+
+def contiguous(x):
+    """x if it is row-major already, else a copy."""
+    return x if x.is_contiguous() else Clone.apply(x)
+
+
+class Reshape(Op):
+    """y = x in another shape;   dx = dy in x's shape"""
+
+    cases = [case((3, 4), shape=(2, 6)), case((1,), shape=()), case((2, 0), shape=(0, 5))]
+    view = True
+
+    def forward(self, x, shape):
+        self.shape_before = x.shape
+        return self.backend.reshape(x, shape)
+
+    def backward(self, dy):
+        return dy.reshape(self.shape_before)
+
+
+def reshape(x, *shape):
+    """x in another shape of the same size; one size may be -1. A view where the memory layout allows, else a copy."""
+    shape = shape_of("reshape", shape)
+    if -1 in shape:
+        shape = _inferred(x, shape)
+    if shape == x.shape:
+        return x
+    n = 1
+    for size in shape:
+        n *= size
+    if n != x.numel() or any(size < 0 for size in shape):
+        raise ValueError(f"reshape: {x.numel()} elements of shape {x.shape} do not fit shape {shape}")
+    return Reshape.apply(x, shape=shape)
+
+
+def _inferred(x, shape):
+    known = 1
+    for size in shape:
+        known *= size if size != -1 else 1
+    if shape.count(-1) > 1 or known == 0 or x.numel() % known:
+        raise ValueError(f"reshape: the -1 in {shape} cannot be inferred for shape {x.shape}")
+    return tuple(x.numel() // known if size == -1 else size for size in shape)
+
+
+def view(x, *shape):
+    """Like reshape, but never a copy: raises where the memory layout does not allow a view."""
+    y = reshape(x, *shape)
+    if y.storage is not x.storage and x.numel():
+        raise RuntimeError(f"view: the memory layout of this {x.shape} tensor allows no view of shape {y.shape}; use reshape")
+    return y
+
+
+@composite(case((2, 3, 4)), case((2, 3, 4), start_dim=1), case(()))
+def flatten(x, start_dim=0, end_dim=-1):
+    """Dims start_dim to end_dim (inclusive) as one."""
+    start, end = one_dim("flatten", x, start_dim), one_dim("flatten", x, end_dim)
+    if start > end:
+        raise ValueError(f"flatten: start_dim {start_dim} comes after end_dim {end_dim}")
+    n = 1
+    for size in x.shape[start : end + 1]:
+        n *= size
+    return reshape(x, *x.shape[:start], n, *x.shape[end + 1 :])
+
+
+@composite(case((2, 1, 3, 1)), case((2, 1, 3, 1), dim=1), case((2, 3), dim=0))
+def squeeze(x, dim=None):
+    """Without its dims of size 1, or without `dim` (or several) if of size 1."""
+    dims = many_dims("squeeze", x, dim) if dim != () else ()
+    return reshape(x, tuple(n for d, n in enumerate(x.shape) if n != 1 or d not in dims))
+
+
+@composite(case((2, 3), dim=1), case((), dim=-1))
+def unsqueeze(x, dim):
+    """With a new dim of size 1 at position dim."""
+    if not -x.ndim - 1 <= dim <= x.ndim:
+        raise IndexError(f"unsqueeze: dim {dim} is out of range for shape {x.shape}")
+    dim %= x.ndim + 1
+    return reshape(x, *x.shape[:dim], 1, *x.shape[dim:])
+
+
+class Permute(Op):
+    """y = x with its dims in the order `dims`;   dx = dy in the inverse order"""
+
+    cases = [case((2, 3, 4), dims=(2, 0, 1)), case((3, 4), dims=(1, 0))]
+    view = True
+
+    def forward(self, x, dims):
+        return self.backend.permute(x, dims)
+
+    def backward(self, dy):
+        inverse = [0] * len(self.dims)
+        for position, d in enumerate(self.dims):
+            inverse[d] = position
+        return Permute.apply(dy, dims=tuple(inverse))
+
+
+def permute(x, *dims):
+    """x with its dims reordered: dim i of the result is dim dims[i] of x. A view."""
+    dims = shape_of("permute", dims)
+    order = tuple(one_dim("permute", x, d) for d in dims)
+    if sorted(order) != list(range(x.ndim)):
+        raise ValueError(f"permute: {dims} does not name each dim of shape {x.shape} once")
+    return Permute.apply(x, dims=order)
+
+
+def transpose(x, dim0, dim1):
+    """x with two dims exchanged. A view."""
+    order = list(range(x.ndim))
+    if x.ndim:
+        a, b = one_dim("transpose", x, dim0), one_dim("transpose", x, dim1)
+        order[a], order[b] = b, a
+    return Permute.apply(x, dims=tuple(order))
+
+
+class Expand(Op):
+    """y = x broadcast to `shape`;   dx = dy summed over what was repeated"""
+
+    cases = [case((3, 1), shape=(2, 3, 4)), case((), shape=(2,)), case((1, 4), shape=(0, 4))]
+    broadcasts = True
+    view = True
+
+    def forward(self, x, shape):
+        return self.backend.expand(x, shape)
+
+    def backward(self, dy):
+        return dy
+
+
+def expand(x, *shape):
+    """x broadcast to shape without a copy; -1 keeps a size. The result is read-only."""
+    shape = shape_of("expand", shape)
+    extra = len(shape) - x.ndim
+    full = tuple(x.shape[d - extra] if n == -1 and d >= extra else n for d, n in enumerate(shape))
+    fits = extra >= 0 and all(n >= 0 for n in full) and all(a in (1, b) for a, b in zip(x.shape, full[max(extra, 0) :]))
+    if not fits:
+        raise ValueError(f"expand: shape {x.shape} does not broadcast to {shape}")
+    return x if full == x.shape else Expand.apply(x, shape=full)
+
+
+class Flip(Op):
+    """y = x reversed along dims;   dx = dy reversed"""
+
+    cases = [case((3, 4), dims=(0,)), case((2, 3, 4), dims=(0, 2))]
+    view = True
+
+    def forward(self, x, dims):
+        return self.backend.flip(x, dims)
+
+    def backward(self, dy):
+        return Flip.apply(dy, dims=self.dims)
+
+
+def flip(x, *dims):
+    """x reversed along dims."""
+    dims = shape_of("flip", dims)
+    return Flip.apply(x, dims=many_dims("flip", x, dims) if dims else ())
+
+
+class Cat(Op):
+    """y = the inputs one after the other along dim;   each dx is its part of dy"""
+
+    cases = [case((2, 3), (4, 3), dim=0), case((2, 3), (2, 1), (2, 2), dim=1), case((2, 0), (2, 3), dim=1)]
+
+    def forward(self, *xs, dim):
+        self.sizes = [x.shape[dim] for x in xs]
+        return self.backend.cat(xs, dim)
+
+    def backward(self, dy):
+        if len(self.sizes) == 1:
+            return dy
+        return Split.apply(dy, sizes=tuple(self.sizes), dim=self.dim)
+
+
+@numpy_names
+def cat(tensors, dim=0):
+    """Tensors one after the other along dim; the other sizes must agree. Dtypes are promoted."""
+    xs = promoted("cat", *tensors)
+    dim = one_dim("cat", xs[0], dim)
+    rest = {x.shape[:dim] + x.shape[dim + 1 :] if x.ndim > dim else None for x in xs}
+    if xs[0].ndim == 0 or len(rest) != 1:
+        raise ValueError(f"cat along dim {dim}: shapes {[x.shape for x in xs]} differ elsewhere (0-d: use stack)")
+    return Cat.apply(*xs, dim=dim)
+
+
+@numpy_names
+@composite(case([(2, 3), (2, 3)]), case([(2, 3), (2, 3)], dim=-1), case([(), ()]))
+def stack(tensors, dim=0):
+    """Tensors of one shape, side by side along a new dim."""
+    tensors = list(tensors)
+    if len({x.shape for x in tensors}) != 1:
+        raise ValueError(f"stack needs tensors of one shape, got {[x.shape for x in tensors]}")
+    return cat([unsqueeze(x, dim) for x in tensors], dim % (tensors[0].ndim + 1))
+
+
+class Split(Op):
+    """y_0, y_1, … = consecutive parts of x of the given sizes along dim;   dx = cat(dy_0, dy_1, …)"""
+
+    cases = [case((5, 3), sizes=(2, 3), dim=0), case((2, 3), sizes=(1, 1, 1), dim=1)]
+    view = True
+
+    def forward(self, x, sizes, dim):
+        parts, start = [], 0
+        for size in sizes:
+            parts.append(self.backend.getitem(x, (slice(None),) * dim + (slice(start, start + size),)))
+            start += size
+        return tuple(parts)
+
+    def backward(self, *dys):
+        return Cat.apply(*dys, dim=self.dim)
+
+
+def split(x, split_size_or_sections, dim=0):
+    """Consecutive views along dim: of a size (the last may be smaller), or of a list of sizes. A tuple."""
+    dim, sizes = one_dim("split", x, dim), split_size_or_sections
+    if x.ndim == 0:
+        raise ValueError("split of a 0-d tensor")
+    n = x.shape[dim]
+    if isinstance(sizes, int):
+        if sizes <= 0:
+            raise ValueError(f"split: size must be positive, got {sizes}")
+        sizes = [min(sizes, n - start) for start in range(0, max(n, 1), sizes)]
+    sizes = tuple(sizes)
+    if sum(sizes) != n or min(sizes, default=-1) < 0:
+        raise ValueError(f"split: sizes {sizes} do not add up to {n}, the size of dim {dim} of shape {x.shape}")
+    return Split.apply(x, sizes=sizes, dim=dim)
+
+
+@composite(case((5, 3), chunks=2), case((2, 6), chunks=3, dim=1))
+def chunk(x, chunks, dim=0):
+    """About `chunks` equal parts along dim, as views: the last is smaller, or missing, where sizes do not divide."""
+    if chunks <= 0:
+        raise ValueError(f"chunk: chunks must be positive, got {chunks}")
+    n = x.shape[one_dim("chunk", x, dim)] if x.ndim else 0
+    return split(x, max(-(-n // chunks), 1), dim)
+
+
+@composite(case((2, 3, 4)), case((2, 3, 4), dim=1))
+def unbind(x, dim=0):
+    """The slices along dim, as views without that dim. A tuple."""
+    dim = one_dim("unbind", x, dim)
+    return tuple(reshape(part, part.shape[:dim] + part.shape[dim + 1 :]) for part in split(x, 1, dim))
+
+
+class Pad(Op):
+    """y = x with `widths` of constant `value` before and after each dim;   dx = the inner part of dy"""
+
+    cases = [case((2, 3), widths=((0, 0), (1, 2)), value=0.0), case((2, 3), widths=((1, 0), (0, 1)), value=2.0)]
+
+    def forward(self, x, widths, value):
+        self.inner = tuple(slice(before, before + n) for (before, _), n in zip(widths, x.shape))
+        return self.backend.pad(x, widths, value)
+
+    def backward(self, dy):
+        return dy[self.inner]
+
+
+def pad(x, pad, value=0.0):
+    """Constant padding as in PyTorch: `pad` is (last dim before, after, next to last before, after, …)."""
+    if len(pad) % 2 or len(pad) > 2 * x.ndim or any(n < 0 for n in pad):
+        raise ValueError(f"pad: {tuple(pad)} is not pairs of sizes ≥ 0 for at most the {x.ndim} dims of shape {x.shape}")
+    pairs = [(int(a), int(b)) for a, b in zip(pad[::2], pad[1::2])]
+    widths = ((0, 0),) * (x.ndim - len(pairs)) + tuple(reversed(pairs))
+    return Pad.apply(x, widths=widths, value=value)
+
+
+@composite(case((2, 3), 2, 1), case((3,), 2, 2))
+def repeat(x, *repeats):
+    """x tiled repeats[i] times along dim i; more repeats than dims add dims at the front (NumPy's tile)."""
+    repeats = shape_of("repeat", repeats)
+    extra = len(repeats) - x.ndim
+    if extra < 0 or any(n < 0 for n in repeats):
+        raise ValueError(f"repeat: {repeats} must be sizes ≥ 0, at least one for each dim of shape {x.shape}")
+    shape = (1,) * extra + x.shape
+    pairs = reshape(x, tuple(size for n in shape for size in (1, n)))
+    tiled = expand(pairs, tuple(size for r, n in zip(repeats, shape) for size in (r, n)))
+    return reshape(tiled, tuple(r * n for r, n in zip(repeats, shape)))
+
+
+@composite(case((2, 3), repeats=2, dim=1), case((2, 3), repeats=3, dim=0))
+def repeat_interleave(x, repeats, dim):
+    """Each slice along dim `repeats` times in a row (NumPy's repeat)."""
+    dim = one_dim("repeat_interleave", x, dim)
+    shape = x.shape
+    wide = expand(unsqueeze(x, dim + 1), shape[: dim + 1] + (repeats,) + shape[dim + 1 :])
+    return reshape(wide, shape[:dim] + (shape[dim] * repeats,) + shape[dim + 1 :])

@@ -1,0 +1,123 @@
+"""Layer norm and RMS norm over the last dims."""
+
+import math
+
+import numpy as np
+
+from ..autograd import Fused, Op
+from ..cases import case, positive
+from ._args import require_float
+
+
+class LayerNorm(Op):
+    """y = w (x - mean) / √(var + eps) + b over each row of (N, C)   (Ba, Kiros and Hinton 2016)"""
+
+    name = "layer_norm"
+    cases = [case((3, 5), (5,), (5,), eps=1e-5), case((3, 5), (5,), None, eps=1e-5), case((2, 5), None, None, eps=1e-3)]
+
+    def forward(self, x, weight, bias, eps):
+        y, mean, rstd = self.backend.layer_norm(x, weight, bias, eps)
+        self.save_inputs(x, weight)
+        self.save(mean, rstd)
+        return y
+
+    def backward(self, dy):
+        x, weight = self.saved_inputs()
+        return LayerNormBackward.apply(dy, x, weight, *self.saved(), eps=self.eps, wanted=self.needs)
+
+
+class LayerNormBackward(Fused):
+    """dx = (dx̂ - mean dx̂ - x̂ mean(dx̂ x̂)) / √(var + eps), dx̂ = w dy;   dw = Σ dy x̂, db = Σ dy
+
+    Outputs that are not wanted are None. mean and rstd come from the forward; None: computed again."""
+
+    name = "layer_norm_backward"
+    cases = [case((3, 5), (3, 5), (5,), None, None, eps=1e-5, wanted=(True, True, True)),
+             case((3, 5), (3, 5), None, None, None, eps=1e-5, wanted=(True, False, False))]  # fmt: skip
+
+    def forward(self, dy, x, weight, mean, rstd, eps, wanted):
+        self.save_inputs(dy, x, weight, mean, rstd)
+        if mean is None:
+            _, mean, rstd = self.backend.layer_norm(x, None, None, eps)
+        return self.backend.layer_norm_backward(dy, x, weight, mean, rstd, wanted)
+
+    @staticmethod
+    def composed(dy, x, weight, mean, rstd, eps, wanted):
+        centred = x - x.mean(1, keepdim=True)
+        rstd = ((centred * centred).mean(1, keepdim=True) + eps).rsqrt()
+        xhat = centred * rstd
+        dxhat = dy if weight is None else dy * weight
+        along_xhat = xhat * (dxhat * xhat).mean(1, keepdim=True)
+        dx = (dxhat - dxhat.mean(1, keepdim=True) - along_xhat) * rstd
+        return dx, (dy * xhat).sum(0), dy.sum(0)
+
+
+class RmsNorm(Op):
+    """y = w x / √(mean x² + eps) over each row of (N, C)   (Zhang and Sennrich 2019)"""
+
+    name = "rms_norm"
+    cases = [case((3, 5), (5,), eps=1e-5), case((2, 5), None, eps=1e-3)]
+
+    def forward(self, x, weight, eps):
+        y, rstd = self.backend.rms_norm(x, weight, eps)
+        self.save_inputs(x, weight)
+        self.save(rstd)
+        return y
+
+    def backward(self, dy):
+        x, weight = self.saved_inputs()
+        return RmsNormBackward.apply(dy, x, weight, *self.saved(), eps=self.eps, wanted=self.needs)
+
+
+class RmsNormBackward(Fused):
+    """dx = (dx̂ - x̂ mean(dx̂ x̂)) / √(mean x² + eps), dx̂ = w dy;   dw = Σ dy x̂
+
+    Outputs that are not wanted are None. rstd comes from the forward; None: computed again."""
+
+    name = "rms_norm_backward"
+    cases = [case((3, 5), (3, 5), (5,), None, eps=1e-5, wanted=(True, True)),
+             case((3, 5), (3, 5), None, None, eps=1e-5, wanted=(True, False))]  # fmt: skip
+
+    def forward(self, dy, x, weight, rstd, eps, wanted):
+        self.save_inputs(dy, x, weight, rstd)
+        if rstd is None:
+            _, rstd = self.backend.rms_norm(x, None, eps)
+        return self.backend.rms_norm_backward(dy, x, weight, rstd, wanted)
+
+    @staticmethod
+    def composed(dy, x, weight, rstd, eps, wanted):
+        rstd = ((x * x).mean(1, keepdim=True) + eps).rsqrt()
+        xhat = x * rstd
+        dxhat = dy if weight is None else dy * weight
+        return (dxhat - xhat * (dxhat * xhat).mean(1, keepdim=True)) * rstd, (dy * xhat).sum(0)
+
+
+def _rows(name, x, normalized_shape, weight, bias=None):
+    """x, weight and bias as (N, C), (C,), (C,)."""
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    require_float(name, x, weight, bias)
+    if not shape or x.shape[-len(shape) :] != shape:
+        raise ValueError(f"{name}: input of shape {x.shape} does not end in normalized_shape {shape}")
+    for what, parameter in (("weight", weight), ("bias", bias)):
+        if parameter is not None and parameter.shape != shape:
+            raise ValueError(f"{name}: {what} of shape {parameter.shape} should have shape {shape}")
+        if parameter is not None and parameter.dtype != x.dtype:
+            raise TypeError(f"{name}: input is {x.dtype} but {what} is {parameter.dtype}; convert one with .to()")
+    C = math.prod(shape)
+    flat = [p if p is None else p.reshape(C) for p in (weight, bias)]
+    return x.reshape(math.prod(x.shape[: -len(shape)]), C), *flat
+
+
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    """Each row to mean 0 and variance 1 (biased), times weight plus bias.
+
+    The last dims, of normalized_shape (an int or a shape), make a row; weight and bias have that shape or are None."""
+    x, weight, bias = _rows("layer_norm", input, normalized_shape, weight, bias)
+    return LayerNorm.apply(x, weight, bias, eps=eps).reshape(input.shape)
+
+
+def rms_norm(input, normalized_shape, weight=None, eps=None):
+    """Each row to mean square 1, times weight. eps=None is the dtype's machine epsilon, as in PyTorch."""
+    x, weight, _ = _rows("rms_norm", input, normalized_shape, weight)
+    eps = float(np.finfo(x.dtype).eps) if eps is None else eps
+    return RmsNorm.apply(x, weight, eps=eps).reshape(input.shape)

@@ -1,0 +1,315 @@
+"""Reductions over any dimensions, cumulative sums and orderings."""
+
+from collections import namedtuple
+
+from ..autograd import Op, composite
+from ..cases import apart, case, integers, positive
+from ._args import many_dims, numpy_names, one_dim, require_float
+
+ValuesIndices = namedtuple("ValuesIndices", ("values", "indices"))
+
+
+def _kept(shape, dims):
+    """The shape of a reduction over dims with keepdim=True."""
+    return tuple(1 if d in dims else n for d, n in enumerate(shape))
+
+
+class Sum(Op):
+    """y = Σ x over dims;   dx = dy, repeated"""
+
+    cases = [case((3, 4), dims=(0, 1), keepdim=False), case((2, 3, 4), dims=(0, 2), keepdim=True), case((0, 3), dims=(0,), keepdim=False)]  # fmt: skip
+
+    def forward(self, x, dims, keepdim):
+        self.shape = x.shape
+        return self.backend.sum(x, dims, keepdim)
+
+    def backward(self, dy):
+        return dy.reshape(_kept(self.shape, self.dims)).expand(self.shape)
+
+
+@numpy_names
+def sum(x, dim=None, keepdim=False):
+    """Sum over dim (None: all; a number or several). Integers and bools sum to int64."""
+    return Sum.apply(x, dims=many_dims("sum", x, dim), keepdim=keepdim)
+
+
+@numpy_names
+@composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True))
+def mean(x, dim=None, keepdim=False):
+    """y = Σ x / n over dim (None: all). Floats only; NaN over nothing."""
+    require_float("mean", x)
+    dims = many_dims("mean", x, dim)
+    return sum(x, dims, keepdim) * _reciprocal(_count(x, dims)) if x.ndim else x.clone()
+
+
+def _count(x, dims):
+    n = 1
+    for d in dims:
+        n *= x.shape[d]
+    return n
+
+
+def _reciprocal(n):
+    return 1 / n if n else float("nan")
+
+
+class Amax(Op):
+    """y = max x over dims;   dy is shared evenly among the places where x is the maximum"""
+
+    primitive = "max"
+    cases = [case(apart((3, 4)), dims=(0, 1), keepdim=False), case(apart((2, 3, 4)), dims=(0, 2), keepdim=True)]
+
+    def forward(self, x, dims, keepdim):
+        y = getattr(self.backend, self.primitive)(x, dims, keepdim)
+        self.save_inputs(x)
+        return self.save_output(y)
+
+    def backward(self, dy):
+        (x,) = self.saved_inputs()
+        kept = _kept(x.shape, self.dims)
+        ties = (x == self.saved_output().reshape(kept)).to(dy.dtype)
+        return dy.reshape(kept) * (ties / ties.sum(self.dims, keepdim=True))
+
+
+class Amin(Amax):
+    """y = min x over dims;   dy is shared evenly among the places where x is the minimum"""
+
+    primitive = "min"
+    cases = [case(apart((3, 4)), dims=(0, 1), keepdim=False), case(apart((2, 3, 4)), dims=(0, 2), keepdim=True)]
+
+
+def _nonempty(name, x, dims):
+    if 0 in (x.shape[d] for d in dims):
+        raise ValueError(f"{name} over nothing: shape {x.shape} has size 0 in dim {dims}")
+
+
+@numpy_names
+def amax(x, dim=None, keepdim=False):
+    """Largest value over dim (None: all); ties share the gradient evenly."""
+    dims = many_dims("amax", x, dim)
+    _nonempty("amax", x, dims)
+    return Amax.apply(x, dims=dims, keepdim=keepdim)
+
+
+@numpy_names
+def amin(x, dim=None, keepdim=False):
+    """Smallest value over dim (None: all); ties share the gradient evenly."""
+    dims = many_dims("amin", x, dim)
+    _nonempty("amin", x, dims)
+    return Amin.apply(x, dims=dims, keepdim=keepdim)
+
+
+class Argmax(Op):
+    """y = where along dim x is largest, int64;   no gradient"""
+
+    primitive = "argmax"
+    cases = [case((3, 4), dim=1, keepdim=False)]
+    differentiable = False
+
+    def forward(self, x, dim, keepdim):
+        return getattr(self.backend, self.primitive)(x, dim, keepdim)
+
+
+class Argmin(Argmax):
+    """y = where along dim x is smallest, int64;   no gradient"""
+
+    primitive = "argmin"
+    cases = [case((3, 4), dim=1, keepdim=False)]
+    differentiable = False
+
+
+def _arg(op, x, dim, keepdim):
+    name = op.__name__.lower()
+    if dim is None:
+        _nonempty(name, x, tuple(range(x.ndim)))
+        y = op.apply(x.reshape(-1), dim=0, keepdim=False)
+        return y.reshape((1,) * x.ndim) if keepdim else y
+    dim = one_dim(name, x, dim)
+    _nonempty(name, x, (dim,) if x.ndim else ())
+    return op.apply(x.reshape(-1), dim=0, keepdim=False) if x.ndim == 0 else op.apply(x, dim=dim, keepdim=keepdim)
+
+
+@numpy_names
+def argmax(x, dim=None, keepdim=False):
+    """Index of the largest value along dim, or in x flattened; the first of ties. int64."""
+    return _arg(Argmax, x, dim, keepdim)
+
+
+@numpy_names
+def argmin(x, dim=None, keepdim=False):
+    """Index of the smallest value along dim, or in x flattened; the first of ties. int64."""
+    return _arg(Argmin, x, dim, keepdim)
+
+
+def _extreme(x, dim, keepdim, over_all, arg):
+    if dim is None:
+        return over_all(x, None, keepdim)
+    if x.ndim == 0:
+        return ValuesIndices(x.clone(), arg(x, dim))
+    dim = one_dim(arg.__name__[3:], x, dim)
+    indices = arg(x, dim, keepdim=True)
+    values = x.gather(dim, indices)
+    if keepdim:
+        return ValuesIndices(values, indices)
+    return ValuesIndices(values.squeeze(dim), indices.squeeze(dim))
+
+
+@numpy_names
+@composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))
+def max(x, dim=None, keepdim=False):
+    """The largest of all (ties share the gradient); with dim, the pair (values, indices), and the first tie gets it."""
+    return _extreme(x, dim, keepdim, amax, argmax)
+
+
+@numpy_names
+@composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))
+def min(x, dim=None, keepdim=False):
+    """The smallest of all (ties share the gradient); with dim, the pair (values, indices), and the first tie gets it."""
+    return _extreme(x, dim, keepdim, amin, argmin)
+
+
+class Any(Op):
+    """y = is any x over dims not 0?, bool;   no gradient"""
+
+    primitive = "any"
+    cases = [case(integers((3, 4), 2), dims=(1,), keepdim=False)]
+    differentiable = False
+
+    def forward(self, x, dims, keepdim):
+        return getattr(self.backend, self.primitive)(x, dims, keepdim)
+
+
+class All(Any):
+    """y = is no x over dims 0?, bool;   no gradient"""
+
+    primitive = "all"
+    cases = [case(integers((3, 4), 2), dims=(1,), keepdim=False)]
+    differentiable = False
+
+
+@numpy_names
+def any(x, dim=None, keepdim=False):
+    """True where any value over dim (None: all) is not 0."""
+    return Any.apply(x, dims=many_dims("any", x, dim), keepdim=keepdim)
+
+
+@numpy_names
+def all(x, dim=None, keepdim=False):
+    """True where no value over dim (None: all) is 0."""
+    return All.apply(x, dims=many_dims("all", x, dim), keepdim=keepdim)
+
+
+@numpy_names
+@composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True), case((5,), dim=0, correction=0))
+def var(x, dim=None, keepdim=False, correction=1):
+    """y = Σ (x - mean)² / (n - correction) over dim. correction=1 is the unbiased estimate; NaN where n ≤ correction."""
+    require_float("var", x)
+    dims = many_dims("var", x, dim)
+    centred = x - mean(x, dims, keepdim=True)
+    freedom = _count(x, dims) - correction
+    return sum(centred * centred, dims, keepdim) * (1 / freedom if freedom > 0 else float("nan"))
+
+
+@numpy_names
+@composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True))
+def std(x, dim=None, keepdim=False, correction=1):
+    """y = √var(x). Its gradient is infinite where the variance is 0."""
+    return var(x, dim, keepdim, correction).sqrt()
+
+
+@numpy_names
+@composite(case((3, 4)), case((2, 5), dim=1), case(positive((2, 3, 2)), dim=(0, 2), keepdim=True), case((0, 3), dim=0))
+def prod(x, dim=None, keepdim=False):
+    """y = Π x over dim. A tree of products, so the gradient is right where factors are 0."""
+    dims = many_dims("prod", x, dim)
+    rest = tuple(d for d in range(x.ndim) if d not in dims)
+    y = x.to("int64") if x.dtype.kind == "b" else x
+    y = y.permute(rest + dims).reshape(*(x.shape[d] for d in rest), _count(x, dims))
+    while y.shape[-1] != 1:
+        if y.shape[-1] % 2 or y.shape[-1] == 0:
+            y = y.pad((0, 1), value=1)
+        half = y.shape[-1] // 2
+        y = y[..., :half] * y[..., half:] if half else y
+    return y.reshape(_kept(x.shape, dims) if keepdim else tuple(x.shape[d] for d in rest))
+
+
+class LogSumExp(Op):
+    """y = ln Σ e^x along dim;   dx = dy softmax(x)   (-∞ and 0 over a slice that is all -∞)"""
+
+    name = "logsumexp"
+    cases = [case((3, 4), dim=1), case((2, 3, 2), dim=0)]
+
+    def forward(self, x, dim):
+        self.save_inputs(x)
+        return self.backend.logsumexp(x, dim)
+
+    def backward(self, dy):
+        (x,) = self.saved_inputs()
+        return dy * x.softmax(self.dim)
+
+
+@numpy_names
+def logsumexp(x, dim, keepdim=False):
+    """ln Σ e^x over dim (a number or several), without overflow."""
+    require_float("logsumexp", x)
+    dims = many_dims("logsumexp", x, dim)
+    rest = tuple(d for d in range(x.ndim) if d not in dims)
+    rows = x.permute(rest + dims).reshape(*(x.shape[d] for d in rest), _count(x, dims))
+    y = LogSumExp.apply(rows, dim=rows.ndim - 1)
+    return y.reshape(_kept(x.shape, dims) if keepdim else tuple(x.shape[d] for d in rest))
+
+
+class Cumsum(Op):
+    """y_i = Σ_{j ≤ i} x_j along dim;   dx_j = Σ_{i ≥ j} dy_i   (reverse: the other way round)"""
+
+    cases = [case((3, 4), dim=1, reverse=False), case((3, 4), dim=0, reverse=True)]
+
+    def forward(self, x, dim, reverse):
+        return self.backend.cumsum(x, dim, reverse)
+
+    def backward(self, dy):
+        return Cumsum.apply(dy, dim=self.dim, reverse=not self.reverse)
+
+
+@numpy_names
+def cumsum(x, dim):
+    """Running sum along dim. Same shape; bools sum to int64."""
+    dim = one_dim("cumsum", x, dim)
+    return Cumsum.apply(x, dim=dim, reverse=False) if x.ndim else x.clone()
+
+
+class Argsort(Op):
+    """y = the stable order of x along dim, int64;   no gradient"""
+
+    cases = [case((3, 4), dim=1, descending=False), case((3, 4), dim=0, descending=True)]
+    differentiable = False
+
+    def forward(self, x, dim, descending):
+        return self.backend.argsort(x, dim, descending)
+
+
+def argsort(x, dim=-1, descending=False):
+    """Indices that sort x along dim; ties keep their order, NaN counts as the largest. int64."""
+    dim = one_dim("argsort", x, dim)
+    return Argsort.apply(x.reshape(1) if x.ndim == 0 else x, dim=dim, descending=descending).reshape(x.shape)
+
+
+@composite(case((3, 4)), case(apart((3, 4)), dim=0, descending=True))
+def sort(x, dim=-1, descending=False):
+    """The pair (values, indices) in order along dim. Stable."""
+    indices = argsort(x, dim, descending)
+    return ValuesIndices(x.clone() if x.ndim == 0 else x.gather(dim, indices), indices)
+
+
+@composite(case((3, 5), k=2), case((3, 5), k=3, dim=0, largest=False))
+def topk(x, k, dim=-1, largest=True):
+    """The pair (values, indices) of the k largest (or smallest) along dim, in order."""
+    dim = one_dim("topk", x, dim)
+    n = x.shape[dim] if x.ndim else 1
+    if not 0 <= k <= n:
+        raise ValueError(f"topk: k = {k} of {n} elements along dim {dim}")
+    indices = argsort(x, dim, descending=largest)
+    if x.ndim:
+        indices = indices[(slice(None),) * dim + (slice(0, k),)]
+    return ValuesIndices(x.gather(dim, indices) if x.ndim else x.clone(), indices)
+

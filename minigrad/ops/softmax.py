@@ -1,0 +1,147 @@
+"""Softmax, its logarithm, and cross-entropy. A slice with nothing in it gives zeros, never NaN."""
+
+from ..autograd import Fused, Op, Value
+from ..cases import Fixed, case, integers
+from ._args import numpy_names, one_dim, require_float
+from .elementwise import where
+from .index import _check_indices
+
+_INF = float("inf")
+
+
+class Softmax(Op):
+    """y = exp(x - max x) / Σ exp(x - max x) along dim;   dx = y (dy - Σ dy y)
+
+    A slice that is all -∞ gives zeros, and zero gradients."""
+
+    cases = [case((3, 5), dim=1), case((2, 4, 3), dim=1), case((2, 1), dim=1),
+             case(Fixed([[0.3, -_INF, 1.1], [-_INF, -_INF, -_INF]]), dim=1)]  # fmt: skip
+
+    def forward(self, x, dim):
+        return self.save_output(self.backend.softmax(x, dim))
+
+    def backward(self, dy):
+        return SoftmaxBackward.apply(dy, self.saved_output(), dim=self.dim)
+
+
+class SoftmaxBackward(Fused):
+    """dx = y (dy - Σ dy y) along dim, y the softmax"""
+
+    cases = [case((3, 5), (3, 5), dim=1), case((2, 4, 3), (2, 4, 3), dim=1)]
+
+    def forward(self, dy, y, dim):
+        self.save_inputs(dy, y)
+        return self.backend.softmax_backward(dy, y, dim)
+
+    @staticmethod
+    def composed(dy, y, dim):
+        return y * (dy - (dy * y).sum(dim, keepdim=True))
+
+
+@numpy_names
+def softmax(x, dim=-1):
+    """Positive numbers that sum to 1 along dim, in proportion to e^x. Same shape and dtype."""
+    require_float("softmax", x)
+    dim = one_dim("softmax", x, dim)
+    return Softmax.apply(x, dim=dim) if x.ndim else (x * 0.0).exp()
+
+
+class LogSoftmax(Op):
+    """y = x - ln Σ e^x along dim;   dx = dy - e^y Σ dy"""
+
+    name = "log_softmax"
+    cases = [case((3, 5), dim=1), case((2, 4, 3), dim=1)]
+
+    def forward(self, x, dim):
+        return self.save_output(self.backend.log_softmax(x, dim))
+
+    def backward(self, dy):
+        return dy - self.saved_output().exp() * dy.sum(self.dim, keepdim=True)
+
+
+@numpy_names
+def log_softmax(x, dim=-1):
+    """The logarithm of softmax, without underflow. Same shape and dtype."""
+    require_float("log_softmax", x)
+    dim = one_dim("log_softmax", x, dim)
+    return LogSoftmax.apply(x, dim=dim) if x.ndim else x * 0.0
+
+
+# -------------------------------------------------------------------------------------------------------- cross-entropy
+
+
+class CrossEntropy(Op):
+    """loss_i = -Σ_c q_ic ln p_ic, p = softmax(logits), q = (1 - ε) onehot(target) + ε/V;   dlogits = (p - q) dloss
+
+    logits (N, V), target (N,) -> (N,); 0 where target is ignore_index."""
+
+    name = "cross_entropy"
+    cases = [case((4, 5), integers((4,), 5), ignore_index=-100, label_smoothing=0.0),
+             case((4, 5), Fixed([2, -100, 0, 4]), ignore_index=-100, label_smoothing=0.1)]  # fmt: skip
+
+    def forward(self, logits, target, ignore_index, label_smoothing):
+        loss, p = self.backend.cross_entropy(logits, target, ignore_index, label_smoothing)
+        self.save_inputs(logits, target)
+        self.save(p)
+        return loss
+
+    def backward(self, dloss):
+        logits, target = self.saved_inputs()
+        (p,) = self.saved()
+        return CrossEntropyBackward.apply(dloss, logits, target, p, **self.params), None
+
+
+class CrossEntropyBackward(Fused):
+    """dlogits = (p - q) dloss. p = softmax(logits) comes from the forward; None: computed again."""
+
+    name = "cross_entropy_backward"
+    cases = [case((4,), (4, 5), Fixed([2, -100, 0, 4]), None, ignore_index=-100, label_smoothing=0.1)]
+
+    def forward(self, dloss, logits, target, p, ignore_index, label_smoothing):
+        self.save_inputs(dloss, logits, target, p)
+        if p is None:
+            _, p = self.backend.cross_entropy(logits, target, ignore_index, label_smoothing)
+        return self.backend.cross_entropy_backward(dloss, p, target, ignore_index, label_smoothing)
+
+    @staticmethod
+    def composed(dloss, logits, target, p, ignore_index, label_smoothing):
+        V = logits.shape[1]
+        kept = target != ignore_index
+        onehot = target.reshape(-1, 1) == target._constant(range(V))
+        q = onehot.to(logits.dtype) * (1 - label_smoothing) + label_smoothing / V
+        dlogits = (logits.softmax(1) - q) * dloss.reshape(-1, 1)
+        return where(kept.reshape(-1, 1), dlogits, 0.0)
+
+
+def cross_entropy(input, target, ignore_index=-100, label_smoothing=0.0, reduction="mean"):
+    """Cross-entropy of logits against class indices.
+
+    input (N, V) or (V,) or (N, V, d1, …), float; target (N,), () or (N, d1, …), int. reduction 'none' gives target's
+    shape; 'sum' a number; 'mean' the sum over the number of targets that are not ignore_index (NaN if there is none)."""
+    require_float("cross_entropy", input)
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"cross_entropy: reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"cross_entropy: label_smoothing must lie in [0, 1], got {label_smoothing}")
+    class_dim = 0 if input.ndim == 1 else 1
+    expected = input.shape[:class_dim] + input.shape[class_dim + 1 :]
+    if input.ndim == 0 or not isinstance(target, Value) or target.shape != expected:
+        raise ValueError(
+            f"cross_entropy: input of shape {input.shape} needs a target of shape {expected}, got "
+            f"{getattr(target, 'shape', type(target).__name__)}"
+        )
+    if target.dtype.kind not in "iu":
+        raise TypeError(f"cross_entropy: target holds class indices, ints; got {target.dtype}")
+    V = input.shape[class_dim]
+    kept = target != ignore_index
+    _check_indices("cross_entropy", where(kept, target, 0), V)
+    if input.ndim != 2:
+        input = input.permute(*(d for d in range(input.ndim) if d != class_dim), class_dim)
+        input = input.reshape(target.numel(), V)
+    loss = CrossEntropy.apply(input, target.reshape(-1), ignore_index=ignore_index, label_smoothing=label_smoothing)
+    if reduction == "none":
+        return loss.reshape(target.shape)
+    if reduction == "sum":
+        return loss.sum()
+    n = int(kept.sum().item())
+    return loss.sum() * (1 / n if n else float("nan"))

@@ -1,0 +1,511 @@
+"""Tensor: an array, the storage it lies in, and its place in the graph. Its methods apply ops.
+
+Names, arguments and shapes follow PyTorch; NumPy's axis= and keepdims= are accepted for dim= and keepdim=.
+"""
+
+
+import numpy as np
+
+from . import autograd, backend, dtypes, ops
+from .autograd import GraphError, Node, Storage, Value
+
+
+class Tensor(Value):
+    """An n-dimensional array that remembers how it was computed, so that gradients can flow back through it.
+
+    Made by minigrad.tensor, zeros, randn, … and by operations. `array` is the raw array of its backend; whoever changes
+    that directly goes unnoticed by the version checks, so change tensors in place through their own methods."""
+
+    __slots__ = ()
+    __array_priority__ = 1000.0
+
+    @staticmethod
+    def _wrap(array, storage, node=None):
+        x = Tensor.__new__(Tensor)
+        x.array, x.storage, x.node = array, storage, node
+        return x
+
+    def __init__(self, *args, **kwargs):
+        raise TypeError("make a Tensor with minigrad.tensor(data), zeros, ones, randn, …")
+
+    def _constant(self, data):
+        """data as a Tensor beside this one: same device, no gradient. Its dtype is NumPy's for it."""
+        array = np.asarray(data)
+        dtypes.as_dtype(array.dtype)
+        on = self.storage.backend
+        return Tensor._wrap(on.from_numpy(array), Storage(on))
+
+    # ------------------------------------------------------------------------------------------------- what it is
+
+    @property
+    def shape(self):
+        return self.array.shape
+
+    @property
+    def dtype(self):
+        return self.array.dtype
+
+    @property
+    def ndim(self):
+        return self.array.ndim
+
+    @property
+    def device(self):
+        return self.storage.backend.device
+
+    @property
+    def T(self):
+        """All dims reversed; a view."""
+        return ops.permute(self, tuple(range(self.ndim))[::-1])
+
+    @property
+    def mT(self):
+        """The last two dims exchanged; a view."""
+        return ops.transpose(self, -1, -2)
+
+    @property
+    def is_leaf(self):
+        """True if no recorded op made it: data, a parameter, or a result under no_grad."""
+        return self.node is None or self.node.op is None
+
+    @property
+    def op(self):
+        """The op that made it, or None for a leaf."""
+        return None if self.node is None else self.node.op
+
+    def size(self, dim=None):
+        """The shape, or the size of one dim."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def dim(self):
+        return self.ndim
+
+    def numel(self):
+        """Number of elements."""
+        return self.array.size
+
+    def is_floating_point(self):
+        return self.dtype.kind == "f"
+
+    def is_contiguous(self):
+        """True if the elements lie in memory row by row, without gaps."""
+        return bool(self.array.flags.c_contiguous)
+
+    def __len__(self):
+        if self.ndim == 0:
+            raise TypeError("len() of a 0-d tensor")
+        return self.shape[0]
+
+    def __repr__(self):
+        body = np.array2string(self._host(), separator=", ", prefix="tensor(", threshold=1000, precision=4)
+        extra = "" if self.dtype in (dtypes.float32, dtypes.int64, dtypes.bool_) else f", dtype={self.dtype}"
+        extra += "" if self.device == "cpu" else f", device={self.device!r}"
+        extra += f", op={self.op.name}" if self.op is not None else ", requires_grad=True" if self.requires_grad else ""
+        return f"tensor({body}{extra})"
+
+    __hash__ = object.__hash__  # by identity, as == compares elements
+
+    # ----------------------------------------------------------------------------------------- values, other libraries
+
+    def _host(self):
+        return self.storage.backend.to_numpy(self.array)
+
+    def numpy(self):
+        """The NumPy array, sharing memory on a CPU. Raises if that would drop a gradient: detach() first."""
+        if self.node is not None:
+            raise GraphError("numpy() would drop the gradient of a tensor that requires one; use .detach().numpy()")
+        return self._host()
+
+    def __array__(self, dtype=None, copy=None):
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+        """NumPy's ufuncs on Tensors become our ops, so that ndarray * Tensor never loses the graph."""
+        ours = _UFUNCS.get(ufunc.__name__)
+        if ours is None or method != "__call__" or kwargs:
+            raise TypeError(
+                f"np.{ufunc.__name__} ({method}) has no minigrad counterpart, and would lose the graph; "
+                f"use Tensor methods, or .detach().numpy()"
+            )
+        first = next(x for x in inputs if isinstance(x, Tensor))
+        return ours(*(x if isinstance(x, Tensor) else first._constant(x) for x in inputs))
+
+    def __dlpack__(self, **kwargs):
+        if self.node is not None:
+            raise GraphError("__dlpack__ would drop the gradient of a tensor that requires one; use .detach()")
+        return self.array.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+    def __reduce__(self):
+        """Pickling and copying keep the values and whether a gradient is required, not the graph."""
+        if not self.is_leaf:
+            raise GraphError("only leaves can be pickled or deep-copied; detach() first")
+        return _rebuilt, (type(self), self._host(), self.requires_grad)
+
+    def item(self):
+        """The one element as a Python number."""
+        if self.numel() != 1:
+            raise ValueError(f"item() needs a tensor of one element, this has shape {self.shape}")
+        return self._host().item()
+
+    def tolist(self):
+        """Nested lists of Python numbers."""
+        return self._host().tolist()
+
+    def __float__(self):
+        return float(self.item())
+
+    def __int__(self):
+        return int(self.item())
+
+    def __index__(self):
+        if self.dtype.kind not in "iu":
+            raise TypeError(f"only an int tensor can be an index, not {self.dtype}")
+        return int(self.item())
+
+    def __bool__(self):
+        if self.numel() != 1:
+            raise ValueError(f"the truth of a tensor of shape {self.shape} is ambiguous; use .any() or .all()")
+        return bool(self.item())
+
+    def __iter__(self):
+        if self.ndim == 0:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(self.unbind(0))
+
+    # -------------------------------------------------------------------------------------------------- dtype, device
+
+    def to(self, *targets, dtype=None, device=None):
+        """This tensor in a dtype and/or on a device: to("cuda"), to(minigrad.float64), to(device, dtype), to(other).
+
+        Itself if nothing changes. Between float dtypes gradients flow through."""
+        for target in targets:
+            if isinstance(target, Tensor):
+                dtype, device = target.dtype, target.device
+            elif isinstance(target, str) and target in ("cpu", "cuda"):
+                device = target
+            else:
+                dtype = target
+        if device is not None and device != self.device:
+            backend.get(device)  # cuda arrives with the kernels; until then this says what is missing
+        if dtype is None or (dtype := dtypes.as_dtype(dtype)) == self.dtype:
+            return self
+        return ops.Cast.apply(self, dtype=dtype)
+
+    def cpu(self):
+        return self.to("cpu")
+
+    def cuda(self):
+        return self.to("cuda")
+
+    def double(self):
+        return self.to(dtypes.float64)
+
+    def float(self):
+        return self.to(dtypes.float32)
+
+    def half(self):
+        return self.to(dtypes.float16)
+
+    def long(self):
+        return self.to(dtypes.int64)
+
+    def int(self):
+        return self.to(dtypes.int32)
+
+    def bool(self):
+        return self.to(dtypes.bool_)
+
+    # ------------------------------------------------------------------------------------------------------- gradients
+
+    @property
+    def requires_grad(self):
+        return self.node is not None
+
+    @requires_grad.setter
+    def requires_grad(self, value):
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad=True):
+        """Make this leaf require a gradient, or not (which drops its .grad). Returns itself."""
+        if not self.is_leaf:
+            if requires_grad:
+                return self
+            raise GraphError("only a leaf can stop requiring a gradient; use detach()")
+        if not requires_grad:
+            self.node = None
+        elif self.node is None:
+            if self.dtype.kind != "f":
+                raise TypeError(f"only floating-point tensors can require a gradient, not {self.dtype}")
+            if self.storage.version is None:
+                raise GraphError("a tensor made under inference() cannot require a gradient; clone() it outside")
+            self.node = Node(None, 0, self.shape, self.dtype, self.device)
+        return self
+
+    @property
+    def grad(self):
+        """The gradient that backward() has added up so far: on leaves and after retain_grad(). Else None."""
+        return None if self.node is None else self.node.grad
+
+    @grad.setter
+    def grad(self, value):
+        if value is not None:
+            if self.node is None:
+                raise GraphError("a tensor that requires no gradient cannot hold one; requires_grad_() it first")
+            if not isinstance(value, Tensor) or (value.shape, value.dtype) != (self.shape, self.dtype):
+                raise ValueError(f".grad must be a Tensor of shape {self.shape} and {self.dtype}, got {value!r}")
+        if self.node is not None:
+            self.node.grad = value
+
+    def retain_grad(self):
+        """Keep .grad after backward() although this is not a leaf."""
+        self._node_for("retain_grad").retain = True
+
+    def register_hook(self, hook):
+        """Call hook(gradient) once the whole gradient of this tensor is known; it may return another in its place.
+
+        Returns a handle whose remove() takes off this hook and no other."""
+        node = self._node_for("register_hook")
+        if node.hooks is None:
+            node.hooks = {}
+        return Handle(node.hooks, hook)
+
+    def _node_for(self, what):
+        if self.node is None:
+            raise GraphError(f"{what}: this tensor requires no gradient")
+        return self.node
+
+    def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+        """Add d(self)/d(leaf), weighted by `gradient` (needed unless self is one element), to every leaf's .grad.
+
+        retain_graph keeps what ops saved for another backward; create_graph makes the gradients differentiable;
+        inputs limits which tensors' .grad is touched."""
+        pair = _root(self, gradient)
+        if inputs is None:
+            autograd.backward(*pair, retain_graph=retain_graph, create_graph=create_graph)
+            return
+        inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+        for x, g in zip(inputs, grad(self, inputs, gradient, retain_graph, create_graph, allow_unused=True)):
+            if g is not None:
+                x.node.grad = g if x.node.grad is None else x.node.grad + g
+
+    def detach(self):
+        """The same memory without the graph. In-place changes of either are seen by the version checks."""
+        return Tensor._wrap(self.array, self.storage)
+
+    @property
+    def data(self):
+        """detach(), and as a target: replaces the values by those of a tensor of the same shape, dtype and device."""
+        return self.detach()
+
+    @data.setter
+    def data(self, value):
+        if not isinstance(value, Tensor) or (value.shape, value.dtype, value.device) != (self.shape, self.dtype, self.device):
+            raise ValueError(f".data must be a Tensor of shape {self.shape}, {self.dtype} on {self.device!r}, got {value!r}")
+        if value.storage is not self.storage:
+            self.storage.changed()
+            self.array, self.storage = value.array, value.storage
+
+    # ------------------------------------------------------------------------------------------------ changes in place
+
+    def _in_place(self, what, *others):
+        """Allow an in-place change, and count it, unless the graph would have to know of it."""
+        if autograd.is_grad_enabled() and any(isinstance(x, Tensor) and x.node is not None for x in (self, *others)):
+            raise GraphError(
+                f"{what} changes a tensor in place while its operations are recorded; do it under no_grad(), on "
+                f"detach(), or out of place"
+            )
+        if not self.array.flags.writeable:
+            raise GraphError(f"{what}: this tensor is read-only (the result of expand); clone() it first")
+        self.storage.changed()
+
+    def _update(self, what, function, other):
+        y = function(self.detach(), other.detach() if isinstance(other, Tensor) else other)
+        if y.shape != self.shape or (y.dtype.kind == "f") > (self.dtype.kind == "f"):
+            raise ValueError(f"{what}: a result of shape {y.shape}, {y.dtype} does not fit into {self.shape}, {self.dtype}")
+        self._in_place(what, other)
+        self.array[...] = y.array
+        return self
+
+    def add_(self, other, *, alpha=1):
+        """self += alpha * other, in place."""
+        return self._update("add_", ops.add, other if alpha == 1 else other * alpha)
+
+    def sub_(self, other, *, alpha=1):
+        """self -= alpha * other, in place."""
+        return self._update("sub_", ops.sub, other if alpha == 1 else other * alpha)
+
+    def mul_(self, other):
+        return self._update("mul_", ops.mul, other)
+
+    def div_(self, other):
+        return self._update("div_", ops.div, other)
+
+    def clamp_(self, min=None, max=None):
+        return self._update("clamp_", lambda x, _: ops.clamp(x, min, max), None)
+
+    def copy_(self, other):
+        """The values of other, broadcast and cast, in place."""
+        self._in_place("copy_", other)
+        self.array[...] = other.array if isinstance(other, Tensor) else other
+        return self
+
+    def fill_(self, value):
+        return self.copy_(value)
+
+    def zero_(self):
+        return self.copy_(0)
+
+    def __setitem__(self, index, value):
+        """Assignment, in place: under no_grad(), or where neither side requires a gradient."""
+        self._in_place("assignment to an index", value)
+        self.array[ops.index.parsed_index(self, index)] = value.array if isinstance(value, Tensor) else value
+
+    def _augmented(self, other, function, in_place):
+        """x += y: in place where nothing is recorded, else a new tensor, so that no graph is ever cut or bent."""
+        recorded = self.node is not None or (isinstance(other, Tensor) and other.node is not None)
+        if not (autograd.is_grad_enabled() and recorded):
+            return in_place(self, other)
+        if self.node is not None and self.node.op is None:
+            raise GraphError("in-place change of a leaf that requires a gradient; do it under no_grad()")
+        return function(self, other)
+
+    def __iadd__(self, other):
+        return self._augmented(other, ops.add, Tensor.add_)
+
+    def __isub__(self, other):
+        return self._augmented(other, ops.sub, Tensor.sub_)
+
+    def __imul__(self, other):
+        return self._augmented(other, ops.mul, Tensor.mul_)
+
+    def __itruediv__(self, other):
+        return self._augmented(other, ops.div, Tensor.div_)
+
+    # ------------------------------------------------------------------------------------------------------- operators
+
+    __add__ = __radd__ = ops.add
+    __mul__ = __rmul__ = ops.mul
+    __sub__, __truediv__, __pow__, __matmul__ = ops.sub, ops.div, ops.pow, ops.matmul
+    __neg__, __abs__, __getitem__ = ops.neg, ops.abs, ops.getitem
+    __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge  # type: ignore[assignment]
+    __and__ = __rand__ = ops.logical_and
+    __or__ = __ror__ = ops.logical_or
+    __xor__ = __rxor__ = ops.logical_xor
+    __invert__ = ops.logical_not
+
+    def __rsub__(self, other):
+        return ops.sub(other, self)
+
+    def __rtruediv__(self, other):
+        return ops.div(other, self)
+
+    def __rpow__(self, other):
+        return ops.pow(other, self)
+
+    def __rmatmul__(self, other):
+        return ops.matmul(other, self)
+
+    # ------------------------------------------------------------------------------------------ ops of the same name
+
+    add, sub, mul, div, pow, neg, abs = ops.add, ops.sub, ops.mul, ops.div, ops.pow, ops.neg, ops.abs
+    exp, log, sqrt, rsqrt, sin, cos, erf = ops.exp, ops.log, ops.sqrt, ops.rsqrt, ops.sin, ops.cos, ops.erf
+    tanh, sigmoid, relu = ops.tanh, ops.sigmoid, ops.relu
+    sign, floor, maximum, minimum, clamp = ops.sign, ops.floor, ops.maximum, ops.minimum, ops.clamp
+    eq, ne, lt, le, gt, ge = ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge
+    logical_and, logical_or, logical_not = ops.logical_and, ops.logical_or, ops.logical_not
+    isnan, isinf, isfinite = ops.isnan, ops.isinf, ops.isfinite
+    sum, mean, var, std, prod, max, min = ops.sum, ops.mean, ops.var, ops.std, ops.prod, ops.max, ops.min
+    amax, amin, argmax, argmin, any, all = ops.amax, ops.amin, ops.argmax, ops.argmin, ops.any, ops.all
+    logsumexp, cumsum, topk, sort, argsort = ops.logsumexp, ops.cumsum, ops.topk, ops.sort, ops.argsort
+    softmax, log_softmax = ops.softmax, ops.log_softmax
+    reshape, view, flatten, squeeze, unsqueeze = ops.reshape, ops.view, ops.flatten, ops.squeeze, ops.unsqueeze
+    transpose, permute, expand, flip, repeat = ops.transpose, ops.permute, ops.expand, ops.flip, ops.repeat
+    repeat_interleave, split, chunk, unbind, pad = ops.repeat_interleave, ops.split, ops.chunk, ops.unbind, ops.pad
+    alias, clone, contiguous = ops.alias, ops.clone, ops.contiguous
+    gather, index_select, masked_fill = ops.gather, ops.index_select, ops.masked_fill
+    tril, triu, matmul = ops.tril, ops.triu, ops.matmul
+
+    def where(self, condition, other):
+        """self where condition is True, else other."""
+        return ops.where(condition, self, other)
+
+    def zeros_like(self):
+        """Zeros of the same shape, dtype and device, without a gradient."""
+        on = self.storage.backend
+        return Tensor._wrap(on.zeros(self.shape, self.dtype), Storage(on))
+
+
+def _rebuilt(cls, array, requires_grad):
+    x = Tensor._wrap(array, Storage(backend.CPU))
+    return x.requires_grad_(requires_grad) if cls is Tensor else cls(x, requires_grad)
+
+
+class Handle:
+    """Takes a hook off again: this one and no other."""
+
+    def __init__(self, hooks, hook):
+        self._hooks, self._key = hooks, object()
+        hooks[self._key] = hook
+
+    def remove(self):
+        self._hooks.pop(self._key, None)
+
+
+def _root(output, gradient):
+    """([node], [cotangent]) to begin a walk with."""
+    if output.node is None:
+        raise GraphError(
+            "backward from a tensor that requires no gradient: none of what it was computed from does, or it was "
+            "computed under no_grad()"
+        )
+    if gradient is None:
+        if output.numel() != 1:
+            raise GraphError(f"backward from a tensor of shape {output.shape} needs `gradient`, a tensor of that shape")
+        on = output.storage.backend
+        gradient = Tensor._wrap(on.full(output.shape, 1, output.dtype), Storage(on))
+    if not isinstance(gradient, Tensor) or (gradient.shape, gradient.dtype) != (output.shape, output.dtype):
+        raise ValueError(
+            f"`gradient` must be a Tensor of shape {output.shape} and {output.dtype}, got "
+            f"{getattr(gradient, 'shape', type(gradient).__name__)} {getattr(gradient, 'dtype', '')}"
+        )
+    return [output.node], [gradient]
+
+
+def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False):
+    """Gradients of outputs with respect to inputs, weighted by grad_outputs, as a tuple; touches no .grad.
+
+    outputs, inputs, grad_outputs: a Tensor or a sequence. An input that outputs do not depend on raises, or gives None
+    if allow_unused. retain_graph, create_graph: as in Tensor.backward."""
+    outputs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+    inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    if grad_outputs is None or isinstance(grad_outputs, Tensor):
+        grad_outputs = [grad_outputs] if len(outputs) == 1 else [None] * len(outputs)
+    for i, x in enumerate(inputs):
+        if x.node is None:
+            raise GraphError(f"grad: input {i} requires no gradient; call requires_grad_() before computing with it")
+    roots = [_root(y, g) for y, g in zip(outputs, grad_outputs, strict=True)]
+    found = autograd.backward(
+        [nodes[0] for nodes, _ in roots], [gs[0] for _, gs in roots],
+        inputs=[x.node for x in inputs], retain_graph=retain_graph, create_graph=create_graph,
+    )  # fmt: skip
+    if not allow_unused and any(g is None for g in found):
+        raise GraphError(f"grad: outputs do not depend on input {found.index(None)}; pass allow_unused=True for None")
+    return tuple(found)
+
+
+_UFUNCS = {
+    "add": ops.add, "subtract": ops.sub, "multiply": ops.mul, "divide": ops.div, "power": ops.pow, "negative": ops.neg,
+    "absolute": ops.abs, "exp": ops.exp, "log": ops.log, "sqrt": ops.sqrt, "sin": ops.sin, "cos": ops.cos,
+    "tanh": ops.tanh, "sign": ops.sign, "floor": ops.floor, "maximum": ops.maximum, "minimum": ops.minimum,
+    "matmul": ops.matmul, "equal": ops.eq, "not_equal": ops.ne, "less": ops.lt, "less_equal": ops.le, "greater": ops.gt,
+    "greater_equal": ops.ge, "logical_and": ops.logical_and, "logical_or": ops.logical_or, "logical_xor": ops.logical_xor,
+    "logical_not": ops.logical_not, "isnan": ops.isnan, "isinf": ops.isinf, "isfinite": ops.isfinite,
+}  # fmt: skip
+
+
