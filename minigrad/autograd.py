@@ -12,6 +12,7 @@ graph (`create_graph=True`), and this file needs not know what a Tensor is: `Val
 
 import itertools
 import os
+import re
 import sys
 import threading
 import weakref
@@ -186,7 +187,7 @@ class Op:
 
     def __init_subclass__(cls, abstract=False, **kwargs):
         super().__init_subclass__(**kwargs)
-        cls.name = cls.__dict__.get("name", cls.__name__)
+        cls.name = cls.__dict__.get("name", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower())
         if abstract:  # a base for other ops, not an op
             return
         register(Declaration(cls.name, cls, cls.apply, cls.__doc__, cls.__dict__.get("cases", [])))

@@ -83,7 +83,7 @@ def getitem_add(shape, index, dy):
     """Zeros of `shape` with dy added at `index`, repeated indices adding up: the adjoint of getitem."""
     dx = np.zeros(shape, dy.dtype)
     parts = index if isinstance(index, tuple) else (index,)
-    if any(isinstance(i, np.ndarray) and i.dtype != bool for i in parts):
+    if builtins.any(isinstance(i, np.ndarray) and i.dtype != bool for i in parts):
         np.add.at(dx, index, dy)
     else:  # slices, numbers and masks name each element once
         dx[index] += dy

@@ -12,7 +12,6 @@ class AttentionPattern(Op):
     scores (…, T, S). mask: bool (True: attend) or None, broadcast to scores; is_causal: query i sees keys up to i.
     A query that sees nothing has a pattern of zeros, and zero gradients."""
 
-    name = "attention_pattern"
     cases = [case((2, 3, 3), None, scale=0.5, is_causal=True), case((4, 2), None, scale=1.0, is_causal=True),
              case((2, 2, 3), Fixed([[True, False, True], [False, False, False]]), scale=0.5, is_causal=False)]  # fmt: skip
 
@@ -26,7 +25,6 @@ class AttentionPattern(Op):
 class AttentionPatternBackward(Fused):
     """dscores = scale · pattern (dpattern - Σ dpattern pattern)"""
 
-    name = "attention_pattern_backward"
     cases = [case((2, 3, 4), (2, 3, 4), scale=0.5)]
 
     def forward(self, dy, pattern, scale):

@@ -10,7 +10,7 @@ from .elementwise import where
 _REPEATED = np.array([2, 0, 2])
 
 
-class GetItem(Op):
+class Getitem(Op):
     """y = x[index];   dx = zeros with dy added at index"""
 
     cases = [case((4, 3), index=(slice(1, 4, 2),)), case((4, 3), index=(_REPEATED,)), case((2, 3), index=(None, ..., 1)),
@@ -22,10 +22,10 @@ class GetItem(Op):
         return self.backend.getitem(x, index)
 
     def backward(self, dy):
-        return GetItemAdd.apply(dy, shape=self.shape, index=self.index)
+        return GetitemAdd.apply(dy, shape=self.shape, index=self.index)
 
 
-class GetItemAdd(Op):
+class GetitemAdd(Op):
     """y = zeros of `shape` with x added at index, repeated indices adding up;   dx = dy[index]"""
 
     cases = [case((2, 3), shape=(4, 3), index=(slice(1, 4, 2),)), case((3, 3), shape=(4, 3), index=(_REPEATED,))]
@@ -34,7 +34,7 @@ class GetItemAdd(Op):
         return self.backend.getitem_add(shape, index, x)
 
     def backward(self, dy):
-        return GetItem.apply(dy, index=self.index)
+        return Getitem.apply(dy, index=self.index)
 
 
 def parsed_index(x, index):
@@ -62,7 +62,7 @@ def getitem(x, index):
     """x[index], basic or advanced as in NumPy. Basic indexing gives a view."""
     index = parsed_index(x, index)
     try:
-        return GetItem.apply(x, index=index)
+        return Getitem.apply(x, index=index)
     except IndexError as error:
         raise IndexError(f"{error} (shape {x.shape})") from None
 

@@ -6,10 +6,9 @@ from ._args import promoted, require_float
 from .movement import expand, permute, reshape, unsqueeze
 
 
-class MatMul(Op):
+class Matmul(Op):
     """y = a b, (…, n, k) (…, k, m) -> (…, n, m);   da = dy bᵀ, db = aᵀ dy"""
 
-    name = "matmul"
     cases = [case((3, 4), (4, 5)), case((2, 3, 4), (2, 4, 5)), case((2, 1, 3, 4), (5, 4, 2)), case((2, 0, 4), (4, 3))]
     broadcasts = True
 
@@ -19,8 +18,8 @@ class MatMul(Op):
 
     def backward(self, dy):
         a, b = self.saved_inputs()
-        da = MatMul.apply(dy, b.mT) if self.needs[0] else None
-        db = MatMul.apply(a.mT, dy) if self.needs[1] else None
+        da = Matmul.apply(dy, b.mT) if self.needs[0] else None
+        db = Matmul.apply(a.mT, dy) if self.needs[1] else None
         return da, db
 
 
@@ -41,9 +40,9 @@ def matmul(a, b):
     if a.shape[-1] != b.shape[-2]:
         raise ValueError(f"matmul: inner sizes of {a.shape} and {b.shape} differ, {a.shape[-1]} and {b.shape[-2]}")
     if b.ndim == 2 and a.ndim > 2:  # one large product instead of many small ones
-        return reshape(MatMul.apply(reshape(a, _rows(a), a.shape[-1]), b), *a.shape[:-1], b.shape[-1])
+        return reshape(Matmul.apply(reshape(a, _rows(a), a.shape[-1]), b), *a.shape[:-1], b.shape[-1])
     try:
-        return MatMul.apply(a, b)
+        return Matmul.apply(a, b)
     except ValueError as error:
         raise ValueError(f"matmul: batch dims of {a.shape} and {b.shape} do not broadcast") from error
 
@@ -66,8 +65,8 @@ class Linear(Op):
 
     def backward(self, dy):
         x, weight = self.saved_inputs()
-        dx = MatMul.apply(dy, weight) if self.needs[0] else None
-        dweight = MatMul.apply(dy.mT, x) if self.needs[1] else None
+        dx = Matmul.apply(dy, weight) if self.needs[0] else None
+        dweight = Matmul.apply(dy.mT, x) if self.needs[1] else None
         return dx, dweight, dy.sum(0) if self.needs[2] else None
 
 
@@ -180,7 +179,7 @@ def _contract(ta, a, tb, b, out, sizes):
     rows, columns = [c for c in ta if c not in tb], [c for c in tb if c not in ta]
     left = _arranged(a, ta, batch, rows, inner, sizes)
     right = _arranged(b, tb, batch, inner, columns, sizes)
-    y = MatMul.apply(left, right)
+    y = Matmul.apply(left, right)
     labels = batch + rows + columns
     y = reshape(y, tuple(sizes[c] for c in labels))
     return permute(y, tuple(labels.index(c) for c in out)) if out else y

@@ -12,7 +12,6 @@ from ._args import require_float
 class LayerNorm(Op):
     """y = w (x - mean) / √(var + eps) + b over each row of (N, C)   (Ba, Kiros and Hinton 2016)"""
 
-    name = "layer_norm"
     cases = [case((3, 5), (5,), (5,), eps=1e-5), case((3, 5), (5,), None, eps=1e-5), case((2, 5), None, None, eps=1e-3)]
 
     def forward(self, x, weight, bias, eps):
@@ -31,7 +30,6 @@ class LayerNormBackward(Fused):
 
     Outputs that are not wanted are None. mean and rstd come from the forward; None: computed again."""
 
-    name = "layer_norm_backward"
     cases = [case((3, 5), (3, 5), (5,), None, None, eps=1e-5, wanted=(True, True, True)),
              case((3, 5), (3, 5), None, None, None, eps=1e-5, wanted=(True, False, False))]  # fmt: skip
 
@@ -55,7 +53,6 @@ class LayerNormBackward(Fused):
 class RmsNorm(Op):
     """y = w x / √(mean x² + eps) over each row of (N, C)   (Zhang and Sennrich 2019)"""
 
-    name = "rms_norm"
     cases = [case((3, 5), (5,), eps=1e-5), case((2, 5), None, eps=1e-3)]
 
     def forward(self, x, weight, eps):
@@ -74,7 +71,6 @@ class RmsNormBackward(Fused):
 
     Outputs that are not wanted are None. rstd comes from the forward; None: computed again."""
 
-    name = "rms_norm_backward"
     cases = [case((3, 5), (3, 5), (5,), None, eps=1e-5, wanted=(True, True)),
              case((3, 5), (3, 5), None, None, eps=1e-5, wanted=(True, False))]  # fmt: skip
 

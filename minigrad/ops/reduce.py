@@ -233,10 +233,9 @@ def prod(x, dim=None, keepdim=False):
     return y.reshape(_kept(x.shape, dims) if keepdim else tuple(x.shape[d] for d in rest))
 
 
-class LogSumExp(Op):
+class Logsumexp(Op):
     """y = ln Σ e^x along dim;   dx = dy softmax(x)   (-∞ and 0 over a slice that is all -∞)"""
 
-    name = "logsumexp"
     cases = [case((3, 4), dim=1), case((2, 3, 2), dim=0)]
 
     def forward(self, x, dim):
@@ -255,7 +254,7 @@ def logsumexp(x, dim, keepdim=False):
     dims = many_dims("logsumexp", x, dim)
     rest = tuple(d for d in range(x.ndim) if d not in dims)
     rows = x.permute(rest + dims).reshape(*(x.shape[d] for d in rest), _count(x, dims))
-    y = LogSumExp.apply(rows, dim=rows.ndim - 1)
+    y = Logsumexp.apply(rows, dim=rows.ndim - 1)
     return y.reshape(_kept(x.shape, dims) if keepdim else tuple(x.shape[d] for d in rest))
 
 

@@ -49,7 +49,6 @@ def softmax(x, dim=-1):
 class LogSoftmax(Op):
     """y = x - ln Σ e^x along dim;   dx = dy - e^y Σ dy"""
 
-    name = "log_softmax"
     cases = [case((3, 5), dim=1), case((2, 4, 3), dim=1)]
 
     def forward(self, x, dim):
@@ -75,7 +74,6 @@ class CrossEntropy(Op):
 
     logits (N, V), target (N,) -> (N,); 0 where target is ignore_index."""
 
-    name = "cross_entropy"
     cases = [case((4, 5), integers((4,), 5), ignore_index=-100, label_smoothing=0.0),
              case((4, 5), Fixed([2, -100, 0, 4]), ignore_index=-100, label_smoothing=0.1)]  # fmt: skip
 
@@ -94,7 +92,6 @@ class CrossEntropy(Op):
 class CrossEntropyBackward(Fused):
     """dlogits = (p - q) dloss. p = softmax(logits) comes from the forward; None: computed again."""
 
-    name = "cross_entropy_backward"
     cases = [case((4,), (4, 5), Fixed([2, -100, 0, 4]), None, ignore_index=-100, label_smoothing=0.1)]
 
     def forward(self, dloss, logits, target, p, ignore_index, label_smoothing):
