@@ -107,7 +107,7 @@ def full_like(x, fill_value, dtype=None):
 
 
 def arange(start, end=None, step=1, dtype=None, device="cpu"):
-    """start, start + step, … up to but not including end; arange(n) counts from 0. int64, or float32 if any is a float."""
+    """start, start + step, … below end; arange(n) counts from 0. dtype None: int64, or float32 if any is a float."""
     start, end = (0, start) if end is None else (start, end)
     if dtype is None:
         dtype = dtypes.DEFAULT_FLOAT if any(isinstance(v, float) for v in (start, end, step)) else dtypes.int64
@@ -183,5 +183,3 @@ def multinomial(probs, num_samples, replacement=False, generator=default_generat
             keys = np.log(rows) - np.log(-np.log1p(-generator.uniform(rows.shape)))
         found = np.argsort(-keys, -1, kind="stable")[:, :num_samples]
     return _finish(found.astype(np.int64).reshape(p.shape[:-1] + (num_samples,)), probs.device, False)
-
-

@@ -24,12 +24,16 @@ class Optimizer:
         for group in self.param_groups:
             unknown = set(group) - set(defaults) - {"params"}
             if unknown:
-                raise ValueError(f"{type(self).__name__}: unknown options {sorted(unknown)}; there are {sorted(defaults)}")
+                raise ValueError(
+                    f"{type(self).__name__}: unknown options {sorted(unknown)}; there are {sorted(defaults)}"
+                )
             for p in group["params"]:
                 if not isinstance(p, Tensor) or not p.is_leaf or not p.requires_grad:
                     raise ValueError(f"{type(self).__name__} optimizes leaves that require a gradient, got {p!r}")
                 if not p.storage.backend.is_compact(p.array):
-                    raise ValueError(f"{type(self).__name__}: a parameter of shape {p.shape} is not contiguous; clone() it")
+                    raise ValueError(
+                        f"{type(self).__name__}: a parameter of shape {p.shape} is not contiguous; clone() it"
+                    )
                 if id(p) in seen:
                     raise ValueError(f"{type(self).__name__}: a parameter of shape {p.shape} is given twice")
                 seen.add(id(p))

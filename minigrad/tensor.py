@@ -3,21 +3,21 @@
 Names, arguments and shapes follow PyTorch; NumPy's axis= and keepdims= are accepted for dim= and keepdim=.
 """
 
-
 import numpy as np
 
 from . import autograd, backend, dtypes, ops
-from .autograd import GraphError, Node, Storage, Value
+from .autograd import GraphError, Node, Storage
+from .inplace import InPlace
+from .interop import Interop
 
 
-class Tensor(Value):
+class Tensor(InPlace, Interop):
     """An n-dimensional array that remembers how it was computed, so that gradients can flow back through it.
 
     Made by minigrad.tensor, zeros, randn, … and by operations. `array` is the raw array of its backend; whoever changes
     that directly goes unnoticed by the version checks, so change tensors in place through their own methods."""
 
     __slots__ = ()
-    __array_priority__ = 1000.0
 
     @staticmethod
     def _wrap(array, storage, node=None):
@@ -104,79 +104,6 @@ class Tensor(Value):
         return f"tensor({body}{extra})"
 
     __hash__ = object.__hash__  # by identity, as == compares elements
-
-    # ----------------------------------------------------------------------------------------- values, other libraries
-
-    def _host(self):
-        return self.storage.backend.to_numpy(self.array)
-
-    def numpy(self):
-        """The NumPy array, sharing memory on a CPU. Raises if that would drop a gradient: detach() first."""
-        if self.node is not None:
-            raise GraphError("numpy() would drop the gradient of a tensor that requires one; use .detach().numpy()")
-        return self._host()
-
-    def __array__(self, dtype=None, copy=None):
-        array = self.numpy()
-        if dtype is not None and array.dtype != dtype:
-            return array.astype(dtype)
-        return array.copy() if copy else array
-
-    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
-        """NumPy's ufuncs on Tensors become our ops, so that ndarray * Tensor never loses the graph."""
-        ours = _UFUNCS.get(ufunc.__name__)
-        if ours is None or method != "__call__" or kwargs:
-            raise TypeError(
-                f"np.{ufunc.__name__} ({method}) has no minigrad counterpart, and would lose the graph; "
-                f"use Tensor methods, or .detach().numpy()"
-            )
-        first = next(x for x in inputs if isinstance(x, Tensor))
-        return ours(*(x if isinstance(x, Tensor) else first._constant(x) for x in inputs))
-
-    def __dlpack__(self, **kwargs):
-        if self.node is not None:
-            raise GraphError("__dlpack__ would drop the gradient of a tensor that requires one; use .detach()")
-        return self.array.__dlpack__(**kwargs)
-
-    def __dlpack_device__(self):
-        return self.array.__dlpack_device__()
-
-    def __reduce__(self):
-        """Pickling and copying keep the values and whether a gradient is required, not the graph."""
-        if not self.is_leaf:
-            raise GraphError("only leaves can be pickled or deep-copied; detach() first")
-        return _rebuilt, (type(self), self._host(), self.requires_grad)
-
-    def item(self):
-        """The one element as a Python number."""
-        if self.numel() != 1:
-            raise ValueError(f"item() needs a tensor of one element, this has shape {self.shape}")
-        return self._host().item()
-
-    def tolist(self):
-        """Nested lists of Python numbers."""
-        return self._host().tolist()
-
-    def __float__(self):
-        return float(self.item())
-
-    def __int__(self):
-        return int(self.item())
-
-    def __index__(self):
-        if self.dtype.kind not in "iu":
-            raise TypeError(f"only an int tensor can be an index, not {self.dtype}")
-        return int(self.item())
-
-    def __bool__(self):
-        if self.numel() != 1:
-            raise ValueError(f"the truth of a tensor of shape {self.shape} is ambiguous; use .any() or .all()")
-        return bool(self.item())
-
-    def __iter__(self):
-        if self.ndim == 0:
-            raise TypeError("iteration over a 0-d tensor")
-        return iter(self.unbind(0))
 
     # -------------------------------------------------------------------------------------------------- dtype, device
 
@@ -285,9 +212,9 @@ class Tensor(Value):
 
         retain_graph keeps what ops saved for another backward; create_graph makes the gradients differentiable;
         inputs limits which tensors' .grad is touched."""
-        pair = _root(self, gradient)
+        nodes, cotangents = _root(self, gradient)
         if inputs is None:
-            autograd.backward(*pair, retain_graph=retain_graph, create_graph=create_graph)
+            autograd.backward(nodes, cotangents, retain_graph=retain_graph, create_graph=create_graph)
             return
         inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
         for x, g in zip(inputs, grad(self, inputs, gradient, retain_graph, create_graph, allow_unused=True)):
@@ -305,87 +232,12 @@ class Tensor(Value):
 
     @data.setter
     def data(self, value):
-        if not isinstance(value, Tensor) or (value.shape, value.dtype, value.device) != (self.shape, self.dtype, self.device):
-            raise ValueError(f".data must be a Tensor of shape {self.shape}, {self.dtype} on {self.device!r}, got {value!r}")
+        own = (self.shape, self.dtype, self.device)
+        if not isinstance(value, Tensor) or (value.shape, value.dtype, value.device) != own:
+            raise ValueError(f".data must be a Tensor of shape {own[0]}, {own[1]} on {own[2]!r}, got {value!r}")
         if value.storage is not self.storage:
             self.storage.changed()
             self.array, self.storage = value.array, value.storage
-
-    # ------------------------------------------------------------------------------------------------ changes in place
-
-    def _in_place(self, what, *others):
-        """Allow an in-place change, and count it, unless the graph would have to know of it."""
-        if autograd.is_grad_enabled() and any(isinstance(x, Tensor) and x.node is not None for x in (self, *others)):
-            raise GraphError(
-                f"{what} changes a tensor in place while its operations are recorded; do it under no_grad(), on "
-                f"detach(), or out of place"
-            )
-        if not self.array.flags.writeable:
-            raise GraphError(f"{what}: this tensor is read-only (the result of expand); clone() it first")
-        self.storage.changed()
-
-    def _update(self, what, function, other):
-        y = function(self.detach(), other.detach() if isinstance(other, Tensor) else other)
-        if y.shape != self.shape or (y.dtype.kind == "f") > (self.dtype.kind == "f"):
-            raise ValueError(f"{what}: a result of shape {y.shape}, {y.dtype} does not fit into {self.shape}, {self.dtype}")
-        self._in_place(what, other)
-        self.array[...] = y.array
-        return self
-
-    def add_(self, other, *, alpha=1):
-        """self += alpha * other, in place."""
-        return self._update("add_", ops.add, other if alpha == 1 else other * alpha)
-
-    def sub_(self, other, *, alpha=1):
-        """self -= alpha * other, in place."""
-        return self._update("sub_", ops.sub, other if alpha == 1 else other * alpha)
-
-    def mul_(self, other):
-        return self._update("mul_", ops.mul, other)
-
-    def div_(self, other):
-        return self._update("div_", ops.div, other)
-
-    def clamp_(self, min=None, max=None):
-        return self._update("clamp_", lambda x, _: ops.clamp(x, min, max), None)
-
-    def copy_(self, other):
-        """The values of other, broadcast and cast, in place."""
-        self._in_place("copy_", other)
-        self.array[...] = other.array if isinstance(other, Tensor) else other
-        return self
-
-    def fill_(self, value):
-        return self.copy_(value)
-
-    def zero_(self):
-        return self.copy_(0)
-
-    def __setitem__(self, index, value):
-        """Assignment, in place: under no_grad(), or where neither side requires a gradient."""
-        self._in_place("assignment to an index", value)
-        self.array[ops.index.parsed_index(self, index)] = value.array if isinstance(value, Tensor) else value
-
-    def _augmented(self, other, function, in_place):
-        """x += y: in place where nothing is recorded, else a new tensor, so that no graph is ever cut or bent."""
-        recorded = self.node is not None or (isinstance(other, Tensor) and other.node is not None)
-        if not (autograd.is_grad_enabled() and recorded):
-            return in_place(self, other)
-        if self.node is not None and self.node.op is None:
-            raise GraphError("in-place change of a leaf that requires a gradient; do it under no_grad()")
-        return function(self, other)
-
-    def __iadd__(self, other):
-        return self._augmented(other, ops.add, Tensor.add_)
-
-    def __isub__(self, other):
-        return self._augmented(other, ops.sub, Tensor.sub_)
-
-    def __imul__(self, other):
-        return self._augmented(other, ops.mul, Tensor.mul_)
-
-    def __itruediv__(self, other):
-        return self._augmented(other, ops.div, Tensor.div_)
 
     # ------------------------------------------------------------------------------------------------------- operators
 
@@ -393,7 +245,7 @@ class Tensor(Value):
     __mul__ = __rmul__ = ops.mul
     __sub__, __truediv__, __pow__, __matmul__ = ops.sub, ops.div, ops.pow, ops.matmul
     __neg__, __abs__, __getitem__ = ops.neg, ops.abs, ops.getitem
-    __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge  # type: ignore[assignment]
+    __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge
     __and__ = __rand__ = ops.logical_and
     __or__ = __ror__ = ops.logical_or
     __xor__ = __rxor__ = ops.logical_xor
@@ -439,11 +291,6 @@ class Tensor(Value):
         """Zeros of the same shape, dtype and device, without a gradient."""
         on = self.storage.backend
         return Tensor._wrap(on.zeros(self.shape, self.dtype), Storage(on))
-
-
-def _rebuilt(cls, array, requires_grad):
-    x = Tensor._wrap(array, Storage(backend.CPU))
-    return x.requires_grad_(requires_grad) if cls is Tensor else cls(x, requires_grad)
 
 
 class Handle:
@@ -497,15 +344,3 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     if not allow_unused and any(g is None for g in found):
         raise GraphError(f"grad: outputs do not depend on input {found.index(None)}; pass allow_unused=True for None")
     return tuple(found)
-
-
-_UFUNCS = {
-    "add": ops.add, "subtract": ops.sub, "multiply": ops.mul, "divide": ops.div, "power": ops.pow, "negative": ops.neg,
-    "absolute": ops.abs, "exp": ops.exp, "log": ops.log, "sqrt": ops.sqrt, "sin": ops.sin, "cos": ops.cos,
-    "tanh": ops.tanh, "sign": ops.sign, "floor": ops.floor, "maximum": ops.maximum, "minimum": ops.minimum,
-    "matmul": ops.matmul, "equal": ops.eq, "not_equal": ops.ne, "less": ops.lt, "less_equal": ops.le, "greater": ops.gt,
-    "greater_equal": ops.ge, "logical_and": ops.logical_and, "logical_or": ops.logical_or, "logical_xor": ops.logical_xor,
-    "logical_not": ops.logical_not, "isnan": ops.isnan, "isinf": ops.isinf, "isfinite": ops.isfinite,
-}  # fmt: skip
-
-

@@ -1,7 +1,7 @@
 """A small sound gradient check: backward against differences with error bars, along random directions.
 
-Random normal cotangents (a sum of softmax has gradient 0: ones would be blind to a backward that returns zeros), Ridders'
-extrapolation with an error bar, and no absolute tolerance beyond the bar. Everything in float64.
+Random normal cotangents (a sum of softmax has gradient 0: ones would be blind to a backward that returns zeros),
+Ridders' extrapolation with an error bar, and no absolute tolerance beyond the bar. Everything in float64.
 """
 
 import numpy as np
@@ -86,7 +86,7 @@ def check(fn, arrays, rng, *, order=1, layout="contiguous", directions=2, rtol=1
         return sum((y * mg.tensor(c)).sum() for y, c in zip(run_required(tensors), cotangents))
 
     def run_required(tensors):
-        return [y for y in run(tensors)][: len(cotangents)]
+        return run(tensors)[: len(cotangents)]
 
     def gradient(tensors, create_graph=False):
         return mg.grad(scalar(tensors), tensors, create_graph=create_graph, allow_unused=True)

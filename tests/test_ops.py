@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from checker import check
 
-import minigrad as mg
 from minigrad import registry
 
 DECLARED = {name: d for name, d in registry.items() if d.builtin}

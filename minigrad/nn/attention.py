@@ -83,4 +83,5 @@ class MultiheadAttention(Module):
         return added[0] if len(added) == 1 else added[0] + added[1]
 
     def extra_repr(self):
-        return f"{self.embed_dim}, num_heads={self.num_heads}, dropout={self.dropout}, bias={self.in_proj_bias is not None}"
+        bias = self.in_proj_bias is not None
+        return f"{self.embed_dim}, num_heads={self.num_heads}, dropout={self.dropout}, bias={bias}"

@@ -1,6 +1,7 @@
 """Module: a function with parameters, found by walking its attributes."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,7 @@ class _Gate(Op, abstract=True):
     """Lets values through and shows all their gradients, at once, to `show`, which may replace them."""
 
     view = True
+    show: Any
 
     def forward(self, *xs, show):
         return xs
@@ -294,5 +296,3 @@ class Module:
 
 def _is_state(module, name, value):
     return isinstance(value, Parameter) or (module._buffer_names.get(name, False) and value is not None)
-
-

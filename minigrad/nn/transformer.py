@@ -84,8 +84,8 @@ class GPT(Module):
         return logits, F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
 
     def _trunk(self, idx):
-        B, T = idx.shape
-        if T > self.config.block_size:
+        T = idx.shape[1]
+        if self.config.block_size < T:
             raise ValueError(f"a sequence of {T} tokens is longer than block_size {self.config.block_size}")
         positions = arange(T, device=idx.device)
         x = self.dropout(self.wte(idx) + self.wpe(positions))  # (B, T, C)

@@ -1,20 +1,24 @@
 """Every differentiable op, declared once, a file per family. The public functions are the ones to call."""
 
+# isort: off
+from .activation import gelu, relu, sigmoid, silu, tanh
 from .attention import attention_pattern, scaled_dot_product_attention
 from .dropout import dropout
 from .elementwise import (
-    Cast, abs, add, clamp, cos, div, eq, erf, exp, floor, ge, gelu, gt, isfinite, isinf, isnan, le, log, logical_and,
-    logical_not, logical_or, logical_xor, lt, maximum, minimum, mul, ne, neg, pow, relu, rsqrt, sigmoid, sign, silu, sin,
-    sqrt, sub, tanh, where,
+    Cast, abs, add, cos, div, erf, exp, floor, log, mul, neg, pow, rsqrt, sign, sin, sqrt, sub,
 )  # fmt: skip
-from .index import embedding, gather, getitem, index_select, masked_fill, tril, triu
+from .index import embedding, gather, getitem, index_select, masked_fill, parsed_index, tril, triu
 from .matmul import einsum, linear, matmul
 from .movement import (
-    alias, cat, chunk, clone, contiguous, expand, flatten, flip, pad, permute, repeat, repeat_interleave, reshape, split,
-    squeeze, stack, transpose, unbind, unsqueeze, view,
+    alias, cat, chunk, clone, contiguous, expand, flatten, flip, pad, permute, repeat, repeat_interleave, reshape,
+    split, squeeze, stack, transpose, unbind, unsqueeze, view,
 )  # fmt: skip
 from .norm import layer_norm, rms_norm
 from .reduce import (
     all, amax, amin, any, argmax, argmin, argsort, cumsum, logsumexp, max, mean, min, prod, sort, std, sum, topk, var,
+)  # fmt: skip
+from .select import (
+    clamp, eq, ge, gt, isfinite, isinf, isnan, le, logical_and, logical_not, logical_or, logical_xor, lt, maximum,
+    minimum, ne, where,
 )  # fmt: skip
 from .softmax import cross_entropy, log_softmax, softmax

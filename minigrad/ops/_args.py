@@ -19,17 +19,16 @@ def require_float(name, *xs):
             raise TypeError(f"{name} needs floating-point input, got {x.dtype}; convert with .to(minigrad.float32)")
 
 
-def promoted(name, *xs):
+def promoted(name, *operands):
     """The inputs in one dtype: Tensors cast, Python and NumPy scalars weak, arrays taken as constants."""
-    first = next((x for x in xs if isinstance(x, Value)), None)
+    first = next((x for x in operands if isinstance(x, Value)), None)
     if first is None:
-        raise TypeError(f"{name} needs at least one Tensor, got {', '.join(type(x).__name__ for x in xs)}")
-    xs = [x if isinstance(x, Value) else _operand(name, first, x) for x in xs]
+        raise TypeError(f"{name} needs at least one Tensor, got {', '.join(type(x).__name__ for x in operands)}")
+    xs = [x if isinstance(x, Value) else _operand(name, first, x) for x in operands]
     dtype = first.dtype
     for x in xs:
         if isinstance(x, Value):
-            if x.dtype != dtype:
-                dtype = dtypes.promote(dtype, x.dtype)
+            dtype = dtypes.promote(dtype, x.dtype)
     for x in xs:
         if not isinstance(x, Value):
             dtype = dtypes.promote_number(dtype, x)

@@ -12,8 +12,11 @@ class AttentionPattern(Op):
     scores (…, T, S). mask: bool (True: attend) or None, broadcast to scores; is_causal: query i sees keys up to i.
     A query that sees nothing has a pattern of zeros, and zero gradients."""
 
-    cases = [case((2, 3, 3), None, scale=0.5, is_causal=True), case((4, 2), None, scale=1.0, is_causal=True),
-             case((2, 2, 3), Fixed([[True, False, True], [False, False, False]]), scale=0.5, is_causal=False)]  # fmt: skip
+    cases = [
+        case((2, 3, 3), None, scale=0.5, is_causal=True),
+        case((4, 2), None, scale=1.0, is_causal=True),
+        case((2, 2, 3), Fixed([[True, False, True], [False, False, False]]), scale=0.5, is_causal=False),
+    ]
 
     def forward(self, scores, mask, scale, is_causal):
         return self.save_output(self.backend.attention_pattern(scores, scale, mask, is_causal))
@@ -65,7 +68,8 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     require_float("scaled_dot_product_attention", query, key, value)
     if query.ndim < 2 or query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
         raise ValueError(
-            f"attention: query {query.shape}, key {key.shape}, value {value.shape} are not (…, T, d_k), (…, S, d_k), (…, S, d_v)"
+            f"attention: query {query.shape}, key {key.shape}, value {value.shape} are not (…, T, d_k), (…, S, d_k), "
+            f"(…, S, d_v)"
         )
     scale = (query.shape[-1] or 1) ** -0.5 if scale is None else scale
     scores = query @ key.mT  # (…, T, S)

@@ -5,7 +5,7 @@ import numpy as np
 from ..autograd import Op, Value, composite
 from ..cases import Fixed, booleans, case, integers
 from ._args import one_dim
-from .elementwise import where
+from .select import where
 
 _REPEATED = np.array([2, 0, 2])
 
@@ -13,8 +13,13 @@ _REPEATED = np.array([2, 0, 2])
 class Getitem(Op):
     """y = x[index];   dx = zeros with dy added at index"""
 
-    cases = [case((4, 3), index=(slice(1, 4, 2),)), case((4, 3), index=(_REPEATED,)), case((2, 3), index=(None, ..., 1)),
-             case((4, 3), index=(_REPEATED, slice(None, None, -1))), case((3,), index=(np.array([True, False, True]),))]  # fmt: skip
+    cases = [
+        case((4, 3), index=(slice(1, 4, 2),)),
+        case((4, 3), index=(_REPEATED,)),
+        case((2, 3), index=(None, ..., 1)),
+        case((4, 3), index=(_REPEATED, slice(None, None, -1))),
+        case((3,), index=(np.array([True, False, True]),)),
+    ]
     view = True
 
     def forward(self, x, index):
@@ -176,7 +181,7 @@ class Triangle(Op):
     cases = [case((3, 4), k=0, lower=True), case((2, 4, 3), k=1, lower=False)]
 
     def forward(self, x, k, lower):
-        below = np.tri(*x.shape[-2:], k if lower else k - 1, dtype=bool)
+        below = np.tri(x.shape[-2], x.shape[-1], k if lower else k - 1, dtype=bool)
         keep = self.backend.from_numpy(below if lower else ~below)
         return self.backend.where(keep, x, x.dtype.type(0))
 

@@ -79,7 +79,9 @@ def linear(input, weight, bias=None):
         raise ValueError(f"linear: bias of shape {bias.shape} does not fit weight of shape {weight.shape}")
     for other in (weight, bias):
         if other is not None and other.dtype != input.dtype:
-            raise TypeError(f"linear: input is {input.dtype} but weight or bias is {other.dtype}; convert one with .to()")
+            raise TypeError(
+                f"linear: input is {input.dtype} but weight or bias is {other.dtype}; convert one with .to()"
+            )
     if input.ndim == 2:
         return Linear.apply(input, weight, bias)
     y = Linear.apply(reshape(input, _rows(input), input.shape[-1]), weight, bias)
@@ -89,8 +91,14 @@ def linear(input, weight, bias=None):
 # --------------------------------------------------------------------------------------------------------------- einsum
 
 
-@composite(case("ij,jk->ik", (2, 3), (3, 4)), case("bhqd,bhkd->bhqk", (2, 2, 3, 4), (2, 2, 5, 4)), case("ii->i", (3, 3)),
-           case("...i,...i", (2, 3), (3,)), case("i,j,ij->", (2,), (3,), (2, 3)), case("ij->ji", (2, 3)))  # fmt: skip
+@composite(
+    case("ij,jk->ik", (2, 3), (3, 4)),
+    case("bhqd,bhkd->bhqk", (2, 2, 3, 4), (2, 2, 5, 4)),
+    case("ii->i", (3, 3)),
+    case("...i,...i", (2, 3), (3,)),
+    case("i,j,ij->", (2,), (3,), (2, 3)),
+    case("ij->ji", (2, 3)),
+)
 def einsum(equation, *operands):
     """Einstein summation as in NumPy and PyTorch: letters, '...', ',' and '->', repeated letters for diagonals.
 
@@ -203,4 +211,3 @@ def _arranged(x, term, batch, first, second, sizes):
         return n
 
     return reshape(x, product(batch), product(first), product(second))
-

@@ -87,7 +87,9 @@ def view(x, *shape):
     """Like reshape, but never a copy: raises where the memory layout does not allow a view."""
     y = reshape(x, *shape)
     if y.storage is not x.storage and x.numel():
-        raise RuntimeError(f"view: the memory layout of this {x.shape} tensor allows no view of shape {y.shape}; use reshape")
+        raise RuntimeError(
+            f"view: the memory layout of this {x.shape} tensor allows no view of shape {y.shape}; use reshape"
+        )
     return y
 
 
@@ -298,7 +300,9 @@ class Pad(Op):
 def pad(x, pad, value=0.0):
     """Constant padding as in PyTorch: `pad` is (last dim before, after, next to last before, after, …)."""
     if len(pad) % 2 or len(pad) > 2 * x.ndim or any(n < 0 for n in pad):
-        raise ValueError(f"pad: {tuple(pad)} is not pairs of sizes ≥ 0 for at most the {x.ndim} dims of shape {x.shape}")
+        raise ValueError(
+            f"pad: {tuple(pad)} is not pairs of sizes ≥ 0 for at most the {x.ndim} dims of shape {x.shape}"
+        )
     pairs = [(int(a), int(b)) for a, b in zip(pad[::2], pad[1::2])]
     widths = ((0, 0),) * (x.ndim - len(pairs)) + tuple(reversed(pairs))
     return Pad.apply(x, widths=widths, value=value)

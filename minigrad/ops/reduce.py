@@ -17,7 +17,11 @@ def _kept(shape, dims):
 class Sum(Op):
     """y = Σ x over dims;   dx = dy, repeated"""
 
-    cases = [case((3, 4), dims=(0, 1), keepdim=False), case((2, 3, 4), dims=(0, 2), keepdim=True), case((0, 3), dims=(0,), keepdim=False)]  # fmt: skip
+    cases = [
+        case((3, 4), dims=(0, 1), keepdim=False),
+        case((2, 3, 4), dims=(0, 2), keepdim=True),
+        case((0, 3), dims=(0,), keepdim=False),
+    ]
 
     def forward(self, x, dims, keepdim):
         self.shape = x.shape
@@ -157,14 +161,14 @@ def _extreme(x, dim, keepdim, over_all, arg):
 @numpy_names
 @composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))
 def max(x, dim=None, keepdim=False):
-    """The largest of all (ties share the gradient); with dim, the pair (values, indices), and the first tie gets it."""
+    """Largest of all (ties share the gradient); with dim, the pair (values, indices), and the first tie gets it."""
     return _extreme(x, dim, keepdim, amax, argmax)
 
 
 @numpy_names
 @composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))
 def min(x, dim=None, keepdim=False):
-    """The smallest of all (ties share the gradient); with dim, the pair (values, indices), and the first tie gets it."""
+    """Smallest of all (ties share the gradient); with dim, the pair (values, indices), and the first tie gets it."""
     return _extreme(x, dim, keepdim, amin, argmin)
 
 
@@ -202,7 +206,7 @@ def all(x, dim=None, keepdim=False):
 @numpy_names
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True), case((5,), dim=0, correction=0))
 def var(x, dim=None, keepdim=False, correction=1):
-    """y = Σ (x - mean)² / (n - correction) over dim. correction=1 is the unbiased estimate; NaN where n ≤ correction."""
+    """y = Σ (x - mean)² / (n - correction) over dim. correction=1 is the unbiased estimate; NaN if n ≤ correction."""
     require_float("var", x)
     dims = many_dims("var", x, dim)
     centred = x - mean(x, dims, keepdim=True)
@@ -311,4 +315,3 @@ def topk(x, k, dim=-1, largest=True):
     if x.ndim:
         indices = indices[(slice(None),) * dim + (slice(0, k),)]
     return ValuesIndices(x.gather(dim, indices) if x.ndim else x.clone(), indices)
-

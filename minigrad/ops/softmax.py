@@ -3,8 +3,8 @@
 from ..autograd import Fused, Op, Value
 from ..cases import Fixed, case, integers
 from ._args import numpy_names, one_dim, require_float
-from .elementwise import where
 from .index import _check_indices
+from .select import where
 
 _INF = float("inf")
 
@@ -114,7 +114,7 @@ def cross_entropy(input, target, ignore_index=-100, label_smoothing=0.0, reducti
     """Cross-entropy of logits against class indices.
 
     input (N, V) or (V,) or (N, V, d1, …), float; target (N,), () or (N, d1, …), int. reduction 'none' gives target's
-    shape; 'sum' a number; 'mean' the sum over the number of targets that are not ignore_index (NaN if there is none)."""
+    shape; 'sum' a number; 'mean' the sum over the number of targets other than ignore_index (NaN if there is none)."""
     require_float("cross_entropy", input)
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"cross_entropy: reduction must be 'none', 'mean' or 'sum', got {reduction!r}")

@@ -1,0 +1,56 @@
+"""What the graph is made of, besides ops: storages, nodes, and what the engine sees of a Tensor."""
+
+from typing import TYPE_CHECKING, Any
+
+from .modes import mode
+
+
+class GraphError(RuntimeError):
+    """The graph cannot answer: it was freed, was never recorded, or holds an array that has changed since."""
+
+
+class Storage:
+    """Memory that views share: where it is, how often it was changed in place, and in which walk it was born."""
+
+    __slots__ = ("backend", "version", "born")
+
+    walk = 0  # number of backward walks begun so far, in all threads
+
+    def __init__(self, backend):
+        self.backend = backend
+        self.version = None if mode.inference else 0  # None: an array made under inference()
+        self.born = Storage.walk
+
+    def changed(self):
+        if self.version is not None:
+            self.version += 1
+
+
+class Node:
+    """A value in the graph, without the value. A leaf has no op. `grad` is kept on leaves and on retained nodes."""
+
+    __slots__ = ("op", "index", "shape", "dtype", "device", "grad", "retain", "hooks", "__weakref__")
+
+    def __init__(self, op, index, shape, dtype, device):
+        self.op, self.index = op, index
+        self.shape, self.dtype, self.device = shape, dtype, device
+        self.grad = None
+        self.retain = op is None
+        self.hooks = None
+
+
+class Value:
+    """What the engine sees of a Tensor: an array, the storage it lies in, and its node if it requires a gradient."""
+
+    __slots__ = ("array", "storage", "node", "__weakref__")
+    array: Any
+    storage: Storage
+    node: Node | None
+
+    if TYPE_CHECKING:  # the rest of Tensor: shape, detach(), …
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    @staticmethod
+    def _wrap(array, storage, node=None):
+        raise TypeError("ops take Tensors")

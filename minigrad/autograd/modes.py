@@ -1,0 +1,68 @@
+"""The grad modes: switches of the thread, as context managers and decorators."""
+
+import threading
+from contextlib import ContextDecorator
+
+
+class _Mode(threading.local):
+    grad = True  # are ops recorded?
+    inference = False  # are new arrays barred from ever entering a graph?
+    anomaly = False  # is every result searched for NaN and Inf?
+    scope = ""  # path of the module whose forward is running, such as "blocks.1.attn"
+
+
+mode = _Mode()
+
+
+class _Switch(ContextDecorator):
+    """Sets attributes of `mode` inside a with-block or a decorated function; thread-local, re-entrant."""
+
+    settings: dict = {}
+
+    def __init__(self):
+        self._before = []
+
+    def _recreate_cm(self):  # a decorated function may call itself: each call gets a switch of its own
+        return type(self)()
+
+    def __enter__(self):
+        self._before.append({key: getattr(mode, key) for key in self.settings})
+        for key, value in self.settings.items():
+            setattr(mode, key, value)
+        return self
+
+    def __exit__(self, *exc):
+        for key, value in self._before.pop().items():
+            setattr(mode, key, value)
+
+
+class no_grad(_Switch):
+    """Ops inside are not recorded."""
+
+    settings = {"grad": False}
+
+
+class enable_grad(_Switch):
+    """Ops inside are recorded, even within `no_grad`."""
+
+    settings = {"grad": True}
+
+
+class inference(_Switch):
+    """Like `no_grad`, and what is computed inside can never enter a graph later: an op that would have to save it
+    raises. So nothing is ever kept by mistake."""
+
+    settings = {"grad": False, "inference": True}
+
+
+class detect_anomaly(_Switch):
+    """Raise where the first NaN or Inf appears, forward or backward, naming op, module path and the user's line.
+
+    An Inf is reported only when every input was finite: a mask of -inf is meant, log(0) is not."""
+
+    settings = {"anomaly": True}
+
+
+def is_grad_enabled():
+    """True if ops are being recorded in this thread."""
+    return mode.grad

@@ -1,0 +1,212 @@
+"""Op: one differentiable operation, its declaration and its run."""
+
+import itertools
+import re
+import weakref
+from typing import Any
+
+from .anomaly import check_forward, user_line
+from .graph import GraphError, Node, Storage, Value
+from .modes import mode
+from .registry import Declaration, register
+from .walk import vjp
+
+
+class Op:
+    """One differentiable operation. The instance that ran is the node of the graph and the context of its backward.
+
+    A subclass gives
+        forward(self, *arrays, **params)   raw arrays of self.backend in, raw array (or tuple of arrays) out;
+        backward(self, *dys)               Tensors in, one Tensor (or None) per input out, as more Tensor maths;
+        cases                              inputs on which its gradient is checked: see `case`.
+    Keyword arguments of `apply` are parameters: forward gets them, and they become attributes for backward to read.
+    Positional ones are inputs: Tensors, Python numbers, or None.
+
+    self.needs[i] says whether input i needs a gradient: compute no other. Nothing but what is saved lives on:
+        save_inputs(x, None, …)  ->  saved_inputs()    Tensors again, connected to the graph
+        save_output(y)           ->  saved_output()    likewise
+        save(a, b, …)            ->  saved()           private arrays, constants to the graph
+    """
+
+    cases: list = []
+    name = "Op"
+    broadcasts = False  # inputs were broadcast against each other: the engine sums gradients back to their shapes
+    view = False  # the output may share memory with input 0
+    differentiable = True  # False: never recorded (comparisons, argmax)
+
+    # What apply() fills in: always,
+    params: dict
+    backend: Any
+    wrap: Any
+    needs: tuple
+    # and when the op is recorded; class values stand for "not recorded".
+    outputs: tuple | None = None  # (shape, dtype) of each, if there are several; None for one not wanted
+    serial = -1
+    scope = ""
+    line = ("?", 0)
+    parents: tuple = ()
+    spent = False
+    _inputs: Any = None
+    _saved_inputs: Any = None
+    _saved_output: Any = None
+    _saved: Any = None
+    _out: Any = None
+
+    _serials = itertools.count()
+
+    def __init_subclass__(cls, abstract=False, **kwargs):
+        super().__init_subclass__(**kwargs)
+        cls.name = cls.__dict__.get("name", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower())
+        if abstract:  # a base for other ops, not an op
+            return
+        register(Declaration(cls.name, cls, cls.apply, cls.__doc__, cls.__dict__.get("cases", [])))
+
+    def forward(self, *arrays, **params):
+        raise TypeError(f"{self.name}: an op must define forward(self, *arrays, **params)")
+
+    def backward(self, *dys):
+        raise TypeError(f"{self.name} has no gradient")
+
+    # -- what an op keeps
+
+    def save_inputs(self, *arrays):
+        """Keep these inputs for backward. Position i stands for input i; None keeps nothing of it."""
+        if self._inputs is not None:
+            self._saved_inputs = tuple(
+                None if array is None else self._entry(array, x) for array, x in zip(arrays, self._inputs)
+            )
+
+    def _entry(self, array, x):
+        if not isinstance(x, Value):
+            return array  # a Python number
+        if x.storage.version is None:
+            raise GraphError(
+                f"{self.name} must save a tensor made under inference(); make it under no_grad() or clone() it outside"
+            )
+        return array, x.storage, x.storage.version, x.node
+
+    def saved_inputs(self) -> Any:
+        return tuple(self._unpack(entry) if isinstance(entry, tuple) else entry for entry in self._saved_inputs)
+
+    def save_output(self, y):
+        """Keep the output for backward; returns it. The raw array is kept, not the Tensor, so there is no cycle."""
+        if self._inputs is not None:
+            self._saved_output = (y,)  # apply() completes the entry once the output has its storage
+        return y
+
+    def saved_output(self):
+        array, storage, version = self._saved_output
+        node = self._out()
+        if node is None:  # nobody else holds the output any more; there is still at most one node for it
+            node = Node(self, 0, array.shape, array.dtype, storage.backend.device)
+            self._out = weakref.ref(node)
+        return self._unpack((array, storage, version, node))
+
+    def save(self, *arrays):
+        """Keep private arrays, such as a mask. To the graph they are constants."""
+        if self._inputs is not None:
+            self._saved = arrays
+
+    def saved(self):
+        return tuple(a if a is None else self.wrap(a, Storage(self.backend)) for a in self._saved)
+
+    def _unpack(self, entry):
+        array, storage, version, node = entry
+        if storage.version != version:
+            raise GraphError(
+                f"{self.describe()} saved an array of shape {array.shape} and dtype {array.dtype} for its backward, "
+                f"and {storage.version - version} in-place change(s) were made to it (or to a view of it) since; "
+                f"clone() it before changing it"
+            )
+        return self.wrap(array, storage, node)
+
+    def release(self):
+        self._saved_inputs = self._saved_output = self._saved = None
+        self.spent = True
+
+    def describe(self):
+        """'Softmax in blocks.1.attn, made at train.py:12'."""
+        place = f" in {self.scope}" if self.scope else ""
+        made = f", made at {self.line[0]}:{self.line[1]}" if self.line[1] else ""
+        return f"{self.name}{place}{made}"
+
+    # -- running one
+
+    @classmethod
+    def apply(cls, *inputs, **params):
+        """Run the op on Tensors; record it if a gradient will be wanted. Returns a Tensor or a tuple of Tensors."""
+        op = cls()
+        op.params = params
+        op.__dict__.update(params)
+        first, arrays, needs = None, [], []
+        for x in inputs:
+            if isinstance(x, Value):
+                if first is None:
+                    first = x
+                elif x.storage.backend is not first.storage.backend:
+                    raise RuntimeError(
+                        f"{cls.name}: inputs on different devices, {first.storage.backend.device!r} and "
+                        f"{x.storage.backend.device!r}; move one with .to(device)"
+                    )
+                arrays.append(x.array)
+                needs.append(x.node is not None)
+            else:
+                arrays.append(x)
+                needs.append(False)
+        if first is None:
+            raise TypeError(f"{cls.name} needs at least one Tensor, got {', '.join(type(x).__name__ for x in inputs)}")
+        op.backend = backend = first.storage.backend
+        op.wrap = first._wrap
+        recorded = mode.grad and cls.differentiable and True in needs
+        if recorded:
+            op.needs = tuple(needs)
+            op._inputs = inputs
+        else:
+            op.needs = (False,) * len(needs)
+
+        y = op.forward(*arrays, **params)
+
+        outputs = y if isinstance(y, tuple) else (y,)
+        if recorded:
+            op._inputs = None
+            op.parents = tuple([x.node if isinstance(x, Value) else None for x in inputs])
+            op.serial = next(Op._serials)
+            op.scope = mode.scope
+            op.line = user_line()
+            if len(outputs) > 1:
+                op.outputs = tuple([None if a is None else (a.shape, a.dtype) for a in outputs])
+        results = []
+        for index, array in enumerate(outputs):
+            if array is None:  # an output that was not wanted
+                results.append(None)
+                continue
+            if type(array) is not backend.Array:
+                array = backend.asarray(array)  # NumPy returns scalars for 0-d results
+            if cls.view and backend.overlap(array, first.array):
+                storage = first.storage
+            else:
+                storage = Storage(backend)
+            node = None
+            if recorded and array.dtype.kind == "f":
+                node = Node(op, index, array.shape, array.dtype, backend.device)
+            if op._saved_output is not None:
+                op._saved_output = (array, storage, storage.version)
+                op._out = weakref.ref(node)
+            results.append(first._wrap(array, storage, node))
+        if mode.anomaly:
+            check_forward(op, arrays, results)
+        return tuple(results) if isinstance(y, tuple) else results[0]
+
+
+class Fused(Op, abstract=True):
+    """An op computed by one primitive whose derivative is that of the formula `composed` on Tensors.
+
+    Used for the backward of fused ops: their own backward (the second derivative) needs to be right, not fast.
+    Inputs must be saved whole with save_inputs()."""
+
+    @staticmethod
+    def composed(*inputs, **params):
+        raise TypeError("a Fused op must define composed(*inputs, **params)")
+
+    def backward(self, *dys):
+        return vjp(lambda *xs: self.composed(*xs, **self.params), self.saved_inputs(), dys, self.needs)

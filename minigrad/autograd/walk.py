@@ -1,0 +1,202 @@
+"""The backward walk: from outputs to leaves, each op once, after everything that used its output."""
+
+from .anomaly import check_backward
+from .graph import GraphError, Storage, Value
+from .modes import enable_grad, mode
+
+
+def _reachable(nodes, floor):
+    """{op: {output index: node}} of everything at or above `nodes`. Ops older than serial `floor` are left out."""
+    found: dict = {}
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        op = node.op
+        if op is None or op.serial < floor:
+            continue
+        if op not in found:
+            found[op] = {}
+            stack.extend(parent for parent in op.parents if parent is not None)
+        found[op][node.index] = node
+    return found
+
+
+def _unbroadcast(g, shape):
+    """Sum g over the dimensions that broadcasting added to `shape`."""
+    extra = len(g.shape) - len(shape)
+    dims = tuple(range(extra)) + tuple(d + extra for d, n in enumerate(shape) if n == 1 and g.shape[d + extra] != 1)
+    return g.sum(dims).reshape(shape) if dims else g
+
+
+def _fitted(op, i, g, node):
+    """The gradient for input i of op, with exactly its input's shape, dtype and device, or an error that says why."""
+    if not isinstance(g, Value):
+        raise TypeError(f"backward of {op.describe()} returned {type(g).__name__} for input {i}, not a Tensor")
+    if g.shape != node.shape and op.broadcasts:
+        g = _unbroadcast(g, node.shape)
+    if g.shape != node.shape or g.dtype != node.dtype or g.device != node.device:
+        raise RuntimeError(
+            f"backward of {op.describe()} returned a gradient of shape {g.shape}, {g.dtype} on {g.device!r} "
+            f"for input {i}, which has shape {node.shape}, {node.dtype} on {node.device!r}"
+        )
+    return g
+
+
+class _Walk:
+    """One backward pass. Gradients wait in `pending` until every op that contributes has run."""
+
+    def __init__(self, create_graph):
+        Storage.walk += 1
+        self.began = Storage.walk
+        self.create_graph = create_graph
+        self.pending = {}  # node -> sum of the contributions so far
+        self.owned = set()  # nodes whose pending array is ours alone: from the third contribution on, add in place
+        self.handed_out = set()  # storages that a .grad or the caller's cotangent already shares
+
+    def add(self, node, g):
+        """Borrow the first contribution, allocate at the second, add in place from the third on."""
+        before = self.pending.get(node)
+        if before is None:
+            self.pending[node] = g
+        elif node in self.owned and not self.create_graph:
+            g.storage.backend.add(before.array, g.array, out=before.array)
+        else:
+            self.pending[node] = before + g
+            self.owned.add(node)
+
+    def take(self, node):
+        """The whole gradient of node, after its hooks."""
+        g = self.pending.pop(node, None)
+        for hook in list(node.hooks.values()) if g is not None and node.hooks else ():
+            replaced = hook(g)
+            if replaced is not None:
+                if not isinstance(replaced, Value) or (replaced.shape, replaced.dtype) != (g.shape, g.dtype):
+                    raise RuntimeError(
+                        f"hook {getattr(hook, '__name__', hook)} must return None or a Tensor of shape {g.shape} and "
+                        f"{g.dtype}, got {getattr(replaced, 'shape', type(replaced).__name__)}"
+                    )
+                g = replaced
+        return g
+
+    def exclusive(self, g):
+        """g, or a copy of it where its memory is not its own: no two .grads share an array with anything."""
+        if self.create_graph:
+            return g
+        fresh = g.storage.born >= self.began and g.storage not in self.handed_out
+        if not (fresh and g.storage.backend.is_compact(g.array)):
+            g = g.clone()
+        self.handed_out.add(g.storage)
+        return g if g.node is None else g.detach()
+
+    def accumulate(self, node, g):
+        """Add g to node.grad: a new array, never one that somebody may hold."""
+        node.grad = self.exclusive(g) if node.grad is None else node.grad + g
+
+
+def backward(roots, cotangents, inputs=None, retain_graph=None, create_graph=False):
+    """Walk from the nodes `roots` with their `cotangents` to the leaves.
+
+    inputs=None: add to .grad of leaves and retained nodes, return None. Otherwise: return the list of gradients of
+    the nodes `inputs` (None where the roots do not depend on one) and touch no .grad."""
+    retain_graph = create_graph if retain_graph is None else retain_graph
+    walk = _Walk(create_graph)
+    floor = 0 if inputs is None else min((n.op.serial if n.op else 0 for n in inputs), default=0)
+    ops = _reachable(roots, floor)
+    order = sorted(ops, key=lambda op: op.serial, reverse=True)  # creation order is a topological order
+    targets = None if inputs is None else set(inputs)
+    useful: set = set()
+    if targets is not None:
+        for op in reversed(order):
+            if any(p is not None and (p in targets or p.op in useful) for p in op.parents):
+                useful.add(op)
+    results = {}
+    for root, g in zip(roots, cotangents):
+        walk.handed_out.add(g.storage)
+        walk.add(root, g)
+    for op in order:
+        nodes = ops[op]
+        dys = {index: g for index, node in nodes.items() if (g := walk.take(node)) is not None}
+        if not dys:
+            continue
+        for index, g in dys.items():
+            node = nodes[index]
+            if targets is not None:
+                if node in targets:
+                    results[node] = g
+            elif node.retain:
+                walk.accumulate(node, g)
+        if targets is None:
+            _step(walk, op, dys, op.needs)
+        elif op in useful:
+            needs = tuple([p is not None and (p in targets or p.op in useful) for p in op.parents])
+            _step(walk, op, dys, needs)
+        else:
+            continue
+        if not retain_graph:
+            op.release()
+    for leaf in list(walk.pending):  # only leaves are left
+        g = walk.take(leaf)
+        if targets is None:
+            walk.accumulate(leaf, g)
+        elif leaf in targets:
+            results[leaf] = g
+    if inputs is None:
+        return None
+    return [None if (g := results.get(node)) is None else walk.exclusive(g) for node in inputs]
+
+
+def _step(walk, op, dys, needs):
+    """Run one op's backward and pass the results on to its inputs."""
+    if op.spent:
+        raise GraphError(
+            f"{op.describe()} has been through a backward already and its saved arrays were freed; "
+            f"pass retain_graph=True to the first backward if you need a second"
+        )
+    if op.outputs is None:
+        arguments = (dys[0],)
+    else:  # an output that nothing used has a gradient of zeros
+        arguments = tuple(
+            dys.get(i) if i in dys or meta is None else op.wrap(op.backend.zeros(*meta), Storage(op.backend))
+            for i, meta in enumerate(op.outputs)
+        )
+    before, anomaly, grad, scope = op.needs, mode.anomaly, mode.grad, mode.scope
+    op.needs, mode.anomaly, mode.grad, mode.scope = needs, False, walk.create_graph, op.scope
+    try:
+        dxs = op.backward(*arguments)
+        dxs = dxs if isinstance(dxs, tuple) else (dxs,)
+        if len(dxs) != len(op.parents):
+            raise RuntimeError(
+                f"backward of {op.describe()} returned {len(dxs)} gradients for {len(op.parents)} inputs"
+            )
+        for i, (node, g) in enumerate(zip(op.parents, dxs)):
+            if needs[i] and g is not None:
+                g = _fitted(op, i, g, node)
+                if anomaly:
+                    check_backward(op, i, g, arguments)
+                walk.add(node, g)
+    finally:
+        op.needs, mode.anomaly, mode.grad, mode.scope = before, anomaly, grad, scope
+
+
+def vjp(fn, inputs, dys, needs):
+    """Gradients of fn(*inputs) against dys, through the graph of fn; differentiable again while grad is enabled."""
+    connected = mode.grad
+    with enable_grad():
+        points = []
+        for x, need in zip(inputs, needs):
+            if not need:
+                points.append(x)
+            elif connected:
+                points.append(x.alias())
+            else:
+                points.append(x.detach().requires_grad_())
+        ys = fn(*points)
+    ys = ys if isinstance(ys, tuple) else (ys,)
+    pairs = [(y.node, dy) for y, dy in zip(ys, dys) if dy is not None and y.node is not None]
+    wanted = [point.node for point, need in zip(points, needs) if need]
+    found = iter(backward([p[0] for p in pairs], [p[1] for p in pairs], inputs=wanted, create_graph=connected))
+    gradients = []
+    for x, need in zip(inputs, needs):
+        g = next(found) if need else None
+        gradients.append(x.zeros_like() if need and g is None else g)
+    return tuple(gradients)

@@ -1,0 +1,177 @@
+"""Elementwise primitives."""
+
+import math
+
+import numpy as np
+
+add = np.add
+sub = np.subtract
+mul = np.multiply
+div = np.true_divide
+neg = np.negative
+abs = np.abs
+exp = np.exp
+log = np.log
+sqrt = np.sqrt
+sin = np.sin
+cos = np.cos
+tanh = np.tanh
+sign = np.sign
+floor = np.floor
+maximum = np.maximum
+minimum = np.minimum
+where = np.where
+clamp = np.clip
+eq, ne, lt, le, gt, ge = np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal
+logical_and, logical_or, logical_xor, logical_not = np.logical_and, np.logical_or, np.logical_xor, np.logical_not
+isnan, isinf, isfinite = np.isnan, np.isinf, np.isfinite
+
+
+_POWERS: dict = {  # NumPy's pow is 60 times slower than two products
+    0: np.ones_like,
+    1: np.positive,
+    2: np.square,
+    3: lambda x: x * x * x,
+    0.5: np.sqrt,
+    -0.5: lambda x: 1 / np.sqrt(x),
+    -1: lambda x: 1 / x,
+}
+
+
+def pow(x, y):
+    if isinstance(y, (int, float)) and y in _POWERS and x.dtype.kind == "f":
+        return _POWERS[y](x)
+    return np.power(x, y)
+
+
+def rsqrt(x):
+    return 1 / np.sqrt(x)
+
+
+def relu(x):
+    return np.maximum(x, 0)
+
+
+def sigmoid(x):
+    y = np.multiply(x, 0.5)  # 1 / (1 + e^-x) = (1 + tanh(x/2)) / 2, which cannot overflow
+    np.tanh(y, out=y)
+    y += 1
+    y *= 0.5
+    return y
+
+
+def silu(x):
+    return x * sigmoid(x)
+
+
+# W. J. Cody, "Rational Chebyshev approximations for the error function", Math. Comp. 23 (1969), 631-637.
+_ERF_SMALL = (
+    (
+        1.85777706184603153e-1,
+        3.16112374387056560e00,
+        1.13864154151050156e02,
+        3.77485237685302021e02,
+        3.20937758913846947e03,
+    ),
+    (1.0, 2.36012909523441209e01, 2.44024637934444173e02, 1.28261652607737228e03, 2.84423683343917062e03),
+)
+_ERF_MIDDLE = (
+    (2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594e00, 6.61191906371416295e01,
+     2.98635138197400131e02, 8.81952221241769090e02, 1.71204761263407058e03, 2.05107837782607147e03,
+     1.23033935479799725e03),
+    (1.0, 1.57449261107098347e01, 1.17693950891312499e02, 5.37181101862009858e02, 1.62138957456669019e03,
+     3.29079923573345963e03, 4.36261909014324716e03, 3.43936767414372164e03, 1.23033935480374942e03),
+)  # fmt: skip
+_ERF_LARGE = (
+    (1.63153871373020978e-2, 3.05326634961232344e-1, 3.60344899949804439e-1, 1.25781726111229246e-1,
+     1.60837851487422766e-2, 6.58749161529837803e-4),
+    (1.0, 2.56852019228982242e00, 1.87295284992346725e00, 5.27905102951428412e-1, 6.05183413124413191e-2,
+     2.33520497626869185e-3),
+)  # fmt: skip
+# In float32 one odd rational function, fitted on |x| < 4, is exact to 2 ulp of 1 (the coefficients used by Eigen).
+_ERF_SINGLE = (
+    (-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05, -7.34990630326855e-04,
+     -2.95459980854025e-03, -1.60960333262415e-02),
+    (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02),
+)  # fmt: skip
+
+
+def _horner(coefficients, x):
+    y = np.full_like(x, coefficients[0])
+    for c in coefficients[1:]:
+        y *= x
+        y += c
+    return y
+
+
+def erf(x):
+    x = np.asarray(x)
+    if x.dtype == np.float64:
+        return _erf_double(x)
+    z = np.clip(x.astype(np.float32), -4, 4)
+    square = z * z
+    y = _horner(_ERF_SINGLE[0], square)
+    y *= z
+    y /= _horner(_ERF_SINGLE[1], square)
+    return y.astype(x.dtype)
+
+
+def _erf_double(x):
+    a = np.abs(np.ravel(x))
+    y = np.ones_like(a)  # beyond 6, erf is 1 to the last bit
+    small, large = a <= 0.46875, (a > 4) & (a < 6)
+    middle = (a > 0.46875) & (a <= 4)
+    s = a[small]
+    y[small] = s * _horner(_ERF_SMALL[0], s * s) / _horner(_ERF_SMALL[1], s * s)
+    m = a[middle]
+    y[middle] = 1 - np.exp(-m * m) * _horner(_ERF_MIDDLE[0], m) / _horner(_ERF_MIDDLE[1], m)
+    b = a[large]
+    w = 1 / (b * b)
+    tail = (1 / math.sqrt(math.pi) - w * _horner(_ERF_LARGE[0], w) / _horner(_ERF_LARGE[1], w)) / b
+    y[large] = 1 - np.exp(-b * b) * tail
+    y[np.isnan(a)] = np.nan
+    return np.copysign(y, np.ravel(x)).reshape(np.shape(x))
+
+
+_GELU_A, _GELU_B = math.sqrt(2 / math.pi), 0.044715
+
+
+def _gelu_tanh(x):
+    """tanh(A (x + B x³)), the inside of the tanh form."""
+    t = x * x
+    t *= _GELU_A * _GELU_B
+    t += _GELU_A
+    t *= x
+    return np.tanh(t, out=t)
+
+
+def gelu(x, approximate):
+    x = np.asarray(x)
+    y = _gelu_tanh(x) if approximate == "tanh" else erf(x * math.sqrt(0.5))
+    y += 1
+    y *= x
+    y *= 0.5
+    return y
+
+
+def gelu_backward(dy, x, approximate):
+    dx = x * x
+    if approximate == "tanh":
+        # y = x (1 + t) / 2 with t = tanh(A (x + B x³)), so dy/dx = (1 + t)/2 + x (1 - t²) A (1 + 3 B x²) / 2
+        t = _gelu_tanh(x)
+        dx *= 1.5 * _GELU_A * _GELU_B
+        dx += 0.5 * _GELU_A
+        dx *= x
+        dx *= 1 - t * t
+    else:
+        # y = x Φ(x), so dy/dx = Φ(x) + x φ(x)
+        t = erf(x * math.sqrt(0.5))
+        dx *= -0.5
+        np.exp(dx, out=dx)
+        dx *= x
+        dx *= 1 / math.sqrt(2 * math.pi)
+    t += 1
+    t *= 0.5
+    dx += t
+    dx *= dy
+    return dx

@@ -1,0 +1,112 @@
+"""Activation functions."""
+
+import math
+
+from ..autograd import Fused, Op
+from ..cases import apart, case
+from ._args import floating
+from .elementwise import unary
+from .select import where
+
+
+class Tanh(Op):
+    """y = tanh x;   dx = dy (1 - y²)"""
+
+    cases = [case((3, 4))]
+
+    def forward(self, x):
+        return self.save_output(self.backend.tanh(x))
+
+    def backward(self, dy):
+        y = self.saved_output()
+        return dy * (1.0 - y * y)
+
+
+class Sigmoid(Op):
+    """y = 1 / (1 + e^-x);   dx = dy y (1 - y)"""
+
+    cases = [case((3, 4))]
+
+    def forward(self, x):
+        return self.save_output(self.backend.sigmoid(x))
+
+    def backward(self, dy):
+        y = self.saved_output()
+        return dy * (y * (1.0 - y))
+
+
+class Relu(Op):
+    """y = max(x, 0);   dx = dy where x > 0, else 0"""
+
+    cases = [case(apart((3, 4)))]
+
+    def forward(self, x):
+        return self.save_output(self.backend.relu(x))
+
+    def backward(self, dy):
+        return where(self.saved_output() > 0, dy, 0.0)
+
+
+class Silu(Op):
+    """y = x σ(x);   dx = dy σ (1 + x (1 - σ))"""
+
+    cases = [case((3, 4))]
+
+    def forward(self, x):
+        self.save_inputs(x)
+        return self.backend.silu(x)
+
+    def backward(self, dy):
+        (x,) = self.saved_inputs()
+        s = x.sigmoid()
+        return dy * (s * (1.0 + x * (1.0 - s)))
+
+
+class Gelu(Op):
+    """y = x Φ(x), Φ the normal distribution function; 'tanh': Φ ≈ (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2.
+
+    Hendrycks and Gimpel, "Gaussian error linear units", 2016."""
+
+    cases = [case((3, 4), approximate="none"), case((3, 4), approximate="tanh")]
+
+    def forward(self, x, approximate):
+        self.save_inputs(x)
+        return self.backend.gelu(x, approximate)
+
+    def backward(self, dy):
+        (x,) = self.saved_inputs()
+        return GeluBackward.apply(dy, x, approximate=self.approximate)
+
+
+class GeluBackward(Fused):
+    """dx = dy (Φ(x) + x Φ'(x))"""
+
+    cases = [case((3, 4), (3, 4), approximate="none"), case((3, 4), (3, 4), approximate="tanh")]
+
+    def forward(self, dy, x, approximate):
+        self.save_inputs(dy, x)
+        return self.backend.gelu_backward(dy, x, approximate)
+
+    @staticmethod
+    def composed(dy, x, approximate):
+        if approximate == "tanh":
+            a, b = math.sqrt(2 / math.pi), 0.044715
+            t = (a * (x + b * x**3)).tanh()
+            return dy * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * a * (1.0 + 3 * b * x * x))
+        cdf = 0.5 * (1.0 + (x * math.sqrt(0.5)).erf())
+        return dy * (cdf + x * (-0.5 * x * x).exp() * (1 / math.sqrt(2 * math.pi)))
+
+
+def gelu(x, approximate="none"):
+    """Gaussian error linear unit; approximate is 'none' (erf) or 'tanh'. Same shape and dtype as x."""
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}")
+    return Gelu.apply(floating(x), approximate=approximate)
+
+
+tanh, sigmoid, silu = unary(Tanh), unary(Sigmoid), unary(Silu)
+
+
+def relu(x):
+    """max(x, 0). Same shape and dtype; the gradient at 0 is 0."""
+    return Relu.apply(x)

@@ -1,0 +1,159 @@
+"""Choosing between values, comparing them, and the logic of bools."""
+
+from ..autograd import Op, Value
+from ..cases import apart, booleans, case, integers, normal
+from ._args import check_broadcast, floating, promoted
+from .elementwise import binary
+
+
+class Maximum(Op):
+    """y = max(a, b);   dy goes to the larger, half to each where they tie"""
+
+    cases = [case(apart((3, 4)), normal((3, 4))), case((3, 4), (4,)), case(apart((3, 4)), 0.0)]
+    broadcasts = True
+
+    def forward(self, a, b):
+        self.save_inputs(a, b)
+        return self.backend.maximum(a, b)
+
+    def backward(self, dy):
+        a, b = self.saved_inputs()
+        share = ((a > b).to(dy.dtype) + (a >= b).to(dy.dtype)) * 0.5
+        return dy * share if self.needs[0] else None, dy * (1.0 - share) if self.needs[1] else None
+
+
+class Minimum(Op):
+    """y = min(a, b);   dy goes to the smaller, half to each where they tie"""
+
+    cases = [case(apart((3, 4)), normal((3, 4))), case((3, 4), (4,)), case(apart((3, 4)), 0.0)]
+    broadcasts = True
+
+    def forward(self, a, b):
+        self.save_inputs(a, b)
+        return self.backend.minimum(a, b)
+
+    def backward(self, dy):
+        a, b = self.saved_inputs()
+        share = ((a < b).to(dy.dtype) + (a <= b).to(dy.dtype)) * 0.5
+        return dy * share if self.needs[0] else None, dy * (1.0 - share) if self.needs[1] else None
+
+
+class Where(Op):
+    """y = a where condition, else b;   da = dy where condition, else 0; db the rest"""
+
+    cases = [
+        case(booleans((3, 4)), (3, 4), (3, 4)),
+        case(booleans((4,)), (3, 4), (3, 1)),
+        case(booleans((3, 4)), (3, 4), 0.0),
+    ]
+    broadcasts = True
+
+    def forward(self, condition, a, b):
+        self.save_inputs(condition)
+        return self.backend.where(condition, a, b)
+
+    def backward(self, dy):
+        (condition,) = self.saved_inputs()
+        da = where(condition, dy, 0.0) if self.needs[1] else None
+        return None, da, where(condition, 0.0, dy) if self.needs[2] else None
+
+
+def where(condition, x, other):
+    """x where condition (bool) is True, else other. Tensors or numbers, broadcast against each other."""
+    if not isinstance(condition, Value) or condition.dtype.kind != "b":
+        raise TypeError(
+            f"where: condition must be a bool Tensor, got {getattr(condition, 'dtype', type(condition).__name__)}"
+        )
+    if not isinstance(x, Value) and not isinstance(other, Value):
+        x = condition._constant(x)
+    x, other = promoted("where", x, other)
+    check_broadcast("where", condition, x, other)
+    return Where.apply(condition, x, other)
+
+
+class Clamp(Op):
+    """y = min(max(x, min), max);   dx = dy where min ≤ x ≤ max, else 0"""
+
+    cases = [case((3, 4), min=-0.5, max=0.7), case((3, 4), min=0.1, max=None)]
+
+    def forward(self, x, min, max):
+        self.save_inputs(x)
+        return self.backend.clamp(x, min, max)
+
+    def backward(self, dy):
+        (x,) = self.saved_inputs()
+        inside = x == x.clamp(self.min, self.max)
+        return where(inside, dy, 0.0)
+
+
+def clamp(x, min=None, max=None):
+    """x limited to [min, max]; either bound may be None. Numbers only: for tensor bounds use maximum and minimum."""
+    if min is None and max is None:
+        raise ValueError("clamp: give min, max or both")
+    for bound in (min, max):
+        if bound is not None and not isinstance(bound, (int, float)):
+            raise TypeError("clamp: min and max are numbers; for tensor bounds use maximum and minimum")
+    if any(isinstance(bound, float) for bound in (min, max)):
+        x = floating(x)
+    return Clamp.apply(x, min=min, max=max)
+
+
+maximum, minimum = binary(Maximum), binary(Minimum)
+
+
+# ---------------------------------------------------------------------------------------------- comparisons, predicates
+
+
+class _Predicate(Op, abstract=True):
+    broadcasts = True
+    differentiable = False
+
+    def forward(self, *xs):
+        return getattr(self.backend, self.primitive)(*xs)
+
+
+def _predicate(primitive, doc, *cases):
+    """Declare an op with bool output and no gradient; returns its class."""
+    name = "".join(part.capitalize() for part in primitive.split("_"))
+    return type(
+        name, (_Predicate,), {"__doc__": doc, "__module__": __name__, "cases": list(cases), "primitive": primitive}
+    )
+
+
+_PAIR = (case((3, 4), (4,)), case(integers((3, 4), 3), 1))
+_BITS = (case(booleans((3, 4)), booleans((4,))),)
+_comparison = {
+    name: binary(_predicate(name, f"y = a {sign} b, bool;   no gradient", *_PAIR))
+    for name, sign in dict(eq="==", ne="≠", lt="<", le="≤", gt=">", ge="≥").items()
+}
+eq, ne, lt, le, gt, ge = _comparison.values()
+
+_LogicalAnd = _predicate("logical_and", "y = a and b, bool;   no gradient", *_BITS)
+_LogicalOr = _predicate("logical_or", "y = a or b, bool;   no gradient", *_BITS)
+_LogicalXor = _predicate("logical_xor", "y = a or b but not both, bool;   no gradient", *_BITS)
+_LogicalNot = _predicate("logical_not", "y = not x, bool;   no gradient", case(booleans((3, 4))))
+_Isnan = _predicate("isnan", "y = is x NaN?, bool;   no gradient", case((3, 4)))
+_Isinf = _predicate("isinf", "y = is x ±∞?, bool;   no gradient", case((3, 4)))
+_Isfinite = _predicate("isfinite", "y = is x neither NaN nor ±∞?, bool;   no gradient", case((3, 4)))
+
+logical_and, logical_or, logical_xor = binary(_LogicalAnd), binary(_LogicalOr), binary(_LogicalXor)
+
+
+def logical_not(x):
+    """True where x is 0 or False. Same shape, bool."""
+    return _LogicalNot.apply(x)
+
+
+def isnan(x):
+    """True where x is NaN. Same shape, bool."""
+    return _Isnan.apply(x)
+
+
+def isinf(x):
+    """True where x is +∞ or -∞. Same shape, bool."""
+    return _Isinf.apply(x)
+
+
+def isfinite(x):
+    """True where x is neither NaN nor infinite. Same shape, bool."""
+    return _Isfinite.apply(x)
