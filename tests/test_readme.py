@@ -1,0 +1,70 @@
+"""Every code block of the README runs, and its table of ops is the one the declarations give."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from minigrad.ops.table import table
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.M | re.S)
+PYTHON = [code for language, code in BLOCKS if language == "python"]
+COMMANDS = [line for language, code in BLOCKS if language == "sh" for line in code.splitlines() if line.strip()]
+
+
+def test_blocks_are_python_or_sh():
+    assert {language for language, _ in BLOCKS} == {"python", "sh"} and len(PYTHON) >= 4
+
+
+@pytest.mark.parametrize("code", PYTHON, ids=range(len(PYTHON)))
+def test_python_block(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "README.md", "exec"), {"__name__": "__main__"})
+
+
+def test_first_example_is_short_and_learns(tmp_path, capsys):
+    assert len(PYTHON[0].splitlines()) <= 22
+    exec(PYTHON[0], {})
+    assert "100% correct" in capsys.readouterr().out
+
+
+def test_table_of_ops():
+    assert table() in README, "README's table of ops is stale: python -m minigrad.ops"
+
+
+def test_links_and_folders_exist():
+    for path in re.findall(r"\]\(([^)#:]+)\)", README) + re.findall(r"`((?:minigrad|examples|tests|kernels)/[\w/.]*)`", README):
+        assert (ROOT / path).exists(), path
+
+
+def run(command, cwd, **kwargs):
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, **kwargs)
+
+
+@pytest.mark.slow
+def test_shell_blocks(tmp_path):
+    """Each line as typed, in a copy of the checkout, `python` being one of a new environment. `make test` and the
+    test run itself stand in for what would start this test again; training is cut short."""
+    copy = tmp_path / "minigrad"
+    run(["git", "clone", "--quiet", ROOT, copy], tmp_path, check=True)
+    run([sys.executable, "-m", "venv", tmp_path / "venv"], tmp_path, check=True)
+    path = f"{tmp_path / 'venv' / 'bin'}:/usr/bin:/bin"
+    for line in COMMANDS:
+        words = shlex.split(line, comments=True)
+        if words == ["make", "test"]:
+            line = "make test PYTEST_ARGS='--collect-only -q'"
+        elif words == ["python", "-m", "pytest"]:
+            line = "python -m pytest --collect-only -q"
+        elif words == ["make", "train"]:
+            line = "make train TRAIN_ARGS='--steps 20'"
+        elif words[:2] == ["python", "examples/char_lm.py"] and "--steps" in words:
+            line = "python examples/char_lm.py --steps 20 --out runs/by_hand"
+        elif words[:3] == ["python", "examples/char_lm.py", "sample"]:
+            line += " --out runs/by_hand --tokens 20"
+        done = run(["bash", "-c", line], copy, env={"PATH": path, "HOME": str(tmp_path)})
+        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
