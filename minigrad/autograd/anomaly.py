@@ -12,10 +12,19 @@ class AnomalyError(ArithmeticError):
     """A NaN or Inf was found under `detect_anomaly`."""
 
 
+class _Inside(dict):
+    def __missing__(self, filename):
+        self[filename] = filename.startswith(PACKAGE)
+        return self[filename]
+
+
+_inside = _Inside()  # is this file minigrad's?
+
+
 def user_line():
     """'file.py:12' of the innermost caller outside minigrad. Cheap enough to be called for every recorded op."""
     frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+    while _inside[frame.f_code.co_filename] and frame.f_back is not None:
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
 

@@ -5,7 +5,7 @@ from .graph import GraphError, Storage, Value
 from .modes import enable_grad, mode
 
 
-def _reachable(nodes, floor):
+def reachable(nodes, floor):
     """{op: {output index: node}} of everything at or above `nodes`. Ops older than serial `floor` are left out."""
     found: dict = {}
     stack = list(nodes)
@@ -32,9 +32,9 @@ def _fitted(op, i, g, node):
     """The gradient for input i of op, with exactly its input's shape, dtype and device, or an error that says why."""
     if not isinstance(g, Value):
         raise TypeError(f"backward of {op.describe()} returned {type(g).__name__} for input {i}, not a Tensor")
-    if g.shape != node.shape and op.broadcasts:
+    if g.array.shape != node.shape and op.broadcasts:
         g = _unbroadcast(g, node.shape)
-    if g.shape != node.shape or g.dtype != node.dtype or g.device != node.device:
+    if g.array.shape != node.shape or g.array.dtype != node.dtype or g.storage.backend.device != node.device:
         raise RuntimeError(
             f"backward of {op.describe()} returned a gradient of shape {g.shape}, {g.dtype} on {g.device!r} "
             f"for input {i}, which has shape {node.shape}, {node.dtype} on {node.device!r}"
@@ -45,10 +45,12 @@ def _fitted(op, i, g, node):
 class _Walk:
     """One backward pass. Gradients wait in `pending` until every op that contributes has run."""
 
-    def __init__(self, create_graph):
+    def __init__(self, create_graph, targets):
         Storage.walk += 1
         self.began = Storage.walk
         self.create_graph = create_graph
+        self.targets = targets  # the nodes asked for, whose gradients go to `results`; None: leaves, to their .grad
+        self.results = {}
         self.pending = {}  # node -> sum of the contributions so far
         self.owned = set()  # nodes whose pending array is ours alone: from the third contribution on, add in place
         self.handed_out = set()  # storages that a .grad or the caller's cotangent already shares
@@ -65,17 +67,18 @@ class _Walk:
             self.owned.add(node)
 
     def take(self, node):
-        """The whole gradient of node, after its hooks."""
+        """The whole gradient of node, after its hooks; kept where it is wanted."""
         g = self.pending.pop(node, None)
-        for hook in list(node.hooks.values()) if g is not None and node.hooks else ():
-            replaced = hook(g)
-            if replaced is not None:
-                if not isinstance(replaced, Value) or (replaced.shape, replaced.dtype) != (g.shape, g.dtype):
-                    raise RuntimeError(
-                        f"hook {getattr(hook, '__name__', hook)} must return None or a Tensor of shape {g.shape} and "
-                        f"{g.dtype}, got {getattr(replaced, 'shape', type(replaced).__name__)}"
-                    )
-                g = replaced
+        if g is None:
+            return None
+        if node.hooks:
+            for hook in list(node.hooks.values()):
+                g = _hooked(hook, g)
+        if self.targets is None:
+            if node.retain:  # a new array, never one that somebody may hold
+                node.grad = self.exclusive(g) if node.grad is None else node.grad + g
+        elif node in self.targets:
+            self.results[node] = g
         return g
 
     def exclusive(self, g):
@@ -88,9 +91,17 @@ class _Walk:
         self.handed_out.add(g.storage)
         return g if g.node is None else g.detach()
 
-    def accumulate(self, node, g):
-        """Add g to node.grad: a new array, never one that somebody may hold."""
-        node.grad = self.exclusive(g) if node.grad is None else node.grad + g
+
+def _hooked(hook, g):
+    replaced = hook(g)
+    if replaced is None:
+        return g
+    if not isinstance(replaced, Value) or (replaced.shape, replaced.dtype) != (g.shape, g.dtype):
+        raise RuntimeError(
+            f"hook {getattr(hook, '__name__', hook)} must return None or a Tensor of shape {g.shape} and {g.dtype}, got "
+            f"{getattr(replaced, 'shape', type(replaced).__name__)}"
+        )
+    return replaced
 
 
 def backward(roots, cotangents, inputs=None, retain_graph=None, create_graph=False):
@@ -99,53 +110,46 @@ def backward(roots, cotangents, inputs=None, retain_graph=None, create_graph=Fal
     inputs=None: add to .grad of leaves and retained nodes, return None. Otherwise: return the list of gradients of
     the nodes `inputs` (None where the roots do not depend on one) and touch no .grad."""
     retain_graph = create_graph if retain_graph is None else retain_graph
-    walk = _Walk(create_graph)
+    walk = _Walk(create_graph, None if inputs is None else set(inputs))
     floor = 0 if inputs is None else min((n.op.serial if n.op else 0 for n in inputs), default=0)
-    ops = _reachable(roots, floor)
+    ops = reachable(roots, floor)
     order = sorted(ops, key=lambda op: op.serial, reverse=True)  # creation order is a topological order
-    targets = None if inputs is None else set(inputs)
-    useful: set = set()
-    if targets is not None:
-        for op in reversed(order):
-            if any(p is not None and (p in targets or p.op in useful) for p in op.parents):
-                useful.add(op)
-    results = {}
+    useful = None if walk.targets is None else _leading_to(walk.targets, order)
     for root, g in zip(roots, cotangents):
         walk.handed_out.add(g.storage)
         walk.add(root, g)
-    for op in order:
-        nodes = ops[op]
-        dys = {index: g for index, node in nodes.items() if (g := walk.take(node)) is not None}
-        if not dys:
-            continue
-        for index, g in dys.items():
-            node = nodes[index]
-            if targets is not None:
-                if node in targets:
-                    results[node] = g
-            elif node.retain:
-                walk.accumulate(node, g)
-        if targets is None:
-            _step(walk, op, dys, op.needs)
-        elif op in useful:
-            needs = tuple([p is not None and (p in targets or p.op in useful) for p in op.parents])
-            _step(walk, op, dys, needs)
-        else:
-            continue
-        if not retain_graph:
-            op.release()
-    for leaf in list(walk.pending):  # only leaves are left
-        g = walk.take(leaf)
-        if targets is None:
-            walk.accumulate(leaf, g)
-        elif leaf in targets:
-            results[leaf] = g
+    before = mode.grad, mode.anomaly, mode.scope
+    mode.grad, mode.anomaly = create_graph, False
+    try:
+        for op in order:
+            nodes = ops[op]
+            dys = {index: g for index, node in nodes.items() if (g := walk.take(node)) is not None}
+            if dys and (useful is None or op in useful):
+                if create_graph:
+                    mode.scope = op.scope
+                _step(walk, op, dys, op.needs if useful is None else useful[op], anomaly=before[1])
+                if not retain_graph:
+                    op.release()
+        for leaf in list(walk.pending):  # only leaves are left
+            walk.take(leaf)
+    finally:
+        mode.grad, mode.anomaly, mode.scope = before
     if inputs is None:
         return None
-    return [None if (g := results.get(node)) is None else walk.exclusive(g) for node in inputs]
+    return [None if (g := walk.results.get(node)) is None else walk.exclusive(g) for node in inputs]
 
 
-def _step(walk, op, dys, needs):
+def _leading_to(targets, order):
+    """{op: which of its inputs lead to a target}, for the ops of which any does."""
+    useful: dict = {}
+    for op in reversed(order):
+        needs = tuple([p is not None and (p in targets or p.op in useful) for p in op.parents])
+        if True in needs:
+            useful[op] = needs
+    return useful
+
+
+def _step(walk, op, dys, needs, anomaly):
     """Run one op's backward and pass the results on to its inputs."""
     if op.spent:
         raise GraphError(
@@ -159,23 +163,20 @@ def _step(walk, op, dys, needs):
             dys.get(i) if i in dys or meta is None else op.wrap(op.backend.zeros(*meta), Storage(op.backend))
             for i, meta in enumerate(op.outputs)
         )
-    before, anomaly, grad, scope = op.needs, mode.anomaly, mode.grad, mode.scope
-    op.needs, mode.anomaly, mode.grad, mode.scope = needs, False, walk.create_graph, op.scope
+    recorded, op.needs = op.needs, needs
     try:
         dxs = op.backward(*arguments)
-        dxs = dxs if isinstance(dxs, tuple) else (dxs,)
-        if len(dxs) != len(op.parents):
-            raise RuntimeError(
-                f"backward of {op.describe()} returned {len(dxs)} gradients for {len(op.parents)} inputs"
-            )
-        for i, (node, g) in enumerate(zip(op.parents, dxs)):
-            if needs[i] and g is not None:
-                g = _fitted(op, i, g, node)
-                if anomaly:
-                    check_backward(op, i, g, arguments)
-                walk.add(node, g)
     finally:
-        op.needs, mode.anomaly, mode.grad, mode.scope = before, anomaly, grad, scope
+        op.needs = recorded
+    dxs = dxs if isinstance(dxs, tuple) else (dxs,)
+    if len(dxs) != len(op.parents):
+        raise RuntimeError(f"backward of {op.describe()} returned {len(dxs)} gradients for {len(op.parents)} inputs")
+    for i, (node, g) in enumerate(zip(op.parents, dxs)):
+        if needs[i] and g is not None:
+            g = _fitted(op, i, g, node)
+            if anomaly:
+                check_backward(op, i, g, arguments)
+            walk.add(node, g)
 
 
 def vjp(fn, inputs, dys, needs):

@@ -39,10 +39,10 @@ class MultiheadAttention(Module):
         B, T, C = query.shape
         S, nh, hs = key.shape[1], self.num_heads, self.embed_dim // self.num_heads
 
-        q, k, v = self._project(query, key, value)
-        q = q.reshape(B, T, nh, hs).transpose(1, 2)  # (B, nh, T, hs)
-        k = k.reshape(B, S, nh, hs).transpose(1, 2)  # (B, nh, S, hs)
-        v = v.reshape(B, S, nh, hs).transpose(1, 2)  # (B, nh, S, hs)
+        q, k, v = self._project(query, key, value)  # (B, T or S, nh, hs)
+        q = q.transpose(1, 2)  # (B, nh, T, hs)
+        k = k.transpose(1, 2)  # (B, nh, S, hs)
+        v = v.transpose(1, 2)  # (B, nh, S, hs)
 
         scores = q @ k.mT  # (B, nh, T, S)
         mask = self._mask(attn_mask, key_padding_mask, B, T, S)
@@ -56,13 +56,14 @@ class MultiheadAttention(Module):
         return y, pattern.mean(1) if average_attn_weights else pattern
 
     def _project(self, query, key, value):
-        """x W_Qᵀ, x W_Kᵀ, x W_Vᵀ, all heads at once; in self-attention with a single product."""
-        C, W, b = self.embed_dim, self.in_proj_weight, self.in_proj_bias
+        """x W_Qᵀ, x W_Kᵀ, x W_Vᵀ for all heads; in self-attention with a single product."""
+        C, nh, W, b = self.embed_dim, self.num_heads, self.in_proj_weight, self.in_proj_bias
         if query is key and key is value:
             qkv = F.linear(query, W, b)  # (B, T, 3C)
-            return qkv.reshape(*query.shape[:2], 3, C).unbind(2)
+            return qkv.reshape(*query.shape[:2], 3, nh, C // nh).unbind(2)
         weights, biases = W.split(C), (None,) * 3 if b is None else b.split(C)
-        return tuple(F.linear(x, Wx, bx) for x, Wx, bx in zip((query, key, value), weights, biases))
+        projected = (F.linear(x, Wx, bx) for x, Wx, bx in zip((query, key, value), weights, biases))
+        return tuple(y.reshape(*y.shape[:2], nh, C // nh) for y in projected)
 
     def _mask(self, attn_mask, key_padding_mask, B, T, S):
         """Both masks as one for F.attention_pattern, where True means to attend."""

@@ -71,24 +71,26 @@ class Gelu(Op):
 
     def forward(self, x, approximate):
         self.save_inputs(x)
-        return self.backend.gelu(x, approximate)
+        return self.save_output(self.backend.gelu(x, approximate))
 
     def backward(self, dy):
         (x,) = self.saved_inputs()
-        return GeluBackward.apply(dy, x, approximate=self.approximate)
+        return GeluBackward.apply(dy, x, self.saved_output().detach(), approximate=self.approximate)
 
 
 class GeluBackward(Fused):
-    """dx = dy (Φ(x) + x Φ'(x))"""
+    """dx = dy (Φ(x) + x Φ'(x)). y = gelu(x) comes from the forward; None: computed again."""
 
-    cases = [case((3, 4), (3, 4), approximate="none"), case((3, 4), (3, 4), approximate="tanh")]
+    cases = [case((3, 4), (3, 4), None, approximate="none"), case((3, 4), (3, 4), None, approximate="tanh")]
 
-    def forward(self, dy, x, approximate):
-        self.save_inputs(dy, x)
-        return self.backend.gelu_backward(dy, x, approximate)
+    def forward(self, dy, x, y, approximate):
+        self.save_inputs(dy, x, y)
+        if y is None:
+            y = self.backend.gelu(x, approximate)
+        return self.backend.gelu_backward(dy, x, y, approximate)
 
     @staticmethod
-    def composed(dy, x, approximate):
+    def composed(dy, x, y, approximate):
         if approximate == "tanh":
             a, b = math.sqrt(2 / math.pi), 0.044715
             t = (a * (x + b * x**3)).tanh()

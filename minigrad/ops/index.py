@@ -101,12 +101,13 @@ class ScatterAdd(Op):
         return Gather.apply(dy, index, dim=self.dim), None
 
 
-def _check_indices(name, index, n):
-    """index: int Tensor with values in [0, n)."""
+def _check_indices(name, index, n, which=None):
+    """index: int Tensor with values in [0, n), at least where the bool array `which` is True."""
     if not isinstance(index, Value) or index.dtype.kind not in "iu":
         raise TypeError(f"{name}: index must be an int Tensor, got {getattr(index, 'dtype', type(index).__name__)}")
-    if index.numel():
-        low, high = int(index.array.min()), int(index.array.max())
+    values = index.array if which is None else index.array[which]
+    if values.size:
+        low, high = int(values.min()), int(values.max())
         if low < 0 or high >= n:
             raise IndexError(f"{name}: index {low if low < 0 else high} is out of range for size {n}")
 

@@ -1,6 +1,8 @@
 """Matrix products: matmul with batching and broadcasting, linear, einsum."""
 
-from ..autograd import Op, Value, composite
+import math
+
+from ..autograd import Fused, Op, Value, composite
 from ..cases import case
 from ._args import promoted, require_float
 from .movement import expand, permute, reshape, unsqueeze
@@ -39,25 +41,23 @@ def matmul(a, b):
         return reshape(y, y.shape[:-1])
     if a.shape[-1] != b.shape[-2]:
         raise ValueError(f"matmul: inner sizes of {a.shape} and {b.shape} differ, {a.shape[-1]} and {b.shape[-2]}")
-    if b.ndim == 2 and a.ndim > 2:  # one large product instead of many small ones
-        return reshape(Matmul.apply(reshape(a, _rows(a), a.shape[-1]), b), *a.shape[:-1], b.shape[-1])
+    if b.ndim == 2 and a.ndim > 2:  # one large product instead of many small ones, backward too
+        return reshape(Matmul.apply(reshape(a, math.prod(a.shape[:-1]), a.shape[-1]), b), *a.shape[:-1], b.shape[-1])
     try:
         return Matmul.apply(a, b)
     except ValueError as error:
         raise ValueError(f"matmul: batch dims of {a.shape} and {b.shape} do not broadcast") from error
 
 
-def _rows(x):
-    n = 1
-    for size in x.shape[:-1]:
-        n *= size
-    return n
-
-
 class Linear(Op):
-    """y = x Wᵀ + b, (N, k) (m, k) (m,) -> (N, m);   dx = dy W, dW = dyᵀ x, db = Σ dy"""
+    """y = x Wᵀ + b, (…, k) (m, k) (m,) -> (…, m);   dx = dy W, dW = dyᵀ x, db = Σ dy"""
 
-    cases = [case((3, 4), (5, 4), (5,)), case((3, 4), (5, 4), None), case((0, 4), (5, 4), (5,))]
+    cases = [
+        case((3, 4), (5, 4), (5,)),
+        case((2, 3, 4), (5, 4), None),
+        case((0, 4), (5, 4), (5,)),
+        case((4,), (5, 4), (5,)),
+    ]
 
     def forward(self, x, weight, bias):
         self.save_inputs(x if self.needs[1] else None, weight if self.needs[0] else None)
@@ -65,9 +65,28 @@ class Linear(Op):
 
     def backward(self, dy):
         x, weight = self.saved_inputs()
-        dx = Matmul.apply(dy, weight) if self.needs[0] else None
-        dweight = Matmul.apply(dy.mT, x) if self.needs[1] else None
-        return dx, dweight, dy.sum(0) if self.needs[2] else None
+        return LinearBackward.apply(dy, x, weight, wanted=self.needs)
+
+
+class LinearBackward(Fused):
+    """dx = dy W, dW = dyᵀ x, db = Σ dy. Outputs that are not wanted are None."""
+
+    cases = [
+        case((2, 3, 5), (2, 3, 4), (5, 4), wanted=(True, True, True)),
+        case((3, 5), (3, 4), None, wanted=(False, True, False)),
+        case((3, 5), None, (5, 4), wanted=(True, False, True)),
+    ]
+
+    def forward(self, dy, x, weight, wanted):
+        self.save_inputs(dy, x, weight)
+        return self.backend.linear_backward(dy, x, weight, wanted)
+
+    @staticmethod
+    def composed(dy, x, weight, wanted):
+        rows = reshape(dy, math.prod(dy.shape[:-1]), dy.shape[-1])
+        dx = matmul(dy, weight) if wanted[0] else None
+        dweight = matmul(rows.mT, reshape(x, rows.shape[0], x.shape[-1])) if wanted[1] else None
+        return dx, dweight, rows.sum(0) if wanted[2] else None
 
 
 def linear(input, weight, bias=None):
@@ -79,13 +98,8 @@ def linear(input, weight, bias=None):
         raise ValueError(f"linear: bias of shape {bias.shape} does not fit weight of shape {weight.shape}")
     for other in (weight, bias):
         if other is not None and other.dtype != input.dtype:
-            raise TypeError(
-                f"linear: input is {input.dtype} but weight or bias is {other.dtype}; convert one with .to()"
-            )
-    if input.ndim == 2:
-        return Linear.apply(input, weight, bias)
-    y = Linear.apply(reshape(input, _rows(input), input.shape[-1]), weight, bias)
-    return reshape(y, *input.shape[:-1], weight.shape[0])
+            raise TypeError(f"linear: input is {input.dtype}, but weight or bias {other.dtype}; convert one with .to()")
+    return Linear.apply(input, weight, bias)
 
 
 # --------------------------------------------------------------------------------------------------------------- einsum

@@ -112,12 +112,17 @@ def squeeze(x, dim=None):
     return reshape(x, tuple(n for d, n in enumerate(x.shape) if n != 1 or d not in dims))
 
 
+def _new_dim(name, x, dim):
+    """dim as a position in [0, x.ndim] for a dim to be added."""
+    if not -x.ndim - 1 <= dim <= x.ndim:
+        raise IndexError(f"{name}: dim {dim} is out of range for shape {x.shape}")
+    return dim % (x.ndim + 1)
+
+
 @composite(case((2, 3), dim=1), case((), dim=-1))
 def unsqueeze(x, dim):
     """With a new dim of size 1 at position dim."""
-    if not -x.ndim - 1 <= dim <= x.ndim:
-        raise IndexError(f"unsqueeze: dim {dim} is out of range for shape {x.shape}")
-    dim %= x.ndim + 1
+    dim = _new_dim("unsqueeze", x, dim)
     return reshape(x, *x.shape[:dim], 1, *x.shape[dim:])
 
 
@@ -225,14 +230,47 @@ def cat(tensors, dim=0):
     return Cat.apply(*xs, dim=dim)
 
 
+class Stack(Op):
+    """y = the inputs side by side along a new dim;   each dx is its slice of dy"""
+
+    cases = [case((2, 3), (2, 3), dim=0), case((2, 3), (2, 3), (2, 3), dim=2), case((), (), dim=0)]
+
+    def forward(self, *xs, dim):
+        return self.backend.stack(xs, dim)
+
+    def backward(self, dy):
+        return Unbind.apply(dy, dim=self.dim)
+
+
 @numpy_names
-@composite(case([(2, 3), (2, 3)]), case([(2, 3), (2, 3)], dim=-1), case([(), ()]))
 def stack(tensors, dim=0):
-    """Tensors of one shape, side by side along a new dim."""
-    tensors = list(tensors)
-    if len({x.shape for x in tensors}) != 1:
-        raise ValueError(f"stack needs tensors of one shape, got {[x.shape for x in tensors]}")
-    return cat([unsqueeze(x, dim) for x in tensors], dim % (tensors[0].ndim + 1))
+    """Tensors of one shape, side by side along a new dim. Dtypes are promoted."""
+    xs = promoted("stack", *tensors)
+    if len({x.shape for x in xs}) != 1:
+        raise ValueError(f"stack needs tensors of one shape, got {[x.shape for x in xs]}")
+    return Stack.apply(*xs, dim=_new_dim("stack", xs[0], dim))
+
+
+class Unbind(Op):
+    """y_0, y_1, … = the slices of x along dim, without that dim;   dx = dy_0, dy_1, … side by side"""
+
+    cases = [case((2, 3, 4), dim=0), case((2, 3, 4), dim=1), case((1, 3), dim=0)]
+    view = True
+
+    def forward(self, x, dim):
+        before = (slice(None),) * dim
+        return tuple(self.backend.getitem(x, (*before, i)) for i in range(x.shape[dim]))
+
+    def backward(self, *dys):
+        return Stack.apply(*dys, dim=self.dim)
+
+
+def unbind(x, dim=0):
+    """The slices along dim, as views without that dim. A tuple."""
+    dim = one_dim("unbind", x, dim)
+    if x.ndim == 0:
+        raise ValueError("unbind of a 0-d tensor")
+    return Unbind.apply(x, dim=dim) if x.shape[dim] else ()
 
 
 class Split(Op):
@@ -275,13 +313,6 @@ def chunk(x, chunks, dim=0):
         raise ValueError(f"chunk: chunks must be positive, got {chunks}")
     n = x.shape[one_dim("chunk", x, dim)] if x.ndim else 0
     return split(x, max(-(-n // chunks), 1), dim)
-
-
-@composite(case((2, 3, 4)), case((2, 3, 4), dim=1))
-def unbind(x, dim=0):
-    """The slices along dim, as views without that dim. A tuple."""
-    dim = one_dim("unbind", x, dim)
-    return tuple(reshape(part, part.shape[:dim] + part.shape[dim + 1 :]) for part in split(x, 1, dim))
 
 
 class Pad(Op):

@@ -7,12 +7,22 @@ import numpy as np
 from ..autograd import Fused, Op
 from ..cases import case
 from ._args import require_float
+from .movement import reshape
+
+
+def _columns(x):
+    """Summed over all but the last dim."""
+    return x.sum(tuple(range(x.ndim - 1))) if x.ndim > 1 else x
 
 
 class LayerNorm(Op):
-    """y = w (x - mean) / √(var + eps) + b over each row of (N, C)   (Ba, Kiros and Hinton 2016)"""
+    """y = w (x - mean) / √(var + eps) + b over each row of (…, C)   (Ba, Kiros and Hinton 2016)"""
 
-    cases = [case((3, 5), (5,), (5,), eps=1e-5), case((3, 5), (5,), None, eps=1e-5), case((2, 5), None, None, eps=1e-3)]
+    cases = [
+        case((2, 3, 5), (5,), (5,), eps=1e-5),
+        case((3, 5), (5,), None, eps=1e-5),
+        case((5,), None, None, eps=1e-3),
+    ]
 
     def forward(self, x, weight, bias, eps):
         y, mean, rstd = self.backend.layer_norm(x, weight, bias, eps)
@@ -30,7 +40,7 @@ class LayerNormBackward(Fused):
 
     Outputs that are not wanted are None. mean and rstd come from the forward; None: computed again."""
 
-    cases = [case((3, 5), (3, 5), (5,), None, None, eps=1e-5, wanted=(True, True, True)),
+    cases = [case((2, 3, 5), (2, 3, 5), (5,), None, None, eps=1e-5, wanted=(True, True, True)),
              case((3, 5), (3, 5), None, None, None, eps=1e-5, wanted=(True, False, False))]  # fmt: skip
 
     def forward(self, dy, x, weight, mean, rstd, eps, wanted):
@@ -41,19 +51,19 @@ class LayerNormBackward(Fused):
 
     @staticmethod
     def composed(dy, x, weight, mean, rstd, eps, wanted):
-        centred = x - x.mean(1, keepdim=True)
-        rstd = ((centred * centred).mean(1, keepdim=True) + eps).rsqrt()
+        centred = x - x.mean(-1, keepdim=True)
+        rstd = ((centred * centred).mean(-1, keepdim=True) + eps).rsqrt()
         xhat = centred * rstd
         dxhat = dy if weight is None else dy * weight
-        along_xhat = xhat * (dxhat * xhat).mean(1, keepdim=True)
-        dx = (dxhat - dxhat.mean(1, keepdim=True) - along_xhat) * rstd
-        return dx, (dy * xhat).sum(0), dy.sum(0)
+        along_xhat = xhat * (dxhat * xhat).mean(-1, keepdim=True)
+        dx = (dxhat - dxhat.mean(-1, keepdim=True) - along_xhat) * rstd
+        return dx, _columns(dy * xhat), _columns(dy)
 
 
 class RmsNorm(Op):
-    """y = w x / √(mean x² + eps) over each row of (N, C)   (Zhang and Sennrich 2019)"""
+    """y = w x / √(mean x² + eps) over each row of (…, C)   (Zhang and Sennrich 2019)"""
 
-    cases = [case((3, 5), (5,), eps=1e-5), case((2, 5), None, eps=1e-3)]
+    cases = [case((2, 3, 5), (5,), eps=1e-5), case((5,), None, eps=1e-3)]
 
     def forward(self, x, weight, eps):
         y, rstd = self.backend.rms_norm(x, weight, eps)
@@ -82,14 +92,14 @@ class RmsNormBackward(Fused):
 
     @staticmethod
     def composed(dy, x, weight, rstd, eps, wanted):
-        rstd = ((x * x).mean(1, keepdim=True) + eps).rsqrt()
+        rstd = ((x * x).mean(-1, keepdim=True) + eps).rsqrt()
         xhat = x * rstd
         dxhat = dy if weight is None else dy * weight
-        return (dxhat - xhat * (dxhat * xhat).mean(1, keepdim=True)) * rstd, (dy * xhat).sum(0)
+        return (dxhat - xhat * (dxhat * xhat).mean(-1, keepdim=True)) * rstd, _columns(dy * xhat)
 
 
 def _rows(name, x, normalized_shape, weight, bias=None):
-    """x, weight and bias as (N, C), (C,), (C,)."""
+    """x as (…, C), weight and bias as (C,), C elements to be normalised together."""
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     require_float(name, x, weight, bias)
     if not shape or x.shape[-len(shape) :] != shape:
@@ -100,8 +110,8 @@ def _rows(name, x, normalized_shape, weight, bias=None):
         if parameter is not None and parameter.dtype != x.dtype:
             raise TypeError(f"{name}: input is {x.dtype} but {what} is {parameter.dtype}; convert one with .to()")
     C = math.prod(shape)
-    flat = [p if p is None else p.reshape(C) for p in (weight, bias)]
-    return x.reshape(math.prod(x.shape[: -len(shape)]), C), *flat
+    flat = [p if p is None else reshape(p, C) for p in (weight, bias)]
+    return reshape(x, *x.shape[: -len(shape)], C), *flat
 
 
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
@@ -109,11 +119,11 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
 
     The last dims, of normalized_shape (an int or a shape), make a row; weight and bias have that shape or are None."""
     x, weight, bias = _rows("layer_norm", input, normalized_shape, weight, bias)
-    return LayerNorm.apply(x, weight, bias, eps=eps).reshape(input.shape)
+    return reshape(LayerNorm.apply(x, weight, bias, eps=eps), input.shape)
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None):
     """Each row to mean square 1, times weight. eps=None is the dtype's machine epsilon, as in PyTorch."""
     x, weight, _ = _rows("rms_norm", input, normalized_shape, weight)
     eps = float(np.finfo(x.dtype).eps) if eps is None else eps
-    return RmsNorm.apply(x, weight, eps=eps).reshape(input.shape)
+    return reshape(RmsNorm.apply(x, weight, eps=eps), input.shape)

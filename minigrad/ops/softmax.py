@@ -130,8 +130,8 @@ def cross_entropy(input, target, ignore_index=-100, label_smoothing=0.0, reducti
     if target.dtype.kind not in "iu":
         raise TypeError(f"cross_entropy: target holds class indices, ints; got {target.dtype}")
     V = input.shape[class_dim]
-    kept = target != ignore_index
-    _check_indices("cross_entropy", where(kept, target, 0), V)
+    kept = target.array != ignore_index
+    _check_indices("cross_entropy", target, V, kept)
     if input.ndim != 2:
         input = input.permute(*(d for d in range(input.ndim) if d != class_dim), class_dim)
         input = input.reshape(target.numel(), V)
@@ -140,5 +140,5 @@ def cross_entropy(input, target, ignore_index=-100, label_smoothing=0.0, reducti
         return loss.reshape(target.shape)
     if reduction == "sum":
         return loss.sum()
-    n = int(kept.sum().item())
+    n = int(kept.sum())
     return loss.sum() * (1 / n if n else float("nan"))

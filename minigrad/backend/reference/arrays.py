@@ -59,6 +59,7 @@ permute = np.transpose
 expand = np.broadcast_to
 flip = np.flip
 cat = np.concatenate
+stack = np.stack
 
 
 def pad(x, widths, value):

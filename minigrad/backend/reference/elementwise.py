@@ -136,42 +136,47 @@ def _erf_double(x):
 _GELU_A, _GELU_B = math.sqrt(2 / math.pi), 0.044715
 
 
-def _gelu_tanh(x):
-    """tanh(A (x + B x³)), the inside of the tanh form."""
-    t = x * x
-    t *= _GELU_A * _GELU_B
-    t += _GELU_A
-    t *= x
-    return np.tanh(t, out=t)
+def _gelu_odd(x):
+    """2 A (x + B x³): the tanh form's Φ is the sigmoid of it, and an exp is half the work of a tanh."""
+    u = x * x
+    u *= 2 * _GELU_A * _GELU_B
+    u += 2 * _GELU_A
+    u *= x
+    return u
 
 
 def gelu(x, approximate):
     x = np.asarray(x)
-    y = _gelu_tanh(x) if approximate == "tanh" else erf(x * math.sqrt(0.5))
+    if approximate == "tanh":
+        y = np.negative(u := _gelu_odd(x), out=u)
+        with np.errstate(over="ignore"):  # e^∞ = ∞ gives the right 0
+            np.exp(y, out=y)
+        y += 1
+        return np.divide(x, y, out=y)
+    y = erf(x * math.sqrt(0.5))
     y += 1
     y *= x
     y *= 0.5
     return y
 
 
-def gelu_backward(dy, x, approximate):
-    dx = x * x
-    if approximate == "tanh":
-        # y = x (1 + t) / 2 with t = tanh(A (x + B x³)), so dy/dx = (1 + t)/2 + x (1 - t²) A (1 + 3 B x²) / 2
-        t = _gelu_tanh(x)
-        dx *= 1.5 * _GELU_A * _GELU_B
-        dx += 0.5 * _GELU_A
-        dx *= x
-        dx *= 1 - t * t
-    else:
-        # y = x Φ(x), so dy/dx = Φ(x) + x φ(x)
-        t = erf(x * math.sqrt(0.5))
+def gelu_backward(dy, x, y, approximate):
+    """y = x Φ(x), so dy/dx = Φ(x) + x Φ'(x), and Φ(x) = y / x need not be computed again."""
+    with np.errstate(invalid="ignore"):
+        cdf = y / x
+    np.copyto(cdf, 0.5, where=x == 0)
+    if approximate == "tanh":  # Φ = σ(u), so Φ' = Φ (1 - Φ) u' with u' = 2 A (1 + 3 B x²)
+        dx = x * x
+        dx *= 6 * _GELU_A * _GELU_B
+        dx += 2 * _GELU_A
+        dx *= y  # x Φ
+        dx *= 1 - cdf
+    else:  # Φ' = exp(-x²/2) / √(2π)
+        dx = x * x
         dx *= -0.5
         np.exp(dx, out=dx)
         dx *= x
         dx *= 1 / math.sqrt(2 * math.pi)
-    t += 1
-    t *= 0.5
-    dx += t
+    dx += cdf
     dx *= dy
     return dx

@@ -1,5 +1,7 @@
 """Reductions, orderings and matrix products."""
 
+import math
+
 import numpy as np
 
 
@@ -51,6 +53,11 @@ def dot(x, y):
     return float(np.vdot(x, y))
 
 
+def rows(x):
+    """(…, n) as (N, n); a view where the layout allows."""
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+
+
 def matmul(a, b):
     """(…, n, k) @ (…, k, m) -> (…, n, m), batch dimensions broadcast."""
     if a.dtype == np.float16:  # NumPy has no BLAS for it
@@ -59,8 +66,16 @@ def matmul(a, b):
 
 
 def linear(x, weight, bias):
-    """x (N, k), weight (m, k), bias (m,) or None -> (N, m)."""
-    y = matmul(x, weight.T)
+    """x (…, k), weight (m, k), bias (m,) or None -> (…, m)."""
+    y = matmul(rows(x), weight.T)
     if bias is not None:
         y += bias
-    return y
+    return y.reshape(x.shape[:-1] + y.shape[1:])
+
+
+def linear_backward(dy, x, weight, wanted):
+    """dy (…, m), x (…, k), weight (m, k); wanted: (dx, dweight, dbias)? -> the three, None where not."""
+    flat = rows(dy)
+    dx = matmul(flat, weight).reshape(dy.shape[:-1] + weight.shape[1:]) if wanted[0] else None
+    dweight = matmul(flat.T, rows(x)) if wanted[1] else None
+    return dx, dweight, flat.sum(0) if wanted[2] else None

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .reduce import sum
+from .reduce import rows, sum
 
 _ones_cache: dict = {}
 
@@ -26,6 +26,16 @@ def _row_sums(x):
 def _row_dots(x, y):
     """Sums of x * y over the last dimension, (…, n) -> (…, 1)."""
     return np.einsum("...i,...i->...", x, y)[..., None]
+
+
+def _column_sums(x):
+    """(…, n) -> (n,)."""
+    return rows(x).sum(0)
+
+
+def _column_dots(x, y):
+    """Sums of x * y over all but the last dimension, (…, n) -> (n,)."""
+    return np.einsum("ij,ij->j", rows(x), rows(y))
 
 
 def _softmax_(x):
@@ -109,8 +119,8 @@ def attention_pattern_backward(dy, y, scale):
 
 
 def layer_norm(x, weight, bias, eps):
-    """x (N, C); weight, bias (C,) or None -> y (N, C), mean (N, 1), rstd (N, 1)."""
-    C = x.shape[1]
+    """x (…, C); weight, bias (C,) or None -> y (…, C), mean (…, 1), rstd (…, 1)."""
+    C = x.shape[-1]
     mean = _row_sums(x) / C
     y = x - mean
     rstd = 1 / np.sqrt(_row_dots(y, y) / C + x.dtype.type(eps))
@@ -122,14 +132,14 @@ def layer_norm(x, weight, bias, eps):
     return y, mean, rstd
 
 
-def layer_norm_backward(dy, x, weight, mean, rstd, needs):
-    """needs: (dx, dweight, dbias) wanted? -> the three, None where not."""
-    C = x.shape[1]
+def layer_norm_backward(dy, x, weight, mean, rstd, wanted):
+    """wanted: (dx, dweight, dbias)? -> the three, None where not."""
+    C = x.shape[-1]
     xhat = x - mean
     xhat *= rstd
-    dbias = dy.sum(0) if needs[2] else None
-    dweight = np.einsum("ij,ij->j", dy, xhat) if needs[1] else None
-    if not needs[0]:
+    dbias = _column_sums(dy) if wanted[2] else None
+    dweight = _column_dots(dy, xhat) if wanted[1] else None
+    if not wanted[0]:
         return None, dweight, dbias
     # y = xhat w + b, and xhat has mean 0 and variance 1: dx is dxhat less its parts along 1 and along xhat
     dx = dy * weight if weight is not None else dy.copy()
@@ -142,21 +152,22 @@ def layer_norm_backward(dy, x, weight, mean, rstd, needs):
 
 
 def rms_norm(x, weight, eps):
-    """x (N, C), weight (C,) or None -> y (N, C), rstd (N, 1)."""
-    rstd = 1 / np.sqrt(_row_dots(x, x) / x.shape[1] + x.dtype.type(eps))
+    """x (…, C), weight (C,) or None -> y (…, C), rstd (…, 1)."""
+    rstd = 1 / np.sqrt(_row_dots(x, x) / x.shape[-1] + x.dtype.type(eps))
     y = x * rstd
     if weight is not None:
         y *= weight
     return y, rstd
 
 
-def rms_norm_backward(dy, x, weight, rstd, needs):
+def rms_norm_backward(dy, x, weight, rstd, wanted):
+    """wanted: (dx, dweight)? -> both, None where not."""
     xhat = x * rstd
-    dweight = np.einsum("ij,ij->j", dy, xhat) if needs[1] else None
-    if not needs[0]:
+    dweight = _column_dots(dy, xhat) if wanted[1] else None
+    if not wanted[0]:
         return None, dweight
     dx = dy * weight if weight is not None else dy.copy()
-    xhat *= _row_dots(dx, xhat) / x.shape[1]
+    xhat *= _row_dots(dx, xhat) / x.shape[-1]
     dx -= xhat
     dx *= rstd
     return dx, dweight
