@@ -70,10 +70,9 @@ def from_dlpack(other):
 def full(size, fill_value, dtype=None, device="cpu", requires_grad=False):
     """A Tensor of one value. dtype None: float32, int64 or bool, as the value is."""
     if dtype is None:
-        kinds = {bool: dtypes.bool_, int: dtypes.int64}
-        dtype = kinds.get(type(fill_value), dtypes.DEFAULT_FLOAT)
+        dtype = {"b": dtypes.bool_, "i": dtypes.int64, "u": dtypes.int64}.get(np.asarray(fill_value).dtype.kind)
     shape = shape_of("full", (size,) if isinstance(size, int) else size)
-    return _finish(np.full(shape, fill_value, dtypes.as_dtype(dtype)), device, requires_grad)
+    return _finish(np.full(shape, fill_value, dtypes.as_dtype(dtype or dtypes.DEFAULT_FLOAT)), device, requires_grad)
 
 
 def zeros(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False):
@@ -134,37 +133,45 @@ def one_hot(x, num_classes):
 # ------------------------------------------------------------------------------------------------------------ at random
 
 
-def rand(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False, generator=default_generator):
+def _or_default(generator):
+    return default_generator if generator is None else generator
+
+
+def rand(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False, generator=None):
     """Uniform in [0, 1)."""
-    return _finish(generator.uniform(shape_of("rand", size), dtypes.as_dtype(dtype)), device, requires_grad)
+    return _finish(
+        _or_default(generator).uniform(shape_of("rand", size), dtypes.as_dtype(dtype)), device, requires_grad
+    )
 
 
-def randn(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False, generator=default_generator):
+def randn(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False, generator=None):
     """Standard normal."""
-    return _finish(generator.normal(shape_of("randn", size), dtypes.as_dtype(dtype)), device, requires_grad)
+    return _finish(
+        _or_default(generator).normal(shape_of("randn", size), dtypes.as_dtype(dtype)), device, requires_grad
+    )
 
 
-def rand_like(x, generator=default_generator):
+def rand_like(x, generator=None):
     """Uniform in [0, 1), of x's shape, dtype and device."""
     return rand(x.shape, dtype=x.dtype, device=x.device, generator=generator)
 
 
-def randn_like(x, generator=default_generator):
+def randn_like(x, generator=None):
     """Standard normal, of x's shape, dtype and device."""
     return randn(x.shape, dtype=x.dtype, device=x.device, generator=generator)
 
 
-def randint(low, high, size, device="cpu", generator=default_generator):
+def randint(low, high, size, device="cpu", generator=None):
     """int64 in [low, high)."""
-    return _finish(generator.integers(low, high, shape_of("randint", (tuple(size),))), device, False)
+    return _finish(_or_default(generator).integers(low, high, shape_of("randint", (tuple(size),))), device, False)
 
 
-def randperm(n, device="cpu", generator=default_generator):
+def randperm(n, device="cpu", generator=None):
     """range(n) in random order, int64."""
-    return _finish(generator.permutation(operator.index(n)), device, False)
+    return _finish(_or_default(generator).permutation(operator.index(n)), device, False)
 
 
-def multinomial(probs, num_samples, replacement=False, generator=default_generator):
+def multinomial(probs, num_samples, replacement=False, generator=None):
     """Indices drawn in proportion to the rows of probs, (n,) or (N, n), each ≥ 0 -> (num_samples,) or (N, num_samples).
 
     On the host, in float64. Without replacement by the Gumbel trick: the num_samples largest of ln p + Gumbel noise."""
@@ -174,12 +181,12 @@ def multinomial(probs, num_samples, replacement=False, generator=default_generat
     rows = np.atleast_2d(p)
     if replacement or num_samples == 1:
         cumulative = np.cumsum(rows, -1)
-        u = generator.uniform((len(rows), num_samples)) * cumulative[:, -1:]
+        u = _or_default(generator).uniform((len(rows), num_samples)) * cumulative[:, -1:]
         found = np.stack([np.searchsorted(c, v, side="right") for c, v in zip(cumulative, u)])
     else:
         if num_samples > ((rows > 0).sum(-1)).min():
             raise ValueError(f"multinomial: {num_samples} samples without replacement, but fewer choices have p > 0")
         with np.errstate(divide="ignore"):
-            keys = np.log(rows) - np.log(-np.log1p(-generator.uniform(rows.shape)))
+            keys = np.log(rows) - np.log(-np.log1p(-_or_default(generator).uniform(rows.shape)))
         found = np.argsort(-keys, -1, kind="stable")[:, :num_samples]
     return _finish(found.astype(np.int64).reshape(p.shape[:-1] + (num_samples,)), probs.device, False)

@@ -1,5 +1,7 @@
 """Tensors and other libraries: NumPy, DLPack, pickling, Python numbers. Nothing here drops a gradient silently."""
 
+import numpy as np
+
 from . import backend, ops
 from .autograd import GraphError, Storage, Value
 
@@ -20,10 +22,7 @@ class Interop(Value):
         return self._host()
 
     def __array__(self, dtype=None, copy=None):
-        array = self.numpy()
-        if dtype is not None and array.dtype != dtype:
-            return array.astype(dtype)
-        return array.copy() if copy else array
+        return np.array(self.numpy(), dtype=dtype, copy=copy)
 
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
         """NumPy's ufuncs on Tensors become our ops, so that ndarray * Tensor never loses the graph."""
@@ -33,8 +32,7 @@ class Interop(Value):
                 f"np.{ufunc.__name__} ({method}) has no minigrad counterpart, and would lose the graph; "
                 f"use Tensor methods, or .detach().numpy()"
             )
-        first = next(x for x in inputs if isinstance(x, Value))
-        return ours(*(x if isinstance(x, Value) else first._constant(x) for x in inputs))
+        return ours(*inputs)
 
     def __dlpack__(self, **kwargs):
         if self.node is not None:

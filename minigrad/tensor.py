@@ -29,8 +29,8 @@ class Tensor(InPlace, Interop):
         raise TypeError("make a Tensor with minigrad.tensor(data), zeros, ones, randn, …")
 
     def _constant(self, data):
-        """data as a Tensor beside this one: same device, no gradient. Its dtype is NumPy's for it."""
-        array = np.asarray(data)
+        """A copy of data as a Tensor beside this one: same device, no gradient. Its dtype is NumPy's for it."""
+        array = np.array(data)
         dtypes.as_dtype(array.dtype)
         on = self.storage.backend
         return Tensor._wrap(on.from_numpy(array), Storage(on))
@@ -237,7 +237,8 @@ class Tensor(InPlace, Interop):
             raise ValueError(f".data must be a Tensor of shape {own[0]}, {own[1]} on {own[2]!r}, got {value!r}")
         if value.storage is not self.storage:
             self.storage.changed()
-            self.array, self.storage = value.array, value.storage
+            compact = value if value.is_contiguous() else value.detach().clone()  # as optimizers need it
+            self.array, self.storage = compact.array, compact.storage
 
     # ------------------------------------------------------------------------------------------------------- operators
 
@@ -245,11 +246,17 @@ class Tensor(InPlace, Interop):
     __mul__ = __rmul__ = ops.mul
     __sub__, __truediv__, __pow__, __matmul__ = ops.sub, ops.div, ops.pow, ops.matmul
     __neg__, __abs__, __getitem__ = ops.neg, ops.abs, ops.getitem
-    __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge
+    __lt__, __le__, __gt__, __ge__ = ops.lt, ops.le, ops.gt, ops.ge
     __and__ = __rand__ = ops.logical_and
     __or__ = __ror__ = ops.logical_or
     __xor__ = __rxor__ = ops.logical_xor
     __invert__ = ops.logical_not
+
+    def __eq__(self, other):
+        return ops.eq(self, other) if isinstance(other, _COMPARABLE) else NotImplemented  # None, say: Python decides
+
+    def __ne__(self, other):
+        return ops.ne(self, other) if isinstance(other, _COMPARABLE) else NotImplemented
 
     def __rsub__(self, other):
         return ops.sub(other, self)
@@ -293,6 +300,9 @@ class Tensor(InPlace, Interop):
         return Tensor._wrap(on.zeros(self.shape, self.dtype), Storage(on))
 
 
+_COMPARABLE = (Tensor, np.ndarray, np.generic, bool, int, float)
+
+
 class Handle:
     """Takes a hook off again: this one and no other."""
 
@@ -332,7 +342,9 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     outputs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     if grad_outputs is None or isinstance(grad_outputs, Tensor):
-        grad_outputs = [grad_outputs] if len(outputs) == 1 else [None] * len(outputs)
+        if grad_outputs is not None and len(outputs) != 1:
+            raise ValueError(f"grad: {len(outputs)} outputs need as many grad_outputs, got one Tensor")
+        grad_outputs = [grad_outputs] * len(outputs)
     for i, x in enumerate(inputs):
         if x.node is None:
             raise GraphError(f"grad: input {i} requires no gradient; call requires_grad_() before computing with it")
@@ -341,6 +353,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
         [nodes[0] for nodes, _ in roots], [gs[0] for _, gs in roots],
         inputs=[x.node for x in inputs], retain_graph=retain_graph, create_graph=create_graph,
     )  # fmt: skip
-    if not allow_unused and any(g is None for g in found):
-        raise GraphError(f"grad: outputs do not depend on input {found.index(None)}; pass allow_unused=True for None")
+    for i, g in enumerate(found):
+        if g is None and not allow_unused:
+            raise GraphError(f"grad: outputs do not depend on input {i}; pass allow_unused=True to get None for it")
     return tuple(found)

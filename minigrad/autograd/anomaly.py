@@ -59,6 +59,6 @@ def check_forward(op, arrays, results):
 
 def check_backward(op, i, g, dys):
     found = _nonfinite(g.array)
-    if found is None or (found == "Inf" and any(_nonfinite(dy.array) for dy in dys)):
+    if found is None or (found == "Inf" and any(_nonfinite(dy.array) for dy in dys if dy is not None)):
         return
     raise AnomalyError(f"{found} in the gradient for input {i} of {op.describe()}")

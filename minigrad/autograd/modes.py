@@ -1,5 +1,6 @@
 """The grad modes: switches of the thread, as context managers and decorators."""
 
+import inspect
 import threading
 from contextlib import ContextDecorator
 
@@ -10,6 +11,9 @@ class _Mode(threading.local):
     anomaly = False  # is every result searched for NaN and Inf?
     scope = ""  # path of the module whose forward is running, such as "blocks.1.attn"
 
+    def __init__(self):  # once for each thread
+        self.before = []  # what the switches that are on have replaced, innermost last
+
 
 mode = _Mode()
 
@@ -19,20 +23,19 @@ class _Switch(ContextDecorator):
 
     settings: dict = {}
 
-    def __init__(self):
-        self._before = []
-
-    def _recreate_cm(self):  # a decorated function may call itself: each call gets a switch of its own
-        return type(self)()
+    def __call__(self, function):
+        if inspect.isgeneratorfunction(function):
+            raise TypeError(f"{type(self).__name__} on a generator would end before it runs; use `with` inside it")
+        return super().__call__(function)
 
     def __enter__(self):
-        self._before.append({key: getattr(mode, key) for key in self.settings})
+        mode.before.append({key: getattr(mode, key) for key in self.settings})
         for key, value in self.settings.items():
             setattr(mode, key, value)
         return self
 
     def __exit__(self, *exc):
-        for key, value in self._before.pop().items():
+        for key, value in mode.before.pop().items():
             setattr(mode, key, value)
 
 
@@ -45,7 +48,7 @@ class no_grad(_Switch):
 class enable_grad(_Switch):
     """Ops inside are recorded, even within `no_grad`."""
 
-    settings = {"grad": True}
+    settings = {"grad": True, "inference": False}
 
 
 class inference(_Switch):

@@ -31,7 +31,6 @@ class Op:
     cases: list = []
     name = "Op"
     broadcasts = False  # inputs were broadcast against each other: the engine sums gradients back to their shapes
-    view = False  # the output may share memory with input 0
     differentiable = True  # False: never recorded (comparisons, argmax)
 
     # What apply() fills in: always,
@@ -86,7 +85,8 @@ class Op:
         return array, x.storage, x.storage.version, x.node
 
     def saved_inputs(self) -> Any:
-        return tuple(self._unpack(entry) if isinstance(entry, tuple) else entry for entry in self._saved_inputs)
+        entries = self._kept("_saved_inputs", "save_inputs")
+        return tuple(self._unpack(entry) if isinstance(entry, tuple) else entry for entry in entries)
 
     def save_output(self, y):
         """Keep the output for backward; returns it. The raw array is kept, not the Tensor, so there is no cycle."""
@@ -95,7 +95,7 @@ class Op:
         return y
 
     def saved_output(self):
-        array, storage, version = self._saved_output
+        array, storage, version = self._kept("_saved_output", "save_output")
         node = self._out()
         if node is None:  # nobody else holds the output any more; there is still at most one node for it
             node = Node(self, 0, array.shape, array.dtype, storage.backend.device)
@@ -105,10 +105,16 @@ class Op:
     def save(self, *arrays):
         """Keep private arrays, such as a mask. To the graph they are constants."""
         if self._inputs is not None:
-            self._saved = arrays
+            self._saved = tuple(a if a is None else (a, Storage(self.backend)) for a in arrays)
 
     def saved(self):
-        return tuple(a if a is None else self.wrap(a, Storage(self.backend)) for a in self._saved)
+        return tuple(None if entry is None else self.wrap(*entry) for entry in self._kept("_saved", "save"))
+
+    def _kept(self, attribute, method):
+        entries = getattr(self, attribute)
+        if entries is None:
+            raise GraphError(f"{self.describe()} saved nothing with {method}() in its forward")
+        return entries
 
     def _unpack(self, entry):
         array, storage, version, node = entry
@@ -182,10 +188,7 @@ class Op:
                 continue
             if type(array) is not backend.Array:
                 array = backend.asarray(array)  # NumPy returns scalars for 0-d results
-            if cls.view and backend.overlap(array, first.array):
-                storage = first.storage
-            else:
-                storage = Storage(backend)
+            storage = _shared_storage(backend, array, inputs) or Storage(backend)
             node = None
             if recorded and array.dtype.kind == "f":
                 node = Node(op, index, array.shape, array.dtype, backend.device)
@@ -196,6 +199,15 @@ class Op:
         if mode.anomaly:
             check_forward(op, arrays, results)
         return tuple(results) if isinstance(y, tuple) else results[0]
+
+
+def _shared_storage(backend, array, inputs):
+    """The storage of the input whose memory `array` lies in, or None for new memory."""
+    if array.base is not None or any(isinstance(x, Value) and array is x.array for x in inputs):
+        for x in inputs:
+            if isinstance(x, Value) and backend.overlap(array, x.array):
+                return x.storage
+    return None
 
 
 class Fused(Op, abstract=True):

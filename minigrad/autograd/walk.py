@@ -73,7 +73,9 @@ class _Walk:
             return None
         if node.hooks:
             for hook in list(node.hooks.values()):
+                self.handed_out.add(g.storage)  # a hook may keep what it is shown, and what it returns
                 g = _hooked(hook, g)
+            self.handed_out.add(g.storage)
         if self.targets is None:
             if node.retain:  # a new array, never one that somebody may hold
                 node.grad = self.exclusive(g) if node.grad is None else node.grad + g
@@ -83,13 +85,11 @@ class _Walk:
 
     def exclusive(self, g):
         """g, or a copy of it where its memory is not its own: no two .grads share an array with anything."""
-        if self.create_graph:
-            return g
         fresh = g.storage.born >= self.began and g.storage not in self.handed_out
         if not (fresh and g.storage.backend.is_compact(g.array)):
             g = g.clone()
         self.handed_out.add(g.storage)
-        return g if g.node is None else g.detach()
+        return g
 
 
 def _hooked(hook, g):
@@ -98,8 +98,8 @@ def _hooked(hook, g):
         return g
     if not isinstance(replaced, Value) or (replaced.shape, replaced.dtype) != (g.shape, g.dtype):
         raise RuntimeError(
-            f"hook {getattr(hook, '__name__', hook)} must return None or a Tensor of shape {g.shape} and {g.dtype}, got "
-            f"{getattr(replaced, 'shape', type(replaced).__name__)}"
+            f"hook {getattr(hook, '__name__', hook)} must return None or a Tensor of shape {g.shape} and {g.dtype}, "
+            f"got {getattr(replaced, 'shape', type(replaced).__name__)}"
         )
     return replaced
 
@@ -115,12 +115,12 @@ def backward(roots, cotangents, inputs=None, retain_graph=None, create_graph=Fal
     ops = reachable(roots, floor)
     order = sorted(ops, key=lambda op: op.serial, reverse=True)  # creation order is a topological order
     useful = None if walk.targets is None else _leading_to(walk.targets, order)
-    for root, g in zip(roots, cotangents):
-        walk.handed_out.add(g.storage)
-        walk.add(root, g)
     before = mode.grad, mode.anomaly, mode.scope
     mode.grad, mode.anomaly = create_graph, False
     try:
+        for root, g in zip(roots, cotangents):
+            walk.handed_out.add(g.storage)
+            walk.add(root, g if create_graph else g.detach())
         for op in order:
             nodes = ops[op]
             dys = {index: g for index, node in nodes.items() if (g := walk.take(node)) is not None}
@@ -132,11 +132,11 @@ def backward(roots, cotangents, inputs=None, retain_graph=None, create_graph=Fal
                     op.release()
         for leaf in list(walk.pending):  # only leaves are left
             walk.take(leaf)
+        if inputs is None:
+            return None
+        return [None if (g := walk.results.get(node)) is None else walk.exclusive(g) for node in inputs]
     finally:
         mode.grad, mode.anomaly, mode.scope = before
-    if inputs is None:
-        return None
-    return [None if (g := walk.results.get(node)) is None else walk.exclusive(g) for node in inputs]
 
 
 def _leading_to(targets, order):

@@ -37,7 +37,7 @@ class MultiheadAttention(Module):
             if x.ndim != 3 or x.shape[2] != self.embed_dim:
                 raise ValueError(f"{name} must be (B, T, {self.embed_dim}), got shape {x.shape}")
         B, T, C = query.shape
-        S, nh, hs = key.shape[1], self.num_heads, self.embed_dim // self.num_heads
+        S, hs = key.shape[1], C // self.num_heads
 
         q, k, v = self._project(query, key, value)  # (B, T or S, nh, hs)
         q = q.transpose(1, 2)  # (B, nh, T, hs)

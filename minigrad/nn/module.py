@@ -16,6 +16,8 @@ class Parameter(Tensor):
 
     def __new__(cls, data, requires_grad=True):
         x = super().__new__(cls)
+        if not isinstance(data, Tensor):
+            raise TypeError(f"Parameter needs a Tensor, got {type(data).__name__}")
         source = data if data.storage.backend.is_compact(data.array) else data.detach().clone()
         x.array, x.storage, x.node = source.array, source.storage, None
         return x.requires_grad_() if requires_grad else x
@@ -30,14 +32,13 @@ class Parameter(Tensor):
 class _Gate(Op, abstract=True):
     """Lets values through and shows all their gradients, at once, to `show`, which may replace them."""
 
-    view = True
     show: Any
 
     def forward(self, *xs, show):
         return xs
 
     def backward(self, *dys):
-        return self.show(dys)
+        return tuple(dx if dx is None else dx.clone() for dx in self.show(dys))  # a hook may keep what it was shown
 
 
 class Module:
@@ -163,6 +164,8 @@ class Module:
                 if not (isinstance(x, Parameter) or (name in module._buffer_names and x is not None)):
                     continue
                 y = x.detach().to(*targets, dtype=dtype, device=device)
+                if x.dtype.kind == "f" and y.dtype.kind != "f":
+                    raise TypeError(f"{type(self).__name__}.to: parameters are floats, not {y.dtype}")
                 if x.dtype.kind != "f" and y.dtype.kind == "f":
                     y = x.detach().to(y.device)  # integers stay integers
                 if y.storage is not x.storage:
@@ -241,20 +244,21 @@ class Module:
 
     def _call_watched(self, args, kwargs):
         """forward between two gates: one sees the gradients of the outputs, the other those of the inputs."""
-        seen = {}
+        seen, n = {}, len(args)  # what the gates hold must not lead back to them, or the graph would be a cycle
         inputs = [i for i, x in enumerate(args) if isinstance(x, Tensor) and x.node is not None]
 
         def at_output(dys):
             seen["output"] = dys
             if not inputs:
-                self._run_backward_hooks((None,) * len(args), dys)
+                self._run_backward_hooks((None,) * n, dys)
             return dys
 
         def at_input(dxs):
-            given = [None] * len(args)
+            given = [None] * n
             for i, dx in zip(inputs, dxs):
                 given[i] = dx
-            given = self._run_backward_hooks(tuple(given), seen["output"])
+            grad_output = seen.pop("output", (None,))  # none: the loss used something that forward kept aside
+            given = self._run_backward_hooks(tuple(given), grad_output)
             return tuple(given[i] for i in inputs)
 
         if inputs and mode.grad:

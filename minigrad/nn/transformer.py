@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from ..autograd import inference
 from ..creation import arange, multinomial
 from ..ops import cat
-from ..random import default_generator
 from . import functional as F
 from . import init
 from .attention import MultiheadAttention
@@ -105,13 +104,13 @@ class GPT(Module):
         ]
 
     @inference()
-    def generate(self, idx, max_new_tokens, temperature=1.0, top_k=None, generator=default_generator):
+    def generate(self, idx, max_new_tokens, temperature=1.0, top_k=None, generator=None):
         """idx (B, T) and max_new_tokens sampled after it, (B, T + max_new_tokens). Sees the last block_size tokens.
 
         temperature 0 takes the likeliest token; top_k samples among the k likeliest. Dropout is off."""
         if temperature < 0 or (top_k is not None and top_k < 1):
             raise ValueError(f"generate needs temperature ≥ 0 and top_k ≥ 1, got {temperature} and {top_k}")
-        training = self.training
+        training = [(module, module.training) for module in self.modules()]
         self.eval()
         try:
             for _ in range(max_new_tokens):
@@ -126,5 +125,6 @@ class GPT(Module):
                     following = multinomial((logits / temperature).softmax(-1), 1, generator=generator)
                 idx = cat([idx, following], dim=1)
         finally:
-            self.train(training)
+            for module, was in training:
+                module.training = was
         return idx

@@ -117,9 +117,15 @@ class Pow(Op):
         a, b = self.saved_inputs()
         da = db = None
         if self.needs[0]:
-            da = dy * (b * a ** (b - 1)) if isinstance(b, Value) or b != 0 else a.zeros_like()
+            if isinstance(b, (int, float)):
+                da = dy * (b * a ** (b - 1)) if b else a.zeros_like()
+            else:  # 0 a^-1 is 0, at a = 0 too
+                da = dy * (b * a ** (b - 1)).masked_fill(b == 0, 0.0)
         if self.needs[1]:
-            log = a.masked_fill(a == 0, 1.0).log() if isinstance(a, Value) else math.log(a)
+            if isinstance(a, Value):
+                log = a.masked_fill(a == 0, 1.0).log()
+            else:
+                log = math.log(a) if a > 0 else math.nan if a < 0 else 0.0
             db = dy * (self.saved_output() * log)
         return da, db
 
@@ -288,8 +294,7 @@ _div, _pow = binary(Div), binary(Pow)
 
 def div(x, other):
     """x / other, true division: of integers too, in float32."""
-    x = x if not isinstance(x, Value) else floating(x)
-    return _div(x, other if not isinstance(other, Value) else floating(other))
+    return _div(*(floating(v) if isinstance(v, Value) else v for v in promoted("div", x, other)))
 
 
 def pow(x, exponent):

@@ -1,5 +1,7 @@
 """Reading by index, and its adjoint, adding at an index; masks and triangles."""
 
+import operator
+
 import numpy as np
 
 from ..autograd import Op, Value, composite
@@ -20,7 +22,6 @@ class Getitem(Op):
         case((4, 3), index=(_REPEATED, slice(None, None, -1))),
         case((3,), index=(np.array([True, False, True]),)),
     ]
-    view = True
 
     def forward(self, x, index):
         self.shape = x.shape
@@ -49,8 +50,10 @@ def parsed_index(x, index):
 
 
 def _index_part(part):
-    if part is None or part is Ellipsis or isinstance(part, (slice, bool)):
+    if part is None or part is Ellipsis or isinstance(part, bool):
         return part
+    if isinstance(part, slice):
+        return slice(*(v if v is None else operator.index(v) for v in (part.start, part.stop, part.step)))
     if isinstance(part, (int, np.integer)):
         return int(part)
     if isinstance(part, Value):
@@ -117,7 +120,9 @@ def gather(x, dim, index):
 
     Where PyTorch lets index be smaller than x in the other dims, slice x first."""
     dim = one_dim("gather", x, dim)
-    _check_indices("gather", index, x.shape[dim] if x.ndim else 1)
+    if x.ndim == 0:
+        raise ValueError("gather of a 0-d tensor")
+    _check_indices("gather", index, x.shape[dim])
     if x.ndim != index.ndim or any(a != b for d, (a, b) in enumerate(zip(x.shape, index.shape)) if d != dim):
         raise ValueError(f"gather along dim {dim}: index of shape {index.shape} does not match x of shape {x.shape}")
     return Gather.apply(x, index, dim=dim)
@@ -127,6 +132,8 @@ def gather(x, dim, index):
 def index_select(x, dim, index):
     """The slices of x along dim named by index, an int Tensor of shape (n,)."""
     dim = one_dim("index_select", x, dim)
+    if x.ndim == 0:
+        raise ValueError("index_select of a 0-d tensor")
     _check_indices("index_select", index, x.shape[dim])
     if index.ndim != 1:
         raise ValueError(f"index_select: index must have one dim, got shape {index.shape}")

@@ -9,7 +9,6 @@ class Alias(Op):
     """y = x, the same memory, as a new value of the graph;   dx = dy"""
 
     cases = [case((3, 4))]
-    view = True
 
     def forward(self, x):
         return x
@@ -49,7 +48,6 @@ class Reshape(Op):
     """y = x in another shape;   dx = dy in x's shape"""
 
     cases = [case((3, 4), shape=(2, 6)), case((1,), shape=()), case((2, 0), shape=(0, 5))]
-    view = True
 
     def forward(self, x, shape):
         self.shape_before = x.shape
@@ -130,7 +128,6 @@ class Permute(Op):
     """y = x with its dims in the order `dims`;   dx = dy in the inverse order"""
 
     cases = [case((2, 3, 4), dims=(2, 0, 1)), case((3, 4), dims=(1, 0))]
-    view = True
 
     def forward(self, x, dims):
         return self.backend.permute(x, dims)
@@ -165,7 +162,6 @@ class Expand(Op):
 
     cases = [case((3, 1), shape=(2, 3, 4)), case((), shape=(2,)), case((1, 4), shape=(0, 4))]
     broadcasts = True
-    view = True
 
     def forward(self, x, shape):
         return self.backend.expand(x, shape)
@@ -189,7 +185,6 @@ class Flip(Op):
     """y = x reversed along dims;   dx = dy reversed"""
 
     cases = [case((3, 4), dims=(0,)), case((2, 3, 4), dims=(0, 2))]
-    view = True
 
     def forward(self, x, dims):
         return self.backend.flip(x, dims)
@@ -255,7 +250,6 @@ class Unbind(Op):
     """y_0, y_1, … = the slices of x along dim, without that dim;   dx = dy_0, dy_1, … side by side"""
 
     cases = [case((2, 3, 4), dim=0), case((2, 3, 4), dim=1), case((1, 3), dim=0)]
-    view = True
 
     def forward(self, x, dim):
         before = (slice(None),) * dim
@@ -277,7 +271,6 @@ class Split(Op):
     """y_0, y_1, … = consecutive parts of x of the given sizes along dim;   dx = cat(dy_0, dy_1, …)"""
 
     cases = [case((5, 3), sizes=(2, 3), dim=0), case((2, 3), sizes=(1, 1, 1), dim=1)]
-    view = True
 
     def forward(self, x, sizes, dim):
         parts, start = [], 0

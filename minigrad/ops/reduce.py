@@ -4,6 +4,7 @@ from collections import namedtuple
 
 from ..autograd import Op, composite
 from ..cases import apart, case, integers, positive
+from ..dtypes import float16
 from ._args import many_dims, numpy_names, one_dim, require_float
 
 ValuesIndices = namedtuple("ValuesIndices", ("values", "indices"))
@@ -40,10 +41,12 @@ def sum(x, dim=None, keepdim=False):
 @numpy_names
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True))
 def mean(x, dim=None, keepdim=False):
-    """y = Σ x / n over dim (None: all). Floats only; NaN over nothing."""
+    """y = Σ x / n over dim (None: all). Floats only, float16 summed in float32; NaN over nothing."""
     require_float("mean", x)
+    if x.dtype == float16:
+        return mean(x.float(), dim, keepdim).half()
     dims = many_dims("mean", x, dim)
-    return sum(x, dims, keepdim) * _reciprocal(_count(x, dims)) if x.ndim else x.clone()
+    return _divided(sum(x, dims, keepdim), _count(x, dims))
 
 
 def _count(x, dims):
@@ -53,8 +56,9 @@ def _count(x, dims):
     return n
 
 
-def _reciprocal(n):
-    return 1 / n if n else float("nan")
+def _divided(x, n):
+    """x / n, and NaN for n ≤ 0."""
+    return x / n if n > 0 else x * float("nan")
 
 
 class Amax(Op):
@@ -208,10 +212,11 @@ def all(x, dim=None, keepdim=False):
 def var(x, dim=None, keepdim=False, correction=1):
     """y = Σ (x - mean)² / (n - correction) over dim. correction=1 is the unbiased estimate; NaN if n ≤ correction."""
     require_float("var", x)
+    if x.dtype == float16:
+        return var(x.float(), dim, keepdim, correction).half()
     dims = many_dims("var", x, dim)
     centred = x - mean(x, dims, keepdim=True)
-    freedom = _count(x, dims) - correction
-    return sum(centred * centred, dims, keepdim) * (1 / freedom if freedom > 0 else float("nan"))
+    return _divided(sum(centred * centred, dims, keepdim), _count(x, dims) - correction)
 
 
 @numpy_names

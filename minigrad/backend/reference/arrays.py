@@ -67,6 +67,9 @@ def pad(x, widths, value):
 
 
 def getitem(x, index):
+    """x[index], index a tuple; a view for a basic one, even of a single element."""
+    if all(isinstance(i, (int, slice, type(None))) and not isinstance(i, bool) for i in index):
+        index = (*index, ...)
     return x[index]
 
 

@@ -53,11 +53,8 @@ def relu(x):
 
 
 def sigmoid(x):
-    y = np.multiply(x, 0.5)  # 1 / (1 + e^-x) = (1 + tanh(x/2)) / 2, which cannot overflow
-    np.tanh(y, out=y)
-    y += 1
-    y *= 0.5
-    return y
+    e = np.exp(-np.abs(x))  # 1 / (1 + e^-x) for x ≥ 0, e^x / (1 + e^x) below: neither overflows
+    return np.where(x >= 0, x.dtype.type(1), e) / (1 + e)
 
 
 def silu(x):

@@ -1,14 +1,46 @@
 """Reductions, orderings and matrix products."""
 
+import builtins
+import functools
 import math
 
 import numpy as np
 
 
+def in_single(function):
+    """float16 is for storage: the arithmetic happens in float32, here for primitives on one or more arrays."""
+
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        if not _any_half(args):
+            return function(*args, **kwargs)
+        y = function(*(a.astype(np.float32) if _is_half(a) else a for a in args), **kwargs)
+        return tuple(_to_half(part) for part in y) if isinstance(y, tuple) else _to_half(y)
+
+    return wrapper
+
+
+def _is_half(x):
+    return isinstance(x, np.ndarray) and x.dtype == np.float16
+
+
+def _any_half(xs):
+    return builtins.any(_is_half(x) for x in xs)
+
+
+def _to_half(y):
+    if y is None or y.dtype != np.float32:
+        return y
+    with np.errstate(over="ignore"):
+        return y.astype(np.float16)
+
+
+_SUMS = {"b": np.int64, "i": np.int64, "u": np.int64}  # what integers add up in
+
+
+@in_single
 def sum(x, dims, keepdim):
-    dtype = np.int64 if x.dtype.kind in "bi" else np.float32 if x.dtype == np.float16 else None
-    y = np.sum(x, axis=dims, keepdims=keepdim, dtype=dtype)
-    return y.astype(x.dtype) if x.dtype == np.float16 else y
+    return np.sum(x, axis=dims, keepdims=keepdim, dtype=_SUMS.get(x.dtype.kind))
 
 
 def max(x, dims, keepdim):
@@ -42,14 +74,18 @@ def all(x, dims, keepdim):
     return np.all(x, axis=dims, keepdims=keepdim)
 
 
+@in_single
 def cumsum(x, dim, reverse):
+    dtype = _SUMS.get(x.dtype.kind)
     if reverse:
-        return np.flip(np.cumsum(np.flip(x, dim), axis=dim, dtype=None if x.dtype.kind != "b" else np.int64), dim)
-    return np.cumsum(x, axis=dim, dtype=None if x.dtype.kind != "b" else np.int64)
+        return np.flip(np.cumsum(np.flip(x, dim), axis=dim, dtype=dtype), dim)
+    return np.cumsum(x, axis=dim, dtype=dtype)
 
 
 def dot(x, y):
     """Sum of x * y over everything, as a Python float."""
+    if _is_half(x):
+        x, y = x.astype(np.float32), y.astype(np.float32)
     return float(np.vdot(x, y))
 
 
@@ -58,13 +94,13 @@ def rows(x):
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
+@in_single
 def matmul(a, b):
     """(…, n, k) @ (…, k, m) -> (…, n, m), batch dimensions broadcast."""
-    if a.dtype == np.float16:  # NumPy has no BLAS for it
-        return np.matmul(a.astype(np.float32), b.astype(np.float32)).astype(np.float16)
     return np.matmul(a, b)
 
 
+@in_single
 def linear(x, weight, bias):
     """x (…, k), weight (m, k), bias (m,) or None -> (…, m)."""
     y = matmul(rows(x), weight.T)
@@ -73,6 +109,7 @@ def linear(x, weight, bias):
     return y.reshape(x.shape[:-1] + y.shape[1:])
 
 
+@in_single
 def linear_backward(dy, x, weight, wanted):
     """dy (…, m), x (…, k), weight (m, k); wanted: (dx, dweight, dbias)? -> the three, None where not."""
     flat = rows(dy)

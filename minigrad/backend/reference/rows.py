@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .reduce import rows, sum
+from .reduce import in_single, rows, sum
 
 _ones_cache: dict = {}
 
@@ -17,7 +17,7 @@ def _ones(n, dtype):
 
 def _row_sums(x):
     """(…, n) -> (…, 1)."""
-    if x.dtype == np.float16 or not x.flags.c_contiguous or x.size == 0:
+    if not x.flags.c_contiguous or x.size == 0:
         return sum(x, (-1,), True)
     n = x.shape[-1]
     return (x.reshape(-1, n) @ _ones(n, x.dtype)).reshape(x.shape[:-1] + (1,))
@@ -57,11 +57,13 @@ def _rows_last(x, dim):
     return np.moveaxis(x, dim, -1).copy(order="C"), lambda y: np.moveaxis(y, -1, dim)
 
 
+@in_single
 def softmax(x, dim):
     y, back = _rows_last(x, dim)
     return back(_softmax_(y))
 
 
+@in_single
 def softmax_backward(dy, y, dim):
     dy, y = np.moveaxis(dy, dim, -1), np.moveaxis(y, dim, -1)
     dx = dy - _row_dots(dy, y)
@@ -69,9 +71,12 @@ def softmax_backward(dy, y, dim):
     return np.moveaxis(dx, -1, dim)
 
 
+@in_single
 def log_softmax(x, dim):
     y, back = _rows_last(x, dim)
-    return back(y - _logsumexp_rows(y))
+    total = _logsumexp_rows(y)
+    total[total == -np.inf] = 0  # a row that is all -inf stays so
+    return back(y - total)
 
 
 def _logsumexp_rows(x):
@@ -81,12 +86,14 @@ def _logsumexp_rows(x):
         return np.where(top == np.inf, np.inf, np.log(_row_sums(np.exp(x - safe))) + safe).astype(x.dtype)
 
 
+@in_single
 def logsumexp(x, dim):
     """Over one dimension, kept with size 1."""
     y, back = _rows_last(x, dim)
     return back(_logsumexp_rows(y))
 
 
+@in_single
 def attention_pattern(scores, scale, mask, is_causal):
     """softmax(scale * scores) over the last dimension, exactly 0 where the mask is False or where causality forbids.
 
@@ -105,12 +112,15 @@ _hidden_cache: dict = {}
 
 def _hidden(T, S):
     """(T, S) bool, True above the diagonal."""
-    if (T, S) not in _hidden_cache:
+    mask = _hidden_cache.get((T, S))
+    if mask is None:
+        mask = ~np.tri(T, S, dtype=bool)
         _hidden_cache.clear()  # one shape at a time: a mask of 8192² is 64 MB
-        _hidden_cache[T, S] = ~np.tri(T, S, dtype=bool)
-    return _hidden_cache[T, S]
+        _hidden_cache[T, S] = mask
+    return mask
 
 
+@in_single
 def attention_pattern_backward(dy, y, scale):
     dx = dy - _row_dots(dy, y)
     dx *= y
@@ -118,6 +128,7 @@ def attention_pattern_backward(dy, y, scale):
     return dx
 
 
+@in_single
 def layer_norm(x, weight, bias, eps):
     """x (…, C); weight, bias (C,) or None -> y (…, C), mean (…, 1), rstd (…, 1)."""
     C = x.shape[-1]
@@ -132,6 +143,7 @@ def layer_norm(x, weight, bias, eps):
     return y, mean, rstd
 
 
+@in_single
 def layer_norm_backward(dy, x, weight, mean, rstd, wanted):
     """wanted: (dx, dweight, dbias)? -> the three, None where not."""
     C = x.shape[-1]
@@ -151,6 +163,7 @@ def layer_norm_backward(dy, x, weight, mean, rstd, wanted):
     return dx, dweight, dbias
 
 
+@in_single
 def rms_norm(x, weight, eps):
     """x (…, C), weight (C,) or None -> y (…, C), rstd (…, 1)."""
     rstd = 1 / np.sqrt(_row_dots(x, x) / x.shape[-1] + x.dtype.type(eps))
@@ -160,6 +173,7 @@ def rms_norm(x, weight, eps):
     return y, rstd
 
 
+@in_single
 def rms_norm_backward(dy, x, weight, rstd, wanted):
     """wanted: (dx, dweight)? -> both, None where not."""
     xhat = x * rstd
@@ -173,11 +187,14 @@ def rms_norm_backward(dy, x, weight, rstd, wanted):
     return dx, dweight
 
 
+@in_single
 def cross_entropy(logits, target, ignore_index, smoothing):
     """logits (N, V), target (N,) -> loss of each row (N,), and softmax(logits) (N, V) for the backward.
 
     loss = -Σ q log p with q = (1 - smoothing) onehot(target) + smoothing / V; 0 for a row to be ignored."""
-    p = logits - logits.max(-1, keepdims=True)
+    top = logits.max(-1, keepdims=True)
+    top[top == -np.inf] = 0  # a row that is all -inf has p = 0 and a loss of inf
+    p = logits - top
     rows = np.arange(len(target))
     kept = target != ignore_index
     safe = np.where(kept, target, 0)
@@ -186,12 +203,14 @@ def cross_entropy(logits, target, ignore_index, smoothing):
         loss -= smoothing * p.mean(-1)
     np.exp(p, out=p)
     total = _row_sums(p)
+    total[total == 0] = 1
     p /= total
     loss += np.log(total[:, 0])  # Σ q = 1, so the normaliser enters once
     loss[~kept] = 0
     return loss.astype(logits.dtype), p
 
 
+@in_single
 def cross_entropy_backward(dloss, p, target, ignore_index, smoothing):
     """dlogits = (p - q) * dloss, row by row."""
     kept = target != ignore_index

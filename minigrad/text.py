@@ -1,0 +1,148 @@
+"""Text for character models: a vocabulary, a corpus, random batches to train on and fixed ones to evaluate on.
+
+Everything is on the host: texts are str, ids are int64 arrays.
+"""
+
+import numpy as np
+
+
+class CharVocab:
+    """The characters of a text, sorted, numbered from 0. `chars` is all there is to it: CharVocab(v.chars) equals v."""
+
+    def __init__(self, text):
+        self.chars = "".join(sorted(set(text)))
+        self._codes = _code_points(self.chars)  # (V,) uint32, sorted
+
+    def __len__(self):
+        return len(self.chars)
+
+    def __eq__(self, other):
+        return isinstance(other, CharVocab) and self.chars == other.chars
+
+    def __hash__(self):
+        return hash(self.chars)
+
+    def __repr__(self):
+        return f"CharVocab({self.chars!r})"
+
+    def encode(self, text):
+        """str of n characters -> (n,) int64. Raises ValueError for a character that the vocabulary lacks."""
+        codes = _code_points(text)
+        ids = np.searchsorted(self._codes, codes).astype(np.int64)
+        known = ids < len(self)
+        known[known] = self._codes[ids[known]] == codes[known]
+        if not known.all():
+            where = int(np.argmin(known))
+            char, shown = text[where], repr(text) if len(text) <= 40 else "the text"
+            raise ValueError(f"the vocabulary lacks {char!r} (U+{ord(char):04X}), at position {where} of {shown}")
+        return ids
+
+    def check_same(self, other):
+        """Raise ValueError, naming up to ten of the characters, when `other` has not the same ones."""
+        if self != other:
+            news = [f"{len(other)} characters, not {len(self)}"]
+            for name, a, b in (("new", other.chars, self.chars), ("gone", self.chars, other.chars)):
+                if extra := sorted(set(a) - set(b)):
+                    news.append(f"{name}: {' '.join(map(repr, extra[:10]))}{' ...' * (len(extra) > 10)}")
+            raise ValueError(f"the text has another vocabulary: {'; '.join(news)}")
+
+    def decode(self, ids):
+        """(n,) integers, an array or a list -> str of n characters. Raises ValueError for an id out of range."""
+        ids = np.asarray(ids, dtype=np.int64).reshape(-1)
+        if ids.size and not 0 <= ids.min() <= ids.max() < len(self):
+            raise ValueError(f"ids must be in [0, {len(self)}), got {ids.min()} to {ids.max()}")
+        return self._codes[ids].tobytes().decode("utf-32-le", "surrogatepass")
+
+
+def _code_points(text):
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+
+
+def read_corpus(paths=()):
+    """The text of the files, in order, with a newline between two; without files, the default corpus.
+
+    Files are UTF-8; a byte order mark is dropped and CR LF becomes LF. Raises OSError for a file that cannot be read
+    and ValueError for one that is empty or not UTF-8, which says where.
+    """
+    return "\n".join(map(_read, paths)) if paths else default_corpus()
+
+
+def _read(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(
+            f"{path} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}, line {line} ({error.reason})"
+        ) from None
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    if not text:
+        raise ValueError(f"{path} is empty")
+    return text
+
+
+def default_corpus():
+    """About 465,000 characters of English that every Python carries: what help("if") and its like print."""
+    # The text is the language reference's, so it differs a little from one Python version to the next, and with it
+    # the vocabulary and every loss. Runs to be compared between machines need --text.
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:
+        raise ValueError("this Python comes without pydoc_data, the default text: give a text of your own") from None
+    return "\n".join(topics[name] for name in sorted(topics))
+
+
+def split(ids, fraction=0.9):
+    """(training, validation) ids: the first `fraction` of them, and the rest. Both are views."""
+    if not 0 < fraction < 1:
+        raise ValueError(f"the training split's fraction must be between 0 and 1, got {fraction}")
+    n = int(fraction * len(ids))
+    return ids[:n], ids[n:]
+
+
+class Batches:
+    """Endless random batches: next(batches) is (x, y), both (B, T) int64, where y is x one character later.
+
+    The generator's state is the whole state: put it back, and the same batches follow. Raises ValueError when the
+    text is too short for one block; `name` is what the message calls it.
+    """
+
+    def __init__(self, ids, block_size, batch_size, generator, name="text"):
+        _check_length(ids, block_size, name)
+        self.ids, self.generator = ids, generator
+        self.block_size, self.batch_size = block_size, batch_size
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        starts = self.generator.integers(0, len(self.ids) - self.block_size, (self.batch_size,))  # (B,)
+        return _windows_at(self.ids, starts, self.block_size)
+
+
+def fixed_batches(ids, block_size, batch_size, limit=None, name="text"):
+    """A list of (x, y), each (b, T) int64 with b <= batch_size: side by side, they cover the text once.
+
+    With `limit`, at most so many batches of windows, spread evenly. No random numbers: every evaluation sees the same.
+    Raises ValueError like Batches.
+    """
+    _check_length(ids, block_size, name)
+    starts = np.arange(0, len(ids) - block_size, block_size)
+    if limit and len(starts) > limit * batch_size:
+        starts = starts[np.linspace(0, len(starts) - 1, limit * batch_size).astype(np.int64)]
+    return [_windows_at(ids, starts[i : i + batch_size], block_size) for i in range(0, len(starts), batch_size)]
+
+
+def _check_length(ids, block_size, name):
+    if len(ids) < block_size + 1:
+        raise ValueError(
+            f"the {name} has {len(ids)} characters, but a block of {block_size} needs at least {block_size + 1}: "
+            "use a longer text or a smaller block"
+        )
+
+
+def _windows_at(ids, starts, block_size):
+    windows = ids[starts[:, None] + np.arange(block_size + 1)]  # (B, T + 1)
+    return np.ascontiguousarray(windows[:, :-1]), np.ascontiguousarray(windows[:, 1:])  # (B, T), (B, T)

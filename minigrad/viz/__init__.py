@@ -1,0 +1,16 @@
+"""Pictures for scripts and shells: graphs as DOT, SVG or PNG, curves as SVG. `import minigrad` does not import this.
+
+`graph` needs the Python package graphviz: pip install '.[viz]'.
+"""
+
+from .graph import Graph, graph  # at once, so that viz.graph is the function and never the submodule
+
+__all__ = ["Graph", "graph", "loss_curve"]
+
+
+def __getattr__(name):
+    if name == "loss_curve":
+        from .plots import loss_curve
+
+        return loss_curve
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")

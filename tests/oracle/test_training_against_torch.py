@@ -1,0 +1,271 @@
+"""minigrad beside PyTorch: layers, optimizers, and 50 training steps of nanoGPT's CPU configuration."""
+
+import math
+
+import numpy as np
+import pytest
+from compare import assert_same, flat, wrapped
+
+import minigrad as mg
+from minigrad import text
+
+pytestmark = pytest.mark.oracle
+
+# --------------------------------------------------------------------------------------------------- layers, optimizers
+
+B, T, S, C, NH = 3, 5, 7, 12, 4
+
+
+def twins(torch, make, theirs=None):
+    """The same layer in both, in float64, with torch's weights loaded into ours under torch's names."""
+    torch.manual_seed(0)
+    theirs = (theirs or make)(torch)
+    with torch.no_grad():
+        for p in theirs.parameters():
+            p.copy_(torch.randn(p.shape) * 0.5)  # torch starts some of them as zeros or ones
+    ours = make(mg)
+    ours.load_state_dict({name: x.numpy() for name, x in theirs.state_dict().items()})
+    return ours, theirs
+
+
+def assert_layers_agree(torch, ours, theirs, call, arrays):
+    """Outputs, gradients of the inputs and of the parameters."""
+
+    def found(m, layer):
+        leaves: list = []
+        ys = flat(call(layer, m, *[wrapped(m, x, leaves) for x in arrays]))
+        rng = np.random.default_rng(1)
+        sum((y * m.tensor(rng.standard_normal(tuple(y.shape)))).sum() for y in ys if y is not None).backward()
+        found = {f"output {i}": y for i, y in enumerate(ys) if y is not None}
+        found |= {f"gradient of input {i}": x.grad for i, x in enumerate(leaves)}
+        found |= {name: p.grad for name, p in layer.named_parameters()}
+        return {what: y.detach().numpy() for what, y in found.items() if y is not None}
+
+    ours, theirs = found(mg, ours), found(torch, theirs)
+    assert ours.keys() == theirs.keys()
+    assert_same(ours, theirs)
+
+
+LAYERS = {
+    "Linear": (lambda m: m.nn.Linear(C, 5, dtype=m.float64), (B, T, C)),
+    "Linear without bias": (lambda m: m.nn.Linear(C, 5, bias=False, dtype=m.float64), (B, C)),
+    "Embedding": (lambda m: m.nn.Embedding(9, C, dtype=m.float64), None),
+    "LayerNorm": (lambda m: m.nn.LayerNorm(C, dtype=m.float64), (B, T, C)),
+    "LayerNorm of two dims": (lambda m: m.nn.LayerNorm((T, C), eps=0.1, dtype=m.float64), (B, T, C)),
+    "LayerNorm without bias": (lambda m: m.nn.LayerNorm(C, bias=False, dtype=m.float64), (B, T, C)),
+    "LayerNorm, not affine": (lambda m: m.nn.LayerNorm(C, elementwise_affine=False), (B, T, C)),
+    "RMSNorm": (lambda m: m.nn.RMSNorm(C, dtype=m.float64), (B, T, C)),
+    "RMSNorm with eps": (lambda m: m.nn.RMSNorm((T, C), eps=0.1, dtype=m.float64), (B, T, C)),
+    "Sequential": (
+        lambda m: m.nn.Sequential(
+            m.nn.Linear(C, 6, dtype=m.float64), m.nn.GELU(), m.nn.LayerNorm(6, dtype=m.float64), m.nn.SiLU(),
+            m.nn.GELU("tanh"), m.nn.Tanh(), m.nn.ReLU(), m.nn.Sigmoid(), m.nn.Softmax(-1), m.nn.Dropout(0.0),
+            m.nn.Identity(),
+        ),
+        (B, T, C),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layer(torch, name):
+    make, shape = LAYERS[name]
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 9, (B, T)) if shape is None else rng.standard_normal(shape)
+    assert_layers_agree(torch, *twins(torch, make), lambda layer, m, x: layer(x), [x])
+
+
+def test_cross_entropy_loss(torch):
+    x, target = np.random.default_rng(0).standard_normal((B, C)), np.array([3, -1, 0])
+    assert_layers_agree(torch, *twins(torch, lambda m: m.nn.CrossEntropyLoss(ignore_index=-1, label_smoothing=0.1)),
+                        lambda layer, m, x, t: layer(x, t), [x, target])  # fmt: skip
+
+
+def mask_of(kind, rng, *shape):
+    """True: not to attend; each query sees key 0 at least, for torch makes NaN of one that sees nothing."""
+    if kind == "float":
+        return rng.standard_normal(shape)
+    mask = rng.random(shape) < 0.4
+    mask[..., 0] = False
+    return mask
+
+
+@pytest.mark.filterwarnings("ignore:Support for mismatched key_padding_mask")  # torch's; it still computes
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("weights", ["none", "mean", "per head"])
+@pytest.mark.parametrize("padding", [None, "bool", "float"])
+@pytest.mark.parametrize("mask", [None, "bool", "float", "bool per head", "float per head"])
+@pytest.mark.parametrize("inputs", ["self", "cross", "q, k, v"])
+def test_multihead_attention(torch, inputs, mask, padding, weights, bias):
+    rng = np.random.default_rng(0)
+    S_ = T if inputs == "self" else S
+    arrays = [rng.standard_normal((B, n, C)) for n in {"self": [T], "cross": [T, S], "q, k, v": [T, S, S]}[inputs]]
+    masks = {}
+    if mask:
+        masks["attn_mask"] = mask_of(mask.split()[0], rng, *((B * NH, T, S_) if "per head" in mask else (T, S_)))
+    if padding:
+        masks["key_padding_mask"] = mask_of(padding, rng, B, S_)
+
+    def call(layer, m, *xs):
+        q, k, v = (*xs, xs[-1], xs[-1])[:3]
+        given = {name: m.tensor(array) for name, array in masks.items()}
+        return layer(q, k, v, need_weights=weights != "none", average_attn_weights=weights == "mean", **given)
+
+    assert_layers_agree(torch, *attentions(torch, bias), call, arrays)
+
+
+def attentions(torch, bias=True):
+    return twins(
+        torch,
+        lambda m: mg.nn.MultiheadAttention(C, NH, bias=bias, dtype=mg.float64),
+        lambda m: m.nn.MultiheadAttention(C, NH, bias=bias, dtype=m.float64, batch_first=True),
+    )
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_multihead_attention_causal(torch, need_weights):
+    def call(layer, m, x):
+        beside = {} if m is mg else {"attn_mask": m.ones(T, T, dtype=m.bool).triu(1)}  # torch insists on both
+        return layer(x, x, x, is_causal=True, need_weights=need_weights, **beside)
+
+    assert_layers_agree(torch, *attentions(torch), call, [np.random.default_rng(0).standard_normal((B, T, C))])
+
+
+def test_multihead_attention_of_nothing(torch):
+    """A batch entry that is all padding: zeros, not NaN, for its pattern; torch agrees where it makes no pattern."""
+    padding = np.zeros((B, T), bool)
+    padding[1] = True
+
+    def call(layer, m, x):
+        return layer(x, x, x, key_padding_mask=m.tensor(padding), need_weights=False)
+
+    ours, theirs = attentions(torch)
+    x = np.random.default_rng(0).standard_normal((B, T, C))
+    assert_layers_agree(torch, ours, theirs, call, [x])
+    _, pattern = ours(mg.tensor(x), key_padding_mask=mg.tensor(padding), need_weights=True)
+    assert not pattern.detach().numpy()[1].any()
+
+
+OPTIMIZERS = {
+    "SGD": lambda m, ps: m.optim.SGD(ps, lr=0.1),
+    "SGD momentum": lambda m, ps: m.optim.SGD(ps, lr=0.1, momentum=0.9),
+    "SGD nesterov": lambda m, ps: m.optim.SGD(ps, lr=0.1, momentum=0.9, nesterov=True),
+    "SGD decay": lambda m, ps: m.optim.SGD(ps, lr=0.1, momentum=0.5, weight_decay=0.1),
+    "Adam": lambda m, ps: m.optim.Adam(ps, lr=0.05),
+    "Adam decay": lambda m, ps: m.optim.Adam(ps, lr=0.05, betas=(0.8, 0.9), eps=1e-3, weight_decay=0.1),
+    "AdamW": lambda m, ps: m.optim.AdamW(ps, lr=0.05),
+    "AdamW groups": lambda m, ps: m.optim.AdamW(
+        [{"params": ps[:1], "weight_decay": 0.3}, {"params": ps[1:], "lr": 0.01}], lr=0.05, betas=(0.9, 0.99)
+    ),
+}
+
+
+@pytest.mark.parametrize("max_norm", [None, 0.5])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizer(torch, name, max_norm):
+    """20 steps on a small problem. From step 10 on, one parameter is left out: it must rest, momentum or not."""
+
+    def run(m):
+        rng = np.random.default_rng(0)
+        w, b, x, y = (m.tensor(rng.standard_normal(shape)) for shape in ((4, 6), (6,), (16, 4), (16, 6)))
+        parameters = [w.requires_grad_(), b.requires_grad_()]
+        optimizer = OPTIMIZERS[name](m, parameters)
+        path = []
+        for step in range(20):
+            loss = (((x @ w + (b if step < 10 else b.detach())).tanh() - y) ** 2).sum()
+            optimizer.zero_grad()
+            loss.backward()
+            norm = math.nan if max_norm is None else float(m.nn.utils.clip_grad_norm_(parameters, max_norm))
+            optimizer.step()
+            path.append(np.concatenate([w.detach().numpy().ravel(), b.detach().numpy(), [loss.item(), norm]]))
+        return np.array(path)
+
+    np.testing.assert_allclose(run(mg), run(torch), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("max_norm", [0.1, 1e3, math.inf])
+def test_clip_grad_norm(torch, max_norm):
+    def run(m):
+        rng = np.random.default_rng(0)
+        parameters = [m.tensor(rng.standard_normal(shape), requires_grad=True) for shape in ((3, 4), (5,), ())]
+        for p in parameters[:2]:  # the third has no gradient
+            p.grad = m.tensor(rng.standard_normal(tuple(p.shape)))
+        norm = m.nn.utils.clip_grad_norm_(parameters, max_norm)
+        return float(norm), [p.grad.numpy() for p in parameters[:2]], parameters[2].grad
+
+    (norm, grads, none), (their_norm, their_grads, _) = run(mg), run(torch)
+    np.testing.assert_allclose(norm, their_norm, rtol=1e-14)
+    for ours, theirs in zip(grads, their_grads):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-14)
+    assert none is None
+
+
+# ---------------------------------------------------------------------------------------------------- nanoGPT, 50 steps
+
+
+def gpt_loss(torch, p, idx, targets, n_layer, n_head):
+    """GPT's forward as nanoGPT writes it, on {name: tensor} with our names. idx, targets (B, T)."""
+    F = torch.nn.functional
+    (B, T), C = idx.shape, p["wte.weight"].shape[1]
+
+    def norm(x, name):
+        return F.layer_norm(x, (C,), p[f"{name}.weight"])
+
+    x = F.embedding(idx, p["wte.weight"]) + p["wpe.weight"][:T]  # (B, T, C)
+    for i in range(n_layer):
+        block = f"blocks.{i}"
+        qkv = F.linear(norm(x, f"{block}.norm1"), p[f"{block}.attn.in_proj_weight"])  # (B, T, 3C)
+        q, k, v = (y.view(B, T, n_head, C // n_head).transpose(1, 2) for y in qkv.split(C, dim=2))  # (B, nh, T, hs)
+        z = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(B, T, C)
+        x = x + F.linear(z, p[f"{block}.attn.out_proj.weight"])
+        h = F.gelu(F.linear(norm(x, f"{block}.norm2"), p[f"{block}.mlp.fc.weight"]), approximate="tanh")  # (B, T, 4C)
+        x = x + F.linear(h, p[f"{block}.mlp.proj.weight"])
+    logits = F.linear(norm(x, "norm"), p["wte.weight"])  # (B, T, V)
+    return F.cross_entropy(logits.view(B * T, -1), targets.view(-1))
+
+
+def test_gpt_trains_like_torch(torch):
+    """nanoGPT's CPU configuration in float64, 50 steps of AdamW with clipping, warmup and cosine: the same losses."""
+    steps, lr, min_lr, warmup, decay, clip = 50, 1e-3, 1e-4, 10, 0.1, 1.0
+    corpus = text.default_corpus()
+    vocab = text.CharVocab(corpus)
+    batches = text.Batches(vocab.encode(corpus), 64, 12, mg.random.Generator(1))
+    batches = [next(batches) for _ in range(steps)]
+
+    config = mg.nn.GPTConfig(len(vocab), block_size=64, n_layer=4, n_head=4, n_embd=128, dropout=0.0, bias=False)
+    model = mg.nn.GPT(config).double()
+    weights = {name: torch.tensor(p.numpy(), requires_grad=True) for name, p in model.state_dict().items()}
+
+    optimizer = mg.optim.AdamW(model.parameter_groups(decay), lr=lr, betas=(0.9, 0.99))
+    losses = []
+    for step, (x, y) in enumerate(batches):
+        for group in optimizer.param_groups:
+            group["lr"] = mg.optim.warmup_cosine(step, lr=lr, min_lr=min_lr, warmup=warmup, total=steps)
+        _, loss = model(mg.tensor(x), mg.tensor(y))
+        optimizer.zero_grad()
+        loss.backward()
+        mg.nn.utils.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        losses.append(loss.item())
+
+    matrices = [p for p in weights.values() if p.ndim >= 2]
+    vectors = [p for p in weights.values() if p.ndim < 2]
+    optimizer = torch.optim.AdamW(
+        [{"params": matrices, "weight_decay": decay}, {"params": vectors, "weight_decay": 0.0}], betas=(0.9, 0.99)
+    )
+    expected = []
+    for step, (x, y) in enumerate(batches):
+        cosine = min_lr + (lr - min_lr) * (1 + math.cos(math.pi * (step - warmup) / (steps - warmup))) / 2
+        for group in optimizer.param_groups:
+            group["lr"] = lr * (step + 1) / (warmup + 1) if step < warmup else cosine
+        loss = gpt_loss(torch, weights, torch.tensor(x), torch.tensor(y), config.n_layer, config.n_head)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(weights.values(), clip)
+        optimizer.step()
+        expected.append(loss.item())
+
+    assert expected[-1] < expected[0] - 1  # it learnt something
+    np.testing.assert_allclose(losses, expected, rtol=0, atol=1e-9)
+    for name, p in model.state_dict().items():
+        np.testing.assert_allclose(p.numpy(), weights[name].detach().numpy(), rtol=0, atol=1e-8, err_msg=name)

@@ -1,0 +1,216 @@
+"""The table of dtype promotion (R8), what may require a gradient, and one device at a time (R9)."""
+
+import itertools
+import types
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import dtypes
+from minigrad.autograd import Storage
+from minigrad.backend import reference
+
+FLOATS = (mg.float16, mg.float32, mg.float64)
+INTS = (mg.uint8, mg.int8, mg.int16, mg.int32, mg.int64)
+ARITHMETIC = (mg.add, mg.sub, mg.mul, mg.div, mg.maximum, mg.minimum, mg.pow)
+
+EXPECTED = """
+          float64  float32  float16  int64    int32    int16    int8     uint8    bool     | bool     int      float
+float64   float64  float64  float64  float64  float64  float64  float64  float64  float64  | float64  float64  float64
+float32   float64  float32  float32  float32  float32  float32  float32  float32  float32  | float32  float32  float32
+float16   float64  float32  float16  float16  float16  float16  float16  float16  float16  | float16  float16  float16
+int64     float64  float32  float16  int64    int64    int64    int64    int64    int64    | int64    int64    float32
+int32     float64  float32  float16  int64    int32    int32    int32    int32    int32    | int32    int32    float32
+int16     float64  float32  float16  int64    int32    int16    int16    int16    int16    | int16    int16    float32
+int8      float64  float32  float16  int64    int32    int16    int8     int16    int8     | int8     int8     float32
+uint8     float64  float32  float16  int64    int32    int16    int16    uint8    uint8    | uint8    uint8    float32
+bool      float64  float32  float16  int64    int32    int16    int8     uint8    bool     | bool     int64    float32
+"""
+
+
+def printed(table):
+    """The table as text: a row for each dtype; a column for each dtype and, after the bar, each kind of number."""
+    names = [str(d) for d in dtypes.ALL]
+    rows = [("", *names, "|", "bool", "int", "float")]
+    for a in names:
+        numbers = [table[a, f"Python {kind}"] for kind in ("bool", "int", "float")]
+        rows.append((a, *(table[a, b] for b in names), "|", *numbers))
+    lines = ["".join(f"{cell:<{2 if cell == '|' else 10 if i == 0 else 9}}" for i, cell in enumerate(row)) for row in rows]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def test_promotion_table_as_printed():
+    text = printed(dtypes.promotion_table())
+    print(text)
+    assert [line.split() for line in text.splitlines()] == [line.split() for line in EXPECTED.strip().splitlines()]
+
+
+@pytest.mark.parametrize("op", [mg.add, mg.mul, mg.maximum, mg.minimum], ids=lambda op: op.__name__)
+def test_the_ops_keep_to_the_table(op):
+    table = dtypes.promotion_table()
+    for a, b in itertools.product(dtypes.ALL, repeat=2):
+        x, y = mg.ones(2, dtype=a), mg.ones(3, 1, dtype=b)
+        assert str(op(x, y).dtype) == table[str(a), str(b)], (a, b)
+        assert (x == y).dtype == mg.bool_
+        assert str(mg.cat([x, y[:, 0]]).dtype) == table[str(a), str(b)]
+    for a in dtypes.ALL:
+        for number, kind in ((True, "bool"), (1, "int"), (1.0, "float")):
+            assert str(op(mg.ones(2, dtype=a), number).dtype) == table[str(a), f"Python {kind}"]
+            assert str(op(number, mg.ones(2, dtype=a)).dtype) == table[str(a), f"Python {kind}"]
+
+
+def test_division_keeps_to_the_table_and_makes_floats():
+    table = dtypes.promotion_table()
+    for a, b in itertools.product(dtypes.ALL, repeat=2):
+        result = (mg.ones(2, dtype=a) / mg.ones(2, dtype=b)).dtype
+        expected = table[str(a), str(b)]
+        assert str(result) == (expected if expected.startswith("float") else "float32"), (a, b)
+    third = mg.tensor([1.0], dtype=mg.float64) / mg.tensor([2**24 + 1])
+    assert third.item() == 1 / (2**24 + 1)  # the integer did not pass through float32
+
+
+@pytest.mark.parametrize("op", ARITHMETIC, ids=lambda op: op.__name__)
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_numbers_are_weak(op, dtype):
+    x = mg.full((3,), 0.5, dtype=dtype, requires_grad=True)
+    for number in (2, 2.0, np.float64(2.0), np.float32(2.0), np.int64(2), True):
+        for y in (op(x, number), op(number, x)):
+            assert y.dtype == dtype
+            y.sum().backward()
+            assert x.grad.dtype == dtype
+
+
+def test_numpy_scalars_are_weak_on_either_side():
+    x = mg.ones(2)
+    for number in (np.float64(2), np.float32(2), np.int64(2)):
+        for y in (x * number, number * x, number + x, number - x, number / x, np.multiply(number, x)):
+            assert y.dtype == mg.float32
+    assert np.maximum(x, 0.5).dtype == np.add(2.0, x).dtype == mg.float32
+    assert (np.ones(2) * x).dtype == mg.float64  # an array is no scalar
+
+
+def test_functions_of_integers_are_float32_and_floats_stay():
+    for f in (mg.exp, mg.log, mg.sqrt, mg.rsqrt, mg.sin, mg.cos, mg.tanh, mg.sigmoid, mg.erf):
+        assert all(f(mg.ones(2, dtype=d)).dtype == mg.float32 for d in (*INTS, mg.bool_))
+        assert all(f(mg.ones(2, dtype=d)).dtype == d for d in FLOATS)
+
+
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
+def test_dtypes_of_reductions(dtype):
+    x = mg.ones(2, 3, dtype=dtype)
+    of_a_sum = dtype if dtype in FLOATS else mg.int64
+    assert x.sum().dtype == x.sum(1).dtype == x.cumsum(1).dtype == of_a_sum
+    assert x.amax().dtype == x.sort().values.dtype == x.topk(1).values.dtype == dtype
+    assert x.argmax().dtype == x.argsort().dtype == x.max(1).indices.dtype == mg.int64
+    assert x.any().dtype == x.all(1).dtype == x.isnan().dtype == mg.bool_
+    assert x.sum().item() == 6
+    for f in (mg.mean, mg.var, lambda x: x.softmax(0), lambda x: x.logsumexp(0)):
+        if dtype in FLOATS:
+            assert f(x).dtype == dtype
+        else:
+            with pytest.raises(TypeError, match=str(dtype)):
+                f(x)
+
+
+def test_small_integers_do_not_overflow_a_sum():
+    assert mg.full((1000,), 200, dtype=mg.uint8).sum().item() == 200_000
+    assert mg.full((1000,), 100, dtype=mg.int8).cumsum(0)[-1].item() == 100_000
+
+
+def test_float16_reductions_do_not_overflow_inside():
+    x = mg.full((70_000,), 1.0, dtype=mg.float16)
+    assert x.mean().item() == 1.0
+    assert mg.full((1000,), 100.0, dtype=mg.float16).var().item() == 0.0
+    assert mg.tensor(np.arange(1000) % 2 * 200).half().mean().item() == 100.0
+
+
+def test_the_mean_of_a_constant_is_that_constant():
+    for n in range(1, 200):
+        assert mg.ones(n, dtype=mg.float64).mean().item() == 1.0
+
+
+def test_default_dtypes_of_data():
+    assert mg.tensor([1.0, 2]).dtype == mg.tensor([]).dtype == mg.full((2,), 0.5).dtype == mg.float32
+    assert mg.tensor([1, 2]).dtype == mg.full((2,), 1).dtype == mg.arange(3).dtype == mg.int64
+    assert mg.tensor([True]).dtype == mg.full((2,), True).dtype == mg.bool_
+    assert mg.tensor(np.ones(2)).dtype == mg.tensor([np.float64(1)]).dtype == mg.float64
+    assert mg.tensor(np.ones(2), dtype="float16").dtype == mg.float16
+    assert mg.tensor([1.5], dtype=int).tolist() == [1]
+    for bad in (np.ones(1, complex), np.array(["a"]), np.array([None]), np.ones(1, np.uint32), 2**70):
+        with pytest.raises(TypeError, match="minigrad has no dtype"):
+            mg.tensor(bad)
+
+
+def test_casts_carry_gradients_in_each_dtype():
+    x = mg.tensor([1.5, -2.5], dtype=mg.float64, requires_grad=True)
+    y = x.float() * 3
+    y.half().sum().backward()
+    assert x.grad.dtype == mg.float64 and x.grad.tolist() == [3, 3]
+    assert x.to(mg.float64) is x
+    assert not x.long().requires_grad and x.int().tolist() == [1, -2]
+
+
+# ------------------------------------------------------------------------------------------- R9: what may have a gradient
+
+
+@pytest.mark.parametrize("dtype", [*INTS, mg.bool_], ids=str)
+def test_integers_cannot_require_a_gradient(dtype):
+    attempts = [
+        lambda: mg.ones(2, dtype=dtype, requires_grad=True),
+        lambda: mg.tensor([1, 0], dtype=dtype, requires_grad=True),
+        lambda: mg.ones(2, dtype=dtype).requires_grad_(),
+        lambda: setattr(mg.ones(2, dtype=dtype), "requires_grad", True),
+        lambda: mg.nn.Parameter(mg.ones(2, dtype=dtype)),
+    ]
+    for attempt in attempts:
+        with pytest.raises(TypeError, match=str(dtype)):
+            attempt()
+
+
+def test_a_module_does_not_become_integer():
+    layer = mg.nn.Linear(2, 2)
+    with pytest.raises(TypeError, match="int64"):
+        layer.to(mg.int64)
+    assert layer.weight.dtype == layer.bias.dtype == mg.float32
+
+
+# ------------------------------------------------------------------------------------------------------- devices: R9
+
+
+def on_a_fake_device(x):
+    if not hasattr(on_a_fake_device, "backend"):
+        on_a_fake_device.backend = types.ModuleType("fake")
+        on_a_fake_device.backend.__dict__.update(vars(reference), device="fake")
+    return mg.Tensor._wrap(x.array, Storage(on_a_fake_device.backend))
+
+
+@pytest.mark.parametrize(
+    "mix",
+    [
+        lambda x, y: x + y,
+        lambda x, y: y @ x,
+        lambda x, y: mg.cat([x, y]),
+        lambda x, y: mg.where(x > 0, x, y),
+        lambda x, y: mg.nn.functional.linear(x, y),
+        lambda x, y: x.requires_grad_().exp().backward(y),
+    ],
+)
+def test_mixing_devices_raises_and_names_both(mix):
+    x, y = mg.ones(2, 2), on_a_fake_device(mg.ones(2, 2))
+    assert (y + y).device == "fake" and (y + 1).sum().device == "fake"
+    with pytest.raises((RuntimeError, ValueError), match="cpu.*fake|fake.*cpu"):
+        mix(x, y)
+
+
+def test_an_unknown_device_and_a_missing_one():
+    with pytest.raises(ValueError, match="'tpu'.*'cpu' and 'cuda'"):
+        mg.ones(2, device="tpu")
+    with pytest.raises((ValueError, TypeError), match="tpu"):
+        mg.ones(2).to("tpu")
+    try:
+        x = mg.ones(2, device="cuda")
+    except mg.DeviceError as error:
+        assert any(word in str(error) for word in ("CuPy", "driver", "GPU"))
+    else:
+        assert x.device == "cuda"

@@ -1,0 +1,294 @@
+"""R7: an array changed in place after an op saved it is noticed, on every op, and nothing else is."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.autograd import registry
+
+DECLARED = [d for d in registry.values() if d.builtin]
+CASES = [pytest.param(d, case, id=f"{d.name}-{i}") for d in DECLARED for i, case in enumerate(d.cases)]
+
+
+class Run:
+    """One forward of a declared op on a case, on leaves and on copies of them that are no leaves, ready for backward."""
+
+    def __init__(self, declaration, case):
+        rng = np.random.default_rng(3)
+        mg.manual_seed(1)
+        self.leaves, self.inputs = [], []
+        given = [self._tensors(x) for x in case.draw(rng)]
+        outputs = declaration.call(*given, **case.params)
+        outputs = [y for y in (outputs if isinstance(outputs, tuple) else (outputs,)) if y is not None]
+        self.outputs = [y for y in outputs if y.requires_grad]
+        self.weights = [mg.tensor(rng.standard_normal(y.shape)) for y in self.outputs]
+
+    def _tensors(self, x):
+        if isinstance(x, list):
+            return [self._tensors(item) for item in x]
+        if not isinstance(x, np.ndarray):
+            return x
+        x = mg.tensor(x)
+        if x.is_floating_point():
+            self.leaves.append(x.requires_grad_())
+            x = x.clone()  # memory of its own, so that the change below is of what the op saw, and of nothing else
+        self.inputs.append(x)
+        return x
+
+    def gradients(self):
+        found = mg.grad(self.outputs, self.leaves, self.weights, allow_unused=True)
+        return [None if g is None else g.numpy().copy() for g in found]
+
+
+def change(x):
+    """Other values, within every op's domain: a permutation of the elements, or one element a little larger."""
+    with mg.no_grad():
+        if x.dtype == mg.bool_:
+            x.copy_(~x.detach())
+        elif x.is_floating_point():
+            x.mul_(1.25)
+        else:
+            x.copy_(x.detach().flip(*range(x.ndim)) if x.ndim else x.detach())
+
+
+def assert_raises_or_unchanged(run, expected):
+    try:
+        found = run.gradients()
+    except mg.GraphError as error:
+        assert "in-place change" in str(error) and "clone()" in str(error)
+        return True
+    for g, e in zip(found, expected):
+        if e is not None:
+            np.testing.assert_array_equal(g, e)
+    return False
+
+
+@pytest.mark.parametrize("declaration, case", CASES)
+def test_a_changed_input_or_output_raises_or_does_not_matter(declaration, case):
+    first = Run(declaration, case)
+    if not first.outputs:
+        return  # comparisons and the like: no gradient to spoil
+    expected = first.gradients()
+    for i in range(len(first.inputs)):
+        run = Run(declaration, case)
+        change(run.inputs[i])
+        assert_raises_or_unchanged(run, expected)
+    for i, y in enumerate(first.outputs):
+        run = Run(declaration, case)
+        if y.array.flags.writeable:
+            change(run.outputs[i])
+            assert_raises_or_unchanged(run, expected)
+
+
+def test_the_changes_above_are_noticed_where_arrays_are_saved():
+    noticed = set()
+    for d in DECLARED:
+        for case in d.cases:
+            first = Run(d, case)
+            if not first.outputs:
+                continue
+            expected = first.gradients()
+            for kind in ("inputs", "outputs"):
+                for i, x in enumerate(getattr(first, kind)):
+                    if x.array.flags.writeable and x.numel():
+                        run = Run(d, case)
+                        change(getattr(run, kind)[i])
+                        if assert_raises_or_unchanged(run, expected):
+                            noticed.add((d.name, kind))
+    savers = {"mul", "div", "pow", "matmul", "linear", "layer_norm", "gather", "embedding", "where", "cross_entropy", "gelu"}
+    assert {(name, "inputs") for name in savers} <= noticed
+    assert {(name, "outputs") for name in ("exp", "sqrt", "tanh", "sigmoid", "softmax", "log_softmax", "relu")} <= noticed
+    assert not any((name, kind) in noticed for name in ("add", "neg", "sum", "reshape") for kind in ("inputs", "outputs"))
+
+
+VIEWS = {
+    "itself": lambda x: x,
+    "detach": lambda x: x.detach(),
+    "data": lambda x: x.data,
+    "row": lambda x: x[0],
+    "element": lambda x: x[0][1],
+    "slice": lambda x: x[:, 1:],
+    "T": lambda x: x.T,
+    "reshape": lambda x: x.reshape(-1),
+    "view": lambda x: x.view(3, 2),
+    "squeeze": lambda x: x.unsqueeze(0).squeeze(),
+    "flip": lambda x: x.flip(0),
+    "split": lambda x: x.split(1)[1],
+    "unbind": lambda x: x.unbind(1)[2],
+    "alias": lambda x: x.alias(),
+    "view of a view": lambda x: x.T.reshape(3, 2)[1:].mT[0],
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+@pytest.mark.parametrize("saved", ["the base", "a view"])
+def test_a_change_through_a_view(view, saved):
+    w = mg.ones(2, 3, requires_grad=True)
+    x = mg.randn(2, 3)
+    y = (w * (x if saved == "the base" else x.T.T)).sum()
+    target = view(x)
+    before = x.numpy().copy()
+    target.fill_(7.0)
+    assert (x.numpy() != before).any()  # it is a view
+    with pytest.raises(mg.GraphError, match=r"mul.*test_inplace.py:.*shape \(2, 3\).*clone"):
+        y.backward()
+
+
+CHANGES = {
+    "x[0] = 1": lambda x: x.__setitem__(0, 1.0),
+    "x[mask] = 1": lambda x: x.__setitem__(x > 0, 1.0),
+    "x[0] += 1": lambda x: x.__setitem__(0, x[0].__iadd__(1.0)),
+    "add_": lambda x: x.add_(1.0),
+    "add_ alpha": lambda x: x.add_(mg.ones(2, 3), alpha=2),
+    "sub_": lambda x: x.sub_(1.0),
+    "mul_": lambda x: x.mul_(2.0),
+    "div_": lambda x: x.div_(2.0),
+    "clamp_": lambda x: x.clamp_(0.0, 0.1),
+    "copy_": lambda x: x.copy_(mg.zeros(3)),
+    "zero_": lambda x: x.zero_(),
+    "+=": lambda x: x.__iadd__(1.0),
+    "-=": lambda x: x.__isub__(1.0),
+    "*=": lambda x: x.__imul__(2.0),
+    "/=": lambda x: x.__itruediv__(2.0),
+    "data": lambda x: setattr(x, "data", mg.zeros(2, 3)),
+    "init": lambda x: mg.nn.init.uniform_(x),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_every_way_to_change_is_noticed(change):
+    w, x = mg.ones(2, 3, requires_grad=True), mg.randn(2, 3)
+    y = (w * x).sum()
+    with mg.no_grad():
+        change(x)
+    with pytest.raises(mg.GraphError, match="in-place change"):
+        y.backward()
+
+
+def test_an_optimizer_step_is_noticed():
+    w = mg.ones(2, 3, requires_grad=True)
+    x = mg.randn(2, 3, requires_grad=True)
+    y = (w * x).sum()
+    y.backward(retain_graph=True)
+    mg.optim.SGD([w]).step()
+    with pytest.raises(mg.GraphError, match="mul"):
+        y.backward()
+
+
+def test_no_false_alarm():
+    w, x = mg.ones(2, 3, requires_grad=True), mg.randn(2, 3)
+    unrelated, copy, other = mg.randn(2, 3), x.clone(), x + 0
+    y = (w * x).sum()
+    for t in (unrelated, copy, other, x[[0, 1]], x[x > -100], x.T.contiguous(), x.to(mg.float64), y.detach()):
+        t.add_(1.0)
+    x.numpy()
+    y.backward()
+    np.testing.assert_array_equal(w.grad.numpy(), x.numpy())
+    x.add_(1.0)  # after the backward everything may change
+    with mg.no_grad():
+        w.add_(1.0)
+        w.grad.zero_()
+
+
+def test_a_change_before_the_op_is_no_change():
+    w, x = mg.ones(3, requires_grad=True), mg.ones(3)
+    x.add_(1.0)
+    y = (w * x).sum()
+    y.backward()
+    assert w.grad.tolist() == [2, 2, 2]
+
+
+def test_an_op_of_ones_own_that_returns_its_input_shares_its_version():
+    class Same(mg.Op):
+        def forward(self, x):
+            return x
+
+        def backward(self, dy):
+            return dy
+
+    class Transposed(mg.Op):
+        def forward(self, x):
+            return x.T
+
+        def backward(self, dy):
+            return dy.T
+
+    for op in (Same, Transposed):
+        w, x = mg.ones(2, 2, requires_grad=True), mg.randn(2, 2, requires_grad=True)
+        y = (w * op.apply(x)).sum()
+        with mg.no_grad():
+            x.add_(1.0)
+        with pytest.raises(mg.GraphError, match="in-place"):
+            y.backward()
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_watched_module_shares_the_versions_of_all_its_arguments(which):
+    class Product(mg.nn.Module):
+        def forward(self, a, b):
+            return a * b, a - b
+
+    module = Product()
+    module.register_full_backward_hook(lambda *_: None)
+    xs = [mg.randn(3, requires_grad=True) for _ in range(2)]
+    y = module(*xs)
+    with mg.no_grad():
+        xs[which].add_(1.0)
+    with pytest.raises(mg.GraphError, match="mul"):
+        y[0].sum().backward()
+    outputs = module(*xs)
+    z = (outputs[which] * outputs[which]).sum()
+    with mg.no_grad():
+        outputs[which].add_(1.0)
+    with pytest.raises(mg.GraphError, match="mul"):
+        z.backward()
+
+
+def test_numpy_operands_and_indices_are_copied():
+    x = mg.ones(3, requires_grad=True)
+    array, index, start = np.array([1.0, 2.0, 3.0], np.float32), np.array([0, 0]), mg.tensor(1)
+    y = (x * array).sum() + x[index].sum() + x[start:].sum()
+    array[:] = 50
+    index[:] = 2
+    start.add_(1)
+    y.backward()
+    assert x.grad.tolist() == [1 + 2, 2 + 1, 3 + 1]
+
+
+def test_in_place_is_refused_where_it_would_be_recorded():
+    w = mg.ones(2, 3, requires_grad=True)
+    x = mg.zeros(2, 3)
+    refused = [
+        lambda: w.add_(1.0),
+        lambda: w.__setitem__(0, 1.0),
+        lambda: x.add_(w),
+        lambda: x.__setitem__(0, w[0]),
+        lambda: (w * 2).zero_(),
+        lambda: x.copy_(w),
+        lambda: w.__iadd__(1.0),
+    ]
+    for attempt in refused:
+        with pytest.raises(mg.GraphError, match="no_grad"):
+            attempt()
+    assert x.tolist() == mg.zeros(2, 3).tolist() and w.detach().sum().item() == 6
+    with pytest.raises(mg.GraphError, match="read-only.*clone"):
+        mg.zeros(1).expand(3).add_(1.0)
+
+
+def test_augmented_assignment():
+    x = base = mg.zeros(3)
+    x += 1
+    assert x is base and base.tolist() == [1, 1, 1]
+    w = mg.ones(3, requires_grad=True)
+    y = kept = w * 2
+    y += 1  # recorded: a new tensor, so the old one keeps its value
+    assert y is not kept and kept.tolist() == [2, 2, 2] and y.tolist() == [3, 3, 3]
+    (y * kept).sum().backward()
+    assert w.grad.tolist() == [2 * 2 + 2 * 3] * 3
+    x += w
+    assert x.requires_grad and base.tolist() == [1, 1, 1]
+    counts = mg.tensor([1, 2])
+    with pytest.raises(ValueError, match=r"\(2,\), float32 does not fit into \(2,\), int64"):
+        counts += 0.5
+    with pytest.raises(ValueError, match=r"\(3, 2\)"):
+        counts += mg.ones(3, 2, dtype=mg.int64)

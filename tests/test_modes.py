@@ -1,0 +1,277 @@
+"""no_grad, enable_grad, inference: nested, as decorators, in threads; detect_anomaly (R11)."""
+
+import inspect
+import threading
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn
+
+
+def leaf(*shape):
+    return mg.randn(*shape, dtype=mg.float64, requires_grad=True)
+
+
+# ----------------------------------------------------------------------------------------------------------- grad modes
+
+
+def test_nothing_is_recorded_under_no_grad():
+    x = leaf(3)
+    with mg.no_grad():
+        y = x * 2
+        assert not mg.is_grad_enabled() and not y.requires_grad and y.is_leaf
+    assert mg.is_grad_enabled() and (x * 2).requires_grad and x.requires_grad
+
+
+def test_modes_nest_and_are_restored_after_an_exception():
+    x = leaf(3)
+    with mg.no_grad():
+        with mg.enable_grad():
+            assert (x * 2).requires_grad
+            with pytest.raises(KeyError), mg.no_grad():
+                raise KeyError
+            assert mg.is_grad_enabled()
+        assert not (x * 2).requires_grad
+        with mg.no_grad():
+            pass
+        assert not mg.is_grad_enabled()
+    assert mg.is_grad_enabled()
+
+
+def test_one_switch_may_be_entered_again():
+    switch = mg.no_grad()
+    with switch:
+        with switch:
+            assert not mg.is_grad_enabled()
+        assert not mg.is_grad_enabled()
+    assert mg.is_grad_enabled()
+
+
+@pytest.mark.parametrize("mode", [mg.no_grad, mg.inference])
+def test_as_a_decorator_even_of_recursive_functions(mode):
+    @mode()
+    def countdown(n):
+        """Doc."""
+        if n == 2:
+            with pytest.raises(KeyError):
+                countdown(-1)
+        if n < 0:
+            raise KeyError
+        return [mg.is_grad_enabled()] + (countdown(n - 1) if n else [])
+
+    assert countdown(3) == [False] * 4
+    assert mg.is_grad_enabled() and countdown.__name__ == "countdown" and countdown.__doc__ == "Doc."
+
+
+def test_a_decorated_function_calls_an_enabled_one():
+    @mg.enable_grad()
+    def recorded(x):
+        return x * 2
+
+    @mg.no_grad()
+    def outer(x):
+        return recorded(x), x * 2
+
+    a, b = outer(leaf(2))
+    assert a.requires_grad and not b.requires_grad
+
+
+@pytest.mark.parametrize("mode", [mg.no_grad, mg.inference])
+def test_a_decorated_generator_is_covered_or_refused(mode):
+    def numbers():
+        x = leaf(2)
+        yield x * 2
+        yield x * 3
+
+    try:
+        decorated = mode()(numbers)
+    except TypeError as error:
+        assert "generator" in str(error)
+        return
+    for y in decorated():
+        assert not y.requires_grad
+        assert mg.is_grad_enabled()  # here, between two values
+
+
+def test_modes_belong_to_their_thread():
+    seen = []
+    with mg.no_grad():
+        thread = threading.Thread(target=lambda: seen.append(mg.is_grad_enabled()))
+        thread.start()
+        thread.join()
+        assert not mg.is_grad_enabled()
+    assert seen == [True]
+
+
+def test_a_switch_shared_by_threads_does_not_mix_them_up():
+    switch, inside, entered = mg.no_grad(), threading.Event(), threading.Event()
+    seen = []
+
+    def first():
+        with switch:
+            inside.set()
+            entered.wait()
+        seen.append(mg.is_grad_enabled())
+
+    thread = threading.Thread(target=first)
+    with mg.no_grad():
+        thread.start()
+        inside.wait()
+        with switch:
+            entered.set()
+            thread.join()
+        assert not mg.is_grad_enabled()
+    assert seen == [True] and mg.is_grad_enabled()
+
+
+def test_threads_run_backward_at_the_same_time():
+    x = leaf(16, 16)
+    expected = mg.grad((x @ x).tanh().sum(), x)[0].numpy()
+    results = []
+
+    def work():
+        for _ in range(20):
+            results.append(mg.grad((x @ x).tanh().sum(), x)[0].numpy())
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 80
+    assert all((g == expected).all() for g in results)
+
+
+def test_backward_under_no_grad_with_create_graph():
+    x = leaf(3)
+    ys = [(x**3).sum() for _ in range(2)]
+    with mg.no_grad():
+        for y in ys:
+            y.backward(create_graph=True)
+    assert x.grad.requires_grad
+    (second,) = mg.grad(x.grad.sum(), x)
+    np.testing.assert_allclose(second.numpy(), 12 * x.detach().numpy())
+
+
+# ------------------------------------------------------------------------------------------------------------ inference
+
+
+def test_what_inference_makes_never_enters_a_graph():
+    w = leaf(3)
+    with mg.inference():
+        x = mg.ones(3, dtype=mg.float64) * 2
+        assert not (w * 2).requires_grad
+    with pytest.raises(mg.GraphError, match=r"mul must save a tensor made under inference\(\).*clone\(\)"):
+        w * x
+    with pytest.raises(mg.GraphError, match="inference"):
+        x.requires_grad_()
+    (w + x).sum().backward()  # nothing of x is saved
+    (w * x.clone()).sum().backward()
+    assert w.grad.tolist() == [3, 3, 3]
+    x.add_(1.0)
+    assert x.tolist() == [3, 3, 3]
+
+
+def test_recording_again_within_inference_is_checked_like_any_other():
+    x = leaf(3)
+    with mg.inference(), mg.enable_grad():
+        y = x.exp()
+    if not y.requires_grad:
+        return  # also an answer: inference wins
+    with mg.no_grad():
+        y.add_(1.0)
+    with pytest.raises(mg.GraphError, match="in-place"):
+        y.sum().backward()
+
+
+def test_backward_runs_within_inference():
+    x = leaf(3, 4)
+    (g,) = mg.grad((x.softmax(-1) ** 2).sum(), x, create_graph=True)
+    y = (g * g).sum()
+    (expected,) = mg.grad(y, x, retain_graph=True)
+    with mg.inference():
+        y.backward()
+    np.testing.assert_array_equal(x.grad.numpy(), expected.numpy())
+
+
+# ------------------------------------------------------------------------------------------------------- detect_anomaly
+
+
+
+
+class Log(nn.Module):
+    def forward(self, x):
+        return x.log()
+
+
+class Net(nn.Module):
+    def __init__(self):
+        self.blocks = nn.ModuleList([Log()])
+
+    def forward(self, x):
+        return self.blocks[0](x * 1.0)
+
+
+@pytest.fixture
+def quiet():
+    with np.errstate(all="ignore"):
+        yield
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_anomaly_forward_names_op_module_and_line(quiet, requires_grad):
+    net = Net()
+    with mg.detect_anomaly(), pytest.raises(mg.AnomalyError, match=r"Inf in the output of log in blocks\.0") as caught:
+        net(mg.tensor([1.0, 0.0], requires_grad=requires_grad))
+    assert "test_modes.py:" in str(caught.value)  # the line of x.log() above
+    line = inspect.getsourcelines(Log.forward)[1] + 1
+    assert f":{line}" in str(caught.value)
+    assert net(mg.tensor([1.0, 0.0]))[1].item() == -np.inf  # outside, nothing is searched
+
+
+def test_anomaly_backward_names_op_module_and_line(quiet):
+    x = mg.tensor([1.0, 0.0], requires_grad=True)
+
+    class Root(nn.Module):
+        def forward(self, x):
+            return x.sqrt()
+
+    class Outer(nn.Module):
+        def __init__(self):
+            self.root = Root()
+
+        def forward(self, x):
+            return self.root(x)
+
+    y = Outer()(x * 1.0).sum()
+    line = inspect.getsourcelines(Root.forward)[1] + 1
+    with mg.detect_anomaly(), pytest.raises(mg.AnomalyError, match="gradient for input 0 of sqrt in root") as caught:
+        y.backward()
+    assert f"test_modes.py:{line}" in str(caught.value) and "Inf" in str(caught.value)
+
+
+def test_anomaly_tells_a_nan_that_came_in_from_one_that_was_made(quiet):
+    with mg.detect_anomaly():
+        with pytest.raises(mg.AnomalyError, match="NaN in the output of mul.*input 0 held NaN already"):
+            mg.tensor([np.nan]) * 2
+        with pytest.raises(mg.AnomalyError, match="NaN in the output of sub") as caught:
+            mg.tensor([np.inf]) - mg.tensor([np.inf])
+        assert "already" not in str(caught.value)
+
+
+def test_anomaly_accepts_infinite_masks(quiet):
+    with mg.detect_anomaly():
+        x = mg.randn(2, 3, requires_grad=True)
+        y = x.masked_fill(mg.tensor([True, False, False]), -np.inf).softmax(-1)
+        y[:, 1].sum().backward()
+    assert x.grad.isfinite().all()
+
+
+def test_anomaly_in_a_backward_with_unwanted_outputs(quiet):
+    x, w = leaf(2, 3), leaf(3)
+    (g,) = mg.grad((nn.functional.layer_norm(x, 3, w) ** 2).sum(), x, create_graph=True)
+    cotangent = mg.full((2, 3), 1e308, dtype=mg.float64)
+    with mg.detect_anomaly(), pytest.raises(mg.AnomalyError, match="layer_norm_backward"):
+        g.backward(cotangent)
