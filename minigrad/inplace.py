@@ -20,32 +20,38 @@ class InPlace(Value):
             raise GraphError(f"{what}: this tensor is read-only (the result of expand); clone() it first")
         self.storage.changed()
 
-    def _update(self, what, function, other):
-        y = function(self.detach(), other.detach() if isinstance(other, Value) else other)
-        if y.shape != self.shape or (y.dtype.kind == "f") > (self.dtype.kind == "f"):
+    def _update(self, primitive, other):
+        """self = primitive(self, other), in place."""
+        self._in_place(f"{primitive}_", other)
+        array = other.array if isinstance(other, Value) else other
+        try:
+            getattr(self.storage.backend, primitive)(self.array, array, out=self.array)
+        except (TypeError, ValueError):
+            kind, shape = getattr(other, "dtype", type(other).__name__), getattr(other, "shape", ())
             raise ValueError(
-                f"{what}: a result of shape {y.shape}, {y.dtype} does not fit into {self.shape}, {self.dtype}"
-            )
-        self._in_place(what, other)
-        self.array[...] = y.array
+                f"{primitive}_: {kind} of shape {shape} does not fit into {self.dtype} of shape {self.shape}"
+            ) from None
         return self
 
     def add_(self, other, *, alpha=1):
         """self += alpha * other, in place."""
-        return self._update("add_", ops.add, other if alpha == 1 else other * alpha)
+        return self._update("add", other if alpha == 1 else other * alpha)
 
     def sub_(self, other, *, alpha=1):
         """self -= alpha * other, in place."""
-        return self._update("sub_", ops.sub, other if alpha == 1 else other * alpha)
+        return self._update("sub", other if alpha == 1 else other * alpha)
 
     def mul_(self, other):
-        return self._update("mul_", ops.mul, other)
+        """self *= other, in place."""
+        return self._update("mul", other)
 
     def div_(self, other):
-        return self._update("div_", ops.div, other)
+        """self /= other, in place."""
+        return self._update("div", other)
 
     def clamp_(self, min=None, max=None):
-        return self._update("clamp_", lambda x, _: ops.clamp(x, min, max), None)
+        """self limited to [min, max], in place."""
+        return self.copy_(ops.clamp(self.detach(), min, max))
 
     def copy_(self, other):
         """The values of other, broadcast and cast, in place."""

@@ -139,43 +139,48 @@ class Op:
     # -- running one
 
     @classmethod
+    def _common_backend(cls, values, inputs):
+        if not values:
+            raise TypeError(f"{cls.name} needs at least one Tensor, got {[type(x).__name__ for x in inputs]}")
+        backend = values[0].storage.backend
+        for x in values:
+            if x.storage.backend is not backend:
+                raise RuntimeError(
+                    f"{cls.name}: inputs on different devices, {backend.device!r} and {x.storage.backend.device!r}; "
+                    f"move one with .to(device)"
+                )
+        return backend
+
+    @classmethod
     def apply(cls, *inputs, **params):
         """Run the op on Tensors; record it if a gradient will be wanted. Returns a Tensor or a tuple of Tensors."""
         op = cls()
         op.params = params
         op.__dict__.update(params)
-        first, arrays, needs = None, [], []
+        values, arrays, nodes = [], [], []
         for x in inputs:
             if isinstance(x, Value):
-                if first is None:
-                    first = x
-                elif x.storage.backend is not first.storage.backend:
-                    raise RuntimeError(
-                        f"{cls.name}: inputs on different devices, {first.storage.backend.device!r} and "
-                        f"{x.storage.backend.device!r}; move one with .to(device)"
-                    )
+                values.append(x)
                 arrays.append(x.array)
-                needs.append(x.node is not None)
+                nodes.append(x.node)
             else:
                 arrays.append(x)
-                needs.append(False)
-        if first is None:
-            raise TypeError(f"{cls.name} needs at least one Tensor, got {', '.join(type(x).__name__ for x in inputs)}")
-        op.backend = backend = first.storage.backend
-        op.wrap = first._wrap
-        recorded = mode.grad and cls.differentiable and True in needs
+                nodes.append(None)
+        op.backend = backend = cls._common_backend(values, inputs)
+        op.wrap = wrap = values[0]._wrap
+        op.needs = tuple([node is not None for node in nodes])
+        recorded = mode.grad and cls.differentiable and True in op.needs
         if recorded:
-            op.needs = tuple(needs)
             op._inputs = inputs
         else:
-            op.needs = (False,) * len(needs)
+            op.needs = (False,) * len(nodes)
 
         y = op.forward(*arrays, **params)
 
         outputs = y if isinstance(y, tuple) else (y,)
         if recorded:
             op._inputs = None
-            op.parents = tuple([x.node if isinstance(x, Value) else None for x in inputs])
+            op.parents = tuple(nodes)
             op.serial = next(Op._serials)
             op.scope = mode.scope
             op.line = user_line()
@@ -188,25 +193,24 @@ class Op:
                 continue
             if type(array) is not backend.Array:
                 array = backend.asarray(array)  # NumPy returns scalars for 0-d results
-            storage = _shared_storage(backend, array, inputs) or Storage(backend)
+            storage = _shared_storage(backend, array, values) or Storage(backend)
             node = None
             if recorded and array.dtype.kind == "f":
                 node = Node(op, index, array.shape, array.dtype, backend.device)
             if op._saved_output is not None:
                 op._saved_output = (array, storage, storage.version)
                 op._out = weakref.ref(node)
-            results.append(first._wrap(array, storage, node))
+            results.append(wrap(array, storage, node))
         if mode.anomaly:
             check_forward(op, arrays, results)
         return tuple(results) if isinstance(y, tuple) else results[0]
 
 
-def _shared_storage(backend, array, inputs):
+def _shared_storage(backend, array, values):
     """The storage of the input whose memory `array` lies in, or None for new memory."""
-    if array.base is not None or any(isinstance(x, Value) and array is x.array for x in inputs):
-        for x in inputs:
-            if isinstance(x, Value) and backend.overlap(array, x.array):
-                return x.storage
+    for x in values:
+        if array is x.array or (array.base is not None and backend.overlap(array, x.array)):
+            return x.storage
     return None
 
 

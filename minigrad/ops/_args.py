@@ -1,6 +1,7 @@
 """What the public functions share: promotion, dimensions, NumPy's argument names. Inner loops never come here."""
 
 import functools
+import operator
 
 import numpy as np
 
@@ -83,9 +84,10 @@ def shape_of(name, sizes):
     """The sizes of f(2, 3) or f((2, 3)) as a tuple of ints."""
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         sizes = sizes[0]
-    if not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in sizes):
-        raise TypeError(f"{name}: sizes must be ints, got {tuple(sizes)}")
-    return tuple(int(n) for n in sizes)
+    try:
+        return tuple([operator.index(n) for n in sizes])
+    except TypeError:
+        raise TypeError(f"{name}: sizes must be ints, got {tuple(sizes)}") from None
 
 
 _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}

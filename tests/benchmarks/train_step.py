@@ -28,6 +28,7 @@ from contenders import CONTENDERS, B, T, V, initial_weights
 
 AGREE = 1e-3  # the largest difference between two first losses
 FIRST, UNTIMED, TURN, REST = 5, 2, 3.0, 0.1  # steps compared; steps to warm up with; longest turn, rest, in seconds
+ENVIRONMENT = dict(os.environ)  # before minigrad, imported for its initial weights, may add to it
 
 
 def work(name, path):
@@ -57,22 +58,22 @@ class Worker:
 
     def __init__(self, name, path):
         command = [sys.executable, __file__, "--worker", name, path]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=ENVIRONMENT)
         self.rounds = []  # ms of each step, by round
-        self.alive = True
-        self.version, self.losses = self.answer() or (None, None)
+        self.version, self.losses = self.answer()
 
     def answer(self):
         line = self.process.stdout.readline()
-        self.alive = bool(line)  # else it has said why on stderr
-        return json.loads(line) if line else None
+        if not line:
+            raise ChildProcessError("it stopped, and said why above")
+        return json.loads(line)
 
     def turn(self, steps):
         time.sleep(REST)  # by then the threads of the one before have stopped spinning
         self.process.stdin.write(f"{steps}\n")
         self.process.stdin.flush()
-        if times := self.answer():
-            self.rounds.append(times)
+        self.rounds.append(self.answer())
 
     def stop(self):
         self.process.stdin.close()
@@ -111,16 +112,17 @@ def summary(worker, base):
 
 
 def measure(names, rounds, steps):
-    """{name: Worker}, each with its times. One that fails is left out."""
+    """{name: Worker}, each with its times. One that cannot start is left out."""
     workers = {}
     try:
         with tempfile.TemporaryDirectory() as folder:
             np.savez(path := os.path.join(folder, "weights.npz"), **initial_weights())
             for name in names:
                 print(f"starting {name}", file=sys.stderr)
-                worker = Worker(name, path)
-                if worker.alive:
-                    workers[name] = worker
+                try:
+                    workers[name] = Worker(name, path)
+                except ChildProcessError as error:
+                    print(f"leaving out {name}: {error}", file=sys.stderr)
         for i in range(rounds):
             order = list(workers)
             order = order[i % len(order) :] + order[: i % len(order)]  # so that none always follows the same one

@@ -63,7 +63,7 @@ stack = np.stack
 
 
 def pad(x, widths, value):
-    return np.pad(x, widths, constant_values=value)
+    return np.pad(x, widths, constant_values=value) if widths else x.copy()
 
 
 def getitem(x, index):

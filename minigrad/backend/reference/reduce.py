@@ -1,38 +1,35 @@
 """Reductions, orderings and matrix products."""
 
-import builtins
 import functools
 import math
 
 import numpy as np
 
+_HALF = np.dtype(np.float16)
+
 
 def in_single(function):
-    """float16 is for storage: the arithmetic happens in float32, here for primitives on one or more arrays."""
+    """float16 is for storage: the arithmetic of this primitive happens in float32."""
 
     @functools.wraps(function)
     def wrapper(*args, **kwargs):
-        if not _any_half(args):
-            return function(*args, **kwargs)
-        y = function(*(a.astype(np.float32) if _is_half(a) else a for a in args), **kwargs)
-        return tuple(_to_half(part) for part in y) if isinstance(y, tuple) else _to_half(y)
+        for x in args:
+            if getattr(x, "dtype", None) is _HALF:
+                return _in_single(function, args, kwargs)
+        return function(*args, **kwargs)
 
     return wrapper
 
 
-def _is_half(x):
-    return isinstance(x, np.ndarray) and x.dtype == np.float16
-
-
-def _any_half(xs):
-    return builtins.any(_is_half(x) for x in xs)
-
-
-def _to_half(y):
-    if y is None or y.dtype != np.float32:
-        return y
+def _in_single(function, args, kwargs):
+    y = function(*[x.astype(np.float32) if getattr(x, "dtype", None) is _HALF else x for x in args], **kwargs)
     with np.errstate(over="ignore"):
-        return y.astype(np.float16)
+        halves = [x.astype(_HALF) if x is not None and x.dtype == np.float32 else x for x in _as_tuple(y)]
+    return tuple(halves) if isinstance(y, tuple) else halves[0]
+
+
+def _as_tuple(y):
+    return y if isinstance(y, tuple) else (y,)
 
 
 _SUMS = {"b": np.int64, "i": np.int64, "u": np.int64}  # what integers add up in
@@ -84,7 +81,7 @@ def cumsum(x, dim, reverse):
 
 def dot(x, y):
     """Sum of x * y over everything, as a Python float."""
-    if _is_half(x):
+    if x.dtype is _HALF:
         x, y = x.astype(np.float32), y.astype(np.float32)
     return float(np.vdot(x, y))
 

@@ -1,0 +1,179 @@
+"""NumPy, DLPack, pickling and copying: memory is shared where it can be, a gradient is never dropped silently."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn
+
+
+def leaf(*shape):
+    return mg.randn(*shape, dtype=mg.float64, requires_grad=True)
+
+
+# --------------------------------------------------------------------------------------------------------------- NumPy
+
+
+def test_numpy_shares_memory_and_refuses_to_drop_a_gradient():
+    x = mg.zeros(3)
+    x.numpy()[0] = 5
+    assert x[0] == 5 and np.asarray(x) is x.numpy()
+    w = leaf(3)
+    for convert in (w.numpy, lambda: np.asarray(w), lambda: np.array([w, w]), lambda: np.array(w * 2), lambda: np.dot(w, w)):
+        with pytest.raises(mg.GraphError, match=r"detach\(\)"):
+            convert()
+    assert np.shares_memory(w.detach().numpy(), w.array)
+    assert np.asarray(w.detach()).sum() == pytest.approx(w.sum().item())
+
+
+def test_the_array_protocol():
+    x = mg.ones(3)
+    assert np.asarray(x, dtype=np.float64).dtype == np.float64
+    assert not np.shares_memory(np.array(x), x.array)
+    assert np.shares_memory(np.asarray(x, copy=False), x.array)
+    with pytest.raises(ValueError):
+        np.asarray(x, dtype=np.float64, copy=False)
+    np.testing.assert_array_equal(np.concatenate([x, np.zeros(2)]), [1, 1, 1, 0, 0])
+
+
+BINARY = [np.add, np.subtract, np.multiply, np.divide, np.power, np.maximum, np.minimum, np.equal, np.less, np.greater_equal]
+UNARY = [np.negative, np.absolute, np.exp, np.sin, np.cos, np.tanh, np.sign, np.floor, np.isnan, np.isfinite]
+
+
+@pytest.mark.parametrize("ufunc", BINARY, ids=lambda f: f.__name__)
+def test_binary_ufuncs_keep_the_graph_on_either_side(ufunc):
+    w, array = mg.rand(3, dtype=mg.float64, requires_grad=True), np.array([1.0, 2.0, 0.5])
+    for a, b in ((w, array), (array, w), (w, w), (w, 2.0), (np.float64(2), w)):
+        y = ufunc(a, b)
+        plain = [x.detach().numpy() if isinstance(x, mg.Tensor) else x for x in (a, b)]
+        assert isinstance(y, mg.Tensor) and y.requires_grad == (y.dtype.kind == "f")
+        np.testing.assert_allclose(y.detach().numpy(), ufunc(*plain), rtol=1e-15)
+
+
+@pytest.mark.parametrize("ufunc", UNARY, ids=lambda f: f.__name__)
+def test_unary_ufuncs(ufunc):
+    x = leaf(3)
+    y = ufunc(x)
+    assert isinstance(y, mg.Tensor)
+    np.testing.assert_allclose(y.detach().numpy(), ufunc(x.detach().numpy()), rtol=1e-15)
+
+
+def test_operators_between_arrays_and_tensors():
+    w, array = leaf(2, 2), np.array([[1.0, 2.0], [3.0, 4.0]])
+    for y, dw in (
+        (array * w, array),
+        (array + w, np.ones((2, 2))),
+        (array - w, -np.ones((2, 2))),
+        (array @ w, np.repeat(array.sum(0)[:, None], 2, 1)),
+        (w @ array, np.repeat(array.sum(1)[None], 2, 0)),
+        (w / array, 1 / array),
+        (array / w, -array / w.detach().numpy() ** 2),
+    ):
+        assert isinstance(y, mg.Tensor)
+        (g,) = mg.grad(y.sum(), w)
+        np.testing.assert_allclose(g.numpy(), dw, rtol=1e-14)
+    assert isinstance(array < w, mg.Tensor)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: np.arctan2(x, x),
+        lambda x: np.add.reduce(x),
+        lambda x: np.multiply.outer(x, x),
+        lambda x: np.add(x, x, out=np.zeros(3)),
+        lambda x: np.zeros(3).__iadd__(x),
+        lambda x: np.sum(x),
+        lambda x: np.add(x, x, where=np.ones(3, bool)),
+    ],
+)
+def test_what_we_do_not_have_raises(call):
+    with pytest.raises((TypeError, mg.GraphError)):
+        call(leaf(3))
+
+
+def test_arrays_of_other_dtypes_are_refused():
+    for other in (np.ones(3, complex), np.array(["a", "b", "c"]), np.array([None] * 3)):
+        with pytest.raises(TypeError):
+            mg.ones(3) * other
+        with pytest.raises(TypeError, match="minigrad has no dtype"):
+            mg.from_numpy(other)
+    with pytest.raises(TypeError, match="from_numpy needs a NumPy array, got list"):
+        mg.from_numpy([1, 2])
+
+
+def test_read_only_arrays_stay_read_only():
+    x = mg.from_numpy(np.broadcast_to(np.float32(1), (3,)))
+    assert (x * 2).tolist() == [2, 2, 2]
+    with pytest.raises(mg.GraphError, match="read-only"):
+        x.add_(1)
+
+
+# -------------------------------------------------------------------------------------------------------------- DLPack
+
+
+@pytest.mark.parametrize("dtype", mg.dtypes.ALL, ids=str)
+def test_dlpack_round_trip_without_a_copy(dtype):
+    source = np.arange(6).reshape(2, 3).astype(dtype)
+    x = mg.from_dlpack(source)
+    assert x.dtype == dtype and np.shares_memory(x.array, source)
+    back = np.from_dlpack(x)
+    assert np.shares_memory(back, source) and back.dtype == dtype and (back == source).all()
+    assert x.__dlpack_device__()[0] == 1
+    strided = np.from_dlpack(x.T[1:])
+    assert np.shares_memory(strided, source) and (strided == source.T[1:]).all()
+    assert np.shares_memory(mg.from_dlpack(x).array, source)
+
+
+def test_dlpack_refuses_to_drop_a_gradient():
+    with pytest.raises(mg.GraphError, match=r"detach\(\)"):
+        np.from_dlpack(leaf(2))
+
+
+# ------------------------------------------------------------------------------------------------- pickling and copying
+
+
+def tied():
+    m = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    m[1].weight = m[0].weight
+    m.register_buffer("steps", mg.tensor([3]))
+    return m
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["deepcopy", "pickle"])
+def test_copies_keep_values_kinds_and_ties(duplicate):
+    for x in (mg.arange(3), leaf(2, 3), nn.Parameter(mg.ones(2)), mg.zeros(0, 2), mg.tensor(True), mg.zeros(2, 3).T):
+        y = duplicate(x)
+        assert type(y) is type(x) and y.dtype == x.dtype and y.requires_grad == x.requires_grad and y.is_leaf
+        np.testing.assert_array_equal(y.detach().numpy(), x.detach().numpy())
+        assert not np.shares_memory(y.array, x.array)
+    m = tied()
+    d = duplicate(m)
+    assert d[1].weight is d[0].weight and d[0].weight is not m[0].weight and d.steps.tolist() == [3]
+    x = mg.ones(1, 2)
+    np.testing.assert_array_equal(d(x).detach().numpy(), m(x).detach().numpy())
+    d(x).sum().backward()
+    assert m[0].weight.grad is None and d[0].weight.grad is not None
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps], ids=["copy", "deepcopy", "pickle"])
+def test_a_graph_is_neither_copied_nor_pickled(duplicate):
+    with pytest.raises(mg.GraphError, match="detach"):
+        duplicate(leaf(2) * 2)
+
+
+def test_a_copy_never_shares_memory_without_sharing_the_version():
+    x, w = mg.ones(2), mg.ones(2, requires_grad=True)
+    for other in (copy.copy(x), copy.deepcopy([x, x.detach()])[1], copy.copy(x.detach())):
+        y = (w * x).sum()
+        other.add_(1.0)
+        w.grad = None
+        try:
+            y.backward()
+        except mg.GraphError:
+            continue
+        assert w.grad.tolist() == [1, 1]
+        assert x.tolist() == [1, 1]
