@@ -137,17 +137,24 @@ def _or_default(generator):
     return default_generator if generator is None else generator
 
 
+def _float_dtype(name, dtype):
+    dtype = dtypes.as_dtype(dtype)
+    if dtype.kind != "f":
+        raise TypeError(f"{name} makes floats, not {dtype}; for integers use randint")
+    return dtype
+
+
 def rand(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False, generator=None):
-    """Uniform in [0, 1)."""
+    """Uniform in [0, 1). Floats only."""
     return _finish(
-        _or_default(generator).uniform(shape_of("rand", size), dtypes.as_dtype(dtype)), device, requires_grad
+        _or_default(generator).uniform(shape_of("rand", size), _float_dtype("rand", dtype)), device, requires_grad
     )
 
 
 def randn(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False, generator=None):
-    """Standard normal."""
+    """Standard normal. Floats only."""
     return _finish(
-        _or_default(generator).normal(shape_of("randn", size), dtypes.as_dtype(dtype)), device, requires_grad
+        _or_default(generator).normal(shape_of("randn", size), _float_dtype("randn", dtype)), device, requires_grad
     )
 
 

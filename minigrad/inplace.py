@@ -11,6 +11,12 @@ class InPlace(Value):
 
     def _in_place(self, what, *others):
         """Allow an in-place change, and count it, unless the graph would have to know of it."""
+        for x in others:
+            if isinstance(x, Value) and x.storage.backend is not self.storage.backend:
+                raise RuntimeError(
+                    f"{what}: tensors on different devices, {self.storage.backend.device!r} and "
+                    f"{x.storage.backend.device!r}; move one with .to(device)"
+                )
         if is_grad_enabled() and any(isinstance(x, Value) and x.node is not None for x in (self, *others)):
             raise GraphError(
                 f"{what} changes a tensor in place while its operations are recorded; do it under no_grad(), on "

@@ -184,8 +184,7 @@ class Tensor(InPlace, Interop):
         if value is not None:
             if self.node is None:
                 raise GraphError("a tensor that requires no gradient cannot hold one; requires_grad_() it first")
-            if not isinstance(value, Tensor) or (value.shape, value.dtype) != (self.shape, self.dtype):
-                raise ValueError(f".grad must be a Tensor of shape {self.shape} and {self.dtype}, got {value!r}")
+            _check_same_kind(".grad", value, self)
         if self.node is not None:
             self.node.grad = value
 
@@ -216,7 +215,7 @@ class Tensor(InPlace, Interop):
         if inputs is None:
             autograd.backward(nodes, cotangents, retain_graph=retain_graph, create_graph=create_graph)
             return
-        inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+        inputs = [inputs] if isinstance(inputs, Tensor) else list(dict.fromkeys(inputs))
         for x, g in zip(inputs, grad(self, inputs, gradient, retain_graph, create_graph, allow_unused=True)):
             if g is not None:
                 x.node.grad = g if x.node.grad is None else x.node.grad + g
@@ -232,9 +231,7 @@ class Tensor(InPlace, Interop):
 
     @data.setter
     def data(self, value):
-        own = (self.shape, self.dtype, self.device)
-        if not isinstance(value, Tensor) or (value.shape, value.dtype, value.device) != own:
-            raise ValueError(f".data must be a Tensor of shape {own[0]}, {own[1]} on {own[2]!r}, got {value!r}")
+        _check_same_kind(".data", value, self)
         if value.storage is not self.storage:
             self.storage.changed()
             compact = value if value.is_contiguous() else value.detach().clone()  # as optimizers need it
@@ -247,10 +244,20 @@ class Tensor(InPlace, Interop):
     __sub__, __truediv__, __pow__, __matmul__ = ops.sub, ops.div, ops.pow, ops.matmul
     __neg__, __abs__, __getitem__ = ops.neg, ops.abs, ops.getitem
     __lt__, __le__, __gt__, __ge__ = ops.lt, ops.le, ops.gt, ops.ge
-    __and__ = __rand__ = ops.logical_and
-    __or__ = __ror__ = ops.logical_or
-    __xor__ = __rxor__ = ops.logical_xor
-    __invert__ = ops.logical_not
+
+    def __and__(self, other):
+        return ops.logical_and(*_bools("&", self, other))
+
+    def __or__(self, other):
+        return ops.logical_or(*_bools("|", self, other))
+
+    def __xor__(self, other):
+        return ops.logical_xor(*_bools("^", self, other))
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __invert__(self):
+        return ops.logical_not(*_bools("~", self))
 
     def __eq__(self, other):
         return ops.eq(self, other) if isinstance(other, _COMPARABLE) else NotImplemented  # None, say: Python decides
@@ -300,6 +307,15 @@ class Tensor(InPlace, Interop):
         return Tensor._wrap(on.zeros(self.shape, self.dtype), Storage(on))
 
 
+def _bools(operator, *operands):
+    """The operands, if all are bool. On integers & | ^ ~ would mean bits, which minigrad does not have."""
+    for x in operands:
+        kind = getattr(x, "dtype", type(x).__name__)
+        if kind != "bool":  # a dtype equals its name
+            raise TypeError(f"{operator} is for bools, got {kind}; for truth use logical_and, logical_or, logical_not")
+    return operands
+
+
 _COMPARABLE = (Tensor, np.ndarray, np.generic, bool, int, float)
 
 
@@ -314,6 +330,17 @@ class Handle:
         self._hooks.pop(self._key, None)
 
 
+def _check_same_kind(what, x, like):
+    """Raise unless x is a Tensor of like's shape and dtype on its device."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{what} must be a Tensor of shape {like.shape} and {like.dtype}, got {type(x).__name__}")
+    if (x.shape, x.dtype, x.device) != (like.shape, like.dtype, like.device):
+        raise ValueError(
+            f"{what} must have shape {like.shape}, {like.dtype} on {like.device!r}; got shape {x.shape}, {x.dtype} on "
+            f"{x.device!r}"
+        )
+
+
 def _root(output, gradient):
     """([node], [cotangent]) to begin a walk with."""
     if output.node is None:
@@ -326,11 +353,7 @@ def _root(output, gradient):
             raise GraphError(f"backward from a tensor of shape {output.shape} needs `gradient`, a tensor of that shape")
         on = output.storage.backend
         gradient = Tensor._wrap(on.full(output.shape, 1, output.dtype), Storage(on))
-    if not isinstance(gradient, Tensor) or (gradient.shape, gradient.dtype) != (output.shape, output.dtype):
-        raise ValueError(
-            f"`gradient` must be a Tensor of shape {output.shape} and {output.dtype}, got "
-            f"{getattr(gradient, 'shape', type(gradient).__name__)} {getattr(gradient, 'dtype', '')}"
-        )
+    _check_same_kind("`gradient`", gradient, output)
     return [output.node], [gradient]
 
 

@@ -22,7 +22,7 @@ def close(x, expected):
     np.testing.assert_allclose(x.detach().numpy(), expected, rtol=1e-12, atol=1e-13)
 
 
-# ----------------------------------------------------------------------- R4: shapes and dtypes; R5: no more than is needed
+# -------------------------------------------------------------------- R4: shapes and dtypes; R5: no more than is needed
 
 
 class Wrong(mg.Op):
@@ -88,8 +88,9 @@ def test_an_op_learns_what_is_needed(required):
     y.sum().backward(retain_graph=True)
     assert Spy.asked == [required]
     first = required.index(True)
-    mg.grad(y.sum(), [xs[first]])
-    assert Spy.asked[1] == tuple(i == first for i in range(3))
+    mg.grad(y.sum(), [xs[first]], retain_graph=True)
+    y.sum().backward()
+    assert Spy.asked[1:] == [tuple(i == first for i in range(3)), required]
 
 
 def test_grad_runs_no_op_that_leads_elsewhere():
@@ -97,6 +98,7 @@ def test_grad_runs_no_op_that_leads_elsewhere():
     Spy.asked.clear()
     y = (Spy.apply(a, a, a) * b).sum()
     mg.grad(y, b)
+    mg.grad([(b * 2).sum(), Spy.apply(a, a, a).sum()], b)
     assert Spy.asked == []
 
 
@@ -132,7 +134,7 @@ def test_what_else_is_needed_does_not_change_a_gradient(declaration, i):
             return None
         weights = [mg.randn(*y.shape, dtype=y.dtype) for y in ys]
         found = mg.grad(ys, [xs[k] for k in required], weights, allow_unused=True)
-        return {k: g for k, g in zip(required, found)}
+        return dict(zip(required, found))
 
     together = gradients(floats) if len(floats) > 1 else None
     if together is None:
@@ -143,7 +145,7 @@ def test_what_else_is_needed_does_not_change_a_gradient(declaration, i):
             np.testing.assert_allclose(alone[k].numpy(), together[k].numpy(), rtol=1e-13, atol=1e-14)
 
 
-# ------------------------------------------------------------------------------------------------- grad() and backward()
+# ------------------------------------------------------------------------------------------------ grad() and backward()
 
 
 def test_grad_touches_no_grad_attribute():
@@ -168,7 +170,7 @@ def test_grad_of_an_intermediate_and_of_the_output_itself():
 def test_unused_inputs():
     x, unused = leaf(2), leaf(2)
     y = (x * 2).sum()
-    with pytest.raises(mg.GraphError, match="do not depend on input 1.*allow_unused"):
+    with pytest.raises(mg.GraphError, match=r"do not depend on input 1.*allow_unused"):
         mg.grad(y, [x, unused], retain_graph=True)
     assert mg.grad(y, [x, unused], allow_unused=True)[1] is None
 
@@ -225,7 +227,7 @@ def test_a_diamond_in_which_depth_first_order_would_be_wrong():
         (lambda x: (x * 2).backward(), mg.GraphError, r"shape \(2, 3\) needs `gradient`"),
         (lambda x: x.sum().backward(mg.ones(3)), ValueError, r"shape \(\).*\(3,\)"),
         (lambda x: (x * 2).backward(mg.ones(2, 3)), ValueError, "float64.*float32"),
-        (lambda x: (x * 2).backward(np.ones((2, 3))), ValueError, "Tensor"),
+        (lambda x: (x * 2).backward(np.ones((2, 3))), TypeError, "Tensor"),
         (lambda x: mg.grad(x.sum(), mg.ones(2)), mg.GraphError, "input 0 requires no gradient"),
         (lambda x: (x * 2).requires_grad_(False), mg.GraphError, "leaf"),
         (lambda x: mg.ones(2).register_hook(print), mg.GraphError, "register_hook"),
@@ -240,7 +242,7 @@ def test_misuse(misuse, error, words):
         misuse(leaf(2, 3))
 
 
-# ------------------------------------------------------------------------------------------------------ ops of one's own
+# ----------------------------------------------------------------------------------------------------- ops of one's own
 
 
 class Cube(mg.Op):
@@ -277,7 +279,7 @@ def test_an_op_that_saves_nothing_says_so():
         def backward(self, dy):
             return dy * self.saved_inputs()[0]
 
-    with pytest.raises(RuntimeError, match="forgetful.*save_inputs"):
+    with pytest.raises(RuntimeError, match=r"forgetful.*save_inputs"):
         Forgetful.apply(leaf(2)).sum().backward()
 
 

@@ -36,7 +36,9 @@ def printed(table):
     for a in names:
         numbers = [table[a, f"Python {kind}"] for kind in ("bool", "int", "float")]
         rows.append((a, *(table[a, b] for b in names), "|", *numbers))
-    lines = ["".join(f"{cell:<{2 if cell == '|' else 10 if i == 0 else 9}}" for i, cell in enumerate(row)) for row in rows]
+    lines = [
+        "".join(f"{cell:<{2 if cell == '|' else 10 if i == 0 else 9}}" for i, cell in enumerate(row)) for row in rows
+    ]
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -130,6 +132,13 @@ def test_the_mean_of_a_constant_is_that_constant():
         assert mg.ones(n, dtype=mg.float64).mean().item() == 1.0
 
 
+def test_where_of_two_numbers():
+    condition = mg.tensor([True, False])
+    assert mg.where(condition, 1.0, 0.0).dtype == mg.where(condition, 1, 0.5).dtype == mg.float32
+    assert mg.where(condition, 1, 0).dtype == mg.int64 and mg.where(condition, True, False).dtype == mg.bool_
+    assert mg.where(condition, mg.ones(2, dtype=mg.float16), 0.5).dtype == mg.float16
+
+
 def test_default_dtypes_of_data():
     assert mg.tensor([1.0, 2]).dtype == mg.tensor([]).dtype == mg.full((2,), 0.5).dtype == mg.float32
     assert mg.tensor([1, 2]).dtype == mg.full((2,), 1).dtype == mg.arange(3).dtype == mg.int64
@@ -151,7 +160,7 @@ def test_casts_carry_gradients_in_each_dtype():
     assert not x.long().requires_grad and x.int().tolist() == [1, -2]
 
 
-# ------------------------------------------------------------------------------------------- R9: what may have a gradient
+# ----------------------------------------------------------------------------------------- R9: what may have a gradient
 
 
 @pytest.mark.parametrize("dtype", [*INTS, mg.bool_], ids=str)
@@ -194,17 +203,21 @@ def on_a_fake_device(x):
         lambda x, y: mg.where(x > 0, x, y),
         lambda x, y: mg.nn.functional.linear(x, y),
         lambda x, y: x.requires_grad_().exp().backward(y),
+        lambda x, y: x.requires_grad_().backward(y),
+        lambda x, y: setattr(x.requires_grad_(), "grad", y),
+        lambda x, y: x.add_(y),
+        lambda x, y: x.__setitem__(0, y[0]),
     ],
 )
 def test_mixing_devices_raises_and_names_both(mix):
     x, y = mg.ones(2, 2), on_a_fake_device(mg.ones(2, 2))
     assert (y + y).device == "fake" and (y + 1).sum().device == "fake"
-    with pytest.raises((RuntimeError, ValueError), match="cpu.*fake|fake.*cpu"):
+    with pytest.raises((RuntimeError, ValueError), match=r"cpu.*fake|fake.*cpu"):
         mix(x, y)
 
 
 def test_an_unknown_device_and_a_missing_one():
-    with pytest.raises(ValueError, match="'tpu'.*'cpu' and 'cuda'"):
+    with pytest.raises(ValueError, match=r"'tpu'.*'cpu' and 'cuda'"):
         mg.ones(2, device="tpu")
     with pytest.raises((ValueError, TypeError), match="tpu"):
         mg.ones(2).to("tpu")

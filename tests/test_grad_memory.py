@@ -24,7 +24,7 @@ def same(x, expected):
     np.testing.assert_array_equal(x.detach().numpy(), expected)
 
 
-# ------------------------------------------------------------------------------------- R3: whose memory a gradient is in
+# ------------------------------------------------------------------------------------ R3: whose memory a gradient is in
 
 
 @pytest.mark.parametrize("uses", range(1, 7))
@@ -50,7 +50,7 @@ def test_nobody_shares_memory_with_a_grad(create_graph):
     before = cotangent.numpy().copy()
     y = (a + b) + c.reshape(4) + a + b.alias() + a
     y.retain_grad()
-    y.backward(cotangent, create_graph=create_graph)
+    (y * 2).backward(cotangent, create_graph=create_graph)
     assert shared(a.grad, b.grad, c.grad, y.grad, cotangent, a, b, c) == []
     with mg.no_grad():
         for x in (a, b, c, y):
@@ -58,13 +58,25 @@ def test_nobody_shares_memory_with_a_grad(create_graph):
             x.grad.mul_(7)  # and all may be changed in place, as clipping does
     same(cotangent, before)
     for x, n in ((a, 3), (b, 2), (y, 1)):
-        np.testing.assert_allclose(x.grad.detach().numpy(), 7 * n * before, rtol=1e-14)
+        np.testing.assert_allclose(x.grad.detach().numpy(), 14 * n * before, rtol=1e-14)
+
+
+@pytest.mark.parametrize("cotangent", [None, 3.0])
+def test_one_gradient_for_two_leaves(cotangent):
+    a, b = leaf(4), leaf(2, 2)
+    y = a + b.reshape(4) if cotangent else ((a + b.reshape(4)) * 3).sum()
+    y.backward(None if cotangent is None else mg.full((4,), cotangent, dtype=mg.float64))
+    with mg.no_grad():
+        a.grad.zero_()
+    same(b.grad, np.full((2, 2), 3.0))
 
 
 @pytest.mark.parametrize("create_graph", [False, True])
-def test_grad_of_a_sum_is_writable(create_graph):
+@pytest.mark.parametrize("f", [lambda x: x.sum(), lambda x: x.sum() * 1.0, lambda x: (x.T * 1.0).sum()])
+def test_a_grad_is_compact_and_writable(f, create_graph):
     x = leaf(2, 3)
-    x.sum().backward(create_graph=create_graph)
+    f(x).backward(create_graph=create_graph)
+    assert x.grad.is_contiguous()
     with mg.no_grad():
         x.grad.mul_(2)
     same(x.grad, np.full((2, 3), 2.0))
@@ -166,7 +178,7 @@ def test_a_privately_saved_array_given_to_two_inputs_is_not_shared():
     assert shared(a.grad, b.grad) == []
 
 
-# -------------------------------------------------------------------------------------------- R6: freed as the walk goes
+# ------------------------------------------------------------------------------------------- R6: freed as the walk goes
 
 
 class Keep(mg.Op):

@@ -116,7 +116,9 @@ def test_a_gradient_penalty_trains_parameters():
     for i in np.ndindex(3, 2):
         step = np.zeros((3, 2))
         step[i] = h
-        assert w.grad[i].item() == pytest.approx((value(base + step) - value(base - step)) / (2 * h), rel=1e-6, abs=1e-8)
+        assert w.grad[i].item() == pytest.approx(
+            (value(base + step) - value(base - step)) / (2 * h), rel=1e-6, abs=1e-8
+        )
 
 
 def test_backward_with_create_graph_then_clipping():
@@ -163,6 +165,19 @@ def test_mixed_derivatives_through_a_saved_output():
     (g,) = mg.grad(x.exp().exp().sum(), x, create_graph=True)  # nobody holds the inner outputs
     e = np.exp(x.detach().numpy())
     close(mg.grad(g.sum(), x)[0], np.exp(e) * (e + e * e))
+
+
+def test_a_saved_output_asked_for_twice_is_one_value():
+    class Exp(mg.Op):
+        def forward(self, x):
+            return self.save_output(np.exp(x))
+
+        def backward(self, dy):
+            return dy * (self.saved_output() * 0.25 + self.saved_output() * 0.75)
+
+    x = leaf(3)
+    (g,) = mg.grad(Exp.apply(x).sum(), x, create_graph=True)
+    close(mg.grad(g.sum(), x)[0], np.exp(x.detach().numpy()))
 
 
 def test_implicit_inner_step_like_maml():

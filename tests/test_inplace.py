@@ -11,7 +11,7 @@ CASES = [pytest.param(d, case, id=f"{d.name}-{i}") for d in DECLARED for i, case
 
 
 class Run:
-    """One forward of a declared op on a case, on leaves and on copies of them that are no leaves, ready for backward."""
+    """One forward of a declared op on a case, on copies of leaves, ready for backward."""
 
     def __init__(self, declaration, case):
         rng = np.random.default_rng(3)
@@ -95,10 +95,26 @@ def test_the_changes_above_are_noticed_where_arrays_are_saved():
                         change(getattr(run, kind)[i])
                         if assert_raises_or_unchanged(run, expected):
                             noticed.add((d.name, kind))
-    savers = {"mul", "div", "pow", "matmul", "linear", "layer_norm", "gather", "embedding", "where", "cross_entropy", "gelu"}
+    savers = {
+        "mul",
+        "div",
+        "pow",
+        "matmul",
+        "linear",
+        "layer_norm",
+        "gather",
+        "embedding",
+        "where",
+        "cross_entropy",
+        "gelu",
+    }
     assert {(name, "inputs") for name in savers} <= noticed
-    assert {(name, "outputs") for name in ("exp", "sqrt", "tanh", "sigmoid", "softmax", "log_softmax", "relu")} <= noticed
-    assert not any((name, kind) in noticed for name in ("add", "neg", "sum", "reshape") for kind in ("inputs", "outputs"))
+    assert {
+        (name, "outputs") for name in ("exp", "sqrt", "tanh", "sigmoid", "softmax", "log_softmax", "relu")
+    } <= noticed
+    assert not any(
+        (name, kind) in noticed for name in ("add", "neg", "sum", "reshape") for kind in ("inputs", "outputs")
+    )
 
 
 VIEWS = {
@@ -177,25 +193,17 @@ def test_an_optimizer_step_is_noticed():
 
 def test_no_false_alarm():
     w, x = mg.ones(2, 3, requires_grad=True), mg.randn(2, 3)
+    x.add_(1.0)  # before the op
     unrelated, copy, other = mg.randn(2, 3), x.clone(), x + 0
     y = (w * x).sum()
     for t in (unrelated, copy, other, x[[0, 1]], x[x > -100], x.T.contiguous(), x.to(mg.float64), y.detach()):
         t.add_(1.0)
-    x.numpy()
     y.backward()
     np.testing.assert_array_equal(w.grad.numpy(), x.numpy())
     x.add_(1.0)  # after the backward everything may change
     with mg.no_grad():
         w.add_(1.0)
         w.grad.zero_()
-
-
-def test_a_change_before_the_op_is_no_change():
-    w, x = mg.ones(3, requires_grad=True), mg.ones(3)
-    x.add_(1.0)
-    y = (w * x).sum()
-    y.backward()
-    assert w.grad.tolist() == [2, 2, 2]
 
 
 def test_an_op_of_ones_own_that_returns_its_input_shares_its_version():
@@ -236,10 +244,10 @@ def test_a_watched_module_shares_the_versions_of_all_its_arguments(which):
         xs[which].add_(1.0)
     with pytest.raises(mg.GraphError, match="mul"):
         y[0].sum().backward()
-    outputs = module(*xs)
-    z = (outputs[which] * outputs[which]).sum()
+    y = module(*xs)
+    z = (y[which] * y[which]).sum()
     with mg.no_grad():
-        outputs[which].add_(1.0)
+        y[which].add_(1.0)
     with pytest.raises(mg.GraphError, match="mul"):
         z.backward()
 
@@ -258,20 +266,13 @@ def test_numpy_operands_and_indices_are_copied():
 def test_in_place_is_refused_where_it_would_be_recorded():
     w = mg.ones(2, 3, requires_grad=True)
     x = mg.zeros(2, 3)
-    refused = [
-        lambda: w.add_(1.0),
-        lambda: w.__setitem__(0, 1.0),
-        lambda: x.add_(w),
-        lambda: x.__setitem__(0, w[0]),
-        lambda: (w * 2).zero_(),
-        lambda: x.copy_(w),
-        lambda: w.__iadd__(1.0),
-    ]
+    refused = [lambda: w.add_(1.0), lambda: w.__setitem__(0, 1.0), lambda: x.add_(w), lambda: x.__setitem__(0, w[0])]
+    refused += [lambda: (w * 2).zero_(), lambda: x.copy_(w), lambda: w.__iadd__(1.0)]
     for attempt in refused:
         with pytest.raises(mg.GraphError, match="no_grad"):
             attempt()
     assert x.tolist() == mg.zeros(2, 3).tolist() and w.detach().sum().item() == 6
-    with pytest.raises(mg.GraphError, match="read-only.*clone"):
+    with pytest.raises(mg.GraphError, match=r"read-only.*clone"):
         mg.zeros(1).expand(3).add_(1.0)
 
 

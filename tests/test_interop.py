@@ -22,7 +22,13 @@ def test_numpy_shares_memory_and_refuses_to_drop_a_gradient():
     x.numpy()[0] = 5
     assert x[0] == 5 and np.asarray(x) is x.numpy()
     w = leaf(3)
-    for convert in (w.numpy, lambda: np.asarray(w), lambda: np.array([w, w]), lambda: np.array(w * 2), lambda: np.dot(w, w)):
+    for convert in (
+        w.numpy,
+        lambda: np.asarray(w),
+        lambda: np.array([w, w]),
+        lambda: np.array(w * 2),
+        lambda: np.dot(w, w),
+    ):
         with pytest.raises(mg.GraphError, match=r"detach\(\)"):
             convert()
     assert np.shares_memory(w.detach().numpy(), w.array)
@@ -39,7 +45,18 @@ def test_the_array_protocol():
     np.testing.assert_array_equal(np.concatenate([x, np.zeros(2)]), [1, 1, 1, 0, 0])
 
 
-BINARY = [np.add, np.subtract, np.multiply, np.divide, np.power, np.maximum, np.minimum, np.equal, np.less, np.greater_equal]
+BINARY = [
+    np.add,
+    np.subtract,
+    np.multiply,
+    np.divide,
+    np.power,
+    np.maximum,
+    np.minimum,
+    np.equal,
+    np.less,
+    np.greater_equal,
+]
 UNARY = [np.negative, np.absolute, np.exp, np.sin, np.cos, np.tanh, np.sign, np.floor, np.isnan, np.isfinite]
 
 
@@ -143,7 +160,9 @@ def tied():
     return m
 
 
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["deepcopy", "pickle"])
+@pytest.mark.parametrize(
+    "duplicate", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))], ids=["deepcopy", "pickle"]
+)
 def test_copies_keep_values_kinds_and_ties(duplicate):
     for x in (mg.arange(3), leaf(2, 3), nn.Parameter(mg.ones(2)), mg.zeros(0, 2), mg.tensor(True), mg.zeros(2, 3).T):
         y = duplicate(x)

@@ -111,6 +111,17 @@ def grad_with_graph(model, y):
     y.grad = None
 
 
+def weights_only(model, y):
+    mg.grad((y**2).sum(), list(model.attn.parameters()), create_graph=True)
+
+
+def first_layer(model, y):
+    layer = nn.Linear(3, 3)
+    layer.register_full_backward_hook(lambda module, dx, dy: None)
+    (layer(mg.ones(2, 3)) ** 2).sum().backward(create_graph=True)
+    layer.zero_grad()
+
+
 def raising(model, y):
     def fail(g):
         raise KeyError("hook")
@@ -127,8 +138,17 @@ def anomaly(model, y):
 
 @pytest.mark.parametrize(
     "use",
-    [lambda model, y: None, lambda model, y: y.sum().backward(), second_order, grad_with_graph, raising, anomaly],
-    ids=["dropped", "backward", "second order", "backward(create_graph)", "a hook raises", "anomaly"],
+    [
+        lambda model, y: None,
+        lambda model, y: y.sum().backward(),
+        second_order,
+        grad_with_graph,
+        weights_only,
+        first_layer,
+        raising,
+        anomaly,
+    ],
+    ids=["dropped", "backward", "second order", "create_graph", "weights only", "first layer", "raising", "anomaly"],
 )
 def test_hooks_and_second_derivatives_leave_nothing_behind(use):
     mg.manual_seed(0)

@@ -199,8 +199,6 @@ def test_backward_runs_within_inference():
 # ------------------------------------------------------------------------------------------------------- detect_anomaly
 
 
-
-
 class Log(nn.Module):
     def forward(self, x):
         return x.log()
@@ -254,7 +252,7 @@ def test_anomaly_backward_names_op_module_and_line(quiet):
 
 def test_anomaly_tells_a_nan_that_came_in_from_one_that_was_made(quiet):
     with mg.detect_anomaly():
-        with pytest.raises(mg.AnomalyError, match="NaN in the output of mul.*input 0 held NaN already"):
+        with pytest.raises(mg.AnomalyError, match=r"NaN in the output of mul.*input 0 held NaN already"):
             mg.tensor([np.nan]) * 2
         with pytest.raises(mg.AnomalyError, match="NaN in the output of sub") as caught:
             mg.tensor([np.inf]) - mg.tensor([np.inf])

@@ -66,6 +66,13 @@ def test_state_is_two_integers_and_goes_on_from_there():
     assert g.state == other.state
 
 
+def test_draws_do_not_overlap():
+    g = mg.Generator(3)
+    words = np.concatenate([g.words(n) for n in (5, 1, 0, 4, 3)])
+    assert len(set(words.tolist())) == 13
+    np.testing.assert_array_equal(words[5:6], philox.words(3, 2, 1))  # five words take two blocks of four
+
+
 def test_generators_are_apart_from_the_default_one():
     mg.manual_seed(0)
     expected = mg.rand(4).tolist()
@@ -125,6 +132,9 @@ def test_multinomial_frequencies():
     counts = np.bincount(mg.multinomial(p * 7, N, replacement=True).numpy(), minlength=4) / N
     assert counts[1] == 0
     assert (abs(counts - p.numpy()) < 5 * np.sqrt(0.25 / N)).all()
+    generator = mg.Generator()
+    generator.uniform = lambda shape: np.zeros(shape)  # even then, what has probability 0 is not drawn
+    assert mg.multinomial(mg.tensor([0.0, 1.0]), 1, generator=generator).tolist() == [1]
     rows = mg.tensor([[1.0, 0, 0], [0, 0, 5.0]])
     assert mg.multinomial(rows, 1).tolist() == [[0], [2]]
     assert mg.multinomial(rows, 3, replacement=True).tolist() == [[0] * 3, [2] * 3]

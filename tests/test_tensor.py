@@ -55,7 +55,7 @@ def test_tensor_copies_and_as_tensor_shares():
 
 
 def test_a_tensor_is_not_made_by_its_class():
-    with pytest.raises(TypeError, match="minigrad.tensor"):
+    with pytest.raises(TypeError, match=r"minigrad\.tensor\(data\)"):
         mg.Tensor([1.0])
 
 
@@ -66,8 +66,9 @@ INDICES = {
     "int": 1, "negative": -1, "ints": (1, 2, 3), "slice": slice(None, None, 2), "stop": slice(0, 1),
     "reversed": (slice(None), slice(None, None, -1)), "ellipsis": (..., 0), "none": (None, ..., None, slice(1, 3)),
     "empty slice": slice(2, 2), "list": [1, 0, 1], "array": np.array([[0, 1], [1, 1]]), "negative list": [-1, 0],
-    "two lists": ([0, 1, 1], [2, 0, 2]), "broadcast": (np.array([[0], [1]]), [0, 2]), "apart": ([0, 1], slice(None), [3, 3]),
-    "mask": TABLE > 7, "mask of rows": np.array([True, False]), "mask and int": (np.array([True, True]), 1),
+    "two lists": ([0, 1, 1], [2, 0, 2]), "broadcast": (np.array([[0], [1]]), [0, 2]),
+    "apart": ([0, 1], slice(None), [3, 3]), "mask": TABLE > 7, "mask of rows": np.array([True, False]),
+    "mask and int": (np.array([True, True]), 1),
     "mask and list": (slice(None), np.array([True, False, True]), [1, 0]), "empty list": [], "no match": TABLE > 99,
     "nothing": (), "numpy int": np.int64(1), "true": True, "0-d array": np.array(1), "range": range(2),
 }  # fmt: skip
@@ -187,7 +188,9 @@ def test_repr():
     assert repr(mg.tensor([1.0, 2.5])) == "tensor([1. , 2.5])"
     assert repr(mg.tensor(3)) == "tensor(3)"
     assert repr(mg.tensor([True])) == "tensor([ True])"
-    assert repr(mg.ones(2, dtype=mg.float64, requires_grad=True)) == "tensor([1., 1.], dtype=float64, requires_grad=True)"
+    assert (
+        repr(mg.ones(2, dtype=mg.float64, requires_grad=True)) == "tensor([1., 1.], dtype=float64, requires_grad=True)"
+    )
     assert repr(mg.ones(2, requires_grad=True) * 2) == "tensor([2., 2.], op=mul)"
     assert repr(mg.zeros(0, 2)).startswith("tensor([]")
     assert repr(mg.tensor([[1], [2]])).splitlines()[1].startswith(" " * len("tensor([") + "[2]")
@@ -208,7 +211,7 @@ def test_operators_of_python():
     same(a ^ b, [False, True])
     same(~a, [False, True])
     same(x > 0, [True, False])
-    same(3 > x, [False, True])
+    same(x < 3, [False, True])
 
 
 def test_shape_and_layout_properties():

@@ -11,6 +11,8 @@ from .modes import mode
 from .registry import Declaration, register
 from .walk import vjp
 
+RESERVED = {"params", "backend", "wrap", "needs", "outputs", "serial", "scope", "line", "parents", "spent"}
+
 
 class Op:
     """One differentiable operation. The instance that ran is the node of the graph and the context of its backward.
@@ -58,6 +60,12 @@ class Op:
         cls.name = cls.__dict__.get("name", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower())
         if abstract:  # a base for other ops, not an op
             return
+        code = cls.forward.__code__
+        taken = RESERVED.intersection(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
+        if taken:  # parameters become attributes
+            raise TypeError(
+                f"op {cls.name}: forward must not call an argument {sorted(taken)}: the engine uses the name"
+            )
         register(Declaration(cls.name, cls, cls.apply, cls.__doc__, cls.__dict__.get("cases", [])))
 
     def forward(self, *arrays, **params):
@@ -175,7 +183,8 @@ class Op:
         else:
             op.needs = (False,) * len(nodes)
 
-        y = op.forward(*arrays, **params)
+        with backend.quietly():
+            y = op.forward(*arrays, **params)
 
         outputs = y if isinstance(y, tuple) else (y,)
         if recorded:

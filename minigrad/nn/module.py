@@ -248,9 +248,11 @@ class Module:
         inputs = [i for i, x in enumerate(args) if isinstance(x, Tensor) and x.node is not None]
 
         def at_output(dys):
-            seen["output"] = dys
-            if not inputs:
-                self._run_backward_hooks((None,) * n, dys)
+            shown = tuple(dy.detach() for dy in dys)
+            if inputs:
+                seen["output"] = shown
+            else:
+                self._run_backward_hooks((None,) * n, shown)
             return dys
 
         def at_input(dxs):

@@ -122,7 +122,8 @@ class GPT(Module):
                     if top_k is not None:
                         kth = logits.topk(min(top_k, logits.shape[-1])).values[:, -1:]
                         logits = logits.masked_fill(logits < kth, -math.inf)
-                    following = multinomial((logits / temperature).softmax(-1), 1, generator=generator)
+                    logits = (logits - logits.amax(-1, keepdim=True)) / temperature  # near 0, e^(l/t) would overflow
+                    following = multinomial(logits.softmax(-1), 1, generator=generator)
                 idx = cat([idx, following], dim=1)
         finally:
             for module, was in training:

@@ -119,8 +119,8 @@ class Pow(Op):
         if self.needs[0]:
             if isinstance(b, (int, float)):
                 da = dy * (b * a ** (b - 1)) if b else a.zeros_like()
-            else:  # 0 a^-1 is 0, at a = 0 too
-                da = dy * (b * a ** (b - 1)).masked_fill(b == 0, 0.0)
+            else:  # where b = 0: 0 a^0, not 0 a^-1, which is NaN at a = 0
+                da = dy * (b * a ** (b - 1).masked_fill(b == 0, 0.0))
         if self.needs[1]:
             if isinstance(a, Value):
                 log = a.masked_fill(a == 0, 1.0).log()

@@ -179,7 +179,8 @@ def embedding(input, weight):
 
 @composite(case((3, 4), booleans((3, 4)), 2.0), case((3, 4), booleans((4,)), -1.0))
 def masked_fill(x, mask, value):
-    """x with value where mask (bool, broadcast to x) is True."""
+    """x with value where mask (bool, broadcast to x) is True. Dtypes are promoted."""
+    mask.expand(x.shape)  # raises where the mask is larger
     return where(mask, value, x)
 
 

@@ -222,8 +222,10 @@ def var(x, dim=None, keepdim=False, correction=1):
 @numpy_names
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True))
 def std(x, dim=None, keepdim=False, correction=1):
-    """y = √var(x). Its gradient is infinite where the variance is 0."""
-    return var(x, dim, keepdim, correction).sqrt()
+    """y = √var(x). The gradient is 0 where the variance is 0, as in PyTorch."""
+    y = var(x, dim, keepdim, correction)
+    constant = y == 0
+    return y.masked_fill(constant, 1.0).sqrt().masked_fill(constant, 0.0)
 
 
 @numpy_names
@@ -232,7 +234,7 @@ def prod(x, dim=None, keepdim=False):
     """y = Π x over dim. A tree of products, so the gradient is right where factors are 0."""
     dims = many_dims("prod", x, dim)
     rest = tuple(d for d in range(x.ndim) if d not in dims)
-    y = x.to("int64") if x.dtype.kind == "b" else x
+    y = x if x.dtype.kind == "f" else x.long()
     y = y.permute(rest + dims).reshape(*(x.shape[d] for d in rest), _count(x, dims))
     while y.shape[-1] != 1:
         if y.shape[-1] % 2 or y.shape[-1] == 0:

@@ -1,9 +1,17 @@
 """Choosing between values, comparing them, and the logic of bools."""
 
+from .. import dtypes
 from ..autograd import Op, Value
 from ..cases import apart, booleans, case, integers, normal
 from ._args import check_broadcast, floating, promoted
 from .elementwise import binary
+
+
+def _shares(dy, a_loses, a_loses_or_ties, b_loses, b_loses_or_ties, needs):
+    """dy to the winner, half to each where they tie, and whole to both where one is NaN: it loses to nothing."""
+    da = dy * (1.0 - (a_loses.to(dy.dtype) + a_loses_or_ties.to(dy.dtype)) * 0.5) if needs[0] else None
+    db = dy * (1.0 - (b_loses.to(dy.dtype) + b_loses_or_ties.to(dy.dtype)) * 0.5) if needs[1] else None
+    return da, db
 
 
 class Maximum(Op):
@@ -18,8 +26,7 @@ class Maximum(Op):
 
     def backward(self, dy):
         a, b = self.saved_inputs()
-        share = ((a > b).to(dy.dtype) + (a >= b).to(dy.dtype)) * 0.5
-        return dy * share if self.needs[0] else None, dy * (1.0 - share) if self.needs[1] else None
+        return _shares(dy, a < b, a <= b, a > b, a >= b, self.needs)
 
 
 class Minimum(Op):
@@ -34,8 +41,7 @@ class Minimum(Op):
 
     def backward(self, dy):
         a, b = self.saved_inputs()
-        share = ((a < b).to(dy.dtype) + (a <= b).to(dy.dtype)) * 0.5
-        return dy * share if self.needs[0] else None, dy * (1.0 - share) if self.needs[1] else None
+        return _shares(dy, a > b, a >= b, a < b, a <= b, self.needs)
 
 
 class Where(Op):
@@ -65,7 +71,10 @@ def where(condition, x, other):
             f"where: condition must be a bool Tensor, got {getattr(condition, 'dtype', type(condition).__name__)}"
         )
     if not isinstance(x, Value) and not isinstance(other, Value):
-        x = condition._constant(x)
+        kind = dtypes.bool_
+        for number in (x, other):
+            kind = dtypes.promote_number(kind, number)
+        x = condition._constant(x).to(kind)
     x, other = promoted("where", x, other)
     check_broadcast("where", condition, x, other)
     return Where.apply(condition, x, other)

@@ -1,6 +1,7 @@
 """Arrays: making them, moving their elements, reading and adding by index."""
 
 import ctypes
+import functools
 
 import numpy as np
 
@@ -30,6 +31,7 @@ zeros = np.zeros
 full = np.full
 arange = np.arange
 overlap = np.may_share_memory
+quietly = functools.partial(np.errstate, all="ignore")  # NaN and Inf come without warnings; see detect_anomaly
 random_words = philox.words
 
 

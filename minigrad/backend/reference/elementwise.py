@@ -1,8 +1,26 @@
 """Elementwise primitives."""
 
+import functools
 import math
 
 import numpy as np
+
+from .half import in_single
+
+
+def _by_steps(function):
+    """For a formula computed step by step in place: float16 in float32, and 0-d arrays, which NumPy would turn into
+    scalars, as arrays of one element."""
+    function = in_single(function)
+
+    @functools.wraps(function)
+    def wrapper(*args):
+        if np.ndim(args[0]):
+            return function(*args)
+        return function(*[np.reshape(a, 1) if isinstance(a, np.ndarray) else a for a in args]).reshape(())
+
+    return wrapper
+
 
 add = np.add
 sub = np.subtract
@@ -52,11 +70,13 @@ def relu(x):
     return np.maximum(x, 0)
 
 
+@_by_steps
 def sigmoid(x):
     e = np.exp(-np.abs(x))  # 1 / (1 + e^-x) for x ≥ 0, e^x / (1 + e^x) below: neither overflows
     return np.where(x >= 0, x.dtype.type(1), e) / (1 + e)
 
 
+@_by_steps
 def silu(x):
     return x * sigmoid(x)
 
@@ -101,16 +121,16 @@ def _horner(coefficients, x):
     return y
 
 
+@_by_steps
 def erf(x):
-    x = np.asarray(x)
     if x.dtype == np.float64:
         return _erf_double(x)
-    z = np.clip(x.astype(np.float32), -4, 4)
+    z = np.clip(x, -4, 4)
     square = z * z
     y = _horner(_ERF_SINGLE[0], square)
     y *= z
     y /= _horner(_ERF_SINGLE[1], square)
-    return y.astype(x.dtype)
+    return y
 
 
 def _erf_double(x):
@@ -142,25 +162,24 @@ def _gelu_odd(x):
     return u
 
 
+@_by_steps
 def gelu(x, approximate):
-    x = np.asarray(x)
     if approximate == "tanh":
         y = np.negative(u := _gelu_odd(x), out=u)
-        with np.errstate(over="ignore"):  # e^∞ = ∞ gives the right 0
-            np.exp(y, out=y)
+        np.exp(y, out=y)  # where this overflows, ∞ gives the right 0
         y += 1
         return np.divide(x, y, out=y)
     y = erf(x * math.sqrt(0.5))
     y += 1
-    y *= x
     y *= 0.5
+    y *= x
     return y
 
 
+@_by_steps
 def gelu_backward(dy, x, y, approximate):
     """y = x Φ(x), so dy/dx = Φ(x) + x Φ'(x), and Φ(x) = y / x need not be computed again."""
-    with np.errstate(invalid="ignore"):
-        cdf = y / x
+    cdf = y / x
     np.copyto(cdf, 0.5, where=x == 0)
     if approximate == "tanh":  # Φ = σ(u), so Φ' = Φ (1 - Φ) u' with u' = 2 A (1 + 3 B x²)
         dx = x * x

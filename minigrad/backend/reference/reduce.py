@@ -1,36 +1,10 @@
 """Reductions, orderings and matrix products."""
 
-import functools
 import math
 
 import numpy as np
 
-_HALF = np.dtype(np.float16)
-
-
-def in_single(function):
-    """float16 is for storage: the arithmetic of this primitive happens in float32."""
-
-    @functools.wraps(function)
-    def wrapper(*args, **kwargs):
-        for x in args:
-            if getattr(x, "dtype", None) is _HALF:
-                return _in_single(function, args, kwargs)
-        return function(*args, **kwargs)
-
-    return wrapper
-
-
-def _in_single(function, args, kwargs):
-    y = function(*[x.astype(np.float32) if getattr(x, "dtype", None) is _HALF else x for x in args], **kwargs)
-    with np.errstate(over="ignore"):
-        halves = [x.astype(_HALF) if x is not None and x.dtype == np.float32 else x for x in _as_tuple(y)]
-    return tuple(halves) if isinstance(y, tuple) else halves[0]
-
-
-def _as_tuple(y):
-    return y if isinstance(y, tuple) else (y,)
-
+from .half import HALF, in_single
 
 _SUMS = {"b": np.int64, "i": np.int64, "u": np.int64}  # what integers add up in
 
@@ -81,7 +55,7 @@ def cumsum(x, dim, reverse):
 
 def dot(x, y):
     """Sum of x * y over everything, as a Python float."""
-    if x.dtype is _HALF:
+    if x.dtype is HALF:
         x, y = x.astype(np.float32), y.astype(np.float32)
     return float(np.vdot(x, y))
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from .reduce import in_single, rows, sum
+from .half import in_single
+from .reduce import rows, sum
 
 _ones_cache: dict = {}
 
@@ -28,6 +29,13 @@ def _row_dots(x, y):
     return np.einsum("...i,...i->...", x, y)[..., None]
 
 
+def _finite_top(x):
+    """The largest of each row, (…, n) -> (…, 1); 0 where all are -inf, so that subtracting it gives -inf, not NaN."""
+    top = x.max(-1, keepdims=True)
+    top[top == -np.inf] = 0
+    return top
+
+
 def _column_sums(x):
     """(…, n) -> (n,)."""
     return rows(x).sum(0)
@@ -42,9 +50,7 @@ def _softmax_(x):
     """Softmax over the last dimension, in place. A row that is all -inf becomes zeros, not NaN."""
     if x.shape[-1] == 0:
         return x
-    top = x.max(-1, keepdims=True)
-    top[top == -np.inf] = 0
-    x -= top
+    x -= _finite_top(x)
     np.exp(x, out=x)
     total = _row_sums(x)
     total[total == 0] = 1
@@ -74,16 +80,19 @@ def softmax_backward(dy, y, dim):
 @in_single
 def log_softmax(x, dim):
     y, back = _rows_last(x, dim)
-    total = _logsumexp_rows(y)
-    total[total == -np.inf] = 0  # a row that is all -inf stays so
-    return back(y - total)
+    if y.size:
+        y -= _finite_top(y)
+        total = _row_sums(np.exp(y))
+        total[total == 0] = 1  # a row that is all -inf stays so
+        y -= np.log(total)
+    return back(y)
 
 
 def _logsumexp_rows(x):
     top = x.max(-1, keepdims=True, initial=-np.inf)
     safe = np.where(np.isfinite(top), top, 0)
-    with np.errstate(divide="ignore"):  # log 0 = -inf is the right answer for a row of -inf
-        return np.where(top == np.inf, np.inf, np.log(_row_sums(np.exp(x - safe))) + safe).astype(x.dtype)
+    total = np.log(_row_sums(np.exp(x - safe))) + safe  # ln 0 = -inf is right for a row of -inf
+    return np.where(top == np.inf, np.inf, total).astype(x.dtype)
 
 
 @in_single
@@ -192,9 +201,7 @@ def cross_entropy(logits, target, ignore_index, smoothing):
     """logits (N, V), target (N,) -> loss of each row (N,), and softmax(logits) (N, V) for the backward.
 
     loss = -Σ q log p with q = (1 - smoothing) onehot(target) + smoothing / V; 0 for a row to be ignored."""
-    top = logits.max(-1, keepdims=True)
-    top[top == -np.inf] = 0  # a row that is all -inf has p = 0 and a loss of inf
-    p = logits - top
+    p = logits - _finite_top(logits)  # a row that is all -inf has p = 0 and a loss of inf
     rows = np.arange(len(target))
     kept = target != ignore_index
     safe = np.where(kept, target, 0)

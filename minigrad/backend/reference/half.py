@@ -1,0 +1,30 @@
+"""float16."""
+
+import functools
+
+import numpy as np
+
+HALF = np.dtype(np.float16)
+
+
+def in_single(function):
+    """float16 is for storage: the arithmetic of this primitive happens in float32."""
+
+    @functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        for x in args:
+            if getattr(x, "dtype", None) is HALF:
+                return _in_single(function, args, kwargs)
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def _in_single(function, args, kwargs):
+    y = function(*[x.astype(np.float32) if getattr(x, "dtype", None) is HALF else x for x in args], **kwargs)
+    halves = [x.astype(HALF) if x is not None and x.dtype == np.float32 else x for x in _as_tuple(y)]
+    return tuple(halves) if isinstance(y, tuple) else halves[0]
+
+
+def _as_tuple(y):
+    return y if isinstance(y, tuple) else (y,)

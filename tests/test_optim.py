@@ -1,0 +1,260 @@
+"""Optimizers against a few lines of NumPy; groups, state, clipping and the schedule."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn, optim
+from minigrad.nn.utils import clip_grad_norm_
+
+
+def leaf(*shape, dtype=mg.float64):
+    return mg.randn(*shape, dtype=dtype, requires_grad=True)
+
+
+def gradients(steps, shape):
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(shape) for _ in range(steps)]
+
+
+def sgd(p, grads, lr, momentum=0.0, weight_decay=0.0, nesterov=False):
+    b = np.zeros_like(p)
+    for g in grads:
+        g = g + weight_decay * p
+        b = momentum * b + g
+        p = p - lr * (g + momentum * b if nesterov else b)
+    return p
+
+
+def adam(p, grads, lr, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, decoupled=False):
+    m, v = np.zeros_like(p), np.zeros_like(p)
+    for t, g in enumerate(grads, 1):
+        if decoupled:
+            p = p - lr * weight_decay * p
+        else:
+            g = g + weight_decay * p
+        m = betas[0] * m + (1 - betas[0]) * g
+        v = betas[1] * v + (1 - betas[1]) * g * g
+        p = p - lr * (m / (1 - betas[0] ** t)) / (np.sqrt(v / (1 - betas[1] ** t)) + eps)
+    return p
+
+
+def adamw(p, grads, **options):
+    return adam(p, grads, decoupled=True, **{"weight_decay": 1e-2, **options})
+
+
+RECIPES = [
+    (optim.SGD, sgd, dict(lr=0.1)),
+    (optim.SGD, sgd, dict(lr=0.1, weight_decay=0.3)),
+    (optim.SGD, sgd, dict(lr=0.1, momentum=0.9)),
+    (optim.SGD, sgd, dict(lr=0.1, momentum=0.9, weight_decay=0.3, nesterov=True)),
+    (optim.Adam, adam, dict(lr=0.1)),
+    (optim.Adam, adam, dict(lr=0.1, betas=(0.5, 0.9), eps=1e-2, weight_decay=0.3)),
+    (optim.AdamW, adamw, dict(lr=0.1)),
+    (optim.AdamW, adamw, dict(lr=0.1, betas=(0.9, 0.99), weight_decay=0.3)),
+]
+IDS = [f"{cls.__name__}-{i}" for i, (cls, _, _) in enumerate(RECIPES)]
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (), (0, 2), (40_000,)], ids=str)  # the last is longer than one chunk
+@pytest.mark.parametrize("cls, formula, options", RECIPES, ids=IDS)
+def test_against_numpy(cls, formula, options, shape):
+    p = leaf(*shape)
+    start, grads = p.detach().numpy().copy(), gradients(7, shape)
+    optimizer = cls([p], **options)
+    for g in grads:
+        p.grad = mg.tensor(g)
+        optimizer.step()
+        np.testing.assert_array_equal(p.grad.numpy(), g)  # a step does not change the gradient
+    np.testing.assert_allclose(p.detach().numpy(), formula(start, grads, **options), rtol=1e-11, atol=1e-13)
+
+
+def test_defaults_are_those_of_pytorch():
+    assert (
+        optim.SGD([leaf(1)]).param_groups[0].items()
+        >= {"lr": 1e-3, "momentum": 0, "weight_decay": 0, "nesterov": False}.items()
+    )
+    assert (
+        optim.Adam([leaf(1)]).param_groups[0].items()
+        >= {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0}.items()
+    )
+    assert optim.AdamW([leaf(1)]).param_groups[0]["weight_decay"] == 1e-2
+
+
+@pytest.mark.parametrize("dtype", [mg.float32, mg.float64], ids=str)
+def test_steps_keep_the_dtype_and_the_memory(dtype):
+    p = leaf(3, dtype=dtype)
+    array = p.array
+    optimizer = optim.AdamW([p], lr=np.float64(0.1))
+    p.grad = mg.ones(3, dtype=dtype)
+    optimizer.step()
+    assert p.dtype == dtype and p.array is array and p.is_leaf and p.requires_grad
+    assert all(x.dtype == dtype for name, x in optimizer.state[p].items() if name != "step")
+
+
+def test_groups():
+    a, b, c = leaf(2), leaf(2), leaf(2)
+    optimizer = optim.AdamW([{"params": [a], "lr": 0.5, "weight_decay": 0.0}, {"params": iter([b, c])}], lr=0.1)
+    starts, g = [p.detach().numpy().copy() for p in (a, b)], np.ones(2)
+    a.grad, b.grad = mg.tensor(g), mg.tensor(g)
+    optimizer.step()
+    np.testing.assert_allclose(a.detach().numpy(), adamw(starts[0], [g], lr=0.5, weight_decay=0.0), rtol=1e-12)
+    np.testing.assert_allclose(b.detach().numpy(), adamw(starts[1], [g], lr=0.1), rtol=1e-12)
+    before = c.detach().numpy().copy()
+    optimizer.step()
+    np.testing.assert_array_equal(c.detach().numpy(), before)  # it has no gradient
+    assert c not in optimizer.state and [len(group["params"]) for group in optimizer.param_groups] == [1, 2]
+    optimizer.param_groups[0]["lr"] = 0.0
+    before = a.detach().numpy().copy()
+    optimizer.step()
+    np.testing.assert_array_equal(a.detach().numpy(), before)
+    optimizer.zero_grad()
+    assert a.grad is b.grad is c.grad is None
+
+
+@pytest.mark.parametrize("cls, formula, options", RECIPES, ids=IDS)
+def test_state_goes_on_bit_for_bit(cls, formula, options):
+    def run(p, optimizer, grads):
+        for g in grads:
+            p.grad = mg.tensor(g)
+            optimizer.step()
+
+    grads = gradients(8, (3, 2))
+    p = leaf(3, 2)
+    optimizer = cls([p], **options)
+    run(p, optimizer, grads[:4])
+    saved, values = copy.deepcopy(optimizer.state_dict()), p.detach().numpy().copy()
+    run(p, optimizer, grads[4:])
+    q = mg.tensor(values, requires_grad=True)
+    other = cls([q], lr=123.0)
+    other.load_state_dict(saved)
+    assert other.param_groups[0]["lr"] == options["lr"]
+    run(q, other, grads[4:])
+    np.testing.assert_array_equal(p.detach().numpy(), q.detach().numpy())
+    for (_, a), (_, b) in zip(sorted(optimizer.state[p].items()), sorted(other.state[q].items())):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_state_by_index_over_all_groups():
+    a, b = leaf(2), leaf(3)
+    optimizer = optim.Adam([{"params": [a]}, {"params": [b], "lr": 0.5}])
+    b.grad = mg.ones(3, dtype=mg.float64)
+    optimizer.step()
+    state = optimizer.state_dict()
+    assert list(state["state"]) == [1] and state["state"][1]["step"] == 1
+    assert [group["params"] for group in state["param_groups"]] == [[0], [1]]
+    state["state"] = {
+        "1": {name: np.asarray(x) for name, x in state["state"][1].items()}
+    }  # as JSON and safetensors give it
+    other = optim.Adam([{"params": [a]}, {"params": [b]}])
+    other.load_state_dict(state)
+    np.testing.assert_array_equal(other.state[b]["m"].numpy(), optimizer.state[b]["m"].numpy())
+    assert not np.shares_memory(other.state[b]["m"].numpy(), optimizer.state[b]["m"].numpy())
+    assert other.param_groups[1]["lr"] == 0.5
+
+
+def test_a_state_that_does_not_fit_changes_nothing():
+    a = leaf(2)
+    optimizer = optim.Adam([a])
+    a.grad = mg.ones(2, dtype=mg.float64)
+    optimizer.step()
+    before = optimizer.state[a]["m"].numpy().copy()
+    state = copy.deepcopy(optimizer.state_dict())
+    with pytest.raises(ValueError, match=r"\[1\].*\[2\]|\[2\].*\[1\]"):
+        optim.Adam([leaf(2), leaf(2)]).load_state_dict(state)
+    state["state"][0]["v"] = mg.ones(3, dtype=mg.float64)
+    with pytest.raises(ValueError, match=r"\(3,\).*\(2,\)"):
+        optimizer.load_state_dict(state)
+    np.testing.assert_array_equal(optimizer.state[a]["m"].numpy(), before)
+
+
+def test_what_cannot_be_optimized():
+    p = leaf(2)
+    for bad, words in [
+        ([], "no parameters"),
+        ([p, p], "twice"),
+        ([{"params": [p]}, {"params": [p]}], "twice"),
+        ([mg.ones(2)], "require a gradient"),
+        ([p * 2], "leaves"),
+        ([mg.randn(3, 2).T.requires_grad_()], "not contiguous"),
+        ([{"params": [p], "learning_rate": 1}], "unknown options.*learning_rate.*lr"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            optim.SGD(bad)
+
+
+def test_new_data_is_what_is_trained():
+    p = nn.Parameter(mg.ones(2, 3))
+    optimizer = optim.Adam([p], lr=1.0)
+    p.data = mg.full((3, 2), 5.0).T
+    p.grad = mg.ones(2, 3)
+    optimizer.step()
+    np.testing.assert_allclose(p.detach().numpy(), np.full((2, 3), 4.0), rtol=1e-6)
+
+
+def test_it_minimizes():
+    for cls, options in (
+        (optim.SGD, dict(lr=0.05, momentum=0.9)),
+        (optim.Adam, dict(lr=0.1)),
+        (optim.AdamW, dict(lr=0.1)),
+    ):
+        x = mg.tensor([5.0, -3.0], requires_grad=True)
+        optimizer = cls([x], weight_decay=0.0, **options)
+        for _ in range(300):
+            optimizer.zero_grad()
+            ((x - mg.tensor([1.0, 2.0])) ** 2 * mg.tensor([1.0, 5.0])).sum().backward()
+            optimizer.step()
+        np.testing.assert_allclose(x.detach().numpy(), [1, 2], atol=1e-2)
+
+
+# ------------------------------------------------------------------------------------------------------------- clipping
+
+
+@pytest.mark.parametrize("max_norm, factor", [(1.0, 1 / 13), (13.0, 1), (100.0, 1)])
+def test_clipping(max_norm, factor):
+    a, b, c = leaf(2), leaf(1), leaf(1)
+    a.grad, b.grad = mg.tensor([3.0, 4.0]).double(), mg.tensor([-12.0]).double()
+    assert clip_grad_norm_(iter([a, b, c]), max_norm) == pytest.approx(13)
+    np.testing.assert_allclose(a.grad.numpy(), np.array([3, 4]) * factor, rtol=1e-6)
+    np.testing.assert_allclose(b.grad.numpy(), [-12 * factor], rtol=1e-6)
+    assert c.grad is None
+    assert math.hypot(*a.grad.tolist(), *b.grad.tolist()) <= max(max_norm, 0) + 1e-9
+
+
+def test_clipping_of_what_is_not_finite():
+    p = leaf(2)
+    p.grad = mg.tensor([1.0, np.nan]).double()
+    with pytest.raises(ArithmeticError, match="nan"):
+        clip_grad_norm_(p, 1.0, error_if_nonfinite=True)
+    assert p.grad[0] == 1
+    assert math.isnan(clip_grad_norm_(p, 1.0)) and p.grad.isnan().all()
+    p.grad = None
+    assert clip_grad_norm_([p], 1.0) == 0.0
+
+
+def test_clipping_float16_does_not_overflow():
+    p = leaf(100, dtype=mg.float16)
+    p.grad = mg.full((100,), 100.0, dtype=mg.float16)
+    assert clip_grad_norm_([p], 1.0) == pytest.approx(1000)
+    np.testing.assert_allclose(p.grad.numpy(), np.full(100, 0.1), rtol=2e-3)
+
+
+# ------------------------------------------------------------------------------------------------------------- schedule
+
+
+def test_warmup_and_cosine():
+    def rate(step):
+        return optim.warmup_cosine(step, lr=1e-3, min_lr=1e-4, warmup=100, total=2000)
+
+    assert rate(0) == pytest.approx(1e-3 / 101) and rate(49) == pytest.approx(1e-3 * 50 / 101)
+    assert rate(99) == pytest.approx(1e-3 * 100 / 101) and rate(100) == pytest.approx(1e-3)
+    assert rate(1050) == pytest.approx((1e-3 + 1e-4) / 2)
+    assert rate(100 + 475) == pytest.approx(1e-4 + 9e-4 * (1 + math.sqrt(0.5)) / 2)
+    assert rate(2000) == rate(10**9) == 1e-4 and rate(1999) > 1e-4
+    rates = [rate(step) for step in range(2001)]
+    assert rates[:101] == sorted(rates[:101]) and rates[100:] == sorted(rates[100:], reverse=True)
+    assert optim.warmup_cosine(0, lr=1.0, min_lr=0.5, warmup=0, total=10) == 1.0
+    assert optim.warmup_cosine(5, lr=1.0, min_lr=0.5, warmup=5, total=5) == 0.5
