@@ -20,8 +20,9 @@ from pathlib import Path
 
 import minigrad as mg
 from minigrad import checkpoint, nn, optim, text, training
+from minigrad.viz import loss_curve
 
-# The defaults are what had the lowest validation loss of some ten settings that train for two minutes on two slow cores.
+# The defaults had the lowest validation loss of some ten settings that train for two minutes on two slow cores.
 SETTINGS = {  # name: (default, lowest, below, meaning). The checkpoint holds them, and --resume takes them from there.
     "n_layer": (2, 1, math.inf, "transformer blocks"),
     "n_head": (4, 1, math.inf, "attention heads per block"),
@@ -118,10 +119,8 @@ def train(args):
     print(f"step {steps} of {steps} (more with --resume --steps N), best validation loss {best_loss:.4f}; it writes:\n")
     print(write(model, vocab, "", 500, args.device, seed=seed))
     try:
-        from minigrad.viz.plots import loss_curve
-
         loss_curve(losses, out / "loss.png")
-    except ImportError as error:
+    except ImportError as error:  # matplotlib is optional
         print(f"\nno loss.png: {error}", file=sys.stderr)
     return 0
 

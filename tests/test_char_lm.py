@@ -15,6 +15,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import checkpoint, text, training
+from minigrad.viz.plots import loss_curve
 
 SCRIPT = Path(__file__).parent.parent / "examples" / "char_lm.py"
 spec = importlib.util.spec_from_file_location("char_lm", SCRIPT)
@@ -53,7 +54,7 @@ def quick_ending(monkeypatch, request):
         monkeypatch.setattr(
             char_lm, "write", lambda *args, **more: write(*args[:3], min(args[3], 40), *args[4:], **more)
         )
-        monkeypatch.setattr("minigrad.viz.plots.loss_curve", lambda rows, path: None)
+        monkeypatch.setattr(char_lm, "loss_curve", lambda rows, path: None)
 
 
 def main(*argv):
@@ -94,6 +95,13 @@ def test_a_run_leaves_all_its_files_and_learns(book, out, capsys):
     best = min(float(row["val"]) for row in table if row["val"])
     assert state(out, "best")[1]["best_loss"] == state(out)[1]["best_loss"] == pytest.approx(best, rel=1e-5)
     assert len(capsys.readouterr().out) > 500
+
+
+def test_without_matplotlib_it_says_how_to_get_it(book, out, capsys, monkeypatch):
+    monkeypatch.setattr(char_lm, "loss_curve", loss_curve)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert main(*TINY, "--text", book, "--out", out, "--steps", 2) == 0
+    assert "no loss.png: a loss curve needs matplotlib: pip install" in capsys.readouterr().err
 
 
 def test_train_is_the_default_command(book, out):

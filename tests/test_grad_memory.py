@@ -94,6 +94,15 @@ def test_a_root_that_is_a_leaf_copies_its_cotangent():
     assert shared(x.grad, c) == []
 
 
+def test_backward_to_chosen_inputs():
+    x, w = leaf(3), leaf(3)
+    y = (x * w).sum()
+    y.backward(inputs=[w], retain_graph=True)
+    assert x.grad is None
+    y.backward(inputs=[w, w])  # named twice, added once
+    same(w.grad, 2 * x.detach().numpy())
+
+
 def test_accumulation_is_exactly_twice_and_leaves_the_old_grad_alone():
     w, x = leaf(4, 3), mg.randn(5, 4, dtype=mg.float64)
 

@@ -38,7 +38,8 @@ def test_table_of_ops():
 
 
 def test_links_and_folders_exist():
-    for path in re.findall(r"\]\(([^)#:]+)\)", README) + re.findall(r"`((?:minigrad|examples|tests|kernels)/[\w/.]*)`", README):
+    links = re.findall(r"\]\(([^)#:]+)\)", README)
+    for path in links + re.findall(r"`((?:minigrad|examples|tests|kernels)/[\w/.]*)`", README):
         assert (ROOT / path).exists(), path
 
 

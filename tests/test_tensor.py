@@ -263,6 +263,7 @@ MESSAGES = [
     (lambda: F.scaled_dot_product_attention(X, X, X.T), ValueError, r"attention.*\(2, 3\).*\(3, 2\)"),
     (lambda: mg.einsum("ij,jk", X, X), ValueError, r"einsum 'ij,jk'.*'j'.*3 and 2|einsum.*2 and 3"),
     (lambda: mg.einsum("ijk->i", X), ValueError, r"einsum.*'ijk'.*\(2, 3\)"),
+    (lambda: X.masked_fill(mg.ones(4, 2, 3) > 0, 0.0), ValueError, r"\(4, 2, 3\).*\(2, 3\)"),
     (lambda: X.topk(4), ValueError, "topk: k = 4 of 3"),
     (lambda: mg.zeros(0).amax(), ValueError, r"amax.*\(0,\)"),
     (lambda: X.clamp(), ValueError, "clamp"),

@@ -15,4 +15,4 @@ from .graph import GraphError, Node, Storage, Value
 from .modes import detect_anomaly, enable_grad, inference, is_grad_enabled, mode, no_grad
 from .op import Fused, Op
 from .registry import Declaration, composite, registry
-from .walk import backward, vjp
+from .walk import backward, reachable, vjp

@@ -17,8 +17,7 @@ from collections import Counter
 from itertools import takewhile
 from pathlib import Path
 
-from ..autograd import GraphError, Node, Value
-from ..autograd.walk import reachable
+from ..autograd import GraphError, Node, Value, reachable
 
 # For light and dark pages alike: the background is transparent, what lies on it is mid-grey, and boxes are pale with
 # dark text whatever is behind them.
