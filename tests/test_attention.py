@@ -161,7 +161,7 @@ def test_gpt_shapes_and_loss():
     again, loss = m(idx, targets)
     expected = mg.nn.functional.cross_entropy(logits.reshape(-1, V), targets.reshape(-1))
     assert loss.shape == () and loss.item() == pytest.approx(expected.item()) and (again == logits).all()
-    assert loss.item() == pytest.approx(math.log(V), abs=0.1)  # it knows nothing yet
+    assert loss.item() == pytest.approx(math.log(V), abs=0.4)  # knows nothing yet: logits of std 0.55, as GPT-2's
     assert m(tokens(1, 1))[0].shape == (1, 1, V)
     with pytest.raises(ValueError, match="6 tokens is longer than block_size 5"):
         m(tokens(1, BLOCK + 1))
@@ -176,9 +176,10 @@ def test_gpt_size_and_initialisation():
     assert all("bias" not in name for name, _ in m.named_parameters())
     large = nn.GPT(nn.GPTConfig(100, 64, n_layer=2, n_head=2, n_embd=64, bias=True))
     state = large.state_dict()
-    assert state["blocks.0.mlp.fc.weight"].numpy().std() == pytest.approx(0.02, rel=0.05)
+    std = 0.02 * math.sqrt(768 / 64)
+    assert state["blocks.0.mlp.fc.weight"].numpy().std() == pytest.approx(std, rel=0.05)
     for name in ("blocks.1.mlp.proj.weight", "blocks.0.attn.out_proj.weight"):
-        assert state[name].numpy().std() == pytest.approx(0.02 / 2, rel=0.05)
+        assert state[name].numpy().std() == pytest.approx(std / 2, rel=0.05)
     assert all((p == 0).all() for name, p in state.items() if name.endswith("bias"))
     decayed, rest = large.parameter_groups(0.1)
     assert all(p.ndim == 2 for p in decayed["params"]) and all(p.ndim == 1 for p in rest["params"])

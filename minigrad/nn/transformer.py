@@ -59,7 +59,8 @@ class Block(Module):
 class GPT(Module):
     """A decoder-only transformer: token and position embeddings, blocks, a norm, and the token embedding again as head.
 
-    Initialised as GPT-2: normal of std 0.02, the projections into the residual stream divided by √(2 n_layer)."""
+    Initialised as GPT-2 at its width of 768: matrices normal of std 0.02 · √(768 / n_embd), so that activations keep
+    their size at any width; the projections into the residual stream divided by √(2 n_layer)."""
 
     def __init__(self, config):
         self.config = config
@@ -68,10 +69,11 @@ class GPT(Module):
         self.dropout = Dropout(config.dropout)
         self.blocks = ModuleList(Block(config) for _ in range(config.n_layer))
         self.norm = LayerNorm(config.n_embd, bias=config.bias)
+        std = 0.02 * math.sqrt(768 / config.n_embd)
         for name, p in self.named_parameters():
             if p.ndim == 2:
                 into_residual = name.endswith(("attn.out_proj.weight", "mlp.proj.weight"))
-                init.normal_(p, std=0.02 / math.sqrt(2 * config.n_layer) if into_residual else 0.02)
+                init.normal_(p, std=std / math.sqrt(2 * config.n_layer) if into_residual else std)
             elif name.endswith("bias"):
                 init.zeros_(p)
 

@@ -103,6 +103,7 @@ def flatten(x, start_dim=0, end_dim=-1):
     return reshape(x, *x.shape[:start], n, *x.shape[end + 1 :])
 
 
+@numpy_names
 @composite(case((2, 1, 3, 1)), case((2, 1, 3, 1), dim=1), case((2, 3), dim=0))
 def squeeze(x, dim=None):
     """Without its dims of size 1, or without `dim` (or several) if of size 1."""
@@ -117,6 +118,7 @@ def _new_dim(name, x, dim):
     return dim % (x.ndim + 1)
 
 
+@numpy_names
 @composite(case((2, 3), dim=1), case((), dim=-1))
 def unsqueeze(x, dim):
     """With a new dim of size 1 at position dim."""
@@ -259,6 +261,7 @@ class Unbind(Op):
         return Stack.apply(*dys, dim=self.dim)
 
 
+@numpy_names
 def unbind(x, dim=0):
     """The slices along dim, as views without that dim. A tuple."""
     dim = one_dim("unbind", x, dim)
@@ -283,6 +286,7 @@ class Split(Op):
         return Cat.apply(*dys, dim=self.dim)
 
 
+@numpy_names
 def split(x, split_size_or_sections, dim=0):
     """Consecutive views along dim: of a size (the last may be smaller), or of a list of sizes. A tuple."""
     dim, sizes = one_dim("split", x, dim), split_size_or_sections
@@ -299,6 +303,7 @@ def split(x, split_size_or_sections, dim=0):
     return Split.apply(x, sizes=sizes, dim=dim)
 
 
+@numpy_names
 @composite(case((5, 3), chunks=2), case((2, 6), chunks=3, dim=1))
 def chunk(x, chunks, dim=0):
     """About `chunks` equal parts along dim, as views: the last is smaller, or missing, where sizes do not divide."""
@@ -345,6 +350,7 @@ def repeat(x, *repeats):
     return reshape(tiled, tuple(r * n for r, n in zip(repeats, shape)))
 
 
+@numpy_names
 @composite(case((2, 3), repeats=2, dim=1), case((2, 3), repeats=3, dim=0))
 def repeat_interleave(x, repeats, dim):
     """Each slice along dim `repeats` times in a row (NumPy's repeat)."""

@@ -298,12 +298,14 @@ class Argsort(Op):
         return self.backend.argsort(x, dim, descending)
 
 
+@numpy_names
 def argsort(x, dim=-1, descending=False):
     """Indices that sort x along dim; ties keep their order, NaN counts as the largest. int64."""
     dim = one_dim("argsort", x, dim)
     return Argsort.apply(x.reshape(1) if x.ndim == 0 else x, dim=dim, descending=descending).reshape(x.shape)
 
 
+@numpy_names
 @composite(case((3, 4)), case(apart((3, 4)), dim=0, descending=True))
 def sort(x, dim=-1, descending=False):
     """The pair (values, indices) in order along dim. Stable."""
@@ -311,6 +313,7 @@ def sort(x, dim=-1, descending=False):
     return ValuesIndices(x.clone() if x.ndim == 0 else x.gather(dim, indices), indices)
 
 
+@numpy_names
 @composite(case((3, 5), k=2), case((3, 5), k=3, dim=0, largest=False))
 def topk(x, k, dim=-1, largest=True):
     """The pair (values, indices) of the k largest (or smallest) along dim, in order."""
