@@ -35,7 +35,8 @@ def save(path, tensors, meta):
         as_dtype(x.dtype)  # raises TypeError for a dtype that is not ours
         arrays[str(name)] = np.asarray(x, order="C")  # unlike ascontiguousarray, leaves 0-d arrays 0-d
     text = json.dumps(meta)
-    atomic_write(path, to_bytes(arrays, {"minigrad": FORMAT, "meta": text, "crc32": _checksum(arrays, text)}))
+    # One entry, not three: safetensors writes entries in random order, and the same state is to give the same bytes.
+    atomic_write(path, to_bytes(arrays, {"minigrad": f"{FORMAT} {_checksum(arrays, text)} {text}"}))
 
 
 def load(path):
@@ -55,11 +56,13 @@ def load(path):
         arrays = {name: np.array(x) for name, x in from_bytes(data).items()}
     except Exception as error:  # damaged bytes fail in many ways
         raise CheckpointError(f"{path} is damaged, cut short or no checkpoint at all ({error})") from None
-    if header.get("minigrad") != FORMAT:
+    version, _, rest = header.get("minigrad", "").partition(" ")
+    if version != FORMAT:
         raise CheckpointError(f"{path} is a safetensors file, but not a minigrad checkpoint of format {FORMAT}")
-    if header.get("crc32") != _checksum(arrays, header.get("meta", "")):
+    checksum, _, text = rest.partition(" ")
+    if checksum != _checksum(arrays, text):
         raise CheckpointError(f"{path} is damaged: its checksum is wrong")
-    return arrays, json.loads(header["meta"])
+    return arrays, json.loads(text)
 
 
 def pack(model, optimizer, generators, **meta):

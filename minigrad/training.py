@@ -1,6 +1,7 @@
 """What stands around a training loop: a table of losses, a Ctrl-C that lets a step finish, a line of progress."""
 
 import contextlib
+import shutil
 import signal
 import sys
 import time
@@ -77,7 +78,8 @@ class Progress:
             with contextlib.suppress(ImportError):
                 from tqdm import tqdm
 
-                self._bar = tqdm(total=steps, initial=start, unit="step", dynamic_ncols=True)
+                columns, rows = shutil.get_terminal_size()  # unlike tqdm's own guess, right in a terminal of size 0
+                self._bar = tqdm(total=steps, initial=start, unit="step", ncols=min(columns - 1, 100), nrows=rows)
 
     def step(self, done, loss):
         """Call after each step, with the number of steps done in all."""

@@ -69,11 +69,10 @@ def state(out, name="last"):
     return checkpoint.load(out / f"{name}.safetensors")
 
 
-def same_state(a, b):
-    (tensors_a, meta_a), (tensors_b, meta_b) = state(a), state(b)
-    assert meta_a == meta_b  # step, optimizer options, both generators, vocabulary
-    assert tensors_a.keys() == tensors_b.keys()
-    assert all(tensors_a[k].tobytes() == tensors_b[k].tobytes() for k in tensors_a)
+def same_run(a, b):
+    """Parameters, optimizer, both generators, step, settings, vocabulary and losses: every byte."""
+    for name in ("last.safetensors", "best.safetensors", "losses.csv"):
+        assert (a / name).read_bytes() == (b / name).read_bytes(), name
 
 
 def rows(out):
@@ -165,10 +164,7 @@ def test_a_resumed_run_is_the_run_never_stopped(book, tmp_path, steps, capsys):
     assert state(stopped)[1]["step"] == steps
     mg.manual_seed(12345)  # whatever else drew from the default generator meanwhile
     assert main("--resume", "--out", stopped) == 0
-    same_state(straight, stopped)
-    assert (straight / "losses.csv").read_bytes() == (stopped / "losses.csv").read_bytes()
-    a, b = (state(out, "best") for out in (straight, stopped))
-    assert a[1] == b[1] and all((a[0][k] == b[0][k]).all() for k in a[0])
+    same_run(straight, stopped)
 
 
 def test_rows_written_after_the_last_save_are_dropped(book, tmp_path):
@@ -180,7 +176,7 @@ def test_rows_written_after_the_last_save_are_dropped(book, tmp_path):
     with open(killed / "losses.csv", "a") as file:
         file.write("9,2.5,,0.001,1.0\n10,2.")  # what a kill leaves: rows too many, the last one cut
     assert main("--resume", "--out", killed) == 0
-    assert (straight / "losses.csv").read_bytes() == (killed / "losses.csv").read_bytes()
+    same_run(straight, killed)
 
 
 def test_a_finished_run_resumed_is_left_as_it_is_and_can_go_further(book, out, capsys):
@@ -359,7 +355,9 @@ def test_ctrl_c_saves_and_exits_with_130(book, out, presses):
     finally:
         process.kill()
         process.wait()
-    step = state(out)[1]["step"]
+    meta = state(out)[1]
+    step = meta["step"]
+    assert meta["generators"].keys() == {"default", "batches"} and len(meta["optimizer"]["param_groups"]) == 2
     assert process.returncode == 130
     assert err == f"char_lm: stopped and saved at step {step}; go on with --resume\n"
     assert {p.name for p in out.iterdir()} - {"best.safetensors"} == {"last.safetensors", "losses.csv"}
@@ -380,3 +378,29 @@ def test_a_second_ctrl_c_later_is_a_keyboardinterrupt(monkeypatch):
         now[0] += 1.5
         signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+# ------------------------------------------------------------------------------------------------------------ progress
+
+
+def test_progress_off_a_terminal_is_plain_lines(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(training.time, "monotonic", lambda: now[0])
+    with training.Progress(10, 40, 100) as progress:
+        for done in range(11, 41):
+            now[0] += 1
+            progress.step(done, 2.5)
+        progress.say("done")
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "step 11/40: loss 2.500, 100 tokens/s, 29 s left"
+    assert out[1].startswith("step 16/40:") and len(out) == 7 and out[-1] == "done"
+
+
+def test_progress_on_a_terminal_is_a_bar(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with training.Progress(1, 3, 100) as progress:
+        progress.say("a line")
+        progress.step(2, 2.5)
+        progress.step(3, 2.25)
+    out, err = capsys.readouterr()
+    assert out == "a line\n" and "1/3" in err and "3/3" in err and "loss 2.250" in err

@@ -61,6 +61,14 @@ def test_other_libraries_can_read_it(path):
     assert same(load_file(path), {"w": np.eye(3, dtype=np.float32)})
 
 
+def test_the_same_state_gives_the_same_bytes(path):
+    files = set()
+    for order in (1, -1) * 8:
+        checkpoint.save(path, dict([("a", np.zeros(2)), ("b", np.ones(3, bool))][::order]), {"step": 1})
+        files.add(path.read_bytes())
+    assert len(files) == 1
+
+
 @pytest.mark.parametrize(
     ("tensors", "meta", "message"),
     [
