@@ -26,10 +26,8 @@ _keep_freed_memory()
 
 
 asarray = np.asarray
-empty = np.empty
 zeros = np.zeros
 full = np.full
-arange = np.arange
 overlap = np.may_share_memory
 quietly = functools.partial(np.errstate, all="ignore")  # NaN and Inf come without warnings; see detect_anomaly
 random_words = philox.words

@@ -4,7 +4,9 @@ import functools
 
 import numpy as np
 
-HALF = np.dtype(np.float16)
+
+def is_half(x):
+    return isinstance(x, np.ndarray) and x.dtype == np.float16
 
 
 def in_single(function):
@@ -13,7 +15,7 @@ def in_single(function):
     @functools.wraps(function)
     def wrapper(*args, **kwargs):
         for x in args:
-            if getattr(x, "dtype", None) is HALF:
+            if is_half(x):
                 return _in_single(function, args, kwargs)
         return function(*args, **kwargs)
 
@@ -21,8 +23,8 @@ def in_single(function):
 
 
 def _in_single(function, args, kwargs):
-    y = function(*[x.astype(np.float32) if getattr(x, "dtype", None) is HALF else x for x in args], **kwargs)
-    halves = [x.astype(HALF) if x is not None and x.dtype == np.float32 else x for x in _as_tuple(y)]
+    y = function(*[x.astype(np.float32) if is_half(x) else x for x in args], **kwargs)
+    halves = [x.astype(np.float16) if x is not None and x.dtype == np.float32 else x for x in _as_tuple(y)]
     return tuple(halves) if isinstance(y, tuple) else halves[0]
 
 

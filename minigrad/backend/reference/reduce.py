@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from .half import HALF, in_single
+from .half import in_single, is_half
 
 _SUMS = {"b": np.int64, "i": np.int64, "u": np.int64}  # what integers add up in
 
@@ -55,7 +55,7 @@ def cumsum(x, dim, reverse):
 
 def dot(x, y):
     """Sum of x * y over everything, as a Python float."""
-    if x.dtype is HALF:
+    if is_half(x):
         x, y = x.astype(np.float32), y.astype(np.float32)
     return float(np.vdot(x, y))
 
