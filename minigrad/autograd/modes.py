@@ -9,6 +9,7 @@ class _Mode(threading.local):
     grad = True  # are ops recorded?
     inference = False  # are new arrays barred from ever entering a graph?
     anomaly = False  # is every result searched for NaN and Inf?
+    watch = None  # what is called with (op, inputs, outputs) of every op that ran
     scope = ""  # path of the module whose forward is running, such as "blocks.1.attn"
 
     def __init__(self):  # once for each thread
@@ -64,6 +65,13 @@ class detect_anomaly(_Switch):
     An Inf is reported only when every input was finite: a mask of -inf is meant, log(0) is not."""
 
     settings = {"anomaly": True}
+
+
+class watch(_Switch):
+    """Call function(op, inputs, outputs) after every op inside: inputs and outputs as apply() took and returned them."""
+
+    def __init__(self, function):
+        self.settings = {"watch": function}
 
 
 def is_grad_enabled():

@@ -34,6 +34,7 @@ class Op:
     name = "Op"
     broadcasts = False  # inputs were broadcast against each other: the engine sums gradients back to their shapes
     differentiable = True  # False: never recorded (comparisons, argmax)
+    analytic = False  # True: the reference forward is right for complex numbers, so gradcheck may use the complex step
 
     # What apply() fills in: always,
     params: dict
@@ -212,6 +213,8 @@ class Op:
             results.append(wrap(array, storage, node))
         if mode.anomaly:
             check_forward(op, arrays, results)
+        if mode.watch is not None:
+            mode.watch(op, inputs, results)
         return tuple(results) if isinstance(y, tuple) else results[0]
 
 

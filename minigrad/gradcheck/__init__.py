@@ -1,0 +1,13 @@
+"""Gradient checking that can be trusted: differences with error bars, the wrong element named, and probes for what
+differences cannot see.
+
+    from minigrad.gradcheck import gradcheck
+    gradcheck(fn, *inputs)                  an op, a layer, a loss: raises GradcheckError, which says what is wrong where
+    gradgradcheck(fn, *inputs)              the same of the second derivative
+    check_taylor(f, x)                      a whole model at once, by the order of the Taylor remainder
+    python -m minigrad.gradcheck            every declared op on every case of it
+"""
+
+from .check import gradcheck, gradgradcheck
+from .probes import PROBES
+from .report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, Finding, GradcheckError, GradcheckReport

@@ -1,0 +1,158 @@
+"""gradcheck: a function's backward against differences with error bars, and against itself in other circumstances."""
+
+import time
+
+import numpy as np
+
+from ..tensor import Tensor
+from .compare import FULL, Comparison
+from .culprit import culprit, recorded_ops
+from .hints import snippet
+from .probes import PROBES, NotApplicable, Probed
+from .report import FAIL, PASS, Finding, GradcheckError, GradcheckReport
+from .subject import host, joined, subject_of
+
+
+def gradcheck(
+    fn, *inputs, wrt=None, mode="auto", directions=4, order=1, rtol=1e-7, numeric="ridders", reference=None,
+    kinks="report", probes="all", seed=0, raise_on_fail=True,
+):  # fmt: skip
+    """Check the gradient of fn(*inputs) against finite differences, in float64. Returns a GradcheckReport.
+
+    fn          any function of Tensors that returns a Tensor, or a tuple, list or dict of them: an Op class or its apply,
+                a layer, a loss. It may draw from the default generator: every call sees the same numbers.
+    inputs      Tensors, Modules (checked with respect to their parameters, in float64 for the while), and tuples, lists
+                and dicts of those; all else is passed on. float32 is converted: its differences are too coarse.
+    wrt         what to check: positions or names of inputs (1, "weight", "model.blocks.0"). Default: what requires a
+                gradient; if no Tensor does, all of them; and the parameters of Modules.
+    mode        "full": every element of the Jacobian. "directional": random directions, a wrong one bisected down to
+                the element. "auto": full up to 512 input elements, then with `directions` random combinations of the
+                outputs if there are more than 512 of those.
+    order       2 checks the gradient of the gradient, with respect to inputs and cotangents, and so on.
+    rtol        |analytic - numeric| <= rtol max(|analytic|, |numeric|) + 3 bar passes; there is no absolute tolerance.
+    numeric     "ridders": extrapolated central differences with an error bar. "complex": Im f(x + ih) / h, exact but for
+                rounding, for functions of ops that are declared `analytic`, on the cpu.
+    reference   a function of NumPy arrays with the values that fn should have.
+    kinks       where the one-sided slopes differ and the gradient lies between them: "report" tells it as KINK and
+                passes, "error" fails, "skip" does not mention it.
+    probes      "all", or names out of PROBES, or () for none.
+    seed        the same seed gives the same directions, cotangents and probes.
+
+    Raises GradcheckError (an AssertionError, with .report) if the report is not true; not so with raise_on_fail=False.
+    """
+    _check_options(mode, order, rtol, numeric, kinks, probes)
+    began = time.perf_counter()
+    rng = np.random.default_rng(seed)
+    with subject_of(fn, inputs, wrt) as subject, np.errstate(all="ignore"):
+        label = subject.label
+        for _ in range(order - 1):
+            subject = subject.derivative(rng)
+        comparison = Comparison(subject, rng, rtol, numeric, kinks)
+        chosen = ("full" if subject.size <= FULL else "directional") if mode == "auto" else mode
+        if chosen == "directional":
+            comparison.directions(directions)
+        elif mode == "auto" and comparison.y.size > FULL:
+            comparison.jacobian(directions)
+        else:
+            comparison.jacobian()
+        report = GradcheckReport(label, order, chosen, seed, rtol, kinks, comparison.findings)
+        if reference is not None:
+            report.findings.append(_against_reference(comparison, reference, inputs))
+        _probe(comparison, report, PROBES if probes == "all" else probes, (fn, inputs, wrt, order))
+        report.leaves = [(x.name, x.given.shape, str(x.given.dtype), x.given.strides) for x in subject.leaves]
+        report.ops = recorded_ops(comparison.forward)
+        if report.verdict == FAIL and len(report.ops) > 1:
+            report.culprit = culprit(subject, _failing)
+        report.evaluations = subject.evaluations
+        report.seconds = time.perf_counter() - began
+    if not report:
+        options = {"wrt": wrt, "mode": chosen, "order": order, "rtol": rtol, "kinks": kinks, "seed": seed}
+        report.snippet = snippet(fn, inputs, options)
+        if raise_on_fail:
+            raise GradcheckError(report)
+    return report
+
+
+def gradgradcheck(fn, *inputs, **options):
+    """gradcheck of second order: the gradient of the gradient, with respect to the inputs and the cotangents."""
+    return gradcheck(fn, *inputs, **options, order=2)
+
+
+def _check_options(mode, order, rtol, numeric, kinks, probes):
+    for name, value, known in [
+        ("mode", mode, ("auto", "full", "directional")),
+        ("numeric", numeric, ("ridders", "complex")),
+        ("kinks", kinks, ("report", "error", "skip")),
+    ]:
+        if value not in known:
+            raise ValueError(f"gradcheck: {name} must be one of {', '.join(known)}; got {value!r}")
+    if not isinstance(order, int) or order < 1:
+        raise ValueError(f"gradcheck: order must be 1, 2, …; got {order!r}")
+    if order > 1 and numeric == "complex":
+        raise ValueError("gradcheck: numeric='complex' differentiates the forward; for order > 1 use 'ridders'")
+    if not 0 < rtol < 1:
+        raise ValueError(f"gradcheck: rtol must lie between 0 and 1; got {rtol!r}")
+    if isinstance(probes, str) and probes != "all":
+        raise ValueError(f"gradcheck: probes must be 'all' or a sequence of names; got {probes!r}")
+    for name in () if probes == "all" else probes:
+        if name not in PROBES:
+            raise ValueError(f"gradcheck: no probe is called {name!r}; there are {', '.join(PROBES)}")
+
+
+def _probe(comparison, report, names, source):
+    try:
+        probed = Probed(comparison, source) if names else None
+    except NotApplicable as why:
+        report.left_out = dict.fromkeys(names, str(why))
+        return
+    for name in names:
+        try:
+            found = list(PROBES[name](probed))
+            failed = [f for f in found if f.verdict != PASS]
+            report.findings += failed or [_gist(name, found)]
+        except NotApplicable as why:
+            report.left_out[name] = str(why)
+
+
+def _gist(name, found):
+    """One line for a probe that found nothing wrong: its closest call."""
+    f = max(found, key=lambda f: f.excess)
+    f.check, f.note = name, f.note or f"{len(found)} comparisons"
+    return f
+
+
+def _failing(subject):
+    """The finding that condemns one op's own Subject, or None."""
+    comparison = Comparison(subject, np.random.default_rng(0))
+    comparison.directions(2)
+    return next((f for f in comparison.findings if f.verdict == FAIL), None)
+
+
+def _against_reference(comparison, reference, inputs):
+    """The outputs against those of a function of NumPy arrays: to 1e-9 of each element and 1e-13 of the largest."""
+
+    def arrays(x):
+        if isinstance(x, Tensor):
+            return host(x).astype(np.float64 if x.is_floating_point() else x.dtype)
+        if isinstance(x, dict):
+            return {key: arrays(value) for key, value in x.items()}
+        return [arrays(value) for value in x] if isinstance(x, (tuple, list)) else x
+
+    expected = reference(*[arrays(x) for x in inputs])
+    expected = [np.asarray(y) for y in (expected if isinstance(expected, (tuple, list)) else [expected])]
+    expected = [y for y in expected if y.dtype.kind == "f"]
+    shapes, wanted = [y.shape for y in comparison.forward.outputs], [y.shape for y in expected]
+    if shapes != wanted:
+        return Finding("reference", FAIL, excess=np.inf, note=f"outputs of shapes {shapes}, those of the reference {wanted}")
+    y, r = comparison.y, joined(expected)
+    same = (r == y) | (np.isnan(r) & np.isnan(y))
+    allowed = 1e-9 * np.maximum(np.abs(y), np.abs(r)) + 1e-13 * np.abs(r[np.isfinite(r)]).max(initial=0)
+    excess = np.where(same, 0, np.abs(y - r) / np.where(allowed > 0, allowed, 1e-300))
+    excess = np.where(np.isnan(excess), np.inf, excess)
+    f = Finding("reference", PASS)
+    if excess.size:
+        m = int(excess.argmax())
+        f.output, f.analytic, f.numeric, f.excess = comparison.output_name(m), float(y[m]), float(r[m]), float(excess[m])
+        f.verdict = PASS if f.excess <= 1 else FAIL
+        f.note = "" if f.verdict == PASS else "the value of the output differs from the reference's ('numeric')"
+    return f

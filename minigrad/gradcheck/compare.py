@@ -1,0 +1,273 @@
+"""One comparison at one point: the analytic side, the numeric side, and their judgement, by element or by direction."""
+
+import numpy as np
+
+from ..autograd import reachable
+from . import numeric as num
+from .hints import patterns, ratio_hint
+from .report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, SEVERITY, Finding
+from .subject import EPS, host, joined
+
+FULL = 512  # as many elements get a full Jacobian in mode "auto"
+MOST_KINKS = 8  # elements at kinks that are taken out of one direction
+CODE = {verdict: code for code, verdict in enumerate(SEVERITY)}
+MEANING = {
+    PASS: "",
+    FAIL: "",
+    KINK: "a kink or jump of the function; the gradient lies between its slopes",
+    INCONCLUSIVE: "the differences are too noisy: is something computed in float32, or is a kink very near?",
+    NONFINITE: "NaN or Inf here or a step away: the edge of the domain?",
+}
+
+
+class Comparison:
+    """Of a Subject's backward against its differences, at its point. Findings are collected in `findings`."""
+
+    def __init__(self, subject, rng, rtol=1e-7, numeric="ridders", kinks="report"):
+        self.subject, self.rng, self.rtol, self.kinks = subject, rng, rtol, kinks
+        self.complex = numeric == "complex"
+        self.findings: list = []
+        self.forward = subject.run()
+        self.y = self.forward.y
+        eps = joined([np.full(y.numel(), EPS[y.dtype]) for y in self.forward.outputs])
+        self.noise = np.where(np.isfinite(self.y), 2 * eps * np.abs(self.y), 0)
+        self.step = num.first_step(eps.max(initial=num.EPS))
+        if self.complex:
+            require_analytic(self.forward)
+        nan = np.isnan(self.y)
+        if nan.any():
+            note = f"{nan.sum()} of {nan.size} outputs are NaN"
+            self.add(Finding("output", NONFINITE, output=self.output_name(int(nan.argmax())), note=note))
+
+    def add(self, finding):
+        if finding.verdict == KINK and self.kinks == "skip":
+            finding.verdict, finding.note = PASS, ""
+        self.findings.append(finding)
+
+    # -- the two sides, and their judgement
+
+    def gradient(self, cotangents, run=None, retain_graph=True, wrt=None, create_graph=False):
+        """The analytic gradient: one host array per leaf. Where no gradient arrives there are zeros."""
+        run = run or self.forward
+        gradients = run.vjp(cotangents, retain_graph, create_graph, wrt)
+        chosen = run.leaves if wrt is None else [run.leaves[i] for i in wrt]
+        return [np.zeros(x.shape) if g is None else host(g) for x, g in zip(chosen, gradients)]
+
+    def slope(self, directions, rows, step):
+        """The numeric derivative along `directions` of rows @ outputs; rows None: of each output."""
+        noise = self.noise if rows is None else np.sqrt(rows**2 @ self.noise**2)
+
+        def contracted(change):
+            return change if rows is None else rows @ change
+
+        if self.complex:
+            h = 1e-30
+            exact = contracted(self.subject.values(self.subject.moved(directions, 1j * h)).imag / h)
+            bar = 16 * num.EPS * np.abs(exact).max(initial=0) + noise
+            never = np.zeros(exact.shape, bool)
+            return num.Derivative(exact, bar, bar, exact, exact, never, never)
+
+        def phi(t):
+            y = self.subject.values(self.subject.moved(directions, t))
+            if y.shape != self.y.shape:
+                raise ValueError(f"gradcheck: {self.y.size} output elements here, but {y.size} a step away")
+            return contracted(np.where(y == self.y, 0.0, y - self.y))  # -inf on both sides is no change
+
+        return num.derivative(phi, noise, step)
+
+    def judge(self, analytic, d):
+        """(codes, excess): does each analytic value agree with its numeric one?"""
+        difference = np.abs(analytic - d.value)
+        allowed = self.rtol * np.maximum(np.abs(analytic), np.abs(d.value)) + 3 * d.bar
+        excess = np.where(difference == 0, 0.0, difference / allowed)
+        codes = np.where(excess <= 1, CODE[PASS], CODE[FAIL])
+        low, high = np.minimum(d.left, d.right), np.maximum(d.left, d.right)
+        margin = 1e-6 * np.maximum(np.abs(low), np.abs(high)) + 32 * d.floor
+        between = (low - margin <= analytic) & (analytic <= high + margin)
+        codes[d.jump | (d.kink & (between | (excess <= 1)))] = CODE[KINK]
+        unknown = ~np.isfinite(analytic + d.value + d.bar)
+        codes[unknown] = CODE[NONFINITE]
+        return codes, np.where(unknown, np.inf, excess)
+
+    def compare(self, directions, rows, analytic, scale=None):
+        """(Derivative, codes, excess). What fails gets further opinions from other steps: a function may live on a
+        much smaller scale than 1 (`scale`: the size of x), or round worse than the bar supposed."""
+        step = self.step_for(directions)
+        d = self.slope(directions, rows, step)
+        codes, excess = self.judge(analytic, d)
+        for factor in () if self.complex else (1 / 64, 16, scale):
+            doubtful = codes >= CODE[NONFINITE]
+            if not factor or not np.isfinite(analytic[doubtful]).any():
+                continue
+            other = self.slope(directions, rows, step * factor)
+            other_codes, other_excess = self.judge(analytic, other)
+            size = np.maximum(np.abs(analytic), np.abs(other.value))
+            tight = (other.bar <= 4 * d.bar) | (3 * other.bar <= 1e-6 * size)
+            taken = doubtful & (other_codes < codes) & tight
+            d.take(other, taken)
+            codes, excess = np.where(taken, other_codes, codes), np.where(taken, other_excess, excess)
+        return d, codes, excess
+
+    def step_for(self, directions):
+        """Smaller when many elements move at once."""
+        moved = sum(np.count_nonzero(u) for u in directions if u is not None)
+        return self.step / 2 ** np.round(np.log2(max(1, moved)) / 4)
+
+    def wide(self, d, scale):
+        """Is a bar too wide to decide anything, and not by rounding of the outputs alone?"""
+        return (3 * d.bar > num.WIDE * scale) & (d.bar > 1e3 * d.floor)
+
+    # -- element by element
+
+    def jacobian(self, combinations=None):
+        """Each output, or `combinations` random sums of them, against each element of each leaf."""
+        m = self.y.size
+        rows = None if combinations is None else self.rng.standard_normal((combinations, m))
+        gradients = [self.gradient(self.forward.cotangents(row)) for row in (np.eye(m) if rows is None else rows)]
+        tables = {}
+        for i, leaf in enumerate(self.subject.leaves):
+            analytic = np.array([g[i].ravel() for g in gradients]).reshape(len(gradients), leaf.array.size)
+            columns = [
+                self.compare(self.unit(i, j), rows, analytic[:, j], _scale(leaf.array.flat[j]))
+                for j in range(leaf.array.size if m else 0)
+            ]
+            if not columns:
+                self.add(Finding("Jacobian", PASS, leaf.name, note="no elements"))
+                continue
+            d = num.side_by_side([column[0] for column in columns])
+            codes, excess = (np.stack([column[k] for column in columns], axis=1) for k in (1, 2))
+            size = np.maximum(np.abs(analytic), np.abs(d.value)).max(axis=1, keepdims=True)
+            codes[(codes == CODE[PASS]) & self.wide(d, size)] = CODE[INCONCLUSIVE]
+            tables[leaf.name] = leaf, analytic, d, codes, excess
+        for table in tables.values():
+            self.add(self.worst_of(*table, {name: t[2].value for name, t in tables.items()}, rows is None))
+
+    def unit(self, i, j):
+        directions = [None] * len(self.subject.leaves)
+        directions[i] = np.zeros(self.subject.leaves[i].array.shape)
+        directions[i].flat[j] = 1.0
+        return directions
+
+    def worst_of(self, leaf, analytic, d, codes, excess, others, single_outputs):
+        """The finding for one leaf: its gravest element, and what the others of its kind have in common."""
+        k, j = np.unravel_index(np.lexsort((excess.ravel(), codes.ravel()))[-1], codes.shape)
+        output = self.output_name(k) if single_outputs else f"combination {k}"
+        f = self.finding("Jacobian", leaf, j, analytic, d, codes, excess, (k, j), output)
+        alike = codes == codes[k, j]
+        if f.verdict != PASS:
+            f.note = f"{alike.sum()} of {codes.size} elements of this Jacobian" + (f"; {f.note}" if f.note else "")
+        if f.verdict == FAIL:
+            f.hints = patterns(leaf, analytic, d.value, alike, others) + f.hints
+        return f
+
+    def finding(self, check, leaf, j, analytic, d, codes, excess, at, output=""):
+        """The Finding for element j of a leaf, its numbers read at position `at` of the arrays."""
+        verdict = SEVERITY[codes[at]]
+        index = tuple(int(n) for n in np.unravel_index(j, leaf.array.shape))
+        f = Finding(check, verdict, leaf.name, index, output, note=MEANING[verdict])
+        f.analytic, f.numeric, f.bar, f.excess = (float(x[at]) for x in (analytic, d.value, d.bar, excess))
+        if verdict != PASS:
+            f.left, f.right = float(d.left[at]), float(d.right[at])
+        if verdict == FAIL:
+            sizes = [*leaf.array.shape, *(n for y in self.forward.outputs for n in y.shape)]
+            f.hints = [hint] if (hint := ratio_hint(f.analytic, f.numeric, sizes)) else []
+        return f
+
+    def output_name(self, m):
+        """'[2, 3]' for element m of the outputs, '1[2, 3]' if there are several outputs."""
+        for i, y in enumerate(self.forward.outputs):
+            if m < y.numel():
+                index = ", ".join(str(int(n)) for n in np.unravel_index(m, y.shape))
+                return f"{i}[{index}]" if len(self.forward.outputs) > 1 else f"[{index}]"
+            m -= y.numel()
+
+    # -- along directions
+
+    def directions(self, count):
+        """All leaves at once, `count` times, then each leaf alone; a wrong direction is bisected to its element."""
+        leaves = self.subject.leaves
+        tasks = [(f"direction {d}", leaves) for d in range(count)]
+        tasks += [(f"direction in {leaf.name}", [leaf]) for leaf in leaves if len(leaves) > 1]
+        for name, active in tasks:
+            u = joined([self.draw(leaf.array.shape) * (leaf in active) for leaf in leaves])
+            row = self.rng.standard_normal((1, self.y.size))
+            gradient = joined(self.gradient(self.forward.cotangents(row[0])))
+            if self.direction(name, u, row, gradient) >= CODE[NONFINITE]:
+                return
+
+    def draw(self, shape):
+        """A direction without small elements, and so short in binary that x ± t u is exact."""
+        return self.rng.integers(8, 25, shape) / 16 * self.rng.choice([-1.0, 1.0], shape)
+
+    def direction(self, name, u, row, gradient):
+        """Check one; returns its code. u, gradient: all leaves as one vector. An element at a kink is told, taken out,
+        and the rest is checked again."""
+        for _ in range(MOST_KINKS + 1):
+            analytic = np.array([gradient @ u])
+            d, codes, excess = self.compare(self.split(u), row, analytic)
+            f = Finding(name, SEVERITY[codes[0]], note=MEANING[SEVERITY[codes[0]]])
+            f.analytic, f.numeric, f.bar, f.excess = (float(x[0]) for x in (analytic, d.value, d.bar, excess))
+            if f.verdict == PASS and self.wide(d, np.linalg.norm(gradient * u))[0]:
+                f.verdict, f.note = INCONCLUSIVE, MEANING[INCONCLUSIVE]
+            if codes[0] == CODE[PASS] or np.isnan(self.y).any() or not u.any():
+                self.add(f)
+                return CODE[f.verdict]
+            element, position = self.bisect(name, u, row, gradient)
+            if element.verdict == PASS:
+                f.left, f.right = float(d.left[0]), float(d.right[0])
+                f.note = f"no single element shows it; near {element.place}"
+                self.add(f)
+                return codes[0]
+            self.add(element)
+            if element.verdict != KINK:
+                return CODE[element.verdict]
+            u[position] = 0
+        f.verdict, f.note = INCONCLUSIVE, f"more than {MOST_KINKS} elements at kinks: check at another point, or mode='full'"
+        self.add(f)
+        return CODE[INCONCLUSIVE]
+
+    def bisect(self, name, u, row, gradient):
+        """(Finding, position in u) of one element that makes this direction disagree."""
+        places = np.flatnonzero(u)
+
+        def disagrees(chosen):
+            part = np.zeros(u.size)
+            part[places[chosen]] = u[places[chosen]]
+            directions = self.split(part)
+            d = self.slope(directions, row, self.step_for(directions))
+            return self.judge(np.array([gradient @ part]), d)[0][0] != CODE[PASS]
+
+        position = int(places[num.bisect(disagrees, places.size)])
+        i, j = self.leaf_at(position)
+        leaf, analytic = self.subject.leaves[i], gradient[[position]]
+        d, codes, excess = self.compare(self.unit(i, j), row, analytic, _scale(leaf.array.flat[j]))
+        return self.finding(f"{name}, bisected", leaf, j, analytic, d, codes, excess, 0), position
+
+    def split(self, u):
+        """A vector over all leaves as one array for each, None where it is 0."""
+        parts, start = [], 0
+        for leaf in self.subject.leaves:
+            part = u[start : start + leaf.array.size]
+            parts.append(part.reshape(leaf.array.shape) if part.any() else None)
+            start += leaf.array.size
+        return parts
+
+    def leaf_at(self, position):
+        for i, leaf in enumerate(self.subject.leaves):
+            if position < leaf.array.size:
+                return i, position
+            position -= leaf.array.size
+
+
+def _scale(x):
+    """The size of x as a power of two, or None where there is none."""
+    return 2.0 ** np.round(np.log2(abs(x))) if x and np.isfinite(x) else None
+
+
+def require_analytic(run):
+    """Raise unless the complex step holds for every op of a run."""
+    names = sorted({op.name for op in reachable(run.roots, 0) if not op.analytic})
+    if names:
+        raise ValueError(f"gradcheck: numeric='complex' needs ops that declare themselves analytic; not so: {', '.join(names)}")
+    if any(x.device != "cpu" for x in run.leaves):
+        raise ValueError("gradcheck: numeric='complex' runs on the cpu only")

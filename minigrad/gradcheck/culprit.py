@@ -1,0 +1,41 @@
+"""Which op is to blame when a function made of many fails: each is checked alone, at the inputs that it saw."""
+
+import numpy as np
+
+from ..autograd import Value, reachable, watch
+from .subject import Subject, Leaf, host
+
+MOST = 64  # distinct ops that are tried
+
+
+def recorded_ops(run):
+    """Names of the ops on the way from the leaves to the outputs, each once, in the order they ran."""
+    ops = sorted(reachable(run.roots, 0), key=lambda op: op.serial)
+    return list(dict.fromkeys(op.name for op in ops))
+
+
+def culprit(subject, check_alone):
+    """Run `subject` again and describe the first recorded op that check_alone(subject of that op) finds wrong, or ""."""
+    seen = {}
+
+    def remember(op, inputs, results):
+        if op.serial < 0:
+            return
+        key = type(op), repr(op.params), tuple(getattr(x, "shape", x) for x in inputs)
+        if key not in seen and len(seen) < MOST:
+            seen[key] = op, [x.detach().clone() if isinstance(x, Value) else x for x in inputs]
+
+    with watch(remember):
+        subject.run()
+    for op, inputs in seen.values():
+        tensors = [x for x, needed in zip(inputs, op.needs) if needed]
+        leaves = [Leaf(f"input {i}", x) for i, (x, needed) in enumerate(zip(inputs, op.needs)) if needed]
+
+        def call(points, op=op, inputs=inputs):
+            points = iter(points)
+            return type(op).apply(*[next(points) if n else x for x, n in zip(inputs, op.needs)], **op.params)
+
+        finding = check_alone(Subject(call, leaves, op.name))
+        if finding is not None:
+            return f"{op.describe()}: fails when checked alone ({finding.place}: {finding.analytic:.9g}, should be {finding.numeric:.9g})"
+    return ""

@@ -1,0 +1,355 @@
+"""What differences cannot see: a backward that is right here and now, and wrong in another layout, at the second call,
+for a shared input … Each probe is a function of a Probed that yields Findings, or raises NotApplicable."""
+
+import numpy as np
+
+from .. import autograd, backend
+from ..autograd import reachable
+from ..nn import Module
+from ..tensor import Tensor
+from .compare import Comparison
+from .numeric import EPS
+from .report import FAIL, NONFINITE, PASS, Finding
+from .subject import host, joined, subject_of, wrapped
+
+EPS32 = float(np.finfo(np.float32).eps)
+
+
+class NotApplicable(Exception):
+    """Why a probe says nothing about this function."""
+
+
+class Probed:
+    """What the probes share: the comparison, its gradient for one cotangent, and how much rounding may do to that."""
+
+    def __init__(self, comparison, source):
+        self.comparison, self.subject, self.rng = comparison, comparison.subject, comparison.rng
+        self.source = source  # (fn, inputs, wrt, order)
+        self.run = self.subject.run()
+        if not self.run.roots:
+            raise NotApplicable("no output depends on the inputs")
+        self.cotangents = [self.rng.standard_normal(y.shape).astype(y.dtype) for y in self.run.outputs]
+        self.gradient = self.at(self.subject.arrays)[1]
+        self._spread: dict = {}
+
+    def at(self, arrays, cotangents=None, on=None, calls_between=()):
+        """(outputs as one vector, gradient of each leaf) of a fresh run at `arrays`, in the layouts that they have."""
+        run = self.subject.run(arrays, on, copy=False)
+        for call in calls_between:
+            call()
+        return run.y, self.comparison.gradient(self.cotangents if cotangents is None else cotangents, run, False)
+
+    def spread(self, eps=EPS):
+        """For each leaf: how much its gradient changes when the inputs change by eps of themselves, at most."""
+        if eps not in self._spread:
+            changes = []
+            for _ in range(3):
+                moved = [x * (1 + eps * self.rng.choice([-1.0, 1.0], x.shape)) for x in self.subject.arrays]
+                moved = self.at(moved)[1]
+                changes.append([np.abs(a - b).max(initial=0) for a, b in zip(moved, self.gradient)])
+            self._spread[eps] = np.nan_to_num(np.max(changes, axis=0))
+        return self._spread[eps]
+
+    def same_bits(self, name, expected, found, note):
+        """Findings for two gradients that must be equal to the last bit."""
+        for leaf, a, b in zip(self.subject.leaves, expected, found):
+            yield self.finding(name, leaf, a, b, np.where((a == b) | ((a != a) & (b != b)), 0.0, np.inf), note)
+
+    def same(self, name, expected, found, note, slack=1e-10, eps=EPS):
+        """Findings for two gradients that may differ by rounding: by `slack` of the largest element, or by what a
+        relative change of eps in the inputs does, 64 times."""
+        for leaf, a, b, spread in zip(self.subject.leaves, expected, found, self.spread(eps)):
+            allowed = slack * np.abs(a[np.isfinite(a)]).max(initial=0) + 64 * spread
+            equal = (a == b) | ((a != a) & (b != b))
+            excess = np.where(equal, 0, np.abs(a - b) / (allowed if allowed else 1e-300))
+            yield self.finding(name, leaf, a, b, np.where(np.isnan(excess), np.inf, excess), note)
+
+    def finding(self, name, leaf, expected, found, excess, note):
+        if not np.size(excess):
+            return Finding(name, PASS, leaf.name)
+        j = int(np.argmax(excess))
+        f = Finding(name, PASS if excess.flat[j] <= 1 else FAIL, leaf.name, excess=float(excess.flat[j]))
+        f.analytic, f.numeric = float(found.flat[j]), float(expected.flat[j])
+        if f.verdict == FAIL:
+            f.index = tuple(int(n) for n in np.unravel_index(j, leaf.array.shape))
+            f.note = f"{note} ({int((excess > 1).sum())} of {excess.size} elements; 'numeric' is what it should equal)"
+        return f
+
+
+def linearity(p):
+    """A backward is linear in its cotangent, and exactly 0 for a cotangent of zeros."""
+    c, d = p.cotangents, [p.rng.standard_normal(x.shape).astype(x.dtype) for x in p.cotangents]
+    gd = p.at(p.subject.arrays, d)[1]
+    combined = p.at(p.subject.arrays, [2 * x - 3 * y for x, y in zip(c, d)])[1]
+    expected = [2 * a - 3 * b for a, b in zip(p.gradient, gd)]
+    yield from p.same("linearity", expected, combined, "not linear in the cotangent", slack=1e-9)
+    zeros = p.at(p.subject.arrays, [np.zeros_like(x) for x in c])[1]
+    yield from p.same_bits("zero cotangent", [np.zeros_like(g) for g in zeros], zeros, "a cotangent of zeros must give 0")
+
+
+def unchanged(p):
+    """Forward and backward leave alone what they are given: inputs, outputs, cotangents, also those on the way."""
+    arrays, cotangents = [a.copy() for a in p.subject.arrays], [c.copy() for c in p.cotangents]
+    run = p.subject.run(arrays, copy=False)
+    watched = [(f"input {leaf.name}", a, b) for leaf, a, b in zip(p.subject.leaves, arrays, p.subject.arrays)]
+    watched += [(f"the cotangent of output {i}", a, b) for i, (a, b) in enumerate(zip(cotangents, p.cotangents))]
+    watched += [(f"output {i}", y.array, host(y).copy()) for i, y in enumerate(run.outputs)]
+    for op, nodes in reachable(run.roots, 0).items():
+        for node in nodes.values():
+            node.hooks = {None: lambda g, op=op: watched.append((f"the gradient for the output of {op.name}", g.array, host(g).copy()))}
+    p.comparison.gradient(cotangents, run, False)
+    for what, array, before in watched:
+        now = run.outputs[0].storage.backend.to_numpy(array)
+        if not np.array_equal(now, before, equal_nan=True):
+            yield Finding("unchanged", FAIL, note=f"{what} was changed in place", excess=np.inf)
+    yield Finding("unchanged", PASS)
+
+
+def interleaved(p):
+    """Calls at other points between forward and backward change nothing: no buffer is shared between calls."""
+
+    def elsewhere():
+        arrays = [x * (1 + p.rng.integers(1, 8, x.shape) / 64) for x in p.subject.arrays]
+        p.at(arrays, [1.5 * c for c in p.cotangents])
+
+    between = p.at(p.subject.arrays, calls_between=[elsewhere])[1]
+    yield from p.same_bits("interleaved", p.gradient, between, "another call before the backward changes the gradient")
+
+
+def repeatable(p):
+    """The same call gives the same bits, and so does a second backward through one graph."""
+    y, again = p.at(p.subject.arrays)
+    if not np.array_equal(y, p.run.y, equal_nan=True):
+        note = "two calls at one point differ: does it draw random numbers that are not from the default generator?"
+        yield Finding("repeatable", FAIL, note=note, excess=np.inf)
+        return
+    yield from p.same_bits("repeatable", p.gradient, again, "the same call twice gives two gradients")
+    run = p.subject.run()
+    for _ in range(2):
+        second = p.comparison.gradient(p.cotangents, run)
+    yield from p.same_bits("second backward", p.gradient, second, "a second backward through the same graph differs")
+
+
+def layouts(p):
+    """The same numbers in other memory layouts, of the inputs and of the cotangents, give the same gradients."""
+    arrays = p.subject.arrays
+    for name, layout in LAYOUTS.items():
+        y, gradient = p.at([layout(a) for a in arrays])
+        yield _values(p, f"layout {name}", p.run.y, y)
+        yield from p.same(f"layout {name}", p.gradient, gradient, f"wrong where inputs are {name}")
+        gradient = p.at(arrays, [layout(c) for c in p.cotangents])[1]
+        yield from p.same(f"cotangent {name}", p.gradient, gradient, f"wrong where the cotangent is {name}")
+    if any(not leaf.given.flags.c_contiguous for leaf in p.subject.leaves):
+        given = [leaf.given if leaf.given.dtype == np.float64 else leaf.array for leaf in p.subject.leaves]
+        yield from p.same("layout as given", p.gradient, p.at(given)[1], "wrong in the layout that was passed")
+    for axis in (0, -1):
+        equal = [_broadcast(a, axis) for a in arrays]
+        if any(a.size > b.size for a, b in zip(arrays, map(_distinct, equal))):
+            contiguous, broadcast = p.at([a.copy() for a in equal])[1], p.at(equal)[1]
+            yield from p.same(f"layout broadcast {axis}", contiguous, broadcast, f"wrong where dim {axis} is broadcast")
+    equal = [_broadcast(_broadcast(c, 0), -1) for c in p.cotangents]
+    contiguous, broadcast = p.at(arrays, [c.copy() for c in equal])[1], p.at(arrays, equal)[1]
+    yield from p.same("cotangent broadcast", contiguous, broadcast, "wrong where the cotangent is broadcast")
+
+
+def _strided(a):
+    wide = np.full(a.shape[:-1] + (2 * a.shape[-1],), np.nan, a.dtype) if a.ndim else a.copy()
+    if a.ndim:
+        wide[..., ::2] = a
+    return wide[..., ::2] if a.ndim else wide
+
+
+LAYOUTS = {
+    "fortran": lambda a: a.copy(order="F"),
+    "strided": _strided,  # every second element of something larger; NaN between
+    "reversed": lambda a: np.flip(np.flip(a).copy()),
+}
+
+
+def _broadcast(a, axis):
+    """a with its first slice along axis repeated, stride 0."""
+    return np.broadcast_to(np.take(a, [0], axis), a.shape) if a.ndim and a.shape[axis] else a
+
+
+def _distinct(a):
+    return a[tuple(slice(0, 1) if s == 0 else slice(None) for s in a.strides)]
+
+
+def _values(p, name, expected, found):
+    """The finding for outputs that must be the same but for rounding."""
+    equal = (expected == found) | ((expected != expected) & (found != found))
+    difference = np.where(equal, 0, np.abs(expected - found))
+    allowed = 1e-10 * np.abs(expected[np.isfinite(expected)]).max(initial=0)
+    if not (difference > allowed).any() and not np.isnan(difference).any():
+        return Finding(name, PASS)
+    m = int(np.argmax(difference))
+    f = Finding(name, FAIL, "", None, p.comparison.output_name(m), float(found[m]), float(expected[m]), excess=np.inf)
+    f.note = "an output is wrong in this layout ('numeric' is what it should equal)"
+    return f
+
+
+def repeated_input(p):
+    """fn(x, x): the gradient is the sum of those of fn(x1, x2) at x1 = x2 = x."""
+    leaves = p.subject.leaves
+    free = [i for i, leaf in enumerate(leaves) if not leaf.parameter]
+    pairs = [(i, j) for i in free for j in free if i < j and leaves[i].array.shape == leaves[j].array.shape]
+    if not pairs:
+        raise NotApplicable("no two inputs have the same shape")
+    for i, j in pairs[:3]:
+        arrays = list(p.subject.arrays)
+        arrays[j] = arrays[i]
+        y, apart = p.at([a.copy() for a in arrays])
+        if not np.isfinite(joined(apart)).all():
+            yield Finding("repeated input", PASS, note=f"{leaves[i].name} is outside the domain of {leaves[j].name}")
+            continue
+        run = p.subject.run(arrays, tie=(i, j))
+        shared = p.comparison.gradient(p.cotangents, run, False)
+        expected = [a.copy() for a in apart]
+        expected[i] = apart[i] + apart[j]
+        note = f"fn(x, x) for {leaves[i].name} and {leaves[j].name} differs from the sum of the two gradients"
+        yield from list(p.same("repeated input", expected, shared, note))[i : i + 1]
+
+
+def accumulation(p):
+    """backward() twice leaves exactly twice the gradient in .grad, in memory of its own."""
+    run = p.subject.run()
+    pairs = [(y, wrapped(c, y)) for y, c in zip(run.outputs, p.cotangents) if y.node is not None]
+    for times in (1, 2):
+        autograd.backward([y.node for y, _ in pairs], [c for _, c in pairs], retain_graph=True)
+        found = [np.zeros(n.shape) if n.grad is None else host(n.grad).copy() for n in run.nodes]
+        yield from p.same_bits("accumulation", [times * g for g in p.gradient], found, f".grad after {times} backward(s)")
+    named = [(f".grad of {leaf.name}", n.grad) for leaf, n in zip(p.subject.leaves, run.nodes) if n.grad is not None]
+    named += [(f"input {leaf.name}", x) for leaf, x in zip(p.subject.leaves, run.leaves)]
+    named += [(f"cotangent {i}", c) for i, (_, c) in enumerate(pairs)]
+    for i, (a, x) in enumerate(named):
+        for b, y in named[:i]:
+            if ".grad" in a + b and x.array.size and np.shares_memory(host(x), host(y)):
+                yield Finding("memory", FAIL, note=f"{a} shares memory with {b}", excess=np.inf)
+    yield Finding("memory", PASS)
+
+
+def alone(p):
+    """The gradient of one input at a time is the one that it has among all."""
+    if len(p.subject.leaves) < 2:
+        raise NotApplicable("there is one input")
+    if p.source[3] > 1:
+        raise NotApplicable("of the first order only: a gradient's outputs depend on what is asked for")
+    for i, leaf in enumerate(p.subject.leaves):
+        tensors_needed = [k == i for k in range(len(p.subject.leaves))]
+        run = p.subject.run(needs=tensors_needed)
+        found = p.comparison.gradient(p.cotangents, run, False, wrt=[i])[0] if run.roots else np.zeros(leaf.array.shape)
+        expected = [p.gradient[i] if k == i else g for k, g in enumerate(p.gradient)]
+        found = [found if k == i else g for k, g in enumerate(p.gradient)]
+        yield from list(p.same("alone", expected, found, "differs when no other input needs a gradient"))[i : i + 1]
+
+
+def modes(p):
+    """Forward gives the same bits under no_grad, and backward under create_graph."""
+    with autograd.no_grad():
+        try:
+            y = p.subject.run().y
+        except autograd.GraphError as why:
+            raise NotApplicable(f"it needs a graph of its own ({why})") from None
+    if y.shape == p.run.y.shape:
+        same = np.array_equal(y, p.run.y, equal_nan=True)
+        yield Finding("no_grad", PASS if same else FAIL, note="" if same else "outputs differ under no_grad", excess=0.0 if same else np.inf)
+    run = p.subject.run()
+    again = p.comparison.gradient(p.cotangents, run, create_graph=True)
+    yield from p.same("create_graph", p.gradient, again, "the gradient differs under create_graph")
+
+
+def sizes(p):
+    """The same function where a dim that had n elements has 1, and none: its first slice, its empty one."""
+    fn, inputs, wrt, order = p.source
+    tensors = list(_tensors(inputs))
+    if any(isinstance(x, Module) for x in inputs) or len(tensors) < 1:
+        raise NotApplicable("the shapes of a Module are its own")
+    every = sorted({n for x in tensors for n in x.shape if n > 1})[:6]
+    cases = [(n, m) for n in every for m in (0, 1)]
+    if not cases:
+        raise NotApplicable("there is no dim to shrink")
+    refused = []
+    for n, m in cases:
+        shrunk = _shrunk(inputs, n, m)
+        with subject_of(fn, shrunk, wrt) as subject:
+            try:
+                for _ in range(order - 1):
+                    subject = subject.derivative(p.rng)
+                run = subject.run()
+            except Exception as why:  # whatever fn says to a shape that it is not made for
+                refused.append(f"{n} -> {m}: {type(why).__name__}")
+                continue
+            if np.isnan(run.y).any():
+                refused.append(f"{n} -> {m}: its value is NaN")
+                continue
+            name = f"size {n} -> {m}"
+            if not run.roots:
+                yield Finding(name, PASS)
+                continue
+            comparison = Comparison(subject, p.rng, p.comparison.rtol)
+            comparison.directions(1)
+            p.subject.evaluations += subject.evaluations
+            for f in comparison.findings:
+                if f.verdict not in (FAIL, NONFINITE):  # a kink, or noise: nothing that shrinking brought about
+                    f = Finding(name, PASS, excess=min(f.excess, 1.0))
+                f.check = name
+                yield f
+    if len(refused) == len(cases):
+        raise NotApplicable("; ".join(refused))
+
+
+def _tensors(tree):
+    if isinstance(tree, Tensor):
+        yield tree
+    elif isinstance(tree, (list, tuple)):
+        for x in tree:
+            yield from _tensors(x)
+    elif isinstance(tree, dict):
+        yield from _tensors(list(tree.values()))
+
+
+def _shrunk(tree, n, m):
+    if isinstance(tree, Tensor):
+        x = tree.detach()[tuple(slice(0, m) if size == n else slice(None) for size in tree.shape)] if tree.ndim else tree
+        return x.requires_grad_() if tree.requires_grad and x is not tree else x
+    if isinstance(tree, dict):
+        return {key: _shrunk(x, n, m) for key, x in tree.items()}
+    if isinstance(tree, (list, tuple)) and not hasattr(tree, "_fields"):
+        return type(tree)(_shrunk(x, n, m) for x in tree)
+    return tree
+
+
+def float32(p):
+    """The gradient in float32 is float32, and off by no more ulps than its conditioning explains."""
+    if any(leaf.array.size and np.abs(leaf.array[np.isfinite(leaf.array)]).max(initial=0) > 1e30 for leaf in p.subject.leaves):
+        raise NotApplicable("inputs beyond the range of float32")
+    arrays = [a.astype(np.float32) for a in p.subject.arrays]
+    exact = p.at([a.astype(np.float64) for a in arrays], [c.astype(np.float32).astype(c.dtype) for c in p.cotangents])[1]
+    y, single = p.at(arrays, [c.astype(np.float32) for c in p.cotangents])
+    for leaf, a, g, spread in zip(p.subject.leaves, exact, single, p.spread(EPS32)):
+        if not np.abs(a).max(initial=0) < 1e30:
+            continue
+        ulp = EPS32 * np.abs(a).max(initial=0)
+        allowed = (64 + 4 * np.sqrt(p.run.y.size + leaf.array.size)) * ulp + 64 * spread + 1e-37
+        excess = np.abs(g.astype(np.float64) - a) / allowed
+        f = p.finding("float32", leaf, a, g.astype(np.float64), np.where(np.isnan(excess), np.inf, excess), "far off in float32")
+        f.note = f.note or (f"{np.abs(g - a).max(initial=0) / ulp:.1f} ulps of the largest" if ulp else "")
+        yield f
+
+
+def device(p):
+    """The same outputs and gradients on the device as on the cpu."""
+    if all(leaf.backend.device == "cpu" for leaf in p.subject.leaves):
+        raise NotApplicable("the inputs are on the cpu, which is the reference")
+    y, gradient = p.at(p.subject.arrays, on=backend.get("cpu"))
+    yield _values(p, "device", y, p.run.y)
+    yield from p.same("device", gradient, p.gradient, "differs from the cpu")
+
+
+PROBES = {
+    f.__name__: f
+    for f in (
+        linearity, unchanged, interleaved, repeatable, layouts, repeated_input, accumulation, alone, modes, sizes,
+        float32, device,
+    )
+}  # fmt: skip

@@ -1,0 +1,158 @@
+"""What a check found: verdicts, a table, and a message that a person can act on."""
+
+import json
+import math
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
+
+PASS, KINK, INCONCLUSIVE, NONFINITE, FAIL = "PASS", "KINK", "INCONCLUSIVE", "NONFINITE", "FAIL"
+SEVERITY = [PASS, KINK, INCONCLUSIVE, NONFINITE, FAIL]
+
+
+class GradcheckError(AssertionError):
+    """A check failed; `.report` holds all that it found."""
+
+    def __init__(self, report):
+        super().__init__(report.message())
+        self.report = report
+
+
+@dataclass
+class Finding:
+    """One check: of a leaf's Jacobian, of one direction, or one probe; the numbers are those of its worst element."""
+
+    check: str  # "Jacobian", "direction 2", "layouts", …
+    verdict: str
+    leaf: str = ""  # the input or parameter
+    index: tuple | None = None  # the element of it
+    output: str = ""  # the output element, if one was told apart
+    analytic: float | None = None
+    numeric: float | None = None
+    bar: float | None = None
+    excess: float = 0.0  # |analytic - numeric| / allowed: more than 1 fails
+    left: float | None = None  # one-sided slopes
+    right: float | None = None
+    note: str = ""
+    hints: list = field(default_factory=list)
+
+    @property
+    def error(self):
+        """|analytic - numeric|, relative to the larger one."""
+        if self.analytic is None or self.numeric is None:
+            return None
+        difference, size = abs(self.analytic - self.numeric), max(abs(self.analytic), abs(self.numeric))
+        return difference / size if difference else 0.0
+
+    @property
+    def place(self):
+        index = "" if self.index is None else f"[{', '.join(map(str, self.index))}]"
+        return f"{self.leaf}{index}"
+
+
+@dataclass
+class GradcheckReport:
+    """All findings of one gradcheck. True if it passed."""
+
+    label: str
+    order: int
+    mode: str
+    seed: int
+    rtol: float
+    kinks: str
+    findings: list = field(default_factory=list)
+    left_out: dict = field(default_factory=dict)  # probe -> why it does not apply here
+    ops: list = field(default_factory=list)  # names of the ops that the function recorded
+    leaves: list = field(default_factory=list)  # (name, shape, dtype as given, strides)
+    culprit: str = ""  # the op that fails when checked alone
+    snippet: str = ""  # Python that repeats the check
+    evaluations: int = 0
+    seconds: float = 0.0
+
+    def __bool__(self):
+        return SEVERITY.index(self.verdict) <= SEVERITY.index(PASS if self.kinks == "error" else KINK)
+
+    @property
+    def verdict(self):
+        return max((f.verdict for f in self.findings), key=SEVERITY.index, default=PASS)
+
+    @property
+    def worst(self):
+        """The gravest finding: by verdict, then by how far it exceeds what is allowed."""
+        return max(self.findings, key=lambda f: (SEVERITY.index(f.verdict), f.excess), default=None)
+
+    @property
+    def error(self):
+        """The largest |analytic - numeric| relative to what was allowed; more than 1 fails, inf: no number."""
+        return max((f.excess for f in self.findings if f.analytic is not None), default=0.0)
+
+    def table(self):
+        """A line for each finding, the worst first, and what did not apply."""
+        rows = [("check", "where", "verdict", "analytic", "numeric", "± bar", "error/allowed", "")]
+        for f in sorted(self.findings, key=lambda f: (-SEVERITY.index(f.verdict), -f.excess)):
+            numbers = [number(f.analytic), number(f.numeric), number(f.bar, ".1e")]
+            rows.append((f.check, f.place, f.verdict, *numbers, f"{f.excess:.2g}", f.note))
+        widths = [max(len(row[i]) for row in rows) for i in range(7)]
+        lines = ["  ".join([*[cell.ljust(w) for cell, w in zip(row, widths)], row[7]]).rstrip() for row in rows]
+        lines += [f"not applicable: {probe}: {why}" for probe, why in self.left_out.items()]
+        return "\n".join(lines)
+
+    def __str__(self):
+        return f"{self.summary()}\n{self.table()}"
+
+    def summary(self):
+        order = {1: "", 2: ", second order"}.get(self.order, f", order {self.order}")
+        return f"{self.verdict} {self.label}{order} ({self.mode}): {len(self.findings)} checks, " + (
+            f"{self.evaluations} evaluations, {self.seconds:.2f} s, seed {self.seed}"
+        )
+
+    def to_json(self):
+        """A JSON object as a string. Numbers that are not finite become strings: "nan", "inf"."""
+        data = asdict(self) | {"verdict": self.verdict, "passed": bool(self)}
+        return json.dumps(_plain(data), allow_nan=False)
+
+    def message(self):
+        """What failed, where, how it looks and how to see it again."""
+        f = self.worst
+        if f is None:
+            return self.summary()
+        lines = [self.summary(), f"  {f.check}: {f.verdict}" + (f" at {f.place}" if f.leaf else "")]
+        if f.output:
+            lines[-1] += f", output {f.output}"
+        if f.analytic is not None:
+            lines.append(f"  analytic  {number(f.analytic, '.17g')}")
+            lines.append(f"  numeric   {number(f.numeric, '.17g')} ± {number(f.bar, '.1e')}")
+            lines.append(f"  ratio     {number(_ratio(f.analytic, f.numeric), '.9g')}, error / allowed {f.excess:.3g}")
+        if f.left is not None and f.right is not None:
+            lines.append(f"  slopes    {number(f.left, '.9g')} from the left, {number(f.right, '.9g')} from the right")
+        lines += [f"  note      {f.note}"] if f.note else []
+        lines += [f"  hint      {hint}" for hint in f.hints]
+        lines += [f"  culprit   {self.culprit}"] if self.culprit else []
+        lines += [f"  ops       {', '.join(self.ops)}"] if self.ops else []
+        for name, shape, dtype, strides in self.leaves:
+            if name == f.leaf:
+                lines.append(f"  {name}: shape {shape}, given as {dtype} with strides {strides}; checked in float64")
+        others = sum(g.verdict == f.verdict for g in self.findings) - 1
+        lines += [f"  and {others} more finding(s) of that verdict: see .table()"] if others else []
+        lines += ["", *("  " + line for line in self.snippet.splitlines())] if self.snippet else []
+        return "\n".join(lines)
+
+
+def number(x, form=".6g"):
+    return "" if x is None else format(x, form)
+
+
+def _plain(x):
+    if isinstance(x, dict):
+        return {str(key): _plain(value) for key, value in x.items()}
+    if isinstance(x, (list, tuple)):
+        return [_plain(value) for value in x]
+    if isinstance(x, (bool, np.bool_)):
+        return bool(x)
+    if isinstance(x, (float, np.floating)):
+        return float(x) if math.isfinite(x) else str(float(x))
+    return int(x) if isinstance(x, np.integer) else x
+
+
+def _ratio(analytic, numeric):
+    return analytic / numeric if numeric else math.copysign(math.inf, analytic) if analytic else 1.0

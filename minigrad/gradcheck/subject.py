@@ -1,0 +1,254 @@
+"""What is checked: a function of the float64 arrays that vary, its outputs as one vector, its backward as vjp."""
+
+import inspect
+import re
+from contextlib import contextmanager
+
+import numpy as np
+
+from .. import autograd
+from ..autograd import Storage
+from ..nn import Module
+from ..random import default_generator
+from ..tensor import Tensor
+
+EPS = {np.dtype(name): np.finfo(name).eps for name in ("float16", "float32", "float64")}
+
+
+class Leaf:
+    """One array that varies: a Tensor among the inputs, or a parameter of a Module among them."""
+
+    def __init__(self, name, tensor, parameter=False):
+        self.name, self.tensor, self.parameter = name, tensor, parameter
+        self.given = tensor.storage.backend.to_numpy(tensor.array)  # as it came: dtype and strides
+        self.array = np.array(self.given, np.float64, order="C")
+        self.backend = tensor.storage.backend
+
+
+class Run:
+    """One forward, with the graph that it left. y: the float outputs as one float64 vector of M."""
+
+    def __init__(self, leaves, outputs):
+        self.leaves = leaves  # tensors
+        self.nodes = [x.node for x in leaves]  # a parameter's next run gives it another
+        self.outputs = [y for y in flat(outputs) if y.dtype.kind in "fc"]
+        self.y = joined([host(y) for y in self.outputs])
+
+    @property
+    def roots(self):
+        return [y.node for y in self.outputs if y.node is not None]
+
+    def cotangents(self, vector):
+        """A vector of M as one array for each output."""
+        arrays, start = [], 0
+        for y in self.outputs:
+            arrays.append(vector[start : start + y.numel()].reshape(y.shape).astype(y.dtype))
+            start += y.numel()
+        return arrays
+
+    def vjp(self, cotangents, retain_graph, create_graph=False, wrt=None):
+        """The gradient of each leaf, as a Tensor or None, for one array per output."""
+        nodes = self.nodes if wrt is None else [self.nodes[i] for i in wrt]
+        pairs = [(y, wrapped(c, y)) for y, c in zip(self.outputs, cotangents) if y.node is not None]
+        return autograd.backward(
+            [y.node for y, _ in pairs], [c for _, c in pairs], nodes, retain_graph=retain_graph, create_graph=create_graph
+        )
+
+
+def wrapped(array, like):
+    backend = like.storage.backend
+    return array if isinstance(array, Tensor) else Tensor._wrap(backend.from_numpy(array), Storage(backend))
+
+
+def host(x):
+    return x.storage.backend.to_numpy(x.array)
+
+
+def joined(arrays):
+    return np.concatenate([np.zeros(0), *[np.ravel(a) for a in arrays]])
+
+
+def flat(tree):
+    """The Tensors of a result: of tuples, lists, dicts and single ones; what is no Tensor is left out."""
+    if isinstance(tree, Tensor):
+        return [tree]
+    if isinstance(tree, dict):
+        tree = tree.values()
+    elif not isinstance(tree, (tuple, list)):
+        return []
+    return [x for branch in tree for x in flat(branch)]
+
+
+class Subject:
+    """call(tensors) -> outputs, for one Tensor per leaf. Every call sees the same random numbers."""
+
+    def __init__(self, call, leaves, label):
+        self.call, self.leaves, self.label = call, leaves, label
+        self.random_state = default_generator.state
+        self.evaluations = 0
+
+    @property
+    def arrays(self):
+        return [leaf.array for leaf in self.leaves]
+
+    @property
+    def size(self):
+        return sum(leaf.array.size for leaf in self.leaves)
+
+    def run(self, arrays=None, on=None, copy=True, needs=None, tie=None):
+        """Forward at `arrays` (default: the point itself), recorded.
+
+        on: another backend; needs: which leaves require a gradient (default: all); tie: leaf tie[1] is leaf tie[0]."""
+        default_generator.state = self.random_state
+        tensors = []
+        for i, (leaf, array) in enumerate(zip(self.leaves, self.arrays if arrays is None else arrays)):
+            backend = on or leaf.backend
+            x = leaf.tensor if leaf.parameter else Tensor.__new__(Tensor)
+            x.array, x.storage, x.node = backend.from_numpy(array.copy() if copy else array), Storage(backend), None
+            if needs is None or needs[i]:
+                x.node = autograd.Node(None, 0, x.array.shape, x.array.dtype, backend.device)
+            tensors.append(x)
+        if tie:
+            tensors[tie[1]] = tensors[tie[0]]
+        return Run(tensors, self.call(tensors))
+
+    def values(self, arrays):
+        """The outputs at `arrays` as one vector."""
+        self.evaluations += 1
+        return self.run(arrays).y
+
+    def moved(self, directions, t):
+        """The point, t along `directions` (one array, or None, for each leaf)."""
+        return [a if u is None else a + t * u for a, u in zip(self.arrays, directions)]
+
+    def derivative(self, rng):
+        """The subject whose outputs are this one's gradients, a function of the leaves and of the cotangents."""
+        run = self.run()
+        n = len(self.leaves)
+        connected = [i for i, y in enumerate(run.outputs) if y.node is not None]
+        drawn = [rng.standard_normal(run.outputs[i].shape) for i in connected]
+        outputs = [run.outputs[i] for i in connected]
+        leaves = [Leaf(f"dy[{i}]", wrapped(c, y)) for i, c, y in zip(connected, drawn, outputs)]
+
+        def call(tensors):
+            run = Run(tensors[:n], self.call(tensors[:n]))
+            dys = [None] * len(run.outputs)
+            for i, dy in zip(connected, tensors[n:]):
+                dys[i] = dy
+            pairs = [(y.node, dy) for y, dy in zip(run.outputs, dys) if dy is not None and y.node is not None]
+            return autograd.backward([p[0] for p in pairs], [p[1] for p in pairs], run.nodes, create_graph=True)
+
+        return Subject(call, [*self.leaves, *leaves], f"the gradient of {self.label}")
+
+
+@contextmanager
+def subject_of(fn, inputs, wrt):
+    """A Subject for fn(*inputs). Modules compute in float64 inside the with, and get their own arrays back after it."""
+    names = _argument_names(fn, len(inputs))
+    leaves, slots, modules = [], {}, {}
+
+    def taken_apart(x, name):
+        if isinstance(x, Module):
+            for path, p in x.named_parameters():
+                add(Leaf(f"{name}.{path}", p, parameter=True))
+            modules[id(x)] = x
+        elif isinstance(x, Tensor) and x.dtype.kind == "f":
+            add(Leaf(name, x))
+        elif isinstance(x, dict):
+            for key, value in x.items():
+                taken_apart(value, f"{name}[{key!r}]")
+        elif isinstance(x, (tuple, list)):
+            for i, value in enumerate(x):
+                taken_apart(value, f"{name}[{i}]")
+
+    def add(leaf):
+        if id(leaf.tensor) not in slots:  # one Tensor passed twice is one leaf
+            slots[id(leaf.tensor)] = leaf
+            leaves.append(leaf)
+
+    for x, name in zip(inputs, names):
+        taken_apart(x, name)
+    chosen = _chosen(leaves, wrt, names)
+    position = {id(leaf.tensor): i for i, leaf in enumerate(chosen)}
+    constants = {id(leaf.tensor): leaf for leaf in leaves if id(leaf.tensor) not in position}
+
+    def together(x, tensors):
+        if isinstance(x, Tensor):
+            if id(x) in position:
+                return tensors[position[id(x)]]
+            if id(x) in constants:  # a float that is held fixed: in float64 too, on the device of the others
+                leaf = constants[id(x)]
+                return wrapped(leaf.array.astype(tensors[0].dtype), tensors[0])
+            return wrapped(host(x), tensors[0])
+        if isinstance(x, dict):
+            return type(x)((key, together(value, tensors)) for key, value in x.items())
+        if isinstance(x, (tuple, list)):
+            parts = [together(value, tensors) for value in x]
+            return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
+        return x
+
+    def call(tensors):
+        for leaf in fixed:
+            p, x = leaf.tensor, wrapped(leaf.array.astype(tensors[0].dtype), tensors[0])
+            p.array, p.storage, p.node = x.array, x.storage, None
+        return function(*[together(x, tensors) for x in inputs])
+
+    function = fn.apply if isinstance(fn, type) else fn
+    fixed = [leaf for leaf in constants.values() if leaf.parameter]
+    parameters = [leaf.tensor for leaf in leaves if leaf.parameter]
+    saved = [(p, p.array, p.storage, p.node) for p in parameters]
+    state = default_generator.state
+    try:
+        with autograd.enable_grad():
+            yield Subject(call, chosen, label_of(fn))
+    finally:
+        default_generator.state = state
+        for p, array, storage, node in saved:
+            p.array, p.storage, p.node = array, storage, node
+
+
+def _chosen(leaves, wrt, names):
+    """The leaves to check: what `wrt` names; by default what requires a gradient, or all Tensors if none does."""
+    if wrt is None:
+        flagged = any(leaf.tensor.requires_grad for leaf in leaves if not leaf.parameter)
+        chosen = [x for x in leaves if x.tensor.requires_grad or not (x.parameter or flagged)]
+    else:
+        wanted = [wrt] if isinstance(wrt, (int, str)) else list(wrt)
+        wanted = [names[w] if isinstance(w, int) else w for w in wanted]
+        chosen = [x for x in leaves if any(re.match(re.escape(w) + r"($|[.\[])", x.name) for w in wanted)]
+        for w in wanted:
+            if not any(re.match(re.escape(w) + r"($|[.\[])", x.name) for x in leaves):
+                raise ValueError(f"wrt: {w!r} is none of {[x.name for x in leaves]}")
+    if not chosen:
+        raise ValueError(
+            "gradcheck: nothing to differentiate. Pass float Tensors, or Modules with parameters (also in lists and "
+            "dicts); NumPy arrays and numbers are constants"
+        )
+    return chosen
+
+
+def op_of(fn):
+    """The Op subclass that fn is, or is the apply of."""
+    cls = fn if isinstance(fn, type) else getattr(fn, "__self__", None)
+    return cls if isinstance(cls, type) and issubclass(cls, autograd.Op) else None
+
+
+def label_of(fn):
+    """What to call fn in reports: an op's name, a function's, or where a lambda stands."""
+    op = op_of(fn)
+    if op:
+        return op.name
+    code = getattr(fn, "__code__", None)
+    name = getattr(fn, "__qualname__", None) or type(fn).__name__
+    return f"lambda at {code.co_filename}:{code.co_firstlineno}" if code and "<lambda>" in name else name
+
+
+def _argument_names(fn, n):
+    """Names for n positional inputs: those of fn's arguments, as far as they are known."""
+    op = op_of(fn)
+    try:
+        parameters = list(inspect.signature(op.forward if op else fn).parameters.values())[1 if op else 0 :]
+    except (TypeError, ValueError):
+        parameters = []
+    known = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return [known[i] if i < len(known) else f"inputs[{i}]" for i in range(n)]
