@@ -11,3 +11,5 @@ differences cannot see.
 from .check import gradcheck, gradgradcheck
 from .probes import PROBES
 from .report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, Finding, GradcheckError, GradcheckReport
+from .sweep import check_op
+from .taylor import TaylorReport, check_taylor

@@ -17,6 +17,7 @@ class AttentionPattern(Op):
         case((4, 2), None, scale=1.0, is_causal=True),
         case((2, 2, 3), Fixed([[True, False, True], [False, False, False]]), scale=0.5, is_causal=False),
     ]
+    analytic = True
 
     def forward(self, scores, mask, scale, is_causal):
         return self.save_output(self.backend.attention_pattern(scores, scale, mask, is_causal))
@@ -29,6 +30,7 @@ class AttentionPatternBackward(Fused):
     """dscores = scale · pattern (dpattern - Σ dpattern pattern)"""
 
     cases = [case((2, 3, 4), (2, 3, 4), scale=0.5)]
+    analytic = True
 
     def forward(self, dy, pattern, scale):
         self.save_inputs(dy, pattern)

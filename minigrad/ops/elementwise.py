@@ -43,6 +43,7 @@ class Add(Op):
     """y = a + b;   da = dy, db = dy"""
 
     cases = [case((3, 4), (3, 4)), case((3, 4), (4,)), case((2, 1, 3), (4, 1)), case((), (2,)), case((2, 3), 1.5)]
+    analytic = True
     broadcasts = True
 
     def forward(self, a, b):
@@ -56,6 +57,7 @@ class Sub(Op):
     """y = a - b;   da = dy, db = -dy"""
 
     cases = [case((3, 4), (3, 4)), case((3, 4), (3, 1)), case(2.0, (2, 3)), case((2, 3), 1.5)]
+    analytic = True
     broadcasts = True
 
     def forward(self, a, b):
@@ -69,6 +71,7 @@ class Mul(Op):
     """y = a b;   da = dy b, db = dy a"""
 
     cases = [case((3, 4), (3, 4)), case((3, 4), (4,)), case((2, 1, 3), (4, 1)), case((), (2,)), case((2, 3), 1.5)]
+    analytic = True
     broadcasts = True
 
     def forward(self, a, b):
@@ -89,6 +92,7 @@ class Div(Op):
         case(2.0, positive((2, 3))),
         case((2, 3), 1.5),
     ]
+    analytic = True
     broadcasts = True
 
     def forward(self, a, b):
@@ -106,6 +110,7 @@ class Pow(Op):
 
     cases = [case((3, 4), 2), case((3, 4), 3), case(positive((2, 3)), -0.5), case(positive((2, 3)), (2, 3)),
              case(2.0, (2, 3)), case(positive((3, 1)), (4,)), case((2, 2), 0)]  # fmt: skip
+    analytic = True
     broadcasts = True
 
     def forward(self, a, b):
@@ -134,6 +139,7 @@ class Neg(Op):
     """y = -x;   dx = -dy"""
 
     cases = [case((3, 4)), case(())]
+    analytic = True
 
     def forward(self, x):
         return self.backend.neg(x)
@@ -183,6 +189,7 @@ class Exp(Op):
     """y = e^x;   dx = dy y"""
 
     cases = [case((3, 4)), case(())]
+    analytic = True
 
     def forward(self, x):
         return self.save_output(self.backend.exp(x))
@@ -195,6 +202,7 @@ class Log(Op):
     """y = ln x;   dx = dy / x"""
 
     cases = [case(positive((3, 4)))]
+    analytic = True
 
     def forward(self, x):
         self.save_inputs(x)
@@ -209,6 +217,7 @@ class Sqrt(Op):
     """y = √x;   dx = dy / 2y"""
 
     cases = [case(positive((3, 4)))]
+    analytic = True
 
     def forward(self, x):
         return self.save_output(self.backend.sqrt(x))
@@ -221,6 +230,7 @@ class Rsqrt(Op):
     """y = 1/√x;   dx = -dy y³ / 2"""
 
     cases = [case(positive((3, 4)))]
+    analytic = True
 
     def forward(self, x):
         return self.save_output(self.backend.rsqrt(x))
@@ -234,6 +244,7 @@ class Sin(Op):
     """y = sin x;   dx = dy cos x"""
 
     cases = [case((3, 4))]
+    analytic = True
 
     def forward(self, x):
         self.save_inputs(x)
@@ -248,6 +259,7 @@ class Cos(Op):
     """y = cos x;   dx = -dy sin x"""
 
     cases = [case((3, 4))]
+    analytic = True
 
     def forward(self, x):
         self.save_inputs(x)

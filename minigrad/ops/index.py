@@ -22,6 +22,7 @@ class Getitem(Op):
         case((4, 3), index=(_REPEATED, slice(None, None, -1))),
         case((3,), index=(np.array([True, False, True]),)),
     ]
+    analytic = True
 
     def forward(self, x, index):
         self.shape = x.shape
@@ -35,6 +36,8 @@ class GetitemAdd(Op):
     """y = zeros of `shape` with x added at index, repeated indices adding up;   dx = dy[index]"""
 
     cases = [case((2, 3), shape=(4, 3), index=(slice(1, 4, 2),)), case((3, 3), shape=(4, 3), index=(_REPEATED,))]
+    analytic = True
+    broadcasts = True  # x against the places that index names
 
     def forward(self, x, shape, index):
         return self.backend.getitem_add(shape, index, x)
@@ -79,6 +82,7 @@ class Gather(Op):
     """y = x at `index` along dim;   dx = zeros with dy added at index"""
 
     cases = [case((3, 4), integers((3, 2), 4), dim=1), case((3, 4), integers((5, 4), 3), dim=0)]
+    analytic = True
 
     def forward(self, x, index, dim):
         self.shape = x.shape
@@ -94,6 +98,7 @@ class ScatterAdd(Op):
     """y = zeros of `shape` with x added at `index` along dim;   dx = dy at index"""
 
     cases = [case((3, 2), integers((3, 2), 4), shape=(3, 4), dim=1)]
+    analytic = True
 
     def forward(self, x, index, shape, dim):
         self.save_inputs(None, index)
@@ -144,6 +149,7 @@ class Embedding(Op):
     """y = rows of weight (V, C) named by index (…) -> (…, C);   dweight = zeros with dy added at those rows"""
 
     cases = [case((5, 3), integers((2, 4), 5)), case((5, 3), integers((0,), 5))]
+    analytic = True
 
     def forward(self, weight, index):
         self.rows = weight.shape[0]
@@ -159,10 +165,11 @@ class EmbeddingBackward(Op):
     """dweight = zeros (rows, C) with dy (…, C) added at index (…);   ddy = the rows again"""
 
     cases = [case((2, 4, 3), integers((2, 4), 5), rows=5)]
+    analytic = True
 
     def forward(self, dy, index, rows):
         self.save_inputs(None, index)
-        return self.backend.take_add(rows, index.reshape(-1), dy.reshape(-1, dy.shape[-1]))
+        return self.backend.take_add(rows, index.reshape(-1), dy.reshape(index.size, dy.shape[-1]))
 
     def backward(self, ddw):
         _, index = self.saved_inputs()
@@ -188,6 +195,7 @@ class Triangle(Op):
     """y = x below (lower) or above diagonal `k` of the last two dims, 0 elsewhere;   dx = the same of dy"""
 
     cases = [case((3, 4), k=0, lower=True), case((2, 4, 3), k=1, lower=False)]
+    analytic = True
 
     def forward(self, x, k, lower):
         below = np.tri(x.shape[-2], x.shape[-1], k if lower else k - 1, dtype=bool)

@@ -23,6 +23,7 @@ class LayerNorm(Op):
         case((3, 5), (5,), None, eps=1e-5),
         case((5,), None, None, eps=1e-3),
     ]
+    analytic = True
 
     def forward(self, x, weight, bias, eps):
         y, mean, rstd = self.backend.layer_norm(x, weight, bias, eps)
@@ -64,6 +65,7 @@ class RmsNorm(Op):
     """y = w x / √(mean x² + eps) over each row of (…, C)   (Zhang and Sennrich 2019)"""
 
     cases = [case((2, 3, 5), (5,), eps=1e-5), case((5,), None, eps=1e-3)]
+    analytic = True
 
     def forward(self, x, weight, eps):
         y, rstd = self.backend.rms_norm(x, weight, eps)

@@ -16,6 +16,7 @@ class Softmax(Op):
 
     cases = [case((3, 5), dim=1), case((2, 4, 3), dim=1), case((2, 1), dim=1),
              case(Fixed([[0.3, -_INF, 1.1], [-_INF, -_INF, -_INF]]), dim=1)]  # fmt: skip
+    analytic = True
 
     def forward(self, x, dim):
         return self.save_output(self.backend.softmax(x, dim))
@@ -28,6 +29,7 @@ class SoftmaxBackward(Fused):
     """dx = y (dy - Σ dy y) along dim, y the softmax"""
 
     cases = [case((3, 5), (3, 5), dim=1), case((2, 4, 3), (2, 4, 3), dim=1)]
+    analytic = True
 
     def forward(self, dy, y, dim):
         self.save_inputs(dy, y)
@@ -50,6 +52,7 @@ class LogSoftmax(Op):
     """y = x - ln Σ e^x along dim;   dx = dy - e^y Σ dy"""
 
     cases = [case((3, 5), dim=1), case((2, 4, 3), dim=1)]
+    analytic = True
 
     def forward(self, x, dim):
         return self.save_output(self.backend.log_softmax(x, dim))
@@ -76,6 +79,7 @@ class CrossEntropy(Op):
 
     cases = [case((4, 5), integers((4,), 5), ignore_index=-100, label_smoothing=0.0),
              case((4, 5), Fixed([2, -100, 0, 4]), ignore_index=-100, label_smoothing=0.1)]  # fmt: skip
+    analytic = True
 
     def forward(self, logits, target, ignore_index, label_smoothing):
         loss, p = self.backend.cross_entropy(logits, target, ignore_index, label_smoothing)
