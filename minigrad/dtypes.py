@@ -13,7 +13,8 @@ bool_ = np.dtype("bool")
 
 ALL = (float64, float32, float16, int64, int32, int16, int8, uint8, bool_)
 DEFAULT_FLOAT = float32
-_KINDS = {"b": 0, "i": 1, "u": 1, "f": 2}
+FLOATS = "fc"  # kinds that count as floating point. No tensor is complex but within gradcheck's complex step
+_KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
 
 def as_dtype(dtype):
@@ -37,7 +38,7 @@ def promote_number(dtype, number):
         return dtype
     if isinstance(number, int):
         return int64 if dtype == bool_ else dtype
-    return dtype if dtype.kind == "f" else DEFAULT_FLOAT
+    return dtype if dtype.kind in FLOATS else DEFAULT_FLOAT
 
 
 def promotion_table():

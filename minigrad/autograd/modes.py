@@ -68,7 +68,7 @@ class detect_anomaly(_Switch):
 
 
 class watch(_Switch):
-    """Call function(op, inputs, outputs) after every op inside: inputs and outputs as apply() took and returned them."""
+    """Call function(op, inputs, outputs) after every op inside, with what apply() took and what it returns."""
 
     def __init__(self, function):
         self.settings = {"watch": function}

@@ -91,7 +91,11 @@ def main(argv=None):
     summary = summarized(rows, time.perf_counter() - began)
     print(summary)
     if args.json:
-        made = {"made": datetime.now(timezone.utc).isoformat(timespec="seconds"), "numpy": np.__version__, "summary": summary}
+        made = {
+            "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "numpy": np.__version__,
+            "summary": summary,
+        }
         args.json.write_text(json.dumps(made | {"seed": args.seed, "rows": [row.to_dict() for row in rows]}, indent=1))
     if args.html:
         args.html.write_text(page(rows, summary), encoding="utf-8")
@@ -116,7 +120,9 @@ def summarized(rows, seconds):
     counts = {v: sum(row.verdict == v for row in rows) for v in dict.fromkeys(row.verdict for row in rows)}
     said = ", ".join(f"{n} {verdict}" for verdict, n in counts.items()) or "nothing checked"
     evaluations = sum(row.evaluations for row in rows)
-    return f"{len({row.op for row in rows})} ops, {len(rows)} checks: {said}; {evaluations} evaluations in {seconds:.1f} s"
+    return (
+        f"{len({row.op for row in rows})} ops, {len(rows)} checks: {said}; {evaluations} evaluations in {seconds:.1f} s"
+    )
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from .compare import FULL, Comparison
 from .culprit import culprit, recorded_ops
 from .hints import snippet
 from .probes import PROBES, NotApplicable, Probed
-from .report import FAIL, PASS, Finding, GradcheckError, GradcheckReport
+from .report import FAIL, NONFINITE, PASS, Finding, GradcheckError, GradcheckReport
 from .subject import host, joined, subject_of
 
 
@@ -19,8 +19,9 @@ def gradcheck(
 ):  # fmt: skip
     """Check the gradient of fn(*inputs) against finite differences, in float64. Returns a GradcheckReport.
 
-    fn          any function of Tensors that returns a Tensor, or a tuple, list or dict of them: an Op class or its apply,
-                a layer, a loss. It may draw from the default generator: every call sees the same numbers.
+    fn          a function of Tensors that returns a Tensor, or a tuple, list or dict of them: a loss, a Module (its
+                parameters are checked too), an Op class. It may draw from the default generator: each call sees the
+                same numbers.
     inputs      Tensors, Modules (checked with respect to their parameters, in float64 for the while), and tuples, lists
                 and dicts of those; all else is passed on. float32 is converted: its differences are too coarse.
     wrt         what to check: positions or names of inputs (1, "weight", "model.blocks.0"). Default: what requires a
@@ -58,6 +59,8 @@ def gradcheck(
         report = GradcheckReport(label, order, chosen, seed, rtol, kinks, comparison.findings)
         if reference is not None:
             report.findings.append(_against_reference(comparison, reference, inputs))
+        if infinite := int(np.isinf(comparison.y).sum()):
+            report.left_out["outputs"] = f"{infinite} of {comparison.y.size} are infinite, where there is no derivative"
         _probe(comparison, report, PROBES if probes == "all" else probes, (fn, inputs, wrt, order))
         report.leaves = [(x.name, x.given.shape, str(x.given.dtype), x.given.strides) for x in subject.leaves]
         report.ops = recorded_ops(comparison.forward)
@@ -100,14 +103,18 @@ def _check_options(mode, order, rtol, numeric, kinks, probes):
 
 
 def _probe(comparison, report, names, source):
+    if report.verdict == NONFINITE:
+        report.left_out |= dict.fromkeys(names, "the gradient is not finite here")
+        return
     try:
         probed = Probed(comparison, source) if names else None
     except NotApplicable as why:
-        report.left_out = dict.fromkeys(names, str(why))
+        report.left_out |= dict.fromkeys(names, str(why))
         return
     for name in names:
         try:
             found = list(PROBES[name](probed))
+            found = found or [Finding(name, PASS, note="nothing finite to compare")]
             failed = [f for f in found if f.verdict != PASS]
             report.findings += failed or [_gist(name, found)]
         except NotApplicable as why:
@@ -143,7 +150,9 @@ def _against_reference(comparison, reference, inputs):
     expected = [y for y in expected if y.dtype.kind == "f"]
     shapes, wanted = [y.shape for y in comparison.forward.outputs], [y.shape for y in expected]
     if shapes != wanted:
-        return Finding("reference", FAIL, excess=np.inf, note=f"outputs of shapes {shapes}, those of the reference {wanted}")
+        return Finding(
+            "reference", FAIL, excess=np.inf, note=f"outputs of shapes {shapes}, those of the reference {wanted}"
+        )
     y, r = comparison.y, joined(expected)
     same = (r == y) | (np.isnan(r) & np.isnan(y))
     allowed = 1e-9 * np.maximum(np.abs(y), np.abs(r)) + 1e-13 * np.abs(r[np.isfinite(r)]).max(initial=0)
@@ -152,7 +161,12 @@ def _against_reference(comparison, reference, inputs):
     f = Finding("reference", PASS)
     if excess.size:
         m = int(excess.argmax())
-        f.output, f.analytic, f.numeric, f.excess = comparison.output_name(m), float(y[m]), float(r[m]), float(excess[m])
+        f.output, f.analytic, f.numeric, f.excess = (
+            comparison.output_name(m),
+            float(y[m]),
+            float(r[m]),
+            float(excess[m]),
+        )
         f.verdict = PASS if f.excess <= 1 else FAIL
         f.note = "" if f.verdict == PASS else "the value of the output differs from the reference's ('numeric')"
     return f

@@ -6,7 +6,7 @@ from ..autograd import Value, watch
 from . import numeric as num
 from .hints import patterns, ratio_hint
 from .report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, SEVERITY, Finding
-from .subject import EPS, host, joined
+from .subject import PRECISION, host, joined
 
 FULL = 512  # as many elements get a full Jacobian in mode "auto"
 MOST_KINKS = 8  # elements at kinks that are taken out of one direction
@@ -29,15 +29,16 @@ class Comparison:
         self.findings: list = []
         self.forward = subject.run()
         self.y = self.forward.y
-        eps = joined([np.full(y.numel(), EPS[y.dtype]) for y in self.forward.outputs])
+        eps = joined([np.full(y.numel(), PRECISION[y.dtype]) for y in self.forward.outputs])
         self.noise = np.where(np.isfinite(self.y), 2 * eps * np.abs(self.y), 0)
         self.step = num.first_step(eps.max(initial=num.EPS))
         if self.complex:
             require_analytic(subject)
+        self.defined = np.flatnonzero(np.isfinite(self.y))  # an output of ±∞ (a mask, say) has no derivative
         nan = np.isnan(self.y)
         if nan.any():
             note = f"{nan.sum()} of {nan.size} outputs are NaN"
-            self.add(Finding("output", NONFINITE, output=self.output_name(int(nan.argmax())), note=note))
+            self.add(Finding("output", NONFINITE, output=self.output_name(int(nan.argmax())), note=note, excess=np.inf))
 
     def add(self, finding):
         if finding.verdict == KINK and self.kinks == "skip":
@@ -54,23 +55,24 @@ class Comparison:
         return [np.zeros(x.shape) if g is None else host(g) for x, g in zip(chosen, gradients)]
 
     def slope(self, directions, rows, step):
-        """The numeric derivative along `directions` of rows @ outputs; rows None: of each output."""
-        noise = self.noise if rows is None else np.sqrt(rows**2 @ self.noise**2)
+        """The numeric derivative along `directions` of rows @ outputs; rows None: of each defined output."""
+        noise = self.noise[self.defined] if rows is None else np.sqrt(rows**2 @ self.noise**2)
 
         def contracted(change):
-            return change if rows is None else rows @ change
+            change = change[self.defined]
+            return change if rows is None else rows[:, self.defined] @ change
 
         if self.complex:
             exact = contracted(self.subject.complex_step(directions))
             bar = 16 * num.EPS * np.abs(exact).max(initial=0) + noise
             never = np.zeros(exact.shape, bool)
-            return num.Derivative(exact, bar, bar, exact, exact, never, never)
+            return num.Derivative(exact, bar, bar, exact, exact, never, never, never)
 
         def phi(t):
             y = self.subject.values(self.subject.moved(directions, t))
             if y.shape != self.y.shape:
                 raise ValueError(f"gradcheck: {self.y.size} output elements here, but {y.size} a step away")
-            return contracted(np.where(y == self.y, 0.0, y - self.y))  # -inf on both sides is no change
+            return contracted(y - self.y)
 
         return num.derivative(phi, noise, step)
 
@@ -79,7 +81,7 @@ class Comparison:
         difference = np.abs(analytic - d.value)
         allowed = self.rtol * np.maximum(np.abs(analytic), np.abs(d.value)) + 3 * d.bar
         excess = np.where(difference == 0, 0.0, difference / allowed)
-        codes = np.where(excess <= 1, CODE[PASS], CODE[FAIL])
+        codes = np.where(excess <= 1, CODE[PASS], np.where(d.flat, CODE[INCONCLUSIVE], CODE[FAIL]))
         low, high = np.minimum(d.left, d.right), np.maximum(d.left, d.right)
         margin = 1e-6 * np.maximum(np.abs(low), np.abs(high)) + 32 * d.floor
         between = (low - margin <= analytic) & (analytic <= high + margin)
@@ -121,14 +123,15 @@ class Comparison:
     def jacobian(self, combinations=None):
         """Each output, or `combinations` random sums of them, against each element of each leaf."""
         m = self.y.size
-        rows = None if combinations is None else self.rng.standard_normal((combinations, m))
-        gradients = [self.gradient(self.forward.cotangents(row)) for row in (np.eye(m) if rows is None else rows)]
+        rows = None if combinations is None else self.cotangents(combinations)
+        cotangents = np.eye(m)[self.defined] if rows is None else rows
+        gradients = [self.gradient(self.forward.cotangents(row)) for row in cotangents]
         tables = {}
         for i, leaf in enumerate(self.subject.leaves):
             analytic = np.array([g[i].ravel() for g in gradients]).reshape(len(gradients), leaf.array.size)
             columns = [
                 self.compare(self.unit(i, j), rows, analytic[:, j], _scale(leaf.array.flat[j]))
-                for j in range(leaf.array.size if m else 0)
+                for j in range(leaf.array.size if gradients else 0)
             ]
             if not columns:
                 self.add(Finding("Jacobian", PASS, leaf.name, note="no elements"))
@@ -141,6 +144,12 @@ class Comparison:
         for table in tables.values():
             self.add(self.worst_of(*table, {name: t[2].value for name, t in tables.items()}, rows is None))
 
+    def cotangents(self, count):
+        """`count` random ones as rows, 0 at outputs without a derivative."""
+        rows = np.zeros((count, self.y.size))
+        rows[:, self.defined] = self.rng.standard_normal((count, self.defined.size))
+        return rows
+
     def unit(self, i, j):
         directions = [None] * len(self.subject.leaves)
         directions[i] = np.zeros(self.subject.leaves[i].array.shape)
@@ -150,7 +159,7 @@ class Comparison:
     def worst_of(self, leaf, analytic, d, codes, excess, others, single_outputs):
         """The finding for one leaf: its gravest element, and what the others of its kind have in common."""
         k, j = np.unravel_index(np.lexsort((excess.ravel(), codes.ravel()))[-1], codes.shape)
-        output = self.output_name(k) if single_outputs else f"combination {k}"
+        output = self.output_name(self.defined[k]) if single_outputs else f"combination {k}"
         f = self.finding("Jacobian", leaf, j, analytic, d, codes, excess, (k, j), output)
         alike = codes == codes[k, j]
         if f.verdict != PASS:
@@ -189,7 +198,7 @@ class Comparison:
         tasks += [(f"direction in {leaf.name}", [leaf]) for leaf in leaves if len(leaves) > 1]
         for name, active in tasks:
             u = joined([self.draw(leaf.array.shape) * (leaf in active) for leaf in leaves])
-            row = self.rng.standard_normal((1, self.y.size))
+            row = self.cotangents(1)
             gradient = joined(self.gradient(self.forward.cotangents(row[0])))
             if self.direction(name, u, row, gradient) >= CODE[NONFINITE]:
                 return
@@ -221,7 +230,10 @@ class Comparison:
             if element.verdict != KINK:
                 return CODE[element.verdict]
             u[position] = 0
-        f.verdict, f.note = INCONCLUSIVE, f"more than {MOST_KINKS} elements at kinks: check at another point, or mode='full'"
+        f.verdict, f.note = (
+            INCONCLUSIVE,
+            f"more than {MOST_KINKS} elements at kinks: check at another point, or mode='full'",
+        )
         self.add(f)
         return CODE[INCONCLUSIVE]
 
@@ -274,6 +286,8 @@ def require_analytic(subject):
     with watch(look):
         run = subject.run()
     if names:
-        raise ValueError(f"gradcheck: numeric='complex' needs ops that are declared analytic; not so: {', '.join(sorted(names))}")
+        raise ValueError(
+            f"gradcheck: numeric='complex' needs ops that are declared analytic; not so: {', '.join(sorted(names))}"
+        )
     if any(x.device != "cpu" for x in run.leaves):
         raise ValueError("gradcheck: numeric='complex' runs on the cpu only")

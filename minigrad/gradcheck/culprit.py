@@ -1,9 +1,7 @@
 """Which op is to blame when a function made of many fails: each is checked alone, at the inputs that it saw."""
 
-import numpy as np
-
 from ..autograd import Value, reachable, watch
-from .subject import Subject, Leaf, host
+from .subject import Leaf, Subject
 
 MOST = 64  # distinct ops that are tried
 
@@ -15,7 +13,7 @@ def recorded_ops(run):
 
 
 def culprit(subject, check_alone):
-    """Run `subject` again and describe the first recorded op that check_alone(subject of that op) finds wrong, or ""."""
+    """Run `subject` again and describe the first recorded op that check_alone(its own Subject) finds wrong, or ""."""
     seen = {}
 
     def remember(op, inputs, results):
@@ -28,7 +26,6 @@ def culprit(subject, check_alone):
     with watch(remember):
         subject.run()
     for op, inputs in seen.values():
-        tensors = [x for x, needed in zip(inputs, op.needs) if needed]
         leaves = [Leaf(f"input {i}", x) for i, (x, needed) in enumerate(zip(inputs, op.needs)) if needed]
 
         def call(points, op=op, inputs=inputs):
@@ -37,5 +34,6 @@ def culprit(subject, check_alone):
 
         finding = check_alone(Subject(call, leaves, op.name))
         if finding is not None:
-            return f"{op.describe()}: fails when checked alone ({finding.place}: {finding.analytic:.9g}, should be {finding.numeric:.9g})"
+            numbers = f"{finding.place}: {finding.analytic:.9g}, should be {finding.numeric:.9g}"
+            return f"{op.describe()}: wrong by itself too ({numbers})"
     return ""

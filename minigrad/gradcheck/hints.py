@@ -1,12 +1,12 @@
 """What a wrong gradient looks like, in words, and the lines of Python that show it again."""
 
 import math
+import re
 
 import numpy as np
 
-from ..nn import Module
 from ..tensor import Tensor
-from .subject import host, label_of, op_of
+from .subject import host, label_of, op_of, plain
 
 LITERAL = 256  # inputs of as many elements are written out in a snippet
 
@@ -22,7 +22,9 @@ def ratio_hint(analytic, numeric, sizes):
     causes[-1.0] = "the sign is wrong"
     for n in sorted({n for n in sizes if n > 1}):
         causes.setdefault(n, f"{n} times too large: a sum where a mean over {n} is meant, or counted {n} times")
-        causes.setdefault(1 / n, f"{n} times too small: a mean where a sum over {n} is meant, or one of {n} contributions")
+        causes.setdefault(
+            1 / n, f"{n} times too small: a mean where a sum over {n} is meant, or one of {n} contributions"
+        )
         causes.setdefault(math.sqrt(n), f"√{n} times too large: a scale of 1/√{n} was left out")
         causes.setdefault(1 / math.sqrt(n), f"√{n} times too small: a scale of 1/√{n} was applied twice")
     for value, cause in causes.items():
@@ -62,34 +64,33 @@ def _alike(a, b):
 
 def snippet(fn, inputs, options):
     """Python that repeats a check. Large inputs and Modules are left as names to fill in."""
-    op = op_of(fn)
-    name = label_of(fn)
-    if op is not None:
-        fn, name = op, op.__qualname__
+    wrapped, fn = fn, op_of(fn) or plain(fn)
+    name = getattr(fn, "__qualname__", "<unnamed>")
     if "<" in name or " " in name or getattr(fn, "__module__", "__main__") == "__main__":
         source, called = "", "fn"
     else:
         source, called = f"from {fn.__module__} import {name.split('.')[0]}\n", name
+    keywords = getattr(wrapped, "keywords", {})
+    if keywords:  # of functools.partial
+        source += "from functools import partial\n"
+        called = f"partial({called}, {', '.join(f'{key}={value!r}' for key, value in keywords.items())})"
     written = [_written(x, f"inputs_{i}") for i, x in enumerate(inputs)]
-    said = {key: value for key, value in options.items() if value is not None}
-    arguments = ", ".join([called, *written, *(f"{key}={value!r}" for key, value in said.items())])
-    unknown = [text for text in written if text.startswith("inputs_")] + (["fn"] if called == "fn" else [])
-    called_it = "" if called != "fn" else f", fn = {label_of(fn)}"
-    note = f"  # with {', '.join(unknown)} as in the failing call{called_it}" if unknown else ""
-    needs_inf = "from math import inf, nan\n" if any("inf" in w.replace("inputs", "") or "nan" in w for w in written) else ""
-    return f"import minigrad as mg\n{needs_inf}from minigrad.gradcheck import gradcheck\n{source}gradcheck({arguments}){note}"
+    said = [f"{key}={value!r}" for key, value in options.items() if value is not None]
+    missing = [text for text in written if text.startswith("inputs_")]
+    missing += [f"fn = {label_of(fn)}"] if called.startswith(("fn", "partial(fn")) else []
+    lines = ["import minigrad as mg", "from minigrad.gradcheck import gradcheck"]
+    lines += ["from math import inf, nan"] if re.search(r"\b(inf|nan)\b", " ".join(written)) else []
+    lines += source.splitlines()
+    lines += [f"# and, as in the failing call: {', '.join(missing)}"] if missing else []
+    return "\n".join([*lines, f"gradcheck({', '.join([called, *written, *said])})"])
 
 
 def _written(x, name):
+    """An input as Python, or `name` if it is too large or cannot be written."""
     if isinstance(x, Tensor):
-        return f"mg.tensor({host(x).tolist()!r}, dtype=mg.{_dtype_name(x)})" if x.numel() <= LITERAL else name
-    if isinstance(x, (list, tuple)) and not hasattr(x, "_fields"):
+        dtype = "bool_" if x.dtype.kind == "b" else x.dtype.name
+        return f"mg.tensor({host(x).tolist()!r}, dtype=mg.{dtype})" if x.numel() <= LITERAL else name
+    if type(x) in (list, tuple):
         parts = [_written(value, name) for value in x]
-        if name in parts:
-            return name
-        return f"[{', '.join(parts)}]" if isinstance(x, list) else f"({', '.join(parts)},)"
-    return repr(x) if isinstance(x, (int, float, str, type(None))) and not isinstance(x, Module) else name
-
-
-def _dtype_name(x):
-    return "bool_" if x.dtype.kind == "b" else x.dtype.name
+        return name if name in parts else f"[{', '.join(parts)}]" if type(x) is list else f"({', '.join(parts)},)"
+    return repr(x) if isinstance(x, (int, float, str, type(None))) else name

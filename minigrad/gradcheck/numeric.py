@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 EPS = np.finfo(np.float64).eps
+JUMP = 16  # halvings of the step that leave a change as it is
 WIDE = 1e-4  # a bar wider than this part of the gradient decides nothing
 
 
@@ -19,6 +20,7 @@ class Derivative:
     right: np.ndarray
     kink: np.ndarray  # bool: the slopes differ
     jump: np.ndarray  # bool: phi itself jumps, its differences do not shrink with the step
+    flat: np.ndarray  # bool: phi changes at larger steps and not at all at those that the value is from
 
     def take(self, other, where):
         """Replace components by those of another opinion."""
@@ -47,9 +49,12 @@ def derivative(phi, noise, step, levels=10):
     component is still unsettled (a kink, a pole or a fast oscillation near by)."""
     h, up, down = _finite_step(phi, step)
     best, bar, floor = np.zeros_like(up), np.full(up.shape, np.inf), np.zeros_like(up)
-    still = np.zeros(up.shape, int)  # for how many levels the difference has not shrunk
+    still = np.zeros(up.shape, int)  # for how many levels phi has not shrunk with the step
+    found_at = np.full(up.shape, h)  # the step of the best entry
+    moved, flat = (up != 0) | (down != 0), np.zeros(up.shape, bool)
+    rough = np.zeros(up.shape)  # how much phi is seen to scatter at smaller steps than that
     entries: list = []
-    before = None
+    before: tuple = ()
     for level in range(3 * levels):
         if level:
             h /= 2
@@ -64,29 +69,32 @@ def derivative(phi, noise, step, levels=10):
             error = np.where(np.isfinite(error), error, np.inf)
             better = error < bar
             best, bar = np.where(better, row[-1], best), np.where(better, error, bar)
-            floor = np.where(better, rounding, floor)
-            shrunk = np.abs((up - down) - (before[0] - before[1])) > 0.1 * np.abs(up - down) + 16 * noise
-            still = np.where(shrunk | (np.abs(up - down) <= 64 * noise), 0, still + 1)
-            settled = (bar <= 1e-10 * np.abs(best)) | (rounding >= bar / 2) | (still >= 3)
+            floor, found_at = np.where(better, rounding, floor), np.where(better, h, found_at)
+            flat = np.where(better, moved & (up == 0) & (down == 0), flat)
+            moved |= (up != 0) | (down != 0)
+            rough = np.where(better, 0.0, np.maximum(rough, np.abs(row[0] - best) * h))
+            change, change_before = (np.maximum(np.abs(u), np.abs(d)) for u, d in ((up, down), before))
+            still = np.where((change > 64 * noise) & (change > 0.9 * change_before), still + 1, 0)
+            settled = (bar <= 1e-10 * np.abs(best)) | (rounding >= bar / 2) | (still >= JUMP)
             if settled.all() or (level >= levels and (settled | (bar <= 1e-6 * np.abs(best))).all()):
                 break
         entries = row
-    jump = (still >= 3) & np.isfinite(up - down)
-    return Derivative(best, bar, floor, *_sides(before, up, down, h, noise), jump)
+    jump = (still >= JUMP) & np.isfinite(up - down)
+    bar = np.maximum(bar, np.where(np.isfinite(rough), rough, 0.0) / found_at)  # phi may round worse than `noise` says
+    left, right, kink = _sides(before, up, down, h, noise)
+    return Derivative(best, bar, floor, left, right, kink, jump, flat)
 
 
 def _finite_step(phi, step):
     """The largest of step, step/16, … at which phi is finite on both sides, as far as it can be."""
-    h, fewest = step, None
-    for _ in range(9):
+    tried = []
+    for k in range(9):
+        h = step / 16**k
         up, down = phi(h), phi(-h)
-        bad = int((~np.isfinite(up - down)).sum())
-        if fewest is None or bad < fewest[0]:
-            fewest = bad, h, up, down
-        if bad == 0:
+        tried.append((np.count_nonzero(~np.isfinite(up - down)), k, h, up, down))
+        if tried[-1][0] == 0:
             break
-        h /= 16
-    return fewest[1:]
+    return min(tried, key=lambda t: t[:2])[2:]
 
 
 def _sides(before, up, down, h, noise):

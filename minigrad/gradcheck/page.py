@@ -33,8 +33,8 @@ def page(rows, summary):
 <html lang="en"><meta charset="utf-8"><title>minigrad gradcheck</title><style>{STYLE}</style>
 <h1>Gradient checks</h1>
 <p>{html.escape(summary)}</p>
-<p>Each cell is the worst case of an op: its error as a part of what is allowed (more than 1 fails), and the number of its
-cases. Point at a cell to see which.</p>
+<p>Each cell is the worst case of an op: its error as a part of what is allowed (more than 1 fails), and the number of
+its cases. Point at a cell to see which.</p>
 <p class="scale">{steps} <span class="KINK">at a kink</span> <span class="FAIL">failed</span></p>
 <table><tr><th>op</th>{head}</tr>
 {body}</table>
@@ -57,7 +57,9 @@ def _cell(rows):
     worst = worst_first(rows)[0]
     title = "\n".join(f"{r.verdict} {r.error:.1e} {r.case}, {r.evaluations} evaluations" for r in worst_first(rows))
     style = f' style="{_colour(worst.error)}"' if worst.verdict == PASS else f' class="{worst.verdict}"'
-    said = {FAIL: "FAIL", NONFINITE: "NaN", INCONCLUSIVE: "unsure", KINK: "kink"}.get(worst.verdict, f"{worst.error:.0e}")
+    said = {FAIL: "FAIL", NONFINITE: "NaN", INCONCLUSIVE: "unsure", KINK: "kink"}.get(
+        worst.verdict, f"{worst.error:.0e}"
+    )
     return f'<td><span{style} title="{html.escape(title)}">{said} · {len(rows)}</span></td>'
 
 

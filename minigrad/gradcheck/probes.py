@@ -10,7 +10,7 @@ from ..tensor import Tensor
 from .compare import Comparison
 from .numeric import EPS
 from .report import FAIL, NONFINITE, PASS, Finding
-from .subject import host, joined, subject_of, wrapped
+from .subject import PRECISION, host, joined, subject_of, wrapped
 
 EPS32 = float(np.finfo(np.float32).eps)
 
@@ -25,12 +25,19 @@ class Probed:
     def __init__(self, comparison, source):
         self.comparison, self.subject, self.rng = comparison, comparison.subject, comparison.rng
         self.source = source  # (fn, inputs, wrt, order)
-        self.run = self.subject.run()
+        self.coarsest = EPS  # of the float dtypes on the way: a function may compute in float32 inside
+        with autograd.watch(self.look):
+            self.run = self.subject.run()
         if not self.run.roots:
             raise NotApplicable("no output depends on the inputs")
         self.cotangents = [self.rng.standard_normal(y.shape).astype(y.dtype) for y in self.run.outputs]
         self.gradient = self.at(self.subject.arrays)[1]
         self._spread: dict = {}
+
+    def look(self, op, inputs, outputs):
+        for y in outputs:
+            if y is not None and y.dtype.kind == "f":
+                self.coarsest = max(self.coarsest, PRECISION[y.dtype])
 
     def at(self, arrays, cotangents=None, on=None, calls_between=()):
         """(outputs as one vector, gradient of each leaf) of a fresh run at `arrays`, in the layouts that they have."""
@@ -58,6 +65,8 @@ class Probed:
     def same(self, name, expected, found, note, slack=1e-10, eps=EPS):
         """Findings for two gradients that may differ by rounding: by `slack` of the largest element, or by what a
         relative change of eps in the inputs does, 64 times."""
+        if self.coarsest > EPS:
+            slack = max(slack, 64 * self.coarsest)
         for leaf, a, b, spread in zip(self.subject.leaves, expected, found, self.spread(eps)):
             allowed = slack * np.abs(a[np.isfinite(a)]).max(initial=0) + 64 * spread
             equal = (a == b) | ((a != a) & (b != b))
@@ -84,7 +93,9 @@ def linearity(p):
     expected = [2 * a - 3 * b for a, b in zip(p.gradient, gd)]
     yield from p.same("linearity", expected, combined, "not linear in the cotangent", slack=1e-9)
     zeros = p.at(p.subject.arrays, [np.zeros_like(x) for x in c])[1]
-    yield from p.same_bits("zero cotangent", [np.zeros_like(g) for g in zeros], zeros, "a cotangent of zeros must give 0")
+    yield from p.same_bits(
+        "zero cotangent", [np.zeros_like(g) for g in zeros], zeros, "a cotangent of zeros must give 0"
+    )
 
 
 def unchanged(p):
@@ -96,7 +107,11 @@ def unchanged(p):
     watched += [(f"output {i}", y.array, host(y).copy()) for i, y in enumerate(run.outputs)]
     for op, nodes in reachable(run.roots, 0).items():
         for node in nodes.values():
-            node.hooks = {None: lambda g, op=op: watched.append((f"the gradient for the output of {op.name}", g.array, host(g).copy()))}
+            node.hooks = {
+                None: lambda g, op=op: watched.append(
+                    (f"the gradient for the output of {op.name}", g.array, host(g).copy())
+                )
+            }
     p.comparison.gradient(cotangents, run, False)
     for what, array, before in watched:
         now = run.outputs[0].storage.backend.to_numpy(array)
@@ -200,7 +215,7 @@ def repeated_input(p):
     for i, j in pairs[:3]:
         arrays = list(p.subject.arrays)
         arrays[j] = arrays[i]
-        y, apart = p.at([a.copy() for a in arrays])
+        apart = p.at([a.copy() for a in arrays])[1]
         if not np.isfinite(joined(apart)).all():
             yield Finding("repeated input", PASS, note=f"{leaves[i].name} is outside the domain of {leaves[j].name}")
             continue
@@ -219,7 +234,9 @@ def accumulation(p):
     for times in (1, 2):
         autograd.backward([y.node for y, _ in pairs], [c for _, c in pairs], retain_graph=True)
         found = [np.zeros(n.shape) if n.grad is None else host(n.grad).copy() for n in run.nodes]
-        yield from p.same_bits("accumulation", [times * g for g in p.gradient], found, f".grad after {times} backward(s)")
+        yield from p.same_bits(
+            "accumulation", [times * g for g in p.gradient], found, f".grad after {times} backward(s)"
+        )
     named = [(f".grad of {leaf.name}", n.grad) for leaf, n in zip(p.subject.leaves, run.nodes) if n.grad is not None]
     named += [(f"input {leaf.name}", x) for leaf, x in zip(p.subject.leaves, run.leaves)]
     named += [(f"cotangent {i}", c) for i, (_, c) in enumerate(pairs)]
@@ -254,7 +271,12 @@ def modes(p):
             raise NotApplicable(f"it needs a graph of its own ({why})") from None
     if y.shape == p.run.y.shape:
         same = np.array_equal(y, p.run.y, equal_nan=True)
-        yield Finding("no_grad", PASS if same else FAIL, note="" if same else "outputs differ under no_grad", excess=0.0 if same else np.inf)
+        yield Finding(
+            "no_grad",
+            PASS if same else FAIL,
+            note="" if same else "outputs differ under no_grad",
+            excess=0.0 if same else np.inf,
+        )
     run = p.subject.run()
     again = p.comparison.gradient(p.cotangents, run, create_graph=True)
     yield from p.same("create_graph", p.gradient, again, "the gradient differs under create_graph")
@@ -264,7 +286,13 @@ def sizes(p):
     """The same function where a dim that had n elements has 1, and none: its first slice, its empty one. What fn does
     not accept there, or answers with NaN, is left out; so are sizes that a parameter bound with partial() mentions."""
     fn, inputs, wrt, order = p.source
-    bound = [n for value in getattr(fn, "keywords", {}).values() if isinstance(value, tuple) for n in value if isinstance(n, int)]
+    bound = [
+        n
+        for value in getattr(fn, "keywords", {}).values()
+        if isinstance(value, tuple)
+        for n in value
+        if isinstance(n, int)
+    ]
     tensors = list(_tensors(inputs))
     if any(isinstance(x, Module) for x in inputs) or len(tensors) < 1:
         raise NotApplicable("the shapes of a Module are its own")
@@ -314,7 +342,11 @@ def _tensors(tree):
 
 def _shrunk(tree, n, m):
     if isinstance(tree, Tensor):
-        x = tree.detach()[tuple(slice(0, m) if size == n else slice(None) for size in tree.shape)] if tree.ndim else tree
+        x = (
+            tree.detach()[tuple(slice(0, m) if size == n else slice(None) for size in tree.shape)]
+            if tree.ndim
+            else tree
+        )
         return x.requires_grad_() if tree.requires_grad and x is not tree else x
     if isinstance(tree, dict):
         return {key: _shrunk(x, n, m) for key, x in tree.items()}
@@ -325,18 +357,29 @@ def _shrunk(tree, n, m):
 
 def float32(p):
     """The gradient in float32 is float32, and off by no more ulps than its conditioning explains."""
-    if any(leaf.array.size and np.abs(leaf.array[np.isfinite(leaf.array)]).max(initial=0) > 1e30 for leaf in p.subject.leaves):
+    if any(
+        leaf.array.size and np.abs(leaf.array[np.isfinite(leaf.array)]).max(initial=0) > 1e30
+        for leaf in p.subject.leaves
+    ):
         raise NotApplicable("inputs beyond the range of float32")
     arrays = [a.astype(np.float32) for a in p.subject.arrays]
-    exact = p.at([a.astype(np.float64) for a in arrays], [c.astype(np.float32).astype(c.dtype) for c in p.cotangents])[1]
-    y, single = p.at(arrays, [c.astype(np.float32) for c in p.cotangents])
+    exact = p.at([a.astype(np.float64) for a in arrays], [c.astype(np.float32).astype(c.dtype) for c in p.cotangents])[
+        1
+    ]
+    try:
+        p.subject.run(arrays)
+    except (TypeError, ValueError) as why:
+        raise NotApplicable(f"it refuses float32: {why}") from None
+    single = p.at(arrays, [c.astype(np.float32) for c in p.cotangents])[1]
     for leaf, a, g, spread in zip(p.subject.leaves, exact, single, p.spread(EPS32)):
         if not np.abs(a).max(initial=0) < 1e30:
             continue
         ulp = EPS32 * np.abs(a).max(initial=0)
         allowed = (64 + 4 * np.sqrt(p.run.y.size + leaf.array.size)) * ulp + 64 * spread + 1e-37
         excess = np.abs(g.astype(np.float64) - a) / allowed
-        f = p.finding("float32", leaf, a, g.astype(np.float64), np.where(np.isnan(excess), np.inf, excess), "far off in float32")
+        f = p.finding(
+            "float32", leaf, a, g.astype(np.float64), np.where(np.isnan(excess), np.inf, excess), "far off in float32"
+        )
         f.note = f.note or (f"{np.abs(g - a).max(initial=0) / ulp:.1f} ulps of the largest" if ulp else "")
         yield f
 

@@ -1,7 +1,6 @@
 """What is checked: a function of the float64 arrays that vary, its outputs as one vector, its backward as vjp."""
 
 import inspect
-import re
 from contextlib import contextmanager
 from functools import partial
 
@@ -13,7 +12,7 @@ from ..nn import Module
 from ..random import default_generator
 from ..tensor import Tensor
 
-EPS = {np.dtype(name): np.finfo(name).eps for name in ("float16", "float32", "float64")}
+PRECISION = {np.dtype(name): np.finfo(name).eps for name in ("float16", "float32", "float64")}
 
 
 class Leaf:
@@ -48,11 +47,15 @@ class Run:
         return arrays
 
     def vjp(self, cotangents, retain_graph, create_graph=False, wrt=None):
-        """The gradient of each leaf, as a Tensor or None, for one array per output."""
+        """The gradient of each leaf, as a Tensor or None, for one array per output (cast to its dtype)."""
         nodes = self.nodes if wrt is None else [self.nodes[i] for i in wrt]
-        pairs = [(y, wrapped(c, y)) for y, c in zip(self.outputs, cotangents) if y.node is not None]
+        pairs = [(y, wrapped(c.astype(y.dtype, copy=False), y)) for y, c in zip(self.outputs, cotangents) if y.node]
         return autograd.backward(
-            [y.node for y, _ in pairs], [c for _, c in pairs], nodes, retain_graph=retain_graph, create_graph=create_graph
+            [y.node for y, _ in pairs],
+            [c for _, c in pairs],
+            nodes,
+            retain_graph=retain_graph,
+            create_graph=create_graph,
         )
 
 
@@ -153,15 +156,15 @@ class Subject:
 
 @contextmanager
 def subject_of(fn, inputs, wrt):
-    """A Subject for fn(*inputs). Modules compute in float64 inside the with, and get their own arrays back after it."""
+    """A Subject for fn(*inputs). Modules, fn itself or among the inputs, compute in float64 inside the with, and get
+    their own arrays back after it."""
     names = _argument_names(fn, len(inputs))
-    leaves, slots, modules = [], {}, {}
+    leaves, slots = [], {}
 
     def taken_apart(x, name):
         if isinstance(x, Module):
             for path, p in x.named_parameters():
-                add(Leaf(f"{name}.{path}", p, parameter=True))
-            modules[id(x)] = x
+                add(Leaf(f"{name}.{path}" if name else path, p, parameter=True))
         elif isinstance(x, Tensor) and x.dtype.kind == "f":
             add(Leaf(name, x))
         elif isinstance(x, dict):
@@ -178,6 +181,7 @@ def subject_of(fn, inputs, wrt):
 
     for x, name in zip(inputs, names):
         taken_apart(x, name)
+    taken_apart(fn if isinstance(fn, Module) else getattr(plain(fn), "__self__", None), "")  # model, or model.method
     chosen = _chosen(leaves, wrt, names)
     position = {id(leaf.tensor): i for i, leaf in enumerate(chosen)}
     constants = {id(leaf.tensor): leaf for leaf in leaves if id(leaf.tensor) not in position}
@@ -203,7 +207,8 @@ def subject_of(fn, inputs, wrt):
             p.array, p.storage, p.node = x.array, x.storage, None
         return function(*[together(x, tensors) for x in inputs])
 
-    function = fn.apply if isinstance(fn, type) else fn
+    op = op_of(fn)
+    function = op.apply if fn is op else fn
     fixed = [leaf for leaf in constants.values() if leaf.parameter]
     parameters = [leaf.tensor for leaf in leaves if leaf.parameter]
     saved = [(p, p.array, p.storage, p.node) for p in parameters]
@@ -223,18 +228,22 @@ def _chosen(leaves, wrt, names):
         flagged = any(leaf.tensor.requires_grad for leaf in leaves if not leaf.parameter)
         chosen = [x for x in leaves if x.tensor.requires_grad or not (x.parameter or flagged)]
     else:
-        wanted = [wrt] if isinstance(wrt, (int, str)) else list(wrt)
-        wanted = [names[w] if isinstance(w, int) else w for w in wanted]
-        chosen = [x for x in leaves if any(re.match(re.escape(w) + r"($|[.\[])", x.name) for w in wanted)]
+        wanted = [names[w] if isinstance(w, int) else str(w) for w in ([wrt] if isinstance(wrt, (int, str)) else wrt)]
+        chosen = [x for x in leaves if any(_within(x.name, w) for w in wanted)]
         for w in wanted:
-            if not any(re.match(re.escape(w) + r"($|[.\[])", x.name) for x in leaves):
-                raise ValueError(f"wrt: {w!r} is none of {[x.name for x in leaves]}")
+            if not any(_within(x.name, w) for x in leaves):
+                raise ValueError(f"gradcheck: wrt={w!r} is none of {', '.join(x.name for x in leaves)}")
     if not chosen:
         raise ValueError(
             "gradcheck: nothing to differentiate. Pass float Tensors, or Modules with parameters (also in lists and "
             "dicts); NumPy arrays and numbers are constants"
         )
     return chosen
+
+
+def _within(name, place):
+    """Is this leaf the place itself or a part of it? 'model.blocks.0.mlp' is part of 'model.blocks'."""
+    return name == place or name.startswith((place + ".", place + "["))
 
 
 def op_of(fn):

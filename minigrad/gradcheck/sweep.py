@@ -12,7 +12,7 @@ from ..autograd import Op, Storage, registry
 from ..random import default_generator
 from ..tensor import Tensor
 from .check import gradcheck
-from .report import FAIL, SEVERITY
+from .report import FAIL, SEVERITY, GradcheckReport
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Row:
     order: int
     numeric: str
     verdict: str
-    report: object
+    report: GradcheckReport | None
     message: str
     seconds: float
 

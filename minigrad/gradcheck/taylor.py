@@ -1,5 +1,6 @@
 """A whole model at once: the Taylor remainder of its loss must shrink with the square of the step."""
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -22,22 +23,26 @@ class TaylorReport:
 
     @property
     def rate(self):
-        return min(self.rates)
+        return min(self.rates)  # the worst direction's
 
     def __bool__(self):
         return self.rate >= 1.9  # and False for NaN
 
-    def table(self):
+    def table(self, directions=None):
+        """Steps, remainders and rates of all directions, or of those given."""
         lines = ["direction  step      remainder  rate"]
-        for d, (steps, residuals) in enumerate(zip(self.steps, self.residuals)):
+        for d in range(len(self.rates)) if directions is None else directions:
+            steps, residuals = self.steps[d], self.residuals[d]
             for k, (h, r) in enumerate(zip(steps, residuals)):
                 rate = f"{_rate(residuals[k - 1], r):.3f}" if k else ""
                 lines.append(f"{d:<9}  {h:.2e}  {r:.3e}  {rate}")
         return "\n".join(lines)
 
     def message(self):
-        verdict = "PASS" if self else "FAIL"
-        return f"{verdict} {self.label}: the Taylor remainder shrinks at rate {self.rate:.3f}, seed {self.seed}\n{self.table()}"
+        """The verdict, and the table of the worst direction."""
+        verdict, worst = "PASS" if self else "FAIL", min(range(len(self.rates)), key=lambda d: self.rates[d])
+        said = f"{verdict} {self.label}: the Taylor remainder shrinks at rate {self.rate:.3f}, seed {self.seed}"
+        return f"{said}\n{self.table([worst])}"
 
     __str__ = message
 
@@ -71,7 +76,7 @@ def check_taylor(f, *inputs, wrt=None, directions=4, seed=0, raise_on_fail=True)
             report.steps.append(steps)
             report.residuals.append(residuals)
             above = [r for r in residuals if not r <= rounding]
-            rates = [_rate(a, b) for a, b in zip(above, above[1:])][-3:]
+            rates = [_rate(a, b) for a, b in itertools.pairwise(above)][-3:]
             report.rates.append(min(rates, default=math.inf) if np.isfinite(residuals).all() else math.nan)
     if raise_on_fail and not report:
         raise GradcheckError(report)

@@ -11,12 +11,12 @@ from ..autograd import Value
 
 def floating(x):
     """x itself, or x as float32 if it holds integers or bools: what a function such as exp computes on."""
-    return x if x.dtype.kind == "f" else x.to(dtypes.DEFAULT_FLOAT)
+    return x if x.dtype.kind in dtypes.FLOATS else x.to(dtypes.DEFAULT_FLOAT)
 
 
 def require_float(name, *xs):
     for x in xs:
-        if x is not None and x.dtype.kind != "f":
+        if x is not None and x.dtype.kind not in dtypes.FLOATS:
             raise TypeError(f"{name} needs floating-point input, got {x.dtype}; convert with .to(minigrad.float32)")
 
 
