@@ -1,4 +1,4 @@
-"""Planted bugs that are no formula: memory, state and layout of an op, and pieces of the engine replaced by wrong ones."""
+"""Planted bugs that are no formulas: memory, state and layout of an op, and pieces of the engine."""
 
 import math
 
@@ -111,59 +111,18 @@ plant("x * x as a square, with half its gradient", Product, PAIR, by="repeated i
 # fmt: on
 
 
-# ------------------------------------------------------------------------------------------ sums over what was broadcast
+# ----------------------------------------------------------------------------------------------- pieces of the engine
 
 Walk = walk._Walk
-
-def broadcast_dims(g, shape):
-    extra = len(g.shape) - len(shape)
-    return tuple(range(extra)) + tuple(d + extra for d, n in enumerate(shape) if n == 1 and g.shape[d + extra] != 1)
-
-
-def mean_of_broadcast(g, shape):
-    return g.mean(broadcast_dims(g, shape)).reshape(shape)
+Add, Take, Leading, Step, Unpack = Walk.add, Walk.take, walk._leading_to, walk._step, Op._unpack
 
 
 def first_of_broadcast(g, shape):
-    dims = broadcast_dims(g, shape)
-    return g[tuple(slice(0, 1) if d in dims else slice(None) for d in range(g.ndim))].reshape(shape)
+    return g[tuple(slice(0, 1) if n == 1 else slice(None) for n in shape)]
 
 
 def last_dims_summed(g, shape):
-    return g.sum(tuple(range(len(shape), g.ndim))).reshape(shape)
-
-
-def only_new_dims_summed(g, shape):
-    g = g.sum(tuple(range(g.ndim - len(shape)))) if g.ndim > len(shape) else g
-    return g if g.shape == shape else g[tuple(slice(0, n) for n in shape)]
-
-
-def unbroadcast(name, a, b, value, **how):
-    tamper(name, mg.mul, case(a, b), walk, "_unbroadcast", value, **how)
-
-
-unbroadcast("engine: unbroadcast takes the mean", (3, 4), (4,), mean_of_broadcast, hint="3 times too small")
-unbroadcast("engine: unbroadcast keeps the first row", (3, 4), (3, 1), first_of_broadcast)
-unbroadcast("engine: unbroadcast sums the last dims of a square", (4, 4), (4,), last_dims_summed)
-unbroadcast("engine: unbroadcast forgets dims of size 1", (3, 4), (3, 1), only_new_dims_summed)
-
-# --------------------------------------------------------------------------------------------- several contributions
-
-
-def three_uses(x):
-    return x.exp() + x.sin() + x.tanh()
-
-
-def diamond(x):
-    """The graph of examples/why_topological_order.py: a use of b comes later than a use of what b becomes."""
-    b = x.exp()
-    return b + b.sin() * b.tanh()
-
-
-def both(x):
-    """Add hands the same dy to both of its inputs."""
-    a, b = x.sin(), x.cos()
-    return (a + b) * 2.0 + a * a + a.exp()
+    return g.sum(tuple(range(len(shape), g.ndim)))
 
 
 def third_dropped(self, node, g):
@@ -171,35 +130,22 @@ def third_dropped(self, node, g):
         Add(self, node, g)
 
 
-def overwrites(self, node, g):
+def overwriting(self, node, g):
     self.pending[node] = g
 
 
 def into_borrowed(self, node, g):
     if node in self.pending:
         before = self.pending[node].array
-        g.storage.backend.add(before, g.array, out=before)
+        np.add(before, g.array, out=before)
     else:
         self.pending[node] = g
 
 
-def unrecorded(self, node, g):
-    """In place from the third contribution on, also where the walk is recorded."""
+def in_place_though_recorded(self, node, g):
     recorded, self.create_graph = self.create_graph, False
     Add(self, node, g)
     self.create_graph = recorded
-
-
-Add, Take, Reachable = Walk.add, Walk.take, walk.reachable
-tamper("engine: a second contribution overwrites", lambda x: x * x, X, Walk, "add", overwrites, hint="half")
-tamper("engine: the third contribution is dropped", three_uses, X, Walk, "add", third_dropped)
-tamper("engine: added in place to a borrowed gradient", both, X, Walk, "add", into_borrowed)
-tamper("engine: added in place while recorded", three_uses, X, Walk, "add", unrecorded, order=2)
-tamper("engine: ops as they are found, not in topological order", diamond, X, walk, "sorted",
-       lambda ops, key, reverse: list(ops))  # fmt: skip
-tamper("engine: first op first", diamond, X, walk, "sorted", lambda ops, key, reverse: sorted(ops, key=key))
-
-# ------------------------------------------------------------------------------------- what is wanted, kept and shared
 
 
 def grad_replaced(self, node):
@@ -208,39 +154,65 @@ def grad_replaced(self, node):
     return Take(self, node)
 
 
-def all_inputs_lead(targets, order):
-    """Ops of which not every input needs a gradient are left out."""
-    useful: dict = {}
-    for op in reversed(order):
-        if all(p is not None and (p in targets or p.op in useful) for p in op.parents):
-            useful[op] = (True,) * len(op.parents)
-    return useful
+def where_all_inputs_lead(targets, order):
+    """Ops of which one input is a constant are left out."""
+    return {op: needs for op, needs in Leading(targets, order).items() if all(needs)}
 
 
 def only_first_input(targets, order):
     return {op: (needs[0], *[False] * (len(needs) - 1)) for op, needs in Leading(targets, order).items()}
 
 
-def release_always(step):
-    def stepped(walk, op, dys, needs, anomaly):
-        step(walk, op, dys, needs, anomaly)
-        op.release()
-
-    return stepped
+def needs_ignored(walk, op, dys, needs, anomaly):
+    Step(walk, op, dys, (True,) * len(needs), anomaly)
 
 
-def constant(self, entry):
-    return Unpack(self, entry).detach()
+def released_always(walk, op, dys, needs, anomaly):
+    Step(walk, op, dys, needs, anomaly)
+    op.release()
 
 
-Leading, Unpack = walk._leading_to, Op._unpack
-tamper("engine: .grad is replaced, not added to", Exp.apply, X, Walk, "take", grad_replaced, by="accumulation")
-tamper("engine: .grad shares memory with the cotangent", mg.add, case((3, 4), (3, 4)), Walk, "exclusive",
-       lambda self, g: g, by="memory")  # fmt: skip
-tamper("engine: ops with a constant input are left out", lambda x: (x * 2.0).exp(), X, walk, "_leading_to", all_inputs_lead)
-tamper("engine: only the first input gets a gradient", mg.matmul, case((3, 3), (3, 3)), walk, "_leading_to", only_first_input)
-tamper("engine: saved arrays freed although retained", Exp.apply, X, walk, "_step", release_always(walk._step),
-       by=mg.GraphError)  # fmt: skip
-tamper("engine: what was saved is a constant to the graph", Exp.apply, X, Op, "_unpack", constant, order=2)
+def three_uses(x):
+    return x.exp() + x.sin() + x.tanh()
+
+
+def diamond(x):
+    """As in examples/why_topological_order.py: b is used once more after what was made of it."""
+    b = x.exp()
+    return b + b.sin() * b.tanh()
+
+
+def handed_on(x):
+    """a + b passes one array on to both; a has another use, which the walk comes to after that."""
+    a, b = x.sin(), x.cos()
+    return a * a + (a + b)
+
+
+def with_constant(x):
+    return (x * 2.0).exp()
+
+
+# fmt: off
+tamper("engine: a broadcast dim takes the mean", mg.mul, case((3, 4), (4,)), walk, "_unbroadcast",
+       lambda g, shape: g.mean(0), hint="3 times too small")
+tamper("engine: a broadcast dim keeps its first slice", mg.mul, case((3, 4), (3, 1)), walk, "_unbroadcast",
+       first_of_broadcast)
+tamper("engine: shapes aligned at the left, of a square", mg.mul, case((4, 4), (4,)), walk, "_unbroadcast",
+       last_dims_summed)
+tamper("engine: a second contribution overwrites", lambda x: x * x, X, Walk, "add", overwriting, hint="half")
+tamper("engine: the third contribution is dropped", three_uses, X, Walk, "add", third_dropped)
+tamper("engine: added in place to a borrowed gradient", handed_on, X, Walk, "add", into_borrowed)
+tamper("engine: added in place though recorded", three_uses, SMALL, Walk, "add", in_place_though_recorded, order=2)
+tamper("engine: ops as they are found, in no order", diamond, X, walk, "sorted", lambda ops, **by: list(ops))
+tamper("engine: the first op first", diamond, X, walk, "sorted", lambda ops, key, reverse: sorted(ops, key=key))
+tamper("engine: ops with a constant input left out", with_constant, X, walk, "_leading_to", where_all_inputs_lead)
+tamper("engine: only first inputs get a gradient", mg.mul, PAIR, walk, "_leading_to", only_first_input)
+tamper("engine: needs ignored", with_constant, X, walk, "_step", needs_ignored, by=TypeError)
+tamper("engine: saved arrays freed although retained", Exp.apply, X, walk, "_step", released_always, by=mg.GraphError)
+tamper("engine: what was saved is a constant to the graph", Exp.apply, SMALL, Op, "_unpack",
+       lambda self, entry: Unpack(self, entry).detach(), order=2)
+tamper("engine: .grad replaced, not added to", Exp.apply, X, Walk, "take", grad_replaced, by="accumulation")
+tamper("engine: .grad shares memory", mg.add, PAIR, Walk, "exclusive", lambda self, g: g, by="memory")
+# fmt: on
 
 assert len({m.name for m in MUTANTS}) == len(MUTANTS) >= 50

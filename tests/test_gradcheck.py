@@ -1,4 +1,4 @@
-"""minigrad.gradcheck: its numerics, verdicts, inputs, options, reports. What it catches is in test_gradcheck_mutants."""
+"""minigrad.gradcheck: numerics, verdicts, inputs, options, reports. What it catches is in test_gradcheck_mutants.py."""
 
 import json
 import math
@@ -11,8 +11,19 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn
+from minigrad.autograd import Storage
+from minigrad.backend import reference
 from minigrad.gradcheck import (
-    FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, PROBES, GradcheckError, check_op, check_taylor, gradcheck,
+    FAIL,
+    INCONCLUSIVE,
+    KINK,
+    NONFINITE,
+    PASS,
+    PROBES,
+    GradcheckError,
+    check_op,
+    check_taylor,
+    gradcheck,
     gradgradcheck,
 )  # fmt: skip
 from minigrad.gradcheck.numeric import EPS, bisect, derivative, first_step
@@ -68,7 +79,7 @@ def at(f, x):
         (lambda x: 1 / x, lambda x: -1 / x**2),
         (lambda x: x**7, lambda x: 7 * x**6),
     ],
-    ids="exp log tanh sin sqrt 1/x x^7".split(),
+    ids=["exp", "log", "tanh", "sin", "sqrt", "1/x", "x^7"],
 )
 def test_three_bars_cover_the_error(f, df):
     errors = []
@@ -120,7 +131,7 @@ def test_bisect_finds_the_only_one():
         (lambda x: x.clamp(-1, 1), values(1.0, 0.3)),
         (mg.floor, values(2.0, 0.5)),
     ],
-    ids="relu abs amax max maximum clamp floor".split(),
+    ids=["relu", "abs", "amax", "max", "maximum", "clamp", "floor"],
 )
 def test_a_kink_is_told_as_one(fn, x, mode):
     report = gradcheck(fn, x, mode=mode)
@@ -210,7 +221,10 @@ def test_wrt():
     assert leaves(gradcheck(fn, x.detach().requires_grad_(), w)) == ["x"]
     model = nn.Sequential(nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 2))
     assert leaves(gradcheck(model, x, wrt="0")) == ["0.weight", "0.bias"]
-    assert leaves(gradcheck(lambda model, x: model(x), model, x, wrt=["model.2.weight", "x"])) == ["model.2.weight", "x"]
+    assert leaves(gradcheck(lambda model, x: model(x), model, x, wrt=["model.2.weight", "x"])) == [
+        "model.2.weight",
+        "x",
+    ]
     with pytest.raises(ValueError, match=r"wrt='v' is none of x, w"):
         gradcheck(fn, x, w, wrt="v")
 
@@ -404,7 +418,7 @@ class WrongGate(mg.Op):
      (1 / 3, "3 times too small"), (math.sqrt(3), "1/√3 was left out"), (1 + 1e-6, "off by 1e-06 of itself")],
 )  # fmt: skip
 def test_ratio_hints(factor, hint):
-    report = gradcheck(WrongSin.apply, data(3, 4), raise_on_fail=False, probes=()) if factor is None else None
+
     report = gradcheck(partial(WrongSin.apply, factor=factor), data(3, 4), raise_on_fail=False, probes=())
     assert hint in report.message()
 
@@ -476,3 +490,27 @@ def test_check_op():
         check_op("sofmax")
     with pytest.raises(ValueError, match="declares no cases"):
         check_op(WrongSin)
+
+
+class Mirror:
+    """The reference backend under another name, `wrong` in its sine: what a second device looks like to the engine."""
+
+    device = "mirror"
+
+    def __init__(self, wrong):
+        self.wrong = wrong
+
+    def __getattr__(self, name):
+        return getattr(reference, name)
+
+    def sin(self, x):
+        return np.sin(x) + self.wrong * x
+
+
+def test_a_device_is_compared_with_the_cpu():
+    x = data(3, 4).numpy()
+    for wrong, expected in [(0.0, PASS), (1e-6, FAIL)]:
+        mirror = Mirror(wrong)
+        on_mirror = mg.Tensor._wrap(x, Storage(mirror))
+        report = gradcheck(lambda x: x.sin() * x, on_mirror, raise_on_fail=False, probes=["device"])
+        assert max(f.verdict == FAIL for f in report.findings if f.check == "device") == (expected == FAIL), report

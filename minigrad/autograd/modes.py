@@ -68,7 +68,7 @@ class detect_anomaly(_Switch):
 
 
 class watch(_Switch):
-    """Call function(op, inputs, outputs) after every op inside, with what apply() took and what it returns."""
+    """Call function(op, inputs, outputs) after every op inside: what apply() took, and a list of what it returns."""
 
     def __init__(self, function):
         self.settings = {"watch": function}

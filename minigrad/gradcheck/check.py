@@ -30,7 +30,7 @@ def gradcheck(
                 the element. "auto": full up to 512 input elements, then with `directions` random combinations of the
                 outputs if there are more than 512 of those.
     order       2 checks the gradient of the gradient, with respect to inputs and cotangents, and so on.
-    rtol        |analytic - numeric| <= rtol max(|analytic|, |numeric|) + 3 bar passes; there is no absolute tolerance.
+    rtol        passes if |analytic - numeric| <= rtol max(|analytic|, |numeric|) + 3 bar: no absolute tolerance.
     numeric     "ridders": extrapolated central differences with an error bar. "complex": Im f(x + ih) / h, exact but for
                 rounding, for functions of ops that are declared `analytic`, on the cpu.
     reference   a function of NumPy arrays with the values that fn should have.

@@ -182,11 +182,11 @@ class Comparison:
         return f
 
     def output_name(self, m):
-        """'[2, 3]' for element m of the outputs, '1[2, 3]' if there are several outputs."""
+        """'[2, 3]' for element m of the outputs, '1[2, 3]' if there are several outputs, '' for the only number."""
         for i, y in enumerate(self.forward.outputs):
             if m < y.numel():
                 index = ", ".join(str(int(n)) for n in np.unravel_index(m, y.shape))
-                return f"{i}[{index}]" if len(self.forward.outputs) > 1 else f"[{index}]"
+                return (str(i) if len(self.forward.outputs) > 1 else "") + (f"[{index}]" if y.ndim else "")
             m -= y.numel()
 
     # -- along directions

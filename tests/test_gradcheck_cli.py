@@ -1,0 +1,119 @@
+"""python -m minigrad.gradcheck: the table, JSON and HTML files, users' own ops, exit statuses."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from minigrad.autograd import registry
+from minigrad.gradcheck.__main__ import main
+
+OPS = """
+import minigrad as mg
+
+class Cube(mg.Op):
+    cases = [mg.case((3, 2)), mg.case((2,))]
+    def forward(self, x):
+        self.save_inputs(x)
+        return x * x * x
+    def backward(self, dy):
+        (x,) = self.saved_inputs()
+        return {factor} * x * x * dy
+
+class Unchecked(mg.Op):
+    def forward(self, x):
+        return x
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Writes a module of ops and returns its path; all that it declares is forgotten afterwards."""
+    declared, path = dict(registry), list(sys.path)
+
+    def write(factor, name):
+        file = tmp_path / f"{name}.py"
+        file.write_text(OPS.format(factor=factor))
+        return str(file)
+
+    yield write
+    registry.clear()
+    registry.update(declared)
+    sys.path[:] = path
+    for name in [name for name in sys.modules if name.startswith("ops_of_the_test")]:
+        del sys.modules[name]
+
+
+def test_one_op(capsys):
+    assert main(["--op", "softmax", "--op", "relu", "--order", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:4] == ["verdict", "op", "order", "device"]
+    assert {line.split()[1] for line in lines[1:-1]} == {"softmax", "relu"}
+    assert re.fullmatch(r"2 ops, \d+ checks: \d+ PASS; \d+ evaluations in [\d.]+ s", lines[-1])
+
+
+def test_users_ops_pass(module, capsys):
+    assert main([module("3", "ops_of_the_test_right")]) == 0
+    printed = capsys.readouterr()
+    assert "1 ops, 4 checks: 4 PASS" in printed.out  # its own ops only, both orders
+    assert "unchecked: declares no cases, so nothing was checked" in printed.err
+
+
+def test_a_wrong_op_fails_and_is_reported(module, capsys, tmp_path):
+    where = tmp_path / "report.json", tmp_path / "report.html"
+    file = module("3.001", "ops_of_the_test_wrong")
+    assert main([file, "--quiet", "--json", str(where[0]), "--html", str(where[1])]) == 1
+    printed = capsys.readouterr().out
+    assert printed.count("FAIL cube") == 2 and "all of them are off by the same factor 1.000333" in printed
+    assert "from ops_of_the_test_wrong import Cube" in printed
+    report = json.loads(where[0].read_text())
+    rows = report["rows"]
+    assert {row["op"] for row in rows} == {"cube"}
+    assert {row["order"] for row in rows if row["verdict"] == "FAIL"} == {1}  # its own gradient's gradient is right
+    assert rows[0]["error"] == max(row["error"] for row in rows) > 1  # the worst first
+    assert rows[0]["evaluations"] > 0 and rows[0]["seconds"] > 0
+    page = where[1].read_text()
+    assert "<th>cube</th>" in page and 'class="FAIL"' in page and "http" not in page  # self-contained
+
+
+def test_all_pass_page(capsys, tmp_path):
+    assert main(["--op", "tanh", "--op", "exp", "--html", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert (
+        "complex step" in page
+        and "first order" in page
+        and "second order" in page
+        and "FAIL" not in page.split("<table>")[1]
+    )
+
+
+def test_a_raising_op_is_a_failed_check(module, capsys):
+    file = module("(1 / 0)", "ops_of_the_test_raising")
+    assert main([file]) == 1
+    assert "FAIL cube: ZeroDivisionError" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--op", "soft"], "no op is called 'soft'; did you mean"),
+        (["--device", "tpu"], "tpu"),
+        (["--json", "/nowhere/x.json"], "there is no folder /nowhere"),
+        (["no_such_module_of_mine"], "cannot import no_such_module_of_mine"),
+        (["/nowhere/no_such_file.py"], "cannot import /nowhere/no_such_file.py"),
+        (["--order", "3"], "invalid choice"),
+    ],
+)
+def test_bad_arguments(argv, message, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(argv)
+    assert stopped.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_as_a_command():
+    command = [sys.executable, "-m", "minigrad.gradcheck", "--op", "exp"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("1 ops, ") and not done.stderr
