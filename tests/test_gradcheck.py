@@ -13,20 +13,9 @@ import minigrad as mg
 from minigrad import nn
 from minigrad.autograd import Storage
 from minigrad.backend import reference
-from minigrad.gradcheck import (
-    FAIL,
-    INCONCLUSIVE,
-    KINK,
-    NONFINITE,
-    PASS,
-    PROBES,
-    GradcheckError,
-    check_op,
-    check_taylor,
-    gradcheck,
-    gradgradcheck,
-)  # fmt: skip
+from minigrad.gradcheck import PROBES, GradcheckError, check_op, check_taylor, gradcheck, gradgradcheck
 from minigrad.gradcheck.numeric import EPS, bisect, derivative, first_step
+from minigrad.gradcheck.report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS
 from minigrad.nn import functional as F
 
 

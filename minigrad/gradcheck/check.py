@@ -31,8 +31,8 @@ def gradcheck(
                 outputs if there are more than 512 of those.
     order       2 checks the gradient of the gradient, with respect to inputs and cotangents, and so on.
     rtol        passes if |analytic - numeric| <= rtol max(|analytic|, |numeric|) + 3 bar: no absolute tolerance.
-    numeric     "ridders": extrapolated central differences with an error bar. "complex": Im f(x + ih) / h, exact but for
-                rounding, for functions of ops that are declared `analytic`, on the cpu.
+    numeric     "ridders": extrapolated central differences with an error bar. "complex": Im f(x + ih) / h, exact but
+                for rounding, for functions of ops that are declared `analytic`, on the cpu.
     reference   a function of NumPy arrays with the values that fn should have.
     kinks       where the one-sided slopes differ and the gradient lies between them: "report" tells it as KINK and
                 passes, "error" fails, "skip" does not mention it.

@@ -25,7 +25,7 @@ class Probed:
     def __init__(self, comparison, source):
         self.comparison, self.subject, self.rng = comparison, comparison.subject, comparison.rng
         self.source = source  # (fn, inputs, wrt, order)
-        self.coarsest = EPS  # of the float dtypes on the way: a function may compute in float32 inside
+        self.coarsest = float(EPS)  # of the float dtypes on the way: a function may compute in float32 inside
         with autograd.watch(self.look):
             self.run = self.subject.run()
         if not self.run.roots:
@@ -37,7 +37,7 @@ class Probed:
     def look(self, op, inputs, outputs):
         for y in outputs:
             if y is not None and y.dtype.kind == "f":
-                self.coarsest = max(self.coarsest, PRECISION[y.dtype])
+                self.coarsest = max(self.coarsest, float(PRECISION[y.dtype]))
 
     def at(self, arrays, cotangents=None, on=None, calls_between=()):
         """(outputs as one vector, gradient of each leaf) of a fresh run at `arrays`, in the layouts that they have."""
