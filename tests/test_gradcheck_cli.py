@@ -22,6 +22,13 @@ class Cube(mg.Op):
         (x,) = self.saved_inputs()
         return {factor} * x * x * dy
 
+class Softmax(mg.Op):  # a name of ours
+    cases = [mg.case((2, 3))]
+    def forward(self, x):
+        return x * 2.0
+    def backward(self, dy):
+        return dy * 2.0
+
 class Unchecked(mg.Op):
     def forward(self, x):
         return x
@@ -57,7 +64,8 @@ def test_one_op(capsys):
 def test_users_ops_pass(module, capsys):
     assert main([module("3", "ops_of_the_test_right")]) == 0
     printed = capsys.readouterr()
-    assert "1 ops, 4 checks: 4 PASS" in printed.out  # its own ops only, both orders
+    assert "2 ops, 6 checks: 6 PASS" in printed.out  # its own ops only, both orders
+    assert "ops_of_the_test_right.softmax" in printed.out
     assert "unchecked: declares no cases, so nothing was checked" in printed.err
 
 
@@ -70,7 +78,7 @@ def test_a_wrong_op_fails_and_is_reported(module, capsys, tmp_path):
     assert "from ops_of_the_test_wrong import Cube" in printed
     report = json.loads(where[0].read_text())
     rows = report["rows"]
-    assert {row["op"] for row in rows} == {"cube"}
+    assert {row["op"] for row in rows} == {"cube", "ops_of_the_test_wrong.softmax"}
     assert {row["order"] for row in rows if row["verdict"] == "FAIL"} == {1}  # its own gradient's gradient is right
     assert rows[0]["error"] == max(row["error"] for row in rows) > 1  # the worst first
     assert rows[0]["evaluations"] > 0 and rows[0]["seconds"] > 0

@@ -14,5 +14,5 @@ from .anomaly import AnomalyError
 from .graph import GraphError, Node, Storage, Value
 from .modes import detect_anomaly, enable_grad, inference, is_grad_enabled, mode, no_grad, watch
 from .op import Fused, Op
-from .registry import Declaration, composite, registry
+from .registry import Declaration, composite, declared, registry
 from .walk import backward, reachable, vjp

@@ -22,10 +22,19 @@ registry: dict[str, Declaration] = {}
 
 
 def register(declaration):
-    old = registry.get(declaration.name)
-    if old is not None and old.builtin and old.source.__module__ != declaration.source.__module__:
-        return  # a user's op may reuse a name of ours; ours stays the one in the table
+    old, module = registry.get(declaration.name), declaration.source.__module__
+    if old is not None and old.builtin and old.source.__module__ != module:
+        declaration.name = f"{module}.{declaration.name}"  # a user's op may reuse a name of ours, which stays ours
     registry[declaration.name] = declaration
+
+
+def declared(source):
+    """The declaration of an op or a composite, by its name, class or function. Raises ValueError if there is none."""
+    found = registry.get(source) if isinstance(source, str) else None
+    found = found or next((d for d in registry.values() if d.source is source), None)
+    if found is None:
+        raise ValueError(f"no op called {getattr(source, '__name__', source)!r} is declared")
+    return found
 
 
 def composite(*cases):

@@ -33,7 +33,7 @@ def arguments(argv):
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a heat map of the errors there")
     parser.add_argument("--quiet", action="store_true", help="only failures and the last line")
     args = parser.parse_args(argv)
-    args.before = set(registry)
+    args.before = dict(registry)
     for name in args.modules:
         load(parser, name)
     for op in args.op or ():
@@ -67,7 +67,7 @@ def load(parser, name):
 
 def main(argv=None):
     args = arguments(argv)
-    names = args.op or [name for name, d in registry.items() if not args.modules or name not in args.before]
+    names = args.op or [name for name, d in registry.items() if not args.modules or d is not args.before.get(name)]
     orders, devices, began, rows = args.order or (1, 2), args.device or ["cpu"], time.perf_counter(), []
     nothing = []
     for i, name in enumerate(names):

@@ -8,9 +8,10 @@ from ..tensor import Tensor
 from .compare import FULL, Comparison
 from .culprit import culprit, recorded_ops
 from .hints import snippet
+from .inputs import subject_of
 from .probes import PROBES, NotApplicable, Probed
 from .report import FAIL, NONFINITE, PASS, Finding, GradcheckError, GradcheckReport
-from .subject import host, joined, subject_of
+from .subject import host, joined
 
 
 def gradcheck(

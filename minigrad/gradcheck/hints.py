@@ -6,7 +6,8 @@ import re
 import numpy as np
 
 from ..tensor import Tensor
-from .subject import host, label_of, op_of, plain
+from .inputs import label_of, op_of, plain
+from .subject import host
 
 LITERAL = 256  # inputs of as many elements are written out in a snippet
 

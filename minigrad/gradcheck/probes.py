@@ -8,9 +8,10 @@ from ..autograd import reachable
 from ..nn import Module
 from ..tensor import Tensor
 from .compare import Comparison
+from .inputs import subject_of
 from .numeric import EPS
 from .report import FAIL, NONFINITE, PASS, Finding
-from .subject import PRECISION, host, joined, subject_of, wrapped
+from .subject import PRECISION, host, joined, wrapped
 
 EPS32 = float(np.finfo(np.float32).eps)
 
@@ -39,11 +40,9 @@ class Probed:
             if y is not None and y.dtype.kind == "f":
                 self.coarsest = max(self.coarsest, float(PRECISION[y.dtype]))
 
-    def at(self, arrays, cotangents=None, on=None, calls_between=()):
+    def at(self, arrays, cotangents=None, on=None):
         """(outputs as one vector, gradient of each leaf) of a fresh run at `arrays`, in the layouts that they have."""
         run = self.subject.run(arrays, on, copy=False)
-        for call in calls_between:
-            call()
         return run.y, self.comparison.gradient(self.cotangents if cotangents is None else cotangents, run, False)
 
     def spread(self, eps=EPS):
@@ -113,6 +112,7 @@ def unchanged(p):
                 )
             }
     p.comparison.gradient(cotangents, run, False)
+    watched += [(f"input {name}", array, before) for name, array, before in p.subject.passed]
     for what, array, before in watched:
         now = run.outputs[0].storage.backend.to_numpy(array)
         if not np.array_equal(now, before, equal_nan=True):
@@ -121,13 +121,17 @@ def unchanged(p):
 
 
 def interleaved(p):
-    """Calls at other points between forward and backward change nothing: no buffer is shared between calls."""
-
-    def elsewhere():
-        arrays = [x * (1 + p.rng.integers(1, 8, x.shape) / 64) for x in p.subject.arrays]
-        p.at(arrays, [1.5 * c for c in p.cotangents])
-
-    between = p.at(p.subject.arrays, calls_between=[elsewhere])[1]
+    """Calls at other points, with other random numbers, between forward and backward change nothing: no buffer is
+    shared between calls."""
+    run = p.subject.run()
+    state = p.subject.random_state
+    p.subject.random_state = {"seed": state["seed"] + 1, "offset": state["offset"]}
+    arrays = [x * (1 + p.rng.integers(1, 8, x.shape) / 64) for x in p.subject.arrays]
+    p.at(arrays, [1.5 * c for c in p.cotangents])
+    p.subject.random_state = state
+    if not np.array_equal(joined([host(y) for y in run.outputs]), run.y, equal_nan=True):
+        yield Finding("interleaved", FAIL, note="another call changes the outputs of this one", excess=np.inf)
+    between = p.comparison.gradient(p.cotangents, run, False)
     yield from p.same_bits("interleaved", p.gradient, between, "another call before the backward changes the gradient")
 
 
@@ -152,6 +156,9 @@ def layouts(p):
         y, gradient = p.at([layout(a) for a in arrays])
         yield _values(p, f"layout {name}", p.run.y, y)
         yield from p.same(f"layout {name}", p.gradient, gradient, f"wrong where inputs are {name}")
+        for odd in (0, 1) if len(arrays) > 1 else ():
+            mixed = [layout(a) if i % 2 == odd else a for i, a in enumerate(arrays)]
+            yield from p.same(f"layout {name}, mixed", p.gradient, p.at(mixed)[1], f"wrong where some are {name}")
         gradient = p.at(arrays, [layout(c) for c in p.cotangents])[1]
         yield from p.same(f"cotangent {name}", p.gradient, gradient, f"wrong where the cotangent is {name}")
     if any(not leaf.given.flags.c_contiguous for leaf in p.subject.leaves):
@@ -168,16 +175,15 @@ def layouts(p):
 
 
 def _strided(a):
-    wide = np.full(a.shape[:-1] + (2 * a.shape[-1],), np.nan, a.dtype) if a.ndim else a.copy()
-    if a.ndim:
-        wide[..., ::2] = a
-    return wide[..., ::2] if a.ndim else wide
+    wide = np.full(a.shape[:-1] + (2 * a.shape[-1],), np.nan if a.dtype.kind == "f" else 0, a.dtype)
+    wide[..., ::2] = a
+    return wide[..., ::2]
 
 
 LAYOUTS = {
     "fortran": lambda a: a.copy(order="F"),
-    "strided": _strided,  # every second element of something larger; NaN between
-    "reversed": lambda a: np.flip(np.flip(a).copy()),
+    "strided": lambda a: _strided(a) if a.ndim else a.copy(),  # every second element of something larger; NaN between
+    "reversed": lambda a: np.flip(np.flip(a).copy()) if a.ndim else a.copy(),
 }
 
 
@@ -234,12 +240,17 @@ def accumulation(p):
     for times in (1, 2):
         autograd.backward([y.node for y, _ in pairs], [c for _, c in pairs], retain_graph=True)
         found = [np.zeros(n.shape) if n.grad is None else host(n.grad).copy() for n in run.nodes]
-        yield from p.same_bits(
-            "accumulation", [times * g for g in p.gradient], found, f".grad after {times} backward(s)"
-        )
+        note = f".grad after {times} backward(s)"
+        yield from p.same_bits("accumulation", [times * g for g in p.gradient], found, note)
+        if times == 1:  # adding makes a new array
+            yield from _memory(p, run, [c for _, c in pairs])
+
+
+def _memory(p, run, cotangents):
+    """Is any .grad in the memory of another, of an input or of a cotangent?"""
     named = [(f".grad of {leaf.name}", n.grad) for leaf, n in zip(p.subject.leaves, run.nodes) if n.grad is not None]
     named += [(f"input {leaf.name}", x) for leaf, x in zip(p.subject.leaves, run.leaves)]
-    named += [(f"cotangent {i}", c) for i, (_, c) in enumerate(pairs)]
+    named += [(f"cotangent {i}", c) for i, c in enumerate(cotangents)]
     for i, (a, x) in enumerate(named):
         for b, y in named[:i]:
             if ".grad" in a + b and x.array.size and np.shares_memory(host(x), host(y)):

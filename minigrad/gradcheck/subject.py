@@ -1,14 +1,9 @@
 """What is checked: a function of the float64 arrays that vary, its outputs as one vector, its backward as vjp."""
 
-import inspect
-from contextlib import contextmanager
-from functools import partial
-
 import numpy as np
 
 from .. import autograd
 from ..autograd import Storage
-from ..nn import Module
 from ..random import default_generator
 from ..tensor import Tensor
 
@@ -86,8 +81,9 @@ def flat(tree):
 class Subject:
     """call(tensors) -> outputs, for one Tensor per leaf. Every call sees the same random numbers."""
 
-    def __init__(self, call, leaves, label):
+    def __init__(self, call, leaves, label, passed=()):
         self.call, self.leaves, self.label = call, leaves, label
+        self.passed = passed  # constants of the latest call: (name, the array passed, what it held before)
         self.random_state = default_generator.state
         self.evaluations = 0
 
@@ -151,131 +147,4 @@ class Subject:
             pairs = [(y.node, dy) for y, dy in zip(run.outputs, dys) if dy is not None and y.node is not None]
             return autograd.backward([p[0] for p in pairs], [p[1] for p in pairs], run.nodes, create_graph=True)
 
-        return Subject(call, [*self.leaves, *leaves], f"the gradient of {self.label}")
-
-
-@contextmanager
-def subject_of(fn, inputs, wrt):
-    """A Subject for fn(*inputs). Modules, fn itself or among the inputs, compute in float64 inside the with, and get
-    their own arrays back after it."""
-    names = _argument_names(fn, len(inputs))
-    leaves, slots = [], {}
-
-    def taken_apart(x, name):
-        if isinstance(x, Module):
-            for path, p in x.named_parameters():
-                add(Leaf(f"{name}.{path}" if name else path, p, parameter=True))
-        elif isinstance(x, Tensor) and x.dtype.kind == "f":
-            add(Leaf(name, x))
-        elif isinstance(x, dict):
-            for key, value in x.items():
-                taken_apart(value, f"{name}[{key!r}]")
-        elif isinstance(x, (tuple, list)):
-            for i, value in enumerate(x):
-                taken_apart(value, f"{name}[{i}]")
-
-    def add(leaf):
-        if id(leaf.tensor) not in slots:  # one Tensor passed twice is one leaf
-            slots[id(leaf.tensor)] = leaf
-            leaves.append(leaf)
-
-    for x, name in zip(inputs, names):
-        taken_apart(x, name)
-    taken_apart(fn if isinstance(fn, Module) else getattr(plain(fn), "__self__", None), "")  # model, or model.method
-    chosen = _chosen(leaves, wrt, names)
-    position = {id(leaf.tensor): i for i, leaf in enumerate(chosen)}
-    constants = {id(leaf.tensor): leaf for leaf in leaves if id(leaf.tensor) not in position}
-
-    def together(x, tensors):
-        if isinstance(x, Tensor):
-            if id(x) in position:
-                return tensors[position[id(x)]]
-            if id(x) in constants:  # a float that is held fixed: in float64 too, on the device of the others
-                leaf = constants[id(x)]
-                return wrapped(leaf.array.astype(tensors[0].dtype), tensors[0])
-            return wrapped(host(x), tensors[0])
-        if isinstance(x, dict):
-            return type(x)((key, together(value, tensors)) for key, value in x.items())
-        if isinstance(x, (tuple, list)):
-            parts = [together(value, tensors) for value in x]
-            return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
-        return x
-
-    def call(tensors):
-        for leaf in fixed:
-            p, x = leaf.tensor, wrapped(leaf.array.astype(tensors[0].dtype), tensors[0])
-            p.array, p.storage, p.node = x.array, x.storage, None
-        return function(*[together(x, tensors) for x in inputs])
-
-    op = op_of(fn)
-    function = op.apply if fn is op else fn
-    fixed = [leaf for leaf in constants.values() if leaf.parameter]
-    parameters = [leaf.tensor for leaf in leaves if leaf.parameter]
-    saved = [(p, p.array, p.storage, p.node) for p in parameters]
-    state = default_generator.state
-    try:
-        with autograd.enable_grad():
-            yield Subject(call, chosen, label_of(fn))
-    finally:
-        default_generator.state = state
-        for p, array, storage, node in saved:
-            p.array, p.storage, p.node = array, storage, node
-
-
-def _chosen(leaves, wrt, names):
-    """The leaves to check: what `wrt` names; by default what requires a gradient, or all Tensors if none does."""
-    if wrt is None:
-        flagged = any(leaf.tensor.requires_grad for leaf in leaves if not leaf.parameter)
-        chosen = [x for x in leaves if x.tensor.requires_grad or not (x.parameter or flagged)]
-    else:
-        wanted = [names[w] if isinstance(w, int) else str(w) for w in ([wrt] if isinstance(wrt, (int, str)) else wrt)]
-        chosen = [x for x in leaves if any(_within(x.name, w) for w in wanted)]
-        for w in wanted:
-            if not any(_within(x.name, w) for x in leaves):
-                raise ValueError(f"gradcheck: wrt={w!r} is none of {', '.join(x.name for x in leaves)}")
-    if not chosen:
-        raise ValueError(
-            "gradcheck: nothing to differentiate. Pass float Tensors, or Modules with parameters (also in lists and "
-            "dicts); NumPy arrays and numbers are constants"
-        )
-    return chosen
-
-
-def _within(name, place):
-    """Is this leaf the place itself or a part of it? 'model.blocks.0.mlp' is part of 'model.blocks'."""
-    return name == place or name.startswith((place + ".", place + "["))
-
-
-def op_of(fn):
-    """The Op subclass that fn is, or is the apply of; None for other functions."""
-    fn = plain(fn)
-    cls = fn if isinstance(fn, type) else getattr(fn, "__self__", None)
-    return cls if isinstance(cls, type) and issubclass(cls, autograd.Op) else None
-
-
-def plain(fn):
-    """fn without the arguments that functools.partial has bound."""
-    while isinstance(fn, partial):
-        fn = fn.func
-    return fn
-
-
-def label_of(fn):
-    """What to call fn in reports: an op's name, a function's, or where a lambda stands."""
-    op, fn = op_of(fn), plain(fn)
-    if op:
-        return op.name
-    code = getattr(fn, "__code__", None)
-    name = getattr(fn, "__qualname__", None) or type(fn).__name__
-    return f"lambda at {code.co_filename}:{code.co_firstlineno}" if code and "<lambda>" in name else name
-
-
-def _argument_names(fn, n):
-    """Names for n positional inputs: those of fn's arguments, as far as they are known."""
-    op = op_of(fn)
-    try:
-        parameters = list(inspect.signature(op.forward if op else fn).parameters.values())[1 if op else 0 :]
-    except (TypeError, ValueError):
-        parameters = []
-    known = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return [known[i] if i < len(known) else f"inputs[{i}]" for i in range(n)]
+        return Subject(call, [*self.leaves, *leaves], f"the gradient of {self.label}", self.passed)

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from .. import backend
-from ..autograd import Op, Storage, registry
+from ..autograd import Storage, declared
 from ..random import default_generator
 from ..tensor import Tensor
 from .check import gradcheck
@@ -45,13 +45,11 @@ class Row:
 
 
 def check_op(op, device="cpu", orders=(1, 2), seed=0, **options):
-    """Check an op (a class, or the name of a declared op or composite) on each of its cases. Returns a list of Rows.
+    """Check an op or composite (itself, or by its name) on each case that it declares. Returns a list of Rows.
 
     Where all ops are analytic the first order is checked by the complex step as well. options go to gradcheck."""
-    name = op if isinstance(op, str) else op.name if isinstance(op, type) and issubclass(op, Op) else op.__name__
-    if name not in registry:
-        raise ValueError(f"no op called {name!r} is declared; there are {', '.join(sorted(registry))}")
-    declaration = registry[name]
+    declaration = declared(op)
+    name = declaration.name
     if not declaration.cases:
         raise ValueError(f"op {name} declares no cases to check it on")
     rows = []

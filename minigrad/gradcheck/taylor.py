@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .inputs import subject_of
 from .numeric import EPS
 from .report import GradcheckError
-from .subject import host, joined, subject_of
+from .subject import host, joined
 
 
 @dataclass

@@ -1,0 +1,51 @@
+"""Who catches which planted bug: minigrad all of them; the others what /work/shared/design/GRADCHECK.md says."""
+
+import pytest
+from other_checkers import MUTANTS, OTHERS, outcome, table
+
+pytestmark = pytest.mark.oracle
+NEEDS = {"torch slow": "torch", "torch fast": "torch", "JAX": "jax", "HIPS": "autograd"}
+BY_NAME = {m.name: m for m in MUTANTS}
+AS_TRIED_BEFORE = {  # torch slow, torch fast, JAX, HIPS
+    "0.05 % scale error": "✗✗✓✓",
+    "1e-5 scale error": "✗✗✗✓",
+    "true gradient 1e-6 returned as 0": "✗✗✗✓",
+    "1 of 4096 elements off by 50 %": "✓✗✓✓",
+    "bias gradient reduced over the wrong axis of a square": "✓✓✓✓",
+    # "✗✓✗✗" there. Our op is the last of the function, so that HIPS, which multiplies the differences by the cotangent
+    # only after the backward, multiplies them by the changed one.
+    "upstream gradient mutated in place": "✗✓✗✓",
+    "saved buffer reused by a later call": "✗✗✗✗",
+    "NaN output and gradient": "✓✓✗✓",
+    "1e-10 nondeterminism": "✓✓✗✗",
+    "wrong only on a non-contiguous layout": "✗✗✗✗",
+    "repeated gather index assigned, not added": "✓✓✓✓",
+    "wrong forward with a consistent gradient": "✗✗✗✗",
+}
+
+
+@pytest.fixture(params=OTHERS)
+def other(request):
+    pytest.importorskip(NEEDS[request.param], reason=f"{NEEDS[request.param]} is not installed")
+    return request.param
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
+def test_minigrad_catches(mutant):
+    assert outcome("minigrad", mutant) == "✓"
+
+
+def test_no_other_objects_to_what_is_right(other):
+    """So the bridges are right, and an objection to a wrong one is earned."""
+    assert [m.name for m in MUTANTS if outcome(other, m) == "–"] == []
+
+
+@pytest.mark.parametrize("name", AS_TRIED_BEFORE)
+def test_as_tried_before(other, name):
+    assert outcome(other, BY_NAME[name]) == AS_TRIED_BEFORE[name][list(OTHERS).index(other)]
+
+
+def test_the_table():
+    lines = list(table(["minigrad"]))
+    assert len(lines) == len(MUTANTS) + 3
+    assert lines[-1] == f"| caught, of {len(MUTANTS)} | {len(MUTANTS)} |"
