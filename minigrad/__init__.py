@@ -14,7 +14,7 @@ from .creation import (
 from .dtypes import bool_, float16, float32, float64, int8, int16, int32, int64, uint8
 from .ops import (
     abs, add, all, amax, amin, any, argmax, argmin, argsort, cat, chunk, clamp, clone, cos, cumsum, div, einsum, eq,
-    erf, exp, flatten, flip, floor, gather, ge, gt, index_select, isfinite, isinf, isnan, le, log, log_softmax,
+    erf, erfc, exp, flatten, flip, floor, gather, ge, gt, index_select, isfinite, isinf, isnan, le, log, log_softmax,
     logical_and, logical_not, logical_or, logical_xor, logsumexp, lt, masked_fill, matmul, max, maximum, mean, min,
     minimum, mul, ne, neg, permute, pow, prod, relu, repeat_interleave, reshape, rsqrt, sigmoid, sign, sin, softmax,
     sort, split, sqrt, squeeze, stack, std, sub, sum, tanh, topk, transpose, tril, triu, unbind, unsqueeze, var,

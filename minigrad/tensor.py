@@ -280,7 +280,8 @@ class Tensor(InPlace, Interop):
     # ------------------------------------------------------------------------------------------ ops of the same name
 
     add, sub, mul, div, pow, neg, abs = ops.add, ops.sub, ops.mul, ops.div, ops.pow, ops.neg, ops.abs
-    exp, log, sqrt, rsqrt, sin, cos, erf = ops.exp, ops.log, ops.sqrt, ops.rsqrt, ops.sin, ops.cos, ops.erf
+    exp, log, sqrt, rsqrt, sin, cos = ops.exp, ops.log, ops.sqrt, ops.rsqrt, ops.sin, ops.cos
+    erf, erfc = ops.erf, ops.erfc
     tanh, sigmoid, relu = ops.tanh, ops.sigmoid, ops.relu
     sign, floor, maximum, minimum, clamp = ops.sign, ops.floor, ops.maximum, ops.minimum, ops.clamp
     eq, ne, lt, le, gt, ge = ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge

@@ -3,14 +3,14 @@
 import math
 
 import numpy as np
-from mutants import MUTANTS, PAIR, SMALL, Product, X, given, mutant, plant, tamper, variant
+from mutants import MUTANTS, PAIR, PHI, SMALL, Product, X, given, mutant, plant, tamper, variant
 
 import minigrad as mg
 from minigrad.autograd import Op, walk
 from minigrad.cases import Fixed, case
 from minigrad.ops.activation import Gelu, Relu, Tanh
 from minigrad.ops.dropout import Dropout
-from minigrad.ops.elementwise import Erf, Exp, Sin
+from minigrad.ops.elementwise import Add, Erf, Exp, Sin
 from minigrad.ops.index import Embedding
 
 # ------------------------------------------------------------------------------------ memory, state and layout of an op
@@ -79,6 +79,15 @@ def product_as_laid_out(self, a, b):
     return (a.ravel("K") * b.ravel("K")).reshape(a.shape, order="F" if columns else "C")
 
 
+def sum_of_any(self, a, b):
+    self.shape = b.shape
+    return a + b
+
+
+def first_where_broadcast(self, dy):
+    return dy, dy if dy.shape == self.shape else dy[tuple(slice(0, n) for n in self.shape)]
+
+
 def square_if_shared(self, dy):
     a, b = self.saved_inputs()
     return (dy * a, None) if a.array is b.array else (dy * b, dy * a)
@@ -97,7 +106,7 @@ plant("input mutated in the forward", Relu, by="unchanged", forward=relu_in_plac
 plant("upstream gradient mutated in place", Tanh, by="unchanged", backward=tanh_into_dy)
 mutant("index sorted in place in the forward", bag(Embedding), bag(variant(Embedding, forward=take_sorted)),
        case((4, 3), Fixed([[3, 0], [1, 2]])), by="unchanged")
-plant("another formula when not recorded", Gelu, by="no_grad", forward=lambda self, x, approximate:
+plant("another formula when not recorded", Gelu, PHI, by="no_grad", forward=lambda self, x, approximate:
       Gelu.forward(self, x, approximate if any(self.needs) else "tanh"))
 plant("a constant in float16 under float32", Erf, by="float32", backward=given(lambda dy, x: dy * (-x * x).exp()
       * float((np.float64 if dy.dtype == mg.float64 else np.float16)(2 / math.sqrt(math.pi)))))
@@ -107,6 +116,7 @@ plant("wrong only on a non-contiguous layout", Sin, by="layout fortran", forward
 plant("wrong only for a non-contiguous cotangent", Sin, by="cotangent fortran",
       backward=given(lambda dy, x: mg.tensor(in_memory_order(dy.array)) * x.cos()))
 plant("wrong only where two layouts differ", Product, PAIR, by="layout", forward=product_as_laid_out)
+plant("wrong only where one input has size 1", Add, PAIR, by="size", forward=sum_of_any, backward=first_where_broadcast)
 plant("x * x as a square, with half its gradient", Product, PAIR, by="repeated input", backward=square_if_shared)
 # fmt: on
 
@@ -114,7 +124,7 @@ plant("x * x as a square, with half its gradient", Product, PAIR, by="repeated i
 # ----------------------------------------------------------------------------------------------- pieces of the engine
 
 Walk = walk._Walk
-Add, Take, Leading, Step, Unpack = Walk.add, Walk.take, walk._leading_to, walk._step, Op._unpack
+Added, Take, Leading, Step, Unpack = Walk.add, Walk.take, walk._leading_to, walk._step, Op._unpack
 
 
 def first_of_broadcast(g, shape):
@@ -127,7 +137,7 @@ def last_dims_summed(g, shape):
 
 def third_dropped(self, node, g):
     if node not in self.owned:
-        Add(self, node, g)
+        Added(self, node, g)
 
 
 def overwriting(self, node, g):
@@ -144,7 +154,7 @@ def into_borrowed(self, node, g):
 
 def in_place_though_recorded(self, node, g):
     recorded, self.create_graph = self.create_graph, False
-    Add(self, node, g)
+    Added(self, node, g)
     self.create_graph = recorded
 
 

@@ -17,7 +17,7 @@ from minigrad.nn import functional as F
 from minigrad.ops.activation import Gelu, GeluBackward, Relu, Tanh
 from minigrad.ops.attention import AttentionPattern, attention_pattern
 from minigrad.ops.dropout import Dropout
-from minigrad.ops.elementwise import Abs, Add, Cos, Exp, Mul, Pow, Sin, Sub
+from minigrad.ops.elementwise import Abs, Add, Cos, Div, Exp, Mul, Pow, Sin, Sub
 from minigrad.ops.index import Embedding, EmbeddingBackward, Gather, Getitem, GetitemAdd, ScatterAdd, Triangle
 from minigrad.ops.matmul import Linear, LinearBackward, Matmul
 from minigrad.ops.movement import Cat, Permute
@@ -87,6 +87,7 @@ def keeping_both(self, a, b):
 
 Product, MatrixProduct = variant(Mul, forward=keeping_both), variant(Matmul, forward=keeping_both)
 X, SMALL, PAIR, SQUARES = case((2, 3)), case((2, 2)), case((2, 3), (2, 3)), case((3, 3), (3, 3))
+PHI = case((2, 2), approximate="none")
 
 
 # ------------------------------------------------------------------------------ elementwise: from gross errors to tiny
@@ -110,14 +111,16 @@ plant("wrong sign", Sub, backward=lambda self, dy: (dy, dy), hint="the sign is w
 plant("power rule without its factor", Pow, backward=given(lambda dy, a, b: (dy * a, None)), hint="half")
 plant("an input forgotten", Product, PAIR, backward=given(lambda dy, a, b: (dy * b, None)), hint="no gradient arrives")
 plant("swapped operands", Product, PAIR, backward=given(lambda dy, a, b: (dy * a, dy * b)), hint="swapped")
+plant("quotient rule without its square, near the pole", Div, case(1.0, Fixed([1e-8, 2.0])),
+      backward=given(lambda dy, a, b: (None, -dy * a / b)))
 plant("tanh' = 1 - y", Tanh, backward=given(lambda dy, y: dy * (1 - y)))
-plant("gelu' without its second term", Gelu, backward=given(lambda dy, x: dy * F.gelu(x) / x))
-plant("tanh's derivative in erf's gelu", Gelu,
+plant("gelu' without its second term", Gelu, PHI, backward=given(lambda dy, x: dy * F.gelu(x) / x))
+plant("tanh's derivative in erf's gelu", Gelu, PHI,
       backward=given(lambda dy, x: GeluBackward.apply(dy, x, None, approximate="tanh")))
 mutant("detached in the middle", lambda x: x * x.sigmoid(), lambda x: x * x.sigmoid().detach(), X)
 plant("gradient clipped to ±1", Tanh, by="linearity",
       backward=lambda self, dy: Tanh.backward(self, dy).clamp(-1.0, 1.0))
-plant("|dy| for dy", Abs, by="linearity", backward=given(lambda dy, x: x.sign() * dy.abs()))
+plant("the absolute value of dy", Abs, by="linearity", backward=given(lambda dy, x: x.sign() * dy.abs()))
 
 # -------------------------------------------------------------------------------------------- selections and dropout
 
@@ -269,18 +272,19 @@ class MeanOfKept(mg.Op, abstract=True):
 
 
 # fmt: off
-IGNORED, SQUARE = CrossEntropy.cases[1], case((4, 4), dim=1)  # with an ignored target and label smoothing
+IGNORED = CrossEntropy.cases[1]  # with an ignored target and label smoothing
+ROW, SQUARE = case((2, 3), dim=1), case((3, 3), dim=1)
 plant("softmax without its maximum, near 1000", Softmax, case(uniform((3, 5), 990, 1010), dim=1), by="output",
       forward=exp_over_sum)
-plant("softmax backward without the row sum", Softmax, backward=given(lambda dy, y: y * dy))
-plant("softmax backward of zeros", Softmax, backward=given(lambda dy, y: 0.0 * dy))
+plant("softmax backward without the row sum", Softmax, ROW, backward=given(lambda dy, y: y * dy))
+plant("softmax backward of zeros", Softmax, ROW, backward=given(lambda dy, y: 0.0 * dy))
 plant("softmax backward over the wrong dim of a square", Softmax, SQUARE,
       backward=given(lambda dy, y: SoftmaxBackward.apply(dy, y, dim=0)))
 plant("softmax backward without keepdim, of a square", Softmax, SQUARE,
       backward=given(lambda dy, y: y * (dy - (dy * y).sum(1))))
-plant("softmax of one element passes dy", Softmax, by="size",
+plant("softmax of one element passes dy", Softmax, ROW, by="size",
       backward=lambda self, dy: dy if dy.shape[self.dim] == 1 else Softmax.backward(self, dy))
-plant("log_softmax with the mean of dy", LogSoftmax,
+plant("log_softmax with the mean of dy", LogSoftmax, ROW,
       backward=given(lambda dy, y: dy - y.exp() * dy.mean(1, keepdim=True)))
 plant("ignored targets get a gradient", CrossEntropy, IGNORED, hint="only logits[1, :] is wrong",
       backward=cross_entropy_backward(ignore_index=-1))
@@ -388,13 +392,13 @@ plant("sin'' off by 1e-5", Sin, SMALL, order=2, backward=given(lambda dy, x: dy 
 plant("matmul'' with constant operands", MatrixProduct, case((2, 2), (2, 2)), order=2,
       backward=given(lambda dy, a, b: (dy @ b.mT.detach(), a.mT.detach() @ dy)))
 for name, op, example, second, composed in [
-    ("softmax'' with a constant row sum", Softmax, case((2, 3), dim=1), SoftmaxBackward,
+    ("softmax'' with a constant row sum", Softmax, ROW, SoftmaxBackward,
      lambda dy, y, dim: y * (dy - (dy * y).sum(dim, keepdim=True).detach())),
     ("layer_norm'' with constant mean and deviation", LayerNorm, NORM, LayerNormBackward, norm_of_saved),
     ("cross_entropy'' with constant p", CrossEntropy, case((2, 3), Fixed([2, 0]), **IGNORED.params),
      CrossEntropyBackward,
      lambda dloss, logits, target, p, **params: COMPOSED(dloss, logits.detach(), target, p, **params)),
-    ("gelu'' of tanh's for erf's", Gelu, case((2, 2), approximate="none"), GeluBackward,
+    ("gelu'' of tanh's for erf's", Gelu, PHI, GeluBackward,
      lambda dy, x, y, approximate: GELU(dy, x, y, "tanh")),
 ]:
     tamper(name, op.apply, example, second, "composed", staticmethod(composed), order=2)

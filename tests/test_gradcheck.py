@@ -14,7 +14,7 @@ from minigrad import nn
 from minigrad.autograd import Storage
 from minigrad.backend import reference
 from minigrad.gradcheck import PROBES, GradcheckError, check_op, check_taylor, gradcheck, gradgradcheck
-from minigrad.gradcheck.numeric import EPS, bisect, derivative, first_step
+from minigrad.gradcheck.numeric import EPS, STEP, bisect, derivative
 from minigrad.gradcheck.report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS
 from minigrad.nn import functional as F
 
@@ -53,7 +53,7 @@ def verdict(fn, *inputs, **options):
 def at(f, x):
     """(value, bar, Derivative) of f at x."""
     with np.errstate(all="ignore"):
-        d = derivative(lambda t: np.array([f(x + t) - f(x)]), 2 * EPS * np.abs(np.array([f(x)])), first_step())
+        d = derivative(lambda t: np.array([f(x + t) - f(x)]), 2 * EPS * np.abs(np.array([f(x)])), STEP)
     return d.value[0], d.bar[0], d
 
 
@@ -158,7 +158,7 @@ def test_infinite_outputs_are_left_out_and_said_so():
 
 
 def test_inconclusive():
-    for dtype, factor in [(mg.float32, 1e4), (mg.float16, 20.0)]:
+    for dtype, factor in [(mg.float32, 1e4), (mg.float32, 1.0), (mg.float16, 20.0)]:
 
         def rounded(x, dtype=dtype, factor=factor):
             return (x * factor).to(dtype).double().sin()
@@ -166,7 +166,6 @@ def test_inconclusive():
         report = gradcheck(rounded, data(5), raise_on_fail=False, probes=())
         assert report.verdict == INCONCLUSIVE and not report
         assert "float32" in report.worst.note
-    assert gradcheck(lambda x: (x * 3).float().double().sin(), data(5), probes=("linearity",))
 
 
 def test_a_function_on_another_scale_passes():

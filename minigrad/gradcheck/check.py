@@ -9,7 +9,8 @@ from .compare import FULL, Comparison
 from .culprit import culprit, recorded_ops
 from .hints import snippet
 from .inputs import subject_of
-from .probes import PROBES, NotApplicable, Probed
+from .probed import NotApplicable, Probed
+from .probes import PROBES
 from .report import FAIL, NONFINITE, PASS, Finding, GradcheckError, GradcheckReport
 from .subject import host, joined
 
@@ -113,13 +114,17 @@ def _probe(comparison, report, names, source):
         report.left_out |= dict.fromkeys(names, str(why))
         return
     for name in names:
+        found = []
         try:
-            found = list(PROBES[name](probed))
-            found = found or [Finding(name, PASS, note="nothing finite to compare")]
-            failed = [f for f in found if f.verdict != PASS]
-            report.findings += failed or [_gist(name, found)]
+            for finding in PROBES[name](probed):
+                found.append(finding)
         except NotApplicable as why:
             report.left_out[name] = str(why)
+            continue
+        except Exception as error:  # what worked at the point itself fails here, and is to be reported with the rest
+            found.append(Finding(name, FAIL, excess=np.inf, note=f"{type(error).__name__}: {error}"))
+        found = found or [Finding(name, PASS, note="nothing finite to compare")]
+        report.findings += [f for f in found if f.verdict != PASS] or [_gist(name, found)]
 
 
 def _gist(name, found):

@@ -6,7 +6,8 @@ from ..autograd import Value, watch
 from . import numeric as num
 from .hints import patterns, ratio_hint
 from .report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, SEVERITY, Finding
-from .subject import PRECISION, host, joined
+from .rounding import Rounding
+from .subject import host, joined
 
 FULL = 512  # as many elements get a full Jacobian in mode "auto"
 MOST_KINKS = 8  # elements at kinks that are taken out of one direction
@@ -27,11 +28,11 @@ class Comparison:
         self.subject, self.rng, self.rtol, self.kinks = subject, rng, rtol, kinks
         self.complex = numeric == "complex"
         self.findings: list = []
-        self.forward = subject.run()
+        self.rounding = Rounding()
+        with watch(self.rounding.look):
+            self.forward = subject.run()
+        self.rounding.listen(self.forward)
         self.y = self.forward.y
-        eps = joined([np.full(y.numel(), PRECISION[y.dtype]) for y in self.forward.outputs])
-        self.noise = np.where(np.isfinite(self.y), 2 * eps * np.abs(self.y), 0)
-        self.step = num.first_step(eps.max(initial=num.EPS))
         if self.complex:
             require_analytic(subject)
         self.defined = np.flatnonzero(np.isfinite(self.y))  # an output of ±∞ (a mask, say) has no derivative
@@ -54,9 +55,17 @@ class Comparison:
         chosen = run.leaves if wrt is None else [run.leaves[i] for i in wrt]
         return [np.zeros(x.shape) if g is None else host(g) for x, g in zip(chosen, gradients)]
 
-    def slope(self, directions, rows, step):
+    def rows(self, cotangents):
+        """For each row of `cotangents`: the gradients, how rounding changes row @ outputs, the size of its terms."""
+        gradients, noise, flow = [], np.zeros(len(cotangents)), np.zeros(len(cotangents))
+        for k, row in enumerate(cotangents):
+            self.rounding.begin()
+            gradients.append(self.gradient(self.forward.cotangents(row)))
+            noise[k], flow[k] = self.rounding.noise, self.rounding.flow
+        return gradients, noise, flow
+
+    def slope(self, directions, rows, noise, step):
         """The numeric derivative along `directions` of rows @ outputs; rows None: of each defined output."""
-        noise = self.noise[self.defined] if rows is None else np.sqrt(rows**2 @ self.noise**2)
 
         def contracted(change):
             change = change[self.defined]
@@ -66,7 +75,7 @@ class Comparison:
             exact = contracted(self.subject.complex_step(directions))
             bar = 16 * num.EPS * np.abs(exact).max(initial=0) + noise
             never = np.zeros(exact.shape, bool)
-            return num.Derivative(exact, bar, bar, exact, exact, never, never, never)
+            return num.Derivative(exact, bar, bar, exact, exact, never, never, np.abs(exact), never)
 
         def phi(t):
             y = self.subject.values(self.subject.moved(directions, t))
@@ -74,7 +83,8 @@ class Comparison:
                 raise ValueError(f"gradcheck: {self.y.size} output elements here, but {y.size} a step away")
             return contracted(y - self.y)
 
-        return num.derivative(phi, noise, step)
+        moved = [np.abs(a[u != 0]).max() for a, u in zip(self.subject.arrays, directions) if u is not None and u.any()]
+        return num.derivative(phi, noise, step, least=64 * num.EPS * max(moved, default=0.0))
 
     def judge(self, analytic, d):
         """(codes, excess): does each analytic value agree with its numeric one?"""
@@ -90,17 +100,17 @@ class Comparison:
         codes[unknown] = CODE[NONFINITE]
         return codes, np.where(unknown, np.inf, excess)
 
-    def compare(self, directions, rows, analytic, scale=None):
+    def compare(self, directions, rows, noise, analytic, scale=None):
         """(Derivative, codes, excess). What fails gets further opinions from other steps: a function may live on a
         much smaller scale than 1 (`scale`: the size of x), or round worse than the bar supposed."""
         step = self.step_for(directions)
-        d = self.slope(directions, rows, step)
+        d = self.slope(directions, rows, noise, step)
         codes, excess = self.judge(analytic, d)
         for factor in () if self.complex else (1 / 64, 16, scale):
             doubtful = codes >= CODE[NONFINITE]
             if not factor or not np.isfinite(analytic[doubtful]).any():
                 continue
-            other = self.slope(directions, rows, step * factor)
+            other = self.slope(directions, rows, noise, step * factor)
             other_codes, other_excess = self.judge(analytic, other)
             size = np.maximum(np.abs(analytic), np.abs(other.value))
             tight = (other.bar <= 4 * d.bar) | (3 * other.bar <= 1e-6 * size)
@@ -112,11 +122,7 @@ class Comparison:
     def step_for(self, directions):
         """Smaller when many elements move at once."""
         moved = sum(np.count_nonzero(u) for u in directions if u is not None)
-        return self.step / 2 ** np.round(np.log2(max(1, moved)) / 4)
-
-    def wide(self, d, scale):
-        """Is a bar too wide to decide anything, and not by rounding of the outputs alone?"""
-        return (3 * d.bar > num.WIDE * scale) & (d.bar > 1e3 * d.floor)
+        return num.STEP / 2 ** np.round(np.log2(max(1, moved)) / 4)
 
     # -- element by element
 
@@ -124,13 +130,12 @@ class Comparison:
         """Each output, or `combinations` random sums of them, against each element of each leaf."""
         m = self.y.size
         rows = None if combinations is None else self.cotangents(combinations)
-        cotangents = np.eye(m)[self.defined] if rows is None else rows
-        gradients = [self.gradient(self.forward.cotangents(row)) for row in cotangents]
+        gradients, noise, flow = self.rows(np.eye(m)[self.defined] if rows is None else rows)
         tables = {}
         for i, leaf in enumerate(self.subject.leaves):
             analytic = np.array([g[i].ravel() for g in gradients]).reshape(len(gradients), leaf.array.size)
             columns = [
-                self.compare(self.unit(i, j), rows, analytic[:, j], _scale(leaf.array.flat[j]))
+                self.compare(self.unit(i, j), rows, noise, analytic[:, j], _scale(leaf.array.flat[j]))
                 for j in range(leaf.array.size if gradients else 0)
             ]
             if not columns:
@@ -138,8 +143,10 @@ class Comparison:
                 continue
             d = num.side_by_side([column[0] for column in columns])
             codes, excess = (np.stack([column[k] for column in columns], axis=1) for k in (1, 2))
-            size = np.maximum(np.abs(analytic), np.abs(d.value)).max(axis=1, keepdims=True)
-            codes[(codes == CODE[PASS]) & self.wide(d, size)] = CODE[INCONCLUSIVE]
+            size = np.maximum(np.abs(analytic), np.abs(d.value)).max(axis=1)
+            if not self.complex:
+                wide = 3 * d.bar > num.WIDE * np.maximum(np.maximum(size, flow)[:, None], d.swing)
+                codes[(codes == CODE[PASS]) & wide] = CODE[INCONCLUSIVE]
             tables[leaf.name] = leaf, analytic, d, codes, excess
         for table in tables.values():
             self.add(self.worst_of(*table, {name: t[2].value for name, t in tables.items()}, rows is None))
@@ -199,28 +206,29 @@ class Comparison:
         for name, active in tasks:
             u = joined([self.draw(leaf.array.shape) * (leaf in active) for leaf in leaves])
             row = self.cotangents(1)
-            gradient = joined(self.gradient(self.forward.cotangents(row[0])))
-            if self.direction(name, u, row, gradient) >= CODE[NONFINITE]:
+            (gradient,), noise, flow = self.rows(row)
+            if self.direction(name, u, row, noise, flow, joined(gradient)) >= CODE[NONFINITE]:
                 return
 
     def draw(self, shape):
         """A direction without small elements, and so short in binary that x ± t u is exact."""
         return self.rng.integers(8, 25, shape) / 16 * self.rng.choice([-1.0, 1.0], shape)
 
-    def direction(self, name, u, row, gradient):
+    def direction(self, name, u, row, noise, flow, gradient):
         """Check one; returns its code. u, gradient: all leaves as one vector. An element at a kink is told, taken out,
         and the rest is checked again."""
         for _ in range(MOST_KINKS + 1):
             analytic = np.array([gradient @ u])
-            d, codes, excess = self.compare(self.split(u), row, analytic)
+            d, codes, excess = self.compare(self.split(u), row, noise, analytic, self.smallest(u))
             f = Finding(name, SEVERITY[codes[0]], note=MEANING[SEVERITY[codes[0]]])
             f.analytic, f.numeric, f.bar, f.excess = (float(x[0]) for x in (analytic, d.value, d.bar, excess))
-            if f.verdict == PASS and self.wide(d, np.linalg.norm(gradient * u))[0]:
+            size = max(flow[0], np.linalg.norm(gradient * u), d.swing[0])
+            if f.verdict == PASS and 3 * d.bar[0] > num.WIDE * size:
                 f.verdict, f.note = INCONCLUSIVE, MEANING[INCONCLUSIVE]
             if codes[0] == CODE[PASS] or np.isnan(self.y).any() or not u.any():
                 self.add(f)
                 return CODE[f.verdict]
-            element, position = self.bisect(name, u, row, gradient)
+            element, position = self.bisect(name, u, row, noise, gradient)
             if element.verdict == PASS:
                 f.left, f.right = float(d.left[0]), float(d.right[0])
                 f.note = f"no single element shows it; near {element.place}"
@@ -237,7 +245,7 @@ class Comparison:
         self.add(f)
         return CODE[INCONCLUSIVE]
 
-    def bisect(self, name, u, row, gradient):
+    def bisect(self, name, u, row, noise, gradient):
         """(Finding, position in u) of one element that makes this direction disagree."""
         places = np.flatnonzero(u)
 
@@ -245,14 +253,19 @@ class Comparison:
             part = np.zeros(u.size)
             part[places[chosen]] = u[places[chosen]]
             directions = self.split(part)
-            d = self.slope(directions, row, self.step_for(directions))
+            d = self.slope(directions, row, noise, self.step_for(directions))
             return self.judge(np.array([gradient @ part]), d)[0][0] != CODE[PASS]
 
         position = int(places[num.bisect(disagrees, places.size)])
         i, j = self.leaf_at(position)
         leaf, analytic = self.subject.leaves[i], gradient[[position]]
-        d, codes, excess = self.compare(self.unit(i, j), row, analytic, _scale(leaf.array.flat[j]))
+        d, codes, excess = self.compare(self.unit(i, j), row, noise, analytic, _scale(leaf.array.flat[j]))
         return self.finding(f"{name}, bisected", leaf, j, analytic, d, codes, excess, 0), position
+
+    def smallest(self, u):
+        """The scale of the smallest number that u moves."""
+        x = np.abs(joined(self.subject.arrays)[u != 0])
+        return _scale(x[x > 0].min(initial=np.inf))
 
     def split(self, u):
         """A vector over all leaves as one array for each, None where it is 0."""

@@ -5,7 +5,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 EPS = np.finfo(np.float64).eps
-JUMP = 16  # halvings of the step that leave a change as it is
+STEP = 2.0**-9  # balances truncation and rounding after some extrapolation. As a power of two it makes x ± h exact
+JUMP = 24  # halvings of the step that leave a change as it is
 WIDE = 1e-4  # a bar wider than this part of the gradient decides nothing
 
 
@@ -20,6 +21,7 @@ class Derivative:
     right: np.ndarray
     kink: np.ndarray  # bool: the slopes differ
     jump: np.ndarray  # bool: phi itself jumps, its differences do not shrink with the step
+    swing: np.ndarray  # the largest |change| / step on one side: how much there was to see
     flat: np.ndarray  # bool: phi changes at larger steps and not at all at those that the value is from
 
     def take(self, other, where):
@@ -33,18 +35,12 @@ def side_by_side(columns):
     return Derivative(*[np.stack([getattr(c, f.name) for c in columns], axis=1) for f in fields(Derivative)])
 
 
-def first_step(eps=EPS):
-    """The step that balances truncation and rounding after some extrapolation, as a power of two (2^-9 for float64).
-
-    Powers of two make x ± h exact for all x that matter, so a large x (sin at 1e6) costs no accuracy."""
-    return 2.0 ** np.round(np.log2(4 * eps**0.2) - 0.5)
-
-
-def derivative(phi, noise, step, levels=10):
+def derivative(phi, noise, step, levels=10, least=0.0):
     """Central differences, the step halved and the results extrapolated (Ridders 1982; Numerical Recipes 5.7).
 
     phi: t -> array, the change from phi(0). noise: what rounding does to one phi(t). The bar of a tableau entry is its
     largest change against its two neighbours plus the rounding of the quotient; the entry with the smallest bar wins.
+    least: a step below which x + h would be rounded.
     Stops once every component is known to 1e-10 or rounding dominates; goes on for up to 2 `levels` more while a
     component is still unsettled (a kink, a pole or a fast oscillation near by)."""
     h, up, down = _finite_step(phi, step)
@@ -52,6 +48,7 @@ def derivative(phi, noise, step, levels=10):
     still = np.zeros(up.shape, int)  # for how many levels phi has not shrunk with the step
     found_at = np.full(up.shape, h)  # the step of the best entry
     moved, flat = (up != 0) | (down != 0), np.zeros(up.shape, bool)
+    swing = np.zeros(up.shape)
     rough = np.zeros(up.shape)  # how much phi is seen to scatter at smaller steps than that
     entries: list = []
     before: tuple = ()
@@ -60,6 +57,7 @@ def derivative(phi, noise, step, levels=10):
             h /= 2
             before = up, down
             up, down = phi(h), phi(-h)
+        swing = np.fmax(swing, np.maximum(np.abs(up), np.abs(down)) / h)
         row = [(up - down) / (2 * h)]
         for order in range(1, min(level, 3) + 1):
             row.append(row[-1] + (row[-1] - entries[order - 1]) / (4**order - 1))
@@ -76,13 +74,13 @@ def derivative(phi, noise, step, levels=10):
             change, change_before = (np.maximum(np.abs(u), np.abs(d)) for u, d in ((up, down), before))
             still = np.where((change > 64 * noise) & (change > 0.9 * change_before), still + 1, 0)
             settled = (bar <= 1e-10 * np.abs(best)) | (rounding >= bar / 2) | (still >= JUMP)
-            if settled.all() or (level >= levels and (settled | (bar <= 1e-6 * np.abs(best))).all()):
+            if settled.all() or h / 2 < least or (level >= levels and (settled | (bar <= 1e-6 * np.abs(best))).all()):
                 break
         entries = row
     jump = (still >= JUMP) & np.isfinite(up - down)
     bar = np.maximum(bar, np.where(np.isfinite(rough), rough, 0.0) / found_at)  # phi may round worse than `noise` says
     left, right, kink = _sides(before, up, down, h, noise)
-    return Derivative(best, bar, floor, left, right, kink, jump, flat)
+    return Derivative(best, bar, floor, left, right, kink, jump, swing, flat)
 
 
 def _finite_step(phi, step):

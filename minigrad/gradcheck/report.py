@@ -78,8 +78,8 @@ class GradcheckReport:
 
     @property
     def worst(self):
-        """The gravest finding: by verdict, then by how far it exceeds what is allowed."""
-        return max(self.findings, key=lambda f: (SEVERITY.index(f.verdict), f.excess), default=None)
+        """The gravest finding: by verdict, differences before probes, then by how far it exceeds what is allowed."""
+        return max(self.findings, key=_gravity, default=None)
 
     @property
     def error(self):
@@ -89,7 +89,7 @@ class GradcheckReport:
     def table(self):
         """A line for each finding, the worst first, and what did not apply."""
         rows = [("check", "where", "verdict", "analytic", "numeric", "± bar", "error/allowed", "")]
-        for f in sorted(self.findings, key=lambda f: (-SEVERITY.index(f.verdict), -f.excess)):
+        for f in sorted(self.findings, key=_gravity, reverse=True):
             numbers = [number(f.analytic), number(f.numeric), number(f.bar, ".1e")]
             rows.append((f.check, f.place, f.verdict, *numbers, f"{f.excess:.2g}", f.note))
         widths = [max(len(row[i]) for row in rows) for i in range(7)]
@@ -136,6 +136,10 @@ class GradcheckReport:
         lines += [f"  and {others} more finding(s) of that verdict: see .table()"] if others else []
         lines += ["", *("  " + line for line in self.snippet.splitlines())] if self.snippet else []
         return "\n".join(lines)
+
+
+def _gravity(f):
+    return SEVERITY.index(f.verdict), f.verdict != PASS and f.bar is not None, f.excess
 
 
 def number(x, form=".6g"):

@@ -93,10 +93,10 @@ class GeluBackward(Fused):
     @staticmethod
     def composed(dy, x, y, approximate):
         if approximate == "tanh":
-            a, b = math.sqrt(2 / math.pi), 0.044715
-            t = (a * (x + b * x**3)).tanh()
-            return dy * (0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * a * (1.0 + 3 * b * x * x))
-        cdf = 0.5 * (1.0 + (x * math.sqrt(0.5)).erf())
+            a, b = 2 * math.sqrt(2 / math.pi), 0.044715
+            cdf = (a * (x + b * x**3)).sigmoid()  # (1 + tanh(u)) / 2 = σ(2u), also where that is tiny
+            return dy * (cdf + x * cdf * (1.0 - cdf) * a * (1.0 + 3 * b * x * x))
+        cdf = 0.5 * (x * -math.sqrt(0.5)).erfc()
         return dy * (cdf + x * (-0.5 * x * x).exp() * (1 / math.sqrt(2 * math.pi)))
 
 

@@ -284,6 +284,22 @@ class Erf(Op):
         return dy * ((-(x * x)).exp() * (2 / math.sqrt(math.pi)))
 
 
+class Erfc(Op):
+    """y = 1 - erf x;   dx = -dy 2/√π exp(-x²)
+
+    As accurate for large x, where 1 - erf x would be 0."""
+
+    cases = [case((3, 4)), case(uniform((8,), -5, 9))]
+
+    def forward(self, x):
+        self.save_inputs(x)
+        return self.backend.erfc(x)
+
+    def backward(self, dy):
+        (x,) = self.saved_inputs()
+        return dy * ((-(x * x)).exp() * (-2 / math.sqrt(math.pi)))
+
+
 class Cast(Op):
     """y = x in another dtype;   dx = dy in x's dtype"""
 
@@ -300,7 +316,8 @@ class Cast(Op):
 # ---------------------------------------------------------------------------------------------------- public functions
 
 add, sub, mul = (binary(op) for op in (Add, Sub, Mul))
-exp, log, sqrt, rsqrt, sin, cos, erf = (unary(op) for op in (Exp, Log, Sqrt, Rsqrt, Sin, Cos, Erf))
+exp, log, sqrt, rsqrt, sin, cos = (unary(op) for op in (Exp, Log, Sqrt, Rsqrt, Sin, Cos))
+erf, erfc = unary(Erf), unary(Erfc)
 _div, _pow = binary(Div), binary(Pow)
 
 

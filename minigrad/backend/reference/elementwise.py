@@ -134,20 +134,36 @@ def erf(x):
 
 
 def _erf_double(x):
-    a = np.abs(np.ravel(x))
-    y = np.ones_like(a)  # beyond 6, erf is 1 to the last bit
-    small, large = a <= 0.46875, (a > 4) & (a < 6)
-    middle = (a > 0.46875) & (a <= 4)
+    small, y, tail = _erf_parts(np.ravel(x))
+    return np.copysign(np.where(small, y, 1 - tail), np.ravel(x)).reshape(np.shape(x))
+
+
+def _erf_parts(x):
+    """(where |x| is small, erf |x| there, erfc |x| elsewhere)"""
+    a = np.abs(x)
+    small, large = a <= 0.46875, a > 4
+    middle = ~small & ~large
+    y, tail = np.zeros_like(a), np.zeros_like(a)
     s = a[small]
     y[small] = s * _horner(_ERF_SMALL[0], s * s) / _horner(_ERF_SMALL[1], s * s)
     m = a[middle]
-    y[middle] = 1 - np.exp(-m * m) * _horner(_ERF_MIDDLE[0], m) / _horner(_ERF_MIDDLE[1], m)
+    tail[middle] = np.exp(-m * m) * _horner(_ERF_MIDDLE[0], m) / _horner(_ERF_MIDDLE[1], m)
     b = a[large]
     w = 1 / (b * b)
-    tail = (1 / math.sqrt(math.pi) - w * _horner(_ERF_LARGE[0], w) / _horner(_ERF_LARGE[1], w)) / b
-    y[large] = 1 - np.exp(-b * b) * tail
-    y[np.isnan(a)] = np.nan
-    return np.copysign(y, np.ravel(x)).reshape(np.shape(x))
+    poly = 1 / math.sqrt(math.pi) - w * _horner(_ERF_LARGE[0], w) / _horner(_ERF_LARGE[1], w)
+    tail[large] = np.exp(-b * b) * poly / b
+    tail[np.isnan(a)] = np.nan
+    return small, y, tail
+
+
+@_by_steps
+def erfc(x):
+    """1 - erf(x), as accurate where that is tiny. Computed in float64: no model's speed hangs on it."""
+    wide = np.ravel(x).astype(np.float64)
+    small, y, tail = _erf_parts(wide)
+    positive = np.where(small, 1 - y, tail)
+    y = np.where(wide >= 0, positive, np.where(small, 1 + y, 2 - tail))
+    return y.reshape(np.shape(x)).astype(x.dtype)
 
 
 _GELU_A, _GELU_B = math.sqrt(2 / math.pi), 0.044715
@@ -169,7 +185,9 @@ def gelu(x, approximate):
         np.exp(y, out=y)  # where this overflows, ∞ gives the right 0
         y += 1
         return np.divide(x, y, out=y)
-    y = erf(x * math.sqrt(0.5))
+    if x.dtype == np.float64:
+        return x * (0.5 * erfc(x * -math.sqrt(0.5)))
+    y = erf(x * math.sqrt(0.5))  # faster, and off by 1e-7 of 1 where Φ is tiny
     y += 1
     y *= 0.5
     y *= x

@@ -1,0 +1,104 @@
+"""What the probes share: one function at one point, its gradient there, and what another gradient may differ by."""
+
+import numpy as np
+
+from .. import autograd
+from .numeric import EPS
+from .report import FAIL, PASS, Finding
+from .subject import PRECISION, joined
+
+EPS32 = float(np.finfo(np.float32).eps)
+
+
+class NotApplicable(Exception):
+    """Why a probe says nothing about this function."""
+
+
+class Probed:
+    """What the probes share: the comparison, its gradient for one cotangent, and how much rounding may do to that."""
+
+    def __init__(self, comparison, source):
+        self.comparison, self.subject, self.rng = comparison, comparison.subject, comparison.rng
+        self.source = source  # (fn, inputs, wrt, order)
+        self.coarsest = float(EPS)  # of the float dtypes on the way: a function may compute in float32 inside
+        with autograd.watch(self.look):
+            self.run = self.subject.run()
+        if not self.run.roots:
+            raise NotApplicable("no output depends on the inputs")
+        self.cotangents = [self.rng.standard_normal(y.shape).astype(y.dtype) for y in self.run.outputs]
+        c_y = joined(self.cotangents) * self.run.y
+        self.size = np.abs(c_y[np.isfinite(c_y)]).max(initial=0)  # a change of x by itself may change this by itself
+        self.comparison.rounding.begin()
+        self.gradient = self.backward(self.comparison.forward, retain_graph=True)
+        self.noise = self.comparison.rounding.noise
+        self._spread: dict = {}
+
+    def look(self, op, inputs, outputs):
+        for y in outputs:
+            if y is not None and y.dtype.kind == "f":
+                self.coarsest = max(self.coarsest, float(PRECISION[y.dtype]))
+
+    def at(self, arrays=None, cotangents=None, on=None):
+        """(outputs as one vector, gradient of each leaf) of a fresh run at `arrays`, in the layouts that they have.
+
+        The defaults, the point itself and `self.cotangents`, are copied: who knows what fn does to them."""
+        run = self.subject.run(arrays, on, copy=arrays is None)
+        return run.y, self.backward(run, cotangents)
+
+    def backward(self, run, cotangents=None, retain_graph=False, **options):
+        """The gradient of each leaf."""
+        cotangents = [c.copy() for c in self.cotangents] if cotangents is None else cotangents
+        return self.comparison.gradient(cotangents, run, retain_graph, **options)
+
+    def spread(self, eps=EPS):
+        """For each leaf: how much its gradient changes when the inputs change by eps of themselves, at most."""
+        if eps not in self._spread:
+            changes = []
+            for _ in range(3):
+                moved = [x * (1 + eps * self.rng.choice([-1.0, 1.0], x.shape)) for x in self.subject.arrays]
+                moved = self.at(moved)[1]
+                changes.append([np.abs(a - b).max(initial=0) for a, b in zip(moved, self.gradient)])
+            self._spread[eps] = np.nan_to_num(np.max(changes, axis=0))
+        return self._spread[eps]
+
+    def same_bits(self, name, expected, found, note):
+        """Findings for two gradients that must be equal to the last bit."""
+        for leaf, a, b in zip(self.subject.leaves, expected, found):
+            yield self.finding(name, leaf, a, b, np.where((a == b) | ((a != a) & (b != b)), 0.0, np.inf), note)
+
+    def same(self, name, expected, found, note, slack=1e-10, eps=EPS):
+        """Findings for two gradients that may differ by rounding: by `slack` of the largest element, or by what a
+        relative change of eps in the inputs does, 64 times."""
+        if self.coarsest > EPS:
+            slack = max(slack, 64 * self.coarsest)
+        for leaf, a, b, spread in zip(self.subject.leaves, expected, found, self.spread(eps)):
+            natural = self.size / max(np.abs(leaf.array[np.isfinite(leaf.array)]).max(initial=0), 1e-300)
+            allowed = slack * np.abs(a[np.isfinite(a)]).max(initial=0) + 64 * (spread + eps * natural)
+            equal = (a == b) | ((a != a) & (b != b))
+            excess = np.where(equal, 0, np.abs(a - b) / (allowed if allowed else 1e-300))
+            yield self.finding(name, leaf, a, b, np.where(np.isnan(excess), np.inf, excess), note)
+
+    def finding(self, name, leaf, expected, found, excess, note):
+        if not np.size(excess):
+            return Finding(name, PASS, leaf.name)
+        j = int(np.argmax(excess))
+        f = Finding(name, PASS if excess.flat[j] <= 1 else FAIL, leaf.name, excess=float(excess.flat[j]))
+        f.analytic, f.numeric = float(found.flat[j]), float(expected.flat[j])
+        if f.verdict == FAIL:
+            f.index = tuple(int(n) for n in np.unravel_index(j, leaf.array.shape))
+            f.note = f"{note} ({int((excess > 1).sum())} of {excess.size} elements; 'numeric' is what it should equal)"
+        return f
+
+    def same_outputs(self, name, expected, found, note):
+        """The finding for outputs that must be the same but for rounding."""
+        equal = (expected == found) | ((expected != expected) & (found != found))
+        difference = np.where(equal, 0, np.abs(expected - found))
+        largest = np.abs(expected[np.isfinite(expected)]).max(initial=0)
+        allowed = max(1e-10, 64 * self.coarsest) * largest + 64 * self.noise
+        if (difference <= allowed).all():
+            return Finding(name, PASS)
+        m = int(np.argmax(np.where(np.isnan(difference), np.inf, difference)))
+        output = self.comparison.output_name(m)
+        f = Finding(name, FAIL, output=output, analytic=float(found[m]), numeric=float(expected[m]), excess=np.inf)
+        f.note = f"an output is {note} ('numeric' is what it should equal)"
+        return f
