@@ -174,10 +174,10 @@ class Prod(mg.Op, abstract=True):
 
 
 # fmt: off
-LINEAR, ROWS = case((4, 3), (4, 3), (4,)), case((3, 5), dims=(1,), keepdim=True)
+LINEAR, ROWS = case((3, 2), (3, 2), (3,)), case((2, 5), dims=(1,), keepdim=True)
 for how, db in {"reduced over the wrong axis of a square": lambda dy: dy.sum(1), "forgotten": lambda dy: None,
                 "of the first row": lambda dy: dy[0], "as a mean": lambda dy: dy.mean(0)}.items():
-    plant(f"bias gradient {how}", Linear, LINEAR, backward=linear_backward(db), hint="4 times" if "mean" in how else "")
+    plant(f"bias gradient {how}", Linear, LINEAR, backward=linear_backward(db), hint="3 times" if "mean" in how else "")
 plant("bias gradient in float16", Linear, LINEAR, by="float32", backward=linear_backward(in_float16))
 plant("broadcast cotangent summed as one of its rows", Linear, LINEAR, by="cotangent broadcast",
       backward=linear_backward(lambda dy: dy.sum(0) if dy.array.strides[0] else dy[0]))
@@ -394,7 +394,8 @@ plant("matmul'' with constant operands", MatrixProduct, case((2, 2), (2, 2)), or
 for name, op, example, second, composed in [
     ("softmax'' with a constant row sum", Softmax, ROW, SoftmaxBackward,
      lambda dy, y, dim: y * (dy - (dy * y).sum(dim, keepdim=True).detach())),
-    ("layer_norm'' with constant mean and deviation", LayerNorm, NORM, LayerNormBackward, norm_of_saved),
+    ("layer_norm'' with constant mean and deviation", LayerNorm, case((1, 3), (3,), (3,), eps=1e-5),
+     LayerNormBackward, norm_of_saved),
     ("cross_entropy'' with constant p", CrossEntropy, case((2, 3), Fixed([2, 0]), **IGNORED.params),
      CrossEntropyBackward,
      lambda dloss, logits, target, p, **params: COMPOSED(dloss, logits.detach(), target, p, **params)),

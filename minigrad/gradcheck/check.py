@@ -124,6 +124,8 @@ def _probe(comparison, report, names, source):
         except Exception as error:  # what worked at the point itself fails here, and is to be reported with the rest
             found.append(Finding(name, FAIL, excess=np.inf, note=f"{type(error).__name__}: {error}"))
         found = found or [Finding(name, PASS, note="nothing finite to compare")]
+        for f in found:
+            f.probe = name
         report.findings += [f for f in found if f.verdict != PASS] or [_gist(name, found)]
 
 

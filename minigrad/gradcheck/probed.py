@@ -5,7 +5,7 @@ import numpy as np
 from .. import autograd
 from .numeric import EPS
 from .report import FAIL, PASS, Finding
-from .subject import PRECISION, joined
+from .subject import PRECISION
 
 EPS32 = float(np.finfo(np.float32).eps)
 
@@ -26,11 +26,10 @@ class Probed:
         if not self.run.roots:
             raise NotApplicable("no output depends on the inputs")
         self.cotangents = [self.rng.standard_normal(y.shape).astype(y.dtype) for y in self.run.outputs]
-        c_y = joined(self.cotangents) * self.run.y
-        self.size = np.abs(c_y[np.isfinite(c_y)]).max(initial=0)  # a change of x by itself may change this by itself
-        self.comparison.rounding.begin()
-        self.gradient = self.backward(self.comparison.forward, retain_graph=True)
-        self.noise = self.comparison.rounding.noise
+        rounding = comparison.rounding
+        rounding.begin()
+        self.gradient = self.backward(comparison.forward, retain_graph=True)
+        self.noise, self.flow = rounding.noise, rounding.flow
         self._spread: dict = {}
 
     def look(self, op, inputs, outputs):
@@ -72,7 +71,7 @@ class Probed:
         if self.coarsest > EPS:
             slack = max(slack, 64 * self.coarsest)
         for leaf, a, b, spread in zip(self.subject.leaves, expected, found, self.spread(eps)):
-            natural = self.size / max(np.abs(leaf.array[np.isfinite(leaf.array)]).max(initial=0), 1e-300)
+            natural = self.flow / max(np.abs(leaf.array[np.isfinite(leaf.array)]).max(initial=0), 1e-300)
             allowed = slack * np.abs(a[np.isfinite(a)]).max(initial=0) + 64 * (spread + eps * natural)
             equal = (a == b) | ((a != a) & (b != b))
             excess = np.where(equal, 0, np.abs(a - b) / (allowed if allowed else 1e-300))

@@ -22,7 +22,7 @@ class GradcheckError(AssertionError):
 class Finding:
     """One check: of a leaf's Jacobian, of one direction, or one probe; the numbers are those of its worst element."""
 
-    check: str  # "Jacobian", "direction 2", "layouts", …
+    check: str  # "Jacobian", "direction 2", "layout fortran", …
     verdict: str
     leaf: str = ""  # the input or parameter
     index: tuple | None = None  # the element of it
@@ -35,6 +35,7 @@ class Finding:
     right: float | None = None
     note: str = ""
     hints: list = field(default_factory=list)
+    probe: str = ""  # the probe that found it, if one did
 
     @property
     def error(self):
@@ -139,7 +140,7 @@ class GradcheckReport:
 
 
 def _gravity(f):
-    return SEVERITY.index(f.verdict), f.verdict != PASS and f.bar is not None, f.excess
+    return SEVERITY.index(f.verdict), f.verdict != PASS and not f.probe, f.excess
 
 
 def number(x, form=".6g"):
