@@ -119,6 +119,16 @@ class Comparison:
             codes, excess = np.where(taken, other_codes, codes), np.where(taken, other_excess, excess)
         return d, codes, excess
 
+    def wide(self, analytic, d, flow):
+        """Is a bar so wide, for the size of the gradient, that it decides nothing? Where the gradient is 0 as far as
+        one can tell, its size is that of the terms which cancel."""
+        largest = np.abs(analytic).max(initial=0)
+        size = np.maximum(max(largest, np.abs(d.value).max(initial=0)), d.swing)
+        if (largest <= 3 * d.bar).all():
+            size = np.maximum(size, flow)
+        wide = np.where(d.bar <= 1e-9 * flow, num.WIDE_BY_ROUNDING, num.WIDE)
+        return (3 * d.bar > wide * size) & (not self.complex)
+
     def step_for(self, directions):
         """Smaller when many elements move at once."""
         moved = sum(np.count_nonzero(u) for u in directions if u is not None)
@@ -143,10 +153,8 @@ class Comparison:
                 continue
             d = num.side_by_side([column[0] for column in columns])
             codes, excess = (np.stack([column[k] for column in columns], axis=1) for k in (1, 2))
-            size = np.maximum(np.abs(analytic), np.abs(d.value)).max(axis=1)
-            if not self.complex:
-                wide = 3 * d.bar > num.WIDE * np.maximum(np.maximum(size, flow)[:, None], d.swing)
-                codes[(codes == CODE[PASS]) & wide] = CODE[INCONCLUSIVE]
+            wide = self.wide(analytic, d, flow[:, None])
+            codes[(codes == CODE[PASS]) & wide] = CODE[INCONCLUSIVE]
             tables[leaf.name] = leaf, analytic, d, codes, excess
         for table in tables.values():
             self.add(self.worst_of(*table, {name: t[2].value for name, t in tables.items()}, rows is None))
@@ -222,8 +230,7 @@ class Comparison:
             d, codes, excess = self.compare(self.split(u), row, noise, analytic, self.smallest(u))
             f = Finding(name, SEVERITY[codes[0]], note=MEANING[SEVERITY[codes[0]]])
             f.analytic, f.numeric, f.bar, f.excess = (float(x[0]) for x in (analytic, d.value, d.bar, excess))
-            size = max(flow[0], np.linalg.norm(gradient * u), d.swing[0])
-            if f.verdict == PASS and 3 * d.bar[0] > num.WIDE * size:
+            if f.verdict == PASS and self.wide(np.append(analytic, np.linalg.norm(gradient * u)), d, flow).any():
                 f.verdict, f.note = INCONCLUSIVE, MEANING[INCONCLUSIVE]
             if codes[0] == CODE[PASS] or np.isnan(self.y).any() or not u.any():
                 self.add(f)

@@ -7,7 +7,8 @@ import numpy as np
 EPS = np.finfo(np.float64).eps
 STEP = 2.0**-9  # balances truncation and rounding after some extrapolation. As a power of two it makes x ± h exact
 JUMP = 24  # halvings of the step that leave a change as it is
-WIDE = 1e-4  # a bar wider than this part of the gradient decides nothing
+WIDE = 1e-4  # a bar wider than this part of the gradient decides nothing;
+WIDE_BY_ROUNDING = 1e-2  # unless all that can be seen of it is rounding in float64
 
 
 @dataclass

@@ -1,6 +1,8 @@
 """What differences cannot see: a backward that is right here and now, and wrong in another layout, at the second call,
 for a shared input … Each probe is a function of a Probed that yields Findings, or raises NotApplicable."""
 
+import itertools
+
 import numpy as np
 
 from .. import autograd, backend
@@ -98,7 +100,7 @@ def layouts(p):
         if any(a.size > b.size for a, b in zip(arrays, map(_distinct, equal))):
             contiguous, broadcast = p.at([a.copy() for a in equal])[1], p.at(equal)[1]
             yield from p.same(f"layout broadcast {axis}", contiguous, broadcast, f"wrong where dim {axis} is broadcast")
-    equal = [_broadcast(_broadcast(c, 0), -1) for c in p.cotangents]
+    equal = [np.broadcast_to(c[(slice(0, 1),) * c.ndim], c.shape) for c in p.cotangents]  # as that of a sum() is
     contiguous, broadcast = p.at(arrays, [c.copy() for c in equal])[1], p.at(arrays, equal)[1]
     yield from p.same("cotangent broadcast", contiguous, broadcast, "wrong where the cotangent is broadcast")
 
@@ -175,18 +177,21 @@ def _memory(p, run, cotangents):
 
 
 def alone(p):
-    """The gradient of one input at a time is the one that it has among all."""
+    """The gradient of one input at a time (and of two of three) is the one that it has among all."""
     if len(p.subject.leaves) < 2:
         raise NotApplicable("there is one input")
     if p.source[3] > 1:
         raise NotApplicable("of the first order only: a gradient's outputs depend on what is asked for")
-    for i, leaf in enumerate(p.subject.leaves):
-        tensors_needed = [k == i for k in range(len(p.subject.leaves))]
-        run = p.subject.run(needs=tensors_needed)
-        found = p.backward(run, wrt=[i])[0] if run.roots else np.zeros(leaf.array.shape)
-        expected = [p.gradient[i] if k == i else g for k, g in enumerate(p.gradient)]
-        found = [found if k == i else g for k, g in enumerate(p.gradient)]
-        yield from list(p.same("alone", expected, found, "differs when no other input needs a gradient"))[i : i + 1]
+    n = len(p.subject.leaves)
+    for size in range(1, n if n <= 3 else 2):
+        for chosen in itertools.combinations(range(n), size):
+            run = p.subject.run(needs=[i in chosen for i in range(n)])
+            if not run.roots:
+                continue
+            found = list(p.gradient)
+            for i, g in zip(chosen, p.backward(run, wrt=chosen)):
+                found[i] = g
+            yield from p.same("alone", p.gradient, found, "differs when not all inputs need a gradient")
 
 
 def modes(p):
