@@ -20,7 +20,8 @@ class Derivative:
     floor: np.ndarray  # the part of the bar that is float rounding and cannot be had smaller
     left: np.ndarray  # slopes from each side: they differ at a kink
     right: np.ndarray
-    kink: np.ndarray  # bool: the slopes differ
+    kink: np.ndarray  # bool: the slopes differ, by a thousandth at least
+    bent: np.ndarray  # bool: they differ at all
     jump: np.ndarray  # bool: phi itself jumps, its differences do not shrink with the step
     swing: np.ndarray  # the largest |change| / step on one side: how much there was to see
     flat: np.ndarray  # bool: phi changes at larger steps and not at all at those that the value is from
@@ -80,8 +81,8 @@ def derivative(phi, noise, step, levels=10, least=0.0):
         entries = row
     jump = (still >= JUMP) & np.isfinite(up - down)
     bar = np.maximum(bar, np.where(np.isfinite(rough), rough, 0.0) / found_at)  # phi may round worse than `noise` says
-    left, right, kink = _sides(before, up, down, h, noise)
-    return Derivative(best, bar, floor, left, right, kink, jump, swing, flat)
+    left, right, bent, kink = _sides(before, up, down, h, noise)
+    return Derivative(best, bar, floor, left, right, kink, bent, jump, swing, flat)
 
 
 def _finite_step(phi, step):
@@ -97,11 +98,11 @@ def _finite_step(phi, step):
 
 
 def _sides(before, up, down, h, noise):
-    """(left slope, right slope, do they differ?). The second difference over h tends to 0 unless they do."""
+    """(left slope, right slope, do they differ, and much?). The second difference over h tends to 0 unless they do."""
     right, left = 2 * up / h - before[0] / (2 * h), before[1] / (2 * h) - 2 * down / h
     bend, bend_before = (up + down) / h, (before[0] + before[1]) / (2 * h)
-    real = np.abs(bend) > 32 * noise / h + 1e-3 * (np.abs(up) + np.abs(down)) / (2 * h)
-    return left, right, real & (np.abs(bend - bend_before) < 0.25 * np.abs(bend))
+    bent = (np.abs(bend) > 32 * noise / h) & (np.abs(bend - bend_before) < 0.25 * np.abs(bend))
+    return left, right, bent, bent & (np.abs(bend) > 1e-3 * (np.abs(up) + np.abs(down)) / (2 * h))
 
 
 def bisect(disagrees, size):

@@ -104,7 +104,8 @@ class Subject:
         for i, (leaf, array) in enumerate(zip(self.leaves, self.arrays if arrays is None else arrays)):
             backend = on or leaf.backend
             x = leaf.tensor if leaf.parameter else Tensor.__new__(Tensor)
-            x.array, x.storage, x.node = backend.from_numpy(array.copy() if copy else array), Storage(backend), None
+            array = np.array(array) if copy else np.asarray(array)  # sums of 0-d arrays are no arrays
+            x.array, x.storage, x.node = backend.from_numpy(array), Storage(backend), None
             if needs is None or needs[i]:
                 x.node = autograd.Node(None, 0, x.array.shape, x.array.dtype, backend.device)
             tensors.append(x)
