@@ -8,8 +8,8 @@ from ..tensor import Tensor
 from .compare import FULL, Comparison
 from .culprit import culprit, recorded_ops
 from .hints import snippet
-from .kinks import excuse
 from .inputs import subject_of
+from .kinks import excuse
 from .probed import NotApplicable, Probed
 from .probes import PROBES
 from .report import FAIL, NONFINITE, PASS, Finding, GradcheckError, GradcheckReport

@@ -113,7 +113,7 @@ class Comparison:
         codes, excess = self.judge(analytic, d)
         confirmed = np.full(codes.shape, self.complex)
         for factor in () if self.complex else (0.75 / 64, 0.75 * 16, scale and 0.75 * scale):
-            doubtful = codes >= CODE[NONFINITE]
+            doubtful = codes >= CODE[INCONCLUSIVE]
             if not factor or not np.isfinite(analytic[doubtful]).any():
                 continue
             other = self.slope(directions, rows, noise, step * factor)

@@ -1,5 +1,5 @@
-"""Is a function at a kink that its slopes do not show? Gradients at kinks do not compose: relu(x) - relu(-x) is x, and its
-backward says 0 at 0; among three equal numbers sort() hands the middle one a slope that it has on neither side."""
+"""Is a function at a kink that its slopes do not show? Gradients at kinks do not compose: relu(x) - relu(-x) is x, and
+its backward says 0 at 0; among three equal numbers sort() hands the middle one a slope that it has on neither side."""
 
 import copy
 
@@ -45,7 +45,7 @@ def moved(subject, rng, by):
 
 
 def piece(subject):
-    """Which piece of a piecewise smooth function a point is on: what ops without a gradient answer (argmax, floor, x > 0),
+    """Which piece of a piecewise smooth function a point is on: what ops without a gradient answer (argmax, floor, >),
     and where an op hands an input through unchanged (relu, maximum, amax)."""
     seen = []
 
