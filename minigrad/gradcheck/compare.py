@@ -6,7 +6,7 @@ from ..autograd import Value, watch
 from . import numeric as num
 from .hints import patterns, ratio_hint
 from .report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, SEVERITY, Finding
-from .rounding import Rounding
+from .rounding import Rounding, unsteadiness
 from .subject import host, joined
 
 FULL = 512  # as many elements get a full Jacobian in mode "auto"
@@ -16,7 +16,7 @@ MEANING = {
     PASS: "",
     FAIL: "",
     KINK: "a kink or jump of the function; the gradient lies between its slopes",
-    INCONCLUSIVE: "the differences are too noisy: is something computed in float32, or is a kink very near?",
+    INCONCLUSIVE: "too much rounding to tell: is something computed in float32, ill-conditioned, or is a kink very near?",
     NONFINITE: "NaN or Inf here or a step away: the edge of the domain?",
 }
 
@@ -112,19 +112,27 @@ class Comparison:
         d = self.slope(directions, rows, noise, step)
         codes, excess = self.judge(analytic, d)
         confirmed = np.full(codes.shape, self.complex)
-        for factor in () if self.complex else (0.75 / 64, 0.75 * 16, scale and 0.75 * scale):
+        for factor in () if self.complex else (1 / 64, 16, scale, 1 / 2**12, 1 / 2**18):
+            factor = 0.75 * (factor or 0)
             doubtful = codes >= CODE[INCONCLUSIVE]
+            disputed = np.abs(analytic - d.value)
+            if factor < 2**-10:  # where it would see nothing but rounding, it is not worth asking
+                doubtful &= ~(40 * noise > disputed * step * factor)
             if not factor or not np.isfinite(analytic[doubtful]).any():
                 continue
             other = self.slope(directions, rows, noise, step * factor)
             other_codes, other_excess = self.judge(analytic, other)
-            confirmed |= np.abs(d.value - other.value) <= 3 * (d.bar + other.bar)
-            decides = 30 * other.bar <= np.abs(analytic - d.value)  # it would have seen this difference
+            confirmed = confirmed | (np.abs(d.value - other.value) <= 3 * (d.bar + other.bar))
+            decides = 10 * other.bar <= disputed  # it would have seen this difference
             taken = doubtful & (other_codes < codes) & (decides | ~np.isfinite(d.bar))
             d.take(other, taken)
             codes, excess = np.where(taken, other_codes, codes), np.where(taken, other_excess, excess)
         codes[(codes == CODE[FAIL]) & ~confirmed] = CODE[INCONCLUSIVE]
         return d, codes, excess
+
+    def unsteady(self, row, u, difference):
+        """May the rounding of the backward itself, of row @ outputs along u, make this difference?"""
+        return difference <= 8 * np.abs(u) @ unsteadiness(self.subject, row)
 
     def wide(self, analytic, d, flow):
         """Is a bar so wide, for the size of the gradient, that it decides nothing? Where the gradient is 0 as far as
@@ -133,6 +141,15 @@ class Comparison:
         size = np.where(np.abs(analytic) <= 3 * d.bar, np.maximum(size, flow), size)
         wide = np.where(d.bar <= 1e-9 * flow, num.WIDE_BY_ROUNDING, num.WIDE)
         return (3 * d.bar > wide * size) & (not self.complex)
+
+    def allow_for_backward(self, difference, codes, rows, i):
+        """What failed in leaf i and rounding in the backward itself explains is not decided."""
+        for k in np.flatnonzero((codes == CODE[FAIL]).any(axis=1)):
+            allowed = 8 * unsteadiness(self.subject, rows[k])[i].ravel()
+            failed = codes[k] == CODE[FAIL]
+            codes[k, failed & (difference[k] <= allowed)] = CODE[INCONCLUSIVE]
+            if CODE[FAIL] in codes[k]:
+                return
 
     def step_for(self, directions):
         """Smaller when many elements move at once."""
@@ -143,9 +160,9 @@ class Comparison:
 
     def jacobian(self, combinations=None):
         """Each output, or `combinations` random sums of them, against each element of each leaf."""
-        m = self.y.size
         rows = None if combinations is None else self.cotangents(combinations)
-        gradients, noise, flow = self.rows(np.eye(m)[self.defined] if rows is None else rows)
+        basis = np.eye(self.y.size)[self.defined]
+        gradients, noise, flow = self.rows(basis if rows is None else rows)
         tables = {}
         for i, leaf in enumerate(self.subject.leaves):
             analytic = np.array([g[i].ravel() for g in gradients]).reshape(len(gradients), leaf.array.size)
@@ -162,6 +179,7 @@ class Comparison:
             trivial = 8 * num.EPS * max(np.abs(analytic).max(initial=0), flow.max(initial=0))
             small = np.abs(analytic - d.value) <= trivial
             codes[small & ((codes == CODE[FAIL]) | (codes == CODE[INCONCLUSIVE]))] = CODE[PASS]
+            self.allow_for_backward(np.abs(analytic - d.value), codes, basis if rows is None else rows, i)
             wide = self.wide(analytic, d, flow[:, None])
             codes[(codes == CODE[PASS]) & wide & ~small] = CODE[INCONCLUSIVE]
             tables[leaf.name] = leaf, analytic, d, codes, excess
@@ -237,6 +255,9 @@ class Comparison:
         for _ in range(MOST_KINKS + 1):
             analytic = np.array([gradient @ u])
             d, codes, excess = self.compare(self.split(u), row, noise, analytic, self.smallest(u))
+            if codes[0] == CODE[FAIL]:
+                allowed = 8 * np.linalg.norm(joined(unsteadiness(self.subject, row[0])) * u)
+                codes[np.abs(analytic - d.value) <= allowed] = CODE[INCONCLUSIVE]
             f = Finding(name, SEVERITY[codes[0]], note=MEANING[SEVERITY[codes[0]]])
             f.analytic, f.numeric, f.bar, f.excess = (float(x[0]) for x in (analytic, d.value, d.bar, excess))
             if f.verdict == PASS and self.wide(analytic, d, np.maximum(flow, np.linalg.norm(gradient * u))).any():
