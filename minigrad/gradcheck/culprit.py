@@ -1,6 +1,10 @@
 """Which op is to blame when a function made of many fails: each is checked alone, at the inputs that it saw."""
 
+import numpy as np
+
 from ..autograd import Value, reachable, watch
+from .compare import Comparison
+from .report import FAIL
 from .subject import Leaf, Subject
 
 MOST = 64  # distinct ops that are tried
@@ -12,8 +16,15 @@ def recorded_ops(run):
     return list(dict.fromkeys(op.name for op in ops))
 
 
-def culprit(subject, check_alone):
-    """Run `subject` again and describe the first recorded op that check_alone(its own Subject) finds wrong, or ""."""
+def failing(subject):
+    """The finding that condemns a Subject along a few directions, or None."""
+    comparison = Comparison(subject, np.random.default_rng(0))
+    comparison.directions(2)
+    return next((f for f in comparison.findings if f.verdict == FAIL), None)
+
+
+def culprit(subject):
+    """Run `subject` again and describe the first recorded op that is wrong alone too, or ""."""
     seen = {}
 
     def remember(op, inputs, results):
@@ -32,7 +43,7 @@ def culprit(subject, check_alone):
             points = iter(points)
             return type(op).apply(*[next(points) if n else x for x, n in zip(inputs, op.needs)], **op.params)
 
-        finding = check_alone(Subject(call, leaves, op.name))
+        finding = failing(Subject(call, leaves, op.name))
         if finding is not None:
             numbers = f"{finding.place}: {finding.analytic:.9g}, should be {finding.numeric:.9g}"
             return f"{op.describe()}: wrong by itself too ({numbers})"

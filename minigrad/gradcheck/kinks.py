@@ -6,23 +6,21 @@ import copy
 import numpy as np
 
 from ..autograd import Value, watch
+from .culprit import culprit, failing
 from .report import FAIL, KINK
 from .subject import host
 
 NOTE = "an op inside is at a kink here; it is right alone, and the function is right close by"
 
 
-def excuse(comparison, compared_at, wrong_alone):
-    """Turn FAILs into KINKs where an op inside is at a kink, no op is wrong alone, and close by all is well.
-
-    compared_at: Subject -> its Comparison along a few directions; wrong_alone() tells whether an op is."""
+def excuse(comparison):
+    """Turn FAILs into KINKs where an op inside is at a kink, no op is wrong alone, and close by all is well."""
+    subject, rng = comparison.subject, comparison.rng
     failed = [f for f in comparison.findings if f.verdict == FAIL]
-    if not failed or not at_a_kink(comparison.subject, comparison.rng) or wrong_alone():
+    if not failed or not at_a_kink(subject, rng) or culprit(subject):
         return
-    for _ in range(2):
-        near = moved(comparison.subject, comparison.rng, 1e-2)
-        if any(f.verdict == FAIL for f in compared_at(near).findings):
-            return
+    if any(failing(moved(subject, rng, 1e-2)) for _ in range(2)):
+        return
     for f in failed:
         f.verdict, f.note, f.hints = KINK, NOTE, []
 
@@ -44,8 +42,8 @@ def moved(subject, rng, by):
     return other
 
 
-def piece(subject):
-    """Which piece of a piecewise smooth function a point is on: what ops without a gradient answer (argmax, floor, >),
+def piece(subject, arrays=None):
+    """Which piece of a piecewise smooth function a point is on (its own, or `arrays`): what ops without a gradient answer (argmax, floor, >),
     and where an op hands an input through unchanged (relu, maximum, amax)."""
     seen = []
 
@@ -61,7 +59,7 @@ def piece(subject):
                     seen.append(np.packbits(np.broadcast_to(x, shape) == np.broadcast_to(y, shape)).tobytes())
 
     with watch(look):
-        subject.run()
+        subject.run(arrays)
     return seen
 
 

@@ -60,6 +60,10 @@ class Probed:
             self._spread[eps] = np.nan_to_num(np.max(changes, axis=0))
         return self._spread[eps]
 
+    def terms(self, leaf):
+        """The size of what adds up to the gradient of a leaf, before anything cancels."""
+        return self.flow / max(np.abs(leaf.array[np.isfinite(leaf.array)]).max(initial=0), 1e-300)
+
     def same_bits(self, name, expected, found, note):
         """Findings for two gradients that must be equal to the last bit."""
         for leaf, a, b in zip(self.subject.leaves, expected, found):
@@ -71,8 +75,7 @@ class Probed:
         if self.coarsest > EPS:
             slack = max(slack, 64 * self.coarsest)
         for leaf, a, b, spread in zip(self.subject.leaves, expected, found, self.spread(eps)):
-            natural = self.flow / max(np.abs(leaf.array[np.isfinite(leaf.array)]).max(initial=0), 1e-300)
-            allowed = slack * np.abs(a[np.isfinite(a)]).max(initial=0) + 64 * (spread + eps * natural)
+            allowed = slack * np.abs(a[np.isfinite(a)]).max(initial=0) + 64 * (spread + eps * self.terms(leaf))
             equal = (a == b) | ((a != a) & (b != b))
             excess = np.where(equal, 0, np.abs(a - b) / (allowed if allowed else 1e-300))
             yield self.finding(name, leaf, a, b, np.where(np.isnan(excess), np.inf, excess), note)

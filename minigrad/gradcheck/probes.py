@@ -7,8 +7,10 @@ import numpy as np
 
 from .. import autograd, backend
 from ..autograd import reachable
+from .kinks import piece
 from .probed import EPS32, NotApplicable
 from .report import FAIL, PASS, Finding
+from .rounding import unsteadiness
 from .sizes import sizes
 from .subject import host, joined, wrapped
 
@@ -234,14 +236,16 @@ def float32(p):
     y, single = p.at(arrays, cotangents)
     if np.abs(y - p.run.y).max(initial=0) > 1e-3 * np.abs(p.run.y).max(initial=0):
         raise NotApplicable("in float32 its values are off by a thousandth already")
+    if piece(p.subject, arrays) != piece(p.subject, [a.astype(np.float64) for a in arrays]):
+        raise NotApplicable("in float32 it is on the other side of a kink")
     single = [g.astype(np.float64) for g in single]
-    rough = [p.at([a * p.rng.choice([1 - EPS32, 1 + EPS32], a.shape).astype(a.dtype) for a in arrays], cotangents)[1]]
+    unsteady = unsteadiness(p.subject, joined(cotangents), arrays)
     largest = max((np.abs(c).max(initial=0) for c in p.cotangents), default=0)
-    for leaf, a, g, r, spread in zip(p.subject.leaves, exact, single, *rough, p.spread(EPS32)):
-        spread = max(spread, np.abs(r - g).max(initial=0))  # what rounding on the way does, in float32 itself
+    for leaf, a, g, rough, spread in zip(p.subject.leaves, exact, single, unsteady, p.spread(EPS32)):
         if not np.abs(a).max(initial=0) < 1e30:
             continue
         ulp = EPS32 * np.abs(a).max(initial=0)
+        spread = max(spread, np.abs(rough).max(initial=0), EPS32 * p.terms(leaf))  # conditioning, rounding on the way
         allowed = (64 + 4 * np.sqrt(p.run.y.size + leaf.array.size)) * ulp + 64 * (spread + EPS32 * largest)
         excess = np.where((a == g) | ((a != a) & (g != g)), 0, np.abs(g - a) / (allowed or 1e-300))
         f = p.finding("float32", leaf, a, g, np.where(np.isnan(excess), np.inf, excess), "far off in float32")

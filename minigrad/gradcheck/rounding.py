@@ -50,9 +50,9 @@ class Rounding:
         return np.sqrt(self.flow_squared)
 
 
-def unsteadiness(subject, vector, times=4):
+def unsteadiness(subject, vector, arrays=None, times=4):
     """By how much the gradient of vector @ outputs changes if every result on the way there and back is off by its
-    rounding: for each leaf an array, the largest of `times` random trials.
+    rounding: for each leaf an array, the largest of `times` random trials. arrays: another point, or dtype.
 
     softmax's backward of values near 1e6, say, cancels what is left at 1: 1e-16 there is 1e-10 here. Source: Parker
     1997, Monte Carlo arithmetic."""
@@ -68,7 +68,7 @@ def unsteadiness(subject, vector, times=4):
 
     def gradient(trial):
         with watch(look if trial else None):
-            run = subject.run()
+            run = subject.run(arrays)
         for nodes in reachable(run.roots, 0).values() if trial else ():
             for node in nodes.values():
                 node.hooks = {None: lambda g: wrapped(rounded(host(g)).astype(g.dtype), g)}
