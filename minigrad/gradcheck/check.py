@@ -5,15 +5,19 @@ import time
 import numpy as np
 
 from ..tensor import Tensor
-from .compare import FULL, Comparison
+from .compare import Comparison
 from .culprit import culprit, recorded_ops
+from .directions import directions as along_directions
 from .hints import snippet
 from .inputs import subject_of
+from .jacobian import jacobian
 from .kinks import excuse
 from .probed import NotApplicable, Probed
 from .probes import PROBES
 from .report import FAIL, NONFINITE, PASS, Finding, GradcheckError, GradcheckReport
 from .subject import host, joined
+
+FULL = 512  # as many elements get a full Jacobian in mode "auto"
 
 
 def gradcheck(
@@ -54,11 +58,11 @@ def gradcheck(
         comparison = Comparison(subject, rng, rtol, numeric, kinks)
         chosen = ("full" if subject.size <= FULL else "directional") if mode == "auto" else mode
         if chosen == "directional":
-            comparison.directions(directions)
+            along_directions(comparison, directions)
         elif mode == "auto" and comparison.y.size > FULL:
-            comparison.jacobian(directions)
+            jacobian(comparison, directions)
         else:
-            comparison.jacobian()
+            jacobian(comparison)
         excuse(comparison)
         report = GradcheckReport(label, order, chosen, seed, rtol, kinks, comparison.findings)
         if reference is not None:

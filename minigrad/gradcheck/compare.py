@@ -1,22 +1,20 @@
-"""One comparison at one point: the analytic side, the numeric side, and their judgement, by element or by direction."""
+"""One comparison at one point: the analytic side, the numeric side, and their judgement."""
 
 import numpy as np
 
 from ..autograd import Value, watch
 from . import numeric as num
-from .hints import patterns, ratio_hint
+from .hints import ratio_hint
 from .report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, SEVERITY, Finding
-from .rounding import Rounding, unsteadiness
-from .subject import host, joined
+from .rounding import Rounding
+from .subject import host
 
-FULL = 512  # as many elements get a full Jacobian in mode "auto"
-MOST_KINKS = 8  # elements at kinks that are taken out of one direction
 CODE = {verdict: code for code, verdict in enumerate(SEVERITY)}
 MEANING = {
     PASS: "",
     FAIL: "",
     KINK: "a kink or jump of the function; the gradient lies between its slopes",
-    INCONCLUSIVE: "too much rounding to tell: is something computed in float32, ill-conditioned, or is a kink very near?",
+    INCONCLUSIVE: "too much rounding to tell: is something ill-conditioned, or in float32, or is a kink very near?",
     NONFINITE: "NaN or Inf here or a step away: the edge of the domain?",
 }
 
@@ -130,9 +128,9 @@ class Comparison:
         codes[(codes == CODE[FAIL]) & ~confirmed] = CODE[INCONCLUSIVE]
         return d, codes, excess
 
-    def unsteady(self, row, u, difference):
-        """May the rounding of the backward itself, of row @ outputs along u, make this difference?"""
-        return difference <= 8 * np.abs(u) @ unsteadiness(self.subject, row)
+    def trivial(self, gradient, flow):
+        """What rounding leaves of nothing: no element is known better than the largest one and the terms allow."""
+        return 8 * num.EPS * max(np.abs(gradient).max(initial=0), np.max(flow, initial=0))
 
     def wide(self, analytic, d, flow):
         """Is a bar so wide, for the size of the gradient, that it decides nothing? Where the gradient is 0 as far as
@@ -142,49 +140,12 @@ class Comparison:
         wide = np.where(d.bar <= 1e-9 * flow, num.WIDE_BY_ROUNDING, num.WIDE)
         return (3 * d.bar > wide * size) & (not self.complex)
 
-    def allow_for_backward(self, difference, codes, rows, i):
-        """What failed in leaf i and rounding in the backward itself explains is not decided."""
-        for k in np.flatnonzero((codes == CODE[FAIL]).any(axis=1)):
-            allowed = 8 * unsteadiness(self.subject, rows[k])[i].ravel()
-            failed = codes[k] == CODE[FAIL]
-            codes[k, failed & (difference[k] <= allowed)] = CODE[INCONCLUSIVE]
-            if CODE[FAIL] in codes[k]:
-                return
-
     def step_for(self, directions):
         """Smaller when many elements move at once."""
         moved = sum(np.count_nonzero(u) for u in directions if u is not None)
         return num.STEP / 2 ** np.round(np.log2(max(1, moved)) / 4)
 
-    # -- element by element
-
-    def jacobian(self, combinations=None):
-        """Each output, or `combinations` random sums of them, against each element of each leaf."""
-        rows = None if combinations is None else self.cotangents(combinations)
-        basis = np.eye(self.y.size)[self.defined]
-        gradients, noise, flow = self.rows(basis if rows is None else rows)
-        tables = {}
-        for i, leaf in enumerate(self.subject.leaves):
-            analytic = np.array([g[i].ravel() for g in gradients]).reshape(len(gradients), leaf.array.size)
-            columns = [
-                self.compare(self.unit(i, j), rows, noise, analytic[:, j], _scale(leaf.array.flat[j]))
-                for j in range(leaf.array.size if gradients else 0)
-            ]
-            if not columns:
-                self.add(Finding("Jacobian", PASS, leaf.name, note="no elements"))
-                continue
-            d = num.side_by_side([column[0] for column in columns])
-            codes, excess = (np.stack([column[k] for column in columns], axis=1) for k in (1, 2))
-            # The backward rounds too: an element is not known better than the largest one and the terms allow.
-            trivial = 8 * num.EPS * max(np.abs(analytic).max(initial=0), flow.max(initial=0))
-            small = np.abs(analytic - d.value) <= trivial
-            codes[small & ((codes == CODE[FAIL]) | (codes == CODE[INCONCLUSIVE]))] = CODE[PASS]
-            self.allow_for_backward(np.abs(analytic - d.value), codes, basis if rows is None else rows, i)
-            wide = self.wide(analytic, d, flow[:, None])
-            codes[(codes == CODE[PASS]) & wide & ~small] = CODE[INCONCLUSIVE]
-            tables[leaf.name] = leaf, analytic, d, codes, excess
-        for table in tables.values():
-            self.add(self.worst_of(*table, {name: t[2].value for name, t in tables.items()}, rows is None))
+    # -- what to look at, and how to say what was seen
 
     def cotangents(self, count):
         """`count` random ones as rows, 0 at outputs without a derivative."""
@@ -198,28 +159,19 @@ class Comparison:
         directions[i].flat[j] = 1.0
         return directions
 
-    def worst_of(self, leaf, analytic, d, codes, excess, others, single_outputs):
-        """The finding for one leaf: its gravest element, and what the others of its kind have in common."""
-        k, j = np.unravel_index(np.lexsort((excess.ravel(), codes.ravel()))[-1], codes.shape)
-        output = self.output_name(self.defined[k]) if single_outputs else f"combination {k}"
-        f = self.finding("Jacobian", leaf, j, analytic, d, codes, excess, (k, j), output)
-        alike = codes == codes[k, j]
-        if f.verdict != PASS:
-            f.note = f"{alike.sum()} of {codes.size} elements of this Jacobian" + (f"; {f.note}" if f.note else "")
-        if f.verdict == FAIL:
-            f.hints = patterns(leaf, analytic, d.value, alike, others) + f.hints
-        return f
-
-    def finding(self, check, leaf, j, analytic, d, codes, excess, at, output=""):
-        """The Finding for element j of a leaf, its numbers read at position `at` of the arrays."""
-        verdict = SEVERITY[codes[at]]
-        index = tuple(int(n) for n in np.unravel_index(j, leaf.array.shape))
-        f = Finding(check, verdict, leaf.name, index, output, note=MEANING[verdict])
+    def finding(self, check, analytic, d, codes, excess, at, place=None, output=""):
+        """The Finding with the numbers at position `at` of the arrays. place: (leaf, j) if it is about one element."""
+        verdict, shape = SEVERITY[codes[at]], ()
+        f = Finding(check, verdict, output=output, note=MEANING[verdict])
+        if place is not None:
+            leaf, j = place
+            f.leaf, shape = leaf.name, leaf.array.shape
+            f.index = tuple(int(n) for n in np.unravel_index(j, shape))
         f.analytic, f.numeric, f.bar, f.excess = (float(x[at]) for x in (analytic, d.value, d.bar, excess))
         if verdict != PASS:
             f.left, f.right = float(d.left[at]), float(d.right[at])
         if verdict == FAIL:
-            sizes = [*leaf.array.shape, *(n for y in self.forward.outputs for n in y.shape)]
+            sizes = [*shape, *(n for y in self.forward.outputs for n in y.shape)]
             f.hints = [hint] if (hint := ratio_hint(f.analytic, f.numeric, sizes)) else []
         return f
 
@@ -231,94 +183,8 @@ class Comparison:
                 return (str(i) if len(self.forward.outputs) > 1 else "") + (f"[{index}]" if y.ndim else "")
             m -= y.numel()
 
-    # -- along directions
 
-    def directions(self, count):
-        """All leaves at once, `count` times, then each leaf alone; a wrong direction is bisected to its element."""
-        leaves = self.subject.leaves
-        tasks = [(f"direction {d}", leaves) for d in range(count)]
-        tasks += [(f"direction in {leaf.name}", [leaf]) for leaf in leaves if len(leaves) > 1]
-        for name, active in tasks:
-            u = joined([self.draw(leaf.array.shape) * (leaf in active) for leaf in leaves])
-            row = self.cotangents(1)
-            (gradient,), noise, flow = self.rows(row)
-            if self.direction(name, u, row, noise, flow, joined(gradient)) >= CODE[NONFINITE]:
-                return
-
-    def draw(self, shape):
-        """A direction without small elements, and so short in binary that x ± t u is exact."""
-        return self.rng.integers(8, 25, shape) / 16 * self.rng.choice([-1.0, 1.0], shape)
-
-    def direction(self, name, u, row, noise, flow, gradient):
-        """Check one; returns its code. u, gradient: all leaves as one vector. An element at a kink is told, taken out,
-        and the rest is checked again."""
-        for _ in range(MOST_KINKS + 1):
-            analytic = np.array([gradient @ u])
-            d, codes, excess = self.compare(self.split(u), row, noise, analytic, self.smallest(u))
-            if codes[0] == CODE[FAIL]:
-                allowed = 8 * np.linalg.norm(joined(unsteadiness(self.subject, row[0])) * u)
-                codes[np.abs(analytic - d.value) <= allowed] = CODE[INCONCLUSIVE]
-            f = Finding(name, SEVERITY[codes[0]], note=MEANING[SEVERITY[codes[0]]])
-            f.analytic, f.numeric, f.bar, f.excess = (float(x[0]) for x in (analytic, d.value, d.bar, excess))
-            if f.verdict == PASS and self.wide(analytic, d, np.maximum(flow, np.linalg.norm(gradient * u))).any():
-                f.verdict, f.note = INCONCLUSIVE, MEANING[INCONCLUSIVE]
-            if codes[0] == CODE[PASS] or np.isnan(self.y).any() or not u.any():
-                self.add(f)
-                return CODE[f.verdict]
-            element, position = self.bisect(name, u, row, noise, gradient)
-            if element.verdict == PASS:
-                f.left, f.right = float(d.left[0]), float(d.right[0])
-                f.note = f"no single element shows it; near {element.place}"
-                self.add(f)
-                return codes[0]
-            self.add(element)
-            if element.verdict != KINK:
-                return CODE[element.verdict]
-            u[position] = 0
-        f.verdict = INCONCLUSIVE
-        f.note = f"more than {MOST_KINKS} elements at kinks: check at another point, or mode='full'"
-        self.add(f)
-        return CODE[INCONCLUSIVE]
-
-    def bisect(self, name, u, row, noise, gradient):
-        """(Finding, position in u) of one element that makes this direction disagree."""
-        places = np.flatnonzero(u)
-
-        def disagrees(chosen):
-            part = np.zeros(u.size)
-            part[places[chosen]] = u[places[chosen]]
-            directions = self.split(part)
-            d = self.slope(directions, row, noise, self.step_for(directions))
-            return self.judge(np.array([gradient @ part]), d)[0][0] != CODE[PASS]
-
-        position = int(places[num.bisect(disagrees, places.size)])
-        i, j = self.leaf_at(position)
-        leaf, analytic = self.subject.leaves[i], gradient[[position]]
-        d, codes, excess = self.compare(self.unit(i, j), row, noise, analytic, _scale(leaf.array.flat[j]))
-        return self.finding(f"{name}, bisected", leaf, j, analytic, d, codes, excess, 0), position
-
-    def smallest(self, u):
-        """The scale of the smallest number that u moves."""
-        x = np.abs(joined(self.subject.arrays)[u != 0])
-        return _scale(x[x > 0].min(initial=np.inf))
-
-    def split(self, u):
-        """A vector over all leaves as one array for each, None where it is 0."""
-        parts, start = [], 0
-        for leaf in self.subject.leaves:
-            part = u[start : start + leaf.array.size]
-            parts.append(part.reshape(leaf.array.shape) if part.any() else None)
-            start += leaf.array.size
-        return parts
-
-    def leaf_at(self, position):
-        for i, leaf in enumerate(self.subject.leaves):
-            if position < leaf.array.size:
-                return i, position
-            position -= leaf.array.size
-
-
-def _scale(x):
+def scale(x):
     """The size of x as a power of two, or None where there is none."""
     return 2.0 ** np.round(np.log2(abs(x))) if x and np.isfinite(x) else None
 

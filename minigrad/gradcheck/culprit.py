@@ -4,6 +4,7 @@ import numpy as np
 
 from ..autograd import Value, reachable, watch
 from .compare import Comparison
+from .directions import directions
 from .report import FAIL
 from .subject import Leaf, Subject
 
@@ -19,7 +20,7 @@ def recorded_ops(run):
 def failing(subject):
     """The finding that condemns a Subject along a few directions, or None."""
     comparison = Comparison(subject, np.random.default_rng(0))
-    comparison.directions(2)
+    directions(comparison, 2)
     return next((f for f in comparison.findings if f.verdict == FAIL), None)
 
 

@@ -43,8 +43,8 @@ def moved(subject, rng, by):
 
 
 def piece(subject, arrays=None):
-    """Which piece of a piecewise smooth function a point is on (its own, or `arrays`): what ops without a gradient answer (argmax, floor, >),
-    and where an op hands an input through unchanged (relu, maximum, amax)."""
+    """Which piece of a piecewise smooth function a point (its own, or `arrays`) is on: what ops without a gradient
+    answer (argmax, floor, >), and where an op hands an input through unchanged (relu, maximum, amax)."""
     seen = []
 
     def look(op, inputs, outputs):

@@ -5,7 +5,8 @@ import numpy as np
 from .. import autograd
 from .numeric import EPS
 from .report import FAIL, PASS, Finding
-from .subject import PRECISION
+from .rounding import unsteadiness
+from .subject import PRECISION, joined
 
 EPS32 = float(np.finfo(np.float32).eps)
 
@@ -50,14 +51,15 @@ class Probed:
         return self.comparison.gradient(cotangents, run, retain_graph, **options)
 
     def spread(self, eps=EPS):
-        """For each leaf: how much its gradient changes when the inputs change by eps of themselves, at most."""
+        """By how much the outputs, and each leaf's gradient, change when the inputs change by eps of themselves."""
         if eps not in self._spread:
             changes = []
             for _ in range(3):
                 moved = [x * (1 + eps * self.rng.choice([-1.0, 1.0], x.shape)) for x in self.subject.arrays]
-                moved = self.at(moved)[1]
-                changes.append([np.abs(a - b).max(initial=0) for a, b in zip(moved, self.gradient)])
-            self._spread[eps] = np.nan_to_num(np.max(changes, axis=0))
+                y, gradient = self.at(moved)
+                pairs = zip([y, *gradient], [self.run.y, *self.gradient])
+                changes.append([np.nan_to_num(np.abs(a - b)).max(initial=0) for a, b in pairs])
+            self._spread[eps] = np.max(changes, axis=0)
         return self._spread[eps]
 
     def terms(self, leaf):
@@ -69,16 +71,22 @@ class Probed:
         for leaf, a, b in zip(self.subject.leaves, expected, found):
             yield self.finding(name, leaf, a, b, np.where((a == b) | ((a != a) & (b != b)), 0.0, np.inf), note)
 
-    def same(self, name, expected, found, note, slack=1e-10, eps=EPS):
-        """Findings for two gradients that may differ by rounding: by `slack` of the largest element, or by what a
-        relative change of eps in the inputs does, 64 times."""
+    def same(self, name, expected, found, note, slack=1e-10, eps=EPS, arrays=None):
+        """Findings for two gradients, at the point or at `arrays`, that may differ by rounding: by `slack` of the
+        largest element, by 64 times what a relative change of eps in the inputs does, or what rounding inside does."""
         if self.coarsest > EPS:
             slack = max(slack, 64 * self.coarsest)
-        for leaf, a, b, spread in zip(self.subject.leaves, expected, found, self.spread(eps)):
+        for i, (leaf, a, b, spread) in enumerate(zip(self.subject.leaves, expected, found, self.spread(eps)[1:])):
             allowed = slack * np.abs(a[np.isfinite(a)]).max(initial=0) + 64 * (spread + eps * self.terms(leaf))
-            equal = (a == b) | ((a != a) & (b != b))
-            excess = np.where(equal, 0, np.abs(a - b) / (allowed if allowed else 1e-300))
-            yield self.finding(name, leaf, a, b, np.where(np.isnan(excess), np.inf, excess), note)
+            difference = _difference(a, b)
+            if (difference > allowed).any():
+                allowed += 64 * self.unsteady(arrays)[1][i].max(initial=0)
+            yield self.finding(name, leaf, a, b, difference / (allowed or 1e-300), note)
+
+    def unsteady(self, arrays=None):
+        """What rounding inside does to the outputs, and to each leaf's gradient. It takes some runs: only in doubt."""
+        change, changes = unsteadiness(self.subject, joined(self.cotangents), arrays)
+        return np.nan_to_num(change), [np.nan_to_num(g) for g in changes]
 
     def finding(self, name, leaf, expected, found, excess, note):
         if not np.size(excess):
@@ -93,14 +101,21 @@ class Probed:
 
     def same_outputs(self, name, expected, found, note):
         """The finding for outputs that must be the same but for rounding."""
-        equal = (expected == found) | ((expected != expected) & (found != found))
-        difference = np.where(equal, 0, np.abs(expected - found))
+        difference = _difference(expected, found)
         largest = np.abs(expected[np.isfinite(expected)]).max(initial=0)
         allowed = max(1e-10, 64 * self.coarsest) * largest + 64 * self.noise
+        if (difference > allowed).any():
+            allowed += 64 * (self.unsteady()[0] + self.spread()[0])
         if (difference <= allowed).all():
             return Finding(name, PASS)
-        m = int(np.argmax(np.where(np.isnan(difference), np.inf, difference)))
+        m = int(np.argmax(difference))
         output = self.comparison.output_name(m)
         f = Finding(name, FAIL, output=output, analytic=float(found[m]), numeric=float(expected[m]), excess=np.inf)
         f.note = f"an output is {note} ('numeric' is what it should equal)"
         return f
+
+
+def _difference(a, b):
+    """|a - b|: 0 where both are NaN, or the same Inf, and Inf where one is."""
+    equal = (a == b) | ((a != a) & (b != b))
+    return np.where(equal, 0.0, np.nan_to_num(np.abs(a - b), nan=np.inf, posinf=np.inf))

@@ -101,7 +101,8 @@ def layouts(p):
         equal = [_broadcast(a, axis) for a in arrays]
         if any(a.size > b.size for a, b in zip(arrays, map(_distinct, equal))):
             contiguous, broadcast = p.at([a.copy() for a in equal])[1], p.at(equal)[1]
-            yield from p.same(f"layout broadcast {axis}", contiguous, broadcast, f"wrong where dim {axis} is broadcast")
+            note = f"wrong where dim {axis} is broadcast"
+            yield from p.same(f"layout broadcast {axis}", contiguous, broadcast, note, arrays=equal)
     equal = [np.broadcast_to(c[(slice(0, 1),) * c.ndim], c.shape) for c in p.cotangents]  # as that of a sum() is
     contiguous, broadcast = p.at(arrays, [c.copy() for c in equal])[1], p.at(arrays, equal)[1]
     yield from p.same("cotangent broadcast", contiguous, broadcast, "wrong where the cotangent is broadcast")
@@ -239,9 +240,9 @@ def float32(p):
     if piece(p.subject, arrays) != piece(p.subject, [a.astype(np.float64) for a in arrays]):
         raise NotApplicable("in float32 it is on the other side of a kink")
     single = [g.astype(np.float64) for g in single]
-    unsteady = unsteadiness(p.subject, joined(cotangents), arrays)
+    unsteady = unsteadiness(p.subject, joined(cotangents), arrays)[1]
     largest = max((np.abs(c).max(initial=0) for c in p.cotangents), default=0)
-    for leaf, a, g, rough, spread in zip(p.subject.leaves, exact, single, unsteady, p.spread(EPS32)):
+    for leaf, a, g, rough, spread in zip(p.subject.leaves, exact, single, unsteady, p.spread(EPS32)[1:]):
         if not np.abs(a).max(initial=0) < 1e30:
             continue
         ulp = EPS32 * np.abs(a).max(initial=0)

@@ -51,8 +51,10 @@ class Rounding:
 
 
 def unsteadiness(subject, vector, arrays=None, times=4):
-    """By how much the gradient of vector @ outputs changes if every result on the way there and back is off by its
-    rounding: for each leaf an array, the largest of `times` random trials. arrays: another point, or dtype.
+    """By how much outputs, and the gradient of vector @ outputs, change if every result on the way there and back is
+    off by its rounding: (array, [array for each leaf]), the largest of `times` random trials.
+
+    arrays: another point, or dtype.
 
     softmax's backward of values near 1e6, say, cancels what is left at 1: 1e-16 there is 1e-10 here. Source: Parker
     1997, Monte Carlo arithmetic."""
@@ -66,17 +68,18 @@ def unsteadiness(subject, vector, arrays=None, times=4):
             if y is not None and y.dtype in PRECISION and not _handed_through(y, inputs):
                 y.array[...] = y.storage.backend.from_numpy(rounded(host(y)).astype(y.dtype))
 
-    def gradient(trial):
+    def results(trial):
         with watch(look if trial else None):
             run = subject.run(arrays)
         for nodes in reachable(run.roots, 0).values() if trial else ():
             for node in nodes.values():
                 node.hooks = {None: lambda g: wrapped(rounded(host(g)).astype(g.dtype), g)}
         gradients = run.vjp(run.cotangents(vector), retain_graph=False)
-        return [np.zeros(x.shape) if g is None else host(g) for x, g in zip(run.leaves, gradients)]
+        return [run.y, *(np.zeros(x.shape) if g is None else host(g) for x, g in zip(run.leaves, gradients))]
 
-    trials = [gradient(trial) for trial in range(times + 1)]
-    return [np.max([np.abs(g - gs[0]) for g in gs[1:]], axis=0) for gs in zip(*trials)]
+    trials = [results(trial) for trial in range(times + 1)]
+    change, *changes = [np.max([np.abs(a - each[0]) for a in each[1:]], axis=0) for each in zip(*trials)]
+    return change, changes
 
 
 def _handed_through(y, inputs):
