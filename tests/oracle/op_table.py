@@ -40,7 +40,7 @@ for _name in ("maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge"):
     same(_name, Fixed([1.0, 2.0, 3.0, float("nan")]), Fixed([2.0, 2.0, 2.0, 1.0]))  # a tie; NaN
 for _name in ("add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge"):
     same(_name, integers((3, 4), 3), 1)
-for _name in ("exp", "sin", "cos", "tanh", "sigmoid", "silu", "gelu", "erf"):
+for _name in ("exp", "sin", "cos", "tanh", "sigmoid", "silu", "gelu", "erf", "erfc"):
     same(_name, uniform((3, 40), -6, 6))
     same(_name, Fixed([0.0, -0.0, 1e-300, 30.0, -30.0]))
     same(_name, ())
