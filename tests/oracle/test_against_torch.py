@@ -76,7 +76,8 @@ NUMBERS = {
     name: lambda m, x, name=name: getattr(m, name)(x)
     for name in (
         "exp", "log", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf", "erfc", "sigmoid", "abs", "neg", "sign", "floor",
-        "clone", "sum", "prod", "mean", "var", "std", "max", "amax", "argmax", "any", "all", "isnan", "logical_not", "argsort",
+        "clone", "sum", "prod", "mean", "var", "std", "max", "amax", "argmax", "any", "all", "isnan", "logical_not",
+        "argsort",
     )
 }  # fmt: skip
 # Where we are stricter than torch or it than we, on purpose; and torch's old `any` and `all` of uint8, which are uint8.
@@ -115,7 +116,8 @@ def test_result_dtype(torch, name):
 
 ELEMENTWISE = {  # name: (low, high, ulp): the error of each value relative to itself
     "exp": (-87, 88, 2), "log": (1e-30, 100, 2), "tanh": (-20, 20, 2), "erf": (-10, 10, 4), "erfc": (-9, 9, 4),
-    "sin": (-100, 100, 2), "cos": (-100, 100, 2), "sigmoid": (-80, 80, 4), "silu": (-80, 80, 4), "rsqrt": (1e-30, 100, 2),
+    "sin": (-100, 100, 2), "cos": (-100, 100, 2), "sigmoid": (-80, 80, 4), "silu": (-80, 80, 4),
+    "rsqrt": (1e-30, 100, 2),
 }  # fmt: skip
 ROWWISE = {
     "softmax": lambda m, x: m.softmax(x, -1),
