@@ -16,7 +16,7 @@ import numpy as np
 from .. import backend
 from ..autograd import registry
 from .page import page
-from .report import KINK, PASS
+from .report import KINK, PASS, aligned
 from .sweep import check_op, worst_first
 
 
@@ -110,10 +110,7 @@ def print_table(rows):
         case = r.case if len(r.case) <= 60 else r.case[:59] + "…"
         numbers = f"{r.error:.1e}", str(r.evaluations), f"{1e3 * r.seconds:.0f}"
         lines.append((r.verdict, r.op, str(r.order), r.device, r.numeric, *numbers, case))
-    widths = [max(len(line[i]) for line in lines) for i in range(8)]
-    for line in lines:
-        left = "  ".join(cell.ljust(w) for cell, w in zip(line[:5], widths))
-        print(left, "  ".join(cell.rjust(w) for cell, w in zip(line[5:8], widths[5:])), line[8], sep="  ")
+    print("\n".join(aligned(lines)))
 
 
 def summarized(rows, seconds):

@@ -7,7 +7,6 @@ from . import numeric as num
 from .hints import ratio_hint
 from .report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, SEVERITY, Finding
 from .rounding import Rounding
-from .subject import host
 
 CODE = {verdict: code for code, verdict in enumerate(SEVERITY)}
 MEANING = {
@@ -46,19 +45,12 @@ class Comparison:
 
     # -- the two sides, and their judgement
 
-    def gradient(self, cotangents, run=None, retain_graph=True, wrt=None, create_graph=False):
-        """The analytic gradient: one host array per leaf. Where no gradient arrives there are zeros."""
-        run = run or self.forward
-        gradients = run.vjp(cotangents, retain_graph, create_graph, wrt)
-        chosen = run.leaves if wrt is None else [run.leaves[i] for i in wrt]
-        return [np.zeros(x.shape) if g is None else host(g) for x, g in zip(chosen, gradients)]
-
     def rows(self, cotangents):
         """For each row of `cotangents`: the gradients, how rounding changes row @ outputs, the size of its terms."""
         gradients, noise, flow = [], np.zeros(len(cotangents)), np.zeros(len(cotangents))
         for k, row in enumerate(cotangents):
             self.rounding.begin()
-            gradients.append(self.gradient(self.forward.cotangents(row)))
+            gradients.append(self.forward.gradient(self.forward.cotangents(row), retain_graph=True))
             noise[k], flow[k] = self.rounding.noise, self.rounding.flow
         return gradients, noise, flow
 

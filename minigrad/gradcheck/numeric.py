@@ -43,7 +43,7 @@ def derivative(phi, noise, step, levels=10, least=0.0):
     phi: t -> array, the change from phi(0). noise: what rounding does to one phi(t). The bar of a tableau entry is its
     largest change against its two neighbours plus the rounding of the quotient; the entry with the smallest bar wins.
     least: a step below which x + h would be rounded.
-    Stops once every component is known to 1e-10 or rounding dominates; goes on for up to 2 `levels` more while a
+    Stops once every component is known to 1e-10 or rounding dominates; goes on for up to twice `levels` more while a
     component is still unsettled (a kink, a pole or a fast oscillation near by)."""
     h, up, down = _finite_step(phi, step)
     best, bar, floor = np.zeros_like(up), np.full(up.shape, np.inf), np.zeros_like(up)

@@ -54,8 +54,9 @@ def _title(column):
 def _cell(rows):
     if not rows:
         return "<td></td>"
-    worst = worst_first(rows)[0]
-    title = "\n".join(f"{r.verdict} {r.error:.1e} {r.case}, {r.evaluations} evaluations" for r in worst_first(rows))
+    rows = worst_first(rows)
+    worst = rows[0]
+    title = "\n".join(f"{r.verdict} {r.error:.1e} {r.case}, {r.evaluations} evaluations" for r in rows)
     style = f' style="{_colour(worst.error)}"' if worst.verdict == PASS else f' class="{worst.verdict}"'
     said = {FAIL: "FAIL", NONFINITE: "NaN", INCONCLUSIVE: "unsure", KINK: "kink"}.get(
         worst.verdict, f"{worst.error:.0e}"

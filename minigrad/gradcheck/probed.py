@@ -48,7 +48,7 @@ class Probed:
     def backward(self, run, cotangents=None, retain_graph=False, **options):
         """The gradient of each leaf."""
         cotangents = [c.copy() for c in self.cotangents] if cotangents is None else cotangents
-        return self.comparison.gradient(cotangents, run, retain_graph, **options)
+        return run.gradient(cotangents, retain_graph, **options)
 
     def spread(self, eps=EPS):
         """By how much the outputs, and each leaf's gradient, change when the inputs change by eps of themselves."""
@@ -69,7 +69,7 @@ class Probed:
     def same_bits(self, name, expected, found, note):
         """Findings for two gradients that must be equal to the last bit."""
         for leaf, a, b in zip(self.subject.leaves, expected, found):
-            yield self.finding(name, leaf, a, b, np.where((a == b) | ((a != a) & (b != b)), 0.0, np.inf), note)
+            yield self.finding(name, leaf, a, b, np.where(difference_of(a, b) > 0, np.inf, 0.0), note)
 
     def same(self, name, expected, found, note, slack=1e-10, eps=EPS, arrays=None):
         """Findings for two gradients, at the point or at `arrays`, that may differ by rounding: by `slack` of the
@@ -78,7 +78,7 @@ class Probed:
             slack = max(slack, 64 * self.coarsest)
         for i, (leaf, a, b, spread) in enumerate(zip(self.subject.leaves, expected, found, self.spread(eps)[1:])):
             allowed = slack * np.abs(a[np.isfinite(a)]).max(initial=0) + 64 * (spread + eps * self.terms(leaf))
-            difference = _difference(a, b)
+            difference = difference_of(a, b)
             if (difference > allowed).any():
                 allowed += 64 * self.unsteady(arrays)[1][i].max(initial=0)
             yield self.finding(name, leaf, a, b, difference / (allowed or 1e-300), note)
@@ -101,7 +101,7 @@ class Probed:
 
     def same_outputs(self, name, expected, found, note):
         """The finding for outputs that must be the same but for rounding."""
-        difference = _difference(expected, found)
+        difference = difference_of(expected, found)
         largest = np.abs(expected[np.isfinite(expected)]).max(initial=0)
         allowed = max(1e-10, 64 * self.coarsest) * largest + 64 * self.noise
         if (difference > allowed).any():
@@ -115,7 +115,7 @@ class Probed:
         return f
 
 
-def _difference(a, b):
+def difference_of(a, b):
     """|a - b|: 0 where both are NaN, or the same Inf, and Inf where one is."""
     equal = (a == b) | ((a != a) & (b != b))
     return np.where(equal, 0.0, np.nan_to_num(np.abs(a - b), nan=np.inf, posinf=np.inf))

@@ -8,7 +8,7 @@ import numpy as np
 from .. import autograd, backend
 from ..autograd import reachable
 from .kinks import piece
-from .probed import EPS32, NotApplicable
+from .probed import EPS32, NotApplicable, difference_of
 from .report import FAIL, PASS, Finding
 from .rounding import unsteadiness
 from .sizes import sizes
@@ -248,8 +248,8 @@ def float32(p):
         ulp = EPS32 * np.abs(a).max(initial=0)
         spread = max(spread, np.abs(rough).max(initial=0), EPS32 * p.terms(leaf))  # conditioning, rounding on the way
         allowed = (64 + 4 * np.sqrt(p.run.y.size + leaf.array.size)) * ulp + 64 * (spread + EPS32 * largest)
-        excess = np.where((a == g) | ((a != a) & (g != g)), 0, np.abs(g - a) / (allowed or 1e-300))
-        f = p.finding("float32", leaf, a, g, np.where(np.isnan(excess), np.inf, excess), "far off in float32")
+        excess = difference_of(a, g) / (allowed or 1e-300)
+        f = p.finding("float32", leaf, a, g, excess, "far off in float32")
         f.note = f.note or (f"{np.abs(g - a).max(initial=0) / ulp:.1f} ulps of the largest" if ulp else "")
         yield f
 

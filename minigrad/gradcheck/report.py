@@ -38,14 +38,6 @@ class Finding:
     probe: str = ""  # the probe that found it, if one did
 
     @property
-    def error(self):
-        """|analytic - numeric|, relative to the larger one."""
-        if self.analytic is None or self.numeric is None:
-            return None
-        difference, size = abs(self.analytic - self.numeric), max(abs(self.analytic), abs(self.numeric))
-        return difference / size if difference else 0.0
-
-    @property
     def place(self):
         index = "" if self.index is None else f"[{', '.join(map(str, self.index))}]"
         return f"{self.leaf}{index}"
@@ -93,8 +85,7 @@ class GradcheckReport:
         for f in sorted(self.findings, key=_gravity, reverse=True):
             numbers = [number(f.analytic), number(f.numeric), number(f.bar, ".1e")]
             rows.append((f.check, f.place, f.verdict, *numbers, f"{f.excess:.2g}", f.note))
-        widths = [max(len(row[i]) for row in rows) for i in range(7)]
-        lines = ["  ".join([*[cell.ljust(w) for cell, w in zip(row, widths)], row[7]]).rstrip() for row in rows]
+        lines = aligned(rows)
         lines += [f"not applicable: {probe}: {why}" for probe, why in self.left_out.items()]
         return "\n".join(lines)
 
@@ -141,6 +132,12 @@ class GradcheckReport:
 
 def _gravity(f):
     return SEVERITY.index(f.verdict), f.verdict != PASS and not f.probe, f.excess
+
+
+def aligned(rows):
+    """Rows of strings as lines with their columns one below the other; the last may be as long as it is."""
+    widths = [max(map(len, column)) for column in zip(*rows)][:-1]
+    return ["  ".join([*[cell.ljust(w) for cell, w in zip(row, widths)], row[-1]]).rstrip() for row in rows]
 
 
 def number(x, form=".6g"):

@@ -11,6 +11,7 @@ from .inputs import op_of, subject_of
 from .kinks import excuse
 from .probed import NotApplicable
 from .report import FAIL, PASS, Finding
+from .subject import flat
 
 MOST = 6  # sizes, and inputs, that are tried
 
@@ -76,20 +77,13 @@ def _bound(fn):
 
 def _changes(inputs, bound, alone):
     """[(what is changed, the inputs after it)]"""
-    tensors = list(dict.fromkeys(_tensors(inputs)))
+    tensors = list(dict.fromkeys(flat(inputs)))
     every = sorted({n for x in tensors for n in x.shape if n > 1} - bound)[:MOST]
     changes = [(f"size {n} -> {m}", _shrunk(inputs, n, m, tensors)) for n in every for m in (0, 1)]
     for i, x in enumerate(tensors[:MOST] if alone and len(tensors) > 1 else ()):
         for n in sorted(set(x.shape) & set(every)):
             changes.append((f"size {n} -> 1 in input {i} alone", _shrunk(inputs, n, 1, [x])))
     return changes
-
-
-def _tensors(tree):
-    if isinstance(tree, Tensor):
-        yield tree
-    for x in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, (list, tuple)) else ():
-        yield from _tensors(x)
 
 
 def _shrunk(tree, n, m, chosen):

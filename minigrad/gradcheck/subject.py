@@ -1,8 +1,8 @@
-"""What is checked: a function of the float64 arrays that vary, its outputs as one vector, its backward as vjp."""
+"""What is checked: a function of the float64 arrays that vary, its outputs as one vector, and its gradient."""
 
 import numpy as np
 
-from .. import autograd
+from .. import autograd, dtypes
 from ..autograd import Storage
 from ..random import default_generator
 from ..tensor import Tensor
@@ -26,7 +26,7 @@ class Run:
     def __init__(self, leaves, outputs):
         self.leaves = leaves  # tensors
         self.nodes = [x.node for x in leaves]  # a parameter's next run gives it another
-        self.outputs = [y for y in flat(outputs) if y.dtype.kind in "fc"]
+        self.outputs = [y for y in flat(outputs) if y.dtype.kind in dtypes.FLOATS]
         self.y = joined([host(y) for y in self.outputs])
 
     @property
@@ -41,17 +41,18 @@ class Run:
             start += y.numel()
         return arrays
 
-    def vjp(self, cotangents, retain_graph, create_graph=False, wrt=None):
-        """The gradient of each leaf, as a Tensor or None, for one array per output (cast to its dtype)."""
-        nodes = self.nodes if wrt is None else [self.nodes[i] for i in wrt]
+    def gradient(self, cotangents, retain_graph=False, create_graph=False, wrt=None):
+        """Of each leaf, as host arrays, for one array per output (cast to its dtype); zeros where none arrives."""
+        leaves = range(len(self.leaves)) if wrt is None else wrt
         pairs = [(y, wrapped(c.astype(y.dtype, copy=False), y)) for y, c in zip(self.outputs, cotangents) if y.node]
-        return autograd.backward(
+        gradients = autograd.backward(
             [y.node for y, _ in pairs],
             [c for _, c in pairs],
-            nodes,
+            [self.nodes[i] for i in leaves],
             retain_graph=retain_graph,
             create_graph=create_graph,
         )
+        return [np.zeros(self.leaves[i].shape) if g is None else host(g) for i, g in zip(leaves, gradients)]
 
 
 def wrapped(array, like):
@@ -68,7 +69,7 @@ def joined(arrays):
 
 
 def flat(tree):
-    """The Tensors of a result: of tuples, lists, dicts and single ones; what is no Tensor is left out."""
+    """The Tensors in tuples, lists, dicts and single ones; what is no Tensor is left out."""
     if isinstance(tree, Tensor):
         return [tree]
     if isinstance(tree, dict):

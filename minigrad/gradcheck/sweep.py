@@ -13,6 +13,7 @@ from ..random import default_generator
 from ..tensor import Tensor
 from .check import gradcheck
 from .report import FAIL, SEVERITY, GradcheckReport
+from .subject import flat
 
 
 @dataclass
@@ -55,7 +56,7 @@ def check_op(op, device="cpu", orders=(1, 2), seed=0, **options):
     rows = []
     for case in declaration.cases:
         inputs = inputs_of(name, case, seed, device)
-        if not any(x.is_floating_point() for x in _tensors(inputs)):
+        if not any(x.is_floating_point() for x in flat(inputs)):
             continue
         checks = [(order, "ridders") for order in orders]
         if getattr(declaration.source, "analytic", False) and device == "cpu" and 1 in orders and _finite(inputs):
@@ -94,13 +95,5 @@ def worst_first(rows):
     return sorted(rows, key=lambda row: (-SEVERITY.index(row.verdict), -row.error))
 
 
-def _tensors(inputs):
-    for x in inputs:
-        if isinstance(x, list):
-            yield from _tensors(x)
-        elif isinstance(x, Tensor):
-            yield x
-
-
 def _finite(inputs):
-    return all(np.isfinite(x.numpy()).all() for x in _tensors(inputs) if x.is_floating_point())
+    return all(np.isfinite(x.numpy()).all() for x in flat(inputs) if x.is_floating_point())
