@@ -1,0 +1,63 @@
+"""The differences of gradcheck: their bars cover their errors; kinks and jumps are told from slopes."""
+
+import math
+
+import numpy as np
+import pytest
+
+from minigrad.gradcheck.numeric import EPS, STEP, bisect, derivative
+
+
+def at(f, x):
+    """(value, bar, Derivative) of f at x."""
+    with np.errstate(all="ignore"):
+        d = derivative(lambda t: np.array([f(x + t) - f(x)]), 2 * EPS * np.abs(np.array([f(x)])), STEP)
+    return d.value[0], d.bar[0], d
+
+
+@pytest.mark.parametrize(
+    "f, df",
+    [
+        (np.exp, np.exp),
+        (np.log, lambda x: 1 / x),
+        (np.tanh, lambda x: 1 - np.tanh(x) ** 2),
+        (np.sin, np.cos),
+        (np.sqrt, lambda x: 0.5 / np.sqrt(x)),
+        (lambda x: 1 / x, lambda x: -1 / x**2),
+        (lambda x: x**7, lambda x: 7 * x**6),
+    ],
+    ids=["exp", "log", "tanh", "sin", "sqrt", "1/x", "x^7"],
+)
+def test_three_bars_cover_the_error(f, df):
+    errors = []
+    for x in np.exp(np.random.default_rng(0).uniform(math.log(1e-3), math.log(10), 300)):
+        value, bar, _ = at(f, x)
+        assert abs(value - df(x)) <= 3 * bar, x
+        errors.append(abs(value - df(x)) / abs(df(x)))
+    assert np.median(errors) < 1e-11
+
+
+@pytest.mark.parametrize("x", [1e-3, 1e-5, 1e-7])
+def test_a_kink_near_by_is_stepped_around(x):
+    value, bar, d = at(np.abs, x)
+    assert abs(value - 1) <= 3 * bar and (bar < 1e-3 or d.kink[0])
+
+
+def test_kinks_and_jumps_are_told_from_slopes():
+    _, _, d = at(np.abs, 0.0)
+    assert d.kink[0] and not d.jump[0] and d.left[0] == pytest.approx(-1) and d.right[0] == pytest.approx(1)
+    assert at(np.floor, 2.0)[2].jump[0]
+    for smooth in (np.sin, np.exp, lambda x: x**2, lambda x: x**4, lambda x: x**3, lambda x: 0 * x):
+        _, _, d = at(smooth, 0.0)
+        assert not d.kink[0] and not d.jump[0]
+
+
+def test_the_step_shrinks_into_the_domain():
+    value, bar, _ = at(np.log, 1e-6)
+    assert abs(value - 1e6) <= 3 * bar < 1
+
+
+def test_bisect_finds_the_only_one():
+    for size in (1, 2, 7, 64):
+        for wrong in range(size):
+            assert bisect(lambda chosen, wrong=wrong: wrong in chosen, size) == wrong
