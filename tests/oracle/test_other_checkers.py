@@ -1,4 +1,4 @@
-"""Who catches which planted bug: minigrad all of them; the others what /work/shared/design/GRADCHECK.md says."""
+"""Who catches which planted bug: minigrad all of them; the others what they did when they were first tried by hand."""
 
 import pytest
 from other_checkers import MUTANTS, OTHERS, outcome, table
