@@ -38,6 +38,14 @@ class Finding:
     probe: str = ""  # the probe that found it, if one did
 
     @property
+    def error(self):
+        """|analytic - numeric|, relative to the larger one."""
+        if self.analytic is None or self.numeric is None:
+            return None
+        difference, size = abs(self.analytic - self.numeric), max(abs(self.analytic), abs(self.numeric))
+        return difference / size if difference else 0.0
+
+    @property
     def place(self):
         index = "" if self.index is None else f"[{', '.join(map(str, self.index))}]"
         return f"{self.leaf}{index}"
