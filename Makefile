@@ -17,7 +17,7 @@ train: $(VENV)/installed-train,viz
 	$(PY) examples/char_lm.py --out runs/char_lm $(if $(wildcard runs/char_lm/last.safetensors),--resume) $(TRAIN_ARGS)
 
 test: $(VENV)/installed-test
-	$(PY) -m pytest $(PYTEST_ARGS)
+	$(PY) -m pytest -n auto $(PYTEST_ARGS)
 
 lint: $(VENV)/installed-dev
 	$(PY) -m ruff check .

@@ -1,40 +1,142 @@
 // kernels/: every fast primitive, written once in CUDA C++ and run three ways.
 //
 //   on a GPU      compiled by NVRTC, which has no standard headers: no INFINITY, FLT_MAX or int32_t here
-//   on a CPU      compiled by the system's C++ compiler with one thread per block (blockDim is the constant 1), so that
+//   natively      compiled by the system's C++ compiler with one thread per block (blockDim is the constant 1), so that
 //                 a loop over threadIdx.x becomes a plain loop, which vectorises; the blocks are spread over the cores
-//   in a test     compiled likewise, but with real blocks of threads, whose barriers and memory accesses are checked
+//   emulated      compiled likewise, but with real blocks of threads, whose barriers and memory accesses are checked
 //
-// So a kernel is right for any launch shape: its loops stride by blockDim or go through for_each. minigrad's NumPy
-// backend says what each primitive means. Names, as everywhere: x, y, dy, dx; q, k, v; B, T, C, nh, hs, V.
+// So a kernel is right for any launch shape: its loops go through the helpers below or stride by blockDim.
+// A file is compiled once for each dtype: T is what arrays hold, R what arithmetic happens in (float where T is half).
+// minigrad's NumPy backend says what each primitive means. Names, as everywhere: x, y, dy, dx; q, k, v; B, T, C, nh, hs.
 #pragma once
 
-// Calls f(i) for each i in [0, n), shared out over the whole 1-D grid. Neighbouring threads get neighbouring elements,
-// so that a warp's accesses coalesce; a block of one thread gets neighbouring elements itself, for the same reason.
+#ifndef SIMD  // hints to a CPU's vectoriser: a sum or maximum may be taken in any order
+#define SIMD
+#define SIMD_SUM(...)
+#define SIMD_MAX(m)
+#endif
+#ifndef UNROLL
+#define UNROLL _Pragma("unroll")
+#endif
+#ifndef DYNAMIC_SHARED  // an array whose size the launch gives: DYNAMIC_SHARED(R, tiles);
+#define DYNAMIC_SHARED(type, name)                              \
+  extern __shared__ __align__(16) unsigned char shared_bytes[]; \
+  type* name = reinterpret_cast<type*>(shared_bytes)
+#endif
+#define INF (R(1e300) * R(1e300))  // NVRTC has no INFINITY
+
+#ifdef MINIGRAD_NATIVE
+constexpr bool ONE_THREAD = true;  // blockDim.x is 1
+#else
+constexpr bool ONE_THREAD = false;  // it never is; a constant, so that a GPU's code is not twice as much
+#endif
+
+// ------------------------------------------------------------------------------------------------- loops of a block
+// All threads of a 1-D block call these, and they are 1 or a multiple of 32, at most 1024.
+
+// f(i) for each i in [0, n), shared out over the block's threads, neighbours to neighbours.
 template <typename F>
-__device__ __forceinline__ void for_each(long long n, F f) {
-  long long first = (long long)blockIdx.x * blockDim.x + threadIdx.x, end = n;
-  long long step = (long long)gridDim.x * blockDim.x;
-  if (blockDim.x == 1) {
-    long long chunk = (n + gridDim.x - 1) / gridDim.x;
-    first = chunk * blockIdx.x;
-    end = first + chunk < n ? first + chunk : n;
-    step = 1;
-  }
-  for (long long i = first; i < end; i += step) f(i);
+__device__ __forceinline__ void each(long long n, F f) {
+  SIMD for (long long i = threadIdx.x; i < n; i += blockDim.x) f(i);
 }
 
-// The sum of v over the block, in every thread, always added in the same order. All threads of the 1-D block must call
-// it, and they are 1 or a multiple of 32 (at most 1024).
-template <typename T>
-__device__ __forceinline__ T block_sum(T v) {
-  if (blockDim.x == 1) return v;
-  __shared__ T warp_sums[32];
-  for (int lane = 16; lane > 0; lane /= 2) v += __shfl_xor_sync(0xffffffffu, v, lane);
-  __syncthreads();  // until everyone has read the sums of the call before
-  if (threadIdx.x % 32 == 0) warp_sums[threadIdx.x / 32] = v;
+// v of all threads combined by op, in every thread, in an order that never changes.
+template <typename V, typename Op>
+__device__ __forceinline__ V block_combine(V v, Op op) {
+  if (ONE_THREAD) return v;
+  __shared__ V warps[32];
+  for (int lane = 16; lane > 0; lane /= 2) v = op(v, __shfl_xor_sync(0xffffffffu, v, lane));
+  __syncthreads();  // until everyone has read the results of the call before
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = v;
   __syncthreads();
-  T sum = 0;
-  for (unsigned warp = 0; warp < blockDim.x / 32; warp++) sum += warp_sums[warp];
-  return sum;
+  v = warps[0];
+  for (unsigned warp = 1; warp < blockDim.x / 32; warp++) v = op(v, warps[warp]);
+  return v;
+}
+
+// Σ f(i) over i in [0, n), in every thread, added up in V. f may also write what belongs to its i.
+template <typename V = R, typename F>
+__device__ __forceinline__ V sum(long long n, F f) {
+  V s = 0;
+  SIMD_SUM(s) for (long long i = threadIdx.x; i < n; i += blockDim.x) s += f(i);
+  return block_combine(s, [](V a, V b) { return a + b; });
+}
+
+// The largest f(i) over i in [0, n), in every thread; -∞ for n = 0. NaN counts as nothing.
+template <typename F>
+__device__ __forceinline__ R largest(long long n, F f) {
+  R m = -INF;
+  SIMD_MAX(m) for (long long i = threadIdx.x; i < n; i += blockDim.x) { R v = f(i); m = m < v ? v : m; }
+  return block_combine(m, [](R a, R b) { return a < b ? b : a; });
+}
+
+// ------------------------------------------------------------------------------------------------- loops of a warp
+
+// f(i) for each i in [0, n), one for each warp at a time; all lanes of the warp call it.
+template <typename F>
+__device__ __forceinline__ void warp_rows(int n, F f) {
+  const int warps = blockDim.x < 32 ? 1 : blockDim.x / 32;
+  for (int i = threadIdx.x / 32; i < n; i += warps) f(i);
+}
+
+// f(j) for each j in [0, n), shared out over the lanes of the warp.
+template <typename F>
+__device__ __forceinline__ void warp_each(int n, F f) {
+  SIMD for (int j = threadIdx.x % 32; j < n; j += ONE_THREAD ? 1 : 32) f(j);
+}
+
+__device__ __forceinline__ bool first_lane() { return threadIdx.x % 32 == 0; }
+
+// Σ f(j) and the largest f(j) over j in [0, n), in every lane of the warp.
+template <typename F>
+__device__ __forceinline__ R warp_sum(int n, F f) {
+  const int lanes = blockDim.x < 32 ? 1 : 32;
+  R s = 0;
+  SIMD_SUM(s) for (int j = threadIdx.x % 32; j < n; j += lanes) s += f(j);
+  for (int lane = lanes / 2; lane > 0; lane /= 2) s += __shfl_xor_sync(0xffffffffu, s, lane);
+  return s;
+}
+template <typename F>
+__device__ __forceinline__ R warp_largest(int n, F f) {
+  const int lanes = blockDim.x < 32 ? 1 : 32;
+  R m = -INF;
+  SIMD_MAX(m) for (int j = threadIdx.x % 32; j < n; j += lanes) { R v = f(j); m = m < v ? v : m; }
+  for (int lane = lanes / 2; lane > 0; lane /= 2) {
+    R v = __shfl_xor_sync(0xffffffffu, m, lane);
+    m = m < v ? v : m;
+  }
+  return m;
+}
+
+// ------------------------------------------------------------------------------------------------- loops of the grid
+
+// f(i) for each i in [0, n), shared out over the whole 1-D grid: neighbours to neighbouring threads on a GPU, so that a
+// warp's accesses coalesce; natively a run of neighbours to each block, for the same reason.
+template <typename F>
+__device__ __forceinline__ void grid_each(long long n, F f) {
+  if (ONE_THREAD) {
+    long long chunk = (n + gridDim.x - 1) / gridDim.x, first = chunk * blockIdx.x;
+    long long end = first + chunk < n ? first + chunk : n;
+    SIMD for (long long i = first; i < end; i++) f(i);
+  } else {
+    long long step = (long long)gridDim.x * blockDim.x;
+    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += step) f(i);
+  }
+}
+
+// f(i, j) for each j in [0, n) of each row i in [0, rows), shared out likewise over the whole 1-D grid.
+template <typename F>
+__device__ __forceinline__ void grid_rows(long long rows, long long n, F f) {
+  if (ONE_THREAD) {
+    long long chunk = (rows + gridDim.x - 1) / gridDim.x, first = chunk * blockIdx.x;
+    long long end = first + chunk < rows ? first + chunk : rows;
+    for (long long i = first; i < end; i++) {
+      SIMD for (long long j = 0; j < n; j++) f(i, j);
+    }
+  } else {
+    grid_each(rows * n, [&](long long place) {
+      long long i = place / n;
+      f(i, place - i * n);
+    });
+  }
 }

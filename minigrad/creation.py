@@ -12,8 +12,13 @@ from .tensor import Tensor
 
 
 def _finish(array, device, requires_grad):
+    """A host array as a Tensor on a device."""
     on = backend.get(device)
-    x = Tensor._wrap(on.from_numpy(array), Storage(on))
+    return _tensor(on, on.from_numpy(array), requires_grad)
+
+
+def _tensor(on, array, requires_grad):
+    x = Tensor._wrap(array, Storage(on))
     return x.requires_grad_() if requires_grad else x
 
 
@@ -146,16 +151,16 @@ def _float_dtype(name, dtype):
 
 def rand(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False, generator=None):
     """Uniform in [0, 1). Floats only."""
-    return _finish(
-        _or_default(generator).uniform(shape_of("rand", size), _float_dtype("rand", dtype)), device, requires_grad
-    )
+    on = backend.get(device)
+    y = _or_default(generator).uniform(shape_of("rand", size), _float_dtype("rand", dtype), on)
+    return _tensor(on, y, requires_grad)
 
 
 def randn(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False, generator=None):
     """Standard normal. Floats only."""
-    return _finish(
-        _or_default(generator).normal(shape_of("randn", size), _float_dtype("randn", dtype)), device, requires_grad
-    )
+    on = backend.get(device)
+    y = _or_default(generator).normal(shape_of("randn", size), _float_dtype("randn", dtype), on)
+    return _tensor(on, y, requires_grad)
 
 
 def rand_like(x, generator=None):

@@ -1,5 +1,7 @@
 """Changing tensors in place: always counted, so that an op that saved the old values says so in its backward."""
 
+import numpy as np
+
 from . import ops
 from .autograd import GraphError, Value, is_grad_enabled
 
@@ -22,16 +24,21 @@ class InPlace(Value):
                 f"{what} changes a tensor in place while its operations are recorded; do it under no_grad(), on "
                 f"detach(), or out of place"
             )
-        if not self.array.flags.writeable:
+        if not self.storage.backend.is_writeable(self.array):
             raise GraphError(f"{what}: this tensor is read-only (the result of expand); clone() it first")
         self.storage.changed()
+
+    def _raw(self, other):
+        """other as its backend's array, or a number."""
+        if isinstance(other, Value):
+            return other.array
+        return other if isinstance(other, (bool, int, float)) else self.storage.backend.from_numpy(np.asarray(other))
 
     def _update(self, primitive, other):
         """self = primitive(self, other), in place."""
         self._in_place(f"{primitive}_", other)
-        array = other.array if isinstance(other, Value) else other
         try:
-            getattr(self.storage.backend, primitive)(self.array, array, out=self.array)
+            getattr(self.storage.backend, primitive)(self.array, self._raw(other), out=self.array)
         except (TypeError, ValueError):
             kind, shape = getattr(other, "dtype", type(other).__name__), getattr(other, "shape", ())
             raise ValueError(
@@ -62,7 +69,7 @@ class InPlace(Value):
     def copy_(self, other):
         """The values of other, broadcast and cast, in place."""
         self._in_place("copy_", other)
-        self.array[...] = other.array if isinstance(other, Value) else other
+        self.storage.backend.setitem(self.array, (...,), self._raw(other))
         return self
 
     def fill_(self, value):
@@ -74,7 +81,7 @@ class InPlace(Value):
     def __setitem__(self, index, value):
         """Assignment, in place: under no_grad(), or where neither side requires a gradient."""
         self._in_place("assignment to an index", value)
-        self.array[ops.parsed_index(self, index)] = value.array if isinstance(value, Value) else value
+        self.storage.backend.setitem(self.array, ops.parsed_index(self, index), self._raw(value))
 
     def _augmented(self, other, function, in_place):
         """x += y: in place where nothing is recorded, else a new tensor, so that no graph is ever cut or bent."""

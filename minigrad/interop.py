@@ -81,7 +81,7 @@ class Interop(Value):
 
 
 def _rebuilt(cls, array, requires_grad):
-    x = cls._wrap(array, Storage(backend.CPU))
+    x = cls._wrap(array, Storage(backend.cpu()))
     return x.requires_grad_(requires_grad) if type(x) is cls else cls(x, requires_grad)
 
 

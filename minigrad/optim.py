@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from .autograd import Storage
-from .creation import from_numpy
+from .creation import as_tensor
 from .tensor import Tensor
 
 
@@ -49,18 +49,33 @@ class Optimizer:
 
     def step(self):
         """Change every parameter that has a gradient, in place."""
+        updates: dict = {}  # (backend, options that all slots of an update share): slots
         for group in self.param_groups:
+            shared = self._shared(group)
             for p in group["params"]:
                 if p.grad is not None:
                     state = self.state.get(p)
                     if state is None:
                         state = self.state[p] = {"step": 0, **{name: p.zeros_like() for name in self.buffers}}
                     state["step"] += 1
-                    self._update(p, p.grad.detach().contiguous().array, state, group)
+                    slot = self._slot(p.array, p.grad.detach().contiguous().array, state, group)
+                    updates.setdefault((p.storage.backend, *shared), []).append(slot)
                     p.storage.changed()
+        for (on, *shared), slots in updates.items():
+            self._update(on, slots, *shared)
 
-    def _update(self, p, g, state, group):
-        raise TypeError("an Optimizer must define _update(p, g, state, group)")
+    # A subclass says what the backend's primitive, which updates many parameters at once, is to be given.
+
+    def _shared(self, group):
+        """The options that go for all slots of one call."""
+        raise TypeError("an Optimizer must define _shared, _slot and _update")
+
+    def _slot(self, p, g, state, group):
+        """A parameter's arrays and numbers."""
+        raise TypeError("an Optimizer must define _shared, _slot and _update")
+
+    def _update(self, on, slots, *shared):
+        raise TypeError("an Optimizer must define _shared, _slot and _update")
 
     def state_dict(self):
         """{'state': {index: {'step': …, name: Tensor}}, 'param_groups': …}, parameters by their index over all groups.
@@ -83,11 +98,11 @@ class Optimizer:
             p = parameters[int(i)]
             loaded[p] = {"step": int(state["step"])}
             for name in self.buffers:
-                value = state[name] if isinstance(state[name], Tensor) else from_numpy(np.asarray(state[name]))
+                value = as_tensor(state[name] if isinstance(state[name], Tensor) else np.asarray(state[name]))
                 if value.shape != p.shape:
                     raise ValueError(f"optimizer state {name} {i} has shape {value.shape}, its parameter {p.shape}")
                 on = p.storage.backend
-                loaded[p][name] = Tensor._wrap(on.copy(value.to(p.dtype).array), Storage(on))
+                loaded[p][name] = Tensor._wrap(on.copy(value.to(p.device, p.dtype).array), Storage(on))
         self.state = loaded
         for group, saved in zip(self.param_groups, state_dict["param_groups"]):
             group.update({key: value for key, value in saved.items() if key != "params"})
@@ -101,9 +116,14 @@ class SGD(Optimizer):
     def __init__(self, params, lr=1e-3, momentum=0.0, weight_decay=0.0, nesterov=False):
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov})
 
-    def _update(self, p, g, state, group):
-        options = (group["lr"], group["momentum"], group["weight_decay"], group["nesterov"])
-        p.storage.backend.sgd_(p.array, g, state["momentum_buffer"].array, *options)
+    def _shared(self, group):
+        return group["momentum"], group["nesterov"]
+
+    def _slot(self, p, g, state, group):
+        return p, g, state["momentum_buffer"].array, group["lr"], group["weight_decay"]
+
+    def _update(self, on, slots, *shared):
+        on.sgd_(slots, *shared)
 
 
 class Adam(Optimizer):
@@ -115,9 +135,14 @@ class Adam(Optimizer):
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
         super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay})
 
-    def _update(self, p, g, state, group):
-        options = (group["lr"], *group["betas"], group["eps"], group["weight_decay"], self.decoupled, state["step"])
-        p.storage.backend.adam_(p.array, g, state["m"].array, state["v"].array, *options)
+    def _shared(self, group):
+        return *group["betas"], group["eps"], self.decoupled
+
+    def _slot(self, p, g, state, group):
+        return p, g, state["m"].array, state["v"].array, group["lr"], group["weight_decay"], state["step"]
+
+    def _update(self, on, slots, *shared):
+        on.adam_(slots, *shared)
 
 
 class AdamW(Adam):

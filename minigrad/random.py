@@ -27,30 +27,28 @@ class Generator:
     def state(self, state):
         self.seed, self.offset = int(state["seed"]), int(state["offset"])
 
-    def words(self, n, backend=reference):
-        """The next n words, uint32, as an array of `backend`. Every call begins a fresh block of four."""
+    def take(self, n):
+        """Set n words aside: the number of their first block of four. Every call begins a fresh block."""
         offset, self.offset = self.offset, self.offset + -(-n // 4)
-        return backend.random_words(self.seed, offset, n)
+        return offset
 
-    # What follows is drawn on the host: parameters, batches and samples, where speed does not matter.
+    # `on` is the backend that computes the numbers, and whose array they come in.
 
-    def uniform(self, shape, dtype=np.float64):
+    def words(self, n, on=reference):
+        """The next n words, uint32."""
+        return on.random_words(self.seed, self.take(n), n)
+
+    def uniform(self, shape, dtype=np.float64, on=reference):
         """Numbers in [0, 1): 53 random bits in float64, 24 otherwise (11 in float16)."""
-        n, dtype = math.prod(shape), np.dtype(dtype)
-        if dtype == np.float64:
-            high, low = self.words(2 * n).reshape(-1, 2).T.astype(np.uint64)
-            y = (((high << np.uint64(32)) | low) >> np.uint64(11)) * 2.0**-53
-        else:
-            bits = 11 if dtype == np.float16 else 24
-            y = (self.words(n) >> np.uint32(32 - bits)).astype(dtype) * dtype.type(2.0**-bits)
-        return y.reshape(shape)
-
-    def normal(self, shape, dtype=np.float64):
-        """Standard normal numbers by Box and Muller's transform, computed in float64."""
         n = math.prod(shape)
-        u = self.uniform((2, -(-n // 2)))
-        radius, angle = np.sqrt(-2 * np.log1p(-u[0])), 2 * np.pi * u[1]
-        return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:n].reshape(shape).astype(dtype)
+        return on.random_uniform(self.seed, self.take(2 * n if dtype == np.float64 else n), shape, dtype)
+
+    def normal(self, shape, dtype=np.float64, on=reference):
+        """Standard normal numbers by Box and Muller's transform, computed in float64."""
+        pairs = -(-math.prod(shape) // 2)
+        return on.random_normal(self.seed, self.take(4 * pairs), shape, dtype)
+
+    # What follows is drawn on the host: batches and samples, where speed does not matter.
 
     def integers(self, low, high, shape):
         """int64 in [low, high), each equally likely to within 2^-53."""

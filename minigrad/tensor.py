@@ -110,7 +110,8 @@ class Tensor(InPlace, Interop):
     def to(self, *targets, dtype=None, device=None):
         """This tensor in a dtype and/or on a device: to("cuda"), to(minigrad.float64), to(device, dtype), to(other).
 
-        Itself if nothing changes. Between float dtypes gradients flow through."""
+        Itself if nothing changes. Gradients flow through, between float dtypes and between devices. To the CPU waits
+        for the device's work; to a device does not."""
         for target in targets:
             if isinstance(target, Tensor):
                 dtype, device = target.dtype, target.device
@@ -118,11 +119,12 @@ class Tensor(InPlace, Interop):
                 device = target
             else:
                 dtype = target
+        x = self
         if device is not None and device != self.device:
-            backend.get(device)  # cuda arrives with the kernels; until then this says what is missing
+            x = ops.Transfer.apply(x, to=backend.get(device))
         if dtype is None or (dtype := dtypes.as_dtype(dtype)) == self.dtype:
-            return self
-        return ops.Cast.apply(self, dtype=dtype)
+            return x
+        return ops.Cast.apply(x, dtype=dtype)
 
     def cpu(self):
         return self.to("cpu")

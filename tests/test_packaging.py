@@ -39,7 +39,11 @@ def test_wheel_contents(wheel):
         names = set(archive.namelist())
     assert {name.split("/")[0].split("-")[0] for name in names} == {"minigrad"}  # above all, no top-level `kernels`
     files = {f"minigrad/kernels/{path.name}" for path in (REPO / "kernels").glob("*.cu*")} | {"minigrad/py.typed"}
-    files |= {path.relative_to(REPO).as_posix() for path in (REPO / "minigrad").rglob("*.py")}
+    files |= {
+        path.relative_to(REPO).as_posix()
+        for path in (REPO / "minigrad").rglob("*")
+        if path.suffix in {".py", ".h", ".cpp"}
+    }
     assert files <= names
 
 
@@ -47,7 +51,7 @@ def locate(site, cwd):
     """Where a new interpreter that has `site` for its site-packages, and not the REPO, finds minigrad and kernels."""
     code = (
         "import site, sys; sys.path[:] = [p for p in sys.path if p != sys.argv[1]]; site.addsitedir(sys.argv[2]);"
-        "import minigrad, minigrad.backend.kernels as k; print(minigrad.__file__); print(k.find_kernels())"
+        "import minigrad, minigrad.backend.source as k; print(minigrad.__file__); print(k.find_kernels())"
     )
     env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     command = [sys.executable, "-c", code, REPO, site]

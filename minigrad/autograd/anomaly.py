@@ -3,6 +3,7 @@
 import os
 import sys
 
+from .graph import Value
 from .modes import mode
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -29,11 +30,11 @@ def user_line():
     return frame.f_code.co_filename, frame.f_lineno
 
 
-def _nonfinite(array):
-    """'NaN', 'Inf' or None for an array or a Python number."""
-    if not hasattr(array, "dtype"):
-        array_is_nan, array_is_inf = array != array, array in (float("inf"), -float("inf"))
-        return "NaN" if array_is_nan else "Inf" if array_is_inf else None
+def _nonfinite(x):
+    """'NaN', 'Inf' or None for a Tensor or a Python number."""
+    if not isinstance(x, Value):
+        return "NaN" if x != x else "Inf" if x in (float("inf"), -float("inf")) else None
+    array = x.storage.backend.to_numpy(x.array)
     if array.dtype.kind != "f":
         return None
     if (array != array).any():
@@ -41,14 +42,14 @@ def _nonfinite(array):
     return "Inf" if (abs(array) == float("inf")).any() else None
 
 
-def check_forward(op, arrays, results):
+def check_forward(op, inputs, results):
     for y in results:
         if y is None:
             continue
-        found = _nonfinite(y.array)
+        found = _nonfinite(y)
         if found is None:
             continue
-        already = [_nonfinite(a) for a in arrays if a is not None]
+        already = [_nonfinite(x) for x in inputs if x is not None]
         if found == "Inf" and any(already):
             continue
         if not op.line[1]:
@@ -58,7 +59,7 @@ def check_forward(op, arrays, results):
 
 
 def check_backward(op, i, g, dys):
-    found = _nonfinite(g.array)
-    if found is None or (found == "Inf" and any(_nonfinite(dy.array) for dy in dys if dy is not None)):
+    found = _nonfinite(g)
+    if found is None or (found == "Inf" and any(_nonfinite(dy) for dy in dys if dy is not None)):
         return
     raise AnomalyError(f"{found} in the gradient for input {i} of {op.describe()}")

@@ -187,6 +187,7 @@ class Op:
         with backend.quietly():
             y = op.forward(*arrays, **params)
 
+        backend = op.backend  # a transfer between devices has set it to the other one
         outputs = y if isinstance(y, tuple) else (y,)
         if recorded:
             op._inputs = None
@@ -212,7 +213,7 @@ class Op:
                 op._out = weakref.ref(node)
             results.append(wrap(array, storage, node))
         if mode.anomaly:
-            check_forward(op, arrays, results)
+            check_forward(op, inputs, results)
         if mode.watch is not None:
             mode.watch(op, inputs, results)
         return tuple(results) if isinstance(y, tuple) else results[0]
@@ -221,6 +222,8 @@ class Op:
 def _shared_storage(backend, array, values):
     """The storage of the input whose memory `array` lies in, or None for new memory."""
     for x in values:
+        if x.storage.backend is not backend:
+            continue
         if array is x.array or (array.base is not None and backend.overlap(array, x.array)):
             return x.storage
     return None

@@ -1,13 +1,18 @@
-"""Backends: a device is a module of same-named primitives on its own kind of array.
+"""Backends: a device is an object (for NumPy, a module) with the same primitives on its own kind of array.
 
-`reference` is NumPy: it defines what every primitive means. This floor knows nothing of autograd.
+`reference` is NumPy: it defines what every primitive means. `launch` has the same primitives as launches of kernels,
+which `cuda` runs on a GPU, `native` on the CPU and `emulated` on the CPU with real thread blocks, for proof.
+This floor knows nothing of autograd.
 """
 
-import importlib.util
+import functools
+import logging
+import os
 
 from . import reference
 
-CPU = reference
+log = logging.getLogger("minigrad")
+CPU_BACKENDS = "native", "numpy", "emulated"
 
 
 class DeviceError(RuntimeError):
@@ -15,28 +20,54 @@ class DeviceError(RuntimeError):
 
 
 def get(device):
-    """The backend module for a device name, 'cpu' or 'cuda'. Raises DeviceError, naming what is missing."""
+    """The backend for a device name, 'cpu' or 'cuda'. Raises DeviceError, naming what is missing."""
     if device == "cpu":
-        return CPU
+        return cpu()
     if device == "cuda":
-        raise DeviceError(why_no_cuda())
+        return _cuda()
     raise ValueError(f"unknown device {device!r}; there are 'cpu' and 'cuda'")
 
 
-def why_no_cuda():
-    """What stands between this machine and device='cuda': the first missing of CuPy, driver, GPU, our kernels."""
-    if importlib.util.find_spec("cupy") is None:
-        return "device 'cuda' needs CuPy, which is not installed: pip install '.[gpu13]' (CUDA 12: '.[gpu12]')"
-    import cupy
-
+@functools.cache
+def cpu():
+    """What 'cpu' means here: the backend that MINIGRAD_CPU names (native, numpy or emulated), by default native, or
+    NumPy where there is no C++ compiler."""
+    name = os.environ.get("MINIGRAD_CPU")
+    if name:
+        return cpu_backend(name)
     try:
-        count = cupy.cuda.runtime.getDeviceCount()
-    except cupy.cuda.runtime.CUDARuntimeError as error:
-        if "NoDevice" in str(error):
-            return "device 'cuda': CuPy and a driver are here, but no GPU was found"
-        return f"device 'cuda': CuPy is installed, but there is no usable NVIDIA driver ({error})"
-    except ImportError as error:
-        return f"device 'cuda': CuPy is installed but its CUDA libraries are not ({error})"
-    if count == 0:
-        return "device 'cuda': CuPy and a driver are here, but no GPU was found"
-    return "device 'cuda': CuPy and a GPU are here, but this version of minigrad has no CUDA kernels yet; use 'cpu'"
+        return cpu_backend("native")
+    except DeviceError as error:
+        log.warning("minigrad: %s; computing with NumPy instead", error)
+        return reference
+
+
+@functools.cache
+def cpu_backend(name):
+    """The backend object by its name in MINIGRAD_CPU. Raises DeviceError if it cannot be had."""
+    from .host import CompilerError
+
+    if name not in CPU_BACKENDS:
+        raise DeviceError(f"MINIGRAD_CPU={name}: there are {', '.join(CPU_BACKENDS)}")
+    try:
+        if name == "native":
+            from .native import Native
+
+            return Native()
+        if name == "emulated":
+            from .emulated import Emulated
+
+            return Emulated()
+    except CompilerError as error:
+        raise DeviceError(f"no {name} kernels: {error}") from error
+    return reference
+
+
+@functools.cache
+def _cuda():
+    from . import cuda
+
+    reason = cuda.why_not()
+    if reason:
+        raise DeviceError(reason)
+    return cuda.Cuda()

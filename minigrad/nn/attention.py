@@ -1,5 +1,7 @@
 """Multi-head attention (Vaswani et al. 2017, section 3.2.2), in its batched form."""
 
+import math
+
 from ..creation import empty, zeros
 from ..dtypes import DEFAULT_FLOAT
 from . import functional as F
@@ -44,10 +46,13 @@ class MultiheadAttention(Module):
         k = k.transpose(1, 2)  # (B, nh, S, hs)
         v = v.transpose(1, 2)  # (B, nh, S, hs)
 
-        scores = q @ k.mT  # (B, nh, T, S)
         mask = self._mask(attn_mask, key_padding_mask, B, T, S)
-        pattern = F.attention_pattern(scores, mask, is_causal, scale=hs**-0.5)  # (B, nh, T, S)
-        z = F.dropout(pattern, self.dropout, self.training) @ v  # (B, nh, T, hs)
+        if need_weights:
+            pattern = F.attention_pattern(q @ k.mT, mask, is_causal, scale=hs**-0.5)  # (B, nh, T, S)
+            z = F.dropout(pattern, self.dropout, self.training) @ v  # (B, nh, T, hs)
+        else:
+            dropout = self.dropout if self.training else 0.0
+            z = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal)  # (B, nh, T, hs)
 
         z = z.transpose(1, 2).reshape(B, T, C)  # heads side by side
         y = self.out_proj(z)  # (B, T, C)
@@ -80,7 +85,10 @@ class MultiheadAttention(Module):
         if all(mask.dtype.kind == "b" for mask in masks):
             return ~masks[0] if len(masks) == 1 else ~(masks[0] | masks[1])
         dtype = self.out_proj.weight.dtype
-        added = [zeros(m.shape, dtype=dtype).masked_fill(m, -float("inf")) if m.dtype.kind == "b" else m for m in masks]
+        added = [
+            zeros(m.shape, dtype=dtype, device=m.device).masked_fill(m, -math.inf) if m.dtype.kind == "b" else m
+            for m in masks
+        ]
         return added[0] if len(added) == 1 else added[0] + added[1]
 
     def extra_repr(self):

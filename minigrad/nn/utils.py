@@ -10,12 +10,17 @@ def clip_grad_norm_(parameters, max_norm, error_if_nonfinite=False):
 
     A NaN or Inf norm makes every gradient NaN or 0; error_if_nonfinite raises ArithmeticError instead."""
     parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    grads = [p.grad.detach() for p in parameters if p.grad is not None]
-    norm = math.sqrt(sum(g.storage.backend.dot(g.array, g.array) for g in grads))
+    grads = [p.grad for p in parameters if p.grad is not None]
+    by_device: dict = {}
+    for g in grads:
+        by_device.setdefault(g.storage.backend, []).append(g.array)
+    norm = math.hypot(*(on.norm(arrays) for on, arrays in by_device.items()))
     if error_if_nonfinite and not math.isfinite(norm):
         raise ArithmeticError(f"the norm of the gradients is {norm}")
     scale = max_norm / (norm + 1e-6)
     if not scale >= 1:
+        for on, arrays in by_device.items():
+            on.scale_(arrays, scale)
         for g in grads:
-            g.mul_(scale)
+            g.storage.changed()
     return norm

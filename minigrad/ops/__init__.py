@@ -5,7 +5,7 @@ from .activation import gelu, relu, sigmoid, silu, tanh
 from .attention import attention_pattern, scaled_dot_product_attention
 from .dropout import dropout
 from .elementwise import (
-    Cast, abs, add, cos, div, erf, erfc, exp, floor, log, mul, neg, pow, rsqrt, sign, sin, sqrt, sub,
+    Cast, Transfer, abs, add, cos, div, erf, erfc, exp, floor, log, mul, neg, pow, rsqrt, sign, sin, sqrt, sub,
 )  # fmt: skip
 from .index import embedding, gather, getitem, index_select, masked_fill, parsed_index, tril, triu
 from .matmul import einsum, linear, matmul

@@ -1,5 +1,9 @@
 """Scaled dot-product attention: scores, the masked softmax that turns them into a pattern, and their product with v."""
 
+import math
+
+import numpy as np
+
 from ..autograd import Fused, Op, composite
 from ..cases import Fixed, case
 from ._args import require_float
@@ -60,22 +64,151 @@ def attention_pattern(scores, mask=None, is_causal=False, scale=1.0):
     return AttentionPattern.apply(scores, mask, scale=float(scale), is_causal=bool(is_causal))
 
 
-@composite(case((2, 3, 4), (2, 3, 4), (2, 3, 4), is_causal=True), case((2, 3, 4), (2, 5, 4), (2, 5, 2), scale=0.3))
-def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None):
+class Attention(Op):
+    """z = softmax(scale q kᵀ + bias) v, masked, without holding the pattern;   dq, dk, dv from the pattern once more
+
+    q (B, nh, T, D), k (B, nkv, S, D), v (B, nkv, S, Dv), nkv dividing nh. mask (bool) and bias are (B, nh, T, S) or
+    None. Rabe and Staats 2021; Dao et al., "FlashAttention", 2022."""
+
+    cases = [
+        case((2, 2, 3, 4), (2, 2, 3, 4), (2, 2, 3, 4), None, None, scale=0.5, is_causal=True),
+        case((1, 4, 2, 3), (1, 2, 5, 3), (1, 2, 5, 2), None, None, scale=0.3, is_causal=False),
+        case((1, 1, 2, 3), (1, 1, 3, 3), (1, 1, 3, 2), Fixed([[[[True, False, True], [False, False, False]]]]), None,
+             scale=0.5, is_causal=False),
+    ]  # fmt: skip
+    analytic = True
+
+    def forward(self, q, k, v, mask, bias, scale, is_causal):
+        _check_groups(q, k)
+        z, lse = self.backend.attention(q, k, v, mask, bias, scale, is_causal)
+        self.save_inputs(q, k, v, mask, bias)
+        self.save(lse)
+        return self.save_output(z)
+
+    def backward(self, dz):
+        (lse,) = self.saved()
+        inputs = (*self.saved_inputs(), self.saved_output().detach(), lse)
+        return (*AttentionBackward.apply(dz, *inputs, **self.params), None, None)
+
+
+class AttentionBackward(Fused):
+    """dv = patternᵀ dz, dpattern = dz vᵀ, dscores as for the pattern, dq = dscores k, dk = dscoresᵀ q
+
+    z and lse, the logarithm of each row's sum, come from the forward; None: computed again."""
+
+    cases = [
+        case((2, 2, 3, 2), (2, 2, 3, 4), (2, 2, 3, 4), (2, 2, 3, 2), None, None, None, None, scale=0.5, is_causal=True),
+        case((1, 4, 2, 2), (1, 4, 2, 3), (1, 2, 3, 3), (1, 2, 3, 2), None, None, None, None,
+             scale=0.3, is_causal=False),
+    ]  # fmt: skip
+
+    def forward(self, dz, q, k, v, mask, bias, z, lse, scale, is_causal):
+        _check_groups(q, k)
+        self.save_inputs(dz, q, k, v, mask, bias, z, lse)
+        if lse is None:
+            z, lse = self.backend.attention(q, k, v, mask, bias, scale, is_causal)
+        return self.backend.attention_backward(dz, q, k, v, mask, bias, z, lse, scale, is_causal)
+
+    @staticmethod
+    def composed(dz, q, k, v, mask, bias, z, lse, scale, is_causal):
+        nkv = k.shape[1]
+        k, v = _for_each_head(k, q), _for_each_head(v, q)
+        scores = q @ k.mT * scale  # (B, nh, T, S)
+        pattern = attention_pattern(scores if bias is None else scores + bias, mask, is_causal)
+        dpattern = dz @ v.mT  # (B, nh, T, S)
+        dscores = pattern * (dpattern - (dpattern * pattern).sum(-1, keepdim=True)) * scale
+        return dscores @ k, _over_groups(dscores.mT @ q, nkv), _over_groups(pattern.mT @ dz, nkv)
+
+
+def _check_groups(q, k):
+    nh, nkv = q.shape[1], k.shape[1]
+    if nh != nkv and (nkv == 0 or nh % nkv):
+        raise ValueError(f"attention: {nkv} heads of keys do not divide {nh} heads of queries")
+
+
+def _for_each_head(x, q):
+    """Keys or values (B, nkv, S, D), each as often as heads of q share it: (B, nh, S, D)."""
+    return x if x.shape[1] == q.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], 1)
+
+
+def _over_groups(dx, nkv):
+    """The adjoint of _for_each_head: (B, nh, S, D) summed to (B, nkv, S, D)."""
+    B, nh, S, D = dx.shape
+    return dx if nh == nkv else dx.reshape(B, nkv, nh // nkv, S, D).sum(2)
+
+
+def _batch(query, key, value, enable_gqa):
+    """The batch dims of attention's result, heads last among them."""
+    shapes = [x.shape[:-2] for x in (query, key, value)]
+    if not enable_gqa:
+        return np.broadcast_shapes(*shapes)
+    return np.broadcast_shapes(*(shape[:-1] for shape in shapes)) + shapes[0][-1:]
+
+
+def _as_heads(query, key, value, enable_gqa):
+    """The three as (B, heads, positions, size). Raises where they do not fit each other."""
+    shapes = query.shape, key.shape, value.shape
+    fits = min(map(len, shapes)) >= (3 if enable_gqa else 2) and shapes[0][-1] == shapes[1][-1]
+    fits = fits and shapes[1][-2] == shapes[2][-2]
+    if fits and enable_gqa:
+        fits = shapes[1][-3] == shapes[2][-3]
+    try:
+        batch = _batch(query, key, value, enable_gqa) if fits else ()
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"attention: query {shapes[0]}, key {shapes[1]}, value {shapes[2]} are not (…, T, d_k), (…, S, d_k), "
+            f"(…, S, d_v)" + (" with heads in dim -3, those of key dividing those of query" if enable_gqa else "")
+        )
+    of_keys = batch[:-1] + shapes[1][-3:-2] if enable_gqa else batch
+    return tuple(_four_dims(x, b) for x, b in zip((query, key, value), (batch, of_keys, of_keys)))
+
+
+def _four_dims(x, batch):
+    """x (…, n, m) broadcast to its batch dims, and these as two."""
+    x = x.expand(*batch, *x.shape[-2:])
+    return x if len(batch) == 2 else x.reshape(math.prod(batch[:-1]), *(batch[-1:] or (1,)), *x.shape[-2:])
+
+
+def _mask_of_heads(mask, batch, T, S, dtype):
+    """A mask that broadcasts to scores of shape (*batch, T, S), as (B, nh, T, S)."""
+    if mask.dtype.kind != "b" and mask.dtype != dtype:
+        raise TypeError(f"attention: mask must be bool or {dtype} like q, k and v, got {mask.dtype}")
+    try:
+        return _four_dims(mask.expand(*batch, T, S), batch)
+    except ValueError:
+        raise ValueError(
+            f"attention: mask of shape {mask.shape} does not broadcast to scores of shape {(*batch, T, S)}"
+        ) from None
+
+
+@composite(
+    case((2, 3, 4), (2, 3, 4), (2, 3, 4), is_causal=True),
+    case((2, 3, 4), (2, 5, 4), (2, 5, 2), scale=0.3),
+    case((4, 3, 2), (2, 3, 2), (2, 3, 2), enable_gqa=True),
+)
+def scaled_dot_product_attention(
+    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
+):
     """z = softmax(q kᵀ / √d_k + mask) v   (Vaswani et al. 2017, eq. 1)
 
     query (…, T, d_k), key (…, S, d_k), value (…, S, d_v) -> (…, T, d_v). attn_mask: bool (True: attend) or float,
     broadcast to (…, T, S). scale replaces 1/√d_k. dropout_p applies to the pattern, always: pass 0 to evaluate.
-    Unlike PyTorch, attn_mask and is_causal may be given together, and a query that sees nothing gives zeros."""
+    enable_gqa: key and value may have fewer heads, in dim -3, a divisor of query's. Unlike PyTorch, attn_mask and
+    is_causal may be given together, and a query that sees nothing gives zeros. The pattern is never held whole, unless
+    dropout_p, a mask that requires a gradient, or heads larger than 128 on a device of kernels ask for it."""
     require_float("scaled_dot_product_attention", query, key, value)
-    if query.ndim < 2 or query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
-        raise ValueError(
-            f"attention: query {query.shape}, key {key.shape}, value {value.shape} are not (…, T, d_k), (…, S, d_k), "
-            f"(…, S, d_v)"
-        )
-    scale = (query.shape[-1] or 1) ** -0.5 if scale is None else scale
-    scores = query @ key.mT  # (…, T, S)
-    pattern = attention_pattern(scores, attn_mask, is_causal, scale)  # (…, T, S)
-    if dropout_p:
-        pattern = dropout(pattern, dropout_p)
-    return pattern @ value  # (…, T, d_v)
+    q, k, v = _as_heads(query, key, value, enable_gqa)
+    scale = float((q.shape[-1] or 1) ** -0.5 if scale is None else scale)
+    batch = _batch(query, key, value, enable_gqa)
+    mask = None if attn_mask is None else _mask_of_heads(attn_mask, batch, q.shape[-2], k.shape[-2], query.dtype)
+    fits = q.storage.backend.attention_fits(q.dtype, max(q.shape[-1], v.shape[-1]))
+    if dropout_p or not fits or (mask is not None and mask.requires_grad):
+        scores = q @ _for_each_head(k, q).mT  # (B, nh, T, S)
+        pattern = dropout(attention_pattern(scores, mask, is_causal, scale), dropout_p)  # (B, nh, T, S)
+        z = pattern @ _for_each_head(v, q)  # (B, nh, T, d_v)
+    else:
+        masks = (mask, None) if mask is None or mask.dtype.kind == "b" else (None, mask)
+        z = Attention.apply(q, k, v, *masks, scale=scale, is_causal=bool(is_causal))
+    return z if len(batch) == 2 else z.reshape(*batch, *z.shape[-2:])

@@ -15,11 +15,9 @@ class Dropout(Op):
     analytic = True
 
     def forward(self, x, p, generator=default_generator):
-        words = generator.words(x.size, self.backend).reshape(x.shape)
-        scale = x.dtype.type(1 / (1 - p) if p < 1 else 0)
-        mask = self.backend.mul(self.backend.ge(words, int(p * 2**32)), scale)
+        y, mask = self.backend.dropout(x, p, generator.seed, generator.take(x.size))
         self.save(mask)
-        return self.backend.mul(x, mask)
+        return y
 
     def backward(self, dy):
         (mask,) = self.saved()

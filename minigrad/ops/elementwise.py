@@ -3,6 +3,7 @@
 import math
 
 from ..autograd import Op, Value
+from ..backend import reference
 from ..cases import apart, case, positive, uniform
 from ._args import check_broadcast, floating, promoted
 
@@ -311,6 +312,22 @@ class Cast(Op):
 
     def backward(self, dy):
         return Cast.apply(dy, dtype=self.source)
+
+
+class Transfer(Op):
+    """y = x on another device;   dx = dy on x's device"""
+
+    cases = [case((3, 4), to=reference)]
+    analytic = True
+
+    def forward(self, x, to):
+        self.source = self.backend
+        self.backend = to  # y's
+        host = self.source.to_numpy(x)
+        return to.from_numpy(host.copy() if to.device == self.source.device else host)
+
+    def backward(self, dy):
+        return Transfer.apply(dy, to=self.source)
 
 
 # ---------------------------------------------------------------------------------------------------- public functions

@@ -60,7 +60,7 @@ def _index_part(part):
     if isinstance(part, (int, np.integer)):
         return int(part)
     if isinstance(part, Value):
-        part = part.array
+        part = part.detach().numpy()
     array = np.array(part)
     if array.size == 0 and array.dtype.kind == "f":
         array = array.astype(np.int64)
@@ -113,7 +113,7 @@ def _check_indices(name, index, n, which=None):
     """index: int Tensor with values in [0, n), at least where the bool array `which` is True."""
     if not isinstance(index, Value) or index.dtype.kind not in "iu":
         raise TypeError(f"{name}: index must be an int Tensor, got {getattr(index, 'dtype', type(index).__name__)}")
-    values = index.array if which is None else index.array[which]
+    values = index.numpy() if which is None else index.numpy()[which]
     if values.size:
         low, high = int(values.min()), int(values.max())
         if low < 0 or high >= n:

@@ -134,7 +134,7 @@ def cross_entropy(input, target, ignore_index=-100, label_smoothing=0.0, reducti
     if target.dtype.kind not in "iu":
         raise TypeError(f"cross_entropy: target holds class indices, ints; got {target.dtype}")
     V = input.shape[class_dim]
-    kept = target.array != ignore_index
+    kept = target.numpy() != ignore_index
     _check_indices("cross_entropy", target, V, kept)
     if input.ndim != 2:
         input = input.permute(*(d for d in range(input.ndim) if d != class_dim), class_dim)

@@ -8,7 +8,9 @@ Where a formula is written with `out=`, that is speed: each temporary would be a
 """
 
 from .arrays import *
+from .attention import attention, attention_backward, attention_fits
 from .elementwise import *
+from .random import dropout, random_normal, random_uniform, random_words
 from .reduce import *
 from .rows import *
 from .updates import *

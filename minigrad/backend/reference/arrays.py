@@ -5,8 +5,6 @@ import functools
 
 import numpy as np
 
-from .. import philox
-
 device = "cpu"
 Array = np.ndarray
 
@@ -30,7 +28,6 @@ zeros = np.zeros
 full = np.full
 overlap = np.may_share_memory
 quietly = functools.partial(np.errstate, all="ignore")  # NaN and Inf come without warnings; see detect_anomaly
-random_words = philox.words
 
 
 def to_numpy(x):
@@ -44,6 +41,11 @@ def from_numpy(x):
 def is_compact(x):
     """Dense, row-major and writeable: an array that in-place arithmetic may use as its own."""
     return x.flags.c_contiguous and x.flags.writeable
+
+
+def is_writeable(x):
+    """False for the result of expand, where places share memory."""
+    return x.flags.writeable
 
 
 def copy(x):
@@ -71,6 +73,11 @@ def getitem(x, index):
     if all(isinstance(i, (int, slice, type(None))) and not isinstance(i, bool) for i in index):
         index = (*index, ...)
     return x[index]
+
+
+def setitem(x, index, value):
+    """x[index] = value, index a tuple: in place, value broadcast and cast."""
+    x[index] = value
 
 
 def getitem_add(shape, index, dy):

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 
+from ..table import POWERS, numpy_functions
 from .half import in_single
 
 
@@ -22,52 +23,22 @@ def _by_steps(function):
     return wrapper
 
 
-add = np.add
-sub = np.subtract
-mul = np.multiply
-div = np.true_divide
-neg = np.negative
-abs = np.abs
-exp = np.exp
-log = np.log
-sqrt = np.sqrt
-sin = np.sin
-cos = np.cos
-tanh = np.tanh
-sign = np.sign
-floor = np.floor
-maximum = np.maximum
-minimum = np.minimum
-where = np.where
-clamp = np.clip
-eq, ne, lt, le, gt, ge = np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal
-logical_and, logical_or, logical_xor, logical_not = np.logical_and, np.logical_or, np.logical_xor, np.logical_not
-isnan, isinf, isfinite = np.isnan, np.isinf, np.isfinite
-
-
-_POWERS: dict = {  # NumPy's pow is 60 times slower than two products
-    0: np.ones_like,
-    1: np.positive,
-    2: np.square,
-    3: lambda x: x * x * x,
-    0.5: np.sqrt,
-    -0.5: lambda x: 1 / np.sqrt(x),
-    -1: lambda x: 1 / x,
-}
+add, sub, mul, div, neg, abs, sign, floor = numpy_functions("add", "sub", "mul", "div", "neg", "abs", "sign", "floor")
+exp, log, sqrt, rsqrt = numpy_functions("exp", "log", "sqrt", "rsqrt")
+sin, cos, tanh, relu = numpy_functions("sin", "cos", "tanh", "relu")
+maximum, minimum, where, clamp = numpy_functions("maximum", "minimum", "where", "clamp")
+eq, ne, lt, le, gt, ge = numpy_functions("eq", "ne", "lt", "le", "gt", "ge")
+logical_and, logical_or, logical_xor, logical_not = numpy_functions(
+    "logical_and", "logical_or", "logical_xor", "logical_not"
+)
+isnan, isinf, isfinite = numpy_functions("isnan", "isinf", "isfinite")
 
 
 def pow(x, y):
-    if isinstance(y, (int, float)) and y in _POWERS and x.dtype.kind == "f":
-        return _POWERS[y](x)
+    if isinstance(y, (int, float)) and y in POWERS and x.dtype.kind == "f":
+        (power,) = numpy_functions(POWERS[y])  # NumPy's pow is 60 times slower than two products
+        return power(x)
     return np.power(x, y)
-
-
-def rsqrt(x):
-    return 1 / np.sqrt(x)
-
-
-def relu(x):
-    return np.maximum(x, 0)
 
 
 @_by_steps

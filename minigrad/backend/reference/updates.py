@@ -1,14 +1,24 @@
-"""Optimizer steps, in place."""
+"""Optimizer steps and gradient clipping, in place, for all parameters at once."""
 
 import math
 
 import numpy as np
 
+from .reduce import dot
+
 _CHUNK = 1 << 14  # elements that an update touches at a time: five such arrays fit in a core's second-level cache
 
 
-def adam_(p, g, m, v, lr, beta1, beta2, eps, weight_decay, decoupled, step):
-    """One step of Adam or AdamW (decoupled) on compact arrays, in place. `step` counts from 1."""
+def adam_(slots, beta1, beta2, eps, decoupled):
+    """One step of Adam or AdamW (decoupled), in place.
+
+    slots: (p, g, m, v, lr, weight_decay, step) for each parameter: its compact arrays, of one dtype, and its numbers;
+    `step` counts from 1."""
+    for p, g, m, v, lr, weight_decay, step in slots:
+        _adam_one(p, g, m, v, lr, beta1, beta2, eps, weight_decay, decoupled, step)
+
+
+def _adam_one(p, g, m, v, lr, beta1, beta2, eps, weight_decay, decoupled, step):
     p, g, m, v = p.reshape(-1), g.reshape(-1), m.reshape(-1), v.reshape(-1)
     rate = lr / (1 - beta1**step)
     root = 1 / math.sqrt(1 - beta2**step)
@@ -35,12 +45,27 @@ def adam_(p, g, m, v, lr, beta1, beta2, eps, weight_decay, decoupled, step):
         pi -= b
 
 
-def sgd_(p, g, buffer, lr, momentum, weight_decay, nesterov):
-    """One step of SGD on compact arrays, in place. The buffer starts as zeros and is not touched without momentum."""
-    if weight_decay:
-        g = g + p * weight_decay
-    if momentum:
-        buffer *= momentum
-        buffer += g
-        g = g + buffer * momentum if nesterov else buffer
-    p -= g * lr
+def sgd_(slots, momentum, nesterov):
+    """One step of SGD, in place.
+
+    slots: (p, g, buffer, lr, weight_decay) for each parameter: its compact arrays, of one dtype, and its numbers. The
+    buffer starts as zeros; it is not touched without momentum, and may be None then."""
+    for p, g, buffer, lr, weight_decay in slots:
+        if weight_decay:
+            g = g + p * weight_decay
+        if momentum:
+            buffer *= momentum
+            buffer += g
+            g = g + buffer * momentum if nesterov else buffer
+        p -= g * lr
+
+
+def norm(arrays):
+    """The 2-norm of all elements of all arrays, as a Python float."""
+    return math.sqrt(sum(dot(x, x) for x in arrays))
+
+
+def scale_(arrays, factor):
+    """Every array times a number, in place."""
+    for x in arrays:
+        x *= factor

@@ -1,0 +1,102 @@
+// What both directions of attention share: where heads lie, tiles in shared memory, and products of tiles.
+//
+// A tile is TILE queries by TILE keys. Products are built from rank-1 updates of small blocks of MI × NI elements that a
+// thread holds in registers: a thread of a GPU's block has one or two of them, the one thread of a CPU's all in turn.
+// Compiled for a TILE of 32 or 64 and a DP of 32, 64 or 128: what D and Dv are padded to, with zeros.
+#pragma once
+#include "common.cuh"
+
+#ifdef MINIGRAD_NATIVE
+constexpr int MI = 4, NI = 64 / sizeof(R);  // columns that fill two AVX2 registers
+#else
+constexpr int MI = 4, NI = 4;
+#endif
+constexpr int LD = TILE + NI;  // elements in a row of a transposed tile, so that its columns lie in different banks
+
+// q (B, nh, T, D), k (B, nh / group, S, D), v (B, nh / group, S, Dv), o (B, nh, T, Dv), and masks (B, nh, T, S): strides
+// in elements of batch, head and position, 0 where a mask is broadcast; likewise of the gradients. The last dim of all but
+// the masks has stride 1.
+struct Heads {
+  long long nh, group, T, S, D, Dv;
+  long long q[3], k[3], v[3], o[3], mask[4], bias[4], dq[3], dk[3], dv[3];
+};
+
+// f(i, j) for each element of a ROWS × COLUMNS tile, shared out over the block's threads.
+template <int ROWS, int COLUMNS, typename F>
+__device__ __forceinline__ void tile_each(F f) {
+  const int across = blockDim.x < COLUMNS ? blockDim.x : COLUMNS, down = blockDim.x / across;
+  for (int i = threadIdx.x / across; i < ROWS; i += down) {
+    SIMD for (int j = threadIdx.x % across; j < COLUMNS; j += across) f(i, j);
+  }
+}
+
+// tile[i][d] = x[i * stride + d] for i < rows and d < D, 0 elsewhere in the TILE × DP tile.
+__device__ __forceinline__ void load(R* tile, const T* x, long long stride, long long rows, int D) {
+  tile_each<TILE, DP>([&](int i, int d) { tile[i * DP + d] = i < rows && d < D ? R(x[i * stride + d]) : R(0); });
+}
+
+// tile[d][i] = x[i * stride + d]: the transpose, whose rows have LD elements.
+__device__ __forceinline__ void load_transposed(R* tile, const T* x, long long stride, long long rows, int D) {
+  tile_each<TILE, DP>([&](int i, int d) { tile[d * LD + i] = i < rows && d < D ? R(x[i * stride + d]) : R(0); });
+}
+
+// The range of k that a product needs for its rows from i0 and columns from j0 on.
+struct Range { int first, last; };
+
+// For each block of the ROWS × COLUMNS product that this thread has: acc = Σ_k a(i, k) b[k][j] over range(i0, j0), where
+// a(i, k) = a[i * ai + k * ak] and b has rows of `ldb` elements; then done(i0, j0, acc).
+template <int ROWS, int COLUMNS, typename F, typename G>
+__device__ __forceinline__ void product(const R* a, int ai, int ak, const R* b, int ldb, F range, G done) {
+  constexpr int ACROSS = COLUMNS / NI;
+  for (int block = threadIdx.x; block < ROWS / MI * ACROSS; block += blockDim.x) {
+    const int i0 = block / ACROSS * MI, j0 = block % ACROSS * NI;
+    const Range span = range(i0, j0);
+    R acc[MI][NI] = {};
+    for (int k = span.first; k < span.last; k++) {
+      UNROLL for (int i = 0; i < MI; i++) {
+        const R x = a[(i0 + i) * ai + k * ak];
+        SIMD for (int j = 0; j < NI; j++) acc[i][j] += x * b[k * ldb + j0 + j];
+      }
+    }
+    done(i0, j0, acc);
+  }
+}
+
+// y[i][j] += acc[i][j] for a thread's block of a tile with DP columns.
+__device__ __forceinline__ void add_block(R* y, int i0, int j0, R (&acc)[MI][NI]) {
+  UNROLL for (int i = 0; i < MI; i++) {
+    SIMD for (int j = 0; j < NI; j++) y[(i0 + i) * DP + j0 + j] += acc[i][j];
+  }
+}
+
+__device__ __forceinline__ long long smaller(long long a, long long b) { return a < b ? a : b; }
+
+// Which keys a query sees, and what is added to its scores.
+struct View {
+  const bool* mask;  // of this batch and head, or null
+  const T* bias;
+  long long mask_t, mask_s, bias_t, bias_s, queries, keys;
+  bool causal;
+  R scale;
+
+  // How many of the TILE keys from k0 on come before the last key and before the query's own place.
+  __device__ __forceinline__ int seen(long long t, long long k0) const {
+    return int(smaller(TILE, (causal ? smaller(keys, t + 1) : keys) - k0));
+  }
+  // row[j] = the scores of query t and the keys k0 + j, j in [j0, j0 + NI), from q · k; -∞ where the query may not look.
+  __device__ __forceinline__ void scores(R* row, const R (&qk)[NI], long long t, long long k0, int j0) const {
+    const int end = seen(t, k0);
+    SIMD for (int j = 0; j < NI; j++) row[j0 + j] = j0 + j < end ? qk[j] * scale : -INF;
+    if ((!mask && !bias) || t >= queries) return;
+    for (int j = j0; j < j0 + NI && j < end; j++) {
+      if (bias) row[j] += R(bias[t * bias_t + (k0 + j) * bias_s]);
+      if (mask && !mask[t * mask_t + (k0 + j) * mask_s]) row[j] = -INF;
+    }
+  }
+};
+
+__device__ __forceinline__ View view_of(const Heads& n, const bool* mask, const T* bias, long long b, long long h,
+                                        bool causal, double scale) {
+  return {mask ? mask + b * n.mask[0] + h * n.mask[1] : nullptr, bias ? bias + b * n.bias[0] + h * n.bias[1] : nullptr,
+          n.mask[2], n.mask[3], n.bias[2], n.bias[3], n.T, n.S, causal, R(scale)};
+}

@@ -1,0 +1,76 @@
+// Attention in one pass, without ever holding T × S scores: z = softmax(scale q kᵀ + bias, masked) v for each head.
+//
+//   layout   q (B, nh, T, D), k (B, nh / group, S, D), v (B, nh / group, S, Dv), o (B, nh, T, Dv), any strides but a last
+//            one of 1; lse (B, nh, T) compact: ln Σ exp of each row's scores, ∞ for a row that sees nothing
+//   launch   grid (⌈T / TILE⌉, B nh), 64 threads for TILE 32 and 256 for 64, attention.py's bytes of shared memory
+//   equals   scores = scale * q @ k.mT + bias; scores[~mask] = -inf; o = softmax(scores) @ v; 0 for a row of -inf
+//
+// The softmax is taken online: with each tile of keys the rows' maxima m may rise, and what was summed so far shrinks by
+// exp(m before - m after) (Milakov and Gimelshein 2018; Dao et al., "FlashAttention", 2022).
+#include "attention.cuh"
+
+extern "C" __global__ void __launch_bounds__(TILE * TILE / 16, 2)
+attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* mask, const T* bias, Heads n,
+                  double scale, bool causal) {
+  DYNAMIC_SHARED(R, shared);
+  R* Q = shared;                // TILE × DP
+  R* KV = Q + TILE * DP;        // the transpose of K, DP × LD; then V, TILE × DP
+  R* P = KV + DP * LD;          // scores, then the pattern before it is normalised, TILE × TILE
+  R* O = P + TILE * TILE;       // TILE × DP
+  R* m = O + TILE * DP;         // the largest score of each row so far,
+  R* l = m + TILE;              // its sum of exponentials,
+  R* shrink = l + TILE;         // and by what this tile shrinks what was there before
+
+  const long long b = blockIdx.y / n.nh, h = blockIdx.y % n.nh, q0 = (long long)blockIdx.x * TILE;
+  const long long rows = smaller(TILE, n.T - q0);
+  q += b * n.q[0] + h * n.q[1] + q0 * n.q[2];
+  k += b * n.k[0] + h / n.group * n.k[1];
+  v += b * n.v[0] + h / n.group * n.v[1];
+  o += b * n.o[0] + h * n.o[1] + q0 * n.o[2];
+  lse += blockIdx.y * n.T + q0;
+  const View view = view_of(n, mask, bias, b, h, causal, scale);
+
+  load(Q, q, n.q[2], rows, n.D);
+  each(TILE * DP, [&](long long i) { O[i] = 0; });
+  each(TILE, [&](long long i) { m[i] = -INF; l[i] = 0; });
+  const long long end = causal ? smaller(n.S, q0 + rows) : n.S;
+  for (long long k0 = 0; k0 < end; k0 += TILE) {
+    __syncthreads();  // the tile before is done with KV
+    load_transposed(KV, k + k0 * n.k[2], n.k[2], n.S - k0, n.D);
+    __syncthreads();
+    product<TILE, TILE>(
+        Q, DP, 1, KV, LD, [&](int i0, int j0) { return Range{0, j0 < view.seen(q0 + i0 + MI - 1, k0) ? int(n.D) : 0}; },
+        [&](int i0, int j0, R(&acc)[MI][NI]) {
+          UNROLL for (int i = 0; i < MI; i++) view.scores(P + (i0 + i) * TILE, acc[i], q0 + i0 + i, k0, j0);
+        });
+    __syncthreads();
+    load(KV, v + k0 * n.v[2], n.v[2], n.S - k0, n.Dv);
+    warp_rows(TILE, [&](int i) {
+      R* p = P + i * TILE;
+      const R before = m[i], now = warp_largest(TILE, [&](int j) { return p[j]; });
+      const R top = before < now ? now : before, safe = top == -INF ? R(0) : top;
+      const R added = warp_sum(TILE, [&](int j) { return p[j] = exp(p[j] - safe); });
+      __syncwarp();  // all lanes have read m
+      if (first_lane()) {
+        shrink[i] = exp(before - safe);
+        m[i] = top;
+        l[i] = l[i] * shrink[i] + added;
+      }
+    });
+    __syncthreads();
+    product<TILE, DP>(
+        P, TILE, 1, KV, DP, [&](int i0, int) { return Range{0, view.seen(q0 + i0 + MI - 1, k0)}; },
+        [&](int i0, int j0, R(&acc)[MI][NI]) {
+          UNROLL for (int i = 0; i < MI; i++) {
+            R* out = O + (i0 + i) * DP + j0;
+            SIMD for (int j = 0; j < NI; j++) out[j] = out[j] * shrink[i0 + i] + acc[i][j];
+          }
+        });
+  }
+  __syncthreads();
+  warp_rows(int(rows), [&](int i) {
+    if (first_lane()) lse[i] = l[i] == 0 ? INF : m[i] + log(l[i]);
+    const R whole = l[i] == 0 ? R(0) : 1 / l[i];
+    warp_each(int(n.Dv), [&](int d) { o[i * n.o[2] + d] = O[i * DP + d] * whole; });
+  });
+}

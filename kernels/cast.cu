@@ -1,0 +1,22 @@
+// Casts: y = x in another dtype. Compiled for each dtype of x, with an entry point for each of y.
+//
+//   layout   y, x: any strides
+//   launch   1-D, as for grid_places
+//   equals   x.astype(dtype): towards zero from floats to integers, x != 0 to bool. A float beyond an integer's limits,
+//            or NaN, gives some integer, another one on a GPU than on a CPU
+#include "layout.cuh"
+
+template <typename Y>
+__device__ __forceinline__ void cast(Y* __restrict__ y, const T* __restrict__ x, const Layout& layout) {
+  grid_places<2>(layout, [=](long long i, long long j, long long, long long) { y[i] = Y(R(x[j])); });
+}
+
+extern "C" __global__ void to_float32_kernel(float* y, const T* x, Layout layout) { cast(y, x, layout); }
+extern "C" __global__ void to_float64_kernel(double* y, const T* x, Layout layout) { cast(y, x, layout); }
+extern "C" __global__ void to_float16_kernel(half* y, const T* x, Layout layout) { cast(y, x, layout); }
+extern "C" __global__ void to_int64_kernel(long long* y, const T* x, Layout layout) { cast(y, x, layout); }
+extern "C" __global__ void to_int32_kernel(int* y, const T* x, Layout layout) { cast(y, x, layout); }
+extern "C" __global__ void to_int16_kernel(short* y, const T* x, Layout layout) { cast(y, x, layout); }
+extern "C" __global__ void to_int8_kernel(signed char* y, const T* x, Layout layout) { cast(y, x, layout); }
+extern "C" __global__ void to_uint8_kernel(unsigned char* y, const T* x, Layout layout) { cast(y, x, layout); }
+extern "C" __global__ void to_bool_kernel(bool* y, const T* x, Layout layout) { cast(y, x, layout); }

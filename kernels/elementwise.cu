@@ -1,0 +1,122 @@
+// Elementwise primitives: y = f(a), f(a, b) or f(a, b, c) at every place of arrays of any strides, broadcast.
+//
+//   layout   y and those operands that are arrays, in this order; one that is a null pointer is the number beside it
+//   launch   1-D, as for grid_places. y may be a or b itself (in place), so nothing is __restrict__ here
+//   equals   np.add(a, b), np.exp(a), np.where(a, b, c), …
+//
+// The entry points follow this file. minigrad/backend/launch/table.py makes them, for each dtype those that it has:
+//
+//   extern "C" __global__ void add_kernel(T* y, const T* a, const T* b, double na, double nb, Layout layout) {
+//     map2<R>(y, a, b, na, nb, layout, [=](R a, R b) { return a + b; });
+//   }
+#include "layout.cuh"
+
+// --------------------------------------------------------------------------------------------------------- functions
+// What the table's formulas call. Templates, since for integers most of them are neither needed nor right.
+
+template <typename X>
+__device__ __forceinline__ X larger(X a, X b) { return a > b || a != a ? a : b; }  // NaN if either is
+
+template <typename X>
+__device__ __forceinline__ X smaller(X a, X b) { return a < b || a != a ? a : b; }
+
+// a^b of integers: exact modulo 2^bits. A negative power is 0 but for a = ±1, as the true value truncates.
+template <typename X>
+__device__ __forceinline__ X whole_power(X a, X b) {
+  if (b < 0) return a == 1 ? X(1) : a == X(-1) ? (b & 1 ? a : X(1)) : X(0);
+  unsigned long long y = 1, square = a;
+  for (unsigned long long rest = b; rest; rest >>= 1, square *= square) if (rest & 1) y *= square;
+  return X(y);
+}
+
+template <typename X>
+__device__ __forceinline__ X sigmoid(X x) {  // of e^-|x|, which does not overflow
+  X e = exp(-fabs(x));
+  return (x >= 0 ? X(1) : e) / (1 + e);
+}
+
+// gelu(x) = x Φ(x). In double Φ comes from erfc, which is accurate where Φ is tiny; in float erf is faster, and off by
+// 1e-7 of 1 there.
+template <typename X>
+__device__ __forceinline__ X gelu_none(X x) {
+  const X root = X(0.70710678118654752);
+  return sizeof(X) == 8 ? x * (X(0.5) * erfc(-x * root)) : x * (X(0.5) * (1 + erf(x * root)));
+}
+
+// (1 + tanh(u/2)) / 2 = σ(u), u = 2 √(2/π) (x + 0.044715 x³), and an exp is half the work of a tanh. Where it
+// overflows, x / ∞ is the right 0.
+template <typename X>
+__device__ __forceinline__ X gelu_tanh(X x) {
+  const X slope = X(1.5957691216057308), bend = X(0.044715 * 1.5957691216057308);
+  return x / (1 + exp(-x * (slope + bend * (x * x))));
+}
+
+// dy/dx = Φ(x) + x Φ'(x), where Φ(x) = y / x need not be computed again.
+template <typename X>
+__device__ __forceinline__ X gelu_slope_none(X x, X y) {  // Φ' = exp(-x²/2) / √(2π)
+  X cdf = x == 0 ? X(0.5) : y / x;
+  return cdf + x * exp(X(-0.5) * x * x) * X(0.39894228040143268);
+}
+
+template <typename X>
+__device__ __forceinline__ X gelu_slope_tanh(X x, X y) {  // Φ = σ(u), so Φ' = Φ (1 - Φ) u'
+  const X slope = X(1.5957691216057308), bend = X(3 * 0.044715 * 1.5957691216057308);
+  X cdf = x == 0 ? X(0.5) : y / x;
+  return cdf + (slope + bend * (x * x)) * y * (1 - cdf);
+}
+
+// -------------------------------------------------------------------------------------------------------------- maps
+// f over the places of a layout. X: what operands are converted to first. Which of them are numbers is decided outside
+// the loops, so that these are plain ones over arrays.
+
+template <typename X, typename Y, typename F>
+__device__ __forceinline__ void map1(Y* y, const T* a, const Layout& layout, F f) {
+  grid_places<2>(layout, [=](long long i, long long j, long long, long long) { y[i] = Y(f(X(a[j]))); });
+}
+
+template <typename X, typename Y, typename N, typename F>
+__device__ __forceinline__ void map2(Y* y, const T* a, const T* b, N na, N nb, const Layout& layout, F f) {
+  const X left = X(na), right = X(nb);
+  if (!b) {
+    grid_places<2>(layout, [=](long long i, long long j, long long, long long) { y[i] = Y(f(X(a[j]), right)); });
+  } else if (!a) {
+    grid_places<2>(layout, [=](long long i, long long j, long long, long long) { y[i] = Y(f(left, X(b[j]))); });
+  } else {
+    grid_places<3>(layout, [=](long long i, long long j, long long k, long long) { y[i] = Y(f(X(a[j]), X(b[k]))); });
+  }
+}
+
+template <typename X, typename F>
+__device__ __forceinline__ void map3(T* y, const T* a, const T* b, const T* c, const Layout& layout, F f) {
+  grid_places<4>(layout, [=](long long i, long long j, long long k, long long l) {
+    y[i] = T(f(X(a[j]), X(b[k]), X(c[l])));
+  });
+}
+
+// y = b where a, else c. Both are read, and the bools as bytes, so that a CPU can choose among eight at a time.
+template <typename N>
+__device__ __forceinline__ void choose(T* y, const bool* bools, const T* b, const T* c, N nb, N nc,
+                                       const Layout& layout) {
+  const unsigned char* a = reinterpret_cast<const unsigned char*>(bools);
+  const T then = T(nb), other = T(nc);
+  if (!b && !c) {
+    grid_places<2>(layout, [=](long long i, long long j, long long, long long) { y[i] = a[j] ? then : other; });
+  } else if (!c) {
+    grid_places<3>(layout, [=](long long i, long long j, long long k, long long) {
+      const T found = b[k];
+      y[i] = a[j] ? found : other;
+    });
+  } else if (!b) {
+    grid_places<3>(layout, [=](long long i, long long j, long long k, long long) {
+      const T found = c[k];
+      y[i] = a[j] ? then : found;
+    });
+  } else {
+    grid_places<4>(layout, [=](long long i, long long j, long long k, long long l) {
+      const T found = b[k], instead = c[l];
+      y[i] = a[j] ? found : instead;
+    });
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------ entry points

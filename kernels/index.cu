@@ -1,0 +1,25 @@
+// Reading and writing by index. Compiled for unsigned integers of 1, 2, 4 and 8 bytes, as copy.cu. Indices are known
+// to be in range.
+//
+//   take    x (V, n), index (rows,)                        launch over y's elements   y = x[index]
+//   gather  x (outer, V, n), index (outer, m, n)           launch over y's elements   y = np.take_along_axis(x, index, 1)
+//   put     x (V, n), y (…, n), index and from (rows,)     launch over rows × n       x[index] = y[from]
+//           where no row is named twice by index
+#include "common.cuh"
+
+extern "C" __global__ void take(T* __restrict__ y, const T* __restrict__ x, const long long* __restrict__ index,
+                                long long rows, long long n) {
+  grid_rows(rows, n, [&](long long i, long long j) { y[i * n + j] = x[index[i] * n + j]; });
+}
+
+extern "C" __global__ void gather(T* __restrict__ y, const T* __restrict__ x, const long long* __restrict__ index,
+                                  long long outer, long long V, long long m, long long n) {
+  grid_rows(outer * m, n, [&](long long i, long long j) {
+    y[i * n + j] = x[(i / m * V + index[i * n + j]) * n + j];
+  });
+}
+
+extern "C" __global__ void put(T* __restrict__ x, const T* __restrict__ y, const long long* __restrict__ index,
+                               const long long* __restrict__ from, long long rows, long long n) {
+  grid_rows(rows, n, [&](long long i, long long j) { x[index[i] * n + j] = y[from[i] * n + j]; });
+}

@@ -1,0 +1,91 @@
+// Optimizers, and norm and scale of many arrays: one launch for all parameters.
+//
+//   layout   slots: a row for each array, with its pointers, its size and its numbers; arrays are compact, and changed
+//            in place. Each is cut into chunks of CHUNK elements; slot k has the chunks from slots[k].chunk on.
+//   launch   a block for each chunk; sum_squares leaves a partial sum for each, add_up adds them up in one block
+//   equals   adam: m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g**2, with the step t of each array
+//            p -= lr * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + eps)
+//            sgd: b = momentum * b + g; p -= lr * (g + momentum * b if nesterov else b)
+//            weight decay: p *= 1 - lr * decay before this if decoupled, else g += decay * p
+#include "common.cuh"
+
+#define CHUNK 4096
+
+// Its twin is in minigrad/backend/launch/updates.py.
+struct Slot {
+  T *p, *m, *v;
+  const T* g;
+  long long size, chunk;
+  double rate, decay, root;  // adam: lr / (1 - beta1^t), decay, 1 / √(1 - beta2^t); sgd: lr and decay
+};
+
+// The slot that this block's chunk lies in; the chunk is [from, to) of its arrays.
+__device__ __forceinline__ const Slot& find(const Slot* __restrict__ slots, int count, long long& from, long long& to) {
+  const long long chunk = blockIdx.x;
+  int low = 0, high = count - 1;
+  while (low < high) {  // the last slot that begins at or before the chunk: an empty one has no chunk of its own
+    const int middle = (low + high + 1) / 2;
+    if (slots[middle].chunk <= chunk) low = middle;
+    else high = middle - 1;
+  }
+  from = (chunk - slots[low].chunk) * CHUNK;
+  to = from + CHUNK < slots[low].size ? from + CHUNK : slots[low].size;
+  return slots[low];
+}
+
+extern "C" __global__ void adam(const Slot* __restrict__ slots, int count, double beta1, double beta2, double eps,
+                                bool decoupled) {
+  long long from, to;
+  const Slot& slot = find(slots, count, from, to);
+  T* const __restrict__ p = slot.p + from;
+  T* const __restrict__ m = slot.m + from;
+  T* const __restrict__ v = slot.v + from;
+  const T* const __restrict__ g = slot.g + from;
+  const R keep_m = R(beta1), add_m = R(1 - beta1), keep_v = R(beta2), add_v = R(1 - beta2), small = R(eps);
+  const R rate = R(slot.rate), root = R(slot.root);
+  const R shrink = decoupled ? R(slot.decay) : R(1), decay = decoupled ? R(0) : R(slot.decay);
+  each(to - from, [&](long long i) {
+    const R pi = R(p[i]) * shrink, gi = decay == 0 ? R(g[i]) : R(g[i]) + pi * decay;
+    const R mi = R(m[i]) * keep_m + gi * add_m, vi = R(v[i]) * keep_v + gi * gi * add_v;
+    m[i] = T(mi);
+    v[i] = T(vi);
+    p[i] = T(pi - mi * rate / (sqrt(vi) * root + small));
+  });
+}
+
+extern "C" __global__ void sgd(const Slot* __restrict__ slots, int count, double momentum, bool nesterov) {
+  long long from, to;
+  const Slot& slot = find(slots, count, from, to);
+  T* const __restrict__ p = slot.p + from;
+  const T* const __restrict__ g = slot.g + from;
+  const R rate = R(slot.rate), decay = R(slot.decay), kept = R(momentum);
+  auto decayed = [&](long long i) { return decay == 0 ? R(g[i]) : R(g[i]) + R(p[i]) * decay; };  // 0 * ∞ is NaN
+  if (momentum == 0) {
+    each(to - from, [&](long long i) { p[i] = T(R(p[i]) - decayed(i) * rate); });
+    return;
+  }
+  T* const __restrict__ m = slot.m + from;
+  each(to - from, [&](long long i) {
+    const R gi = decayed(i), mi = R(m[i]) * kept + gi;
+    m[i] = T(mi);
+    p[i] = T(R(p[i]) - (nesterov ? gi + mi * kept : mi) * rate);
+  });
+}
+
+extern "C" __global__ void scale(const Slot* __restrict__ slots, int count, R factor) {
+  long long from, to;
+  T* const __restrict__ p = find(slots, count, from, to).p + from;
+  each(to - from, [&](long long i) { p[i] = T(R(p[i]) * factor); });
+}
+
+extern "C" __global__ void sum_squares(const Slot* __restrict__ slots, int count, double* __restrict__ parts) {
+  long long from, to;
+  const T* const __restrict__ p = find(slots, count, from, to).p + from;
+  const double s = sum<double>(to - from, [&](long long i) { double x = R(p[i]); return x * x; });
+  if (threadIdx.x == 0) parts[blockIdx.x] = s;
+}
+
+extern "C" __global__ void add_up(double* __restrict__ total, const double* __restrict__ parts, long long n) {
+  const double s = sum<double>(n, [&](long long i) { return parts[i]; });
+  if (threadIdx.x == 0) *total = s;
+}

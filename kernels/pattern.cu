@@ -1,0 +1,35 @@
+// The attention pattern of given scores. (Its backward is softmax's, with a scale.)
+//
+//   layout   scores, y: (…, T, S), rows of S one after the other; mask: any strides, a bool (True = attend) for each
+//            score or null; `rows` says how far the mask (operand 1) steps along the dims …, T, in bytes
+//   launch   a block for each row, 1 or a multiple of 32 threads
+//   equals   softmax(np.where(seen, scores * scale, -np.inf)), zeros in a row that sees nothing, and with causal
+//            seen = mask & np.tri(T, S, dtype=bool)
+#include "layout.cuh"
+#include "rows.cuh"
+
+extern "C" __global__ void attention_pattern(T* __restrict__ y, const T* __restrict__ scores,
+                                             const unsigned char* __restrict__ mask, Layout rows, long long step,
+                                             long long queries, long long S, R scale, bool causal) {
+  const long long row = blockIdx.x, i = row % queries;
+  y += row * S;
+  scores += row * S;
+  const long long n = causal && i + 1 < S ? i + 1 : S;  // a query sees no key after its own
+  Pair s;
+  if (!mask) {
+    s = softmax_row(y, n, [&](long long j) { return R(scores[j]) * scale; });
+  } else {
+    long long left = row;
+    for (long long d = rows.ndim - 1; d >= 0; d--) {
+      mask += left % rows.shape[d] * rows.strides[1][d];
+      left /= rows.shape[d];
+    }
+    if (step == 1) {  // the usual one, as a constant: the loop vectorises
+      s = softmax_row(y, n, [&](long long j) { return mask[j] ? R(scores[j]) * scale : -INF; });
+    } else {
+      s = softmax_row(y, n, [&](long long j) { return mask[j * step] ? R(scores[j]) * scale : -INF; });
+    }
+  }
+  const T hidden = T(0 * s.b);  // 0, but NaN in a row that has NaN
+  each(S - n, [&](long long j) { y[n + j] = hidden; });
+}

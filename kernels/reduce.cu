@@ -1,0 +1,219 @@
+// Sums, extremes, any and all over one run of dims: x (outer, n, inner), compact -> y (outer, inner). n is at least 1.
+//
+//   _rows     inner = 1   a block for each row, or for each `part` elements of it: y (outer, ⌈n / part⌉)
+//   _columns  inner > 1   a block for each WIDTH columns of each `part` rows: y (outer, ⌈n / part⌉, inner);
+//                         1 thread or a multiple of WIDTH, at most 256
+//   _each     n is small  a thread for each result; launch over outer × inner
+//   equals    x.sum(1), x.max(1), …: integers are summed in 64 bits, float16 in float32; NaN is the largest and smallest
+//
+// argmax_rows, argmin_rows: a block for each row; the first of ties, and the first NaN if there is one.
+// dot_parts: a block for each `part` elements; y holds its share of Σ a b.
+// Each sum is many short ones, in lanes, threads, groups and parts, so that rounding errors do not grow with n.
+#include "accumulate.cuh"
+
+// A reduction in the type V: where it starts, given the first value, and how two values become one.
+struct Sum {
+  typedef A V;
+  static __device__ __forceinline__ A load(T x) { return A(R(x)); }
+  static __device__ __forceinline__ A start(A) { return 0; }
+  static __device__ __forceinline__ A both(A a, A b) { return a + b; }
+};
+struct Max {
+  typedef R V;
+  static __device__ __forceinline__ R load(T x) { return R(x); }
+  static __device__ __forceinline__ R start(R x) { return x; }
+  static __device__ __forceinline__ R both(R a, R b) { return a > b || a != a ? a : b; }
+};
+struct Min {
+  typedef R V;
+  static __device__ __forceinline__ R load(T x) { return R(x); }
+  static __device__ __forceinline__ R start(R x) { return x; }
+  static __device__ __forceinline__ R both(R a, R b) { return a < b || a != a ? a : b; }
+};
+struct Any {
+  typedef bool V;
+  static __device__ __forceinline__ bool load(T x) { return R(x) != R(0); }
+  static __device__ __forceinline__ bool start(bool) { return false; }
+  static __device__ __forceinline__ bool both(bool a, bool b) { return a | b; }
+};
+struct All {
+  typedef bool V;
+  static __device__ __forceinline__ bool load(T x) { return R(x) != R(0); }
+  static __device__ __forceinline__ bool start(bool) { return true; }
+  static __device__ __forceinline__ bool both(bool a, bool b) { return a & b; }
+};
+struct First {  // the smallest index
+  typedef long long V;
+  static __device__ __forceinline__ V start(V x) { return x; }
+  static __device__ __forceinline__ V both(V a, V b) { return a < b ? a : b; }
+};
+
+// f(0) … f(n - 1) as one value, in every thread of the block; n is at least 1.
+template <typename Op, typename F>
+__device__ __forceinline__ typename Op::V fold(long long n, F f) {
+  typedef typename Op::V V;
+  const V start = Op::start(f(0));
+  if (!ONE_THREAD) {
+    V v = start;
+    for (long long i = threadIdx.x; i < n; i += blockDim.x) v = Op::both(v, f(i));
+    return block_combine(v, [](V a, V b) { return Op::both(a, b); });
+  }
+  constexpr int LANES = 64;  // several vectors of a CPU
+  V lane[LANES];
+  for (int l = 0; l < LANES; l++) lane[l] = start;
+  long long i = 0;
+  for (; i + LANES <= n; i += LANES) {
+    SIMD for (int l = 0; l < LANES; l++) lane[l] = Op::both(lane[l], f(i + l));
+  }
+  for (int l = 0; l < n - i; l++) lane[l] = Op::both(lane[l], f(i + l));
+  UNROLL for (int half = LANES / 2; half > 0; half /= 2) {
+    SIMD for (int l = 0; l < half; l++) lane[l] = Op::both(lane[l], lane[l + half]);
+  }
+  return lane[0];
+}
+
+template <typename Op, typename Y>
+__device__ __forceinline__ void fold_rows(Y* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
+  const long long parts = (n + part - 1) / part, row = blockIdx.x / parts, first = blockIdx.x % parts * part;
+  x += row * n + first;
+  const typename Op::V v = fold<Op>(n - first < part ? n - first : part, [&](long long i) { return Op::load(x[i]); });
+  if (threadIdx.x == 0) y[blockIdx.x] = Y(v);
+}
+
+constexpr int WIDTH = 64;
+
+template <typename Op, typename Y>
+__device__ __forceinline__ void fold_columns(Y* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
+                                             long long part) {
+  typedef typename Op::V V;
+  const long long parts = (n + part - 1) / part, chunks = (inner + WIDTH - 1) / WIDTH;
+  const long long slab = blockIdx.x / chunks, c0 = blockIdx.x % chunks * WIDTH;  // slab: which part of which outer
+  const long long first = slab % parts * part, rows = n - first < part ? n - first : part;
+  const int width = inner - c0 < WIDTH ? inner - c0 : WIDTH;
+  x += (slab / parts * n + first) * inner + c0;
+  y += slab * inner + c0;
+  if (ONE_THREAD) {
+    V acc[WIDTH];
+    for (int c = 0; c < width; c++) acc[c] = Op::start(Op::load(x[c]));
+    for (long long i = 0; i < rows; i++, x += inner) {
+      if (width == WIDTH) {
+        SIMD for (int c = 0; c < WIDTH; c++) acc[c] = Op::both(acc[c], Op::load(x[c]));
+      } else {
+        SIMD for (int c = 0; c < width; c++) acc[c] = Op::both(acc[c], Op::load(x[c]));
+      }
+    }
+    for (int c = 0; c < width; c++) y[c] = Y(acc[c]);
+    return;
+  }
+  __shared__ V groups[4][WIDTH];
+  const int c = threadIdx.x % WIDTH, group = threadIdx.x / WIDTH, count = blockDim.x / WIDTH;
+  if (c < width) {
+    V v = Op::start(Op::load(x[c]));
+    for (long long i = group; i < rows; i += count) v = Op::both(v, Op::load(x[i * inner + c]));
+    groups[group][c] = v;
+  }
+  __syncthreads();
+  if (group == 0 && c < width) {
+    V v = groups[0][c];
+    for (int g = 1; g < count; g++) v = Op::both(v, groups[g][c]);
+    y[c] = Y(v);
+  }
+}
+
+template <typename Op, typename Y>
+__device__ __forceinline__ void fold_each(Y* __restrict__ y, const T* __restrict__ x, long long outer, long long n,
+                                          long long inner) {
+  grid_each(outer * inner, [&](long long place) {
+    const T* from = x + place / inner * n * inner + place % inner;
+    typename Op::V v = Op::start(Op::load(from[0]));
+    for (long long i = 0; i < n; i++) v = Op::both(v, Op::load(from[i * inner]));
+    y[place] = Y(v);
+  });
+}
+
+extern "C" __global__ void sum_rows(A* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
+  fold_rows<Sum>(y, x, n, part);
+}
+extern "C" __global__ void sum_columns(A* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
+                                       long long part) {
+  fold_columns<Sum>(y, x, n, inner, part);
+}
+extern "C" __global__ void sum_each(A* __restrict__ y, const T* __restrict__ x, long long outer, long long n,
+                                    long long inner) {
+  fold_each<Sum>(y, x, outer, n, inner);
+}
+
+extern "C" __global__ void max_rows(T* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
+  fold_rows<Max>(y, x, n, part);
+}
+extern "C" __global__ void max_columns(T* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
+                                       long long part) {
+  fold_columns<Max>(y, x, n, inner, part);
+}
+extern "C" __global__ void max_each(T* __restrict__ y, const T* __restrict__ x, long long outer, long long n,
+                                    long long inner) {
+  fold_each<Max>(y, x, outer, n, inner);
+}
+
+extern "C" __global__ void min_rows(T* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
+  fold_rows<Min>(y, x, n, part);
+}
+extern "C" __global__ void min_columns(T* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
+                                       long long part) {
+  fold_columns<Min>(y, x, n, inner, part);
+}
+extern "C" __global__ void min_each(T* __restrict__ y, const T* __restrict__ x, long long outer, long long n,
+                                    long long inner) {
+  fold_each<Min>(y, x, outer, n, inner);
+}
+
+extern "C" __global__ void any_rows(bool* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
+  fold_rows<Any>(y, x, n, part);
+}
+extern "C" __global__ void any_columns(bool* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
+                                       long long part) {
+  fold_columns<Any>(y, x, n, inner, part);
+}
+extern "C" __global__ void any_each(bool* __restrict__ y, const T* __restrict__ x, long long outer, long long n,
+                                    long long inner) {
+  fold_each<Any>(y, x, outer, n, inner);
+}
+
+extern "C" __global__ void all_rows(bool* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
+  fold_rows<All>(y, x, n, part);
+}
+extern "C" __global__ void all_columns(bool* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
+                                       long long part) {
+  fold_columns<All>(y, x, n, inner, part);
+}
+extern "C" __global__ void all_each(bool* __restrict__ y, const T* __restrict__ x, long long outer, long long n,
+                                    long long inner) {
+  fold_each<All>(y, x, outer, n, inner);
+}
+
+// Twice through the row: what the best is, then where it comes first.
+template <typename Op>
+__device__ __forceinline__ void arg_rows(long long* __restrict__ y, const T* __restrict__ x, long long n) {
+  x += blockIdx.x * n;
+  const R best = fold<Op>(n, [&](long long i) { return R(x[i]); });
+  const long long at = fold<First>(n, [&](long long i) {
+    const R v = x[i];
+    return v == best || (v != v && best != best) ? i : n;
+  });
+  if (threadIdx.x == 0) y[blockIdx.x] = at;
+}
+extern "C" __global__ void argmax_rows(long long* __restrict__ y, const T* __restrict__ x, long long n) {
+  arg_rows<Max>(y, x, n);
+}
+extern "C" __global__ void argmin_rows(long long* __restrict__ y, const T* __restrict__ x, long long n) {
+  arg_rows<Min>(y, x, n);
+}
+
+extern "C" __global__ void dot_parts(A* __restrict__ y, const T* __restrict__ a, const T* __restrict__ b, long long n,
+                                     long long part) {
+  const long long first = blockIdx.x * part;
+  const A v = fold<Sum>(n - first < part ? n - first : part, [&](long long i) {
+    return Sum::load(a[first + i]) * Sum::load(b[first + i]);
+  });
+  if (threadIdx.x == 0) y[blockIdx.x] = v;
+}

@@ -1,0 +1,78 @@
+// Adding at indices: the adjoints of reading by index. Each element's sum runs in an order that never changes, but in
+// take_add_atomic. Indices are known to be in range; dx is zeros before unless said otherwise.
+//
+//   take_add          dx (V, C), dy (N, C), index (N,)                            np.add.at(dx, index, dy)
+//     launch          (blocks, ⌈C / SPAN⌉) blocks of 32 to 512 threads: a block for each row of dx, which it also
+//                     writes if it is zeros; or, by_token, for each row of dy: the first of those with its index sums
+//                     all of them
+//   take_add_columns  the same; a block for each share of the columns, which walks through dy once: for few threads
+//   take_add_atomic   the same; launch over dy's elements. The order of a sum is the hardware's
+//   scatter_add       dx (outer, V, n), dy and index (outer, m, n)                dx[o, index[o, i, j], j] += dy[o, i, j]
+//                     launch over outer × n; dx and the sums in R
+#include "common.cuh"
+
+constexpr int SPAN = 128, WARPS = 16;  // columns of a block, the most warps of a block
+
+extern "C" __global__ void __launch_bounds__(32 * WARPS)
+    take_add(T* __restrict__ dx, const T* __restrict__ dy, const long long* __restrict__ index, long long N, long long C,
+             bool by_token) {
+  const long long v = by_token ? index[blockIdx.x] : (long long)blockIdx.x;
+  if (by_token) {
+    bool earlier = false;
+    for (long long i = threadIdx.x; i < blockIdx.x; i += blockDim.x) earlier |= index[i] == v;
+    if (block_combine(earlier, [](bool a, bool b) { return a || b; })) return;
+  }
+  __shared__ R parts[WARPS][SPAN];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  const long long c0 = (long long)blockIdx.y * SPAN;
+  R acc[SPAN / 32] = {};
+  for (long long first = warp * 32; first < N; first += warps * 32) {  // a warp looks at 32 indices at a time
+    unsigned hits = first + lane < N && index[first + lane] == v ? 1u << lane : 0u;
+    for (int step = 16; step > 0; step /= 2) hits |= __shfl_xor_sync(0xffffffffu, hits, step);
+    for (int l = 0; l < 32 && hits >> l; l++) {
+      if (!(hits >> l & 1)) continue;
+      UNROLL for (int k = 0; k < SPAN / 32; k++) {
+        const long long c = c0 + k * 32 + lane;
+        if (c < C) acc[k] += R(dy[(first + l) * C + c]);
+      }
+    }
+  }
+  UNROLL for (int k = 0; k < SPAN / 32; k++) parts[warp][k * 32 + lane] = acc[k];
+  __syncthreads();
+  each(C - c0 < SPAN ? C - c0 : SPAN, [&](long long c) {
+    R s = 0;
+    for (int w = 0; w < warps; w++) s += parts[w][c];
+    dx[v * C + c0 + c] = s;
+  });
+}
+
+extern "C" __global__ void take_add_columns(R* __restrict__ dx, const T* __restrict__ dy,
+                                            const long long* __restrict__ index, long long N, long long C) {
+  const long long share = (C + gridDim.x - 1) / gridDim.x, c0 = share * blockIdx.x;
+  const long long n = C - c0 < share ? C - c0 : share;
+  for (long long i = 0; i < N; i++) {  // a thread has the same columns each time
+    R* to = dx + index[i] * C + c0;
+    const T* from = dy + i * C + c0;
+    each(n, [&](long long c) { to[c] += R(from[c]); });
+  }
+}
+
+// CUDA adds only some types atomically; sums of integers do not come here.
+template <typename V>
+__device__ __forceinline__ void add_atomically(V* p, V v) {
+  if constexpr (V(1) / 2 != 0) atomicAdd(p, v);
+}
+
+extern "C" __global__ void take_add_atomic(R* __restrict__ dx, const T* __restrict__ dy,
+                                           const long long* __restrict__ index, long long N, long long C) {
+  grid_rows(N, C, [&](long long i, long long c) { add_atomically(&dx[index[i] * C + c], R(dy[i * C + c])); });
+}
+
+extern "C" __global__ void scatter_add(R* __restrict__ dx, const T* __restrict__ dy,
+                                       const long long* __restrict__ index, long long outer, long long V, long long m,
+                                       long long n) {
+  grid_each(outer * n, [&](long long place) {
+    const long long o = place / n, j = place - o * n;
+    for (long long i = o * m; i < (o + 1) * m; i++) dx[(o * V + index[i * n + j]) * n + j] += R(dy[i * n + j]);
+  });
+}

@@ -1,0 +1,161 @@
+"""Kernels on the CPU with real blocks of threads: slow, and made to prove that they are right where there is no GPU."""
+
+import ctypes
+import functools
+import os
+import re
+import shutil
+import struct
+import subprocess
+import threading
+from pathlib import Path
+
+import numpy as np
+
+from .host import Module, address, find_compiler
+from .launch import Launched
+from .source import source
+
+FLAGS = ("-std=c++17", "-O1", "-fno-exceptions", "-w")
+# -fsanitize=thread has every access call a function, and checker.h has the functions: its own library must stay out.
+CHECKED_FLAGS = (*FLAGS, "-g", "-DCHECKED", "-fsanitize=thread", "-nodefaultlibs")
+CHECKED_LIBRARIES = ("-lc", "-lgcc")
+
+HEADERS = "context.h", "fibers.h", "checker.h", "emulated.h"
+
+_lock = threading.Lock()  # a compiled module runs one launch at a time, whoever loaded it
+
+
+class EmulationError(RuntimeError):
+    """A kernel did what it must not. findings: what was found, a line each."""
+
+    def __init__(self, kernel, findings):
+        super().__init__(f"kernel {kernel}: " + "\n  ".join(findings))
+        self.findings = findings
+
+
+class Emulated(Launched):
+    """Primitives run thread by thread. Raises EmulationError at a launch that a GPU would not survive: a deadlock,
+    lanes of a warp that disagree about a collective, an impossible block or grid. CompilerError: no compiler.
+
+    schedule: who runs first, 0 in order, 1 reversed, others shuffled; with odd ones a warp runs ahead of the others.
+        Results must not depend on it.
+    check: look at every memory access too, for bounds, races and unwritten shared memory; some ten times slower.
+    text_of: (file, dtype name) -> another source than kernels/<file>.cu, to prove that a bug would be found."""
+
+    def __init__(self, schedule=0, check=False, text_of=source):
+        self.schedule, self.check, self.text_of = schedule, check, text_of
+        self._kernels: dict = {}
+        self._pointed: list = []  # arrays whose addresses the next launch gets by other ways than an argument
+        find_compiler()
+
+    def empty(self, shape, dtype):
+        """Full of NaN bytes, so that what a kernel leaves out is seen; away from other arrays, so that the checker sees
+        an index that is out of bounds by some."""
+        dtype = np.dtype(dtype)
+        zone = 4096 if self.check else 0
+        raw = np.full(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize + 2 * zone, 0xFF, np.uint8)
+        return np.ndarray(shape, dtype, raw.data, zone)
+
+    def from_numpy(self, x):
+        return x
+
+    def to_numpy(self, x):
+        return x
+
+    def pointer(self, x):
+        if self.check:
+            self._pointed.append(x)
+        return address(x)
+
+    def _addresses(self, *arrays):
+        return tuple(0 if x is None else self.pointer(x) for x in arrays)  # not remembered: the checker must be told
+
+    def spread(self, n):
+        return min(3, -(-n // 64)), 64  # several blocks and warps, however small the test
+
+    def row_threads(self, n):
+        return max(64, super().row_threads(n))
+
+    def _run(self, file, entry, dtype, grid, block, shared, args):
+        key = file, entry, dtype
+        module, kernel = self._kernels.get(key) or self._load(*key)
+        ones = (1, 1, 1)
+        shape = struct.pack("7I", *(*grid, *ones)[:3], *(*block, *ones)[:3], self.schedule)
+        with _lock:
+            if self.check:
+                named = [(i, args[i]) for i in kernel.pointers if i < len(args) and args[i] is not None]
+                _tell_arrays(module.library, named + [(-1, x) for x in self._pointed])
+                self._pointed.clear()
+            failed = kernel(shape, shared, args)
+            message = module.library.emulator_message().decode() if failed else ""
+        if failed:
+            findings = message.splitlines()
+            if self.check:
+                findings = _named(findings, module.text, entry)
+                findings = _located(findings, module.library._name)
+            raise EmulationError(entry, findings)
+
+    def _load(self, file, entry, dtype):
+        module = _module(file, dtype.name, self.check, self.text_of(file, dtype.name))
+        for name in module.kernels:
+            self._kernels[file, name, dtype] = module, module[name]
+        return self._kernels[file, entry, dtype]
+
+
+@functools.cache
+def _header(check):
+    names = HEADERS if check else [name for name in HEADERS if name != "checker.h"]
+    folder = Path(__file__).parent / "host"
+    return "\n".join(f'#line 1 "{name}"\n{(folder / name).read_text(encoding="utf-8")}' for name in names)
+
+
+@functools.cache
+def _module(file, dtype, check, text):
+    if check:
+        module = Module(file, dtype, _header(True), CHECKED_FLAGS, "checked", _bounded(text), CHECKED_LIBRARIES)
+    else:
+        module = Module(file, dtype, _header(False), FLAGS, "emulated", text)
+    module.library.emulator_message.restype = ctypes.c_char_p
+    return module
+
+
+def _tell_arrays(library, arrays):
+    """Tell the checker what a launch may touch: (argument, array), each array from its first byte to its last."""
+    library.emulator_forget_arrays()
+    for argument, x in arrays:
+        if x.size:
+            start, end = np.lib.array_utils.byte_bounds(x)
+            sizes = ctypes.c_ulong(end - start), ctypes.c_ulong(x.itemsize)
+            library.emulator_add_array(ctypes.c_void_p(start), *sizes, argument)
+
+
+def _bounded(text):
+    """The text with a word to the checker after the declaration of each shared array."""
+
+    def tell(found):
+        names = re.findall(r"(\w+)\s*(?:\[[^\]]*\]\s*)*[,;]", found[0])
+        return found[0] + "".join(f" SHARED({name});" for name in names)
+
+    return re.sub(r"(?<!extern )__shared__ (?:__align__\(\d+\) )?[^;=()]*;", tell, text)
+
+
+def _named(findings, text, entry):
+    """Findings with the names of parameters in place of their numbers."""
+    parameters = re.findall(rf"__global__ void[^;{{]*?\b{entry}\(([^)]*)\)", text)[0].split(",")
+    names = [parameter.replace("*", " ").split()[-1] for parameter in parameters]
+    return [re.sub(r"argument (\d+)", lambda found: names[int(found[1])], line) for line in findings]
+
+
+def _located(findings, library):
+    """Findings with lines of the source in place of addresses of code: the innermost first, then who called it."""
+    located = []
+    for line in findings:
+        address = re.search(r"<(\w+)>", line)
+        if address and (tool := shutil.which("addr2line")):
+            run = subprocess.run([tool, "-i", "-e", library, address[1]], capture_output=True, text=True, check=False)
+            places = [os.path.basename(place.split(" (")[0]) for place in run.stdout.splitlines()]
+            kernels = [place for place in dict.fromkeys(places) if not place.startswith(HEADERS)]
+            line = line.replace(address[0], ", in ".join(kernels))
+        located.append(line)
+    return located

@@ -1,0 +1,174 @@
+// What a kernel file sees when it is compiled for the CPU with real blocks of threads: CUDA's words, on top of
+// fibers.h. Nothing here is fast: it is there to prove a kernel's barriers, shuffles, bounds and indices without a GPU.
+#pragma once
+#define MINIGRAD_EMULATED 1
+
+#include <cmath>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#define __global__ __attribute__((noinline))
+#define __device__
+#define __host__
+#define __constant__ static const
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __restrict__ __restrict
+#define __align__(n) alignas(n)
+#define DYNAMIC_SHARED(type, name) type* name = (type*)dynamic_shared_memory()
+UNCHECKED static void* dynamic_shared_memory() { return emulator::dynamic_shared; }
+
+static const int warpSize = 32;
+typedef _Float16 half;
+#define VECTORS(type, name) \
+  struct alignas(2 * sizeof(type)) name##2 { type x, y; }; \
+  struct alignas(sizeof(type) < 8 ? 4 * sizeof(type) : 16) name##4 { type x, y, z, w; }; \
+  inline name##2 make_##name##2(type x, type y) { return {x, y}; } \
+  inline name##4 make_##name##4(type x, type y, type z, type w) { return {x, y, z, w}; }
+VECTORS(float, float) VECTORS(double, double) VECTORS(int, int) VECTORS(unsigned, uint)
+#undef VECTORS
+
+// ----------------------------------------------------------------------------------------------- waiting and talking
+
+using emulator::Place;
+
+UNCHECKED static void __syncthreads(Place place = HERE) { emulator::barrier(place); }
+
+UNCHECKED static void __syncwarp(unsigned mask = 0xffffffffu, Place place = HERE) {
+  auto release = [](void**) UNCHECKED { checker::warp_synchronised(emulator::current->thread / emulator::WARP); };
+  char nothing;
+  emulator::meet(mask, release, &nothing, place);
+}
+
+// Every lane brings a value and names the lane whose value it wants: its own, if that is out of its segment of `width`
+// lanes. What it gets from a lane that takes no part is not defined: NaN here.
+template <typename V>
+struct Shuffle { V value, got; int from; };
+template <typename V>
+UNCHECKED static V shuffle(unsigned mask, V value, int from, Place place) {
+  static_assert(std::is_arithmetic_v<V> || std::is_same_v<V, half>, "CUDA shuffles numbers only");
+  Shuffle<V> lane = {value, value, from};
+  auto exchange = [](void** lanes) UNCHECKED {
+    for (unsigned l = 0; l < emulator::WARP; l++) {
+      auto to = (Shuffle<V>*)lanes[l];
+      if (!to) continue;
+      if (auto source = (Shuffle<V>*)lanes[to->from]) to->got = source->value;
+      else memset((void*)&to->got, 0xff, sizeof(V));
+    }
+  };
+  emulator::meet(mask, exchange, &lane, place);
+  return lane.got;
+}
+UNCHECKED static int own_lane() { return emulator::current->thread % emulator::WARP; }
+
+template <typename V>
+UNCHECKED static V __shfl_sync(unsigned mask, V v, int from, int width = 32, Place place = HERE) {
+  return shuffle(mask, v, (own_lane() & -width) | (from & (width - 1)), place);
+}
+template <typename V>
+UNCHECKED static V __shfl_xor_sync(unsigned mask, V v, int bits, int width = 32, Place place = HERE) {
+  int lane = own_lane(), from = (lane ^ bits) & 31;
+  return shuffle(mask, v, (from & -width) > (lane & -width) ? lane : from, place);
+}
+template <typename V>
+UNCHECKED static V __shfl_down_sync(unsigned mask, V v, unsigned by, int width = 32, Place place = HERE) {
+  int lane = own_lane();
+  return shuffle(mask, v, (lane & (width - 1)) + by < unsigned(width) ? lane + int(by) : lane, place);
+}
+template <typename V>
+UNCHECKED static V __shfl_up_sync(unsigned mask, V v, unsigned by, int width = 32, Place place = HERE) {
+  int lane = own_lane();
+  return shuffle(mask, v, unsigned(lane & (width - 1)) >= by ? lane - int(by) : lane, place);
+}
+
+struct Vote { bool yes; unsigned got; };
+UNCHECKED static unsigned __ballot_sync(unsigned mask, int yes, Place place = HERE) {
+  Vote lane = {yes != 0, 0};
+  auto count = [](void** lanes) UNCHECKED {
+    unsigned votes = 0;
+    for (unsigned l = 0; l < emulator::WARP; l++)
+      if (lanes[l] && ((Vote*)lanes[l])->yes) votes |= 1u << l;
+    for (unsigned l = 0; l < emulator::WARP; l++)
+      if (lanes[l]) ((Vote*)lanes[l])->got = votes;
+  };
+  emulator::meet(mask, count, &lane, place);
+  return lane.got;
+}
+UNCHECKED static int __any_sync(unsigned mask, int yes, Place place = HERE) {
+  return __ballot_sync(mask, yes, place) != 0;
+}
+UNCHECKED static int __all_sync(unsigned mask, int yes, Place place = HERE) {
+  return __ballot_sync(mask, !yes, place) == 0;
+}
+#define __threadfence()
+#define __threadfence_block()
+
+// ------------------------------------------------------------------------------------------------------------ atomics
+// One thread runs at a time, so plain code is atomic; the checker is told what it stands for.
+
+template <typename V, typename F>
+UNCHECKED static V atomically(V* p, F next) {
+  checker::atomic(p, sizeof(V), CALLER);
+  V before = *p;
+  *p = next(before);
+  return before;
+}
+#define ATOMIC(name, result) \
+  template <typename V> \
+  inline __attribute__((always_inline)) V name(V* p, std::common_type_t<V> v) { \
+    return atomically(p, [=](V old) UNCHECKED { return V(result); }); \
+  }
+ATOMIC(atomicAdd, old + v)
+ATOMIC(atomicSub, old - v)
+ATOMIC(atomicMax, old < v ? v : old)
+ATOMIC(atomicMin, v < old ? v : old)
+ATOMIC(atomicExch, v)
+#undef ATOMIC
+template <typename V>
+inline __attribute__((always_inline)) V atomicCAS(V* p, std::common_type_t<V> expected, std::common_type_t<V> v) {
+  return atomically(p, [=](V old) UNCHECKED { return old == expected ? v : old; });
+}
+
+// --------------------------------------------------------------------------------------------------------------- math
+
+using std::exp; using std::log; using std::log1p; using std::expm1; using std::tanh; using std::erf; using std::erfc;
+using std::sqrt; using std::sin; using std::cos; using std::tan; using std::pow; using std::floor; using std::ceil;
+using std::fabs; using std::isnan; using std::isinf; using std::isfinite; using std::copysign; using std::fma;
+using std::fmax; using std::fmin; using std::fmod; using std::trunc; using std::rint;
+inline float rsqrt(float x) { return 1 / std::sqrt(x); }
+inline double rsqrt(double x) { return 1 / std::sqrt(x); }
+inline float max(float a, float b) { return std::fmax(a, b); }  // of a NaN and a number, the number
+inline float min(float a, float b) { return std::fmin(a, b); }
+inline double max(double a, double b) { return std::fmax(a, b); }
+inline double min(double a, double b) { return std::fmin(a, b); }
+template <typename V> inline std::enable_if_t<std::is_integral_v<V>, V> max(V a, V b) { return a < b ? b : a; }
+template <typename V> inline std::enable_if_t<std::is_integral_v<V>, V> min(V a, V b) { return b < a ? b : a; }
+template <typename V> inline V __ldg(const V* p) { return *p; }
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __ffs(int x) { return __builtin_ffs(x); }
+inline int __clz(int x) { return x ? __builtin_clz(x) : 32; }
+inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned long long)a * b >> 32; }
+
+// ---------------------------------------------------------------------------------------------------------- launching
+
+// The arguments lie one after the other in `packed`, each at a multiple of 8 bytes.
+template <typename... A>
+struct Call {
+  void (*kernel)(A...);
+  const char* packed;
+
+  template <std::size_t... I>
+  UNCHECKED void run(std::index_sequence<I...>) const {
+    std::size_t sizes[] = {((sizeof(A) + 7) & ~std::size_t(7))..., 0}, at[sizeof...(A) + 1] = {0};
+    for (std::size_t i = 0; i < sizeof...(A); i++) at[i + 1] = at[i] + sizes[i];
+    kernel(*(const std::remove_cv_t<A>*)(packed + at[I])...);
+  }
+  UNCHECKED static void of_thread(void* call) { ((Call*)call)->run(std::index_sequence_for<A...>()); }
+};
+
+template <typename... A>
+UNCHECKED static int launch(void (*kernel)(A...), const unsigned* shape, unsigned long shared, const char* packed) {
+  Call<A...> call = {kernel, packed};
+  return emulator::run_grid(call.of_thread, &call, shape, shared);
+}

@@ -1,0 +1,140 @@
+"""What all launch code shares: memory, kernels by name, launch shapes, layouts."""
+
+import functools
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+MAX_DIMS = 16  # of kernels/layout.cuh
+
+
+class Launcher:
+    """A way to run kernels. A backend gives it memory and `_kernel`; the mixins of this package give it primitives.
+
+    Arrays are NumPy's or CuPy's: shape, strides, dtype, views and reshape are all that is asked of them."""
+
+    if TYPE_CHECKING:  # primitives of other mixins
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    device = "cpu"
+    Array: type = np.ndarray
+    lanes = 32  # threads in a block are a multiple of it
+
+    # -- what a backend gives
+
+    def empty(self, shape, dtype):
+        """A new compact array; what is in it is not defined."""
+        raise NotImplementedError
+
+    def _run(self, file, entry, dtype, grid, block, shared, args):
+        """Launch an entry point of kernels/<file>.cu compiled for a dtype."""
+        raise NotImplementedError
+
+    def spread(self, n):
+        """(blocks, threads) for a kernel built on grid_each over n elements."""
+        raise NotImplementedError
+
+    # -- to and from the host: nothing to do where arrays are NumPy's
+
+    def from_numpy(self, x):
+        return x
+
+    def to_numpy(self, x):
+        return x
+
+    def is_writeable(self, x):
+        """False for the result of expand, where places share memory."""
+        return all(stride or n == 1 for n, stride in zip(x.shape, x.strides))
+
+    overlap = staticmethod(np.may_share_memory)
+    quietly = staticmethod(functools.partial(np.errstate, all="ignore"))
+
+    # -- launching
+
+    def launch(self, file, entry, dtype, grid, block, *args, shared=0):
+        """Run an entry point. grid and block are ints or up to three; args are arrays, None (a null pointer), Python
+        numbers (made what the entry point declares), or bytes for a struct. shared: bytes of dynamic shared memory."""
+        grid = grid if isinstance(grid, tuple) else (grid,)
+        block = block if isinstance(block, tuple) else (block,)
+        if 0 not in grid:
+            self._run(file, entry, dtype, grid, block, shared, args)
+
+    def launch_each(self, n, file, entry, dtype, *args):
+        """Run an entry point built on grid_each or grid_places over n elements."""
+        if n:
+            blocks, threads = self.spread(n)
+            self._run(file, entry, dtype, (blocks,), (threads,), 0, args)
+
+    def launch_rows(self, rows, n, file, entry, dtype, *args):
+        """Run an entry point that has a block for each of `rows` rows of n elements."""
+        if rows:
+            self._run(file, entry, dtype, (rows,), (self.row_threads(n),), 0, args)
+
+    def row_threads(self, n):
+        """Threads for a block that works on a row of n elements, 4 each: a multiple of a warp, at most 512."""
+        return min(512, max(32, -(-n // 128) * 32))
+
+    # -- arrays
+
+    def compact(self, x):
+        """x, or a copy of it: dense and row-major."""
+        return x if x.flags.c_contiguous else self.copy(x)
+
+    def copy(self, x):
+        raise NotImplementedError
+
+    def pointer(self, x):
+        """The address of an array's first element."""
+        raise NotImplementedError
+
+    def empty_like(self, x):
+        return self.empty(x.shape, x.dtype)
+
+
+@functools.lru_cache(4096)
+def layout(shape, itemsizes, *strides):
+    """The struct Layout for operands of one shape and their strides in bytes, as bytes: dims that all operands run
+    through alike are merged. -> (number of elements, bytes)."""
+    dims = [(n, [s // size for s, size in zip(steps, itemsizes)]) for n, *steps in zip(shape, *strides) if n != 1]
+    merged: list = []
+    for n, steps in dims:
+        if merged and all(outer == inner * n for outer, inner in zip(merged[-1][1], steps)):
+            merged[-1] = (merged[-1][0] * n, steps)
+        else:
+            merged.append((n, steps))
+    if len(merged) > MAX_DIMS:
+        raise ValueError(f"kernels take at most {MAX_DIMS} dims that cannot be merged, got shape {shape}")
+    merged = merged or [(1, [1] * len(strides))]
+    size = 1
+    for n in shape:
+        size *= n
+    fill = [0] * (MAX_DIMS - len(merged))
+    columns = [[steps[k] for _, steps in merged] + fill for k in range(len(strides))]
+    columns += [[0] * MAX_DIMS] * (4 - len(columns))
+    numbers = [size, len(merged), *(n for n, _ in merged), *fill, *(s for column in columns for s in column)]
+    return size, struct.pack(f"{len(numbers)}q", *numbers)
+
+
+def layout_of(y, *operands):
+    """layout() of an output and its operands, broadcast to its shape; None stands for a number and has no strides."""
+    strides = [y.strides]
+    for x in operands:
+        strides.append((0,) * y.ndim if x is None else broadcast_strides(x, y.shape))
+    return layout(y.shape, tuple(1 if x is None else x.itemsize for x in (y, *operands)), *strides)
+
+
+def broadcast_strides(x, shape):
+    """x's strides in bytes when it is broadcast to shape, which it is known to fit."""
+    if x.shape == shape:
+        return x.strides
+    extra = len(shape) - x.ndim
+    return (0,) * extra + tuple(0 if n == 1 != m else s for n, m, s in zip(x.shape, shape[extra:], x.strides))
+
+
+def product(shape):
+    n = 1
+    for size in shape:
+        n *= size
+    return n

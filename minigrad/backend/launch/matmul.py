@@ -1,0 +1,162 @@
+"""Matrix products: tiles of the result to blocks, and long sums cut into parts, so that the whole GPU has work."""
+
+import functools
+import struct
+from typing import NamedTuple
+
+import numpy as np
+
+from .arrays import real
+from .base import Launcher, product
+
+MAX_BATCH_DIMS = 14  # of kernels/matmul.cu; those that both operands run through alike are one
+STEP = 16  # parts of k are multiples of it
+SHORTEST = 128  # the least k worth a block of its own
+JOIN = 800_000  # what another launch costs, in multiplications that one multiprocessor could do meanwhile
+TRAFFIC = 30  # and what a number written to memory or read costs, in those of the whole GPU
+
+
+class MatrixProducts(Launcher):
+    processors = 132  # multiprocessors of the GPU, or what is taken for one
+
+    def matmul(self, a, b):
+        """(…, n, k) @ (…, k, m) -> (…, n, m), batch dims broadcast, any strides. ValueError if shapes do not fit."""
+        return self._matmul(a, b, None)
+
+    def linear(self, x, weight, bias):
+        """x (…, k), weight (m, k), bias (m,) or None -> (…, m)."""
+        if x.ndim == 1:
+            return self._matmul(x[None], weight.T, bias)[0]
+        return self._matmul(x, weight.T, bias)
+
+    def linear_backward(self, dy, x, weight, wanted):
+        """dy (…, m), x (…, k), weight (m, k); wanted: (dx, dweight, dbias)? -> the three, None where not."""
+        rows = self._rows(dy)
+        dx = self._matmul(rows, weight, None).reshape(*dy.shape[:-1], weight.shape[1]) if wanted[0] else None
+        dweight = self._matmul(rows.T, self._rows(x), None) if wanted[1] else None
+        return dx, dweight, self.sum(rows, (0,), False) if wanted[2] else None
+
+    def _rows(self, x):
+        """(…, n) as (N, n); a view where the layout allows."""
+        return self.reshape(x, (product(x.shape[:-1]), x.shape[-1]))
+
+    def _matmul(self, a, b, bias):
+        """a @ b + bias, (m,) or None."""
+        at = tuple(self.pointer(x) % (whole(a.dtype) * a.itemsize) == 0 for x in (a, b))
+        todo = plan(a.shape, a.strides, b.shape, b.strides, at, a.dtype, self.processors)
+        y = self.empty(todo.shape, a.dtype)
+        if not y.size:
+            return y
+        bias = None if bias is None else self.compact(bias)
+        if todo.parts == 1:
+            self.launch(todo.file, "matmul", a.dtype, todo.blocks, todo.threads, y, None, a, b, bias, todo.numbers)
+            return y
+        partial = self.empty((todo.parts, *y.shape), real(a.dtype))
+        self.launch(todo.file, "matmul", a.dtype, todo.blocks, todo.threads, y, partial, a, b, None, todo.numbers)
+        self.launch_each(y.size, todo.file, "matmul_join", a.dtype, y, partial, bias, todo.parts, y.size, y.shape[-1])
+        return y
+
+
+class Plan(NamedTuple):
+    shape: tuple  # of y
+    file: str  # and the constants that it is compiled for
+    threads: int
+    blocks: int
+    parts: int  # of k
+    numbers: bytes  # the struct Product
+
+
+@functools.lru_cache(4096)
+def plan(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors):
+    """How a @ b is computed, from shapes, strides in bytes, and whether the addresses of a and b are aligned.
+
+    Raises ValueError if the shapes do not fit."""
+    (n, k), m = a_shape[-2:], b_shape[-1]
+    if k != b_shape[-2]:
+        raise ValueError(f"matmul: inner sizes of {a_shape} and {b_shape} differ, {k} and {b_shape[-2]}")
+    batch = np.broadcast_shapes(a_shape[:-2], b_shape[:-2])
+    a_steps, b_steps = (_steps(*x, dtype.itemsize, batch) for x in ((a_shape, a_strides), (b_shape, b_strides)))
+    dims = _merged(batch, a_steps, b_steps)
+    a, b = a_steps[-2:], (b_steps[-1], b_steps[-2])  # across k, along k
+    rows = n
+    while dims and dims[-1][2] == 0 and (rows == 1 or dims[-1][1] == rows * a[0]):  # a's batches are rows of one matrix
+        size, step, _ = dims.pop()
+        a = (step if rows == 1 else a[0]), a[1]
+        rows *= size
+    if len(dims) > MAX_BATCH_DIMS:
+        raise ValueError(
+            f"matmul: at most {MAX_BATCH_DIMS} batch dims that cannot be merged, got {a_shape} @ {b_shape}"
+        )
+    batches = product(size for size, _, _ in dims)
+    count = whole(dtype)
+    read_a = _reading(a, rows, k, [step for _, step, _ in dims], count if aligned[0] else 0)
+    read_b = _reading(b, m, k, [step for _, _, step in dims], count if aligned[1] else 0)
+    large = count > 2 and max(read_a, read_b) < 2  # what registers have room for
+    side, parts = choose(rows, m, k, batches, large, processors)
+    part = -(-k // (parts * STEP)) * STEP
+    parts = -(-k // part) if k else 1
+    fill = [0] * (MAX_BATCH_DIMS - len(dims))
+    columns = [number for column in range(3) for number in ([dim[column] for dim in dims] + fill)]
+    return Plan(
+        shape=(*batch, n, m),
+        file=f"matmul SIDE={side} READ_A={read_a} READ_B={read_b}",
+        threads=256 if side == 128 else 128,
+        blocks=_tiles(rows, m, side) * batches * parts,
+        parts=parts,
+        numbers=struct.pack(f"{9 + len(columns)}q", rows, m, k, part, *a, *b, len(dims), *columns),
+    )
+
+
+def _steps(shape, strides, itemsize, batch):
+    """Strides in elements of an operand whose batch dims are broadcast; 0 for a dim of size 1."""
+    steps = tuple(0 if size == 1 else stride // itemsize for size, stride in zip(shape, strides))
+    return (0,) * (len(batch) + 2 - len(shape)) + steps
+
+
+def _merged(shape, a, b):
+    """[(size, step of a, step of b)] of batch dims, without those of size 1; neighbours merged where both allow it."""
+    dims: list = []
+    for size, *steps in zip(shape, a, b):
+        if dims and size != 1 and all(outer == step * size for outer, step in zip(dims[-1][1:], steps)):
+            dims[-1] = (dims[-1][0] * size, *steps)
+        elif size != 1:
+            dims.append((size, *steps))
+    return dims
+
+
+def whole(dtype):
+    """How many elements the kernel moves at once: its V."""
+    return 2 if real(dtype).itemsize == 8 else 4
+
+
+def _reading(steps, side, k, batch_steps, count):
+    """How the kernel reads an operand: its READ. count elements can be read at once from its address, if not 0."""
+    across, along = steps
+    direction = 1 if along == 1 else 0 if across == 1 else 3
+    if direction < 2 and count:
+        others = (across, k) if direction else (along, side)
+        if all(number % count == 0 for number in (*others, *batch_steps)):
+            return direction
+    return 2 if direction == 0 else 3
+
+
+def _tiles(n, m, side):
+    return -(-n // side) * -(-m // side)
+
+
+def choose(n, m, k, batches, large, processors):
+    """(side of the tiles, parts of k) for what takes least time, in multiplications that one multiprocessor could do.
+
+    large: may tiles be 128 × 128? They reuse more of what is read, but there are fewer of them. A multiprocessor's
+    blocks share it, so those of the busiest one count."""
+    best: tuple = ()
+    for side, efficiency, resident in ((128, 0.9, 2), (64, 0.75, 3)):  # resident: blocks on a multiprocessor at a time
+        if side == 128 and not large:
+            continue
+        tiles = max(1, _tiles(n, m, side) * batches)
+        for parts in {1, max(1, min(processors * resident // tiles, k // SHORTEST))}:
+            time = -(-tiles * parts // processors) * (k / parts) * side * side / efficiency
+            if parts > 1:
+                time += JOIN + TRAFFIC * 2 * parts * n * m * batches / processors
+            best = min(best or (time, side, parts), (time, side, parts))
+    return best[1:]

@@ -1,0 +1,132 @@
+"""Kernels on the CPU, fast: one thread per block, the blocks spread over the cores.
+
+What a kernel does better than NumPy, on arrays of float32 or float64, runs as a kernel; matrix products are BLAS's, and
+views, orderings, integers and small arrays are NumPy's. All of it works on np.ndarray.
+"""
+
+import functools
+import logging
+import struct
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from . import reference
+from .host import CompilerError, Module, address, pool
+from .launch import Launched
+
+log = logging.getLogger("minigrad")
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-w")
+CHUNK = 1 << 14  # elements worth handing to another core
+SMALL = 1 << 11  # elements below which NumPy has done the work before a kernel is called
+TRAINING = (
+    "elementwise", "softmax", "norm", "cross_entropy", "reduce", "optim", "attention_forward TILE=64 DP=32",
+    "attention_backward TILE=64 DP=32",
+)  # fmt: skip
+"""What training needs, compiled together the first time that one of them is."""
+
+# The primitives that run as kernels. The others are the reference's.
+ON_KERNELS = (
+    "add", "sub", "mul", "div", "neg", "abs", "exp", "sqrt", "rsqrt", "tanh", "sigmoid", "relu", "silu", "erf", "erfc",
+    "gelu", "gelu_backward", "maximum", "minimum", "where", "sum", "softmax", "softmax_backward", "log_softmax",
+    "logsumexp", "attention_pattern", "attention_pattern_backward", "attention", "attention_backward", "layer_norm",
+    "layer_norm_backward", "rms_norm", "rms_norm_backward", "cross_entropy", "cross_entropy_backward", "dropout",
+    "cumsum", "take_add", "adam_", "sgd_", "norm", "scale_",
+)  # fmt: skip
+
+
+@functools.cache
+def header():
+    return (Path(__file__).parent / "host" / "native.h").read_text(encoding="utf-8")
+
+
+class Native(Launched):
+    """The CPU backend where there is a C++ compiler. Raises CompilerError where there is none that works."""
+
+    whole_heads = True
+    shared_limit = 1 << 19  # native.h's
+    tile_pad = 16
+    column_part = 1024  # rows that a block reduces by itself
+
+    def __init__(self, small=SMALL):
+        self.small = small
+        self.threads = pool.start()
+        self._kernels: dict = {}
+        self._lock = threading.Lock()
+        self.failed = None  # why kernels are no longer used, after an error
+
+    pointer = staticmethod(address)
+
+    def empty(self, shape, dtype):
+        return np.empty(shape, dtype)
+
+    def spread(self, n):
+        return max(1, min(2 * self.threads, n // CHUNK)), 1
+
+    def _run(self, file, entry, dtype, grid, block, shared, args):
+        key = file, entry, dtype
+        kernel = self._kernels.get(key) or self._load(*key)
+        with self._lock:  # a module runs one kernel at a time
+            kernel(struct.pack("6I", *grid, *(1,) * (3 - len(grid)), 1, 1, 1), shared, args)
+
+    def _load(self, file, entry, dtype):
+        files = [file]
+        if file in TRAINING and not any(known[0] in TRAINING and known[2] == dtype for known in self._kernels):
+            files += TRAINING
+        self.compile(files, dtype)
+        return self._kernels[file, entry, dtype]
+
+    def compile(self, files, dtype):
+        """Compile kernel files for a dtype, several at a time, and load them."""
+        with ThreadPoolExecutor(self.threads) as workers:
+            modules = workers.map(lambda file: Module(file, dtype.name, header(), FLAGS, "native"), files)
+        for file, module in zip(files, modules):
+            for name in module.kernels:
+                self._kernels[file, name, dtype] = module[name]
+
+    def takes(self, x):
+        """Is x, an argument of a primitive, something for kernels? True, False or None: either way."""
+        if type(x) is not np.ndarray:
+            return None
+        if x.dtype.char in "fd":
+            return True if x.size >= self.small else None
+        return None if x.dtype.char in "?bBhHiIlLqQ" else False
+
+    def takes_all(self, slots):
+        """The same of a list of arrays, or of tuples that begin with one."""
+        taken = [self.takes(slot[0] if type(slot) is tuple else slot) for slot in slots]
+        return False if False in taken else True if True in taken else None
+
+
+def _chosen(name):
+    """The primitive as a kernel where it pays, else as NumPy computes it."""
+    kernel, numpy = getattr(Launched, name), getattr(reference, name)
+
+    @functools.wraps(kernel)
+    def primitive(self, *args, **kwargs):
+        large = False
+        for x in args:
+            taken = self.takes(x) if type(x) is not list else self.takes_all(x)
+            if taken is False:
+                return numpy(*args, **kwargs)
+            large = large or taken
+        if large and self.failed is None:
+            try:
+                return kernel(self, *args, **kwargs)
+            except CompilerError as error:
+                self.failed = error
+                log.warning("minigrad: %s; computing with NumPy instead", error)
+        return numpy(*args, **kwargs)
+
+    return primitive
+
+
+for _name in dir(Launched):
+    if hasattr(reference, _name) and not _name.startswith("_") and _name != "attention_fits":  # kernels do have limits
+        _numpy = getattr(reference, _name)
+        if _name in ON_KERNELS:
+            setattr(Native, _name, _chosen(_name))
+        else:
+            setattr(Native, _name, staticmethod(_numpy) if callable(_numpy) else _numpy)

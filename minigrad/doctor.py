@@ -1,0 +1,208 @@
+"""What this machine has for minigrad, what it lacks and why, and whether what it has computes rightly.
+
+    python -m minigrad.doctor
+
+A line for each thing; then every backend takes a training step of small networks, whose results must be those of NumPy
+in float64. Exit status 1 if one of them is wrong. The first run on a machine compiles kernels, which takes longer.
+"""
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from . import Tensor, __version__, backend
+from .autograd import Storage
+from .nn import functional as F
+
+BACKENDS = "numpy", "native", "emulated", "cuda"
+TOLERANCE = 1e-4  # of the largest element of a result, in float32
+
+
+# ------------------------------------------------------------------------------------------------------ what there is
+
+
+def inventory():
+    """(thing, what there is of it, or why not), for everything that minigrad can make use of."""
+    yield "minigrad", f"{__version__} in {Path(__file__).parent}"
+    yield "Python", f"{platform.python_version()}, {platform.system()} {platform.machine()}, {cores()} cores"
+    yield "NumPy", f"{np.__version__}, BLAS: {blas()}"
+    yield "C++ compiler", attempt(compiler)
+    yield "flags", attempt(flags)
+    yield "kernel cache", attempt(cache)
+    yield "CuPy", attempt(cupy_version)
+    yield "driver", attempt(driver)
+    yield "GPU", attempt(gpu)
+    yield "NVRTC", attempt(nvrtc)
+    yield "dot", shutil.which("dot") or "not found; pictures of graphs need it: install Graphviz"
+    for name, extra in (("graphviz", "viz"), ("matplotlib", "viz"), ("tqdm", "train"), ("mpi4py", "mpi")):
+        yield name, version(name) or f"not installed: pip install '.[{extra}]'"
+    yield "mpiexec", shutil.which("mpiexec") or "not found; training on several processes needs an MPI"
+
+
+def attempt(function):
+    try:
+        return function()
+    except Exception as error:  # whatever is wrong with a library is what we are here to tell
+        return f"none: {first_line(error)}"
+
+
+def first_line(error):
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def version(name):
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def cores():
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def blas():
+    about = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    return f"{about['name']} {about.get('version', '')}".strip()
+
+
+def compiler():
+    from .backend.host.compiler import find_compiler
+
+    path = find_compiler()
+    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+    return f"{path}: {said.splitlines()[0]}"
+
+
+def flags():
+    from .backend.native import FLAGS
+
+    return " ".join(FLAGS)
+
+
+def cache():
+    from .backend.host.compiler import cache_folder
+
+    files = list(cache_folder().glob("*.so"))
+    return f"{cache_folder()}: {len(files)} files, {sum(f.stat().st_size for f in files) / 1e6:.1f} MB"
+
+
+def cupy():
+    if importlib.util.find_spec("cupy") is None:
+        raise ImportError("CuPy is not installed: pip install '.[gpu13]' (CUDA 12: '.[gpu12]')")
+    import cupy
+
+    return cupy
+
+
+def cupy_version():
+    return cupy().__version__
+
+
+def driver():
+    runtime = cupy().cuda.runtime
+    number = runtime.driverGetVersion()
+    return f"for CUDA up to {number // 1000}.{number % 1000 // 10}" if number else "none"
+
+
+def gpu():
+    runtime = cupy().cuda.runtime
+    names = []
+    for i in range(runtime.getDeviceCount() if runtime.driverGetVersion() else 0):
+        about = runtime.getDeviceProperties(i)
+        names.append(
+            f"{about['name'].decode()}, {about['totalGlobalMem'] / 2**30:.0f} GiB, compute capability "
+            f"{about['major']}.{about['minor']}, {about['multiProcessorCount']} multiprocessors"
+        )
+    return "; ".join(names) or "none"
+
+
+def nvrtc():
+    return ".".join(map(str, cupy().cuda.nvrtc.getVersion()))
+
+
+def get_backend(name):
+    """The backend. Raises backend.DeviceError with the reason."""
+    return backend.get("cuda") if name == "cuda" else backend.cpu_backend(name)
+
+
+# ---------------------------------------------------------------------------------------------------------- self-test
+
+
+def elementwise(x, g):
+    return (x * g).exp() / (1 + x * x)
+
+
+def softmax(x, g):
+    return x.softmax(-1) * g
+
+
+def mlp(x, g):
+    h = F.gelu(F.linear(F.layer_norm(x, x.shape[-1:], g[0]), g), "tanh")
+    target = Tensor._wrap(x.storage.backend.argmax(x.array, 1, False), x.storage)
+    return F.cross_entropy(F.linear(h, g), target)
+
+
+def attention(x, g):
+    q, k, v = (x.reshape(2, -1, 4, 16).transpose(1, 2) for x in (x, x * 2, F.linear(x, g)))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+CHECKS = {"elementwise": elementwise, "softmax": softmax, "MLP": mlp, "attention": attention}
+FEW = {"emulated": ("softmax",)}  # it is slow, and has the same kernels
+
+
+def run(check, on, dtype):
+    """The result of a check and its gradients as NumPy arrays. x and g are large enough for native to use kernels."""
+    rng = np.random.default_rng(0)
+    arrays = (rng.standard_normal((64, 64)).astype(dtype) for _ in range(2))
+    x, g = (Tensor._wrap(on.from_numpy(a), Storage(on)).requires_grad_() for a in arrays)
+    y = CHECKS[check](x, g)
+    y.sum().backward()
+    return [on.to_numpy(a) for a in (y.array, x.grad.array, g.grad.array)]
+
+
+def self_test(name, on):
+    """What is wrong with a backend, in words; '' if nothing is."""
+    for check in FEW.get(name, CHECKS):
+        try:
+            results = run(check, on, np.float32)
+        except Exception as error:
+            return f"{check}: {type(error).__name__}: {first_line(error)}"
+        for what, y, expected in zip(("result", "dx", "dg"), results, run(check, backend.reference, np.float64)):
+            apart = np.abs(y - expected).max() / np.abs(expected).max()
+            if not apart < TOLERANCE:
+                return f"{check}: its {what} is off by {apart:.1e} of its largest element"
+    return ""
+
+
+def main():
+    for thing, text in inventory():
+        print(f"{thing:14}{text}")
+    default = backend.get("cpu")
+    print(f"{'device cpu':14}{'numpy' if default is backend.reference else type(default).__name__.lower()}")
+    failed = False
+    for name in BACKENDS:
+        try:
+            on = get_backend(name)
+        except backend.DeviceError as error:
+            print(f"NONE  {name:10}{first_line(error)}")
+            continue
+        start = time.perf_counter()
+        wrong = self_test(name, on)
+        failed = failed or bool(wrong)
+        done = wrong or f"{', '.join(FEW.get(name, CHECKS))} and gradients in {time.perf_counter() - start:.1f} s"
+        print(f"{'FAIL' if wrong else 'PASS'}  {name:10}{done}")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""Attention's kernels against the NumPy reference in float64: natively, and emulated under several schedules."""
+
+import numpy as np
+import pytest
+
+from minigrad.backend import cpu_backend, reference
+from minigrad.backend.emulated import Emulated
+
+CASES = {  # B, nh, nkv, T, S, D, Dv, causal, mask, bias
+    "one tile": (2, 2, 2, 64, 64, 32, 32, True, False, False),
+    "one element": (1, 1, 1, 1, 1, 1, 1, False, False, False),
+    "queries of a group": (1, 4, 2, 70, 37, 24, 40, False, True, False),
+    "all masks": (1, 2, 1, 97, 97, 64, 64, True, True, True),
+    "more queries than keys": (1, 1, 1, 130, 70, 8, 8, True, False, False),
+    "more keys than queries": (1, 1, 1, 40, 130, 8, 5, True, False, False),
+    "large heads": (1, 2, 2, 5, 33, 128, 7, False, False, True),
+}
+EPS = {"float32": 2e-6, "float64": 2e-14}
+
+
+def problem(case, dtype, seed=0):
+    B, nh, nkv, T, S, D, Dv, causal, masked, biased = CASES[case]
+    rng = np.random.default_rng(seed)
+    shapes = (B, T, nh, D), (B, S, nkv, D), (B, S, nkv, Dv), (B, T, nh, Dv)
+    q, k, v, do = (rng.standard_normal(s).astype(dtype).transpose(0, 2, 1, 3) for s in shapes)
+    mask = np.broadcast_to(rng.random((1, 1, T, S)) > 0.3, (B, nh, T, S)) if masked else None
+    if masked:
+        mask = mask.copy()
+        mask[:, :, T // 2] = False  # a query that sees nothing
+    bias = np.broadcast_to(rng.standard_normal((nh, 1, S)).astype(dtype), (B, nh, T, S)) if biased else None
+    return q, k, v, mask, bias, do, 0.3, causal
+
+
+def wide(*arrays):
+    return [x.astype(np.float64) if x is not None and x.dtype.kind == "f" else x for x in arrays]
+
+
+def check(backend, case, dtype):
+    q, k, v, mask, bias, do, scale, causal = problem(case, dtype)
+    o, lse = backend.attention(q, k, v, mask, bias, scale, causal)
+    grads = backend.attention_backward(do, q, k, v, mask, bias, o, lse, scale, causal)
+    Q, K, V, BIAS, DO = wide(q, k, v, bias, do)
+    expected_o, expected_lse = reference.attention(Q, K, V, mask, BIAS, scale, causal)
+    expected = reference.attention_backward(DO, Q, K, V, mask, BIAS, expected_o, expected_lse, scale, causal)
+    for got, want in zip((o, lse, *grads), (expected_o, expected_lse, *expected), strict=True):
+        assert got.shape == want.shape and got.dtype == np.dtype(dtype)
+        finite = np.isfinite(want)
+        np.testing.assert_array_equal(np.where(finite, 0, got), np.where(finite, 0, want))  # ∞ where nothing is seen
+        scale_of = max(1, np.abs(want[finite]).max(initial=0))
+        np.testing.assert_allclose(np.where(finite, got, 0), np.where(finite, want, 0), 0, EPS[dtype] * scale_of)
+
+
+@pytest.mark.parametrize("dtype", EPS)
+@pytest.mark.parametrize("case", CASES)
+def test_native(case, dtype):
+    backend = type(cpu_backend("native"))(small=0)
+    for backend.whole_heads in (True, False):
+        check(backend, case, dtype)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_emulated(case):
+    check(Emulated(schedule=2), case, "float32")
+
+
+@pytest.mark.parametrize("schedule", range(4))
+def test_every_schedule_gives_the_same_result(schedule):
+    q, k, v, mask, bias, do, scale, causal = problem("all masks", "float32")
+    results = []
+    for backend in (Emulated(schedule=0), Emulated(schedule=schedule)):
+        o, lse = backend.attention(q, k, v, mask, bias, scale, causal)
+        results.append([o, lse, *backend.attention_backward(do, q, k, v, mask, bias, o, lse, scale, causal)])
+    for a, b in zip(*results):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_one_block_with_all_keys_of_a_head_gives_the_same():
+    """Natively one kernel computes dq too; on a GPU a second one does."""
+    backend = Emulated(schedule=1)
+    backend.whole_heads = True
+    check(backend, "all masks", "float32")
+
+
+def test_float64_takes_smaller_tiles():
+    check(Emulated(schedule=0), "queries of a group", "float64")
+
+
+def test_no_access_is_wrong():
+    backend = Emulated(check=True)
+    for case in ("all masks", "one element"):
+        check(backend, case, "float32")
+
+
+def test_nothing_to_attend_to():
+    q, k, v = np.ones((1, 2, 3, 4), np.float32), np.ones((1, 2, 0, 4), np.float32), np.ones((1, 2, 0, 5), np.float32)
+    for backend in (type(cpu_backend("native"))(small=0), Emulated(), reference):
+        o, lse = backend.attention(q, k, v, None, None, 1.0, False)
+        assert o.shape == (1, 2, 3, 5) and not o.any() and (lse == np.inf).all()
+        dq, dk, dv = backend.attention_backward(o, q, k, v, None, None, o, lse, 1.0, False)
+        assert not dq.any() and dk.shape == k.shape and dv.shape == v.shape
