@@ -30,14 +30,24 @@ __device__ __forceinline__ void tile_each(F f) {
   }
 }
 
-// tile[i][d] = x[i * stride + d] for i < rows and d < D, 0 elsewhere in the TILE × DP tile.
+// put(i, d, x[i * stride + d]) for i < rows and d < D, and put(i, d, 0) elsewhere in the TILE × DP tile.
+template <typename F>
+__device__ __forceinline__ void padded(const T* x, long long stride, long long rows, int D, F put) {
+  if (rows >= TILE && D == DP) {  // nothing to ask of each element
+    tile_each<TILE, DP>([&](int i, int d) { put(i, d, R(x[i * stride + d])); });
+  } else {
+    tile_each<TILE, DP>([&](int i, int d) { put(i, d, i < rows && d < D ? R(x[i * stride + d]) : R(0)); });
+  }
+}
+
+// tile[i][d] = x[i * stride + d].
 __device__ __forceinline__ void load(R* tile, const T* x, long long stride, long long rows, int D) {
-  tile_each<TILE, DP>([&](int i, int d) { tile[i * DP + d] = i < rows && d < D ? R(x[i * stride + d]) : R(0); });
+  padded(x, stride, rows, D, [&](int i, int d, R value) { tile[i * DP + d] = value; });
 }
 
 // tile[d][i] = x[i * stride + d]: the transpose, whose rows have LD elements.
 __device__ __forceinline__ void load_transposed(R* tile, const T* x, long long stride, long long rows, int D) {
-  tile_each<TILE, DP>([&](int i, int d) { tile[d * LD + i] = i < rows && d < D ? R(x[i * stride + d]) : R(0); });
+  padded(x, stride, rows, D, [&](int i, int d, R value) { tile[d * LD + i] = value; });
 }
 
 // The range of k that a product needs for its rows from i0 and columns from j0 on.
@@ -83,6 +93,8 @@ struct View {
   __device__ __forceinline__ int seen(long long t, long long k0) const {
     return int(smaller(TILE, (causal ? smaller(keys, t + 1) : keys) - k0));
   }
+  // The same of any of the queries in t's block of MI.
+  __device__ __forceinline__ int block_sees(long long t, long long k0) const { return seen(t / MI * MI + MI - 1, k0); }
   // row[j] = the scores of query t and the keys k0 + j, j in [j0, j0 + NI), from q · k; -∞ where the query may not look.
   __device__ __forceinline__ void scores(R* row, const R (&qk)[NI], long long t, long long k0, int j0) const {
     const int end = seen(t, k0);

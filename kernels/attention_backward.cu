@@ -51,12 +51,17 @@ __device__ __forceinline__ void load_queries(const Tiles& t, const Heads& n, lon
 // P = exp(scores - lse) and dS = scale P (dO Vᵀ - delta) of the queries from q0 and the keys from k0 on.
 __device__ __forceinline__ void score_gradients(const Tiles& t, const Heads& n, const View& view, long long q0,
                                                 long long k0) {
-  auto any_seen = [&](int i0, int j0) { return j0 < view.seen(q0 + i0 + MI - 1, k0); };
+  auto any_seen = [&](int i0, int j0) { return j0 < view.block_sees(q0 + i0, k0); };
   product<TILE, TILE>(
       t.Q, DP, 1, t.Kt, LD, [&](int i0, int j0) { return Range{0, any_seen(i0, j0) ? int(n.D) : 0}; },
       [&](int i0, int j0, R(&acc)[MI][NI]) {
+        const bool seen = any_seen(i0, j0);
         UNROLL for (int i = 0; i < MI; i++) {
           R* p = t.P + (i0 + i) * TILE;
+          if (!seen) {
+            SIMD for (int j = 0; j < NI; j++) p[j0 + j] = 0;
+            continue;
+          }
           view.scores(p, acc[i], q0 + i0 + i, k0, j0);
           const R lse = t.lse[i0 + i];
           SIMD for (int j = 0; j < NI; j++) p[j0 + j] = exp(p[j0 + j] - lse);
@@ -112,13 +117,15 @@ attention_dk_dv(T* dk, T* dv, T* dq, const T* dout, const T* o, const R* lse, co
         if (!dq) continue;
         T* dqh = dq + b * n.dq[0] + h * n.dq[1] + q0 * n.dq[2];
         product<TILE, DP>(
-            t.dS, TILE, 1, K, DP, [&](int i0, int) { return Range{0, view.seen(q0 + i0 + MI - 1, k0)}; },
+            t.dS, TILE, 1, K, DP, [&](int i0, int) { return Range{0, view.block_sees(q0 + i0, k0)}; },
             [&](int i0, int j0, R(&acc)[MI][NI]) {
+              const int end = int(smaller(NI, n.D - j0));
               UNROLL for (int i = 0; i < MI; i++) {
+                if (q0 + i0 + i >= n.T) break;
                 T* row = dqh + (i0 + i) * n.dq[2] + j0;
-                const int end = q0 + i0 + i < n.T ? int(smaller(NI, n.D - j0)) : 0;
-                if (k0 == 0) for (int j = 0; j < end; j++) row[j] = acc[i][j];
-                else for (int j = 0; j < end; j++) row[j] = R(row[j]) + acc[i][j];
+                if (k0) for (int j = 0; j < end; j++) acc[i][j] += R(row[j]);
+                if (end == NI) SIMD for (int j = 0; j < NI; j++) row[j] = acc[i][j];
+                else for (int j = 0; j < end; j++) row[j] = acc[i][j];
               }
             });
       }
@@ -126,9 +133,9 @@ attention_dk_dv(T* dk, T* dv, T* dq, const T* dout, const T* o, const R* lse, co
     __syncthreads();
     T* dkh = dk + b * n.dk[0] + hk * n.dk[1] + k0 * n.dk[2];
     T* dvh = dv + b * n.dv[0] + hk * n.dv[1] + k0 * n.dv[2];
-    tile_each<TILE, DP>([&](int i, int d) {
-      if (k0 + i < n.S && d < n.D) dkh[i * n.dk[2] + d] = dK[i * DP + d];
-      if (k0 + i < n.S && d < n.Dv) dvh[i * n.dv[2] + d] = dV[i * DP + d];
+    warp_rows(int(smaller(TILE, n.S - k0)), [&](int i) {
+      warp_each(int(n.D), [&](int d) { dkh[i * n.dk[2] + d] = dK[i * DP + d]; });
+      warp_each(int(n.Dv), [&](int d) { dvh[i * n.dv[2] + d] = dV[i * DP + d]; });
     });
   }
 }
@@ -158,10 +165,12 @@ attention_dq(T* dq, const T* dout, const T* o, const R* lse, const T* q, const T
     score_gradients(t, n, view, q0, k0);
     __syncthreads();
     product<TILE, DP>(t.dS, TILE, 1, K, DP,
-                      [&](int i0, int) { return Range{0, view.seen(q0 + i0 + MI - 1, k0)}; },
+                      [&](int i0, int) { return Range{0, view.block_sees(q0 + i0, k0)}; },
                       [&](int i0, int j0, R(&acc)[MI][NI]) { add_block(dQ, i0, j0, acc); });
   }
   __syncthreads();
   dq += b * n.dq[0] + h * n.dq[1] + q0 * n.dq[2];
-  tile_each<TILE, DP>([&](int i, int d) { if (q0 + i < n.T && d < n.D) dq[i * n.dq[2] + d] = dQ[i * DP + d]; });
+  warp_rows(int(smaller(TILE, n.T - q0)), [&](int i) {
+    warp_each(int(n.D), [&](int d) { dq[i * n.dq[2] + d] = dQ[i * DP + d]; });
+  });
 }

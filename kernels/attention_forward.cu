@@ -39,7 +39,7 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
     load_transposed(KV, k + k0 * n.k[2], n.k[2], n.S - k0, n.D);
     __syncthreads();
     product<TILE, TILE>(
-        Q, DP, 1, KV, LD, [&](int i0, int j0) { return Range{0, j0 < view.seen(q0 + i0 + MI - 1, k0) ? int(n.D) : 0}; },
+        Q, DP, 1, KV, LD, [&](int i0, int j0) { return Range{0, j0 < view.block_sees(q0 + i0, k0) ? int(n.D) : 0}; },
         [&](int i0, int j0, R(&acc)[MI][NI]) {
           UNROLL for (int i = 0; i < MI; i++) view.scores(P + (i0 + i) * TILE, acc[i], q0 + i0 + i, k0, j0);
         });
@@ -47,9 +47,10 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
     load(KV, v + k0 * n.v[2], n.v[2], n.S - k0, n.Dv);
     warp_rows(TILE, [&](int i) {
       R* p = P + i * TILE;
-      const R before = m[i], now = warp_largest(TILE, [&](int j) { return p[j]; });
+      const int end = view.block_sees(q0 + i, k0);  // the product with V reads no further
+      const R before = m[i], now = warp_largest(end, [&](int j) { return p[j]; });
       const R top = before < now ? now : before, safe = top == -INF ? R(0) : top;
-      const R added = warp_sum(TILE, [&](int j) { return p[j] = exp(p[j] - safe); });
+      const R added = warp_sum(end, [&](int j) { return p[j] = exp(p[j] - safe); });
       __syncwarp();  // all lanes have read m
       if (first_lane()) {
         shrink[i] = exp(before - safe);
@@ -59,7 +60,7 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
     });
     __syncthreads();
     product<TILE, DP>(
-        P, TILE, 1, KV, DP, [&](int i0, int) { return Range{0, view.seen(q0 + i0 + MI - 1, k0)}; },
+        P, TILE, 1, KV, DP, [&](int i0, int) { return Range{0, view.block_sees(q0 + i0, k0)}; },
         [&](int i0, int j0, R(&acc)[MI][NI]) {
           UNROLL for (int i = 0; i < MI; i++) {
             R* out = O + (i0 + i) * DP + j0;

@@ -16,6 +16,7 @@ class Kernels(Launched):
     __init__, empty, pointer, spread, _run, compile = (
         Native.__dict__[name] for name in ("__init__", "empty", "pointer", "spread", "_run", "compile")
     )
+
     def _load(self, file, entry, dtype):
         self.compile([file], dtype)
         return self._kernels[file, entry, dtype]

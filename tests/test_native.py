@@ -63,7 +63,7 @@ def test_a_cache_of_someone_else_is_refused(cache):
 
 
 def test_an_error_of_the_compiler_is_told(cache):
-    with pytest.raises(CompilerError, match="cannot compile answer: .*error"):
+    with pytest.raises(CompilerError, match=r"cannot compile answer: .*error"):
         compiler.compiled("not C++", FLAGS, "answer")
     assert not list(cache.iterdir())
 
@@ -168,7 +168,7 @@ def test_threads_and_forks(threads):
 
 
 def test_the_environment_stays_as_it_is():
-    code = "import os; before = dict(os.environ); import minigrad as mg; mg.backend.cpu(); print(dict(os.environ) == before)"
+    code = "import os; before = dict(os.environ); import minigrad as mg; mg.backend.cpu(); print(before == os.environ)"
     assert run(code)[0] == "True"
 
 

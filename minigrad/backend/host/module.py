@@ -62,7 +62,7 @@ class Kernel:
         self.packers: dict = {}  # by the sizes of the structs
 
     def _packer(self, sizes):
-        formats = [_FORMATS.get(kind) for kind in self.kinds]
+        formats = [_FORMATS.get(kind, "") for kind in self.kinds]
         for i, size in zip(self.structs, sizes):
             formats[i] = f"{-(-size // 8) * 8}s"
         return self.packers.setdefault(sizes, struct.Struct("=" + "".join(formats)).pack)
