@@ -228,8 +228,11 @@ def test_a_training_step_through_tensors(on):
               "bias": normal(24), "head": normal(7, 24)}  # fmt: skip
     tokens = rng.integers(0, 7, (2, 6))
 
-    def step(backend):
-        p = {k: mg.Tensor._wrap(backend.from_numpy(a), Storage(backend)).requires_grad_() for k, a in arrays.items()}
+    def step(backend, dtype):
+        p = {
+            k: mg.Tensor._wrap(backend.from_numpy(a.astype(dtype)), Storage(backend)).requires_grad_()
+            for k, a in arrays.items()
+        }
         index = mg.Tensor._wrap(backend.from_numpy(tokens), Storage(backend))
         x = F.layer_norm(F.embedding(index, p["table"]), (16,), p["g"], p["b"])
         q, k, v = F.linear(x, p["qkv"]).reshape(2, 6, 3, 2, 8).permute(2, 0, 3, 1, 4).unbind(0)
@@ -239,8 +242,9 @@ def test_a_training_step_through_tensors(on):
         loss.backward()
         return [backend.to_numpy(a) for a in (loss.array, *(x.grad.array for x in p.values()))]
 
-    for found, expected in zip(step(on), step(reference)):
-        np.testing.assert_allclose(found, expected, rtol=2e-4, atol=1e-5 * np.abs(expected).max())
+    # float32 costs this network up to 3e-5 of each gradient's largest element, over 20 draws, and NumPy's 9e-5
+    for found, expected in zip(step(on, np.float32), step(reference, np.float64)):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=5e-5 * np.abs(expected).max())
 
 
 # -------------------------------------------------------------------------------------------------- what is missing

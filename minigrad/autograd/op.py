@@ -34,6 +34,7 @@ class Op:
     name = "Op"
     broadcasts = False  # inputs were broadcast against each other: the engine sums gradients back to their shapes
     differentiable = True  # False: never recorded (comparisons, argmax)
+    rounds_inside = False  # True: large terms cancel within it, so that more is lost than its result's rounding
     analytic = False  # True: the reference forward is right for complex numbers, so gradcheck may use the complex step
 
     # What apply() fills in: always,

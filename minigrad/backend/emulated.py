@@ -68,9 +68,6 @@ class Emulated(Launched):
             self._pointed.append(x)
         return address(x)
 
-    def _addresses(self, *arrays):
-        return tuple(0 if x is None else self.pointer(x) for x in arrays)  # not remembered: the checker must be told
-
     def spread(self, n):
         return min(3, -(-n // 64)), 64  # several blocks and warps, however small the test
 

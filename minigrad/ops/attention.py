@@ -76,6 +76,7 @@ class Attention(Op):
         case((1, 1, 2, 3), (1, 1, 3, 3), (1, 1, 3, 2), Fixed([[[[True, False, True], [False, False, False]]]]), None,
              scale=0.5, is_causal=False),
     ]  # fmt: skip
+    rounds_inside = True
     analytic = True
 
     def forward(self, q, k, v, mask, bias, scale, is_causal):
@@ -101,6 +102,8 @@ class AttentionBackward(Fused):
         case((1, 4, 2, 2), (1, 4, 2, 3), (1, 2, 3, 3), (1, 2, 3, 2), None, None, None, None,
              scale=0.3, is_causal=False),
     ]  # fmt: skip
+
+    rounds_inside = True
 
     def forward(self, dz, q, k, v, mask, bias, z, lse, scale, is_causal):
         _check_groups(q, k)

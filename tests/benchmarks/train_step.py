@@ -17,6 +17,7 @@ import importlib.util
 import json
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
@@ -32,10 +33,12 @@ ENVIRONMENT = dict(os.environ)  # before minigrad, imported for its initial weig
 
 
 def work(name, path):
-    """Answer on stdout in lines of JSON: version and first losses; then, to each number of steps, their times in ms."""
+    """Answer on stdout in lines of JSON: version and first losses; then, to each number of steps, their times
+    in ms, and the peak of memory that training has taken so far, in MiB."""
     answers, sys.stdout = sys.stdout, sys.stderr  # libraries may print
     make, package = CONTENDERS[name]
     step = make(dict(np.load(path)))
+    before = peak_memory()  # the libraries, the weights
     tokens = np.random.default_rng(0).integers(0, V, (64, B, T + 1))
     batches = [(np.ascontiguousarray(t[:, :-1]), np.ascontiguousarray(t[:, 1:])) for t in tokens]
     version = getattr(sys.modules[package], "__version__", None) or importlib.metadata.version(package)
@@ -50,7 +53,12 @@ def work(name, path):
             done += 1
             if i >= UNTIMED and time.monotonic() > end:  # a slow one does fewer
                 break
-        print(json.dumps(times[UNTIMED:]), file=answers, flush=True)
+        print(json.dumps([times[UNTIMED:], peak_memory() - before]), file=answers, flush=True)
+
+
+def peak_memory():
+    """The most memory that this process has had, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 class Worker:
@@ -61,6 +69,7 @@ class Worker:
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=ENVIRONMENT)
         self.rounds = []  # ms of each step, by round
+        self.memory = 0.0  # MiB that training has taken at its peak, beyond libraries and weights
         self.version, self.losses = self.answer()
 
     def answer(self):
@@ -73,7 +82,8 @@ class Worker:
         time.sleep(REST)  # by then the threads of the one before have stopped spinning
         self.process.stdin.write(f"{steps}\n")
         self.process.stdin.flush()
-        self.rounds.append(self.answer())
+        times, self.memory = self.answer()
+        self.rounds.append(times)
 
     def stop(self):
         self.process.stdin.close()
@@ -106,6 +116,7 @@ def summary(worker, base):
         "median": statistics.median(times),
         "p10": times[len(times) // 10],
         "ratio_to_torch": statistics.median(ratios) if ratios else None,
+        "peak_mib": worker.memory,
         "medians_of_rounds": medians,
         "first_losses": worker.losses,
     }
@@ -137,11 +148,12 @@ def measure(names, rounds, steps):
 
 
 def report(results):
-    print(f"{'':14}{'version':>14}{'steps':>7}{'median ms':>11}{'p10 ms':>9}{'÷ torch':>9}   first losses")
+    print(f"{'':14}{'version':>14}{'steps':>7}{'median ms':>11}{'p10 ms':>9}{'÷ torch':>9}{'MiB':>7}   first losses")
     for name, r in results.items():
         ratio = "" if r["ratio_to_torch"] is None else f"{r['ratio_to_torch']:.2f}"
         losses = " ".join("" if loss is None else f"{loss:.5f}" for loss in r["first_losses"])
-        print(f"{name:14}{r['version']:>14}{r['steps']:7}{r['median']:11.1f}{r['p10']:9.1f}{ratio:>9}   {losses}")
+        numbers = f"{r['steps']:7}{r['median']:11.1f}{r['p10']:9.1f}{ratio:>9}{r['peak_mib']:7.0f}"
+        print(f"{name:14}{r['version']:>14}{numbers}   {losses}")
 
 
 def main():
