@@ -75,7 +75,7 @@ __device__ __forceinline__ R largest(long long n, F f) {
 // f(i) for each i in [0, n), one for each warp at a time; all lanes of the warp call it.
 template <typename F>
 __device__ __forceinline__ void warp_rows(int n, F f) {
-  const int warps = blockDim.x < 32 ? 1 : blockDim.x / 32;
+  const int warps = ONE_THREAD ? 1 : blockDim.x / 32;
   for (int i = threadIdx.x / 32; i < n; i += warps) f(i);
 }
 
@@ -90,7 +90,7 @@ __device__ __forceinline__ bool first_lane() { return threadIdx.x % 32 == 0; }
 // Σ f(j) and the largest f(j) over j in [0, n), in every lane of the warp.
 template <typename F>
 __device__ __forceinline__ R warp_sum(int n, F f) {
-  const int lanes = blockDim.x < 32 ? 1 : 32;
+  const int lanes = ONE_THREAD ? 1 : 32;
   R s = 0;
   SIMD_SUM(s) for (int j = threadIdx.x % 32; j < n; j += lanes) s += f(j);
   for (int lane = lanes / 2; lane > 0; lane /= 2) s += __shfl_xor_sync(0xffffffffu, s, lane);
@@ -98,7 +98,7 @@ __device__ __forceinline__ R warp_sum(int n, F f) {
 }
 template <typename F>
 __device__ __forceinline__ R warp_largest(int n, F f) {
-  const int lanes = blockDim.x < 32 ? 1 : 32;
+  const int lanes = ONE_THREAD ? 1 : 32;
   R m = -INF;
   SIMD_MAX(m) for (int j = threadIdx.x % 32; j < n; j += lanes) { R v = f(j); m = m < v ? v : m; }
   for (int lane = lanes / 2; lane > 0; lane /= 2) {

@@ -4,7 +4,7 @@
 //   launch   1-D, as for grid_places. y may be a or b itself (in place), so nothing is __restrict__ here
 //   equals   np.add(a, b), np.exp(a), np.where(a, b, c), …
 //
-// The entry points follow this file. minigrad/backend/launch/table.py makes them, for each dtype those that it has:
+// The entry points follow this file. minigrad/backend/table.py makes them, for each dtype those that it has:
 //
 //   extern "C" __global__ void add_kernel(T* y, const T* a, const T* b, double na, double nb, Layout layout) {
 //     map2<R>(y, a, b, na, nb, layout, [=](R a, R b) { return a + b; });

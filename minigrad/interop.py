@@ -42,6 +42,14 @@ class Interop(Value):
     def __dlpack_device__(self):
         return self.array.__dlpack_device__()
 
+    @property
+    def __cuda_array_interface__(self):
+        """What other libraries read to share a GPU tensor's memory; missing on the CPU, and where it would drop a
+        gradient."""
+        if self.node is not None:
+            raise AttributeError("this tensor requires a gradient, which sharing would drop; use .detach()")
+        return self.array.__cuda_array_interface__
+
     def __reduce__(self):
         """Pickling and copying keep the values and whether a gradient is required, not the graph."""
         if not self.is_leaf:

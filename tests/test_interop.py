@@ -203,3 +203,8 @@ def test_float16_from_a_pickle_is_float16_to_every_primitive():
     x = pickle.loads(pickle.dumps(mg.ones(4096, dtype=mg.float16)))
     assert x.array.dtype is not np.dtype(np.float16)  # or this test shows nothing
     assert x.cumsum(0)[-1].item() == 4096  # counted in float16, it would stop at 2048
+
+
+def test_the_cuda_array_interface_is_of_gpu_tensors():
+    assert not hasattr(mg.ones(2), "__cuda_array_interface__")
+    assert not hasattr(mg.ones(2, requires_grad=True), "__cuda_array_interface__")  # sharing would drop its gradient

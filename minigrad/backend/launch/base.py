@@ -10,7 +10,7 @@ MAX_DIMS = 16  # of kernels/layout.cuh
 
 
 class Launcher:
-    """A way to run kernels. A backend gives it memory and `_kernel`; the mixins of this package give it primitives.
+    """A way to run kernels. A backend gives it memory and `_run`; the mixins of this package give it primitives.
 
     Arrays are NumPy's or CuPy's: shape, strides, dtype, views and reshape are all that is asked of them."""
 
@@ -20,7 +20,6 @@ class Launcher:
 
     device = "cpu"
     Array: type = np.ndarray
-    lanes = 32  # threads in a block are a multiple of it
 
     # -- what a backend gives
 
