@@ -1,7 +1,7 @@
 // What both directions of attention share: where heads lie, tiles in shared memory, and products of tiles.
 //
-// A tile is TILE queries by TILE keys. Products are built from rank-1 updates of small blocks of MI × NI elements that a
-// thread holds in registers: a thread of a GPU's block has one or two of them, the one thread of a CPU's all in turn.
+// A tile is TILE queries by TILE keys. Products are built from rank-1 updates of small blocks of MI × NI elements that
+// a thread holds in registers: a thread of a GPU's block has one or two of them, the one thread of a CPU's all in turn.
 // Compiled for a TILE of 32 or 64 and a DP of 32, 64 or 128: what D and Dv are padded to, with zeros.
 #pragma once
 #include "common.cuh"
@@ -13,9 +13,9 @@ constexpr int MI = 4, NI = 4;
 #endif
 constexpr int LD = TILE + NI;  // elements in a row of a transposed tile, so that its columns lie in different banks
 
-// q (B, nh, T, D), k (B, nh / group, S, D), v (B, nh / group, S, Dv), o (B, nh, T, Dv), and masks (B, nh, T, S): strides
-// in elements of batch, head and position, 0 where a mask is broadcast; likewise of the gradients. The last dim of all but
-// the masks has stride 1.
+// q (B, nh, T, D), k (B, nh / group, S, D), v (B, nh / group, S, Dv), o (B, nh, T, Dv), and masks (B, nh, T, S):
+// strides in elements of batch, head and position, 0 where a mask is broadcast; likewise of the gradients. The last dim
+// of all but the masks has stride 1.
 struct Heads {
   long long nh, group, T, S, D, Dv;
   long long q[3], k[3], v[3], o[3], mask[4], bias[4], dq[3], dk[3], dv[3];
@@ -53,8 +53,8 @@ __device__ __forceinline__ void load_transposed(R* tile, const T* x, long long s
 // The range of k that a product needs for its rows from i0 and columns from j0 on.
 struct Range { int first, last; };
 
-// For each block of the ROWS × COLUMNS product that this thread has: acc = Σ_k a(i, k) b[k][j] over range(i0, j0), where
-// a(i, k) = a[i * ai + k * ak] and b has rows of `ldb` elements; then done(i0, j0, acc).
+// For each block of the ROWS × COLUMNS product that this thread has: acc = Σ_k a(i, k) b[k][j] over range(i0, j0),
+// where a(i, k) = a[i * ai + k * ak] and b has rows of `ldb` elements; then done(i0, j0, acc).
 template <int ROWS, int COLUMNS, typename F, typename G>
 __device__ __forceinline__ void product(const R* a, int ai, int ak, const R* b, int ldb, F range, G done) {
   constexpr int ACROSS = COLUMNS / NI;
@@ -95,7 +95,7 @@ struct View {
   }
   // The same of any of the queries in t's block of MI.
   __device__ __forceinline__ int block_sees(long long t, long long k0) const { return seen(t / MI * MI + MI - 1, k0); }
-  // row[j] = the scores of query t and the keys k0 + j, j in [j0, j0 + NI), from q · k; -∞ where the query may not look.
+  // row[j] = the scores of query t and the keys k0 + j, j in [j0, j0 + NI), from q · k; -∞ where a query may not look.
   __device__ __forceinline__ void scores(R* row, const R (&qk)[NI], long long t, long long k0, int j0) const {
     const int end = seen(t, k0);
     SIMD for (int j = 0; j < NI; j++) row[j0 + j] = j0 + j < end ? qk[j] * scale : -INF;

@@ -1,9 +1,10 @@
 // The gradients of attention, from q, k, v and what the forward kept: o and lse.
 //
 //   layout   as in attention_forward.cu; do has the strides of o
-//   launch   attention_dk_dv: grid (⌈S / TILE⌉, B nh / group), or (1, …) with dq given, where one block has all keys of a
-//            head and so may add to dq; attention_dq: grid (⌈T / TILE⌉, B nh); 4 TILE threads, attention.py's shared memory
-//   equals   p = exp(scores - lse); dv = p.mT @ do; dp = do @ v.mT; ds = scale * p * (dp - (do * o).sum(-1));
+//   launch   attention_dk_dv: grid (⌈S / TILE⌉, B nh / group), or (1, …) with dq given, where one block has all keys of
+//            a head and so may add to dq; attention_dq: grid (⌈T / TILE⌉, B nh);
+//            4 TILE threads, attention.py's shared memory
+//   equals   p = exp(scores - lse.sum(-1)); dv = p.mT @ do; dp = do @ v.mT; ds = scale * p * (dp - (do * o).sum(-1));
 //            dq = ds @ k; dk = ds.mT @ q; with dk and dv summed over the heads of a group
 //
 // The pattern p is computed again, tile by tile: keeping it would cost T × S. Two kernels, one for what is summed over
@@ -14,11 +15,12 @@ struct Tiles {
   R *Q, *dO;          // TILE × DP
   R *Kt, *Vt;         // DP × LD
   R *P, *dS;          // TILE × TILE
-  R *lse, *delta;     // TILE
+  R *top, *rest;      // TILE: lse's two parts
+  R *delta;           // TILE
 };
 
-// The first tiles of shared memory, and where the rest begins.
-__device__ __forceinline__ Tiles tiles_in(R* shared, R*& rest) {
+// The first tiles of shared memory, and where the others begin.
+__device__ __forceinline__ Tiles tiles_in(R* shared, R*& others) {
   Tiles t;
   t.Q = shared;
   t.dO = t.Q + TILE * DP;
@@ -26,9 +28,10 @@ __device__ __forceinline__ Tiles tiles_in(R* shared, R*& rest) {
   t.Vt = t.Kt + DP * LD;
   t.P = t.Vt + DP * LD;
   t.dS = t.P + TILE * TILE;
-  t.lse = t.dS + TILE * TILE;
-  t.delta = t.lse + TILE;
-  rest = t.delta + TILE;
+  t.top = t.dS + TILE * TILE;
+  t.rest = t.top + TILE;
+  t.delta = t.rest + TILE;
+  others = t.delta + TILE;
   return t;
 }
 
@@ -44,7 +47,8 @@ __device__ __forceinline__ void load_queries(const Tiles& t, const Heads& n, lon
     const R delta = i < rows ? warp_sum(int(n.Dv), [&](int d) { return R(dout[at + d]) * R(o[at + d]); }) : R(0);
     if (!first_lane()) return;
     t.delta[i] = delta;
-    t.lse[i] = i < rows ? lse[row * n.T + q0 + i] : INF;  // exp(scores - ∞) is 0
+    t.top[i] = i < rows ? lse[2 * (row * n.T + q0 + i)] : R(0);
+    t.rest[i] = i < rows ? lse[2 * (row * n.T + q0 + i) + 1] : INF;  // exp(scores - ∞) is 0
   });
 }
 
@@ -63,8 +67,8 @@ __device__ __forceinline__ void score_gradients(const Tiles& t, const Heads& n, 
             continue;
           }
           view.scores(p, acc[i], q0 + i0 + i, k0, j0);
-          const R lse = t.lse[i0 + i];
-          SIMD for (int j = 0; j < NI; j++) p[j0 + j] = exp(p[j0 + j] - lse);
+          const R top = t.top[i0 + i], rest = t.rest[i0 + i];
+          SIMD for (int j = 0; j < NI; j++) p[j0 + j] = exp(p[j0 + j] - top - rest);
         }
       });
   product<TILE, TILE>(  // the same thread has the same elements: no barrier between

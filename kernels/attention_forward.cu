@@ -1,12 +1,13 @@
 // Attention in one pass, without ever holding T × S scores: z = softmax(scale q kᵀ + bias, masked) v for each head.
 //
-//   layout   q (B, nh, T, D), k (B, nh / group, S, D), v (B, nh / group, S, Dv), o (B, nh, T, Dv), any strides but a last
-//            one of 1; lse (B, nh, T) compact: ln Σ exp of each row's scores, ∞ for a row that sees nothing
+//   layout   q (B, nh, T, D), k (B, nh / group, S, D), v (B, nh / group, S, Dv), o (B, nh, T, Dv), any strides but a
+//            last one of 1; lse (B, nh, T, 2) compact: ln Σ exp of each row's scores, in two parts whose difference in
+//            size float32 could not hold: the largest score, and the rest, ∞ for a row that sees nothing
 //   launch   grid (⌈T / TILE⌉, B nh), 64 threads for TILE 32 and 256 for 64, attention.py's bytes of shared memory
 //   equals   scores = scale * q @ k.mT + bias; scores[~mask] = -inf; o = softmax(scores) @ v; 0 for a row of -inf
 //
-// The softmax is taken online: with each tile of keys the rows' maxima m may rise, and what was summed so far shrinks by
-// exp(m before - m after) (Milakov and Gimelshein 2018; Dao et al., "FlashAttention", 2022).
+// The softmax is taken online: with each tile of keys the rows' maxima m may rise, and what was summed so far shrinks
+// by exp(m before - m after) (Milakov and Gimelshein 2018; Dao et al., "FlashAttention", 2022).
 #include "attention.cuh"
 
 extern "C" __global__ void __launch_bounds__(TILE * TILE / 16, 2)
@@ -27,7 +28,7 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
   k += b * n.k[0] + h / n.group * n.k[1];
   v += b * n.v[0] + h / n.group * n.v[1];
   o += b * n.o[0] + h * n.o[1] + q0 * n.o[2];
-  lse += blockIdx.y * n.T + q0;
+  lse += 2 * (blockIdx.y * n.T + q0);
   const View view = view_of(n, mask, bias, b, h, causal, scale);
 
   load(Q, q, n.q[2], rows, n.D);
@@ -70,7 +71,10 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
   }
   __syncthreads();
   warp_rows(int(rows), [&](int i) {
-    if (first_lane()) lse[i] = l[i] == 0 ? INF : m[i] + log(l[i]);
+    if (first_lane()) {
+      lse[2 * i] = l[i] == 0 ? R(0) : m[i];
+      lse[2 * i + 1] = l[i] == 0 ? INF : log(l[i]);
+    }
     const R whole = l[i] == 0 ? R(0) : 1 / l[i];
     warp_each(int(n.Dv), [&](int d) { o[i * n.o[2] + d] = O[i * DP + d] * whole; });
   });

@@ -7,7 +7,7 @@
 //
 // So a kernel is right for any launch shape: its loops go through the helpers below or stride by blockDim.
 // A file is compiled once for each dtype: T is what arrays hold, R what arithmetic happens in (float where T is half).
-// minigrad's NumPy backend says what each primitive means. Names, as everywhere: x, y, dy, dx; q, k, v; B, T, C, nh, hs.
+// minigrad's NumPy backend says what each primitive means. Names as everywhere: x, y, dy, dx; q, k, v; B, T, C, nh, hs.
 #pragma once
 
 #ifndef SIMD  // hints to a CPU's vectoriser: a sum or maximum may be taken in any order

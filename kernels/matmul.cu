@@ -1,7 +1,7 @@
 // Matrix products: y[b] = a[b] @ b[b] (+ bias), for batches of operands that lie in memory in any way.
 //
-//   layout   a (n, k) and b (k, m) with any strides: transposed, broadcast (0), sliced; up to 14 batch dims, any strides
-//            too; y (batches, n, m) compact; bias (m,)
+//   layout   a (n, k) and b (k, m) with any strides: transposed, broadcast (0), sliced; up to 14 batch dims, any
+//            strides too; y (batches, n, m) compact; bias (m,)
 //   launch   a block of SIDE² / (TN TM) threads for each tile of y of each batch and part of k, in a 1-D grid;
 //            its threads share tiles, so unlike other kernels this one is not right with one thread per block
 //   equals   y = np.matmul(a, b); y += bias
@@ -11,12 +11,12 @@
 // which needs a stride of 1 in that direction, and other strides, its size and the address to be multiples. One element
 // at a time read 2: across k, with a stride of 1, and 3: along k, with any strides.
 //
-// A block goes through k in steps of STEP. It has a's and b's part of a step in shared memory with k as the outer index,
+// A block goes through k in steps of STEP. It has a's and b's part of a step in shared memory, k the outer index,
 // and each thread adds TN × TM products to its registers for each k. Meanwhile the next step is on its way from global
 // memory to registers, to go to the other half of shared memory: one barrier for each step.
-// What limits it: with 8 × 8 products a thread reads 4 × 16 bytes of shared memory for each 64 multiplications; with the
-// copying of the next step, 512 of 578 instructions multiply, 0.89 of the peak, if two blocks of 8 warps, all that 128
-// registers a thread leave room for, hide every latency. Tensor cores stay idle.
+// What limits it: with 8 × 8 products a thread reads 4 × 16 bytes of shared memory for each 64 multiplications; with
+// the copying of the next step, 512 of 578 instructions multiply, 0.89 of the peak, if two blocks of 8 warps, all that
+// 128 registers a thread leave room for, hide every latency. Tensor cores stay idle.
 //
 // Where y has too few tiles to fill a GPU (weight gradients: k is the tokens of a batch), several blocks share a tile,
 // each with a part of k. They write their sums to `partial`, and matmul_join adds those up, always in the same order.
@@ -88,7 +88,7 @@ struct Operand {
   }
 };
 
-// A thread's COUNT of SIDE elements come in pieces of V, spread evenly: where the piece of element i of a thread begins.
+// A thread's COUNT of SIDE elements come in pieces of V, spread evenly: where a thread's piece of element i begins.
 template <int COUNT>
 __device__ __forceinline__ int place(int i, int thread) {
   return i / V * (SIDE * V / COUNT) + thread * V;
@@ -139,7 +139,7 @@ matmul(T* __restrict__ y, R* __restrict__ partial, const T* __restrict__ a, cons
   Operand<READ_A> from_a(a + row0 * p.a[0] + k0 * p.a[1], p.a, rows);
   Operand<READ_B> from_b(b + column0 * p.b[0] + k0 * p.b[1], p.b, columns);
 
-  // A warp has 4 × 8 threads, of which pairs share rows and columns: then two quarters of it read their 16 bytes at once.
+  // A warp has 4 × 8 threads, of which pairs share rows and columns: then two quarters read their 16 bytes at once.
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, WARPS = SIDE / TM / 8;
   const int row = warp / WARPS * 4 + lane / 16 * 2 + lane % 2, column = warp % WARPS * 8 + lane / 2 % 8;
   R acc[TN][TM];

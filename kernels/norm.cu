@@ -3,7 +3,7 @@
 //   layout   x, y, dy, dx: rows of n elements, one after the other; mean, rstd: one for each row; weight, bias: (n,).
 //            A null mean makes it RMSNorm, with 0 for the mean; a null weight is ones, a null bias zeros.
 //   launch   norm_forward: a block for each row. norm_backward: each of the blocks takes a run of rows and adds up its
-//            part of dweight and dbias; add_parts adds the parts in a fixed order, a block for 32 columns of each result.
+//            part of dweight and dbias; add_parts adds the parts in a fixed order, a block per 32 columns of a result.
 //   equals   mean = x.mean(-1); rstd = 1 / np.sqrt(((x - mean) ** 2).mean(-1) + eps); xhat = (x - mean) * rstd
 //            y = xhat * weight + bias; dbias = dy.sum(0); dweight = (dy * xhat).sum(0)
 //            g = dy * weight; dx = (g - g.mean(-1) - xhat * (g * xhat).mean(-1)) * rstd (RMSNorm: no g.mean(-1))

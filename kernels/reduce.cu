@@ -4,7 +4,7 @@
 //   _columns  inner > 1   a block for each WIDTH columns of each `part` rows: y (outer, ⌈n / part⌉, inner);
 //                         1 thread or a multiple of WIDTH, at most 256
 //   _each     n is small  a thread for each result; launch over outer × inner
-//   equals    x.sum(1), x.max(1), …: integers are summed in 64 bits, float16 in float32; NaN is the largest and smallest
+//   equals    x.sum(1), x.max(1), …: integers are summed in 64 bits, float16 in float32; NaN is largest and smallest
 //
 // argmax_rows, argmin_rows: a block for each row; the first of ties, and the first NaN if there is one.
 // dot_parts: a block for each `part` elements; y holds its share of Σ a b.

@@ -1,4 +1,4 @@
-// Running sums along a dim: x (outer, n, inner), compact -> y of the same shape, in A: 64-bit integers, or R for floats.
+// Running sums along a dim: x (outer, n, inner), compact -> y of the same shape, in A: 64-bit integers, or R.
 //
 //   cumsum_rows     inner = 1   a block for each row, at most 256 threads; a thread has a run of neighbours
 //   cumsum_columns  inner > 1   a block for each WIDTH columns, a thread for a column

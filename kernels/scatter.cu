@@ -7,15 +7,15 @@
 //                     all of them
 //   take_add_columns  the same; a block for each share of the columns, which walks through dy once: for few threads
 //   take_add_atomic   the same; launch over dy's elements. The order of a sum is the hardware's
-//   scatter_add       dx (outer, V, n), dy and index (outer, m, n)                dx[o, index[o, i, j], j] += dy[o, i, j]
+//   scatter_add       dx (outer, V, n), dy and index (outer, m, n)              dx[o, index[o, i, j], j] += dy[o, i, j]
 //                     launch over outer × n; dx and the sums in R
 #include "common.cuh"
 
 constexpr int SPAN = 128, WARPS = 16;  // columns of a block, the most warps of a block
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    take_add(T* __restrict__ dx, const T* __restrict__ dy, const long long* __restrict__ index, long long N, long long C,
-             bool by_token) {
+    take_add(T* __restrict__ dx, const T* __restrict__ dy, const long long* __restrict__ index, long long N,
+             long long C, bool by_token) {
   const long long v = by_token ? index[blockIdx.x] : (long long)blockIdx.x;
   if (by_token) {
     bool earlier = false;

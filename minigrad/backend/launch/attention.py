@@ -14,7 +14,7 @@ class Attention(Launcher):
     tile_pad = 4  # NI of attention.cuh
 
     def attention(self, q, k, v, mask, bias, scale, is_causal):
-        """softmax(scale q kᵀ + bias) v -> o (B, nh, T, Dv), lse (B, nh, T). A row that sees nothing gives zeros.
+        """softmax(scale q kᵀ + bias) v -> o (B, nh, T, Dv), lse (B, nh, T, 2). A row that sees nothing gives zeros.
 
         q (B, nh, T, D), k (B, nkv, S, D), v (B, nkv, S, Dv), nh a multiple of nkv, D and Dv ≤ 128. mask (bool, True:
         attend) and bias (the dtype of q) are (B, nh, T, S) with strides of 0 where broadcast, or None. o lies in
@@ -22,7 +22,7 @@ class Attention(Launcher):
         q, k, v = (self._rows_dense(x) for x in (q, k, v))
         B, nh, T = q.shape[:3]
         o = self._heads_last(B, nh, T, v.shape[3], q.dtype)
-        lse = self.empty((B, nh, T), real(q.dtype))
+        lse = self.empty((B, nh, T, 2), real(q.dtype))
         tile, DP = self._shape(q.dtype, max(q.shape[3], v.shape[3]), forward_bytes)
         grid = -(-T // tile), B * nh
         self.launch(
@@ -81,7 +81,7 @@ def forward_bytes(tile, DP, pad, itemsize):
 
 def backward_bytes(tile, DP, pad, itemsize):
     """Likewise: see attention_backward.cu."""
-    return itemsize * (2 * tile * DP + 2 * DP * (tile + pad) + 2 * tile * tile + 2 * tile + 3 * tile * DP)
+    return itemsize * (2 * tile * DP + 2 * DP * (tile + pad) + 2 * tile * tile + 3 * tile + 3 * tile * DP)
 
 
 def heads(q, k, v, o, mask, bias, *gradients):

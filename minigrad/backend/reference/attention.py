@@ -22,8 +22,10 @@ def _wide(function):
     def wrapper(*args):
         if not is_half(args[0]):
             return function(*args)
-        results = function(*[x.astype(np.float32) if is_half(x) else x for x in args])
-        return tuple(y.astype(np.float16) if y.ndim == 4 else y for y in results)
+        first, *others = function(*[x.astype(np.float32) if is_half(x) else x for x in args])
+        if function.__name__ == "attention":
+            return first.astype(np.float16), *others
+        return tuple(x.astype(np.float16) for x in (first, *others))
 
     return wrapper
 
@@ -58,13 +60,15 @@ def _scores(q, k, mask, bias, scale, is_causal, b, t):
 
 @_wide
 def attention(q, k, v, mask, bias, scale, is_causal):
-    """softmax(scale q kᵀ + bias) v -> o (B, nh, T, Dv), lse (B, nh, T) = ln Σ exp of each row, ∞ if it sees nothing.
+    """softmax(scale q kᵀ + bias) v -> o (B, nh, T, Dv), lse (B, nh, T, 2).
 
-    q (B, nh, T, D), k (B, nkv, S, D), v (B, nkv, S, Dv), nh a multiple of nkv. mask (bool, True: attend) and bias are
-    (B, nh, T, S), broadcast by strides of 0, or None. A query that sees nothing gives zeros."""
+    lse is ln Σ exp of each row's scores in two parts, so that no digits are lost: the largest score, and the rest, ∞ for
+    a row that sees nothing. q (B, nh, T, D), k (B, nkv, S, D), v (B, nkv, S, Dv), nh a multiple of nkv. mask
+    (bool, True: attend) and bias are (B, nh, T, S), broadcast by strides of 0, or None. A query that sees nothing gives
+    zeros."""
     (B, nh, T, _), (S, Dv) = q.shape, v.shape[2:]
     o = np.empty((B, T, nh, Dv), q.dtype).transpose(0, 2, 1, 3)
-    lse = np.empty((B, nh, T), q.dtype)
+    lse = np.empty((B, nh, T, 2), q.dtype)
     for b, t in _blocks(B, nh, T, S):
         p = _scores(q, k, mask, bias, scale, is_causal, b, t)
         top = _finite_top(p) if S else np.zeros((*p.shape[:-1], 1), p.dtype)
@@ -75,7 +79,7 @@ def attention(q, k, v, mask, bias, scale, is_causal):
         p /= np.where(seen, total, 1)
         o[b, :, t] = np.matmul(p, v[b, :, None]).reshape(o[b, :, t].shape)
         total[~seen] = np.inf  # so that exp(scores - lse) is 0
-        lse[b, :, t] = (top + np.log(total)).reshape(lse[b, :, t].shape)
+        lse[b, :, t] = np.concatenate([top, np.log(total)], -1).reshape(lse[b, :, t].shape)
     return o, lse
 
 
@@ -86,7 +90,9 @@ def attention_backward(do, q, k, v, mask, bias, o, lse, scale, is_causal):
     dq, dk, dv = np.zeros(q.shape, q.dtype), np.zeros(k.shape, q.dtype), np.zeros(v.shape, q.dtype)
     for b, t in _blocks(B, nh, T, S):
         p = _scores(q, k, mask, bias, scale, is_causal, b, t)
-        p -= _grouped(lse[..., None], nkv)[b, :, :, t]
+        top, rest = (_grouped(lse[..., i : i + 1], nkv)[b, :, :, t] for i in (0, 1))
+        p -= top
+        p -= rest
         np.exp(p, out=p)
         dob = _grouped(do, nkv)[b, :, :, t]
         ds = np.matmul(dob, v[b, :, None].swapaxes(-1, -2))
