@@ -1,8 +1,8 @@
 // Attention in one pass, without ever holding T × S scores: z = softmax(scale q kᵀ + bias, masked) v for each head.
 //
 //   layout   q (B, nh, T, D), k (B, nh / group, S, D), v (B, nh / group, S, Dv), o (B, nh, T, Dv), any strides but a
-//            last one of 1; lse (B, nh, T, 2) compact: ln Σ exp of each row's scores, in two parts whose difference in
-//            size float32 could not hold: the largest score, and the rest, ∞ for a row that sees nothing
+//            last one of 1; lse (B, nh, T, 2) compact: ln Σ exp of each row's scores, in two parts, so that float32
+//            loses no digits: the largest score, and the rest, ∞ for a row that sees nothing
 //   launch   grid (⌈T / TILE⌉, B nh), 64 threads for TILE 32 and 256 for 64, attention.py's bytes of shared memory
 //   equals   scores = scale * q @ k.mT + bias; scores[~mask] = -inf; o = softmax(scores) @ v; 0 for a row of -inf
 //

@@ -62,8 +62,8 @@ def _scores(q, k, mask, bias, scale, is_causal, b, t):
 def attention(q, k, v, mask, bias, scale, is_causal):
     """softmax(scale q kᵀ + bias) v -> o (B, nh, T, Dv), lse (B, nh, T, 2).
 
-    lse is ln Σ exp of each row's scores in two parts, so that no digits are lost: the largest score, and the rest, ∞ for
-    a row that sees nothing. q (B, nh, T, D), k (B, nkv, S, D), v (B, nkv, S, Dv), nh a multiple of nkv. mask
+    lse is ln Σ exp of each row's scores in two parts, so that no digits are lost: the largest score, and the rest, ∞
+    for a row that sees nothing. q (B, nh, T, D), k (B, nkv, S, D), v (B, nkv, S, Dv), nh a multiple of nkv. mask
     (bool, True: attend) and bias are (B, nh, T, S), broadcast by strides of 0, or None. A query that sees nothing gives
     zeros."""
     (B, nh, T, _), (S, Dv) = q.shape, v.shape[2:]
