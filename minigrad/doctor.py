@@ -20,9 +20,10 @@ import numpy as np
 
 from . import Tensor, __version__, backend
 from .autograd import Storage
+from .backend.cuda import INSTALL, first_line
 from .nn import functional as F
 
-BACKENDS = "numpy", "native", "emulated", "cuda"
+BACKENDS = *backend.CPU_BACKENDS, "cuda"
 TOLERANCE = 1e-4  # of the largest element of a result, in float32
 
 
@@ -52,10 +53,6 @@ def attempt(function):
         return function()
     except Exception as error:  # whatever is wrong with a library is what we are here to tell
         return f"none: {first_line(error)}"
-
-
-def first_line(error):
-    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def version(name):
@@ -97,7 +94,7 @@ def cache():
 
 def cupy():
     if importlib.util.find_spec("cupy") is None:
-        raise ImportError("CuPy is not installed: pip install '.[gpu13]' (CUDA 12: '.[gpu12]')")
+        raise ImportError(f"CuPy is not installed: {INSTALL}")
     import cupy
 
     return cupy

@@ -1,80 +1,19 @@
-"""Elementwise kernels, casts and random numbers against NumPy in float64: every row of the table, dtype and layout."""
+"""Elementwise kernels and casts against NumPy in float64: every row of the table, dtype and layout."""
 
 import functools
 import math
 import operator
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from kernel_calls import DTYPES, FLOATS, call, chosen, kernels, on_each, quiet  # noqa: F401
 
-from minigrad import backend, random
 from minigrad.backend import reference
-from minigrad.backend.emulated import Emulated
 from minigrad.backend.launch import Launched
 from minigrad.backend.launch.elementwise import planned
-from minigrad.backend.native import Native
 from minigrad.backend.table import FORMS, POWERS, PRIMITIVES, TABLE, kind_of
 
 INF, NAN = math.inf, math.nan
-DTYPES = [np.dtype(name) for name in ("float32", "float64", "float16", "int64", "bool")]
-FLOATS = DTYPES[:3]
-
-
-DEVICES = {"native": DTYPES[:2], "emulated": DTYPES, "cuda": DTYPES}  # native leaves other dtypes to NumPy
-
-
-class Natively(Launched):
-    """Kernels on the CPU for all primitives and however small the arrays: Native chooses NumPy for some."""
-
-    empty, spread, _run, compile = Native.empty, Native.spread, Native._run, Native.compile
-
-    def __init__(self):
-        Native.__init__(self)
-
-    def _load(self, file, entry, dtype):
-        self.compile([file], dtype)
-        return self._kernels[file, entry, dtype]
-
-
-@functools.cache
-def kernels(name):
-    if name == "cuda":
-        return backend.get("cuda")
-    on = Natively() if name == "native" else Emulated(schedule=3)
-    with ThreadPoolExecutor(2) as compilers:  # two at a time, before they are wanted one by one
-        list(compilers.map(lambda dtype: on._load("elementwise", "where_kernel", dtype), DEVICES[name]))
-    return on
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    with reference.quietly():
-        yield
-
-
-@pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
-def on(request):
-    return kernels(request.param)
-
-
-def on_each(names, cases):
-    """Parametrize over devices, and cases, tuples whose last is a dtype, of those that the device has kernels for."""
-    found = [
-        pytest.param(device, *case, id="-".join([device, *(getattr(v, "name", str(v)) for v in case)]),
-                     marks=[pytest.mark.gpu] if device == "cuda" else [])
-        for device, dtypes in DEVICES.items() for case in cases if case[-1] in dtypes
-    ]  # fmt: skip
-    return pytest.mark.parametrize(("on", *names), found, indirect=["on"])
-
-
-def call(on, function, *operands, **keywords):
-    """function of `on` on NumPy arrays and numbers -> a NumPy array."""
-    moved = [on.from_numpy(x) if isinstance(x, np.ndarray) else x for x in operands]
-    y = on.to_numpy(getattr(on, function)(*moved, **keywords))
-    assert type(y) is np.ndarray
-    return y
-
 
 # ------------------------------------------------------------------------------------------------------------- values
 
@@ -406,47 +345,3 @@ def test_plans_are_made_once():
     for _ in range(3):
         on.add(x, x)
     assert planned.cache_info().misses == before
-
-
-# ------------------------------------------------------------------------------------------------------ random numbers
-
-SEEDS = [(0, 0), (2**63 + 12345, 7), (1, 2**32 - 1), (99, 2**40)]
-
-
-@on_each(["key", "offset", "dtype"], [(*seed, dtype) for seed in SEEDS for dtype in FLOATS])
-def test_random_numbers_are_the_same_everywhere(on, key, offset, dtype):
-    for n in (0, 1, 4, 7, 130):
-        if dtype == np.float32:
-            words = call(on, "random_words", key, offset, n)
-            np.testing.assert_array_equal(words, reference.random_words(key, offset, n))
-        for shape in ((n,), (n, 3)):
-            y = call(on, "random_uniform", key, offset, shape, dtype)
-            want = reference.random_uniform(key, offset, shape, dtype)
-            np.testing.assert_array_equal(y, want)
-            assert y.dtype == want.dtype == dtype and y.shape == want.shape == shape
-            y = call(on, "random_normal", key, offset, shape, dtype)
-            want = reference.random_normal(key, offset, shape, dtype)
-            assert y.dtype == want.dtype == dtype and y.shape == want.shape == shape
-            np.testing.assert_allclose(y, want, rtol=4 * np.finfo(dtype).eps, atol=1e-15)
-
-
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
-def test_reference_draws_what_the_generator_draws(dtype):
-    made = random.Generator(5)
-    made.offset = 3
-    np.testing.assert_array_equal(reference.random_uniform(5, 3, (3, 5), dtype), made.uniform((3, 5), dtype))
-    made.offset = 3
-    np.testing.assert_array_equal(reference.random_normal(5, 3, (3, 5), dtype), made.normal((3, 5), dtype))
-
-
-@on_each(["p", "dtype"], [(p, dtype) for p in (0.0, 0.1, 0.5, 1.0) for dtype in FLOATS])
-def test_dropout(on, p, dtype):
-    x = values(dtype, 66)
-    for view in (x, x.reshape(6, 11).T, x[::-3], x[:0], x[7:8].reshape(())):
-        y, mask = (on.to_numpy(v) for v in on.dropout(on.from_numpy(view), p, 11, 5))
-        want, kept = reference.dropout(view, p, 11, 5)
-        np.testing.assert_array_equal(mask, kept)
-        np.testing.assert_array_equal(y, want)
-        assert y.dtype == mask.dtype == kept.dtype == dtype and y.shape == mask.shape == view.shape
-    keep = reference.random_words(11, 5, 66) >= int(p * 2**32)
-    np.testing.assert_array_equal(reference.dropout(x, p, 11, 5)[1], keep * dtype.type(1 / (1 - p) if p < 1 else 0))

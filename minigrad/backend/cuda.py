@@ -9,12 +9,12 @@ import importlib.util
 import numpy as np
 
 from .launch import Launched
-from .launch.base import product
+from .launch.base import SHARED, product
 from .source import C_TYPES, signatures, source
 
 # CuPy adds -arch for the GPU at hand, where CUDA's headers are, and -ftz=true: float32 numbers below 1e-38 become 0.
 OPTIONS = ("-std=c++17",)
-SHARED = 48 << 10  # bytes of dynamic shared memory that a kernel may have without asking
+INSTALL = "pip install '.[gpu13]' (CUDA 12: '.[gpu12]')"
 NO_DEVICE = 100  # cudaErrorNoDevice
 _SCALARS = {kind: np.dtype(name).type for name, kind in C_TYPES.items()}
 
@@ -28,7 +28,7 @@ def why_not():
     """What stands between this machine and device='cuda', or None: the first missing of CuPy, a driver, a GPU, NVRTC
     and CUDA's headers. It compiles four words, which CuPy keeps in its cache on disk."""
     if importlib.util.find_spec("cupy") is None:
-        return "device 'cuda' needs CuPy, which is not installed: pip install '.[gpu13]' (CUDA 12: '.[gpu12]')"
+        return f"device 'cuda' needs CuPy, which is not installed: {INSTALL}"
     try:
         import cupy
     except ImportError as error:
@@ -47,15 +47,16 @@ def why_not():
     try:
         cupy.cuda.nvrtc.getVersion()
     except Exception as error:  # CuPy's loader has exceptions of its own
-        return f"device 'cuda' needs NVRTC, CUDA's compiler: pip install '.[gpu13]' ({_first_line(error)})"
+        return f"device 'cuda' needs NVRTC, CUDA's compiler: pip install '.[gpu13]' ({first_line(error)})"
     try:
         cupy.RawModule(code="#include <cuda_fp16.h>\n", options=OPTIONS).compile()
     except Exception as error:
-        return f"device 'cuda' needs CUDA's headers: pip install '.[gpu13]' ({_first_line(error)})"
+        return f"device 'cuda' needs CUDA's headers: pip install '.[gpu13]' ({first_line(error)})"
     return None
 
 
-def _first_line(error):
+def first_line(error):
+    """What an exception says, in a line."""
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 

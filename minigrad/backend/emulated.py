@@ -21,7 +21,7 @@ FLAGS = ("-std=c++17", "-O1", "-fno-exceptions", "-w")
 CHECKED_FLAGS = (*FLAGS, "-g", "-DCHECKED", "-fsanitize=thread", "-nodefaultlibs")
 CHECKED_LIBRARIES = ("-lc", "-lgcc")
 
-HEADERS = "context.h", "fibers.h", "checker.h", "emulated.h"
+HEADERS = "words.h", "context.h", "fibers.h", "checker.h", "emulated.h"
 
 _lock = threading.Lock()  # a compiled module runs one launch at a time, whoever loaded it
 
@@ -56,12 +56,6 @@ class Emulated(Launched):
         zone = 4096 if self.check else 0
         raw = np.full(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize + 2 * zone, 0xFF, np.uint8)
         return np.ndarray(shape, dtype, raw.data, zone)
-
-    def from_numpy(self, x):
-        return x
-
-    def to_numpy(self, x):
-        return x
 
     def pointer(self, x):
         if self.check:

@@ -39,7 +39,8 @@ ON_KERNELS = (
 
 @functools.cache
 def header():
-    return (Path(__file__).parent / "host" / "native.h").read_text(encoding="utf-8")
+    folder = Path(__file__).parent / "host"
+    return "".join((folder / name).read_text(encoding="utf-8") for name in ("words.h", "native.h"))
 
 
 class Native(Launched):

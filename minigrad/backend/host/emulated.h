@@ -1,26 +1,13 @@
-// What a kernel file sees when it is compiled for the CPU with real blocks of threads: CUDA's words, on top of
-// fibers.h. Nothing here is fast: it is there to prove a kernel's barriers, shuffles, bounds and indices without a GPU.
+// What a kernel file sees when it is compiled for the CPU with real blocks of threads: CUDA's words, on top of words.h
+// and fibers.h. Nothing here is fast: it is there to prove a kernel's barriers, shuffles, bounds and indices without a GPU.
 #pragma once
 #define MINIGRAD_EMULATED 1
 
-#include <cmath>
-#include <tuple>
-#include <type_traits>
-#include <utility>
-
 #define __global__ __attribute__((noinline))
-#define __device__
-#define __host__
-#define __constant__ static const
-#define __forceinline__ inline __attribute__((always_inline))
-#define __launch_bounds__(...)
-#define __restrict__ __restrict
 #define __align__(n) alignas(n)
 #define DYNAMIC_SHARED(type, name) type* name = (type*)dynamic_shared_memory()
 UNCHECKED static void* dynamic_shared_memory() { return emulator::dynamic_shared; }
 
-static const int warpSize = 32;
-typedef _Float16 half;
 #define VECTORS(type, name) \
   struct alignas(2 * sizeof(type)) name##2 { type x, y; }; \
   struct alignas(sizeof(type) < 8 ? 4 * sizeof(type) : 16) name##4 { type x, y, z, w; }; \
@@ -152,7 +139,6 @@ inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned long long)a 
 
 // ---------------------------------------------------------------------------------------------------------- launching
 
-// The arguments lie one after the other in `packed`, each at a multiple of 8 bytes.
 template <typename... A>
 struct Call {
   void (*kernel)(A...);
@@ -160,9 +146,8 @@ struct Call {
 
   template <std::size_t... I>
   UNCHECKED void run(std::index_sequence<I...>) const {
-    std::size_t sizes[] = {((sizeof(A) + 7) & ~std::size_t(7))..., 0}, at[sizeof...(A) + 1] = {0};
-    for (std::size_t i = 0; i < sizeof...(A); i++) at[i + 1] = at[i] + sizes[i];
-    kernel(*(const std::remove_cv_t<A>*)(packed + at[I])...);
+    static constexpr Packed<A...> where;
+    kernel(*(const std::remove_cv_t<A>*)(packed + where.at[I])...);
   }
   UNCHECKED static void of_thread(void* call) { ((Call*)call)->run(std::index_sequence_for<A...>()); }
 };

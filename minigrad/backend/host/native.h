@@ -1,21 +1,11 @@
-// What a kernel file sees when it is compiled for the CPU with one thread per block: CUDA's words, the loops' hints to
+// What a kernel file sees, after words.h, when it is compiled for the CPU with one thread per block: the loops' hints to
 // the vectoriser, float versions of exp and its kin that vectorise, and launch(), which spreads blocks over the cores.
 #pragma once
 #define MINIGRAD_NATIVE 1
 
-#include <cmath>
 #include <cstring>
-#include <tuple>
-#include <type_traits>
-#include <utility>
 
 #define __global__
-#define __device__
-#define __host__
-#define __constant__ static const
-#define __forceinline__ inline __attribute__((always_inline))
-#define __launch_bounds__(...)
-#define __restrict__ __restrict
 #define __shared__ static thread_local
 #define __syncthreads()
 #define __syncwarp(...)
@@ -30,12 +20,10 @@
 #define DYNAMIC_SHARED(type, name) type* name = reinterpret_cast<type*>(shared_bytes)
 alignas(64) static thread_local unsigned char shared_bytes[1 << 19];
 
-typedef _Float16 half;
 struct Index3 { unsigned x, y, z; };
 static const Index3 threadIdx = {0, 0, 0}, blockDim = {1, 1, 1};
 static Index3 gridDim;                  // one launch at a time: Python holds a lock
 static thread_local Index3 blockIdx;
-static const int warpSize = 32;
 
 template <typename V> inline V __shfl_xor_sync(unsigned, V v, int, int = 32) { return v; }
 template <typename V> inline V __shfl_sync(unsigned, V v, int, int = 32) { return v; }
@@ -113,14 +101,12 @@ using std::floor; using std::fabs; using std::isnan; using std::isinf; using std
 
 // ---------------------------------------------------------------------------------------------------------- launching
 
-// The arguments lie one after the other in `packed`, each at a multiple of 8 bytes.
 template <typename... A, std::size_t... I>
 inline void launch_with(void (*kernel)(A...), long long blocks, const unsigned* grid, const char* packed,
                         std::index_sequence<I...>) {
-  std::size_t sizes[] = {((sizeof(A) + 7) & ~std::size_t(7))..., 0}, at[sizeof...(A) + 1] = {0};
-  for (std::size_t i = 0; i < sizeof...(A); i++) at[i + 1] = at[i] + sizes[i];
+  static constexpr Packed<A...> where;
   std::tuple<std::remove_cv_t<A>...> args;
-  ((std::memcpy((void*)&std::get<I>(args), packed + at[I], sizeof(A))), ...);
+  ((std::memcpy((void*)&std::get<I>(args), packed + where.at[I], sizeof(A))), ...);
   gridDim = {grid[0], grid[1], grid[2]};
 #pragma omp parallel for schedule(static) if (blocks > 1)
   for (long long b = 0; b < blocks; b++) {

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 MAX_DIMS = 16  # of kernels/layout.cuh
+SHARED = 48 << 10  # bytes of dynamic shared memory that a block may have without asking
 
 
 class Launcher:
@@ -43,11 +44,6 @@ class Launcher:
     def to_numpy(self, x):
         return x
 
-    def is_writeable(self, x):
-        """False for the result of expand, where places share memory."""
-        return all(stride or n == 1 for n, stride in zip(x.shape, x.strides))
-
-    overlap = staticmethod(np.may_share_memory)
     quietly = staticmethod(functools.partial(np.errstate, all="ignore"))
 
     # -- launching
@@ -114,14 +110,6 @@ def layout(shape, itemsizes, *strides):
     columns += [[0] * MAX_DIMS] * (4 - len(columns))
     numbers = [size, len(merged), *(n for n, _ in merged), *fill, *(s for column in columns for s in column)]
     return size, struct.pack(f"{len(numbers)}q", *numbers)
-
-
-def layout_of(y, *operands):
-    """layout() of an output and its operands, broadcast to its shape; None stands for a number and has no strides."""
-    strides = [y.strides]
-    for x in operands:
-        strides.append((0,) * y.ndim if x is None else broadcast_strides(x, y.shape))
-    return layout(y.shape, tuple(1 if x is None else x.itemsize for x in (y, *operands)), *strides)
 
 
 def broadcast_strides(x, shape):

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from .arrays import real
 from .base import Launcher, product
 
 ROW_PART = 1 << 14  # elements of a row that a block reduces at most
@@ -131,9 +132,7 @@ def _runs(shape, gone):
 
 def accumulator(dtype):
     """The dtype that sums add up in: A of accumulate.cuh."""
-    if dtype.kind != "f":
-        return np.dtype(np.int64)
-    return np.dtype(np.float32) if dtype == np.float16 else dtype
+    return real(dtype) if dtype.kind == "f" else np.dtype(np.int64)
 
 
 def shares(n, most):

@@ -4,9 +4,8 @@ A primitive works in the dtype of its main operand; the others are made compact 
 
 import numpy as np
 
-from .base import Launcher, broadcast_strides, layout
-
-SHARED = 48 << 10  # bytes of shared memory that a block may have without asking
+from .arrays import real
+from .base import SHARED, Launcher, broadcast_strides, layout
 
 
 class Rows(Launcher):
@@ -114,9 +113,8 @@ class Rows(Launcher):
             return dx, *(None if d is None else self.zeros((n,), x.dtype) for d in (dweight, dbias))
         # Blocks that add up dweight and dbias take runs of rows; else each takes one.
         blocks = min(rows, self.spread(x.size)[0]) if any(wanted[1:]) else rows
-        real = np.dtype(np.float32) if x.itemsize == 2 else x.dtype
-        parts = self.empty((2, blocks, n), real) if any(wanted[1:]) else None
-        shared = 2 * n * real.itemsize
+        parts = self.empty((2, blocks, n), real(x.dtype)) if any(wanted[1:]) else None
+        shared = 2 * n * real(x.dtype).itemsize
         threads, in_shared = self.row_threads(n), parts is not None and shared <= SHARED
         args = dx, parts, dy, x, weight, mean, rstd, rows, n, *wanted[1:], in_shared
         self.launch("norm", "norm_backward", x.dtype, blocks, threads, *args, shared=shared if in_shared else 0)

@@ -15,19 +15,20 @@ def attention_fits(dtype, D):
     return True
 
 
-def _wide(function):
-    """float16 is for storage: compute in float32, and keep lse in it."""
+def _wide(stored):
+    """float16 is for storage: compute in float32, and give back the first `stored` results in float16."""
 
-    @functools.wraps(function)
-    def wrapper(*args):
-        if not is_half(args[0]):
-            return function(*args)
-        first, *others = function(*[x.astype(np.float32) if is_half(x) else x for x in args])
-        if function.__name__ == "attention":
-            return first.astype(np.float16), *others
-        return tuple(x.astype(np.float16) for x in (first, *others))
+    def decorator(function):
+        @functools.wraps(function)
+        def wrapper(*args):
+            if not is_half(args[0]):
+                return function(*args)
+            results = function(*[x.astype(np.float32) if is_half(x) else x for x in args])
+            return *(x.astype(np.float16) for x in results[:stored]), *results[stored:]
 
-    return wrapper
+        return wrapper
+
+    return decorator
 
 
 def _blocks(B, nh, T, S):
@@ -58,7 +59,7 @@ def _scores(q, k, mask, bias, scale, is_causal, b, t):
     return x
 
 
-@_wide
+@_wide(1)
 def attention(q, k, v, mask, bias, scale, is_causal):
     """softmax(scale q kᵀ + bias) v -> o (B, nh, T, Dv), lse (B, nh, T, 2).
 
@@ -83,7 +84,7 @@ def attention(q, k, v, mask, bias, scale, is_causal):
     return o, lse
 
 
-@_wide
+@_wide(3)
 def attention_backward(do, q, k, v, mask, bias, o, lse, scale, is_causal):
     """dq, dk, dv. The pattern is computed again from the scores and lse."""
     (B, nh, T, _), (nkv, S) = q.shape, k.shape[1:3]
