@@ -41,10 +41,13 @@ SETTINGS = {  # name: (default, lowest, below, meaning). The checkpoint holds th
     "seed": (1337, 0, 2**32, "of initial weights, batches, dropout and samples"),
 }
 SHAPE = ("block_size", "n_layer", "n_head", "n_embd")
-PRESETS = {  # nanoGPT's own settings for a CPU, from its README
-    "nanogpt-cpu": dict(n_layer=4, n_head=4, n_embd=128, block_size=64, batch_size=12, dropout=0.0, steps=2000)
-    | dict(lr=1e-3, min_lr=1e-4, warmup=100, weight_decay=0.1, clip=1.0, eval_every=250, eval_batches=0),
+NANOGPT = dict(lr=1e-3, min_lr=1e-4, warmup=100, weight_decay=0.1, clip=1.0, eval_every=250, eval_batches=0)
+PRESETS = {  # nanoGPT's own settings, from its README and config/train_shakespeare_char.py
+    "nanogpt-cpu": NANOGPT | dict(batch_size=12, dropout=0.0, steps=2000),
+    "nanogpt-gpu": NANOGPT | dict(batch_size=64, dropout=0.2, steps=5000),
 }
+for _name, _preset in PRESETS.items():
+    _preset |= {size: nn.gpt.PRESETS[_name][size] for size in SHAPE}
 
 
 def train(args):
@@ -134,11 +137,11 @@ def evaluate(model, batches, device):
     return total / sum(x.size for x, _ in batches)
 
 
-def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=None):
+def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=None, top_p=None):
     """The prompt and what the model adds to it. Draws from a stream of its own."""
     idx = mg.tensor(vocab.encode(prompt or "\n")[None], device=device)  # (1, T)
     generator = mg.random.Generator(seed + 2 * 2**32)
-    idx = model.generate(idx, tokens, temperature, top_k, generator)  # (1, T + tokens)
+    idx = model.generate(idx, tokens, temperature, top_k, top_p, generator)  # (1, T + tokens)
     return vocab.decode(idx.numpy()[0])
 
 
@@ -150,7 +153,8 @@ def sample(args):
         vocab = text.CharVocab(saved["chars"])
         model = build(saved["settings"], vocab, args.device)
         checkpoint.unpack(tensors, saved, model)
-        print(write(model, vocab, args.prompt, args.tokens, args.device, args.seed, args.temperature, args.top_k))
+        choice = args.temperature, args.top_k, args.top_p
+        print(write(model, vocab, args.prompt, args.tokens, args.device, args.seed, *choice))
     return 0
 
 
@@ -214,6 +218,7 @@ def main(argv=None):
     q.add_argument("--tokens", type=int, default=500, metavar="N", help="characters to add (default: 500)")
     q.add_argument("--temperature", type=float, default=0.8, metavar="N", help="0 is greedy (default: 0.8)")
     q.add_argument("--top-k", type=int, metavar="N", help="choose among the N likeliest (default: all)")
+    q.add_argument("--top-p", type=float, metavar="N", help="choose among the likeliest that have this probability")
     q.add_argument("--seed", type=int, default=1337, metavar="N", help="another seed, another text")
     for command in (p, q):
         command.add_argument("--out", type=Path, default=Path("runs/char_lm"), help="folder (default: runs/char_lm)")

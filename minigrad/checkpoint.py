@@ -41,6 +41,23 @@ def save(path, tensors, meta):
 
 def load(path):
     """({name: array}, meta) as they were saved; meta has been through JSON. Raises CheckpointError."""
+    arrays, header = _read(path)
+    version, _, rest = header.get("minigrad", "").partition(" ")
+    if version != FORMAT:
+        raise CheckpointError(f"{path} is a safetensors file, but not a minigrad checkpoint of format {FORMAT}")
+    checksum, _, text = rest.partition(" ")
+    if checksum != _checksum(arrays, text):
+        raise CheckpointError(f"{path} is damaged: its checksum is wrong")
+    return arrays, json.loads(text)
+
+
+def load_tensors(path):
+    """{name: array} of any safetensors file, such as weights from elsewhere. Raises CheckpointError."""
+    return _read(path)[0]
+
+
+def _read(path):
+    """({name: array}, {key: text of the header's metadata}) of a safetensors file."""
     from safetensors.numpy import load as from_bytes
 
     try:
@@ -53,16 +70,9 @@ def load(path):
     try:
         size = int.from_bytes(data[:8], "little")  # the format: the header's size, the header as JSON, the arrays
         header = json.loads(data[8 : 8 + size]).get("__metadata__", {})
-        arrays = {name: np.array(x) for name, x in from_bytes(data).items()}
+        return {name: np.array(x) for name, x in from_bytes(data).items()}, header
     except Exception as error:  # damaged bytes fail in many ways
         raise CheckpointError(f"{path} is damaged, cut short or no checkpoint at all ({error})") from None
-    version, _, rest = header.get("minigrad", "").partition(" ")
-    if version != FORMAT:
-        raise CheckpointError(f"{path} is a safetensors file, but not a minigrad checkpoint of format {FORMAT}")
-    checksum, _, text = rest.partition(" ")
-    if checksum != _checksum(arrays, text):
-        raise CheckpointError(f"{path} is damaged: its checksum is wrong")
-    return arrays, json.loads(text)
 
 
 def pack(model, optimizer, generators, **meta):

@@ -13,18 +13,21 @@ class InPlace(Value):
 
     def _in_place(self, what, *others):
         """Allow an in-place change, and count it, unless the graph would have to know of it."""
+        backend, recorded = self.storage.backend, self.node is not None
         for x in others:
-            if isinstance(x, Value) and x.storage.backend is not self.storage.backend:
-                raise RuntimeError(
-                    f"{what}: tensors on different devices, {self.storage.backend.device!r} and "
-                    f"{x.storage.backend.device!r}; move one with .to(device)"
-                )
-        if is_grad_enabled() and any(isinstance(x, Value) and x.node is not None for x in (self, *others)):
+            if isinstance(x, Value):
+                recorded = recorded or x.node is not None
+                if x.storage.backend is not backend:
+                    raise RuntimeError(
+                        f"{what}: tensors on different devices, {backend.device!r} and {x.storage.backend.device!r}; "
+                        f"move one with .to(device)"
+                    )
+        if recorded and is_grad_enabled():
             raise GraphError(
                 f"{what} changes a tensor in place while its operations are recorded; do it under no_grad(), on "
                 f"detach(), or out of place"
             )
-        if not self.storage.backend.is_writeable(self.array):
+        if not backend.is_writeable(self.array):
             raise GraphError(f"{what}: this tensor is read-only (the result of expand); clone() it first")
         self.storage.changed()
 

@@ -1,13 +1,17 @@
-"""MultiheadAttention against a loop over heads, the transformer's shapes and causality, sampling from a GPT."""
+"""MultiheadAttention: its three forms against a loop over heads and each other, gradients, and the exact identities."""
 
 import math
 
 import numpy as np
 import pytest
+from devices import device  # noqa: F401
 
 import minigrad as mg
 from minigrad import nn
+from minigrad.gradcheck import gradcheck
+from minigrad.nn import functional as F
 
+FORMS = "per_head", "batched", "fused"
 B, T, S, C, NH = 2, 3, 4, 6, 2
 HS = C // NH
 
@@ -16,13 +20,25 @@ def data(*shape):
     return mg.randn(*shape, dtype=mg.float64)
 
 
-@pytest.fixture
-def attention():
-    m = nn.MultiheadAttention(C, NH, dtype=mg.float64)
+def layer(embed_dim=C, num_heads=NH, dtype=mg.float64, **options):
+    """A layer whose biases are not 0."""
+    m = nn.MultiheadAttention(embed_dim, num_heads, dtype=dtype, **options)
     with mg.no_grad():
-        m.in_proj_bias.copy_(data(3 * C))
-        m.out_proj.bias.copy_(data(C))
+        for name, p in m.named_parameters():
+            if name.endswith("bias"):
+                p.copy_(data(*p.shape))
     return m
+
+
+@pytest.fixture(params=FORMS)
+def attention(request):
+    return layer(impl=request.param)
+
+
+def pattern_of(m, *args, **options):
+    """The layer's whole pattern, by a form that has one."""
+    m.impl = "batched" if m.impl == "fused" else m.impl
+    return m(*args, need_weights=True, average_attn_weights=False, **options)[1]
 
 
 def by_hand(m, query, key, value, allowed):
@@ -64,9 +80,11 @@ def test_cross_attention_against_a_loop_over_heads(attention, mask, padding):
     if padding:
         allowed &= ~PADDING[:, None, None, :]
         options["key_padding_mask"] = mg.tensor(PADDING)
-    y, pattern = attention(query, key, value, need_weights=True, average_attn_weights=False, **options)
     expected, expected_pattern = by_hand(attention, query.numpy(), key.numpy(), value.numpy(), allowed)
+    y, none = attention(query, key, value, **options)
+    assert none is None
     close(y, expected)
+    pattern = pattern_of(attention, query, key, value, **options)
     close(pattern, expected_pattern)
     assert (pattern.detach().numpy()[~allowed] == 0).all()
     close(attention(query, key, value, need_weights=True, **options)[1], expected_pattern.mean(1))
@@ -90,195 +108,232 @@ def test_self_attention_is_the_same_however_it_is_asked_for(attention):
 
 def test_float_masks_are_added(attention):
     query, key = data(B, T, C), data(B, S, C)
-    _, pattern = attention(query, key, attn_mask=mg.tensor(ADDED), need_weights=True, average_attn_weights=False)
+    pattern = pattern_of(attention, query, key, attn_mask=mg.tensor(ADDED))
     W, b = attention.in_proj_weight.detach().numpy(), attention.in_proj_bias.detach().numpy()
     q = (query.numpy() @ W[:C].T + b[:C]).reshape(B, T, NH, HS)
     k = (key.numpy() @ W[C : 2 * C].T + b[C : 2 * C]).reshape(B, S, NH, HS)
     e = np.exp(np.einsum("bthd,bshd->bhts", q, k) / math.sqrt(HS) + ADDED)
     total = e.sum(-1, keepdims=True)
     close(pattern, e / np.where(total == 0, 1, total))
-    both = attention(query, key, attn_mask=mg.tensor(ADDED), key_padding_mask=mg.tensor(PADDING), need_weights=True)[1]
-    assert (both.detach().numpy()[0, :, 2:] == 0).all() and both.isfinite().all()
+    both = pattern_of(attention, query, key, attn_mask=mg.tensor(ADDED), key_padding_mask=mg.tensor(PADDING))
+    assert (both.detach().numpy()[0, :, :, 2:] == 0).all() and both.isfinite().all()
 
 
-def test_gradients_of_all_inputs_and_parameters(attention):
-    xs = [data(B, n, C).requires_grad_() for n in (T, S, S)]
-    weight, h = data(B, T, C), 1e-6
-    hidden = mg.tensor(HIDDEN)
+# --------------------------------------------------------------------------------------------- three forms that are one
 
-    def loss():
-        return (attention(*xs, attn_mask=hidden)[0] * weight).sum()
+SETTINGS = {
+    "plain": dict(),
+    "causal": dict(is_causal=True),
+    "no bias": dict(made=dict(bias=False)),
+    "cross": dict(S=5),
+    "key and value of other sizes": dict(S=5, made=dict(kdim=7, vdim=4)),
+    "grouped": dict(made=dict(num_kv_heads=2), is_causal=True),
+    "multi-query": dict(S=5, made=dict(num_kv_heads=1)),
+    "d_v is not d_k": dict(S=5, d_k=3, d_v=2),
+    "padding": dict(S=4, key_padding_mask=PADDING),
+    "bool mask": dict(S=4, T=3, attn_mask=HIDDEN),
+    "mask for each head": dict(S=4, T=3, attn_mask=np.concatenate([PER_HEAD] * 2)),
+    "added mask and padding": dict(S=4, T=3, attn_mask=ADDED, key_padding_mask=PADDING),
+    "scale": dict(made=dict(scale=1.0)),
+    "rotary": dict(made=dict(positions="rotary"), is_causal=True),
+    "alibi": dict(made=dict(positions="alibi", num_kv_heads=2), is_causal=True),
+    "gates": dict(gates=True),
+    "pruned unevenly": dict(made=dict(num_kv_heads=2), prune={1}),
+}
+WIDE, HEADS = 8, 4
 
-    loss().backward()
-    with mg.no_grad():
-        for x in (*xs, *attention.parameters()):
-            u = data(*x.shape)
-            x.add_(u, alpha=h)
-            up = loss().item()
-            x.sub_(u, alpha=2 * h)
-            down = loss().item()
-            x.add_(u, alpha=h)
-            assert (x.grad * u).sum().item() == pytest.approx((up - down) / (2 * h), rel=1e-6, abs=1e-7)
+
+def built(name, dtype, on="cpu"):
+    """(a layer, query, key, value, options of the call) of a setting, on a device; the same however often."""
+    mg.manual_seed(0)
+    setting = {"T": 3, "made": {}} | SETTINGS[name]
+    m = layer(WIDE, HEADS, **setting["made"])
+    T, S = setting["T"], setting.get("S")
+    if "d_k" in setting:
+        d_k, d_v = setting["d_k"], setting["d_v"]
+        W_Q, W_K = (data(HEADS, WIDE, d_k).unbind(0) for _ in range(2))
+        m.load_from_heads(W_Q, W_K, data(HEADS, WIDE, d_v).unbind(0), data(HEADS * d_v, WIDE))
+    m.prune_heads(setting.get("prune", ()))
+    query = data(B, T, WIDE)
+    key, value = (query, query) if S is None else (data(B, S, m.kdim), data(B, S, m.vdim))
+    m.head_gates = data(m.num_heads) if "gates" in setting else None
+    m.to(dtype, device=on)
+    tensors = {id(x): x.to(dtype).to(on).requires_grad_() for x in (query, key, value)}
+    masks = {k: setting[k] for k in ("attn_mask", "key_padding_mask") if k in setting}
+    masks = {k: mg.tensor(x if x.dtype == bool else x.astype(np.dtype(dtype)), device=on) for k, x in masks.items()}
+    if m.head_gates is not None:
+        m.head_gates = m.head_gates.detach().requires_grad_()
+    options = masks | {"is_causal": setting.get("is_causal", False)}
+    return m, [tensors[id(x)] for x in (query, key, value)], options
+
+
+def results(name, form, dtype, on="cpu"):
+    """Output and the gradients of inputs, gates and parameters, as float64 arrays."""
+    m, inputs, options = built(name, dtype, on)
+    m.impl = form
+    y, _ = m(*inputs, **options)
+    weight = np.random.default_rng(0).standard_normal(y.shape)
+    y.backward(mg.tensor(weight.astype(np.dtype(dtype)), device=on))
+    leaves = [*inputs, *m.parameters(), *([] if m.head_gates is None else [m.head_gates])]
+    return [x.cpu().numpy().astype(np.float64) for x in (y.detach(), *(leaf.grad for leaf in leaves))]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("dtype, slack", [(mg.float64, 1e-12), (mg.float32, 2e-5)])
+def test_the_three_forms_are_one(name, dtype, slack, device):  # noqa: F811
+    first, *others = (results(name, form, dtype, device.device) for form in FORMS)
+    for other in others:
+        for a, b in zip(first, other, strict=True):
+            np.testing.assert_allclose(a, b, 0, slack * max(1, np.abs(a).max()))
+
+
+@pytest.mark.parametrize(
+    "name, form, order",
+    [(name, form, 1) for name in SETTINGS for form in FORMS] + [(name, "fused", 2) for name in SETTINGS],
+)
+def test_gradients(name, form, order):
+    m, inputs, options = built(name, mg.float64)
+    m.impl = form
+    leaves = list({id(x): x for x in inputs}.values())
+
+    def call(m, *xs):
+        found = dict(zip(map(id, leaves), xs))
+        return m(*(found[id(x)] for x in inputs), **options)[0]
+
+    gradcheck(call, m, *leaves, mode="directional", order=order)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("average", [True, False])
+@pytest.mark.parametrize("form", FORMS[:2])
+def test_gradients_through_the_pattern(form, average, order):
+    m, options = layer(impl=form), dict(need_weights=True, average_attn_weights=average)
+    gradcheck(lambda m, *xs: m(*xs, **options), m, data(B, T, C), data(B, S, C), mode="directional", order=order)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_gradients_with_dropout(form):
+    m = layer(impl=form, dropout=0.3)
+    gradcheck(lambda m, *xs: m(*xs)[0], m, data(B, T, C), data(B, S, C), mode="directional", order=2)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_gradients_element_by_element(form):
+    m, mask = layer(4, 2, impl=form), mg.tensor(HIDDEN)
+    gradcheck(lambda m, *xs: m(*xs, attn_mask=mask)[0], m, data(1, T, 4), data(1, S, 4), mode="full", probes=())
+
+
+def test_a_query_that_sees_nothing_gives_zero_and_no_gradient(attention):
+    attention.out_proj.bias = None
+    query, key = data(B, T, C).requires_grad_(), data(B, S, C).requires_grad_()
+    hidden = mg.ones(T, S, dtype=mg.bool_)
+    y, _ = attention(query, key, attn_mask=hidden)
+    assert (y == 0).all()
+    y.sum().backward()
+    for x in (query, key, attention.in_proj_weight, attention.in_proj_bias, attention.out_proj.weight):
+        assert (x.grad == 0).all()
+    hidden = mg.tensor(HIDDEN)  # query 1 sees nothing
+    y, _ = attention(query, key, attn_mask=hidden)
+    assert (y[:, 1] == 0).all() and y.isfinite().all()
+    (y * data(*y.shape)).sum().backward()
+    assert (query.grad[:, 1] == 0).all() and all(p.grad.isfinite().all() for p in attention.parameters())
+
+
+def test_the_fused_form_says_so_when_it_is_asked_for_its_pattern():
+    m = layer()
+    with pytest.warns(UserWarning, match="never holds the pattern: need_weights takes the batched one"):
+        _, pattern = m(data(B, T, C), need_weights=True)
+    assert pattern.shape == (B, T, T)
+    np.testing.assert_allclose(pattern.sum(-1).detach().numpy(), 1)
+
+
+# ----------------------------------------------------------------------------------------------------------- identities
+
+
+def inner(x, y):
+    return (x * y).sum().item()
+
+
+def test_identities_of_one_backward():
+    """STUDY: rows of dS sum to 0; what a gate's gradient equals; what the scores' equals. No biases, float64."""
+    m = layer(bias=False, impl="batched")
+    m.head_gates = mg.ones(NH, dtype=mg.float64, requires_grad=True)
+    x = data(B, T, C)
+    W_q, W_k, W_v = (W.detach().clone().requires_grad_() for W in m.in_proj_weight.split(C))
+    heads = (B, T, NH, HS)
+    q, k, v = (F.linear(x, W).reshape(*heads).transpose(1, 2) for W in (W_q, W_k, W_v))  # (B, nh, T, hs)
+    scores = q @ k.mT / math.sqrt(HS)  # (B, nh, T, T)
+    pattern = F.attention_pattern(scores, is_causal=True)
+    z = pattern @ v  # (B, nh, T, hs)
+    W_o = m.out_proj.weight.detach().clone().requires_grad_()
+    y = F.linear(z.transpose(1, 2).reshape(B, T, C), W_o)
+    kept = q, k, v, scores, pattern, z
+    for t in kept:
+        t.retain_grad()
+    loss_weight = data(B, T, C)
+    (y * loss_weight).sum().backward()
+    (m(x, is_causal=True)[0] * loss_weight).sum().backward()
+
+    dscores = scores.grad.numpy()
+    np.testing.assert_allclose(dscores.sum(-1), 0, atol=1e-14)
+    np.testing.assert_allclose((pattern.grad * pattern).sum(-1).detach().numpy(), (z.grad * z).sum(-1).detach().numpy())
+    for h in range(NH):
+        rows = slice(h * HS, (h + 1) * HS)
+        for other in (
+            inner(z.grad[:, h], z[:, h]), inner(v.grad[:, h], v[:, h]),
+            inner(W_v.grad[rows], W_v[rows]), inner(W_o.grad[:, rows], W_o[:, rows]),
+        ):  # fmt: skip
+            assert other == pytest.approx(m.head_gates.grad[h].item(), rel=1e-12, abs=1e-13)
+        expected = inner(scores.grad[:, h], scores[:, h])
+        for other in (
+            inner(q.grad[:, h], q[:, h]), inner(k.grad[:, h], k[:, h]),
+            inner(W_q.grad[rows], W_q[rows]), inner(W_k.grad[rows], W_k[rows]),
+        ):  # fmt: skip
+            assert other == pytest.approx(expected, rel=1e-12, abs=1e-13)
 
 
 def test_attention_refuses_what_does_not_fit(attention):
     with pytest.raises(ValueError, match="embed_dim 5 is not divisible by num_heads 2"):
         nn.MultiheadAttention(5, 2)
+    with pytest.raises(ValueError, match="num_heads 4 is not divisible by num_kv_heads 3"):
+        nn.MultiheadAttention(8, 4, num_kv_heads=3)
+    with pytest.raises(ValueError, match="positions must be None, 'rotary' or 'alibi', got 'rope'"):
+        nn.MultiheadAttention(8, 4, positions="rope")
     with pytest.raises(ValueError, match=r"query must be \(B, T, 6\), got shape \(3, 6\)"):
         attention(data(T, C))
+    with pytest.raises(ValueError, match=r"query \(2, 3, 6\), key \(3, 4, 6\) and value \(3, 4, 6\) do not fit"):
+        attention(data(B, T, C), data(3, S, C))
     with pytest.raises(ValueError, match=r"key_padding_mask must be \(2, 4\), got shape \(2, 3\)"):
         attention(data(B, T, C), data(B, S, C), key_padding_mask=mg.zeros(2, 3, dtype=mg.bool_))
     with pytest.raises(ValueError, match=r"mask of shape \(5, 4\).*\(2, 2, 3, 4\)"):
         attention(data(B, T, C), data(B, S, C), attn_mask=mg.zeros(5, 4, dtype=mg.bool_))
+    attention.head_gates = mg.ones(3, dtype=mg.float64)
+    with pytest.raises(ValueError, match=r"head_gates must be \(2,\), got shape \(3,\)"):
+        attention(data(B, T, C))
+    attention.head_gates, attention.impl = None, "flash"
+    with pytest.raises(ValueError, match="impl must be one of per_head, batched, fused, got 'flash'"):
+        attention(data(B, T, C))
 
 
-def test_attention_dropout_only_in_training():
-    m = nn.MultiheadAttention(C, NH, dropout=0.5)
+@pytest.mark.parametrize("form", FORMS)
+def test_attention_dropout_only_in_training(form):
+    m = nn.MultiheadAttention(C, NH, dropout=0.5, impl=form)
     x = mg.randn(B, T, C)
     assert not (m(x)[0] == m(x)[0]).all()
     m.eval()
     assert (m(x)[0] == m(x)[0]).all()
 
 
-# ------------------------------------------------------------------------------------------------------------------ GPT
-
-V, BLOCK = 7, 5
-
-
-def gpt(**options):
-    return nn.GPT(nn.GPTConfig(V, BLOCK, n_layer=2, n_head=2, n_embd=8, **options))
-
-
-def tokens(*shape):
-    return mg.randint(0, V, shape)
-
-
-def test_gpt_shapes_and_loss():
-    m = gpt()
-    idx, targets = tokens(3, BLOCK), tokens(3, BLOCK)
-    logits, none = m(idx)
-    assert logits.shape == (3, BLOCK, V) and none is None
-    again, loss = m(idx, targets)
-    expected = mg.nn.functional.cross_entropy(logits.reshape(-1, V), targets.reshape(-1))
-    assert loss.shape == () and loss.item() == pytest.approx(expected.item()) and (again == logits).all()
-    assert loss.item() == pytest.approx(math.log(V), abs=0.4)  # knows nothing yet: logits of std 0.55, as GPT-2's
-    assert m(tokens(1, 1))[0].shape == (1, 1, V)
-    with pytest.raises(ValueError, match="6 tokens is longer than block_size 5"):
-        m(tokens(1, BLOCK + 1))
-    with pytest.raises(IndexError, match=f"index {V}.*size {V}"):
-        m(mg.full((1, 2), V))
-
-
-def test_gpt_size_and_initialisation():
-    m = gpt()
-    C = 8
-    assert m.num_parameters() == V * C + BLOCK * C + 2 * (2 * C + 4 * C * C + 8 * C * C) + C
-    assert all("bias" not in name for name, _ in m.named_parameters())
-    large = nn.GPT(nn.GPTConfig(100, 64, n_layer=2, n_head=2, n_embd=64, bias=True))
-    state = large.state_dict()
-    std = 0.02 * math.sqrt(768 / 64)
-    assert state["blocks.0.mlp.fc.weight"].numpy().std() == pytest.approx(std, rel=0.05)
-    for name in ("blocks.1.mlp.proj.weight", "blocks.0.attn.out_proj.weight"):
-        assert state[name].numpy().std() == pytest.approx(std / 2, rel=0.05)
-    assert all((p == 0).all() for name, p in state.items() if name.endswith("bias"))
-    decayed, rest = large.parameter_groups(0.1)
-    assert all(p.ndim == 2 for p in decayed["params"]) and all(p.ndim == 1 for p in rest["params"])
-    assert decayed["weight_decay"] == 0.1 and rest["weight_decay"] == 0.0
-    assert len(decayed["params"]) + len(rest["params"]) == len(list(large.parameters()))
-
-
-def test_gpt_is_causal_and_does_not_mix_sequences():
-    m = gpt().double()
-    idx = tokens(2, BLOCK)
-    with mg.no_grad():
-        m.wte.weight.copy_(data(V, 8))
-    logits = m(idx)[0].detach().numpy()
-    for t in range(BLOCK):
-        other = idx.clone()
-        other[0, t] = (other[0, t].item() + 1) % V
-        changed = (m(other)[0].detach().numpy() != logits).any(-1)
-        assert not changed[0, :t].any() and changed[0, t:].all() and not changed[1].any()
-
-
-def test_every_parameter_of_a_gpt_gets_a_gradient():
-    m = gpt(bias=True)
-    m(tokens(3, BLOCK), tokens(3, BLOCK))[1].backward()
-    for name, p in m.named_parameters():
-        assert p.grad is not None and p.grad.isfinite().all(), name
-        assert (p.grad != 0).any(), name
-
-
-def test_a_gpt_learns_a_sequence():
-    m = gpt()
-    optimizer = mg.optim.AdamW(m.parameters(), lr=0.02)
-    idx = mg.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]])
-    for _ in range(60):
-        loss = m(idx, (idx + 1))[1]
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert loss.item() < 0.1
-    assert m.generate(mg.tensor([[0]]), 5, temperature=0).tolist() == [[0, 1, 2, 3, 4, 5]]
-
-
-# ------------------------------------------------------------------------------------------------------------- sampling
-
-
-def test_generate_appends_and_crops_to_the_block():
-    m = gpt()
-    idx = tokens(2, 3)
-    y = m.generate(idx, 10)
-    assert y.shape == (2, 13) and (y[:, :3] == idx).all() and ((y >= 0) & (y < V)).all()
-    long = tokens(1, 9)
-    greedy = m.generate(long, 1, temperature=0)
-    assert greedy[0, -1].item() == m(long[:, -BLOCK:])[0][0, -1].argmax().item()
-    assert m.generate(idx, 0) is idx or (m.generate(idx, 0) == idx).all()
-
-
-def test_generate_depends_on_the_generator_alone():
-    m = gpt()
-    idx = tokens(2, 3)
-    first = m.generate(idx, 8, generator=mg.Generator(1)).tolist()
-    mg.manual_seed(99)
-    assert m.generate(idx, 8, generator=mg.Generator(1)).tolist() == first
-    assert m.generate(idx, 8, generator=mg.Generator(2)).tolist() != first
-    assert m.generate(idx, 8, top_k=1).tolist() == m.generate(idx, 8, temperature=0).tolist()
-
-
-def test_generate_samples_from_the_softmax():
-    m = gpt().double()
-    with mg.no_grad():
-        m.wte.weight.copy_(data(V, 8))
-    idx, n = tokens(1, 2).expand(4000, 2), 4000
-    logits = m(idx[:1])[0].detach().numpy()[0, -1]
-    for options, kept in (({}, V), ({"temperature": 2.0}, V), ({"top_k": 3}, 3), ({"top_k": 100}, V)):
-        allowed = logits >= np.sort(logits)[-kept]
-        p = np.where(allowed, np.exp(logits / options.get("temperature", 1.0)), 0)
-        p /= p.sum()
-        counts = np.bincount(m.generate(idx, 1, **options).numpy()[:, -1], minlength=V) / n
-        assert (counts[~allowed] == 0).all()
-        assert (abs(counts - p) < 5 * np.sqrt(p * (1 - p) / n) + 1e-9).all()
-
-
-def test_generate_records_nothing_and_restores_every_mode():
-    m = gpt(dropout=0.5)
-    m.train()
-    m.blocks[0].eval()
-    modes = {name: x.training for name, x in m.named_modules()}
-    y = m.generate(tokens(1, 2), 3)
-    assert {name: x.training for name, x in m.named_modules()} == modes and not y.requires_grad and mg.is_grad_enabled()
-    with pytest.raises(IndexError):
-        m.generate(mg.full((1, 1), V), 1)
-    assert {name: x.training for name, x in m.named_modules()} == modes
-    m.eval()
-    idx, state = tokens(1, 2), mg.default_generator.state
-    m.generate(idx, 3, temperature=0)
-    assert mg.default_generator.state == state  # nothing is drawn to take the likeliest
-
-
-def test_generate_refuses():
-    for options in ({"temperature": -1.0}, {"top_k": 0}):
-        with pytest.raises(ValueError, match="temperature ≥ 0 and top_k ≥ 1"):
-            gpt().generate(tokens(1, 1), 1, **options)
-    with pytest.raises((ValueError, IndexError)):
-        gpt().generate(mg.zeros(1, 0, dtype=mg.int64), 1)
+def test_heads_split_and_merged():
+    x = data(B, T, 8)
+    close(F.split_heads(x, 4), x.numpy().reshape(B, T, 4, 2).swapaxes(1, 2))
+    q, k, v = F.split_heads(x, 2, 1, 1)
+    assert q.shape == (B, 2, T, 2) and k.shape == v.shape == (B, 1, T, 2)
+    close(v, x.numpy()[:, None, :, 6:])
+    close(F.merge_heads(F.split_heads(x, 4)), x.numpy())
+    with pytest.raises(ValueError, match=r"split_heads: shape \(2, 3, 8\) is not .* n = 2 \+ 1 heads"):
+        F.split_heads(x, 2, 1)
+    with pytest.raises(ValueError, match="split_heads"):
+        F.split_heads(x)
+    with pytest.raises(ValueError, match=r"merge_heads: shape \(2, 3, 8\) is not \(B, n, T, d\)"):
+        F.merge_heads(x)

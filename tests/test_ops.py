@@ -1,6 +1,5 @@
 """Every declared op on each of its cases, and every layer: first and second derivatives, probes, rtol 1e-7."""
 
-import numpy as np
 import pytest
 
 import minigrad as mg
@@ -65,9 +64,10 @@ def test_layer(name, order):
 
 
 def test_layers_is_complete():
-    """Embedding takes ints, MultiheadAttention and the losses have more than one form: they have tests of their own."""
+    """Embedding takes ints; attention, transformers and losses have more than one form, and tests of their own."""
     layers = {name for name in nn.__all__ if isinstance(vars(nn)[name], type) and issubclass(vars(nn)[name], nn.Module)}
     others = {"Embedding", "MultiheadAttention", "CrossEntropyLoss", "GPT", "Module", "ModuleList", "ModuleDict"}
+    others |= {name for name in layers if name.startswith("Transformer")}
     assert layers - others == {name.partition(",")[0] for name in LAYERS}
 
 
@@ -80,44 +80,6 @@ def test_embedding(order):
 @pytest.mark.parametrize("options", [{}, {"reduction": "sum"}, {"label_smoothing": 0.1}, {"ignore_index": 2}], ids=repr)
 def test_cross_entropy_loss(options, order):
     gradcheck(nn.CrossEntropyLoss(**options), x(4, 3), mg.tensor([0, 2, 1, 1]), order=order)
-
-
-B, T, S, C, NH = 2, 3, 4, 4, 2
-HIDDEN = mg.tensor(np.triu(np.ones((T, T), bool), 1))  # True: not to attend
-ATTENTION = {
-    "self": ({}, "self", {}),
-    "causal": ({}, "self", {"is_causal": True}),
-    "no bias": ({"bias": False}, "self", {}),
-    "cross": ({}, "cross", {}),
-    "key and value": ({}, "apart", {}),
-    "bool mask": ({}, "self", {"attn_mask": HIDDEN}),
-    "float mask": ({}, "cross", {"attn_mask": mg.tensor(np.where(np.eye(T, S), -np.inf, 0.5))}),
-    "mask per head": ({}, "self", {"attn_mask": mg.tensor(np.random.default_rng(0).random((B * NH, T, T)) < 0.4)}),
-    "padding": ({}, "cross", {"key_padding_mask": mg.tensor(np.arange(S) >= [[2], [3]])}),
-    "nothing to attend to": ({}, "cross", {"key_padding_mask": mg.tensor(np.arange(S) >= [[0], [4]])}),
-    "dropout": ({"dropout": 0.3}, "self", {}),
-    "pattern": ({}, "self", {"need_weights": True}),
-    "pattern per head": ({}, "cross", {"need_weights": True, "average_attn_weights": False}),
-}
-
-
-@pytest.mark.parametrize("order", [1, 2])
-@pytest.mark.parametrize("form", ATTENTION)
-def test_multihead_attention(form, order):
-    made, inputs, called = ATTENTION[form]
-    tensors = {"self": [x(B, T, C)], "cross": [x(B, T, C), x(B, S, C)], "apart": [x(B, T, C), x(B, S, C), x(B, S, C)]}
-
-    def attend(attention, *tensors):
-        return attention(*tensors, **called)
-
-    gradcheck(attend, nn.MultiheadAttention(C, NH, **made), *tensors[inputs], order=order, mode="directional")
-
-
-@pytest.mark.parametrize("form", ["self", "cross", "float mask"])
-def test_multihead_attention_element_by_element(form):
-    made, inputs, called = ATTENTION[form]
-    tensors = {"self": [x(1, T, C)], "cross": [x(1, T, C), x(1, S, C)]}[inputs]
-    gradcheck(lambda m, *xs: m(*xs, **called), nn.MultiheadAttention(C, NH, **made), *tensors, mode="full", probes=())
 
 
 @pytest.fixture

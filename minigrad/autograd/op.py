@@ -149,41 +149,33 @@ class Op:
     # -- running one
 
     @classmethod
-    def _common_backend(cls, values, inputs):
-        if not values:
-            raise TypeError(f"{cls.name} needs at least one Tensor, got {[type(x).__name__ for x in inputs]}")
-        backend = values[0].storage.backend
-        for x in values:
-            if x.storage.backend is not backend:
-                raise RuntimeError(
-                    f"{cls.name}: inputs on different devices, {backend.device!r} and {x.storage.backend.device!r}; "
-                    f"move one with .to(device)"
-                )
-        return backend
-
-    @classmethod
     def apply(cls, *inputs, **params):
         """Run the op on Tensors; record it if a gradient will be wanted. Returns a Tensor or a tuple of Tensors."""
         op = cls()
         op.params = params
         op.__dict__.update(params)
-        values, arrays, nodes = [], [], []
+        values, arrays, wanted = [], [], False
         for x in inputs:
             if isinstance(x, Value):
                 values.append(x)
                 arrays.append(x.array)
-                nodes.append(x.node)
+                if x.node is not None:
+                    wanted = True
             else:
                 arrays.append(x)
-                nodes.append(None)
-        op.backend = backend = cls._common_backend(values, inputs)
+        op.backend = backend = values[0].storage.backend if values else None
+        for x in values:
+            if x.storage.backend is not backend:
+                raise cls._apart(backend, x.storage.backend)
+        if backend is None:
+            raise TypeError(f"{cls.name} needs at least one Tensor, got {[type(x).__name__ for x in inputs]}")
         op.wrap = wrap = values[0]._wrap
-        op.needs = tuple([node is not None for node in nodes])
-        recorded = mode.grad and cls.differentiable and True in op.needs
+        recorded = wanted and mode.grad and cls.differentiable
         if recorded:
             op._inputs = inputs
+            op.needs = tuple([isinstance(x, Value) and x.node is not None for x in inputs])
         else:
-            op.needs = (False,) * len(nodes)
+            op.needs = (False,) * len(inputs)
 
         with backend.quietly():
             y = op.forward(*arrays, **params)
@@ -192,7 +184,7 @@ class Op:
         outputs = y if isinstance(y, tuple) else (y,)
         if recorded:
             op._inputs = None
-            op.parents = tuple(nodes)
+            op.parents = tuple([x.node if isinstance(x, Value) else None for x in inputs])
             op.serial = next(Op._serials)
             op.scope = mode.scope
             op.line = user_line()
@@ -219,13 +211,28 @@ class Op:
             mode.watch(op, inputs, results)
         return tuple(results) if isinstance(y, tuple) else results[0]
 
+    @classmethod
+    def _apart(cls, one, other):
+        return RuntimeError(
+            f"{cls.name}: inputs on different devices, {one.device!r} and {other.device!r}; move one with .to(device)"
+        )
+
 
 def _shared_storage(backend, array, values):
     """The storage of the input whose memory `array` lies in, or None for new memory."""
+    base = array.base
     for x in values:
+        given = x.array
         if x.storage.backend is not backend:
             continue
-        if array is x.array or (array.base is not None and backend.overlap(array, x.array)):
+        if array is given:
+            return x.storage
+        if base is None:
+            continue
+        if base is given or base is given.base:  # a view is based on the array that owns its memory
+            return x.storage
+        owned = given.base is None and getattr(base, "base", base) is None
+        if not owned and backend.overlap(array, given):  # but not every one
             return x.storage
     return None
 

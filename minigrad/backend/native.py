@@ -21,6 +21,7 @@ log = logging.getLogger("minigrad")
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-w")
 CHUNK = 1 << 14  # elements worth handing to another core
 SMALL = 1 << 11  # elements below which NumPy has done the work before a kernel is called
+FEW = 32  # queries, half a tile, below which NumPy is faster than the kernel, which computes whole tiles
 TRAINING = (
     "elementwise", "softmax", "norm", "cross_entropy", "reduce", "optim", "attention_forward TILE=64 DP=32",
     "attention_backward TILE=64 DP=32",
@@ -35,6 +36,9 @@ ON_KERNELS = (
     "layer_norm_backward", "rms_norm", "rms_norm_backward", "cross_entropy", "cross_entropy_backward", "dropout",
     "cumsum", "take_add", "adam_", "sgd_", "norm", "scale_",
 )  # fmt: skip
+
+
+STEPS = {"layer_norm": 16}  # of NumPy for one of the kernel, if many: it pays on smaller arrays
 
 
 @functools.cache
@@ -87,12 +91,12 @@ class Native(Launched):
             for name in module.kernels:
                 self._kernels[file, name, dtype] = module[name]
 
-    def takes(self, x):
+    def takes(self, x, steps=1):
         """Is x, an argument of a primitive, something for kernels? True, False or None: either way."""
         if type(x) is not np.ndarray:
             return None
         if x.dtype.char in "fd":
-            return True if x.size >= self.small else None
+            return True if x.size * steps >= self.small else None
         return None if x.dtype.char in "?bBhHiIlLqQ" else False
 
     def takes_all(self, slots):
@@ -103,13 +107,15 @@ class Native(Launched):
 
 def _chosen(name):
     """The primitive as a kernel where it pays, else as NumPy computes it."""
-    kernel, numpy = getattr(Launched, name), getattr(reference, name)
+    kernel, numpy, steps = getattr(Launched, name), getattr(reference, name), STEPS.get(name, 1)
 
     @functools.wraps(kernel)
     def primitive(self, *args, **kwargs):
+        if name == "attention" and self.small and args[0].shape[2] < FEW:
+            return numpy(*args, **kwargs)
         large = False
         for x in args:
-            taken = self.takes(x) if type(x) is not list else self.takes_all(x)
+            taken = self.takes(x, steps) if type(x) is not list else self.takes_all(x)
             if taken is False:
                 return numpy(*args, **kwargs)
             large = large or taken

@@ -1,16 +1,24 @@
-"""Layers, attention, the transformer; `functional` holds the functions behind them."""
+"""Layers, attention, transformers; `functional` holds the functions behind them, `positions` ways to tell positions."""
 
-from . import functional, init, utils
+from . import cost, functional, gpt, init, positions, utils
 from .attention import MultiheadAttention
+from .cache import KVCache
+from .generate import choose
+from .gpt import GPT, MLP, Block, GPTConfig
 from .layers import (
     GELU, CrossEntropyLoss, Dropout, Embedding, Identity, LayerNorm, Linear, ModuleDict, ModuleList, ReLU, RMSNorm,
     Sequential, Sigmoid, SiLU, Softmax, Tanh,
 )  # fmt: skip
 from .module import Module, Parameter
-from .transformer import GPT, MLP, Block, GPTConfig
+from .recompute import recompute
+from .transformer import (
+    Transformer, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer,
+)  # fmt: skip
 
 __all__ = [
-    "GELU", "GPT", "MLP", "Block", "CrossEntropyLoss", "Dropout", "Embedding", "GPTConfig", "Identity", "LayerNorm",
-    "Linear", "Module", "ModuleDict", "ModuleList", "MultiheadAttention", "Parameter", "RMSNorm", "ReLU", "Sequential",
-    "SiLU", "Sigmoid", "Softmax", "Tanh", "functional", "init", "utils",
+    "GELU", "GPT", "MLP", "Block", "CrossEntropyLoss", "Dropout", "Embedding", "GPTConfig", "Identity", "KVCache",
+    "LayerNorm", "Linear", "Module", "ModuleDict", "ModuleList", "MultiheadAttention", "Parameter", "RMSNorm", "ReLU",
+    "Sequential", "SiLU", "Sigmoid", "Softmax", "Tanh", "Transformer", "TransformerDecoder", "TransformerDecoderLayer",
+    "TransformerEncoder", "TransformerEncoderLayer", "choose", "cost", "functional", "gpt", "init", "positions",
+    "recompute", "utils",
 ]  # fmt: skip

@@ -1,96 +1,322 @@
-"""Multi-head attention (Vaswani et al. 2017, section 3.2.2), in its batched form."""
+"""Multi-head attention (Vaswani et al. 2017, section 3.2.2), in three forms that compute the same."""
 
-import math
+import warnings
 
-from ..creation import empty, zeros
+from ..creation import as_tensor, empty, tensor, zeros
 from ..dtypes import DEFAULT_FLOAT
+from ..ops import cat, stack
+from ..tensor import Tensor
+from . import cost, init
 from . import functional as F
-from . import init
+from .cache import KVCache
 from .layers import Linear
+from .masks import combined, hidden_future
 from .module import Module, Parameter
+from .positions import alibi, alibi_slopes, rotary
+
+FORMS = "per_head", "batched", "fused"
 
 
 class MultiheadAttention(Module):
-    """MultiHead(q, k, v) = Concat(head_1 … head_nh) W_O, head_i = softmax(Q_i K_iᵀ / √hs) V_i, hs = embed_dim / nh.
+    """MultiHead(q, k, v) = Concat(head_1 … head_nh) W_O,   head_i = softmax(Q_i K_iᵀ / √d_k + mask) V_i
 
-    One matrix holds W_Q, W_K and W_V of all heads, as in PyTorch: in_proj_weight (3C, C), in_proj_bias (3C,), and
-    out_proj. Batch first: query (B, T, C), key and value (B, S, C)."""
+    with Q_i = query W_Q^i, K_i = key W_K^i, V_i = value W_V^i. `impl` says how, and may be changed at any time:
 
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=True, dtype=DEFAULT_FLOAT):
-        if embed_dim % num_heads:
+        "per_head"  the definition: a loop over heads, each with matrices of its own
+        "batched"   one product for all heads, then reshape and transpose
+        "fused"     as batched, but F.scaled_dot_product_attention never holds the pattern, (T, S) of each head
+
+    All three have the same parameters and give the same outputs and gradients. The parameters are PyTorch's:
+    in_proj_weight (3C, C), which is W_q, W_k and W_v one below the other, in_proj_bias (3C,) and out_proj; or
+    q_proj_weight, k_proj_weight and v_proj_weight, where kdim or vdim is not embed_dim. Rows i d_k … (i + 1) d_k of W_q
+    are W_Q^i transposed; likewise those of W_k and W_v, and the columns of out_proj.weight.
+
+    num_kv_heads: a divisor of num_heads; groups of heads then share keys and values (Ainslie et al. 2023), or all do,
+    if it is 1 (Shazeer 2019). scale: instead of 1/√d_k. kdim, vdim: the sizes of key and value, if not embed_dim.
+    positions: "rotary" or "alibi", see nn.positions. dropout: of the pattern.
+
+    head_gates, a Tensor (nh,) or None: what the output of each head is multiplied by. Set it to ones that require a
+    gradient, and that gradient says how the loss changes with each head."""
+
+    head_gates: Tensor | None
+    q_proj_weight: Parameter | None
+    k_proj_weight: Parameter | None
+    v_proj_weight: Parameter | None
+
+    def __init__(self, embed_dim, num_heads, *, num_kv_heads=None, bias=True, dropout=0.0, scale=None, kdim=None,
+                 vdim=None, impl="fused", positions=None, dtype=DEFAULT_FLOAT):  # fmt: skip
+        num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        if num_heads < 1 or embed_dim % num_heads:
             raise ValueError(f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}")
-        self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
-        self.in_proj_weight = Parameter(init.xavier_uniform_(empty(3 * embed_dim, embed_dim, dtype=dtype)))
-        self.in_proj_bias = Parameter(zeros(3 * embed_dim, dtype=dtype)) if bias else None
-        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, dtype=dtype)
-        if bias:
+        if num_kv_heads < 1 or num_heads % num_kv_heads:
+            raise ValueError(f"num_heads {num_heads} is not divisible by num_kv_heads {num_kv_heads}")
+        if positions not in (None, "rotary", "alibi"):
+            raise ValueError(f"positions must be None, 'rotary' or 'alibi', got {positions!r}")
+        self.embed_dim, self.kdim, self.vdim = embed_dim, kdim or embed_dim, vdim or embed_dim
+        self.d_k = self.d_v = embed_dim // num_heads
+        self.kv_of_head = tuple(i * num_kv_heads // num_heads for i in range(num_heads))  # whose keys head i reads
+        self.impl, self.scale, self.dropout, self.positions = impl, scale, dropout, positions
+        self.slopes = alibi_slopes(num_heads)
+        self.register_buffer("head_gates", None, persistent=False)
+        shapes = zip(self._rows, (embed_dim, self.kdim, self.vdim))
+        self._set_weights([empty(shape, dtype=dtype) for shape in shapes])
+        self.in_proj_bias = Parameter(empty(sum(self._rows), dtype=dtype)) if bias else None
+        self.out_proj = Linear(num_heads * self.d_v, embed_dim, bias=bias, dtype=dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        """Draw new initial weights, as PyTorch does: Xavier's uniform for the projections in, 0 for the biases."""
+        packed = self.in_proj_weight
+        for weight in self._weights() if packed is None else [packed]:
+            init.xavier_uniform_(weight)
+        self.out_proj.reset_parameters()
+        if self.in_proj_bias is not None:
+            init.zeros_(self.in_proj_bias)
             init.zeros_(self.out_proj.bias)
 
-    def forward(self, query, key=None, value=None, key_padding_mask=None, need_weights=False, attn_mask=None,
-                average_attn_weights=True, is_causal=False):  # fmt: skip
-        """(output (B, T, C), pattern or None). key defaults to query, value to key.
+    @property
+    def num_heads(self):
+        return len(self.kv_of_head)
 
-        Masks as in torch.nn.MultiheadAttention: bool True means *not* to attend, float is added; key_padding_mask
-        (B, S), attn_mask (T, S) or (B·nh, T, S). The pattern, with need_weights, is (B, T, S), the mean over heads, or
-        (B, nh, T, S). Unlike torch, need_weights is False by default and is_causal needs no attn_mask beside it."""
+    @property
+    def num_kv_heads(self):
+        return max(self.kv_of_head, default=-1) + 1
+
+    # -------------------------------------------------------------------------------------------------------- forward
+
+    def forward(self, query, key=None, value=None, key_padding_mask=None, need_weights=False, attn_mask=None,
+                average_attn_weights=True, is_causal=False, *, cache=None):  # fmt: skip
+        """(output (B, T, C), pattern or None) of query (B, T, C), key (B, S, kdim) and value (B, S, vdim).
+
+        key defaults to query, value to key. Masks as in torch.nn.MultiheadAttention: bool True means *not* to attend,
+        float is added; key_padding_mask (B, S), attn_mask (T, S) or (B·nh, T, S). A query that sees nothing gives
+        out_proj's bias, and no gradient. The pattern, with need_weights, is (B, T, S), the mean over heads, or
+        (B, nh, T, S). Unlike in torch, need_weights is False by default, and is_causal needs no attn_mask beside it.
+
+        cache: a KVCache, to which the keys and values are added; the queries see all that are in it, and is_causal
+        counts their positions from its length before."""
         key = query if key is None else key
         value = key if value is None else value
-        for name, x in (("query", query), ("key", key), ("value", value)):
-            if x.ndim != 3 or x.shape[2] != self.embed_dim:
-                raise ValueError(f"{name} must be (B, T, {self.embed_dim}), got shape {x.shape}")
-        B, T, C = query.shape
-        S, hs = key.shape[1], C // self.num_heads
-
-        q, k, v = self._project(query, key, value)  # (B, T or S, nh, hs)
-        q = q.transpose(1, 2)  # (B, nh, T, hs)
-        k = k.transpose(1, 2)  # (B, nh, S, hs)
-        v = v.transpose(1, 2)  # (B, nh, S, hs)
-
-        mask = self._mask(attn_mask, key_padding_mask, B, T, S)
-        if need_weights:
-            pattern = F.attention_pattern(q @ k.mT, mask, is_causal, scale=hs**-0.5)  # (B, nh, T, S)
-            z = F.dropout(pattern, self.dropout, self.training) @ v  # (B, nh, T, hs)
-        else:
-            dropout = self.dropout if self.training else 0.0
-            z = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal)  # (B, nh, T, hs)
-
-        z = z.transpose(1, 2).reshape(B, T, C)  # heads side by side
+        self._check(query, key, value)
+        start = 0 if cache is None else cache.length
+        mask, is_causal = self._masks(query, key, attn_mask, key_padding_mask, is_causal, start)
+        z, pattern = self._form(need_weights)(query, key, value, mask, is_causal, cache)  # (B, T, nh·d_v)
         y = self.out_proj(z)  # (B, T, C)
         if not need_weights:
             return y, None
         return y, pattern.mean(1) if average_attn_weights else pattern
 
-    def _project(self, query, key, value):
-        """x W_Qᵀ, x W_Kᵀ, x W_Vᵀ for all heads; in self-attention with a single product."""
-        C, nh, W, b = self.embed_dim, self.num_heads, self.in_proj_weight, self.in_proj_bias
-        if query is key and key is value:
-            qkv = F.linear(query, W, b)  # (B, T, 3C)
-            return qkv.reshape(*query.shape[:2], 3, nh, C // nh).unbind(2)
-        weights, biases = W.split(C), (None,) * 3 if b is None else b.split(C)
-        projected = (F.linear(x, Wx, bx) for x, Wx, bx in zip((query, key, value), weights, biases))
-        return tuple(y.reshape(*y.shape[:2], nh, C // nh) for y in projected)
+    def _per_head(self, query, key, value, mask, is_causal, cache):
+        if cache is not None:
+            raise ValueError("a cache needs impl 'batched' or 'fused'")
+        W_q, W_k, W_v = (W.split(d) for W, d in zip(self._weights(), self._sizes))
+        b_q, b_k, b_v = (None if b is None else b.split(d) for b, d in zip(self._biases(), self._sizes))
+        heads, patterns = [], []
+        for i, j in enumerate(self.kv_of_head):
+            q = F.linear(query, W_q[i], b_q and b_q[i])  # (B, T, C) -> (B, T, d_k)
+            k = F.linear(key, W_k[j], b_k and b_k[j])  # (B, S, kdim) -> (B, S, d_k)
+            v = F.linear(value, W_v[j], b_v and b_v[j])  # (B, S, vdim) -> (B, S, d_v)
+            if self.positions == "rotary":
+                q, k = rotary(q), rotary(k)
+            scores = q @ k.mT  # (B, T, S)
+            own_mask = None if mask is None else mask[:, min(i, mask.shape[1] - 1)]  # (B or 1, T, S)
+            pattern = F.attention_pattern(scores, own_mask, is_causal, self._scale)  # (B, T, S)
+            head = F.dropout(pattern, self.dropout, self.training) @ v  # (B, T, d_v)
+            heads.append(head if self.head_gates is None else head * self.head_gates[i])
+            patterns.append(pattern)
+        return cat(heads, dim=-1), stack(patterns, dim=1)  # (B, T, nh·d_v), (B, nh, T, S)
 
-    def _mask(self, attn_mask, key_padding_mask, B, T, S):
-        """Both masks as one for F.attention_pattern, where True means to attend."""
+    def _batched(self, query, key, value, mask, is_causal, cache):
+        q, k, v = self._projected(query, key, value, cache)
+        k, v = self._for_each_head(k), self._for_each_head(v)  # (B, nh, S, d_k), (B, nh, S, d_v)
+        scores = q @ k.mT  # (B, nh, T, S)
+        pattern = F.attention_pattern(scores, mask, is_causal, self._scale)  # (B, nh, T, S)
+        z = F.dropout(pattern, self.dropout, self.training) @ v  # (B, nh, T, d_v)
+        return self._side_by_side(z), pattern
+
+    def _fused(self, query, key, value, mask, is_causal, cache):
+        q, k, v = self._projected(query, key, value, cache)
+        if not self._even_groups:
+            k, v = self._for_each_head(k), self._for_each_head(v)
+        dropout = self.dropout if self.training else 0.0
+        z = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, self._scale, enable_gqa=True)
+        return self._side_by_side(z), None
+
+    def _no_heads(self, query, key, value, mask, is_causal, cache):
+        B, T, _ = query.shape
+        return query[..., :0], zeros(B, 0, T, key.shape[1])  # (B, T, 0), all are pruned
+
+    def _projected(self, query, key, value, cache):
+        """q (B, nh, T, d_k), k (B, nkv, S, d_k) and v (B, nkv, S, d_v), those in the cache included."""
+        nh, nkv = self.num_heads, self.num_kv_heads
+        if query is key and key is value and self.in_proj_weight is not None and self.d_k == self.d_v:
+            qkv = F.linear(query, self.in_proj_weight, self.in_proj_bias)  # (B, T, (nh + 2 nkv)·d_k)
+            q, k, v = F.split_heads(qkv, nh, nkv, nkv)
+        else:
+            inputs = zip((query, key, value), self._weights(), self._biases(), (nh, nkv, nkv))
+            q, k, v = (F.split_heads(F.linear(x, W, b), n) for x, W, b, n in inputs)
+        if self.positions == "rotary":
+            start = 0 if cache is None else cache.length
+            q, k = rotary(q, start), rotary(k, start)
+        return (q, k, v) if cache is None else (q, *cache.append(k, v))
+
+    def _for_each_head(self, x):
+        """Keys or values (B, nkv, S, d), each as often as heads read it: (B, nh, S, d)."""
+        if self.kv_of_head == tuple(range(self.num_kv_heads)):
+            return x
+        return x.index_select(1, tensor(self.kv_of_head, device=x.device))
+
+    def _side_by_side(self, z):
+        """(B, nh, T, d_v) -> (B, T, nh·d_v), each head multiplied by its gate."""
+        if self.head_gates is not None:
+            z = z * self.head_gates.reshape(-1, 1, 1)
+        return F.merge_heads(z)
+
+    # ------------------------------------------------------------------------------------------------- sizes and masks
+
+    @property
+    def _scale(self):
+        return (self.d_k or 1) ** -0.5 if self.scale is None else self.scale
+
+    @property
+    def _sizes(self):
+        return self.d_k, self.d_k, self.d_v
+
+    @property
+    def _rows(self):
+        """Rows of W_q, W_k and W_v."""
+        return [self.num_heads * self.d_k, self.num_kv_heads * self.d_k, self.num_kv_heads * self.d_v]
+
+    @property
+    def _even_groups(self):
+        """Does each key belong to as many heads, one after the other? Not always after pruning."""
+        nh, nkv = self.num_heads, self.num_kv_heads
+        return nh % max(nkv, 1) == 0 and self.kv_of_head == tuple(i * nkv // nh for i in range(nh))
+
+    def _weights(self):
+        """W_q (nh·d_k, C), W_k (nkv·d_k, kdim), W_v (nkv·d_v, vdim)."""
+        if self.in_proj_weight is None:
+            return self.q_proj_weight, self.k_proj_weight, self.v_proj_weight
+        return self.in_proj_weight.split(self._rows)
+
+    def _biases(self):
+        return (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.split(self._rows)
+
+    def _set_weights(self, weights):
+        """Make W_q, W_k and W_v the parameters."""
+        packed = self.kdim == self.vdim == self.embed_dim
+        self.in_proj_weight = Parameter(cat(weights)) if packed else None
+        names = "q_proj_weight", "k_proj_weight", "v_proj_weight"
+        for name, weight in zip(names, weights):
+            setattr(self, name, None if packed else Parameter(weight))
+
+    def _form(self, need_weights):
+        if self.impl not in FORMS:
+            raise ValueError(f"impl must be one of {', '.join(FORMS)}, got {self.impl!r}")
+        if self.num_heads == 0:
+            return self._no_heads
+        if need_weights and self.impl == "fused":
+            warnings.warn("the fused form never holds the pattern: need_weights takes the batched one", stacklevel=4)
+            return self._batched
+        return getattr(self, f"_{self.impl}")
+
+    def _check(self, query, key, value):
+        given = {"query": (query, "T", self.embed_dim), "key": (key, "S", self.kdim), "value": (value, "S", self.vdim)}
+        for name, (x, length, size) in given.items():
+            if x.ndim != 3 or x.shape[2] != size:
+                raise ValueError(f"{name} must be (B, {length}, {size}), got shape {x.shape}")
+        if query.shape[0] != key.shape[0] or key.shape[:2] != value.shape[:2]:
+            raise ValueError(f"query {query.shape}, key {key.shape} and value {value.shape} do not fit each other")
+        if self.head_gates is not None and self.head_gates.shape != (self.num_heads,):
+            raise ValueError(f"head_gates must be ({self.num_heads},), got shape {self.head_gates.shape}")
+
+    def _masks(self, query, key, attn_mask, key_padding_mask, is_causal, start):
+        """(all masks as one for F.attention_pattern, is_causal), for queries and keys that begin at position start."""
+        (B, T), S, nh = query.shape[:2], start + key.shape[1], self.num_heads
         masks = []
         if attn_mask is not None:
-            per_head = attn_mask.ndim == 3 and attn_mask.shape[0] == B * self.num_heads
-            masks.append(attn_mask.reshape(B, self.num_heads, T, S) if per_head else attn_mask)
+            per_head = attn_mask.ndim == 3 and attn_mask.shape[0] == B * nh
+            masks.append(attn_mask.reshape(B, nh, *attn_mask.shape[1:]) if per_head else attn_mask)
         if key_padding_mask is not None:
             if key_padding_mask.shape != (B, S):
                 raise ValueError(f"key_padding_mask must be {(B, S)}, got shape {key_padding_mask.shape}")
             masks.append(key_padding_mask.reshape(B, 1, 1, S))
-        if not masks:
-            return None
-        if all(mask.dtype.kind == "b" for mask in masks):
-            return ~masks[0] if len(masks) == 1 else ~(masks[0] | masks[1])
-        dtype = self.out_proj.weight.dtype
-        added = [
-            zeros(m.shape, dtype=dtype, device=m.device).masked_fill(m, -math.inf) if m.dtype.kind == "b" else m
-            for m in masks
-        ]
-        return added[0] if len(added) == 1 else added[0] + added[1]
+        if self.positions == "alibi":
+            masks.append(alibi(self.slopes, T, S, start, query.dtype, query.device))
+        if is_causal and start:
+            is_causal = False
+            if T > 1:  # a single query is the last position, and sees all
+                masks.append(hidden_future(T, S, start, query.device))
+        return combined(masks, B, nh, T, S), is_causal
+
+    # ---------------------------------------------------------------------------------------------- heads, one by one
+
+    def load_from_heads(self, W_Q, W_K, W_V, W_O):
+        """Take the matrices of single heads: W_Q nh times (C, d_k), W_K and W_V nkv times (kdim, d_k) and (vdim, d_v),
+        and W_O (nh·d_v, C), as Tensors or arrays. Biases become 0. The numbers and sizes of heads are those given, so
+        make the optimizer afterwards. Returns self."""
+        dtype, device = self.out_proj.weight.dtype, self.out_proj.weight.device
+        W_Q, W_K, W_V = ([as_tensor(W, dtype, device).detach() for W in Ws] for Ws in (W_Q, W_K, W_V))
+        W_O, nh, nkv = as_tensor(W_O, dtype, device).detach(), len(W_Q), len(W_K)
+        d_k, d_v = W_Q[0].shape[-1], W_V[0].shape[-1]
+        if nkv == 0 or nh % nkv or len(W_V) != nkv:
+            raise ValueError(f"{nh} W_Q, {nkv} W_K and {len(W_V)} W_V: as many W_V as W_K, a divisor of those of W_Q")
+        sizes = ("W_Q", W_Q, (self.embed_dim, d_k)), ("W_K", W_K, (self.kdim, d_k)), ("W_V", W_V, (self.vdim, d_v))
+        for name, Ws, shape in (*sizes, ("W_O", [W_O], (nh * d_v, self.embed_dim))):
+            if any(W.shape != shape for W in Ws):
+                raise ValueError(f"{name} must be {shape}, got {', '.join(str(W.shape) for W in Ws)}")
+        self.kv_of_head = tuple(i * nkv // nh for i in range(nh))
+        self.d_k, self.d_v, self.slopes, self.head_gates = d_k, d_v, alibi_slopes(nh), None
+        self._set_weights([cat(Ws, 1).T for Ws in (W_Q, W_K, W_V)])
+        self._set_output(W_O.T)
+        if self.in_proj_bias is not None:
+            self.in_proj_bias = Parameter(zeros(sum(self._rows), dtype=dtype, device=device))
+            init.zeros_(self.out_proj.bias)
+        return self
+
+    def prune_heads(self, heads):
+        """Remove heads (a set of numbers) for good: their weights, and keys and values that no other head reads. The
+        others keep their order. Parameters are new, so make the optimizer afterwards. Returns self."""
+        heads, nh = set(heads), self.num_heads
+        if unknown := sorted(h for h in heads if h not in range(nh)):
+            raise ValueError(f"there is no head {unknown}: this layer has {nh}, from 0 on")
+        kept = [i for i in range(nh) if i not in heads]
+        kept_kv = sorted({self.kv_of_head[i] for i in kept})
+        parts = list(zip((kept, kept_kv, kept_kv), self._sizes))
+        weights = [_rows(W, part, d) for W, (part, d) in zip(self._weights(), parts)]
+        biases = [_rows(b, part, d) for b, (part, d) in zip(self._biases(), parts) if b is not None]
+        self._set_output(_rows(self.out_proj.weight.T, kept, self.d_v).T)
+        self.kv_of_head = tuple(kept_kv.index(self.kv_of_head[i]) for i in kept)
+        self.slopes = [self.slopes[i] for i in kept]
+        if self.head_gates is not None:
+            self.head_gates = _rows(self.head_gates, kept, 1)
+        self._set_weights(weights)
+        if biases:
+            self.in_proj_bias = Parameter(cat(biases))
+        return self
+
+    def _set_output(self, weight):
+        self.out_proj.weight, self.out_proj.in_features = Parameter(weight), weight.shape[1]
+
+    def new_cache(self, batch, capacity):
+        """An empty KVCache for `batch` sequences of up to `capacity` positions."""
+        W = self.out_proj.weight
+        return KVCache(batch, self.num_kv_heads, capacity, self.d_k, self.d_v, W.dtype, W.device)
+
+    def cost(self, T, S=None, batch=1, dtype=None):
+        """The Cost of T queries and S keys (None: T); dtype: of the KV cache, if not the parameters'."""
+        return cost.attention(
+            self.embed_dim, self.num_heads, self.num_kv_heads, self.d_k, self.d_v, T, S, batch, self.kdim, self.vdim,
+            bias=self.in_proj_bias is not None, dtype=dtype or self.out_proj.weight.dtype,
+        )  # fmt: skip
 
     def extra_repr(self):
+        shared = f", num_kv_heads={self.num_kv_heads}" if self.num_kv_heads != self.num_heads else ""
         bias = self.in_proj_bias is not None
-        return f"{self.embed_dim}, num_heads={self.num_heads}, dropout={self.dropout}, bias={bias}"
+        return f"{self.embed_dim}, num_heads={self.num_heads}{shared}, dropout={self.dropout}, bias={bias}, {self.impl}"
+
+
+def _rows(x, parts, size):
+    """Of x, seen as parts of `size` rows, those named."""
+    x = x.detach().reshape(-1, size, *x.shape[1:])
+    return x[list(parts)].reshape(-1, *x.shape[2:]) if parts else x[:0].reshape(0, *x.shape[2:])

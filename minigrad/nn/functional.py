@@ -2,11 +2,12 @@
 
 from ..creation import one_hot
 from ..ops import (
-    attention_pattern, cross_entropy, dropout, embedding, gelu, layer_norm, linear, log_softmax, pad, relu, rms_norm,
-    scaled_dot_product_attention, sigmoid, silu, softmax, tanh,
+    attention_pattern, cross_entropy, dropout, embedding, gelu, layer_norm, linear, log_softmax, merge_heads, pad, relu,
+    rms_norm, scaled_dot_product_attention, sigmoid, silu, softmax, split_heads, tanh,
 )  # fmt: skip
 
 __all__ = [
     "attention_pattern", "cross_entropy", "dropout", "embedding", "gelu", "layer_norm", "linear", "log_softmax",
-    "one_hot", "pad", "relu", "rms_norm", "scaled_dot_product_attention", "sigmoid", "silu", "softmax", "tanh",
+    "merge_heads", "one_hot", "pad", "relu", "rms_norm", "scaled_dot_product_attention", "sigmoid", "silu", "softmax",
+    "split_heads", "tanh",
 ]  # fmt: skip

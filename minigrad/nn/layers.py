@@ -19,9 +19,16 @@ class Linear(Module):
 
     def __init__(self, in_features, out_features, bias=True, dtype=DEFAULT_FLOAT):
         self.in_features, self.out_features = in_features, out_features
-        bound = 1 / math.sqrt(in_features) if in_features else 0.0
-        self.weight = Parameter(init.uniform_(empty(out_features, in_features, dtype=dtype), -bound, bound))
-        self.bias = Parameter(init.uniform_(empty(out_features, dtype=dtype), -bound, bound)) if bias else None
+        self.weight = Parameter(empty(out_features, in_features, dtype=dtype))
+        self.bias = Parameter(empty(out_features, dtype=dtype)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        """Draw new initial weights."""
+        bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
+        init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            init.uniform_(self.bias, -bound, bound)
 
     def forward(self, x):
         return F.linear(x, self.weight, self.bias)

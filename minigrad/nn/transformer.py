@@ -1,133 +1,166 @@
-"""A pre-norm transformer block and GPT, after GPT-2 and nanoGPT."""
+"""Encoders, decoders, and the two together (Vaswani et al. 2017), with PyTorch's names and arguments; batch first."""
 
-import math
-from dataclasses import dataclass
+import copy
 
-from ..autograd import inference
-from ..creation import arange, multinomial
-from ..ops import cat
+from ..dtypes import DEFAULT_FLOAT
 from . import functional as F
 from . import init
 from .attention import MultiheadAttention
-from .layers import GELU, Dropout, Embedding, LayerNorm, Linear, ModuleList
+from .layers import Dropout, LayerNorm, Linear, ModuleList
 from .module import Module
 
-
-@dataclass
-class GPTConfig:
-    """Sizes of a GPT. `bias`: in Linear and LayerNorm."""
-
-    vocab_size: int
-    block_size: int
-    n_layer: int = 4
-    n_head: int = 4
-    n_embd: int = 128
-    dropout: float = 0.0
-    bias: bool = False
+_ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
 
 
-class MLP(Module):
-    """(…, C) -> (…, 4C) -> (…, C), a GELU in between."""
-
-    def __init__(self, config):
-        C = config.n_embd
-        self.fc = Linear(C, 4 * C, bias=config.bias)
-        self.gelu = GELU("tanh")
-        self.proj = Linear(4 * C, C, bias=config.bias)
-        self.dropout = Dropout(config.dropout)
-
-    def forward(self, x):
-        return self.dropout(self.proj(self.gelu(self.fc(x))))
+def _activation(activation):
+    if callable(activation):
+        return activation
+    if activation not in _ACTIVATIONS:
+        raise ValueError(f"activation must be a function or one of {', '.join(_ACTIVATIONS)}, got {activation!r}")
+    return _ACTIVATIONS[activation]
 
 
-class Block(Module):
-    """x + attention(norm x), then x + mlp(norm x), causal: (B, T, C) -> (B, T, C)."""
+class TransformerEncoderLayer(Module):
+    """Self-attention, then a feedforward network, each beside a residual connection: (B, T, C) -> (B, T, C).
 
-    def __init__(self, config):
-        self.norm1 = LayerNorm(config.n_embd, bias=config.bias)
-        self.attn = MultiheadAttention(config.n_embd, config.n_head, config.dropout, config.bias)
-        self.dropout = Dropout(config.dropout)
-        self.norm2 = LayerNorm(config.n_embd, bias=config.bias)
-        self.mlp = MLP(config)
+    norm_first: the norms come before the two parts (as in GPT-2) and not after the sums (as in the paper).
+    `attention`: further arguments of MultiheadAttention, such as dict(impl="per_head", num_kv_heads=2)."""
 
-    def forward(self, x):
-        z, _ = self.attn(self.norm1(x), is_causal=True)
-        x = x + self.dropout(z)
-        return x + self.mlp(self.norm2(x))
+    def __init__(self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation="relu", layer_norm_eps=1e-5,
+                 norm_first=False, bias=True, attention=None, dtype=DEFAULT_FLOAT):  # fmt: skip
+        options = dict(dropout=dropout, bias=bias, dtype=dtype) | (attention or {})
+        self.self_attn = MultiheadAttention(d_model, nhead, **options)
+        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, dtype=dtype)
+        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, dtype=dtype)
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
+        self.dropout, self.dropout1, self.dropout2 = (Dropout(dropout) for _ in range(3))
+        self.activation, self.norm_first = _activation(activation), norm_first
+
+    def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
+        """src (B, T, C); masks as in MultiheadAttention: True means not to attend."""
+
+        def attend(x):
+            y, _ = self.self_attn(x, attn_mask=src_mask, key_padding_mask=src_key_padding_mask, is_causal=is_causal)
+            return self.dropout1(y)
+
+        if self.norm_first:
+            x = src + attend(self.norm1(src))
+            return x + self._feedforward(self.norm2(x))
+        x = self.norm1(src + attend(src))
+        return self.norm2(x + self._feedforward(x))
+
+    def _feedforward(self, x):
+        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
 
-class GPT(Module):
-    """A decoder-only transformer: token and position embeddings, blocks, a norm, and the token embedding again as head.
+class TransformerDecoderLayer(Module):
+    """Self-attention, attention to the encoder's output `memory`, then a feedforward network: (B, T, C) -> (B, T, C).
 
-    Initialised as GPT-2 at its width of 768: matrices normal of std 0.02 · √(768 / n_embd), so that activations keep
-    their size at any width; the projections into the residual stream divided by √(2 n_layer)."""
+    Arguments as for TransformerEncoderLayer."""
 
-    def __init__(self, config):
-        self.config = config
-        self.wte = Embedding(config.vocab_size, config.n_embd)
-        self.wpe = Embedding(config.block_size, config.n_embd)
-        self.dropout = Dropout(config.dropout)
-        self.blocks = ModuleList(Block(config) for _ in range(config.n_layer))
-        self.norm = LayerNorm(config.n_embd, bias=config.bias)
-        std = 0.02 * math.sqrt(768 / config.n_embd)
-        for name, p in self.named_parameters():
-            if p.ndim == 2:
-                into_residual = name.endswith(("attn.out_proj.weight", "mlp.proj.weight"))
-                init.normal_(p, std=std / math.sqrt(2 * config.n_layer) if into_residual else std)
-            elif name.endswith("bias"):
-                init.zeros_(p)
+    def __init__(self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation="relu", layer_norm_eps=1e-5,
+                 norm_first=False, bias=True, attention=None, dtype=DEFAULT_FLOAT):  # fmt: skip
+        options = dict(dropout=dropout, bias=bias, dtype=dtype) | (attention or {})
+        self.self_attn = MultiheadAttention(d_model, nhead, **options)
+        self.multihead_attn = MultiheadAttention(d_model, nhead, **options | dict(positions=None))
+        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, dtype=dtype)
+        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, dtype=dtype)
+        self.norm1, self.norm2, self.norm3 = (
+            LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype) for _ in range(3)
+        )
+        self.dropout, self.dropout1, self.dropout2, self.dropout3 = (Dropout(dropout) for _ in range(4))
+        self.activation, self.norm_first = _activation(activation), norm_first
 
-    def forward(self, idx, targets=None):
-        """idx (B, T) int -> logits (B, T, V), and the mean cross-entropy against targets (B, T), or None without."""
-        logits = self._head(self._trunk(idx))
-        if targets is None:
-            return logits, None
-        return logits, F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
+    def forward(self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None,
+                memory_key_padding_mask=None, tgt_is_causal=False, memory_is_causal=False):  # fmt: skip
+        """tgt (B, T, C), memory (B, S, C); masks as in MultiheadAttention: True means not to attend."""
 
-    def _trunk(self, idx):
-        T = idx.shape[1]
-        if self.config.block_size < T:
-            raise ValueError(f"a sequence of {T} tokens is longer than block_size {self.config.block_size}")
-        positions = arange(T, device=idx.device)
-        x = self.dropout(self.wte(idx) + self.wpe(positions))  # (B, T, C)
-        for block in self.blocks:
-            x = block(x)  # (B, T, C)
-        return self.norm(x)
+        def attend(x):
+            y, _ = self.self_attn(x, attn_mask=tgt_mask, key_padding_mask=tgt_key_padding_mask, is_causal=tgt_is_causal)
+            return self.dropout1(y)
 
-    def _head(self, x):
-        return F.linear(x, self.wte.weight)  # (B, T, C) -> (B, T, V)
+        def look_up(x):
+            y, _ = self.multihead_attn(
+                x, memory, attn_mask=memory_mask, key_padding_mask=memory_key_padding_mask, is_causal=memory_is_causal
+            )
+            return self.dropout2(y)
 
-    def parameter_groups(self, weight_decay):
-        """Two groups for an optimizer: matrices with weight decay, vectors (norms, biases) without."""
-        parameters = list(self.parameters())
-        return [
-            {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
-            {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-        ]
+        if self.norm_first:
+            x = tgt + attend(self.norm1(tgt))
+            x = x + look_up(self.norm2(x))
+            return x + self._feedforward(self.norm3(x))
+        x = self.norm1(tgt + attend(tgt))
+        x = self.norm2(x + look_up(x))
+        return self.norm3(x + self._feedforward(x))
 
-    @inference()
-    def generate(self, idx, max_new_tokens, temperature=1.0, top_k=None, generator=None):
-        """idx (B, T) and max_new_tokens sampled after it, (B, T + max_new_tokens). Sees the last block_size tokens.
+    def _feedforward(self, x):
+        return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
-        temperature 0 takes the likeliest token; top_k samples among the k likeliest. Dropout is off."""
-        if temperature < 0 or (top_k is not None and top_k < 1):
-            raise ValueError(f"generate needs temperature ≥ 0 and top_k ≥ 1, got {temperature} and {top_k}")
-        training = [(module, module.training) for module in self.modules()]
-        self.eval()
-        try:
-            for _ in range(max_new_tokens):
-                hidden = self._trunk(idx[:, -self.config.block_size :])  # (B, T, C)
-                logits = self._head(hidden[:, -1])  # (B, V)
-                if temperature == 0:
-                    following = logits.argmax(-1, keepdim=True)
-                else:
-                    if top_k is not None:
-                        kth = logits.topk(min(top_k, logits.shape[-1])).values[:, -1:]
-                        logits = logits.masked_fill(logits < kth, -math.inf)
-                    logits = (logits - logits.amax(-1, keepdim=True)) / temperature  # near 0, e^(l/t) would overflow
-                    following = multinomial(logits.softmax(-1), 1, generator=generator)
-                idx = cat([idx, following], dim=1)
-        finally:
-            for module, was in training:
-                module.training = was
-        return idx
+
+def _copies(layer, n):
+    """n layers of the same sizes, each with initial weights of its own."""
+    if n < 1:
+        raise ValueError(f"num_layers must be at least 1, got {n}")
+    layers = [layer] + [copy.deepcopy(layer) for _ in range(n - 1)]
+    for module in (module for other in layers[1:] for module in other.modules()):
+        if hasattr(module, "reset_parameters"):
+            module.reset_parameters()
+    return ModuleList(layers)
+
+
+class TransformerEncoder(Module):
+    """num_layers layers like encoder_layer, then norm, if given: (B, T, C) -> (B, T, C).
+
+    Unlike in torch, each layer begins with weights of its own."""
+
+    def __init__(self, encoder_layer, num_layers, norm=None):
+        self.layers, self.norm = _copies(encoder_layer, num_layers), norm
+
+    def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=False):
+        x = src
+        for layer in self.layers:
+            x = layer(x, mask, src_key_padding_mask, is_causal)
+        return x if self.norm is None else self.norm(x)
+
+
+class TransformerDecoder(Module):
+    """num_layers layers like decoder_layer, then norm, if given: (B, T, C) and memory (B, S, C) -> (B, T, C).
+
+    Unlike in torch, each layer begins with weights of its own."""
+
+    def __init__(self, decoder_layer, num_layers, norm=None):
+        self.layers, self.norm = _copies(decoder_layer, num_layers), norm
+
+    def forward(self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None,
+                memory_key_padding_mask=None, tgt_is_causal=False, memory_is_causal=False):  # fmt: skip
+        x = tgt
+        for layer in self.layers:
+            x = layer(x, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
+                      tgt_is_causal, memory_is_causal)  # fmt: skip
+        return x if self.norm is None else self.norm(x)
+
+
+class Transformer(Module):
+    """An encoder and a decoder that looks at its output: src (B, S, C), tgt (B, T, C) -> (B, T, C).
+
+    Embeddings, positions and the projection to a vocabulary are the caller's. Arguments as for the layers."""
+
+    def __init__(self, d_model=512, nhead=8, num_encoder_layers=6, num_decoder_layers=6, dim_feedforward=2048,
+                 dropout=0.1, activation="relu", layer_norm_eps=1e-5, norm_first=False, bias=True, attention=None,
+                 dtype=DEFAULT_FLOAT):  # fmt: skip
+        options = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, norm_first, bias, attention,
+                   dtype)  # fmt: skip
+        norms = [LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype) for _ in range(2)]
+        self.encoder = TransformerEncoder(TransformerEncoderLayer(*options), num_encoder_layers, norms[0])
+        self.decoder = TransformerDecoder(TransformerDecoderLayer(*options), num_decoder_layers, norms[1])
+        for p in self.parameters():
+            if p.ndim > 1:
+                init.xavier_uniform_(p)
+
+    def forward(self, src, tgt, src_mask=None, tgt_mask=None, memory_mask=None, src_key_padding_mask=None,
+                tgt_key_padding_mask=None, memory_key_padding_mask=None, src_is_causal=False, tgt_is_causal=False,
+                memory_is_causal=False):  # fmt: skip
+        memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
+        return self.decoder(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
+                            tgt_is_causal, memory_is_causal)  # fmt: skip

@@ -2,7 +2,7 @@
 
 # isort: off
 from .activation import gelu, relu, sigmoid, silu, tanh
-from .attention import attention_pattern, scaled_dot_product_attention
+from .attention import attention_pattern, merge_heads, scaled_dot_product_attention, split_heads
 from .dropout import dropout
 from .elementwise import (
     Cast, Transfer, abs, add, cos, div, erf, erfc, exp, floor, log, mul, neg, pow, rsqrt, sign, sin, sqrt, sub,

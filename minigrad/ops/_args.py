@@ -85,7 +85,7 @@ def shape_of(name, sizes):
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         sizes = sizes[0]
     try:
-        return tuple([operator.index(n) for n in sizes])
+        return tuple(map(operator.index, sizes))
     except TypeError:
         raise TypeError(f"{name}: sizes must be ints, got {tuple(sizes)}") from None
 

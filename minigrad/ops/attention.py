@@ -10,6 +10,57 @@ from ._args import require_float
 from .dropout import dropout
 
 
+class SplitHeads(Op):
+    """y_0, y_1, … = parts of x as heads, (B, T, Σ n d) -> (B, n, T, d) for each n of `heads`;   dx = dy_0, … merged"""
+
+    cases = [case((2, 3, 8), heads=(2, 1, 1), d=2), case((2, 3, 4), heads=(2,), d=2)]
+    analytic = True
+
+    def forward(self, x, heads, d):
+        (B, T, _), start, parts = x.shape, 0, []
+        x = self.backend.permute(self.backend.reshape(x, (B, T, sum(heads), d)), (0, 2, 1, 3))
+        for size in heads:
+            parts.append(self.backend.getitem(x, (slice(None), slice(start, start + size))))
+            start += size
+        return tuple(parts)
+
+    def backward(self, *dys):
+        return MergeHeads.apply(*dys)
+
+
+def split_heads(x, *heads):
+    """x (B, T, n·d) as n heads: x.reshape(B, T, n, d).transpose(1, 2), a view (B, n, T, d). With several numbers of
+    heads, x holds as many parts side by side: x (B, T, (n_0 + n_1 + …)·d) -> (B, n_0, T, d), (B, n_1, T, d), …"""
+    if x.ndim != 3 or min(heads, default=0) < 1 or x.shape[2] % sum(heads):
+        raise ValueError(f"split_heads: shape {x.shape} is not (B, T, n·d) for n = {' + '.join(map(str, heads))} heads")
+    parts = SplitHeads.apply(x, heads=heads, d=x.shape[2] // sum(heads))
+    return parts if len(heads) > 1 else parts[0]
+
+
+class MergeHeads(Op):
+    """y = the heads of all inputs side by side, (B, n, T, d), … -> (B, T, Σ n d);   dx_0, dx_1, … = dy split"""
+
+    cases = [case((2, 2, 3, 4)), case((2, 2, 3, 2), (2, 1, 3, 2))]
+    analytic = True
+
+    def forward(self, *xs):
+        self.heads = tuple([x.shape[1] for x in xs])
+        rows = [self.backend.permute(x, (0, 2, 1, 3)) for x in xs]  # (B, T, n, d)
+        x = rows[0] if len(rows) == 1 else self.backend.cat(rows, 2)
+        B, T, n, self.d = x.shape
+        return self.backend.reshape(x, (B, T, n * self.d))
+
+    def backward(self, dy):
+        return SplitHeads.apply(dy, heads=self.heads, d=self.d)
+
+
+def merge_heads(x):
+    """Heads (B, n, T, d) side by side: x.transpose(1, 2).reshape(B, T, n·d)."""
+    if x.ndim != 4:
+        raise ValueError(f"merge_heads: shape {x.shape} is not (B, n, T, d)")
+    return MergeHeads.apply(x)
+
+
 class AttentionPattern(Op):
     """pattern = softmax(scale · scores) over the last dim, exactly 0 where masked;   dscores = scale · softmax'
 
@@ -140,37 +191,34 @@ def _over_groups(dx, nkv):
     return dx if nh == nkv else dx.reshape(B, nkv, nh // nkv, S, D).sum(2)
 
 
-def _batch(query, key, value, enable_gqa):
-    """The batch dims of attention's result, heads last among them."""
-    shapes = [x.shape[:-2] for x in (query, key, value)]
-    if not enable_gqa:
-        return np.broadcast_shapes(*shapes)
-    return np.broadcast_shapes(*(shape[:-1] for shape in shapes)) + shapes[0][-1:]
+def _batches(query, key, value, enable_gqa):
+    """The batch dims of attention's result and of its keys, heads last, from the three shapes. Raises ValueError."""
+    own = 3 if enable_gqa else 2  # dims that do not broadcast
+    if min(len(query), len(key), len(value)) < own or query[-1] != key[-1] or key[-own:-1] != value[-own:-1]:
+        raise ValueError
+    batch = query[:-own]
+    if not batch == key[:-own] == value[:-own]:
+        batch = np.broadcast_shapes(batch, key[:-own], value[:-own])
+    return batch + query[-own:-2], batch + key[-own:-2]
 
 
 def _as_heads(query, key, value, enable_gqa):
-    """The three as (B, heads, positions, size). Raises where they do not fit each other."""
+    """The three as (B, heads, positions, size), and the result's batch dims. Raises if they do not fit each other."""
     shapes = query.shape, key.shape, value.shape
-    fits = min(map(len, shapes)) >= (3 if enable_gqa else 2) and shapes[0][-1] == shapes[1][-1]
-    fits = fits and shapes[1][-2] == shapes[2][-2]
-    if fits and enable_gqa:
-        fits = shapes[1][-3] == shapes[2][-3]
     try:
-        batch = _batch(query, key, value, enable_gqa) if fits else ()
+        batch, of_keys = _batches(*shapes, enable_gqa)
     except ValueError:
-        fits = False
-    if not fits:
         raise ValueError(
             f"attention: query {shapes[0]}, key {shapes[1]}, value {shapes[2]} are not (…, T, d_k), (…, S, d_k), "
             f"(…, S, d_v)" + (" with heads in dim -3, those of key dividing those of query" if enable_gqa else "")
-        )
-    of_keys = batch[:-1] + shapes[1][-3:-2] if enable_gqa else batch
-    return tuple(_four_dims(x, b) for x, b in zip((query, key, value), (batch, of_keys, of_keys)))
+        ) from None
+    return _four_dims(query, batch), _four_dims(key, of_keys), _four_dims(value, of_keys), batch
 
 
 def _four_dims(x, batch):
     """x (…, n, m) broadcast to its batch dims, and these as two."""
-    x = x.expand(*batch, *x.shape[-2:])
+    if x.shape[:-2] != batch:
+        x = x.expand(*batch, *x.shape[-2:])
     return x if len(batch) == 2 else x.reshape(math.prod(batch[:-1]), *(batch[-1:] or (1,)), *x.shape[-2:])
 
 
@@ -202,9 +250,8 @@ def scaled_dot_product_attention(
     is_causal may be given together, and a query that sees nothing gives zeros. The pattern is never held whole, unless
     dropout_p, a mask that requires a gradient, or heads larger than 128 on a device of kernels ask for it."""
     require_float("scaled_dot_product_attention", query, key, value)
-    q, k, v = _as_heads(query, key, value, enable_gqa)
+    q, k, v, batch = _as_heads(query, key, value, enable_gqa)
     scale = float((q.shape[-1] or 1) ** -0.5 if scale is None else scale)
-    batch = _batch(query, key, value, enable_gqa)
     mask = None if attn_mask is None else _mask_of_heads(attn_mask, batch, q.shape[-2], k.shape[-2], query.dtype)
     fits = q.storage.backend.attention_fits(q.dtype, max(q.shape[-1], v.shape[-1]))
     if dropout_p or not fits or (mask is not None and mask.requires_grad):

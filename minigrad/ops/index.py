@@ -49,13 +49,16 @@ class GetitemAdd(Op):
 def parsed_index(x, index):
     """An index with Tensors and lists as arrays (copied: what is recorded must not change). Raises on other types."""
     parts = index if isinstance(index, tuple) else (index,)
-    return tuple(_index_part(part) for part in parts)
+    return tuple([part if type(part) in _PLAIN else _index_part(part) for part in parts])
+
+
+_PLAIN = {int, bool, type(None), type(Ellipsis)}
 
 
 def _index_part(part):
-    if part is None or part is Ellipsis or isinstance(part, bool):
-        return part
     if isinstance(part, slice):
+        if type(part.start) in _PLAIN and type(part.stop) in _PLAIN and type(part.step) in _PLAIN:
+            return part
         return slice(*(v if v is None else operator.index(v) for v in (part.start, part.stop, part.step)))
     if isinstance(part, (int, np.integer)):
         return int(part)

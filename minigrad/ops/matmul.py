@@ -94,7 +94,7 @@ class LinearBackward(Fused):
 
 def linear(input, weight, bias=None):
     """input (…, k) @ weight (m, k)ᵀ + bias (m,) -> (…, m). One dtype, float."""
-    require_float("linear", input, weight, bias)
+    require_float("linear", input)
     if weight.ndim != 2 or input.ndim == 0 or input.shape[-1] != weight.shape[1]:
         raise ValueError(f"linear: input of shape {input.shape} does not fit weight of shape {weight.shape} (out, in)")
     if bias is not None and bias.shape != weight.shape[:1]:

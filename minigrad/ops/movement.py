@@ -1,5 +1,7 @@
 """Ops that move elements and compute nothing. Where NumPy gives a view, so do they; views share one version."""
 
+import math
+
 from ..autograd import Op, composite
 from ..cases import case
 from ._args import many_dims, numpy_names, one_dim, promoted, shape_of
@@ -67,10 +69,7 @@ def reshape(x, *shape):
         shape = _inferred(x, shape)
     if shape == x.shape:
         return x
-    n = 1
-    for size in shape:
-        n *= size
-    if n != x.numel() or any(size < 0 for size in shape):
+    if math.prod(shape) != x.numel() or min(shape, default=0) < 0:
         raise ValueError(f"reshape: {x.numel()} elements of shape {x.shape} do not fit shape {shape}")
     return Reshape.apply(x, shape=shape)
 

@@ -103,7 +103,7 @@ class RmsNormBackward(Fused):
 def _rows(name, x, normalized_shape, weight, bias=None):
     """x as (…, C), weight and bias as (C,), C elements to be normalised together."""
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-    require_float(name, x, weight, bias)
+    require_float(name, x)
     if not shape or x.shape[-len(shape) :] != shape:
         raise ValueError(f"{name}: input of shape {x.shape} does not end in normalized_shape {shape}")
     for what, parameter in (("weight", weight), ("bias", bias)):
@@ -111,6 +111,8 @@ def _rows(name, x, normalized_shape, weight, bias=None):
             raise ValueError(f"{name}: {what} of shape {parameter.shape} should have shape {shape}")
         if parameter is not None and parameter.dtype != x.dtype:
             raise TypeError(f"{name}: input is {x.dtype} but {what} is {parameter.dtype}; convert one with .to()")
+    if len(shape) == 1:
+        return x, weight, bias
     C = math.prod(shape)
     flat = [p if p is None else reshape(p, C) for p in (weight, bias)]
     return reshape(x, *x.shape[: -len(shape)], C), *flat

@@ -5,12 +5,12 @@
 
 from .graph import Graph, graph  # at once, so that viz.graph is the function and never the submodule
 
-__all__ = ["Graph", "graph", "loss_curve"]
+__all__ = ["Graph", "curves", "graph", "loss_curve"]
 
 
 def __getattr__(name):
-    if name == "loss_curve":
-        from .plots import loss_curve
+    if name in ("curves", "loss_curve"):
+        from . import plots
 
-        return loss_curve
+        return getattr(plots, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")

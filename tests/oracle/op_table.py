@@ -273,6 +273,19 @@ for _mask in (booleans((3, 5)), (3, 5), booleans((2, 1, 1, 5)), (2, 2, 3, 5), _N
     same("scaled_dot_product_attention", *_QKV, _mask)
 
 
+def _split_heads(m, x, *heads):
+    parts = x.reshape(*x.shape[:2], sum(heads), -1).transpose(1, 2).split(heads, 1)
+    return parts if len(heads) > 1 else parts[0]
+
+
+for _heads in ((2,), (2, 1, 1)):
+    pair("split_heads", lambda m, x, h=_heads: m.nn.functional.split_heads(x, *h),
+         lambda m, x, h=_heads: _split_heads(m, x, *h), (2, 3, 8))  # fmt: skip
+pair(
+    "merge_heads", lambda m, x: m.nn.functional.merge_heads(x), lambda m, x: x.transpose(1, 2).flatten(2), (2, 3, 4, 5)
+)
+
+
 def _attention_pattern(m, scores, mask, is_causal=False):
     """In torch's words. Its softmax makes NaN of a row that sees nothing, so those rows are set apart."""
     if is_causal:

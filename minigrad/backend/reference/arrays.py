@@ -56,8 +56,14 @@ def cast(x, dtype):
     return x.astype(dtype)
 
 
-reshape = np.reshape
-permute = np.transpose
+def reshape(x, shape):
+    return x.reshape(shape)
+
+
+def permute(x, dims):
+    return x.transpose(dims)
+
+
 expand = np.broadcast_to
 flip = np.flip
 cat = np.concatenate
@@ -70,9 +76,8 @@ def pad(x, widths, value):
 
 def getitem(x, index):
     """x[index], index a tuple; a view for a basic one, even of a single element."""
-    if all(isinstance(i, (int, slice, type(None))) and not isinstance(i, bool) for i in index):
-        index = (*index, ...)
-    return x[index]
+    y = x[index]
+    return y if type(y) is np.ndarray else x[(*index, ...)]
 
 
 def setitem(x, index, value):

@@ -70,17 +70,24 @@ def attention(q, k, v, mask, bias, scale, is_causal):
     (B, nh, T, _), (S, Dv) = q.shape, v.shape[2:]
     o = np.empty((B, T, nh, Dv), q.dtype).transpose(0, 2, 1, 3)
     lse = np.empty((B, nh, T, 2), q.dtype)
+    all_seen = mask is None and bias is None and not is_causal
     for b, t in _blocks(B, nh, T, S):
         p = _scores(q, k, mask, bias, scale, is_causal, b, t)
-        top = _finite_top(p) if S else np.zeros((*p.shape[:-1], 1), p.dtype)
+        if S == 0:
+            top = np.zeros((*p.shape[:-1], 1), p.dtype)
+        elif all_seen:
+            top = p.max(-1, keepdims=True)
+        else:
+            top = _finite_top(p)
         p -= top
         np.exp(p, out=p)
         total = _row_sums(p)
-        seen = total != 0
-        p /= np.where(seen, total, 1)
+        p /= np.maximum(total, 1)  # the largest score alone makes it 1, unless the query sees nothing
         o[b, :, t] = np.matmul(p, v[b, :, None]).reshape(o[b, :, t].shape)
-        total[~seen] = np.inf  # so that exp(scores - lse) is 0
-        lse[b, :, t] = np.concatenate([top, np.log(total)], -1).reshape(lse[b, :, t].shape)
+        total[total == 0] = np.inf  # so that exp(scores - lse) is 0
+        part = lse[b, :, t]
+        part[..., :1] = top.reshape(*part.shape[:-1], 1)
+        part[..., 1:] = np.log(total).reshape(*part.shape[:-1], 1)
     return o, lse
 
 

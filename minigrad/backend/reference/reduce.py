@@ -74,7 +74,7 @@ def matmul(a, b):
 @in_single
 def linear(x, weight, bias):
     """x (…, k), weight (m, k), bias (m,) or None -> (…, m)."""
-    y = matmul(rows(x), weight.T)
+    y = np.matmul(rows(x), weight.T)
     if bias is not None:
         y += bias
     return y.reshape(x.shape[:-1] + y.shape[1:])
@@ -84,6 +84,6 @@ def linear(x, weight, bias):
 def linear_backward(dy, x, weight, wanted):
     """dy (…, m), x (…, k), weight (m, k); wanted: (dx, dweight, dbias)? -> the three, None where not."""
     flat = rows(dy)
-    dx = matmul(flat, weight).reshape(dy.shape[:-1] + weight.shape[1:]) if wanted[0] else None
-    dweight = matmul(flat.T, rows(x)) if wanted[1] else None
+    dx = np.matmul(flat, weight).reshape(dy.shape[:-1] + weight.shape[1:]) if wanted[0] else None
+    dweight = np.matmul(flat.T, rows(x)) if wanted[1] else None
     return dx, dweight, flat.sum(0) if wanted[2] else None

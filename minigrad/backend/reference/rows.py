@@ -26,7 +26,9 @@ def _row_sums(x):
 
 def _row_dots(x, y):
     """Sums of x * y over the last dimension, (…, n) -> (…, 1)."""
-    return np.einsum("...i,...i->...", x, y)[..., None]
+    if x.dtype.kind == "c":  # gradcheck's complex step: without a conjugate
+        return np.einsum("...i,...i->...", x, y)[..., None]
+    return np.vecdot(x, y)[..., None]
 
 
 def _finite_top(x):

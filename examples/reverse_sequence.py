@@ -1,0 +1,130 @@
+"""An encoder and a decoder learn to write words backwards: "attention" -> "noitnetta".
+
+    python examples/reverse_sequence.py                 about a minute on two cores
+    python examples/reverse_sequence.py --steps 300     less well learned
+
+Each letter of the answer has to be looked up at another place of the word, which is what cross-attention is for: the
+pattern at the end shows the decoder's letters (rows) reading the encoder's (columns) from the last to the first.
+"""
+
+import argparse
+import time
+
+import minigrad as mg
+from minigrad import nn, optim
+from minigrad.nn import functional as F
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+PAD, BEGIN, END = 26, 27, 28  # beside the 26 letters
+V, LONGEST = 29, 12
+STEPS = 1500
+
+
+class Reverser(nn.Module):
+    """src (B, S) and tgt (B, T) of tokens -> logits (B, T, V)."""
+
+    def __init__(self, C=64, nh=4, layers=2):
+        self.embedding = nn.Embedding(V, C)
+        self.positions = nn.Embedding(LONGEST + 2, C)
+        self.transformer = nn.Transformer(
+            C, nh, layers, layers, dim_feedforward=4 * C, dropout=0.0, activation="gelu", norm_first=True
+        )
+        self.head = nn.Linear(C, V)
+
+    def forward(self, src, tgt):
+        memory = self.encode(src)  # (B, S, C)
+        return self.decode(tgt, memory, src)
+
+    def encode(self, src):
+        return self.transformer.encoder(self._embedded(src), src_key_padding_mask=src == PAD)
+
+    def decode(self, tgt, memory, src):
+        x = self.transformer.decoder(
+            self._embedded(tgt), memory, tgt_is_causal=True, memory_key_padding_mask=src == PAD
+        )  # (B, T, C)
+        return self.head(x)  # (B, T, V)
+
+    def _embedded(self, tokens):
+        return self.embedding(tokens) + self.positions(mg.arange(tokens.shape[1]))  # (B, T, C)
+
+
+def words(B, generator):
+    """B random words of 3 to LONGEST letters: src with END, tgt with BEGIN, and what to answer, with END; padded."""
+    letters = mg.randint(0, 26, (B, LONGEST), generator=generator).numpy()
+    src, tgt, answer = mg.full((B, LONGEST + 1), PAD), mg.full((B, LONGEST + 1), PAD), mg.full((B, LONGEST + 1), PAD)
+    for i, n in enumerate(mg.randint(3, LONGEST + 1, (B,), generator=generator).tolist()):
+        word = mg.tensor(letters[i, :n])
+        src[i, :n], tgt[i, 1 : n + 1], answer[i, :n] = word, word.flip(0), word.flip(0)
+        src[i, n], tgt[i, 0], answer[i, n] = END, BEGIN, END
+    return src, tgt, answer
+
+
+@mg.no_grad()
+def reverse(model, src):
+    """The model's answers, likeliest letter by likeliest letter: (B, LONGEST + 1), PAD after END."""
+    memory = model.encode(src)
+    tgt = mg.full((src.shape[0], 1), BEGIN)
+    for _ in range(LONGEST + 1):
+        following = model.decode(tgt, memory, src)[:, -1].argmax(-1, keepdim=True)  # (B, 1)
+        tgt = mg.cat([tgt, following], 1)
+    answer = tgt[:, 1:]
+    ended = (answer == END).to(mg.int64).cumsum(1) - (answer == END).to(mg.int64) > 0
+    return answer.masked_fill(ended, PAD)
+
+
+def train(steps, B=64, lr=2e-3, seed=0):
+    mg.manual_seed(seed)
+    model, generator = Reverser(), mg.Generator(seed + 1)
+    optimizer = optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.98), weight_decay=0.01)
+    began = time.perf_counter()
+    for step in range(1, steps + 1):
+        src, tgt, answer = words(B, generator)
+        loss = F.cross_entropy(model(src, tgt).reshape(-1, V), answer.reshape(-1), ignore_index=PAD)
+        for group in optimizer.param_groups:
+            group["lr"] = optim.warmup_cosine(step, lr=lr, min_lr=lr / 20, warmup=50, total=steps)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if step % 100 == 0 or step == steps:
+            print(f"step {step}: loss {loss.item():.4f}, {time.perf_counter() - began:.0f} s", flush=True)
+    return model
+
+
+def exact(model, n=1000, seed=12345):
+    """Share of n new words that are reversed without a mistake."""
+    src, _, answer = words(n, mg.Generator(seed))
+    return (reverse(model, src) == answer).all(1).float().mean().item()
+
+
+def show(model, word):
+    """Print the answer to a word, and what the last layer's cross-attention read for each letter of it."""
+    ids = [LETTERS.index(letter) for letter in word] + [END]
+    src = mg.tensor([ids])
+    answer = [i for i in reverse(model, src)[0].tolist() if i < 26]
+    tgt = mg.tensor([[BEGIN, *answer]])
+    attention, seen = model.transformer.decoder.layers[-1].multihead_attn, []
+    with mg.no_grad():
+        handle = attention.register_forward_hook(lambda module, args, output: seen.append(args))
+        model(src, tgt)
+        handle.remove()
+        attention.impl = "batched"  # which has the pattern
+        _, pattern = attention(*seen[0], need_weights=True)  # (1, T, S), the mean over heads
+    print(f"\n{word} -> {''.join(LETTERS[i] for i in answer)}\n\n   " + "    ".join([*word, "."]))
+    for letter, row in zip([*(LETTERS[i] for i in answer), "."], pattern[0].tolist()):
+        print(letter, " ".join(f"{p:.2f}" for p in row))
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args(argv)
+    model = train(args.steps, seed=args.seed)
+    print(f"{exact(model):.1%} of 1000 new words reversed without a mistake")
+    show(model, "attention")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

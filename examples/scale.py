@@ -1,0 +1,54 @@
+"""Why scores are divided by √d_k: without it, the gradient through the softmax dies as heads grow.
+
+    python examples/scale.py [--out scale.png]
+
+q · k of unit-normal numbers has a standard deviation of √d_k. Large scores saturate the softmax: its pattern comes
+close to one-hot, where dS = P ⊙ (dP - Σ P dP) is nearly 0, and nothing is learned any more. The table shows the median
+over queries of ‖dS‖, the gradient that reaches the scores, for a unit-normal gradient of the pattern, over 32 keys.
+"""
+
+import argparse
+import statistics
+from pathlib import Path
+
+import minigrad as mg
+from minigrad.viz import curves
+
+SIZES = 4, 8, 16, 32, 64, 128, 256, 512, 1024
+
+
+def saturation(d_k, scale, queries=1000, keys=32, seed=0):
+    """Median ‖dS‖ and median largest weight of the pattern, over queries that each have keys of their own."""
+    generator = mg.Generator(seed)
+    q, k = mg.randn(queries, 1, d_k, generator=generator), mg.randn(queries, keys, d_k, generator=generator)
+    dpattern = mg.randn(queries, 1, keys, generator=generator)
+    scores = (q @ k.mT * scale).requires_grad_()  # (queries, 1, keys)
+    pattern = scores.softmax(-1)  # (queries, 1, keys)
+    pattern.backward(dpattern)
+    return median((scores.grad**2).sum(-1).sqrt()), median(pattern.detach().amax(-1))
+
+
+def median(x):
+    return statistics.median(x.flatten().tolist())
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, metavar="FILE", help="draw the table as a PNG")
+    args = parser.parse_args(argv)
+    print(" d_k   ‖dS‖ scaled  not scaled   largest weight scaled  not scaled")
+    scaled, unscaled = [], []
+    for d_k in SIZES:
+        (with_it, top), (without, top_without) = saturation(d_k, d_k**-0.5), saturation(d_k, 1.0)
+        scaled.append(with_it)
+        unscaled.append(without)
+        print(f"{d_k:4} {with_it:12.3f} {without:11.2g} {top:22.2f} {top_without:11.2f}")
+    if args.out:
+        curves({"scores / √d_k": (SIZES, scaled), "scores as they are": (SIZES, unscaled)}, args.out,
+               "d_k", "median ‖dS‖", log="xy")  # fmt: skip
+        print(f"wrote {args.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

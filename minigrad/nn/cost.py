@@ -1,0 +1,41 @@
+"""What a layer or model costs, counted from its sizes before anything is computed."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..dtypes import DEFAULT_FLOAT
+
+
+@dataclass(frozen=True)
+class Cost:
+    """parameters: trained numbers. flops: of one forward, two per multiplication with its addition, elementwise work
+    and what a causal mask saves left out; backward takes twice as many more. kv_cache: bytes of keys and values, for
+    generation."""
+
+    parameters: int = 0
+    flops: int = 0
+    kv_cache: int = 0
+
+    def __add__(self, other):
+        return Cost(self.parameters + other.parameters, self.flops + other.flops, self.kv_cache + other.kv_cache)
+
+    def __str__(self):
+        return f"{self.parameters:,} parameters, {self.flops / 1e9:,.3f} GFLOP forward, {self.kv_cache:,} B of KV cache"
+
+
+def linear(in_features, out_features, rows, bias):
+    """Of y = x Wᵀ + b over `rows` rows."""
+    return Cost(in_features * out_features + bias * out_features, 2 * rows * in_features * out_features)
+
+
+def attention(C, nh, nkv, d_k, d_v, T, S=None, batch=1, kdim=None, vdim=None, bias=True, dtype=DEFAULT_FLOAT):
+    """Of MultiheadAttention over T queries and S keys (None: T)."""
+    S, kdim, vdim = (T if S is None else S), kdim or C, vdim or C
+    projections = (
+        linear(C, nh * d_k, batch * T, bias) + linear(kdim, nkv * d_k, batch * S, bias)
+        + linear(vdim, nkv * d_v, batch * S, bias) + linear(nh * d_v, C, batch * T, bias)
+    )  # fmt: skip
+    scores_and_values = Cost(flops=2 * batch * nh * T * S * (d_k + d_v))
+    cache = Cost(kv_cache=batch * S * nkv * (d_k + d_v) * np.dtype(dtype).itemsize)
+    return projections + scores_and_values + cache

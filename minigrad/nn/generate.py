@@ -1,0 +1,75 @@
+"""Writing: tokens one after the other, each drawn from what the model says after those before it."""
+
+import numpy as np
+
+from ..autograd import inference
+from ..creation import as_tensor, multinomial, tensor
+from ..ops import cat, where
+
+
+def choose(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
+    """One token for each row of logits (B, V): int64 (B, 1).
+
+    They are drawn from softmax(logits / temperature), of which top_k keeps the k likeliest tokens, and top_p (Holtzman
+    et al. 2019) the fewest likeliest that together have at least this probability. temperature 0: the likeliest."""
+    if temperature < 0 or (top_k is not None and top_k < 1) or (top_p is not None and not 0 < top_p <= 1):
+        raise ValueError(f"needs temperature ≥ 0, top_k ≥ 1 and 0 < top_p ≤ 1, got {temperature}, {top_k} and {top_p}")
+    if temperature == 0:
+        return logits.argmax(-1, keepdim=True)
+    logits = (logits - logits.amax(-1, keepdim=True)) / temperature  # near 0, e^(l/t) would overflow
+    if top_k is None and top_p is None:
+        return multinomial(logits.softmax(-1), 1, generator=generator)
+    logits, tokens = logits.sort(-1, descending=True)  # (B, V), (B, V)
+    probabilities = logits[:, :top_k].softmax(-1)
+    if top_p is not None:
+        above = probabilities.cumsum(-1) - probabilities  # of those before
+        probabilities = where(above < top_p, probabilities, 0.0)
+    return tokens.gather(-1, multinomial(probabilities, 1, generator=generator))
+
+
+@inference()
+def generate(model, prompts, max_new_tokens, use_cache=True, **choice):
+    """Continue prompts with a GPT: see GPT.generate."""
+    if isinstance(prompts, (list, tuple)):
+        return _generate_each(model, prompts, max_new_tokens, use_cache, choice)
+    return _generate(model, prompts, None, max_new_tokens, use_cache, choice)
+
+
+def _generate_each(model, prompts, max_new_tokens, use_cache, choice):
+    """Prompts of any lengths, padded on the left to the longest; a list of Tensors."""
+    device = next(model.parameters()).device
+    rows = [np.asarray(as_tensor(p).numpy()) for p in prompts]
+    if not rows or any(row.ndim != 1 or len(row) == 0 for row in rows):
+        raise ValueError("generate needs prompts of at least one token each")
+    T = max(len(row) for row in rows)
+    idx = np.stack([np.pad(row, (T - len(row), 0)) for row in rows]).astype(np.int64)
+    padding = np.array([T - len(row) for row in rows])
+    idx = _generate(model, tensor(idx, device=device), padding, max_new_tokens, use_cache, choice)
+    return [row[int(n) :] for row, n in zip(idx.unbind(0), padding)]
+
+
+def _generate(model, idx, padding, max_new_tokens, use_cache, choice):
+    """idx (B, T) and max_new_tokens after it. padding: how many tokens at the beginning of each row are none, or None.
+
+    The model looks through a window: while it has room, from the first token on, and each time that it is full, from
+    its own middle on. So a cache serves for half a window before keys and values have to be computed anew."""
+    size, training = model.config.block_size, [(module, module.training) for module in model.modules()]
+    start, seen, cache = max(0, idx.shape[1] - size), None, None
+    model.eval()
+    try:
+        for _ in range(max_new_tokens):
+            T = idx.shape[1]
+            if T - start > size:
+                start, cache = T - (size + 1) // 2, None
+            if cache is None:
+                seen = start
+                cache = model.new_cache(idx.shape[0]) if use_cache else None
+            pads = None if padding is None else tensor(np.maximum(padding - start, 0), device=idx.device)
+            hidden = model.trunk(idx[:, seen:], cache, pads)  # (B, T - seen, C)
+            following = choose(model.head(hidden[:, -1]), **choice)  # (B, V) -> (B, 1)
+            seen = T if use_cache else start
+            idx = cat([idx, following], dim=1)
+    finally:
+        for module, was in training:
+            module.training = was
+    return idx

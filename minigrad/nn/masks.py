@@ -1,0 +1,40 @@
+"""The masks of attention, as PyTorch's layers take them, made one."""
+
+import functools
+import math
+import operator
+
+import numpy as np
+
+from ..creation import tensor
+from ..ops import where
+
+
+def hidden_future(T, S, start=0, device="cpu"):
+    """bool (T, S), True where key s comes after query t, which stands at start + t."""
+    return tensor(~np.tri(T, S, start, dtype=bool), device=device)
+
+
+def combined(masks, B, nh, T, S):
+    """Masks that broadcast to scores (B, nh, T, S), bool (True: do not attend) or float (added), as one for
+    F.attention_pattern, in which True means to attend: four dims, or None for no masks."""
+    for mask in masks:
+        if not _broadcasts(mask.shape, (B, nh, T, S)):
+            raise ValueError(
+                f"attention: mask of shape {mask.shape} does not broadcast to scores of shape {(B, nh, T, S)}"
+            )
+    hidden = [mask for mask in masks if mask.dtype.kind == "b"]
+    added = [mask for mask in masks if mask.dtype.kind != "b"]
+    if not masks:
+        return None
+    if added:
+        mask = functools.reduce(operator.add, added)
+        if hidden:
+            mask = where(functools.reduce(operator.or_, hidden), -math.inf, mask)
+    else:
+        mask = ~functools.reduce(operator.or_, hidden)
+    return mask.reshape(*(1,) * (4 - mask.ndim), *mask.shape)
+
+
+def _broadcasts(shape, to):
+    return len(shape) <= len(to) and all(n in (1, m) for n, m in zip(shape[::-1], to[::-1]))

@@ -1,0 +1,52 @@
+"""Four ways to tell attention where a token stands. Without one it cannot: its output does not depend on the order.
+
+learned      an Embedding of positions, added to the tokens
+sinusoidal   fixed waves, added to the tokens (Vaswani et al. 2017, section 3.5)
+rotary       queries and keys turned by angles that grow with the position (Su et al. 2021)
+alibi        scores lowered in proportion to the distance (Press, Smith and Lewis 2021)
+"""
+
+import math
+
+import numpy as np
+
+from ..creation import tensor
+from ..dtypes import DEFAULT_FLOAT
+from ..ops import cat
+
+
+def sinusoidal(positions, C, dtype=DEFAULT_FLOAT):
+    """positions (…) ints -> (…, C): sin and cos of position / 10000^(2i / C), alternating."""
+    i = np.arange(C)
+    rates = tensor(10000.0 ** (-(i // 2 * 2) / C), device=positions.device)  # (C,), float64
+    shift = tensor(i % 2 * (math.pi / 2), device=positions.device)  # cos x = sin(x + π/2)
+    angles = positions.to(rates.dtype).unsqueeze(-1) * rates  # (…, C)
+    return (angles + shift).sin().to(dtype)
+
+
+def rotary(x, start=0, base=10000.0):
+    """x (…, T, d), d even, at positions start … start + T - 1: each pair (x_i, x_{i + d/2}) turned by
+    position · base^(-2i / d) radians. So q · k depends on how far apart they stand, not on where."""
+    T, d = x.shape[-2:]
+    if d % 2:
+        raise ValueError(f"rotary positions turn pairs of numbers: the head size must be even, not {d}")
+    rates = base ** (-np.arange(0, d, 2) / d)  # (d / 2,)
+    angles = np.arange(start, start + T)[:, None] * rates  # (T, d / 2), in float64 whatever x is
+    cos = tensor(np.concatenate([np.cos(angles)] * 2, -1), dtype=x.dtype, device=x.device)  # (T, d)
+    sin = tensor(np.concatenate([-np.sin(angles), np.sin(angles)], -1), dtype=x.dtype, device=x.device)  # (T, d)
+    other = cat([x[..., d // 2 :], x[..., : d // 2]], -1)  # each number's partner
+    return x * cos + other * sin
+
+
+def alibi_slopes(nh):
+    """The slope of each of nh heads, a list: 2^(-8/nh), 2^(-16/nh), …; for other than powers of two, as in the paper,
+    those of the next lower power and every other one of the next higher."""
+    power = 2 ** int(math.log2(nh)) if nh else 0
+    slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
+    return slopes + [2 ** (-4 * (2 * i + 1) / power) for i in range(nh - power)]
+
+
+def alibi(slopes, T, S, start=0, dtype=DEFAULT_FLOAT, device="cpu"):
+    """-slope · |t - s| for queries at start … start + T - 1 and keys at 0 … S - 1: (nh, T, S), added to the scores."""
+    distance = np.abs(np.arange(start, start + T)[:, None] - np.arange(S))  # (T, S)
+    return tensor(-np.asarray(slopes, np.float64)[:, None, None] * distance, dtype=dtype, device=device)

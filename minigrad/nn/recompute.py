@@ -1,0 +1,76 @@
+"""Activation checkpointing: memory for time (Chen, Xu, Zhang and Guestrin 2016)."""
+
+from typing import Any
+
+from ..autograd import Op, backward, enable_grad, is_grad_enabled, mode, no_grad, watch
+from ..random import default_generator
+from ..tensor import Tensor
+
+
+def recompute(function, *args):
+    """function(*args) without keeping what its backward needs: backward runs it a second time, and keeps that.
+
+    args may be Tensors or anything else; the result is a Tensor or a tuple of them. Gradients go to args and to all
+    that function reaches by itself, such as a Module's parameters, and are those of a plain call. Dropout drops the
+    same both times. With gradients off it is a plain call."""
+    if not is_grad_enabled():
+        return function(*args)
+    outside = {x.node: x for x in args if isinstance(x, Tensor) and x.node is not None}
+    given, watched = len(outside), mode.watch
+
+    def note(op, inputs, outputs):
+        outside.update({x.node: x for x in inputs if isinstance(x, Tensor) and x.node is not None})
+        if watched is not None:
+            watched(op, inputs, outputs)
+
+    state = default_generator.state
+    with no_grad(), watch(note):  # inside, nothing new has a node: whatever has one came from outside
+        y = function(*args)
+    if not outside:
+        return y
+    ys = list(y) if isinstance(y, tuple) else [y]
+    found = _Recompute.apply(*outside.values(), ys=ys, function=function, args=args, given=given, state=state)
+    return found if isinstance(y, tuple) else found[0]
+
+
+class _Recompute(Op, abstract=True):
+    """ys = function(*args), computed before; its inputs are all that it depends on, the first `given` among args."""
+
+    function: Any
+    args: tuple
+    given: int
+    state: dict[str, int]
+
+    def forward(self, *xs, ys, function, args, given, state):
+        self.save_inputs(*xs)
+        arrays = tuple(y.array for y in ys)
+        ys.clear()
+        return arrays
+
+    def backward(self, *dys):
+        inputs, connected = self.saved_inputs(), mode.grad
+        points = {x.node: x.alias() if connected else x.detach().requires_grad_() for x in inputs[: self.given]}
+        args = [points.get(x.node, x) if isinstance(x, Tensor) and x.node is not None else x for x in self.args]
+        y = self._again(args)
+        ys = y if isinstance(y, tuple) else (y,)
+        roots, cotangents = zip(*((y.node, dy) for y, dy in zip(ys, dys) if y.node is not None))
+        wanted = [points[x.node].node if x.node in points else x.node for x in inputs]
+        before = [(node, node.op, node.hooks) for node in wanted]
+        for node in wanted:  # leaves for the while: the walk outside goes on from them, and runs their hooks
+            node.op = node.hooks = None
+        try:
+            found = backward(roots, cotangents, inputs=wanted, create_graph=connected)
+        finally:
+            for node, op, hooks in before:
+                node.op, node.hooks = op, hooks
+        return tuple(g if need else None for g, need in zip(found, self.needs))
+
+    def _again(self, args):
+        """function(*args), recorded, with the random numbers and in the module of the first time."""
+        before = default_generator.state, mode.scope
+        default_generator.state, mode.scope = self.state, self.scope
+        try:
+            with enable_grad():
+                return self.function(*args)
+        finally:
+            default_generator.state, mode.scope = before

@@ -1,0 +1,303 @@
+"""GPT: shapes, causality, sizes, positions, recomputing, weights from elsewhere; writing with and without a cache."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn
+
+
+def data(*shape):
+    return mg.randn(*shape, dtype=mg.float64)
+
+
+V, BLOCK = 7, 5
+
+
+def gpt(**options):
+    return nn.GPT(nn.GPTConfig(V, BLOCK, n_layer=2, n_head=2, n_embd=8, **options))
+
+
+def tokens(*shape):
+    return mg.randint(0, V, shape)
+
+
+def test_gpt_shapes_and_loss():
+    m = gpt()
+    idx, targets = tokens(3, BLOCK), tokens(3, BLOCK)
+    logits, none = m(idx)
+    assert logits.shape == (3, BLOCK, V) and none is None
+    again, loss = m(idx, targets)
+    expected = mg.nn.functional.cross_entropy(logits.reshape(-1, V), targets.reshape(-1))
+    assert loss.shape == () and loss.item() == pytest.approx(expected.item()) and (again == logits).all()
+    assert loss.item() == pytest.approx(math.log(V), abs=0.4)  # knows nothing yet: logits of std 0.55, as GPT-2's
+    assert m(tokens(1, 1))[0].shape == (1, 1, V)
+    with pytest.raises(ValueError, match="6 tokens is longer than block_size 5"):
+        m(tokens(1, BLOCK + 1))
+    with pytest.raises(IndexError, match=f"index {V}.*size {V}"):
+        m(mg.full((1, 2), V))
+
+
+def test_gpt_size_and_initialisation():
+    m = gpt()
+    C = 8
+    assert m.num_parameters() == V * C + BLOCK * C + 2 * (2 * C + 4 * C * C + 8 * C * C) + C
+    assert all("bias" not in name for name, _ in m.named_parameters())
+    large = nn.GPT(nn.GPTConfig(100, 64, n_layer=2, n_head=2, n_embd=64, bias=True))
+    state = large.state_dict()
+    std = 0.02 * math.sqrt(768 / 64)
+    assert state["blocks.0.mlp.fc.weight"].numpy().std() == pytest.approx(std, rel=0.05)
+    for name in ("blocks.1.mlp.proj.weight", "blocks.0.attn.out_proj.weight"):
+        assert state[name].numpy().std() == pytest.approx(std / 2, rel=0.05)
+    assert all((p == 0).all() for name, p in state.items() if name.endswith("bias"))
+    decayed, rest = large.parameter_groups(0.1)
+    assert all(p.ndim == 2 for p in decayed["params"]) and all(p.ndim == 1 for p in rest["params"])
+    assert decayed["weight_decay"] == 0.1 and rest["weight_decay"] == 0.0
+    assert len(decayed["params"]) + len(rest["params"]) == len(list(large.parameters()))
+
+
+def test_gpt_is_causal_and_does_not_mix_sequences():
+    m = gpt().double()
+    idx = tokens(2, BLOCK)
+    with mg.no_grad():
+        m.wte.weight.copy_(data(V, 8))
+    logits = m(idx)[0].detach().numpy()
+    for t in range(BLOCK):
+        other = idx.clone()
+        other[0, t] = (other[0, t].item() + 1) % V
+        changed = (m(other)[0].detach().numpy() != logits).any(-1)
+        assert not changed[0, :t].any() and changed[0, t:].all() and not changed[1].any()
+
+
+def test_every_parameter_of_a_gpt_gets_a_gradient():
+    m = gpt(bias=True)
+    m(tokens(3, BLOCK), tokens(3, BLOCK))[1].backward()
+    for name, p in m.named_parameters():
+        assert p.grad is not None and p.grad.isfinite().all(), name
+        assert (p.grad != 0).any(), name
+
+
+def test_a_gpt_learns_a_sequence():
+    m = gpt()
+    optimizer = mg.optim.AdamW(m.parameters(), lr=0.02)
+    idx = mg.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]])
+    for _ in range(60):
+        loss = m(idx, (idx + 1))[1]
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 0.1
+    assert m.generate(mg.tensor([[0]]), 5, temperature=0).tolist() == [[0, 1, 2, 3, 4, 5]]
+
+
+# ------------------------------------------------------------------------------------------------------------- sampling
+
+
+def test_generate_appends_and_crops_to_the_block():
+    m = gpt()
+    idx = tokens(2, 3)
+    y = m.generate(idx, 10)
+    assert y.shape == (2, 13) and (y[:, :3] == idx).all() and ((y >= 0) & (y < V)).all()
+    long = tokens(1, 9)
+    greedy = m.generate(long, 1, temperature=0)
+    assert greedy[0, -1].item() == m(long[:, -BLOCK:])[0][0, -1].argmax().item()
+    assert m.generate(idx, 0) is idx or (m.generate(idx, 0) == idx).all()
+
+
+def test_generate_depends_on_the_generator_alone():
+    m = gpt()
+    idx = tokens(2, 3)
+    first = m.generate(idx, 8, generator=mg.Generator(1)).tolist()
+    mg.manual_seed(99)
+    assert m.generate(idx, 8, generator=mg.Generator(1)).tolist() == first
+    assert m.generate(idx, 8, generator=mg.Generator(2)).tolist() != first
+    assert m.generate(idx, 8, top_k=1).tolist() == m.generate(idx, 8, temperature=0).tolist()
+
+
+def test_generate_samples_from_the_softmax():
+    m = gpt().double()
+    with mg.no_grad():
+        m.wte.weight.copy_(data(V, 8))
+    idx, n = tokens(1, 2).expand(4000, 2), 4000
+    logits = m(idx[:1])[0].detach().numpy()[0, -1]
+    likeliest = np.sort(np.exp(logits - logits.max()))[::-1]
+    half = int(np.searchsorted(np.cumsum(likeliest / likeliest.sum()), 0.5)) + 1  # tokens that have half together
+    for options, kept in (
+        ({}, V), ({"temperature": 2.0}, V), ({"top_k": 3}, 3), ({"top_k": 100}, V), ({"top_p": 0.5}, half),
+        ({"top_p": 1e-9}, 1), ({"top_p": 1.0}, V), ({"top_k": 3, "top_p": 1.0}, 3),
+    ):  # fmt: skip
+        allowed = logits >= np.sort(logits)[-kept]
+        p = np.where(allowed, np.exp(logits / options.get("temperature", 1.0)), 0)
+        p /= p.sum()
+        counts = np.bincount(m.generate(idx, 1, **options).numpy()[:, -1], minlength=V) / n
+        assert (counts[~allowed] == 0).all()
+        assert (abs(counts - p) < 5 * np.sqrt(p * (1 - p) / n) + 1e-9).all()
+
+
+def test_generate_records_nothing_and_restores_every_mode():
+    m = gpt(dropout=0.5)
+    m.train()
+    m.blocks[0].eval()
+    modes = {name: x.training for name, x in m.named_modules()}
+    y = m.generate(tokens(1, 2), 3)
+    assert {name: x.training for name, x in m.named_modules()} == modes and not y.requires_grad and mg.is_grad_enabled()
+    with pytest.raises(IndexError):
+        m.generate(mg.full((1, 1), V), 1)
+    assert {name: x.training for name, x in m.named_modules()} == modes
+    m.eval()
+    idx, state = tokens(1, 2), mg.default_generator.state
+    m.generate(idx, 3, temperature=0)
+    assert mg.default_generator.state == state  # nothing is drawn to take the likeliest
+
+
+def test_generate_refuses():
+    for options in ({"temperature": -1.0}, {"top_k": 0}, {"top_p": 0.0}, {"top_p": 1.5}):
+        with pytest.raises(ValueError, match="temperature ≥ 0, top_k ≥ 1 and 0 < top_p ≤ 1"):
+            gpt().generate(tokens(1, 1), 1, **options)
+    with pytest.raises((ValueError, IndexError)):
+        gpt().generate(mg.zeros(1, 0, dtype=mg.int64), 1)
+
+
+# ------------------------------------------------------------------------------------------------------------ the cache
+
+KINDS = {
+    "learned": {}, "sinusoidal": dict(positions="sinusoidal"), "rotary": dict(positions="rotary"),
+    "alibi": dict(positions="alibi"), "none": dict(positions="none"), "grouped": dict(n_kv_head=1),
+    "untied": dict(tied=False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_token_at_a_time_equals_the_whole(kind):
+    m = gpt(**KINDS[kind]).double().eval()
+    idx = tokens(3, BLOCK)
+    with mg.no_grad():
+        whole = m(idx)[0].numpy()
+        cache = m.new_cache(3)
+        parts = [m(idx[:, :2], cache=cache)[0], *(m(idx[:, t : t + 1], cache=cache)[0] for t in range(2, BLOCK))]
+    np.testing.assert_allclose(mg.cat(parts, 1).numpy(), whole, rtol=1e-12, atol=1e-13)
+    assert sum(layer.nbytes for layer in cache) == m.cost(batch=3).kv_cache
+    with pytest.raises(ValueError, match="6 tokens is longer than block_size 5"), mg.no_grad():
+        m(idx[:, :1], cache=cache)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cache_changes_no_token(kind):
+    m = gpt(**KINDS[kind]).double()
+    for T in (1, 3, BLOCK, 9):  # and beyond the block
+        idx = tokens(2, T)
+        for options in ({"temperature": 0}, {"temperature": 1.5, "top_p": 0.9}):
+            with_it, without = (
+                m.generate(idx, 3 * BLOCK, generator=mg.Generator(3), use_cache=use, **options) for use in (True, False)
+            )
+            assert with_it.tolist() == without.tolist()
+
+
+def test_what_is_seen_beyond_the_block():
+    """Up to block_size tokens; then from the newer half of them on, until these are block_size again."""
+    m, seen = gpt(), []
+    trunk = m.trunk
+    m.trunk = lambda idx, cache, pads: seen.append(idx.shape[1]) or trunk(idx, cache, pads)
+    m.generate(tokens(1, 1), 10, use_cache=False)
+    assert seen == [1, 2, 3, 4, 5, 3, 4, 5, 3, 4]
+    seen.clear()
+    m.generate(tokens(1, 1), 10)
+    assert seen == [1, 1, 1, 1, 1, 3, 1, 1, 3, 1]
+    seen.clear()
+    m.generate(tokens(1, 9), 2)
+    assert seen == [5, 3]
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_prompts_of_any_lengths_are_as_if_alone(kind, use_cache):
+    m = gpt(**KINDS[kind]).double()
+    prompts = [[1], [2, 3, 4], mg.tensor([5, 6]), np.array([0, 1, 2, 3])]
+    together = m.generate(prompts, 3 * BLOCK, temperature=0, use_cache=use_cache)
+    longest = max(len(p) for p in prompts)
+    for prompt, written in zip(prompts, together):
+        n = BLOCK - longest + 1  # until the window slides, which depends on the longest
+        alone = m.generate(mg.as_tensor(prompt)[None], 3 * BLOCK, temperature=0)[0]
+        assert written.shape == alone.shape and written[: len(prompt) + n].tolist() == alone[: len(prompt) + n].tolist()
+    for bad in ([], [[1], []], [[[1]]]):
+        with pytest.raises(ValueError, match="prompts of at least one token each"):
+            m.generate(bad, 1)
+
+
+# ---------------------------------------------------------------------------------------------------- sizes and presets
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_config_knows_the_cost_before_there_is_a_model(kind, bias):
+    config = nn.GPTConfig(V, BLOCK, n_layer=2, n_head=2, n_embd=8, bias=bias, **KINDS[kind])
+    m = nn.GPT(config)
+    assert config.cost() == m.cost() and config.cost().parameters == m.num_parameters()
+    m.prune_heads({1: [0]})
+    assert m.cost().parameters == m.num_parameters() < config.cost().parameters
+    assert m.cost().flops < config.cost().flops
+
+
+def test_presets_are_the_published_sizes():
+    published = {"gpt2": 124_439_808, "gpt2-medium": 354_823_168, "gpt2-large": 774_030_080, "gpt2-xl": 1_557_611_200}
+    for name, parameters in published.items():
+        assert nn.GPTConfig.preset(name).cost(1).parameters == parameters
+    small = nn.GPTConfig.preset("nanogpt-cpu", vocab_size=100)
+    assert (small.n_layer, small.n_head, small.n_embd, small.block_size, small.vocab_size) == (4, 4, 128, 64, 100)
+    assert nn.GPTConfig.preset("nanogpt-gpu").n_embd == 384
+    with pytest.raises(ValueError, match="no preset 'gpt3'; there are nanogpt-cpu, "):
+        nn.GPTConfig.preset("gpt3")
+    with pytest.raises(ValueError, match="positions must be learned"):
+        gpt(positions="rope")
+
+
+def test_flops_are_those_of_its_products():
+    """Twice the parameters that multiply, for each token, and the scores and values: 4 T C for each layer."""
+    cost = nn.GPTConfig.preset("gpt2").cost(1024)
+    multiplying = 12 * 12 * 768**2 + 50257 * 768
+    assert cost.flops == 1024 * (2 * multiplying + 12 * 4 * 1024 * 768)
+    assert cost.kv_cache == 12 * 2 * 1024 * 768 * 4
+    assert "124,439,808 parameters, 291.648 GFLOP forward" in str(cost)
+
+
+def test_initial_weights_are_gpt_2s():
+    m = nn.GPT(nn.GPTConfig(100, 8, n_layer=2, n_head=2, n_embd=64, init_std=0.02, tied=False))
+    for name, std in (("wte", 0.02), ("lm_head", 0.02), ("blocks.1.attn.out_proj", 0.01), ("blocks.0.mlp.proj", 0.01)):
+        assert m.state_dict()[f"{name}.weight"].numpy().std() == pytest.approx(std, rel=0.06)
+
+
+def test_pruned_heads_are_remembered_by_the_config():
+    m = gpt(bias=True).double()
+    idx = tokens(2, BLOCK)
+    m.blocks[0].attn.head_gates = mg.tensor([0.0, 1.0], dtype=mg.float64)
+    m.blocks[1].attn.head_gates = mg.tensor([1.0, 0.0], dtype=mg.float64)
+    expected = m(idx)[0].detach().numpy()
+    assert m.prune_heads({0: [0], 1: {1}}) is m and m.config.pruned == {0: [0], 1: [1]}
+    np.testing.assert_allclose(m(idx)[0].detach().numpy(), expected, rtol=1e-12)
+    again = nn.GPT(nn.GPTConfig(**json.loads(json.dumps(vars(m.config))))).double()
+    again.load_state_dict(m.state_dict())
+    assert again.config == m.config
+    np.testing.assert_array_equal(again(idx)[0].detach().numpy(), m(idx)[0].detach().numpy())  # its gates are 1
+    m.generate(idx, 3)
+
+
+# ------------------------------------------------------------------------------------------------------------ recompute
+
+
+def gradients(recompute, dropout=0.0):
+    mg.manual_seed(0)
+    m = gpt(bias=True, dropout=dropout, recompute=recompute)
+    idx, targets = tokens(3, BLOCK), tokens(3, BLOCK)
+    mg.manual_seed(1)
+    _, loss = m(idx, targets)
+    loss.backward()
+    return [loss.item(), *(p.grad.numpy() for p in m.parameters()), *mg.default_generator.state.values()]
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_recomputed_gradients_are_the_same_to_the_bit(dropout):
+    for a, b in zip(gradients(False, dropout), gradients(True, dropout), strict=True):
+        np.testing.assert_array_equal(a, b)
