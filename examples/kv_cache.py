@@ -1,10 +1,10 @@
 """What keys and values cost in generation, and what it costs not to keep them: MHA, GQA and MQA.
 
-    python examples/kv_cache.py [--tokens 255] [--batch 1]
+    python examples/kv_cache.py [--prompt 192] [--tokens 64]
 
-nanoGPT's CPU model with a block of 256, random weights. One token at a time, a forward without a cache computes the
-keys and values of all tokens before anew; with one, it computes those of the new token alone. Heads that share keys
-and values (grouped-query: pairs; multi-query: all) need a smaller cache. Bytes are cost()'s and the cache's own.
+nanoGPT's CPU model with a block of 256, random weights. To add a token without a cache, a forward computes the keys and
+values of all tokens before anew; with one, it computes those of the new token alone. Heads that share keys and values
+(grouped-query: pairs; multi-query: all) need a smaller cache. Bytes are cost()'s, and the cache's own.
 """
 
 import argparse
@@ -14,32 +14,35 @@ import minigrad as mg
 from minigrad import nn
 
 KINDS = {"MHA": 4, "GQA": 2, "MQA": 1}  # heads of keys and values, for four heads of queries
+BATCHES = 1, 8
 
 
-def tokens_per_second(model, batch, tokens, use_cache, repeats=2):
-    """The best of some runs that each generate `tokens` tokens after one."""
-    prompt, best = mg.zeros(batch, 1, dtype=mg.int64), float("inf")
+def tokens_per_second(model, prompts, tokens, use_cache, repeats=3):
+    """The best of some runs that each add `tokens` tokens to prompts (B, T)."""
+    best = float("inf")
     for _ in range(repeats):
         began = time.perf_counter()
-        model.generate(prompt, tokens, temperature=0, use_cache=use_cache)
+        model.generate(prompts, tokens, temperature=0, use_cache=use_cache)
         best = min(best, time.perf_counter() - began)
-    return batch * tokens / best
+    return prompts.shape[0] * tokens / best
 
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tokens", type=int, default=255, metavar="N", help="to generate (default: 255)")
-    parser.add_argument("--batch", type=int, default=1, metavar="B", help="sequences at a time (default: 1)")
+    parser.add_argument("--prompt", type=int, default=192, metavar="N", help="tokens to begin with (default: 192)")
+    parser.add_argument("--tokens", type=int, default=64, metavar="N", help="tokens to add (default: 64)")
     args = parser.parse_args(argv)
-    print("     parameters  cache, bytes   tokens/s with it   without   ratio")
+    print("     batch  parameters  cache, bytes   tokens/s with it   without   ratio")
     for name, n_kv_head in KINDS.items():
         mg.manual_seed(0)
         model = nn.GPT(nn.GPTConfig.preset("nanogpt-cpu", block_size=256, n_kv_head=n_kv_head))
-        cost = model.cost(batch=args.batch)
-        held = sum(layer.nbytes for layer in model.new_cache(args.batch))
-        assert held == cost.kv_cache
-        fast, slow = (tokens_per_second(model, args.batch, args.tokens, use_cache) for use_cache in (True, False))
-        print(f"{name}  {cost.parameters:10,} {held:13,} {fast:18,.0f} {slow:9,.0f} {fast / slow:7.1f}", flush=True)
+        for batch in BATCHES:
+            cost = model.cost(batch=batch)
+            assert sum(layer.nbytes for layer in model.new_cache(batch)) == cost.kv_cache
+            prompts = mg.randint(0, model.config.vocab_size, (batch, args.prompt))
+            fast, slow = (tokens_per_second(model, prompts, args.tokens, use_cache) for use_cache in (True, False))
+            print(f"{name} {batch:6} {cost.parameters:11,} {cost.kv_cache:13,} {fast:18,.0f} {slow:9,.0f} "
+                  f"{fast / slow:7.1f}", flush=True)  # fmt: skip
     return 0
 
 

@@ -17,14 +17,18 @@ from minigrad.viz import curves
 SIZES = 4, 8, 16, 32, 64, 128, 256, 512, 1024
 
 
-def saturation(d_k, scale, queries=1000, keys=32, seed=0):
-    """Median ‖dS‖ and median largest weight of the pattern, over queries that each have keys of their own."""
+def random_scores(d_k, queries=500, keys=32, seed=0):
+    """q · k of unit-normal numbers, (queries, 1, keys), each query with keys of its own."""
     generator = mg.Generator(seed)
     q, k = mg.randn(queries, 1, d_k, generator=generator), mg.randn(queries, keys, d_k, generator=generator)
-    dpattern = mg.randn(queries, 1, keys, generator=generator)
-    scores = (q @ k.mT * scale).requires_grad_()  # (queries, 1, keys)
+    return q @ k.mT
+
+
+def saturation(scores, seed=1):
+    """Medians over the queries: of ‖dS‖, and of the largest weight of the pattern."""
+    scores = scores.detach().requires_grad_()  # (queries, 1, keys)
     pattern = scores.softmax(-1)  # (queries, 1, keys)
-    pattern.backward(dpattern)
+    pattern.backward(mg.randn(*pattern.shape, generator=mg.Generator(seed)))
     return median((scores.grad**2).sum(-1).sqrt()), median(pattern.detach().amax(-1))
 
 
@@ -39,7 +43,8 @@ def main(argv=None):
     print(" d_k   ‖dS‖ scaled  not scaled   largest weight scaled  not scaled")
     scaled, unscaled = [], []
     for d_k in SIZES:
-        (with_it, top), (without, top_without) = saturation(d_k, d_k**-0.5), saturation(d_k, 1.0)
+        scores = random_scores(d_k)
+        (with_it, top), (without, top_without) = saturation(scores / d_k**0.5), saturation(scores)
         scaled.append(with_it)
         unscaled.append(without)
         print(f"{d_k:4} {with_it:12.3f} {without:11.2g} {top:22.2f} {top_without:11.2f}")

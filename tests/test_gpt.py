@@ -282,6 +282,10 @@ def test_pruned_heads_are_remembered_by_the_config():
     assert again.config == m.config
     np.testing.assert_array_equal(again(idx)[0].detach().numpy(), m(idx)[0].detach().numpy())  # its gates are 1
     m.generate(idx, 3)
+    m.prune_heads({0: [0]})  # the last of its layer
+    assert m.config.heads_left(0) == (0, 0) and m.cost().parameters == m.num_parameters()
+    kept, anew = (m.generate(idx[:, :2], 3, temperature=0, use_cache=use_cache).tolist() for use_cache in (True, False))
+    assert kept == anew
 
 
 # ------------------------------------------------------------------------------------------------------------ recompute

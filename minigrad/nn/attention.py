@@ -143,8 +143,13 @@ class MultiheadAttention(Module):
         return self._side_by_side(z), None
 
     def _no_heads(self, query, key, value, mask, is_causal, cache):
+        """All are pruned: out_proj's bias is left."""
         B, T, _ = query.shape
-        return query[..., :0], zeros(B, 0, T, key.shape[1])  # (B, T, 0), all are pruned
+        if cache is not None:
+            cache.length += key.shape[1]
+        return query[..., :0], zeros(
+            B, 0, T, key.shape[1], dtype=query.dtype, device=query.device
+        )  # (B, T, 0), (B, 0, T, S)
 
     def _projected(self, query, key, value, cache):
         """q (B, nh, T, d_k), k (B, nkv, S, d_k) and v (B, nkv, S, d_v), those in the cache included."""

@@ -20,82 +20,78 @@ def _activation(activation):
     return _ACTIVATIONS[activation]
 
 
-class TransformerEncoderLayer(Module):
-    """Self-attention, then a feedforward network, each beside a residual connection: (B, T, C) -> (B, T, C).
+class _Layer(Module):
+    """Parts beside residual connections, each with a norm and a dropout: self-attention, in a decoder attention to an
+    encoder's output, and a feedforward network."""
 
-    norm_first: the norms come before the two parts (as in GPT-2) and not after the sums (as in the paper).
-    `attention`: further arguments of MultiheadAttention, such as dict(impl="per_head", num_kv_heads=2)."""
+    of_decoder = False
 
     def __init__(self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation="relu", layer_norm_eps=1e-5,
                  norm_first=False, bias=True, attention=None, dtype=DEFAULT_FLOAT):  # fmt: skip
         options = dict(dropout=dropout, bias=bias, dtype=dtype) | (attention or {})
+
+        def norm():
+            return LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
+
         self.self_attn = MultiheadAttention(d_model, nhead, **options)
         self.linear1 = Linear(d_model, dim_feedforward, bias=bias, dtype=dtype)
         self.linear2 = Linear(dim_feedforward, d_model, bias=bias, dtype=dtype)
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
+        self.norm1, self.norm2 = norm(), norm()
         self.dropout, self.dropout1, self.dropout2 = (Dropout(dropout) for _ in range(3))
+        if self.of_decoder:
+            self.multihead_attn = MultiheadAttention(d_model, nhead, **options | dict(positions=None))
+            self.norm3, self.dropout3 = norm(), Dropout(dropout)
         self.activation, self.norm_first = _activation(activation), norm_first
+
+    def _with_residual(self, x, part, norm, dropout):
+        if self.norm_first:
+            return x + dropout(part(norm(x)))
+        return norm(x + dropout(part(x)))
+
+    def _feedforward(self, x):
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+
+class TransformerEncoderLayer(_Layer):
+    """Self-attention, then a feedforward network: (B, T, C) -> (B, T, C).
+
+    norm_first: the norms come before the parts (as in GPT-2) and not after the sums (as in the paper). `attention`:
+    further arguments of MultiheadAttention, such as dict(impl="per_head", num_kv_heads=2)."""
 
     def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
         """src (B, T, C); masks as in MultiheadAttention: True means not to attend."""
 
         def attend(x):
-            y, _ = self.self_attn(x, attn_mask=src_mask, key_padding_mask=src_key_padding_mask, is_causal=is_causal)
-            return self.dropout1(y)
+            return self.self_attn(x, attn_mask=src_mask, key_padding_mask=src_key_padding_mask, is_causal=is_causal)[0]
 
-        if self.norm_first:
-            x = src + attend(self.norm1(src))
-            return x + self._feedforward(self.norm2(x))
-        x = self.norm1(src + attend(src))
-        return self.norm2(x + self._feedforward(x))
-
-    def _feedforward(self, x):
-        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+        x = self._with_residual(src, attend, self.norm1, self.dropout1)
+        return self._with_residual(x, self._feedforward, self.norm2, self.dropout2)
 
 
-class TransformerDecoderLayer(Module):
+class TransformerDecoderLayer(_Layer):
     """Self-attention, attention to the encoder's output `memory`, then a feedforward network: (B, T, C) -> (B, T, C).
 
     Arguments as for TransformerEncoderLayer."""
 
-    def __init__(self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation="relu", layer_norm_eps=1e-5,
-                 norm_first=False, bias=True, attention=None, dtype=DEFAULT_FLOAT):  # fmt: skip
-        options = dict(dropout=dropout, bias=bias, dtype=dtype) | (attention or {})
-        self.self_attn = MultiheadAttention(d_model, nhead, **options)
-        self.multihead_attn = MultiheadAttention(d_model, nhead, **options | dict(positions=None))
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, dtype=dtype)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, dtype=dtype)
-        self.norm1, self.norm2, self.norm3 = (
-            LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype) for _ in range(3)
-        )
-        self.dropout, self.dropout1, self.dropout2, self.dropout3 = (Dropout(dropout) for _ in range(4))
-        self.activation, self.norm_first = _activation(activation), norm_first
+    of_decoder = True
 
     def forward(self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None,
                 memory_key_padding_mask=None, tgt_is_causal=False, memory_is_causal=False):  # fmt: skip
         """tgt (B, T, C), memory (B, S, C); masks as in MultiheadAttention: True means not to attend."""
 
         def attend(x):
-            y, _ = self.self_attn(x, attn_mask=tgt_mask, key_padding_mask=tgt_key_padding_mask, is_causal=tgt_is_causal)
-            return self.dropout1(y)
+            return self.self_attn(
+                x, attn_mask=tgt_mask, key_padding_mask=tgt_key_padding_mask, is_causal=tgt_is_causal
+            )[0]
 
         def look_up(x):
-            y, _ = self.multihead_attn(
+            return self.multihead_attn(
                 x, memory, attn_mask=memory_mask, key_padding_mask=memory_key_padding_mask, is_causal=memory_is_causal
-            )
-            return self.dropout2(y)
+            )[0]
 
-        if self.norm_first:
-            x = tgt + attend(self.norm1(tgt))
-            x = x + look_up(self.norm2(x))
-            return x + self._feedforward(self.norm3(x))
-        x = self.norm1(tgt + attend(tgt))
-        x = self.norm2(x + look_up(x))
-        return self.norm3(x + self._feedforward(x))
-
-    def _feedforward(self, x):
-        return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+        x = self._with_residual(tgt, attend, self.norm1, self.dropout1)
+        x = self._with_residual(x, look_up, self.norm2, self.dropout2)
+        return self._with_residual(x, self._feedforward, self.norm3, self.dropout3)
 
 
 def _copies(layer, n):

@@ -37,8 +37,11 @@ def curves(series, path, xlabel, ylabel, log=""):
     figure, axes = _axes("a plot", xlabel, ylabel)
     for label, (xs, ys) in series.items():
         axes.plot(xs, ys, "o-", markersize=4, label=label)
-    axes.set_xscale("log" if "x" in log else "linear", **(dict(base=2) if "x" in log else {}))
-    axes.set_yscale("log" if "y" in log else "linear")
+    if "x" in log:
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter("{x:g}")
+    if "y" in log:
+        axes.set_yscale("log")
     _save(figure, axes, path)
 
 
