@@ -3,8 +3,8 @@
     python examples/head_count.py [--out head_count.png] [--steps 400] [--seeds 2]
 
 The number of parameters and of multiplications is the same in all; only how many patterns there are, and how many
-numbers each of them is computed from, differs. Trains on Python's own manual, or on --text. On tiny Shakespeare one head
-is best after 400 steps (validation loss 2.16; four: 2.27), two or four after 2,000 (1.80; one: 1.82, sixteen: 1.84).
+numbers each of them is computed from, differs. Trains on Python's own manual, or on --text. On tiny Shakespeare one
+head is best after 400 steps (validation loss 2.16; four: 2.27), two or four after 2,000 (1.80; one: 1.82).
 """
 
 import argparse
