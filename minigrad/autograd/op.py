@@ -153,7 +153,8 @@ class Op:
         """Run the op on Tensors; record it if a gradient will be wanted. Returns a Tensor or a tuple of Tensors."""
         op = cls()
         op.params = params
-        op.__dict__.update(params)
+        for name, value in params.items():
+            setattr(op, name, value)
         values, arrays, wanted = [], [], False
         for x in inputs:
             if isinstance(x, Value):
@@ -163,12 +164,12 @@ class Op:
                     wanted = True
             else:
                 arrays.append(x)
-        op.backend = backend = values[0].storage.backend if values else None
+        if not values:
+            raise TypeError(f"{cls.name} needs at least one Tensor, got {[type(x).__name__ for x in inputs]}")
+        op.backend = backend = values[0].storage.backend
         for x in values:
             if x.storage.backend is not backend:
                 raise cls._apart(backend, x.storage.backend)
-        if backend is None:
-            raise TypeError(f"{cls.name} needs at least one Tensor, got {[type(x).__name__ for x in inputs]}")
         op.wrap = wrap = values[0]._wrap
         recorded = wanted and mode.grad and cls.differentiable
         if recorded:
@@ -177,8 +178,11 @@ class Op:
         else:
             op.needs = (False,) * len(inputs)
 
-        with backend.quietly():
+        if mode.quiet:
             y = op.forward(*arrays, **params)
+        else:
+            with backend.quietly():
+                y = op.forward(*arrays, **params)
 
         backend = op.backend  # a transfer between devices has set it to the other one
         outputs = y if isinstance(y, tuple) else (y,)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..autograd import inference
+from ..autograd import inference, quiet
 from ..creation import as_tensor, multinomial, tensor
 from ..ops import cat, where
 
@@ -28,6 +28,7 @@ def choose(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
 
 
 @inference()
+@quiet()
 def generate(model, prompts, max_new_tokens, use_cache=True, **choice):
     """Continue prompts with a GPT: see GPT.generate."""
     if isinstance(prompts, (list, tuple)):

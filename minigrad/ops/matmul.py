@@ -95,13 +95,16 @@ class LinearBackward(Fused):
 def linear(input, weight, bias=None):
     """input (…, k) @ weight (m, k)ᵀ + bias (m,) -> (…, m). One dtype, float."""
     require_float("linear", input)
-    if weight.ndim != 2 or input.ndim == 0 or input.shape[-1] != weight.shape[1]:
-        raise ValueError(f"linear: input of shape {input.shape} does not fit weight of shape {weight.shape} (out, in)")
-    if bias is not None and bias.shape != weight.shape[:1]:
-        raise ValueError(f"linear: bias of shape {bias.shape} does not fit weight of shape {weight.shape}")
-    for other in (weight, bias):
-        if other is not None and other.dtype != input.dtype:
-            raise TypeError(f"linear: input is {input.dtype}, but weight or bias {other.dtype}; convert one with .to()")
+    shape = weight.shape
+    if len(shape) != 2 or input.shape[-1:] != shape[1:]:
+        raise ValueError(f"linear: input of shape {input.shape} does not fit weight of shape {shape} (out, in)")
+    if bias is not None and bias.shape != shape[:1]:
+        raise ValueError(f"linear: bias of shape {bias.shape} does not fit weight of shape {shape}")
+    if weight.dtype != input.dtype or (bias is not None and bias.dtype != input.dtype):
+        raise TypeError(
+            f"linear: input is {input.dtype}, but weight {weight.dtype}"
+            f"{'' if bias is None else f' and bias {bias.dtype}'}; convert with .to()"
+        )
     return Linear.apply(input, weight, bias)
 
 

@@ -75,15 +75,14 @@ def attention(q, k, v, mask, bias, scale, is_causal):
         p = _scores(q, k, mask, bias, scale, is_causal, b, t)
         if S == 0:
             top = np.zeros((*p.shape[:-1], 1), p.dtype)
-        elif all_seen:
-            top = p.max(-1, keepdims=True)
         else:
-            top = _finite_top(p)
+            top = p.max(-1, keepdims=True) if all_seen else _finite_top(p)
         p -= top
         np.exp(p, out=p)
         total = _row_sums(p)
         p /= np.maximum(total, 1)  # the largest score alone makes it 1, unless the query sees nothing
-        o[b, :, t] = np.matmul(p, v[b, :, None]).reshape(o[b, :, t].shape)
+        part = o[b, :, t]
+        part[...] = np.matmul(p, v[b, :, None]).reshape(part.shape)
         total[total == 0] = np.inf  # so that exp(scores - lse) is 0
         part = lse[b, :, t]
         part[..., :1] = top.reshape(*part.shape[:-1], 1)
