@@ -53,3 +53,33 @@ def assert_same(ours, theirs, rtol=1e-12):
         assert (a.shape, a.dtype) == (b.shape, b.dtype), what
         largest = np.abs(b[np.isfinite(b)]).max(initial=1) if b.dtype.kind == "f" else 0
         np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * largest, err_msg=what)
+
+
+def twins(torch, make, theirs=None):
+    """The same layer in both, in float64, with torch's weights loaded into ours under torch's names."""
+    torch.manual_seed(0)
+    theirs = (theirs or make)(torch)
+    with torch.no_grad():
+        for p in theirs.parameters():
+            p.copy_(torch.randn(p.shape) * 0.5)  # torch starts some of them as zeros or ones
+    ours = make(mg)
+    ours.load_state_dict({name: x.numpy() for name, x in theirs.state_dict().items()})
+    return ours, theirs
+
+
+def assert_layers_agree(torch, ours, theirs, call, arrays):
+    """Outputs, gradients of the inputs and of the parameters."""
+
+    def found(m, layer):
+        leaves: list = []
+        ys = flat(call(layer, m, *[wrapped(m, x, leaves) for x in arrays]))
+        rng = np.random.default_rng(1)
+        sum((y * m.tensor(rng.standard_normal(tuple(y.shape)))).sum() for y in ys if y is not None).backward()
+        found = {f"output {i}": y for i, y in enumerate(ys) if y is not None}
+        found |= {f"gradient of input {i}": x.grad for i, x in enumerate(leaves)}
+        found |= {name: p.grad for name, p in layer.named_parameters()}
+        return {what: y.detach().numpy() for what, y in found.items() if y is not None}
+
+    ours, theirs = found(mg, ours), found(torch, theirs)
+    assert ours.keys() == theirs.keys()
+    assert_same(ours, theirs)

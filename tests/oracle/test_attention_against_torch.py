@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from compare import assert_layers_agree, twins
 
 import minigrad as mg
 from minigrad import checkpoint, nn
@@ -10,61 +11,81 @@ pytestmark = pytest.mark.oracle
 B, T, S, C, NH = 2, 5, 7, 12, 3
 PADDING = np.array([[False] * 7, [False, False, True, False, False, True, True]])
 HIDDEN = np.random.default_rng(0).random((T, S)) < 0.3
-PER_HEAD = np.random.default_rng(1).random((B * NH, T, S)) < 0.3
-ADDED = np.random.default_rng(2).standard_normal((T, S))
 
 
-def pair(torch, ours, theirs):
-    """The two modules with the same weights."""
-    state = {name: p.numpy() for name, p in ours.state_dict().items()}
-    assert {name: tuple(p.shape) for name, p in theirs.state_dict().items()} == {k: v.shape for k, v in state.items()}
-    theirs.load_state_dict({name: torch.tensor(x) for name, x in state.items()})
+def mask_of(kind, rng, *shape):
+    """True: not to attend; each query sees key 0 at least, for torch makes NaN of one that sees nothing."""
+    if kind == "float":
+        return rng.standard_normal(shape)
+    mask = rng.random(shape) < 0.4
+    mask[..., 0] = False
+    return mask
 
 
-def compare(torch, ours, theirs, inputs, call):
-    """Outputs and gradients of call(module, tensor maker, *inputs) for both."""
-    pair(torch, ours, theirs)
-    found = []
-    for module, library in ((ours, mg), (theirs, torch)):
-        xs = [library.tensor(x, requires_grad=True) for x in inputs]
-        ys = call(library, module, *xs)
-        ys = [y for y in (ys if isinstance(ys, tuple) else (ys,)) if y is not None]
-        weights = [np.random.default_rng(i).standard_normal(tuple(y.shape)) for i, y in enumerate(ys)]
-        sum((y * library.tensor(w)).sum() for y, w in zip(ys, weights)).backward()
-        gradients = {name: p.grad for name, p in module.named_parameters()}
-        found.append([*(y.detach().numpy() for y in ys), *(x.grad.numpy() for x in xs)]
-                     + [gradients[name].numpy() for name in sorted(gradients)])  # fmt: skip
-    for a, b in zip(*found, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-11)
+def attentions(torch, form="batched", **options):
+    return twins(
+        torch,
+        lambda m: mg.nn.MultiheadAttention(C, NH, impl=form, dtype=mg.float64, **options),
+        lambda m: m.nn.MultiheadAttention(C, NH, batch_first=True, dtype=m.float64, **options),
+    )
+
+
+@pytest.mark.filterwarnings("ignore:Support for mismatched key_padding_mask")  # torch's; it still computes
+@pytest.mark.parametrize(
+    "form, weights",
+    [(form, weights) for form in ("per_head", "batched") for weights in ("none", "mean", "per head")]
+    + [("fused", "none")],
+)
+@pytest.mark.parametrize("padding", [None, "bool", "float"])
+@pytest.mark.parametrize("mask", [None, "bool", "float", "bool per head", "float per head"])
+@pytest.mark.parametrize("inputs", ["self", "cross", "q, k, v", "of other sizes", "without bias"])
+def test_multihead_attention(torch, inputs, mask, padding, weights, form):
+    rng = np.random.default_rng(0)
+    shapes = {"self": [(T, C)], "cross": [(T, C), (S, C)], "q, k, v": [(T, C), (S, C), (S, C)],
+              "of other sizes": [(T, C), (S, 5), (S, 4)], "without bias": [(T, C), (S, C)]}[inputs]  # fmt: skip
+    options = {"of other sizes": dict(kdim=5, vdim=4), "without bias": dict(bias=False)}.get(inputs, {})
+    arrays, S_ = [rng.standard_normal((B, *shape)) for shape in shapes], shapes[-1][0]
+    masks = {}
+    if mask:
+        masks["attn_mask"] = mask_of(mask.split()[0], rng, *((B * NH, T, S_) if "per head" in mask else (T, S_)))
+    if padding:
+        masks["key_padding_mask"] = mask_of(padding, rng, B, S_)
+
+    def call(layer, m, *xs):
+        q, k, v = (*xs, xs[-1], xs[-1])[:3]
+        given = {name: m.tensor(array) for name, array in masks.items()}
+        return layer(q, k, v, need_weights=weights != "none", average_attn_weights=weights == "mean", **given)
+
+    assert_layers_agree(torch, *attentions(torch, form, **options), call, arrays)
+
+
+@pytest.mark.parametrize("need_weights", [True, False])
+def test_multihead_attention_causal(torch, need_weights):
+    def call(layer, m, x):
+        beside = {} if m is mg else {"attn_mask": m.ones(T, T, dtype=m.bool).triu(1)}  # torch insists on both
+        return layer(x, x, x, is_causal=True, need_weights=need_weights, **beside)
+
+    assert_layers_agree(torch, *attentions(torch), call, [np.random.default_rng(0).standard_normal((B, T, C))])
+
+
+def test_multihead_attention_of_nothing(torch):
+    """A batch entry that is all padding: zeros, not NaN, for its pattern; torch agrees where it makes no pattern."""
+    padding = np.zeros((B, T), bool)
+    padding[1] = True
+
+    def call(layer, m, x):
+        return layer(x, x, x, key_padding_mask=m.tensor(padding), need_weights=False)
+
+    ours, theirs = attentions(torch)
+    x = np.random.default_rng(0).standard_normal((B, T, C))
+    assert_layers_agree(torch, ours, theirs, call, [x])
+    _, pattern = ours(mg.tensor(x), key_padding_mask=mg.tensor(padding), need_weights=True)
+    assert not pattern.detach().numpy()[1].any()
 
 
 def arrays(*shapes):
     rng = np.random.default_rng(5)
     return [rng.standard_normal(shape) for shape in shapes]
-
-
-CALLS = {
-    "plain": {}, "padding": dict(key_padding_mask=PADDING), "mask": dict(attn_mask=HIDDEN),
-    "mask for each head": dict(attn_mask=PER_HEAD), "added": dict(attn_mask=ADDED),
-    "weights of each head": dict(need_weights=True, average_attn_weights=False), "weights": dict(need_weights=True),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("form", ["per_head", "batched", "fused"])
-@pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("made", [{}, dict(bias=False), dict(kdim=5, vdim=4)], ids=str)
-def test_multihead_attention(torch, name, form, made):
-    if "need_weights" in CALLS[name] and form == "fused":
-        form = "batched"
-    options = {"need_weights": False} | CALLS[name]
-
-    def call(library, module, *xs):
-        return module(*xs, **{k: library.tensor(v) if isinstance(v, np.ndarray) else v for k, v in options.items()})
-
-    ours = nn.MultiheadAttention(C, NH, dtype=mg.float64, impl=form, **made)
-    theirs = torch.nn.MultiheadAttention(C, NH, batch_first=True, dtype=torch.float64, **made)
-    inputs = arrays((B, T, C), (B, S, made.get("kdim", C)), (B, S, made.get("vdim", C)))
-    compare(torch, ours, theirs, inputs, call)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -89,34 +110,39 @@ def test_layers(torch, norm_first, activation, bias):
     options = dict(dim_feedforward=16, dropout=0.0, activation=activation, norm_first=norm_first, bias=bias)
 
     def made(kind):
-        return getattr(nn, kind)(C, NH, dtype=mg.float64, **options), getattr(torch.nn, kind)(
-            C, NH, batch_first=True, dtype=torch.float64, **options
+        return twins(
+            torch,
+            lambda m: getattr(m.nn, kind)(C, NH, dtype=m.float64, **options),
+            lambda m: getattr(m.nn, kind)(C, NH, batch_first=True, dtype=m.float64, **options),
         )
 
-    def encode(library, module, x):
-        return module(x, src_mask=library.tensor(~np.tri(S, dtype=bool)), src_key_padding_mask=library.tensor(PADDING))
+    def encode(layer, m, x):
+        return layer(x, src_mask=m.tensor(~np.tri(S, dtype=bool)), src_key_padding_mask=m.tensor(PADDING))
 
-    def decode(library, module, x, memory):
-        future, padding = library.tensor(~np.tri(T, dtype=bool)), library.tensor(PADDING)
-        return module(x, memory, tgt_mask=future, memory_mask=library.tensor(HIDDEN), memory_key_padding_mask=padding)
+    def decode(layer, m, x, memory):
+        future, padding = m.tensor(~np.tri(T, dtype=bool)), m.tensor(PADDING)
+        return layer(x, memory, tgt_mask=future, memory_mask=m.tensor(HIDDEN), memory_key_padding_mask=padding)
 
-    compare(torch, *made("TransformerEncoderLayer"), arrays((B, S, C)), encode)
-    compare(torch, *made("TransformerDecoderLayer"), arrays((B, T, C), (B, S, C)), decode)
+    assert_layers_agree(torch, *made("TransformerEncoderLayer"), encode, arrays((B, S, C)))
+    assert_layers_agree(torch, *made("TransformerDecoderLayer"), decode, arrays((B, T, C), (B, S, C)))
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # PyTorch of its own encoder
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_transformer(torch, norm_first):
     options = dict(dim_feedforward=16, dropout=0.0, norm_first=norm_first)
-    ours = nn.Transformer(C, NH, 2, 3, dtype=mg.float64, **options)
-    theirs = torch.nn.Transformer(C, NH, 2, 3, batch_first=True, dtype=torch.float64, **options)
 
-    def call(library, module, src, tgt):
-        padding = library.tensor(PADDING)
-        return module(src, tgt, tgt_mask=library.tensor(~np.tri(T, dtype=bool)), src_key_padding_mask=padding,
-                      memory_key_padding_mask=padding)  # fmt: skip
+    def call(layer, m, src, tgt):
+        padding = m.tensor(PADDING)
+        return layer(src, tgt, tgt_mask=m.tensor(~np.tri(T, dtype=bool)), src_key_padding_mask=padding,
+                     memory_key_padding_mask=padding)  # fmt: skip
 
-    compare(torch, ours, theirs, arrays((B, S, C), (B, T, C)), call)
+    layers = twins(
+        torch,
+        lambda m: m.nn.Transformer(C, NH, 2, 3, dtype=m.float64, **options),
+        lambda m: m.nn.Transformer(C, NH, 2, 3, batch_first=True, dtype=m.float64, **options),
+    )
+    assert_layers_agree(torch, *layers, call, arrays((B, S, C), (B, T, C)))
 
 
 def test_gpt_2_from_hugging_face(torch, tmp_path):

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from compare import assert_same, flat, wrapped
+from compare import assert_layers_agree, twins
 
 import minigrad as mg
 from minigrad import text
@@ -13,37 +13,7 @@ pytestmark = pytest.mark.oracle
 
 # --------------------------------------------------------------------------------------------------- layers, optimizers
 
-B, T, S, C, NH = 3, 5, 7, 12, 4
-
-
-def twins(torch, make, theirs=None):
-    """The same layer in both, in float64, with torch's weights loaded into ours under torch's names."""
-    torch.manual_seed(0)
-    theirs = (theirs or make)(torch)
-    with torch.no_grad():
-        for p in theirs.parameters():
-            p.copy_(torch.randn(p.shape) * 0.5)  # torch starts some of them as zeros or ones
-    ours = make(mg)
-    ours.load_state_dict({name: x.numpy() for name, x in theirs.state_dict().items()})
-    return ours, theirs
-
-
-def assert_layers_agree(torch, ours, theirs, call, arrays):
-    """Outputs, gradients of the inputs and of the parameters."""
-
-    def found(m, layer):
-        leaves: list = []
-        ys = flat(call(layer, m, *[wrapped(m, x, leaves) for x in arrays]))
-        rng = np.random.default_rng(1)
-        sum((y * m.tensor(rng.standard_normal(tuple(y.shape)))).sum() for y in ys if y is not None).backward()
-        found = {f"output {i}": y for i, y in enumerate(ys) if y is not None}
-        found |= {f"gradient of input {i}": x.grad for i, x in enumerate(leaves)}
-        found |= {name: p.grad for name, p in layer.named_parameters()}
-        return {what: y.detach().numpy() for what, y in found.items() if y is not None}
-
-    ours, theirs = found(mg, ours), found(torch, theirs)
-    assert ours.keys() == theirs.keys()
-    assert_same(ours, theirs)
+B, T, C = 3, 5, 12
 
 
 LAYERS = {
@@ -79,71 +49,6 @@ def test_cross_entropy_loss(torch):
     x, target = np.random.default_rng(0).standard_normal((B, C)), np.array([3, -1, 0])
     assert_layers_agree(torch, *twins(torch, lambda m: m.nn.CrossEntropyLoss(ignore_index=-1, label_smoothing=0.1)),
                         lambda layer, m, x, t: layer(x, t), [x, target])  # fmt: skip
-
-
-def mask_of(kind, rng, *shape):
-    """True: not to attend; each query sees key 0 at least, for torch makes NaN of one that sees nothing."""
-    if kind == "float":
-        return rng.standard_normal(shape)
-    mask = rng.random(shape) < 0.4
-    mask[..., 0] = False
-    return mask
-
-
-@pytest.mark.filterwarnings("ignore:Support for mismatched key_padding_mask")  # torch's; it still computes
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("weights", ["none", "mean", "per head"])
-@pytest.mark.parametrize("padding", [None, "bool", "float"])
-@pytest.mark.parametrize("mask", [None, "bool", "float", "bool per head", "float per head"])
-@pytest.mark.parametrize("inputs", ["self", "cross", "q, k, v"])
-def test_multihead_attention(torch, inputs, mask, padding, weights, bias):
-    rng = np.random.default_rng(0)
-    S_ = T if inputs == "self" else S
-    arrays = [rng.standard_normal((B, n, C)) for n in {"self": [T], "cross": [T, S], "q, k, v": [T, S, S]}[inputs]]
-    masks = {}
-    if mask:
-        masks["attn_mask"] = mask_of(mask.split()[0], rng, *((B * NH, T, S_) if "per head" in mask else (T, S_)))
-    if padding:
-        masks["key_padding_mask"] = mask_of(padding, rng, B, S_)
-
-    def call(layer, m, *xs):
-        q, k, v = (*xs, xs[-1], xs[-1])[:3]
-        given = {name: m.tensor(array) for name, array in masks.items()}
-        return layer(q, k, v, need_weights=weights != "none", average_attn_weights=weights == "mean", **given)
-
-    assert_layers_agree(torch, *attentions(torch, bias), call, arrays)
-
-
-def attentions(torch, bias=True):
-    return twins(
-        torch,
-        lambda m: mg.nn.MultiheadAttention(C, NH, bias=bias, dtype=mg.float64),
-        lambda m: m.nn.MultiheadAttention(C, NH, bias=bias, dtype=m.float64, batch_first=True),
-    )
-
-
-@pytest.mark.parametrize("need_weights", [True, False])
-def test_multihead_attention_causal(torch, need_weights):
-    def call(layer, m, x):
-        beside = {} if m is mg else {"attn_mask": m.ones(T, T, dtype=m.bool).triu(1)}  # torch insists on both
-        return layer(x, x, x, is_causal=True, need_weights=need_weights, **beside)
-
-    assert_layers_agree(torch, *attentions(torch), call, [np.random.default_rng(0).standard_normal((B, T, C))])
-
-
-def test_multihead_attention_of_nothing(torch):
-    """A batch entry that is all padding: zeros, not NaN, for its pattern; torch agrees where it makes no pattern."""
-    padding = np.zeros((B, T), bool)
-    padding[1] = True
-
-    def call(layer, m, x):
-        return layer(x, x, x, key_padding_mask=m.tensor(padding), need_weights=False)
-
-    ours, theirs = attentions(torch)
-    x = np.random.default_rng(0).standard_normal((B, T, C))
-    assert_layers_agree(torch, ours, theirs, call, [x])
-    _, pattern = ours(mg.tensor(x), key_padding_mask=mg.tensor(padding), need_weights=True)
-    assert not pattern.detach().numpy()[1].any()
 
 
 OPTIMIZERS = {
