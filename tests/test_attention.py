@@ -308,9 +308,19 @@ def test_attention_refuses_what_does_not_fit(attention):
     with pytest.raises(ValueError, match=r"mask of shape \(5, 4\).*\(2, 2, 3, 4\)"):
         attention(data(B, T, C), data(B, S, C), attn_mask=mg.zeros(5, 4, dtype=mg.bool_))
     attention.head_gates = mg.ones(3, dtype=mg.float64)
-    with pytest.raises(ValueError, match=r"head_gates must be \(2,\), got shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"head_gates must be \(2,\) of float64, got \(3,\)"):
         attention(data(B, T, C))
-    attention.head_gates, attention.impl = None, "flash"
+    attention.head_gates = mg.ones(2)
+    with pytest.raises(ValueError, match=r"head_gates must be .* got .* of float32"):
+        attention(data(B, T, C))
+    attention.head_gates = None
+    for wrong in (mg.ones(T, S), mg.ones(T, S, dtype=mg.int64)):  # beside another mask as well
+        with pytest.raises(TypeError, match="masks must be bool or float64 like the query"):
+            attention(data(B, T, C), data(B, S, C), attn_mask=wrong, key_padding_mask=mg.tensor(PADDING))
+    for options in (dict(impl="flash"), dict(dropout=2.0), dict(positions="rotary")):
+        with pytest.raises(ValueError, match=r"impl must be|dropout must be|heads of 3 are not even"):
+            nn.MultiheadAttention(6, 2, **options)
+    attention.impl = "flash"
     with pytest.raises(ValueError, match="impl must be one of per_head, batched, fused, got 'flash'"):
         attention(data(B, T, C))
 
@@ -337,3 +347,11 @@ def test_heads_split_and_merged():
         F.split_heads(x)
     with pytest.raises(ValueError, match=r"merge_heads: shape \(2, 3, 8\) is not \(B, n, T, d\)"):
         F.merge_heads(x)
+
+
+@pytest.mark.parametrize("n", [3, 80])  # on NumPy and, natively, on a kernel
+def test_keys_and_values_of_another_dtype_are_refused(n):
+    q, k = mg.randn(1, 2, n, 32), data(1, 2, n, 32)
+    for args in ((q, k, k), (q.double(), k, k.float()), (q, q, k)):
+        with pytest.raises(TypeError, match=r"attention: query is float.., key float.., value float..; convert"):
+            F.scaled_dot_product_attention(*args)

@@ -67,6 +67,8 @@ def test_head_matrices_that_do_not_fit_are_refused():
     m, eye = layer(4, 2), np.eye(4)
     with pytest.raises(ValueError, match=r"W_O must be \(8, 4\), got \(4, 4\)"):
         m.load_from_heads([eye] * 2, [eye] * 2, [eye] * 2, eye)
+    with pytest.raises(ValueError, match=r"0 W_Q, 0 W_K and 0 W_V"):
+        m.load_from_heads([], [], [], eye)
     with pytest.raises(ValueError, match=r"3 W_Q, 2 W_K and 2 W_V"):
         m.load_from_heads([eye] * 3, [eye] * 2, [eye] * 2, eye)
     with pytest.raises(ValueError, match=r"W_K must be \(4, 4\), got \(3, 4\)"):
@@ -164,3 +166,35 @@ def test_a_cache_refuses():
         m(x, cache=m.new_cache(B, 4))
     with pytest.raises(ValueError, match=r"this KVCache is for .*\(3, 2,"), mg.no_grad():
         m(x, cache=m.new_cache(3, 4))
+
+
+def test_several_keys_for_one_query_with_a_cache_stay_causal():
+    m, x = layer(), data(1, 5, C)
+    with mg.no_grad():
+        whole = m(x, is_causal=True)[0]
+        cache = m.new_cache(1, 5)
+        m(x[:, :3], is_causal=True, cache=cache)
+        close(m(x[:, 3:4], x[:, 3:], is_causal=True, cache=cache)[0], whole[:, 3:4].numpy())
+
+
+def test_what_was_frozen_or_a_parameter_stays_so():
+    m = layer(8, 4).requires_grad_(False)
+    m.head_gates = mg.ones(4, dtype=mg.float64, requires_grad=True)
+    m.prune_heads([1])
+    assert not any(p.requires_grad for p in m.parameters()) and m.head_gates.requires_grad
+    m.head_gates = nn.Parameter(m.head_gates.detach())
+    m.prune_heads([0])
+    assert isinstance(m.head_gates, nn.Parameter) and m.head_gates.shape == (2,)
+
+
+def test_a_layer_without_heads_is_its_bias():
+    m, x = layer(impl="batched").prune_heads({0, 1}), data(B, T, C)
+    y, pattern = m(x, need_weights=True)
+    close(y, np.broadcast_to(m.out_proj.bias.detach().numpy(), (B, T, C)))
+    assert pattern.shape == (B, T, T) and (pattern == 0).all()
+    cache = m.new_cache(B, 4)
+    with mg.no_grad():
+        m(x, cache=cache)
+        assert cache.length == T
+        with pytest.raises(ValueError, match="holds 3 and cannot take 3 more"):
+            m(x, cache=cache)

@@ -223,7 +223,7 @@ def test_prompts_of_any_lengths_are_as_if_alone(kind, use_cache):
         alone = m.generate(mg.as_tensor(prompt)[None], 3 * BLOCK, temperature=0)[0]
         assert written.shape == alone.shape and written[: len(prompt) + n].tolist() == alone[: len(prompt) + n].tolist()
     for bad in ([], [[1], []], [[[1]]]):
-        with pytest.raises(ValueError, match="prompts of at least one token each"):
+        with pytest.raises(ValueError, match=r"prompts .* of ints, or a list"):
             m.generate(bad, 1)
 
 
@@ -305,3 +305,47 @@ def gradients(recompute, dropout=0.0):
 def test_recomputed_gradients_are_the_same_to_the_bit(dropout):
     for a, b in zip(gradients(False, dropout), gradients(True, dropout), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+# --------------------------------------------------------------------------------------------------- what is refused
+
+
+def test_pruning_is_all_or_nothing():
+    m = gpt()
+    for heads, message in (
+        ({0: [1], 1: [99]}, "no head .99."),
+        ({0: [0], 7: [0]}, "no layer 7"),
+        ({-1: [0]}, "no layer -1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            m.prune_heads(heads)
+        assert m.config.pruned == {} and all(block.attn.num_heads == 2 for block in m.blocks)
+    m.prune_heads({0: (h for h in [1])})
+    assert m.config.pruned == {0: [1]} and m.cost().parameters == m.num_parameters()
+
+
+def test_sizes_that_cannot_be_are_refused():
+    for changes, message in (
+        (dict(block_size=0), "block_size must be at least 1, got 0"),
+        (dict(n_layer=0), "n_layer must be at least 1"),
+        (dict(pruned={0: [9]}), "have no {0: .9.}"),
+        (dict(positions="rope"), "positions must be learned"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            nn.GPTConfig.preset("nanogpt-cpu", **changes)
+
+
+def test_prompts_that_are_none_are_refused():
+    m = gpt()
+    for prompts in ([[1.7, 2.2]], [[]], mg.zeros(2, 0, dtype=mg.int64), tokens(1, 3)[0], mg.ones(1, 2)):
+        with pytest.raises(ValueError, match="generate needs prompts"):
+            m.generate(prompts, 1)
+
+
+def test_choices_too_small_for_float32():
+    logits = mg.tensor([[1.0, 2.0, 3.0]])
+    for choice in (dict(top_p=1e-60), dict(temperature=1e-50), dict(top_k=1)):
+        assert nn.choose(logits, **choice).tolist() == [[2]]
+    for choice in (dict(temperature=float("nan")), dict(temperature=float("inf")), dict(top_p=0.0), dict(top_k=0)):
+        with pytest.raises(ValueError, match="needs temperature"):
+            nn.choose(logits, **choice)

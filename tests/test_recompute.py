@@ -1,6 +1,7 @@
 """nn.recompute: the same gradients, of less memory."""
 
 import tracemalloc
+import weakref
 
 import numpy as np
 import pytest
@@ -76,6 +77,37 @@ def test_an_input_changed_in_place_is_noticed():
         layer.weight.mul_(2)
     with pytest.raises(mg.GraphError, match="in-place"):
         y.sum().backward()
+
+
+def test_what_is_changed_between_forward_and_backward_is_noticed():
+    a, factor = data(3), mg.randn(3, dtype=mg.float64)
+    y = recompute(lambda a: a * a * factor, a)
+    factor.mul_(5)
+    with pytest.raises(mg.GraphError, match="changed in-place since its forward"):
+        y.sum().backward()
+
+
+def test_results_that_are_inputs_or_depend_on_nothing():
+    a, w = data(3), data(3)
+    y, z = recompute(lambda a: (a * 2, w), a)
+    (y + z).sum().backward()
+    assert (w.grad == 1).all() and (a.grad == 2).all()
+    a.grad = None
+    (recompute(lambda a: a.detach() * 2, a).sum() + a.sum()).backward()
+    assert (a.grad == 1).all()
+    with pytest.raises(TypeError, match="must return a Tensor or a tuple of Tensors, not list"):
+        recompute(lambda a: [a], a)
+
+
+def test_nothing_is_kept_after_backward():
+    a = data(3)
+    inside = a * 2
+    kept = weakref.ref(inside)
+    loss = recompute(lambda x: x.exp(), inside).sum()
+    del inside
+    assert kept() is not None
+    loss.backward()
+    assert kept() is None
 
 
 def test_dropout_drops_the_same_and_draws_no_more():

@@ -75,6 +75,8 @@ def test_layers_begin_with_weights_of_their_own():
     for name in ("self_attn.in_proj_weight", "self_attn.out_proj.weight", "linear1.weight", "linear2.bias"):
         values = [dict(each.named_parameters())[name] for each in encoder.layers]
         assert not (values[0] == values[1]).all() and not (values[1] == values[2]).all()
+    biases = [each.self_attn.out_proj.bias for each in encoder.layers]
+    assert all((bias == 0).all() for bias in biases)  # as MultiheadAttention draws it, not as Linear does
     assert [name for name, _ in encoder.named_modules()][1:3] == ["layers", "layers.0"]
     with pytest.raises(ValueError, match="num_layers must be at least 1, got 0"):
         nn.TransformerDecoder(nn.TransformerDecoderLayer(C, NH), 0)

@@ -36,9 +36,10 @@ class MultiheadAttention(Module):
     positions: "rotary" or "alibi", see nn.positions. dropout: of the pattern.
 
     head_gates, a Tensor (nh,) or None: what the output of each head is multiplied by. Set it to ones that require a
-    gradient, and that gradient says how the loss changes with each head."""
+    gradient, and that gradient says how the loss changes with each head. It is no part of state_dict()."""
 
     head_gates: Tensor | None
+    in_proj_weight: Parameter | None
     q_proj_weight: Parameter | None
     k_proj_weight: Parameter | None
     v_proj_weight: Parameter | None
@@ -46,18 +47,24 @@ class MultiheadAttention(Module):
     def __init__(self, embed_dim, num_heads, *, num_kv_heads=None, bias=True, dropout=0.0, scale=None, kdim=None,
                  vdim=None, impl="fused", positions=None, dtype=DEFAULT_FLOAT):  # fmt: skip
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        if num_heads < 1 or embed_dim % num_heads:
+        if num_heads < 1 or embed_dim < 1 or embed_dim % num_heads:
             raise ValueError(f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}")
         if num_kv_heads < 1 or num_heads % num_kv_heads:
             raise ValueError(f"num_heads {num_heads} is not divisible by num_kv_heads {num_kv_heads}")
         if positions not in (None, "rotary", "alibi"):
             raise ValueError(f"positions must be None, 'rotary' or 'alibi', got {positions!r}")
-        self.embed_dim, self.kdim, self.vdim = embed_dim, kdim or embed_dim, vdim or embed_dim
+        if positions == "rotary" and embed_dim // num_heads % 2:
+            raise ValueError(f"rotary positions turn pairs of numbers: heads of {embed_dim // num_heads} are not even")
+        if not 0 <= dropout <= 1:
+            raise ValueError(f"dropout must be between 0 and 1, got {dropout}")
+        self.embed_dim = embed_dim
+        self.kdim, self.vdim = (embed_dim if size is None else size for size in (kdim, vdim))
         self.d_k = self.d_v = embed_dim // num_heads
         self.kv_of_head = tuple(i * num_kv_heads // num_heads for i in range(num_heads))  # whose keys head i reads
         self.impl, self.scale, self.dropout, self.positions = impl, scale, dropout, positions
         self.slopes = alibi_slopes(num_heads)
         self.register_buffer("head_gates", None, persistent=False)
+        self._form(False)  # is there one called impl?
         shapes = zip(self._rows, (embed_dim, self.kdim, self.vdim))
         self._set_weights([empty(shape, dtype=dtype) for shape in shapes])
         self.in_proj_bias = Parameter(empty(sum(self._rows), dtype=dtype)) if bias else None
@@ -93,18 +100,19 @@ class MultiheadAttention(Module):
         out_proj's bias, and no gradient. The pattern, with need_weights, is (B, T, S), the mean over heads, or
         (B, nh, T, S). Unlike in torch, need_weights is False by default, and is_causal needs no attn_mask beside it.
 
-        cache: a KVCache, to which the keys and values are added; the queries see all that are in it, and is_causal
-        counts their positions from its length before."""
+        cache: a KVCache, to which the keys and values are added; the queries see all that are in it, S of them, which
+        masks have to cover, and is_causal counts their positions from its length before."""
         key = query if key is None else key
         value = key if value is None else value
         self._check(query, key, value)
         start = 0 if cache is None else cache.length
         mask, is_causal = self._masks(query, key, attn_mask, key_padding_mask, is_causal, start)
-        z, pattern = self._form(need_weights)(query, key, value, mask, is_causal, cache)  # (B, T, nh·d_v)
+        form = self._form(need_weights) if self.num_heads else self._no_heads
+        z, pattern = form(query, key, value, mask, is_causal, cache)  # (B, T, nh·d_v)
         y = self.out_proj(z)  # (B, T, C)
         if not need_weights:
             return y, None
-        return y, pattern.mean(1) if average_attn_weights else pattern
+        return y, pattern.sum(1) / max(self.num_heads, 1) if average_attn_weights else pattern
 
     def _per_head(self, query, key, value, mask, is_causal, cache):
         if cache is not None:
@@ -144,12 +152,11 @@ class MultiheadAttention(Module):
 
     def _no_heads(self, query, key, value, mask, is_causal, cache):
         """All are pruned: out_proj's bias is left."""
-        B, T, _ = query.shape
+        (B, T, _), S, about = query.shape, key.shape[1], dict(dtype=query.dtype, device=query.device)
         if cache is not None:
-            cache.length += key.shape[1]
-        return query[..., :0], zeros(
-            B, 0, T, key.shape[1], dtype=query.dtype, device=query.device
-        )  # (B, T, 0), (B, 0, T, S)
+            cache.append(zeros(B, 0, S, self.d_k, **about), zeros(B, 0, S, self.d_v, **about))
+            S = cache.length
+        return query[..., :0], zeros(B, 0, T, S, **about)  # (B, T, 0), (B, 0, T, S)
 
     def _projected(self, query, key, value, cache):
         """q (B, nh, T, d_k), k (B, nkv, S, d_k) and v (B, nkv, S, d_v), those in the cache included."""
@@ -209,17 +216,16 @@ class MultiheadAttention(Module):
 
     def _set_weights(self, weights):
         """Make W_q, W_k and W_v the parameters."""
-        packed = self.kdim == self.vdim == self.embed_dim
-        self.in_proj_weight = Parameter(cat(weights)) if packed else None
-        names = "q_proj_weight", "k_proj_weight", "v_proj_weight"
-        for name, weight in zip(names, weights):
-            setattr(self, name, None if packed else Parameter(weight))
+        if self.kdim == self.vdim == self.embed_dim:
+            weights = [cat(weights), None, None, None]
+        else:
+            weights = [None, *weights]
+        for name, weight in zip(("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"), weights):
+            setattr(self, name, None if weight is None else _renewed(getattr(self, name, None), weight))
 
     def _form(self, need_weights):
         if self.impl not in FORMS:
             raise ValueError(f"impl must be one of {', '.join(FORMS)}, got {self.impl!r}")
-        if self.num_heads == 0:
-            return self._no_heads
         if need_weights and self.impl == "fused":
             warnings.warn("the fused form never holds the pattern: need_weights takes the batched one", stacklevel=4)
             return self._batched
@@ -232,8 +238,11 @@ class MultiheadAttention(Module):
                 raise ValueError(f"{name} must be (B, {length}, {size}), got shape {x.shape}")
         if query.shape[0] != key.shape[0] or key.shape[:2] != value.shape[:2]:
             raise ValueError(f"query {query.shape}, key {key.shape} and value {value.shape} do not fit each other")
-        if self.head_gates is not None and self.head_gates.shape != (self.num_heads,):
-            raise ValueError(f"head_gates must be ({self.num_heads},), got shape {self.head_gates.shape}")
+        gates = self.head_gates
+        if gates is not None and (gates.shape != (self.num_heads,) or gates.dtype != query.dtype):
+            raise ValueError(
+                f"head_gates must be ({self.num_heads},) of {query.dtype}, got {gates.shape} of {gates.dtype}"
+            )
 
     def _masks(self, query, key, attn_mask, key_padding_mask, is_causal, start):
         """(all masks as one for F.attention_pattern, is_causal), for queries and keys that begin at position start."""
@@ -250,22 +259,22 @@ class MultiheadAttention(Module):
             masks.append(alibi(self.slopes, T, S, start, query.dtype, query.device))
         if is_causal and start:
             is_causal = False
-            if T > 1:  # a single query is the last position, and sees all
+            if key.shape[1] > 1:  # else the one query stands last, and sees all
                 masks.append(hidden_future(T, S, start, query.device))
-        return combined(masks, B, nh, T, S), is_causal
+        return combined(masks, B, nh, T, S, query.dtype), is_causal
 
     # ---------------------------------------------------------------------------------------------- heads, one by one
 
     def load_from_heads(self, W_Q, W_K, W_V, W_O):
         """Take the matrices of single heads: W_Q nh times (C, d_k), W_K and W_V nkv times (kdim, d_k) and (vdim, d_v),
-        and W_O (nh·d_v, C), as Tensors or arrays. Biases become 0. The numbers and sizes of heads are those given, so
-        make the optimizer afterwards. Returns self."""
+        and W_O (nh·d_v, C), as Tensors or arrays. Biases become 0, head_gates None. The numbers and sizes of heads are
+        those given, so make the optimizer afterwards. Returns self."""
         dtype, device = self.out_proj.weight.dtype, self.out_proj.weight.device
         W_Q, W_K, W_V = ([as_tensor(W, dtype, device).detach() for W in Ws] for Ws in (W_Q, W_K, W_V))
         W_O, nh, nkv = as_tensor(W_O, dtype, device).detach(), len(W_Q), len(W_K)
-        d_k, d_v = W_Q[0].shape[-1], W_V[0].shape[-1]
-        if nkv == 0 or nh % nkv or len(W_V) != nkv:
+        if nh == 0 or nkv == 0 or nh % nkv or len(W_V) != nkv:
             raise ValueError(f"{nh} W_Q, {nkv} W_K and {len(W_V)} W_V: as many W_V as W_K, a divisor of those of W_Q")
+        d_k, d_v = (W.shape[-1] if W.ndim else 0 for W in (W_Q[0], W_V[0]))
         sizes = ("W_Q", W_Q, (self.embed_dim, d_k)), ("W_K", W_K, (self.kdim, d_k)), ("W_V", W_V, (self.vdim, d_v))
         for name, Ws, shape in (*sizes, ("W_O", [W_O], (nh * d_v, self.embed_dim))):
             if any(W.shape != shape for W in Ws):
@@ -275,16 +284,15 @@ class MultiheadAttention(Module):
         self._set_weights([cat(Ws, 1).T for Ws in (W_Q, W_K, W_V)])
         self._set_output(W_O.T)
         if self.in_proj_bias is not None:
-            self.in_proj_bias = Parameter(zeros(sum(self._rows), dtype=dtype, device=device))
+            self.in_proj_bias = _renewed(self.in_proj_bias, zeros(sum(self._rows), dtype=dtype, device=device))
             init.zeros_(self.out_proj.bias)
         return self
 
     def prune_heads(self, heads):
         """Remove heads (a set of numbers) for good: their weights, and keys and values that no other head reads. The
         others keep their order. Parameters are new, so make the optimizer afterwards. Returns self."""
-        heads, nh = set(heads), self.num_heads
-        if unknown := sorted(h for h in heads if h not in range(nh)):
-            raise ValueError(f"there is no head {unknown}: this layer has {nh}, from 0 on")
+        nh = self.num_heads
+        heads = known_heads(heads, nh)
         kept = [i for i in range(nh) if i not in heads]
         kept_kv = sorted({self.kv_of_head[i] for i in kept})
         parts = list(zip((kept, kept_kv, kept_kv), self._sizes))
@@ -294,14 +302,15 @@ class MultiheadAttention(Module):
         self.kv_of_head = tuple(kept_kv.index(self.kv_of_head[i]) for i in kept)
         self.slopes = [self.slopes[i] for i in kept]
         if self.head_gates is not None:
-            self.head_gates = _rows(self.head_gates, kept, 1)
+            self.head_gates = _renewed(self.head_gates, _rows(self.head_gates, kept, 1))
         self._set_weights(weights)
         if biases:
-            self.in_proj_bias = Parameter(cat(biases))
+            self.in_proj_bias = _renewed(self.in_proj_bias, cat(biases))
         return self
 
     def _set_output(self, weight):
-        self.out_proj.weight, self.out_proj.in_features = Parameter(weight), weight.shape[1]
+        self.out_proj.weight = _renewed(self.out_proj.weight, weight)
+        self.out_proj.in_features = weight.shape[1]
 
     def new_cache(self, batch, capacity):
         """An empty KVCache for `batch` sequences of up to `capacity` positions."""
@@ -319,6 +328,20 @@ class MultiheadAttention(Module):
         shared = f", num_kv_heads={self.num_kv_heads}" if self.num_kv_heads != self.num_heads else ""
         bias = self.in_proj_bias is not None
         return f"{self.embed_dim}, num_heads={self.num_heads}{shared}, dropout={self.dropout}, bias={bias}, {self.impl}"
+
+
+def known_heads(heads, nh):
+    """heads as a set of numbers below nh. Raises ValueError on others."""
+    if unknown := [h for h in heads if h not in range(nh)]:
+        raise ValueError(f"there is no head {unknown}: this layer has {nh}, from 0 on")
+    return set(heads)
+
+
+def _renewed(old, x):
+    """x in the place of `old` (None: of nothing): a Parameter if that was one, trained if that was."""
+    if old is None or isinstance(old, Parameter):
+        return Parameter(x, requires_grad=old is None or old.requires_grad)
+    return x.detach().requires_grad_(old.requires_grad)
 
 
 def _rows(x, parts, size):

@@ -25,6 +25,8 @@ class KVCache:
             )
         if k.shape[:2] != (B, nkv) or v.shape[:2] != (B, nkv):
             raise ValueError(f"this KVCache is for keys and values {(B, nkv, 'T', '…')}, got {k.shape} and {v.shape}")
+        if not k.dtype == v.dtype == self.k.dtype:
+            raise TypeError(f"this KVCache is for {self.k.dtype}, got keys of {k.dtype} and values of {v.dtype}")
         if end > capacity:
             raise ValueError(f"a KVCache of {capacity} positions holds {start} and cannot take {k.shape[2]} more")
         self.k[:, :, start:end] = k

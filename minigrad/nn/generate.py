@@ -1,5 +1,7 @@
 """Writing: tokens one after the other, each drawn from what the model says after those before it."""
 
+import math
+
 import numpy as np
 
 from ..autograd import inference, quiet
@@ -12,10 +14,15 @@ def choose(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
 
     They are drawn from softmax(logits / temperature), of which top_k keeps the k likeliest tokens, and top_p (Holtzman
     et al. 2019) the fewest likeliest that together have at least this probability. temperature 0: the likeliest."""
-    if temperature < 0 or (top_k is not None and top_k < 1) or (top_p is not None and not 0 < top_p <= 1):
+    if (
+        not 0 <= temperature < math.inf
+        or (top_k is not None and top_k < 1)
+        or (top_p is not None and not 0 < top_p <= 1)
+    ):
         raise ValueError(f"needs temperature ≥ 0, top_k ≥ 1 and 0 < top_p ≤ 1, got {temperature}, {top_k} and {top_p}")
     if temperature == 0:
         return logits.argmax(-1, keepdim=True)
+    logits = logits.double()  # for which no temperature and no top_p are too small
     logits = (logits - logits.amax(-1, keepdim=True)) / temperature  # near 0, e^(l/t) would overflow
     if top_k is None and top_p is None:
         return multinomial(logits.softmax(-1), 1, generator=generator)
@@ -31,22 +38,16 @@ def choose(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
 @quiet()
 def generate(model, prompts, max_new_tokens, use_cache=True, **choice):
     """Continue prompts with a GPT: see GPT.generate."""
-    if isinstance(prompts, (list, tuple)):
-        return _generate_each(model, prompts, max_new_tokens, use_cache, choice)
-    return _generate(model, prompts, None, max_new_tokens, use_cache, choice)
-
-
-def _generate_each(model, prompts, max_new_tokens, use_cache, choice):
-    """Prompts of any lengths, padded on the left to the longest; a list of Tensors."""
-    device = next(model.parameters()).device
-    rows = [np.asarray(as_tensor(p).numpy()) for p in prompts]
-    if not rows or any(row.ndim != 1 or len(row) == 0 for row in rows):
-        raise ValueError("generate needs prompts of at least one token each")
+    several = isinstance(prompts, (list, tuple))
+    rows = [as_tensor(prompt).numpy() for prompt in prompts] if several else list(as_tensor(prompts).numpy())
+    if not rows or any(row.ndim != 1 or len(row) == 0 or row.dtype.kind not in "iu" for row in rows):
+        raise ValueError("generate needs prompts (B, T) of ints, or a list of such of any lengths, T at least 1")
     T = max(len(row) for row in rows)
-    idx = np.stack([np.pad(row, (T - len(row), 0)) for row in rows]).astype(np.int64)
     padding = np.array([T - len(row) for row in rows])
-    idx = _generate(model, tensor(idx, device=device), padding, max_new_tokens, use_cache, choice)
-    return [row[int(n) :] for row, n in zip(idx.unbind(0), padding)]
+    idx = np.stack([np.pad(row, (n, 0)) for row, n in zip(rows, padding)]).astype(np.int64)  # on the left
+    idx = tensor(idx, device=next(model.parameters()).device)
+    idx = _generate(model, idx, padding if padding.any() else None, max_new_tokens, use_cache, choice)
+    return [row[int(n) :] for row, n in zip(idx.unbind(0), padding)] if several else idx
 
 
 def _generate(model, idx, padding, max_new_tokens, use_cache, choice):

@@ -10,7 +10,7 @@ from ..creation import arange, as_tensor
 from ..dtypes import DEFAULT_FLOAT, float64
 from . import cost, init
 from . import functional as F
-from .attention import MultiheadAttention
+from .attention import MultiheadAttention, known_heads
 from .generate import generate
 from .layers import GELU, Dropout, Embedding, LayerNorm, Linear, ModuleList
 from .module import Module
@@ -53,9 +53,17 @@ class GPTConfig:
     pruned: dict = field(default_factory=dict)
 
     def __post_init__(self):
-        self.pruned = {
-            int(layer): sorted(heads) for layer, heads in self.pruned.items() if heads
-        }  # JSON's keys are str
+        sizes = {name: getattr(self, name) for name in ("vocab_size", "block_size", "n_layer", "n_head", "n_embd")}
+        for name, size in sizes.items():
+            if size < 1:
+                raise ValueError(f"{name} must be at least 1, got {size}")
+        if self.positions not in ("learned", "sinusoidal", "rotary", "alibi", "none"):
+            raise ValueError(f"positions must be learned, sinusoidal, rotary, alibi or none, got {self.positions!r}")
+        pruned = {int(layer): sorted(set(heads)) for layer, heads in self.pruned.items()}  # JSON's keys are str
+        for layer, heads in pruned.items():
+            if layer not in range(self.n_layer) or not set(heads) <= set(range(self.n_head)):
+                raise ValueError(f"pruned: {self.n_layer} layers of {self.n_head} heads have no {{{layer}: {heads}}}")
+        self.pruned = {layer: heads for layer, heads in pruned.items() if heads}
 
     @classmethod
     def preset(cls, name, **changes):
@@ -66,7 +74,7 @@ class GPTConfig:
 
     def cost(self, T=None, batch=1, dtype=DEFAULT_FLOAT):
         """The Cost of a forward over `batch` sequences of T tokens (None: block_size), before a model is made."""
-        T, C, hs, bias = T or self.block_size, self.n_embd, self.n_embd // self.n_head, self.bias
+        T, C, hs, bias = self.block_size if T is None else T, self.n_embd, self.n_embd // self.n_head, self.bias
         norm, rows = cost.Cost(C * (1 + bias)), batch * T
         mlp = cost.linear(C, 4 * C, rows, bias) + cost.linear(4 * C, C, rows, bias)
         head = cost.linear(C, self.vocab_size, rows, False)
@@ -126,16 +134,13 @@ class GPT(Module):
     by √(2 n_layer); biases 0."""
 
     def __init__(self, config):
-        if config.positions not in ("learned", "sinusoidal", "rotary", "alibi", "none"):
-            raise ValueError(f"positions must be learned, sinusoidal, rotary, alibi or none, got {config.positions!r}")
-        self.config = config
         self.wte = Embedding(config.vocab_size, config.n_embd)
         self.wpe = Embedding(config.block_size, config.n_embd) if config.positions == "learned" else None
         self.dropout = Dropout(config.dropout)
         self.blocks = ModuleList(Block(config) for _ in range(config.n_layer))
         self.norm = LayerNorm(config.n_embd, bias=config.bias)
         self.lm_head = None if config.tied else Linear(config.n_embd, config.vocab_size, bias=False)
-        std = config.init_std or 0.02 * math.sqrt(768 / config.n_embd)
+        std = 0.02 * math.sqrt(768 / config.n_embd) if config.init_std is None else config.init_std
         for name, p in self.named_parameters():
             if p.ndim == 2:
                 into_residual = name.endswith(("attn.out_proj.weight", "mlp.proj.weight"))
@@ -188,13 +193,15 @@ class GPT(Module):
         lengths (Tensors or lists of int), and a list of Tensors. Dropout is off.
 
         Tokens are drawn as `nn.choose` says. The model sees up to block_size tokens: when these are used up, it
-        goes on from the newer half of them. use_cache keeps keys and values, and changes nothing but the time."""
+        goes on from the newer half of them, all prompts together, when the longest has used them up. use_cache keeps
+        keys and values, and changes nothing but the time."""
         choice = dict(temperature=temperature, top_k=top_k, top_p=top_p, generator=generator)
         return generate(self, prompts, max_new_tokens, use_cache, **choice)
 
     def new_cache(self, batch, capacity=None):
         """An empty KVCache for each layer, for `batch` sequences of up to capacity (None: block_size) tokens."""
-        return [block.attn.new_cache(batch, capacity or self.config.block_size) for block in self.blocks]
+        capacity = self.config.block_size if capacity is None else capacity
+        return [block.attn.new_cache(batch, capacity) for block in self.blocks]
 
     def parameter_groups(self, weight_decay):
         """Two groups for an optimizer: matrices with weight decay, vectors (norms, biases) without."""
@@ -207,11 +214,14 @@ class GPT(Module):
     def prune_heads(self, heads):
         """Remove heads, {layer: numbers of heads}, for good; config.pruned adds them up, in the numbers that they had
         at first, so that GPT(config) has the right sizes for load_state_dict. Returns self."""
-        gone = dict(self.config.pruned)
+        heads, gone = {layer: set(numbers) for layer, numbers in heads.items()}, dict(self.config.pruned)
         for layer, numbers in heads.items():
+            if layer not in range(self.config.n_layer):
+                raise ValueError(f"there is no layer {layer}: this model has {self.config.n_layer}, from 0 on")
             left = [h for h in range(self.config.n_head) if h not in gone.get(layer, ())]
+            gone[layer] = [*gone.get(layer, ()), *(left[h] for h in known_heads(numbers, len(left)))]
+        for layer, numbers in heads.items():
             self.blocks[layer].attn.prune_heads(numbers)
-            gone[layer] = [*gone.get(layer, ()), *(left[h] for h in set(numbers))]
         self.config = dataclasses.replace(self.config, pruned=gone)
         return self
 
@@ -234,13 +244,13 @@ class GPT(Module):
         if not {"wte.weight", "wpe.weight", "blocks.0.attn.in_proj_weight"} <= own.keys():
             raise ValueError(f"these are not GPT-2's weights: {', '.join(list(state)[:5])}, …")
         wte, wpe, head = own["wte.weight"], own["wpe.weight"], own.get("lm_head.weight")
-        tied = head is None or bool((head == wte).all())
+        tied = head is None or (head.shape == wte.shape and bool((head == wte).all()))
         if tied:
             own.pop("lm_head.weight", None)
         (V, C), block_size = wte.shape, wpe.shape[0]
         n_layer = 1 + max(int(name.split(".")[1]) for name in own if name.startswith("blocks."))
-        sizes = dict(n_layer=n_layer, n_head=n_head or max(1, C // 64), n_embd=C, bias=True, tied=tied, init_std=0.02)
-        model = cls(GPTConfig(V, block_size, **sizes | changes))
+        sizes = dict(vocab_size=V, block_size=block_size, n_layer=n_layer, n_head=n_head or max(1, C // 64), n_embd=C)
+        model = cls(GPTConfig(**sizes | dict(bias=True, tied=tied, init_std=0.02) | changes))
         model = model.double() if wte.dtype == float64 else model
         model.load_state_dict(own)
         return model

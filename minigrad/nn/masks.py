@@ -15,14 +15,15 @@ def hidden_future(T, S, start=0, device="cpu"):
     return tensor(~np.tri(T, S, start, dtype=bool), device=device)
 
 
-def combined(masks, B, nh, T, S):
-    """Masks that broadcast to scores (B, nh, T, S), bool (True: do not attend) or float (added), as one for
-    F.attention_pattern, in which True means to attend: four dims, or None for no masks."""
+def combined(masks, B, nh, T, S, dtype):
+    """Masks that broadcast to scores (B, nh, T, S), bool (True: do not attend) or of the scores' dtype (added), as one
+    for F.attention_pattern, in which True means to attend: four dims, or None for no masks."""
+    shape = B, nh, T, S
     for mask in masks:
-        if not _broadcasts(mask.shape, (B, nh, T, S)):
-            raise ValueError(
-                f"attention: mask of shape {mask.shape} does not broadcast to scores of shape {(B, nh, T, S)}"
-            )
+        if not _broadcasts(mask.shape, shape):
+            raise ValueError(f"attention: mask of shape {mask.shape} does not broadcast to scores of shape {shape}")
+        if mask.dtype.kind != "b" and mask.dtype != dtype:
+            raise TypeError(f"attention: masks must be bool or {dtype} like the query, got {mask.dtype}")
     hidden = [mask for mask in masks if mask.dtype.kind == "b"]
     added = [mask for mask in masks if mask.dtype.kind != "b"]
     if not masks:

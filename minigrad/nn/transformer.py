@@ -26,7 +26,7 @@ class _Layer(Module):
 
     of_decoder = False
 
-    def __init__(self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation="relu", layer_norm_eps=1e-5,
+    def __init__(self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation="relu", layer_norm_eps=1e-5, *,
                  norm_first=False, bias=True, attention=None, dtype=DEFAULT_FLOAT):  # fmt: skip
         options = dict(dropout=dropout, bias=bias, dtype=dtype) | (attention or {})
 
@@ -99,9 +99,10 @@ def _copies(layer, n):
     if n < 1:
         raise ValueError(f"num_layers must be at least 1, got {n}")
     layers = [layer] + [copy.deepcopy(layer) for _ in range(n - 1)]
-    for module in (module for other in layers[1:] for module in other.modules()):
-        if hasattr(module, "reset_parameters"):
-            module.reset_parameters()
+    for other in layers[1:]:
+        for module in reversed(list(other.modules())):  # parts first: the whole may know better
+            if hasattr(module, "reset_parameters"):
+                module.reset_parameters()
     return ModuleList(layers)
 
 
@@ -143,13 +144,13 @@ class Transformer(Module):
     Embeddings, positions and the projection to a vocabulary are the caller's. Arguments as for the layers."""
 
     def __init__(self, d_model=512, nhead=8, num_encoder_layers=6, num_decoder_layers=6, dim_feedforward=2048,
-                 dropout=0.1, activation="relu", layer_norm_eps=1e-5, norm_first=False, bias=True, attention=None,
+                 dropout=0.1, activation="relu", layer_norm_eps=1e-5, *, norm_first=False, bias=True, attention=None,
                  dtype=DEFAULT_FLOAT):  # fmt: skip
-        options = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, norm_first, bias, attention,
-                   dtype)  # fmt: skip
+        sizes = d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps
+        options = dict(norm_first=norm_first, bias=bias, attention=attention, dtype=dtype)
         norms = [LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype) for _ in range(2)]
-        self.encoder = TransformerEncoder(TransformerEncoderLayer(*options), num_encoder_layers, norms[0])
-        self.decoder = TransformerDecoder(TransformerDecoderLayer(*options), num_decoder_layers, norms[1])
+        self.encoder = TransformerEncoder(TransformerEncoderLayer(*sizes, **options), num_encoder_layers, norms[0])
+        self.decoder = TransformerDecoder(TransformerDecoderLayer(*sizes, **options), num_decoder_layers, norms[1])
         for p in self.parameters():
             if p.ndim > 1:
                 init.xavier_uniform_(p)

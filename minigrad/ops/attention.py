@@ -250,6 +250,10 @@ def scaled_dot_product_attention(
     is_causal may be given together, and a query that sees nothing gives zeros. The pattern is never held whole, unless
     dropout_p, a mask that requires a gradient, or heads larger than 128 on a device of kernels ask for it."""
     require_float("scaled_dot_product_attention", query, key, value)
+    if not query.dtype == key.dtype == value.dtype:
+        raise TypeError(
+            f"attention: query is {query.dtype}, key {key.dtype}, value {value.dtype}; convert them to one with .to()"
+        )
     q, k, v, batch = _as_heads(query, key, value, enable_gqa)
     scale = float((q.shape[-1] or 1) ** -0.5 if scale is None else scale)
     mask = None if attn_mask is None else _mask_of_heads(attn_mask, batch, q.shape[-2], k.shape[-2], query.dtype)
