@@ -21,6 +21,8 @@ log = logging.getLogger("minigrad")
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-w")
 CHUNK = 1 << 14  # elements worth handing to another core
 SMALL = 1 << 11  # elements below which NumPy has done the work before a kernel is called
+STEPS = {"layer_norm": 16}  # of NumPy for one of the kernel, if many: it pays on arrays so many times smaller
+FEW = 32  # queries of attention, half a tile, below which NumPy is faster than the kernel, which computes whole tiles
 TRAINING = (
     "elementwise", "softmax", "norm", "cross_entropy", "reduce", "optim", "attention_forward TILE=64 DP=32",
     "attention_backward TILE=64 DP=32",
@@ -35,10 +37,6 @@ ON_KERNELS = (
     "layer_norm_backward", "rms_norm", "rms_norm_backward", "cross_entropy", "cross_entropy_backward", "dropout",
     "cumsum", "take_add", "adam_", "sgd_", "norm", "scale_",
 )  # fmt: skip
-
-
-FEW = 32  # queries, half a tile, below which NumPy is faster than the kernel, which computes whole tiles
-STEPS = {"layer_norm": 16}  # of NumPy for one of the kernel, if many: it pays on smaller arrays
 
 
 @functools.cache

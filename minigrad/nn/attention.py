@@ -163,7 +163,7 @@ class MultiheadAttention(Module):
         nh, nkv = self.num_heads, self.num_kv_heads
         if query is key and key is value and self.in_proj_weight is not None and self.d_k == self.d_v:
             qkv = F.linear(query, self.in_proj_weight, self.in_proj_bias)  # (B, T, (nh + 2 nkv)·d_k)
-            q, k, v = F.split_heads(qkv, nh, nkv, nkv)
+            q, k, v = F.split_heads(qkv, nh, nkv, nkv)  # (B, nh, T, d_k) and twice (B, nkv, T, d_k)
         else:
             inputs = zip((query, key, value), self._weights(), self._biases(), (nh, nkv, nkv))
             q, k, v = (F.split_heads(F.linear(x, W, b), n) for x, W, b, n in inputs)

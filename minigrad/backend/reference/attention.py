@@ -84,9 +84,9 @@ def attention(q, k, v, mask, bias, scale, is_causal):
         part = o[b, :, t]
         part[...] = np.matmul(p, v[b, :, None]).reshape(part.shape)
         total[total == 0] = np.inf  # so that exp(scores - lse) is 0
-        part = lse[b, :, t]
-        part[..., :1] = top.reshape(*part.shape[:-1], 1)
-        part[..., 1:] = np.log(total).reshape(*part.shape[:-1], 1)
+        both = lse[b, :, t]
+        both[..., :1] = top.reshape(*both.shape[:-1], 1)
+        both[..., 1:] = np.log(total).reshape(*both.shape[:-1], 1)
     return o, lse
 
 

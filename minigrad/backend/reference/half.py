@@ -15,7 +15,7 @@ def in_single(function):
     @functools.wraps(function)
     def wrapper(*args, **kwargs):
         for x in args:
-            if type(x) is np.ndarray and x.dtype.char == "e":
+            if is_half(x):
                 return _in_single(function, args, kwargs)
         return function(*args, **kwargs)
 
