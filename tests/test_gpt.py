@@ -307,6 +307,36 @@ def test_recomputed_gradients_are_the_same_to_the_bit(dropout):
         np.testing.assert_array_equal(a, b)
 
 
+def as_hugging_face_names_them(m):
+    """The weights of a GPT with biases, {name: array}, with their Conv1D's (in, out)."""
+    names = {"blocks.": "h.", "norm1": "ln_1", "norm2": "ln_2", "norm.": "ln_f.", "in_proj_": "c_attn.",
+             "out_proj": "c_proj", "mlp.fc": "mlp.c_fc", "mlp.proj": "mlp.c_proj"}  # fmt: skip
+    state = {"transformer.h.0.attn.bias": np.ones((1, 1, BLOCK, BLOCK))}  # a causal mask, in older files
+    for name, x in m.state_dict().items():
+        conv = name.startswith("blocks") and x.ndim == 2
+        for ours, theirs in names.items():
+            name = name.replace(ours, theirs)
+        state[name if name.startswith("lm_head") else f"transformer.{name}"] = x.numpy().T if conv else x.numpy()
+    return state
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_gpt_2_weights(tied):
+    m, idx = gpt(bias=True, tied=tied), tokens(2, BLOCK)
+    for p in m.parameters():
+        nn.init.normal_(p)
+    state, before = as_hugging_face_names_them(m), mg.default_generator.state
+    again = nn.GPT.from_state_dict(state, n_head=m.config.n_head, dropout=0.5).eval()
+    assert mg.default_generator.state == before  # nothing is drawn that is overwritten at once
+    assert again.config.dropout == 0.5 and again.config.tied == tied and again.config.block_size == BLOCK
+    np.testing.assert_array_equal(again(idx)[0].detach().numpy(), m(idx)[0].detach().numpy())
+    del state["transformer.ln_f.weight"]
+    with pytest.raises((KeyError, ValueError), match=r"norm\.weight"):
+        nn.GPT.from_state_dict(state, n_head=m.config.n_head)
+    with pytest.raises(ValueError, match="not GPT-2's weights: weight, bias"):
+        nn.GPT.from_state_dict(nn.Linear(2, 3).state_dict())
+
+
 # --------------------------------------------------------------------------------------------------- what is refused
 
 

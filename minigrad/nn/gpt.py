@@ -250,7 +250,8 @@ class GPT(Module):
         (V, C), block_size = wte.shape, wpe.shape[0]
         n_layer = 1 + max(int(name.split(".")[1]) for name in own if name.startswith("blocks."))
         sizes = dict(vocab_size=V, block_size=block_size, n_layer=n_layer, n_head=n_head or max(1, C // 64), n_embd=C)
-        model = cls(GPTConfig(**sizes | dict(bias=True, tied=tied, init_std=0.02) | changes))
+        with init.skipped():
+            model = cls(GPTConfig(**sizes | dict(bias=True, tied=tied, init_std=0.02) | changes))
         model = model.double() if wte.dtype == float64 else model
         model.load_state_dict(own)
         return model

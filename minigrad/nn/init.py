@@ -1,9 +1,23 @@
 """Filling parameters, in place. Each function returns its tensor and draws from the default generator."""
 
 import math
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from ..creation import rand, randn
 from ..random import default_generator
+
+_skipping = ContextVar("skipping", default=False)
+
+
+@contextmanager
+def skipped():
+    """Inside, nothing is drawn, and values stay what they happen to be: for a model about to load its weights."""
+    before = _skipping.set(True)
+    try:
+        yield
+    finally:
+        _skipping.reset(before)
 
 
 def _fill(x, values):
@@ -25,12 +39,12 @@ def ones_(x):
 
 def uniform_(x, a=0.0, b=1.0, generator=default_generator):
     """Uniform in [a, b)."""
-    return _fill(x, rand(x.shape, dtype=x.dtype, generator=generator) * (b - a) + a)
+    return x if _skipping.get() else _fill(x, rand(x.shape, dtype=x.dtype, generator=generator) * (b - a) + a)
 
 
 def normal_(x, mean=0.0, std=1.0, generator=default_generator):
     """Normal."""
-    return _fill(x, randn(x.shape, dtype=x.dtype, generator=generator) * std + mean)
+    return x if _skipping.get() else _fill(x, randn(x.shape, dtype=x.dtype, generator=generator) * std + mean)
 
 
 def _fans(x):
