@@ -355,3 +355,11 @@ def test_keys_and_values_of_another_dtype_are_refused(n):
     for args in ((q, k, k), (q.double(), k, k.float()), (q, q, k)):
         with pytest.raises(TypeError, match=r"attention: query is float.., key float.., value float..; convert"):
             F.scaled_dot_product_attention(*args)
+
+
+@pytest.mark.parametrize("dropout_p", [0.0, 0.1])
+@pytest.mark.parametrize("nkv", [0, 3])
+def test_heads_that_keys_do_not_divide_are_refused(nkv, dropout_p):
+    k = data(1, nkv, 5, 2)
+    with pytest.raises(ValueError, match=f"attention: {nkv} heads of keys do not divide 4 heads of queries"):
+        F.scaled_dot_product_attention(data(1, 4, 3, 2), k, k, dropout_p=dropout_p, enable_gqa=True)

@@ -6,6 +6,7 @@ rotary       queries and keys turned by angles that grow with the position (Su e
 alibi        scores lowered in proportion to the distance (Press, Smith and Lewis 2021)
 """
 
+import functools
 import math
 
 import numpy as np
@@ -30,12 +31,17 @@ def rotary(x, start=0, base=10000.0):
     T, d = x.shape[-2:]
     if d % 2:
         raise ValueError(f"rotary positions turn pairs of numbers: the head size must be even, not {d}")
-    rates = base ** (-np.arange(0, d, 2) / d)  # (d / 2,)
-    angles = np.arange(start, start + T)[:, None] * rates  # (T, d / 2), in float64 whatever x is
-    cos = tensor(np.concatenate([np.cos(angles)] * 2, -1), dtype=x.dtype, device=x.device)  # (T, d)
-    sin = tensor(np.concatenate([-np.sin(angles), np.sin(angles)], -1), dtype=x.dtype, device=x.device)  # (T, d)
+    cos, sin = (tensor(table, dtype=x.dtype, device=x.device) for table in _turns(start, T, d, base))
     other = cat([x[..., d // 2 :], x[..., : d // 2]], -1)  # each number's partner
     return x * cos + other * sin
+
+
+@functools.lru_cache(16)  # queries and keys of all layers ask for the same
+def _turns(start, T, d, base):
+    """What each number is multiplied by, and what its partner: two arrays (T, d), float64."""
+    rates = base ** (-np.arange(0, d, 2) / d)  # (d / 2,)
+    angles = np.arange(start, start + T)[:, None] * rates  # (T, d / 2)
+    return np.concatenate([np.cos(angles)] * 2, -1), np.concatenate([-np.sin(angles), np.sin(angles)], -1)
 
 
 def alibi_slopes(nh):

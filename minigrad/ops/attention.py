@@ -182,6 +182,7 @@ def _check_groups(q, k):
 
 def _for_each_head(x, q):
     """Keys or values (B, nkv, S, D), each as often as heads of q share it: (B, nh, S, D)."""
+    _check_groups(q, x)
     return x if x.shape[1] == q.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], 1)
 
 
