@@ -211,7 +211,7 @@ class Tensor(InPlace, Interop):
         inputs = [inputs] if isinstance(inputs, Tensor) else list(dict.fromkeys(inputs))
         for x, g in zip(inputs, grad(self, inputs, gradient, retain_graph, create_graph, allow_unused=True)):
             if g is not None:
-                x.node.grad = g if x.node.grad is None else x.node.grad + g
+                x.node.accumulate(g)
 
     def detach(self):
         """The same memory without the graph. In-place changes of either are seen by the version checks."""

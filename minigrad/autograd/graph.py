@@ -1,7 +1,9 @@
 """What the graph is made of, besides ops: storages, nodes, and what the engine sees of a Tensor."""
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
+from ..locks import accumulating
 from .modes import mode
 
 
@@ -14,12 +16,19 @@ class Storage:
 
     __slots__ = ("backend", "version", "born")
 
-    walk = 0  # number of backward walks begun so far, in all threads
+    walk = 0  # number of the latest backward walk, of any thread
+    _walks = itertools.count(1)
 
     def __init__(self, backend):
         self.backend = backend
         self.version = None if mode.inference else 0  # None: an array made under inference()
         self.born = Storage.walk
+
+    @classmethod
+    def begin_walk(cls):
+        """The number of a new backward walk: larger than `born` of any storage made before it."""
+        cls.walk = number = next(cls._walks)
+        return number
 
     def changed(self):
         if self.version is not None:
@@ -37,6 +46,15 @@ class Node:
         self.grad = None
         self.retain = op is None
         self.hooks = None
+
+    def accumulate(self, g, own=None):
+        """Add g to .grad; what other threads add meanwhile is not lost. own(g) is g in memory that nobody else has, for
+        .grad to begin with; without it, g is so already."""
+        with accumulating:
+            if self.grad is not None:
+                self.grad = self.grad + g
+            else:
+                self.grad = g if own is None else own(g)
 
 
 class Value:

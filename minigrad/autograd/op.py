@@ -1,10 +1,12 @@
 """Op: one differentiable operation, its declaration and its run."""
 
+import copy
 import itertools
 import re
 import weakref
 from typing import Any
 
+from ..locks import accumulating
 from .anomaly import check_forward, user_line
 from .graph import GraphError, Node, Storage, Value
 from .modes import mode
@@ -54,6 +56,7 @@ class Op:
     _saved_output: Any = None
     _saved: Any = None
     _out: Any = None
+    _whole: Any = None  # of a narrowed copy: the op that it was made from
 
     _serials = itertools.count()
 
@@ -106,10 +109,14 @@ class Op:
 
     def saved_output(self):
         array, storage, version = self._kept("_saved_output", "save_output")
-        node = self._out()
+        op = self._whole or self
+        node = op._out()
         if node is None:  # nobody else holds the output any more; there is still at most one node for it
-            node = Node(self, 0, array.shape, array.dtype, storage.backend.device)
-            self._out = weakref.ref(node)
+            with accumulating:
+                node = op._out()
+                if node is None:
+                    node = Node(op, 0, array.shape, array.dtype, storage.backend.device)
+                    op._out = weakref.ref(node)
         return self._unpack((array, storage, version, node))
 
     def save(self, *arrays):
@@ -123,6 +130,8 @@ class Op:
     def _kept(self, attribute, method):
         entries = getattr(self, attribute)
         if entries is None:
+            if self.spent:  # by a walk of another thread, after this one looked
+                raise self.already_spent()
             raise GraphError(f"{self.describe()} saved nothing with {method}() in its forward")
         return entries
 
@@ -137,8 +146,20 @@ class Op:
         return self.wrap(array, storage, node)
 
     def release(self):
+        self.spent = True  # first: a walk of another thread that finds nothing saved is told why
         self._saved_inputs = self._saved_output = self._saved = None
-        self.spent = True
+
+    def already_spent(self):
+        return GraphError(
+            f"{self.describe()} has been through a backward already and its saved arrays were freed; "
+            f"pass retain_graph=True to the first backward if you need a second"
+        )
+
+    def narrowed(self, needs):
+        """This op, asked for fewer gradients. A copy, since other walks may be at it at the same time."""
+        op = copy.copy(self)
+        op.needs, op._whole = needs, self
+        return op
 
     def describe(self):
         """'Softmax in blocks.1.attn, made at train.py:12'."""

@@ -1,7 +1,7 @@
 """The backward walk: from outputs to leaves, each op once, after everything that used its output."""
 
 from .anomaly import check_backward
-from .graph import GraphError, Storage, Value
+from .graph import Storage, Value
 from .modes import enable_grad, mode
 
 
@@ -46,8 +46,7 @@ class _Walk:
     """One backward pass. Gradients wait in `pending` until every op that contributes has run."""
 
     def __init__(self, create_graph, targets, see):
-        Storage.walk += 1
-        self.began = Storage.walk
+        self.began = Storage.begin_walk()
         self.create_graph = create_graph
         self.see = see
         self.targets = targets  # the nodes asked for, whose gradients go to `results`; None: leaves, to their .grad
@@ -78,8 +77,8 @@ class _Walk:
                 g = _hooked(hook, g)
             self.handed_out.add(g.storage)
         if self.targets is None:
-            if node.retain and not mode.looking:  # a new array, never one that somebody may hold
-                node.grad = self.exclusive(g) if node.grad is None else node.grad + g
+            if node.retain and not mode.looking:
+                node.accumulate(g, self.exclusive)
         elif node in self.targets:
             self.results[node] = g
         return g
@@ -158,10 +157,7 @@ def _leading_to(targets, order):
 def _step(walk, op, dys, needs, anomaly):
     """Run one op's backward and pass the results on to its inputs."""
     if op.spent:
-        raise GraphError(
-            f"{op.describe()} has been through a backward already and its saved arrays were freed; "
-            f"pass retain_graph=True to the first backward if you need a second"
-        )
+        raise op.already_spent()
     if op.outputs is None:
         arguments = (dys[0],)
     else:  # an output that nothing used has a gradient of zeros
@@ -169,11 +165,7 @@ def _step(walk, op, dys, needs, anomaly):
             dys.get(i) if i in dys or meta is None else op.wrap(op.backend.zeros(*meta), Storage(op.backend))
             for i, meta in enumerate(op.outputs)
         )
-    recorded, op.needs = op.needs, needs
-    try:
-        dxs = op.backward(*arguments)
-    finally:
-        op.needs = recorded
+    dxs = (op if needs == op.needs else op.narrowed(needs)).backward(*arguments)
     dxs = dxs if isinstance(dxs, tuple) else (dxs,)
     if len(dxs) != len(op.parents):
         raise RuntimeError(f"backward of {op.describe()} returned {len(dxs)} gradients for {len(op.parents)} inputs")

@@ -9,6 +9,7 @@ import functools
 import logging
 import os
 
+from ..locks import loading
 from . import reference
 
 log = logging.getLogger("minigrad")
@@ -17,6 +18,19 @@ CPU_BACKENDS = "native", "numpy", "emulated"
 
 class DeviceError(RuntimeError):
     """A device was asked for that cannot be had here; the message says what is missing."""
+
+
+def once(make):
+    """make, whose result for given arguments is made once: threads that ask at the same time wait for the first."""
+    made = functools.cache(make)
+
+    @functools.cache
+    @functools.wraps(make)
+    def get(*args):
+        with loading:
+            return made(*args)
+
+    return get
 
 
 def get(device):
@@ -28,7 +42,7 @@ def get(device):
     raise ValueError(f"unknown device {device!r}; there are 'cpu' and 'cuda'")
 
 
-@functools.cache
+@once
 def cpu():
     """What 'cpu' means here: the backend that MINIGRAD_CPU names (native, numpy or emulated), by default native, or
     NumPy where there is no C++ compiler."""
@@ -42,7 +56,7 @@ def cpu():
         return reference
 
 
-@functools.cache
+@once
 def cpu_backend(name):
     """The backend object by its name in MINIGRAD_CPU. Raises DeviceError if it cannot be had."""
     from .host import CompilerError
@@ -63,7 +77,7 @@ def cpu_backend(name):
     return reference
 
 
-@functools.cache
+@once
 def _cuda():
     from . import cuda
 

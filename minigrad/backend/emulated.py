@@ -7,11 +7,11 @@ import re
 import shutil
 import struct
 import subprocess
-import threading
 from pathlib import Path
 
 import numpy as np
 
+from ..locks import emulating, loading
 from .host import Module, address, find_compiler
 from .launch import Launched
 from .source import source
@@ -22,8 +22,6 @@ CHECKED_FLAGS = (*FLAGS, "-g", "-DCHECKED", "-fsanitize=thread", "-nodefaultlibs
 CHECKED_LIBRARIES = ("-lc", "-lgcc")
 
 HEADERS = "words.h", "context.h", "fibers.h", "checker.h", "emulated.h"
-
-_lock = threading.Lock()  # a compiled module runs one launch at a time, whoever loaded it
 
 
 class EmulationError(RuntimeError):
@@ -73,7 +71,7 @@ class Emulated(Launched):
         module, kernel = self._kernels.get(key) or self._load(*key)
         ones = (1, 1, 1)
         shape = struct.pack("7I", *(*grid, *ones)[:3], *(*block, *ones)[:3], self.schedule)
-        with _lock:
+        with emulating:  # a module is shared by all who loaded it, and keeps what it is doing in globals
             if self.check:
                 named = [(i, args[i]) for i in kernel.pointers if i < len(args) and args[i] is not None]
                 _tell_arrays(module.library, named + [(-1, x) for x in self._pointed])
@@ -88,7 +86,8 @@ class Emulated(Launched):
             raise EmulationError(entry, findings)
 
     def _load(self, file, entry, dtype):
-        module = _module(file, dtype.name, self.check, self.text_of(file, dtype.name))
+        with loading:
+            module = _module(file, dtype.name, self.check, self.text_of(file, dtype.name))
         for name in module.kernels:
             self._kernels[file, name, dtype] = module, module[name]
         return self._kernels[file, entry, dtype]

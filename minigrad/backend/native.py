@@ -7,18 +7,18 @@ views, orderings, integers and small arrays are NumPy's. All of it works on np.n
 import functools
 import logging
 import struct
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
+from ..locks import loading
 from . import reference
 from .host import CompilerError, Module, address, pool
 from .launch import Launched
 
 log = logging.getLogger("minigrad")
-FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-w")
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math", "-w")
 CHUNK = 1 << 14  # elements worth handing to another core
 SMALL = 1 << 11  # elements below which NumPy has done the work before a kernel is called
 STEPS = {"layer_norm": 16}  # of NumPy for one of the kernel, if many: it pays on arrays so many times smaller
@@ -55,9 +55,9 @@ class Native(Launched):
 
     def __init__(self, small=SMALL):
         self.small = small
-        self.threads = pool.start()
+        self.threads = pool.threads()
+        self._pool = pool.start(self.threads)
         self._kernels: dict = {}
-        self._lock = threading.Lock()
         self.failed = None  # why kernels are no longer used, after an error
 
     pointer = staticmethod(address)
@@ -71,14 +71,12 @@ class Native(Launched):
     def _run(self, file, entry, dtype, grid, block, shared, args):
         key = file, entry, dtype
         kernel = self._kernels.get(key) or self._load(*key)
-        with self._lock:  # a module runs one kernel at a time
-            kernel(struct.pack("6I", *grid, *(1,) * (3 - len(grid)), 1, 1, 1), shared, args)
+        kernel(struct.pack("6I", *grid, *(1,) * (3 - len(grid)), 1, 1, 1), shared, args)
 
     def _load(self, file, entry, dtype):
-        files = [file]
-        if file in TRAINING and not any(known[0] in TRAINING and known[2] == dtype for known in self._kernels):
-            files += TRAINING
-        self.compile(files, dtype)
+        with loading:
+            if (file, entry, dtype) not in self._kernels:  # another thread may have been first
+                self.compile(TRAINING if file in TRAINING else [file], dtype)
         return self._kernels[file, entry, dtype]
 
     def compile(self, files, dtype):
@@ -86,6 +84,7 @@ class Native(Launched):
         with ThreadPoolExecutor(self.threads) as workers:
             modules = workers.map(lambda file: Module(file, dtype.name, header(), FLAGS, "native"), files)
         for file, module in zip(files, modules):
+            module.library.use_pool(self._pool)
             for name in module.kernels:
                 self._kernels[file, name, dtype] = module[name]
 

@@ -22,14 +22,14 @@ alignas(64) static thread_local unsigned char shared_bytes[1 << 19];
 
 struct Index3 { unsigned x, y, z; };
 static const Index3 threadIdx = {0, 0, 0}, blockDim = {1, 1, 1};
-static Index3 gridDim;                  // one launch at a time: Python holds a lock
-static thread_local Index3 blockIdx;
+static thread_local Index3 gridDim, blockIdx;
 
 template <typename V> inline V __shfl_xor_sync(unsigned, V v, int, int = 32) { return v; }
 template <typename V> inline V __shfl_sync(unsigned, V v, int, int = 32) { return v; }
 template <typename V, typename W> inline V atomicAdd(V* p, W v) {
-  V before;
-  PRAGMA(omp atomic capture) { before = *p; *p += v; }
+  V before, after;
+  __atomic_load(p, &before, __ATOMIC_RELAXED);
+  do after = before + v; while (!__atomic_compare_exchange(p, &before, &after, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
   return before;
 }
 
@@ -101,18 +101,25 @@ using std::floor; using std::fabs; using std::isnan; using std::isinf; using std
 
 // ---------------------------------------------------------------------------------------------------------- launching
 
+// What spreads blocks over the cores: run_blocks of pool.cpp.
+typedef void (*Work)(void* launch, long long first, long long last);
+static void (*run_blocks)(Work, void* launch, long long blocks);
+extern "C" void use_pool(void (*f)(Work, void*, long long)) { run_blocks = f; }
+
 template <typename... A, std::size_t... I>
 inline void launch_with(void (*kernel)(A...), long long blocks, const unsigned* grid, const char* packed,
                         std::index_sequence<I...>) {
   static constexpr Packed<A...> where;
   std::tuple<std::remove_cv_t<A>...> args;
   ((std::memcpy((void*)&std::get<I>(args), packed + where.at[I], sizeof(A))), ...);
-  gridDim = {grid[0], grid[1], grid[2]};
-#pragma omp parallel for schedule(static) if (blocks > 1)
-  for (long long b = 0; b < blocks; b++) {
-    blockIdx = {unsigned(b % grid[0]), unsigned(b / grid[0] % grid[1]), unsigned(b / grid[0] / grid[1])};
-    kernel(std::get<I>(args)...);
-  }
+  auto some = [&](long long first, long long last) {
+    gridDim = {grid[0], grid[1], grid[2]};
+    for (long long b = first; b < last; b++) {
+      blockIdx = {unsigned(b % grid[0]), unsigned(b / grid[0] % grid[1]), unsigned(b / grid[0] / grid[1])};
+      kernel(std::get<I>(args)...);
+    }
+  };
+  run_blocks([](void* launch, long long first, long long last) { (*(decltype(some)*)launch)(first, last); }, &some, blocks);
 }
 template <typename... A>
 inline int launch(void (*kernel)(A...), const unsigned* grid, unsigned long, const char* packed) {

@@ -1,20 +1,124 @@
-// One pool of threads for NumPy's OpenBLAS and our kernels. With a pool each, the workers of one spin for the cores that
-// the other wants: a matmul of 520 µs and a softmax of 62 µs took 8 ms together.
-#include <cstddef>
-#include <omp.h>
+// The threads that native kernels run on: one pool for the whole process, and nothing that any other library can see.
+//
+// A launch is `blocks` pieces of work that do not depend on each other. Its caller offers them to the workers as a job,
+// and all take parts of it from one counter. Which thread computes a block makes no difference to its result. While the
+// workers are busy with one caller's job, other callers do theirs alone, so that nobody ever waits for a worker.
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <ctime>
+#include <mutex>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 
-// What OpenBLAS calls to run its jobs. They wait for each other, so each needs a thread of its own at once.
-extern "C" void run_jobs(int, void (*job)(int, void*, int), int jobs, std::size_t size, void* data, int extra) {
-#pragma omp parallel for schedule(static, 1) num_threads(jobs)
-  for (int i = 0; i < jobs; i++) job(i, (char*)data + i * size, extra);
+namespace {
+
+typedef void (*Work)(void* launch, long long first, long long last);
+
+constexpr long long SPIN_NS = 100000;  // how long a worker looks for the next job before it sleeps
+constexpr int PARTS = 8;               // of a job for each thread, so that a slow thread does fewer of them
+
+// Pool::state: the number of the job << 32 | workers at it << 1 | may others still join?
+constexpr unsigned long long OPEN = 1, WORKER = 2, JOB = 1ull << 32;
+
+struct Pool {
+  std::atomic_flag taken = ATOMIC_FLAG_INIT;  // by the caller whose job it is
+  int workers = 0;                            // that have been started
+  std::atomic<unsigned long long> state{0};
+  Work work;  // these four change only while no worker is at the job and none can join
+  void* launch;
+  long long blocks, part;
+  std::atomic<long long> next{0};  // the first block that nobody has taken
+  std::mutex door;
+  std::condition_variable wake;
+  std::atomic<int> asleep{0};
+};
+
+Pool* pool = new Pool;  // never destroyed: at exit its workers are still waiting
+int threads = 1;
+
+long long now() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
-// The most threads that a parallel region can have.
-extern "C" int thread_limit() {
-  omp_set_dynamic(0);  // and it is sure to get them
-  return omp_get_thread_limit();
+void take_parts() {
+  for (;;) {
+    long long first = pool->next.fetch_add(pool->part, std::memory_order_relaxed);
+    if (first >= pool->blocks) return;
+    pool->work(pool->launch, first, std::min(first + pool->part, pool->blocks));
+  }
 }
 
-// The threads that a parallel region has by default: OMP_NUM_THREADS, or as many as this process has cores.
-extern "C" int threads() { return omp_get_max_threads(); }
-extern "C" void set_threads(int n) { omp_set_num_threads(n); }
+// The state in which a job other than number `last` can be joined; waits for one. A worker that spins yields its core
+// each time round: NumPy's OpenBLAS has workers of its own, which may need it.
+unsigned long long next_job(unsigned long long last) {
+  unsigned long long state;
+  auto found = [&] { return ((state = pool->state.load()) & OPEN) && state / JOB != last; };
+  for (long long end = now() + SPIN_NS; now() < end; sched_yield())
+    if (found()) return state;
+  std::unique_lock<std::mutex> lock(pool->door);
+  pool->asleep++;  // before it looks again: a caller first opens its job and then looks who is asleep
+  while (!found()) pool->wake.wait(lock);
+  pool->asleep--;
+  return state;
+}
+
+void* worker(void*) {
+  for (unsigned long long state = 0;;) {
+    state = next_job(state / JOB);
+    unsigned long long number = state / JOB;
+    while ((state & OPEN) && state / JOB == number)
+      if (pool->state.compare_exchange_weak(state, state + WORKER)) {
+        take_parts();
+        pool->state.fetch_sub(WORKER);
+        break;
+      }
+    state = number * JOB;
+  }
+}
+
+// Signals are left to the threads that the program knows of. Where a thread cannot be had, there are fewer.
+void start_workers() {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  while (pool->workers < threads - 1) {
+    pthread_t thread;
+    if (pthread_create(&thread, nullptr, worker, nullptr)) break;
+    pthread_detach(thread);
+    pool->workers++;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+}  // namespace
+
+// Call work(launch, first, last) until blocks 0 to blocks - 1 have been done, each once.
+extern "C" void run_blocks(Work work, void* launch, long long blocks) {
+  if (blocks < 2 || threads < 2 || pool->taken.test_and_set()) return work(launch, 0, blocks);
+  if (pool->workers < threads - 1) start_workers();
+  pool->work = work;
+  pool->launch = launch;
+  pool->blocks = blocks;
+  pool->part = std::max(1ll, blocks / (threads * PARTS));
+  pool->next = 0;
+  pool->state = (pool->state / JOB + 1) * JOB + OPEN;
+  if (pool->asleep) {
+    std::lock_guard<std::mutex> lock(pool->door);
+    pool->wake.notify_all();
+  }
+  take_parts();
+  pool->state &= ~OPEN;  // a worker that is late need not come any more
+  for (int spins = 0; pool->state % JOB; spins++)
+    if (spins > 1000) sched_yield();
+  pool->taken.clear();
+}
+
+// A child of a fork has no workers, whatever they were doing: it begins with a new pool, which starts its own.
+extern "C" void start_pool(int n) {
+  threads = n;
+  pthread_atfork(nullptr, nullptr, [] { pool = new Pool; });
+}

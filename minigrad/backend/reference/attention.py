@@ -5,6 +5,7 @@ import functools
 import numpy as np
 
 from .half import is_half
+from .reduce import product
 from .rows import _finite_top, _row_dots, _row_sums
 
 BLOCK = 1 << 22  # scores at a time
@@ -48,7 +49,7 @@ def _grouped(x, nkv):
 def _scores(q, k, mask, bias, scale, is_causal, b, t):
     """scale q kᵀ + bias, -∞ where a query may not look: (b, nkv, group, t, S) of a block's queries."""
     nkv = k.shape[1]
-    x = np.matmul(_grouped(q, nkv)[b, :, :, t], k[b, :, None].swapaxes(-1, -2))
+    x = product(_grouped(q, nkv)[b, :, :, t], k[b, :, None].swapaxes(-1, -2))
     x *= x.dtype.type(scale)
     if bias is not None:
         x += _grouped(bias, nkv)[b, :, :, t]
@@ -82,7 +83,7 @@ def attention(q, k, v, mask, bias, scale, is_causal):
         total = _row_sums(p)
         p /= np.maximum(total, 1)  # the largest score alone makes it 1, unless the query sees nothing
         part = o[b, :, t]
-        part[...] = np.matmul(p, v[b, :, None]).reshape(part.shape)
+        part[...] = product(p, v[b, :, None]).reshape(part.shape)
         total[total == 0] = np.inf  # so that exp(scores - lse) is 0
         both = lse[b, :, t]
         both[..., :1] = top.reshape(*both.shape[:-1], 1)
@@ -102,11 +103,11 @@ def attention_backward(do, q, k, v, mask, bias, o, lse, scale, is_causal):
         p -= rest
         np.exp(p, out=p)
         dob = _grouped(do, nkv)[b, :, :, t]
-        ds = np.matmul(dob, v[b, :, None].swapaxes(-1, -2))
+        ds = product(dob, v[b, :, None].swapaxes(-1, -2))
         ds -= _row_dots(ds, p)  # = do · o, but exactly 0 less for a query that sees one key
         ds *= p
         ds *= ds.dtype.type(scale)
-        dq[b, :, t] = np.matmul(ds, k[b, :, None]).reshape(dq[b, :, t].shape)
-        dk[b] += np.matmul(ds.swapaxes(-1, -2), _grouped(q, nkv)[b, :, :, t]).sum(2)
-        dv[b] += np.matmul(p.swapaxes(-1, -2), dob).sum(2)
+        dq[b, :, t] = product(ds, k[b, :, None]).reshape(dq[b, :, t].shape)
+        dk[b] += product(ds.swapaxes(-1, -2), _grouped(q, nkv)[b, :, :, t]).sum(2)
+        dv[b] += product(p.swapaxes(-1, -2), dob).sum(2)
     return dq, dk, dv

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from ...locks import multiplying
 from .half import in_single, is_half
 
 _SUMS = {"b": np.int64, "i": np.int64, "u": np.int64}  # what integers add up in
@@ -57,7 +58,8 @@ def dot(x, y):
     """Sum of x * y over everything, as a Python float."""
     if is_half(x):
         x, y = x.astype(np.float32), y.astype(np.float32)
-    return float(np.vdot(x, y))
+    with multiplying.mine.lock:
+        return float(np.vdot(x, y))
 
 
 def rows(x):
@@ -65,16 +67,22 @@ def rows(x):
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
 
 
+def product(a, b):
+    """np.matmul. What goes to BLAS goes through here, or takes the lock itself."""
+    with multiplying.mine.lock:
+        return np.matmul(a, b)
+
+
 @in_single
 def matmul(a, b):
     """(…, n, k) @ (…, k, m) -> (…, n, m), batch dimensions broadcast."""
-    return np.matmul(a, b)
+    return product(a, b)
 
 
 @in_single
 def linear(x, weight, bias):
     """x (…, k), weight (m, k), bias (m,) or None -> (…, m)."""
-    y = np.matmul(rows(x), weight.T)
+    y = product(rows(x), weight.T)
     if bias is not None:
         y += bias
     return y.reshape(x.shape[:-1] + y.shape[1:])
@@ -84,6 +92,6 @@ def linear(x, weight, bias):
 def linear_backward(dy, x, weight, wanted):
     """dy (…, m), x (…, k), weight (m, k); wanted: (dx, dweight, dbias)? -> the three, None where not."""
     flat = rows(dy)
-    dx = np.matmul(flat, weight).reshape(dy.shape[:-1] + weight.shape[1:]) if wanted[0] else None
-    dweight = np.matmul(flat.T, rows(x)) if wanted[1] else None
+    dx = product(flat, weight).reshape(dy.shape[:-1] + weight.shape[1:]) if wanted[0] else None
+    dweight = product(flat.T, rows(x)) if wanted[1] else None
     return dx, dweight, flat.sum(0) if wanted[2] else None
