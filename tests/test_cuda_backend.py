@@ -22,7 +22,7 @@ rng = np.random.default_rng(0)
 
 
 @pytest.fixture
-def fake(monkeypatch):
+def fake(a_compiler, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
     fake_cupy.launches.clear()
     return cuda.Cuda()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .host import Module, address, find_compiler
+from .host import address, find_compiler, modules
 from .launch import Launched
 from .source import source
 
@@ -104,9 +104,11 @@ def _header(check):
 @functools.cache
 def _module(file, dtype, check, text):
     if check:
-        module = Module(file, dtype, _header(True), CHECKED_FLAGS, "checked", _bounded(text), CHECKED_LIBRARIES)
+        text = _bounded(text)
+        how = _header(True), CHECKED_FLAGS, "checked", CHECKED_LIBRARIES
     else:
-        module = Module(file, dtype, _header(False), FLAGS, "emulated", text)
+        how = _header(False), FLAGS, "emulated", ()
+    (module,) = modules([file], dtype, *how, text_of=lambda *_: text)
     module.library.emulator_message.restype = ctypes.c_char_p
     return module
 

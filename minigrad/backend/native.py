@@ -8,13 +8,12 @@ import functools
 import logging
 import struct
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
 from . import reference
-from .host import CompilerError, Module, address, pool
+from .host import CompilerError, address, modules, pool
 from .launch import Launched
 
 log = logging.getLogger("minigrad")
@@ -83,9 +82,7 @@ class Native(Launched):
 
     def compile(self, files, dtype):
         """Compile kernel files for a dtype, several at a time, and load them."""
-        with ThreadPoolExecutor(self.threads) as workers:
-            modules = workers.map(lambda file: Module(file, dtype.name, header(), FLAGS, "native"), files)
-        for file, module in zip(files, modules):
+        for file, module in zip(files, modules(files, dtype.name, header(), FLAGS, "native", threads=self.threads)):
             for name in module.kernels:
                 self._kernels[file, name, dtype] = module[name]
 
