@@ -158,6 +158,4 @@ def test_a_compiler_that_hangs_does_not_hang_the_doctor(monkeypatch):
 
     monkeypatch.setattr(doctor, "find_compiler", lambda: ("ccache", "g++"))
     monkeypatch.setattr(subprocess, "run", run)
-    assert dict(doctor.inventory())["C++ compiler"].startswith(
-        "none: Command '['ccache', 'g++', '--version']' timed out"
-    )
+    assert "'--version']' timed out after 10" in dict(doctor.inventory())["C++ compiler"]

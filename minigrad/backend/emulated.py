@@ -103,12 +103,9 @@ def _header(check):
 
 @functools.cache
 def _module(file, dtype, check, text):
-    if check:
-        text = _bounded(text)
-        how = _header(True), CHECKED_FLAGS, "checked", CHECKED_LIBRARIES
-    else:
-        how = _header(False), FLAGS, "emulated", ()
-    (module,) = modules([file], dtype, *how, text_of=lambda *_: text)
+    text = _bounded(text) if check else text
+    flags, kind, libraries = (CHECKED_FLAGS, "checked", CHECKED_LIBRARIES) if check else (FLAGS, "emulated", ())
+    (module,) = modules([file], dtype, _header(check), flags, kind, libraries, text_of=lambda *_: text)
     module.library.emulator_message.restype = ctypes.c_char_p
     return module
 

@@ -66,26 +66,30 @@ def private(path):
         step = os.path.join(at, part)
         about = _made(step)
         if about.st_uid not in (0, os.geteuid()):
-            raise CompilerError(f"the cache folder {path}: {step} belongs to another user (uid {about.st_uid})")
+            raise _refused(path, step, f"belongs to another user (uid {about.st_uid})")
         if stat.S_ISLNK(about.st_mode):
             links += 1
             if links > LINKS:
-                raise CompilerError(f"the cache folder {path}: too many symbolic links")
+                raise _refused(path, step, "is one of too many symbolic links")
             target = os.readlink(step)
             rest += target.split("/")[::-1]
             at = "/" if target.startswith("/") else at
         elif not stat.S_ISDIR(about.st_mode):
-            raise CompilerError(f"the cache folder {path}: {step} is not a folder")
+            raise _refused(path, step, "is not a folder")
         elif _open_to_others(about):
-            raise CompilerError(f"the cache folder {path}: {step} {_WRITABLE}")
+            raise _refused(path, step, _WRITABLE)
         else:
             at = step
     if os.lstat(at).st_mode & 0o022:
-        raise CompilerError(f"the cache folder {at} {_WRITABLE}")
+        raise _refused(path, at, _WRITABLE)
     return at
 
 
 _WRITABLE = "may be written to by others: take it from them (chmod go-w), or name another folder in MINIGRAD_CACHE"
+
+
+def _refused(path, step, why):
+    return CompilerError(f"the cache folder {path}{'' if step == path else f': {step}'} {why}")
 
 
 def _made(step):
