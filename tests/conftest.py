@@ -34,14 +34,15 @@ def cache(tmp_path, monkeypatch):
 
 
 def pytest_configure(config):
-    """Kernels are compiled into a folder that goes with the session where the user's own cannot be used."""
+    """Where the user's own folders cannot be used, what is compiled goes into one that goes with the session."""
     try:
-        usable = os.access(folder(), os.W_OK)
+        usable = os.access(folder(), os.W_OK) and os.access(os.path.expanduser("~"), os.W_OK)
     except CompilerError:
         usable = False
     if not usable:
         made = tempfile.mkdtemp(prefix="minigrad-tests-")
-        os.environ["MINIGRAD_CACHE"] = made  # the processes of pytest-xdist get it too
+        for name in ("MINIGRAD_CACHE", "CUPY_CACHE_DIR", "MPLCONFIGDIR"):  # the processes of pytest-xdist get them too
+            os.environ[name] = os.path.join(made, name.lower())
         config.add_cleanup(lambda: shutil.rmtree(made, ignore_errors=True))
     if lacks("dot"):  # then examples say so and go on
         config.addinivalue_line("filterwarnings", "ignore:wrote .* but not .* `dot` is not installed:UserWarning")

@@ -286,6 +286,19 @@ def test_a_missing_cupy_is_said(monkeypatch):
     assert "needs CuPy, which is not installed: pip install" in cuda.why_not()
 
 
+@pytest.mark.parametrize("error, why", [
+    ("PermissionError(13, 'Permission denied', '/nobody/.cupy')", "cannot make its cache folder"),
+    ("ImportError('libcudart.so\\nmore')", r"cannot be imported \(libcudart.so\)$"),
+    ("ValueError('CUDA_PATH')", "cannot be imported"),
+])  # fmt: skip
+def test_a_cupy_that_cannot_be_imported_is_said(tmp_path, monkeypatch, error, why):
+    """With a home that cannot be written to, its import is a PermissionError."""
+    (tmp_path / "cupy.py").write_text(f"raise {error}")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    assert re.search(f"^device 'cuda': CuPy is installed, but {why}", cuda.why_not())
+
+
 def test_nothing_but_memory_views_and_compiling_is_asked_of_cupy():
     with open(cuda.__file__, encoding="utf-8") as file:
         used = set(re.findall(r"\b_?cupy\.(\w+)", file.read()))
