@@ -133,6 +133,13 @@ def test_a_compiler_that_hangs_is_stopped(tmp_path):
         assert stat.strip() in ("", "Z"), pid
 
 
+def test_a_disk_without_room_for_the_compilers_words(cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", str(script(tmp_path / "cxx", "exit 1")))
+    monkeypatch.setattr(command, "FULL", 1 << 60)
+    with pytest.raises(CompilerError, match=r"its exit status is 1, and there is no space left$"):
+        compiled(SOURCE, FLAGS, "answer")
+
+
 @pytest.mark.needs("g++")
 def test_a_full_disk(tmp_path):
     """As far as one can have it without one: no file may grow beyond 4 kB."""

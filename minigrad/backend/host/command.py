@@ -13,6 +13,7 @@ import time
 
 log = logging.getLogger("minigrad")
 LIMIT = 300  # seconds that a compiler may take for one file; the slowest of ours takes about ten
+FULL = 1 << 20  # bytes left on a disk, below which it is why a compiler has failed, which may have no room to say so
 NAMES = "g++", "c++", "clang++"
 LOAD = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
 
@@ -98,7 +99,8 @@ def compile_file(source, result, flags, libraries, label, cancelled=None):
     if status:
         lines = [line.strip() for line in said.splitlines() if line.strip()]
         lines = [line for line in lines if "error" in line.lower()] or lines
-        raise CompilerError(f"{name} cannot compile {label}: {lines[0] if lines else ended(status)}")
+        full = ", and there is no space left" if shutil.disk_usage(os.path.dirname(result)).free < FULL else ""
+        raise CompilerError(f"{name} cannot compile {label}: {lines[0] if lines else ended(status)}{full}")
     if not os.path.isfile(result) or os.path.islink(result) or not os.path.getsize(result):
         raise CompilerError(f"{name} ended without an error, but wrote no library for {label}")
 
