@@ -1,6 +1,9 @@
-"""Every test starts from the same seed; with --only-gpu-skips, no test may be skipped but for want of a GPU."""
+"""Every test starts from the same seed. What a test needs that is not here is said in one place, and skips it; with
+--only-gpu-skips, no test may be skipped but for want of a GPU."""
 
 import os
+import shutil
+import tempfile
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # each core has a process of its own then; read when NumPy is imported
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -9,15 +12,57 @@ import numpy as np
 import pytest
 
 from minigrad import backend
+from minigrad.backend.host import CompilerError, find_compiler
+from minigrad.backend.host.cache import folder
 from minigrad.backend.native import TRAINING, Native
 from minigrad.random import manual_seed
 
 SKIP_ALLOWED = "no GPU"
+PACKAGES = {"g++": "g++", "dot": "graphviz", "chromium": "chromium"}  # programs, and what Debian and Ubuntu call them
 
 
 @pytest.fixture(autouse=True)
 def seed():
     manual_seed(0)
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """The path of a cache folder for kernels, which is yet to be made."""
+    monkeypatch.setenv("MINIGRAD_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def pytest_configure(config):
+    """Where the user's own folders cannot be used, what is compiled goes into one that goes with the session."""
+    try:
+        usable = os.access(folder(), os.W_OK) and os.access(os.path.expanduser("~"), os.W_OK)
+    except CompilerError:
+        usable = False
+    if not usable:
+        made = tempfile.mkdtemp(prefix="minigrad-tests-")
+        for name in ("MINIGRAD_CACHE", "CUPY_CACHE_DIR", "MPLCONFIGDIR"):  # the processes of pytest-xdist get them too
+            os.environ[name] = os.path.join(made, name.lower())
+        config.add_cleanup(lambda: shutil.rmtree(made, ignore_errors=True))
+    if lacks("dot"):  # then examples say so and go on
+        config.addinivalue_line("filterwarnings", "ignore:wrote .* but not .* `dot` is not installed:UserWarning")
+
+
+def lacks(program):
+    """Why tests that need a program cannot run; '' if it is here."""
+    try:
+        here = find_compiler() if program == "g++" else shutil.which(program)
+    except CompilerError:
+        here = None
+    return "" if here else f"no {program}: apt install {PACKAGES[program]}"
+
+
+@pytest.fixture(scope="session")
+def a_compiler():
+    """The command of the C++ compiler. As the mark needs("g++"), for fixtures."""
+    if reason := lacks("g++"):
+        pytest.skip(reason)
+    return find_compiler()
 
 
 def pytest_sessionstart(session):
@@ -28,6 +73,10 @@ def pytest_sessionstart(session):
 
 
 def pytest_runtest_setup(item):
+    for marker in item.iter_markers("needs"):
+        for program in marker.args:
+            if reason := lacks(program):
+                pytest.skip(reason)
     if item.get_closest_marker("gpu"):
         try:
             backend.get("cuda")

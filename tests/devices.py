@@ -8,7 +8,11 @@ from minigrad import backend
 from minigrad.backend.emulated import Emulated
 from minigrad.backend.native import Native
 
-DEVICES = ["native", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)]
+DEVICES = [
+    pytest.param("native", marks=pytest.mark.needs("g++")),
+    pytest.param("emulated", marks=pytest.mark.needs("g++")),
+    pytest.param("cuda", marks=pytest.mark.gpu),
+]
 
 
 @functools.cache

@@ -359,7 +359,8 @@ def test_ctrl_c_saves_and_exits_with_130(book, out, presses):
     step = meta["step"]
     assert meta["generators"].keys() == {"default", "batches"} and len(meta["optimizer"]["param_groups"]) == 2
     assert process.returncode == 130
-    assert err == f"char_lm: stopped and saved at step {step}; go on with --resume\n"
+    said = [line for line in err.splitlines() if not line.startswith("minigrad: ")]  # on kernels, if any
+    assert said == [f"char_lm: stopped and saved at step {step}; go on with --resume"]
     assert {p.name for p in out.iterdir()} - {"best.safetensors"} == {"last.safetensors", "losses.csv"}
     assert [int(row["step"]) for row in rows(out)] == list(range(1, step + 1))
     assert main("--resume", "--out", out, "--steps", step + 3) == 0

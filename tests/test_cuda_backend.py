@@ -22,7 +22,7 @@ rng = np.random.default_rng(0)
 
 
 @pytest.fixture
-def fake(monkeypatch):
+def fake(a_compiler, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
     fake_cupy.launches.clear()
     return cuda.Cuda()
@@ -284,6 +284,19 @@ def test_what_is_missing_is_said(fake, monkeypatch, changes, message):
 def test_a_missing_cupy_is_said(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert "needs CuPy, which is not installed: pip install" in cuda.why_not()
+
+
+@pytest.mark.parametrize("error, why", [
+    ("PermissionError(13, 'Permission denied', '/nobody/.cupy')", "cannot make its cache folder"),
+    ("ImportError('libcudart.so\\nmore')", r"cannot be imported \(libcudart.so\)$"),
+    ("ValueError('CUDA_PATH')", "cannot be imported"),
+])  # fmt: skip
+def test_a_cupy_that_cannot_be_imported_is_said(tmp_path, monkeypatch, error, why):
+    """With a home that cannot be written to, its import is a PermissionError."""
+    (tmp_path / "cupy.py").write_text(f"raise {error}")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    assert re.search(f"^device 'cuda': CuPy is installed, but {why}", cuda.why_not())
 
 
 def test_nothing_but_memory_views_and_compiling_is_asked_of_cupy():

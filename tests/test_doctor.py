@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from minigrad import backend, doctor
 from minigrad.backend import reference
+from minigrad.backend.host import CompilerError, compiled, find_compiler
 
 
 @pytest.fixture
@@ -29,6 +31,13 @@ class Changed:
 
     def __getattr__(self, name):
         return self.changed.get(name) or getattr(reference, name)
+
+
+def raising(error):
+    def primitive(*args):
+        raise error
+
+    return primitive
 
 
 def test_all_that_is_here_is_right(capsys):
@@ -49,10 +58,7 @@ def test_a_wrong_result_is_a_failure(monkeypatch, capsys, only_numpy):
 
 @pytest.mark.parametrize("error", [RuntimeError("the GPU has fallen off the bus\nsecond line"), MemoryError()])
 def test_an_error_is_a_failure(monkeypatch, capsys, only_numpy, error):
-    def softmax(x, dim):
-        raise error
-
-    monkeypatch.setattr(backend, "cpu_backend", lambda name: Changed("softmax", softmax))
+    monkeypatch.setattr(backend, "cpu_backend", lambda name: Changed("softmax", raising(error)))
     assert doctor.main() == 1
     first = str(error).partition("\n")[0] or type(error).__name__
     assert capsys.readouterr().out.endswith(f"FAIL  numpy     softmax: {type(error).__name__}: {first}\n")
@@ -115,3 +121,41 @@ def test_a_gpu_is_described(monkeypatch):
     monkeypatch.setattr(fake_cupy.cuda.runtime, "driverGetVersion", lambda: 0)
     found = dict(doctor.inventory())
     assert (found["driver"], found["GPU"]) == ("none", "none")
+
+
+@pytest.mark.parametrize("name", ["native", "emulated"])
+def test_kernels_that_cannot_be_compiled_are_none(monkeypatch, capsys, name):
+    """Not a PASS for what NumPy has computed in their place."""
+    on = Changed("softmax", reference.softmax)
+    if name == "native":
+        on.failed = CompilerError("no space left")
+    else:
+        on.changed["softmax"] = raising(CompilerError("no space left"))
+    monkeypatch.setattr(doctor, "BACKENDS", (name,))
+    monkeypatch.setattr(backend, "cpu_backend", lambda name: on)
+    assert doctor.main() == 0
+    assert capsys.readouterr().out.endswith(f"NONE  {name:10}no space left\n")
+
+
+@pytest.mark.needs("g++")
+def test_the_compiler_and_its_cache_are_described(monkeypatch, cache, capsys):
+    compiled('extern "C" int answer() { return 42; }', ("-O0",), "answer")
+    (path,) = cache.glob("*.so")
+    found = dict(doctor.inventory())
+    assert found["C++ compiler"].startswith(f"{shlex.join(find_compiler())}: ")
+    assert found["kernel cache"] == f"{cache}: 1 files, 0.0 MB"
+    os.truncate(path, 100)
+    assert (
+        found["kernel cache"] + ", 1 of them damaged or of an older version" == dict(doctor.inventory())["kernel cache"]
+    )
+    cache.chmod(0o777)
+    assert dict(doctor.inventory())["kernel cache"].startswith(f"none: the cache folder {cache} may be written to by")
+
+
+def test_a_compiler_that_hangs_does_not_hang_the_doctor(monkeypatch):
+    def run(command, timeout, **how):
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(doctor, "find_compiler", lambda: ("ccache", "g++"))
+    monkeypatch.setattr(subprocess, "run", run)
+    assert "'--version']' timed out after 10" in dict(doctor.inventory())["C++ compiler"]

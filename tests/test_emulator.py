@@ -9,13 +9,9 @@ import pytest
 
 from minigrad.backend import reference
 from minigrad.backend.emulated import Emulated, EmulationError
-from minigrad.backend.host import CompilerError, find_compiler
 from minigrad.backend.source import source
 
-try:
-    find_compiler()
-except CompilerError as error:  # pragma: no cover
-    pytest.skip(f"no C++ compiler: {error}", allow_module_level=True)
+pytestmark = pytest.mark.needs("g++")
 
 F32 = np.dtype("float32")
 PLANTED = (Path(__file__).parent / "planted_bugs.cu").read_text(encoding="utf-8")

@@ -9,6 +9,8 @@ from minigrad.backend.launch import Launched
 from minigrad.backend.launch.arrays import has_view
 from minigrad.backend.native import Native
 
+pytestmark = pytest.mark.needs("g++")
+
 
 class Kernels(Launched):
     """Native without a choice: every primitive is a kernel."""

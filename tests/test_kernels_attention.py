@@ -6,6 +6,7 @@ import pytest
 from minigrad.backend import cpu_backend, reference
 from minigrad.backend.emulated import Emulated
 
+pytestmark = pytest.mark.needs("g++")
 CASES = {  # B, nh, nkv, T, S, D, Dv, causal, mask, bias
     "one tile": (2, 2, 2, 64, 64, 32, 32, True, False, False),
     "one element": (1, 1, 1, 1, 1, 1, 1, False, False, False),

@@ -13,6 +13,7 @@ from minigrad.backend.launch import Launched
 from minigrad.backend.launch.elementwise import planned
 from minigrad.backend.table import FORMS, POWERS, PRIMITIVES, TABLE, kind_of
 
+pytestmark = pytest.mark.needs("g++")
 INF, NAN = math.inf, math.nan
 
 # ------------------------------------------------------------------------------------------------------------- values

@@ -7,6 +7,7 @@ from minigrad.backend import reference
 from minigrad.backend.emulated import Emulated
 from minigrad.backend.launch import matmul as launching
 
+pytestmark = pytest.mark.needs("g++")
 EPS = {"float32": 3e-7, "float64": 4e-16, "float16": 1e-3, "int64": 0, "uint8": 0}
 SHAPES = (1, 1, 1), (33, 17, 65), (129, 127, 9), (130, 40, 132), (5, 0, 3), (0, 4, 3), (3, 4, 0), (1, 300, 2)
 

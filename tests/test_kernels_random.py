@@ -9,6 +9,7 @@ from kernel_calls import FLOATS, call, chosen, on_each, quiet  # noqa: F401
 from minigrad import random
 from minigrad.backend import reference
 
+pytestmark = pytest.mark.needs("g++")
 SEEDS = [(0, 0), (2**63 + 12345, 7), (1, 2**32 - 1), (99, 2**40)]
 
 

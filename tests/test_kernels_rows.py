@@ -7,6 +7,7 @@ from test_kernels_arrays import Kernels
 from minigrad.backend import reference
 from minigrad.backend.emulated import Emulated
 
+pytestmark = pytest.mark.needs("g++")
 INF, NAN = float("inf"), float("nan")
 SHAPES = [(3, 1), (5, 2), (2, 3, 33), (7, 64), (3, 257), (2, 1000), (1, 4099), (40, 5), (0, 5), (3, 0)]
 TOLERANCE = {np.float64: 1e-12, np.float32: 4e-6, np.float16: 3e-3}

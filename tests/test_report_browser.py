@@ -8,7 +8,7 @@ import pytest
 
 from minigrad.study.report import LayerView, write
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.needs("chromium")]
 
 STEPS = [0, 40, 100]
 PATHS = ["blocks.0.attn", "blocks.1.attn"]
@@ -21,8 +21,6 @@ HOSTILE = "</script><img src=x onerror=window.hurt=1><!--DATA-->"
 def chromium():
     sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     program = shutil.which("chromium")
-    if program is None:
-        pytest.skip("chromium is not installed")
     with sync.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield browser

@@ -1,7 +1,6 @@
 """The examples about heads, run small: what they print is right, and what they write is there."""
 
 import re
-import shutil
 import xml.etree.ElementTree as xml
 
 import numpy as np
@@ -28,7 +27,7 @@ def test_backprop_through_heads(capsys, tmp_path):
         assert name in text
 
 
-@pytest.mark.skipif(shutil.which("dot") is None, reason="the program dot is not installed")
+@pytest.mark.needs("dot")
 def test_the_backward_graph_in_the_repo_is_the_one_that_it_draws(tmp_path):
     pytest.importorskip("graphviz")
     load("backprop_through_heads").main(["--out", str(tmp_path / "backward.svg")])

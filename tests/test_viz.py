@@ -1,7 +1,6 @@
 """The picture of a graph: what it says, that it says the same each time, and what it does when it cannot be drawn."""
 
 import re
-import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as xml
@@ -13,7 +12,7 @@ from minigrad import nn, viz
 from minigrad.autograd import mode
 
 pytest.importorskip("graphviz")
-needs_dot = pytest.mark.skipif(shutil.which("dot") is None, reason="the program dot is not installed")
+needs_dot = pytest.mark.needs("dot")
 
 
 class Tiny(nn.Module):

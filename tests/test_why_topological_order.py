@@ -2,7 +2,6 @@
 
 import importlib.util
 import re
-import shutil
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
@@ -38,7 +37,7 @@ def test_the_naive_walk_prints_3_and_all_others_print_9(capsys, tmp_path):
     assert "too late" in dot and "step 3: has 3" in dot and "gets 9" in dot
 
 
-@pytest.mark.skipif(shutil.which("dot") is None, reason="the program dot is not installed")
+@pytest.mark.needs("dot")
 def test_the_picture_in_the_repo_is_the_one_that_it_draws(tmp_path):
     why.main(["--out", str(tmp_path)])
     assert texts(tmp_path / "why_topological_order.svg") == texts(SCRIPT.with_suffix(".svg"))

@@ -31,8 +31,11 @@ def why_not():
         return f"device 'cuda' needs CuPy, which is not installed: {INSTALL}"
     try:
         import cupy
-    except ImportError as error:
-        return f"device 'cuda': CuPy is installed, but cannot be imported ({error})"
+    except OSError as error:
+        why = f"cannot make its cache folder; name one in CUPY_CACHE_DIR ({first_line(error)})"
+        return f"device 'cuda': CuPy is installed, but {why}"
+    except Exception as error:
+        return f"device 'cuda': CuPy is installed, but cannot be imported ({first_line(error)})"
     runtime = cupy.cuda.runtime
     if runtime.driverGetVersion() == 0:
         return "device 'cuda': CuPy is installed, but there is no NVIDIA driver"

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ..locks import emulating, loading
-from .host import Module, address, find_compiler
+from .host import address, find_compiler, modules
 from .launch import Launched
 from .source import source
 
@@ -102,10 +102,9 @@ def _header(check):
 
 @functools.cache
 def _module(file, dtype, check, text):
-    if check:
-        module = Module(file, dtype, _header(True), CHECKED_FLAGS, "checked", _bounded(text), CHECKED_LIBRARIES)
-    else:
-        module = Module(file, dtype, _header(False), FLAGS, "emulated", text)
+    text = _bounded(text) if check else text
+    flags, kind, libraries = (CHECKED_FLAGS, "checked", CHECKED_LIBRARIES) if check else (FLAGS, "emulated", ())
+    (module,) = modules([file], dtype, _header(check), flags, kind, libraries, text_of=lambda *_: text)
     module.library.emulator_message.restype = ctypes.c_char_p
     return module
 

@@ -7,14 +7,13 @@ views, orderings, integers and small arrays are NumPy's. All of it works on np.n
 import functools
 import logging
 import struct
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
 from ..locks import loading
 from . import reference
-from .host import CompilerError, Module, address, pool
+from .host import CompilerError, address, modules, pool
 from .launch import Launched
 
 log = logging.getLogger("minigrad")
@@ -81,9 +80,7 @@ class Native(Launched):
 
     def compile(self, files, dtype):
         """Compile kernel files for a dtype, several at a time, and load them."""
-        with ThreadPoolExecutor(self.threads) as workers:
-            modules = workers.map(lambda file: Module(file, dtype.name, header(), FLAGS, "native"), files)
-        for file, module in zip(files, modules):
+        for file, module in zip(files, modules(files, dtype.name, header(), FLAGS, "native", threads=self.threads)):
             module.library.use_pool(self._pool)
             for name in module.kernels:
                 self._kernels[file, name, dtype] = module[name]

@@ -1,8 +1,9 @@
 """Kernels compiled for the CPU by the system's C++ compiler: natively, to be fast, or emulated, to be proved.
 
-A source is compiled once per machine; the result is kept in the user's cache folder.
+A source is compiled once per machine; the result is kept in the user's cache folder, and looked at before it is used.
 """
 
-from .compiler import CompilerError, compiled, find_compiler
-from .module import Module, address
+from .command import CompilerError, find_compiler
+from .compiler import compiled, load, opened
+from .module import Module, address, modules
 from . import pool

@@ -1,31 +1,32 @@
-"""Compiling a source to a shared library, once per machine."""
+"""Compiling a source to a shared library, once per machine, and loading it."""
 
+import ctypes
 import functools
 import hashlib
+import json
 import logging
 import os
 import platform
-import shutil
-import stat
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
+from typing import NamedTuple
+
+from . import cache
+from .command import CompilerError, compile_file, find_compiler, identity, not_loaded, try_loading
+from .progress import each
 
 log = logging.getLogger("minigrad")
+FORMAT = 2  # of the files in the cache
 
 
-class CompilerError(RuntimeError):
-    """Kernels cannot be compiled here; the message says why."""
+class Unit(NamedTuple):
+    """What one shared library is made of. label names the file, for people who look into the cache; libraries are what
+    the linker is told last."""
 
-
-@functools.cache
-def find_compiler():
-    """The path of the C++ compiler: $CXX, or the first of g++, c++, clang++. Raises CompilerError if there is none."""
-    for name in filter(None, (os.environ.get("CXX"), "g++", "c++", "clang++")):
-        if path := shutil.which(name):
-            return os.path.realpath(path)
-    raise CompilerError("no C++ compiler (g++ or clang++) was found")
+    text: str
+    flags: tuple
+    label: str
+    libraries: tuple = ()
 
 
 @functools.cache
@@ -40,49 +41,67 @@ def cpu():
 
 
 @functools.cache
-def cache_folder():
-    """The folder of compiled kernels, made if it is missing; private, since whatever lies there is loaded and run.
-
-    Raises CompilerError if it belongs to someone else or someone else may write to it."""
-    base = os.environ.get("MINIGRAD_CACHE") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "minigrad"
-    )
-    folder = Path(base)
+def libc():
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
-    except OSError as error:
-        raise CompilerError(f"the cache folder {folder} cannot be made: {error.strerror}") from error
-    if hasattr(os, "getuid") and found.st_uid != os.getuid():
-        raise CompilerError(f"the cache folder {folder} belongs to another user (uid {found.st_uid})")
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise CompilerError(f"the cache folder {folder} may be written to by others: chmod 700 {folder}")
-    return folder
+        return os.confstr("CS_GNU_LIBC_VERSION")
+    except (AttributeError, ValueError, OSError):
+        return None
 
 
-@functools.cache
-def _say(folder):
-    log.warning("minigrad: compiling kernels for this CPU, once; they are kept in %s", folder)
+def load(text, flags, label, libraries=()):
+    """The shared library of a C++ source as a ctypes.CDLL: from the cache, or compiled. Raises CompilerError."""
+    return load_all([Unit(text, flags, label, libraries)])[0]
+
+
+def load_all(units, threads=1):
+    """[the ctypes.CDLL of each Unit]. What is not in the cache is compiled, several at a time. Raises CompilerError."""
+    return [opened(path) for path in _compiled(units, threads)]
 
 
 def compiled(text, flags, label, libraries=()):
-    """The path of the shared library made of a C++ source; compiles it unless an earlier result is in the cache.
+    """The path of the shared library of a C++ source: from the cache, or compiled. Raises CompilerError."""
+    return _compiled([Unit(text, flags, label, libraries)])[0]
 
-    label names the file, for people who look into the cache. Raises CompilerError."""
-    compiler, folder = find_compiler(), cache_folder()
-    about = os.stat(compiler)
-    key = "\0".join([text, *flags, *libraries, compiler, f"{about.st_size} {about.st_mtime_ns}", cpu(), sys.platform])
-    target = folder / f"{label}-{hashlib.sha256(key.encode()).hexdigest()[:20]}.so"
-    if target.exists() and target.stat().st_uid == folder.stat().st_uid:
-        return target
-    _say(folder)
-    with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        (made := Path(scratch) / "kernel.cpp").write_text(text, encoding="utf-8")
-        result = Path(scratch) / "kernel.so"
-        command = [compiler, *flags, "-shared", "-fPIC", str(made), "-o", str(result), "-lm", *libraries]
-        run = subprocess.run(command, capture_output=True, text=True, errors="replace")
-        if run.returncode:
-            lines = [line for line in run.stderr.splitlines() if "error" in line] or run.stderr.splitlines()
-            raise CompilerError(f"{compiler} cannot compile {label}: {lines[0].strip() if lines else run.returncode}")
-        os.replace(result, target)  # atomic: another process finds all of it or nothing
-    return target
+
+def opened(path):
+    """ctypes.CDLL, with a CompilerError in place of an OSError."""
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise CompilerError(not_loaded(str(error))) from error
+
+
+def _compiled(units, threads=1):
+    folder = cache.folder()
+    try:
+        paths = {unit: os.path.join(folder, _name(unit)) for unit in units}
+        missing = [unit for unit, path in paths.items() if not _usable(path)]
+        each(lambda unit, cancelled: _build(unit, paths[unit], cancelled), missing, threads, folder)
+    except OSError as error:  # full, read-only, gone
+        raise CompilerError(f"the cache folder {folder} cannot be written to: {error.strerror}") from error
+    return [Path(paths[unit]) for unit in units]
+
+
+def _name(unit):
+    about = [FORMAT, unit.text, unit.flags, unit.libraries, identity(find_compiler())]
+    key = json.dumps([*about, cpu(), platform.machine(), sys.platform, libc()])
+    return f"{unit.label}-{hashlib.sha256(key.encode()).hexdigest()[:20]}.so"
+
+
+def _usable(path):
+    found = cache.intact(path)
+    if found is False:
+        log.warning("minigrad: %s is damaged; compiling it again", path)
+    return found
+
+
+def _build(unit, path, cancelled):
+    with cache.scratch(os.path.dirname(path)) as scratch:
+        source, result, sealed = (os.path.join(scratch, name) for name in ("kernel.cpp", "kernel.so", "sealed.so"))
+        Path(source).write_text(unit.text, encoding="utf-8")
+        compile_file(source, result, unit.flags, unit.libraries, unit.label, cancelled)
+        cache.seal(sealed, os.path.basename(path), Path(result).read_bytes())
+        try_loading(sealed, cancelled)
+        cache.put(path, sealed)
+    if not cache.intact(path):
+        raise CompilerError(f"{path} is damaged as soon as it is written")

@@ -4,7 +4,7 @@ import ctypes
 import struct
 
 from ..source import signatures, source
-from .compiler import compiled
+from .compiler import Unit, load_all
 
 # How an argument of a C type is packed; each begins at a multiple of 8 bytes. A struct comes as bytes.
 _FORMATS = {"*": "Q", "double": "d", "float": "f4x", "int": "i4x", "unsigned": "I4x", "long long": "q",
@@ -12,28 +12,39 @@ _FORMATS = {"*": "Q", "double": "d", "float": "f4x", "int": "i4x", "unsigned": "
             "short": "h6x", "unsigned short": "H6x"}  # fmt: skip
 
 
+def modules(files, dtype, header, flags, kind, libraries=(), text_of=source, threads=1):
+    """[the Module of each of kernels/<file>.cu, compiled for a dtype], `threads` at a time. Raises CompilerError.
+
+    header: the text put before the source; it says how blocks and threads are run. kind: names it, for people.
+    libraries: what the linker is told last.
+    text_of: (file, dtype) -> another source than the file's, to prove that a bug would be found."""
+    texts = [text_of(file, dtype) for file in files]
+    units = [
+        Unit(f"{header}\n{text}\n{_exports(text)}\n", flags, f"{file.replace(' ', '-')}-{dtype}-{kind}", libraries)
+        for file, text in zip(files, texts)
+    ]
+    return [Module(text, library) for text, library in zip(texts, load_all(units, threads))]
+
+
+def _exports(text):
+    return "\n".join(
+        f'extern "C" int run_{name}(const unsigned* shape, unsigned long shared, const char* packed) '
+        f"{{ return launch({name}, shape, shared, packed); }}"
+        for name in signatures(text)
+    )
+
+
 class Module:
-    """kernels/<file>.cu compiled for a dtype with a header that says how blocks and threads are run.
+    """A compiled kernel file. module[entry] is a Kernel."""
 
-    header: the text put before the source. text: another source than the file's, to prove that a bug would be found.
-    libraries: what the linker is told last. module[entry] is a Kernel. Raises CompilerError."""
-
-    def __init__(self, file, dtype, header, flags, kind, text=None, libraries=()):
-        text = text or source(file, dtype)
-        self.text = text
+    def __init__(self, text, library):
+        self.text, self.library = text, library
         self.kernels = signatures(text)
-        exports = "\n".join(
-            f'extern "C" int run_{name}(const unsigned* shape, unsigned long shared, const char* packed) '
-            f"{{ return launch({name}, shape, shared, packed); }}"
-            for name in self.kernels
-        )
-        path = compiled(f"{header}\n{text}\n{exports}\n", flags, f"{file.replace(' ', '-')}-{dtype}-{kind}", libraries)
-        self.library = ctypes.CDLL(str(path))
         real = text.split(" R;")[0].rsplit("typedef ", 1)[1].strip()
         store = text.split(" T;")[0].rsplit("typedef ", 1)[1].strip()
         named = {"T": store, "R": real}
         self._found = {
-            name: Kernel(name, getattr(self.library, f"run_{name}"), [named.get(k, k) for k in kinds])
+            name: Kernel(name, getattr(library, f"run_{name}"), [named.get(k, k) for k in kinds])
             for name, kinds in self.kernels.items()
         }
 

@@ -4,7 +4,7 @@ import ctypes
 import os
 from pathlib import Path
 
-from .compiler import compiled
+from .compiler import load
 
 FLAGS = ("-std=c++17", "-O2", "-pthread")
 
@@ -19,6 +19,6 @@ def threads():
 
 def start(n):
     """Compile and start a pool of n threads, the caller's included. -> its function run_blocks, for native.h."""
-    library = ctypes.CDLL(str(compiled((Path(__file__).parent / "pool.cpp").read_text(), FLAGS, "pool")))
+    library = load((Path(__file__).parent / "pool.cpp").read_text(encoding="utf-8"), FLAGS, "pool")
     library.start_pool(n)
     return ctypes.cast(library.run_blocks, ctypes.c_void_p)
