@@ -13,16 +13,7 @@ from wrong_checkpoints import signed
 import minigrad as mg
 from minigrad import checkpoint, nn, optim, training
 
-SETTINGS = {
-    "n_layer": 2,
-    "n_head": 4,
-    "n_embd": 64,
-    "block_size": 64,
-    "dropout": 0.0,
-    "lr": 1e-3,
-    "seed": 1,
-    "text": [],
-}
+SETTINGS = dict(n_layer=2, n_head=4, n_embd=64, block_size=64, dropout=0.0, lr=1e-3, seed=1, text=[])
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +70,7 @@ def test_what_a_run_may_say(saved, path, changes):
 
 HUGE = {"settings.n_layer": 10**9, "config.n_layer": 10**9}
 WRONG = [  # of a model, then of a run
-    ({"chars": "gone"}, "holds no character model: it has no 'chars'"),
+    ({"chars": "gone"}, "it has no 'chars'"),
     ({"chars": ["a", "b", "c", "d", "e"]}, "its chars is"),
     ({"chars": "edcba"}, "its chars 'edcba' are not in order"),
     ({"chars": "aabcde"}, "are not in order"),
@@ -96,7 +87,7 @@ WRONG = [  # of a model, then of a run
     ({"config.n_embd": 10**6}, "wte.weight must have shape"),
 ]
 WRONG_RUNS = [
-    ({"step": "gone"}, "holds no run to go on with: it has no 'step'"),
+    ({"step": "gone"}, "it has no 'step'"),
     ({"step": -5}, "its step is -5"),
     ({"step": "3"}, "its step is '3'"),
     ({"step": True}, "its step is True"),
@@ -121,10 +112,8 @@ def test_what_it_may_not_say(saved, path, changes, words):
     loads = [lambda: training.load_run(path, SETTINGS)]
     if (changes, words) in WRONG:
         loads.append(lambda: training.load_char_model(path))
-    for load in loads[::-1]:
-        with pytest.raises(
-            checkpoint.CheckpointError, match=f"{path.name} .*{words.removeprefix('holds no character model: ')}"
-        ):
+    for load in loads:
+        with pytest.raises(checkpoint.CheckpointError, match=rf"{path.name} holds no .*: .*{words}"):
             load()
 
 
@@ -153,7 +142,7 @@ def test_numbers_that_are_not_finite(saved, path, value):
     tensors["model.norm.weight"][3] = value
     path.write_bytes(signed(tensors, saved[1]))
     for load in (training.load_char_model, lambda path: training.load_run(path, SETTINGS)):
-        with pytest.raises(checkpoint.CheckpointError, match="some numbers of 'norm.weight' are not finite"):
+        with pytest.raises(checkpoint.CheckpointError, match=r"some numbers of 'norm.weight' are not finite"):
             load(path)
 
 
