@@ -54,7 +54,8 @@ for _name, _preset in PRESETS.items():
 def train(args):
     out, last, best, losses = (args.out / name for name in ("", "last.safetensors", "best.safetensors", "losses.csv"))
     with one_line_errors():  # nothing is written before all input has proved good
-        tensors, saved = checkpoint.load(last) if args.resume else ({}, {})
+        defaults = {name: row[0] for name, row in SETTINGS.items()} | {"text": []}
+        tensors, saved = training.load_run(last, defaults) if args.resume else ({}, {})
         settings = settings_for(args, saved["settings"] if args.resume else {})
         if not args.resume and any(path.exists() for path in (last, best, losses)):
             raise ValueError(f"{out} already holds a run: go on with --resume, or choose another --out")

@@ -2,18 +2,22 @@
 
 The arrays are the file's tensors, everything else is JSON in its header, and a checksum covers both, for safetensors
 itself has none. Anything that reads safetensors can read the weights.
+
+The checksum finds damage. It does not make what the file says right: whoever takes something from a checkpoint checks
+it first, as `unpack` and training.load_char_model do.
 """
 
 import contextlib
-import errno
-import glob
 import json
-import os
 import zlib
 
 import numpy as np
 
 from .dtypes import as_dtype
+from .files import atomic_write, open_regular, replacing
+from .tensorfile import Reader, Unsupported, as_bytes, header_of, parse, shown
+
+__all__ = ["CheckpointError", "atomic_write", "load", "load_tensors", "pack", "save", "unpack", "weights"]
 
 FORMAT = "1"  # goes up when an older minigrad could no longer read a newer file
 
@@ -25,54 +29,73 @@ class CheckpointError(ValueError):
 def save(path, tensors, meta):
     """Write {name: array} and a JSON-able dict to `path` as one file; whoever reads it sees the old one or this one.
 
-    Arrays may have any shape, strides and minigrad dtype. Raises TypeError for what cannot be stored (before
-    anything is written) and OSError for what cannot be written (`path` is then as it was).
+    Arrays may have any shape, strides and minigrad dtype; they are written one by one, and none is copied but one that
+    is not contiguous. Raises TypeError or ValueError for what cannot be stored (before anything is written) and OSError
+    for what cannot be written (`path` is then as it was, unless it is the folder that cannot be synced).
     """
-    from safetensors.numpy import save as to_bytes
-
     arrays = {}
     for name, x in tensors.items():
+        if not isinstance(name, str):
+            raise TypeError(f"a checkpoint's tensors have names, which are str, not {shown(name)}")
         as_dtype(x.dtype)  # raises TypeError for a dtype that is not ours
-        arrays[str(name)] = np.asarray(x, order="C")  # unlike ascontiguousarray, leaves 0-d arrays 0-d
-    text = json.dumps(meta)
-    # One entry, not three: safetensors writes entries in random order, and the same state is to give the same bytes.
-    atomic_write(path, to_bytes(arrays, {"minigrad": f"{FORMAT} {_checksum(arrays, text)} {text}"}))
+        arrays[name] = np.asarray(x)
+    text = _json(meta)
+    checksum = _Checksum(text)
+    for name in sorted(arrays):
+        checksum.add(name, arrays[name])
+    # One entry, not three: the same state is to give the same bytes, whoever orders the entries.
+    begin, order = header_of(arrays, {"minigrad": f"{FORMAT} {checksum} {text}"})
+    with replacing(path) as file:
+        file.write(begin)
+        for name in order:
+            file.write(as_bytes(arrays[name]))
 
 
 def load(path):
-    """({name: array}, meta) as they were saved; meta has been through JSON. Raises CheckpointError."""
-    arrays, header = _read(path)
-    version, _, rest = header.get("minigrad", "").partition(" ")
-    if version != FORMAT:
-        raise CheckpointError(f"{path} is a safetensors file, but not a minigrad checkpoint of format {FORMAT}")
-    checksum, _, text = rest.partition(" ")
-    if checksum != _checksum(arrays, text):
-        raise CheckpointError(f"{path} is damaged: its checksum is wrong")
-    return arrays, json.loads(text)
+    """({name: array}, meta) as they were saved; meta has been through JSON.
+
+    Takes the memory of the arrays, and little more. Raises CheckpointError, whatever is wrong with the file."""
+    with _opened(path) as file:
+        version, _, rest = file.metadata.get("minigrad", "").partition(" ")
+        if version != FORMAT:
+            raise CheckpointError(f"{path} is a safetensors file, but not a minigrad checkpoint of format {FORMAT}")
+        expected, _, text = rest.partition(" ")
+        checksum, arrays = _Checksum(text), {}
+        for name in file.names:
+            arrays[name] = file.read(name)
+            checksum.add(name, arrays[name])
+        if expected != str(checksum):
+            raise CheckpointError(f"{path} is damaged: its checksum is wrong")
+        meta = parse(text)
+        if not isinstance(meta, dict):
+            raise CheckpointError(f"{path} has {shown(meta)} for its metadata, not a dict")
+        return arrays, meta
 
 
 def load_tensors(path):
     """{name: array} of any safetensors file, such as weights from elsewhere. Raises CheckpointError."""
-    return _read(path)[0]
+    with _opened(path) as file:
+        return {name: file.read(name) for name in file.names}
 
 
-def _read(path):
-    """({name: array}, {key: text of the header's metadata}) of a safetensors file."""
-    from safetensors.numpy import load as from_bytes
-
+@contextlib.contextmanager
+def _opened(path):
+    """The file's Reader. What goes wrong in the with-block is a CheckpointError."""
     try:
-        with open(path, "rb") as file:
-            data = file.read()
-    except FileNotFoundError:
-        raise CheckpointError(f"there is no checkpoint {path}") from None
+        with open_regular(path) as file:
+            yield Reader(file)
+    except CheckpointError:
+        raise
+    except FileNotFoundError as error:
+        raise CheckpointError(f"there is no checkpoint {path}") from error
     except OSError as error:
-        raise CheckpointError(f"cannot read checkpoint {path}: {error.strerror}") from None
-    try:
-        size = int.from_bytes(data[:8], "little")  # the format: the header's size, the header as JSON, the arrays
-        header = json.loads(data[8 : 8 + size]).get("__metadata__", {})
-        return {name: np.array(x) for name, x in from_bytes(data).items()}, header
-    except Exception as error:  # damaged bytes fail in many ways
-        raise CheckpointError(f"{path} is damaged, cut short or no checkpoint at all ({error})") from None
+        raise CheckpointError(f"cannot read checkpoint {path}: {error.strerror or error}") from error
+    except MemoryError as error:
+        raise CheckpointError(f"there is not enough memory for checkpoint {path}: {error}") from error
+    except Unsupported as error:
+        raise CheckpointError(f"{path} is a safetensors file that is not supported: {error}") from error
+    except ValueError as error:
+        raise CheckpointError(f"{path} is damaged, cut short or no checkpoint at all ({error})") from error
 
 
 def pack(model, optimizer=None, generators=None, **meta):
@@ -91,61 +114,63 @@ def pack(model, optimizer=None, generators=None, **meta):
 def unpack(tensors, meta, model, optimizer=None, generators=None):
     """Put back what `pack` took, in place; leave out the optimizer and the generators to have the model alone.
 
-    Raises ValueError, naming the parameters, when the model's names or shapes are not the checkpoint's.
+    Raises CheckpointError when something is missing, or does not fit the model, the optimizer or a generator; none of
+    them has changed then.
     """
-    model.load_state_dict({k.removeprefix("model."): x for k, x in tensors.items() if k.startswith("model.")})
-    if optimizer is not None:
-        optimizer.load_state_dict(_lower(meta["optimizer"], tensors))
+    state = weights(tensors)
+    try:
+        model.check_state_dict(state)
+        states = _states(meta, generators or {})
+        if optimizer is not None:
+            if "optimizer" not in meta:
+                raise ValueError("it holds no optimizer state")
+            optimizer.load_state_dict(_lower(meta["optimizer"], tensors))
+    except ValueError as error:
+        raise CheckpointError(f"the checkpoint does not fit: {error}") from error
+    model.load_state_dict(state)
     for name, generator in (generators or {}).items():
-        generator.state = meta["generators"][name]
+        generator.state = states[name]
 
 
-def atomic_write(path, data):
-    """Replace the file `path` by `data` (bytes), so that a reader, a crash or a kill finds the old file or the new.
+def weights(tensors):
+    """The model's state_dict, {path: array}, among a checkpoint's tensors."""
+    return {name.removeprefix("model."): x for name, x in tensors.items() if name.startswith("model.")}
 
-    Two processes that write one path at one time get whole files or an OSError, never a mixture.
-    """
-    path = os.path.realpath(path)  # a link stays a link
-    folder, name = os.path.split(path)
-    for stale in glob.glob(os.path.join(glob.escape(folder), f".{glob.escape(name)}.*.tmp")):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(stale)  # left by a writer that was killed
-    temp = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")
-    # Not tempfile, whose files are 0600: a checkpoint gets the mode that the umask gives to any other file.
-    fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+
+def _states(meta, generators):
+    """The generators' states, checked."""
+    saved = meta.get("generators", {})
+    for name, generator in generators.items():
+        if not isinstance(saved, dict) or name not in saved:
+            raise ValueError(f"it holds no random state {name!r}")
+        type(generator)().state = saved[name]  # raises ValueError
+    return saved
+
+
+def _json(meta):
+    """`meta` as JSON that `load` will take."""
+    if not isinstance(meta, dict):
+        raise TypeError(f"a checkpoint's metadata are a dict that JSON can hold, not {shown(meta)}")
     try:
-        with open(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(fd)  # the bytes first, then the name: after a power cut the name must not point at nothing
-        os.replace(temp, path)
-    except BaseException:  # KeyboardInterrupt too
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temp)
-        raise
-    _sync_folder(folder)
+        text = json.dumps(meta)
+    except RecursionError:
+        raise ValueError("a checkpoint's metadata must not be nested so deeply") from None
+    parse(text)  # keys 1 and "1" would be one
+    return text
 
 
-def _sync_folder(folder):
-    """Make a rename in `folder` last through a power cut, where the system can."""
-    if os.name != "posix":
-        return
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    except OSError as error:  # some network file systems cannot sync a folder
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-    finally:
-        os.close(fd)
+class _Checksum:
+    """A CRC of the metadata's text, and of the names, dtypes, shapes and contents of arrays added in order of name."""
 
+    def __init__(self, text):
+        self._crc = zlib.crc32(text.encode())
 
-def _checksum(arrays, text):
-    crc = zlib.crc32(text.encode())
-    for name in sorted(arrays):  # safetensors keeps no order
-        x = arrays[name]
-        crc = zlib.crc32(x, zlib.crc32(f"{name} {x.dtype} {x.shape}".encode(), crc))
-    return f"{crc:08x}"
+    def add(self, name, x):
+        crc = zlib.crc32(f"{name} {x.dtype} {x.shape}".encode(), self._crc)
+        self._crc = zlib.crc32(as_bytes(x), crc)
+
+    def __str__(self):
+        return f"{self._crc:08x}"
 
 
 def _lift(value, path, tensors):
@@ -166,6 +191,9 @@ def _lower(value, tensors):
     """The inverse of `_lift`, but for what JSON knows not: keys are strings now, tuples are lists."""
     if isinstance(value, dict):
         if value.keys() == {"tensor"}:
-            return tensors[value["tensor"]]
+            name = value["tensor"]
+            if not isinstance(name, str) or name not in tensors:
+                raise ValueError(f"it holds no tensor {shown(name)}")
+            return tensors[name]
         return {key: _lower(v, tensors) for key, v in value.items()}
     return [_lower(v, tensors) for v in value] if isinstance(value, list) else value

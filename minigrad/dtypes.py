@@ -4,6 +4,8 @@ Python numbers are weak: they take part with their kind only, so float32 * 2.0 i
 """
 
 import functools
+import sys
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +25,12 @@ def as_dtype(dtype):
     if found not in ALL:
         raise TypeError(f"minigrad has no dtype {found}; it has {', '.join(str(d) for d in ALL)}")
     return found
+
+
+def is_number(value: Any):
+    """Whether it is an int or float, Python's or NumPy's, that float64 can hold: no bool, NaN, infinity or 10**400."""
+    numeric = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    return numeric and bool(abs(value) <= sys.float_info.max)
 
 
 @functools.cache

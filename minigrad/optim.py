@@ -1,11 +1,14 @@
 """Optimizers with parameter groups, and the learning-rate schedule of nanoGPT."""
 
 import math
+import operator
+from reprlib import repr as shown
 
 import numpy as np
 
 from .autograd import Storage
 from .creation import as_tensor
+from .dtypes import is_number
 from .tensor import Tensor
 
 
@@ -39,6 +42,7 @@ class Optimizer:
                 seen.add(id(p))
         if not seen:
             raise ValueError(f"{type(self).__name__} got no parameters")
+        self.defaults = defaults
         self.state: dict = {}
 
     def zero_grad(self):
@@ -87,25 +91,91 @@ class Optimizer:
         return {"state": {index[p]: dict(state) for p, state in self.state.items()}, "param_groups": groups}
 
     def load_state_dict(self, state_dict):
-        """Take over what state_dict() gave (arrays or Tensors); the parameters must be the same in number and shape."""
+        """Take over what state_dict() gave (arrays or Tensors); the parameters must be the same in number and shape.
+
+        Everything is checked before anything changes, and what does not fit raises ValueError."""
+        _checked(state_dict, "state_dict", dict, {"state", "param_groups"})
         parameters = [p for group in self.param_groups for p in group["params"]]
-        sizes = [len(group["params"]) for group in self.param_groups]
-        given = [len(group["params"]) for group in state_dict["param_groups"]]
-        if sizes != given:
-            raise ValueError(f"optimizer state for groups of {given} parameters does not fit groups of {sizes}")
+        groups = self._checked_groups(state_dict["param_groups"])
         loaded = {}
-        for i, state in state_dict["state"].items():
+        for i, state in _checked(state_dict["state"], "state", dict).items():
+            if not (str(i).isascii() and str(i).isdecimal() and int(i) < len(parameters)):
+                raise ValueError(f"optimizer state of parameter {shown(i)}: there are {len(parameters)}, from 0 on")
             p = parameters[int(i)]
-            loaded[p] = {"step": int(state["step"])}
-            for name in self.buffers:
-                value = as_tensor(state[name] if isinstance(state[name], Tensor) else np.asarray(state[name]))
-                if value.shape != p.shape:
-                    raise ValueError(f"optimizer state {name} {i} has shape {value.shape}, its parameter {p.shape}")
-                on = p.storage.backend
-                loaded[p][name] = Tensor._wrap(on.copy(value.to(p.device, p.dtype).array), Storage(on))
+            if p in loaded:
+                raise ValueError(f"optimizer state of parameter {int(i)} is given twice")
+            loaded[p] = self._checked_state(state, f"state {int(i)}", p)
         self.state = loaded
-        for group, saved in zip(self.param_groups, state_dict["param_groups"]):
-            group.update({key: value for key, value in saved.items() if key != "params"})
+        for group, saved in zip(self.param_groups, groups):
+            group.update(saved)
+
+    def _checked_groups(self, groups):
+        """Their options, once their parameters are known to be numbered as ours are."""
+        groups = [_checked(group, "group", dict, {"params"}) for group in _checked(groups, "groups", list)]
+        sizes = [len(group["params"]) for group in self.param_groups]
+        given = [len(_checked(group["params"], "params", list)) for group in groups]
+        if sizes != given:
+            raise ValueError(f"optimizer state for groups of {shown(given)} parameters does not fit groups of {sizes}")
+        if [i for group in groups for i in group["params"]] != list(range(sum(sizes))):
+            raise ValueError("optimizer state whose parameters are not numbered from 0 on, group by group")
+        return [
+            {name: _checked_option(name, value, self.defaults) for name, value in group.items() if name != "params"}
+            for group in groups
+            if _checked(group, "group", dict, self.defaults)
+        ]
+
+    def _checked_state(self, state, name, p):
+        """A parameter's own state: its step, and arrays of its shape."""
+        _checked(state, name, dict, names := {"step", *self.buffers})
+        if state.keys() != names:
+            raise ValueError(
+                f"optimizer {name} has {shown(sorted(state))}, but {type(self).__name__}'s {sorted(names)}"
+            )
+        own = {"step": _steps(state["step"], name)}
+        for buffer in self.buffers:
+            value = state[buffer]
+            if not isinstance(value, Tensor | np.ndarray | np.generic) or value.dtype.kind != "f":
+                raise ValueError(f"optimizer {name} has {shown(value)} for {buffer}, not an array of floats")
+            value = as_tensor(value if isinstance(value, Tensor) else np.asarray(value))
+            if value.shape != p.shape:
+                raise ValueError(f"optimizer {name} has {buffer} of shape {value.shape}, its parameter {p.shape}")
+            on = p.storage.backend
+            own[buffer] = Tensor._wrap(on.copy(value.to(p.device, p.dtype).array), Storage(on))
+        return own
+
+
+def _checked(value, name, kind, keys=()):
+    """`value`, a `kind` with these keys (and maybe others). Raises ValueError if it is not."""
+    if not isinstance(value, kind):
+        raise ValueError(f"optimizer {name} is {shown(value)}, not a {kind.__name__}")
+    if missing := [key for key in keys if key not in value]:
+        raise ValueError(f"optimizer {name} lacks {', '.join(sorted(missing))}")
+    return value
+
+
+def _steps(value, name):
+    try:
+        steps = -1 if isinstance(value, bool) else operator.index(value)  # an int, or an array of one
+    except TypeError:
+        steps = -1
+    if not 0 <= steps < 2**53:
+        raise ValueError(f"optimizer {name} has step {shown(value)}, which is no number of steps")
+    return steps
+
+
+def _checked_option(name, value, defaults):
+    """A group's option, of the kind that its default has. Options that only the caller knows may be anything."""
+    default, right = defaults.get(name), True
+    if isinstance(default, bool):
+        right = isinstance(value, bool)
+    elif isinstance(default, tuple):  # betas: at 1, Adam would divide by 0
+        right = isinstance(value, list | tuple) and len(value) == len(default)
+        right = right and all(is_number(v) and 0 <= v < 1 for v in value)
+    elif is_number(default):
+        right = is_number(value)
+    if not right:
+        raise ValueError(f"optimizer option {name} is {shown(value)}, which cannot be: by default it is {default}")
+    return tuple(value) if isinstance(default, tuple) else value
 
 
 class SGD(Optimizer):

@@ -1,6 +1,8 @@
 """Random numbers for every device: a Philox stream whose whole state is two integers, (seed, offset)."""
 
 import math
+import operator
+from reprlib import repr as shown
 
 import numpy as np
 
@@ -8,7 +10,9 @@ from .backend import reference
 
 
 class Generator:
-    """A stream of random words. `state` is a dict of two ints: save it, set it, and the stream goes on the same."""
+    """A stream of random words. `state` is a dict of two ints: save it, set it, and the stream goes on the same.
+
+    Setting it raises ValueError for anything else, and leaves the stream where it is."""
 
     def __init__(self, seed=0):
         self.seed, self.offset = 0, 0
@@ -25,7 +29,17 @@ class Generator:
 
     @state.setter
     def state(self, state):
-        self.seed, self.offset = int(state["seed"]), int(state["offset"])
+        try:
+            seed, offset = state["seed"], state["offset"]
+            right = len(state) == 2 and type(seed) is not bool and type(offset) is not bool
+            seed, offset = operator.index(seed), operator.index(offset)
+        except (KeyError, TypeError, IndexError):
+            right = False
+        if not (right and 0 <= seed < 2**64 and 0 <= offset < 2**63):
+            raise ValueError(
+                f"a random state is two integers, seed from 0 to 2^64 - 1 and offset to 2^63 - 1, not {shown(state)}"
+            )
+        self.seed, self.offset = seed, offset
 
     def take(self, n):
         """Set n words aside: the number of their first block of four. Every call begins a fresh block."""

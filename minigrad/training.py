@@ -7,26 +7,9 @@ import signal
 import sys
 import time
 
-from . import checkpoint, nn, text
 from .checkpoint import atomic_write
-
-
-def load_char_model(path, device="cpu"):
-    """(GPT, CharVocab, meta) from a checkpoint of examples/char_lm.py: meta has its "chars" and its "config".
-
-    Raises CheckpointError, also where it is a checkpoint of something else."""
-    tensors, meta = checkpoint.load(path)
-    try:
-        vocab = text.CharVocab(meta["chars"])
-        if "config" not in meta:  # a run of before it was kept
-            sizes = {name: meta["settings"][name] for name in ("block_size", "n_layer", "n_head", "n_embd", "dropout")}
-            meta["config"] = dict(vocab_size=len(vocab), **sizes)
-    except KeyError as error:
-        raise checkpoint.CheckpointError(f"{path} holds no character model: it has no {error}") from None
-    with nn.init.skipped():
-        model = nn.GPT(nn.GPTConfig(**meta["config"])).to(device)
-    checkpoint.unpack(tensors, meta, model)
-    return model, vocab, meta
+from .runs import load_char_model as load_char_model
+from .runs import load_run as load_run
 
 
 class Table:

@@ -1,18 +1,22 @@
-"""Checkpoints come back as they were saved, or not at all: across dtypes, damage, umasks and kill -9."""
+"""Checkpoints come back as they were saved, or not at all: across dtypes, damage, older versions and kill -9."""
 
+import base64
 import json
 import os
-import stat
 import subprocess
 import sys
+import zlib
 
 import numpy as np
 import pytest
+import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from wrong_checkpoints import entries_of, file_of, signed
 
-from minigrad import checkpoint, dtypes
+import minigrad as mg
+from minigrad import checkpoint, dtypes, optim, training
 
 
 def same(a, b):
@@ -55,10 +59,8 @@ def test_every_dtype_scalar_empty_and_strided(path, dtype):
 
 
 def test_other_libraries_can_read_it(path):
-    from safetensors.numpy import load_file
-
     checkpoint.save(path, {"w": np.eye(3, dtype=np.float32)}, {"step": 3})
-    assert same(load_file(path), {"w": np.eye(3, dtype=np.float32)})
+    assert same(safetensors.numpy.load_file(path), {"w": np.eye(3, dtype=np.float32)})
 
 
 def test_the_same_state_gives_the_same_bytes(path):
@@ -84,18 +86,67 @@ def test_what_cannot_be_stored_leaves_the_old_one(path, tensors, meta, message):
     assert checkpoint.load(path)[1] == {"old": True} and os.listdir(path.parent) == [path.name]
 
 
+# ----------------------------------------------------------------------------------------------------- older versions
+
+# A GPT of one layer after a step of AdamW, written while the safetensors library did it; then zlib and base64.
+OLD = """
+eNqtlg9sE1Ucx6ebAgYEwehw/GkOgf15Ldfru+t10JsacHEoEJlmcSvNrb1u3dpec3ftYGMBnI5BiGxs/JOpBCJ/NCGGrB3idkMm/xL+RBgCYhADZKBG
+I4n82STz3XX/kGNwjU2+yb3Xe5/v9/3u+nutHZ2gfiowp9PPSayblVinE8uswPzegLdIYN1YJmY2uM2EB8cJi6GiABMlLliAZRrMwFCAFXKi5PTxoqjM
+BEI+nzIpcpLkDRSpc2iBxC2WlMt8h/JlwOljl3BCPyHgLOZY96Ah5y9Uh4TK9/GuUqfoLef6p9wCH+RDKhE34TE/Tl1hqVRGrmJWUK0LMLbQVYCpc4JL
+mbGq13zA4y3qzRbmXWxhP9/yEEt9mR8MWOhl1UQe1idysRWl4X5GX9mCvOiVvHygN7yPY4WAsjHlO8kb26IkhFSA1x/0xW7zhMS+m9ATk5yidB9U4Fy8
+PxiSuPv8g0IoEANWVKpF44OS14+2LPTWRZTY2BJ0jffPDXrw/v6HGxB5IRalH2JSl5twE7pLxYcf6250VyyNOV5Hsy5H84AjEa8jocuRGHC0xOto0eVo
+GXCE8TpCXY5wwJGM15HU5UgOOFLxOlK6HKkBR2u8jlZdjtYBRzpeR1qXIx1zVO8PsgLrdxYJfCiodqd8tNYn9HY4vPckkGJNLh832QCat9nUfs/FVpg5
+I04r4zLOW1QsOd2ci10SA5j7HXrXA2VLqJWidgyBgXSgCP+nH/4fPwooBwPtqHSoey3iApzASrzQd365OQ8b8kl9Ve89bEi1bXo86LBThtCKSoWKi/l5
+N+czqYeIiHoaK0kBkzfgDAp8iTOWRTld3dKSIIeO1tctBAYwsZhVRigJ4QCYegbHyCKaxAFE2bTB6JhRyaZHkQktMqQBBTXQfl/Q5HE9kklrMSkIzAT9
+EOhjRqUfxCImMNsIDW6AF/zmR0M1kDZUFBx/CJKIB4lwCDlo9wopPhAqrpkaAJUFufieMaIAwjKocGXSo0kWTZIFGZBqJo2DXi+MRLFoXBsW1gujcWDB
+oRbMPFQyzYIhELAQuDYsrBdGoGQWzZoRQyXTbAQIBCw01IaF9cJoCGDsvdD4g6G3kaBXA8a6lMb/D70w1JYgpblNOFQyzXaEQIAkaG1YWCcMgQBp06wZ
+OXTNNDoaAgFK++dEDl0zDRgCAav2S0sNmexBFMIgFK2NCutE0cCq/fZb9aZC774VQm2UzlQQAiup+RRpvalIAlgpXBulMxWFyk6hslcalE/ymipGLL4n
+v7i/nnl3SkZb3lKWOT81qa371CR5YcMOpu5Kuf2zlJMtpQv2yz2No2Tn5A329wpflec1ptqn5SbILd9/xeTl3GZsS/3MlHONjA0+2Xp1ylnmo+h0eeXG
+aMsT8Dn5bo2HmfhGNZOUEJArO1PkMsHMHHxrrPyKodb+c81O+4flm1uvpPwql+RF7NTqPczO7BR7btcc5uljb7cs3LROHtv1DhNiipg10ffl+X9ctB+u
+67Ynz+lgiK4G+ZK8LOvExOVZzYblWRvRdVmv8kpKs45vy2LmHTkq/2LaJa/30G0dodeyDs0OMd+Vr209khOWR55PaKlvv9myrv3mrAuO9Xak1oPZ5tb2
+bLM9j/Jk5iJ9++aemYoaa/7O/ATp+vwPokjUAWav9czsvc0Jh2qMij6n7syozb4zY3hJLhxWktsU3TaiKbJtBNz3U56ippOLVsETi1Y1fUpkwy1EdtN2
+2Na0FbbBY1l42mGklJ761PFIMGJNU0T569Mg0jc9L6VFkTaceja9DunJ7gSyc/iOiPWfhEjomR3kn7dXpCc7z2Us6lqRbnCdy6AuV1Hk5apobdgRXRt2
+UJ67W6JI1JdjQtQXY0LR5o//IpEiy8edjiwbd5oMNd+KiM23yIpUSCFFw5dWGiWk39ZnGW8gdY6WVd3YVGK8hrQ7yQ0UJbgBuOcCIPmQHzyP1Fl3D1xD
+SpnbETlVVRbZ90Nt1HL2QmTXhMXRrSmJ1pRh7mju8EnR7gUd5NHVZWTOj7VU5sULZA+2mGqbnNj81Cg3tWXkJKpiJA4a5/MZ1Ve3G7F8G1hVFjTW5VSb
+dk+Ya1w7oR3YXsDBeAefsfn37UY3ZwOnq4LGxIXVJnz6XOOk6e2g/TiA2SGwtyH7Ruqm/Osvj5uNRRIPjCDFphPpU5mG9PNkjv3Mzsuzkr6ePNMwbU7m
+v7bVQEw=
+"""
+
+
+def test_a_checkpoint_of_an_older_version(path):
+    path.write_bytes(zlib.decompress(base64.b64decode(OLD)))
+    tensors, meta = checkpoint.load(path)
+    assert meta["step"] == 1 and meta["chars"] == "abc" and len(tensors) == 27
+    model, vocab, _ = training.load_char_model(path)
+    assert model.wte.weight.sum().item() == pytest.approx(-0.0396267436) and len(vocab) == 3
+    optimizer, generator = optim.AdamW(model.parameter_groups(0.0), lr=0.5), mg.Generator()
+    checkpoint.unpack(tensors, meta, model, optimizer, {"default": generator})
+    assert optimizer.param_groups[0]["betas"] == (0.9, 0.99) and optimizer.param_groups[0]["weight_decay"] == 0.1
+    assert all(state["step"] == 1 for state in optimizer.state.values()) and len(optimizer.state) == 9
+    assert generator.state == meta["generators"]["default"] and generator.state["seed"] == 5
+    checkpoint.save(path, *checkpoint.pack(model, optimizer, {"default": generator}))
+    again, meta_again = checkpoint.load(path)
+    assert same(again, tensors) and meta_again["optimizer"] == meta["optimizer"]
+
+
 # ------------------------------------------------------------------------------------------------------------- damage
 
 
 def test_a_missing_file(path):
-    with pytest.raises(checkpoint.CheckpointError, match=r"there is no checkpoint .*c\.safetensors"):
+    with pytest.raises(checkpoint.CheckpointError, match=r"there is no checkpoint .*c\.safetensors") as error:
         checkpoint.load(path)
-    assert issubclass(checkpoint.CheckpointError, ValueError)
+    assert issubclass(checkpoint.CheckpointError, ValueError) and isinstance(error.value.__cause__, FileNotFoundError)
 
 
-def test_a_folder_is_no_checkpoint(tmp_path):
-    with pytest.raises(checkpoint.CheckpointError, match="cannot read"):
-        checkpoint.load(tmp_path)
+def test_a_file_that_may_not_be_read(path, monkeypatch):
+    checkpoint.save(path, {}, {})
+
+    def forbidden(path, *flags):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "open", forbidden)
+    with pytest.raises(checkpoint.CheckpointError, match=r"cannot read checkpoint .*: Permission denied"):
+        checkpoint.load(path)
 
 
 def test_every_truncation_is_noticed(path):
@@ -127,6 +178,31 @@ def test_every_changed_byte_is_noticed_or_changes_nothing(path):
     assert harmless < len(data) // 10
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda t: {"x": t["x"].reshape(3, 2), "y": t["y"]},
+        lambda t: {"x": t["x"].view("i4"), "y": t["y"]},
+        lambda t: {"x": t["y"], "y": t["x"]},
+        lambda t: {"x": t["x"], "z": t["y"]},
+        lambda t: {"x": t["x"]},
+        lambda t: {**t, "z": t["x"][:0]},
+        lambda t: {"x": t["x"] + 1, "y": t["y"]},
+    ],
+    ids=["shape", "dtype", "names swapped", "name", "one gone", "one more", "contents"],
+)
+def test_the_checksum_covers_names_dtypes_shapes_and_contents(path, change):
+    tensors = {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "y": np.ones(2, np.float32)}
+    whole = signed(tensors, {"n": 1})
+    path.write_bytes(whole)
+    assert same(checkpoint.load(path)[0], tensors)  # as the library has it, row by row
+    metadata = json.loads(whole[8 : 8 + int.from_bytes(whole[:8], "little")])["__metadata__"]
+    entries, data = entries_of(change(tensors))
+    path.write_bytes(file_of({"__metadata__": metadata, **entries}, data))
+    with pytest.raises(checkpoint.CheckpointError, match="its checksum is wrong"):
+        checkpoint.load(path)
+
+
 @pytest.mark.parametrize("data", [b"", b"PK\3\4 some other file", b"\xff" * 64, b"{}" * 100])
 def test_some_other_file(path, data):
     path.write_bytes(data)
@@ -135,67 +211,24 @@ def test_some_other_file(path, data):
 
 
 def test_somebody_elses_safetensors(path):
-    from safetensors.numpy import save_file
-
     for metadata in (None, {"format": "pt"}):
-        save_file({"w": np.zeros(2)}, path, metadata)
+        safetensors.numpy.save_file({"w": np.zeros(2)}, path, metadata)
         with pytest.raises(checkpoint.CheckpointError, match="not a minigrad checkpoint of format 1"):
             checkpoint.load(path)
 
 
-# ----------------------------------------------------------------------------------------------------- the file itself
+def test_too_little_memory(path, monkeypatch):
+    checkpoint.save(path, {"x": np.zeros(5)}, {})
+
+    def empty(*args):
+        raise MemoryError("Unable to allocate 3.0 TiB")
+
+    monkeypatch.setattr(np, "empty", empty)
+    with pytest.raises(checkpoint.CheckpointError, match=r"not enough memory for checkpoint .* 3\.0 TiB"):
+        checkpoint.load(path)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
-@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002, 0o000])
-def test_the_mode_is_that_of_any_other_file(path, umask):
-    before = os.umask(umask)
-    try:
-        checkpoint.save(path, {}, {})
-        first = stat.S_IMODE(path.stat().st_mode)
-        checkpoint.save(path, {}, {})
-    finally:
-        os.umask(before)
-    assert first == stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
-
-
-def test_a_link_stays_a_link(tmp_path):
-    (tmp_path / "disk").mkdir()
-    link, target = tmp_path / "link", tmp_path / "disk" / "c"
-    link.symlink_to(target)
-    checkpoint.save(link, {}, {"n": 1})
-    assert link.is_symlink() and checkpoint.load(target)[1] == {"n": 1}
-    assert os.listdir(tmp_path / "disk") == ["c"]
-
-
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-@pytest.mark.parametrize("where", ["fsync", "replace"])
-def test_a_failure_while_writing_leaves_the_old_one_and_nothing_else(path, monkeypatch, error, where):
-    checkpoint.save(path, {}, {"old": True})
-
-    def fail(*args):
-        raise error
-
-    monkeypatch.setattr(os, where, fail)
-    with pytest.raises(type(error)):
-        checkpoint.save(path, {}, {"old": False})
-    monkeypatch.undo()
-    assert checkpoint.load(path)[1] == {"old": True} and os.listdir(path.parent) == [path.name]
-
-
-def test_a_folder_in_the_way(tmp_path):
-    (tmp_path / "c").mkdir()
-    with pytest.raises(OSError):
-        checkpoint.save(tmp_path / "c", {}, {})
-    assert os.listdir(tmp_path) == ["c"]
-
-
-def test_leftovers_are_cleared_but_only_our_own(tmp_path):
-    for name in (".c.1234.tmp", ".c.abcd.tmp", ".other.1234.tmp", "c.tmp"):
-        (tmp_path / name).write_bytes(b"half")
-    checkpoint.save(tmp_path / "c", {}, {})
-    assert sorted(os.listdir(tmp_path)) == [".other.1234.tmp", "c", "c.tmp"]
-
+# ------------------------------------------------------------------------------------------------------------ kill -9
 
 KILLER = """
 import os, random, signal, sys, time
@@ -245,19 +278,3 @@ def test_kill_9_at_100_random_moments(tmp_path):
     torn, seen, *files = result.stdout.split()
     assert int(torn) >= 10  # so many kills fell into a write: the test does test
     assert int(seen) == 2 and files == ["c.safetensors"]
-
-
-def test_importing_it_does_not_import_safetensors():
-    code = "import sys, minigrad.checkpoint as c; sys.exit('safetensors' in sys.modules)"
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    assert subprocess.run([sys.executable, "-c", code], env=env).returncode == 0
-
-
-def test_lift_and_lower_are_inverse():
-    state = {"state": {0: {"step": 3, "m": np.ones(2)}, 11: {}}, "groups": [{"lr": 0.1, "betas": (0.9, 0.99)}, {}]}
-    tensors = {}
-    lifted = json.loads(json.dumps(checkpoint._lift(state, "o", tensors)))
-    assert list(tensors) == ["o.state.0.m"]
-    again = checkpoint._lower(lifted, tensors)
-    assert again["state"]["0"]["m"] is tensors["o.state.0.m"] and again["state"]["0"]["step"] == 3
-    assert again["state"].keys() == {"0", "11"} and again["groups"] == [{"lr": 0.1, "betas": [0.9, 0.99]}, {}]

@@ -66,6 +66,21 @@ def test_state_is_two_integers_and_goes_on_from_there():
     assert g.state == other.state
 
 
+@pytest.mark.parametrize("state", [
+    None, 3, "ab", [], [1, 2], {}, {"seed": 1}, {"seed": 1, "offset": 2, "more": 3}, {"seed": "1", "offset": 2},
+    {"seed": 1, "offset": 0.5}, {"seed": True, "offset": 2}, {"seed": 1, "offset": float("nan")},
+    {"seed": -1, "offset": 0}, {"seed": 1, "offset": -1}, {"seed": 2**64, "offset": 0}, {"seed": 1, "offset": 2**63},
+    {"seed": [1], "offset": [2]}, {"seed": 10**400, "offset": None},
+], ids=lambda state: str(state)[:40])  # fmt: skip
+def test_what_is_no_state_is_refused(state):
+    g = mg.Generator(3)
+    mg.randn(5, generator=g)
+    before = g.state
+    with pytest.raises(ValueError, match="a random state is two integers") as error:
+        g.state = state
+    assert g.state == before and len(str(error.value)) < 200
+
+
 def test_draws_do_not_overlap():
     g = mg.Generator(3)
     words = np.concatenate([g.words(n) for n in (5, 1, 0, 4, 3)])

@@ -4,7 +4,8 @@ from . import cost, functional, gpt, init, positions, utils
 from .attention import MultiheadAttention
 from .cache import KVCache
 from .generate import choose
-from .gpt import GPT, MLP, Block, GPTConfig
+from .config import GPTConfig
+from .gpt import GPT, MLP, Block
 from .layers import (
     GELU, CrossEntropyLoss, Dropout, Embedding, Identity, LayerNorm, Linear, ModuleDict, ModuleList, ReLU, RMSNorm,
     Sequential, Sigmoid, SiLU, Softmax, Tanh,

@@ -3,94 +3,19 @@
 import dataclasses
 import math
 import re
-from dataclasses import dataclass, field
-from typing import Any
 
 from ..creation import arange, as_tensor
-from ..dtypes import DEFAULT_FLOAT, float64
-from . import cost, init
+from ..dtypes import float64
 from . import functional as F
+from . import init
 from .attention import MultiheadAttention, known_heads
+from .config import PRESETS as PRESETS
+from .config import GPTConfig
 from .generate import generate
 from .layers import GELU, Dropout, Embedding, LayerNorm, Linear, ModuleList
 from .module import Module
 from .positions import sinusoidal
 from .recompute import recompute
-
-_GPT2: dict[str, Any] = dict(vocab_size=50257, block_size=1024, dropout=0.1, bias=True, init_std=0.02)
-PRESETS: dict[str, dict[str, Any]] = {
-    "nanogpt-cpu": dict(vocab_size=65, block_size=64, n_layer=4, n_head=4, n_embd=128),
-    "nanogpt-gpu": dict(vocab_size=65, block_size=256, n_layer=6, n_head=6, n_embd=384, dropout=0.2),
-    "gpt2": _GPT2 | dict(n_layer=12, n_head=12, n_embd=768),
-    "gpt2-medium": _GPT2 | dict(n_layer=24, n_head=16, n_embd=1024),
-    "gpt2-large": _GPT2 | dict(n_layer=36, n_head=20, n_embd=1280),
-    "gpt2-xl": _GPT2 | dict(n_layer=48, n_head=25, n_embd=1600),
-}
-"""Arguments of GPTConfig: nanoGPT's two, for Shakespeare's characters, and GPT-2's four."""
-
-
-@dataclass
-class GPTConfig:
-    """Sizes of a GPT. `bias`: in Linear and LayerNorm. n_kv_head, impl: see MultiheadAttention.
-
-    positions: "learned", "sinusoidal", "rotary", "alibi" or "none", see nn.positions. tied: the token embedding is the
-    head as well. init_std: of the initial weights; None: 0.02 · √(768 / n_embd), so that activations keep GPT-2's size
-    at any width. recompute: blocks keep only their input for backward. pruned: {layer: [heads removed]}."""
-
-    vocab_size: int
-    block_size: int
-    n_layer: int = 4
-    n_head: int = 4
-    n_embd: int = 128
-    dropout: float = 0.0
-    bias: bool = False
-    n_kv_head: int | None = None
-    positions: str = "learned"
-    tied: bool = True
-    impl: str = "fused"
-    init_std: float | None = None
-    recompute: bool = False
-    pruned: dict = field(default_factory=dict)
-
-    def __post_init__(self):
-        sizes = {name: getattr(self, name) for name in ("vocab_size", "block_size", "n_layer", "n_head", "n_embd")}
-        for name, size in sizes.items():
-            if size < 1:
-                raise ValueError(f"{name} must be at least 1, got {size}")
-        if self.positions not in ("learned", "sinusoidal", "rotary", "alibi", "none"):
-            raise ValueError(f"positions must be learned, sinusoidal, rotary, alibi or none, got {self.positions!r}")
-        pruned = {int(layer): sorted(set(heads)) for layer, heads in self.pruned.items()}  # JSON's keys are str
-        for layer, heads in pruned.items():
-            if layer not in range(self.n_layer) or not set(heads) <= set(range(self.n_head)):
-                raise ValueError(f"pruned: {self.n_layer} layers of {self.n_head} heads have no {{{layer}: {heads}}}")
-        self.pruned = {layer: heads for layer, heads in pruned.items() if heads}
-
-    @classmethod
-    def preset(cls, name, **changes):
-        """The sizes of a known model, with changes: "nanogpt-cpu", "nanogpt-gpu", "gpt2", "gpt2-medium", …"""
-        if name not in PRESETS:
-            raise ValueError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
-        return cls(**PRESETS[name] | changes)
-
-    def cost(self, T=None, batch=1, dtype=DEFAULT_FLOAT):
-        """The Cost of a forward over `batch` sequences of T tokens (None: block_size), before a model is made."""
-        T, C, hs, bias = self.block_size if T is None else T, self.n_embd, self.n_embd // self.n_head, self.bias
-        norm, rows = cost.Cost(C * (1 + bias)), batch * T
-        mlp = cost.linear(C, 4 * C, rows, bias) + cost.linear(4 * C, C, rows, bias)
-        head = cost.linear(C, self.vocab_size, rows, False)
-        embeddings = (self.vocab_size if self.tied else 2 * self.vocab_size) * C
-        embeddings += self.block_size * C if self.positions == "learned" else 0
-        total = norm + cost.Cost(embeddings, head.flops)
-        for layer in range(self.n_layer):
-            nh, nkv = self.heads_left(layer)
-            total += cost.attention(C, nh, nkv, hs, hs, T, None, batch, bias=bias, dtype=dtype) + mlp + norm + norm
-        return total
-
-    def heads_left(self, layer):
-        """(nh, nkv) of a layer, without those pruned."""
-        nkv = self.n_kv_head or self.n_head
-        left = [h for h in range(self.n_head) if h not in self.pruned.get(layer, ())]
-        return len(left), len({h * nkv // self.n_head for h in left})
 
 
 class MLP(Module):
@@ -230,34 +155,44 @@ class GPT(Module):
         return self.config.cost(T, batch, dtype or self.wte.weight.dtype)
 
     @classmethod
+    def with_weights(cls, config, state):
+        """A GPT of this config with these weights, {path: Tensor or array}; float64 if the token embedding is.
+
+        Raises ValueError if they do not fit: before a model is made, where one could be too large. Draws nothing."""
+        config.check_sizes({path: tuple(x.shape) for path, x in state.items()})
+        with init.skipped():
+            model = cls(config)
+        model = model.double() if state["wte.weight"].dtype == float64 else model
+        model.load_state_dict(state)
+        return model
+
+    @classmethod
     def from_state_dict(cls, state, n_head=None, **changes):
         """A GPT with GPT-2's weights: state is {name: Tensor or array} in the names of Hugging Face's GPT2LMHeadModel
         or GPT2Model, as checkpoint.load_tensors("model.safetensors") gives it. Sizes are read off the shapes; n_head
-        cannot be (None: heads of 64). changes: to the GPTConfig, such as dropout=0.1."""
+        cannot be (None: heads of 64). changes: to the GPTConfig, such as dropout=0.1. Raises ValueError for others."""
         own = {}
         for name, x in state.items():
-            name = name.removeprefix("transformer.")
-            if not _CAUSAL_MASK.fullmatch(name):
-                x = as_tensor(x).detach()
-                transposed = name.endswith(_TRANSPOSED)  # of their Conv1D, which holds (in, out)
-                own[_renamed(name)] = x.T if transposed else x
-        if not {"wte.weight", "wpe.weight", "blocks.0.attn.in_proj_weight"} <= own.keys():
+            ours = _renamed(name.removeprefix("transformer."))
+            if not _CAUSAL_MASK.fullmatch(ours):
+                if ours in own:
+                    raise ValueError(f"two tensors are {ours}, one of them {name}")
+                own[ours] = _as_ours(name, x)
+        wte, wpe, head = (own.get(f"{name}.weight") for name in ("wte", "wpe", "lm_head"))
+        layers = {int(found[1]) for found in map(_LAYER.match, own) if found}
+        if wte is None or wpe is None or not wte.ndim == wpe.ndim == 2 or 0 not in layers:
             raise ValueError(f"these are not GPT-2's weights: {', '.join(list(state)[:5])}, …")
-        wte, wpe, head = own["wte.weight"], own["wpe.weight"], own.get("lm_head.weight")
         tied = head is None or (head.shape == wte.shape and bool((head == wte).all()))
         if tied:
             own.pop("lm_head.weight", None)
         (V, C), block_size = wte.shape, wpe.shape[0]
-        n_layer = 1 + max(int(name.split(".")[1]) for name in own if name.startswith("blocks."))
-        sizes = dict(vocab_size=V, block_size=block_size, n_layer=n_layer, n_head=n_head or max(1, C // 64), n_embd=C)
-        with init.skipped():
-            model = cls(GPTConfig(**sizes | dict(bias=True, tied=tied, init_std=0.02) | changes))
-        model = model.double() if wte.dtype == float64 else model
-        model.load_state_dict(own)
-        return model
+        sizes = dict(vocab_size=V, block_size=block_size, n_layer=1 + max(layers), n_head=n_head or max(1, C // 64))
+        config = GPTConfig(**sizes | dict(n_embd=C, bias=True, tied=tied, init_std=0.02) | changes)
+        return cls.with_weights(config, own)
 
 
-_CAUSAL_MASK = re.compile(r"h\.\d+\.attn\.(masked_)?bias")
+_LAYER = re.compile(r"blocks\.([0-9]{1,9})\.")
+_CAUSAL_MASK = re.compile(r"blocks\.\d+\.attn\.(masked_)?bias")
 _TRANSPOSED = "attn.c_attn.weight", "c_proj.weight", "mlp.c_fc.weight"
 _NAMES = {
     "ln_1": "norm1", "ln_2": "norm2", "ln_f": "norm", "attn.c_attn.": "attn.in_proj_", "attn.c_proj": "attn.out_proj",
@@ -271,3 +206,12 @@ def _renamed(name):
     for theirs, ours in _NAMES.items():
         name = name.replace(theirs, ours)
     return name
+
+
+def _as_ours(name, x):
+    """One of Hugging Face's tensors. Their Conv1D holds (in, out)."""
+    try:
+        x = as_tensor(x).detach()
+    except TypeError as error:
+        raise ValueError(f"{name}: {error}") from None
+    return x.T if name.endswith(_TRANSPOSED) and x.ndim == 2 else x

@@ -144,19 +144,25 @@ class Module:
     def load_state_dict(self, state_dict, strict=True):
         """Copy values (Tensors or arrays) in by path. strict: every path must be there, and no other.
 
-        Everything is checked before anything is copied. Returns (missing, unexpected) paths."""
-        own = dict(self._named(_is_state))
-        missing, unexpected = [k for k in own if k not in state_dict], [k for k in state_dict if k not in own]
-        problems = [f"missing {missing}"] if missing and strict else []
-        problems += [f"unexpected {unexpected}"] if unexpected and strict else []
-        for path, x in own.items():
-            if path in state_dict and tuple(state_dict[path].shape) != x.shape:
-                problems.append(f"{path} has shape {x.shape} here but {tuple(state_dict[path].shape)} in the state")
-        if problems:
-            raise ValueError(f"load_state_dict into {type(self).__name__}: " + "; ".join(problems))
-        for path, x in own.items():
+        Shapes must be the same, and kinds (float, int, bool); widths may differ. Everything is checked before anything
+        is copied, and what does not fit raises ValueError. Returns (missing, unexpected) paths."""
+        missing, unexpected = self.check_state_dict(state_dict, strict)
+        for path, x in self._named(_is_state):
             if path in state_dict:
                 x.detach().copy_(state_dict[path])
+        return missing, unexpected
+
+    def check_state_dict(self, state_dict, strict=True):
+        """What load_state_dict would raise or return, without loading anything."""
+        own = dict(self._named(_is_state))
+        missing, unexpected = [k for k in own if k not in state_dict], [k for k in state_dict if k not in own]
+        problems = [f"missing {_some(missing)}"] if missing and strict else []
+        problems += [f"unexpected {_some(unexpected)}"] if unexpected and strict else []
+        misfits = [_misfit(path, x, state_dict[path]) for path, x in own.items() if path in state_dict]
+        misfits = [misfit for misfit in misfits if misfit]
+        problems += misfits[:_SHOWN] + [f"and {len(misfits) - _SHOWN} more"] * (len(misfits) > _SHOWN)
+        if problems:
+            raise ValueError(f"load_state_dict into {type(self).__name__}: " + "; ".join(problems))
         return missing, unexpected
 
     def to(self, *targets, dtype=None, device=None):
@@ -304,3 +310,22 @@ class Module:
 
 def _is_state(module, name, value):
     return isinstance(value, Parameter) or (module._buffer_names.get(name, False) and value is not None)
+
+
+_SHOWN = 5  # how many paths an error names: a model may have hundreds
+_KINDS = {"f": "float", "i": "int", "u": "int", "b": "bool"}
+
+
+def _some(paths):
+    return f"{paths[:_SHOWN]}" + f" and {len(paths) - _SHOWN} more" * (len(paths) > _SHOWN)
+
+
+def _misfit(path, x, given):
+    """Why `given` cannot be loaded into the parameter or buffer x; None if it can."""
+    if not isinstance(given, Tensor | np.ndarray | np.generic):
+        return f"{path} is no Tensor or array in the state, but a {type(given).__name__}"
+    if tuple(given.shape) != x.shape:
+        return f"{path} has shape {x.shape} here but {tuple(given.shape)} in the state"
+    if _KINDS.get(given.dtype.kind) != _KINDS.get(x.dtype.kind):
+        return f"{path} has dtype {x.dtype} here but {given.dtype} in the state"
+    return None

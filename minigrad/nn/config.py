@@ -1,0 +1,156 @@
+"""The sizes of a GPT, checked; those of models that are known; and what they cost."""
+
+import contextlib
+import math
+import operator
+from dataclasses import dataclass, field
+from reprlib import repr as shown
+from typing import Any
+
+from ..dtypes import DEFAULT_FLOAT, is_number
+from . import cost
+from .attention import FORMS
+
+POSITIONS = "learned", "sinusoidal", "rotary", "alibi", "none"
+
+_GPT2: dict[str, Any] = dict(vocab_size=50257, block_size=1024, dropout=0.1, bias=True, init_std=0.02)
+PRESETS: dict[str, dict[str, Any]] = {
+    "nanogpt-cpu": dict(vocab_size=65, block_size=64, n_layer=4, n_head=4, n_embd=128),
+    "nanogpt-gpu": dict(vocab_size=65, block_size=256, n_layer=6, n_head=6, n_embd=384, dropout=0.2),
+    "gpt2": _GPT2 | dict(n_layer=12, n_head=12, n_embd=768),
+    "gpt2-medium": _GPT2 | dict(n_layer=24, n_head=16, n_embd=1024),
+    "gpt2-large": _GPT2 | dict(n_layer=36, n_head=20, n_embd=1280),
+    "gpt2-xl": _GPT2 | dict(n_layer=48, n_head=25, n_embd=1600),
+}
+"""Arguments of GPTConfig: nanoGPT's two, for Shakespeare's characters, and GPT-2's four."""
+
+
+@dataclass
+class GPTConfig:
+    """Sizes of a GPT. `bias`: in Linear and LayerNorm. n_kv_head, impl: see MultiheadAttention.
+
+    positions: "learned", "sinusoidal", "rotary", "alibi" or "none", see nn.positions. tied: the token embedding is the
+    head as well. init_std: of the initial weights; None: 0.02 · √(768 / n_embd), so that activations keep GPT-2's size
+    at any width. recompute: blocks keep only their input for backward. pruned: {layer: [heads removed]}.
+
+    Raises ValueError for what no GPT can have, whatever its type: a config may come from a file."""
+
+    vocab_size: int
+    block_size: int
+    n_layer: int = 4
+    n_head: int = 4
+    n_embd: int = 128
+    dropout: float = 0.0
+    bias: bool = False
+    n_kv_head: int | None = None
+    positions: str = "learned"
+    tied: bool = True
+    impl: str = "fused"
+    init_std: float | None = None
+    recompute: bool = False
+    pruned: dict = field(default_factory=dict)
+
+    def __post_init__(self):
+        for name in ("vocab_size", "block_size", "n_layer", "n_head", "n_embd"):
+            setattr(self, name, _size(name, getattr(self, name)))
+        if self.n_kv_head is not None:
+            self.n_kv_head = _size("n_kv_head", self.n_kv_head)
+        for name in ("bias", "tied", "recompute"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False, got {shown(getattr(self, name))}")
+        for name, names in {"positions": POSITIONS, "impl": FORMS}.items():
+            if getattr(self, name) not in names:
+                known = f"{', '.join(names[:-1])} or {names[-1]}"
+                raise ValueError(f"{name} must be {known}, got {shown(getattr(self, name))}")
+        if not (is_number(self.dropout) and 0 <= self.dropout <= 1):
+            raise ValueError(f"dropout must be a number from 0 to 1, got {shown(self.dropout)}")
+        if not (self.init_std is None or (is_number(self.init_std) and self.init_std >= 0)):
+            raise ValueError(f"init_std must be None or a number, at least 0, got {shown(self.init_std)}")
+        if self.n_embd % self.n_head:
+            raise ValueError(f"n_embd {self.n_embd} is not divisible by n_head {self.n_head}")
+        if self.n_head % (self.n_kv_head or 1):
+            raise ValueError(f"n_head {self.n_head} is not divisible by n_kv_head {self.n_kv_head}")
+        if self.positions == "rotary" and self.n_embd // self.n_head % 2:
+            raise ValueError(
+                f"rotary positions turn pairs of numbers: heads of {self.n_embd // self.n_head} are not even"
+            )
+        self.pruned = self._known_heads(self.pruned)
+
+    def _known_heads(self, pruned):
+        """{layer: [heads]} without layers that lose none."""
+        try:
+            known = {
+                int(layer): sorted(set(map(_number, heads))) for layer, heads in pruned.items()
+            }  # JSON's keys are str
+            right = len(known) == len(pruned) and not any(isinstance(layer, float) for layer in pruned)
+        except (AttributeError, TypeError, ValueError):
+            right = False
+        if not right:
+            raise ValueError(f"pruned must be {{layer: [heads]}}, got {shown(pruned)}")
+        for layer, heads in known.items():
+            if layer not in range(self.n_layer) or (heads and not 0 <= heads[0] <= heads[-1] < self.n_head):
+                raise ValueError(
+                    f"pruned: {self.n_layer} layers of {self.n_head} heads have no {{{layer}: {shown(heads)}}}"
+                )
+        return {layer: heads for layer, heads in known.items() if heads}
+
+    @classmethod
+    def preset(cls, name, **changes):
+        """The sizes of a known model, with changes: "nanogpt-cpu", "nanogpt-gpu", "gpt2", "gpt2-medium", …"""
+        if name not in PRESETS:
+            raise ValueError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
+        return cls(**PRESETS[name] | changes)
+
+    def cost(self, T=None, batch=1, dtype=DEFAULT_FLOAT):
+        """The Cost of a forward over `batch` sequences of T tokens (None: block_size), before a model is made."""
+        T, C, hs, bias = self.block_size if T is None else T, self.n_embd, self.n_embd // self.n_head, self.bias
+        norm, rows = cost.Cost(C * (1 + bias)), batch * T
+        mlp = cost.linear(C, 4 * C, rows, bias) + cost.linear(4 * C, C, rows, bias)
+        head = cost.linear(C, self.vocab_size, rows, False)
+        embeddings = (self.vocab_size if self.tied else 2 * self.vocab_size) * C
+        embeddings += self.block_size * C if self.positions == "learned" else 0
+        total = norm + cost.Cost(embeddings, head.flops)
+        for layer in range(self.n_layer):
+            nh, nkv = self.heads_left(layer)
+            total += cost.attention(C, nh, nkv, hs, hs, T, None, batch, bias=bias, dtype=dtype) + mlp + norm + norm
+        return total
+
+    def heads_left(self, layer):
+        """(nh, nkv) of a layer, without those pruned."""
+        nkv = self.n_kv_head or self.n_head
+        left = [h for h in range(self.n_head) if h not in self.pruned.get(layer, ())]
+        return len(left), len({h * nkv // self.n_head for h in left})
+
+    def check_sizes(self, shapes):
+        """Raise ValueError unless tensors of these {path: shape} can be a GPT of this config.
+
+        For weights that are there, before a model is built for them: a wrong config would take any time and memory."""
+        n_layer = len({path.split(".")[1] for path in shapes if path.startswith("blocks.")})
+        if n_layer != self.n_layer:
+            raise ValueError(f"n_layer is {shown(self.n_layer)}, but there are tensors of {n_layer} layers")
+        expected = {"wte.weight": (self.vocab_size, self.n_embd)}
+        if self.positions == "learned":
+            expected["wpe.weight"] = self.block_size, self.n_embd
+        for path, shape in expected.items():
+            found = shapes.get(path)
+            if found is None or tuple(found) != shape:
+                raise ValueError(
+                    f"{path} must have shape {shape}, " + ("but is missing" if found is None else f"got {tuple(found)}")
+                )
+        held, parameters = sum(math.prod(shape) for shape in shapes.values()), self.cost().parameters
+        if parameters > 2 * held:  # if it is near, load_state_dict can tell which tensors are wrong
+            raise ValueError(f"this config has {parameters:,} parameters, but the tensors hold {held:,} numbers")
+
+
+def _number(value):
+    """An int, of NumPy's as well. Raises TypeError for another, such as True or "1"."""
+    if isinstance(value, bool):
+        raise TypeError
+    return operator.index(value)
+
+
+def _size(name, value):
+    with contextlib.suppress(TypeError):
+        if (size := _number(value)) >= 1:
+            return size
+    raise ValueError(f"{name} must be at least 1, got {shown(value)}")

@@ -1,0 +1,107 @@
+"""What examples/char_lm.py has saved, back from its checkpoints, and checked: a model, or a whole run to go on with.
+
+A checkpoint's checksum says that the file is as it was written, not that what it says is possible. So all is compared
+with the tensors that are there before a model is made, and nothing in the file can cost more than the file is large.
+"""
+
+import contextlib
+import dataclasses
+import math
+from reprlib import repr as shown
+
+import numpy as np
+
+from . import checkpoint, nn, text
+from .dtypes import is_number
+
+SIZES = "block_size", "n_layer", "n_head", "n_embd", "dropout"  # what a run's settings say about its model
+
+
+def load_char_model(path, device="cpu"):
+    """(GPT, CharVocab, meta) from a checkpoint of examples/char_lm.py: meta has its "chars" and its "config".
+
+    Raises CheckpointError for a file that cannot be read, holds something else, or says what cannot be."""
+    tensors, meta = checkpoint.load(path)
+    with _wrong("holds no character model", path):
+        vocab, config = _char_model(tensors, meta)
+        model = nn.GPT.with_weights(config, checkpoint.weights(tensors))
+        meta["config"] = dataclasses.asdict(config)
+    return model.to(device), vocab, meta
+
+
+def load_run(path, settings):
+    """(tensors, meta) of a run of examples/char_lm.py, to go on with; `settings`: {name: default} of that program.
+
+    What meta says has been checked: "chars" and "settings" fit the model's weights, each setting is of its default's
+    kind, and "step", "best_loss" and "crc" are what they should be. checkpoint.unpack does the rest. Raises
+    CheckpointError."""
+    tensors, meta = checkpoint.load(path)
+    with _wrong("holds no run to go on with", path):
+        saved, best = _entry(meta, "settings", dict), meta.get("best_loss")
+        for name, default in settings.items():
+            _check_setting(name, saved.get(name, default), default)
+        if not 0 <= _entry(meta, "step", int) < 2**53:
+            raise ValueError(f"its step is {shown(meta['step'])}")
+        if not (best is None or is_number(best) or best == math.inf):
+            raise ValueError(f"its best_loss is {shown(best)}")
+        if not 0 <= _entry(meta, "crc", int, 0) < 2**32:
+            raise ValueError(f"its crc is {shown(meta['crc'])}")
+        _, config = _char_model(tensors, meta)
+        wrong = [name for name in SIZES if _entry(saved, name, object) != getattr(config, name)]
+        if wrong:
+            raise ValueError(f"its settings and its config say different things about {', '.join(wrong)}")
+        if not all(np.isfinite(x).all() for x in tensors.values()):
+            raise ValueError("some of its numbers are not finite")
+    return tensors, meta
+
+
+@contextlib.contextmanager
+def _wrong(how, path):
+    try:
+        yield
+    except ValueError as error:
+        raise checkpoint.CheckpointError(f"{path} {how}: {error}") from error
+
+
+def _char_model(tensors, meta):
+    """(CharVocab, GPTConfig), once they fit each other and the weights."""
+    chars = _entry(meta, "chars", str)
+    vocab = text.CharVocab(chars)
+    if vocab.chars != chars:
+        raise ValueError(f"its chars {shown(chars)} are not in order")
+    if "config" in meta:
+        fields = _entry(meta, "config", dict)
+    else:  # a run of before it was kept
+        settings = _entry(meta, "settings", dict)
+        fields = dict(vocab_size=len(vocab), **{name: _entry(settings, name, object) for name in SIZES})
+    try:
+        config = nn.GPTConfig(**fields)
+    except TypeError as error:  # a field too many, or too few
+        raise ValueError(f"its config is none of a GPT ({error})") from error
+    if config.vocab_size != len(vocab):
+        raise ValueError(f"its vocab_size is {shown(config.vocab_size)}, but it has {len(vocab)} chars")
+    weights = checkpoint.weights(tensors)
+    config.check_sizes({path: x.shape for path, x in weights.items()})
+    for path, x in weights.items():
+        if not np.isfinite(x).all():
+            raise ValueError(f"some numbers of {shown(path)} are not finite")
+    return vocab, config
+
+
+def _entry(entries, name, kind, default=None):
+    """entries[name], of this type."""
+    value = entries.get(name, default)
+    if value is None:
+        raise ValueError(f"it has no {name!r}")
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):  # True is no number
+        raise ValueError(f"its {name} is {shown(value)}")
+    return value
+
+
+def _check_setting(name, value, default):
+    if isinstance(default, list):
+        right = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    else:
+        right = is_number(value) and isinstance(value, int | type(default))
+    if not right:
+        raise ValueError(f"its setting {name} is {shown(value)}")

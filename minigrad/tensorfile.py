@@ -1,0 +1,166 @@
+"""Reading and writing safetensors files: eight bytes with the header's size, the header as JSON, then the arrays.
+
+Written here, though there is a library by that name, because of what it does not do. It loads through a memory map or
+a copy of the file, which takes twice the file's memory. It writes to a temporary file of its own, which it neither
+syncs nor removes after a kill, and its errors carry no errno. It takes a name that is there twice, and truth values
+other than 0 and 1. Our tests read its files, and let it read ours.
+
+The format: https://github.com/huggingface/safetensors, README, "Format".
+"""
+
+import json
+import math
+import reprlib
+from collections import Counter
+
+import numpy as np
+
+DTYPES = {
+    "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U64": "<u8",
+    "U32": "<u4", "U16": "<u2", "U8": "u1", "BOOL": "?", "C64": "<c8",
+}  # fmt: skip
+_NAMES = {np.dtype(text): name for name, text in DTYPES.items()}
+FOREIGN = {  # in the format, but not in NumPy
+    "BF16", "F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "F6_E2M3", "F6_E3M2", "F4",
+}  # fmt: skip
+LARGEST_HEADER = 100_000_000  # bytes; the library's limit
+DEEPEST = 100  # levels of lists and dicts
+METADATA = "__metadata__"
+
+shown = reprlib.repr  # of what a file holds: one line, and a short one, whatever it is
+
+
+class Unsupported(ValueError):
+    """A valid file with something that NumPy has not."""
+
+
+def parse(text):
+    """What JSON's text says. Raises ValueError for what is not JSON, holds a key twice, or is nested too deeply."""
+    try:
+        value = json.loads(text, object_pairs_hook=_unique, parse_int=_int)
+    except RecursionError:
+        raise ValueError("its JSON is nested too deeply") from None
+    level = [value]
+    for _ in range(DEEPEST):  # what fits here can be walked by recursion later on
+        level = [x for v in level if isinstance(v, dict | list) for x in (v.values() if isinstance(v, dict) else v)]
+        if not level:
+            return value
+    raise ValueError(f"its JSON is nested more than {DEEPEST} deep")
+
+
+def _unique(pairs):
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"its JSON has {shown(twice)} twice")
+    return found
+
+
+def _int(text):
+    if len(text) > 4300:  # Python's own limit, since 3.10.7: the time grows with the square
+        raise ValueError(f"its JSON has an integer of {len(text)} digits")
+    return int(text)
+
+
+class Reader:
+    """A safetensors file, open to read. Its header has been read, and checked against the file's size; no array has.
+
+    metadata: {str: str}. names: of the arrays, sorted. Raises ValueError for what is no such file or a damaged one, and
+    Unsupported for a dtype that NumPy has not."""
+
+    def __init__(self, file):
+        self._file = file
+        size = file.seek(0, 2)
+        file.seek(0)
+        begin = file.read(9)
+        length = int.from_bytes(begin[:8], "little")
+        if begin[8:] != b"{" or not 2 <= length <= min(size - 8, LARGEST_HEADER):
+            raise ValueError("it does not begin with a header that fits")
+        data = begin[8:] + file.read(length - 1)
+        if len(data) < length:
+            raise ValueError("it ends within its header")
+        header = parse(data.decode("utf-8"))
+        self.metadata = header.pop(METADATA, {})
+        if not isinstance(self.metadata, dict) or not all(isinstance(text, str) for text in self.metadata.values()):
+            raise ValueError("its metadata are not texts by name")
+        self._start = 8 + length
+        self._entries = _checked(header, size - self._start)
+        self.names = sorted(self._entries)
+
+    def read(self, name):
+        """One array, of its own memory."""
+        dtype, shape, begin, end = self._entries[name]
+        try:
+            x = np.empty(shape, dtype)
+        except ValueError as error:  # larger dims, beside one of 0, than NumPy allows
+            raise Unsupported(f"{shown(name)} of shape {shown(shape)}: {error}") from None
+        self._file.seek(self._start + begin)
+        flat = as_bytes(x)
+        if self._file.readinto(flat) != end - begin:
+            raise ValueError(f"it ends within {shown(name)}")
+        if x.dtype == bool and flat.size and flat.max() > 1:
+            raise ValueError(f"{shown(name)} holds truth values other than 0 and 1")
+        return x
+
+
+def _checked(header, size):
+    """{name: (dtype, shape, begin, end)} of a header, whose arrays have to fill `size` bytes."""
+    entries = {}
+    for name, entry in header.items():
+        name.encode()  # half a surrogate pair is no text
+        found = entry if isinstance(entry, dict) else {}
+        dtype, shape, offsets = found.get("dtype"), found.get("shape", ()), found.get("data_offsets", ())
+        if not (isinstance(dtype, str) and _are_sizes(shape) and _are_sizes(offsets) and len(offsets) == 2):
+            raise ValueError(f"its header says of {shown(name)}: {shown(entry)}")
+        if len(shape) > 64:
+            raise Unsupported(f"{shown(name)} has {len(shape)} dims, and NumPy's arrays have 64 at most")
+        entries[name] = dtype, tuple(shape), *offsets
+    at = 0
+    for name, (_, _, begin, end) in sorted(entries.items(), key=lambda item: item[1][2:]):
+        if begin != at or end < begin:
+            raise ValueError(f"{shown(name)} is said to be at bytes {shown(begin)} to {shown(end)}, not from {at} on")
+        at = end
+    if at != size:
+        raise ValueError(f"its arrays have {shown(at)} bytes, and the file has {size} for them")
+    return {name: (_dtype(name, dtype, *rest), *rest) for name, (dtype, *rest) in entries.items()}
+
+
+def _are_sizes(value):
+    return isinstance(value, list) and all(type(n) is int and 0 <= n < 2**63 for n in value)  # True is no size
+
+
+def _dtype(name, text, shape, begin, end):
+    if text in FOREIGN:
+        raise Unsupported(f"{shown(name)} has dtype {text}, which minigrad does not have: convert it, say to F32")
+    if text not in DTYPES:
+        raise ValueError(f"{shown(name)} has a dtype {shown(text)}, which there is none")
+    dtype = np.dtype(DTYPES[text])
+    if math.prod(shape) * dtype.itemsize != end - begin:
+        raise ValueError(f"{shown(name)}, {text} of shape {shown(shape)}, has {end - begin} bytes")
+    return dtype
+
+
+def as_bytes(x):
+    """The contents of an array, row by row, as a flat uint8 array: a view where x lies so in memory, else of a copy."""
+    return np.ascontiguousarray(x).reshape(-1).view(np.uint8)
+
+
+def header_of(arrays, metadata):
+    """(bytes, names): how a file of these {name: array} begins, and the order in which the arrays follow.
+
+    The same arrays and metadata give the same bytes. Raises ValueError for a name that cannot be, or too much text."""
+    order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))  # so that each is aligned
+    header: dict = {METADATA: metadata}
+    at = 0
+    for name in order:
+        x = arrays[name]
+        if name == METADATA:
+            raise ValueError(f"a safetensors file cannot hold an array called {METADATA}")
+        name.encode()  # raises ValueError for half a surrogate pair
+        header[name] = {"dtype": _NAMES[x.dtype], "shape": x.shape, "data_offsets": (at, at + x.nbytes)}
+        at += x.nbytes
+    data = json.dumps(header, separators=(",", ":")).encode()
+    data += b" " * (-len(data) % 8)
+    if len(data) > LARGEST_HEADER:
+        raise ValueError(f"names and metadata of {len(data):,} bytes are more than a file's {LARGEST_HEADER:,}")
+    return len(data).to_bytes(8, "little") + data, order

@@ -1,0 +1,331 @@
+"""Files that are replaced whole or not at all, by any number of writers, and read without ever waiting."""
+
+import errno
+import os
+import re
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from minigrad import checkpoint, files
+
+fcntl = pytest.importorskip("fcntl", reason="Windows has other locks, and no FIFOs")
+DISK_FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "c.safetensors"
+
+
+def listing(folder):
+    return sorted(os.listdir(folder))
+
+
+# ------------------------------------------------------------------------------------------------ what is no file
+
+
+@pytest.fixture(params=["FIFO", "device", "folder", "socket", "link to a FIFO", "link to itself"])
+def special(request, tmp_path):
+    """(path, what the error says of it)"""
+    path = tmp_path / "special"
+    if request.param == "device":
+        return "/dev/zero", "it is a device, not a regular file"
+    if request.param == "folder":
+        path.mkdir()
+        return path, "it is a folder, not a regular file"
+    if request.param == "socket":
+        path = f"{os.path.relpath(tmp_path)}/special"  # a socket's path must be short
+        with socket.socket(socket.AF_UNIX) as s:
+            s.bind(path)
+        return path, "No such device or address"  # the system's own words
+    if request.param == "link to itself":
+        path.symlink_to(path)
+        return path, "Too many levels of symbolic links"
+    os.mkfifo(tmp_path / "fifo")
+    path.symlink_to(tmp_path / "fifo")
+    return path if "link" in request.param else tmp_path / "fifo", "it is a FIFO, not a regular file"
+
+
+@pytest.mark.parametrize("load", [checkpoint.load, checkpoint.load_tensors])
+def test_what_is_no_file_is_refused_before_it_is_read(special, load):
+    path, words = special
+    with pytest.raises(checkpoint.CheckpointError, match=f"cannot read checkpoint {path}: {words}") as error:
+        load(path)
+    assert isinstance(error.value.__cause__, OSError)
+
+
+def sparse(path, begin=b""):
+    with open(path, "wb") as file:
+        file.write(begin)
+        file.truncate(4 << 30)
+    return path
+
+
+@pytest.mark.parametrize("begin", [
+    b"", b"\x40" + b"\0" * 7 + b"{}" + b" " * 62, (99_000_000).to_bytes(8, "little") + b"{",
+], ids=["zeros", "header of no tensors", "header of zeros"])  # fmt: skip
+def test_four_gigabytes_of_nothing_are_refused_before_they_are_read(path, begin):
+    sparse(path, begin)
+    tracemalloc.start()
+    try:
+        with pytest.raises(checkpoint.CheckpointError, match="is damaged, cut short or no checkpoint at all"):
+            checkpoint.load(path)
+        assert tracemalloc.get_traced_memory()[1] < (400e6 if len(begin) == 9 else 1e6)
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "socket"])
+def test_what_is_no_file_is_not_replaced_by_one(tmp_path, kind):
+    path = tmp_path / "special"
+    if kind == "FIFO":
+        os.mkfifo(path)
+    else:
+        with socket.socket(socket.AF_UNIX) as s:
+            s.bind(os.path.relpath(path))
+    before = os.stat(path).st_ino
+    with pytest.raises(OSError, match=f"it is a {kind}, not a regular file"):
+        checkpoint.save(path, {}, {})
+    assert os.stat(path).st_ino == before and listing(tmp_path) == ["special"]
+
+
+def test_a_folder_in_the_way(tmp_path):
+    (tmp_path / "c").mkdir()
+    with pytest.raises(IsADirectoryError):
+        checkpoint.save(tmp_path / "c", {}, {})
+    assert listing(tmp_path) == ["c"]
+
+
+# --------------------------------------------------------------------------------------------------- what is written
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002, 0o000])
+def test_the_mode_is_that_of_any_other_file(path, umask):
+    before = os.umask(umask)
+    try:
+        checkpoint.save(path, {}, {})
+        first = stat.S_IMODE(path.stat().st_mode)
+        checkpoint.save(path, {}, {})
+    finally:
+        os.umask(before)
+    assert first == stat.S_IMODE(path.stat().st_mode) == 0o666 & ~umask
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "disk").mkdir()
+    link, target = tmp_path / "link", tmp_path / "disk" / "c"
+    link.symlink_to(target)
+    for n in (1, 2):
+        checkpoint.save(link, {}, {"n": n})
+        assert link.is_symlink() and checkpoint.load(target)[1] == {"n": n}
+    assert listing(tmp_path / "disk") == ["c"]
+
+
+def test_bytes_then_file_then_name_then_folder(path, monkeypatch):
+    """The order in which a power cut can lose neither the old file nor the new."""
+    steps, fsync, replace = [], os.fsync, os.replace
+
+    def seen_fsync(fd):
+        folder = stat.S_ISDIR(os.fstat(fd).st_mode)
+        steps.append("sync folder" if folder else f"sync file of {os.fstat(fd).st_size}")
+        fsync(fd)
+
+    def seen_replace(source, target):
+        steps.append(f"rename {os.path.getsize(source)} {os.path.basename(target)}")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", seen_fsync)
+    monkeypatch.setattr(os, "replace", seen_replace)
+    files.atomic_write(path, b"x" * 100_000)
+    assert steps == ["sync file of 100000", "rename 100000 c.safetensors", "sync folder"]
+
+
+@pytest.mark.parametrize("error", [DISK_FULL, KeyboardInterrupt()])
+@pytest.mark.parametrize("where", ["fsync", "replace"])
+def test_a_failure_while_writing_leaves_the_old_one_and_nothing_else(path, monkeypatch, error, where):
+    checkpoint.save(path, {}, {"old": True})
+
+    def fail(*args):
+        raise error
+
+    monkeypatch.setattr(os, where, fail)
+    with pytest.raises(type(error)):
+        checkpoint.save(path, {}, {"old": False})
+    monkeypatch.undo()
+    assert checkpoint.load(path)[1] == {"old": True} and listing(path.parent) == [path.name]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has a device that is always full")
+def test_a_disk_that_is_full_says_so(path, monkeypatch):
+    checkpoint.save(path, {}, {"old": True})
+    open_fd = os.open
+
+    def open_full(path, flags, *mode):
+        new = flags & os.O_EXCL
+        return open_fd("/dev/full" if new else path, flags & ~os.O_EXCL, *mode)
+
+    monkeypatch.setattr(os, "open", open_full)
+    monkeypatch.setattr(os.path, "lexists", lambda p: True)
+    with pytest.raises(OSError) as error:
+        checkpoint.save(path, {"x": np.zeros(100_000)}, {})
+    assert error.value.errno == errno.ENOSPC
+    monkeypatch.undo()
+    assert checkpoint.load(path)[1] == {"old": True}
+
+
+@pytest.mark.parametrize("code, raises", [(errno.EIO, True), (errno.EINVAL, False), (errno.ENOTSUP, False)])
+def test_a_folder_that_cannot_be_synced(path, monkeypatch, code, raises):
+    """Some file systems cannot, which is no error; a disk that fails is one."""
+    fsync = os.fsync
+
+    def fail_for_folders(fd):
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise OSError(code, os.strerror(code))
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", fail_for_folders)
+    if raises:
+        with pytest.raises(OSError, match="Input/output error"):
+            files.atomic_write(path, b"new")
+    else:
+        files.atomic_write(path, b"new")
+    assert path.read_bytes() == b"new" and listing(path.parent) == [path.name]
+
+
+# ------------------------------------------------------------------------------------------------------ many writers
+
+
+@pytest.mark.parametrize("name", ["c", "run[1]", "a.b", "a*", "x y", "c.1234"])
+def test_leftovers_are_removed_but_only_our_own(tmp_path, name):
+    folder = tmp_path / "run[1]"
+    folder.mkdir()
+    others = [".other.1234.tmp", f"{name}.tmp", f".{name}.best.abcd.tmp", f".{name}.12xy.tmp", ".run1.1234.tmp"]
+    for leftover in (f".{name}.1234.tmp", f".{name}.abcdef01.tmp", *others):
+        (folder / leftover).write_bytes(b"half")
+    checkpoint.save(folder / name, {}, {})
+    assert listing(folder) == sorted([*others, name])
+
+
+def test_another_writers_file_is_not_a_leftover(path):
+    """One save begins, another comes and goes, and the first one ends: it is the last, and stays."""
+    with files.replacing(path) as first:
+        first.write(b"one")
+        with files.replacing(path) as second:
+            second.write(b"two")
+        assert path.read_bytes() == b"two"
+    assert path.read_bytes() == b"one" and listing(path.parent) == [path.name]
+
+
+def test_a_save_within_a_save(path, monkeypatch):
+    """The same, seen from outside: before the first file is synced, somebody else saves."""
+    fsync, saves = os.fsync, []
+
+    def save_another(fd):
+        if not saves:
+            saves.append(1)
+            checkpoint.save(path, {}, {"n": 2})
+        fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", save_another)
+    checkpoint.save(path, {}, {"n": 1})
+    assert checkpoint.load(path)[1] == {"n": 1} and listing(path.parent) == [path.name]
+
+
+def test_a_file_taken_for_a_leftover_before_it_was_locked(path, monkeypatch):
+    flock, taken = fcntl.flock, []
+
+    def late(fd, how):
+        if not taken:
+            taken.append(listing(path.parent))
+            files.atomic_write(path, b"faster")  # removes the other's file, which has no lock yet
+        flock(fd, how)
+
+    monkeypatch.setattr(files.fcntl, "flock", late)
+    files.atomic_write(path, b"slower")
+    assert len(taken[0]) == 1 and path.read_bytes() == b"slower" and listing(path.parent) == [path.name]
+
+
+def test_without_locks_nothing_is_removed(path, monkeypatch):
+    def no_locks(fd, how):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    (path.parent / ".c.safetensors.1234.tmp").write_bytes(b"half")
+    monkeypatch.setattr(files.fcntl, "flock", no_locks)
+    files.atomic_write(path, b"new")
+    assert path.read_bytes() == b"new" and listing(path.parent) == [".c.safetensors.1234.tmp", path.name]
+
+
+def test_a_leftover_that_is_no_file_is_left_alone(path):
+    leftovers = [path.parent / f".c.safetensors.{n}.tmp" for n in (1, 2, 3)]
+    os.mkfifo(leftovers[0])
+    leftovers[1].mkdir()
+    leftovers[2].symlink_to(path)
+    files.atomic_write(path, b"old")
+    files.atomic_write(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert {p.name for p in leftovers[1:]} <= set(listing(path.parent))
+
+
+SAVER = """
+import sys
+import numpy as np
+from minigrad import checkpoint
+
+path, n = sys.argv[1], int(sys.argv[2])
+print("ready", flush=True)
+sys.stdin.readline()
+for i in range(15):
+    checkpoint.save(path, {"x": np.full(20_000, n)}, {"n": n})
+"""
+
+
+def test_many_processes_and_threads_save_to_one_path(path):
+    command = [sys.executable, "-c", SAVER, str(path)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    errors = []
+
+    def save(n):
+        try:
+            for _ in range(15):
+                checkpoint.save(path, {"x": np.full(20_000, n)}, {"n": n})
+                tensors, meta = checkpoint.load(path)
+                assert (tensors["x"] == meta["n"]).all()
+        except BaseException as error:
+            errors.append(error)
+
+    savers = [subprocess.Popen([*command, str(n)], **pipes) for n in range(2)]
+    try:
+        for saver in savers:
+            assert saver.stdout.readline() == "ready\n"
+        threads = [threading.Thread(target=save, args=(n,)) for n in (2, 3)]
+        for thread in threads:
+            thread.start()
+        for saver in savers:
+            _, err = saver.communicate("go\n", timeout=120)
+            assert saver.returncode == 0, err
+        for thread in threads:
+            thread.join()
+    finally:
+        for saver in savers:
+            saver.kill()
+            saver.wait()
+    assert not errors and listing(path.parent) == [path.name]
+    tensors, meta = checkpoint.load(path)
+    assert (tensors["x"] == meta["n"]).all()
+
+
+def test_a_path_may_be_relative_bytes_free_or_odd(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("c", "./c", "ä ö", "-c", "a\nb"):
+        checkpoint.save(name, {}, {"n": 1})
+        assert checkpoint.load(name)[1] == {"n": 1}
+    with pytest.raises(checkpoint.CheckpointError, match=re.escape("a\0b")):
+        checkpoint.load("a\0b")

@@ -1,0 +1,138 @@
+"""An optimizer's state: by number of the parameter, taken over whole or not at all."""
+
+import copy
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import optim
+
+
+def leaf(*shape):
+    return mg.randn(*shape, dtype=mg.float64, requires_grad=True)
+
+
+def stepped(cls=optim.Adam, **options):
+    """(its parameters, an optimizer of two groups after a step)"""
+    a, b = leaf(2), leaf(3)
+    optimizer = cls([{"params": [a]}, {"params": [b]}], **options)
+    for p in (a, b):
+        p.grad = mg.ones(*p.shape, dtype=p.dtype)
+    optimizer.step()
+    return (a, b), optimizer
+
+
+def test_state_by_index_over_all_groups():
+    a, b = leaf(2), leaf(3)
+    optimizer = optim.Adam([{"params": [a]}, {"params": [b], "lr": 0.5}])
+    b.grad = mg.ones(3, dtype=mg.float64)
+    optimizer.step()
+    state = optimizer.state_dict()
+    assert list(state["state"]) == [1] and state["state"][1]["step"] == 1
+    assert [group["params"] for group in state["param_groups"]] == [[0], [1]]
+    state["state"] = {
+        "1": {name: np.asarray(x) for name, x in state["state"][1].items()}
+    }  # as JSON and safetensors give it
+    other = optim.Adam([{"params": [a]}, {"params": [b]}])
+    other.load_state_dict(state)
+    np.testing.assert_array_equal(other.state[b]["m"].numpy(), optimizer.state[b]["m"].numpy())
+    assert not np.shares_memory(other.state[b]["m"].numpy(), optimizer.state[b]["m"].numpy())
+    assert other.param_groups[1]["lr"] == 0.5
+
+
+def test_a_state_that_does_not_fit_changes_nothing():
+    a = leaf(2)
+    optimizer = optim.Adam([a])
+    a.grad = mg.ones(2, dtype=mg.float64)
+    optimizer.step()
+    before = optimizer.state[a]["m"].numpy().copy()
+    state = copy.deepcopy(optimizer.state_dict())
+    with pytest.raises(ValueError, match=r"\[1\].*\[2\]|\[2\].*\[1\]"):
+        optim.Adam([leaf(2), leaf(2)]).load_state_dict(state)
+    state["state"][0]["v"] = mg.ones(3, dtype=mg.float64)
+    with pytest.raises(ValueError, match=r"\(3,\).*\(2,\)"):
+        optimizer.load_state_dict(state)
+    np.testing.assert_array_equal(optimizer.state[a]["m"].numpy(), before)
+
+
+def test_state_that_the_loaded_one_has_not_is_dropped():
+    """A parameter that had no gradient when the state was saved begins anew, and does not go on from later steps."""
+    (a, b), optimizer = stepped()
+    saved = copy.deepcopy(optimizer.state_dict())
+    del saved["state"][1]
+    for _ in range(3):
+        optimizer.step()
+    optimizer.load_state_dict(saved)
+    assert b not in optimizer.state and optimizer.state[a]["step"] == 1
+    optimizer.step()
+    assert optimizer.state[b]["step"] == 1
+
+
+def test_options_that_only_the_caller_knows_are_kept():
+    _, optimizer = stepped()
+    state = copy.deepcopy(optimizer.state_dict())
+    state["param_groups"][0]["name"] = "matrices"
+    optimizer.load_state_dict(state)
+    assert optimizer.param_groups[0]["name"] == "matrices" and optimizer.param_groups[1]["betas"] == (0.9, 0.999)
+
+
+def entry(*path):
+    """Sets one entry of a state_dict, or deletes it."""
+
+    def spoil(state, value):
+        for key in path[:-1]:
+            state = state[key]
+        if isinstance(value, str) and value == "gone":
+            del state[path[-1]]
+        else:
+            state[path[-1]] = value
+
+    return spoil
+
+
+@pytest.mark.parametrize("path, values, words", [
+    (["state"], [[], None, "x", 3], "optimizer state is"),
+    (["state"], ["gone"], "optimizer state_dict lacks state"),
+    (["param_groups"], [{}, None, "ab"], "optimizer groups is"),
+    (["param_groups", 0], [[], 3], "optimizer group is"),
+    (["param_groups", 0], [{"params": [0]}], "optimizer group lacks betas, eps, lr, weight_decay"),
+    (["param_groups", 0, "params"], [3, "a"], "optimizer params is"),
+    (["param_groups", 0, "params"], [[0, 1], []], r"does not fit groups of \[1, 1\]"),
+    (["param_groups", 0, "params"], [[1], ["x"], [[]], [-1]], "not numbered from 0 on"),
+    (["param_groups", 1, "lr"], ["gone"], "optimizer group lacks lr"),
+    (["param_groups", 1, "lr"], ["0.1", None, [], True, float("nan"), float("inf"), 10**400], "option lr is"),
+    (["param_groups", 1, "betas"], [0.9, [0.9], [0.9, 1.0], [0.9, "x"], [-1, 0.9], [0.9, float("nan")]], "betas is"),
+    (["state", "x"], [{}], "state of parameter 'x'"),
+    (["state", -1], [{}], "state of parameter -1"),
+    (["state", 2], [{}], "state of parameter 2: there are 2"),
+    (["state", "9" * 5000], [{}], "there are 2|digits"),
+    (["state", "01"], [{}], "state of parameter 1 is given twice"),
+    (["state", 1], [[], 3, None], "optimizer state 1 is"),
+    (["state", 1, "m"], ["gone"], "state 1 lacks m"),
+    (["state", 1, "momentum_buffer"], [3], r"state 1 has .*momentum_buffer.*Adam's \['m', 'step', 'v'\]"),
+    (["state", 1, "step"], [-5, 1.5, "1", None, True, 10**400, [1]], "state 1 has step"),
+    (["state", 1, "m"], [3.0, [1, 2, 3], "x", None], "for m, not an array of floats"),
+    (["state", 1, "m"], [np.zeros(3, "i4"), np.zeros(3, bool)], "for m, not an array of floats"),
+    (["state", 1, "m"], [np.zeros(4), np.zeros((3, 1)), np.zeros(())], r"m of shape .*, its parameter \(3,\)"),
+])  # fmt: skip
+def test_what_is_no_state_changes_nothing(path, values, words):
+    _, optimizer = stepped()
+    before = copy.deepcopy(optimizer.state_dict())
+    for value in values:
+        state = copy.deepcopy(before)
+        entry(*path)(state, value)
+        with pytest.raises(ValueError, match=words) as error:
+            optimizer.load_state_dict(state)
+        assert len(str(error.value)) < 300
+    after = optimizer.state_dict()
+    assert after["param_groups"] == before["param_groups"] and after["state"].keys() == before["state"].keys()
+    for i, state in after["state"].items():
+        assert all((np.asarray(x) == np.asarray(before["state"][i][name])).all() for name, x in state.items())
+
+
+def test_another_optimizers_state():
+    for cls, other in ((optim.Adam, optim.SGD), (optim.SGD, optim.Adam)):
+        _, given = stepped(cls)
+        with pytest.raises(ValueError, match="optimizer group lacks"):
+            stepped(other)[1].load_state_dict(given.state_dict())
