@@ -169,8 +169,8 @@ def evaluate(model, batches, device):
 
 
 def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=None, top_p=None):
-    """The prompt and what the model adds to it. Draws from a stream of its own."""
-    prompt = prompt or next(c for c in ("\n", " ", vocab.chars[0]) if c in vocab.chars)  # it has to begin with something
+    """The prompt, or what there is of a new line, and what the model adds to it. Draws from a stream of its own."""
+    prompt = prompt or next(c for c in ("\n", " ", vocab.chars[0]) if c in vocab.chars)
     idx = mg.tensor(vocab.encode(prompt)[None], device=device)  # (1, T)
     generator = mg.random.Generator(seed + 2 * 2**32)
     idx = model.generate(idx, tokens, temperature, top_k, top_p, generator)  # (1, T + tokens)
@@ -178,7 +178,7 @@ def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=Non
 
 
 def sample(args):
-    model, vocab, meta = training.load_char_model(checkpoint_of(args), args.device)
+    model, vocab, _ = training.load_char_model(checkpoint_of(args), args.device)
     choice = args.temperature, args.top_k, args.top_p
     print(write(model, vocab, args.prompt, args.tokens, args.device, args.seed, *choice))
     return 0
@@ -283,12 +283,10 @@ def main(argv=()):
     q.set_defaults(run=sample)
     q.add_argument("--checkpoint", type=cli.path, metavar="FILE", help="default: best.safetensors in --out, else last")
     q.add_argument("--prompt", default="", help="how the text begins (default: with a new line, if the text has any)")
-    q.add_argument("--tokens", type=cli.number(int, at_least=1), default=500, metavar="N",
-                   help="characters to add (default: 500)")  # fmt: skip
+    q.add_argument("--tokens", type=cli.COUNT, default=500, metavar="N", help="characters to add (default: 500)")
     q.add_argument("--temperature", type=cli.number(float, at_least=0), default=0.8, metavar="N",
                    help="0 is greedy (default: 0.8)")  # fmt: skip
-    q.add_argument("--top-k", type=cli.number(int, at_least=1), metavar="N",
-                   help="choose among the N likeliest (default: all)")  # fmt: skip
+    q.add_argument("--top-k", type=cli.COUNT, metavar="N", help="choose among the N likeliest (default: all)")
     q.add_argument("--top-p", type=cli.number(float, above=0, at_most=1), metavar="N",
                    help="choose among the likeliest that have this probability")  # fmt: skip
     q.add_argument("--seed", type=cli.SEED, default=1337, metavar="N", help="another seed, another text")

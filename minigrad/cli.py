@@ -53,8 +53,9 @@ class CommandError(Exception):
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser whose errors are CommandErrors: one line, without the usage."""
 
-    def __init__(self, *args, formatter_class=argparse.RawDescriptionHelpFormatter, **options):
-        super().__init__(*args, formatter_class=formatter_class, **options)
+    def __init__(self, *args, **options):
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(*args, **options)
 
     def error(self, message):
         # argparse's "argument --steps: must be at least 1" reads better without two of its words.
@@ -78,16 +79,16 @@ def number(kind, **limits):
     return read
 
 
-SEED = number(int, at_least=0, below=2**32)
+COUNT, WHOLE, SEED = number(int, at_least=1), number(int, at_least=0), number(int, at_least=0, below=2**32)
 
 
 def out_of_limits(value, **limits):
     """What is wrong with a number, as 'must be …, not …'; '' if it is within limits, finite, and not absurdly large."""
-    shown = f"{value:.6g}" if isinstance(value, float) or abs(value) > LARGEST else str(value)
+    shown = f"{value:.6g}" if isinstance(value, float) else str(value) if abs(value) < 10**20 else f"{str(value)[:20]}…"
     if not all(LIMITS[name](value, limit) for name, limit in limits.items()):
         said = " and ".join(f"{name.replace('_', ' ')} {limit}" for name, limit in limits.items())
         return f"must be {said}, not {shown}"
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         return f"must be a finite number, not {shown}"
     if isinstance(value, int) and abs(value) > LARGEST:
         return f"must be at most {LARGEST:.0e}, not {shown}"
@@ -126,7 +127,7 @@ def file_to_write(file, option, example):
         raise CommandError(f"{option} {file} is a folder: give a file, such as {file / example}")
     if file.exists() and not file.is_file():  # to be replaced would be the end of a device or a pipe
         raise CommandError(f"{option} {file} is a device or a pipe: give an ordinary file")
-    folder_to_write(os.path.dirname(os.path.realpath(file)), option)  # where a link leads
+    folder_to_write(os.path.dirname(os.path.realpath(file)) if file.is_symlink() else file.parent, option)
     return file
 
 
@@ -196,9 +197,11 @@ def said(error):
 
 
 def _end(name, message, status):
-    if message:
+    line = printable(" ".join(str(message).splitlines()))
+    if line:
+        line = line if len(line) < 900 else f"{line[:600]} … {line[-200:]}"  # it may quote what was typed
         with contextlib.suppress(OSError):  # a terminal that was closed
-            print(f"{name}: {printable(' '.join(str(message).splitlines()))}", file=sys.stderr)
+            print(f"{name}: {line}", file=sys.stderr)
     raise SystemExit(int(status)) from None
 
 

@@ -69,8 +69,8 @@ class Interrupt:
     the loop to look at where it can stop and save. Then exit with `status`, 128 + the number of the first signal.
 
     They may come twice, as a terminal and a program between both pass them on. Only Ctrl-C more than a second later is
-    somebody's impatience, and a KeyboardInterrupt after all. A signal that this process was started to ignore, as nohup
-    does, stays ignored. In a thread other than the main one, which alone Python lets handle signals, nothing is changed.
+    somebody's impatience, and a KeyboardInterrupt after all. A signal that this process was started to ignore, as by
+    nohup, stays ignored. In threads other than the main one, where Python allows no handlers, nothing is changed.
     """
 
     SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))

@@ -10,7 +10,7 @@ import pytest
 from char_lm_runs import SIZES, TINY, WORDS, char_lm, main, options, quick_ending, rows, same_run, state, stop_after
 
 import minigrad as mg
-from minigrad import checkpoint, text
+from minigrad import checkpoint
 from minigrad.viz.plots import loss_curve
 
 
@@ -295,7 +295,7 @@ def test_resuming_what_does_not_fit(book, out, tmp_path, capsys):
     assert "31 characters, not 31; new: '!'; gone: 'x'" in refused("--text", tmp_path / "less")
     book.unlink()
     line = refused()
-    assert "book.txt: No such file" in line and "began with it; if it has moved, say where it is now with --text" in line
+    assert "book.txt: No such file" in line and "if it has moved, say where it is now with --text" in line
     assert "No such file" in (line := refused("--text", "elsewhere")) and "moved" not in line
 
 

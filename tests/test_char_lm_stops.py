@@ -96,7 +96,7 @@ def test_a_run_stopped_at_any_moment_and_resumed_is_the_run_never_stopped(book, 
 
 @pytest.mark.parametrize("look", range(4, 9))
 def test_a_signal_between_two_looks_is_seen(book, out, straight, monkeypatch, look):
-    """The loop may look at `asked` as often as it likes: whichever look is the first to see it, what is done is saved."""
+    """The loop may look at `asked` as often as it likes: whichever look sees it first, all is saved."""
 
     class Late(training.Interrupt):
         looks, status = 0, 130
@@ -157,7 +157,7 @@ def test_nohup_stays_nohup(book, out):
     assert process.returncode == -signal.SIGTERM
 
 
-# ------------------------------------------------------------------------------------------- the sample of a stopped run
+# ------------------------------------------------------------------------------------------ the sample of a stopped run
 
 
 def test_sample_takes_the_last_model_where_there_is_no_best(book, out, capsys):

@@ -70,11 +70,11 @@ def given(args):
 
 
 def numbers_or_paths(text):
-    return [int(part) if part.isdecimal() else part for part in text.split(",")]
+    return [cli.WHOLE(part) if part.isdecimal() else part for part in text.split(",")]
 
 
 def numbers(text):
-    return [cli.number(int, at_least=0)(part) for part in text.split(",")]
+    return [cli.WHOLE(part) for part in text.split(",")]
 
 
 @cli.command("study")
@@ -91,12 +91,12 @@ def main(argv=()):
     q = commands.add_parser("ledger", help="the backward pass step by step")
     q.set_defaults(run=write_ledger)
     q.add_argument("--scope", default="", metavar="PATH", help="a module, such as blocks.1.attn (default: all)")
-    q.add_argument("--head", type=cli.number(int, at_least=0), metavar="N", help="only this head's part of what heads divide")
+    q.add_argument("--head", type=cli.WHOLE, metavar="N", help="only this head's part of what heads divide")
     q.add_argument("--values", choices=("summary", "full"), default="summary", help="full: with all numbers")
     q.add_argument("--check", action="store_true", help="against finite differences; exit status 1 if one differs")
     q.add_argument("--impl", choices=FORMS, default="batched", help="the form of attention (default: batched)")
     for command in (p, q):
-        command.add_argument("checkpoint", type=cli.path, metavar="CHECKPOINT", help="a .safetensors file of examples/char_lm.py")
+        command.add_argument("checkpoint", type=cli.path, metavar="CHECKPOINT", help="a file of examples/char_lm.py")
         command.add_argument("--text", required=True, help="what the model reads; its loss is traced")
         command.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     args = parser.parse_args(argv)
