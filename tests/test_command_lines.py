@@ -95,9 +95,7 @@ def main_of(command):
         setattr(module, what, small)
     if name == "char_lm":
         write, module.loss_curve = module.write, lambda rows, path: None
-        module.write = lambda model, vocab, prompt, n, *args, **rest: write(
-            model, vocab, prompt, min(n, 2), *args, **rest
-        )
+        module.write = lambda *args, **rest: write(*args[:3], min(args[3], 2), *args[4:], **rest)
     return lambda argv: module.main([*sub, *argv])
 
 
