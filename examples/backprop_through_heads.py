@@ -12,12 +12,10 @@ head, backward goes from dz to dq, dk and dv, and on to the head's weights. Each
 --out draws that backward pass as a graph (which needs graphviz).
 """
 
-import argparse
-
 import numpy as np
 
 import minigrad as mg
-from minigrad import nn, study, viz
+from minigrad import cli, nn, study, viz
 
 X = [[1, 0, 1, 0], [0, 1, 0, 1], [1, 1, 0, 0]]  # (T, C)
 TARGET = [[0, 1, 0, 0], [1, 0, 0, 1], [0, 0, 1, 0]]  # (T, C): y*
@@ -124,12 +122,16 @@ def show(columns):
         print("      " + "    ".join(cell.rjust(width) for cell, width in zip(row, widths)))
 
 
-def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", metavar="FILE", help="draw the backward pass: .svg, .png or .dot")
+@cli.command("backprop_through_heads")
+def main(argv=()):
+    parser = cli.Parser(description=__doc__)
+    parser.add_argument("--out", type=cli.path, metavar="FILE", help="draw the backward pass: .svg, .png or .dot")
     args = parser.parse_args(argv)
-    if args.out and not args.out.endswith((".svg", ".png", ".dot")):
-        parser.error(f"--out must end in .svg, .png or .dot: {args.out}")
+    if args.out:
+        if args.out.suffix not in (".svg", ".png", ".dot"):
+            parser.error(f"--out must end in .svg, .png or .dot: {args.out}")
+        cli.needs("graphviz", "--out")
+        cli.file_to_write(args.out, "--out", "backprop.svg")
 
     model = TwoHeads()
     batch = mg.tensor(x[None]), mg.tensor(target[None])  # (1, T, C) each
@@ -155,4 +157,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    cli.run(main)

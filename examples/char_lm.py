@@ -6,12 +6,10 @@
     python examples/char_lm.py sample --prompt "The "            have the best model so far write
 
 --out gets last.safetensors (all that --resume needs), best.safetensors (lowest validation loss), losses.csv, loss.png.
-Ctrl-C finishes the step, saves and exits with 130. Bad input gets one line and exits with 2. A run is never
-overwritten: give another --out, or remove the old one yourself.
+Ctrl-C, SIGTERM and SIGHUP finish the step, save, and end with that signal's status: 130, 143 or 129. Bad input gets one
+line and exits with 2. A run is never overwritten: give another --out, or remove the old one yourself.
 """
 
-import argparse
-import contextlib
 import dataclasses
 import math
 import os
@@ -20,26 +18,27 @@ import zlib
 from pathlib import Path
 
 import minigrad as mg
-from minigrad import checkpoint, nn, optim, text, training
+from minigrad import checkpoint, cli, nn, optim, runs, text, training
+from minigrad.names import unknown
 from minigrad.viz import loss_curve
 
 # The defaults had the lowest validation loss of some ten settings that train for two minutes on two slow cores.
-SETTINGS = {  # name: (default, lowest, below, meaning). The checkpoint holds them, and --resume takes them from there.
-    "n_layer": (2, 1, math.inf, "transformer blocks"),
-    "n_head": (4, 1, math.inf, "attention heads per block"),
-    "n_embd": (128, 1, math.inf, "numbers per character, a multiple of n_head"),
-    "block_size": (64, 1, math.inf, "characters the model sees at once"),
-    "batch_size": (12, 1, math.inf, "blocks per step"),
-    "dropout": (0.0, 0, 1, "share of the activations dropped in training"),
-    "steps": (2400, 1, math.inf, "steps in all, those before --resume included"),
-    "lr": (4e-3, 0, math.inf, "learning rate after warmup"),
-    "min_lr": (1e-4, 0, math.inf, "learning rate at the end of its cosine"),
-    "warmup": (100, 0, math.inf, "steps of linear warmup"),
-    "weight_decay": (0.1, 0, math.inf, "AdamW's, on matrices only"),
-    "clip": (1.0, 0, math.inf, "largest gradient norm; 0: no clipping"),
-    "eval_every": (300, 1, math.inf, "steps between two validations; each saves the run"),
-    "eval_batches": (200, 0, math.inf, "batches per validation, spread evenly; 0: the whole split"),
-    "seed": (1337, 0, 2**32, "of initial weights, batches, dropout and samples"),
+SETTINGS = {  # name: (default, meaning, limits). The checkpoint holds them, and --resume takes them from there.
+    "n_layer": (2, "transformer blocks", dict(at_least=1, at_most=1000)),
+    "n_head": (4, "attention heads per block", dict(at_least=1)),
+    "n_embd": (128, "numbers per character, a multiple of n_head", dict(at_least=1)),
+    "block_size": (64, "characters the model sees at once", dict(at_least=1)),
+    "batch_size": (12, "blocks per step", dict(at_least=1)),
+    "dropout": (0.0, "share of the activations dropped in training", dict(at_least=0, below=1)),
+    "steps": (2400, "steps in all, those before --resume included", dict(at_least=1)),
+    "lr": (4e-3, "learning rate after warmup", dict(at_least=0)),
+    "min_lr": (1e-4, "learning rate at the end of its cosine", dict(at_least=0)),
+    "warmup": (100, "steps of linear warmup", dict(at_least=0)),
+    "weight_decay": (0.1, "AdamW's, on matrices only", dict(at_least=0)),
+    "clip": (1.0, "largest gradient norm; 0: no clipping", dict(at_least=0)),
+    "eval_every": (300, "steps between two validations; each saves the run", dict(at_least=1)),
+    "eval_batches": (200, "batches per validation, spread evenly; 0: the whole split", dict(at_least=0)),
+    "seed": (1337, "of initial weights, batches, dropout and samples", dict(at_least=0, below=2**32)),
 }
 SHAPE = ("block_size", "n_layer", "n_head", "n_embd")
 NANOGPT = dict(lr=1e-3, min_lr=1e-4, warmup=100, weight_decay=0.1, clip=1.0, eval_every=250, eval_batches=0)
@@ -53,47 +52,54 @@ for _name, _preset in PRESETS.items():
 
 def train(args):
     out, last, best, losses = (args.out / name for name in ("", "last.safetensors", "best.safetensors", "losses.csv"))
-    with one_line_errors():  # nothing is written before all input has proved good
-        defaults = {name: row[0] for name, row in SETTINGS.items()} | {"text": []}
-        tensors, saved = training.load_run(last, defaults) if args.resume else ({}, {})
-        settings = settings_for(args, saved["settings"] if args.resume else {})
-        if not args.resume and any(path.exists() for path in (last, best, losses)):
-            raise ValueError(f"{out} already holds a run: go on with --resume, or choose another --out")
-        corpus = text.read_corpus(settings["text"])
-        vocab, crc = text.CharVocab(corpus), zlib.crc32(corpus.encode())
-        if saved:
-            text.CharVocab(saved["chars"]).check_same(vocab)
-        if saved.get("crc", crc) != crc:
-            print("char_lm: note: this is not the text that the run began with", file=sys.stderr)
-        train_ids, val_ids = text.split(vocab.encode(corpus), 0.9)
-        seed, T, B = settings["seed"], settings["block_size"], settings["batch_size"]
-        batches = text.Batches(train_ids, T, B, mg.random.Generator(seed + 2**32), "training split")  # a stream apart
-        val_batches = text.fixed_batches(val_ids, T, B, settings["eval_batches"], "validation split")
+    # Nothing is written before all input has proved good.
+    tensors, saved = saved_run(last) if args.resume else ({}, {})
+    settings = settings_for(args, saved)
+    if not args.resume and any(path.exists() for path in (last, best, losses)):
+        raise cli.CommandError(f"{out} already holds a run: go on with --resume, or choose another --out")
+    corpus = read_text(args, settings, saved)
+    vocab, crc = text.CharVocab(corpus), zlib.crc32(corpus.encode())
+    if saved:
+        text.CharVocab(saved["chars"]).check_same(vocab)
+    train_ids, val_ids = text.split(vocab.encode(corpus), 0.9)
+    seed, T, B = settings["seed"], settings["block_size"], settings["batch_size"]
+    batches = text.Batches(train_ids, T, B, mg.random.Generator(seed + 2**32), "training split")  # a stream apart
+    val_batches = text.fixed_batches(val_ids, T, B, settings["eval_batches"], "validation split")
 
-        mg.manual_seed(seed)  # of the initial weights, then of dropout
-        model = build(settings, vocab, args.device)
-        parameters = list(model.parameters())
-        groups = model.parameter_groups(settings["weight_decay"])
-        optimizer = optim.AdamW(groups, lr=settings["lr"], betas=(0.9, 0.99))
-        generators = {"default": mg.default_generator, "batches": batches.generator}
-        start, steps, best_loss = saved.get("step", 0), settings["steps"], saved.get("best_loss")
-        if saved:
-            checkpoint.unpack(tensors, saved, model, optimizer, generators)
+    mg.manual_seed(seed)  # of the initial weights, then of dropout
+    model = build(settings, vocab, args.device)
+    parameters = list(model.parameters())
+    groups = model.parameter_groups(settings["weight_decay"])
+    optimizer = optim.AdamW(groups, lr=settings["lr"], betas=(0.9, 0.99))
+    generators = {"default": mg.default_generator, "batches": batches.generator}
+    start, steps, best_loss = saved.get("step", 0), settings["steps"], saved.get("best_loss")
+    if saved:
+        options = [{name: value for name, value in g.items() if name != "params"} for g in optimizer.param_groups]
+        checkpoint.unpack(tensors, saved, model, optimizer, generators)
+        for group, typed in zip(optimizer.param_groups, options):
+            group.update(typed)  # --weight-decay may be another than in the file
+    if saved.get("crc", crc) != crc:
+        print("char_lm: note: the text has changed since the run began: it goes on with what there is now",
+              file=sys.stderr)  # fmt: skip
 
-        def save(step, paths):
-            run = dict(step=step, best_loss=best_loss, settings=settings, chars=vocab.chars, crc=crc)
-            run["config"] = dataclasses.asdict(model.config)
-            tensors, meta = checkpoint.pack(model, optimizer, generators, **run)
-            for path in paths:
-                checkpoint.save(path, tensors, meta)
+    def save(step, paths):
+        run = dict(step=step, best_loss=best_loss, settings=settings, chars=vocab.chars, crc=crc)
+        run["config"] = dataclasses.asdict(model.config)
+        tensors, meta = checkpoint.pack(model, optimizer, generators, **run)
+        for path in paths:
+            checkpoint.save(path, tensors, meta)
 
-        out.mkdir(parents=True, exist_ok=True)
-        if not saved:
-            save(0, [last])
-        table = training.Table(losses, ("step", "train", "val", "lr", "grad_norm"), keep=start)
-
-    print(f"{len(corpus):,} characters, {len(vocab)} different; {model.num_parameters():,} parameters", flush=True)
-    with training.Interrupt() as interrupt, training.Progress(start, steps, B * T) as progress, table:
+    cli.folder_to_write(out, "--out")
+    if not saved:
+        save(0, [last])
+    columns = "step", "train", "val", "lr", "grad_norm"
+    done = kept = start  # steps done, and those in last.safetensors
+    with (
+        training.Table(losses, columns, keep=start) as table,
+        training.Interrupt() as interrupt,
+        training.Progress(start, steps, B * T) as progress,
+    ):
+        progress.say(f"{len(corpus):,} characters, {len(vocab)} different; {model.num_parameters():,} parameters")
         for step in range(start, steps):
             lr = optim.warmup_cosine(step, total=steps, **{k: settings[k] for k in ("lr", "min_lr", "warmup")})
             for group in optimizer.param_groups:
@@ -104,7 +110,8 @@ def train(args):
             loss.backward()
             norm = nn.utils.clip_grad_norm_(parameters, settings["clip"] or math.inf)
             if not math.isfinite(loss.item() + norm):
-                stop(f"step {step}: loss {loss.item()}, gradient norm {norm}: try a lower --lr", code=1)
+                why = f"step {step}: loss {loss.item()}, gradient norm {norm}"
+                raise cli.CommandError(f"{why}: try a lower --lr; saved is step {kept}", status=1)
             optimizer.step()
 
             done, val_loss = step + 1, None
@@ -112,23 +119,43 @@ def train(args):
             if due := done % settings["eval_every"] == 0 or done == steps:
                 val_loss = evaluate(model, val_batches, args.device)
                 progress.say(f"step {done}: training loss {loss.item():.4f}, validation loss {val_loss:.4f}")
-            table.row(done, loss.item(), val_loss, lr, norm)
-            if due or interrupt.asked:
-                improved = due and (best_loss is None or val_loss < best_loss)
-                best_loss = val_loss if improved else best_loss
-                with one_line_errors():
+            stopping = interrupt.asked or progress.broken  # once: a signal may come between two looks
+            try:
+                table.row(done, loss.item(), val_loss, lr, norm)
+                if due or stopping:
+                    improved = due and (best_loss is None or val_loss < best_loss)
+                    best_loss = val_loss if improved else best_loss
                     table.flush()
                     save(done, [best, last] if improved else [last])
-            if interrupt.asked:
-                stop(f"stopped and saved at step {done}; go on with --resume", code=130)
+                    kept = done
+            except OSError as error:
+                why = f"cannot save step {done} in {out}: {error.strerror}"
+                raise cli.CommandError(f"{why}; step {kept} is saved: make room, then --resume") from None
+            if stopping:
+                break
+    if interrupt.asked:
+        line = again(args, "--resume")
+        raise cli.CommandError(f"stopped and saved at step {done}; go on with: {line}", status=interrupt.status)
+    if progress.broken:
+        raise progress.broken
 
-    print(f"step {steps} of {steps} (more with --resume --steps N), best validation loss {best_loss:.4f}; it writes:\n")
+    print(f"step {steps} of {steps}, best validation loss {best_loss:.4f}; it writes:\n")
     print(write(model, vocab, "", 500, args.device, seed=seed))
+    wrote = [last, best, losses, out / "loss.png"]
     try:
-        loss_curve(losses, out / "loss.png")
+        loss_curve(losses, wrote[-1])
     except ImportError as error:  # matplotlib is optional
-        print(f"\nno loss.png: {error}", file=sys.stderr)
+        print(f"\nno {wrote.pop().name}: {error}", file=sys.stderr)
+    print(f"\nwrote {', '.join(map(str, wrote))}")
+    prompt = next((word for word in corpus[:1000].split() if word.isprintable()), "")[:20]
+    print(f"have it write: {again(args, 'sample', f'--prompt={prompt}')}")
+    print(f"train further: {again(args, '--resume', '--steps', 2 * steps)}")
     return 0
+
+
+def again(args, *words):
+    """The line to type for another command on the run in --out."""
+    return cli.typed(__file__, *words, "--out", args.out, *(() if args.device == "cpu" else ("--device", args.device)))
 
 
 @mg.no_grad()
@@ -141,98 +168,127 @@ def evaluate(model, batches, device):
 
 
 def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=None, top_p=None):
-    """The prompt and what the model adds to it. Draws from a stream of its own."""
-    idx = mg.tensor(vocab.encode(prompt or "\n")[None], device=device)  # (1, T)
+    """The prompt, or what there is of a new line, and what the model adds to it. Draws from a stream of its own."""
+    prompt = prompt or next(c for c in ("\n", " ", vocab.chars[0]) if c in vocab.chars)
+    idx = mg.tensor(vocab.encode(prompt)[None], device=device)  # (1, T)
     generator = mg.random.Generator(seed + 2 * 2**32)
     idx = model.generate(idx, tokens, temperature, top_k, top_p, generator)  # (1, T + tokens)
     return vocab.decode(idx.numpy()[0])
 
 
 def sample(args):
-    with one_line_errors():
-        if args.tokens < 1:
-            raise ValueError(f"--tokens must be at least 1, not {args.tokens}")
-        model, vocab, _ = training.load_char_model(args.checkpoint or args.out / "best.safetensors", args.device)
-        choice = args.temperature, args.top_k, args.top_p
-        print(write(model, vocab, args.prompt, args.tokens, args.device, args.seed, *choice))
+    model, vocab, _ = runs.load_char_model(checkpoint_of(args), args.device)
+    choice = args.temperature, args.top_k, args.top_p
+    print(write(model, vocab, args.prompt, args.tokens, args.device, args.seed, *choice))
     return 0
 
 
+def checkpoint_of(args):
+    """What `sample` is to load: --checkpoint, else the best model in --out, else the last, with a note."""
+    best, last = (args.out / name for name in ("best.safetensors", "last.safetensors"))
+    if args.checkpoint or best.exists():
+        return args.checkpoint or best
+    if not last.exists():
+        raise cli.CommandError(f"there is no checkpoint in {args.out}: train a model first, with: {again(args)}")
+    print(f"char_lm: note: {last} writes: the run was stopped before its first validation, which makes "
+          f"{best.name}", file=sys.stderr)  # fmt: skip
+    return last
+
+
 def build(settings, vocab, device):
-    if settings["n_embd"] % settings["n_head"]:
-        raise ValueError(f"n_embd {settings['n_embd']} is not a multiple of n_head {settings['n_head']}")
+    """The model, unless its sizes do not fit together, or it is hopelessly too large for this machine."""
+    n_layer, C, nh, V = settings["n_layer"], settings["n_embd"], settings["n_head"], len(vocab)
+    if C % nh:
+        raise cli.CommandError(f"n_embd {C} is not a multiple of n_head {nh}")
+    parameters = 12 * n_layer * C**2 + (V + settings["block_size"]) * C
+    activations = settings["batch_size"] * settings["block_size"] * (16 * n_layer * C + 2 * V)
+    needed = 4 * (4 * parameters + activations)  # bytes at least: float32; weights, gradients and AdamW's two moments
+    if device == "cpu" and needed > text.memory():
+        raise cli.CommandError(
+            f"to train {parameters:,} parameters on batches of {settings['batch_size']} blocks takes "
+            f"{needed / 1e9:,.0f} GB of memory and more; this machine has {text.memory() / 1e9:.0f}"
+        )
     shape = {name: settings[name] for name in SHAPE}
-    return nn.GPT(nn.GPTConfig(len(vocab), dropout=settings["dropout"], bias=False, **shape)).to(device)
+    return nn.GPT(nn.GPTConfig(V, dropout=settings["dropout"], bias=False, **shape)).to(device)
+
+
+def saved_run(path):
+    """(tensors, meta) of a run to resume, which has proved to be one."""
+    if not path.exists():
+        raise cli.CommandError(f"there is no checkpoint {path} to resume from: begin a run without --resume")
+    tensors, saved = runs.load_run(path, {name: row[0] for name, row in SETTINGS.items()} | {"text": []})
+    for name, (default, _, limits) in SETTINGS.items():
+        if wrong := cli.out_of_limits(saved["settings"].get(name, default), **limits):
+            raise cli.CommandError(f"{path} holds no run to go on with: its {name} {wrong}")
+    return tensors, saved
 
 
 def settings_for(args, saved):
     """What was typed wins over the preset, that over the resumed run's settings, those over the defaults."""
     typed = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
     settings = {name: row[0] for name, row in SETTINGS.items()} | {"text": []}
-    settings |= saved | PRESETS.get(args.preset, {}) | typed
+    old = saved.get("settings", {})
+    settings |= old | PRESETS.get(args.preset, {}) | typed
     if args.text:
         settings["text"] = [os.path.abspath(path) for path in args.text]
-    for name, (_, lowest, below, _) in SETTINGS.items():
-        if not lowest <= settings[name] < below:
-            limit = f"at least {lowest}" + (f" and below {below}" if below < math.inf else "")
-            raise ValueError(f"--{name.replace('_', '-')} must be {limit}, not {settings[name]}")
-    changed = [f"{k} {saved[k]}, not {settings[k]}" for k in (*SHAPE, "seed") if saved and saved[k] != settings[k]]
+    changed = [f"{k} {old[k]}, not {settings[k]}" for k in (*SHAPE, "seed") if k in old and old[k] != settings[k]]
     if changed:
-        raise ValueError(f"the run in {args.out} has {'; '.join(changed)}: resume it as it is, or choose another --out")
+        raise cli.CommandError(
+            f"the run in {args.out} has {'; '.join(changed)}: resume it as it is, or choose another --out"
+        )
+    if saved and settings["steps"] < (step := saved["step"]):
+        raise cli.CommandError(
+            f"the run in {args.out} is at step {step} already, and --steps counts all steps, so {settings['steps']} "
+            f"leave nothing to do: give a larger number, such as --steps {step + settings['steps']}"
+        )
     return settings
 
 
-def stop(message, code=2):
-    print(f"char_lm: {message}", file=sys.stderr)
-    raise SystemExit(code)
-
-
-@contextlib.contextmanager
-def one_line_errors():
-    """Around what reads input or writes files: what the user can put right needs no traceback."""
+def read_text(args, settings, saved):
     try:
-        yield
+        return text.read_corpus(settings["text"])
     except OSError as error:
-        stop(f"{error.filename or 'cannot write'}: {error.strerror}")
-    except (ValueError, mg.DeviceError, MemoryError) as error:
-        stop(str(error))
-    except KeyError as error:
-        stop(f"the checkpoint is not one of char_lm: it has no {error}")
+        hint = f": the run in {args.out} began with it; if it has moved, say where it is now with --text"
+        raise cli.CommandError(cli.said(error) + (hint if saved and not args.text else "")) from None
 
 
-def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+@cli.command("char_lm")
+def main(argv=()):
+    parser = cli.Parser(description=__doc__)
     commands = parser.add_subparsers()
     p = commands.add_parser("train", help="train a model: what happens without a command")
     p.set_defaults(run=train)
     p.add_argument("--resume", action="store_true", help="go on with the run in --out")
-    p.add_argument("--text", nargs="+", metavar="FILE", help="train on these UTF-8 files, not on Python's manual")
+    p.add_argument("--text", nargs="+", type=cli.path, metavar="FILE",
+                   help="train on these UTF-8 files, not on Python's manual")  # fmt: skip
     p.add_argument("--preset", choices=PRESETS, help="known settings; options override them")
-    for name, (default, _, _, meaning) in SETTINGS.items():
-        option = f"--{name.replace('_', '-')}"
-        p.add_argument(option, type=type(default), metavar="N", help=f"{meaning} (default: {default})")
+    for name, (default, meaning, limits) in SETTINGS.items():
+        option, kind = f"--{name.replace('_', '-')}", cli.number(type(default), **limits)
+        p.add_argument(option, type=kind, metavar="N", help=f"{meaning} (default: {default})")
     q = commands.add_parser("sample", help="have a trained model write")
     q.set_defaults(run=sample)
-    q.add_argument("--checkpoint", type=Path, metavar="FILE", help="default: best.safetensors in --out")
-    q.add_argument("--prompt", default="", help="how the text begins (default: with a new line)")
-    q.add_argument("--tokens", type=int, default=500, metavar="N", help="characters to add (default: 500)")
-    q.add_argument("--temperature", type=float, default=0.8, metavar="N", help="0 is greedy (default: 0.8)")
-    q.add_argument("--top-k", type=int, metavar="N", help="choose among the N likeliest (default: all)")
-    q.add_argument("--top-p", type=float, metavar="N", help="choose among the likeliest that have this probability")
-    q.add_argument("--seed", type=int, default=1337, metavar="N", help="another seed, another text")
-    for command in (p, q):
-        command.add_argument("--out", type=Path, default=Path("runs/char_lm"), help="folder (default: runs/char_lm)")
-        command.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    for command in (parser, p, q):
-        command.error = stop  # argparse's own prints the usage as well
+    q.add_argument("--checkpoint", type=cli.path, metavar="FILE", help="default: best.safetensors in --out, else last")
+    q.add_argument("--prompt", default="", help="how the text begins (default: with a new line, if the text has any)")
+    q.add_argument("--tokens", type=cli.COUNT, default=500, metavar="N", help="characters to add (default: 500)")
+    q.add_argument("--temperature", type=cli.number(float, at_least=0), default=0.8, metavar="N",
+                   help="0 is greedy (default: 0.8)")  # fmt: skip
+    q.add_argument("--top-k", type=cli.COUNT, metavar="N", help="choose among the N likeliest (default: all)")
+    q.add_argument("--top-p", type=cli.number(float, above=0, at_most=1), metavar="N",
+                   help="choose among the likeliest that have this probability")  # fmt: skip
+    q.add_argument("--seed", type=cli.SEED, default=1337, metavar="N", help="another seed, another text")
+    for each in (p, q):
+        each.add_argument("--out", type=cli.path, default=Path("runs/char_lm"), help="folder (default: runs/char_lm)")
+        each.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
 
-    argv = sys.argv[1:] if argv is None else argv
-    args = parser.parse_args(argv if argv and argv[0] in ("train", "sample", "-h", "--help") else ["train", *argv])
-    try:
-        return args.run(args)
-    except KeyboardInterrupt:
-        stop("stopped", code=130)
+    first = argv[0] if argv else "--"
+    if not first.startswith("-") and first not in commands.choices:
+        parser.error(unknown("command", first, commands.choices))
+    args, rest = parser.parse_known_args(argv if first in (*commands.choices, "-h", "--help") else ["train", *argv])
+    if rest:
+        parser.error(f"{rest[0]} is a command: it goes first" if rest[0] in commands.choices
+                     else f"unrecognized arguments: {' '.join(rest)}")  # fmt: skip
+    return args.run(args)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    cli.run(main)

@@ -4,7 +4,7 @@ python examples/check_gradients.py
 """
 
 import minigrad as mg
-from minigrad import Op, case, nn
+from minigrad import Op, case, cli, nn
 from minigrad.gradcheck import check_op, check_taylor, gradcheck
 from minigrad.nn import functional as F
 
@@ -40,7 +40,9 @@ def loss(op, x, weight):
     return F.cross_entropy(op.apply(x @ weight[0], beta=1.5) @ weight[1], mg.tensor([0, 1, 1]))
 
 
-def main():
+@cli.command("check_gradients")
+def main(argv=()):
+    cli.Parser(description=__doc__).parse_args(argv)
     mg.manual_seed(0)
     x, weight = mg.randn(3, 4), [mg.randn(4, 5), mg.randn(5, 2)]
 
@@ -59,7 +61,8 @@ def main():
     model = nn.GPT(nn.GPTConfig(vocab_size=11, block_size=8, n_layer=2, n_head=2, n_embd=16))
     tokens, targets = mg.randint(0, 11, (2, 8)), mg.randint(0, 11, (2, 8))
     print(check_taylor(lambda model: model(tokens, targets)[1], model))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    cli.run(main)

@@ -7,13 +7,11 @@ numbers each of them is computed from, differs. Trains on Python's own manual, o
 head is best after 400 steps (validation loss 2.16; four: 2.27), two or four after 2,000 (1.80; one: 1.82).
 """
 
-import argparse
 import statistics
 import time
-from pathlib import Path
 
 import minigrad as mg
-from minigrad import nn, optim, text
+from minigrad import cli, nn, optim, text
 from minigrad.viz import curves
 
 HEADS = 1, 2, 4, 8, 16
@@ -40,18 +38,23 @@ def validation_loss(heads, train_ids, val_batches, vocab_size, steps, seed, n_em
     return statistics.fmean(losses)
 
 
-def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, metavar="FILE", help="draw the table as a PNG")
-    parser.add_argument("--text", nargs="*", default=[], metavar="FILE", help="train on these files")
-    parser.add_argument("--steps", type=int, default=400, metavar="N", help="for each model (default: 400)")
-    parser.add_argument("--seeds", type=int, default=2, metavar="N", help="models for each number (default: 2)")
+@cli.command("head_count")
+def main(argv=()):
+    parser = cli.Parser(description=__doc__)
+    parser.add_argument("--out", type=cli.path, metavar="FILE", help="draw the table as a PNG")
+    parser.add_argument("--text", nargs="+", type=cli.path, default=[], metavar="FILE", help="train on these files")
+    parser.add_argument("--steps", type=cli.WHOLE, default=400, metavar="N", help="for each model (default: 400)")
+    parser.add_argument("--seeds", type=cli.COUNT, default=2, metavar="N", help="models for each number (default: 2)")
     args = parser.parse_args(argv)
 
     corpus = text.read_corpus(args.text)
     vocab = text.CharVocab(corpus)
     train_ids, val_ids = text.split(vocab.encode(corpus), 0.9)
     val_batches = list(text.fixed_batches(val_ids, T, B, 30, "validation split"))
+    text.Batches(train_ids, T, B, mg.Generator(0), "training split")  # raises if that is too short
+    if args.out:
+        cli.needs("matplotlib", "--out")
+        cli.file_to_write(args.out, "--out", "head_count.png")
     print("heads  d_k  validation loss, nats per character")
     means = []
     for heads in HEADS:
@@ -68,4 +71,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    cli.run(main)

@@ -9,31 +9,32 @@ heads.html, the report to open in a browser; heads.png, all patterns; backward.s
 by modules; and ledger.txt, the backward pass of one head, step by step and checked by finite differences.
 """
 
-import argparse
 from pathlib import Path
 
 import minigrad as mg
-from minigrad import checkpoint, study, training, viz
+from minigrad import checkpoint, cli, runs, study, viz
 
 TEXT = "The statement is the same as the other statement."
 
 
-def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--checkpoint", default="runs/char_lm/best.safetensors", metavar="FILE", help="of char_lm.py")
+@cli.command("head_report")
+def main(argv=()):
+    parser = cli.Parser(description=__doc__)
+    parser.add_argument("--checkpoint", type=cli.path, default="runs/char_lm/best.safetensors", metavar="FILE",
+                        help="of char_lm.py")  # fmt: skip
     parser.add_argument("--text", default=TEXT, help="what the model reads")
-    parser.add_argument("--out", type=Path, default=Path("runs/heads"), help="folder (default: runs/heads)")
+    parser.add_argument("--out", type=cli.path, default=Path("runs/heads"), help="folder (default: runs/heads)")
     args = parser.parse_args(argv)
     try:
-        model, vocab, _ = training.load_char_model(args.checkpoint)
-        ids = vocab.encode(args.text[: model.config.block_size + 1])
-        if len(ids) < 2:
-            raise ValueError("--text needs two characters at least: one to read, one to predict")
-        args.out.mkdir(parents=True, exist_ok=True)
+        model, vocab, _ = runs.load_char_model(args.checkpoint)
     except checkpoint.CheckpointError as error:
-        parser.error(f"{error} (python examples/char_lm.py trains a model)")
-    except (ValueError, OSError) as error:
-        parser.error(str(error))
+        parser.error(f"{error} ({cli.typed(Path(__file__).with_name('char_lm.py'))} trains a model)")
+    ids = vocab.encode(args.text[: model.config.block_size + 1])
+    if len(ids) < 2:
+        parser.error("--text needs two characters at least: one to read, one to predict")
+    for package in ("graphviz", "matplotlib"):
+        cli.needs(package, "this report")
+    cli.folder_to_write(args.out, "--out")
     model.eval()
     for layer in study.attention_layers(model).values():
         layer.impl = "batched"  # the fused form would be a single step of the ledger
@@ -62,4 +63,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    cli.run(main)

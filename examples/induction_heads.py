@@ -14,11 +14,8 @@ look at position 16, counted from 0, where with periods up to 15 an earlier posi
 The controls: one layer cannot do it; with one period, 12, the heads learn to look 11 tokens back.
 """
 
-import argparse
-from pathlib import Path
-
 import minigrad as mg
-from minigrad import optim, study
+from minigrad import cli, optim, study
 from minigrad.viz import curves
 
 V = T = 32  # tokens there are, tokens that the model sees
@@ -75,13 +72,18 @@ def report(title, model, seen):
         print(f"{title}, period {period}: induction {score:.2f}, {right:.0%} right")
 
 
-def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=STEPS)
+@cli.command("induction_heads")
+def main(argv=()):
+    parser = cli.Parser(description=__doc__)
+    parser.add_argument("--seed", type=cli.SEED, default=0)
+    parser.add_argument("--steps", type=cli.COUNT, default=STEPS)
     parser.add_argument("--controls", action="store_true", help="train one layer, and on one period, too")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="write induction.html and induction.png there")
+    parser.add_argument("--out", type=cli.path, metavar="FOLDER",
+                        help="write induction.html and induction.png there")  # fmt: skip
     args = parser.parse_args(argv)
+    if args.out:
+        cli.needs("matplotlib", "--out")
+        cli.folder_to_write(args.out, "--out")
 
     model, steps, scores = new_model(args.seed), [], {"previous": [], "induction": []}
     tokens = study.repeated_tokens([9, UNSEEN], V, T + 1, mg.Generator(args.seed))
@@ -117,4 +119,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    cli.run(main)

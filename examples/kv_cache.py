@@ -7,11 +7,10 @@ values of all tokens before anew; with one, it computes those of the new token a
 (grouped-query: pairs; multi-query: all) need a smaller cache. Bytes are cost()'s, and the cache's own.
 """
 
-import argparse
 import time
 
 import minigrad as mg
-from minigrad import nn
+from minigrad import cli, nn
 
 KINDS = {"MHA": 4, "GQA": 2, "MQA": 1}  # heads of keys and values, for four heads of queries
 BATCHES = 1, 8
@@ -27,10 +26,12 @@ def tokens_per_second(model, prompts, tokens, use_cache, repeats=3):
     return prompts.shape[0] * tokens / best
 
 
-def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--prompt", type=int, default=192, metavar="N", help="tokens to begin with (default: 192)")
-    parser.add_argument("--tokens", type=int, default=64, metavar="N", help="tokens to add (default: 64)")
+@cli.command("kv_cache")
+def main(argv=()):
+    parser = cli.Parser(description=__doc__)
+    parser.add_argument("--prompt", type=cli.number(int, at_least=1, at_most=10**5), default=192, metavar="N",
+                        help="tokens to begin with (default: 192)")  # fmt: skip
+    parser.add_argument("--tokens", type=cli.COUNT, default=64, metavar="N", help="tokens to add (default: 64)")
     args = parser.parse_args(argv)
     print("     batch  parameters  cache, bytes   tokens/s with it   without   ratio")
     for name, n_kv_head in KINDS.items():
@@ -47,4 +48,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    cli.run(main)

@@ -10,12 +10,11 @@ for good, checks that the smaller model computes the same as the whole one with 
 it again, and has it write. --out gets prune.png and pruned.safetensors, which `char_lm.py sample --checkpoint` takes.
 """
 
-import argparse
 import dataclasses
 from pathlib import Path
 
 import minigrad as mg
-from minigrad import checkpoint, nn, optim, study, text, training
+from minigrad import checkpoint, cli, nn, optim, runs, study, text, training
 from minigrad.viz import curves
 
 SIZES = dict(block_size=64, n_layer=4, n_head=4, n_embd=64)
@@ -42,36 +41,42 @@ def train(train_ids, vocab, steps, seed=0):
     return model
 
 
-def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--checkpoint", type=Path, metavar="FILE", help="of char_lm.py, trained on the same --text")
-    parser.add_argument("--text", nargs="*", default=[], metavar="FILE", help="train and measure on these files")
-    parser.add_argument("--steps", type=int, default=600, metavar="N", help="of training (default: 600)")
-    parser.add_argument("--remove", type=int, default=4, metavar="N", help="heads to remove for good (default: 4)")
-    parser.add_argument("--batches", type=int, default=8, metavar="N", help="to rank on, and as many to measure on")
-    parser.add_argument("--out", type=Path, default=Path("runs/prune"), help="folder (default: runs/prune)")
+@cli.command("prune_heads")
+def main(argv=()):
+    parser = cli.Parser(description=__doc__)
+    parser.add_argument("--checkpoint", type=cli.path, metavar="FILE",
+                        help="of char_lm.py, trained on the same --text")  # fmt: skip
+    parser.add_argument("--text", nargs="+", type=cli.path, default=[], metavar="FILE",
+                        help="train and measure on these files")  # fmt: skip
+    parser.add_argument("--steps", type=cli.WHOLE, default=600, metavar="N", help="of training (default: 600)")
+    parser.add_argument(
+        "--remove", type=cli.WHOLE, default=4, metavar="N", help="heads to remove for good (default: 4)"
+    )
+    parser.add_argument(
+        "--batches", type=cli.COUNT, default=8, metavar="N", help="to rank on, and as many to measure on"
+    )
+    parser.add_argument("--out", type=cli.path, default=Path("runs/prune"), help="folder (default: runs/prune)")
     args = parser.parse_args(argv)
 
-    try:
-        corpus = text.read_corpus(args.text)
-        vocab = text.CharVocab(corpus)
-        if args.checkpoint:
-            model, vocab, _ = training.load_char_model(args.checkpoint)
-        train_ids, val_ids = text.split(vocab.encode(corpus), 0.9)
-        args.out.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        parser.error(str(error))
-    if args.batches < 1:
-        parser.error(f"--batches must be at least 1, not {args.batches}")
-    if not args.checkpoint:
-        model = train(train_ids, vocab, args.steps)
-    if not 0 <= args.remove <= (heads := sum(m.num_heads for m in study.attention_layers(model).values())):
+    corpus = text.read_corpus(args.text)
+    vocab = text.CharVocab(corpus)
+    if args.checkpoint:
+        model, vocab, _ = runs.load_char_model(args.checkpoint)
+        heads, T = sum(m.num_heads for m in study.attention_layers(model).values()), model.config.block_size
+    else:
+        heads, T = SIZES["n_layer"] * SIZES["n_head"], SIZES["block_size"]
+    train_ids, val_ids = text.split(vocab.encode(corpus), 0.9)
+    if args.remove > heads:
         parser.error(f"--remove must be from 0 to {heads}, the number of heads, not {args.remove}")
-    windows = text.fixed_batches(val_ids, model.config.block_size, BATCH, 2 * args.batches, "validation split")
+    windows = text.fixed_batches(val_ids, T, BATCH, 2 * args.batches, "validation split")
     batches = [(mg.tensor(x), mg.tensor(y)) for x, y in windows]
     to_rank, to_measure = batches[::2], batches[1::2]
     if not to_measure:
         parser.error(f"the text has {len(val_ids)} held-out characters: too few to rank heads and to measure the loss")
+    cli.needs("matplotlib", "the plot")
+    cli.folder_to_write(args.out, "--out")
+    if not args.checkpoint:
+        model = train(train_ids, vocab, args.steps)
 
     importance = {method: study.head_importance(model, to_rank, method) for method in study.METHODS}
     print("importance of each head, in nats per character")
@@ -102,7 +107,7 @@ def main(argv=None):
 
     path = args.out / "pruned.safetensors"
     checkpoint.save(path, *checkpoint.pack(model, config=dataclasses.asdict(model.config), chars=vocab.chars))
-    again, vocab, _ = training.load_char_model(path)
+    again, vocab, _ = runs.load_char_model(path)
     prompt = mg.tensor(vocab.encode(corpus[:1])[None])  # (1, 1)
     written = again.generate(prompt, 200, temperature=0.8, generator=mg.Generator(1))  # (1, 201)
     print(f"\nwrote {path} and {args.out / 'prune.png'}; loaded again, it writes:\n{vocab.decode(written.numpy()[0])}")
@@ -110,4 +115,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    cli.run(main)

@@ -7,11 +7,10 @@ Each letter of the answer has to be looked up at another place of the word, whic
 pattern at the end shows the decoder's letters (rows) reading the encoder's (columns) from the last to the first.
 """
 
-import argparse
 import time
 
 import minigrad as mg
-from minigrad import nn, optim
+from minigrad import cli, nn, optim
 from minigrad.nn import functional as F
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -116,10 +115,11 @@ def show(model, word):
         print(letter, " ".join(f"{p:.2f}" for p in row))
 
 
-def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=STEPS)
-    parser.add_argument("--seed", type=int, default=0)
+@cli.command("reverse_sequence")
+def main(argv=()):
+    parser = cli.Parser(description=__doc__)
+    parser.add_argument("--steps", type=cli.WHOLE, default=STEPS)
+    parser.add_argument("--seed", type=cli.SEED, default=0)
     args = parser.parse_args(argv)
     model = train(args.steps, seed=args.seed)
     print(f"{exact(model):.1%} of 1000 new words reversed without a mistake")
@@ -128,4 +128,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    cli.run(main)

@@ -7,11 +7,10 @@ close to one-hot, where dS = P ⊙ (dP - Σ P dP) is nearly 0, and nothing is le
 over queries of ‖dS‖, the gradient that reaches the scores, for a unit-normal gradient of the pattern, over 32 keys.
 """
 
-import argparse
 import statistics
-from pathlib import Path
 
 import minigrad as mg
+from minigrad import cli
 from minigrad.viz import curves
 
 SIZES = 4, 8, 16, 32, 64, 128, 256, 512, 1024
@@ -36,10 +35,14 @@ def median(x):
     return statistics.median(x.flatten().tolist())
 
 
-def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, metavar="FILE", help="draw the table as a PNG")
+@cli.command("scale")
+def main(argv=()):
+    parser = cli.Parser(description=__doc__)
+    parser.add_argument("--out", type=cli.path, metavar="FILE", help="draw the table as a PNG")
     args = parser.parse_args(argv)
+    if args.out:
+        cli.needs("matplotlib", "--out")
+        cli.file_to_write(args.out, "--out", "scale.png")
     print(" d_k   ‖dS‖ scaled  not scaled   largest weight scaled  not scaled")
     scaled, unscaled = [], []
     for d_k in SIZES:
@@ -56,4 +59,4 @@ def main(argv=None):
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    cli.run(main)

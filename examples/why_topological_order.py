@@ -7,13 +7,10 @@ Three ops are the fewest: of two, one made the result and goes first, so there i
 too early, since it has nobody to pass anything on to.
 """
 
-import argparse
 from pathlib import Path
 
-import graphviz
-
 import minigrad as mg
-from minigrad import viz
+from minigrad import cli, viz
 
 GREY, RED, GREEN = "#7d8590", "#dc3a42", "#238b45"
 FORMULAS = {"b": "b = 3a", "c": "c = 2b", "d": "d = b + c"}
@@ -70,6 +67,8 @@ def tell(title, gradients, steps, names):
 
 def draw(walks, names):
     """The walks side by side, each op with its turn."""
+    import graphviz  # optional
+
     text = {"fontname": "Helvetica,Arial,sans-serif", "fontsize": "11"}
     dot = graphviz.Digraph("order", graph_attr={**text, "bgcolor": "transparent", "nodesep": "0.35", "ranksep": "0.35"})
     dot.attr("node", **text, shape="box", style="filled", color="#7f9cc4", fillcolor="#e6eef8", fontcolor="#1f2937")
@@ -92,10 +91,13 @@ def draw(walks, names):
     return viz.Graph(dot)
 
 
-def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path("runs/why_topological_order"), help="folder for the picture")
+@cli.command("why_topological_order")
+def main(argv=()):
+    parser = cli.Parser(description=__doc__)
+    parser.add_argument("--out", type=cli.path, default=Path("runs/why_topological_order"), help="folder to draw in")
     out = parser.parse_args(argv).out
+    cli.needs("graphviz", "the picture")
+    cli.folder_to_write(out, "--out")
 
     a = mg.tensor(1.0, requires_grad=True, dtype=mg.float64)
     b, c, d = f(a)
@@ -113,7 +115,8 @@ def main(argv=None):
     for title, value in {**found, "minigrad's backward": a.grad.item(), "finite difference": difference}.items():
         print(f"  {title:<35}{value:.6f}")
     print("\nwrote", *draw(walks, names).save(out / "why_topological_order.svg"))
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    cli.run(main)

@@ -9,7 +9,7 @@ The numbers are computed step by step from the matrices, and compared with nn.Mu
 """
 
 import minigrad as mg
-from minigrad import nn
+from minigrad import cli, nn
 
 
 def show(name, x):
@@ -70,6 +70,13 @@ def three_tokens():
     return worked("Three tokens", ("1", "2", "3"), x, W_Q, W_K, W_V)
 
 
-if __name__ == "__main__":
+@cli.command("worked_examples")
+def main(argv=()):
+    cli.Parser(description=__doc__).parse_args(argv)
     cat_sleeps()
     three_tokens()
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -4,7 +4,7 @@ The arrays are the file's tensors, everything else is JSON in its header, and a 
 itself has none. Anything that reads safetensors can read the weights.
 
 The checksum finds damage. It does not make what the file says right: whoever takes something from a checkpoint checks
-it first, as `unpack` and training.load_char_model do.
+it first, as `unpack` and runs.load_char_model do.
 """
 
 import contextlib

@@ -13,13 +13,12 @@ import platform
 import shlex
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 
-from . import Tensor, __version__, backend
+from . import Tensor, __version__, backend, cli
 from .autograd import Storage
 from .backend.cuda import INSTALL, first_line
 from .backend.host import CompilerError, find_compiler
@@ -188,7 +187,10 @@ def self_test(name, on):
     return ""
 
 
-def main():
+@cli.command("doctor")
+def main(argv=()):
+    parser = cli.Parser("python -m minigrad.doctor", description=__doc__)
+    parser.parse_args(argv)
     for thing, text in inventory():
         print(f"{thing:14}{text}")
     default = backend.get("cpu")
@@ -209,4 +211,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    cli.run(main)

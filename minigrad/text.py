@@ -3,7 +3,17 @@
 Everything is on the host: texts are str, ids are int64 arrays.
 """
 
+import errno
+import os
+import stat
+
 import numpy as np
+
+PER_BYTE = 20  # bytes of memory that a byte of text takes while it is encoded: str, code points, ids and their masks
+
+
+class TextError(ValueError):
+    """A text that cannot be trained on, or that a vocabulary lacks characters of; the message says where and why."""
 
 
 class CharVocab:
@@ -26,7 +36,7 @@ class CharVocab:
         return f"CharVocab({self.chars!r})"
 
     def encode(self, text):
-        """str of n characters -> (n,) int64. Raises ValueError for a character that the vocabulary lacks."""
+        """str of n characters -> (n,) int64. Raises TextError for a character that the vocabulary lacks."""
         codes = _code_points(text)
         ids = np.searchsorted(self._codes, codes).astype(np.int64)
         known = ids < len(self)
@@ -34,17 +44,17 @@ class CharVocab:
         if not known.all():
             where = int(np.argmin(known))
             char, shown = text[where], repr(text) if len(text) <= 40 else "the text"
-            raise ValueError(f"the vocabulary lacks {char!r} (U+{ord(char):04X}), at position {where} of {shown}")
+            raise TextError(f"the vocabulary lacks {char!r} (U+{ord(char):04X}), at position {where} of {shown}")
         return ids
 
     def check_same(self, other):
-        """Raise ValueError, naming up to ten of the characters, when `other` has not the same ones."""
+        """Raise TextError, naming up to ten of the characters, when `other` has not the same ones."""
         if self != other:
             news = [f"{len(other)} characters, not {len(self)}"]
             for name, a, b in (("new", other.chars, self.chars), ("gone", self.chars, other.chars)):
                 if extra := sorted(set(a) - set(b)):
                     news.append(f"{name}: {' '.join(map(repr, extra[:10]))}{' ...' * (len(extra) > 10)}")
-            raise ValueError(f"the text has another vocabulary: {'; '.join(news)}")
+            raise TextError(f"the text has another vocabulary: {'; '.join(news)}")
 
     def decode(self, ids):
         """(n,) integers, an array or a list -> str of n characters. Raises ValueError for an id out of range."""
@@ -61,25 +71,65 @@ def _code_points(text):
 def read_corpus(paths=()):
     """The text of the files, in order, with a newline between two; without files, the default corpus.
 
-    Files are UTF-8; a byte order mark is dropped and CR LF becomes LF. Raises OSError for a file that cannot be read
-    and ValueError for one that is empty or not UTF-8, which says where.
+    Files are UTF-8; a byte order mark is dropped and CR LF becomes LF. Raises OSError for a file that cannot be read,
+    and TextError for one that is empty, binary or not UTF-8, which says where; for what is no ordinary file, for more
+    than memory holds, and for a text that is one character over and over.
     """
-    return "\n".join(map(_read, paths)) if paths else default_corpus()
+    if not paths:
+        return default_corpus()
+    size = sum(map(_size, paths))
+    if size * PER_BYTE > memory():
+        raise TextError(
+            f"the text has {size / 1e9:.1f} GB, which takes about {size * PER_BYTE / 1e9:.0f} GB of memory; this "
+            f"machine has {memory() / 1e9:.0f}: give a part of it"
+        )
+    text = "\n".join(map(_read, paths))
+    if text == text[0] * len(text):
+        raise TextError(f"the text is {text[0]!r} and nothing else: there is nothing to learn from it")
+    return text
+
+
+def memory():
+    """Bytes of memory that this machine has; infinite where it does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return float("inf")
+
+
+def _size(path):
+    """In bytes. A pipe or a device is refused: some have no end, and --resume could not read any of them again."""
+    status = os.stat(path)
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(status.st_mode):
+        raise TextError(f"{path} is a pipe or a device: write the text to a file, and give that")
+    return status.st_size
 
 
 def _read(path):
-    with open(path, "rb") as file:
-        data = file.read()
+    try:
+        with open(path, "rb") as file:
+            data = file.read(2**16)
+            if b"\0" not in data:  # else it is no text, and may be huge
+                file.seek(0)
+                data = file.read()
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(path)) from None  # read() does not name the file
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise TextError(f"{path} is UTF-16: save it as UTF-8")
+    if b"\0" in data:
+        raise TextError(f"{path} is not text: it has a byte 0 at offset {data.index(0)}")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise ValueError(
+        raise TextError(
             f"{path} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}, line {line} ({error.reason})"
         ) from None
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     if not text:
-        raise ValueError(f"{path} is empty")
+        raise TextError(f"{path} is empty")
     return text
 
 
@@ -90,7 +140,7 @@ def default_corpus():
     try:
         from pydoc_data.topics import topics
     except ImportError:
-        raise ValueError("this Python comes without pydoc_data, the default text: give a text of your own") from None
+        raise TextError("this Python comes without pydoc_data, the default text: give a text of your own") from None
     return "\n".join(topics[name] for name in sorted(topics))
 
 
@@ -105,7 +155,7 @@ def split(ids, fraction=0.9):
 class Batches:
     """Endless random batches: next(batches) is (x, y), both (B, T) int64, where y is x one character later.
 
-    The generator's state is the whole state: put it back, and the same batches follow. Raises ValueError when the
+    The generator's state is the whole state: put it back, and the same batches follow. Raises TextError when the
     text is too short for one block; `name` is what the message calls it.
     """
 
@@ -126,7 +176,7 @@ def fixed_batches(ids, block_size, batch_size, limit=None, name="text"):
     """A list of (x, y), each (b, T) int64 with b <= batch_size: side by side, they cover the text once.
 
     With `limit`, at most so many batches of windows, spread evenly. No random numbers: every evaluation sees the same.
-    Raises ValueError like Batches.
+    Raises TextError like Batches.
     """
     _check_length(ids, block_size, name)
     starts = np.arange(0, len(ids) - block_size, block_size)
@@ -137,7 +187,7 @@ def fixed_batches(ids, block_size, batch_size, limit=None, name="text"):
 
 def _check_length(ids, block_size, name):
     if len(ids) < block_size + 1:
-        raise ValueError(
+        raise TextError(
             f"the {name} has {len(ids)} characters, but a block of {block_size} needs at least {block_size + 1}: "
             "use a longer text or a smaller block"
         )

@@ -1,15 +1,14 @@
-"""What stands around a training loop: a table of losses, a Ctrl-C that lets a step finish, a line of progress, and the
-trained model back from its checkpoint."""
+"""What stands around a training loop: a table of losses, signals that let a step finish, and a line of
+progress."""
 
 import contextlib
 import shutil
 import signal
 import sys
+import threading
 import time
 
 from .checkpoint import atomic_write
-from .runs import load_char_model as load_char_model
-from .runs import load_run as load_run
 
 
 class Table:
@@ -38,46 +37,63 @@ class Table:
     def __enter__(self):
         return self
 
-    def __exit__(self, *exc):
-        self._file.close()
+    def __exit__(self, kind, *exc):
+        try:
+            self._file.close()
+        except OSError:
+            if kind is None:  # else what went wrong first is what is to be told
+                raise
 
 
 class Interrupt:
-    """Inside a with-block, Ctrl-C only sets `asked`, for the loop to look at where it can stop and save.
+    """Inside a with-block, Ctrl-C, SIGTERM (from a scheduler) and SIGHUP (a terminal was closed) only set `asked`, for
+    the loop to look at where it can stop and save. Then exit with `status`, 128 + the number of the first signal.
 
-    Another one, more than a second later, is a KeyboardInterrupt after all. (Sooner, it is likely the same one:
-    a terminal and a program between may both pass it on.) For the main thread only, as are all signals in Python.
+    They may come twice, as a terminal and a program between both pass them on. Only Ctrl-C more than a second later is
+    somebody's impatience, and a KeyboardInterrupt after all. A signal that this process was started to ignore, as by
+    nohup, stays ignored. In threads other than the main one, where Python allows no handlers, nothing is changed.
     """
 
-    asked = False
-    _since = 0.0
+    SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+    def __init__(self):
+        self.asked, self.status, self._since, self._before = False, 0, 0.0, {}
 
     def __enter__(self):
-        self._before = signal.signal(signal.SIGINT, self._handle)
+        if threading.current_thread() is threading.main_thread():
+            for number in self.SIGNALS:
+                before = signal.getsignal(number)
+                if before not in (signal.SIG_IGN, None):  # None: a handler that is not Python's, and cannot be put back
+                    self._before[number] = before
+                    signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *exc):
-        signal.signal(signal.SIGINT, self._before)
+        while self._before:
+            signal.signal(*self._before.popitem())
 
     def _handle(self, number, frame):
-        if self.asked and time.monotonic() - self._since > 1:
-            raise KeyboardInterrupt
         if not self.asked:
-            self.asked, self._since = True, time.monotonic()
+            self._since, self.status, self.asked = time.monotonic(), 128 + number, True  # asked last: a signal may nest
+        elif number == signal.SIGINT and time.monotonic() - self._since > 1:
+            raise KeyboardInterrupt
 
 
 class Progress:
     """tqdm's bar on a terminal, where tqdm is installed; else a line every five seconds.
 
-    start and steps are the steps done before and in all, tokens how many of them make one step.
+    start and steps are the steps done before and in all, tokens how many of them make one step. Where nobody reads any
+    more (`| head`, a closed terminal), nothing is raised and no more is written: `broken` is the OSError, for the loop
+    to look at where it can stop and save.
     """
 
     EVERY = 5.0  # seconds
 
     def __init__(self, start, steps, tokens):
+        self.broken = None
         self.start, self.steps, self.tokens, self._began, self._next = start, steps, tokens, time.monotonic(), 0.0
         self._bar = None
-        if sys.stderr.isatty():
+        if sys.stderr is not None and sys.stderr.isatty():
             with contextlib.suppress(ImportError):
                 from tqdm import tqdm
 
@@ -86,6 +102,20 @@ class Progress:
 
     def step(self, done, loss):
         """Call after each step, with the number of steps done in all."""
+        self._write(self._step, done, loss)
+
+    def say(self, line):
+        """Print a line without breaking the bar."""
+        self._write(self._say, line)
+
+    def _write(self, function, *args):
+        if self.broken is None:
+            try:
+                function(*args)
+            except OSError as error:
+                self.broken = error
+
+    def _step(self, done, loss):
         seconds = time.monotonic() - self._began
         speed = (done - self.start) / max(seconds, 1e-9)  # steps/s, with whatever else the loop does
         line = f"loss {loss:.3f}, {speed * self.tokens:,.0f} tokens/s"
@@ -96,8 +126,7 @@ class Progress:
             self._next = seconds + self.EVERY
             print(f"step {done}/{self.steps}: {line}, {(self.steps - done) / speed:.0f} s left", flush=True)
 
-    def say(self, line):
-        """Print a line without breaking the bar."""
+    def _say(self, line):
         print(line, flush=True) if self._bar is None else self._bar.write(line)
 
     def __enter__(self):
@@ -105,4 +134,5 @@ class Progress:
 
     def __exit__(self, *exc):
         if self._bar is not None:
-            self._bar.close()
+            with contextlib.suppress(OSError):
+                self._bar.close()

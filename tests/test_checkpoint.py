@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from wrong_checkpoints import entries_of, file_of, signed
 
 import minigrad as mg
-from minigrad import checkpoint, dtypes, optim, training
+from minigrad import checkpoint, dtypes, optim, runs
 
 
 def same(a, b):
@@ -117,7 +117,7 @@ def test_a_checkpoint_of_an_older_version(path):
     path.write_bytes(zlib.decompress(base64.b64decode(OLD)))
     tensors, meta = checkpoint.load(path)
     assert meta["step"] == 1 and meta["chars"] == "abc" and len(tensors) == 27
-    model, vocab, _ = training.load_char_model(path)
+    model, vocab, _ = runs.load_char_model(path)
     assert model.wte.weight.sum().item() == pytest.approx(-0.0396267436) and len(vocab) == 3
     optimizer, generator = optim.AdamW(model.parameter_groups(0.0), lr=0.5), mg.Generator()
     checkpoint.unpack(tensors, meta, model, optimizer, {"default": generator})

@@ -14,7 +14,7 @@ import pytest
 import wrong_checkpoints
 
 import minigrad as mg
-from minigrad import checkpoint, nn, optim, training
+from minigrad import checkpoint, nn, optim, runs
 from minigrad.study.__main__ import main as study
 
 SCRIPT = Path(__file__).parent.parent / "examples" / "char_lm.py"
@@ -117,8 +117,8 @@ def check_model(model, vocab, config, weights):
 
 
 def load_model(path):
-    """training.load_char_model, which `sample`, the study and the examples load with."""
-    model, vocab, meta = training.load_char_model(path)
+    """runs.load_char_model, which `sample`, the study and the examples load with."""
+    model, vocab, meta = runs.load_char_model(path)
     tensors, _ = checkpoint.load(path)
     check_model(model, vocab, meta["config"], checkpoint.weights(tensors))
 
@@ -135,7 +135,7 @@ def load_tensors(path):
 def load_run(settings):
     def load(path):
         """As --resume does, with a step after it."""
-        tensors, meta = training.load_run(path, settings)
+        tensors, meta = runs.load_run(path, settings)
         saved = meta["settings"]
         sizes = {name: saved[name] for name in ("block_size", "n_layer", "n_head", "n_embd", "dropout")}
         model = nn.GPT(nn.GPTConfig(len(meta["chars"]), **sizes))

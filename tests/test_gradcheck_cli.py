@@ -108,9 +108,13 @@ def test_a_raising_op_is_a_failed_check(module, capsys):
     [
         (["--op", "soft"], "no op is called 'soft'; did you mean"),
         (["--device", "tpu"], "tpu"),
-        (["--json", "/nowhere/x.json"], "there is no folder /nowhere"),
+        (["--json", "/proc/nowhere/x.json"], "cannot write in /proc/nowhere"),
+        (["--html", "/"], "--html / is a folder: give a file, such as /gradcheck.html"),
+        (["--rtol", "nan"], "--rtol must be above 0 and below 1, not nan"),
+        (["--seed", "-1"], "--seed must be at least 0"),
         (["no_such_module_of_mine"], "cannot import no_such_module_of_mine"),
         (["/nowhere/no_such_file.py"], "cannot import /nowhere/no_such_file.py"),
+        ([""], "cannot import : ValueError: Empty module name"),
         (["--order", "3"], "invalid choice"),
     ],
 )
@@ -118,6 +122,30 @@ def test_bad_arguments(argv, message, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(argv)
     assert stopped.value.code == 2 and message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "source, message",
+    [
+        ("import minigrad\n1 / 0\n", "ZeroDivisionError: division by zero, at its line 2"),
+        ("import sys\nsys.exit(3)\n", "SystemExit: 3, at its line 2"),
+        ("x = (\n", "SyntaxError: '(' was never closed (ops_of_the_test_broken.py, line 1)"),
+        ("\0", "null bytes"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_told_in_one_line(module, tmp_path, capsys, source, message):
+    (tmp_path / "ops_of_the_test_broken.py").write_text(source)
+    with pytest.raises(SystemExit, match="2"):
+        main([str(tmp_path / "ops_of_the_test_broken.py")])
+    line = capsys.readouterr().err
+    assert line.startswith("gradcheck: cannot import") and message in line and line.count("\n") == 1
+
+
+def test_a_file_named_as_another_module_is_not_taken_for_checked(module, tmp_path, capsys):
+    (tmp_path / "json.py").write_text(OPS.format(factor="3"))
+    with pytest.raises(SystemExit, match="2"):
+        main([str(tmp_path / "json.py")])
+    assert "another module is called 'json' already; rename the file" in capsys.readouterr().err
 
 
 def test_as_a_command():

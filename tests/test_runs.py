@@ -11,7 +11,7 @@ import pytest
 from wrong_checkpoints import signed
 
 import minigrad as mg
-from minigrad import checkpoint, nn, optim, training
+from minigrad import checkpoint, nn, optim, runs
 
 SETTINGS = dict(n_layer=2, n_head=4, n_embd=64, block_size=64, dropout=0.0, lr=1e-3, seed=1, text=[])
 
@@ -52,9 +52,9 @@ def changed(saved, changes):
 
 def test_a_run_comes_back(saved, path):
     path.write_bytes(signed(*saved))
-    tensors, meta = training.load_run(path, SETTINGS)
+    tensors, meta = runs.load_run(path, SETTINGS)
     assert meta == saved[1] and tensors.keys() == saved[0].keys()
-    model, vocab, meta = training.load_char_model(path)
+    model, vocab, meta = runs.load_char_model(path)
     assert vocab.chars == "abcde" and model.config.dropout == 0.1 and meta["config"]["n_layer"] == 2
 
 
@@ -64,8 +64,8 @@ def test_a_run_comes_back(saved, path):
 ], ids=str)  # fmt: skip
 def test_what_a_run_may_say(saved, path, changes):
     path.write_bytes(signed(*changed(saved, changes)))
-    training.load_run(path, SETTINGS)
-    training.load_char_model(path)
+    runs.load_run(path, SETTINGS)
+    runs.load_char_model(path)
 
 
 HUGE = {"settings.n_layer": 10**9, "config.n_layer": 10**9}
@@ -109,9 +109,9 @@ WRONG_RUNS = [
 @pytest.mark.parametrize("changes, words", WRONG + WRONG_RUNS, ids=str)
 def test_what_it_may_not_say(saved, path, changes, words):
     path.write_bytes(signed(*changed(saved, changes)))
-    loads = [lambda: training.load_run(path, SETTINGS)]
+    loads = [lambda: runs.load_run(path, SETTINGS)]
     if (changes, words) in WRONG:
-        loads.append(lambda: training.load_char_model(path))
+        loads.append(lambda: runs.load_char_model(path))
     for load in loads:
         with pytest.raises(checkpoint.CheckpointError, match=rf"{path.name} holds no .*: .*{words}"):
             load()
@@ -125,7 +125,7 @@ def test_a_config_that_claims_too_much_costs_nothing(saved, path):
         began = time.process_time()
         try:
             with pytest.raises(checkpoint.CheckpointError):
-                training.load_char_model(path)
+                runs.load_char_model(path)
             assert tracemalloc.get_traced_memory()[1] < 2e6 and time.process_time() - began < 5
         finally:
             tracemalloc.stop()
@@ -136,12 +136,12 @@ def test_numbers_that_are_not_finite(saved, path, value):
     tensors = {name: x.copy() for name, x in saved[0].items()}
     tensors["optimizer.state.0.m"].reshape(-1)[-1] = value
     path.write_bytes(signed(tensors, saved[1]))
-    training.load_char_model(path)  # which needs no optimizer
+    runs.load_char_model(path)  # which needs no optimizer
     with pytest.raises(checkpoint.CheckpointError, match="some of its numbers are not finite"):
-        training.load_run(path, SETTINGS)
+        runs.load_run(path, SETTINGS)
     tensors["model.norm.weight"][3] = value
     path.write_bytes(signed(tensors, saved[1]))
-    for load in (training.load_char_model, lambda path: training.load_run(path, SETTINGS)):
+    for load in (runs.load_char_model, lambda path: runs.load_run(path, SETTINGS)):
         with pytest.raises(checkpoint.CheckpointError, match=r"some numbers of 'norm.weight' are not finite"):
             load(path)
 
@@ -149,4 +149,4 @@ def test_numbers_that_are_not_finite(saved, path, value):
 def test_tensors_of_no_parameter(saved, path):
     path.write_bytes(signed({**saved[0], "model.more": np.ones(1, "f4")}, saved[1]))
     with pytest.raises(checkpoint.CheckpointError, match=r"unexpected \['more'\]"):
-        training.load_char_model(path)
+        runs.load_char_model(path)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import checkpoint, nn, study, training
+from minigrad import checkpoint, nn, runs, study
 from minigrad.study.__main__ import main
 from minigrad.text import CharVocab
 
@@ -43,7 +43,7 @@ def test_report(saved, tmp_path, capsys):
     path, model = saved
     assert run("report", path, "--text", TEXT[:17], "-o", tmp_path / "heads.html") == 0
     printed = capsys.readouterr().out
-    vocab = training.load_char_model(path)[1]
+    vocab = runs.load_char_model(path)[1]
     x, y = (mg.tensor(vocab.encode(part)[None]) for part in (TEXT[:16], TEXT[1:17]))
     with study.trace_heads(model) as trace:
         _, loss = model(x, y)
@@ -65,7 +65,7 @@ def test_ledger(saved, capsys):
     path, model = saved
     assert run("ledger", path, "--text", TEXT[:9], "--scope", "blocks.1.attn", "--head", 1, "--check") == 0
     printed = capsys.readouterr().out
-    vocab = training.load_char_model(path)[1]
+    vocab = runs.load_char_model(path)[1]
     x, y = (mg.tensor(vocab.encode(part)[None]) for part in (TEXT[:8], TEXT[1:9]))
     model.blocks[1].attn.impl = model.blocks[0].attn.impl = "batched"
     book = study.ledger(lambda: model(x, y)[1], "blocks.1.attn", 1, fd_check=True, names=model)
@@ -91,13 +91,15 @@ LAYERS = ["report", "CHECKPOINT", "--text", TEXT, "--layers"]
     ([*LAYERS, "blocks.1.atn"], r"no attention layer 'blocks.1.atn'; did you mean blocks.1.attn"),
     ([*LAYERS, "2"], r"no attention layer 2; there are blocks.0.attn"),
     (["report", "CHECKPOINT", "--text", TEXT, "--heads", "5"], r"no head \[5\]: this layer has 2"),
+    (["report", "CHECKPOINT", "--text", TEXT, "--heads", "a"], r"--heads must be a whole number, not 'a'"),
     (["report", "CHECKPOINT", "--text", TEXT, "--limit", "0.01"], r"limit"),
-    (["report", "CHECKPOINT", "--text", TEXT, "--limit", "nan"], r"--limit must be above 0"),
+    (["report", "CHECKPOINT", "--text", TEXT, "--limit", "nan"], r"--limit must be above 0, not nan"),
     (["report", "CHECKPOINT", "--text", TEXT, "-o", "/proc/nix/heads.html"], r"/proc/nix"),
     (["report", "CHECKPOINT", "--text", TEXT, "-o", "/"], r"--out / is a folder"),
     (["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blok"], r"no module 'blok'; did you mean blocks"),
+    (["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blocks.1.mlp.dropout"], r"there is no module"),
     (["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blocks.1.attn", "--head", "2"], r"no head \[2\]"),
-    (["ledger", "CHECKPOINT", "--text", TEXT, "--head", "0"], r"head= needs the scope of one attention layer"),
+    (["ledger", "CHECKPOINT", "--text", TEXT, "--head", "0"], r"--head needs the --scope of one attention layer"),
     (["ledger", "missing.safetensors", "--text", TEXT], r"there is no checkpoint missing.safetensors"),
     (["report", __file__, "--text", TEXT], r"is damaged, cut short or no checkpoint at all"),
 ])  # fmt: skip
@@ -117,7 +119,7 @@ def test_a_checkpoint_from_before_configs_were_kept(saved, tmp_path):
     path, model = saved
     settings = dict(n_layer=2, n_head=2, n_embd=16, block_size=16, dropout=0.1, lr=1.0)
     write(tmp_path / "old.safetensors", model, {"chars": CharVocab(TEXT + "<>/&").chars, "settings": settings})
-    (old, vocab, _), (new, _, _) = (training.load_char_model(p) for p in (tmp_path / "old.safetensors", path))
+    (old, vocab, _), (new, _, _) = (runs.load_char_model(p) for p in (tmp_path / "old.safetensors", path))
     idx = mg.tensor(vocab.encode(TEXT[:8])[None])
     np.testing.assert_array_equal(old.eval()(idx)[0].detach().numpy(), new.eval()(idx)[0].detach().numpy())
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from test_examples import EXAMPLES, load
 
-from minigrad import training
+from minigrad import runs
 
 
 def test_backprop_through_heads(capsys, tmp_path):
@@ -55,7 +55,7 @@ def test_prune_heads_and_head_report(capsys, tmp_path):
     assert before - after == 5 * 4 * 8 * 32  # of each head W_Q, W_K, W_V and W_O, 8 × 32 each
     assert (tmp_path / "prune" / "prune.png").read_bytes().startswith(b"\x89PNG")
     pruned = tmp_path / "prune" / "pruned.safetensors"
-    model, _, _ = training.load_char_model(pruned)
+    model, _, _ = runs.load_char_model(pruned)
     assert sum(map(len, model.config.pruned.values())) == 5
 
     report = load("head_report")

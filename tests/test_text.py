@@ -93,7 +93,10 @@ def test_an_empty_file_is_refused(tmp_path, data):
 
 
 @settings(deadline=None)
-@given(st.text(max_size=60), st.sampled_from([b"\xff", b"\xc3(", b"\xed\xa0\x80", b"\xf0\x9f"]))
+@given(
+    st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=60),
+    st.sampled_from([b"\xff", b"\xc3(", b"\xed\xa0\x80", b"\xf0\x9f"]),
+)
 def test_bytes_that_are_not_utf8_are_found(tmp_path_factory, before, wrong):
     path = tmp_path_factory.mktemp("t") / "text"
     path.write_bytes(before.encode() + wrong)
@@ -101,6 +104,36 @@ def test_bytes_that_are_not_utf8_are_found(tmp_path_factory, before, wrong):
     with pytest.raises(ValueError) as error:
         text.read_corpus([path])
     assert f"text is not UTF-8: byte 0x{wrong[0]:02x} at offset {offset}, line {line} " in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"one\ntwo\0three", "text is not text: it has a byte 0 at offset 7"),
+        (b"a" * 2**17 + b"\0", "text is not text: it has a byte 0 at offset 131072"),
+        ("one".encode("utf-16-le").join([b"\xff\xfe", b""]), "text is UTF-16: save it as UTF-8"),
+        (b"z" * 50, "the text is 'z' and nothing else: there is nothing to learn from it"),
+    ],
+)
+def test_what_nothing_can_be_learned_from_is_refused(tmp_path, data, message):
+    (tmp_path / "text").write_bytes(data)
+    with pytest.raises(text.TextError) as error:
+        text.read_corpus([tmp_path / "text"])
+    assert message in str(error.value)
+
+
+def test_more_than_memory_holds_is_not_read(tmp_path, monkeypatch):
+    (tmp_path / "text").write_bytes(b"ab" * 1000)
+    monkeypatch.setattr(text, "memory", lambda: 2000 * text.PER_BYTE - 1)
+    monkeypatch.setattr(text, "_read", None)
+    with pytest.raises(text.TextError, match="of memory; this machine has"):
+        text.read_corpus([tmp_path / "text"])
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    """Opening it works, and reading does not: the system's error names no file then."""
+    with pytest.raises(OSError, match="/proc/self/mem"):
+        text.read_corpus(["/proc/self/mem"])
 
 
 def test_a_missing_file_is_an_oserror(tmp_path):

@@ -2,35 +2,36 @@
 
 Files and modules named on the command line are imported first, so that the ops they declare are checked too."""
 
-import argparse
 import importlib
-import importlib.util
 import json
+import os
 import sys
 import time
+import traceback
 from datetime import datetime, timezone
 from pathlib import Path
 
 import numpy as np
 
-from .. import backend
+from .. import backend, cli
 from ..autograd import registry
+from ..checkpoint import atomic_write
 from .page import page
 from .report import KINK, PASS, aligned
 from .sweep import check_op, worst_first
 
 
 def arguments(argv):
-    parser = argparse.ArgumentParser("python -m minigrad.gradcheck", description=__doc__)
+    parser = cli.Parser("python -m minigrad.gradcheck", description=__doc__)
     parser.add_argument("modules", nargs="*", metavar="MODULE", help="my_ops.py or my_ops: imported first")
     parser.add_argument("--op", action="append", metavar="NAME", help="only this op (may be given several times)")
     parser.add_argument("--device", action="append", metavar="NAME", help="where to run: cpu (default), cuda")
     parser.add_argument("--order", type=int, choices=(1, 2), action="append", help="only this order; default both")
     parser.add_argument("--mode", choices=("auto", "full", "directional"), default="auto")
-    parser.add_argument("--rtol", type=float, default=1e-7)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every row there")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a heat map of the errors there")
+    parser.add_argument("--rtol", type=cli.number(float, above=0, below=1), default=1e-7)
+    parser.add_argument("--seed", type=cli.SEED, default=0)
+    parser.add_argument("--json", type=cli.path, metavar="FILE", help="write every row there")
+    parser.add_argument("--html", type=cli.path, metavar="FILE", help="write a heat map of the errors there")
     parser.add_argument("--quiet", action="store_true", help="only failures and the last line")
     args = parser.parse_args(argv)
     args.before = dict(registry)
@@ -45,27 +46,30 @@ def arguments(argv):
             backend.get(device)
         except (RuntimeError, ValueError) as error:
             parser.error(str(error))
-    for path in (args.json, args.html):
-        if path and not path.parent.is_dir():
-            parser.error(f"there is no folder {path.parent}")
+    for path, option in ((args.json, "--json"), (args.html, "--html")):
+        if path:
+            cli.file_to_write(path, option, "gradcheck" + option.replace("--", "."))
     return args
 
 
 def load(parser, name):
-    """Import a module by its name or from its file."""
+    """Import a module by its name or from its file. Whatever it raises is its own mistake, and told in one line."""
+    path = Path(os.path.realpath(name)) if name.endswith(".py") else None
+    if path and not path.is_file():
+        parser.error(f"cannot import {name}: there is no such file")
+    sys.path.insert(0, str(path.parent) if path else "")
     try:
-        if name.endswith(".py"):
-            path = Path(name).resolve()
-            sys.path.insert(0, str(path.parent))
-            importlib.import_module(path.stem)
-        else:
-            sys.path.insert(0, "")
-            importlib.import_module(name)
-    except ImportError as error:
-        parser.error(f"cannot import {name}: {error}")
+        module = importlib.import_module(path.stem if path else name)
+    except (Exception, SystemExit) as error:
+        lines = [call.lineno for call in traceback.extract_tb(error.__traceback__) if call.filename == str(path)]
+        where = f", at its line {lines[-1]}" if lines else ""
+        parser.error(f"cannot import {name}: {type(error).__name__}: {error}{where}")
+    if path and os.path.realpath(module.__file__ or "") != str(path):
+        parser.error(f"cannot import {name}: another module is called {path.stem!r} already; rename the file")
 
 
-def main(argv=None):
+@cli.command("gradcheck")
+def main(argv=()):
     args = arguments(argv)
     names = args.op or [name for name, d in registry.items() if not args.modules or d is not args.before.get(name)]
     orders, devices, began, rows = args.order or (1, 2), args.device or ["cpu"], time.perf_counter(), []
@@ -96,9 +100,10 @@ def main(argv=None):
             "numpy": np.__version__,
             "summary": summary,
         }
-        args.json.write_text(json.dumps(made | {"seed": args.seed, "rows": [row.to_dict() for row in rows]}, indent=1))
+        made |= {"seed": args.seed, "rows": [row.to_dict() for row in rows]}
+        atomic_write(args.json, json.dumps(made, indent=1).encode())
     if args.html:
-        args.html.write_text(page(rows, summary), encoding="utf-8")
+        atomic_write(args.html, page(rows, summary).encode())
     return 1 if failed or not rows else 0
 
 
@@ -123,8 +128,4 @@ def summarized(rows, seconds):
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except BrokenPipeError:  # `| head`
-        sys.stderr.close()
-        sys.exit(1)
+    cli.run(main)

@@ -1,6 +1,15 @@
 """`python -m minigrad.ops`: the table of ops as Markdown, made from the declarations. README.md holds a copy."""
 
+from .. import cli
 from .table import table
 
-if __name__ == "__main__":
+
+@cli.command("ops")
+def main(argv=()):
+    cli.Parser("python -m minigrad.ops", description=__doc__).parse_args(argv)
     print(table())
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -4,16 +4,16 @@ python -m minigrad.study report CHECKPOINT --text "To be, or not to be" -o heads
 python -m minigrad.study ledger CHECKPOINT --text "To be, or not to be" --scope blocks.1.attn --head 2
 """
 
-import argparse
 import os
 import sys
+from contextlib import ExitStack
 
 import numpy as np
 
-from .. import DeviceError
+from .. import cli
 from ..creation import tensor
-from ..nn.attention import FORMS
-from ..training import load_char_model
+from ..nn.attention import FORMS, known_heads
+from ..runs import load_char_model
 from .importance import head_importance
 from .layers import attention_layers
 from .ledger import ledger
@@ -23,18 +23,18 @@ from .trace import trace_heads
 
 def report(args):
     """Trace the text's loss, and write the report."""
-    if not args.limit > 0:
-        raise ValueError(f"--limit must be above 0, got {args.limit}")
-    if os.path.isdir(args.out):
-        raise ValueError(f"--out {args.out} is a folder: give a file, such as {os.path.join(args.out, 'heads.html')}")
     model, vocab, x, y = given(args)
-    with trace_heads(model, layers=args.layers, heads=args.heads) as trace:
+    with ExitStack() as stack:
+        with cli.refusing(ValueError):  # unknown heads
+            trace = stack.enter_context(trace_heads(model, layers=args.layers, heads=args.heads))
+        cli.file_to_write(args.out, "--out", "heads.html")
         loss = model(x, y)[1]
         loss.backward()
     importance = {"ablation": head_importance(model, [(x, y)])}
     tokens = [list(vocab.decode(row)) for row in x.numpy()]
     title = f"{os.path.basename(args.checkpoint)}: loss {loss.item():.3f} nats per character"
-    path = trace.to_html(args.out, tokens, title=title, importance=importance, limit=int(args.limit * 1e6))
+    with cli.refusing(ValueError):  # larger than --limit
+        path = trace.to_html(args.out, tokens, title=title, importance=importance, limit=int(args.limit * 1e6))
     print(f"{trace.table()}\n\nwrote {path}: {path.stat().st_size / 1e6:.1f} MB, {title}")
     return 0
 
@@ -42,7 +42,13 @@ def report(args):
 def write_ledger(args):
     """Print the ledger of the text's loss."""
     model, _, x, y = given(args)
-    for layer in attention_layers(model).values():
+    layers = attention_layers(model)
+    if args.head is not None:
+        if args.scope not in layers:
+            raise cli.CommandError(f"--head needs the --scope of one attention layer: {', '.join(layers)}")
+        with cli.refusing(ValueError):
+            known_heads([args.head], layers[args.scope].num_heads)
+    for layer in layers.values():
         layer.impl = args.impl
     book = ledger(lambda: model(x, y)[1], args.scope, args.head, args.values, args.check, names=model)
     print(book)
@@ -54,7 +60,7 @@ def given(args):
     model, vocab, _ = load_char_model(args.checkpoint, args.device)
     ids, T = vocab.encode(args.text), model.config.block_size
     if len(ids) < 2:
-        raise ValueError("--text needs two characters at least: one to read, one to predict")
+        raise cli.CommandError("--text needs two characters at least: one to read, one to predict")
     T = min(T, len(ids) - 1)
     used = (len(ids) - 1) // T * T  # a longer text than the model sees at once is cut into several sequences
     if used < len(ids) - 1:
@@ -64,41 +70,38 @@ def given(args):
 
 
 def numbers_or_paths(text):
-    return [int(part) if part.isdigit() else part for part in text.split(",")]
+    return [cli.WHOLE(part) if part.isdecimal() else part for part in text.split(",")]
 
 
-def main(argv=None):
-    parser = argparse.ArgumentParser(
-        "python -m minigrad.study", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def numbers(text):
+    return [cli.WHOLE(part) for part in text.split(",")]
+
+
+@cli.command("study")
+def main(argv=()):
+    parser = cli.Parser("python -m minigrad.study", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     p = commands.add_parser("report", help="patterns and gradients of all heads as one HTML file")
     p.set_defaults(run=report)
-    p.add_argument("-o", "--out", default="heads.html", metavar="FILE", help="default: heads.html")
+    p.add_argument("-o", "--out", type=cli.path, default="heads.html", metavar="FILE", help="default: heads.html")
     p.add_argument("--layers", type=numbers_or_paths, metavar="L,L", help="only these, by number or path")
-    p.add_argument("--heads", type=numbers_or_paths, metavar="H,H", help="only these numbers")
-    p.add_argument("--limit", type=float, default=LIMIT / 1e6, metavar="MB", help="largest file (default: %(default)g)")
+    p.add_argument("--heads", type=numbers, metavar="H,H", help="only these numbers")
+    p.add_argument("--limit", type=cli.number(float, above=0), default=LIMIT / 1e6, metavar="MB",
+                   help="largest file (default: %(default)g)")  # fmt: skip
     q = commands.add_parser("ledger", help="the backward pass step by step")
     q.set_defaults(run=write_ledger)
     q.add_argument("--scope", default="", metavar="PATH", help="a module, such as blocks.1.attn (default: all)")
-    q.add_argument("--head", type=int, metavar="N", help="only this head's part of what heads divide")
+    q.add_argument("--head", type=cli.WHOLE, metavar="N", help="only this head's part of what heads divide")
     q.add_argument("--values", choices=("summary", "full"), default="summary", help="full: with all numbers")
     q.add_argument("--check", action="store_true", help="against finite differences; exit status 1 if one differs")
     q.add_argument("--impl", choices=FORMS, default="batched", help="the form of attention (default: batched)")
     for command in (p, q):
-        command.add_argument("checkpoint", metavar="CHECKPOINT", help="a .safetensors file of examples/char_lm.py")
+        command.add_argument("checkpoint", type=cli.path, metavar="CHECKPOINT", help="a file of examples/char_lm.py")
         command.add_argument("--text", required=True, help="what the model reads; its loss is traced")
         command.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     args = parser.parse_args(argv)
-    try:
-        return args.run(args)
-    except (ValueError, LookupError, DeviceError, OSError) as error:
-        parser.exit(2, f"study: {error.args[0] if isinstance(error, LookupError) else error}\n")
+    return args.run(args)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except BrokenPipeError:  # `| head`
-        sys.stderr.close()
-        sys.exit(1)
+    cli.run(main)

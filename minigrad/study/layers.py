@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from ..autograd import no_grad
-from ..names import unknown
+from ..names import UnknownName, unknown
 from ..nn import MultiheadAttention
 from ..tensor import Tensor
 
@@ -36,7 +36,7 @@ def path_of(name, layers):
         return name
     if name in range(len(layers)):
         return list(layers)[name]
-    raise KeyError(unknown("attention layer", name, layers))
+    raise UnknownName(unknown("attention layer", name, layers))
 
 
 def head_weights(layer, head):

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..autograd import GraphError, backward, reachable, watch
 from ..creation import ones_like
-from ..names import unknown
+from ..names import UnknownName, unknown
 from ..ops.derivatives import argument, derivative, letters_of
 from ..tensor import Tensor
 from .differences import Run, check_input
@@ -117,7 +117,7 @@ def ledger(loss, scope="", head=None, values="summary", fd_check=False, names=No
     ops = reachable([loss.node], 0)
     graph = {op: nodes for op, nodes in ops.items() if _within(op.scope, scope)}
     if not graph:
-        raise KeyError(unknown("module", scope, _scopes(ops)))
+        raise UnknownName(unknown("module", scope, _scopes(ops)))
     parts = {} if head is None else head_parts(graph, scope, head)
     steps, came = [], Counter()  # node -> contributions to its gradient so far
 

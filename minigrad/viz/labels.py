@@ -2,12 +2,9 @@
 
 import html
 
+from ..names import printable
+
 GREY, DARK, DIM, ACCENT = "#7d8590", "#1f2937", "#57606a", "#8250df"
-
-
-def printable(text):
-    """text with its control characters escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
 
 
 def line(text):

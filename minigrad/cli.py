@@ -1,0 +1,233 @@
+"""What all command lines share: numbers with limits, outputs tried before the work, one line for an error, quiet ends.
+
+    @cli.command("kv_cache")
+    def main(argv=()):
+        parser = cli.Parser(description=__doc__)
+        parser.add_argument("--tokens", type=cli.number(int, at_least=1), default=64)
+        args = parser.parse_args(argv)
+        ...
+
+    if __name__ == "__main__":
+        cli.run(main)
+
+What the user can put right is one line on stderr, "kv_cache: …", and exit status 2. Status 1 means that the work was
+done and something was found to be wrong. A mistake of ours is none of this: it keeps its traceback.
+"""
+
+import argparse
+import atexit
+import contextlib
+import errno
+import functools
+import importlib.util
+import math
+import operator
+import os
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+from .backend import DeviceError
+from .checkpoint import CheckpointError
+from .names import UnknownName, printable
+from .text import TextError
+
+LARGEST = 10**15  # what any whole number may be; no loop here ends before a larger one, and floats count no further
+LIMITS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
+
+
+class CommandError(Exception):
+    """What the user can put right; the message says how. It ends a command with one line and an exit status."""
+
+    def __init__(self, message, status=2):
+        super().__init__(message)
+        self.status = status
+
+
+# ------------------------------------------------------------------------------------------------------- what is typed
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser whose errors are CommandErrors: one line, without the usage."""
+
+    def __init__(self, *args, **options):
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(*args, **options)
+
+    def error(self, message):
+        # argparse's "argument --steps: must be at least 1" reads better without two of its words.
+        message = message.removeprefix("argument ").replace(": must ", " must ", 1)
+        raise CommandError(message)
+
+
+def number(kind, **limits):
+    """A `type` for add_argument: an int or a finite float within limits, such as number(float, above=0, at_most=1)."""
+
+    def read(typed):
+        try:
+            value = kind(typed)
+        except (ValueError, OverflowError):
+            what = "a whole number" if kind is int else "a number"
+            raise argparse.ArgumentTypeError(f"must be {what}, not {typed[:40]!r}") from None
+        if wrong := out_of_limits(value, **limits):
+            raise argparse.ArgumentTypeError(wrong)
+        return value
+
+    return read
+
+
+COUNT, WHOLE, SEED = number(int, at_least=1), number(int, at_least=0), number(int, at_least=0, below=2**32)
+
+
+def out_of_limits(value, **limits):
+    """What is wrong with a number, as 'must be …, not …'; '' if it is within limits, finite, and not absurdly large."""
+    shown = f"{value:.6g}" if isinstance(value, float) else str(value) if abs(value) < 10**20 else f"{str(value)[:20]}…"
+    if not all(LIMITS[name](value, limit) for name, limit in limits.items()):
+        said = " and ".join(f"{name.replace('_', ' ')} {limit}" for name, limit in limits.items())
+        return f"must be {said}, not {shown}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"must be a finite number, not {shown}"
+    if isinstance(value, int) and abs(value) > LARGEST:
+        return f"must be at most {LARGEST:.0e}, not {shown}"
+    return ""
+
+
+def path(typed):
+    """A `type` for add_argument: a Path. An empty one, as from an unset variable of a shell, is an error."""
+    if not typed:
+        raise argparse.ArgumentTypeError("must not be empty")
+    return Path(typed)
+
+
+# ----------------------------------------------------------------------------------------------- before the work starts
+
+
+def folder_to_write(folder, option):
+    """Make a folder, if there is none, and try to write there: before the work, not after. Raises CommandError."""
+    folder = Path(folder)
+    above = next(place for place in (folder, *folder.parents) if os.path.lexists(place) or place == place.parent)
+    if not above.is_dir():
+        raise CommandError(f"{option} {folder}: {above} is not a folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):  # more certain than os.access: root, read-only disks, /proc
+            pass
+    except OSError as error:
+        raise CommandError(f"{option}: cannot write in {folder}: {error.strerror}") from None
+    return folder
+
+
+def file_to_write(file, option, example):
+    """The same for a file and the folder that it is in. example: a name to suggest where a folder was given."""
+    file = Path(file)
+    if file.is_dir():
+        raise CommandError(f"{option} {file} is a folder: give a file, such as {file / example}")
+    if file.exists() and not file.is_file():  # to be replaced would be the end of a device or a pipe
+        raise CommandError(f"{option} {file} is a device or a pipe: give an ordinary file")
+    folder_to_write(os.path.dirname(os.path.realpath(file)) if file.is_symlink() else file.parent, option)
+    return file
+
+
+def needs(package, what):
+    """Raise a CommandError unless an optional package is installed. what: that needs it."""
+    if importlib.util.find_spec(package) is None:
+        raise CommandError(f"{what} needs the package {package}: pip install '.[viz]'")
+
+
+@contextlib.contextmanager
+def refusing(*errors):
+    """Around a call that checks what was typed: its errors of these types become CommandErrors."""
+    try:
+        yield
+    except errors as error:
+        raise CommandError(error) from None
+
+
+def typed(file, *words):
+    """The line to type, from here, to run the script `file` with these words and the Python that runs now."""
+    python = sys.executable or "python"
+    if shutil.which(os.path.basename(python)) == python:
+        python = os.path.basename(python)
+    return " ".join(shlex.quote(_from_here(str(word))) for word in (python, os.path.abspath(file), *words))
+
+
+def _from_here(word):
+    """An absolute path below the working directory as a relative one."""
+    here = os.path.join(os.getcwd(), "")
+    return word.removeprefix(here) if word.startswith(here) else word
+
+
+# -------------------------------------------------------------------------------------------------------------- the end
+
+
+def command(name):
+    """A decorator for main(argv): expected errors end it with one line, after `name`, and SystemExit."""
+
+    def decorate(main):
+        @functools.wraps(main)
+        def decorated(argv=()):
+            try:
+                status = main(argv)
+                if sys.stdout is not None:
+                    sys.stdout.flush()  # at the latest here a full disk shows, or that nobody reads
+                return status
+            except KeyboardInterrupt:
+                _end(name, "stopped", 128 + signal.SIGINT)
+            except BrokenPipeError:  # `| head` has read enough
+                _end(name, "", 128 + getattr(signal, "SIGPIPE", 13))
+            except (CommandError, CheckpointError, TextError, UnknownName, DeviceError) as error:
+                _end(name, error, getattr(error, "status", 2))
+            except MemoryError as error:
+                _end(name, f"not enough memory: {error}" if str(error) else "not enough memory", 2)
+            except OSError as error:
+                _end(name, said(error), 2)
+
+        return decorated
+
+    return decorate
+
+
+def said(error):
+    """An OSError in words, with the name of its file."""
+    reason = error.strerror or str(error) or type(error).__name__
+    return f"{'cannot write' if error.filename is None else error.filename}: {reason}"
+
+
+def _end(name, message, status):
+    line = printable(" ".join(str(message).splitlines()))
+    if line:
+        line = line if len(line) < 900 else f"{line[:600]} … {line[-200:]}"  # it may quote what was typed
+        with contextlib.suppress(OSError):  # a terminal that was closed
+            print(f"{name}: {line}", file=sys.stderr)
+    raise SystemExit(int(status)) from None
+
+
+def run(main):
+    """Call main with what was typed, and end the process: what is under `if __name__ == "__main__"`.
+
+    Statuses above 128 are a signal's, and the process dies by it, as shells expect of what they are to stop with it
+    ($? is that status all the same)."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by `>&-`
+            setattr(sys, name, stream := open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+            atexit.register(stream.close)
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # what this terminal cannot show is no error
+    try:
+        status = main(sys.argv[1:])
+    except SystemExit as stop:
+        status = stop.code
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:  # Python would try again, and say so: let it write to nowhere
+            if error.errno != errno.EBADF:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    if os.name == "posix" and isinstance(status, int) and status > 128:
+        signal.signal(status - 128, signal.SIG_DFL)
+        os.kill(os.getpid(), status - 128)
+    sys.exit(status)

@@ -1,0 +1,143 @@
+"""What stands around a training loop: signals that only ask, tables of losses, and a line of progress."""
+
+import signal
+import sys
+import threading
+
+import pytest
+
+from minigrad import training
+from minigrad.training import Interrupt, Progress, Table
+
+# ------------------------------------------------------------------------------------------------------------- signals
+
+
+@pytest.fixture
+def now(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(training.time, "monotonic", lambda: clock[0])
+    return clock
+
+
+@pytest.mark.parametrize("first", Interrupt.SIGNALS)
+def test_only_a_ctrl_c_later_is_impatience(now, first):
+    before = [signal.getsignal(number) for number in Interrupt.SIGNALS]
+    with pytest.raises(KeyboardInterrupt), Interrupt() as interrupt:
+        assert not interrupt.asked
+        signal.raise_signal(first)
+        for number in Interrupt.SIGNALS:
+            signal.raise_signal(number)
+        assert interrupt.asked and interrupt.status == 128 + first
+        now[0] += 60
+        for number in Interrupt.SIGNALS[1:]:
+            signal.raise_signal(number)
+        signal.raise_signal(signal.SIGINT)
+    assert interrupt.status == 128 + first
+    assert [signal.getsignal(number) for number in Interrupt.SIGNALS] == before
+
+
+def test_handlers_of_others_are_put_back_and_ignored_signals_stay_ignored():
+    got = []
+    mine, hup = (lambda *args: got.append(args)), signal.getsignal(signal.SIGHUP)
+    before = signal.signal(signal.SIGTERM, mine)
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        with Interrupt() as outer:
+            with Interrupt() as inner:
+                signal.raise_signal(signal.SIGHUP)
+                assert not inner.asked
+                signal.raise_signal(signal.SIGTERM)
+            assert inner.asked and not outer.asked
+            signal.raise_signal(signal.SIGTERM)
+            assert outer.asked
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN and not got
+        signal.raise_signal(signal.SIGTERM)
+        assert len(got) == 1
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGHUP, hup)
+
+
+def test_in_another_thread_it_changes_nothing():
+    before, seen = [signal.getsignal(number) for number in Interrupt.SIGNALS], []
+
+    def work():
+        with Interrupt() as interrupt:
+            seen.append([signal.getsignal(number) for number in Interrupt.SIGNALS])
+            seen.append(interrupt.asked)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [before, False]
+
+
+# --------------------------------------------------------------------------------------------------------------- tables
+
+
+def test_a_full_disk_does_not_hide_what_went_wrong_first(tmp_path):
+    class Full:
+        def close(self):
+            raise OSError(28, "No space left on device")
+
+    def table():
+        table = Table(tmp_path / "losses.csv", ("step", "train"))
+        table._file.close()
+        table._file = Full()
+        return table
+
+    with pytest.raises(ZeroDivisionError), table():
+        raise ZeroDivisionError
+    with pytest.raises(OSError, match="No space left"), table():
+        pass
+
+
+# ------------------------------------------------------------------------------------------------------------ progress
+
+
+def test_progress_off_a_terminal_is_plain_lines(capsys, now):
+    with Progress(10, 40, 100) as progress:
+        for done in range(11, 41):
+            now[0] += 1
+            progress.step(done, 2.5)
+        progress.say("done")
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "step 11/40: loss 2.500, 100 tokens/s, 29 s left"
+    assert out[1].startswith("step 16/40:") and len(out) == 7 and out[-1] == "done"
+
+
+def test_progress_on_a_terminal_is_a_bar(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with Progress(1, 3, 100) as progress:
+        progress.say("a line")
+        progress.step(2, 2.5)
+        progress.step(3, 2.25)
+    out, err = capsys.readouterr()
+    assert out == "a line\n" and "1/3" in err and "3/3" in err and "loss 2.250" in err
+
+
+def test_progress_that_nobody_reads_any_more_is_told_once(monkeypatch):
+    class Gone:
+        writes = 0
+
+        def write(self, text):
+            self.writes += 1
+            raise BrokenPipeError(32, "Broken pipe")
+
+        def flush(self):
+            raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr(sys, "stdout", Gone())
+    with Progress(0, 3, 100) as progress:
+        assert progress.broken is None
+        for done in (1, 2, 3):
+            progress.step(done, 2.5)
+            progress.say("a line")
+        assert isinstance(progress.broken, BrokenPipeError) and sys.stdout.writes == 1
+
+
+def test_progress_without_a_stderr(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stderr", None)
+    with Progress(0, 3, 100) as progress:
+        progress.say("a line")
+    assert capsys.readouterr().out == "a line\n"
