@@ -46,6 +46,38 @@ def test_compiles_once(cache):
     assert [p.suffix for p in cache.iterdir()] == [".so"] * 3  # nothing half made is left
 
 
+@pytest.mark.parametrize(
+    "target, value",
+    [
+        ("cpu", lambda: "another CPU"),  # a result for its instructions may not run on this one
+        ("find_compiler", lambda: os.path.realpath("/bin/true")),
+        ("sys", type("Other", (), {"platform": "another system"})),
+    ],
+)
+def test_what_was_compiled_elsewhere_or_by_another_compiler_is_not_taken(cache, monkeypatch, target, value):
+    path = compiler.compiled(SOURCE, FLAGS, "answer")
+    monkeypatch.setattr(compiler, target, value)
+    monkeypatch.setattr(compiler.subprocess, "run", lambda command, **options: pytest.fail("compiles"))
+    with pytest.raises(pytest.fail.Exception, match="compiles"):
+        compiler.compiled(SOURCE, FLAGS, "answer")
+    monkeypatch.undo()
+    assert path.exists()
+
+
+def test_libraries_and_the_compilers_own_file_are_part_of_the_key(cache, tmp_path, monkeypatch):
+    own = tmp_path / "c++"
+    own.write_text(f'#!/bin/sh\nexec {compiler.find_compiler()} "$@"\n')
+    own.chmod(0o700)
+    monkeypatch.setattr(compiler, "find_compiler", lambda: str(own))
+    paths = [compiler.compiled(SOURCE, FLAGS, "answer"), compiler.compiled(SOURCE, FLAGS, "answer", ("-lc",))]
+    own.write_text(own.read_text() + "\n")  # another version in the same place
+    paths.append(compiler.compiled(SOURCE, FLAGS, "answer"))
+    os.utime(own, ns=(1, 1))
+    paths.append(compiler.compiled(SOURCE, FLAGS, "answer"))
+    paths.append(compiler.compiled(SOURCE, FLAGS, "another name"))
+    assert len(set(paths)) == 5 and paths[-1].name.startswith("another name-")
+
+
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o777])
 def test_a_cache_that_others_may_write_to_is_refused(cache, mode):
     cache.mkdir()
@@ -117,6 +149,20 @@ def test_what_is_small_or_not_float_is_numpys(monkeypatch):
     on.add(np.ones(10_000, np.float16), np.ones(10_000, np.float16))
     on.add(np.arange(10_000), 1)
     on.exp(np.ones(10_000, complex))
+
+
+def test_what_is_of_two_kinds_is_numpys():
+    """A large float32 beside numbers that kernels do not know: NumPy computes in their dtype, nothing is cast."""
+    on, x = Native(), np.linspace(-1, 1, 5000, dtype=np.float32)
+    for other in (x * np.complex64(1 + 1j), x.astype(np.float16), x.astype(np.longdouble)):
+        for args in ((x, other), (other, x)):
+            y = on.mul(*args)
+            assert y.dtype == np.result_type(*args)
+            np.testing.assert_array_equal(y, np.multiply(*args))
+    for other in (np.arange(5000), np.arange(5000, dtype=np.uint8), x > 0, x.astype(np.float64)):
+        y = on.mul(x, other)
+        assert y.dtype == np.result_type(x, other)
+        np.testing.assert_allclose(y, x * other, 1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
