@@ -88,7 +88,8 @@ def test_nan_at_a_jump_is_no_kink():
             return dy * mg.where(x == x.floor(), answer, 0.0)
 
     for answer, expected in ((0.0, KINK), (math.nan, NONFINITE), (math.inf, NONFINITE)):
-        assert verdict(Step, values(2.0, 0.5)) == expected
+        for mode in ("full", "directional"):
+            assert verdict(Step, values(2.0), mode=mode, probes=()) == expected  # a NaN beside it would tell as well
 
 
 def test_nonfinite():

@@ -38,6 +38,7 @@ CALLS = {
     "softmax_backward": (ROW, PATTERN, 1),
     "log_softmax": (ROW, 1),
     "logsumexp": (ROW, 1),
+    "softmax_backward far from 0": ((1000 + 10 * numbers(4, 300, seed=8)).astype(HALF), PATTERN, 1),
     "attention_pattern": (ROW, 0.3, None, True),
     "attention_pattern_backward": (ROW, PATTERN, 0.3),
     "layer_norm": (ROW, WEIGHT, BIAS, 1e-5),
@@ -65,8 +66,8 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_results_are_rounded_once(name):
     with np.errstate(all="ignore"):
-        got = getattr(Emulated(), name)(*CALLS[name])
-        exact = getattr(reference, name)(*map(double, CALLS[name]))
+        got = getattr(Emulated(), name.split()[0])(*CALLS[name])
+        exact = getattr(reference, name.split()[0])(*map(double, CALLS[name]))
     for mine, right in zip(*(y if isinstance(y, tuple) else (y,) for y in (got, exact)), strict=True):
         rounded_once(mine, np.asarray(right))
 
