@@ -133,7 +133,7 @@ def test_groups_share_keys_and_values():
         ((q, k, v), False), ((q, v, k), True), ((q, k[:, :1], v), True), ((q, k, v[:, :, 1:]), True),
         ((q[0, 0], k[0, 0], v[0, 0]), True),
     ):  # fmt: skip
-        with pytest.raises(ValueError, match="attention: query .* are not .*d_k") as caught:
+        with pytest.raises(ValueError, match=r"attention: query .* are not .*d_k") as caught:
             F.scaled_dot_product_attention(*given, enable_gqa=grouped)
         assert ("heads in dim -3" in str(caught.value)) == grouped
 
@@ -178,7 +178,8 @@ def test_attention_of_halves_is_computed_in_single(dtype):
     o, lse = reference.attention(q, k, v, None, None, 0.5, True)
     assert o.dtype == dtype and lse.dtype == np.float32
     wide = [x.astype(np.float64) for x in (q, k, v)]
-    np.testing.assert_allclose(o, formula(*wide, np.tri(6, dtype=bool), scale=0.5), atol=2e-3 if dtype == np.float16 else 1e-6)
+    atol = 2e-3 if dtype == np.float16 else 1e-6
+    np.testing.assert_allclose(o, formula(*wide, np.tri(6, dtype=bool), scale=0.5), atol=atol)
     gradients = reference.attention_backward(do, q, k, v, None, None, o, lse, 0.5, True)
     assert all(g.dtype == dtype for g in gradients)
     whole = reference.attention(*wide, None, None, 0.5, True)

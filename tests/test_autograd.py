@@ -114,6 +114,19 @@ def test_no_product_is_computed_in_vain(monkeypatch):
         assert len(calls) == sum(needs)
 
 
+@pytest.mark.parametrize("f", [mg.mul, mg.pow, mg.maximum, mg.minimum, mg.matmul, lambda a, b: mg.where(a > b, a, b)])
+def test_a_gradient_that_nobody_needs_costs_no_op(f):
+    def ops(*needs):
+        a, b = (mg.rand(3, 3, requires_grad=need) for need in needs)
+        y, ran = f(a, b).sum(), []
+        with mg.autograd.watch(lambda op, inputs, outputs: ran.append(op.name)):
+            y.backward()
+        return len(ran)
+
+    both = ops(True, True)
+    assert ops(True, False) < both and ops(False, True) < both
+
+
 _CASES = [(d, i) for d in registry.values() if d.builtin for i in range(len(d.cases))]
 
 

@@ -265,7 +265,7 @@ REFUSED = {
     "index_select by rows": (lambda: a.index_select(0, mg.tensor([[0]])), ValueError, "index must have one dim"),
     "index_select before": (lambda: a.index_select(0, mg.tensor([-1])), IndexError, "index -1 is out of range"),
     "gather of other dims": (lambda: a.gather(0, mg.tensor([0])), ValueError, "does not match"),
-    "gather before": (lambda: a.gather(0, mg.tensor([[-1, 0, 0, 0]])), IndexError, "index -1 is out of range for size 3"),
+    "gather before": (lambda: a.gather(0, mg.tensor([[-1, 0, 0, 0]])), IndexError, "index -1 is out of range"),
     "embedding beyond": (lambda: F.embedding(mg.tensor([3]), a), IndexError, "index 3 is out of range for size 3"),
     "embedding in a row": (lambda: F.embedding(mg.tensor([0]), a[0]), ValueError, r"weight must be \(V, C\)"),
     "an index of floats": (lambda: a[mg.tensor([0.0])], TypeError, "not float32"),

@@ -85,9 +85,9 @@ def test_nan_at_a_jump_is_no_kink():
 
         def backward(self, dy):
             (x,) = self.saved_inputs()
-            return dy * mg.where(x == x.floor(), answer, 0.0)
+            return dy * mg.where(x == x.floor(), self.answer, 0.0)
 
-    for answer, expected in ((0.0, KINK), (math.nan, NONFINITE), (math.inf, NONFINITE)):
+    for Step.answer, expected in ((0.0, KINK), (math.nan, NONFINITE), (math.inf, NONFINITE)):
         for mode in ("full", "directional"):
             assert verdict(Step, values(2.0), mode=mode, probes=()) == expected  # a NaN beside it would tell as well
 

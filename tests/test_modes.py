@@ -202,7 +202,8 @@ def test_backward_runs_within_inference():
 
 
 def modes():
-    return {name: getattr(mode, name) for name in ("grad", "anomaly", "scope", "looking", "watch", "inference", "quiet")}
+    names = "grad", "anomaly", "scope", "looking", "watch", "inference", "quiet"
+    return {name: getattr(mode, name) for name in names}
 
 
 @pytest.mark.parametrize("see", [None, lambda op, dys, dxs: None], ids=["walks", "only looks on"])

@@ -12,7 +12,7 @@ import pytest
 from minigrad import backend
 from minigrad.backend import reference
 from minigrad.backend.host import CompilerError, compiler
-from minigrad.backend.native import Native
+from minigrad.backend.native import CHUNK, FEW, SMALL, Native
 
 SOURCE = 'extern "C" int answer() { return 42; }'
 FLAGS = ("-O1",)
@@ -149,6 +149,39 @@ def test_what_is_small_or_not_float_is_numpys(monkeypatch):
     on.add(np.ones(10_000, np.float16), np.ones(10_000, np.float16))
     on.add(np.arange(10_000), 1)
     on.exp(np.ones(10_000, complex))
+
+
+def test_what_is_large_runs_as_a_kernel(monkeypatch):
+    """From SMALL elements on, norms from a sixteenth of that on, attention from FEW queries on; of any argument."""
+    on, ran = Native(), []
+    run = on._run
+    monkeypatch.setattr(on, "_run", lambda file, entry, *rest: ran.append(entry) or run(file, entry, *rest))
+
+    def kernels(name, *args):
+        ran.clear()
+        getattr(on, name)(*args)
+        return len(ran)
+
+    for n, expected in ((SMALL - 1, 0), (SMALL, 1)):
+        for dtype in (np.float32, np.float64):
+            x = np.ones(n, dtype)
+            assert kernels("exp", x) == kernels("add", np.ones(1, dtype), x) == kernels("mul", 2.0, x) == expected
+            assert kernels("where", x > 0, x, 0.0) == expected and kernels("relu", x) == expected
+            assert kernels("scale_", [np.ones(1, dtype), x], 2.0) == expected
+            assert kernels("sgd_", [(x, x.copy(), None, 0.1, 0.0)], 0.0, False) == expected
+        assert kernels("exp", np.ones(n, np.float16)) == kernels("sin", np.ones(n)) == 0  # NumPy's whatever the size
+        rows = np.ones((1, n // 16), np.float32) if expected else np.ones((1, n // 16 - 1), np.float32)
+        assert kernels("layer_norm", rows, None, None, 1e-5) == expected and kernels("rms_norm", rows, None, 1e-5) == 0
+    for T, expected in ((FEW - 1, 0), (FEW, 1)):
+        q = np.ones((1, 4, T, 32), np.float32)
+        assert kernels("attention", q, q, q, None, None, 1.0, True) == expected
+
+
+def test_work_is_spread_over_the_cores_by_its_size():
+    on = Native()
+    on.threads = 4
+    chunks = {0: 1, 1: 1, CHUNK: 1, 2 * CHUNK - 1: 1, 2 * CHUNK: 2, 7 * CHUNK: 7, 8 * CHUNK: 8, 99 * CHUNK: 8}
+    assert {n: on.spread(n) for n in chunks} == {n: (blocks, 1) for n, blocks in chunks.items()}
 
 
 def test_what_is_of_two_kinds_is_numpys():
