@@ -184,7 +184,7 @@ def test_grad_of_an_intermediate_and_of_the_output_itself():
 def test_a_leaf_older_than_every_op_gets_all_its_gradient_beside_an_intermediate():
     x, w = leaf(2), leaf(2)
     u, h = x * 3, w * 2  # h is younger than u, which leads to x
-    dx, dh = mg.grad(u.sum() + h.sum(), [x, h])
+    dx, dh = mg.grad(u.sum() + h.sum(), [x, h], retain_graph=True)
     same(dx, [3, 3])
     same(dh, [1, 1])
     dh, dx = mg.grad((u * h).sum(), [h, x])
