@@ -1,5 +1,6 @@
 """Planted bugs that are no formulas: memory, state and layout of an op, and pieces of the engine."""
 
+import itertools
 import math
 
 import numpy as np
@@ -93,7 +94,80 @@ def square_if_shared(self, dy):
     return (dy * a, None) if a.array is b.array else (dy * b, dy * a)
 
 
+def sin_where(wrong):
+    """The gradient of sin, off by a thousandth where `wrong` says so of the array that was saved."""
+
+    def backward(self, dy):
+        (x,) = self.saved_inputs()
+        return dy * x.cos() * (1.001 if wrong(x.array) else 1.0)
+
+    return backward
+
+
+def exp_into_its_output(self, dy):
+    y = self.saved_output()
+    g = dy * y
+    y.array[...] = 0.0  # as a buffer that nobody needs any more
+    return g
+
+
+class Three(Op, abstract=True):
+    """y = a b c."""
+
+    def forward(self, a, b, c):
+        self.save_inputs(a, b, c)
+        return a * b * c
+
+    def backward(self, dy):
+        a, b, c = self.saved_inputs()
+        return dy * b * c, dy * a * c, dy * a * b
+
+
+def three_if_shared(i, j):
+    def backward(self, dy):
+        xs, dxs = self.saved_inputs(), list(Three.backward(self, dy))
+        if xs[i].array is xs[j].array:
+            dxs[i] = dxs[i] * 0.5
+        return tuple(dxs)
+
+    return backward
+
+
+def three_if_needed(*wrong):
+    def backward(self, dy):
+        factor = 1.001 if self.needs in wrong else 1.0
+        return tuple(dx * factor if need else None for dx, need in zip(Three.backward(self, dy), self.needs))
+
+    return backward
+
+
+LaidOut = variant(Product, forward=product_as_laid_out)
+TRIPLE = case((2, 2), (2, 2), (2, 2))
+
 # fmt: off
+for axis in (0, -1):
+    plant(f"wrong only where dim {axis} is broadcast", Sin, by=f"layout broadcast {axis}",
+          backward=sin_where(lambda x, axis=axis: x.strides[axis] == 0))
+plant("wrong only where every second element is meant", Sin, by="layout strided",
+      backward=sin_where(lambda x: x.strides[-1] == 2 * x.itemsize))
+plant("wrong only where memory runs backwards", Sin, by="layout reversed",
+      backward=sin_where(lambda x: x.strides[-1] < 0))
+plant("second derivative wrong only where two layouts differ", Product, PAIR, by="layout fortran, mixed", order=2,
+      backward=given(lambda dy, a, b: (LaidOut.apply(dy, b), LaidOut.apply(dy, a))))
+plant("output overwritten in the backward", Exp, by="unchanged", backward=exp_into_its_output)
+for pair in ((0, 1), (0, 2), (1, 2)):
+    plant(f"wrong only where inputs {pair} are one", Three, TRIPLE, by="repeated input",
+          backward=three_if_shared(*pair))
+for needs in itertools.product((False, True), repeat=3):
+    if 0 < sum(needs) < 3:
+        plant(f"wrong only where {needs} are needed", Three, TRIPLE, by="alone", backward=three_if_needed(needs))
+plant("1e-12 more when not recorded", Exp, by="no_grad",
+      forward=lambda self, x: self.save_output(np.exp(x) * (1 + 1e-12 * (not any(self.needs)))))
+plant("not linear by a hundred millionth", Exp, by="linearity",
+      backward=given(lambda dy, y: dy * y * (1 + 1e-8 * dy)))
+plant("a millionth more under create_graph", Exp, by="create_graph",
+      backward=given(lambda dy, y: dy * y * (1 + 1e-6 * mg.is_grad_enabled())))
+plant("something where the cotangent is 0", Exp, by="zero cotangent", backward=given(lambda dy, y: dy * y + 1e-300))
 plant("saved buffer reused by a later call", Tanh, by="interleaved", forward=saved_in_buffer,
       backward=lambda self, dy: dy * (1 - self.saved()[0] * self.saved()[0]))
 plant("output buffer reused by a later call", Sin, by="interleaved", forward=output_in_buffer)

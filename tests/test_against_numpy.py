@@ -164,6 +164,33 @@ def test_matmul(pair, seed):
         np.testing.assert_allclose((g * u).sum(), (weights * moved).sum(), rtol=1e-10, atol=1e-11)
 
 
+@pytest.mark.parametrize(
+    "equation, shapes",
+    [
+        ("ij,jk,kl,jm->im", [(2, 3), (3, 4), (4, 5), (3, 2)]),  # j is wanted once more, by the last
+        ("ij,jk,kl,lm,jm->i", [(2, 3), (3, 4), (4, 5), (5, 2), (3, 2)]),
+        ("a,ab,abc->c", [(2,), (2, 3), (2, 3, 4)]),
+        ("...ij,jk,...k->...i", [(2, 1, 3, 4), (4, 5), (1, 3, 5)]),
+        ("ab,b...->a...", [(2, 3), (3, 4, 5)]),
+        ("iij,j->ij", [(3, 3, 2), (2,)]),
+        ("ba", [(2, 3)]),
+        ("i,i", [(3,), (3,)]),
+        ("ij,ij->", [(2, 3), (2, 3)]),
+        (" i j , j k -> k i ", [(2, 3), (3, 4)]),
+        ("ij,jk", [(2, 0), (0, 3)]),
+    ],
+    ids=str,
+)
+def test_einsum_of_many(equation, shapes):
+    arrays = [normal(shape, i) for i, shape in enumerate(shapes)]
+    y, weights, gradients = gradient(lambda *xs: mg.einsum(equation, *xs), *arrays)
+    close(y, np.einsum(equation, *arrays))
+    for i, g in enumerate(gradients):
+        u = normal(arrays[i].shape, 5)
+        moved = np.einsum(equation, *[u if j == i else x for j, x in enumerate(arrays)])
+        np.testing.assert_allclose((g * u).sum(), (weights * moved).sum(), rtol=1e-10, atol=1e-11)
+
+
 @st.composite
 def einsums(draw):
     extent = {c: draw(st.integers(1, 3)) for c in "abcd"}

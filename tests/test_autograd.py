@@ -114,6 +114,19 @@ def test_no_product_is_computed_in_vain(monkeypatch):
         assert len(calls) == sum(needs)
 
 
+@pytest.mark.parametrize("f", [mg.mul, mg.pow, mg.maximum, mg.minimum, mg.matmul, lambda a, b: mg.where(a > b, a, b)])
+def test_a_gradient_that_nobody_needs_costs_no_op(f):
+    def ops(*needs):
+        a, b = (mg.rand(3, 3, requires_grad=need) for need in needs)
+        y, ran = f(a, b).sum(), []
+        with mg.autograd.watch(lambda op, inputs, outputs: ran.append(op.name)):
+            y.backward()
+        return len(ran)
+
+    both = ops(True, True)
+    assert ops(True, False) < both and ops(False, True) < both
+
+
 _CASES = [(d, i) for d in registry.values() if d.builtin for i in range(len(d.cases))]
 
 
@@ -166,6 +179,17 @@ def test_grad_of_an_intermediate_and_of_the_output_itself():
     same(dy, 1.0)
     close(dh, 2 * h.detach().numpy())
     close(dx, 8 * x.detach().numpy())
+
+
+def test_a_leaf_older_than_every_op_gets_all_its_gradient_beside_an_intermediate():
+    x, w = leaf(2), leaf(2)
+    u, h = x * 3, w * 2  # h is younger than u, which leads to x
+    dx, dh = mg.grad(u.sum() + h.sum(), [x, h], retain_graph=True)
+    same(dx, [3, 3])
+    same(dh, [1, 1])
+    dh, dx = mg.grad((u * h).sum(), [h, x])
+    close(dx, 6 * w.detach().numpy())
+    close(dh, 3 * x.detach().numpy())
 
 
 def test_unused_inputs():

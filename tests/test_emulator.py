@@ -115,6 +115,51 @@ def test_the_checker_finds(entry, kind, array, code):
         assert line_of(entry, code) in found if code else "planted_bugs.cu:" in found, found
 
 
+@pytest.mark.parametrize(
+    "entry, array", [("writes_past_the_end", "y, element 128"), ("writes_before_the_start", "y, element -1")]
+)
+def test_a_write_out_of_bounds_is_told_without_the_checker_too(entry, array):
+    """At once, and by name: what is beside y would otherwise break in some later test, or the heap."""
+    for schedule in SCHEDULES:
+        assert findings(entry, schedule=schedule) == f"write out of bounds: {array}"
+
+
+def test_what_lies_beside_an_array_is_not_written_to():
+    emulated = Emulated(text_of=lambda file, dtype: PLANTED)
+    memory = np.zeros((3, 128), F32)
+    for entry in ("writes_past_the_end", "writes_before_the_start"):
+        with pytest.raises(EmulationError, match="write out of bounds: y"):
+            emulated.launch("planted_bugs", entry, F32, 2, 64, memory[1], X, shared=256)
+        assert not memory.any()
+    emulated.launch("planted_bugs", "good", F32, 2, 64, memory[1], X, shared=256)
+    np.testing.assert_allclose(memory[1], good(X), rtol=1e-6)
+    assert not memory[[0, 2]].any()
+
+
+def test_arrays_change_in_place_and_whatever_their_strides():
+    """A launch has copies of its arrays: what is written is given back, and to nothing that lies between."""
+    emulated, x = Emulated(), np.arange(24, dtype=F32).reshape(4, 6)
+    memory = x.copy()
+    view = memory[::2, ::-2]
+    emulated.add(view, 1.0, out=view)
+    expected = x.copy()
+    expected[::2, ::-2] += 1
+    np.testing.assert_array_equal(memory, expected)
+    emulated.add(memory[:, :3], memory[:, 3:], out=memory[:, :3])
+    expected[:, :3] += expected[:, 3:]
+    np.testing.assert_array_equal(memory, expected)
+    rows = np.broadcast_to(memory[0], (3, 6))  # read-only
+    np.testing.assert_array_equal(emulated.mul(rows, 2.0), rows * 2)
+    emulated.setitem(memory, (np.array([1, 3]),), memory[0])
+    expected[[1, 3]] = expected[0]
+    np.testing.assert_array_equal(memory, expected)
+    emulated.scale_([memory], 2.0)  # by its address, in a table
+    np.testing.assert_array_equal(memory, 2 * expected)
+    emulated.sgd_([(memory, memory.copy(), None, 0.5, 0.0)], 0.0, False)
+    np.testing.assert_array_equal(memory, expected)
+    assert emulated.copy(np.empty((0, 3), F32)).shape == (0, 3)
+
+
 def test_the_checker_finds_a_null_pointer():
     assert "read out of bounds: address (nil)" in findings("reads_a_null_pointer", x=None, check=True)
 

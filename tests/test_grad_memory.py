@@ -104,6 +104,14 @@ def test_backward_to_chosen_inputs():
     same(w.grad, 2 * x.detach().numpy())
 
 
+def test_inputs_named_twice_are_added_once_whatever_else_is_named():
+    x, w = leaf(3), leaf(3)
+    for inputs in ([x, x], [x, w, x], x):
+        x.grad = w.grad = None
+        (x * w).sum().backward(inputs=inputs)
+        same(x.grad, w.detach().numpy())
+
+
 def test_accumulation_is_exactly_twice_and_leaves_the_old_grad_alone():
     w, x = leaf(4, 3), mg.randn(5, 4, dtype=mg.float64)
 

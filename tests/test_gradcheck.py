@@ -13,7 +13,7 @@ import minigrad as mg
 from minigrad import nn
 from minigrad.autograd import Storage
 from minigrad.backend import reference
-from minigrad.gradcheck import PROBES, GradcheckError, check_op, check_taylor, gradcheck, gradgradcheck
+from minigrad.gradcheck import PROBES, GradcheckError, TaylorReport, check_op, check_taylor, gradcheck, gradgradcheck
 from minigrad.gradcheck.report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS
 from minigrad.nn import functional as F
 
@@ -60,6 +60,36 @@ def test_a_wrong_gradient_at_a_kink_is_not_excused():
             return mg.where(self.saved_inputs()[0] > 0, dy, 2 * dy)  # 2 is not between 0 and 1
 
     assert verdict(Relu, values(0.0, 1.0)) == FAIL
+
+
+@pytest.mark.parametrize("slope", [1.0005, 1.00001, -1.0005, 2.0])
+def test_a_gradient_beyond_both_slopes_of_a_kink_fails(slope):
+    class Abs(mg.Op):
+        def forward(self, x):
+            self.save_inputs(x)
+            return np.abs(x)
+
+        def backward(self, dy):
+            (x,) = self.saved_inputs()
+            return dy * mg.where(x == 0, slope, x.sign())
+
+    assert verdict(Abs, values(0.0, 1.0)) == FAIL
+    assert verdict(Abs, values(0.5, 1.0)) == PASS
+
+
+def test_nan_at_a_jump_is_no_kink():
+    class Step(mg.Op):
+        def forward(self, x):
+            self.save_inputs(x)
+            return np.floor(x)
+
+        def backward(self, dy):
+            (x,) = self.saved_inputs()
+            return dy * mg.where(x == x.floor(), self.answer, 0.0)
+
+    for Step.answer, expected in ((0.0, KINK), (math.nan, NONFINITE), (math.inf, NONFINITE)):
+        for mode in ("full", "directional"):
+            assert verdict(Step, values(2.0), mode=mode, probes=()) == expected  # a NaN beside it would tell as well
 
 
 def test_nonfinite():
@@ -284,6 +314,15 @@ def test_taylor():
         check_taylor(lambda x: (x - 1e3).log().sum(), data(5))
     with pytest.raises(ValueError, match="directions must be at least 1"):
         check_taylor(mg.exp, data(2), directions=0)
+
+
+def test_a_rate_below_nineteen_tenths_fails():
+    def report(*rates):
+        return TaylorReport("f", 0, [[0.1]] * len(rates), [[0.1]] * len(rates), list(rates))
+
+    assert report(1.9) and report(2.0, math.inf) and report(3.0)
+    for rates in ((1.89,), (2.0, 1.7), (1.7, 2.0), (math.nan,), (2.0, math.nan), (1.0,)):
+        assert not report(*rates) and report(*rates).message().startswith("FAIL"), rates
 
 
 def test_check_op():

@@ -276,6 +276,37 @@ def test_in_place_is_refused_where_it_would_be_recorded():
         mg.zeros(1).expand(3).add_(1.0)
 
 
+CALLS = {  # what it is on the values 1, 2 and 3
+    "add_": (lambda x: x.add_(2), [3, 4, 5]),
+    "add_ alpha": (lambda x: x.add_(mg.tensor([1.0, 0, 1]), alpha=-2), [-1, 2, 1]),
+    "add_ alpha 1": (lambda x: x.add_(mg.tensor([1.0, 0, 1]), alpha=1), [2, 2, 4]),
+    "sub_": (lambda x: x.sub_(2), [-1, 0, 1]),
+    "sub_ alpha": (lambda x: x.sub_(mg.tensor([1.0, 0, 1]), alpha=2), [-1, 2, 1]),
+    "mul_": (lambda x: x.mul_(mg.tensor([2.0, 3, 4])), [2, 6, 12]),
+    "div_": (lambda x: x.div_(2), [0.5, 1, 1.5]),
+    "clamp_ both": (lambda x: x.clamp_(1.5, 2.5), [1.5, 2, 2.5]),
+    "clamp_ below": (lambda x: x.clamp_(1.5), [1.5, 2, 3]),
+    "clamp_ above": (lambda x: x.clamp_(max=2.5), [1, 2, 2.5]),
+    "copy_": (lambda x: x.copy_(mg.tensor([7], dtype=mg.int64)), [7, 7, 7]),
+    "fill_": (lambda x: x.fill_(4), [4, 4, 4]),
+    "zero_": (lambda x: x.zero_(), [0, 0, 0]),
+    "assigned": (lambda x: x.__setitem__(slice(1, None), mg.tensor([8, 9])) or x, [1, 8, 9]),
+    "+=": (lambda x: x.__iadd__(mg.tensor([1.0, 2, 3])), [2, 4, 6]),
+    "-=": (lambda x: x.__isub__(1), [0, 1, 2]),
+    "*=": (lambda x: x.__imul__(2), [2, 4, 6]),
+    "/=": (lambda x: x.__itruediv__(2), [0.5, 1, 1.5]),
+}
+
+
+@pytest.mark.parametrize("dtype", [mg.float32, mg.float64, mg.float16])
+@pytest.mark.parametrize("call, expected", CALLS.values(), ids=CALLS)
+def test_values_after_a_change_in_place(call, expected, dtype):
+    x = base = mg.tensor([1.0, 2.0, 3.0], dtype=dtype)
+    array, before = x.array, x.storage.version
+    assert call(x) is base and x.array is array and x.dtype == dtype and x.storage.version == before + 1
+    assert x.tolist() == expected
+
+
 def test_augmented_assignment():
     x = base = mg.zeros(3)
     x += 1

@@ -297,6 +297,17 @@ def check_reductions(on, x, rtol):
         same(on.argsort(x, 0, True), reference.argsort(x, 0, True))
 
 
+def test_reducing_nothing_or_a_size_of_1_gives_memory_of_its_own(on):
+    for dtype in dtypes(on):
+        for shape, dims in (((3, 1, 5), (1,)), ((1, 5), (0,)), ((5,), ()), ((1,), (0,)), ((), ()), ((2, 1, 1), (1, 2))):
+            x = numbers(shape, dtype)
+            for name in ("sum", "max", "min", "any", "all"):
+                for keepdim in (False, True):
+                    y = getattr(on, name)(x, dims, keepdim)
+                    same(y, getattr(reference, name)(x, dims, keepdim))
+                    assert not np.shares_memory(x, y), (name, dtype, shape)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_reductions_of_what_is_not_finite(on, value):
     for shape in (200,), (6, 40), (40, 6):

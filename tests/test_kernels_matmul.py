@@ -1,5 +1,7 @@
 """Matrix products emulated, thread by thread, against float64: shapes, strides, batches, parts of k, schedules."""
 
+import struct
+
 import numpy as np
 import pytest
 
@@ -114,6 +116,61 @@ def test_one_matrix_of_all_rows():
     x, weight = numbers((4, 16, 8)), numbers((8, 8))
     todo = launching.plan(x.shape, x.strides, weight.shape, weight.strides, (True, True), x.dtype, 132)
     assert todo.blocks == 1 and todo.shape == (4, 16, 8)
+
+
+def how_read(a, b, aligned=(True, True)):
+    """READ_A and READ_B of matmul.cu for a @ b."""
+    file = launching.plan(a.shape, a.strides, b.shape, b.strides, aligned, a.dtype, 132).file
+    return tuple(int(constant[-1]) for constant in file.split()[2:])
+
+
+def test_sixteen_bytes_are_read_at_once_only_where_all_of_them_are_aligned():
+    a, b = numbers((8, 16)), numbers((16, 12))
+    assert how_read(a, b) == (1, 0) and how_read(a.T.copy().T, b.T.copy().T) == (0, 1)
+    assert how_read(a, b, (False, True)) == (3, 0) and how_read(a, b, (True, False)) == (1, 2)
+    assert how_read(a.T.copy().T, b, (False, True)) == (2, 0)
+    assert how_read(a[::2, ::2], b[::2, ::2]) == (3, 3)  # neither stride is 1
+    for dtype, count in (("float64", 2), ("float32", 4), ("float16", 4)):
+        wide = numbers((40, 40), dtype)
+        for n in range(count, 2 * count + 1):
+            whole = n % count == 0
+            # along k of a: k elements in rows that are 40 apart; across k of b: columns
+            assert how_read(wide[:8, :n], wide[:n, :8]) == (1 if whole else 3, 0)
+            assert how_read(wide[:8, :8], wide[:8, :n]) == (1, 0 if whole else 2)
+            steps = numbers((40, 32 + n), dtype)[:8, :8]  # the distance of rows
+            assert how_read(steps, steps) == ((1, 0) if whole else (3, 2))
+            batches = numbers((3, 8 * 8 + n), dtype)[:, :64].reshape(3, 8, 8)  # and of batches
+            assert batches.strides[0] == (64 + n) * batches.itemsize
+            assert how_read(batches, wide[:8, :8])[0] == (1 if whole else 3)
+            assert how_read(wide[:8, :8], batches) == (1, 0 if whole else 2)
+    assert launching.whole(np.dtype("int64")) == 2 and launching.whole(np.dtype("int8")) == 4
+
+
+def test_misaligned_batches_are_right():
+    backing = numbers((3, 65))
+    x = backing[:, :64].reshape(3, 8, 8)
+    check(Emulated(), x, x)
+    check(Emulated(), numbers((8, 8), seed=2), x)
+
+
+def test_batch_dims_are_one_where_both_operands_allow_it():
+    def dims(a, b):
+        plan = launching.plan(a.shape, a.strides, b.shape, b.strides, (True, True), a.dtype, 132)
+        numbers = struct.unpack(f"{len(plan.numbers) // 8}q", plan.numbers)
+        count = numbers[8]
+        return [tuple(numbers[9 + 14 * column + i] for column in range(3)) for i in range(count)]
+
+    x = numbers((2, 3, 4, 4))
+    assert dims(x, x) == [(6, 16, 16)]
+    assert dims(x, x[:1]) == [(2, 48, 0), (3, 16, 16)] and dims(x[:, :1], x) == [(2, 48, 48), (3, 0, 16)]
+    assert dims(x, x[0, 0]) == []  # rows of one product
+    assert dims(x[0, 0], x) == [(6, 0, 16)]
+    assert dims(x[:, ::2], x[:, ::2]) == [(2, 48, 48), (2, 32, 32)]
+    apart = [4 * (3 * i + 1) for i in range(15)]  # no two of these dims can be one
+    narrow = np.lib.stride_tricks.as_strided(numbers(800), [2] * 15 + [1, 1], [*apart, 4, 4])
+    with pytest.raises(ValueError, match="at most 14 batch dims"):
+        dims(narrow, narrow)
+    assert len(dims(narrow[0], narrow[0])) == 14
 
 
 @pytest.mark.parametrize("parts", [2, 3, 50])

@@ -173,7 +173,7 @@ def test_cross_entropy_of_rows_that_are_not_finite(on, dtype):
 
 
 def test_a_target_that_is_no_class_gives_nan_and_reads_nothing(on):
-    x, target = numbers((2, 5), np.float32), np.array([10**12, -7])
+    x, target = numbers((4, 5), np.float32), np.array([10**12, -7, 5, -1])
     loss, p = on.cross_entropy(x, target, -100, 0.0)
     assert np.isnan(loss).all()
     assert np.isnan(on.cross_entropy_backward(loss, p, target, -100, 0.0)).all()
@@ -204,6 +204,23 @@ def test_adam(on, dtype, decoupled):
             slots = [(*arrays, *chosen) for arrays, chosen in zip(zip(*columns), options)]
             how.adam_(slots, 0.9, 0.99, 1e-8, decoupled)
     all_close(mine, right, dtype)
+
+
+def test_adam_corrects_the_bias_of_each_parameter_by_its_own_step(on, dtype):
+    """Neighbours in the table that share some of (lr, weight_decay, step) and not others."""
+    options = [(1e-2, 0.0, 1), (1e-2, 0.0, 5), (1e-2, 0.0, 5), (2e-2, 0.0, 5), (2e-2, 0.3, 5), (2e-2, 0.3, 6)]
+    mine = [[abs(numbers((5,), dtype, 10 * k + i)) for k in range(4)] for i in range(len(options))]
+    right = [[x.astype(np.float64) for x in arrays] for arrays in mine]
+    for decoupled in (False, True):
+        for how, each in ((on, mine), (reference, right)):
+            how.adam_([(*x, *chosen) for x, chosen in zip(each, options)], 0.9, 0.99, 1e-8, decoupled)
+        all_close(mine, right, dtype)
+
+
+def test_norms_of_huge_and_tiny_numbers_do_not_leave_the_range(on):
+    for size in (1e20, 1e-25):  # whose squares float32 does not hold
+        x = np.full(5000, size, np.float32)
+        assert on.norm([x, x]) == pytest.approx(float(x[0]) * 100, rel=1e-6)
 
 
 @pytest.mark.parametrize("momentum, nesterov", [(0.0, False), (0.9, False), (0.9, True)])

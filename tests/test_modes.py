@@ -1,5 +1,6 @@
 """no_grad, enable_grad, inference: nested, as decorators, in threads; detect_anomaly (R11)."""
 
+import functools
 import inspect
 import threading
 
@@ -8,6 +9,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn
+from minigrad.autograd import mode
 
 
 def leaf(*shape):
@@ -196,6 +198,48 @@ def test_backward_runs_within_inference():
     np.testing.assert_array_equal(x.grad.numpy(), expected.numpy())
 
 
+# ------------------------------------------------------------------------------------ what a walk sets, and sets back
+
+
+def modes():
+    names = "grad", "anomaly", "scope", "looking", "watch", "inference", "quiet"
+    return {name: getattr(mode, name) for name in names}
+
+
+@pytest.mark.parametrize("see", [None, lambda op, dys, dxs: None], ids=["walks", "only looks on"])
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_backward_leaves_all_modes_as_they_were(see, create_graph, fails):
+    x = leaf(2)
+    y = (x * 2).sum()
+    if fails:
+        y.op.release()
+    before, watched = modes(), []
+    with mg.autograd.watch(lambda *about: watched.append(about)), mg.detect_anomaly():
+        within = modes()
+        walk = functools.partial(
+            mg.autograd.backward, [y.node], [mg.ones((), dtype=y.dtype)], create_graph=create_graph, see=see
+        )
+        if fails:
+            with pytest.raises(mg.GraphError):
+                walk()
+        else:
+            walk()
+        assert modes() == within and (see is None or not watched)
+    assert modes() == before
+
+
+def test_what_create_graph_records_stands_in_the_module_of_its_forward():
+    net, x = Net(), (leaf(2).abs() + 1).detach().requires_grad_()
+    (dx,) = mg.grad(net(x).sum(), x, create_graph=True)
+    scopes = {op.scope for op in mg.autograd.reachable([dx.node], 0)}
+    assert "blocks.0" in scopes and (x * 2).op.scope == ""
+    seen = []
+    x.register_hook(lambda g: seen.append(mode.scope))
+    net(x).sum().backward()
+    assert seen == [""]  # without a graph there is nothing to name
+
+
 # ------------------------------------------------------------------------------------------------------- detect_anomaly
 
 
@@ -273,3 +317,14 @@ def test_anomaly_in_a_backward_with_unwanted_outputs(quiet):
     cotangent = mg.full((2, 3), 1e308, dtype=mg.float64)
     with mg.detect_anomaly(), pytest.raises(mg.AnomalyError, match="layer_norm_backward"):
         g.backward(cotangent)
+
+
+def test_anomaly_tells_a_nan_from_an_infinity_that_came_from_above(quiet):
+    """An Inf that dy brings is not the op's; a NaN that it makes of one is."""
+    x = leaf(2)
+    with mg.detect_anomaly():
+        (x * 2.0).backward(mg.full((2,), np.inf, dtype=mg.float64))
+        assert x.grad.isinf().all()
+        zero = mg.zeros(2, dtype=mg.float64)
+        with pytest.raises(mg.AnomalyError, match="NaN in the gradient for input 0 of mul"):
+            (x * zero).backward(mg.full((2,), np.inf, dtype=mg.float64))

@@ -48,9 +48,12 @@ def test_wheel_contents(wheel):
 
 
 def locate(site, cwd):
-    """Where a new interpreter that has `site` for its site-packages, and not the REPO, finds minigrad and kernels."""
+    """Where a new interpreter that has `site` for its site-packages, and not the REPO, finds minigrad and kernels.
+
+    `site` and what its .pth files name come first: this environment may have another checkout installed."""
     code = (
-        "import site, sys; sys.path[:] = [p for p in sys.path if p != sys.argv[1]]; site.addsitedir(sys.argv[2]);"
+        "import site, sys; others = [p for p in sys.path if p != sys.argv[1]]; sys.path[:] = others;"
+        "site.addsitedir(sys.argv[2]); sys.path[:] = [p for p in sys.path if p not in others] + others;"
         "import minigrad, minigrad.backend.source as k; print(minigrad.__file__); print(k.find_kernels())"
     )
     env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}

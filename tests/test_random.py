@@ -165,6 +165,10 @@ def test_multinomial_without_replacement():
     assert abs(pair - 0.5 * 0.2 / 0.5) < 5 * np.sqrt(0.16 / 5000)  # the second choice is among what is left
     with pytest.raises(ValueError, match="2 samples without replacement"):
         mg.multinomial(mg.tensor([1.0, 0.0]), 2)
+        mg.multinomial(mg.tensor([1.0, 0.0]), 2)
+    with pytest.raises(ValueError, match="2 samples without replacement"):  # one row has enough, the other not
+        mg.multinomial(mg.tensor([[0.5, 0.5], [1.0, 0.0]]), 2)
+    assert mg.multinomial(mg.tensor([[0.5, 0.0, 0.5], [1.0, 2.0, 0.0]]), 2).sort(-1)[0].tolist() == [[0, 2], [0, 1]]
 
 
 @pytest.mark.parametrize("bad", [[-1.0, 2.0], [0.0, 0.0], [float("nan"), 1.0], [float("inf"), 1.0]])

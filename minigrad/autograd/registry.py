@@ -1,5 +1,6 @@
 """What is declared: every op, and every public function built from ops."""
 
+import inspect
 from types import SimpleNamespace
 
 
@@ -31,7 +32,8 @@ def register(declaration):
 def declared(source):
     """The declaration of an op or a composite, by its name, class or function. Raises ValueError if there is none."""
     found = registry.get(source) if isinstance(source, str) else None
-    found = found or next((d for d in registry.values() if d.source is source), None)
+    plain = inspect.unwrap(source) if callable(source) else source  # without what takes NumPy's axis= and keepdims=
+    found = found or next((d for d in registry.values() if d.source is plain), None)
     if found is None:
         raise ValueError(f"no op called {getattr(source, '__name__', source)!r} is declared")
     return found

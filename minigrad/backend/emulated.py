@@ -7,6 +7,7 @@ import re
 import shutil
 import struct
 import subprocess
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,9 @@ FLAGS = ("-std=c++17", "-O1", "-fno-exceptions", "-w")
 CHECKED_FLAGS = (*FLAGS, "-g", "-DCHECKED", "-fsanitize=thread", "-nodefaultlibs")
 CHECKED_LIBRARIES = ("-lc", "-lgcc")
 
+ZONE = 4096  # bytes around an array that show what was written beside it
+UNTOUCHED = 0xFF  # in each of them, and in each of an array before it is written: NaN, and no index
+
 HEADERS = "words.h", "context.h", "fibers.h", "checker.h", "emulated.h"
 
 
@@ -34,7 +38,8 @@ class EmulationError(RuntimeError):
 
 class Emulated(Launched):
     """Primitives run thread by thread. Raises EmulationError at a launch that a GPU would not survive: a deadlock,
-    lanes of a warp that disagree about a collective, an impossible block or grid. CompilerError: no compiler.
+    lanes of a warp that disagree about a collective, an impossible block or grid, and a write just outside of an array:
+    a launch works on copies that lie apart, so that it spoils nothing else. CompilerError: no compiler.
 
     schedule: who runs first, 0 in order, 1 reversed, others shuffled; with odd ones a warp runs ahead of the others.
         Results must not depend on it.
@@ -44,21 +49,19 @@ class Emulated(Launched):
     def __init__(self, schedule=0, check=False, text_of=source):
         self.schedule, self.check, self.text_of = schedule, check, text_of
         self._kernels: dict = {}
-        self._pointed: list = []  # arrays whose addresses the next launch gets by other ways than an argument
+        self._pointed = _Pointed()
         find_compiler()
 
     def empty(self, shape, dtype):
-        """Full of NaN bytes, so that what a kernel leaves out is seen; away from other arrays, so that the checker sees
-        an index that is out of bounds by some."""
+        """Full of NaN bytes, so that what a kernel leaves out is seen."""
         dtype = np.dtype(dtype)
-        zone = 4096 if self.check else 0
-        raw = np.full(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize + 2 * zone, 0xFF, np.uint8)
-        return np.ndarray(shape, dtype, raw.data, zone)
+        raw = np.full(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize, UNTOUCHED, np.uint8)
+        return np.ndarray(shape, dtype, raw.data)
 
     def pointer(self, x):
-        if self.check:
-            self._pointed.append(x)
-        return address(x)
+        alone = Alone(x)
+        self._pointed.copies.append(alone)
+        return address(alone.array)
 
     def spread(self, n):
         return min(3, -(-n // 64)), 64  # several blocks and warps, however small the test
@@ -71,19 +74,26 @@ class Emulated(Launched):
         module, kernel = self._kernels.get(key) or self._load(*key)
         ones = (1, 1, 1)
         shape = struct.pack("7I", *(*grid, *ones)[:3], *(*block, *ones)[:3], self.schedule)
+        values = list(args)
+        copies = [(-1, alone) for alone in self._pointed.copies]
+        self._pointed.copies.clear()
+        for i in kernel.pointers:
+            if i < len(args) and args[i] is not None:
+                same = next((alone for _, alone in copies if alone.given is args[i]), None)
+                copies.append((i, same or Alone(args[i])))
+                values[i] = copies[-1][1].array
         with emulating:  # a module is shared by all who loaded it, and keeps what it is doing in globals
             if self.check:
-                named = [(i, args[i]) for i in kernel.pointers if i < len(args) and args[i] is not None]
-                _tell_arrays(module.library, named + [(-1, x) for x in self._pointed])
-                self._pointed.clear()
-            failed = kernel(shape, shared, args)
-            message = module.library.emulator_message().decode() if failed else ""
-        if failed:
-            findings = message.splitlines()
-            if self.check:
-                findings = _named(findings, module.text, entry)
-                findings = _located(findings, module.library._name)
-            raise EmulationError(entry, findings)
+                _tell_arrays(module.library, [(i, alone.array) for i, alone in copies])
+            failed = kernel(shape, shared, values)
+            findings = module.library.emulator_message().decode().splitlines() if failed else []
+        if not failed:
+            findings = [finding for i, alone in copies for finding in alone.touched(i)]
+        if findings:
+            findings = _named(findings, module.text, entry)
+            raise EmulationError(entry, _located(findings, module.library._name) if self.check else findings)
+        for _, alone in copies:
+            alone.give_back()
 
     def _load(self, file, entry, dtype):
         with loading:
@@ -91,6 +101,47 @@ class Emulated(Launched):
         for name in module.kernels:
             self._kernels[file, name, dtype] = module, module[name]
         return self._kernels[file, entry, dtype]
+
+
+class _Pointed(threading.local):
+    """`copies` whose addresses the thread's next launch gets by other ways than an argument."""
+
+    def __init__(self):
+        self.copies: list[Alone] = []
+
+
+class Alone:
+    """A copy of an array, aligned and strided as it is, between two zones that nobody may touch.
+
+    It stands for the array during a launch, so that a stray write changes no other array and not the heap: a process
+    that dies of that does so later, in whatever test then runs."""
+
+    def __init__(self, x):
+        start, end = np.lib.array_utils.byte_bounds(x) if x.size else (x.ctypes.data,) * 2
+        self.given, self.size = x, end - start
+        self.raw = np.full(self.size + 2 * ZONE + 64, UNTOUCHED, np.uint8)
+        memory = self.raw.ctypes.data
+        self.first = ZONE + (start - memory - ZONE) % 64
+        ctypes.memmove(memory + self.first, start, self.size)
+        self.before = self.memory()
+        place = self.first + x.ctypes.data - start
+        self.array = np.ndarray(x.shape, x.dtype, self.raw.data, place, x.strides)
+
+    def memory(self):
+        return self.raw[self.first : self.first + self.size].tobytes()
+
+    def touched(self, argument):
+        """A line, as the checker would say it, if a zone was written to."""
+        for first, zone in ((0, self.raw[: self.first]), (self.first + self.size, self.raw[self.first + self.size :])):
+            changed = np.flatnonzero(zone != UNTOUCHED)
+            if changed.size:
+                nearest = first + int(changed[0] if first else changed[-1]) - self.first
+                place = f"argument {argument}" if argument >= 0 else "an array"
+                yield f"write out of bounds: {place}, element {nearest // self.given.itemsize}"
+
+    def give_back(self):
+        if self.memory() != self.before:  # else it was only read, and may lie in what was written as another array
+            self.given[...] = self.array
 
 
 @functools.cache

@@ -24,7 +24,12 @@ class TaylorReport:
 
     @property
     def rate(self):
-        return min(self.rates)  # the worst direction's
+        return self.rates[self.worst]
+
+    @property
+    def worst(self):
+        """The direction with the smallest rate; NaN is worse than any."""
+        return min(range(len(self.rates)), key=lambda d: (not math.isnan(self.rates[d]), self.rates[d]))
 
     def __bool__(self):
         return self.rate >= 1.9  # and False for NaN
@@ -41,9 +46,9 @@ class TaylorReport:
 
     def message(self):
         """The verdict, and the table of the worst direction."""
-        verdict, worst = "PASS" if self else "FAIL", min(range(len(self.rates)), key=lambda d: self.rates[d])
+        verdict = "PASS" if self else "FAIL"
         said = f"{verdict} {self.label}: the Taylor remainder shrinks at rate {self.rate:.3f}, seed {self.seed}"
-        return f"{said}\n{self.table([worst])}"
+        return f"{said}\n{self.table([self.worst])}"
 
     __str__ = message
 

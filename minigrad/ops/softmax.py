@@ -129,7 +129,7 @@ def cross_entropy(input, target, ignore_index=-100, label_smoothing=0.0, reducti
     if input.ndim == 0 or not isinstance(target, Value) or target.shape != expected:
         raise ValueError(
             f"cross_entropy: input of shape {input.shape} needs a target of shape {expected}, got "
-            f"{getattr(target, 'shape', type(target).__name__)}"
+            f"{target.shape if isinstance(target, Value) else type(target).__name__}"
         )
     if target.dtype.kind not in "iu":
         raise TypeError(f"cross_entropy: target holds class indices, ints; got {target.dtype}")

@@ -185,17 +185,22 @@ NONFINITE_OF = {
 }
 for _name in ("softmax", "log_softmax", "logsumexp", "sum", "mean", "amax", "amin", "cumsum"):
     NONFINITE_OF[_name] = lambda m, x, name=_name: getattr(m, name)(x, -1)
-for _name in ("relu", "tanh", "sigmoid", "exp", "silu", "gelu"):
+ALONE = "relu", "tanh", "sigmoid", "exp", "silu", "gelu"
+for _name in ALONE:
     NONFINITE_OF[_name] = lambda m, x, name=_name: elementwise(m, name)(x)
 
 
 @pytest.mark.parametrize("name", NONFINITE_OF)
 def test_float32_nonfinite(torch, name):
-    """NaN and infinities come out where torch has them, and nowhere else."""
+    """NaN and infinities come out where torch has them, and nowhere else.
+
+    Elementwise functions are torch's of float64, rounded. In float32 it leaves gelu to oneDNN, whose code for AVX-512
+    gives NaN at ∞ and ∞ at 3e38, unlike its code for AVX2 and torch's own."""
     x = np.array(NONFINITE, np.float32)
     with np.errstate(all="ignore"):
         ours = NONFINITE_OF[name](mg, mg.tensor(x)).numpy()
-    theirs = NONFINITE_OF[name](torch, torch.tensor(x)).numpy()
+        given = torch.tensor(x).double() if name in ALONE else torch.tensor(x)
+        theirs = NONFINITE_OF[name](torch, given).numpy().astype(np.float32)
     np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-7)
 
 

@@ -1,0 +1,332 @@
+"""The edges of public functions: defaults, dims, sizes of 0 and 1, bounds that are met exactly; what lies beyond is
+refused, and what does not is not."""
+
+import math
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.nn import functional as F
+
+A = np.random.default_rng(0).standard_normal((3, 4))
+B = np.random.default_rng(1).standard_normal((2, 3, 4))
+TIES = np.array([[2.0, 1, 2, 1, 2], [0, 0, 0, 0, 0]])
+INTS = np.array([[3, -1, 4], [1, -5, 9]])
+a, b, ties, ints, one = mg.tensor(A), mg.tensor(B), mg.tensor(TIES), mg.tensor(INTS), mg.tensor(np.array(2.5))
+
+
+def norm(x, axes, eps=1e-5):
+    return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
+
+
+def entropy(x, t):
+    return -(x - np.log(np.exp(x).sum(0)))[t]
+
+
+VALUES = {
+    # statistics
+    "var": (lambda: a.var(), A.var(ddof=1)),
+    "var of dims": (lambda: b.var((0, 2), keepdim=True), B.var((0, 2), ddof=1, keepdims=True)),
+    "var, another correction": (lambda: a.var(1, correction=2), A.var(1, ddof=2)),
+    "var of two": (lambda: a[:2].var(0), A[:2].var(0, ddof=1)),
+    "var of one": (lambda: a[:1].var(0), np.full(4, np.nan)),
+    "var of one, uncorrected": (lambda: a[:1].var(0, correction=0), np.zeros(4)),
+    "std": (lambda: a.std(0), A.std(0, ddof=1)),
+    "std, another correction": (lambda: a.std(0, True, 0), A.std(0, keepdims=True)),
+    "std of one": (lambda: a[:1].std(0), np.full(4, np.nan)),
+    "mean": (lambda: b.mean(-2), B.mean(-2)),
+    "mean of nothing": (lambda: a[:0].mean(0), np.full(4, np.nan)),
+    "mean of one": (lambda: a[:1].mean(0), A[0]),
+    "sum of nothing": (lambda: a[:0].sum(0), np.zeros(4)),
+    "sum over no dims is over all": (lambda: a.sum(()), A.sum()),
+    "sum of a number": (lambda: one.sum(0), 2.5),
+    "sum of a number from behind": (lambda: one.sum(-1), 2.5),
+    "prod of nothing": (lambda: a[:0].prod(0), np.ones(4)),
+    "prod of dims": (lambda: b.prod((0, 2)), B.prod((0, 2))),
+    "prod of ints": (lambda: ints.prod(), INTS.prod()),
+    "prod of bools": (lambda: (ints > 0).prod(1), (INTS > 0).prod(1)),
+    "logsumexp of dims": (lambda: b.logsumexp((0, -1), keepdim=True), np.log(np.exp(B).sum((0, 2), keepdims=True))),
+    "logsumexp of a number": (lambda: one.logsumexp(0), 2.5),
+    "cumsum from behind": (lambda: b.cumsum(-2), B.cumsum(1)),
+    "cumsum of a number": (lambda: one.cumsum(0), 2.5),
+    "cumsum of bools": (lambda: (ints > 0).cumsum(1), (INTS > 0).cumsum(1)),
+    "any": (lambda: (a > 1.2).any(0), (A > 1.2).any(0)),
+    "any of nothing": (lambda: a[:0].any(), False),
+    "all of nothing": (lambda: a[:0].all(), True),
+    "all": (lambda: (a < 1.2).all(1, keepdim=True), (A < 1.2).all(1, keepdims=True)),
+    # the largest, and orders
+    "argmax": (lambda: a.argmax(), A.argmax()),
+    "argmax kept": (lambda: a.argmax(keepdim=True), A.argmax(keepdims=True)),
+    "argmin along": (lambda: b.argmin(-2, keepdim=True), B.argmin(1, keepdims=True)),
+    "argmax of a number": (lambda: one.argmax(0), 0),
+    "argmax of ties": (lambda: ties.argmax(1), [0, 0]),
+    "argmin of ties": (lambda: ties.argmin(1), [1, 0]),
+    "max": (lambda: a.max(), A.max()),
+    "max kept": (lambda: a.max(keepdim=True), A.max(keepdims=True)),
+    "max along": (lambda: b.max(1).values, B.max(1)),
+    "max's indices": (lambda: b.max(1).indices, B.argmax(1)),
+    "max's indices kept": (lambda: b.max(-3, True).indices, B.argmax(0, keepdims=True)),
+    "min along": (lambda: b.min(0, keepdim=True).values, B.min(0, keepdims=True)),
+    "min of a number": (lambda: one.min(0).values, 2.5),
+    "amin": (lambda: b.amin((0, 1)), B.min((0, 1))),
+    "sort": (lambda: a.sort().values, np.sort(A)),
+    "sort of ties": (lambda: ties.sort().indices, [[1, 3, 0, 2, 4], range(5)]),
+    "sort of ties downwards": (lambda: ties.sort(descending=True).indices, [[0, 2, 4, 1, 3], range(5)]),
+    "sort of a number": (lambda: one.sort().indices, 0),
+    "argsort": (lambda: a.argsort(0), A.argsort(0)),
+    "topk": (lambda: a.topk(2).values, -np.sort(-A)[:, :2]),
+    "topk of all": (lambda: a.topk(3, 0).values, -np.sort(-A, 0)),
+    "topk of none": (lambda: a.topk(0).values, np.empty((3, 0))),
+    "topk's smallest": (lambda: b.topk(1, dim=0, largest=False).indices, B.argsort(0)[:1]),
+    "topk of a number": (lambda: one.topk(1).values, 2.5),
+    # shapes
+    "flatten": (lambda: b.flatten(), B.reshape(24)),
+    "flatten from": (lambda: b.flatten(1), B.reshape(2, 12)),
+    "flatten to": (lambda: b.flatten(0, 1), B.reshape(6, 4)),
+    "flatten one": (lambda: b.flatten(1, 1), B),
+    "flatten a number": (lambda: one.flatten(), [2.5]),
+    "flatten nothing": (lambda: b[:0].flatten(1), np.empty((0, 12))),
+    "squeeze": (lambda: b[:1, :, :1].squeeze(), B[0, :, 0]),
+    "squeeze a dim": (lambda: b[:1, :, :1].squeeze(-1), B[:1, :, 0]),
+    "squeeze dims": (lambda: b[:1, :, :1].squeeze((0, 1)), B[0, :, :1]),
+    "squeeze no dims": (lambda: b[:1].squeeze(()), B[:1]),
+    "unsqueeze first": (lambda: a.unsqueeze(-3), A[None]),
+    "unsqueeze last": (lambda: a.unsqueeze(2), A[..., None]),
+    "unsqueeze before last": (lambda: a.unsqueeze(-2), A[:, None]),
+    "reshape": (lambda: b.reshape(-1, 6), B.reshape(4, 6)),
+    "reshape of nothing": (lambda: b[:, :0].reshape(0, 5), np.empty((0, 5))),
+    "reshape a number": (lambda: one.reshape(1, -1), [[2.5]]),
+    "permute": (lambda: b.permute(-1, 0, 1), B.transpose(2, 0, 1)),
+    "transpose": (lambda: b.transpose(0, -1), B.transpose(2, 1, 0)),
+    "transpose a number": (lambda: one.transpose(0, 0), 2.5),
+    "T": (lambda: b.T, B.T),
+    "mT": (lambda: b.mT, B.swapaxes(1, 2)),
+    "expand": (lambda: a[:, :1].expand(2, -1, 4), np.broadcast_to(A[:, :1], (2, 3, 4))),
+    "expand to nothing": (lambda: a[:1].expand(0, 4), np.empty((0, 4))),
+    "flip": (lambda: b.flip(0, -1), B[::-1, :, ::-1]),
+    "flip nothing": (lambda: b.flip(), B),
+    "split": (lambda: a.split(3, 1)[1], A[:, 3:]),
+    "split into one": (lambda: a.split(4, 1)[0], A),
+    "split into more than there is": (lambda: a.split(9)[0], A),
+    "split into sizes": (lambda: a.split([0, 3, 1], -1)[1], A[:, :3]),
+    "chunk": (lambda: a.chunk(3, 1)[1], A[:, 2:]),
+    "chunk along the first": (lambda: a.chunk(2)[0], A[:2]),
+    "unbind": (lambda: b.unbind(1)[2], B[:, 2]),
+    "unbind along the first": (lambda: b.unbind()[1], B[1]),
+    "cat": (lambda: mg.cat([a, a[:0], a[:1]]), np.concatenate([A, A[:1]])),
+    "cat along the last": (lambda: mg.cat([a, a[:, :1]], -1), np.concatenate([A, A[:, :1]], 1)),
+    "stack": (lambda: mg.stack([a, -a]), np.stack([A, -A])),
+    "stack along the last": (lambda: mg.stack([a, -a], -1), np.stack([A, -A], -1)),
+    "pad": (lambda: a.pad((1, 2)), np.pad(A, ((0, 0), (1, 2)))),
+    "pad two dims": (lambda: a.pad((1, 0, 0, 2), 3.0), np.pad(A, ((0, 2), (1, 0)), constant_values=3)),
+    "pad nothing": (lambda: a.pad(()), A),
+    "repeat": (lambda: a.repeat(2, 1, 3), np.tile(A, (2, 1, 3))),
+    "repeat none": (lambda: a.repeat(0, 1), A[:0]),
+    "repeat_interleave": (lambda: a.repeat_interleave(3, -2), A.repeat(3, 0)),
+    "repeat_interleave none": (lambda: a.repeat_interleave(0, 1), A[:, :0]),
+    # reading
+    "tril": (lambda: b.tril(), np.tril(B)),
+    "tril above": (lambda: a.tril(1), np.tril(A, 1)),
+    "tril below": (lambda: a.T.tril(-1), np.tril(A.T, -1)),
+    "triu": (lambda: b.triu(), np.triu(B)),
+    "triu above": (lambda: a.triu(1), np.triu(A, 1)),
+    "triu below": (lambda: a.T.triu(-1), np.triu(A.T, -1)),
+    "gather": (lambda: a.gather(-1, mg.tensor([[3], [0], [3]])), A[[0, 1, 2], [3, 0, 3]][:, None]),
+    "gather more": (lambda: a.gather(0, mg.tensor([[2] * 4] * 5)), np.tile(A[2], (5, 1))),
+    "index_select": (lambda: a.index_select(-1, mg.tensor([3, 0, 0])), A[:, [3, 0, 0]]),
+    "embedding": (lambda: F.embedding(mg.tensor([[2, 0]], dtype=mg.uint8), a), A[[[2, 0]]]),
+    "embedding of a number": (lambda: F.embedding(mg.tensor(2), a), A[2]),
+    "masked_fill": (lambda: ints.masked_fill(ints > 3, 0), np.where(INTS > 3, 0, INTS)),
+    "where": (lambda: mg.where(ints > 0, ints, 7), np.where(INTS > 0, INTS, 7)),
+    "where of rows": (lambda: mg.where(mg.tensor([[True], [False]]), 1.0, b[0, :2]), np.stack([np.ones(4), B[0, 1]])),
+    "one_hot": (lambda: mg.one_hot(mg.tensor([[2], [0]]), 3), [[[0, 0, 1]], [[1, 0, 0]]]),
+    "one_hot of nothing": (lambda: mg.one_hot(mg.zeros(0, dtype=mg.int64), 3), np.empty((0, 3), int)),
+    # arithmetic
+    "clamp": (lambda: ints.clamp(-1, 3), INTS.clip(-1, 3)),
+    "clamp below": (lambda: ints.clamp(2), INTS.clip(2)),
+    "clamp above": (lambda: ints.clamp(max=2), INTS.clip(max=2)),
+    "clamp ints by a float": (lambda: ints.clamp(0.5), INTS.clip(0.5).astype(np.float32)),
+    "clamp crossed": (lambda: a.clamp(1, -1), np.full((3, 4), -1.0)),
+    "pow of ints": (lambda: ints**2, INTS**2),
+    "pow of ints to 0": (lambda: ints**0, np.ones((2, 3), int)),
+    "pow of ints, negative": (lambda: ints**-1, (1 / INTS).astype(np.float32)),
+    "pow with a number below": (lambda: 2 ** mg.tensor([0, 1, 5]), [1, 2, 32]),
+    "div of ints": (lambda: ints / 2, (INTS / 2).astype(np.float32)),
+    "abs of ints": (lambda: abs(ints), abs(INTS)),
+    "sign of ints": (lambda: ints.sign(), np.sign(INTS)),
+    "sign": (lambda: mg.tensor([-2.0, -0.0, 0.0, 5.0, math.nan]).sign(), np.float32([-1, 0, 0, 1, math.nan])),
+    "floor of ints": (lambda: ints.floor(), INTS),
+    "floor": (lambda: mg.tensor([-1.5, -1.0, 0.5]).floor(), np.float32([-2, -1, 0])),
+    "relu of ints": (lambda: ints.relu(), INTS.clip(0)),
+    "relu": (lambda: mg.tensor([-1.0, 0.0, 1.0, math.inf, -math.inf]).relu(), np.float32([0, 0, 1, math.inf, 0])),
+    "logical_not": (lambda: mg.tensor([0.0, -0.5, math.nan]).logical_not(), [True, False, False]),
+    "logical_and": (lambda: ints.logical_and(mg.tensor([1, 0, 2])), [[True, False, True]] * 2),
+    "xor": (lambda: mg.logical_xor(ints > 0, ints > 3), (INTS > 0) ^ (INTS > 3)),
+    "isinf": (lambda: mg.tensor([math.inf, -math.inf, math.nan, 1.0]).isinf(), [True, True, False, False]),
+    "isfinite": (lambda: mg.tensor([math.inf, -math.inf, math.nan, 1.0]).isfinite(), [False, False, False, True]),
+    # products and norms
+    "row and matrix": (lambda: a[:, 0] @ a, A[:, 0] @ A),
+    "matrix and column": (lambda: b @ a[0], B @ A[0]),
+    "column of a batch": (lambda: a[0] @ b.mT, A[0] @ B.swapaxes(1, 2)),
+    "two vectors": (lambda: a[0] @ a[1], A[0] @ A[1]),
+    "ints": (lambda: ints @ ints.T, INTS @ INTS.T),
+    "over nothing": (lambda: a[:, :0] @ a.T[:0], np.zeros((3, 3))),
+    "linear": (lambda: F.linear(b, a, a[:, 0]), B @ A.T + A[:, 0]),
+    "linear of a vector": (lambda: F.linear(a[0], a), A @ A[0]),
+    "layer_norm": (lambda: F.layer_norm(b, 4), norm(B, -1)),
+    "layer_norm of two dims": (lambda: F.layer_norm(b, (3, 4), a, -a, 0.1), norm(B, (1, 2), 0.1) * A - A),
+    "layer_norm of the weight alone": (lambda: F.layer_norm(b, (4,), a[0]), norm(B, -1) * A[0]),
+    "rms_norm": (lambda: F.rms_norm(b, 4, a[0]), B / np.sqrt((B**2).mean(-1, keepdims=True) + 2**-52) * A[0]),
+    "rms_norm of two dims": (lambda: F.rms_norm(b, (3, 4), eps=0.5),
+                             B / np.sqrt((B**2).mean((1, 2), keepdims=True) + 0.5)),
+    "rms_norm of float32": (lambda: F.rms_norm(mg.tensor([1e-4]), 1), np.float32([1e-4 / (1e-8 + 2**-23) ** 0.5])),
+    "softmax of a number": (lambda: one.softmax(0), 1.0),
+    "log_softmax of a number": (lambda: one.log_softmax(0), 0.0),
+    "softmax": (lambda: a.softmax(), np.exp(A) / np.exp(A).sum(-1, keepdims=True)),
+    "log_softmax": (lambda: a.log_softmax(0), A - np.log(np.exp(A).sum(0))),
+    "attention_pattern": (lambda: F.attention_pattern(a, mg.tensor(A), scale=0.5),
+                          np.exp(1.5 * A) / np.exp(1.5 * A).sum(-1, keepdims=True)),
+    "cross_entropy of one": (lambda: F.cross_entropy(a[0], mg.tensor(2)), entropy(A[0], 2)),
+    "cross_entropy of places": (lambda: F.cross_entropy(b, mg.tensor([[0, 1, 2, 0], [2, 2, 2, 1]]), reduction="none"),
+                                [[entropy(B[i, :, j], t) for j, t in enumerate(row)]
+                                 for i, row in enumerate([[0, 1, 2, 0], [2, 2, 2, 1]])]),
+    "cross_entropy, ignoring": (lambda: F.cross_entropy(a, mg.tensor([1, 0, 1]), ignore_index=1), entropy(A[1], 0)),
+    "cross_entropy": (lambda: F.cross_entropy(a, mg.tensor([1, -100, 3])), (entropy(A[0], 1) + entropy(A[2], 3)) / 2),
+    # making
+    "arange": (lambda: mg.arange(2, 11, 3), [2, 5, 8]),
+    "arange of floats": (lambda: mg.arange(2.0), np.float32([0, 1])),
+    "arange of float64": (lambda: mg.arange(0, 1, 0.5, dtype=mg.float64), [0.0, 0.5]),
+    "linspace": (lambda: mg.linspace(1, 2, 3, dtype=mg.float64), [1.0, 1.5, 2.0]),
+    "eye": (lambda: mg.eye(2), np.eye(2, dtype=np.float32)),
+    "full of floats": (lambda: mg.full((1, 2), 0.5, dtype=mg.float64), [[0.5, 0.5]]),
+    "zeros like, of another dtype": (lambda: mg.zeros_like(ints, dtype=mg.float64), np.zeros((2, 3))),
+    "zeros like": (lambda: mg.zeros_like(a), np.zeros((3, 4))),
+    "full like": (lambda: mg.full_like(ints, 2), np.full((2, 3), 2)),
+    "full like, of another dtype": (lambda: mg.full_like(ints, 2.5, dtype=mg.float64), np.full((2, 3), 2.5)),
+    "randint of one": (lambda: mg.randint(4, 5, (2,)), [4, 4]),
+    "randperm of none": (lambda: mg.randperm(0), np.empty(0, int)),
+    "tensor of nothing": (lambda: mg.tensor([[], []], dtype=mg.float64), np.empty((2, 0))),
+    "tensor of tensors": (lambda: mg.tensor([[a[0], a[1]], [a[2], a[0]]]), np.stack([A[:2], A[[2, 0]]])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("call, expected", VALUES.values(), ids=VALUES)
+def test_values(call, expected):
+    with np.errstate(all="ignore"):
+        y = call()
+    expected = np.asarray(expected)
+    assert y.shape == expected.shape and y.dtype == expected.dtype
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-6 if y.dtype == mg.float32 else 1e-12, atol=1e-15)
+
+
+def test_how_many_parts():
+    for n, size, expected in ((7, 3, [3, 3, 1]), (6, 3, [3, 3]), (3, 3, [3]), (2, 3, [2]), (0, 3, [0])):
+        assert [p.shape[0] for p in mg.zeros(n).split(size)] == expected
+    for n, chunks, expected in ((7, 3, [3, 3, 1]), (6, 3, [2, 2, 2]), (5, 4, [2, 2, 1]), (2, 5, [1, 1]), (0, 2, [0])):
+        assert [p.shape[0] for p in mg.zeros(n).chunk(chunks)] == expected
+    assert mg.zeros(0, 2).unbind() == () and len(mg.zeros(2, 0).unbind()) == 2
+
+
+REFUSED = {
+    "split by 0": (lambda: a.split(0), ValueError, "size must be positive, got 0"),
+    "split into too little": (lambda: a.split([1, 1]), ValueError, r"\(1, 1\) do not add up to 3"),
+    "split into less than nothing": (lambda: a.split([4, -1]), ValueError, "do not add up"),
+    "split a number": (lambda: one.split(1), ValueError, "split of a 0-d"),
+    "chunk into none": (lambda: a.chunk(0), ValueError, "chunks must be positive"),
+    "unbind a number": (lambda: one.unbind(), ValueError, "unbind of a 0-d"),
+    "stack beyond": (lambda: mg.stack([a, a], 3), IndexError, "stack: dim 3"),
+    "stack before": (lambda: mg.stack([a, a], -4), IndexError, "stack: dim -4"),
+    "unsqueeze before": (lambda: a.unsqueeze(-4), IndexError, "unsqueeze: dim -4"),
+    "cat of numbers": (lambda: mg.cat([one, one]), ValueError, "0-d: use stack"),
+    "cat of other ndim": (lambda: mg.cat([a, b]), ValueError, "cat along dim 0"),
+    "sum beyond": (lambda: a.sum(-3), IndexError, "sum: dim -3"),
+    "sum of a number beyond": (lambda: one.sum(1), IndexError, "sum: dim 1"),
+    "sum over a bool": (lambda: a.sum(True), TypeError, "dim must be an int, got True"),
+    "flatten backwards": (lambda: b.flatten(2, 1), ValueError, "start_dim 2 comes after end_dim 1"),
+    "reshape to less": (lambda: a.reshape(-2, -6), ValueError, "do not fit"),
+    "reshape by floats": (lambda: a.reshape(3.0, 4), TypeError, "sizes must be ints"),
+    "reshape nothing to what is left": (lambda: a[:0].reshape(0, -1), ValueError, "cannot be inferred"),
+    "reshape to what is left over": (lambda: a.reshape(5, -1), ValueError, "cannot be inferred"),
+    "permute too few": (lambda: b.permute(0, 1), ValueError, "does not name each dim"),
+    "expand fewer dims": (lambda: a.expand(4), ValueError, "expand"),
+    "expand a new dim by -1": (lambda: a.expand(-1, 3, 4), ValueError, "expand"),
+    "pad by less than nothing": (lambda: a.pad((-1, 0)), ValueError, "sizes ≥ 0"),
+    "pad too many dims": (lambda: a.pad((1,) * 6), ValueError, "at most the 2 dims"),
+    "repeat too few": (lambda: a.repeat(2), ValueError, "repeat"),
+    "repeat less than nothing": (lambda: a.repeat(-1, 1), ValueError, "repeat"),
+    "topk less than nothing": (lambda: a.topk(-1), ValueError, "k = -1 of 4"),
+    "topk of a number": (lambda: one.topk(2), ValueError, "k = 2 of 1"),
+    "argmax of nothing": (lambda: a[:, :0].argmax(1), ValueError, "argmax over nothing"),
+    "argmin of nothing at all": (lambda: a[:0].argmin(), ValueError, "argmin over nothing"),
+    "amin of nothing": (lambda: a[:0].amin(0), ValueError, "amin over nothing"),
+    "max of nothing": (lambda: a[:0].max(0), ValueError, "argmax over nothing"),
+    "tril of a row": (lambda: a[0].tril(), ValueError, "at least two dims"),
+    "index_select by rows": (lambda: a.index_select(0, mg.tensor([[0]])), ValueError, "index must have one dim"),
+    "index_select before": (lambda: a.index_select(0, mg.tensor([-1])), IndexError, "index -1 is out of range"),
+    "gather of other dims": (lambda: a.gather(0, mg.tensor([0])), ValueError, "does not match"),
+    "gather before": (lambda: a.gather(0, mg.tensor([[-1, 0, 0, 0]])), IndexError, "index -1 is out of range"),
+    "embedding beyond": (lambda: F.embedding(mg.tensor([3]), a), IndexError, "index 3 is out of range for size 3"),
+    "embedding in a row": (lambda: F.embedding(mg.tensor([0]), a[0]), ValueError, r"weight must be \(V, C\)"),
+    "an index of floats": (lambda: a[mg.tensor([0.0])], TypeError, "not float32"),
+    "where of ints": (lambda: mg.where(ints, a, a), TypeError, "bool Tensor, got int64"),
+    "clamp by a tensor": (lambda: a.clamp(one), TypeError, "tensor bounds"),
+    "minus a bool": (lambda: -(a > 0), TypeError, "neg of a bool"),
+    "and of ints": (lambda: ints & 1, TypeError, "& is for bools, got int64"),
+    "not of ints": (lambda: ~ints, TypeError, "~ is for bools"),
+    "gelu of another form": (lambda: F.gelu(a, "erf"), ValueError, "'none' or 'tanh', got 'erf'"),
+    "dropout below": (lambda: F.dropout(a, -0.1), ValueError, r"p must lie in \[0, 1\]"),
+    "dropout above": (lambda: F.dropout(a, 1.1), ValueError, r"p must lie in \[0, 1\]"),
+    "dropout of ints": (lambda: F.dropout(ints), TypeError, "dropout needs floating-point"),
+    "another reduction": (lambda: F.cross_entropy(a, mg.tensor([0, 1, 2]), reduction="max"), ValueError, "got 'max'"),
+    "a class before": (lambda: F.cross_entropy(a, mg.tensor([0, -1, 2])), IndexError, "index -1"),
+    "an array of classes": (lambda: F.cross_entropy(a, np.zeros(3, int)), ValueError, "got ndarray"),
+    "linear's bias": (lambda: F.linear(a, a, a[0]), ValueError, r"bias of shape \(4,\)"),
+    "linear's bias's dtype": (lambda: F.linear(a, a, a[:, 0].float()), TypeError, "bias float32"),
+    "linear of a number": (lambda: F.linear(one, a), ValueError, "linear"),
+    "layer_norm's weight": (lambda: F.layer_norm(a, 4, a[:, 0]), ValueError, r"weight of shape \(3,\)"),
+    "layer_norm's bias's dtype": (lambda: F.layer_norm(a, 4, a[0], a[0].float()), TypeError, "bias is float32"),
+    "layer_norm of no dims": (lambda: F.layer_norm(a, ()), ValueError, "does not end in"),
+    "matmul by a number": (lambda: one @ a, ValueError, "use \\* to scale"),
+    "einsum of too many": (lambda: mg.einsum("ij", a, a), ValueError, "names 1 operands, got 2"),
+    "einsum of other letters": (lambda: mg.einsum("ij->k", a), ValueError, "must name labels of the inputs"),
+    "einsum twice": (lambda: mg.einsum("ij->ii", a), ValueError, "each once"),
+    "einsum of digits": (lambda: mg.einsum("i1->i", a), ValueError, "cannot read 'i1'"),
+    "einsum of too few letters": (lambda: mg.einsum("i->i", a), ValueError, "does not fit shape"),
+    "einsum of a diagonal": (lambda: mg.einsum("ii->i", a), ValueError, "sizes 3 and 4"),
+    "one_hot beyond": (lambda: mg.one_hot(mg.tensor([0, 3]), 3), IndexError, "classes from 0 to 3"),
+    "one_hot before": (lambda: mg.one_hot(mg.tensor([-1]), 3), IndexError, "classes from -1"),
+    "rand of ints": (lambda: mg.rand(2, dtype=mg.int64), TypeError, "rand makes floats"),
+    "randint of none": (lambda: mg.randint(3, 2, (1,)), ValueError, "no integers"),
+    "a mask of ints": (lambda: F.attention_pattern(a, mg.tensor(A).long()), TypeError, "mask must be bool or float64"),
+    "a mask of other shape": (lambda: F.attention_pattern(a, a[:2] > 0), ValueError, "does not broadcast to scores"),
+    "from_numpy of a list": (lambda: mg.from_numpy([1.0]), TypeError, "needs a NumPy array, got list"),
+    "grad of ints": (lambda: mg.tensor([1], requires_grad=True), TypeError, "floating-point"),
+    "weights of too few outputs": (lambda: mg.grad([a, a], a, a), (ValueError, mg.GraphError), "grad"),
+}
+
+
+@pytest.mark.parametrize("call, error, words", REFUSED.values(), ids=REFUSED)
+def test_refused(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_what_is_asked_of_nothing_is_the_tensor_itself():
+    for call in (
+        lambda x: F.dropout(x, 0), lambda x: F.dropout(x, 0.5, training=False), lambda x: x.reshape(3, 4),
+        lambda x: x.expand(3, -1), lambda x: x.contiguous(), lambda x: x.to(mg.float64), lambda x: x.to("cpu"),
+        lambda x: x.to(x), lambda x: x.double(), lambda x: x.squeeze(), lambda x: x.requires_grad_(False),
+    ):  # fmt: skip
+        x = mg.tensor(A)
+        assert call(x) is x
+
+
+def test_conversions():
+    x = mg.tensor([1.5, -2.5, 0.0])
+    for name, dtype in (("double", mg.float64), ("float", mg.float32), ("half", mg.float16), ("long", mg.int64),
+                        ("int", mg.int32), ("bool", mg.bool_)):  # fmt: skip
+        assert getattr(x, name)().dtype == dtype
+    assert x.bool().tolist() == [True, True, False] and x.long().tolist() == [1, -2, 0]
+    assert x.to("cpu", mg.float16).dtype == x.to(dtype="float16").dtype == x.to(mg.zeros(1).half()).dtype == mg.float16
+    assert x.is_floating_point() and not x.long().is_floating_point()
