@@ -8,6 +8,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn, optim
+from minigrad.autograd import GraphError
 from minigrad.nn.utils import clip_grad_norm_
 
 
@@ -240,6 +241,19 @@ def test_clipping_float16_does_not_overflow():
     p.grad = mg.full((100,), 100.0, dtype=mg.float16)
     assert clip_grad_norm_([p], 1.0) == pytest.approx(1000)
     np.testing.assert_allclose(p.grad.numpy(), np.full(100, 0.1), rtol=2e-3)
+
+
+def test_clipping_is_a_change_in_place_that_a_graph_notices():
+    p, w = leaf(2), leaf(2)
+    for max_norm, changed in ((100.0, False), (1.0, True)):
+        p.grad = mg.tensor([3.0, 4.0]).double()
+        y = (p.grad * w).sum()
+        clip_grad_norm_(p, max_norm)
+        if changed:
+            with pytest.raises(GraphError, match="in-place"):
+                y.backward()
+        else:
+            y.backward()
 
 
 # ------------------------------------------------------------------------------------------------------------- schedule
