@@ -68,8 +68,7 @@ def test_the_best_model_is_that_of_the_lowest_validation_loss(book, out, tmp_pat
     table = trained(book, out, *argv)
     losses = [float(row["val"]) for row in table]
     best = int(np.argmin(losses))
-    rises = [b > a for a, b in zip(losses, losses[1:])]
-    assert best < 13 and any(rises[:best] + rises[best:]), losses  # the run is one in which the latest is not the best
+    assert 0 < best < 13, losses  # the run is one whose best is neither the first nor the last
     assert state(out, "best")[1]["step"] == best + 1
     for name in ("best", "last"):
         assert state(out, name)[1]["best_loss"] == pytest.approx(losses[best], rel=1e-5)
