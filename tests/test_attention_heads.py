@@ -68,7 +68,9 @@ GROUPED = dict(num_kv_heads=2), dict(num_kv_heads=3), dict(num_kv_heads=1), dict
 
 @pytest.mark.parametrize("positions", [None, "alibi", "rotary"])
 @pytest.mark.parametrize("made", GROUPED, ids=str)
-@pytest.mark.parametrize("first, then", [({0, 1}, {0}), ({1, 2}, {3}), ({0, 2, 5}, {1}), ({5}, {0, 2})], ids=str)
+@pytest.mark.parametrize(
+    "first, then", [({0, 1}, {0}), ({1, 2}, {3}), ({0, 2, 5}, {1}), ({5}, {0, 2}), ({2, 4, 5}, {0})], ids=str
+)
 def test_the_heads_that_stay_keep_their_keys_and_slopes_however_unevenly_others_go(first, then, made, positions):
     """Pruned twice, from 6 heads: as with gates of 0 for those that went, in each form, and for head_weights."""
     m = layer(12, 6, positions=positions, **made)
