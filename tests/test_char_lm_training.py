@@ -27,7 +27,7 @@ def test_the_learning_rate_is_that_of_the_step(book, out):  # noqa: F811
 
 
 def test_the_first_step_is_adamws_with_the_rate_of_the_table(book, out):  # noqa: F811
-    """|Δp| = lr for each number whose gradient is not tiny: what the table says is what was done. And it was clipped."""
+    """|Δp| = lr for each number whose gradient is not tiny: what the table says is what was done."""
     assert main(*TINY, "--text", book, "--out", out, "--steps", 1, "--weight-decay", 0, "--clip", 0) == 0
     after, meta = state(out)
     mg.manual_seed(1337)

@@ -8,6 +8,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn, viz
 from minigrad.viz import fold, gradients, labels
+from minigrad.viz.picture import STYLES
 
 
 def test_texts_are_short_and_printable():
@@ -125,3 +126,27 @@ def test_what_graph_refuses():
     assert viz.graph(x.sum(), depth=1, max_nodes=1).hidden in ({"…": 1}, {})
     shown = [viz.graph(x.sum(), show=show).source for show in ("shape", ["shape"], ("shape",), [])]
     assert shown[0] == shown[1] == shown[2] != shown[3] and "(2,)" not in shown[3]
+
+
+def test_how_pictures_look():
+    """What holds for all boxes and edges is said once, at the head; each kind of box has a colour of its own."""
+    model = Nested(3)
+    source = viz.graph(model(mg.ones(1, 2)), names=model, depth=1, show=["shape", "grad_norm"]).source
+    font = 'fontname="Helvetica,Arial,sans-serif"'
+    (node,), (edge,) = (
+        [row for row in source.splitlines() if row.startswith(f"\t{kind} [")] for kind in ("node", "edge")
+    )
+    for part in (font, 'fontcolor="#1f2937"', "fontsize=11", "height=0", "shape=box", "style=filled", "width=0"):
+        assert part in node
+    for part in ("arrowsize=0.6", 'color="#7d8590"', 'fontcolor="#7d8590"', font, "fontsize=9", 'tooltip=" "'):
+        assert part in edge
+    assert "bgcolor=transparent" in source and "nodesep=0.22" in source and "ranksep=0.3" in source
+    kinds = {style["fillcolor"]: kind for kind, style in STYLES.items() if kind in ("op", "leaf", "module", "middle")}
+    assert len(kinds) == 4
+    for colour, kind in kinds.items():
+        assert (colour in source) == (kind in ("op", "module")), kind
+    chain = mg.ones(2, requires_grad=True)
+    for _ in range(9):
+        chain = chain.exp()
+    folded = viz.graph(chain, max_nodes=4, direction="backward").source
+    assert STYLES["middle"]["fillcolor"] in folded and STYLES["start"]["fillcolor"] in folded
