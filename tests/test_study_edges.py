@@ -150,6 +150,7 @@ def test_models_to_study_begin_with_the_stated_spread_and_refuse():
     for name, std in spread.items():
         assert state[f"{name}.weight"].numpy().std() == pytest.approx(std, rel=0.05), name
     assert state["blocks.0.attn.in_proj_weight"].numpy().std() == pytest.approx(1 / 8, rel=0.05)
+    assert model.blocks[0].attn.impl == "batched" and AttentionOnly(3, 2, impl="fused").blocks[1].attn.impl == "fused"
     assert not any("bias" in name for name in state) and model(mg.zeros(1, 200).to(mg.int64))[1] is None
     logits, loss = model(idx := mg.tensor([[1, 2, 3]]), mg.tensor([[2, -100, -100]]))
     assert loss.item() == pytest.approx(-logits.log_softmax(-1)[0, 0, 2].item(), rel=1e-5) and idx.shape == (1, 3)

@@ -1,5 +1,6 @@
 """The parts of a picture of a graph: short texts, norms, and which box an op is drawn in."""
 
+import re
 import types
 
 import numpy as np
@@ -150,3 +151,51 @@ def test_how_pictures_look():
         chain = chain.exp()
     folded = viz.graph(chain, max_nodes=4, direction="backward").source
     assert STYLES["middle"]["fillcolor"] in folded and STYLES["start"]["fillcolor"] in folded
+
+
+class Halves(nn.Module):
+    def forward(self, x):
+        return x.split(2, dim=1)
+
+
+class Joined(nn.Module):
+    def __init__(self):
+        self.halves = Halves()
+
+    def forward(self, x):
+        a, b = self.halves(x)
+        return (a * b).sum()
+
+
+def test_outputs_are_told_apart_only_where_their_op_is_drawn():
+    model, x = Joined(), mg.ones(1, 4, requires_grad=True)
+    for direction in ("forward", "backward"):
+        whole, folded = (viz.graph(model(x), names=model, direction=direction, show=[], **options).source
+                         for options in ({}, dict(depth=1)))  # fmt: skip
+        assert "[0]" in whole and "[1]" in whole
+        assert "[0]" not in folded and "[1]" not in folded and "halves · Halves" in folded
+
+
+def test_names_of_results_and_lines_without_folders():
+    x = mg.ones(3, requires_grad=True)
+    h = x.exp()
+    loss = (h * h).sum()
+    backward = viz.graph(loss, names={"x": x, "hidden": h}, direction="backward").source
+    assert "dhidden" in backward and "x.grad" in backward
+    for picture in (backward, viz.graph(loss, names={"hidden": h}).source):
+        tooltips = re.findall(r'tooltip="op: (.*?)"', picture)
+        assert len(tooltips) == 3 and all("test_viz_parts.py:" in each and "/" not in each for each in tooltips)
+    assert "hidden: (3,) float32" in viz.graph(loss, names={"hidden": h}).source
+
+
+def test_the_first_and_the_last_of_a_long_chain_are_drawn():
+    y = mg.ones(2, requires_grad=True)
+    for _ in range(100):
+        y = y.exp()
+    g = viz.graph(y, max_nodes=20)
+    assert 80 < g.hidden["…"] < 90 and list(g.hidden) == ["…"]
+    assert g.source.count('tooltip="op: ') == 100 - g.hidden["…"] and g.source.count('tooltip="folded: ') == 1
+    rows = [row for row in g.source.splitlines() if "tooltip=" in row and "->" not in row and "[label" in row]
+    assert "leaf: " in rows[0] or "leaf: " in rows[1]
+    at = next(i for i, row in enumerate(rows) if "folded: " in row)
+    assert 6 <= at <= 10 and 6 <= len(rows) - at <= 11
