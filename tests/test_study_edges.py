@@ -4,13 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from test_report import parts, view
 from test_study_trace import ATTN, gpt, page_data, tokens, traced
 
 import minigrad as mg
 from minigrad import nn, study
 from minigrad.names import unknown
-from minigrad.study import layers, patterns, report
+from minigrad.study import layers, patterns
 from minigrad.study.circuits import logit_attribution, unembedding
 from minigrad.study.ledger import _numbers
 from minigrad.study.models import AttentionOnly, designed_head
@@ -360,43 +359,3 @@ def test_the_parts_of_a_head_whose_keys_others_share(nkv, T):
         dW = model.blocks[0].attn.in_proj_weight.grad.numpy()
         near(found["in_proj_weight"].array[:4], dW[rows[0]])
         near(found["in_proj_weight"].array[4:8], dW[rows[1]])
-
-
-# --------------------------------------------------------------------------------------------------------------- report
-
-
-def test_curves_are_thinned_only_when_they_are_long():
-    for n in (0, 1, 3 * report.POINTS, 3 * report.POINTS + 1):
-        header, _ = parts(report.page([(0, {"a": view()})], title="", losses=(range(n), np.zeros(n))))
-        assert len(header["losses"][0]) == (n if n <= 3 * report.POINTS else report.POINTS + 1), n
-    for losses in (([[1]], [[1.0]]), ([math.nan], [1.0]), ([math.inf], [1.0]), ([1], [1.0, 2.0])):
-        with pytest.raises(ValueError, match="losses: as many steps as values are needed"):
-            report.page([(0, {"a": view()})], title="", losses=losses)
-
-
-def test_a_page_of_exactly_the_limit_is_written_and_its_numbers_are_exact():
-    snapshots = [(None, {"a": view(gradients=("dP",))})]
-    size = _smallest(snapshots)
-    assert (
-        0 <= size - len(report.page(snapshots, title="t").encode()) < 100
-    )  # placeholders are counted with the template
-    peak = view(shape=(1, 1, 3))
-    peak.pattern[0, :, 0] = [0.0, 2.0**-26, 1.0]
-    _, arrays = parts(report.page([(None, {"a": peak})], title=""))
-    assert (arrays[0, 0, "pattern"][0, :, 0] == [0.0, 2.0**-26, 1.0]).all()  # 2^15 is the largest that is stored
-
-
-def _fits(snapshots, limit):
-    try:
-        report.page(snapshots, title="t", limit=limit)
-    except ValueError:
-        return False
-    return True
-
-
-def _smallest(snapshots):
-    low, high = 0, 10**6
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _fits(snapshots, middle) else (middle, high)
-    return high
