@@ -121,15 +121,18 @@ def test_ctrl_c_twice_within_a_second_is_one_and_the_callers_handler_comes_back(
         signal.signal(signal.SIGINT, before)
 
 
-def test_defaults_bounds_and_presets():
+INF = float("inf")
+BOUNDS = {  # name: (default, lowest, below)
+    "n_layer": (2, 1, INF), "n_head": (4, 1, INF), "n_embd": (128, 1, INF), "block_size": (64, 1, INF),
+    "batch_size": (12, 1, INF), "dropout": (0.0, 0, 1), "steps": (2400, 1, INF), "lr": (4e-3, 0, INF),
+    "min_lr": (1e-4, 0, INF), "warmup": (100, 0, INF), "weight_decay": (0.1, 0, INF), "clip": (1.0, 0, INF),
+    "eval_every": (300, 1, INF), "eval_batches": (200, 0, INF), "seed": (1337, 0, 2**32),
+}  # fmt: skip
+
+
+def test_defaults_and_presets():
     """The defaults are those that the README's figures come from; the presets are nanoGPT's own."""
-    inf = float("inf")
-    assert {name: row[:3] for name, row in char_lm.SETTINGS.items()} == {
-        "n_layer": (2, 1, inf), "n_head": (4, 1, inf), "n_embd": (128, 1, inf), "block_size": (64, 1, inf),
-        "batch_size": (12, 1, inf), "dropout": (0.0, 0, 1), "steps": (2400, 1, inf), "lr": (4e-3, 0, inf),
-        "min_lr": (1e-4, 0, inf), "warmup": (100, 0, inf), "weight_decay": (0.1, 0, inf), "clip": (1.0, 0, inf),
-        "eval_every": (300, 1, inf), "eval_batches": (200, 0, inf), "seed": (1337, 0, 2**32),
-    }  # fmt: skip
+    assert {name: row[0] for name, row in char_lm.SETTINGS.items()} == {name: row[0] for name, row in BOUNDS.items()}
     both = dict(lr=1e-3, min_lr=1e-4, warmup=100, weight_decay=0.1, clip=1.0, eval_every=250, eval_batches=0)
     cpu = dict(n_layer=4, n_head=4, n_embd=128, block_size=64, batch_size=12, dropout=0.0, steps=2000)
     gpu = dict(n_layer=6, n_head=6, n_embd=384, block_size=256, batch_size=64, dropout=0.2, steps=5000)
@@ -137,11 +140,10 @@ def test_defaults_bounds_and_presets():
     assert presets == {"nanogpt-cpu": both | cpu, "nanogpt-gpu": both | gpu}
 
 
-@pytest.mark.parametrize("name", char_lm.SETTINGS)
+@pytest.mark.parametrize("name", BOUNDS)
 def test_each_setting_is_refused_just_outside_its_bounds(name, book, out, capsys):  # noqa: F811
-    _, lowest, below, _ = char_lm.SETTINGS[name]
-    kind = type(char_lm.SETTINGS[name][0])
-    outside = [lowest - 1 if kind is int else -1e-9] + ([below] if below < float("inf") else [])
+    default, lowest, below = BOUNDS[name]
+    outside = [lowest - 1 if isinstance(default, int) else -1e-9] + ([below] if below < INF else [])
     for value in outside:
         assert main(*TINY, "--text", book, "--out", out, f"--{name.replace('_', '-')}={value}") == 2
         assert f"--{name.replace('_', '-')} must be at least {lowest}" in capsys.readouterr().err
@@ -149,7 +151,7 @@ def test_each_setting_is_refused_just_outside_its_bounds(name, book, out, capsys
 
 
 def test_settings_at_their_lowest_train(book, out):  # noqa: F811
-    lowest = {name: row[1] for name, row in char_lm.SETTINGS.items()} | dict(steps=2, eval_batches=1)
+    lowest = {name: row[1] for name, row in BOUNDS.items()} | dict(steps=2, eval_batches=1)
     assert main(*options(lowest), "--text", book, "--out", out) == 0
     assert [float(row["lr"]) for row in rows(out)] == [0, 0] and all(row["val"] for row in rows(out))
 

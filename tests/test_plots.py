@@ -51,7 +51,11 @@ def test_a_loss_curve_shows_what_was_given(tmp_path, figures):  # noqa: F811
     assert axes.get_xlabel() == "step" and axes.get_ylabel() == "loss (nats per character)"
     (note,) = axes.texts
     assert note.get_text() == "2.062" and note.xy == (4, 2.0625)
-    assert raw.get_color() == smooth.get_color() != val.get_color() and raw.get_alpha() < 0.5
+    assert (
+        raw.get_color() == smooth.get_color() == "tab:blue"
+        and val.get_color() == "tab:orange"
+        and raw.get_alpha() < 0.5
+    )
     assert not axes.spines["top"].get_visible() and not axes.spines["right"].get_visible()
     assert axes.spines["left"].get_visible() and axes.xaxis.get_gridlines()[0].get_visible()
     assert pixels(tmp_path / "a.png") == (840, 504)

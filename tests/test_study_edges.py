@@ -261,6 +261,8 @@ def test_what_a_trace_says_of_itself():
     with study.trace_heads(model.eval(), grads=False) as trace:
         model(*tokens())
     assert repr(trace[1]).endswith("B=3, T=6, S=6, without gradients>") and trace[1].dropout == 0
+    columns = trace.table(["gate_grad", "score_grad"])
+    assert np.isnan(columns["gate_grad"][ATTN]).all() and np.isnan(columns["score_grad"][ATTN]).all()
     model.blocks[0].attn.register_head_hook("z", lambda layer, z: None)
     with study.trace_heads(model) as trace:
         model(*tokens())

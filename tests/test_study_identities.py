@@ -115,6 +115,20 @@ def test_how_small_a_wrong_scale_is_seen(dtype, factor, monkeypatch):
     assert 0 < trace.check(rtol=2 * (factor - 1)).worst < factor - 1 + 1e-5
 
 
+@pytest.mark.parametrize("head", [0, 2])
+def test_a_wrong_head_is_named_and_no_other(head, monkeypatch):
+    from minigrad.ops.attention import AttentionPattern
+
+    right, factors = AttentionPattern.backward, np.ones((4, 1, 1))
+    factors[head] = 1.01
+    monkeypatch.setattr(AttentionPattern, "backward", lambda self, dy: (right(self, dy)[0] * mg.tensor(factors), None))
+    with pytest.raises(study.IdentityError) as caught:
+        traced(gpt()).check()
+    failed = caught.value.report.failed
+    assert {row[1] for row in failed if row[0] == ATTN} == {head}
+    assert {row[1] for row in failed if row[2] == "dS = P ⊙ (dP - D)"} == {head}
+
+
 def test_a_softmax_that_forgets_to_subtract_the_mean_fails(monkeypatch):
     from minigrad.ops.attention import AttentionPattern
 
