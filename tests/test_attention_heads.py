@@ -8,7 +8,7 @@ import pytest
 from test_attention import FORMS, B, C, S, T, attention, close, data, layer  # noqa: F401
 
 import minigrad as mg
-from minigrad import nn
+from minigrad import nn, study
 
 # ---------------------------------------------------------------------------------------------------- heads, one by one
 
@@ -61,6 +61,36 @@ def test_keys_that_no_head_reads_any_more_go_too():
     m.prune_heads({0})
     assert m.kv_of_head == (0,) and m.num_kv_heads == 1 and m.in_proj_weight.shape == (6, 8)
     close(m(x)[0], expected)
+
+
+GROUPED = dict(num_kv_heads=2), dict(num_kv_heads=3), dict(num_kv_heads=1), dict(), dict(num_kv_heads=2, kdim=5, vdim=7)
+
+
+@pytest.mark.parametrize("positions", [None, "alibi", "rotary"])
+@pytest.mark.parametrize("made", GROUPED, ids=str)
+@pytest.mark.parametrize(
+    "first, then", [({0, 1}, {0}), ({1, 2}, {3}), ({0, 2, 5}, {1}), ({5}, {0, 2}), ({2, 4, 5}, {0})], ids=str
+)
+def test_the_heads_that_stay_keep_their_keys_and_slopes_however_unevenly_others_go(first, then, made, positions):
+    """Pruned twice, from 6 heads: as with gates of 0 for those that went, in each form, and for head_weights."""
+    m = layer(12, 6, positions=positions, **made)
+    x, k, v = data(B, T, 12), data(B, S, m.kdim), data(B, S, m.vdim)
+    weights = [study.layers.head_weights(m, h) for h in range(6)]
+    kept = [h for h in range(6) if h not in first]
+    for heads in first, then:
+        gone = {kept[h] for h in heads} if heads is then else first
+        gates = np.array([h not in first | gone for h in range(6)], float)
+        m.head_gates = mg.tensor(gates[kept] if heads is then else gates)
+        expected = m(x, k, v, is_causal=True)[0].detach().numpy()
+        m.prune_heads(heads).head_gates = None
+        for m.impl in FORMS:
+            close(m(x, k, v, is_causal=True)[0], expected)
+        m.impl = "fused"
+    kept = [h for i, h in enumerate(kept) if i not in then]
+    for h, old in enumerate(kept):
+        for ours, before in zip(study.layers.head_weights(m, h), weights[old], strict=True):
+            np.testing.assert_array_equal(ours, before)
+    assert m.num_kv_heads == len({old * made.get("num_kv_heads", 6) // 6 for old in kept})
 
 
 def test_head_matrices_that_do_not_fit_are_refused():

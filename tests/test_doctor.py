@@ -46,6 +46,8 @@ def test_all_that_is_here_is_right(capsys):
     said = capsys.readouterr().out
     assert "PASS  numpy" in said and "FAIL" not in said
     assert f"NumPy         {np.__version__}, BLAS: " in said
+    on = backend.get("cpu")
+    assert f"\ndevice cpu    {'numpy' if on is reference else type(on).__name__.lower()}\n" in said
     assert time.perf_counter() - start < 60  # ten seconds, unless kernels must be compiled first
 
 

@@ -166,7 +166,7 @@ def test_generate_refuses():
 KINDS = {
     "learned": {}, "sinusoidal": dict(positions="sinusoidal"), "rotary": dict(positions="rotary"),
     "alibi": dict(positions="alibi"), "none": dict(positions="none"), "grouped": dict(n_kv_head=1),
-    "untied": dict(tied=False),
+    "untied": dict(tied=False), "recomputed": dict(recompute=True),
 }  # fmt: skip
 
 

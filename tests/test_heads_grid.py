@@ -39,6 +39,7 @@ def test_heads_grid_draws_a_row_per_layer_and_a_column_per_head(tmp_path, figure
         low = -abs(heads).max() if heads.min() < 0 else 0
         assert image.get_clim() == (pytest.approx(low), pytest.approx(abs(heads).max()))
     assert axes[0].images[0].cmap.name != axes[3].images[0].cmap.name and not axes[5].images
+    assert [ax.axison for ax in axes] == [True] * 5 + [False]
 
 
 def test_heads_grid_takes_one_array_a_list_and_tensors_with_gradients(tmp_path, figures):

@@ -8,6 +8,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn, optim
+from minigrad.autograd import GraphError
 from minigrad.nn.utils import clip_grad_norm_
 
 
@@ -138,6 +139,97 @@ def test_state_goes_on_bit_for_bit(cls, formula, options):
         np.testing.assert_array_equal(a, b)
 
 
+def test_state_by_index_over_all_groups():
+    a, b = leaf(2), leaf(3)
+    optimizer = optim.Adam([{"params": [a]}, {"params": [b], "lr": 0.5}])
+    b.grad = mg.ones(3, dtype=mg.float64)
+    optimizer.step()
+    state = optimizer.state_dict()
+    assert list(state["state"]) == [1] and state["state"][1]["step"] == 1
+    assert [group["params"] for group in state["param_groups"]] == [[0], [1]]
+    state["state"] = {
+        "1": {name: np.asarray(x) for name, x in state["state"][1].items()}
+    }  # as JSON and safetensors give it
+    other = optim.Adam([{"params": [a]}, {"params": [b]}])
+    other.load_state_dict(state)
+    np.testing.assert_array_equal(other.state[b]["m"].numpy(), optimizer.state[b]["m"].numpy())
+    assert not np.shares_memory(other.state[b]["m"].numpy(), optimizer.state[b]["m"].numpy())
+    assert other.param_groups[1]["lr"] == 0.5
+
+
+def test_a_state_of_another_dtype_becomes_the_parameters():
+    p, q = leaf(2, dtype=mg.float32), leaf(2)
+    optimizer, other = optim.Adam([p], lr=0.5, betas=(0.5, 0.75)), optim.Adam([q])
+    p.grad = mg.ones(2)
+    optimizer.step()
+    other.load_state_dict(optimizer.state_dict())
+    for name in ("m", "v"):
+        assert other.state[q][name].dtype == mg.float64 and optimizer.state[p][name].dtype == mg.float32
+        np.testing.assert_allclose(other.state[q][name].numpy(), optimizer.state[p][name].numpy())
+    assert other.state[q]["step"] == 1 and other.param_groups[0]["betas"] == (0.5, 0.75)
+
+
+def test_optimizers_name_what_is_wrong_with_their_parameters():
+    for cls in (optim.SGD, optim.Adam, optim.AdamW):
+        name = cls.__name__
+        for bad, words in (([], "got no parameters"), ([1.0], r"optimizes leaves that require a gradient, got 1\.0"),
+                           ([{"params": []}], "got no parameters"),
+                           ([leaf(2).detach()], "optimizes leaves"),
+                           ([{"params": [leaf(2)], "LR": 1}], r"unknown options \['LR'\]; there are \[")):  # fmt: skip
+            with pytest.raises(ValueError, match=f"^{name}:? {words}"):
+                cls(bad)
+    base = optim.Optimizer([p := leaf(2)], {})
+    p.grad = mg.ones(2, dtype=mg.float64)
+    with pytest.raises(TypeError, match="an Optimizer must define _shared, _slot and _update"):
+        base.step()
+
+
+def test_nesterovs_groups_and_steps_are_their_own():
+    """Options differ by group, also those that all slots of one update share; each parameter counts its own steps."""
+    starts = [mg.randn(2, dtype=mg.float64) for _ in range(3)]
+    ps = [x.clone().requires_grad_() for x in starts]
+    grads = gradients(4, (2,))
+    groups = [{"params": [ps[0]], "momentum": 0.9}, {"params": [ps[1]], "nesterov": True, "momentum": 0.5},
+              {"params": [ps[2]], "weight_decay": 0.3, "lr": 0.2}]  # fmt: skip
+    optimizer = optim.SGD(groups, lr=0.1)
+    for g in grads:
+        for p in ps:
+            p.grad = mg.tensor(g)
+        optimizer.step()
+    for p, x, options in zip(ps, starts, (dict(lr=0.1, momentum=0.9), dict(lr=0.1, momentum=0.5, nesterov=True),
+                                          dict(lr=0.2, weight_decay=0.3))):  # fmt: skip
+        np.testing.assert_allclose(p.detach().numpy(), sgd(x.numpy(), grads, **options), rtol=1e-12)
+
+    ps = [x.clone().requires_grad_() for x in starts]
+    groups = [{"params": [ps[0]], "betas": (0.5, 0.9)}, {"params": [ps[1]], "eps": 0.1}, {"params": [ps[2]]}]
+    optimizer, came = optim.AdamW(groups, lr=0.1), [[], [], []]
+    for i, g in enumerate(grads):
+        optimizer.zero_grad()
+        for k, p in enumerate(ps):
+            if i % 3 != k:  # each misses another step, which does not count for it
+                p.grad = mg.tensor(g)
+                came[k].append(g)
+        optimizer.step()
+    for p, x, seen, options in zip(ps, starts, came, (dict(betas=(0.5, 0.9)), dict(eps=0.1), {})):
+        np.testing.assert_allclose(p.detach().numpy(), adamw(x.numpy(), seen, lr=0.1, **options), rtol=1e-11)
+        assert optimizer.state[p]["step"] == len(seen)
+
+
+def test_a_state_that_does_not_fit_changes_nothing():
+    a = leaf(2)
+    optimizer = optim.Adam([a])
+    a.grad = mg.ones(2, dtype=mg.float64)
+    optimizer.step()
+    before = optimizer.state[a]["m"].numpy().copy()
+    state = copy.deepcopy(optimizer.state_dict())
+    with pytest.raises(ValueError, match=r"\[1\].*\[2\]|\[2\].*\[1\]"):
+        optim.Adam([leaf(2), leaf(2)]).load_state_dict(state)
+    state["state"][0]["v"] = mg.ones(3, dtype=mg.float64)
+    with pytest.raises(ValueError, match=r"\(3,\).*\(2,\)"):
+        optimizer.load_state_dict(state)
+    np.testing.assert_array_equal(optimizer.state[a]["m"].numpy(), before)
+
+
 def test_what_cannot_be_optimized():
     p = leaf(2)
     for bad, words in [
@@ -207,6 +299,19 @@ def test_clipping_float16_does_not_overflow():
     p.grad = mg.full((100,), 100.0, dtype=mg.float16)
     assert clip_grad_norm_([p], 1.0) == pytest.approx(1000)
     np.testing.assert_allclose(p.grad.numpy(), np.full(100, 0.1), rtol=2e-3)
+
+
+def test_clipping_is_a_change_in_place_that_a_graph_notices():
+    p, w = leaf(2), leaf(2)
+    for max_norm, changed in ((100.0, False), (1.0, True)):
+        p.grad = mg.tensor([3.0, 4.0]).double()
+        y = (p.grad * w).sum()
+        clip_grad_norm_(p, max_norm)
+        if changed:
+            with pytest.raises(GraphError, match="in-place"):
+                y.backward()
+        else:
+            y.backward()
 
 
 # ------------------------------------------------------------------------------------------------------------- schedule

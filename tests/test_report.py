@@ -4,6 +4,7 @@ test_report_browser.py for what it does."""
 import base64
 import html
 import json
+import math
 import re
 import warnings
 
@@ -126,6 +127,41 @@ def test_long_curves_are_thinned_but_keep_their_extremes():
     steps, kept = header["losses"]
     assert len(steps) == len(kept) <= 3 * report.POINTS + 2 and steps == sorted(steps)
     assert dict(zip(steps, kept)).items() >= {777: 9.0, 31_234: -9.0, 20_000: "NaN", 0: 0.0, 49_999: values[-1]}.items()
+
+
+def test_curves_are_thinned_only_when_they_are_long():
+    for n in (0, 1, 3 * report.POINTS, 3 * report.POINTS + 1):
+        header, _ = parts(page([(0, {"a": view()})], title="", losses=(range(n), np.zeros(n))))
+        assert len(header["losses"][0]) == (n if n <= 3 * report.POINTS else report.POINTS + 1), n
+    for losses in (([[1]], [[1.0]]), ([math.nan], [1.0]), ([math.inf], [1.0]), ([1], [1.0, 2.0])):
+        with pytest.raises(ValueError, match="losses: as many steps as values are needed"):
+            page([(0, {"a": view()})], title="", losses=losses)
+
+
+def test_a_page_of_exactly_the_limit_is_written_and_its_numbers_are_exact():
+    snapshots = [(None, {"a": view(gradients=("dP",))})]
+    size = _smallest(snapshots)
+    assert 0 <= size - len(page(snapshots, title="t").encode()) < 100  # placeholders are counted with the template
+    peak = view(shape=(1, 1, 3))
+    peak.pattern[0, :, 0] = [0.0, 2.0**-26, 1.0]
+    _, arrays = parts(page([(None, {"a": peak})], title=""))
+    assert (arrays[0, 0, "pattern"][0, :, 0] == [0.0, 2.0**-26, 1.0]).all()  # 2^15 is the largest that is stored
+
+
+def _fits(snapshots, limit):
+    try:
+        page(snapshots, title="t", limit=limit)
+    except ValueError:
+        return False
+    return True
+
+
+def _smallest(snapshots):
+    low, high = 0, 10**6
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _fits(snapshots, middle) else (middle, high)
+    return high
 
 
 def test_size_is_what_was_said_and_has_a_limit(monkeypatch):

@@ -101,6 +101,34 @@ def test_a_planted_wrong_backward_fails_the_check(planted, factor, monkeypatch):
     assert identity in {row[2] for row in caught.value.report.failed}
 
 
+@pytest.mark.parametrize("dtype, factor", [(mg.float32, 1.001), (mg.float32, 1.0001), (mg.float64, 1 + 1e-8)])
+def test_how_small_a_wrong_scale_is_seen(dtype, factor, monkeypatch):
+    """The tolerances: in float32 a part in 10,000, in float64 one in 10^8; with rtol= as much as it says."""
+    from minigrad.ops.attention import AttentionPattern
+
+    right = AttentionPattern.backward
+    monkeypatch.setattr(AttentionPattern, "backward", lambda self, dy: (right(self, dy)[0] * factor, None))
+    trace = traced(gpt(dtype))
+    with pytest.raises(study.IdentityError) as caught:
+        trace.check()
+    assert {row[2] for row in caught.value.report.failed} >= {"dS = P ⊙ (dP - D)"}
+    assert 0 < trace.check(rtol=2 * (factor - 1)).worst < factor - 1 + 1e-5
+
+
+@pytest.mark.parametrize("head", [0, 2])
+def test_a_wrong_head_is_named_and_no_other(head, monkeypatch):
+    from minigrad.ops.attention import AttentionPattern
+
+    right, factors = AttentionPattern.backward, np.ones((4, 1, 1))
+    factors[head] = 1.01
+    monkeypatch.setattr(AttentionPattern, "backward", lambda self, dy: (right(self, dy)[0] * mg.tensor(factors), None))
+    with pytest.raises(study.IdentityError) as caught:
+        traced(gpt()).check()
+    failed = caught.value.report.failed
+    assert {row[1] for row in failed if row[0] == ATTN} == {head}
+    assert {row[1] for row in failed if row[2] == "dS = P ⊙ (dP - D)"} == {head}
+
+
 def test_a_softmax_that_forgets_to_subtract_the_mean_fails(monkeypatch):
     from minigrad.ops.attention import AttentionPattern
 

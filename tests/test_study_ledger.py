@@ -147,6 +147,14 @@ def test_contributions_are_counted_and_add_up():
     assert str(book).count("contribution 2 of 3") == 1 and "of 1" not in str(book)
 
 
+def test_a_step_that_gives_a_leaf_nothing_is_no_contribution_to_it():
+    x, w = (mg.ones(2, dtype=mg.float64, requires_grad=True) for _ in range(2))
+    loss = (nn.recompute(lambda x, unused: x * 2, x, w) * w).sum()
+    book = study.ledger(loss, names={"leaf w": w})
+    of_w = [g for entry in book.entries for g in entry.gives if g.name == "leaf w"]
+    assert [(g.number, g.of) for g in of_w] == [(1, 1)]
+
+
 def test_full_shows_the_numbers():
     x = mg.tensor([[0.25, -3.5]], requires_grad=True)
     summary, full = (str(study.ledger((x * x).sum(), values=values)) for values in ("summary", "full"))

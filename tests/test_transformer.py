@@ -101,3 +101,80 @@ def test_dropout_in_training_only_and_activations():
     assert made(nn.TransformerEncoderLayer, activation=mg.tanh).activation is mg.tanh
     with pytest.raises(ValueError, match="activation must be a function or one of relu, gelu, silu, got 'elu'"):
         made(nn.TransformerEncoderLayer, activation="elu")
+
+
+MASKS = {  # every mask of Transformer.forward: what it hides, and which output it must change, alone
+    "src_mask": [[False, True, False, False]] * S,
+    "tgt_mask": [[False, True, False]] * T,
+    "memory_mask": [[False, True, False, False]] * T,
+    "src_key_padding_mask": [[False, False, False, True]] * B,
+    "tgt_key_padding_mask": [[False, False, True]] * B,
+    "memory_key_padding_mask": [[False, False, False, True]] * B,
+    "src_is_causal": True, "tgt_is_causal": True, "memory_is_causal": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_each_mask_goes_to_its_own_attention(name):
+    """Given to the whole, a mask does what it does in the layers that it is named after, and nothing else."""
+    m, src, tgt = made(nn.Transformer), data(B, S, C), data(B, T, C)
+    mask = MASKS[name] if MASKS[name] is True else mg.tensor(MASKS[name])
+    kind = name.removeprefix(name.split("_")[0] + "_")  # mask, key_padding_mask or is_causal
+    option = "attn_mask" if kind == "mask" else kind
+
+    def attend(attention, x, memory, masked):
+        return attention(x, memory, **({option: mask} if masked else {}))[0]
+
+    memory = src
+    for layer in m.encoder.layers:
+        memory = layer.norm1(memory + attend(layer.self_attn, memory, memory, name.startswith("src")))
+        memory = layer.norm2(memory + layer.linear2(layer.linear1(memory).relu()))
+    memory = m.encoder.norm(memory)
+    x = tgt
+    for layer in m.decoder.layers:
+        x = layer.norm1(x + attend(layer.self_attn, x, x, name.startswith("tgt")))
+        x = layer.norm2(x + attend(layer.multihead_attn, x, memory, name.startswith("memory")))
+        x = layer.norm3(x + layer.linear2(layer.linear1(x).relu()))
+    expected = m.decoder.norm(x).detach().numpy()
+    y = m(src, tgt, **{name: mask}).detach().numpy()
+    np.testing.assert_allclose(y, expected, rtol=1e-10, atol=1e-12)
+    assert abs(y - m(src, tgt).detach().numpy()).max() > 1e-6
+
+
+def test_sizes_and_options_are_handed_on():
+    """Defaults are PyTorch's; every option of the layers and of the whole reaches the parts that it is for."""
+    m = nn.Transformer(C, NH, 1, 2, 12)
+    assert [len(m.encoder.layers), len(m.decoder.layers)] == [1, 2] and m.encoder.norm.eps == m.decoder.norm.eps == 1e-5
+    layers = [*m.encoder.layers, *m.decoder.layers]
+    assert [layer.dropout.p for layer in layers] == [layer.self_attn.dropout for layer in layers] == [0.1] * 3
+    assert not any(layer.norm_first for layer in layers) and all(p.dtype == mg.float32 for p in m.parameters())
+    other = dict(dropout=0.25, activation="silu", layer_norm_eps=1e-3, norm_first=True, bias=False, dtype=mg.float64)
+    m = nn.Transformer(C, NH, 1, 1, 12, **other, attention=dict(impl="per_head", positions="rotary"))
+    assert not any("bias" in name for name, _ in m.named_parameters())
+    assert all(p.dtype == mg.float64 for p in m.parameters())
+    encoder, decoder = m.encoder.layers[0], m.decoder.layers[0]
+    for layer in encoder, decoder:
+        assert layer.norm_first and layer.activation is nn.functional.silu and layer.linear1.weight.shape == (12, C)
+        assert layer.self_attn.impl == "per_head" and layer.self_attn.positions == "rotary"
+        dropouts = [x.p for x in layer.modules() if isinstance(x, nn.Dropout)]
+        assert dropouts == [0.25] * (3 + (layer is decoder)) and layer.self_attn.dropout == 0.25
+    assert decoder.multihead_attn.positions is None and decoder.multihead_attn.impl == "per_head"  # two sequences
+    assert {x.eps for x in m.modules() if isinstance(x, nn.LayerNorm)} == {1e-3}
+    with nn.init.skipped():
+        m = nn.Transformer(num_encoder_layers=1, num_decoder_layers=1)
+        assert len((many := nn.Transformer(8, 8, dim_feedforward=2)).encoder.layers) == len(many.decoder.layers) == 6
+    attention = m.decoder.layers[0].multihead_attn
+    assert attention.embed_dim == 512 and attention.num_heads == 8 and m.encoder.layers[0].linear1.out_features == 2048
+    for kind in nn.TransformerEncoderLayer, nn.TransformerDecoderLayer:
+        layer = kind(C, NH)
+        assert layer.linear1.out_features == 2048 and layer.dropout1.p == 0.1 and layer.norm1.eps == 1e-5
+        assert layer.linear1.bias is not None and not layer.norm_first and layer.activation is nn.functional.relu
+
+
+def test_the_whole_begins_with_xaviers_matrices():
+    m = nn.Transformer(32, 4, 1, 1, 128, bias=True)
+    for name, p in m.named_parameters():
+        if p.ndim > 1:
+            bound = (6 / sum(p.shape)) ** 0.5
+            assert 0.9 * bound < abs(p.detach().numpy()).max() <= bound, name
+            assert p.detach().numpy().std() == pytest.approx(bound / 3**0.5, rel=0.1), name

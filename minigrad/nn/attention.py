@@ -380,4 +380,4 @@ def _renewed(old, x):
 def _rows(x, parts, size):
     """Of x, seen as parts of `size` rows, those named."""
     x = x.detach().reshape(-1, size, *x.shape[1:])
-    return x[list(parts)].reshape(-1, *x.shape[2:]) if parts else x[:0].reshape(0, *x.shape[2:])
+    return x[list(parts)].reshape(len(parts) * size, *x.shape[2:])

@@ -69,7 +69,7 @@ def _generate(model, idx, padding, max_new_tokens, use_cache, choice):
             pads = None if padding is None else tensor(np.maximum(padding - start, 0), device=idx.device)
             hidden = model.trunk(idx[:, seen:], cache, pads)  # (B, T - seen, C)
             following = choose(model.head(hidden[:, -1]), **choice)  # (B, V) -> (B, 1)
-            seen = T if use_cache else start
+            seen = T  # without a cache, `start` again
             idx = cat([idx, following], dim=1)
     finally:
         for module, was in training:

@@ -1,0 +1,123 @@
+"""What the public functions of the upper floors do when they are not told: PyTorch's defaults where it has the same."""
+
+import inspect
+from operator import attrgetter
+
+import pytest
+
+import minigrad as mg
+from minigrad import nn, optim, study, text, viz
+from minigrad.study import report
+
+HOME = {"nn": nn, "optim": optim, "text": text, "study": study, "viz": viz, "report": report}
+DEFAULTS = """
+nn.CrossEntropyLoss: ignore_index=-100, label_smoothing=0.0, reduction='mean'
+nn.Dropout: p=0.5
+nn.Embedding: dtype=float32
+nn.GELU: approximate='none'
+nn.GPT.generate: temperature=1.0, use_cache=True
+nn.GPT.cost: batch=1
+nn.GPTConfig: n_layer=4, n_head=4, n_embd=128, dropout=0.0, bias=False, positions='learned', tied=True, impl='fused',
+    recompute=False
+nn.GPTConfig.cost: batch=1, dtype=float32
+nn.KVCache: device='cpu'
+nn.LayerNorm: eps=1e-05, elementwise_affine=True, bias=True, dtype=float32
+nn.Linear: bias=True, dtype=float32
+nn.Module.named_modules: prefix=''
+nn.Module.register_buffer: persistent=True
+nn.Module.load_state_dict: strict=True
+nn.Module.train: training=True
+nn.Module.requires_grad_: requires_grad=True
+nn.ModuleDict: modules=()
+nn.ModuleList: modules=()
+nn.MultiheadAttention: bias=True, dropout=0.0, impl='fused', dtype=float32
+nn.MultiheadAttention.forward: need_weights=False, average_attn_weights=True, is_causal=False
+nn.MultiheadAttention.register_head_hook: last=False
+nn.MultiheadAttention.cost: batch=1
+nn.Parameter: requires_grad=True
+nn.RMSNorm: elementwise_affine=True, dtype=float32
+nn.Softmax: dim=-1
+nn.Transformer: d_model=512, nhead=8, num_encoder_layers=6, num_decoder_layers=6, dim_feedforward=2048, dropout=0.1,
+    activation='relu', layer_norm_eps=1e-05, norm_first=False, bias=True, dtype=float32
+nn.Transformer.forward: src_is_causal=False, tgt_is_causal=False, memory_is_causal=False
+nn.TransformerDecoder.forward: tgt_is_causal=False, memory_is_causal=False
+nn.TransformerDecoderLayer: dim_feedforward=2048, dropout=0.1, activation='relu', layer_norm_eps=1e-05,
+    norm_first=False, bias=True, dtype=float32
+nn.TransformerDecoderLayer.forward: tgt_is_causal=False, memory_is_causal=False
+nn.TransformerEncoder.forward: is_causal=False
+nn.TransformerEncoderLayer: dim_feedforward=2048, dropout=0.1, activation='relu', layer_norm_eps=1e-05,
+    norm_first=False, bias=True, dtype=float32
+nn.TransformerEncoderLayer.forward: is_causal=False
+nn.choose: temperature=1.0
+nn.init.kaiming_normal_: a=0.0
+nn.init.kaiming_uniform_: a=0.0
+nn.init.normal_: mean=0.0, std=1.0, generator=default_generator
+nn.init.uniform_: a=0.0, b=1.0, generator=default_generator
+nn.init.xavier_normal_: gain=1.0
+nn.init.xavier_uniform_: gain=1.0
+nn.positions.alibi: start=0, dtype=float32, device='cpu'
+nn.positions.rotary: start=0, base=10000.0
+nn.positions.sinusoidal: dtype=float32
+nn.cost.Cost: parameters=0, flops=0, kv_cache=0
+nn.cost.attention: batch=1, bias=True, dtype=float32
+nn.masks.hidden_future: start=0, device='cpu'
+nn.utils.clip_grad_norm_: error_if_nonfinite=False
+optim.Adam: lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.0
+optim.AdamW: lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.01
+optim.SGD: lr=0.001, momentum=0.0, weight_decay=0.0, nesterov=False
+text.fixed_batches: name='text'
+text.read_corpus: paths=()
+text.split: fraction=0.9
+study.AttentionOnly: n_layer=2, n_head=4, n_embd=64, impl='batched'
+study.HeadTrace.to_html: title='Attention heads', limit=20000000
+study.Recorder: every=25, loss=returned_loss, start=0
+study.Recorder.to_html: title='Attention heads in training', limit=20000000
+study.ablate_heads: mode='zero'
+study.designed_head: vocab_size=32, block_size=32, sharpness=20.0
+study.entropy: normalised=True
+study.head_importance: method='ablate', steps=20, loss=returned_loss
+study.head_scores: kinds=('previous', 'duplicate', 'induction', 'copying'), periods=(9, 16), n=64, seed=0
+study.ledger: scope='', values='summary', fd_check=False
+study.logit_attribution: positions=(-1,)
+study.losses_without: loss=returned_loss
+study.mean_loss: loss=returned_loss
+study.prune: method='ablate', loss=returned_loss
+study.trace_heads: grads=True
+report.page: limit=20000000
+viz.graph: direction='forward', show=('shape',), max_nodes=200
+viz.curves: log=''
+"""  # those that are None, which the functions explain, are left out
+
+
+def written(value):
+    if isinstance(value, mg.dtypes.np.dtype):
+        return value.name
+    return "default_generator" if value is mg.default_generator else getattr(value, "__name__", repr(value))
+
+
+@pytest.mark.parametrize(
+    "row", DEFAULTS.strip().replace("\n    ", " ").splitlines(), ids=lambda row: row.partition(":")[0]
+)
+def test_defaults(row):
+    name, _, expected = row.partition(": ")
+    home, _, path = name.partition(".")
+    parameters = inspect.signature(attrgetter(path)(HOME[home])).parameters.values()
+    given = {p.name: p.default for p in parameters if p.default is not p.empty and p.default is not None}
+    shown = [f"{name}={written(value)}" for name, value in given.items() if "FACTORY" not in type(value).__name__]
+    assert ", ".join(shown) == expected
+
+
+def test_presets_are_the_published_settings():
+    nanogpt = dict(vocab_size=65, bias=False, init_std=None)
+    gpt2 = dict(vocab_size=50257, block_size=1024, dropout=0.1, bias=True, init_std=0.02)
+    presets = {
+        "nanogpt-cpu": nanogpt | dict(block_size=64, n_layer=4, n_head=4, n_embd=128, dropout=0.0),
+        "nanogpt-gpu": nanogpt | dict(block_size=256, n_layer=6, n_head=6, n_embd=384, dropout=0.2),
+        "gpt2": gpt2 | dict(n_layer=12, n_head=12, n_embd=768),
+        "gpt2-medium": gpt2 | dict(n_layer=24, n_head=16, n_embd=1024),
+        "gpt2-large": gpt2 | dict(n_layer=36, n_head=20, n_embd=1280),
+        "gpt2-xl": gpt2 | dict(n_layer=48, n_head=25, n_embd=1600),
+    }
+    assert list(presets) == list(nn.gpt.PRESETS)
+    for name, sizes in presets.items():
+        assert nn.GPTConfig.preset(name) == nn.GPTConfig(**sizes)

@@ -1,0 +1,65 @@
+"""nn.choose at its edges: which tokens can be drawn, and how often."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn
+
+
+def drawn(logits, n=2000, **choice):
+    """How often each token is drawn from n equal rows, as parts of 1."""
+    rows = mg.tensor(np.broadcast_to(np.asarray(logits, np.float64), (n, len(logits))).copy())
+    tokens = nn.choose(rows, generator=mg.Generator(0), **choice)
+    assert tokens.shape == (n, 1) and tokens.dtype == mg.int64
+    return np.bincount(tokens.numpy()[:, 0], minlength=len(logits)) / n
+
+
+LOGITS = np.log([0.125, 0.5, 0.25, 0.125])
+
+
+@pytest.mark.parametrize("choice, expected", [
+    ({}, [0.125, 0.5, 0.25, 0.125]),
+    (dict(temperature=0.5), [1 / 22, 16 / 22, 4 / 22, 1 / 22]),  # squared
+    (dict(temperature=0), [0, 1, 0, 0]),
+    (dict(top_k=1), [0, 1, 0, 0]),
+    (dict(top_k=2), [0, 2 / 3, 1 / 3, 0]),
+    (dict(top_k=4), [0.125, 0.5, 0.25, 0.125]),
+    (dict(top_k=99), [0.125, 0.5, 0.25, 0.125]),
+    (dict(top_p=0.5 - 1e-9), [0, 1, 0, 0]),
+    (dict(top_p=0.5), [0, 1, 0, 0]),  # one has this probability: no second is needed
+    (dict(top_p=0.5 + 1e-9), [0, 2 / 3, 1 / 3, 0]),
+    (dict(top_p=0.75 - 1e-9), [0, 2 / 3, 1 / 3, 0]),
+    (dict(top_p=1.0), [0.125, 0.5, 0.25, 0.125]),
+    (dict(top_p=0.6, top_k=2), [0, 1, 0, 0]),  # of what top_k leaves
+    (dict(top_p=0.7, top_k=2), [0, 2 / 3, 1 / 3, 0]),
+    (dict(top_p=0.7, temperature=0.5), [0, 1, 0, 0]),  # of what the temperature makes of them
+    (dict(top_p=0.4, temperature=2.0), [0, 0.5**0.5 / (0.5**0.5 + 0.5), 0.5 / (0.5**0.5 + 0.5), 0]),
+], ids=str)  # fmt: skip
+def test_which_tokens_and_how_often(choice, expected):
+    found, expected = drawn(LOGITS, **choice), np.asarray(expected)
+    assert ((found > 0) == (expected > 0)).all()
+    np.testing.assert_allclose(found, expected, atol=5 * np.sqrt(0.25 / 2000))
+
+
+def test_of_two_equal_tokens_top_p_takes_as_few_as_reach_it():
+    assert sorted(drawn([0.0, 0.0], top_p=0.5)) == [0, 1]
+    assert min(drawn([0.0, 0.0], top_p=0.5 + 1e-9)) > 0.4
+    assert drawn([3.0]).tolist() == drawn([3.0], top_p=0.1, top_k=1, temperature=9.0).tolist() == [1]
+
+
+def test_rows_are_chosen_each_for_itself():
+    logits = mg.tensor([[9.0, 1.0, 0.0], [0.0, 1.0, 9.0], [1.0, 9.0, 0.0]])
+    for choice in (dict(temperature=0), dict(top_k=1), dict(top_p=0.5), dict(temperature=1e-3)):
+        assert nn.choose(logits, **choice).tolist() == [[0], [2], [1]]
+    huge = mg.tensor([[3e38, 0.0], [0.0, 3e38]])  # whose exponentials overflow
+    assert nn.choose(huge).tolist() == [[0], [1]]
+
+
+def test_what_is_no_choice_is_refused():
+    logits = mg.zeros(1, 3)
+    for choice in (dict(temperature=-1e-9), dict(temperature=float("nan")), dict(temperature=float("inf")),
+                   dict(top_k=0), dict(top_k=-1), dict(top_p=0.0), dict(top_p=-0.1), dict(top_p=1.0 + 1e-9),
+                   dict(temperature=0, top_k=0), dict(temperature=0, top_p=2.0)):  # fmt: skip
+        with pytest.raises(ValueError, match="needs temperature ≥ 0, top_k ≥ 1 and 0 < top_p ≤ 1"):
+            nn.choose(logits, **choice)
