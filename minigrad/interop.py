@@ -1,6 +1,7 @@
 """Tensors and other libraries: NumPy, DLPack, copies, Python numbers. Nothing here drops a gradient silently."""
 
 import copy
+from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
@@ -68,7 +69,8 @@ class Interop(Value):
         copies = memo.get(key)
         if copies is None:
             copies = memo[key] = _Copies(self.storage)
-        y = memo[id(self)] = object.__new__(type(self))
+        y: Any = object.__new__(type(self))
+        memo[id(self)] = y
         y.storage, y.node = copies.storage, None
         copies.add(self.array, y)
         if self.requires_grad:

@@ -5,110 +5,8 @@ float32 might choose otherwise than float64, at a kink or between values that ne
 its operands are small whole numbers, which both hold exactly: ties and kinks are then met on purpose."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
-
-import minigrad as mg
-from minigrad.nn import functional
-
-
-class Draw:
-    """The values of a program so far, in float64 and in float32, to draw the next step from."""
-
-    def __init__(self, rng, program):
-        self.rng, self.program = rng, program
-        self.spaces = [{"m": mg, "F": functional}, {"m": mg, "F": functional}]
-        self.exact, self.error, self.whole = {}, {}, set()  # float64 arrays; how far off float32's are, at most
-        self.floats = []  # names that steps may work on, in the order of their making
-
-    def add_input(self, name, x, whole):
-        for space, dtype in zip(self.spaces, ("float64", "float32")):
-            space[name] = mg.tensor(x.astype(dtype), requires_grad=name in self.program.leaves)
-        self.exact[name], self.error[name] = x, 0.0
-        self.floats.append(name)
-        if whole:
-            self.whole.add(name)
-
-    def constant(self, x):
-        """A constant of the program: its name."""
-        name = f"c{len(self.program.constants)}_{len(self.program.steps)}"
-        x = np.asarray(x)
-        x = x.astype(np.float32).astype(float) if x.dtype.kind == "f" else x
-        self.program.constants[name] = x
-        for space, dtype in zip(self.spaces, ("float64", "float32")):
-            space[name] = mg.tensor(x.astype(dtype) if x.dtype.kind == "f" else x)
-        return name
-
-    def forget(self, name):
-        for space in self.spaces:
-            space.pop(name, None)
-
-    def one(self, least=0, most=9, where=lambda x: True):
-        """The name of a value with that many dims, one of the latest as a rule; None if there is none."""
-        fits = [n for n in self.floats if least <= self.exact[n].ndim <= most and where(self.exact[n])]
-        if not fits:
-            return None
-        late = fits[-3:] if self.rng.random() < 0.6 else fits
-        return late[self.rng.integers(len(late))]
-
-    def clear(self, distance, *names):
-        """May the sign of `distance`, an array computed from these values, be relied on in float32?"""
-        if all(n in self.whole for n in names):
-            return True
-        scale = max(np.abs(self.exact[n]).max(initial=0) for n in names)
-        return np.abs(distance).min(initial=math.inf) > 100 * sum(self.error[n] for n in names) + 1e-4 * scale
-
-    def tried(self, source, keeps_whole):
-        """The values of an expression in both precisions, or None if it cannot be computed."""
-        with np.errstate(all="ignore"):
-            try:
-                both = [eval(source, space) for space in self.spaces]
-            except (ValueError, IndexError):
-                used = names_in(source).intersection(self.exact)
-                assert not all(self.exact[n].size for n in used), source  # there is no largest of nothing
-                return None
-        both = [list(v) if isinstance(v, (tuple, list)) else [v] for v in both]
-        arrays = [[t.detach().numpy() for t in tensors] for tensors in both]
-        whole = keeps_whole and all(n in self.whole for n in self.exact if n in names_in(source))
-        return SimpleNamespace(tensors=both, exact=arrays[0], rough=arrays[1], whole=whole)
-
-    def keep(self, values, quiet=False):
-        names = []
-        for i, x in enumerate(values.exact):
-            name = f"t{len(self.program.steps)}" + (f"_{i}" if len(values.exact) > 1 else "")
-            for space, tensors in zip(self.spaces, values.tensors):
-                space[name] = tensors[i].detach() if quiet else tensors[i]
-            self.exact[name], self.error[name] = x, float(np.abs(x - values.rough[i]).max(initial=0))
-            if values.whole and not (x % 1).any() and np.abs(x).max(initial=0) < 1000:
-                self.whole.add(name)
-            self.floats.append(name)
-            names.append(name)
-        return names
-
-    def follows(self, name):
-        return self.spaces[0][name].requires_grad
-
-    def dim(self, x):
-        n = self.exact[x].ndim
-        return int(self.rng.integers(-n, n))
-
-    def dims(self, x):
-        """Arguments of a reduction over some dims."""
-        n = self.exact[x].ndim
-        dims = tuple(int(d) - int(self.rng.choice([0, n])) for d in range(n) if self.rng.random() < 0.6)
-        return f"dim={dims or tuple(range(n))}, keepdim={bool(self.rng.integers(2))}"
-
-    def of(self, *choices):
-        return choices[self.rng.integers(len(choices))]
-
-    def mask(self, shape, chance=0.6):
-        mask = self.rng.random(shape) < chance
-        return self.constant(mask)
-
-
-def names_in(source):
-    return set("".join(c if c.isalnum() or c == "_" else " " for c in source).split())
 
 
 class Steps:
@@ -145,7 +43,7 @@ class Steps:
 STEPS = Steps()
 step = STEPS
 
-# ----------------------------------------------------------------------------------------------------------- elementwise
+# ---------------------------------------------------------------------------------------------------------- elementwise
 
 SMOOTH = [  # (expression, the least and the largest x that it is for)
     ("m.exp({})", -9, 3), ("m.log({})", 0.05, 1e3), ("m.sqrt({})", 0.05, 1e3), ("m.rsqrt({})", 0.05, 1e3),
@@ -158,8 +56,8 @@ SMOOTH = [  # (expression, the least and the largest x that it is for)
 POLYNOMIAL = ["{} * {}", "-{}", "2 * {}", "{} - 3", "1 - {}", "{} ** 2", "{} ** 3", "{} ** 1", "{} + {}.detach()",
               "{}.clone()", "({} + True)"]  # fmt: skip
 SCALED = ["{} * 0.5", "{} + 0.25", "0.5 - {}", "{} / 3", "{} * 1.7 - 0.3", "{}.div(2.0)"]
-KINKED = [("m.relu({})", 0), ("m.abs({})", 0), ("{}.clamp(min=0)", 0), ("{}.clamp(max=1)", 1), ("m.maximum({}, {}.detach() * 0)", 0),
-          ("m.where({0} > 0, {0}, {0} * 3)", 0)]  # fmt: skip
+KINKED = [("m.relu({})", 0), ("m.abs({})", 0), ("{}.clamp(min=0)", 0), ("{}.clamp(max=1)", 1),
+          ("m.maximum({}, {}.detach() * 0)", 0), ("m.where({0} > 0, {0}, {0} * 3)", 0)]  # fmt: skip
 
 
 @step(5)
@@ -244,13 +142,18 @@ def power(d):
     a, b = d.exact[x], d.exact[y]
     if np.abs(a).max(initial=0) > 5:
         return None
-    if a.min(initial=1) > 0.1 and np.abs(b).max(initial=0) < 3 and np.abs(b).min(initial=1) > 0.05 and d.rng.integers(2):
+    if (
+        a.min(initial=1) > 0.1
+        and np.abs(b).max(initial=0) < 3
+        and np.abs(b).min(initial=1) > 0.05
+        and d.rng.integers(2)
+    ):
         return f"{x} ** {y}"
     exponents = d.rng.integers(0 if a.all() else 1, 4, a.shape)
     return f"{x} ** {d.constant(exponents.astype(float))}"
 
 
-# ------------------------------------------------------------------------------------------------------------ reductions
+# ----------------------------------------------------------------------------------------------------------- reductions
 
 
 @step(3, whole=True)
@@ -312,7 +215,7 @@ def multiplied(d):
     return x and d.of(f"m.prod({x}, {d.dim(x)})", f"m.prod({x}, {d.dim(x)}, keepdim=True)")
 
 
-# -------------------------------------------------------------------------------------------------------------- movement
+# ------------------------------------------------------------------------------------------------------------- movement
 
 
 @step(6, whole=True)
@@ -326,19 +229,26 @@ def viewed(d):
     choices += [f"{x}.expand({(2, *shape)})", f"{x}.reshape({shape}).view({shape})", f"{x}[None]"]
     if n:
         dim, order = d.dim(x), tuple(int(i) for i in d.rng.permutation(n))
+        at = int(d.rng.integers(max(shape[0], 1)))
         choices += [f"{x}.permute({order})", f"{x}.transpose({dim}, {d.dim(x)})", f"{x}.flip(({dim},))"] * 2
-        choices += [f"{x}.squeeze({dim})", f"{x}[-1]", f"{x}[{int(d.rng.integers(shape[0]))}]", f"{x}[..., ::2]"]
-        choices += [f"{x}[{int(d.rng.integers(shape[0]))}:]", f"{x}.repeat_interleave(2, {dim})"]
+        choices += [f"{x}.squeeze({dim})", f"{x}[-1]", f"{x}[{at}]", f"{x}[..., ::2]"]
+        choices += [f"{x}[{at}:]", f"{x}.repeat_interleave(2, {dim})"]
         choices += [f"{x}.repeat({tuple(int(i) for i in d.rng.integers(1, 3, n))})", f"{x}.unbind({dim})[0]"]
     if n > 1:
-        choices += [f"{x}.mT", f"{x}.flatten(0, 1)", f"{x}.flatten({n - 2})", f"{x}.tril({d.of(-1, 0, 1)})", f"{x}.triu()"]
+        choices += [
+            f"{x}.mT",
+            f"{x}.flatten(0, 1)",
+            f"{x}.flatten({n - 2})",
+            f"{x}.tril({d.of(-1, 0, 1)})",
+            f"{x}.triu()",
+        ]
     return d.of(*choices)
 
 
 def prime_factors(n):
     found = [1]
     for p in (2, 3, 5, 7, 11, 13):
-        while n % p == 0:
+        while n and n % p == 0:
             n, found = n // p, [*found, p]
     return [*found, n]
 
@@ -374,7 +284,7 @@ def joined(d):
 
 @step(4, whole=True)
 def indexed(d):
-    x = d.one(1)
+    x = d.one(1, where=lambda v: v.size)
     if x is None:
         return None
     shape, dim = d.exact[x].shape, d.dim(x)
@@ -402,7 +312,7 @@ def indexed(d):
     return f"F.embedding({d.constant(d.rng.integers(0, shape[0], (2, 3)))}, {x})" if len(shape) == 2 else f"{x}[0, 1:]"
 
 
-# ------------------------------------------------------------------------------------------------------- products, layers
+# ----------------------------------------------------------------------------------------------------- products, layers
 
 
 @step(4, whole=True)

@@ -5,13 +5,14 @@ small whole numbers, so that they tie; with views, indexing, sharing, parts with
 while it runs, on the NumPy reference, in float64 and float32: a step is taken only where its values are finite and
 moderate, and where float32's rounding, as measured, cannot change what it chooses, such as the larger of two."""
 
+import contextlib
 import copy
-import math
 import zlib
 from dataclasses import dataclass, field
 
 import numpy as np
-from program_steps import STEPS, Draw
+from program_draw import Draw, words
+from program_steps import STEPS
 
 import minigrad as mg
 from minigrad import backend
@@ -22,11 +23,13 @@ MOST, LARGEST = 600, 1e3  # elements of a value, and their size
 
 @dataclass
 class Step:
-    """A statement that sets `names`. `picks`: its values may be asked for their gradients."""
+    """A statement that sets `names`. picks: its values may be asked for their gradients; whole: they are small whole
+    numbers, in any precision."""
 
     names: list
     source: str
     picks: bool = True
+    whole: bool = False
 
     def text(self):
         return f"{', '.join(self.names)}{',' if len(self.names) > 1 else ''} = {self.source}"
@@ -45,12 +48,14 @@ class Program:
     outputs: list = field(default_factory=list)
     shapes: dict = field(default_factory=dict)  # name: shape of that value
 
-    def source(self):
-        """The statements, for a namespace that has m, the leaves and the constants."""
+    def source(self, shaken=False):
+        """The statements, for a namespace that has m, the leaves and the constants; `shaken` needs a `shake` too."""
         lines = []
         for step in self.steps:
             text = step.text()
             lines += [f"with m.no_grad():\n    {text}"] if self.without.intersection(step.names) else [text]
+            if shaken and not step.whole:
+                lines += [f"{name} = shake({name})" for name in step.names]
             for name in step.names:
                 if name in self.hooks:
                     lines.append(f"{name}.register_hook(lambda g: None if g is None else g * {self.hooks[name]})")
@@ -80,7 +85,7 @@ class Program:
     def run(self, m, dtype="float64", shake=None, second=True):
         """{what: array} of all values, gradients and second derivatives, under m. What nothing depends on is missing.
 
-        shake: a function that changes the arrays of the leaves a little, for how far that changes the results."""
+        shake: a function that changes leaves and values on the way a little, for how far that moves the results."""
         names, leaves = self._computed(m, dtype, shake)
         made = [name for step in self.steps for name in step.names]
         results = {f"value {name}": names[name] for name in made}
@@ -94,6 +99,7 @@ class Program:
             results |= {f"grad {n}": x.grad.detach().clone() for n, x in asked.items() if x.grad is not None}
             # (PyTorch's grad of a tensor with a hook is taken before the hook or after, as other gradients need it)
             asked = {n: x for n, x in asked.items() if n not in self.hooks}
+            second = second and not self.hooks  # a hook sees second derivatives too where an op has saved its output
             firsts = gradients(m, loss, asked, create_graph=second)
             results |= {f"d loss/d {n}": g for n, g in firsts.items()}
             again = {f"d {n}": g for n, g in firsts.items() if g.requires_grad}
@@ -107,8 +113,6 @@ class Program:
         names, leaves = {"m": m, "F": m.nn.functional}, {}
         for name, x in (self.leaves | self.constants).items():
             x = x.astype(dtype) if x.dtype.kind == "f" else x
-            if shake is not None and name in self.leaves:
-                x = shake(x)
             order = self.orders.get(name)
             if order is None:
                 names[name] = m.tensor(x)
@@ -116,7 +120,9 @@ class Program:
                 names[name] = m.tensor(np.ascontiguousarray(x.transpose(np.argsort(order)))).permute(order)
             if name in self.leaves:
                 leaves[name] = names[name].requires_grad_()
-        exec(self.source(), names)
+            if shake is not None and (x % 1).any():
+                names[name] = shake(names[name])
+        exec(self.source(shake is not None), names | {"shake": shake} if shake else names, names)
         return names, leaves
 
     def _weighted(self, m, tensors):
@@ -164,7 +170,7 @@ def written(x):
     return f"array({x.tolist()!r}, dtype={str(x.dtype)!r})" if x.size else f"zeros({x.shape}, dtype={str(x.dtype)!r})"
 
 
-# --------------------------------------------------------------------------------------------------------------- drawing
+# -------------------------------------------------------------------------------------------------------------- drawing
 
 
 def leaf_array(rng):
@@ -183,7 +189,7 @@ def drawn(seed, least=5, most=40):
     """The program of this seed, drawn on the reference whatever the CPU's backend is."""
     rng = np.random.default_rng([seed, 14])
     program = Program(seed)
-    with on_the_reference():
+    with on_backend(reference):
         draw = Draw(rng, program)
         for i in range(rng.integers(1, 5)):
             x, whole = leaf_array(rng)
@@ -208,7 +214,7 @@ def take_a_step(draw, rng):
         if values and all(acceptable(v) for v in values.exact):
             quiet = rng.random() < 0.03
             names = draw.keep(values, quiet)
-            draw.program.steps.append(Step(names, source, picks=name not in STEPS.may_alias))
+            draw.program.steps.append(Step(names, source, name not in STEPS.may_alias, names[0] in draw.whole))
             if quiet:
                 draw.program.without.update(names)
             return
@@ -239,63 +245,14 @@ def choose(program, draw, rng):
         program.hooks[n] = float(rng.choice([2.0, -0.5]))
 
 
-def words(text):
-    return "".join(c if c.isalnum() or c == "_" else " " for c in text).split()
-
-
-class on_the_reference:
-    """What runs in here has NumPy for a CPU."""
-
-    def __enter__(self):
-        self.before, backend.cpu = backend.cpu, lambda: reference
-
-    def __exit__(self, *error):
-        backend.cpu = self.before
-
-
-# ------------------------------------------------------------------------------------------------------------ making small
-
-
-def reduced(program, fails):
-    """A smaller program for which fails(program) is still true: fewer outputs, picks and steps."""
-    best, shrunk = program, True
-    while shrunk:
-        shrunk = False
-        for candidate in filter(None, smaller(best)):
-            try:
-                still = fails(candidate)
-            except Exception:  # it does not run any more
-                still = False
-            if still:
-                best, shrunk = candidate, True
-                break
-    return best
-
-
-def smaller(program):
-    """Programs with something left out, the largest cuts first."""
-    for name in program.outputs:
-        if len(program.outputs) > 1:
-            yield cleaned(changed(program, outputs=[n for n in program.outputs if n != name]))
-    for table in ("picks", "hooks", "without", "orders"):
-        if getattr(program, table):
-            yield changed(program, **{table: type(getattr(program, table))()})
-    for step in reversed(program.steps[:-1]):  # end earlier
-        for name in step.names:
-            if [name] != program.outputs:
-                yield cleaned(changed(program, outputs=[name]))
-    values = program.run(mg, second=False)
-    for step in program.steps[:-1]:  # begin later: a value becomes a leaf
-        cut = changed(program, steps=[s for s in program.steps if s is not step])
-        for name in step.names:
-            cut.leaves[name] = values[f"value {name}"].astype(np.float64)
-        yield cleaned(cut)
-    for name in program.leaves:
-        if len(program.leaves) > 1:
-            other = changed(program)
-            other.constants[name] = other.leaves.pop(name)
-            other.orders.pop(name, None)
-            yield other
+@contextlib.contextmanager
+def on_backend(on):
+    """What runs in here has this backend for a CPU."""
+    before, backend.cpu = backend.cpu, lambda: on
+    try:
+        yield
+    finally:
+        backend.cpu = before
 
 
 def changed(program, **parts):
@@ -303,20 +260,3 @@ def changed(program, **parts):
     for name, value in parts.items():
         setattr(new, name, copy.deepcopy(value))
     return new
-
-
-def cleaned(program):
-    """Without what its outputs do not need; None if nothing is left."""
-    needed, steps = set(program.outputs), []
-    for step in reversed(program.steps):
-        if needed.intersection(step.names):
-            steps.insert(0, step)
-            needed.update(words(step.source))
-    program.steps = steps
-    made = {n for step in steps for n in step.names}
-    program.leaves = {n: x for n, x in program.leaves.items() if n in needed}
-    program.constants = {n: x for n, x in program.constants.items() if n in needed}
-    program.outputs = [n for n in program.outputs if n in made]
-    program.picks = [n for n in program.picks if n in made]
-    program.hooks = {n: v for n, v in program.hooks.items() if n in made}
-    return program if program.outputs and program.leaves else None

@@ -146,7 +146,9 @@ def test_both_sides_of_a_maximum():
     for function, win in ((mg.maximum, [0, 1, 0.5, 1]), (mg.minimum, [1, 0, 0.5, 1])):
         a, b = leaf(1, 3, 2, NAN), leaf(2, 2, 2, 2)
         function(a, b).sum().backward()
-        assert a.grad.tolist() == win and b.grad.tolist() == [1 - w if w != 1 or i < 3 else 1 for i, w in enumerate(win)]
+        assert a.grad.tolist() == win and b.grad.tolist() == [
+            1 - w if w != 1 or i < 3 else 1 for i, w in enumerate(win)
+        ]
         a = leaf(1, 3, 2)
         (da,) = mg.grad((function(a, a.detach()) ** 2).sum(), a, create_graph=True)
         da.sum().backward()  # d²(y²) = 2 (dy/da)²

@@ -140,7 +140,9 @@ def cross_entropy(input, target, ignore_index=-100, label_smoothing=0.0, reducti
     if input.ndim != 2:
         input = input.permute(*(d for d in range(input.ndim) if d != class_dim), class_dim)
         input = input.reshape(target.numel(), V)
-    loss = CrossEntropy.apply(input, shaped(target, (target.numel(),)), ignore_index=ignore_index, label_smoothing=label_smoothing)
+    loss = CrossEntropy.apply(
+        input, shaped(target, (target.numel(),)), ignore_index=ignore_index, label_smoothing=label_smoothing
+    )
     if reduction == "none":
         return shaped(loss, target.shape)
     if reduction == "sum":

@@ -33,13 +33,16 @@ def derivatives(m, function, arrays, dy):
         seconds = [None] * len(leaves)
         if g.requires_grad:
             seconds = grad(g.sum(), leaves, retain_graph=True, allow_unused=True)
-        found |= {f"d(dx{i})/dx{j}": 0 * x.detach() if h is None else h for (j, h), x in zip(enumerate(seconds), leaves)}
+        found |= {
+            f"d(dx{i})/dx{j}": 0 * x.detach() if h is None else h for (j, h), x in zip(enumerate(seconds), leaves)
+        }
     force = {} if m is mg else {"force": True}  # torch may answer with a lazy zero
     return {what: x.detach().numpy(**force) for what, x in found.items()}
 
 
 def differences(ours, theirs):
     """{what: (ours, theirs)} where they differ, NaN being equal to NaN."""
+
     def same(a, b):
         return np.allclose(a, b, rtol=1e-12, atol=0, equal_nan=True)
 
@@ -126,7 +129,7 @@ def test_rows(torch, name):
         for what in ("y", "dx0"):
             a, b = ours[what], theirs[what]
             if what == "dx0" and name in MASKED and not math.isfinite(dy):
-                loses = ROWS != ours["y"][:, None]
+                loses = ours["y"][:, None] != ROWS
                 loses &= ~np.isnan(ours["y"])[:, None]
                 assert not a[loses].any() and np.isnan(b[loses]).all()
                 a, b = a[~loses], b[~loses]
