@@ -1,6 +1,10 @@
-"""Tensors and other libraries: NumPy, DLPack, pickling, Python numbers. Nothing here drops a gradient silently."""
+"""Tensors and other libraries: NumPy, DLPack, copies, Python numbers. Nothing here drops a gradient silently."""
+
+import copy
+from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from . import backend, ops
 from .autograd import GraphError, Storage, Value
@@ -51,10 +55,34 @@ class Interop(Value):
         return self.array.__cuda_array_interface__
 
     def __reduce__(self):
-        """Pickling and copying keep the values and whether a gradient is required, not the graph."""
+        """Pickling and copy.copy keep the values and whether a gradient is required. Not the graph and not .grad; and
+        tensors that share memory do not share it afterwards."""
+        self._check_leaf()
+        return _rebuilt, (type(self), self._host().copy(), self.requires_grad)
+
+    def __deepcopy__(self, memo):
+        """A leaf on the same device with memory, .grad and attributes of its own, but no hooks. Tensors that share
+        memory share it afterwards, if they are copied in one call and on a CPU; else that raises, as copies that no
+        longer share would compute something else."""
+        self._check_leaf()
+        key = id(self.storage)  # no other key of memo is the id of a storage: nobody else copies one
+        copies = memo.get(key)
+        if copies is None:
+            copies = memo[key] = _Copies(self.storage)
+        y: Any = object.__new__(type(self))
+        memo[id(self)] = y
+        y.storage, y.node = copies.storage, None
+        copies.add(self.array, y)
+        if self.requires_grad:
+            y.requires_grad_()
+            y.grad = copy.deepcopy(self.grad, memo)
+        for name, value in getattr(self, "__dict__", {}).items():  # of a subclass
+            setattr(y, name, copy.deepcopy(value, memo))
+        return y
+
+    def _check_leaf(self):
         if not self.is_leaf:
             raise GraphError("only leaves can be pickled or deep-copied; detach() first")
-        return _rebuilt, (type(self), self._host().copy(), self.requires_grad)
 
     def item(self):
         """The one element as a Python number."""
@@ -86,6 +114,60 @@ class Interop(Value):
         if self.ndim == 0:
             raise TypeError("iteration over a 0-d tensor")
         return iter(self.unbind(0))
+
+
+class _Copies:
+    """The copies of all tensors that lie in one storage. They lie in one buffer, as far apart as the originals."""
+
+    def __init__(self, storage):
+        self.source = storage  # held, so that its id stays its own
+        self.storage = Storage(storage.backend)
+        self.members = []  # (original array, the Tensor that is its copy)
+        self.low = self.high = 0  # addresses of the originals that the buffer stands for
+
+    def add(self, array, y):
+        """Give y a copy of array, and move the earlier copies if the buffer has to grow for it."""
+        if not isinstance(array, np.ndarray):
+            if self.members:
+                raise GraphError(
+                    f"deepcopy of tensors that share memory, of shapes {self.members[0][0].shape} and {array.shape}, "
+                    f"works on a CPU only; clone() one of them, or copy the module or list on the CPU"
+                )
+            y.array = self.storage.backend.copy(array)
+        elif not self.members:
+            self._allot([array])
+            y.array = self._placed(array)
+        else:
+            low, high = byte_bounds(array) if array.size else (self.low, self.low)
+            if low < self.low or high > self.high:
+                self._allot([_owner(member) for member, _ in self.members] + [_owner(array)])
+                for member, other in self.members:
+                    other.array = self._placed(member)
+            y.array = self._placed(array)
+        self.members.append((array, y))
+
+    def _allot(self, arrays):
+        bounds = [byte_bounds(a) for a in arrays if a.size] or [(0, 0)]
+        self.low, self.high = min(low for low, _ in bounds), max(high for _, high in bounds)
+        self.buffer = np.zeros(self.high - self.low, np.uint8)
+
+    def _placed(self, array):
+        """A copy of array at its place in the buffer."""
+        if not array.size:
+            return array.copy()
+        start = array.__array_interface__["data"][0] - self.low
+        placed = np.ndarray(array.shape, array.dtype, self.buffer, start, array.strides)
+        placed[...] = array
+        repeated = any(n > 1 and not stride for n, stride in zip(array.shape, array.strides))
+        placed.flags.writeable = array.flags.writeable or not repeated  # the result of an expand stays read-only
+        return placed
+
+
+def _owner(array):
+    """The largest array of which it is a view."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
 
 
 def _rebuilt(cls, array, requires_grad):

@@ -37,7 +37,7 @@ class Sigmoid(Op):
 
 
 class Relu(Op):
-    """y = max(x, 0);   dx = dy where x > 0, else 0"""
+    """y = max(x, 0);   dx = 0 where x ≤ 0, else dy"""
 
     cases = [case(apart((3, 4)))]
 
@@ -45,7 +45,7 @@ class Relu(Op):
         return self.save_output(self.backend.relu(x))
 
     def backward(self, dy):
-        return where(self.saved_output() > 0, dy, 0.0)
+        return where(self.saved_output() <= 0, 0.0, dy)  # NaN passes dy on
 
 
 class Silu(Op):

@@ -8,6 +8,7 @@ from ..autograd import Fused, Op, composite
 from ..cases import Fixed, case
 from ._args import require_float
 from .dropout import dropout
+from .movement import expanded
 
 
 class SplitHeads(Op):
@@ -103,7 +104,7 @@ def attention_pattern(scores, mask=None, is_causal=False, scale=1.0):
     require_float("attention_pattern", scores)
     if mask is not None:
         try:
-            mask.expand(scores.shape)
+            expanded(mask, scores.shape)
         except ValueError:
             raise ValueError(
                 f"attention: mask of shape {mask.shape} does not broadcast to scores of shape {scores.shape}"
@@ -218,8 +219,7 @@ def _as_heads(query, key, value, enable_gqa):
 
 def _four_dims(x, batch):
     """x (…, n, m) broadcast to its batch dims, and these as two."""
-    if x.shape[:-2] != batch:
-        x = x.expand(*batch, *x.shape[-2:])
+    x = expanded(x, (*batch, *x.shape[-2:]))
     return x if len(batch) == 2 else x.reshape(math.prod(batch[:-1]), *(batch[-1:] or (1,)), *x.shape[-2:])
 
 
@@ -228,7 +228,7 @@ def _mask_of_heads(mask, batch, T, S, dtype):
     if mask.dtype.kind != "b" and mask.dtype != dtype:
         raise TypeError(f"attention: mask must be bool or {dtype} like q, k and v, got {mask.dtype}")
     try:
-        return _four_dims(mask.expand(*batch, T, S), batch)
+        return _four_dims(expanded(mask, (*batch, T, S)), batch)
     except ValueError:
         raise ValueError(
             f"attention: mask of shape {mask.shape} does not broadcast to scores of shape {(*batch, T, S)}"

@@ -107,7 +107,10 @@ class Div(Op):
 
 
 class Pow(Op):
-    """y = a^b;   da = dy b a^(b-1), db = dy y ln a   (0 where a = 0)"""
+    """y = a^b;   da = dy b a^(b-1), db = dy y ln a   (0 where b = 0, and where a = 0 and b ≥ 0)
+
+    Of the second derivatives, d(da)/db = d(db)/da = dy a^(b-1) (1 + b ln a), which at b = 0 is dy / a. At a = 0 those
+    with respect to b do not exist; they come from taking ln a as 0 there, and da as a constant where b = 0."""
 
     cases = [case((3, 4), 2), case((3, 4), 3), case(positive((2, 3)), -0.5), case(positive((2, 3)), (2, 3)),
              case(2.0, (2, 3)), case(positive((3, 1)), (4,)), case((2, 2), 0)]  # fmt: skip
@@ -125,13 +128,16 @@ class Pow(Op):
         if self.needs[0]:
             if isinstance(b, (int, float)):
                 da = dy * (b * a ** (b - 1)) if b else a.zeros_like()
-            else:  # where b = 0: 0 a^0, not 0 a^-1, which is NaN at a = 0
-                da = dy * (b * a ** (b - 1).masked_fill(b == 0, 0.0))
+            else:  # the mask is for dy and a: a mask for b or the product would be one for d(da)/db too, 1/a at b = 0
+                defined = (b != 0) | (dy.detach() * (1.0 / a.detach())).isfinite()
+                da = dy.where(defined, 0.0) * (b * a.where(defined, 1.0) ** (b - 1))
         if self.needs[1]:
             if isinstance(a, Value):
-                log = a.masked_fill(a == 0, 1.0).log()
+                log = a.where((a != 0) | (b < 0), 1.0).log()
+            elif a:
+                log = math.log(a) if a > 0 else math.nan
             else:
-                log = math.log(a) if a > 0 else math.nan if a < 0 else 0.0
+                log = b.zeros_like().masked_fill(b < 0, -math.inf)
             db = dy * (self.saved_output() * log)
         return da, db
 

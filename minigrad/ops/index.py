@@ -7,6 +7,7 @@ import numpy as np
 from ..autograd import Op, Value, composite
 from ..cases import Fixed, booleans, case, integers
 from ._args import one_dim
+from .movement import expanded
 from .select import where
 
 _REPEATED = np.array([2, 0, 2])
@@ -190,7 +191,7 @@ def embedding(input, weight):
 @composite(case((3, 4), booleans((3, 4)), 2.0), case((3, 4), booleans((4,)), -1.0))
 def masked_fill(x, mask, value):
     """x with value where mask (bool, broadcast to x) is True. Dtypes are promoted."""
-    mask.expand(x.shape)  # raises where the mask is larger
+    expanded(mask, x.shape)  # raises where the mask is larger
     return where(mask, value, x)
 
 

@@ -5,7 +5,7 @@ import math
 from ..autograd import Fused, Op, Value, composite
 from ..cases import case
 from ._args import promoted, require_float
-from .movement import expand, permute, reshape, unsqueeze
+from .movement import alias, expanded, permute, reshape, shaped, unsqueeze
 
 
 class Matmul(Op):
@@ -86,9 +86,9 @@ class LinearBackward(Fused):
 
     @staticmethod
     def composed(dy, x, weight, wanted):
-        rows = reshape(dy, math.prod(dy.shape[:-1]), dy.shape[-1])
+        rows = shaped(dy, (math.prod(dy.shape[:-1]), dy.shape[-1]))
         dx = matmul(dy, weight) if wanted[0] else None
-        dweight = matmul(rows.mT, reshape(x, rows.shape[0], x.shape[-1])) if wanted[1] else None
+        dweight = matmul(rows.mT, shaped(x, (rows.shape[0], x.shape[-1]))) if wanted[1] else None
         return dx, dweight, rows.sum(0) if wanted[2] else None
 
 
@@ -136,8 +136,8 @@ def einsum(equation, *operands):
     summed = tuple(i for i, c in enumerate(terms[0]) if c not in output)
     x = xs[0].sum(summed) if summed else xs[0]
     left = [c for c in terms[0] if c in output]
-    y = permute(x, tuple(left.index(c) for c in output if c in left)) if left else x
-    return expand(y, tuple(sizes[c] for c in output)) if output else y
+    y = permute(x, tuple(left.index(c) for c in output if c in left)) if left else alias(x)
+    return expanded(y, tuple(sizes[c] for c in output)) if output else y
 
 
 def _parse(equation, shapes):
@@ -209,7 +209,7 @@ def _contract(ta, a, tb, b, out, sizes):
     right = _arranged(b, tb, batch, inner, columns, sizes)
     y = Matmul.apply(left, right)
     labels = batch + rows + columns
-    y = reshape(y, tuple(sizes[c] for c in labels))
+    y = shaped(y, tuple(sizes[c] for c in labels))
     return permute(y, tuple(labels.index(c) for c in out)) if out else y
 
 
@@ -221,7 +221,7 @@ def _presum(term, x, other, out):
 
 def _arranged(x, term, batch, first, second, sizes):
     """x as (batch…, first, second), sizes of 1 broadcast to the label's."""
-    x = expand(x, tuple(sizes[c] for c in term)) if term else x
+    x = expanded(x, tuple(sizes[c] for c in term)) if term else x
     x = permute(x, tuple(term.index(c) for c in batch + first + second)) if term else x
 
     def product(labels):
@@ -230,4 +230,4 @@ def _arranged(x, term, batch, first, second, sizes):
             n *= sizes[c]
         return n
 
-    return reshape(x, product(batch), product(first), product(second))
+    return shaped(x, (product(batch), product(first), product(second)))

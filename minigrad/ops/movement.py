@@ -1,4 +1,7 @@
-"""Ops that move elements and compute nothing. Where NumPy gives a view, so do they; views share one version."""
+"""Ops that move elements and compute nothing. Where NumPy gives a view, so do they; views share one version.
+
+A view is a value of its own in the graph, with its own gradient and hooks, also where it has the shape that x has.
+`shaped` and `expanded` are for the inside of other ops, where nobody sees the value: they spare a step there."""
 
 import math
 
@@ -59,7 +62,7 @@ class Reshape(Op):
         return self.backend.reshape(x, shape)
 
     def backward(self, dy):
-        return dy.reshape(self.shape_before)
+        return shaped(dy, self.shape_before)
 
 
 def reshape(x, *shape):
@@ -67,11 +70,14 @@ def reshape(x, *shape):
     shape = shape_of("reshape", shape)
     if -1 in shape:
         shape = _inferred(x, shape)
-    if shape == x.shape:
-        return x
     if math.prod(shape) != x.numel() or min(shape, default=0) < 0:
         raise ValueError(f"reshape: {x.numel()} elements of shape {x.shape} do not fit shape {shape}")
     return Reshape.apply(x, shape=shape)
+
+
+def shaped(x, shape):
+    """x in another shape of the same size; x itself if it has that shape. Unchecked."""
+    return x if x.shape == shape else Reshape.apply(x, shape=shape)
 
 
 def _inferred(x, shape):
@@ -170,21 +176,26 @@ class Expand(Op):
     broadcasts = True
 
     def forward(self, x, shape):
-        return self.backend.expand(x, shape)
+        return x if shape == x.shape else self.backend.expand(x, shape)  # x's own memory can be written to
 
     def backward(self, dy):
         return dy
 
 
 def expand(x, *shape):
-    """x broadcast to shape without a copy; -1 keeps a size. The result is read-only."""
+    """x broadcast to shape without a copy; -1 keeps a size. The result is read-only, unless it has x's shape."""
     shape = shape_of("expand", shape)
     extra = len(shape) - x.ndim
     full = tuple(x.shape[d - extra] if n == -1 and d >= extra else n for d, n in enumerate(shape))
     fits = extra >= 0 and all(n >= 0 for n in full) and all(a in (1, b) for a, b in zip(x.shape, full[max(extra, 0) :]))
     if not fits:
         raise ValueError(f"expand: shape {x.shape} does not broadcast to {shape}")
-    return x if full == x.shape else Expand.apply(x, shape=full)
+    return Expand.apply(x, shape=full)
+
+
+def expanded(x, shape):
+    """x broadcast to shape; x itself if it has that shape."""
+    return x if x.shape == shape else expand(x, shape)
 
 
 class Flip(Op):
@@ -349,22 +360,27 @@ def pad(x, pad, value=0.0):
 
 @composite(case((2, 3), 2, 1), case((3,), 2, 2))
 def repeat(x, *repeats):
-    """x tiled repeats[i] times along dim i; more repeats than dims add dims at the front (NumPy's tile)."""
+    """A copy of x tiled repeats[i] times along dim i; more repeats than dims add dims at the front (NumPy's tile)."""
     repeats = shape_of("repeat", repeats)
     extra = len(repeats) - x.ndim
     if extra < 0 or any(n < 0 for n in repeats):
         raise ValueError(f"repeat: {repeats} must be sizes ≥ 0, at least one for each dim of shape {x.shape}")
     shape = (1,) * extra + x.shape
-    pairs = reshape(x, tuple(size for n in shape for size in (1, n)))
-    tiled = expand(pairs, tuple(size for r, n in zip(repeats, shape) for size in (r, n)))
-    return reshape(tiled, tuple(r * n for r, n in zip(repeats, shape)))
+    pairs = shaped(x, tuple(size for n in shape for size in (1, n)))
+    tiled = expanded(pairs, tuple(size for r, n in zip(repeats, shape) for size in (r, n)))
+    return _copied(x, shaped(tiled, tuple(r * n for r, n in zip(repeats, shape))))
+
+
+def _copied(x, y):
+    """y, or a copy of it where it is still a view of x, because nothing had to be repeated."""
+    return y.clone() if y.storage is x.storage else y
 
 
 @numpy_names
 @composite(case((2, 3), repeats=2, dim=1), case((2, 3), repeats=3, dim=0))
 def repeat_interleave(x, repeats, dim):
-    """Each slice along dim `repeats` times in a row (NumPy's repeat)."""
+    """A copy of x with each slice along dim `repeats` times in a row (NumPy's repeat)."""
     dim = one_dim("repeat_interleave", x, dim)
     shape = x.shape
     wide = expand(unsqueeze(x, dim + 1), shape[: dim + 1] + (repeats,) + shape[dim + 1 :])
-    return reshape(wide, shape[:dim] + (shape[dim] * repeats,) + shape[dim + 1 :])
+    return _copied(x, reshape(wide, shape[:dim] + (shape[dim] * repeats,) + shape[dim + 1 :]))

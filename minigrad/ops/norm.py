@@ -7,7 +7,7 @@ import numpy as np
 from ..autograd import Fused, Op
 from ..cases import case
 from ._args import require_float
-from .movement import reshape
+from .movement import reshape, shaped
 
 
 def _columns(x):
@@ -129,11 +129,11 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
 
     The last dims, of normalized_shape (an int or a shape), make a row; weight and bias have that shape or are None."""
     x, weight, bias = _rows("layer_norm", input, normalized_shape, weight, bias)
-    return reshape(LayerNorm.apply(x, weight, bias, eps=eps), input.shape)
+    return shaped(LayerNorm.apply(x, weight, bias, eps=eps), input.shape)
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None):
     """Each row to mean square 1, times weight. eps=None is the dtype's machine epsilon, as in PyTorch."""
     x, weight, _ = _rows("rms_norm", input, normalized_shape, weight)
     eps = float(np.finfo(x.dtype).eps) if eps is None else eps
-    return reshape(RmsNorm.apply(x, weight, eps=eps), input.shape)
+    return shaped(RmsNorm.apply(x, weight, eps=eps), input.shape)

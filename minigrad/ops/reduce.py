@@ -6,6 +6,8 @@ from ..autograd import Op, composite
 from ..cases import apart, case, integers, positive
 from ..dtypes import float16
 from ._args import many_dims, numpy_names, one_dim, require_float
+from .movement import expanded, shaped
+from .select import where
 
 ValuesIndices = namedtuple("ValuesIndices", ("values", "indices"))
 
@@ -30,7 +32,7 @@ class Sum(Op):
         return self.backend.sum(x, dims, keepdim)
 
     def backward(self, dy):
-        return dy.reshape(_kept(self.shape, self.dims)).expand(self.shape)
+        return expanded(shaped(dy, _kept(self.shape, self.dims)), self.shape)
 
 
 @numpy_names
@@ -76,8 +78,9 @@ class Amax(Op):
     def backward(self, dy):
         (x,) = self.saved_inputs()
         kept = _kept(x.shape, self.dims)
-        ties = (x == self.saved_output().reshape(kept)).to(dy.dtype)
-        return dy.reshape(kept) * (ties / ties.sum(self.dims, keepdim=True))
+        ties = x == shaped(self.saved_output(), kept)
+        n = ties.to(dy.dtype).sum(self.dims, keepdim=True)  # 0 where y is NaN, and so is the gradient then
+        return where(ties, shaped(dy, kept) / n, 0.0 / n)  # not dy times 0: it may be infinite
 
 
 class Amin(Amax):
@@ -236,13 +239,13 @@ def prod(x, dim=None, keepdim=False):
     dims = many_dims("prod", x, dim)
     rest = tuple(d for d in range(x.ndim) if d not in dims)
     y = x if x.dtype.kind == "f" else x.long()
-    y = y.permute(rest + dims).reshape(*(x.shape[d] for d in rest), _count(x, dims))
+    y = shaped(y.permute(rest + dims), (*(x.shape[d] for d in rest), _count(x, dims)))
     while y.shape[-1] != 1:
         if y.shape[-1] % 2 or y.shape[-1] == 0:
             y = y.pad((0, 1), value=1)
         half = y.shape[-1] // 2
         y = y[..., :half] * y[..., half:] if half else y
-    return y.reshape(_kept(x.shape, dims) if keepdim else tuple(x.shape[d] for d in rest))
+    return shaped(y, _kept(x.shape, dims) if keepdim else tuple(x.shape[d] for d in rest))
 
 
 class Logsumexp(Op):
@@ -266,9 +269,9 @@ def logsumexp(x, dim, keepdim=False):
     require_float("logsumexp", x)
     dims = many_dims("logsumexp", x, dim)
     rest = tuple(d for d in range(x.ndim) if d not in dims)
-    rows = x.permute(rest + dims).reshape(*(x.shape[d] for d in rest), _count(x, dims))
+    rows = shaped(x.permute(rest + dims), (*(x.shape[d] for d in rest), _count(x, dims)))
     y = Logsumexp.apply(rows, dim=rows.ndim - 1)
-    return y.reshape(_kept(x.shape, dims) if keepdim else tuple(x.shape[d] for d in rest))
+    return shaped(y, _kept(x.shape, dims) if keepdim else tuple(x.shape[d] for d in rest))
 
 
 class Cumsum(Op):
@@ -305,7 +308,7 @@ class Argsort(Op):
 def argsort(x, dim=-1, descending=False):
     """Indices that sort x along dim; ties keep their order, NaN counts as the largest. int64."""
     dim = one_dim("argsort", x, dim)
-    return Argsort.apply(x.reshape(1) if x.ndim == 0 else x, dim=dim, descending=descending).reshape(x.shape)
+    return shaped(Argsort.apply(shaped(x, x.shape or (1,)), dim=dim, descending=descending), x.shape)
 
 
 @numpy_names

@@ -7,11 +7,12 @@ from ._args import check_broadcast, floating, promoted
 from .elementwise import binary
 
 
-def _shares(dy, a_loses, a_loses_or_ties, b_loses, b_loses_or_ties, needs):
-    """dy to the winner, half to each where they tie, and whole to both where one is NaN: it loses to nothing."""
-    da = dy * (1.0 - (a_loses.to(dy.dtype) + a_loses_or_ties.to(dy.dtype)) * 0.5) if needs[0] else None
-    db = dy * (1.0 - (b_loses.to(dy.dtype) + b_loses_or_ties.to(dy.dtype)) * 0.5) if needs[1] else None
-    return da, db
+def _shares(dy, ties, a_loses, b_loses):
+    """dy to the winner, half to each where they tie, and whole to both where one is NaN: it loses to nothing.
+
+    The loser gets 0 by choice, not by a factor of 0: dy may be infinite. A comparison that is None: not wanted."""
+    dy = where(ties, dy * 0.5, dy)
+    return tuple(None if loses is None else where(loses, 0.0, dy) for loses in (a_loses, b_loses))
 
 
 class Maximum(Op):
@@ -26,7 +27,7 @@ class Maximum(Op):
 
     def backward(self, dy):
         a, b = self.saved_inputs()
-        return _shares(dy, a < b, a <= b, a > b, a >= b, self.needs)
+        return _shares(dy, a == b, a < b if self.needs[0] else None, a > b if self.needs[1] else None)
 
 
 class Minimum(Op):
@@ -41,7 +42,7 @@ class Minimum(Op):
 
     def backward(self, dy):
         a, b = self.saved_inputs()
-        return _shares(dy, a > b, a >= b, a < b, a <= b, self.needs)
+        return _shares(dy, a == b, a > b if self.needs[0] else None, a < b if self.needs[1] else None)
 
 
 class Where(Op):

@@ -4,6 +4,7 @@ from ..autograd import Fused, Op, Value
 from ..cases import Fixed, case, integers
 from ._args import numpy_names, one_dim, require_float
 from .index import _check_indices
+from .movement import shaped
 from .select import where
 
 _INF = float("inf")
@@ -139,9 +140,11 @@ def cross_entropy(input, target, ignore_index=-100, label_smoothing=0.0, reducti
     if input.ndim != 2:
         input = input.permute(*(d for d in range(input.ndim) if d != class_dim), class_dim)
         input = input.reshape(target.numel(), V)
-    loss = CrossEntropy.apply(input, target.reshape(-1), ignore_index=ignore_index, label_smoothing=label_smoothing)
+    loss = CrossEntropy.apply(
+        input, shaped(target, (target.numel(),)), ignore_index=ignore_index, label_smoothing=label_smoothing
+    )
     if reduction == "none":
-        return loss.reshape(target.shape)
+        return shaped(loss, target.shape)
     if reduction == "sum":
         return loss.sum()
     n = int(kept.sum())
