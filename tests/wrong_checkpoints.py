@@ -1,9 +1,13 @@
-"""Checkpoints with something wrong in them: what they say, with a checksum that is right, or the file itself."""
+"""Checkpoints with something wrong in them: what they say, with a checksum that is right, or the file itself.
+
+A case is (name, function); the function makes the file's bytes.
+"""
 
 import copy
 import json
 import random
 import zlib
+from functools import partial
 
 import numpy as np
 
@@ -86,22 +90,26 @@ def edited(meta, path, value=None, delete=False, extra=None):
 
 
 def wrong_contents(arrays, meta):
-    """(name, bytes) of checkpoints whose metadata say something else than they did; not always something wrong."""
+    """Checkpoints whose metadata say something else than they did; not always something wrong."""
+
+    def say(*args, **options):
+        return signed(arrays, edited(meta, *args, **options))
+
     for path in paths(meta):
         where = ".".join(map(str, path))
         for i, value in enumerate(VALUES):
-            yield f"meta {where} = value {i}", signed(arrays, edited(meta, path, value))
-        yield f"meta without {where}", signed(arrays, edited(meta, path, delete=True))
+            yield f"meta {where} = value {i}", partial(say, path, value)
+        yield f"meta without {where}", partial(say, path, delete=True)
         if isinstance(path[-1], str):
-            yield f"meta with more beside {where}", signed(arrays, edited(meta, path, 3, extra="more"))
+            yield f"meta with more beside {where}", partial(say, path, 3, extra="more")
     for i, text in enumerate(TEXTS):
-        yield f"meta text {i}", signed(arrays, text)
+        yield f"meta text {i}", partial(signed, arrays, text)
     twice = json.dumps(meta)[:-1] + ', "step": 3}'
-    yield "meta with a key twice", signed(arrays, twice)
+    yield "meta with a key twice", partial(signed, arrays, twice)
 
 
 def wrong_tensors(arrays, meta):
-    """(name, bytes) of checkpoints with a right checksum and another tensor."""
+    """Checkpoints with a right checksum and another tensor."""
     for name, x in arrays.items():
         changes = {
             "gone": None, "transposed": x.T if x.ndim > 1 else x[:-1], "flat": x.reshape(-1, 1), "empty": x[:0],
@@ -112,17 +120,17 @@ def wrong_tensors(arrays, meta):
         for change, y in changes.items():
             others = {k: v for k, v in arrays.items() if k != name}
             others |= {} if y is None else {name: np.asarray(y)}
-            yield f"tensor {name} {change}", signed(others, meta)
+            yield f"tensor {name} {change}", partial(signed, others, meta)
         swaps = ("weight", "bias"), ("blocks.0", "blocks.1000000000"), ("blocks.0", "blocks.x"), ("h.0", "h.999999999")
         for other in dict.fromkeys((f"{name}x", f"h.{name}", *(name.replace(*swap) for swap in swaps))):
             if other not in arrays:
                 renamed = {other if k == name else k: v for k, v in arrays.items()}
-                yield f"tensor {name} called {other}", signed(renamed, meta)
-                yield f"tensor {name} also called {other}", signed({**arrays, other: x}, meta)
+                yield f"tensor {name} called {other}", partial(signed, renamed, meta)
+                yield f"tensor {name} also called {other}", partial(signed, {**arrays, other: x}, meta)
 
 
 def wrong_headers(arrays, meta):
-    """(name, bytes) of files whose header is not that of the bytes after it, or none at all."""
+    """Files whose header is not that of the bytes after it, or none at all."""
     text = json.dumps(meta)
     metadata = {"__metadata__": {"minigrad": f"1 {checksum(arrays, text)} {text}"}}
     entries, data = entries_of(arrays)
@@ -131,44 +139,46 @@ def wrong_headers(arrays, meta):
         for key, values in {"dtype": BAD_DTYPES, "shape": BAD_SHAPES, "data_offsets": BAD_OFFSETS}.items():
             for i, value in enumerate(values):
                 header = {**metadata, **entries, name: {**entries[name], key: value}}
-                yield f"header {name} {key} {i}", file_of(header, data)
+                yield f"header {name} {key} {i}", partial(file_of, header, data)
             header = {**metadata, **entries, name: {k: v for k, v in entries[name].items() if k != key}}
-            yield f"header {name} without {key}", file_of(header, data)
+            yield f"header {name} without {key}", partial(file_of, header, data)
         for i, value in enumerate(VALUES):
-            yield f"header {name} = value {i}", file_of({**metadata, **entries, name: value}, data)
+            yield f"header {name} = value {i}", partial(file_of, {**metadata, **entries, name: value}, data)
     whole = json.dumps({**metadata, **entries})
     again = f', "{names[0]}": {json.dumps(entries[names[0]])}}}'
-    yield "header with a name twice", file_of(whole[:-1] + again, data)
-    yield "header with half a surrogate pair", file_of({**metadata, **entries, "\ud800": entries[names[0]]}, data)
-    yield "header of a hole", file_of({**metadata, **entries}, data + b"\0" * 8)
+    yield "header with a name twice", partial(file_of, whole[:-1] + again, data)
+    half = {**metadata, **entries, "\ud800": entries[names[0]]}
+    yield "header with half a surrogate pair", partial(file_of, half, data)
+    yield "header of a hole", partial(file_of, {**metadata, **entries}, data + b"\0" * 8)
     for i, value in enumerate(VALUES):
-        yield f"metadata = value {i}", file_of({"__metadata__": value, **entries}, data)
-        yield f"minigrad = value {i}", file_of({"__metadata__": {"minigrad": value}, **entries}, data)
+        yield f"metadata = value {i}", partial(file_of, {"__metadata__": value, **entries}, data)
+        yield f"minigrad = value {i}", partial(file_of, {"__metadata__": {"minigrad": value}, **entries}, data)
     for i, version in enumerate(["", "1", "2", "1 ", "1 0", "1 00000000 {}", f"2 {checksum(arrays, text)} {text}"]):
-        yield f"version {i}", file_of({"__metadata__": {"minigrad": version}, **entries}, data)
+        yield f"version {i}", partial(file_of, {"__metadata__": {"minigrad": version}, **entries}, data)
     for i, header in enumerate(TEXTS):
-        yield f"header text {i}", file_of(header, data)
+        yield f"header text {i}", partial(file_of, header, data)
     for n in (0, 1, 2, 7, len(data), 2**31, 10**8, 10**8 + 1, 2**62, 2**64 - 1):
-        yield f"header of {n} bytes", n.to_bytes(8, "little") + whole.encode() + data
+        yield f"header of {n} bytes", partial(bytes, n.to_bytes(8, "little") + whole.encode() + data)
 
 
 def damaged(data, n, rng):
-    """(name, bytes) of n files with some bytes changed, cut off, added or moved."""
+    """n files with some bytes changed, cut off, added or moved."""
     for i in range(n):
         at, other = rng.randrange(len(data)), rng.randrange(len(data))
         begin, end = min(at, other), max(at, other)
-        yield [
-            (f"bit {i}", data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]),
-            (f"byte {i}", data[:at] + bytes([rng.randrange(256)]) + data[at + 1 :]),
-            (f"cut {i}", data[:at]),
-            (f"longer {i}", data + rng.randbytes(rng.randrange(1, 20))),
-            (f"zeros {i}", data[:begin] + b"\0" * (end - begin) + data[end:]),
-            (f"gap {i}", data[:begin] + data[end:]),
+        name, changed = [
+            ("bit", data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]),
+            ("byte", data[:at] + bytes([rng.randrange(256)]) + data[at + 1 :]),
+            ("cut", data[:at]),
+            ("longer", data + rng.randbytes(rng.randrange(1, 20))),
+            ("zeros", data[:begin] + b"\0" * (end - begin) + data[end:]),
+            ("gap", data[:begin] + data[end:]),
         ][i % 6]
+        yield f"{name} {i}", partial(bytes, changed)
 
 
 def all_of(arrays, meta, damages=300, seed=0):
-    """(name, bytes) of everything above, in an order that does not change."""
+    """All of the above, in an order that does not change."""
     rng = random.Random(seed)
     return [
         *wrong_contents(arrays, meta), *wrong_tensors(arrays, meta), *wrong_headers(arrays, meta),
