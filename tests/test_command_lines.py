@@ -63,7 +63,20 @@ STRANGE = ["", "x", "-1", "0", "1.5", "1e999", "nan", "-inf", "9" * 400, "9" * 5
 NO_OUTPUT = ["", ".", "fifo", "book.txt/x", "book.txt/x/y.svg", "broken/y.svg", "/proc/x/y.svg", f"{'n' * 300}/y.svg"]
 NO_TEXT = ["", ".", "none", "fifo", "/dev/zero", "empty", "binary", "sparse", "loop", "one", "short", "book.txt/x",
            "/proc/self/mem", "n" * 300, "\udcff"]  # fmt: skip
-NO_CHECKPOINT = ["", ".", "none", "empty", "binary", "book.txt", "loop", "book.txt/x", "other.safetensors"]
+NO_CHECKPOINT = [
+    "",
+    ".",
+    "none",
+    "fifo",
+    "/dev/zero",
+    "sparse",
+    "empty",
+    "binary",
+    "book.txt",
+    "loop",
+    "book.txt/x",
+    "other.safetensors",
+]
 
 
 @pytest.fixture(autouse=True)

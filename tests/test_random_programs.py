@@ -1,6 +1,6 @@
 """Random programs on the kernels, native and emulated, beside the NumPy reference, and beside finite differences.
 
-The same programs run beside PyTorch behind the oracle marker: tests/oracle/test_random_programs.py."""
+The same programs run beside PyTorch behind the oracle marker: tests/oracle/test_random_programs_against_torch.py."""
 
 import functools
 

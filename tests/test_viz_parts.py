@@ -28,7 +28,7 @@ def test_texts_are_short_and_printable():
     (slice(None), ":"), (slice(1, None), "1:"), (slice(None, 2), ":2"), (slice(0, 3, 2), "0:3:2"),
     (np.arange(3), "array(3,)"), (np.zeros((2, 3)), "array(2, 3)"), (np.float64(0.5), "0.5"), (np.int64(3), "3"),
     (np.array(3), "3"), (object(), "object"), (len, "<built-in function len>"), (np.dtype("float32"), "float32"),
-], ids=str)  # fmt: skip
+])  # fmt: skip
 def test_parameters_of_ops(value, text):
     assert labels.parameter(value) == text
 
