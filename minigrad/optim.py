@@ -18,6 +18,7 @@ class Optimizer:
     params: Tensors, or dicts with 'params' and options that differ from `defaults`."""
 
     buffers: tuple = ()  # names of the arrays of state that each parameter has, of its shape
+    squares: tuple = ()  # those of them that are never negative
 
     def __init__(self, params, defaults):
         params = list(params)
@@ -139,6 +140,8 @@ class Optimizer:
             value = as_tensor(value if isinstance(value, Tensor) else np.asarray(value))
             if value.shape != p.shape:
                 raise ValueError(f"optimizer {name} has {buffer} of shape {value.shape}, its parameter {p.shape}")
+            if buffer in self.squares and (value < 0).any():
+                raise ValueError(f"optimizer {name} has negative numbers in {buffer}, a mean of squares")
             on = p.storage.backend
             own[buffer] = Tensor._wrap(on.copy(value.to(p.device, p.dtype).array), Storage(on))
         return own
@@ -200,6 +203,7 @@ class Adam(Optimizer):
     """Kingma and Ba 2015. weight_decay is added to the gradient."""
 
     buffers = ("m", "v")
+    squares = ("v",)
     decoupled = False
 
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):

@@ -25,6 +25,7 @@ FOREIGN = {  # in the format, but not in NumPy
 }  # fmt: skip
 LARGEST_HEADER = 100_000_000  # bytes; the library's limit
 DEEPEST = 100  # levels of lists and dicts
+LONGEST = 2_000_000  # commas: 100 MB of "[0,0,0,…" would take minutes, and gigabytes
 METADATA = "__metadata__"
 
 shown = reprlib.repr  # of what a file holds: one line, and a short one, whatever it is
@@ -35,7 +36,10 @@ class Unsupported(ValueError):
 
 
 def parse(text):
-    """What JSON's text says. Raises ValueError for what is not JSON, holds a key twice, or is nested too deeply."""
+    """What JSON's text says. Raises ValueError for what is not JSON, holds a key twice, or is too long or nested too
+    deeply to be a header."""
+    if text.count(",") > LONGEST:
+        raise ValueError(f"its JSON has more than {LONGEST:,} commas: long lists belong into arrays")
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_int=_int)
     except RecursionError:

@@ -114,6 +114,7 @@ def entry(*path):
     (["state", 1, "step"], [-5, 1.5, "1", None, True, 10**400, [1]], "state 1 has step"),
     (["state", 1, "m"], [3.0, [1, 2, 3], "x", None], "for m, not an array of floats"),
     (["state", 1, "m"], [np.zeros(3, "i4"), np.zeros(3, bool)], "for m, not an array of floats"),
+    (["state", 1, "v"], [np.array([1, -1e-9, 1])], "state 1 has negative numbers in v"),
     (["state", 1, "m"], [np.zeros(4), np.zeros((3, 1)), np.zeros(())], r"m of shape .*, its parameter \(3,\)"),
 ])  # fmt: skip
 def test_what_is_no_state_changes_nothing(path, values, words):

@@ -136,6 +136,7 @@ def test_overlaps_holes_and_names_twice(path):
     ("[" * 9999, "does not begin"), ('{"a":' * 9999, "nested too deeply"), ('{"a":' * 150 + "1" + "}" * 150, "deep"),
     ('{"a": ' + "[" * 90_000 + "]" * 90_000 + "}", "nested"), ('{"a": 1' + "0" * 5000 + "}", "integer of 5001 digits"),
     ('{"\\ud800": {}}', "surrogates"), ("\ufeff{}", "does not begin"), ('{"__metadata__": {"a": 1}}', "metadata"),
+    ('{"a": [' + "0," * 2_000_001 + "0]}", "its JSON has more than 2,000,000 commas"),
     ('{"a": NaN}', "its header says of 'a'"), ("{", "does not begin"), ('{"a" 1}', "Expecting"),
 ])  # fmt: skip
 def test_json_that_cannot_be(path, text, words):
