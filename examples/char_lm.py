@@ -139,6 +139,9 @@ def train(args):
     if progress.broken:
         raise progress.broken
 
+    if best_loss is None:  # stopped before its first validation, and resumed to no further step
+        best_loss = evaluate(model, val_batches, args.device)
+        save(done, [best, last])
     print(f"step {steps} of {steps}, best validation loss {best_loss:.4f}; it writes:\n")
     print(write(model, vocab, "", 500, args.device, seed=seed))
     wrote = [last, best, losses, out / "loss.png"]

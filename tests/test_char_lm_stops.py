@@ -230,3 +230,12 @@ def test_piped_into_head(book, out):
         process.wait()
     assert (process.returncode, err) == (-signal.SIGPIPE, "")
     assert state(out)[1]["step"] == len(rows(out)) > 0
+
+
+def test_a_run_resumed_to_where_it_was_stopped_is_validated(book, out, capsys):
+    """It had no validation before, and has no step left to do."""
+    with stop_after(2):
+        main(*TINY, "--text", book, "--out", out, "--steps", 12)
+    assert main("--resume", "--out", out, "--steps", 2) == 0
+    assert "step 2 of 2, best validation loss " in capsys.readouterr().out
+    assert state(out)[1]["best_loss"] == state(out, "best")[1]["best_loss"] > 0
