@@ -4,7 +4,7 @@ A child process begins with the one thread that forked. What another thread was 
 it for ever, and a lock that thread held is never released; NumPy's OpenBLAS, forked within a product, even hangs the
 parent. So os.fork() takes all of these locks first: it waits until nobody is at work behind one, and holds them until
 both processes go on. A thread may take them only in the order in which the fork does: accumulating, loading,
-emulating, multiplying.
+emulating, multiplying, drawing.
 """
 
 import os
@@ -51,11 +51,12 @@ class _Multiplying(threading.local):
         self._door.release()
 
 
+drawing = threading.RLock()  # setting random numbers aside: no two threads get the same
 multiplying = _Multiplying()  # within a product of NumPy's BLAS
 emulating = threading.RLock()  # a launch of the emulator, which runs one at a time
 loading = threading.RLock()  # making a backend, or compiling and loading kernels: once for all threads
 accumulating = threading.RLock()  # adding to a .grad: no sum of another thread is lost
 
 if hasattr(os, "register_at_fork"):
-    for _lock in (multiplying, emulating, loading, accumulating):  # the last is taken first
+    for _lock in (drawing, multiplying, emulating, loading, accumulating):  # the last is taken first
         os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)

@@ -7,6 +7,7 @@ from reprlib import repr as shown
 import numpy as np
 
 from .backend import reference
+from .locks import drawing
 
 
 class Generator:
@@ -43,7 +44,8 @@ class Generator:
 
     def take(self, n):
         """Set n words aside: the number of their first block of four. Every call begins a fresh block."""
-        offset, self.offset = self.offset, self.offset + -(-n // 4)
+        with drawing:
+            offset, self.offset = self.offset, self.offset + -(-n // 4)
         return offset
 
     # `on` is the backend that computes the numbers, and whose array they come in.

@@ -131,27 +131,27 @@ def test_a_walk_whose_graph_another_one_frees_is_told(monkeypatch):
         mg.grad(y.sum(), [a, b])
 
 
-def test_a_walk_is_newer_than_every_array_made_before_it():
-    """Else .grad might be given the memory of an array that somebody else holds."""
-    numbers = []
-
-    def begin():
-        for _ in range(2000):
-            numbers.append(autograd_walk())
-
-    autograd_walk = mg.autograd.Storage.begin_walk
+@pytest.fixture
+def turns():
+    """Threads take turns every microsecond, and not every 5000."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=begin) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(before)
-    assert len(set(numbers)) == len(numbers) == 8000
-    assert mg.ones(1).storage.born < autograd_walk()
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_a_walk_is_newer_than_every_array_made_before_it(turns):
+    """Else .grad might be given the memory of an array that somebody else holds."""
+    begin = mg.autograd.Storage.begin_walk
+    numbers = [n for found in both(lambda _: [begin() for _ in range(4000)]) for n in found]
+    assert len(set(numbers)) == len(numbers)
+    assert mg.ones(1).storage.born < begin()
+
+
+def test_no_random_number_is_given_out_twice(turns):
+    generator = mg.Generator(1)
+    begins = [n for found in both(lambda _: [generator.take(5) for _ in range(4000)]) for n in found]
+    assert sorted(begins) == list(range(0, 16000, 2))
 
 
 @pytest.mark.parametrize("on", BACKENDS)
@@ -183,7 +183,7 @@ def test_a_fork_waits_for_products_that_have_begun():
         thread.join()
 
 
-@pytest.mark.parametrize("name", ["accumulating", "loading", "emulating"])
+@pytest.mark.parametrize("name", ["accumulating", "loading", "emulating", "drawing"])
 def test_a_child_finds_no_lock_taken(name):
     """A thread that is within one when another forks is waited for."""
     lock, inside = getattr(locks, name), threading.Event()
