@@ -217,6 +217,16 @@ def test_somebody_elses_safetensors(path):
             checkpoint.load(path)
 
 
+def test_another_format(path):
+    """The checksum covers what comes after it, so that it stays right."""
+    checkpoint.save(path, {"x": np.zeros(2, np.float32)}, {})
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b'"minigrad":"1 ', b'"minigrad":"2 '))
+    assert path.read_bytes() != whole
+    with pytest.raises(checkpoint.CheckpointError, match="not a minigrad checkpoint of format 1"):
+        checkpoint.load(path)
+
+
 def test_too_little_memory(path, monkeypatch):
     checkpoint.save(path, {"x": np.zeros(5)}, {})
 

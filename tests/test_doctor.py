@@ -58,6 +58,15 @@ def test_a_wrong_result_is_a_failure(monkeypatch, capsys, only_numpy):
     assert "FAIL  numpy     softmax: its result is off by 1.0e-03 of its largest element" in capsys.readouterr().out
 
 
+def test_a_failure_before_a_pass_is_still_one(monkeypatch, capsys):
+    wrong = Changed("softmax", lambda x, dim: reference.softmax(x, dim) * np.float32(1.001))
+    monkeypatch.setattr(doctor, "BACKENDS", ("native", "numpy"))
+    monkeypatch.setattr(backend, "cpu_backend", lambda name: wrong if name == "native" else reference)
+    assert doctor.main() == 1
+    said = capsys.readouterr().out
+    assert said.index("FAIL  native") < said.index("PASS  numpy")
+
+
 @pytest.mark.parametrize("error", [RuntimeError("the GPU has fallen off the bus\nsecond line"), MemoryError()])
 def test_an_error_is_a_failure(monkeypatch, capsys, only_numpy, error):
     monkeypatch.setattr(backend, "cpu_backend", lambda name: Changed("softmax", raising(error)))

@@ -252,3 +252,17 @@ def test_retain_graph_gives_the_same_bits():
         same(a, leaf_.grad.numpy())
     with pytest.raises(mg.GraphError, match="retain_graph"):
         y.backward()
+
+
+def test_what_a_hook_returns_is_not_taken_for_a_grad():
+    x, kept = leaf(3), []
+
+    def double(g):
+        kept.append(g * 2)
+        return kept[-1]
+
+    x.register_hook(double)
+    (x * 3).sum().backward()
+    with mg.no_grad():
+        x.grad.zero_()
+    same(kept[0], np.full(3, 6.0))

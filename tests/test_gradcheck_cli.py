@@ -69,6 +69,13 @@ def test_users_ops_pass(module, capsys):
     assert "unchecked: declares no cases, so nothing was checked" in printed.err
 
 
+def test_a_module_in_which_nothing_is_checked_is_no_success(module, tmp_path, capsys):
+    file = tmp_path / "ops_of_the_test_unchecked.py"  # `module` forgets it afterwards
+    file.write_text("import minigrad as mg\nclass Nothing(mg.Op):\n    def forward(self, x):\n        return x\n")
+    assert main([str(file)]) == 1
+    assert "nothing: declares no cases, so nothing was checked" in capsys.readouterr().err
+
+
 def test_a_wrong_op_fails_and_is_reported(module, capsys, tmp_path):
     where = tmp_path / "report.json", tmp_path / "report.html"
     file = module("3.001", "ops_of_the_test_wrong")

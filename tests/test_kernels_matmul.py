@@ -222,3 +222,21 @@ def test_large_products_fill_the_gpu():
     side, parts = launching.choose(384, 384, 16384, 1, True, 132)  # a weight gradient
     assert side == 128 and 20 < parts < 30
     assert launching.choose(64, 64, 64, 1, True, 132) == (64, 1)
+
+
+@pytest.mark.parametrize(
+    "a, b",
+    [
+        (numbers((3, 8, 8))[:, :5], numbers((8, 6))),  # batches that are not rows of one matrix
+        (numbers((5, 3, 8)).transpose(1, 0, 2), numbers((8, 6))),
+    ],
+)
+def test_batches_with_gaps_between_them(a, b):
+    same(Emulated().matmul(a, b), a.astype(np.float64) @ b, "float32", 8)
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_a_bias_that_is_not_compact(tiled, parts):
+    tiled(64, parts)
+    x, weight, bias = numbers((5, 60)), numbers((7, 60)), numbers((14,))[::2]
+    same(Emulated().linear(x, weight, bias), x.astype(np.float64) @ weight.T + bias, "float32", 60)
