@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from wrong_checkpoints import entries_of, file_of, signed
 
 import minigrad as mg
-from minigrad import checkpoint, dtypes, optim, runs
+from minigrad import checkpoint, dtypes, nn, optim, runs
 
 
 def same(a, b):
@@ -288,3 +288,12 @@ def test_kill_9_at_100_random_moments(tmp_path):
     torn, seen, *files = result.stdout.split()
     assert int(torn) >= 10  # so many kills fell into a write: the test does test
     assert int(seen) == 2 and files == ["c.safetensors"]
+
+
+def test_options_that_are_numbers_of_numpy(path):
+    p = mg.ones(2, requires_grad=True)
+    optimizer = optim.AdamW([p], lr=np.float32(0.5), weight_decay=np.float64(0.25))
+    tensors, meta = checkpoint.pack(nn.Linear(2, 2), optimizer)
+    checkpoint.save(path, tensors, meta)
+    (group,) = checkpoint.load(path)[1]["optimizer"]["param_groups"]
+    assert (group["lr"], group["weight_decay"]) == (0.5, 0.25)

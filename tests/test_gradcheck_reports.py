@@ -9,6 +9,7 @@ import pytest
 from wrong_sin import WrongSin, data, values, wrong_sin
 
 import minigrad as mg
+from minigrad import nn
 from minigrad.gradcheck import GradcheckError, gradcheck
 from minigrad.gradcheck.report import FAIL
 
@@ -109,3 +110,30 @@ def test_table_and_json():
     loaded = json.loads(report.to_json())
     assert loaded["verdict"] == FAIL and loaded["passed"] is False and loaded["findings"][0]["index"]
     json.loads(gradcheck(mg.sqrt, values(0.0), raise_on_fail=False).to_json())  # with infinities
+
+
+def test_the_output_is_told_apart_from_others():
+    """Of two outputs of three elements, each alone is wrong at its own element."""
+    for which in (0, 1):
+        for k in range(3):
+            factor = mg.tensor([1.1 if i == k else 1.0 for i in range(3)], dtype=mg.float64)
+
+            def pair(x, which=which, factor=factor):
+                ys = x.exp(), WrongSin.apply(x, factor=factor)
+                return ys if which else ys[::-1]
+
+            worst = gradcheck(pair, values(0.1, 0.2, 0.3), raise_on_fail=False).worst
+            assert (worst.index, worst.output) == ((k,), f"{which}[{k}]")
+
+
+def test_the_culprit_is_told_from_a_right_op_of_its_kind():
+    """They differ in a parameter only."""
+    report = gradcheck(
+        lambda x: WrongSin.apply(x, factor=1.0) + WrongSin.apply(x, factor=1.1), values(0.3), raise_on_fail=False
+    )
+    assert "wrong by itself too" in report.culprit
+
+
+def test_parameters_require_gradients_without_leaving_inputs_out():
+    names = [name for name, *_ in gradcheck(nn.Linear(3, 2), data(4, 3)).leaves]
+    assert len(names) == 3 and {"weight", "bias"} < set(names)

@@ -324,3 +324,11 @@ def test_augmented_assignment():
         counts += 0.5
     with pytest.raises(ValueError, match=r"\(3, 2\)"):
         counts += mg.ones(3, 2, dtype=mg.int64)
+
+
+def test_a_change_in_place_reads_what_was_there_before():
+    """In memory that what is added lies in too; large enough for a kernel."""
+    x = mg.arange(100_000.0)
+    before = x.numpy().copy()
+    x[1:].add_(x[:-1])
+    np.testing.assert_array_equal(x.numpy()[1:], before[1:] + before[:-1])
