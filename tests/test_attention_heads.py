@@ -164,6 +164,7 @@ def test_rotary_turns_by_the_position_and_products_depend_on_distance_alone():
 def test_alibi_is_the_papers():
     assert nn.positions.alibi_slopes(8) == [2.0**-i for i in range(1, 9)]
     assert nn.positions.alibi_slopes(3) == [2**-4, 2**-8, 2**-2]
+    assert nn.positions.alibi_slopes(6) == [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3]
     bias = nn.positions.alibi([0.5, 0.25], 2, 4, start=2, dtype=mg.float64).numpy()
     np.testing.assert_array_equal(bias[0], [[-1, -0.5, 0, -0.5], [-1.5, -1, -0.5, 0]])
     np.testing.assert_array_equal(bias[1], bias[0] / 2)

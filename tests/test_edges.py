@@ -146,6 +146,8 @@ VALUES = {
     "clamp": (lambda: ints.clamp(-1, 3), INTS.clip(-1, 3)),
     "clamp below": (lambda: ints.clamp(2), INTS.clip(2)),
     "clamp above": (lambda: ints.clamp(max=2), INTS.clip(max=2)),
+    "clamp of ints below a float": (lambda: ints.clamp(max=0.5), INTS.clip(max=0.5).astype(np.float32)),
+    "clamp of ints between two kinds": (lambda: ints.clamp(0, 2.5), INTS.clip(0, 2.5).astype(np.float32)),
     "clamp ints by a float": (lambda: ints.clamp(0.5), INTS.clip(0.5).astype(np.float32)),
     "clamp crossed": (lambda: a.clamp(1, -1), np.full((3, 4), -1.0)),
     "pow of ints": (lambda: ints**2, INTS**2),

@@ -205,6 +205,7 @@ def test_launches_that_a_gpu_refuses():
         assert "a block has 1 thread or a multiple of 32, at most 1024" in findings("good", block=block)
     assert "the grid is too large" in findings("good", grid=(1, 1 << 16))
     assert "shared memory" in findings("good", shared=(227 << 10) + 1)
+    assert "shared memory" in findings("past_static_shared", shared=227 << 10)  # which has some of its own
 
 
 def test_wrong_arguments():
