@@ -8,15 +8,16 @@
 //
 // argmax_rows, argmin_rows: a block for each row; the first of ties, and the first NaN if there is one.
 // dot_parts: a block for each `part` elements; y holds its share of Σ a b.
-// Each sum is many short ones, in lanes, threads, groups and parts, so that rounding errors do not grow with n.
+// A block's sums grow in Totals; what it writes is rounded once, so that rounding errors do not grow with n.
 #include "accumulate.cuh"
 
-// A reduction in the type V: where it starts, given the first value, and how two values become one.
+// A reduction in the type V: where it starts, given the first value, how a value joins it, and how two become one.
 struct Sum {
-  typedef A V;
+  typedef Total<A> V;
   static __device__ __forceinline__ A load(T x) { return A(R(x)); }
-  static __device__ __forceinline__ A start(A) { return 0; }
-  static __device__ __forceinline__ A both(A a, A b) { return a + b; }
+  static __device__ __forceinline__ V start(A) { return {}; }
+  static __device__ __forceinline__ V both(V a, A x) { a.add(x); return a; }
+  static __device__ __forceinline__ V both(V a, V b) { a.add(b); return a; }
 };
 struct Max {
   typedef R V;
@@ -212,8 +213,8 @@ extern "C" __global__ void argmin_rows(long long* __restrict__ y, const T* __res
 extern "C" __global__ void dot_parts(A* __restrict__ y, const T* __restrict__ a, const T* __restrict__ b, long long n,
                                      long long part) {
   const long long first = blockIdx.x * part;
-  const A v = fold<Sum>(n - first < part ? n - first : part, [&](long long i) {
+  const Sum::V v = fold<Sum>(n - first < part ? n - first : part, [&](long long i) {
     return Sum::load(a[first + i]) * Sum::load(b[first + i]);
   });
-  if (threadIdx.x == 0) y[blockIdx.x] = v;
+  if (threadIdx.x == 0) y[blockIdx.x] = A(v);
 }

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from .base import Launcher, layout, product
+from .base import TOTALS, Launcher, layout, product
 
 BITS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 INT64 = np.dtype(np.int64)
 SIDE = 32  # of a tile of copy.cu's transpose
 SPAN, MOST_THREADS = 128, 512  # columns and threads of a block of scatter.cu's take_add
+SHORT = 8  # numbers that add up in themselves as exactly as in a total
 
 
 class Arrays(Launcher):
@@ -159,13 +160,16 @@ class Arrays(Launcher):
     def scatter_add(self, shape, dim, index, dy):
         """Zeros of `shape` with dy added at `index` along dim: the adjoint of gather. dy and index have one shape."""
         dim %= len(shape)
+        outer, inner, m = product(shape[:dim]), product(shape[dim + 1 :]), index.shape[dim]
+        args = self.compact(dy), self._indices(index), outer, shape[dim], m, inner
+        if m > SHORT:
+            dx = self.empty(shape, dy.dtype)
+            totals = self.zeros(shape, TOTALS)
+            self.launch_each(outer * inner, "scatter", "scatter_add_long", dy.dtype, dx, totals, *args)
+            return dx
         dx = self.zeros(shape, real(dy.dtype))
-        outer, inner = product(shape[:dim]), product(shape[dim + 1 :])
         if dy.size:
-            sizes = outer, shape[dim], index.shape[dim], inner
-            self.launch_each(
-                outer * inner, "scatter", "scatter_add", dy.dtype, dx, self.compact(dy), self._indices(index), *sizes
-            )
+            self.launch_each(outer * inner, "scatter", "scatter_add", dy.dtype, dx, *args)
         return dx if dx.dtype == dy.dtype else self.cast(dx, dy.dtype)
 
     def take(self, x, index):
@@ -193,9 +197,22 @@ class Arrays(Launcher):
         if threads > 1:
             self.launch_each(dy.size, "scatter", "take_add_atomic", dy.dtype, dx, dy, index, N, C)
         elif dy.size:
-            grid = min(blocks, -(-C // 16))
-            self.launch("scatter", "take_add_columns", dy.dtype, grid, threads, dx, dy, index, N, C)
+            self._take_add_columns(dx, dy, index, min(blocks, -(-C // 16)))
         return dx if dx.dtype == dy.dtype else self.cast(dx, dy.dtype)
+
+    def _take_add_columns(self, dx, dy, index, grid):
+        """take_add where arrays are the host's, in a few blocks. Rows of dx that many are added to grow in totals."""
+        (N, C), rows = dy.shape, len(dx)
+        totals = slots = None
+        if N > SHORT:
+            often = np.flatnonzero(np.bincount(index, minlength=rows) > SHORT)
+            if often.size:
+                wide = TOTALS if dy.dtype.kind == "f" else dx.dtype
+                totals, slots = self.zeros((often.size, C), wide), self.full((rows,), -1, INT64)
+                slots[often] = np.arange(often.size)
+        self.launch("scatter", "take_add_columns", dy.dtype, grid, 1, dx, totals, dy, index, slots, N, C)
+        if totals is not None:
+            dx[often] = totals
 
     def _indices(self, index):
         """Compact int64."""
