@@ -110,12 +110,56 @@ __device__ __forceinline__ V block_combine(V v, Op op) {
   return v;
 }
 
+template <int N> struct Count { static constexpr int value = N; };  // a constant to hand to a function
+
+// term(first) + … + term(first + N - 1), N a power of 2: pairs, pairs of pairs, and so on.
+template <int N, typename F>
+__device__ __forceinline__ auto tree(F term, int first = 0) {
+  if constexpr (N == 1) return term(first);
+  else return tree<N / 2>(term, first) + tree<N / 2>(term, first + N / 2);
+}
+
+// The same one after the other, which is less to do where the terms are products.
+template <int N, typename F>
+__device__ __forceinline__ auto chain(F term) {
+  if constexpr (N == 1) return term(0);
+  else return chain<N - 1>(term) + term(N - 1);
+}
+
+// A vector of doubles is half as long as one of floats. So natively each of LANES sums takes RUN numbers as a float, and is
+// then added to a Total: few enough that no more than the last digit is lost.
+constexpr int RUN = 8, LANES = 64;
+
+// Where a run that begins at i ends, of n numbers; LANES of them are left at least.
+__device__ __forceinline__ long long run_end(long long i, long long n) {
+  const long long left = (n - i) / LANES;
+  return i + (left < RUN ? left : RUN) * LANES;
+}
+template <typename V>
+__device__ __forceinline__ V lanes_sum(V (&lane)[LANES]) {
+  UNROLL for (int half = LANES / 2; half > 0; half /= 2) {
+    SIMD for (int l = 0; l < half; l++) lane[l] += lane[l + half];
+  }
+  return lane[0];
+}
+
 // Σ f(i) over i in [0, n), in every thread, in a Total<V>. f may also write what belongs to its i.
 template <typename V = R, typename F>
 __device__ __forceinline__ V sum(long long n, F f) {
   if (ONE_THREAD) {
-    typename Wide<V>::type s = 0;
-    SIMD_SUM(s) for (long long i = 0; i < n; i++) s += f(i);
+    Total<V> s = {};
+    long long i = 0;
+    while (n - i >= LANES) {
+      V lane[LANES] = {};
+      for (const long long end = run_end(i, n); i < end; i += LANES) {
+        SIMD for (int l = 0; l < LANES; l++) lane[l] += f(i + l);
+      }
+      s.add(lanes_sum(lane));
+    }
+    if (i == n) return V(s);
+    V rest = 0;
+    SIMD_SUM(rest) for (long long j = i; j < n; j++) rest += f(j);
+    s.add(rest);
     return V(s);
   }
   Total<V> s = {};

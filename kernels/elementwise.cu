@@ -65,13 +65,15 @@ __device__ __forceinline__ X gelu_slope_none(X x, X y) {  // Φ' = exp(-x²/2) /
   return cdf + x * exp(X(-0.5) * x * x) * X(0.39894228040143268);
 }
 
-// Φ = σ(u), so Φ' = Φ (1 - Φ) u', of e^-|u|: where Φ is nearly 1, 1 - Φ would have lost its digits.
+// Φ = σ(u) = 1 / (1 + e^-u), so Φ' = Φ (1 - Φ) u'. 1 - Φ from Φ would have lost its digits where that is nearly 1.
 template <typename X>
 __device__ __forceinline__ X gelu_slope_tanh(X x) {
   const X slope = X(1.5957691216057308), bend = X(0.044715 * 1.5957691216057308);
-  x = x < -32 ? X(-32) : x > 32 ? X(32) : x;  // the slope is 0 or 1 there, and x² need not overflow
-  const X square = x * x, e = exp(-fabs(x * (slope + bend * square))), c = 1 / (1 + e);
-  return (x >= 0 ? X(1) : e) * c + x * (e * c * c) * (slope + 3 * bend * square);
+  const X most = sizeof(X) == 8 ? 21 : 10;  // the slope is 0 or 1 there, and neither x² nor e^-u overflows
+  x = x < -most ? -most : x;
+  x = x > most ? most : x;
+  const X square = x * x, e = exp(-x * (slope + bend * square)), cdf = 1 / (1 + e);
+  return cdf + x * (e * cdf) * cdf * (slope + 3 * bend * square);
 }
 
 // -------------------------------------------------------------------------------------------------------------- maps

@@ -31,21 +31,35 @@ extern "C" __global__ void norm_forward(T* __restrict__ y, T* __restrict__ mean,
   }
 }
 
-// One row: dx unless it is null, and its terms of dweight and dbias added to those that are not null.
+// dx of one row.
 template <bool WEIGHT>
-__device__ __forceinline__ void row_backward(T* __restrict__ dx, Total<R>* __restrict__ dweight,
-                                             Total<R>* __restrict__ dbias, const T* __restrict__ dy,
-                                             const T* __restrict__ x, const T* __restrict__ weight, R mu, R r, bool centred, long long n) {
+__device__ __forceinline__ void row_backward(T* __restrict__ dx, const T* __restrict__ dy, const T* __restrict__ x,
+                                             const T* __restrict__ weight, R mu, R r, bool centred, long long n) {
   auto g = [&](long long i) { return WEIGHT ? R(dy[i]) * R(weight[i]) : R(dy[i]); };
   auto xhat = [&](long long i) { return (R(x[i]) - mu) * r; };
-  if (dx) {
-    Pair s = sum_pairs(n, [&](long long i) { return Pair{g(i), g(i) * xhat(i)}; });
-    const R along_one = centred ? s.a / n : R(0), along_xhat = s.b / n;
-    each(n, [&](long long i) { dx[i] = T((g(i) - along_one - xhat(i) * along_xhat) * r); });
-  }
-  if (dweight) each(n, [&](long long i) { dweight[i].add(R(dy[i]) * xhat(i)); });
-  if (dbias) each(n, [&](long long i) { dbias[i].add(R(dy[i])); });
+  Pair s = sum_pairs(n, [&](long long i) { return Pair{g(i), g(i) * xhat(i)}; });
+  const R along_one = centred ? s.a / n : R(0), along_xhat = s.b / n;
+  each(n, [&](long long i) { dx[i] = T((g(i) - along_one - xhat(i) * along_xhat) * r); });
 }
+
+// What ROWS rows add to dweight and dbias, those that are not null.
+template <int ROWS>
+__device__ __forceinline__ void add_to_parameters(Total<R>* __restrict__ dweight, Total<R>* __restrict__ dbias,
+                                                  const T* __restrict__ dy, const T* __restrict__ x,
+                                                  const T* __restrict__ mean, const T* __restrict__ rstd, long long n) {
+  R mu[ROWS], r[ROWS];
+  UNROLL for (int k = 0; k < ROWS; k++) {
+    mu[k] = mean ? R(mean[k]) : R(0);
+    r[k] = rstd[k];
+  }
+  if (dweight) each(n, [&](long long i) {
+    dweight[i].add(chain<ROWS>([&](int k) { return R(dy[k * n + i]) * ((R(x[k * n + i]) - mu[k]) * r[k]); }));
+  });
+  if (dbias) each(n, [&](long long i) { dbias[i].add(tree<ROWS>([&](int k) { return R(dy[k * n + i]); })); });
+}
+
+// Rows whose terms of dweight and dbias are added to each other before they join a Total: natively a few, in the cache.
+constexpr int GROUP = ONE_THREAD ? RUN : 1;
 
 // parts: (2, blocks, n), what each block adds to dweight and dbias. in_shared: they grow in shared memory.
 extern "C" __global__ void norm_backward(T* __restrict__ dx, Total<R>* __restrict__ parts, const T* __restrict__ dy,
@@ -61,11 +75,20 @@ extern "C" __global__ void norm_backward(T* __restrict__ dx, Total<R>* __restric
   if (dbias) each(n, [&](long long i) { dbias[i] = {}; });
   const long long share = (rows + gridDim.x - 1) / gridDim.x, first = share * blockIdx.x;
   const long long end = first + share < rows ? first + share : rows;
-  for (long long row = first; row < end; row++) {
-    const R mu = mean ? R(mean[row]) : R(0), r = R(rstd[row]);
-    T* const to = dx ? dx + row * n : nullptr;
-    if (weight) row_backward<true>(to, dweight, dbias, dy + row * n, x + row * n, weight, mu, r, mean, n);
-    else row_backward<false>(to, dweight, dbias, dy + row * n, x + row * n, weight, mu, r, mean, n);
+  for (long long group = first; group < end; group += GROUP) {
+    const long long last = group + GROUP < end ? group + GROUP : end;
+    for (long long row = group; dx && row < last; row++) {
+      const R mu = mean ? R(mean[row]) : R(0), r = R(rstd[row]);
+      const long long at = row * n;
+      if (weight) row_backward<true>(dx + at, dy + at, x + at, weight, mu, r, mean, n);
+      else row_backward<false>(dx + at, dy + at, x + at, weight, mu, r, mean, n);
+    }
+    auto add = [&](auto rows, long long row) {
+      add_to_parameters<decltype(rows)::value>(dweight, dbias, dy + row * n, x + row * n, mean ? mean + row : nullptr,
+                                               rstd + row, n);
+    };
+    if (last - group == GROUP) add(Count<GROUP>{}, group);
+    else for (long long row = group; row < last; row++) add(Count<1>{}, row);
   }
   if (!in_shared) return;
   if (dweight) each(n, [&](long long i) { to_weight[i] = dweight[i]; });

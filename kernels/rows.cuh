@@ -7,12 +7,24 @@ struct Pair { R a, b; };
 // {Σ f(i).a, Σ f(i).b} over i in [0, n), in every thread.
 template <typename F>
 __device__ __forceinline__ Pair sum_pairs(long long n, F f) {
+  Total<R> a = {}, b = {};
   if (ONE_THREAD) {
-    Wide<R>::type a = 0, b = 0;
-    SIMD_SUM(a, b) for (long long i = 0; i < n; i++) { Pair v = f(i); a += v.a; b += v.b; }
+    long long i = 0;
+    while (n - i >= LANES) {
+      R as[LANES] = {}, bs[LANES] = {};
+      for (const long long end = run_end(i, n); i < end; i += LANES) {
+        SIMD for (int l = 0; l < LANES; l++) { Pair v = f(i + l); as[l] += v.a; bs[l] += v.b; }
+      }
+      a.add(lanes_sum(as));
+      b.add(lanes_sum(bs));
+    }
+    if (i == n) return {R(a), R(b)};
+    R rest_a = 0, rest_b = 0;
+    SIMD_SUM(rest_a, rest_b) for (long long j = i; j < n; j++) { Pair v = f(j); rest_a += v.a; rest_b += v.b; }
+    a.add(rest_a);
+    b.add(rest_b);
     return {R(a), R(b)};
   }
-  Total<R> a = {}, b = {};
   for (long long i = threadIdx.x; i < n; i += blockDim.x) { Pair v = f(i); a.add(v.a); b.add(v.b); }
   auto join = [](Total<R> v, Total<R> w) { return sum_of(v, w); };
   a = block_combine(a, join);

@@ -27,22 +27,22 @@ extern "C" __global__ void cumsum_rows(A* __restrict__ y, const T* __restrict__ 
   }
 }
 
-constexpr int WIDTH = 64;
-
 extern "C" __global__ void cumsum_columns(A* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
                                           bool reversed) {
   const long long chunks = (inner + WIDTH - 1) / WIDTH, c0 = blockIdx.x % chunks * WIDTH;
   const long long start = blockIdx.x / chunks * n * inner + (reversed ? (n - 1) * inner : 0) + c0;
   const long long step = reversed ? -inner : inner;
   const long long width = inner - c0 < WIDTH ? inner - c0 : WIDTH;
-  Total<A> s[ONE_THREAD ? WIDTH : 1] = {};
+  Total<A> so_far[ONE_THREAD ? WIDTH : 1] = {};
   for (long long i = 0; i < n; i++) {
     A* to = y + start + i * step;
     const T* from = x + start + i * step;
-    each(width, [&](long long c) {
-      Total<A>& so_far = s[ONE_THREAD ? c : 0];
-      so_far.add(A(R(from[c])));
-      to[c] = A(so_far);
-    });
+    auto column = [&](long long c) {
+      Total<A>& s = so_far[ONE_THREAD ? c : 0];
+      s.add(A(R(from[c])));
+      to[c] = A(s);
+    };
+    if (ONE_THREAD && width == WIDTH) each(WIDTH, column);  // a constant: registers hold the sums
+    else each(width, column);
   }
 }

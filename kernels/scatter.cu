@@ -5,13 +5,15 @@
 //     launch          (blocks, ⌈C / SPAN⌉) blocks of 32 to 512 threads: a block for each row of dx, which it also
 //                     writes if it is zeros; or, by_token, for each row of dy: the first of those with its index sums
 //                     all of them
-//   take_add_columns  the same; a block for each share of the columns, which walks through dy once: for few threads.
-//                     Rows that many dy are added to grow in `totals`: row v as its row slots[v], unless that is -1
+//   take_add_sorted   the same for the one thread of a CPU's block, with dy's rows in the order of their indices, as order
+//                     and starts (V + 1,) of sort_indices have it; a block for each share of the columns. zeroed: dx is zeros before
+//   sort_indices      order (N,), starts (V + 1,): the i with index[i] = v, ascending, are order[starts[v]:starts[v + 1]].
+//                     One block of one thread
 //   take_add_atomic   the same; launch over dy's elements. The order of a sum is the hardware's, and it grows in R
 //   scatter_add       dx (outer, V, n), dy and index (outer, m, n)              dx[o, index[o, i, j], j] += dy[o, i, j]
 //                     launch over outer × n; dx in R, for m so small that this loses nothing
 //   scatter_add_long  the same; `totals` are zeros before, of dx's shape, dx need not be
-#include "common.cuh"
+#include "accumulate.cuh"
 
 constexpr int SPAN = 128, WARPS = 16;  // columns of a block, the most warps of a block
 
@@ -48,20 +50,26 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
   });
 }
 
-extern "C" __global__ void take_add_columns(R* __restrict__ dx, Total<R>* __restrict__ totals, const T* __restrict__ dy,
-                                            const long long* __restrict__ index, const long long* __restrict__ slots,
-                                            long long N, long long C) {
-  const long long share = (C + gridDim.x - 1) / gridDim.x, c0 = share * blockIdx.x;
-  const long long n = C - c0 < share ? C - c0 : share;
-  for (long long i = 0; i < N; i++) {  // a thread has the same columns each time
-    const T* from = dy + i * C + c0;
-    const long long slot = slots ? slots[index[i]] : -1;
-    if (slot < 0) {
-      R* to = dx + index[i] * C + c0;
-      each(n, [&](long long c) { to[c] += R(from[c]); });
-    } else {
-      Total<R>* to = totals + slot * C + c0;
-      each(n, [&](long long c) { to[c].add(R(from[c])); });
+extern "C" __global__ void sort_indices(long long* __restrict__ order, long long* __restrict__ starts,
+                                        const long long* __restrict__ index, long long N, long long V) {
+  for (long long v = 0; v <= V; v++) starts[v] = 0;
+  for (long long i = 0; i < N; i++) starts[index[i]]++;
+  for (long long v = 0, sum = 0; v < V; v++) starts[v] = sum += starts[v];
+  for (long long i = N - 1; i >= 0; i--) order[--starts[index[i]]] = i;
+  starts[V] = N;
+}
+
+extern "C" __global__ void take_add_sorted(T* __restrict__ dx, const T* __restrict__ dy,
+                                           const long long* __restrict__ order, const long long* __restrict__ starts,
+                                           long long V, long long C, bool zeroed) {
+  const long long share = (C + gridDim.x - 1) / gridDim.x, first = share * blockIdx.x;
+  const long long end = first + share < C ? first + share : C;
+  for (long long v = 0; v < V; v++) {
+    if (zeroed && starts[v] == starts[v + 1]) continue;
+    for (long long c0 = first; c0 < end; c0 += WIDTH) {
+      const long long width = end - c0 < WIDTH ? end - c0 : WIDTH;
+      add_rows(dx + v * C + c0, int(width), starts[v + 1] - starts[v],
+               [&](long long i) { return dy + order[starts[v] + i] * C + c0; });
     }
   }
 }

@@ -51,12 +51,12 @@ inline __attribute__((always_inline)) float exp_(float x) {
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.f;
-  int whole;
-  std::memcpy(&whole, &shifted, 4);
-  whole -= 0x4b400000;  // 12582912.f
-  int first = whole >> 1, second = whole - first;  // 2^n in two steps: n may be -150
-  int bits1 = (first + 127) << 23, bits2 = (second + 127) << 23;
+  p = p * r + 1.f;
+  p = p * r + 1.f;
+  int both;
+  std::memcpy(&both, &shifted, 4);
+  both += 254 - 0x4b400000;  // n + 254: less the bits of 12582912
+  int first = both >> 1, bits1 = first << 23, bits2 = (both - first) << 23;  // 2^n in two steps: n may be -150
   float scale1, scale2;
   std::memcpy(&scale1, &bits1, 4);
   std::memcpy(&scale2, &bits2, 4);

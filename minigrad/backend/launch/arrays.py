@@ -193,26 +193,17 @@ class Arrays(Launcher):
             grid, block = (N if by_token else rows, -(-C // SPAN)), min(MOST_THREADS, max(32, N // 32 * 32))
             self.launch("scatter", "take_add", dy.dtype, grid, block, dx, dy, index, N, C, by_token)
             return dx
-        dx = self.zeros((rows, C), real(dy.dtype))
         if threads > 1:
+            dx = self.zeros((rows, C), real(dy.dtype))
             self.launch_each(dy.size, "scatter", "take_add_atomic", dy.dtype, dx, dy, index, N, C)
-        elif dy.size:
-            self._take_add_columns(dx, dy, index, min(blocks, -(-C // 16)))
-        return dx if dx.dtype == dy.dtype else self.cast(dx, dy.dtype)
-
-    def _take_add_columns(self, dx, dy, index, grid):
-        """take_add where arrays are the host's, in a few blocks. Rows of dx that many are added to grow in totals."""
-        (N, C), rows = dy.shape, len(dx)
-        totals = slots = None
-        if N > SHORT:
-            often = np.flatnonzero(np.bincount(index, minlength=rows) > SHORT)
-            if often.size:
-                wide = TOTALS if dy.dtype.kind == "f" else dx.dtype
-                totals, slots = self.zeros((often.size, C), wide), self.full((rows,), -1, INT64)
-                slots[often] = np.arange(often.size)
-        self.launch("scatter", "take_add_columns", dy.dtype, grid, 1, dx, totals, dy, index, slots, N, C)
-        if totals is not None:
-            dx[often] = totals
+            return dx if dx.dtype == dy.dtype else self.cast(dx, dy.dtype)
+        zeroed = rows > N
+        dx = (self.zeros if zeroed else self.empty)((rows, C), dy.dtype)
+        order, starts = self.empty((N,), INT64), self.empty((rows + 1,), INT64)
+        self.launch("scatter", "sort_indices", dy.dtype, 1, 1, order, starts, index, N, rows)
+        grid = max(1, min(blocks, -(-C // 16)))
+        self.launch("scatter", "take_add_sorted", dy.dtype, grid, 1, dx, dy, order, starts, rows, C, zeroed)
+        return dx
 
     def _indices(self, index):
         """Compact int64."""
