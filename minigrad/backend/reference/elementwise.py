@@ -9,6 +9,9 @@ from ..table import POWERS, numpy_functions
 from .half import in_single
 
 
+_CHUNK = 1 << 14  # elements that a core's cache holds, with those computed on the way
+
+
 def _by_steps(function):
     """For a formula computed step by step in place: float16 in float32, and 0-d arrays, which NumPy would turn into
     scalars, as arrays of one element."""
@@ -107,17 +110,25 @@ def _horner(coefficients, x):
 
 @_by_steps
 def erf(x):
-    if x.dtype == np.float64:
+    if x.dtype != np.float32:
         return _erf_double(x)
-    y = _horner(_ERF_SINGLE, np.square(np.clip(x, -2, 2)))
+    flat = np.ravel(x)
+    y = np.empty_like(flat)
+    for start in range(0, flat.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        y[part] = _erf_single(flat[part])
+    return y.reshape(x.shape)
+
+
+def _erf_single(x):
+    a = np.minimum(np.abs(x), 4)
+    y = _horner(_ERF_SINGLE, a * a)
     y *= x
     y += x
-    far = ~(np.abs(x) < 1.1)
-    tail = _horner(_ERFC_ROOT, np.minimum(np.abs(x[far]), 4) - 2)
+    tail = _horner(_ERFC_ROOT, a - 2)
     tail *= tail
     tail *= tail
-    y[far] = np.copysign(1 - tail, x[far])
-    return y
+    return np.where(a < 1.1, y, np.copysign(1 - tail, x))
 
 
 def _erf_double(x):
