@@ -64,7 +64,7 @@ extern "C" __global__ void take_add_sorted(T* __restrict__ dx, const T* __restri
                                            long long V, long long C, bool zeroed) {
   const long long share = (C + gridDim.x - 1) / gridDim.x, first = share * blockIdx.x;
   const long long end = first + share < C ? first + share : C;
-  for (long long v = 0; v < V; v++) {
+  for (long long v = 0; ONE_THREAD && v < V; v++) {
     if (zeroed && starts[v] == starts[v + 1]) continue;
     for (long long c0 = first; c0 < end; c0 += WIDTH) {
       const long long width = end - c0 < WIDTH ? end - c0 : WIDTH;

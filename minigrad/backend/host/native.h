@@ -71,8 +71,8 @@ inline __attribute__((always_inline)) float tanh_(float x) {
   p = p * s - 5.37397155531e-2f;
   p = p * s + 1.33314422036e-1f;
   p = p * s - 3.33332819422e-1f;
-  float small = p * s * x + x;
-  return a < 0.625f ? small : __builtin_copysignf(large, x);
+  float small = p * s * a + a;
+  return __builtin_copysignf(a < 0.625f ? small : large, x);
 }
 
 // The coefficients below are minimax fits of our own (Lawson's iteration on a Chebyshev grid, values from mpmath), rounded
