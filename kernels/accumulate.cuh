@@ -8,8 +8,8 @@ typedef Accumulator<(R(1) / 2 != 0)>::type A;  // R(1) / 2 is 0 for integers
 
 constexpr int WIDTH = 64;  // columns of a block
 
-// y[c] = Σ row(i)[c] over i in [0, n), for each column c in [0, width), natively: RUN rows at a time become one number of A,
-// which joins a Total.
+// y[c] = Σ row(i)[c] over i in [0, n), for each column c in [0, width), natively: RUN rows at a time become one number
+// of A, which joins a Total.
 template <typename Y, typename F>
 __device__ __forceinline__ void add_rows(Y* __restrict__ y, int width, long long n, F row) {
   Total<A> acc[WIDTH] = {};

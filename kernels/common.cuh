@@ -32,9 +32,10 @@ constexpr bool ONE_THREAD = false;  // it never is; a constant, so that a GPU's 
 #endif
 
 // ------------------------------------------------------------------------------------------------------------- totals
-// What a long sum grows in. A float that others are added to one by one loses digits as it grows, and at 2^24 stays there
-// when 1 is added. So natively it is a double; on a GPU, where that may be 64 times slower, two floats: the sum, and what
-// rounding took from it (Knuth's TwoSum, The Art of Computer Programming 2, section 4.2.2). Others grow in themselves.
+// What a long sum grows in. A float that others are added to one by one loses digits as it grows, and at 2^24 stays
+// there when 1 is added. So natively it is a double; on a GPU, where that may be 64 times slower, two floats: the sum,
+// and what rounding took from it (Knuth's TwoSum, The Art of Computer Programming 2, section 4.2.2). Other types grow
+// in themselves.
 
 template <typename V> struct Wide { typedef V type; };
 #ifdef MINIGRAD_NATIVE
@@ -126,7 +127,7 @@ __device__ __forceinline__ auto chain(F term) {
   else return chain<N - 1>(term) + term(N - 1);
 }
 
-// A vector of doubles is half as long as one of floats. So natively each of LANES sums takes RUN numbers as a float, and is
+// A vector holds half as many doubles as floats. So natively each of LANES sums takes RUN numbers as a float, and is
 // then added to a Total: few enough that no more than the last digit is lost.
 constexpr int RUN = 8, LANES = 64;
 

@@ -1,5 +1,5 @@
-// Running sums along a dim: x (outer, n, inner), compact -> y of the same shape, in A: 64-bit integers, or R. The sum so
-// far is a Total, and each y it rounded once.
+// Running sums along a dim: x (outer, n, inner), compact -> y of the same shape, in A: 64-bit integers, or R. The sum
+// so far is a Total, and each y is it, rounded.
 //
 //   cumsum_rows     inner = 1   a block for each row, at most 256 threads; a thread has a run of neighbours
 //   cumsum_columns  inner > 1   a block for each WIDTH columns; 1 thread or WIDTH, one for each column

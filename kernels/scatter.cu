@@ -5,10 +5,10 @@
 //     launch          (blocks, ⌈C / SPAN⌉) blocks of 32 to 512 threads: a block for each row of dx, which it also
 //                     writes if it is zeros; or, by_token, for each row of dy: the first of those with its index sums
 //                     all of them
-//   take_add_sorted   the same for the one thread of a CPU's block, with dy's rows in the order of their indices, as order
-//                     and starts (V + 1,) of sort_indices have it; a block for each share of the columns. zeroed: dx is zeros before
-//   sort_indices      order (N,), starts (V + 1,): the i with index[i] = v, ascending, are order[starts[v]:starts[v + 1]].
-//                     One block of one thread
+//   take_add_sorted   the same, natively only: dy's rows in the order of their indices, which order and starts are
+//                     from sort_indices; a block for each share of the columns. zeroed: dx is zeros before
+//   sort_indices      order (N,), starts (V + 1,): order[starts[v]:starts[v + 1]] are the i with index[i] = v,
+//                     ascending. One block of one thread
 //   take_add_atomic   the same; launch over dy's elements. The order of a sum is the hardware's, and it grows in R
 //   scatter_add       dx (outer, V, n), dy and index (outer, m, n)              dx[o, index[o, i, j], j] += dy[o, i, j]
 //                     launch over outer × n; dx in R, for m so small that this loses nothing

@@ -41,7 +41,7 @@ template <typename V, typename W> inline V atomicAdd(V* p, W v) {
 inline __attribute__((always_inline)) float exp_(float x) {
   float clipped = x < -104.f ? -104.f : x;      // e^-104 is 0 in float; a NaN stays
   clipped = clipped > 89.f ? 89.f : clipped;    // e^89 is ∞
-  float shifted = __builtin_fmaf(clipped, 1.44269504088896341f, 12582912.f);  // + 1.5 · 2^23 rounds: the last bits are n
+  float shifted = __builtin_fmaf(clipped, 1.44269504088896341f, 12582912.f);  // 1.5 · 2^23: the last bits are n
   float n = shifted - 12582912.f;
   float r = __builtin_fmaf(n, -0.693359375f, clipped);
   r = __builtin_fmaf(n, 2.12194440e-4f, r);
@@ -75,8 +75,8 @@ inline __attribute__((always_inline)) float tanh_(float x) {
   return __builtin_copysignf(a < 0.625f ? small : large, x);
 }
 
-// The coefficients below are minimax fits of our own (Lawson's iteration on a Chebyshev grid, values from mpmath), rounded
-// to float from the lowest power on, the rest fitted again each time.
+// The coefficients below are minimax fits of our own: Lawson's iteration on a Chebyshev grid, values from mpmath. Those
+// of floats were rounded one by one, from the lowest power on, and the others fitted again.
 
 // erf x = x + x P(x²) for |x| < 1.1; beyond, 1 - erfc |x| = 1 - Q(|x| - 2)^4, where what Q loses counts little.
 inline __attribute__((always_inline)) float erf_(float x) {
@@ -103,8 +103,8 @@ inline __attribute__((always_inline)) float erf_(float x) {
   return a < 1.1f ? small : __builtin_copysignf(1.f - q * q, x);
 }
 
-// erfc |x| = t exp(P(t) - x²), t = 2 / (2 + |x|), the form of Numerical Recipes' erfcc with a fit of its own to 6e-9; in
-// double, since the last bit of x² is many of erfc's. e^y = 2^n e^r by Taylor's series, to 5e-9.
+// erfc |x| = t exp(P(t) - x²), t = 2 / (2 + |x|), the form of Numerical Recipes' erfcc, with a fit that is exact to 8e-9;
+// in double, since the last bit of x² is many of erfc's. e^y = 2^n e^r by Taylor's series, exact to 5e-9.
 inline __attribute__((always_inline)) float erfc_(float x) {
   double a = __builtin_fabs((double)x);
   a = a > 11. ? 11. : a;  // erfc 11 is 0 in float; a NaN stays

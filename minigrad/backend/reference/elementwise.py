@@ -9,9 +9,6 @@ from ..table import POWERS, numpy_functions
 from .half import in_single
 
 
-_CHUNK = 1 << 14  # elements that a core's cache holds, with those computed on the way
-
-
 def _by_steps(function):
     """For a formula computed step by step in place: float16 in float32, and 0-d arrays, which NumPy would turn into
     scalars, as arrays of one element."""
@@ -106,6 +103,9 @@ def _horner(coefficients, x):
         y *= x
         y += c
     return y
+
+
+_CHUNK = 1 << 14  # elements that a core's cache holds, with what is computed on the way
 
 
 @_by_steps
