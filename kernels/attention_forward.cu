@@ -19,8 +19,8 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
   R* P = KV + DP * LD;          // scores, then the pattern before it is normalised, TILE × TILE
   R* O = P + TILE * TILE;       // TILE × DP
   R* m = O + TILE * DP;         // the largest score of each row so far,
-  R* l = m + TILE;              // its sum of exponentials,
-  R* shrink = l + TILE;         // and by what this tile shrinks what was there before
+  R* shrink = m + TILE;         // by what this tile shrinks what was there before,
+  Total<R>* l = reinterpret_cast<Total<R>*>(shrink + TILE);  // and its sum of exponentials
 
   const long long b = blockIdx.y / n.nh, h = blockIdx.y % n.nh, q0 = (long long)blockIdx.x * TILE;
   const long long rows = smaller(TILE, n.T - q0);
@@ -33,7 +33,7 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
 
   load(Q, q, n.q[2], rows, n.D);
   each(TILE * DP, [&](long long i) { O[i] = 0; });
-  each(TILE, [&](long long i) { m[i] = -INF; l[i] = 0; });
+  each(TILE, [&](long long i) { m[i] = -INF; l[i] = {}; });
   const long long end = causal ? smaller(n.S, q0 + rows) : n.S;
   for (long long k0 = 0; k0 < end; k0 += TILE) {
     __syncthreads();  // the tile before is done with KV
@@ -56,7 +56,8 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
       if (first_lane()) {
         shrink[i] = exp(before - safe);
         m[i] = top;
-        l[i] = l[i] * shrink[i] + added;
+        l[i].scale(shrink[i]);
+        l[i].add(added);
       }
     });
     __syncthreads();
@@ -71,11 +72,11 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
   }
   __syncthreads();
   warp_rows(int(rows), [&](int i) {
+    const R total = R(l[i]), whole = total == 0 ? R(0) : 1 / total;
     if (first_lane()) {
-      lse[2 * i] = l[i] == 0 ? R(0) : m[i];
-      lse[2 * i + 1] = l[i] == 0 ? INF : log(l[i]);
+      lse[2 * i] = total == 0 ? R(0) : m[i];
+      lse[2 * i + 1] = total == 0 ? INF : log(total);
     }
-    const R whole = l[i] == 0 ? R(0) : 1 / l[i];
     warp_each(int(n.Dv), [&](int d) { o[i * n.o[2] + d] = O[i * DP + d] * whole; });
   });
 }

@@ -31,6 +31,63 @@ constexpr bool ONE_THREAD = true;  // blockDim.x is 1
 constexpr bool ONE_THREAD = false;  // it never is; a constant, so that a GPU's code is not twice as much
 #endif
 
+// ------------------------------------------------------------------------------------------------------------- totals
+// What a long sum grows in. A float that others are added to one by one loses digits as it grows, and at 2^24 stays
+// there when 1 is added. So natively it is a double; on a GPU, where that may be 64 times slower, two floats: the sum,
+// and what rounding took from it (Knuth's TwoSum, The Art of Computer Programming 2, section 4.2.2). Other types grow
+// in themselves.
+
+template <typename V> struct Wide { typedef V type; };
+#ifdef MINIGRAD_NATIVE
+template <> struct Wide<float> { typedef double type; };
+#endif
+
+template <typename V>
+struct Total {
+  typename Wide<V>::type v;
+  __device__ __forceinline__ void add(V x) { v += x; }
+  __device__ __forceinline__ void add(Total x) { v += x.v; }
+  __device__ __forceinline__ void scale(V factor) { v *= factor; }
+  __device__ __forceinline__ explicit operator V() const { return V(v); }
+  __device__ __forceinline__ Total from(unsigned mask, int lane) const { return {__shfl_xor_sync(mask, v, lane)}; }
+};
+
+#ifndef MINIGRAD_NATIVE
+template <>
+struct Total<float> {
+  float v, lost;
+  __device__ __forceinline__ float plus(float x) {  // returns what rounding takes
+    const float before = v;
+    v = before + x;
+    const float added = v - before;
+    return (before - (v - added)) + (x - added);
+  }
+  __device__ __forceinline__ void add(float x) { lost += plus(x); }
+  __device__ __forceinline__ void add(Total x) {
+    lost += x.lost;
+    lost += plus(x.v);
+  }
+  __device__ __forceinline__ void scale(float factor) { v *= factor, lost *= factor; }
+  __device__ __forceinline__ explicit operator float() const {
+    const float both = v + lost;
+    return both == both ? both : v;  // where v is ∞, what it lost is NaN
+  }
+  __device__ __forceinline__ Total from(unsigned mask, int lane) const {
+    return {__shfl_xor_sync(mask, v, lane), __shfl_xor_sync(mask, lost, lane)};
+  }
+};
+#endif
+
+template <typename V>
+__device__ __forceinline__ Total<V> __shfl_xor_sync(unsigned mask, Total<V> total, int lane) {
+  return total.from(mask, lane);
+}
+template <typename V>
+__device__ __forceinline__ Total<V> sum_of(Total<V> a, Total<V> b) {
+  a.add(b);
+  return a;
+}
+
 // ------------------------------------------------------------------------------------------------- loops of a block
 // All threads of a 1-D block call these, and they are 1 or a multiple of 32, at most 1024.
 
@@ -54,12 +111,61 @@ __device__ __forceinline__ V block_combine(V v, Op op) {
   return v;
 }
 
-// Σ f(i) over i in [0, n), in every thread, added up in V. f may also write what belongs to its i.
+template <int N> struct Count { static constexpr int value = N; };  // a constant to hand to a function
+
+// term(first) + … + term(first + N - 1), N a power of 2: pairs, pairs of pairs, and so on.
+template <int N, typename F>
+__device__ __forceinline__ auto tree(F term, int first = 0) {
+  if constexpr (N == 1) return term(first);
+  else return tree<N / 2>(term, first) + tree<N / 2>(term, first + N / 2);
+}
+
+// The same one after the other, which is less to do where the terms are products.
+template <int N, typename F>
+__device__ __forceinline__ auto chain(F term) {
+  if constexpr (N == 1) return term(0);
+  else return chain<N - 1>(term) + term(N - 1);
+}
+
+// A vector holds half as many doubles as floats. So natively each of LANES sums takes RUN numbers as a float, and is
+// then added to a Total: few enough that no more than the last digit is lost.
+constexpr int RUN = 8, LANES = 64;
+
+// Where a run that begins at i ends, of n numbers; LANES of them are left at least.
+__device__ __forceinline__ long long run_end(long long i, long long n) {
+  const long long left = (n - i) / LANES;
+  return i + (left < RUN ? left : RUN) * LANES;
+}
+template <typename V>
+__device__ __forceinline__ V lanes_sum(V (&lane)[LANES]) {
+  UNROLL for (int half = LANES / 2; half > 0; half /= 2) {
+    SIMD for (int l = 0; l < half; l++) lane[l] += lane[l + half];
+  }
+  return lane[0];
+}
+
+// Σ f(i) over i in [0, n), in every thread, in a Total<V>. f may also write what belongs to its i.
 template <typename V = R, typename F>
 __device__ __forceinline__ V sum(long long n, F f) {
-  V s = 0;
-  SIMD_SUM(s) for (long long i = threadIdx.x; i < n; i += blockDim.x) s += f(i);
-  return block_combine(s, [](V a, V b) { return a + b; });
+  if (ONE_THREAD) {
+    Total<V> s = {};
+    long long i = 0;
+    while (n - i >= LANES) {
+      V lane[LANES] = {};
+      for (const long long end = run_end(i, n); i < end; i += LANES) {
+        SIMD for (int l = 0; l < LANES; l++) lane[l] += f(i + l);
+      }
+      s.add(lanes_sum(lane));
+    }
+    if (i == n) return V(s);
+    V rest = 0;
+    SIMD_SUM(rest) for (long long j = i; j < n; j++) rest += f(j);
+    s.add(rest);
+    return V(s);
+  }
+  Total<V> s = {};
+  for (long long i = threadIdx.x; i < n; i += blockDim.x) s.add(V(f(i)));
+  return V(block_combine(s, [](Total<V> a, Total<V> b) { return sum_of(a, b); }));
 }
 
 // The largest f(i) over i in [0, n), in every thread; -∞ for n = 0. NaN counts as nothing.
@@ -87,7 +193,7 @@ __device__ __forceinline__ void warp_each(int n, F f) {
 
 __device__ __forceinline__ bool first_lane() { return threadIdx.x % 32 == 0; }
 
-// Σ f(j) and the largest f(j) over j in [0, n), in every lane of the warp.
+// Σ f(j) and the largest f(j) over j in [0, n), in every lane of the warp. n is a tile's or a head's: a short sum.
 template <typename F>
 __device__ __forceinline__ R warp_sum(int n, F f) {
   const int lanes = ONE_THREAD ? 1 : 32;

@@ -35,6 +35,13 @@ __device__ __forceinline__ X sigmoid(X x) {  // of e^-|x|, which does not overfl
   return (x >= 0 ? X(1) : e) / (1 + e);
 }
 
+// x σ(x), where x e^x keeps the digits that e^x alone has no room for.
+template <typename X>
+__device__ __forceinline__ X silu(X x) {
+  X e = exp(-fabs(x));
+  return (x >= 0 ? x : x * e) / (1 + e);
+}
+
 // gelu(x) = x Φ(x). In double Φ comes from erfc, which is accurate where Φ is tiny; in float erf is faster, and off by
 // 1e-7 of 1 there.
 template <typename X>
@@ -51,18 +58,22 @@ __device__ __forceinline__ X gelu_tanh(X x) {
   return x / (1 + exp(-x * (slope + bend * (x * x))));
 }
 
-// dy/dx = Φ(x) + x Φ'(x), where Φ(x) = y / x need not be computed again.
+// dy/dx = Φ(x) + x Φ'(x).
 template <typename X>
 __device__ __forceinline__ X gelu_slope_none(X x, X y) {  // Φ' = exp(-x²/2) / √(2π)
-  X cdf = x == 0 ? X(0.5) : y / x;
+  X cdf = fabs(x) < X(1e-30) ? X(0.5) : y / x;            // need not be computed again; a subnormal y has lost digits
   return cdf + x * exp(X(-0.5) * x * x) * X(0.39894228040143268);
 }
 
+// Φ = σ(u) = 1 / (1 + e^-u), so Φ' = Φ (1 - Φ) u'. 1 - Φ from Φ would have lost its digits where that is nearly 1.
 template <typename X>
-__device__ __forceinline__ X gelu_slope_tanh(X x, X y) {  // Φ = σ(u), so Φ' = Φ (1 - Φ) u'
-  const X slope = X(1.5957691216057308), bend = X(3 * 0.044715 * 1.5957691216057308);
-  X cdf = x == 0 ? X(0.5) : y / x;
-  return cdf + (slope + bend * (x * x)) * y * (1 - cdf);
+__device__ __forceinline__ X gelu_slope_tanh(X x) {
+  const X slope = X(1.5957691216057308), bend = X(0.044715 * 1.5957691216057308);
+  const X most = sizeof(X) == 8 ? 21 : 10;  // the slope is 0 or 1 there, and neither x² nor e^-u overflows
+  x = x < -most ? -most : x;
+  x = x > most ? most : x;
+  const X square = x * x, e = exp(-x * (slope + bend * square)), cdf = 1 / (1 + e);
+  return cdf + x * (e * cdf) * cdf * (slope + 3 * bend * square);
 }
 
 // -------------------------------------------------------------------------------------------------------------- maps

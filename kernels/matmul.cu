@@ -184,8 +184,8 @@ matmul(T* __restrict__ y, R* __restrict__ partial, const T* __restrict__ a, cons
 extern "C" __global__ void matmul_join(T* __restrict__ y, const R* __restrict__ partial, const T* __restrict__ bias,
                                        long long parts, long long size, long long m) {
   grid_each(size, [&](long long i) {
-    R s = bias ? R(bias[i % m]) : R(0);
-    for (long long part = 0; part < parts; part++) s += partial[part * size + i];
-    y[i] = T(s);
+    Total<R> s = {bias ? R(bias[i % m]) : R(0)};
+    for (long long part = 0; part < parts; part++) s.add(partial[part * size + i]);
+    y[i] = T(R(s));
   });
 }

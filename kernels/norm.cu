@@ -3,7 +3,8 @@
 //   layout   x, y, dy, dx: rows of n elements, one after the other; mean, rstd: one for each row; weight, bias: (n,).
 //            A null mean makes it RMSNorm, with 0 for the mean; a null weight is ones, a null bias zeros.
 //   launch   norm_forward: a block for each row. norm_backward: each of the blocks takes a run of rows and adds up its
-//            part of dweight and dbias; add_parts adds the parts in a fixed order, a block per 32 columns of a result.
+//            part of dweight and dbias, in Totals, of 8 bytes each; add_parts adds the parts in a fixed order, a block
+//            per 32 columns of a result.
 //   equals   mean = x.mean(-1); rstd = 1 / np.sqrt(((x - mean) ** 2).mean(-1) + eps); xhat = (x - mean) * rstd
 //            y = xhat * weight + bias; dbias = dy.sum(0); dweight = (dy * xhat).sum(0)
 //            g = dy * weight; dx = (g - g.mean(-1) - xhat * (g * xhat).mean(-1)) * rstd (RMSNorm: no g.mean(-1))
@@ -30,41 +31,64 @@ extern "C" __global__ void norm_forward(T* __restrict__ y, T* __restrict__ mean,
   }
 }
 
-// One row: dx unless it is null, and its terms of dweight and dbias added to those that are not null.
+// dx of one row.
 template <bool WEIGHT>
-__device__ __forceinline__ void row_backward(T* __restrict__ dx, R* __restrict__ dweight, R* __restrict__ dbias,
-                                             const T* __restrict__ dy, const T* __restrict__ x,
+__device__ __forceinline__ void row_backward(T* __restrict__ dx, const T* __restrict__ dy, const T* __restrict__ x,
                                              const T* __restrict__ weight, R mu, R r, bool centred, long long n) {
   auto g = [&](long long i) { return WEIGHT ? R(dy[i]) * R(weight[i]) : R(dy[i]); };
   auto xhat = [&](long long i) { return (R(x[i]) - mu) * r; };
-  if (dx) {
-    Pair s = sum_pairs(n, [&](long long i) { return Pair{g(i), g(i) * xhat(i)}; });
-    const R along_one = centred ? s.a / n : R(0), along_xhat = s.b / n;
-    each(n, [&](long long i) { dx[i] = T((g(i) - along_one - xhat(i) * along_xhat) * r); });
-  }
-  if (dweight) each(n, [&](long long i) { dweight[i] += R(dy[i]) * xhat(i); });
-  if (dbias) each(n, [&](long long i) { dbias[i] += R(dy[i]); });
+  Pair s = sum_pairs(n, [&](long long i) { return Pair{g(i), g(i) * xhat(i)}; });
+  const R along_one = centred ? s.a / n : R(0), along_xhat = s.b / n;
+  each(n, [&](long long i) { dx[i] = T((g(i) - along_one - xhat(i) * along_xhat) * r); });
 }
 
-// parts: (2, blocks, n), what each block adds to dweight and dbias. in_shared: they grow in shared memory, 2 n of R.
-extern "C" __global__ void norm_backward(T* __restrict__ dx, R* __restrict__ parts, const T* __restrict__ dy,
+// What ROWS rows add to dweight and dbias, those that are not null.
+template <int ROWS>
+__device__ __forceinline__ void add_to_parameters(Total<R>* __restrict__ dweight, Total<R>* __restrict__ dbias,
+                                                  const T* __restrict__ dy, const T* __restrict__ x,
+                                                  const T* __restrict__ mean, const T* __restrict__ rstd, long long n) {
+  R mu[ROWS], r[ROWS];
+  UNROLL for (int k = 0; k < ROWS; k++) {
+    mu[k] = mean ? R(mean[k]) : R(0);
+    r[k] = rstd[k];
+  }
+  if (dweight) each(n, [&](long long i) {
+    dweight[i].add(chain<ROWS>([&](int k) { return R(dy[k * n + i]) * ((R(x[k * n + i]) - mu[k]) * r[k]); }));
+  });
+  if (dbias) each(n, [&](long long i) { dbias[i].add(tree<ROWS>([&](int k) { return R(dy[k * n + i]); })); });
+}
+
+// Rows whose terms of dweight and dbias are added to each other before they join a Total: natively a few, in the cache.
+constexpr int GROUP = ONE_THREAD ? RUN : 1;
+
+// parts: (2, blocks, n), what each block adds to dweight and dbias. in_shared: they grow in shared memory.
+extern "C" __global__ void norm_backward(T* __restrict__ dx, Total<R>* __restrict__ parts, const T* __restrict__ dy,
                                          const T* __restrict__ x, const T* __restrict__ weight,
                                          const T* __restrict__ mean, const T* __restrict__ rstd, long long rows,
                                          long long n, bool want_weight, bool want_bias, bool in_shared) {
-  DYNAMIC_SHARED(R, grown);
-  R* const to_weight = want_weight ? parts + blockIdx.x * n : nullptr;
-  R* const to_bias = want_bias ? parts + (gridDim.x + (long long)blockIdx.x) * n : nullptr;
-  R* const dweight = in_shared && want_weight ? grown : to_weight;
-  R* const dbias = in_shared && want_bias ? grown + n : to_bias;
-  if (dweight) each(n, [&](long long i) { dweight[i] = 0; });  // here and below a thread has its own columns
-  if (dbias) each(n, [&](long long i) { dbias[i] = 0; });
+  DYNAMIC_SHARED(Total<R>, grown);
+  Total<R>* const to_weight = want_weight ? parts + blockIdx.x * n : nullptr;
+  Total<R>* const to_bias = want_bias ? parts + (gridDim.x + (long long)blockIdx.x) * n : nullptr;
+  Total<R>* const dweight = in_shared && want_weight ? grown : to_weight;
+  Total<R>* const dbias = in_shared && want_bias ? grown + n : to_bias;
+  if (dweight) each(n, [&](long long i) { dweight[i] = {}; });  // here and below a thread has its own columns
+  if (dbias) each(n, [&](long long i) { dbias[i] = {}; });
   const long long share = (rows + gridDim.x - 1) / gridDim.x, first = share * blockIdx.x;
   const long long end = first + share < rows ? first + share : rows;
-  for (long long row = first; row < end; row++) {
-    const R mu = mean ? R(mean[row]) : R(0), r = R(rstd[row]);
-    T* const to = dx ? dx + row * n : nullptr;
-    if (weight) row_backward<true>(to, dweight, dbias, dy + row * n, x + row * n, weight, mu, r, mean, n);
-    else row_backward<false>(to, dweight, dbias, dy + row * n, x + row * n, weight, mu, r, mean, n);
+  for (long long group = first; group < end; group += GROUP) {
+    const long long last = group + GROUP < end ? group + GROUP : end;
+    for (long long row = group; dx && row < last; row++) {
+      const R mu = mean ? R(mean[row]) : R(0), r = R(rstd[row]);
+      const long long at = row * n;
+      if (weight) row_backward<true>(dx + at, dy + at, x + at, weight, mu, r, mean, n);
+      else row_backward<false>(dx + at, dy + at, x + at, weight, mu, r, mean, n);
+    }
+    auto add = [&](auto rows, long long row) {
+      add_to_parameters<decltype(rows)::value>(dweight, dbias, dy + row * n, x + row * n, mean ? mean + row : nullptr,
+                                               rstd + row, n);
+    };
+    if (last - group == GROUP) add(Count<GROUP>{}, group);
+    else for (long long row = group; row < last; row++) add(Count<1>{}, row);
   }
   if (!in_shared) return;
   if (dweight) each(n, [&](long long i) { to_weight[i] = dweight[i]; });
@@ -73,9 +97,9 @@ extern "C" __global__ void norm_backward(T* __restrict__ dx, R* __restrict__ par
 
 // first[j] = Σ_b parts[0, b, j] and second[j] = Σ_b parts[1, b, j], for those that are not null; the grid is
 // (n / 32, 2). On a GPU a warp runs along the columns, and the warps share out the parts.
-extern "C" __global__ void add_parts(T* __restrict__ first, T* __restrict__ second, const R* __restrict__ parts,
-                                     long long blocks, long long n) {
-  __shared__ R sums[32][32];
+extern "C" __global__ void add_parts(T* __restrict__ first, T* __restrict__ second,
+                                     const Total<R>* __restrict__ parts, long long blocks, long long n) {
+  __shared__ Total<R> sums[32][32];
   T* const y = blockIdx.y ? second : first;
   if (!y) return;
   parts += blockIdx.y * blocks * n;
@@ -83,15 +107,15 @@ extern "C" __global__ void add_parts(T* __restrict__ first, T* __restrict__ seco
   const unsigned lane = threadIdx.x % lanes, warp = threadIdx.x / lanes;
   for (long long j = lane; j < 32; j += lanes) {
     const long long column = 32LL * blockIdx.x + j;
-    R s = 0;
-    for (long long b = warp; column < n && b < blocks; b += warps) s += parts[b * n + column];
+    Total<R> s = {};
+    for (long long b = warp; column < n && b < blocks; b += warps) s.add(parts[b * n + column]);
     sums[warp][j] = s;
   }
   __syncthreads();
   for (long long j = threadIdx.x; j < 32; j += blockDim.x) {
     const long long column = 32LL * blockIdx.x + j;
-    R s = 0;
-    for (unsigned w = 0; w < warps; w++) s += sums[w][j];
-    if (column < n) y[column] = T(s);
+    Total<R> s = {};
+    for (unsigned w = 0; w < warps; w++) s.add(sums[w][j]);
+    if (column < n) y[column] = T(R(s));
   }
 }

@@ -8,15 +8,16 @@
 //
 // argmax_rows, argmin_rows: a block for each row; the first of ties, and the first NaN if there is one.
 // dot_parts: a block for each `part` elements; y holds its share of Σ a b.
-// Each sum is many short ones, in lanes, threads, groups and parts, so that rounding errors do not grow with n.
+// A block's sums grow in Totals; what it writes is rounded once, so that rounding errors do not grow with n.
 #include "accumulate.cuh"
 
-// A reduction in the type V: where it starts, given the first value, and how two values become one.
+// A reduction in the type V: where it starts, given the first value, how a value joins it, and how two become one.
 struct Sum {
-  typedef A V;
+  typedef Total<A> V;
   static __device__ __forceinline__ A load(T x) { return A(R(x)); }
-  static __device__ __forceinline__ A start(A) { return 0; }
-  static __device__ __forceinline__ A both(A a, A b) { return a + b; }
+  static __device__ __forceinline__ V start(A) { return {}; }
+  static __device__ __forceinline__ V both(V a, A x) { a.add(x); return a; }
+  static __device__ __forceinline__ V both(V a, V b) { a.add(b); return a; }
 };
 struct Max {
   typedef R V;
@@ -80,18 +81,29 @@ __device__ __forceinline__ void fold_rows(Y* __restrict__ y, const T* __restrict
   if (threadIdx.x == 0) y[blockIdx.x] = Y(v);
 }
 
-constexpr int WIDTH = 64;
+// Some columns of some rows of one of the outer: what a block of _columns works on.
+struct Slab {
+  long long rows, x, y;  // how many rows, and where they begin in x and the result in y
+  int width;
+  __device__ __forceinline__ Slab(long long n, long long inner, long long part) {
+    const long long parts = (n + part - 1) / part, chunks = (inner + WIDTH - 1) / WIDTH;
+    const long long slab = blockIdx.x / chunks, c0 = blockIdx.x % chunks * WIDTH, first = slab % parts * part;
+    rows = n - first < part ? n - first : part;
+    width = inner - c0 < WIDTH ? inner - c0 : WIDTH;
+    x = (slab / parts * n + first) * inner + c0;
+    y = slab * inner + c0;
+  }
+};
 
 template <typename Op, typename Y>
 __device__ __forceinline__ void fold_columns(Y* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
                                              long long part) {
   typedef typename Op::V V;
-  const long long parts = (n + part - 1) / part, chunks = (inner + WIDTH - 1) / WIDTH;
-  const long long slab = blockIdx.x / chunks, c0 = blockIdx.x % chunks * WIDTH;  // slab: which part of which outer
-  const long long first = slab % parts * part, rows = n - first < part ? n - first : part;
-  const int width = inner - c0 < WIDTH ? inner - c0 : WIDTH;
-  x += (slab / parts * n + first) * inner + c0;
-  y += slab * inner + c0;
+  const Slab slab(n, inner, part);
+  const long long rows = slab.rows;
+  const int width = slab.width;
+  x += slab.x;
+  y += slab.y;
   if (ONE_THREAD) {
     V acc[WIDTH];
     for (int c = 0; c < width; c++) acc[c] = Op::start(Op::load(x[c]));
@@ -132,11 +144,17 @@ __device__ __forceinline__ void fold_each(Y* __restrict__ y, const T* __restrict
 }
 
 extern "C" __global__ void sum_rows(A* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
-  fold_rows<Sum>(y, x, n, part);
+  const long long parts = (n + part - 1) / part, first = blockIdx.x % parts * part;
+  x += blockIdx.x / parts * n + first;
+  const A v = sum<A>(n - first < part ? n - first : part, [&](long long i) { return Sum::load(x[i]); });
+  if (threadIdx.x == 0) y[blockIdx.x] = v;
 }
 extern "C" __global__ void sum_columns(A* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
                                        long long part) {
-  fold_columns<Sum>(y, x, n, inner, part);
+  if (!ONE_THREAD) return fold_columns<Sum>(y, x, n, inner, part);
+  const Slab slab(n, inner, part);
+  x += slab.x;
+  add_rows(y + slab.y, slab.width, slab.rows, [&](long long i) { return x + i * inner; });
 }
 extern "C" __global__ void sum_each(A* __restrict__ y, const T* __restrict__ x, long long outer, long long n,
                                     long long inner) {
@@ -212,7 +230,7 @@ extern "C" __global__ void argmin_rows(long long* __restrict__ y, const T* __res
 extern "C" __global__ void dot_parts(A* __restrict__ y, const T* __restrict__ a, const T* __restrict__ b, long long n,
                                      long long part) {
   const long long first = blockIdx.x * part;
-  const A v = fold<Sum>(n - first < part ? n - first : part, [&](long long i) {
+  const A v = sum<A>(n - first < part ? n - first : part, [&](long long i) {
     return Sum::load(a[first + i]) * Sum::load(b[first + i]);
   });
   if (threadIdx.x == 0) y[blockIdx.x] = v;

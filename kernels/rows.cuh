@@ -4,44 +4,68 @@
 
 struct Pair { R a, b; };
 
-__device__ __forceinline__ Pair __shfl_xor_sync(unsigned mask, Pair v, int lane) {
-  return {__shfl_xor_sync(mask, v.a, lane), __shfl_xor_sync(mask, v.b, lane)};
-}
-
 // {Σ f(i).a, Σ f(i).b} over i in [0, n), in every thread.
 template <typename F>
 __device__ __forceinline__ Pair sum_pairs(long long n, F f) {
-  R a = 0, b = 0;
-  SIMD_SUM(a, b) for (long long i = threadIdx.x; i < n; i += blockDim.x) { Pair v = f(i); a += v.a; b += v.b; }
-  return block_combine(Pair{a, b}, [](Pair v, Pair w) { return Pair{v.a + w.a, v.b + w.b}; });
+  Total<R> a = {}, b = {};
+  if (ONE_THREAD) {
+    long long i = 0;
+    while (n - i >= LANES) {
+      R as[LANES] = {}, bs[LANES] = {};
+      for (const long long end = run_end(i, n); i < end; i += LANES) {
+        SIMD for (int l = 0; l < LANES; l++) { Pair v = f(i + l); as[l] += v.a; bs[l] += v.b; }
+      }
+      a.add(lanes_sum(as));
+      b.add(lanes_sum(bs));
+    }
+    if (i == n) return {R(a), R(b)};
+    R rest_a = 0, rest_b = 0;
+    SIMD_SUM(rest_a, rest_b) for (long long j = i; j < n; j++) { Pair v = f(j); rest_a += v.a; rest_b += v.b; }
+    a.add(rest_a);
+    b.add(rest_b);
+    return {R(a), R(b)};
+  }
+  for (long long i = threadIdx.x; i < n; i += blockDim.x) { Pair v = f(i); a.add(v.a); b.add(v.b); }
+  auto join = [](Total<R> v, Total<R> w) { return sum_of(v, w); };
+  a = block_combine(a, join);
+  b = block_combine(b, join);
+  return {R(a), R(b)};
+}
+
+struct ExpSum { R top; Total<R> total; };
+
+__device__ __forceinline__ ExpSum __shfl_xor_sync(unsigned mask, ExpSum s, int lane) {
+  return {__shfl_xor_sync(mask, s.top, lane), s.total.from(mask, lane)};
 }
 
 // {top, total} of x(0) … x(n - 1): the largest, and Σ exp(x(i) - top). Where all are -∞ the top is 0, so that the
 // differences are -∞ and not NaN, and the total is 0. A NaN or +∞ makes the total NaN.
 template <typename X>
 __device__ __forceinline__ Pair exp_sums(long long n, X x) {
-  R top = -INF, total = 0;
   if (ONE_THREAD) {
-    top = largest(n, x);
+    R top = largest(n, x);
     if (top == -INF) top = 0;
     return {top, sum(n, [&](long long i) { return exp(x(i) - top); })};
   }
+  ExpSum s = {-INF, {}};
   for (long long i = threadIdx.x; i < n; i += blockDim.x) {  // one trip to memory: the top is corrected on the way
     R v = x(i);
     if (v == -INF) continue;
-    if (v > top) {
-      total *= exp(top - v);
-      top = v;
+    if (v > s.top) {
+      s.total.scale(exp(s.top - v));
+      s.top = v;
     }
-    total += exp(v - top);
+    s.total.add(exp(v - s.top));
   }
-  Pair s = block_combine(Pair{top, total}, [](Pair v, Pair w) {
-    R most = v.a < w.a ? w.a : v.a;
-    if (most == -INF) return Pair{most, v.b + w.b};
-    return Pair{most, v.b * exp(v.a - most) + w.b * exp(w.a - most)};
+  s = block_combine(s, [](ExpSum v, ExpSum w) {
+    const R most = v.top < w.top ? w.top : v.top;
+    if (most != -INF) {
+      v.total.scale(exp(v.top - most));
+      w.total.scale(exp(w.top - most));
+    }
+    return ExpSum{most, sum_of(v.total, w.total)};
   });
-  if (s.a == -INF) s.a = 0;
-  return s;
+  return {s.top == -INF ? R(0) : s.top, R(s.total)};
 }
 
 // y[i] = exp(x(i)) / Σ exp(x(j)) for i in [0, n), zeros where all x are -∞; -> {top, total}, as above.

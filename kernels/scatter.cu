@@ -5,11 +5,15 @@
 //     launch          (blocks, ⌈C / SPAN⌉) blocks of 32 to 512 threads: a block for each row of dx, which it also
 //                     writes if it is zeros; or, by_token, for each row of dy: the first of those with its index sums
 //                     all of them
-//   take_add_columns  the same; a block for each share of the columns, which walks through dy once: for few threads
-//   take_add_atomic   the same; launch over dy's elements. The order of a sum is the hardware's
+//   take_add_sorted   the same, natively only: dy's rows in the order of their indices, which order and starts are
+//                     from sort_indices; a block for each share of the columns. zeroed: dx is zeros before
+//   sort_indices      order (N,), starts (V + 1,): order[starts[v]:starts[v + 1]] are the i with index[i] = v,
+//                     ascending. One block of one thread
+//   take_add_atomic   the same; launch over dy's elements. The order of a sum is the hardware's, and it grows in R
 //   scatter_add       dx (outer, V, n), dy and index (outer, m, n)              dx[o, index[o, i, j], j] += dy[o, i, j]
-//                     launch over outer × n; dx and the sums in R
-#include "common.cuh"
+//                     launch over outer × n; dx in R, for m so small that this loses nothing
+//   scatter_add_long  the same; `totals` are zeros before, of dx's shape, dx need not be
+#include "accumulate.cuh"
 
 constexpr int SPAN = 128, WARPS = 16;  // columns of a block, the most warps of a block
 
@@ -22,10 +26,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
     for (long long i = threadIdx.x; i < blockIdx.x; i += blockDim.x) earlier |= index[i] == v;
     if (block_combine(earlier, [](bool a, bool b) { return a || b; })) return;
   }
-  __shared__ R parts[WARPS][SPAN];
+  __shared__ Total<R> parts[WARPS][SPAN];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   const long long c0 = (long long)blockIdx.y * SPAN;
-  R acc[SPAN / 32] = {};
+  Total<R> acc[SPAN / 32] = {};
   for (long long first = warp * 32; first < N; first += warps * 32) {  // a warp looks at 32 indices at a time
     unsigned hits = first + lane < N && index[first + lane] == v ? 1u << lane : 0u;
     for (int step = 16; step > 0; step /= 2) hits |= __shfl_xor_sync(0xffffffffu, hits, step);
@@ -33,27 +37,40 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
       if (!(hits >> l & 1)) continue;
       UNROLL for (int k = 0; k < SPAN / 32; k++) {
         const long long c = c0 + k * 32 + lane;
-        if (c < C) acc[k] += R(dy[(first + l) * C + c]);
+        if (c < C) acc[k].add(R(dy[(first + l) * C + c]));
       }
     }
   }
   UNROLL for (int k = 0; k < SPAN / 32; k++) parts[warp][k * 32 + lane] = acc[k];
   __syncthreads();
   each(C - c0 < SPAN ? C - c0 : SPAN, [&](long long c) {
-    R s = 0;
-    for (int w = 0; w < warps; w++) s += parts[w][c];
-    dx[v * C + c0 + c] = s;
+    Total<R> s = {};
+    for (int w = 0; w < warps; w++) s.add(parts[w][c]);
+    dx[v * C + c0 + c] = T(R(s));
   });
 }
 
-extern "C" __global__ void take_add_columns(R* __restrict__ dx, const T* __restrict__ dy,
-                                            const long long* __restrict__ index, long long N, long long C) {
-  const long long share = (C + gridDim.x - 1) / gridDim.x, c0 = share * blockIdx.x;
-  const long long n = C - c0 < share ? C - c0 : share;
-  for (long long i = 0; i < N; i++) {  // a thread has the same columns each time
-    R* to = dx + index[i] * C + c0;
-    const T* from = dy + i * C + c0;
-    each(n, [&](long long c) { to[c] += R(from[c]); });
+extern "C" __global__ void sort_indices(long long* __restrict__ order, long long* __restrict__ starts,
+                                        const long long* __restrict__ index, long long N, long long V) {
+  for (long long v = 0; v <= V; v++) starts[v] = 0;
+  for (long long i = 0; i < N; i++) starts[index[i]]++;
+  for (long long v = 0, sum = 0; v < V; v++) starts[v] = sum += starts[v];
+  for (long long i = N - 1; i >= 0; i--) order[--starts[index[i]]] = i;
+  starts[V] = N;
+}
+
+extern "C" __global__ void take_add_sorted(T* __restrict__ dx, const T* __restrict__ dy,
+                                           const long long* __restrict__ order, const long long* __restrict__ starts,
+                                           long long V, long long C, bool zeroed) {
+  const long long share = (C + gridDim.x - 1) / gridDim.x, first = share * blockIdx.x;
+  const long long end = first + share < C ? first + share : C;
+  for (long long v = 0; ONE_THREAD && v < V; v++) {
+    if (zeroed && starts[v] == starts[v + 1]) continue;
+    for (long long c0 = first; c0 < end; c0 += WIDTH) {
+      const long long width = end - c0 < WIDTH ? end - c0 : WIDTH;
+      add_rows(dx + v * C + c0, int(width), starts[v + 1] - starts[v],
+               [&](long long i) { return dy + order[starts[v] + i] * C + c0; });
+    }
   }
 }
 
@@ -74,5 +91,15 @@ extern "C" __global__ void scatter_add(R* __restrict__ dx, const T* __restrict__
   grid_each(outer * n, [&](long long place) {
     const long long o = place / n, j = place - o * n;
     for (long long i = o * m; i < (o + 1) * m; i++) dx[(o * V + index[i * n + j]) * n + j] += R(dy[i * n + j]);
+  });
+}
+
+extern "C" __global__ void scatter_add_long(T* __restrict__ dx, Total<R>* __restrict__ totals,
+                                            const T* __restrict__ dy, const long long* __restrict__ index,
+                                            long long outer, long long V, long long m, long long n) {
+  grid_each(outer * n, [&](long long place) {
+    const long long o = place / n, j = place - o * n;
+    for (long long i = o * m; i < (o + 1) * m; i++) totals[(o * V + index[i * n + j]) * n + j].add(R(dy[i * n + j]));
+    for (long long v = o * V; v < (o + 1) * V; v++) dx[v * n + j] = T(R(totals[v * n + j]));
   });
 }

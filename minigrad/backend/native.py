@@ -30,8 +30,8 @@ TRAINING = (
 
 # The primitives that run as kernels. The others are the reference's.
 ON_KERNELS = (
-    "add", "sub", "mul", "div", "neg", "abs", "exp", "sqrt", "rsqrt", "tanh", "sigmoid", "relu", "silu", "erf", "erfc",
-    "gelu", "gelu_backward", "maximum", "minimum", "where", "sum", "softmax", "softmax_backward", "log_softmax",
+    "add", "sub", "mul", "div", "neg", "abs", "exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "relu", "silu", "erf",
+    "erfc", "gelu", "gelu_backward", "maximum", "minimum", "where", "sum", "softmax", "softmax_backward", "log_softmax",
     "logsumexp", "attention_pattern", "attention_pattern_backward", "attention", "attention_backward", "layer_norm",
     "layer_norm_backward", "rms_norm", "rms_norm_backward", "cross_entropy", "cross_entropy_backward", "dropout",
     "cumsum", "take_add", "adam_", "sgd_", "norm", "scale_",
@@ -66,6 +66,9 @@ class Native(Launched):
 
     def spread(self, n):
         return max(1, min(2 * self.threads, n // CHUNK)), 1
+
+    def sums_of(self, n):
+        return max(1, min(256, n // (4 * CHUNK)))
 
     def _run(self, file, entry, dtype, grid, block, shared, args):
         key = file, entry, dtype

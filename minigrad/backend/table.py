@@ -57,7 +57,7 @@ PRIMITIVES = (
     Row("erfc", 1, None, "erfc(a)"),
     Row("relu", 1, lambda x: np.maximum(x, 0), "larger(a, R(0))", NUMBERS),
     Row("sigmoid", 1, None, "sigmoid(a)"),
-    Row("silu", 1, None, "a * sigmoid(a)"),
+    Row("silu", 1, None, "silu(a)"),
     _comparison("eq", np.equal, "=="),
     _comparison("ne", np.not_equal, "!="),
     _comparison("lt", np.less, "<"),
@@ -83,7 +83,7 @@ FORMS = (
     Row("gelu_none", 1, None, "gelu_none(a)"),
     Row("gelu_tanh", 1, None, "gelu_tanh(a)"),
     Row("gelu_backward_none", 3, None, "a * gelu_slope_none(b, c)"),
-    Row("gelu_backward_tanh", 3, None, "a * gelu_slope_tanh(b, c)"),
+    Row("gelu_backward_tanh", 2, None, "a * gelu_slope_tanh(b)"),
 )
 POWERS = {0: "one", 1: "same", 2: "square", 3: "cube", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from .base import Launcher, layout, product
+from .base import TOTALS, Launcher, layout, product
 
 BITS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 INT64 = np.dtype(np.int64)
 SIDE = 32  # of a tile of copy.cu's transpose
 SPAN, MOST_THREADS = 128, 512  # columns and threads of a block of scatter.cu's take_add
+SHORT = 8  # numbers that add up in themselves as exactly as in a total
 
 
 class Arrays(Launcher):
@@ -159,13 +160,16 @@ class Arrays(Launcher):
     def scatter_add(self, shape, dim, index, dy):
         """Zeros of `shape` with dy added at `index` along dim: the adjoint of gather. dy and index have one shape."""
         dim %= len(shape)
+        outer, inner, m = product(shape[:dim]), product(shape[dim + 1 :]), index.shape[dim]
+        args = self.compact(dy), self._indices(index), outer, shape[dim], m, inner
+        if m > SHORT:
+            dx = self.empty(shape, dy.dtype)
+            totals = self.zeros(shape, TOTALS)
+            self.launch_each(outer * inner, "scatter", "scatter_add_long", dy.dtype, dx, totals, *args)
+            return dx
         dx = self.zeros(shape, real(dy.dtype))
-        outer, inner = product(shape[:dim]), product(shape[dim + 1 :])
         if dy.size:
-            sizes = outer, shape[dim], index.shape[dim], inner
-            self.launch_each(
-                outer * inner, "scatter", "scatter_add", dy.dtype, dx, self.compact(dy), self._indices(index), *sizes
-            )
+            self.launch_each(outer * inner, "scatter", "scatter_add", dy.dtype, dx, *args)
         return dx if dx.dtype == dy.dtype else self.cast(dx, dy.dtype)
 
     def take(self, x, index):
@@ -189,13 +193,17 @@ class Arrays(Launcher):
             grid, block = (N if by_token else rows, -(-C // SPAN)), min(MOST_THREADS, max(32, N // 32 * 32))
             self.launch("scatter", "take_add", dy.dtype, grid, block, dx, dy, index, N, C, by_token)
             return dx
-        dx = self.zeros((rows, C), real(dy.dtype))
         if threads > 1:
+            dx = self.zeros((rows, C), real(dy.dtype))
             self.launch_each(dy.size, "scatter", "take_add_atomic", dy.dtype, dx, dy, index, N, C)
-        elif dy.size:
-            grid = min(blocks, -(-C // 16))
-            self.launch("scatter", "take_add_columns", dy.dtype, grid, threads, dx, dy, index, N, C)
-        return dx if dx.dtype == dy.dtype else self.cast(dx, dy.dtype)
+            return dx if dx.dtype == dy.dtype else self.cast(dx, dy.dtype)
+        zeroed = rows > N
+        dx = (self.zeros if zeroed else self.empty)((rows, C), dy.dtype)
+        order, starts = self.empty((N,), INT64), self.empty((rows + 1,), INT64)
+        self.launch("scatter", "sort_indices", dy.dtype, 1, 1, order, starts, index, N, rows)
+        grid = max(1, min(blocks, -(-C // 16)))
+        self.launch("scatter", "take_add_sorted", dy.dtype, grid, 1, dx, dy, order, starts, rows, C, zeroed)
+        return dx
 
     def _indices(self, index):
         """Compact int64."""

@@ -3,7 +3,7 @@
 import struct
 
 from .arrays import real
-from .base import Launcher
+from .base import TOTAL, Launcher
 
 PADDED = 32, 64, 128  # what head sizes are padded to; larger ones do not fit
 
@@ -76,7 +76,7 @@ class Attention(Launcher):
 
 def forward_bytes(tile, DP, pad, itemsize):
     """Shared memory of a block, in bytes: see attention_forward.cu."""
-    return itemsize * (tile * DP + DP * (tile + pad) + tile * tile + tile * DP + 3 * tile)
+    return itemsize * (tile * DP + DP * (tile + pad) + tile * tile + tile * DP + 2 * tile) + TOTAL * tile
 
 
 def backward_bytes(tile, DP, pad, itemsize):

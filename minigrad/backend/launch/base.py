@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 MAX_DIMS = 16  # of kernels/layout.cuh
+TOTAL = 8  # bytes of common.cuh's Total of any float,
+TOTALS = np.dtype(np.float64)  # and what arrays of them are made as
 SHARED = 48 << 10  # bytes of dynamic shared memory that a block may have without asking
 
 
@@ -35,6 +37,11 @@ class Launcher:
     def spread(self, n):
         """(blocks, threads) for a kernel built on grid_each over n elements."""
         raise NotImplementedError
+
+    def sums_of(self, n):
+        """How many sums, of a block each, n elements are cut into: the same on every machine of a kind, since the order
+        of a sum decides its last bits."""
+        return self.spread(n)[0]
 
     # -- to and from the host: nothing to do where arrays are NumPy's
 

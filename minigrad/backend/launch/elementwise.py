@@ -136,7 +136,9 @@ class Elementwise(Launcher):
         return self._map(f"gelu_{approximate}", x)
 
     def gelu_backward(self, dy, x, y, approximate):
-        return self._map(f"gelu_backward_{approximate}", dy, x, y)
+        if approximate == "tanh":
+            return self._map("gelu_backward_tanh", dy, x)
+        return self._map("gelu_backward_none", dy, x, y)
 
     def cast(self, x, dtype):
         dtype = np.dtype(dtype)

@@ -4,8 +4,7 @@ A primitive works in the dtype of its main operand; the others are made compact 
 
 import numpy as np
 
-from .arrays import real
-from .base import SHARED, Launcher, broadcast_strides, layout
+from .base import SHARED, TOTAL, TOTALS, Launcher, broadcast_strides, layout
 
 
 class Rows(Launcher):
@@ -112,9 +111,9 @@ class Rows(Launcher):
         if not x.size:
             return dx, *(None if d is None else self.zeros((n,), x.dtype) for d in (dweight, dbias))
         # Blocks that add up dweight and dbias take runs of rows; else each takes one.
-        blocks = min(rows, self.spread(x.size)[0]) if any(wanted[1:]) else rows
-        parts = self.empty((2, blocks, n), real(x.dtype)) if any(wanted[1:]) else None
-        shared = 2 * n * real(x.dtype).itemsize
+        blocks = min(rows, self.sums_of(x.size)) if any(wanted[1:]) else rows
+        parts = self.empty((2, blocks, n), TOTALS) if any(wanted[1:]) else None
+        shared = 2 * n * TOTAL
         threads, in_shared = self.row_threads(n), parts is not None and shared <= SHARED
         args = dx, parts, dy, x, weight, mean, rstd, rows, n, *wanted[1:], in_shared
         self.launch("norm", "norm_backward", x.dtype, blocks, threads, *args, shared=shared if in_shared else 0)

@@ -5,6 +5,8 @@ import functools
 
 import numpy as np
 
+from .half import wide
+
 device = "cpu"
 Array = np.ndarray
 
@@ -87,13 +89,20 @@ def setitem(x, index, value):
 
 def getitem_add(shape, index, dy):
     """Zeros of `shape` with dy added at `index`, repeated indices adding up: the adjoint of getitem."""
-    dx = np.zeros(shape, dy.dtype)
     parts = index if isinstance(index, tuple) else (index,)
     if any(isinstance(i, np.ndarray) and i.dtype != bool for i in parts):
-        np.add.at(dx, index, dy)
-    else:  # slices, numbers and masks name each element once
-        dx[index] += dy
+        return _added(shape, index, dy)
+    dx = np.zeros(shape, dy.dtype)  # slices, numbers and masks name each element once
+    dx[index] += dy
     return dx
+
+
+def _added(shape, index, dy):
+    """Zeros of `shape` with dy added at `index`, in a type that many can be added in."""
+    dtype = wide(dy.dtype) if dy.dtype.kind in "fc" else dy.dtype
+    dx = np.zeros(shape, dtype)
+    np.add.at(dx, index, dy.astype(dtype, copy=False))  # many times as slow where the dtypes differ
+    return dx.astype(dy.dtype, copy=False)
 
 
 def gather(x, dim, index):
@@ -102,11 +111,9 @@ def gather(x, dim, index):
 
 def scatter_add(shape, dim, index, dy):
     """Zeros of `shape` with dy added at `index` along dim: the adjoint of gather. dy and index have one shape."""
-    dx = np.zeros(shape, dy.dtype)
     places = list(np.ogrid[tuple(slice(n) for n in index.shape)])
     places[dim] = index
-    np.add.at(dx, tuple(places), dy)
-    return dx
+    return _added(shape, tuple(places), dy)
 
 
 def take(x, index):
@@ -121,5 +128,6 @@ def take_add(rows, index, dy):
         order = np.argsort(index, kind="stable")  # equal indices side by side: one sum for each
         sorted_index = index[order]
         starts = np.flatnonzero(np.r_[True, sorted_index[1:] != sorted_index[:-1]])
-        dx[sorted_index[starts]] = np.add.reduceat(dy[order], starts, axis=0)
+        sums = np.add.reduceat(dy[order], starts, axis=0, dtype=wide(dy.dtype) if dy.dtype.kind in "fc" else dy.dtype)
+        dx[sorted_index[starts]] = sums
     return dx

@@ -4,9 +4,10 @@ import functools
 
 import numpy as np
 
+from .elementwise import log
 from .half import is_half
-from .reduce import product
-from .rows import _finite_top, _row_dots, _row_sums
+from .reduce import product, row_dots
+from .rows import _finite_top, _row_sums
 
 BLOCK = 1 << 22  # scores at a time
 
@@ -87,7 +88,7 @@ def attention(q, k, v, mask, bias, scale, is_causal):
         total[total == 0] = np.inf  # so that exp(scores - lse) is 0
         both = lse[b, :, t]
         both[..., :1] = top.reshape(*both.shape[:-1], 1)
-        both[..., 1:] = np.log(total).reshape(*both.shape[:-1], 1)
+        both[..., 1:] = log(total).reshape(*both.shape[:-1], 1)
     return o, lse
 
 
@@ -104,7 +105,7 @@ def attention_backward(do, q, k, v, mask, bias, o, lse, scale, is_causal):
         np.exp(p, out=p)
         dob = _grouped(do, nkv)[b, :, :, t]
         ds = product(dob, v[b, :, None].swapaxes(-1, -2))
-        ds -= _row_dots(ds, p)  # = do · o, but exactly 0 less for a query that sees one key
+        ds -= row_dots(ds, p)  # = do · o, but exactly 0 less for a query that sees one key
         ds *= p
         ds *= ds.dtype.type(scale)
         dq[b, :, t] = product(ds, k[b, :, None]).reshape(dq[b, :, t].shape)

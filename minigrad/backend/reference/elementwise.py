@@ -24,7 +24,7 @@ def _by_steps(function):
 
 
 add, sub, mul, div, neg, abs, sign, floor = numpy_functions("add", "sub", "mul", "div", "neg", "abs", "sign", "floor")
-exp, log, sqrt, rsqrt = numpy_functions("exp", "log", "sqrt", "rsqrt")
+sqrt, rsqrt = numpy_functions("sqrt", "rsqrt")
 sin, cos, tanh, relu = numpy_functions("sin", "cos", "tanh", "relu")
 maximum, minimum, where, clamp = numpy_functions("maximum", "minimum", "where", "clamp")
 eq, ne, lt, le, gt, ge = numpy_functions("eq", "ne", "lt", "le", "gt", "ge")
@@ -32,6 +32,19 @@ logical_and, logical_or, logical_xor, logical_not = numpy_functions(
     "logical_and", "logical_or", "logical_xor", "logical_not"
 )
 isnan, isinf, isfinite = numpy_functions("isnan", "isinf", "isfinite")
+
+
+def _exactly(function):
+    """NumPy's exp and log are off by 3 units in the last place of float32: so in float64, and rounded."""
+
+    @functools.wraps(function)
+    def wrapper(x):
+        return function(x, dtype=np.float64).astype(np.float32) if x.dtype == np.float32 else function(x)
+
+    return wrapper
+
+
+exp, log = map(_exactly, numpy_functions("exp", "log"))
 
 
 def pow(x, y):
@@ -43,13 +56,14 @@ def pow(x, y):
 
 @_by_steps
 def sigmoid(x):
-    e = np.exp(-np.abs(x))  # 1 / (1 + e^-x) for x ≥ 0, e^x / (1 + e^x) below: neither overflows
+    e = exp(-np.abs(x))  # 1 / (1 + e^-x) for x ≥ 0, e^x / (1 + e^x) below: neither overflows
     return np.where(x >= 0, x.dtype.type(1), e) / (1 + e)
 
 
 @_by_steps
 def silu(x):
-    return x * sigmoid(x)
+    e = exp(-np.abs(x))
+    return np.where(x >= 0, x, x * e) / (1 + e)  # x e^x keeps the digits that e^x alone has no room for
 
 
 # W. J. Cody, "Rational Chebyshev approximations for the error function", Math. Comp. 23 (1969), 631-637.
@@ -76,12 +90,11 @@ _ERF_LARGE = (
     (1.0, 2.56852019228982242e00, 1.87295284992346725e00, 5.27905102951428412e-1, 6.05183413124413191e-2,
      2.33520497626869185e-3),
 )  # fmt: skip
-# In float32 one odd rational function, fitted on |x| < 4, is exact to 2 ulp of 1 (the coefficients used by Eigen).
-_ERF_SINGLE = (
-    (-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05, -7.34990630326855e-04,
-     -2.95459980854025e-03, -1.60960333262415e-02),
-    (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03, -7.37332916720468e-03, -1.42647390514189e-02),
-)  # fmt: skip
+# In float32, as in backend/host/native.h, which says how these were found: erf x = x + x P(x²) for |x| < 1.1; beyond,
+# erfc |x| = Q(|x| - 2)^4.
+_ERF_SINGLE = (7.23606863e-05, -0.000782473944, 0.00516773108, -0.026843518, 0.112833641, -0.376126111, 0.128379166)
+_ERFC_ROOT = (-1.30057915e-05, -0.000179836847, 0.000750374747, 0.00152864959, -0.0122346748, 0.00690604467,
+              0.0991374478, -0.288862288, 0.261522323)  # fmt: skip
 
 
 def _horner(coefficients, x):
@@ -92,16 +105,30 @@ def _horner(coefficients, x):
     return y
 
 
+_CHUNK = 1 << 14  # elements that a core's cache holds, with what is computed on the way
+
+
 @_by_steps
 def erf(x):
-    if x.dtype == np.float64:
+    if x.dtype != np.float32:
         return _erf_double(x)
-    z = np.clip(x, -4, 4)
-    square = z * z
-    y = _horner(_ERF_SINGLE[0], square)
-    y *= z
-    y /= _horner(_ERF_SINGLE[1], square)
-    return y
+    flat = np.ravel(x)
+    y = np.empty_like(flat)
+    for start in range(0, flat.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        y[part] = _erf_single(flat[part])
+    return y.reshape(x.shape)
+
+
+def _erf_single(x):
+    a = np.minimum(np.abs(x), 4)
+    y = _horner(_ERF_SINGLE, a * a)
+    y *= x
+    y += x
+    tail = _horner(_ERFC_ROOT, a - 2)
+    tail *= tail
+    tail *= tail
+    return np.where(a < 1.1, y, np.copysign(1 - tail, x))
 
 
 def _erf_double(x):
@@ -167,16 +194,22 @@ def gelu(x, approximate):
 
 @_by_steps
 def gelu_backward(dy, x, y, approximate):
-    """y = x Φ(x), so dy/dx = Φ(x) + x Φ'(x), and Φ(x) = y / x need not be computed again."""
-    cdf = y / x
-    np.copyto(cdf, 0.5, where=x == 0)
-    if approximate == "tanh":  # Φ = σ(u), so Φ' = Φ (1 - Φ) u' with u' = 2 A (1 + 3 B x²)
+    """dy/dx = Φ(x) + x Φ'(x)."""
+    if approximate == "tanh":  # Φ = σ(u) = 1 / (1 + e^-u), so Φ' = Φ (1 - Φ) u' with u' = 2 A (1 + 3 B x²)
+        x = np.clip(x, *((-21, 21) if x.dtype == np.float64 else (-10, 10)))  # the slope is 0 or 1; e^-u is no ∞
+        e = np.negative(u := _gelu_odd(x), out=u)
+        np.exp(e, out=e)
+        cdf = 1 / (1 + e)
         dx = x * x
         dx *= 6 * _GELU_A * _GELU_B
         dx += 2 * _GELU_A
-        dx *= y  # x Φ
-        dx *= 1 - cdf
-    else:  # Φ' = exp(-x²/2) / √(2π)
+        dx *= x
+        dx *= cdf
+        e *= cdf  # 1 - Φ, which would have lost its digits where Φ is nearly 1
+        dx *= e
+    else:  # Φ' = exp(-x²/2) / √(2π), and Φ(x) = y / x need not be computed again
+        cdf = y / x
+        np.copyto(cdf, 0.5, where=np.abs(x) < 1e-30)  # a subnormal y has lost digits
         dx = x * x
         dx *= -0.5
         np.exp(dx, out=dx)

@@ -3,8 +3,9 @@
 import numpy as np
 
 from ...locks import multiplying
-from .half import in_single
-from .reduce import rows, sum
+from .elementwise import log
+from .half import in_single, rounded, wide
+from .reduce import BLAS_RUN, column_dots, column_sums, row_dots, rows, sum
 
 _ones_cache: dict = {}
 
@@ -22,16 +23,16 @@ def _row_sums(x):
     if not x.flags.c_contiguous or x.size == 0:
         return sum(x, (-1,), True)
     n = x.shape[-1]
+    if n <= BLAS_RUN:
+        with multiplying.mine.lock:
+            return (x.reshape(-1, n) @ _ones(n, x.dtype)).reshape(x.shape[:-1] + (1,))
+    whole = n // BLAS_RUN * BLAS_RUN
     with multiplying.mine.lock:
-        return (x.reshape(-1, n) @ _ones(n, x.dtype)).reshape(x.shape[:-1] + (1,))
-
-
-def _row_dots(x, y):
-    """Sums of x * y over the last dimension, (…, n) -> (…, 1)."""
-    if x.dtype.kind == "c":  # gradcheck's complex step: without a conjugate
-        return np.einsum("...i,...i->...", x, y)[..., None]
-    with multiplying.mine.lock:
-        return np.vecdot(x, y)[..., None]
+        runs = x[..., :whole].reshape(*x.shape[:-1], -1, BLAS_RUN) @ _ones(BLAS_RUN, x.dtype)
+    y = np.add.reduce(runs, axis=-1, dtype=wide(x.dtype), keepdims=True)
+    if whole < n:
+        y += _row_sums(x[..., whole:])
+    return rounded(y, x.dtype)
 
 
 def _finite_top(x):
@@ -39,16 +40,6 @@ def _finite_top(x):
     top = x.max(-1, keepdims=True)
     top[top == -np.inf] = 0
     return top
-
-
-def _column_sums(x):
-    """(…, n) -> (n,)."""
-    return rows(x).sum(0)
-
-
-def _column_dots(x, y):
-    """Sums of x * y over all but the last dimension, (…, n) -> (n,)."""
-    return np.einsum("ij,ij->j", rows(x), rows(y))
 
 
 def _softmax_(x):
@@ -77,7 +68,7 @@ def softmax(x, dim):
 @in_single
 def softmax_backward(dy, y, dim):
     dy, y = np.moveaxis(dy, dim, -1), np.moveaxis(y, dim, -1)
-    dx = dy - _row_dots(dy, y)
+    dx = dy - row_dots(dy, y)
     dx *= y
     return np.moveaxis(dx, -1, dim)
 
@@ -89,14 +80,14 @@ def log_softmax(x, dim):
         y -= _finite_top(y)
         total = _row_sums(np.exp(y))
         total[total == 0] = 1  # a row that is all -inf stays so
-        y -= np.log(total)
+        y -= log(total)
     return back(y)
 
 
 def _logsumexp_rows(x):
     top = x.max(-1, keepdims=True, initial=-np.inf)
     safe = np.where(np.isfinite(top), top, 0)
-    total = np.log(_row_sums(np.exp(x - safe))) + safe  # ln 0 = -inf is right for a row of -inf
+    total = log(_row_sums(np.exp(x - safe))) + safe  # ln 0 = -inf is right for a row of -inf
     return np.where(top == np.inf, np.inf, total).astype(x.dtype)
 
 
@@ -136,7 +127,7 @@ def _hidden(T, S):
 
 @in_single
 def attention_pattern_backward(dy, y, scale):
-    dx = dy - _row_dots(dy, y)
+    dx = dy - row_dots(dy, y)
     dx *= y
     dx *= scale
     return dx
@@ -148,7 +139,7 @@ def layer_norm(x, weight, bias, eps):
     C = x.shape[-1]
     mean = _row_sums(x) / C
     y = x - mean
-    rstd = 1 / np.sqrt(_row_dots(y, y) / C + x.dtype.type(eps))
+    rstd = 1 / np.sqrt(row_dots(y, y) / C + x.dtype.type(eps))
     y *= rstd
     if weight is not None:
         y *= weight
@@ -163,13 +154,13 @@ def layer_norm_backward(dy, x, weight, mean, rstd, wanted):
     C = x.shape[-1]
     xhat = x - mean
     xhat *= rstd
-    dbias = _column_sums(dy) if wanted[2] else None
-    dweight = _column_dots(dy, xhat) if wanted[1] else None
+    dbias = column_sums(rows(dy)) if wanted[2] else None
+    dweight = column_dots(rows(dy), rows(xhat)) if wanted[1] else None
     if not wanted[0]:
         return None, dweight, dbias
     # y = xhat w + b, and xhat has mean 0 and variance 1: dx is dxhat less its parts along 1 and along xhat
     dx = dy * weight if weight is not None else dy.copy()
-    along_one, along_xhat = _row_sums(dx) / C, _row_dots(dx, xhat) / C
+    along_one, along_xhat = _row_sums(dx) / C, row_dots(dx, xhat) / C
     xhat *= along_xhat
     dx -= along_one
     dx -= xhat
@@ -180,7 +171,7 @@ def layer_norm_backward(dy, x, weight, mean, rstd, wanted):
 @in_single
 def rms_norm(x, weight, eps):
     """x (…, C), weight (C,) or None -> y (…, C), rstd (…, 1)."""
-    rstd = 1 / np.sqrt(_row_dots(x, x) / x.shape[-1] + x.dtype.type(eps))
+    rstd = 1 / np.sqrt(row_dots(x, x) / x.shape[-1] + x.dtype.type(eps))
     y = x * rstd
     if weight is not None:
         y *= weight
@@ -191,11 +182,11 @@ def rms_norm(x, weight, eps):
 def rms_norm_backward(dy, x, weight, rstd, wanted):
     """wanted: (dx, dweight)? -> both, None where not."""
     xhat = x * rstd
-    dweight = _column_dots(dy, xhat) if wanted[1] else None
+    dweight = column_dots(rows(dy), rows(xhat)) if wanted[1] else None
     if not wanted[0]:
         return None, dweight
     dx = dy * weight if weight is not None else dy.copy()
-    xhat *= _row_dots(dx, xhat) / x.shape[-1]
+    xhat *= row_dots(dx, xhat) / x.shape[-1]
     dx -= xhat
     dx *= rstd
     return dx, dweight
@@ -212,12 +203,12 @@ def cross_entropy(logits, target, ignore_index, smoothing):
     safe = np.where(kept, target, 0)
     loss = -(1 - smoothing) * p[rows, safe]
     if smoothing:
-        loss -= smoothing * p.mean(-1)
+        loss -= smoothing * sum(p, (-1,), False) / p.shape[1]
     np.exp(p, out=p)
     total = _row_sums(p)
     total[total == 0] = 1
     p /= total
-    loss += np.log(total[:, 0])  # Σ q = 1, so the normaliser enters once
+    loss += log(total[:, 0])  # Σ q = 1, so the normaliser enters once
     loss[~kept] = 0
     return loss.astype(logits.dtype), p
 
