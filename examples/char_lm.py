@@ -78,6 +78,8 @@ def train(args):
         checkpoint.unpack(tensors, saved, model, optimizer, generators)
         for group, typed in zip(optimizer.param_groups, options):
             group.update(typed)  # --weight-decay may be another than in the file
+    if not best.exists():  # deleted, or left behind: the best from here on
+        best_loss = None
     if saved.get("crc", crc) != crc:
         print("char_lm: note: the text has changed since the run began: it goes on with what there is now",
               file=sys.stderr)  # fmt: skip

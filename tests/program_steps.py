@@ -170,7 +170,7 @@ def averaged(d):
 
 @step(1)
 def spread(d):
-    x = d.one(1)
+    x = d.one(1, where=lambda v: v.size)
     if x is None:
         return None
     dim, correction, keep = d.dim(x), int(d.rng.integers(2)), bool(d.rng.integers(2))
@@ -196,7 +196,7 @@ def extreme(d):
 
 @step(1, whole=True)
 def ordered(d):
-    x = d.one(1)
+    x = d.one(1, where=lambda v: v.size)
     if x is None:
         return None
     dim = d.dim(x)
@@ -363,7 +363,7 @@ def normalized(d):
 
 @step(1.5)
 def cross_entropy(d):
-    x = d.one(2, 3)
+    x = d.one(2, 3, lambda v: v.size)
     if x is None:
         return None
     shape = d.exact[x].shape

@@ -212,7 +212,7 @@ def take_a_step(draw, rng):
         source = STEPS.functions[name](draw)
         values = source and draw.tried(source, STEPS.keeps_whole(name))
         if values and all(acceptable(v) for v in values.exact):
-            quiet = rng.random() < 0.03
+            quiet = rng.random() < 0.03 and name not in STEPS.may_alias
             names = draw.keep(values, quiet)
             draw.program.steps.append(Step(names, source, name not in STEPS.may_alias, names[0] in draw.whole))
             if quiet:

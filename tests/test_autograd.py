@@ -287,6 +287,15 @@ def test_an_op_of_ones_own_has_all_derivatives():
     assert registry["cube"].source is Cube and not registry["cube"].builtin
 
 
+def test_a_forward_without_return_says_so():
+    class Returnless(mg.Op):
+        def forward(self, x):
+            x * 1
+
+    with pytest.raises(TypeError, match="returnless: forward returned None; does it lack its return"):
+        Returnless.apply(leaf(2))
+
+
 def test_an_op_that_saves_nothing_says_so():
     class Forgetful(mg.Op):
         def forward(self, x):

@@ -149,6 +149,14 @@ def test_a_finished_run_resumed_is_left_as_it_is_and_can_go_further(book, out, c
     assert state(out)[1]["settings"]["batch_size"] == 2
 
 
+def test_where_the_best_model_was_deleted_the_best_from_there_on_is_kept(book, out):
+    main(*TINY, "--text", book, "--out", out, "--steps", 6)
+    (out / "best.safetensors").unlink()
+    assert main("--resume", "--out", out, "--steps", 8, "--lr", 0, "--min-lr", 0) == 0
+    _, meta = checkpoint.load(out / "best.safetensors")  # which is no better than the one that is gone
+    assert meta["step"] in (7, 8) and meta["best_loss"] == state(out)[1]["best_loss"]
+
+
 def test_another_text_of_the_same_characters_is_noted(book, out, tmp_path, capsys):
     main(*TINY, "--text", book, "--out", out, "--steps", 2)
     (tmp_path / "other").write_text(WORDS[::-1] * 20)

@@ -9,7 +9,7 @@ import pytest
 from test_char_lm import SIZES, TINY, WORDS, book, char_lm, main, options, out, quick_ending, rows, state  # noqa: F401
 
 import minigrad as mg
-from minigrad import nn, optim, text, training
+from minigrad import nn, optim, runs, text
 
 
 def trained(book, out, *argv):  # noqa: F811
@@ -39,7 +39,7 @@ def test_the_first_step_is_adamws_with_the_rate_of_the_table(book, out):  # noqa
 
 def losses_by_hand(out, data, batch_size, block_size):  # noqa: F811
     """(validation, training) loss of the last model: over all characters of each split, one sequence at a time."""
-    model, vocab, _ = training.load_char_model(out / "last.safetensors")
+    model, vocab, _ = runs.load_char_model(out / "last.safetensors")
     found = []
     for ids in reversed(text.split(vocab.encode(data), 0.9)):
         values = []

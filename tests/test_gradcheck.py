@@ -193,6 +193,9 @@ def test_nothing_to_check():
         gradcheck(mg.abs, mg.tensor([1, 2]))
     with pytest.raises(ValueError, match="nothing to differentiate"):
         gradcheck(mg.exp, np.ones(3))
+    for returned in (None, 3.0, [], np.ones(3)):  # a forgotten return, loss.item(), y.numpy()
+        with pytest.raises(TypeError, match="returned no Tensor"):
+            gradcheck(lambda x, y=returned: y, data(3))
     assert gradcheck(mg.exp, mg.zeros(0, 3)).verdict == PASS
     assert gradcheck(mg.argmax, data(3)).verdict == PASS  # no float output
     assert gradcheck(lambda x: x.detach() * 0 + 5, data(3)).verdict == PASS  # constant, and says so

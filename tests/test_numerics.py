@@ -220,6 +220,7 @@ def test_clamp_passes_the_gradient_at_its_bounds_and_between():
     x = mg.tensor([-2.0, -1.0, 0.0, 1.0, 2.0], requires_grad=True)
     for bounds, expected in (((-1, 1), [0, 1, 1, 1, 0]), ((-1, None), [0, 1, 1, 1, 1]), ((None, 1), [1, 1, 1, 1, 0])):
         assert mg.grad(x.clamp(*bounds).sum(), x)[0].tolist() == expected
+    assert x.clamp(2, -2).tolist() == [-2] * 5 and mg.grad(x.clamp(2, -2).sum(), x)[0].tolist() == [0] * 5
 
 
 def test_gradients_at_zero():

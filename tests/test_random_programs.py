@@ -50,7 +50,8 @@ def loss_along(program, directions):
 
 
 def test_gradients_and_differences_agree():
-    """The derivative along a random direction: exact, as the points are away from kinks or stay where they are."""
+    """The derivative along a random direction, in which values at a kink stay where they are and others do not reach
+    one if the step is small enough."""
     compared = 0
     for seed in range(80):
         program = changed(drawn(seed), hooks={}, without=set())
@@ -61,7 +62,7 @@ def test_gradients_and_differences_agree():
         with on_backend(reference), np.errstate(all="ignore"):
             results, loss = program.run(mg, second=False), loss_along(program, directions)
             slopes = [(results[f"d loss/d {n}"] * v).sum() for n, v in directions.items() if f"d loss/d {n}" in results]
-            numeric = [(loss(h) - loss(-h)) / (2 * h) for h in (1e-3, 1e-4, 1e-5)]
+            numeric = [(loss(h) - loss(-h)) / (2 * h) for h in (1e-4, 1e-5, 1e-6, 1e-7)]
         size = max(np.abs(v).max(initial=0) for v in results.values())
         error = min(abs(n - sum(slopes)) for n in numeric)
         assert error < 1e-6 * size, f"seed {seed}: {sum(slopes)}, differences {numeric}\n\n{program}"

@@ -218,6 +218,8 @@ class Op:
         results = []
         for index, array in enumerate(outputs):
             if array is None:  # an output that was not wanted
+                if not isinstance(y, tuple):
+                    raise TypeError(f"{op.name}: forward returned None; does it lack its return?")
                 results.append(None)
                 continue
             if type(array) is not backend.Array:

@@ -3,12 +3,13 @@
 import inspect
 from contextlib import contextmanager
 from functools import partial
+from reprlib import repr as shown
 
 from .. import autograd
 from ..nn import Module
 from ..random import default_generator
 from ..tensor import Tensor
-from .subject import Leaf, Subject, host, wrapped
+from .subject import Leaf, Subject, flat, host, wrapped
 
 
 @contextmanager
@@ -66,7 +67,10 @@ class _Inputs:
         for leaf in self.fixed:
             p, x = leaf.tensor, wrapped(leaf.array.astype(tensors[0].dtype), tensors[0])
             p.array, p.storage, p.node = x.array, x.storage, None
-        return self.function(*[self.together(x, tensors) for x in self.inputs])
+        y = self.function(*[self.together(x, tensors) for x in self.inputs])
+        if not flat(y):  # nothing would be compared, and a function without its return pass
+            raise TypeError(f"gradcheck: the function returned no Tensor, but {shown(y)}")
+        return y
 
     def together(self, x, tensors):
         if isinstance(x, Tensor):

@@ -41,7 +41,8 @@ def test_programs_are_what_they_say(torch):
     for name in ("softmax", "reshape", "gather", "linear", "permute", "where", "maximum", "cat", "no_grad", "detach"):
         assert used[name], name
     results = [p.run(torch) for p in programs]
-    assert np.mean([any(w.startswith("d² ") for w in r) for r in results]) > 0.9
+    assert np.mean([any(w.startswith("grad ") for w in r) for r in results]) > 0.95
+    assert np.mean([any(w.startswith("d² ") for w in r) for r in results]) > 0.7  # those with hooks ask for none
 
 
 @pytest.mark.parametrize("wrong", ["value", "gradient", "second derivative"])
