@@ -9,6 +9,7 @@ import pytest
 import minigrad as mg
 from minigrad.backend import cpu_backend, reference
 from minigrad.backend.launch.attention import backward_bytes, forward_bytes
+from minigrad.backend.launch.base import TOTAL
 from minigrad.nn import functional as F
 
 blockwise = importlib.import_module("minigrad.backend.reference.attention")  # the name is the function's, too
@@ -86,9 +87,9 @@ def test_kernels_say_what_fits():
     assert shapes[128] == [(32, 128), (32, 128), None] and shapes[129] == [None] * 3
     assert on.attention_fits(np.dtype("float32"), 128) and not on.attention_fits(np.dtype("float64"), 128)
     for tile, DP in ((64, 64), (32, 128)):
-        for how in (forward_bytes, backward_bytes):
-            assert how(tile, DP, 4, 8) == 2 * how(tile, DP, 4, 4)
-    assert forward_bytes(64, 32, 4, 4) == 4 * (64 * 32 + 32 * 68 + 64 * 64 + 64 * 32 + 3 * 64)
+        for how, totals in ((forward_bytes, TOTAL * tile), (backward_bytes, 0)):  # totals are 8 bytes in any dtype
+            assert how(tile, DP, 4, 8) - totals == 2 * (how(tile, DP, 4, 4) - totals)
+    assert forward_bytes(64, 32, 4, 4) == 4 * (64 * 32 + 32 * 68 + 64 * 64 + 64 * 32 + 2 * 64) + 8 * 64
 
 
 @pytest.mark.parametrize("needs", ["mask", "query", "both"])

@@ -229,3 +229,8 @@ def test_a_layer_without_heads_is_its_bias():
         assert cache.length == T
         with pytest.raises(ValueError, match="holds 3 and cannot take 3 more"):
             m(x, cache=cache)
+
+
+def test_heads_of_a_group_stand_side_by_side():
+    for heads, groups, expected in ((4, 2, (0, 0, 1, 1)), (6, 3, (0, 0, 1, 1, 2, 2)), (4, 1, (0, 0, 0, 0))):
+        assert nn.MultiheadAttention(12, heads, num_kv_heads=groups).kv_of_head == expected

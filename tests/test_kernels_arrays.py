@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from devices import backend_of
 
 from minigrad.backend import reference
 from minigrad.backend.emulated import Emulated
@@ -387,3 +388,10 @@ def test_no_access_is_wrong(checked):
     same(checked.gather(x, 0, rows), np.take_along_axis(x, rows, 0))
     dx = reference.scatter_add((37, 70), 0, rows, numbers((5, 70)))
     same(checked.scatter_add((37, 70), 0, rows, apart(numbers((5, 70)))), dx, 1e-6)
+
+
+@pytest.mark.needs("g++")
+def test_bounds_beyond_an_unsigned_dtype():
+    x = np.arange(0, 256, 5, dtype=np.uint8)
+    for low, high in ((-5, 300), (-5, 100), (100, 300)):
+        np.testing.assert_array_equal(backend_of("emulated").clamp(x, low, high), np.clip(x.astype(int), low, high))

@@ -77,3 +77,16 @@ def test_editable_install_finds_kernels(tmp_path):
 
 def test_checkout_finds_kernels(tmp_path):
     assert locate(REPO, tmp_path) == (REPO / "minigrad", REPO / "kernels")
+
+
+def test_an_empty_folder_is_not_taken_for_the_kernels(tmp_path, monkeypatch):
+    from minigrad.backend import source
+
+    package = tmp_path / "minigrad"
+    (package / "kernels").mkdir(parents=True)
+    (tmp_path / "kernels").mkdir()
+    monkeypatch.setattr(source, "PACKAGE", package)
+    with pytest.raises(FileNotFoundError, match="CUDA sources are in neither"):
+        source.find_kernels()
+    (tmp_path / "kernels" / "common.cuh").touch()
+    assert source.find_kernels() == tmp_path / "kernels"
