@@ -7,9 +7,25 @@ both processes go on. A thread may take them only in the order in which the fork
 emulating, multiplying, drawing.
 """
 
+import functools
 import os
 import threading
 import weakref
+
+
+def take(*locks):
+    """Take them all. What the handler of a signal raises meanwhile, at Ctrl-C say, is raised in the end: the fork goes
+    on after an error, which Python says it ignores, and must not find some of them taken."""
+    raised = None
+    for lock in locks:
+        while True:
+            try:
+                lock.acquire()
+                break
+            except BaseException as error:
+                raised = error
+    if raised is not None:
+        raise raised
 
 
 class _Mine:
@@ -36,12 +52,13 @@ class _Multiplying(threading.local):
     def acquire(self):
         """Wait for every thread's product to end. From now on they find the door in place of their lock: a thread that
         multiplies without a pause would otherwise take its own again before this one could."""
-        self._door.acquire()
-        self._closed = [(mine, mine.lock) for mine in self._threads]
-        for mine, _ in self._closed:
-            mine.lock = self._door
-        for _, lock in self._closed:
-            lock.acquire()
+        try:
+            take(self._door)
+        finally:
+            self._closed = [(mine, mine.lock) for mine in self._threads]
+            for mine, _ in self._closed:
+                mine.lock = self._door
+            take(*(lock for _, lock in self._closed))
 
     def release(self):
         for mine, lock in self._closed:
@@ -59,4 +76,5 @@ accumulating = threading.RLock()  # adding to a .grad: no sum of another thread 
 
 if hasattr(os, "register_at_fork"):
     for _lock in (drawing, multiplying, emulating, loading, accumulating):  # the last is taken first
-        os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+        _before = _lock.acquire if _lock is multiplying else functools.partial(take, _lock)
+        os.register_at_fork(before=_before, after_in_parent=_lock.release, after_in_child=_lock.release)

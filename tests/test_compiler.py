@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import pytest
@@ -83,6 +84,7 @@ WRONG = {
     "crashes": ("kill -SEGV $$", "cannot compile answer: it was killed by SIGSEGV"),
     "writes nothing": ("exit 0", "ended without an error, but wrote no library for answer"),
     "writes an empty file": (f"{OUTPUT} : > $1", "ended without an error, but wrote no library for answer"),
+    "writes too much": (f"{OUTPUT} truncate -s 300G $1", "the compiler wrote 322122547200 bytes for answer"),
     "writes a link": (f"{OUTPUT} ln -s /bin/sh $1", "ended without an error, but wrote no library for answer"),
     "writes garbage": (f"{OUTPUT} echo garbage > $1", "a compiled kernel cannot be loaded: "),
     "writes half a library": (
@@ -276,3 +278,39 @@ def test_the_first_error_ends_all(cache, monkeypatch):
     with pytest.raises(CompilerError, match="broken"):
         progress.each(work, range(10), 2, "")
     assert len(begun) < 10
+
+
+LATE = f"""
+import atexit, threading, time
+from minigrad.backend.host import compiled
+
+def work():
+    if threading.current_thread() is not threading.main_thread():
+        threading.main_thread().join()
+        time.sleep(0.1)
+    print(compiled({SOURCE!r}, {FLAGS!r}, "answer").exists(), flush=True)
+"""
+
+
+@pytest.mark.needs("g++")
+@pytest.mark.parametrize("how", ["threading.Thread(target=work).start()", "atexit.register(work)"])
+def test_compiling_after_the_main_thread_has_ended(cache, how):
+    """Where concurrent.futures has no threads any more."""
+    assert run(LATE + how)[0] == "True"
+
+
+def test_where_no_thread_can_be_had_the_caller_works(monkeypatch):
+    def start(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert progress.each(lambda i, _: 2 * i, range(5), 4, "") == [0, 2, 4, 6, 8]
+
+    def broken(i, cancelled):
+        begun.append(i)
+        raise CompilerError("broken")
+
+    begun = []
+    with pytest.raises(CompilerError, match="broken"):
+        progress.each(broken, range(5), 4, "")
+    assert begun == [0]

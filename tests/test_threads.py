@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -184,6 +185,40 @@ def test_a_fork_waits_for_products_that_have_begun():
     stop.set()
     for thread in threads:
         thread.join()
+
+
+@pytest.mark.parametrize("name", ["multiplying", "accumulating", "loading", "emulating", "drawing"])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_ctrl_c_while_a_fork_waits(name, monkeypatch):
+    """It does not end the waiting, and no lock stays taken. Python says that it ignores it."""
+    begun, ignored = threading.Event(), []
+    monkeypatch.setattr(sys, "unraisablehook", lambda what: ignored.append(what.exc_type))
+
+    def hold(seconds):
+        with locks.multiplying.mine.lock if name == "multiplying" else getattr(locks, name):
+            begun.set()
+            time.sleep(seconds)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    holding = threading.Thread(target=hold, args=(0.5,))
+    holding.start()
+    begun.wait()
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert ignored == [KeyboardInterrupt]
+    another = threading.Thread(target=hold, args=(0,), daemon=True)
+    another.start()
+    another.join(10)
+    assert not another.is_alive()
 
 
 @pytest.mark.parametrize("name", ["accumulating", "loading", "emulating", "drawing"])

@@ -100,6 +100,8 @@ def _build(unit, path, cancelled):
         source, result, sealed = (os.path.join(scratch, name) for name in ("kernel.cpp", "kernel.so", "sealed.so"))
         Path(source).write_text(unit.text, encoding="utf-8")
         compile_file(source, result, unit.flags, unit.libraries, unit.label, cancelled)
+        if os.path.getsize(result) >= cache.LARGEST:
+            raise CompilerError(f"the compiler wrote {os.path.getsize(result)} bytes for {unit.label}")
         cache.seal(sealed, os.path.basename(path), Path(result).read_bytes())
         try_loading(sealed, cancelled)
         cache.put(path, sealed)

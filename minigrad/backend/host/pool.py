@@ -7,13 +7,14 @@ from pathlib import Path
 from .compiler import load
 
 FLAGS = ("-std=c++17", "-O2", "-pthread")
+MOST = 1024  # threads, however many are asked for
 
 
 def threads():
     """How many threads compute: OMP_NUM_THREADS, which other libraries heed too, or the cores this process may use."""
     wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if wanted.isdecimal() and int(wanted):
-        return int(wanted)
+        return min(int(wanted), MOST)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

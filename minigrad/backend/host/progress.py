@@ -1,13 +1,14 @@
 """What is to be seen while kernels are compiled: seconds on end, the first time that a model is used on a machine."""
 
+import collections
 import contextlib
 import functools
 import logging
 import os
+import queue
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor, as_completed
 
 log = logging.getLogger("minigrad")
 TEXT = "minigrad: compiling kernels for this CPU, once"
@@ -21,18 +22,48 @@ def each(function, items, threads, kept_in):
     kept_in: the folder to name when a process says for the first time that it compiles."""
     if not items:
         return []
-    cancelled = threading.Event()
-    with counter(len(items), kept_in) as count, ThreadPoolExecutor(max(1, threads)) as workers:
-        jobs = [workers.submit(function, item, cancelled) for item in items]
+    todo, found, helpers = collections.deque(enumerate(items)), {}, []
+    cancelled, ended = threading.Event(), queue.SimpleQueue()
+
+    def work():
+        while todo and not cancelled.is_set():
+            with contextlib.suppress(IndexError):  # another was faster
+                i, item = todo.popleft()
+                error = attempt(i, item)
+                ended.put(error)  # before others are stopped, whose errors say no more than that
+                if error:
+                    cancelled.set()
+
+    def attempt(i, item):
         try:
-            for job in as_completed(jobs):
-                job.result()
+            found[i] = function(item, cancelled)
+        except BaseException as error:
+            return error
+        return None
+
+    with counter(len(items), kept_in) as count:
+        try:
+            _start(helpers, work, min(max(1, threads), len(items)))
+            if not helpers:
+                work()
+            for _ in items:
+                if error := ended.get():
+                    raise error
                 count()
-            return [job.result() for job in jobs]
-        except BaseException:
+            return [found[i] for i in range(len(items))]
+        finally:
             cancelled.set()
-            workers.shutdown(wait=False, cancel_futures=True)
-            raise
+            for helper in helpers:
+                helper.join()
+
+
+def _start(helpers, work, n):
+    """Add up to n threads that work. Not concurrent.futures', which has none once the main one has ended."""
+    with contextlib.suppress(RuntimeError):  # no more can be had: a limit of the system, or Python is about to end
+        for _ in range(n):
+            helper = threading.Thread(target=work, daemon=False)
+            helper.start()
+            helpers.append(helper)
 
 
 @contextlib.contextmanager
