@@ -69,8 +69,8 @@ __device__ __forceinline__ X gelu_slope_none(X x, X y) {  // Φ' = exp(-x²/2) /
 template <typename X>
 __device__ __forceinline__ X gelu_slope_tanh(X x) {
   const X slope = X(1.5957691216057308), bend = X(0.044715 * 1.5957691216057308);
-  const X most = sizeof(X) == 8 ? 21 : 10;  // the slope is 0 or 1 there, and neither x² nor e^-u overflows
-  x = x < -most ? -most : x;
+  const X most = sizeof(X) == 8 ? 21 : 10;  // the slope is 0 or 1 beyond, where x² and e^-u would overflow
+  if (x < -most) return 0;
   x = x > most ? most : x;
   const X square = x * x, e = exp(-x * (slope + bend * square)), cdf = 1 / (1 + e);
   return cdf + x * (e * cdf) * cdf * (slope + 3 * bend * square);

@@ -252,3 +252,11 @@ def test_powers_of_zero_and_of_negative_numbers():
     with np.errstate(invalid="ignore"):
         (g,) = mg.grad(((-2.0) ** x).sum(), x)
     assert g.isnan().all()  # no real number is the derivative of (-2)^x
+
+
+@pytest.mark.parametrize("dtype", [mg.float32, mg.float64], ids=str)
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_gelu_far_from_zero_has_slope_0_or_1(dtype, approximate):
+    x = mg.tensor([-1e30, -1e3, -45.0, 45.0, 1e3, 1e30], dtype=dtype, requires_grad=True)
+    mg.nn.functional.gelu(x, approximate).sum().backward()
+    assert x.grad.tolist() == [0, 0, 0, 1, 1, 1]

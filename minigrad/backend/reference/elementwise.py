@@ -196,7 +196,9 @@ def gelu(x, approximate):
 def gelu_backward(dy, x, y, approximate):
     """dy/dx = Φ(x) + x Φ'(x)."""
     if approximate == "tanh":  # Φ = σ(u) = 1 / (1 + e^-u), so Φ' = Φ (1 - Φ) u' with u' = 2 A (1 + 3 B x²)
-        x = np.clip(x, *((-21, 21) if x.dtype == np.float64 else (-10, 10)))  # the slope is 0 or 1; e^-u is no ∞
+        most = 21 if x.dtype == np.float64 else 10  # the slope is 0 or 1 beyond, where e^-u would be ∞
+        below = x < -most
+        x = np.clip(x, -most, most)
         e = np.negative(u := _gelu_odd(x), out=u)
         np.exp(e, out=e)
         cdf = 1 / (1 + e)
@@ -207,6 +209,8 @@ def gelu_backward(dy, x, y, approximate):
         dx *= cdf
         e *= cdf  # 1 - Φ, which would have lost its digits where Φ is nearly 1
         dx *= e
+        np.copyto(cdf, 0, where=below)
+        np.copyto(dx, 0, where=below)
     else:  # Φ' = exp(-x²/2) / √(2π), and Φ(x) = y / x need not be computed again
         cdf = y / x
         np.copyto(cdf, 0.5, where=np.abs(x) < 1e-30)  # a subnormal y has lost digits
