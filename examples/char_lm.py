@@ -10,6 +10,7 @@ Ctrl-C, SIGTERM and SIGHUP finish the step, save, and end with that signal's sta
 line and exits with 2. A run is never overwritten: give another --out, or remove the old one yourself.
 """
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import minigrad as mg
 from minigrad import checkpoint, cli, nn, optim, runs, text, training
+from minigrad.files import claimed
 from minigrad.names import unknown
 from minigrad.viz import loss_curve
 
@@ -51,12 +53,20 @@ for _name, _preset in PRESETS.items():
 
 
 def train(args):
+    with contextlib.ExitStack() as held:
+        return train_alone(args, held)
+
+
+def train_alone(args, held):
+    """Train; `held` gets the claim on the run folder: two runs at a time would write over each other."""
     out, last, best, losses = (args.out / name for name in ("", "last.safetensors", "best.safetensors", "losses.csv"))
     # Nothing is written before all input has proved good.
+    if args.resume and out.is_dir():
+        claim(out, held)
     tensors, saved = saved_run(last) if args.resume else ({}, {})
     settings = settings_for(args, saved)
-    if not args.resume and any(path.exists() for path in (last, best, losses)):
-        raise cli.CommandError(f"{out} already holds a run: go on with --resume, or choose another --out")
+    if not args.resume:
+        refuse_another(out, last, best, losses)
     corpus = read_text(args, settings, saved)
     vocab, crc = text.CharVocab(corpus), zlib.crc32(corpus.encode())
     if saved:
@@ -93,6 +103,8 @@ def train(args):
 
     cli.folder_to_write(out, "--out")
     if not saved:
+        claim(out, held)
+        refuse_another(out, last, best, losses)  # begun since
         save(0, [last])
     columns = "step", "train", "val", "lr", "grad_norm"
     done = kept = start  # steps done, and those in last.safetensors
@@ -158,6 +170,19 @@ def train(args):
     return 0
 
 
+def claim(out, held):
+    """Have the run folder to ourselves until `held` is closed."""
+    try:
+        held.enter_context(claimed(out))
+    except BlockingIOError:
+        raise cli.CommandError(f"another process trains in {out} now: choose another --out") from None
+
+
+def refuse_another(out, *paths):
+    if any(path.exists() for path in paths):
+        raise cli.CommandError(f"{out} already holds a run: go on with --resume, or choose another --out")
+
+
 def again(args, *words):
     """The line to type for another command on the run in --out."""
     return cli.typed(__file__, *words, "--out", args.out, *(() if args.device == "cpu" else ("--device", args.device)))
@@ -184,7 +209,8 @@ def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=Non
 def sample(args):
     model, vocab, _ = runs.load_char_model(checkpoint_of(args), args.device)
     choice = args.temperature, args.top_k, args.top_p
-    print(write(model, vocab, args.prompt, args.tokens, args.device, args.seed, *choice))
+    with cli.refusing(FloatingPointError):  # weights so large that the logits overflow
+        print(write(model, vocab, args.prompt, args.tokens, args.device, args.seed, *choice))
     return 0
 
 
@@ -195,8 +221,8 @@ def checkpoint_of(args):
         return args.checkpoint or best
     if not last.exists():
         raise cli.CommandError(f"there is no checkpoint in {args.out}: train a model first, with: {again(args)}")
-    print(f"char_lm: note: {last} writes: the run was stopped before its first validation, which makes "
-          f"{best.name}", file=sys.stderr)  # fmt: skip
+    why = f"as there is no {best.name}, which a run has from its first validation on"
+    print(f"char_lm: note: {last} writes, {why}", file=sys.stderr)
     return last
 
 

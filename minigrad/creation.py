@@ -72,27 +72,35 @@ def from_dlpack(other):
     return from_numpy(np.from_dlpack(other))
 
 
+def _sizes(name, size):
+    """The shape of a tensor to be made."""
+    shape = shape_of(name, size)
+    if any(n < 0 for n in shape):
+        raise ValueError(f"{name}: sizes must not be negative, got {shape}")
+    return shape
+
+
 def full(size, fill_value, dtype=None, device="cpu", requires_grad=False):
     """A Tensor of one value. dtype None: float32, int64 or bool, as the value is."""
     if dtype is None:
         dtype = {"b": dtypes.bool_, "i": dtypes.int64, "u": dtypes.int64}.get(np.asarray(fill_value).dtype.kind)
-    shape = shape_of("full", (size,) if isinstance(size, int) else size)
+    shape = _sizes("full", (size,) if isinstance(size, int) else size)
     return _finish(np.full(shape, fill_value, dtypes.as_dtype(dtype or dtypes.DEFAULT_FLOAT)), device, requires_grad)
 
 
 def zeros(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False):
     """Zeros of a shape."""
-    return full(shape_of("zeros", size), 0, dtype, device, requires_grad)
+    return full(_sizes("zeros", size), 0, dtype, device, requires_grad)
 
 
 def ones(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False):
     """Ones of a shape."""
-    return full(shape_of("ones", size), 1, dtype, device, requires_grad)
+    return full(_sizes("ones", size), 1, dtype, device, requires_grad)
 
 
 def empty(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False):
     """A Tensor of a shape whose values are whatever lay in memory."""
-    return _finish(np.empty(shape_of("empty", size), dtypes.as_dtype(dtype)), device, requires_grad)
+    return _finish(np.empty(_sizes("empty", size), dtypes.as_dtype(dtype)), device, requires_grad)
 
 
 def zeros_like(x, dtype=None):
@@ -113,6 +121,8 @@ def full_like(x, fill_value, dtype=None):
 def arange(start, end=None, step=1, dtype=None, device="cpu"):
     """start, start + step, … below end; arange(n) counts from 0. dtype None: int64, or float32 if any is a float."""
     start, end = (0, start) if end is None else (start, end)
+    if step == 0:
+        raise ValueError("arange: step must not be 0")
     if dtype is None:
         dtype = dtypes.DEFAULT_FLOAT if any(isinstance(v, float) for v in (start, end, step)) else dtypes.int64
     return _finish(np.arange(start, end, step).astype(dtypes.as_dtype(dtype)), device, False)
@@ -152,14 +162,14 @@ def _float_dtype(name, dtype):
 def rand(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False, generator=None):
     """Uniform in [0, 1). Floats only."""
     on = backend.get(device)
-    y = _or_default(generator).uniform(shape_of("rand", size), _float_dtype("rand", dtype), on)
+    y = _or_default(generator).uniform(_sizes("rand", size), _float_dtype("rand", dtype), on)
     return _tensor(on, y, requires_grad)
 
 
 def randn(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False, generator=None):
     """Standard normal. Floats only."""
     on = backend.get(device)
-    y = _or_default(generator).normal(shape_of("randn", size), _float_dtype("randn", dtype), on)
+    y = _or_default(generator).normal(_sizes("randn", size), _float_dtype("randn", dtype), on)
     return _tensor(on, y, requires_grad)
 
 
@@ -175,7 +185,7 @@ def randn_like(x, generator=None):
 
 def randint(low, high, size, device="cpu", generator=None):
     """int64 in [low, high)."""
-    return _finish(_or_default(generator).integers(low, high, shape_of("randint", (tuple(size),))), device, False)
+    return _finish(_or_default(generator).integers(low, high, _sizes("randint", (tuple(size),))), device, False)
 
 
 def randperm(n, device="cpu", generator=None):

@@ -29,7 +29,9 @@ def as_dtype(dtype):
 
 def is_number(value: Any):
     """Whether it is an int or float, Python's or NumPy's, that float64 can hold: no bool, NaN, infinity or 10**400."""
-    numeric = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if isinstance(value, np.floating):
+        value = float(value)  # beside a float32, NumPy would make float64's largest a float32
+    numeric = isinstance(value, int | float | np.integer) and not isinstance(value, bool)
     return numeric and bool(abs(value) <= sys.float_info.max)
 
 

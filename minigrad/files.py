@@ -1,4 +1,4 @@
-"""Files that are read without ever waiting, and written whole or not at all."""
+"""Files that are read without ever waiting, and written whole or not at all; folders that one process has to itself."""
 
 import contextlib
 import errno
@@ -72,6 +72,28 @@ def replacing(path):
             os.unlink(temp)
         raise
     _sync_folder(folder)
+
+
+@contextlib.contextmanager
+def claimed(folder):
+    """While the block runs, no other process and no other thread can claim `folder`: raises BlockingIOError, at once.
+
+    It is the system's lock on the folder, which ends with the process, however that ends. A file system without locks
+    refuses nobody."""
+    if fcntl is None:
+        yield
+        return
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError:  # it has no locks
+            pass
+        yield
+    finally:
+        os.close(fd)
 
 
 # A writer holds a lock (flock) on its temporary file until that has its final name. The system releases the lock of a

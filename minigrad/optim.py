@@ -2,6 +2,7 @@
 
 import math
 import operator
+from collections.abc import Iterable
 from reprlib import repr as shown
 
 import numpy as np
@@ -21,6 +22,11 @@ class Optimizer:
     squares: tuple = ()  # those of them that are never negative
 
     def __init__(self, params, defaults):
+        if isinstance(params, Tensor) or not isinstance(params, Iterable):
+            raise TypeError(
+                f"{type(self).__name__} needs an iterable of Tensors, such as model.parameters(), or of dicts, "
+                f"not a {type(params).__name__}"
+            )
         params = list(params)
         groups = params if params and isinstance(params[0], dict) else [{"params": params}]
         self.param_groups = [{**defaults, **group, "params": list(group["params"])} for group in groups]
@@ -31,6 +37,9 @@ class Optimizer:
                 raise ValueError(
                     f"{type(self).__name__}: unknown options {sorted(unknown)}; there are {sorted(defaults)}"
                 )
+            for name, value in group.items():
+                if not _can_be(name, value):
+                    raise ValueError(f"{type(self).__name__}: {name} cannot be {shown(value)}")
             for p in group["params"]:
                 if not isinstance(p, Tensor) or not p.is_leaf or not p.requires_grad:
                     raise ValueError(f"{type(self).__name__} optimizes leaves that require a gradient, got {p!r}")
@@ -166,16 +175,22 @@ def _steps(value, name):
     return steps
 
 
+def _can_be(name, value):
+    """Whether this value is possible for an option that means the same in all optimizers; others may be anything."""
+    if name in ("lr", "momentum", "weight_decay", "eps"):
+        return is_number(value) and value >= 0
+    if name == "betas":  # at 1, Adam would divide by 0
+        return isinstance(value, list | tuple) and len(value) == 2 and all(is_number(v) and 0 <= v < 1 for v in value)
+    return True
+
+
 def _checked_option(name, value, defaults):
-    """A group's option, of the kind that its default has. Options that only the caller knows may be anything."""
-    default, right = defaults.get(name), True
+    """A saved group's option: possible, and of the kind that its default has."""
+    default, right = defaults.get(name), _can_be(name, value)
     if isinstance(default, bool):
         right = isinstance(value, bool)
-    elif isinstance(default, tuple):  # betas: at 1, Adam would divide by 0
-        right = isinstance(value, list | tuple) and len(value) == len(default)
-        right = right and all(is_number(v) and 0 <= v < 1 for v in value)
     elif is_number(default):
-        right = is_number(value)
+        right = right and is_number(value)
     if not right:
         raise ValueError(f"optimizer option {name} is {shown(value)}, which cannot be: by default it is {default}")
     return tuple(value) if isinstance(default, tuple) else value
@@ -207,7 +222,7 @@ class Adam(Optimizer):
     decoupled = False
 
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
-        super().__init__(params, {"lr": lr, "betas": tuple(betas), "eps": eps, "weight_decay": weight_decay})
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
     def _shared(self, group):
         return *group["betas"], group["eps"], self.decoupled

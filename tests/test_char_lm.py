@@ -285,6 +285,24 @@ def test_a_run_is_not_overwritten(book, out, capsys, name):
     assert (out / name).read_bytes() == b"precious" and os.listdir(out) == [name]
 
 
+def test_one_run_at_a_time_in_a_folder(book, out, capsys, monkeypatch):
+    """A second one that begins, or resumes, while the first still trains."""
+    argv, evaluate, lines = [*TINY, "--text", book, "--out", out], char_lm.evaluate, []
+
+    def meanwhile(*args):
+        if not lines:
+            lines.append(fails(capsys, "--resume", "--out", out))
+            monkeypatch.setattr(char_lm, "refuse_another", lambda *args: None)  # it looked before the first had begun
+            lines.append(fails(capsys, *argv))
+        return evaluate(*args)
+
+    monkeypatch.setattr(char_lm, "evaluate", meanwhile)
+    assert main(*argv, "--steps", 6) == 0
+    assert len(lines) == 2 and all("another process trains in" in line for line in lines)
+    assert [int(row["step"]) for row in rows(out)] == list(range(1, 7))
+    assert main("--resume", "--out", out, "--steps", 7) == 0
+
+
 def test_resuming_what_does_not_fit(book, out, tmp_path, capsys):
     main(*TINY, "--text", book, "--out", out, "--steps", 2)
     before = {p.name: p.read_bytes() for p in out.iterdir()}
@@ -327,3 +345,10 @@ def test_a_loss_that_explodes_stops_the_run_before_it_spoils_the_weights(book, o
         assert main(*TINY, "--text", book, "--out", out, "--steps", 50, "--lr", 1e30, "--clip", 0) == 1
     assert "try a lower --lr" in capsys.readouterr().err
     assert all(np.isfinite(x).all() for x in state(out)[0].values())
+
+
+def test_sampling_from_weights_that_overflow(book, out, capsys):
+    main(*TINY, "--text", book, "--out", out, "--steps", 2)
+    tensors, meta = checkpoint.load(out / "best.safetensors")
+    checkpoint.save(out / "best.safetensors", {n: np.full_like(x, 3e38) for n, x in tensors.items()}, meta)
+    assert "the largest logit is nan" in fails(capsys, "sample", "--out", out)

@@ -63,3 +63,11 @@ def test_what_is_no_choice_is_refused():
                    dict(temperature=0, top_k=0), dict(temperature=0, top_p=2.0)):  # fmt: skip
         with pytest.raises(ValueError, match="needs temperature ≥ 0, top_k ≥ 1 and 0 < top_p ≤ 1"):
             nn.choose(logits, **choice)
+
+
+@pytest.mark.parametrize("choice", [dict(temperature=0), {}, dict(top_k=1), dict(top_p=0.5)], ids=repr)
+def test_nothing_is_chosen_by_logits_that_are_not_finite(choice):
+    for wrong in (np.nan, np.inf, -np.inf):
+        with pytest.raises(FloatingPointError, match=f"the largest logit is {wrong}"):
+            nn.choose(mg.tensor([[0.0, 1.0], [wrong, wrong]]), **choice)
+    assert nn.choose(mg.tensor([[-np.inf, 1.0]]), **choice).tolist() == [[1]]

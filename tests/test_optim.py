@@ -330,3 +330,22 @@ def test_warmup_and_cosine():
     assert rates[:101] == sorted(rates[:101]) and rates[100:] == sorted(rates[100:], reverse=True)
     assert optim.warmup_cosine(0, lr=1.0, min_lr=0.5, warmup=0, total=10) == 1.0
     assert optim.warmup_cosine(5, lr=1.0, min_lr=0.5, warmup=5, total=5) == 0.5
+
+
+@pytest.mark.parametrize("option", [dict(lr=-0.1), dict(lr="0.1"), dict(lr=float("nan")), dict(lr=True),
+                                    dict(eps=-1e-8), dict(weight_decay=-1e-2), dict(betas=(0.9, 1.0)), dict(betas=(-0.1, 0.9)),
+                                    dict(betas=0.9), dict(betas=(0.9,))], ids=repr)  # fmt: skip
+def test_options_that_cannot_be(option):
+    (name,) = option
+    with pytest.raises(ValueError, match=f"AdamW: {name} cannot be"):
+        optim.AdamW([leaf(2)], **option)
+    with pytest.raises(ValueError, match=f"AdamW: {name} cannot be"):
+        optim.AdamW([{"params": [leaf(2)], **option}])
+
+
+def test_parameters_are_an_iterable():
+    with pytest.raises(ValueError, match="SGD: momentum cannot be -1"):
+        optim.SGD([leaf(2)], momentum=-1)
+    for wrong in (leaf(2), nn.Linear(2, 2), None):
+        with pytest.raises(TypeError, match=r"SGD needs an iterable of Tensors, such as model.parameters\(\)"):
+            optim.SGD(wrong)

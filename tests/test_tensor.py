@@ -276,3 +276,16 @@ MESSAGES = [
 def test_messages_carry_names_shapes_and_dtypes(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+@pytest.mark.parametrize("make", [mg.zeros, mg.ones, mg.empty, mg.rand, mg.randn, lambda *n: mg.full(n, 1.0),
+                                  lambda *n: mg.randint(0, 5, n)])  # fmt: skip
+def test_no_size_is_negative(make):
+    for shape in ((-1,), (2, -3), (0, -1)):
+        with pytest.raises(ValueError, match=rf"sizes must not be negative, got \({shape[0]},"):
+            make(*shape)
+
+
+def test_arange_needs_a_step():
+    with pytest.raises(ValueError, match="step must not be 0"):
+        mg.arange(0, 1, 0)

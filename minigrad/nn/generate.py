@@ -13,17 +13,22 @@ def choose(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
     """One token for each row of logits (B, V): int64 (B, 1).
 
     They are drawn from softmax(logits / temperature), of which top_k keeps the k likeliest tokens, and top_p (Holtzman
-    et al. 2019) the fewest likeliest that together have at least this probability. temperature 0: the likeliest."""
+    et al. 2019) the fewest likeliest that together have at least this probability. temperature 0: the likeliest.
+    Raises FloatingPointError where a row's largest logit is NaN or infinite: no probabilities follow from that."""
     if (
         not 0 <= temperature < math.inf
         or (top_k is not None and top_k < 1)
         or (top_p is not None and not 0 < top_p <= 1)
     ):
         raise ValueError(f"needs temperature ≥ 0, top_k ≥ 1 and 0 < top_p ≤ 1, got {temperature}, {top_k} and {top_p}")
+    largest = logits.amax(-1, keepdim=True)
+    if not largest.isfinite().all():
+        wrong = next(x for x in largest.numpy().ravel() if not np.isfinite(x))
+        raise FloatingPointError(f"no token can be chosen: the largest logit is {wrong}")
     if temperature == 0:
         return logits.argmax(-1, keepdim=True)
     logits = logits.double()  # for which no temperature and no top_p are too small
-    logits = (logits - logits.amax(-1, keepdim=True)) / temperature  # near 0, e^(l/t) would overflow
+    logits = (logits - largest) / temperature  # near 0, e^(l/t) would overflow
     if top_k is None and top_p is None:
         return multinomial(logits.softmax(-1), 1, generator=generator)
     logits, tokens = logits.sort(-1, descending=True)  # (B, V), (B, V)
