@@ -52,13 +52,13 @@ for _name, _preset in PRESETS.items():
     _preset |= {size: nn.gpt.PRESETS[_name][size] for size in SHAPE}
 
 
-def train(args):
+def begin(args):
     with contextlib.ExitStack() as held:
-        return train_alone(args, held)
+        return train(args, held)
 
 
-def train_alone(args, held):
-    """Train; `held` gets the claim on the run folder: two runs at a time would write over each other."""
+def train(args, held):
+    """Begin a run, or go on with one. `held` gets the claim on its folder: two at a time would overwrite each other."""
     out, last, best, losses = (args.out / name for name in ("", "last.safetensors", "best.safetensors", "losses.csv"))
     # Nothing is written before all input has proved good.
     if args.resume and out.is_dir():
@@ -288,7 +288,7 @@ def main(argv=()):
     parser = cli.Parser(description=__doc__)
     commands = parser.add_subparsers()
     p = commands.add_parser("train", help="train a model: what happens without a command")
-    p.set_defaults(run=train)
+    p.set_defaults(run=begin)
     p.add_argument("--resume", action="store_true", help="go on with the run in --out")
     p.add_argument("--text", nargs="+", type=cli.path, metavar="FILE",
                    help="train on these UTF-8 files, not on Python's manual")  # fmt: skip

@@ -3,6 +3,7 @@
 
 import os
 import shutil
+import signal
 import tempfile
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # each core has a process of its own then; read when NumPy is imported
@@ -35,6 +36,8 @@ def cache(tmp_path, monkeypatch):
 
 def pytest_configure(config):
     """Where the user's own folders cannot be used, what is compiled goes into one that goes with the session."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # `make test &` in a script; tests press Ctrl-C
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         usable = os.access(folder(), os.W_OK) and os.access(os.path.expanduser("~"), os.W_OK)
     except CompilerError:

@@ -3,10 +3,13 @@
 What may differ, in float64 and in float32:
 
 - rounding: values, gradients and second derivatives by 64 ulp of the largest of their kind in the program, and by 64
-  times as much as the other side's own results move when leaves and values on the way move by an ulp; and by its own
-  rounding within ops, as measured between its float32 and its float64: 16 times that in float32, and 64 times in
-  float64, in ulp. It is the numbers that say how much, not a tolerance;
+  times as much as the other side's own results move when leaves and all that is computed on the way (under PyTorch
+  also within ops, and on the way back) move by an ulp; and by its own rounding as measured between its float32 and its
+  float64: 16 times that in float32, and 64 times in float64, in ulp. It is the numbers that say how much, not a
+  tolerance;
 - infinities and NaN: they stand at the same places, but may be of another kind."""
+
+import contextlib
 
 import numpy as np
 from program_draw import words
@@ -40,9 +43,35 @@ def spread(m, program, dtype, want):
             noise = 1 + np.finfo(dtype).eps * rng.uniform(-1, 1, tuple(x.shape))
             return x * m.tensor(noise.astype(dtype))
 
-        for what, y in program.run(m, dtype, shake).items():
+        with _all_shaken(m, shake):
+            results = program.run(m, dtype, shake)
+        for what, y in results.items():
             moves[what] = max(moves.get(what, 0.0), distance(y, want.get(what, np.zeros_like(y))))
     return moves
+
+
+COPIES = {"_to_copy", "cat", "clone", "constant_pad_nd", "copy", "embedding", "flip", "gather", "index", "index_select"}
+COPIES |= {"masked_fill", "repeat", "scatter", "select_backward", "slice_backward", "sort", "stack", "topk", "where"}
+
+
+def _all_shaken(m, shake):
+    """Under PyTorch, a mode in which all numbers move that its autograd computes, not only those the program names:
+    where p is nearly 1, the slope p - p² of a softmax is nothing but p's rounding, whatever its input does."""
+    if m is mg:
+        return contextlib.nullcontext()
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_map_only
+
+    def moved(x):
+        return m.where(x == x.round(), x, shake(x)) if x.is_floating_point() else x
+
+    class Shaken(TorchDispatchMode):
+        def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+            result = op(*args, **(kwargs or {}))
+            computes = not (op.is_view or op._schema.is_mutable or op.overloadpacket.__name__ in COPIES)
+            return tree_map_only(m.Tensor, moved, result) if computes else result
+
+    return Shaken()
 
 
 def differences(program, ours, m, dtypes=("float64", "float32")):

@@ -206,6 +206,8 @@ def ordered(d):
     if gaps.all():  # which of several equal ones topk takes is not said
         k = int(d.rng.integers(1, n + 1))
         return d.of(f"m.topk({x}, {k}, {dim}, {d.of(True, False)})[0]", f"{x}.sort({dim})[0]")
+    if n > 16:  # torch.sort keeps the order of equal ones only in so few, unless asked to
+        return None
     return f"m.sort({x}, {dim})[0]"
 
 

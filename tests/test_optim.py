@@ -333,8 +333,9 @@ def test_warmup_and_cosine():
 
 
 @pytest.mark.parametrize("option", [dict(lr=-0.1), dict(lr="0.1"), dict(lr=float("nan")), dict(lr=True),
-                                    dict(eps=-1e-8), dict(weight_decay=-1e-2), dict(betas=(0.9, 1.0)), dict(betas=(-0.1, 0.9)),
-                                    dict(betas=0.9), dict(betas=(0.9,))], ids=repr)  # fmt: skip
+                                    dict(eps=-1e-8), dict(weight_decay=-1e-2), dict(betas=(0.9, 1.0)),
+                                    dict(betas=(-0.1, 0.9)), dict(betas=0.9), dict(betas=(0.9,))],
+                         ids=repr)  # fmt: skip
 def test_options_that_cannot_be(option):
     (name,) = option
     with pytest.raises(ValueError, match=f"AdamW: {name} cannot be"):

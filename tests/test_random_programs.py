@@ -16,7 +16,7 @@ from minigrad.backend import reference
 
 drawn = functools.cache(_drawn)  # the tests share programs
 PROGRAMS = {  # many on the fast one; on the emulator, which proves more of each kernel, a few short ones
-    "native": [dict(seed=seed) for seed in range(110)],
+    "native": [dict(seed=seed) for seed in range(70)],
     "emulated": [dict(seed=seed, least=5, most=10) for seed in range(1000, 1040)],
 }
 
@@ -53,7 +53,7 @@ def test_gradients_and_differences_agree():
     """The derivative along a random direction, in which values at a kink stay where they are and others do not reach
     one if the step is small enough."""
     compared = 0
-    for seed in range(80):
+    for seed in range(50):
         program = changed(drawn(seed), hooks={}, without=set())
         if "detach" in program.source():  # there the gradient is not the derivative
             continue
@@ -67,4 +67,4 @@ def test_gradients_and_differences_agree():
         error = min(abs(n - sum(slopes)) for n in numeric)
         assert error < 1e-6 * size, f"seed {seed}: {sum(slopes)}, differences {numeric}\n\n{program}"
         compared += bool(sum(slopes))
-    assert compared > 25
+    assert compared > 15
