@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from minigrad.backend.host import CompilerError, command, compiled, compiler, fi
 
 @pytest.fixture
 def gxx(a_compiler):
+    find_compiler.cache_clear()  # it may have been looked for only now, before a test sets CXX
     return a_compiler[-1]
 
 
@@ -40,7 +42,7 @@ def test_cxx_may_have_arguments(cache, tmp_path, gxx, monkeypatch):
 
 def test_cxx_may_be_a_path_with_blanks(cache, tmp_path, gxx, monkeypatch):
     (tmp_path / "a folder").mkdir()
-    program = script(tmp_path / "a folder/c++", f'exec {gxx} "$@"')
+    program = script(tmp_path / "a folder/c++", f'exec {shlex.quote(gxx)} "$@"')
     monkeypatch.setenv("CXX", str(program))
     assert find_compiler() == (str(program),)
     assert opened(compiled(SOURCE, FLAGS, "answer")).answer() == 42
@@ -48,7 +50,7 @@ def test_cxx_may_be_a_path_with_blanks(cache, tmp_path, gxx, monkeypatch):
 
 def test_a_program_that_looks_at_its_own_name_keeps_it(cache, tmp_path, gxx, monkeypatch):
     """/usr/lib/ccache/g++ is a link to ccache, which asks by what name it was called."""
-    script(tmp_path / "ccache", f'[ "$(basename "$0")" = g++ ] && exec {gxx} "$@"; exit 1')
+    script(tmp_path / "ccache", f'[ "$(basename "$0")" = g++ ] && exec {shlex.quote(gxx)} "$@"; exit 1')
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/g++").symlink_to(tmp_path / "ccache")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
@@ -68,10 +70,10 @@ def test_a_cxx_that_is_no_command_is_told(monkeypatch, caplog, tmp_path, cxx):
 
 
 def test_another_compiler_behind_the_same_name_is_another_result(cache, tmp_path, gxx, monkeypatch):
-    program = script(tmp_path / "c++", f'exec {gxx} "$@"')
+    program = script(tmp_path / "c++", f'exec {shlex.quote(gxx)} "$@"')
     monkeypatch.setenv("CXX", f"env {program}")
     first = compiled(SOURCE, FLAGS, "answer")
-    script(program, f'exec {gxx} -DNEWER "$@"')
+    script(program, f'exec {shlex.quote(gxx)} -DNEWER "$@"')
     assert compiled(SOURCE, FLAGS, "answer") != first
 
 
@@ -100,7 +102,7 @@ WRONG = {
 def test_whatever_the_compiler_does_is_a_compiler_error(how, cache, tmp_path, request, monkeypatch):
     text, why = WRONG[how]
     if text and "COMPILER" in text:
-        text = text.replace("COMPILER", request.getfixturevalue("gxx"))
+        text = text.replace("COMPILER", shlex.quote(request.getfixturevalue("gxx")))
     program = script(tmp_path / "cxx", text or "")
     if text is None:
         program.write_bytes(b"\x7fELF and no more")
@@ -132,7 +134,7 @@ def test_a_compiler_that_hangs_is_stopped(tmp_path):
     assert logged.splitlines()[-1].endswith("was stopped after 1 seconds; computing with NumPy instead")
     for pid in (tmp_path / "pids").read_text().split():
         stat = subprocess.run(["ps", "-o", "stat=", pid], capture_output=True, text=True).stdout
-        assert stat.strip() in ("", "Z"), pid
+        assert stat.strip()[:1] in ("", "Z"), pid
 
 
 def test_a_disk_without_room_for_the_compilers_words(cache, tmp_path, monkeypatch):
