@@ -63,7 +63,9 @@ def _all_shaken(m, shake):
     from torch.utils._pytree import tree_map_only
 
     def moved(x):
-        return m.where(x == x.round(), x, shake(x)) if x.is_floating_point() else x
+        if not x.is_floating_point() or x._is_zerotensor() or x.is_meta:  # the last two have no numbers in memory
+            return x
+        return m.where(x == x.round(), x, shake(x))
 
     class Shaken(TorchDispatchMode):
         def __torch_dispatch__(self, op, types, args=(), kwargs=None):
