@@ -36,8 +36,10 @@ def cache(tmp_path, monkeypatch):
 
 def pytest_configure(config):
     """Where the user's own folders cannot be used, what is compiled goes into one that goes with the session."""
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # `make test &` in a script; tests press Ctrl-C
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A shell has a background job ignore Ctrl-C, and nohup SIGHUP; what the tests start would inherit that.
+    for number, heard in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, lambda *args: None)):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, heard)
     try:
         usable = os.access(folder(), os.W_OK) and os.access(os.path.expanduser("~"), os.W_OK)
     except CompilerError:
