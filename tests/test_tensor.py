@@ -50,6 +50,7 @@ def test_tensor_copies_and_as_tensor_shares():
     data[0] = 5
     assert copy[0] == 1 and shared[0] == 5 and other[0] == 5
     assert mg.as_tensor(shared) is shared and mg.as_tensor(data, dtype=mg.float32)[1] == 1
+    assert np.shares_memory(mg.as_tensor(data, dtype=mg.float64).numpy(), data)
     source = leaf(3)
     assert not mg.tensor(source).requires_grad and not np.shares_memory(mg.tensor(source).numpy(), source.array)
 
