@@ -347,7 +347,7 @@ def softened(d):
     dim = d.dim(x)
     if d.rng.integers(3) == 0 and d.exact[x].ndim > 1:
         mask = d.rng.random(d.exact[x].shape) < 0.3
-        mask[..., 0] = False  # where nothing is left of a row, PyTorch has NaN and we have zeros
+        mask[..., :1] = False  # where nothing is left of a row, PyTorch has NaN and we have zeros
         return f"F.softmax({x}.masked_fill({d.constant(mask)}, float('-inf')), -1)"
     return d.of(f"F.softmax({x}, {dim})", f"F.log_softmax({x}, {dim})")
 

@@ -1,9 +1,12 @@
 """Whose kernels are loaded: nobody's but ours and root's, whatever others do to the folders on the way to the cache."""
 
+import grp
 import os
+import pwd
 import subprocess
 import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -59,6 +62,18 @@ def test_a_parent_of_a_group_is_refused_unless_nobody_else_is_in_it(cache):
         folder()
     os.chown(cache.parent, -1, os.getgid())  # root's own group, as umask 002 makes it
     assert folder() == str(cache)
+
+
+def test_the_users_own_group_is_private_only_without_others_in_it(cache, monkeypatch):
+    cache.mkdir(mode=0o700)
+    cache.parent.chmod(0o775)
+    user = pwd.getpwuid(os.geteuid())
+    os.chown(cache.parent, -1, user.pw_gid)
+    for members, refused in (([], False), ([user.pw_name], False), ([user.pw_name, "mallory"], True)):
+        group = grp.struct_group((user.pw_name, "x", user.pw_gid, members))
+        monkeypatch.setattr(grp, "getgrgid", lambda gid, group=group: group)
+        with pytest.raises(CompilerError, match="may be written to by others") if refused else nullcontext():
+            folder()
 
 
 @pytest.mark.needs("g++")

@@ -282,6 +282,11 @@ def test_the_first_error_ends_all(cache, monkeypatch):
     assert len(begun) < 10
 
 
+def test_results_are_in_the_order_of_the_items():
+    """Not in that in which threads are done with them."""
+    assert progress.each(lambda i, _: time.sleep(0.2 * (i == 0)) or 2 * i, range(5), 4, "") == [0, 2, 4, 6, 8]
+
+
 LATE = f"""
 import atexit, threading, time
 from minigrad.backend.host import compiled
