@@ -106,6 +106,14 @@ def test_self_attention_is_the_same_however_it_is_asked_for(attention):
         close(y, expected)
 
 
+def test_each_of_query_key_and_value_may_be_another(attention):
+    """Where two of the three are one tensor, the third is not taken for it too."""
+    x, y = data(B, T, C), data(B, T, C)
+    for inputs in ((x, x, y), (x, y, x), (y, x, x)):
+        expected, _ = by_hand(attention, *[t.numpy() for t in inputs], np.ones((B, NH, T, T), bool))
+        close(attention(*inputs)[0], expected)
+
+
 def test_float_masks_are_added(attention):
     query, key = data(B, T, C), data(B, S, C)
     pattern = pattern_of(attention, query, key, attn_mask=mg.tensor(ADDED))

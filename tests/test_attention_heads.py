@@ -122,6 +122,9 @@ def test_parameters_and_cost():
     T, d = 10, 12
     flops = 2 * T * 4 * d * d + 2 * 2 * T * T * d  # projections; scores and values
     assert nn.MultiheadAttention(d, 3).cost(T, batch=2).flops == 2 * flops
+    projections = 3 * 8 * 8 + 5 * 6 * 8 + 5 * 4 * 8 + 3 * 8 * 8  # of 3 queries, 5 keys and values; output
+    cost = nn.MultiheadAttention(8, 2, kdim=6, vdim=4).cost(3, 5)
+    assert cost.flops == 2 * (projections + 3 * 5 * (8 + 8)) and cost.kv_cache == 5 * (8 + 8) * 4
 
 
 def test_the_cache_of_llama_3_70b():
