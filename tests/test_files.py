@@ -130,7 +130,8 @@ def test_a_link_stays_a_link(tmp_path):
     assert listing(tmp_path / "disk") == ["c"]
 
 
-def test_bytes_then_file_then_name_then_folder(path, monkeypatch):
+@pytest.mark.parametrize("size", [10, 100_000])  # the first waits in Python's buffer
+def test_bytes_then_file_then_name_then_folder(path, monkeypatch, size):
     """The order in which a power cut can lose neither the old file nor the new."""
     steps, fsync, replace = [], os.fsync, os.replace
 
@@ -145,8 +146,8 @@ def test_bytes_then_file_then_name_then_folder(path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", seen_fsync)
     monkeypatch.setattr(os, "replace", seen_replace)
-    files.atomic_write(path, b"x" * 100_000)
-    assert steps == ["sync file of 100000", "rename 100000 c.safetensors", "sync folder"]
+    files.atomic_write(path, b"x" * size)
+    assert steps == [f"sync file of {size}", f"rename {size} c.safetensors", "sync folder"]
 
 
 @pytest.mark.parametrize("error", [DISK_FULL, KeyboardInterrupt()])

@@ -71,3 +71,19 @@ def test_nothing_is_chosen_by_logits_that_are_not_finite(choice):
         with pytest.raises(FloatingPointError, match=f"the largest logit is {wrong}"):
             nn.choose(mg.tensor([[0.0, 1.0], [wrong, wrong]]), **choice)
     assert nn.choose(mg.tensor([[-np.inf, 1.0]]), **choice).tolist() == [[1]]
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_prompts_of_any_lengths_where_the_window_moves_on(use_cache):
+    """By hand: each row sees its own tokens within a window that all rows share, and that moves on when it is full."""
+    size, new = 8, 14
+    m = nn.GPT(nn.GPTConfig(vocab_size=11, block_size=size, n_layer=2, n_head=2, n_embd=8)).double()
+    prompts = [[1, 2, 3, 4, 5, 6, 7], [1, 2, 3], [4]]
+    longest = len(prompts[0])
+    for prompt, written in zip(prompts, m.generate(prompts, new, temperature=0, use_cache=use_cache)):
+        row, padding, start = list(prompt), longest - len(prompt), 0
+        for T in range(longest, longest + new):  # tokens so far, padding included
+            start = T - (size + 1) // 2 if T - start > size else start
+            logits, _ = m(mg.tensor([row[max(start - padding, 0) :]]))
+            row.append(logits[0, -1].argmax().item())
+        assert written.tolist() == row

@@ -73,6 +73,17 @@ def test_against_numpy(cls, formula, options, shape):
     np.testing.assert_allclose(p.detach().numpy(), formula(start, grads, **options), rtol=1e-11, atol=1e-13)
 
 
+@pytest.mark.parametrize("cls", [optim.SGD, optim.AdamW])
+def test_a_gradient_may_lie_in_memory_in_any_order(cls):
+    p, q = (leaf(64, 64) for _ in range(2))  # enough elements for a kernel
+    q.data = p.detach().clone()
+    g = mg.randn(64, 64, dtype=p.dtype)
+    p.grad, q.grad = g.T, g.T.clone()
+    for x in (p, q):
+        cls([x], lr=0.1).step()
+    np.testing.assert_array_equal(p.detach().numpy(), q.detach().numpy())
+
+
 def test_defaults_are_those_of_pytorch():
     assert (
         optim.SGD([leaf(1)]).param_groups[0].items()
