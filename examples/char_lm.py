@@ -124,8 +124,7 @@ def train(args, held):
             loss.backward()
             norm = nn.utils.clip_grad_norm_(parameters, settings["clip"] or math.inf)
             if not math.isfinite(loss.item() + norm):
-                why = f"step {step}: loss {loss.item()}, gradient norm {norm}"
-                raise cli.CommandError(f"{why}: try a lower --lr; saved is step {kept}", status=1)
+                raise diverged(f"step {step}: loss {loss.item()}, gradient norm {norm}", kept)
             optimizer.step()
 
             done, val_loss = step + 1, None
@@ -134,6 +133,10 @@ def train(args, held):
                 val_loss = evaluate(model, val_batches, args.device)
                 progress.say(f"step {done}: training loss {loss.item():.4f}, validation loss {val_loss:.4f}")
             stopping = interrupt.asked or progress.broken  # once: a signal may come between two looks
+            if (due or stopping) and not all(p.isfinite().all() for p in parameters):
+                raise diverged(f"step {done}: some weights are no numbers any more", kept)
+            if due and not math.isfinite(val_loss):
+                raise diverged(f"step {done}: validation loss {val_loss}", kept)
             try:
                 table.row(done, loss.item(), val_loss, lr, norm)
                 if due or stopping:
@@ -168,6 +171,10 @@ def train(args, held):
     print(f"have it write: {again(args, 'sample', f'--prompt={prompt}')}")
     print(f"train further: {again(args, '--resume', '--steps', 2 * steps)}")
     return 0
+
+
+def diverged(why, kept):
+    return cli.CommandError(f"{why}: try a lower --lr; saved is step {kept}", status=1)
 
 
 def claim(out, held):

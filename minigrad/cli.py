@@ -31,6 +31,7 @@ import tempfile
 from pathlib import Path
 
 from .backend import DeviceError
+from .backend.host import CompilerError
 from .checkpoint import CheckpointError
 from .names import UnknownName, printable
 from .text import TextError
@@ -178,7 +179,7 @@ def command(name):
                 _end(name, "stopped", 128 + signal.SIGINT)
             except BrokenPipeError:  # `| head` has read enough
                 _end(name, "", 128 + getattr(signal, "SIGPIPE", 13))
-            except (CommandError, CheckpointError, TextError, UnknownName, DeviceError) as error:
+            except (CommandError, CheckpointError, TextError, UnknownName, DeviceError, CompilerError) as error:
                 _end(name, error, getattr(error, "status", 2))
             except MemoryError as error:
                 _end(name, f"not enough memory: {error}" if str(error) else "not enough memory", 2)

@@ -7,6 +7,7 @@ with the tensors that are there before a model is made, and nothing in the file 
 import contextlib
 import dataclasses
 import math
+import os
 from reprlib import repr as shown
 
 import numpy as np
@@ -98,9 +99,16 @@ def _entry(entries, name, kind, default=None):
     return value
 
 
+def _can_be_a_path(value):
+    try:
+        return isinstance(value, str) and b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:  # half a surrogate pair
+        return False
+
+
 def _check_setting(name, value, default):
     if isinstance(default, list):
-        right = isinstance(value, list) and all(isinstance(item, str) for item in value)
+        right = isinstance(value, list) and all(map(_can_be_a_path, value))
     else:
         right = is_number(value) and isinstance(value, int | type(default))
     if not right:

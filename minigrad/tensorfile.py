@@ -164,6 +164,8 @@ def header_of(arrays, metadata):
         header[name] = {"dtype": _NAMES[x.dtype], "shape": x.shape, "data_offsets": (at, at + x.nbytes)}
         at += x.nbytes
     data = json.dumps(header, separators=(",", ":")).encode()
+    if data.count(b",") > LONGEST:
+        raise ValueError(f"names and metadata have more than {LONGEST:,} commas: long lists belong into arrays")
     data += b" " * (-len(data) % 8)
     if len(data) > LARGEST_HEADER:
         raise ValueError(f"names and metadata of {len(data):,} bytes are more than a file's {LARGEST_HEADER:,}")

@@ -2,13 +2,14 @@
 progress."""
 
 import contextlib
+import re
 import shutil
 import signal
 import sys
 import threading
 import time
 
-from .checkpoint import atomic_write
+from .files import atomic_write, open_regular
 
 
 class Table:
@@ -19,10 +20,10 @@ class Table:
 
     def __init__(self, path, columns, keep=0):
         old = []
-        with contextlib.suppress(FileNotFoundError), open(path, newline="", encoding="utf-8") as file:
-            old = [line for line in file if line.endswith("\n")]  # a kill may have cut the last one
-        kept = [line for line in old if (step := line.split(",")[0]).isdigit() and int(step) <= keep]
-        atomic_write(path, "".join([",".join(columns) + "\n", *kept]).encode())
+        with contextlib.suppress(FileNotFoundError), open_regular(path) as file:
+            old = [line for line in file if line.endswith(b"\n")]  # a kill may have cut the last one
+        kept = [line for line in old if re.match(rb"\d{1,18},", line) and int(line.split(b",")[0]) <= keep]
+        atomic_write(path, b"".join([",".join(columns).encode() + b"\n", *kept]))
         self._file = open(path, "a", newline="", encoding="utf-8")  # noqa: SIM115
 
     def row(self, *values):

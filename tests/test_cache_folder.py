@@ -224,3 +224,10 @@ def test_a_folder_that_can_only_be_read(public):
     for path in libraries(public):
         path.chmod(0o644)
     assert run(AS_NOBODY + ANSWER, MINIGRAD_CACHE=public) == ("42", "")
+
+
+def test_an_absolute_path_does_not_need_a_working_directory(cache, tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert folder() == str(cache)

@@ -352,3 +352,14 @@ def test_sampling_from_weights_that_overflow(book, out, capsys):
     tensors, meta = checkpoint.load(out / "best.safetensors")
     checkpoint.save(out / "best.safetensors", {n: np.full_like(x, 3e38) for n, x in tensors.items()}, meta)
     assert "the largest logit is nan" in fails(capsys, "sample", "--out", out)
+
+
+def test_a_validation_that_is_no_number_is_not_saved(book, out, capsys):
+    """The step was possible, and what it made of the weights is not: the last good run stays."""
+    argv = [*TINY, "--text", book, "--out", out, "--warmup", 0, "--lr", 1e38, "--min-lr", 1e38, "--eval-every", 1]
+    with np.errstate(all="ignore"):
+        assert main(*argv, "--steps", 6) == 1
+    assert "try a lower --lr; saved is step 0" in capsys.readouterr().err
+    tensors, meta = state(out)
+    assert meta["step"] == 0 and all(np.isfinite(x).all() for x in tensors.values())
+    assert main("--resume", "--out", out, "--lr", 1e-3, "--min-lr", 1e-4, "--steps", 2) == 0

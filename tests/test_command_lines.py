@@ -342,3 +342,10 @@ def test_run_as_a_script_ends_with_the_status(monkeypatch, capsys):
     with pytest.raises(SystemExit, match="0"):
         runpy.run_path(str(EXAMPLES / "worked_examples.py"), run_name="__main__")
     assert "Cat sleeps" in capsys.readouterr().out
+
+
+def test_emulated_kernels_without_a_compiler():
+    env = {**os.environ, "MINIGRAD_CPU": "emulated", "CXX": "/bin/false", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "minigrad.study", "ledger", "model.safetensors", "--text", "The"]
+    done = subprocess.run([*command, "--scope", "blocks.0.attn"], env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "") and "\nstudy: /bin/false cannot compile" in done.stderr

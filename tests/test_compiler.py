@@ -84,6 +84,7 @@ WRONG = {
     "fails": ("echo 'error: broken' >&2; exit 1", "cannot compile answer: error: broken"),
     "fails in silence": ("exit 3", "cannot compile answer: its exit status is 3"),
     "crashes": ("kill -SEGV $$", "cannot compile answer: it was killed by SIGSEGV"),
+    "is killed by a signal without a name": ("kill -40 $$", "cannot compile answer: it was killed by signal 40"),
     "writes nothing": ("exit 0", "ended without an error, but wrote no library for answer"),
     "writes an empty file": (f"{OUTPUT} : > $1", "ended without an error, but wrote no library for answer"),
     "writes too much": (f"{OUTPUT} truncate -s 300G $1", "the compiler wrote 322122547200 bytes for answer"),

@@ -129,6 +129,8 @@ def test_a_gpu_is_described(monkeypatch):
     found = dict(doctor.inventory())
     assert found["GPU"] == "NVIDIA H200, 140 GiB, compute capability 9.0, 132 multiprocessors"
     assert (found["driver"], found["NVRTC"]) == ("for CUDA up to 13.0", "13.0")
+    monkeypatch.setattr(fake_cupy.cuda.runtime, "driverGetVersion", lambda: 12080)
+    assert doctor.driver() == "for CUDA up to 12.8"
     monkeypatch.setattr(fake_cupy.cuda.runtime, "driverGetVersion", lambda: 0)
     found = dict(doctor.inventory())
     assert (found["driver"], found["GPU"]) == ("none", "none")

@@ -87,3 +87,9 @@ def test_prompts_of_any_lengths_where_the_window_moves_on(use_cache):
             logits, _ = m(mg.tensor([row[max(start - padding, 0) :]]))
             row.append(logits[0, -1].argmax().item())
         assert written.tolist() == row
+
+
+def test_a_block_size_that_nothing_holds_takes_no_memory():
+    """Without learned positions it is only a number: a cache is as large as the text can become."""
+    m = nn.GPT(nn.GPTConfig(5, 2**62, n_layer=1, n_head=2, n_embd=8, positions="rotary"))
+    assert m.generate(mg.tensor([[1, 2]]), 3).shape == (1, 5)

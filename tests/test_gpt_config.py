@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import time
 import tracemalloc
 
 import numpy as np
@@ -155,3 +156,23 @@ def test_gpt_2s_names_that_cannot_be(name, words):
     assert nn.GPT.from_state_dict(state, n_head=2).config.n_layer == 1
     with pytest.raises(ValueError, match=words):
         nn.GPT.from_state_dict(state | {name: np.ones((C, 18), "f4")}, n_head=2)
+
+
+@pytest.mark.parametrize("n_kv_head", [None, 1, 2, 3, 6])
+def test_heads_left(n_kv_head):
+    """Keys and values go with the last head that reads them."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        pruned = rng.choice(6, rng.integers(6), replace=False).tolist()
+        config = nn.GPTConfig(**SIZES | dict(n_head=6, n_embd=12, n_kv_head=n_kv_head, pruned={0: pruned}))
+        left = set(range(6)) - set(pruned)
+        assert config.heads_left(0) == (len(left), len({h * (n_kv_head or 6) // 6 for h in left}))
+
+
+def test_a_million_heads_that_are_not_there_cost_nothing():
+    shapes = {"wte.weight": (1, 10**6)} | {f"blocks.{i}.x": (1,) for i in range(1000)}
+    config = nn.GPTConfig(1, 1, n_layer=1000, n_head=10**6, n_embd=10**6, positions="alibi")
+    began = time.monotonic()
+    with pytest.raises(ValueError, match="but the tensors hold"):
+        config.check_sizes(shapes)
+    assert time.monotonic() - began < 10

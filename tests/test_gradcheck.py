@@ -291,6 +291,9 @@ def test_reference():
     gradcheck(lambda x: (x.amax(1), x.argmax(1)), x, reference=lambda x: (x.max(1), x.argmax(1)))
     with pytest.raises(GradcheckError, match="reference: FAIL"):
         gradcheck(mg.tanh, x, reference=lambda x: np.tanh(x) * (1 + 1e-8))
+    with_nan = gradcheck(lambda x: mg.cat([x, x.detach() * np.nan]), x, raise_on_fail=False,
+                         reference=lambda x: np.concatenate([x, x * np.nan]))  # fmt: skip
+    assert [f.verdict for f in with_nan.findings if f.check == "reference"] == ["PASS"]
     with pytest.raises(GradcheckError, match=r"outputs of shapes \[\(3, 4\)\], those of the reference \[\(3,\)\]"):
         gradcheck(mg.tanh, x, reference=lambda x: x[:, 0])
 
@@ -360,3 +363,14 @@ def test_a_device_is_compared_with_the_cpu():
         on_mirror = mg.Tensor._wrap(x, Storage(mirror))
         report = gradcheck(lambda x: x.sin() * x, on_mirror, raise_on_fail=False, probes=["device"])
         assert max(f.verdict == FAIL for f in report.findings if f.check == "device") == (expected == FAIL), report
+
+
+def test_an_op_at_its_kink_is_no_culprit():
+    report = gradcheck(lambda x: x.relu() - (-x).relu(), mg.tensor([0.0, 1.0]), raise_on_fail=False, probes=())
+    assert report.verdict == KINK and not report.culprit
+
+
+def test_a_grad_in_the_memory_of_the_cotangent_fails(monkeypatch):
+    monkeypatch.setattr("minigrad.autograd.walk._Walk.exclusive", lambda walk, g: g)
+    report = gradcheck(lambda x: x.alias(), data(3), raise_on_fail=False)
+    assert {f.verdict for f in report.findings if f.check == "memory"} == {FAIL}

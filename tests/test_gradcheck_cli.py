@@ -161,3 +161,10 @@ def test_as_a_command():
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith("1 ops, ")
     assert not [line for line in done.stderr.splitlines() if not line.startswith("minigrad: ")]  # on kernels
+
+
+def test_a_file_called_like_a_module_without_a_file(tmp_path, capsys):
+    (tmp_path / "sys.py").write_text("")
+    with pytest.raises(SystemExit, match="2"):
+        main([str(tmp_path / "sys.py")])
+    assert "another module is called 'sys' already; rename the file" in capsys.readouterr().err

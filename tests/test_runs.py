@@ -101,6 +101,8 @@ WRONG_RUNS = [
     ({"settings.lr": float("nan")}, "its setting lr is nan"),
     ({"settings.seed": 0.5}, "its setting seed is 0.5"),
     ({"settings.text": [3]}, r"its setting text is \[3\]"),
+    ({"settings.text": ["a\0b"]}, r"its setting text is \['a"),
+    ({"settings.text": ["\ud800"]}, r"its setting text is \['"),
     ({"settings.n_layer": 10**9}, "its settings and its config say different things about n_layer"),
     ({"settings.dropout": 0.2}, "different things about dropout"),
 ]

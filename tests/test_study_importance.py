@@ -269,3 +269,13 @@ def test_a_probe_without_targets_has_no_gradients(tmp_path):
     assert record.snapshots[0][0] == 50
     assert record.snapshots[0][1]["attn"].gradients == {}
     assert record.to_html(tmp_path / "training.html").exists()
+
+
+def test_ablation_is_measured_against_the_gates_that_are_there():
+    model, batches = gpt(), [batch(2)]
+    layer = dict(model.named_modules())[PATHS[0]]
+    layer.head_gates = mg.tensor([0.5, 2.0, 1.0, 1.5], dtype=mg.float64)
+    found = study.head_importance(model, batches, "ablate")[PATHS[0]]
+    base = study.mean_loss(model, batches)
+    for head in range(4):
+        assert found[head] == pytest.approx(loss_without(model, batches, PATHS[0], head) - base, abs=1e-9)

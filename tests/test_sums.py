@@ -242,3 +242,12 @@ def test_the_number_of_threads_changes_no_bit():
         return subprocess.check_output([sys.executable, "-c", THREADS], env=environment)
 
     assert len({run(threads) for threads in (1, 2, 5)}) == 1
+
+
+def test_columns_of_float16_do_not_overflow_on_the_way(on):
+    x = np.concatenate([np.full((8, 3), 60_000, np.float16), np.full((8, 3), -60_000, np.float16)])
+    with np.errstate(all="raise"):
+        assert on.sum(x, (0,), False).tolist() == [0, 0, 0]
+        rows = np.random.default_rng(0).standard_normal((4096, 3)).astype(np.float16)
+        exact = rows.astype(np.float64).sum(0)
+        np.testing.assert_allclose(on.sum(rows, (0,), False), exact, rtol=2.0**-11)

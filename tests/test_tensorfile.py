@@ -165,6 +165,7 @@ def test_a_file_that_shrinks_while_it_is_read(path):
     ({}, {1: 2, "1": 3}, ValueError, "'1' twice"),
     ({}, [1], TypeError, "a dict that JSON can hold, not \\[1\\]"),
     ({}, {"a": set()}, TypeError, "JSON"),
+    ({"b": np.ones((1, 1))}, {"a": [0] * 1_999_998}, ValueError, "more than 2,000,000 commas"),
 ])  # fmt: skip
 def test_what_load_would_refuse_is_not_saved(path, tensors, meta, error, words):
     with pytest.raises(error, match=words):

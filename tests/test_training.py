@@ -1,5 +1,6 @@
 """What stands around a training loop: signals that only ask, tables of losses, and a line of progress."""
 
+import os
 import signal
 import sys
 import threading
@@ -141,3 +142,17 @@ def test_progress_without_a_stderr(monkeypatch, capsys):
     with Progress(0, 3, 100) as progress:
         progress.say("a line")
     assert capsys.readouterr().out == "a line\n"
+
+
+def test_a_table_that_was_damaged_is_mended(tmp_path):
+    path = tmp_path / "losses.csv"
+    path.write_bytes(b"step,train\n1,2.5\n\xff\xfe\n\xc2\xb2,1\n-2,1\n2,2.25\n" + b"9" * 5000 + b",1\n3,")
+    with Table(path, ("step", "train"), keep=5) as table:
+        table.row(6, 2.0)
+    assert path.read_bytes() == b"step,train\n1,2.5\n2,2.25\n6,2\n"
+
+
+def test_a_table_that_is_no_file(tmp_path):
+    os.mkfifo(tmp_path / "losses.csv")
+    with pytest.raises(OSError, match="it is a FIFO"):
+        Table(tmp_path / "losses.csv", ("step", "train"))

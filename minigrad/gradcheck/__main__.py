@@ -64,7 +64,7 @@ def load(parser, name):
         lines = [call.lineno for call in traceback.extract_tb(error.__traceback__) if call.filename == str(path)]
         where = f", at its line {lines[-1]}" if lines else ""
         parser.error(f"cannot import {name}: {type(error).__name__}: {error}{where}")
-    if path and os.path.realpath(module.__file__ or "") != str(path):
+    if path and os.path.realpath(getattr(module, "__file__", None) or "") != str(path):
         parser.error(f"cannot import {name}: another module is called {path.stem!r} already; rename the file")
 
 

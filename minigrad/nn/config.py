@@ -3,6 +3,7 @@
 import contextlib
 import math
 import operator
+from collections import Counter
 from dataclasses import dataclass, field
 from reprlib import repr as shown
 from typing import Any
@@ -117,9 +118,9 @@ class GPTConfig:
 
     def heads_left(self, layer):
         """(nh, nkv) of a layer, without those pruned."""
-        nkv = self.n_kv_head or self.n_head
-        left = [h for h in range(self.n_head) if h not in self.pruned.get(layer, ())]
-        return len(left), len({h * nkv // self.n_head for h in left})
+        nkv, pruned = self.n_kv_head or self.n_head, self.pruned.get(layer, ())
+        gone = Counter(h * nkv // self.n_head for h in pruned)  # of each group of heads with the same keys
+        return self.n_head - len(pruned), nkv - sum(n == self.n_head // nkv for n in gone.values())
 
     def check_sizes(self, shapes):
         """Raise ValueError unless tensors of these {path: shape} can be a GPT of this config.

@@ -64,13 +64,13 @@ def _generate(model, idx, padding, max_new_tokens, use_cache, choice):
     start, seen, cache = max(0, idx.shape[1] - size), None, None
     model.eval()
     try:
-        for _ in range(max_new_tokens):
+        for left in range(max_new_tokens, 0, -1):
             T = idx.shape[1]
             if T - start > size:
                 start, cache = T - (size + 1) // 2, None
             if cache is None:
                 seen = start
-                cache = model.new_cache(idx.shape[0]) if use_cache else None
+                cache = model.new_cache(idx.shape[0], min(size, T - start + left)) if use_cache else None
             pads = None if padding is None else tensor(np.maximum(padding - start, 0), device=idx.device)
             hidden = model.trunk(idx[:, seen:], cache, pads)  # (B, T - seen, C)
             following = choose(model.head(hidden[:, -1]), **choice)  # (B, V) -> (B, 1)

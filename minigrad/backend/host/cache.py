@@ -55,7 +55,7 @@ def private(path):
     if os.getuid() != os.geteuid():  # as Python itself ignores the user's site-packages then
         raise CompilerError(f"no kernels for a process of user {os.getuid()} with the rights of user {os.geteuid()}")
     at, links = "/", 0
-    rest = os.path.join(os.getcwd(), path).split("/")[::-1]
+    rest = os.path.join("" if os.path.isabs(path) else os.getcwd(), path).split("/")[::-1]
     while rest:
         part = rest.pop()
         if part in ("", "."):

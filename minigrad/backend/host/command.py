@@ -1,5 +1,6 @@
 """The C++ compiler: finding it, and running it within a time limit."""
 
+import contextlib
 import functools
 import logging
 import os
@@ -106,7 +107,11 @@ def compile_file(source, result, flags, libraries, label, cancelled=None):
 
 
 def ended(status):
-    return f"it was killed by {signal.Signals(-status).name}" if status < 0 else f"its exit status is {status}"
+    if status >= 0:
+        return f"its exit status is {status}"
+    with contextlib.suppress(ValueError):  # one of the real-time signals has no name
+        return f"it was killed by {signal.Signals(-status).name}"
+    return f"it was killed by signal {-status}"
 
 
 def try_loading(library, cancelled=None):

@@ -21,14 +21,15 @@ def sum(x, dims, keepdim):
 
 
 def column_sums(x):
-    """(N, C) -> (C,): sum, but faster, as most of it happens in x's dtype."""
+    """(N, C) -> (C,): sum, but faster, as most of it happens in x's dtype (float32 for float16)."""
     return rounded(_column_totals(x), x.dtype)
 
 
 def _column_totals(x):
     whole = len(x) // RUN * RUN
     runs = x[:whole].reshape(len(x) // RUN, RUN, x.shape[1])
-    totals = np.add.reduce(np.add.reduce(runs, axis=1), axis=0, dtype=wide(x.dtype))
+    runs = np.add.reduce(runs, axis=1, dtype=np.float32 if x.dtype == np.float16 else None)
+    totals = np.add.reduce(runs, axis=0, dtype=wide(x.dtype))
     return totals + np.add.reduce(x[whole:], axis=0, dtype=wide(x.dtype))
 
 
