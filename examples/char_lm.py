@@ -102,6 +102,10 @@ def train(args, held):
             checkpoint.save(path, tensors, meta)
 
     cli.folder_to_write(out, "--out")
+    picture = out / "loss.png"
+    for path in (last, best, losses, picture):
+        if path.is_dir():
+            raise cli.CommandError(f"{path} is a folder, where a file is to be written: choose another --out")
     if not saved:
         claim(out, held)
         refuse_another(out, last, best, losses)  # begun since
@@ -161,10 +165,10 @@ def train(args, held):
         save(done, [best, last])
     print(f"step {steps} of {steps}, best validation loss {best_loss:.4f}; it writes:\n")
     print(write(model, vocab, "", 500, args.device, seed=seed))
-    wrote = [last, best, losses, out / "loss.png"]
+    wrote = [last, best, losses, picture]
     try:
-        loss_curve(losses, wrote[-1])
-    except ImportError as error:  # matplotlib is optional
+        loss_curve(losses, picture)
+    except (ImportError, ValueError, OSError) as error:  # matplotlib is optional, and losses.csv may have been edited
         print(f"\nno {wrote.pop().name}: {error}", file=sys.stderr)
     print(f"\nwrote {', '.join(map(str, wrote))}")
     prompt = next((word for word in corpus[:1000].split() if word.isprintable()), "")[:20]

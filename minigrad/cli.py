@@ -157,7 +157,10 @@ def typed(file, *words):
 
 def _from_here(word):
     """An absolute path below the working directory as a relative one."""
-    here = os.path.join(os.getcwd(), "")
+    try:
+        here = os.path.join(os.getcwd(), "")
+    except OSError:  # it was deleted
+        return word
     return word.removeprefix(here) if word.startswith(here) else word
 
 

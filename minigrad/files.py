@@ -33,7 +33,8 @@ def open_regular(path):
 def _check_regular(status, path):
     if not stat.S_ISREG(status.st_mode):
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
-        raise OSError(errno.EINVAL, f"it is {kind}, not a regular file", os.fspath(path))
+        number = errno.EISDIR if stat.S_ISDIR(status.st_mode) else errno.EINVAL
+        raise OSError(number, f"it is {kind}, not a regular file", os.fspath(path))
 
 
 def atomic_write(path, data):
@@ -48,13 +49,12 @@ def replacing(path):
     power cut finds the old file or the new one, whole; when the block raises, `path` stays as it was.
 
     Several processes and threads may write one path at one time: each writes a file of its own, and the last to finish
-    stays. What writers that were killed left behind is removed. Raises OSError, before anything is written where
-    `path` is a device, a FIFO or a socket. If only the last step fails, syncing the folder, `path` is new already.
+    stays. What writers that were killed left behind is removed. Raises OSError; where `path` is a folder, a device, a
+    FIFO or a socket, before anything is written. Where only the last step fails, syncing the folder, `path` is new.
     """
     path = os.path.realpath(path)  # a link stays a link
     with contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISDIR((status := os.stat(path)).st_mode):  # the rename has a good message about folders
-            _check_regular(status, path)
+        _check_regular(os.stat(path), path)
     folder, name = os.path.split(path)
     _remove_leftovers(folder, name)
     temp, fd = _new_file(folder, name)
@@ -139,11 +139,12 @@ def _sync_folder(folder):
     """Make a rename in `folder` last through a power cut, where the system can."""
     if os.name != "posix":
         return
-    fd = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(fd)
-    except OSError as error:  # some network file systems cannot sync a folder
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+        fd = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+    except OSError as error:  # some network file systems cannot sync a folder, and some folders may not be read
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EACCES):
             raise
-    finally:
-        os.close(fd)

@@ -16,11 +16,15 @@ import weakref
 def take(*locks):
     """Take them all. What the handler of a signal raises meanwhile, at Ctrl-C say, is raised in the end: the fork goes
     on after an error, which Python says it ignores, and must not find some of them taken."""
-    raised = None
+    raised = held = None
     for lock in locks:
+        held = None  # by this thread, before
         while True:
             try:
-                lock.acquire()
+                if held is None:
+                    held = lock._is_owned()
+                if held or not lock._is_owned():  # a handler may have raised as soon as it was taken
+                    lock.acquire()
                 break
             except BaseException as error:
                 raised = error

@@ -36,9 +36,9 @@ class Generator:
             seed, offset = operator.index(seed), operator.index(offset)
         except (KeyError, TypeError, IndexError):
             right = False
-        if not (right and 0 <= seed < 2**64 and 0 <= offset < 2**63):
+        if not (right and 0 <= seed < 2**64 and 0 <= offset < 2**62):
             raise ValueError(
-                f"a random state is two integers, seed from 0 to 2^64 - 1 and offset to 2^63 - 1, not {shown(state)}"
+                f"a random state is two integers, seed from 0 to 2^64 - 1 and offset to 2^62 - 1, not {shown(state)}"
             )
         self.seed, self.offset = seed, offset
 

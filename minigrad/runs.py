@@ -78,7 +78,7 @@ def _char_model(tensors, meta):
     try:
         config = nn.GPTConfig(**fields)
     except TypeError as error:  # a field too many, or too few
-        raise ValueError(f"its config is none of a GPT ({error})") from error
+        raise ValueError(f"its config is not a GPT's ({error})") from error
     if config.vocab_size != len(vocab):
         raise ValueError(f"its vocab_size is {shown(config.vocab_size)}, but it has {len(vocab)} chars")
     weights = checkpoint.weights(tensors)

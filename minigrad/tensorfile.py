@@ -137,7 +137,7 @@ def _dtype(name, text, shape, begin, end):
     if text in FOREIGN:
         raise Unsupported(f"{shown(name)} has dtype {text}, which minigrad does not have: convert it, say to F32")
     if text not in DTYPES:
-        raise ValueError(f"{shown(name)} has a dtype {shown(text)}, which there is none")
+        raise ValueError(f"{shown(name)} has an unknown dtype {shown(text)}")
     dtype = np.dtype(DTYPES[text])
     if math.prod(shape) * dtype.itemsize != end - begin:
         raise ValueError(f"{shown(name)}, {text} of shape {shown(shape)}, has {end - begin} bytes")

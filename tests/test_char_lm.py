@@ -363,3 +363,23 @@ def test_a_validation_that_is_no_number_is_not_saved(book, out, capsys):
     tensors, meta = state(out)
     assert meta["step"] == 0 and all(np.isfinite(x).all() for x in tensors.values())
     assert main("--resume", "--out", out, "--lr", 1e-3, "--min-lr", 1e-4, "--steps", 2) == 0
+
+
+@pytest.mark.parametrize("name", ["loss.png", "losses.csv", "best.safetensors", "last.safetensors"])
+def test_outputs_that_are_folders_are_seen_before_the_work(book, out, capsys, name):
+    (out / name).mkdir(parents=True)
+    line = fails(capsys, *TINY, "--text", book, "--out", out, "--steps", 1)
+    assert f"{name} is a folder" in line or f"{out} already holds a run" in line
+    assert os.listdir(out) == [name]
+
+
+@pytest.mark.parametrize("rows", ["", "1,abc,,1,1\n"])
+def test_losses_that_cannot_be_drawn_do_not_hide_the_end(book, out, capsys, monkeypatch, rows):
+    argv = "--text", book, "--out", out
+    main(*TINY, *argv, "--steps", 2)
+    (out / "losses.csv").write_text("step,train,val,lr,grad_norm\n" + rows)
+    monkeypatch.setattr(char_lm, "loss_curve", loss_curve)
+    capsys.readouterr()
+    assert main("--resume", *argv) == 0
+    printed, noted = capsys.readouterr()
+    assert "no loss.png: " in noted and "wrote " in printed and "train further: " in printed

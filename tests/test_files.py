@@ -7,8 +7,10 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -332,3 +334,12 @@ def test_a_path_may_be_relative_bytes_free_or_odd(tmp_path, monkeypatch):
         assert checkpoint.load(name)[1] == {"n": 1}
     with pytest.raises(checkpoint.CheckpointError, match=re.escape("a\0b")):
         checkpoint.load("a\0b")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act for another user")
+def test_a_folder_that_may_be_written_but_not_listed():
+    code = "import os, sys; from minigrad import files; os.setuid(65534); files.atomic_write(sys.argv[1], b'x')"
+    with tempfile.TemporaryDirectory(dir="/tmp") as public:
+        os.chmod(public, 0o333)
+        done = subprocess.run([sys.executable, "-c", code, f"{public}/c"], capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "") and Path(public, "c").read_bytes() == b"x"

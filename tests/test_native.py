@@ -4,6 +4,8 @@ import logging
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -91,7 +93,17 @@ def test_float_functions_are_exact_to_two_units(low, high):
 COUNT = "import minigrad as mg; print(mg.backend.cpu().threads)"
 
 
-COUNTS = [("1", 1), ("3", 3), (" 2,4", 2), ("0", None), ("many", None), ("", None), ("9" * 30, 1024)]
+COUNTS = [
+    ("1", 1),
+    ("3", 3),
+    (" 2,4", 2),
+    ("0", None),
+    ("many", None),
+    (" 3,4", 3),
+    ("²", None),
+    ("", None),
+    ("9" * 30, 1024),
+]
 
 
 @pytest.mark.needs("g++")
@@ -109,3 +121,41 @@ def test_the_environment_stays_as_it_is():
 def test_backends_are_named():
     with pytest.raises(backend.DeviceError, match="there are native, numpy, emulated"):
         backend.cpu_backend("tpu")
+
+
+@pytest.mark.needs("g++")
+def test_a_kernel_that_cannot_be_had_leaves_no_update_half_done(monkeypatch, caplog):
+    """Of several dtypes, some have their kernel already: NumPy must not do again what it has done."""
+    on, compile = Native(small=0), Native.compile
+    ps = [np.ones(4, "f4"), np.ones(4, "f8")]
+    on.sgd_([(ps[0], np.zeros(4, "f4"), None, 0.1, 0.0)], 0.0, False)
+
+    def broken(on, files, dtype):
+        if dtype == np.float64:
+            raise CompilerError("no room")
+        return compile(on, files, dtype)
+
+    monkeypatch.setattr(Native, "compile", broken)
+    on.sgd_([(p, np.ones_like(p), None, 0.1, 0.0) for p in ps], 0.0, False)
+    for p in ps:
+        np.testing.assert_allclose(p, 0.9, rtol=1e-6)
+    assert [record.getMessage() for record in caplog.records] == ["minigrad: no room; computing with NumPy instead"]
+
+
+def test_what_cannot_be_compiled_is_tried_once(monkeypatch, caplog):
+    on, tried = Native(small=0), []
+
+    def broken(on, files, dtype):
+        tried.append(dtype)
+        time.sleep(0.2)
+        raise CompilerError("broken")
+
+    monkeypatch.setattr(Native, "compile", broken)
+    x = np.ones(100, "f4")
+    results = [None] * 4
+    threads = [threading.Thread(target=lambda i=i: results.__setitem__(i, on.exp(x))) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all((y == reference.exp(x)).all() for y in results) and len(tried) == len(caplog.records) == 1

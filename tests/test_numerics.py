@@ -260,3 +260,9 @@ def test_gelu_far_from_zero_has_slope_0_or_1(dtype, approximate):
     x = mg.tensor([-1e30, -1e3, -45.0, 45.0, 1e3, 1e30], dtype=dtype, requires_grad=True)
     mg.nn.functional.gelu(x, approximate).sum().backward()
     assert x.grad.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+def test_many_ties_of_float16():
+    x = mg.ones(70_000, dtype=mg.float16, requires_grad=True)
+    x.amax().backward()
+    assert x.grad.dtype == mg.float16 and (x.grad.numpy() == np.float16(1 / 70_000)).all()

@@ -108,7 +108,7 @@ def test_shapes_that_numpy_cannot_have_are_unsupported(path, shape):
 
 
 @pytest.mark.parametrize("entry, data, words", [
-    ({**ENTRY, "dtype": "F33"}, b"12345678", "'x' has a dtype 'F33'"),
+    ({**ENTRY, "dtype": "F33"}, b"12345678", "'x' has an unknown dtype 'F33'"),
     ({**ENTRY, "shape": [3]}, b"12345678", r"'x', F32 of shape \(3,\), has 8 bytes"),
     ({**ENTRY, "shape": [2**40, 2**40]}, b"12345678", "has 8 bytes"),
     ({**ENTRY, "shape": [True, 2]}, b"12345678", "its header says of 'x'"),

@@ -245,3 +245,27 @@ def test_a_child_finds_no_lock_taken(name):
 @pytest.mark.parametrize("on", BACKENDS)
 def test_multiprocessing(on, method):
     assert run("processes", method, on=on) == {"wrong": 0, "jobs": 5}
+
+
+def test_a_lock_is_taken_once_whatever_a_handler_raises():
+    """A signal's handler may raise as soon as the lock is taken, before the program can note that it is."""
+
+    class Interrupted:
+        def __init__(self, when):
+            self.lock, self.when = threading.RLock(), when
+            self._is_owned = self.lock._is_owned
+
+        def acquire(self):
+            for when in ("before", "after"):
+                if when == "after":
+                    self.lock.acquire()
+                if self.when == when:
+                    self.when = None
+                    raise KeyboardInterrupt
+
+    for when in ("before", "after"):
+        interrupted = Interrupted(when)
+        with pytest.raises(KeyboardInterrupt):
+            locks.take(interrupted)
+        interrupted.lock.release()
+        assert not interrupted.lock._is_owned()

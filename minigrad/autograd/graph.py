@@ -27,7 +27,8 @@ class Storage:
     @classmethod
     def begin_walk(cls):
         """The number of a new backward walk: larger than `born` of any storage made before it."""
-        cls.walk = number = next(cls._walks)
+        with accumulating:  # else a thread that is slow here could set an older number than another's
+            cls.walk = number = next(cls._walks)
         return number
 
     def changed(self):
@@ -48,8 +49,9 @@ class Node:
         self.hooks = None
 
     def accumulate(self, g, own=None):
-        """Add g to .grad; what other threads add meanwhile is not lost. own(g) is g in memory that nobody else has, for
-        .grad to begin with; without it, g is so already."""
+        """Add g to .grad; what other threads add meanwhile is not lost.
+
+        own: makes of g an array whose memory nobody else has, for .grad to begin with. None: g is one already."""
         with accumulating:
             if self.grad is not None:
                 self.grad = self.grad + g

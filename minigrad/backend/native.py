@@ -77,9 +77,23 @@ class Native(Launched):
 
     def _load(self, file, entry, dtype):
         with loading:
+            if self.failed is not None:
+                raise self.failed
             if (file, entry, dtype) not in self._kernels:  # another thread may have been first
-                self.compile(TRAINING if file in TRAINING else [file], dtype)
+                try:
+                    self.compile(TRAINING if file in TRAINING else [file], dtype)
+                except CompilerError as error:
+                    self.failed = error
+                    log.warning("minigrad: %s; computing with NumPy instead", error)
+                    raise
         return self._kernels[file, entry, dtype]
+
+    def _load_for(self, name, slots):
+        """Have the kernels of a primitive that works in place before it changes the first of these arrays: what it had
+        done so far, NumPy would do again."""
+        for dtype in {(slot[0] if type(slot) is tuple else slot).dtype for slot in slots}:
+            if ("optim", name.rstrip("_"), dtype) not in self._kernels:
+                self._load("optim", name.rstrip("_"), dtype)
 
     def compile(self, files, dtype):
         """Compile kernel files for a dtype, several at a time, and load them."""
@@ -106,6 +120,8 @@ def _chosen(name):
     """The primitive as a kernel where it pays, else as NumPy computes it."""
     kernel, numpy, steps = getattr(Launched, name), getattr(reference, name), STEPS.get(name, 1)
 
+    in_place = name.endswith("_")
+
     @functools.wraps(kernel)
     def primitive(self, *args, **kwargs):
         if name == "attention" and self.small and args[0].shape[2] < FEW:
@@ -118,10 +134,11 @@ def _chosen(name):
             large = large or taken
         if large and self.failed is None:
             try:
+                if in_place:
+                    self._load_for(name, args[0])
                 return kernel(self, *args, **kwargs)
-            except CompilerError as error:
-                self.failed = error
-                log.warning("minigrad: %s; computing with NumPy instead", error)
+            except CompilerError:  # _load has said why
+                pass
         return numpy(*args, **kwargs)
 
     return primitive

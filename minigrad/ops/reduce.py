@@ -79,8 +79,9 @@ class Amax(Op):
         (x,) = self.saved_inputs()
         kept = _kept(x.shape, self.dims)
         ties = x == shaped(self.saved_output(), kept)
-        n = ties.to(dy.dtype).sum(self.dims, keepdim=True)  # 0 where y is NaN, and so is the gradient then
-        return where(ties, shaped(dy, kept) / n, 0.0 / n)  # not dy times 0: it may be infinite
+        count = "float32" if dy.dtype == "float16" else dy.dtype  # float16 ends at 65504
+        n = ties.to(count).sum(self.dims, keepdim=True)  # 0 where y is NaN, and so is the gradient then
+        return where(ties, shaped(dy, kept) / n, 0.0 / n).to(dy.dtype)  # not dy times 0: it may be infinite
 
 
 class Amin(Amax):

@@ -86,7 +86,7 @@ def main(argv=()):
     p.add_argument("-o", "--out", type=cli.path, default="heads.html", metavar="FILE", help="default: heads.html")
     p.add_argument("--layers", type=numbers_or_paths, metavar="L,L", help="only these, by number or path")
     p.add_argument("--heads", type=numbers, metavar="H,H", help="only these numbers")
-    p.add_argument("--limit", type=cli.number(float, above=0), default=LIMIT / 1e6, metavar="MB",
+    p.add_argument("--limit", type=cli.number(float, above=0, at_most=1e6), default=LIMIT / 1e6, metavar="MB",
                    help="largest file (default: %(default)g)")  # fmt: skip
     q = commands.add_parser("ledger", help="the backward pass step by step")
     q.set_defaults(run=write_ledger)

@@ -91,7 +91,7 @@ def page(snapshots, *, title, tokens=None, losses=None, limit=LIMIT):
     size += sum(len(part.encode()) for part in (template, *parts.values(), parts["TITLE"]))  # the title comes twice
     if size > limit:
         raise ValueError(
-            f"the report would be {size / 1e6:.1f} MB, over its limit of {limit / 1e6:.1f} MB: give fewer layers=, "
+            f"the report would be {size / 1e6:.1f} MB, over its limit of {limit / 1e6:.3g} MB: give fewer layers=, "
             "heads=, sequences or snapshots, shorter text, or a larger limit="
         )
     parts["ARRAYS"] = "".join(map(_encoded, each))

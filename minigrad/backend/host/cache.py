@@ -1,10 +1,11 @@
-"""The folder of compiled kernels: private, and of each file it is known whether it is what was written.
+"""The folder of compiled kernels: private, and each file in it proves to be as it was written.
 
 What lies there is loaded and run. So nobody else may be able to put anything into it, now or between a look at it and
 its use; and a file that a crash, a full disk or a bad one has changed is found out before it is loaded.
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 import shutil
@@ -130,14 +131,17 @@ def _digest(name):
 def intact(path):
     """Is the file what put() wrote? None if there is none; False if it is damaged, not ours, or not a file at all.
 
-    A file ends in the SHA-256 of what comes before, which a loader of libraries ignores. In a second file, it might be
-    that of another process's library after a crash, or after two processes compiled at once."""
+    A file ends in the SHA-256 of what comes before, which a loader of libraries ignores. Were it in a file of its own,
+    that one might belong to another process's library, after a crash or when two processes compile at once. Raises
+    OSError where the system has no room left to look: that says nothing about the file."""
     try:
         # O_NONBLOCK: an open of a FIFO would wait for somebody to write to it
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
-    except OSError:
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise
         return False
     try:
         about = os.fstat(descriptor)

@@ -14,7 +14,7 @@ import time
 
 log = logging.getLogger("minigrad")
 LIMIT = 300  # seconds that a compiler may take for one file; the slowest of ours takes about ten
-FULL = 1 << 20  # bytes left on a disk, below which it is why a compiler has failed, which may have no room to say so
+FULL = 1 << 20  # with fewer bytes free, a failure is put down to the full disk: there was no room to say so
 NAMES = "g++", "c++", "clang++"
 LOAD = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
 
@@ -83,7 +83,8 @@ def run(command, scratch, cancelled=None):
         finally:
             if process.returncode is None:
                 os.killpg(process.pid, signal.SIGKILL)
-                process.wait(10)
+                with contextlib.suppress(subprocess.TimeoutExpired):  # it waits for a disk or a network
+                    process.wait(10)
     with open(said, "rb") as file:
         return process.returncode, file.read(1 << 20).decode(errors="replace")
 

@@ -2,7 +2,7 @@
 //
 // A launch is `blocks` pieces of work that do not depend on each other. Its caller offers them to the workers as a job,
 // and all take parts of it from one counter. Which thread computes a block makes no difference to its result. While the
-// workers are busy with one caller's job, other callers do theirs alone, so that nobody ever waits for a worker.
+// workers are busy with one caller's job, other callers do theirs alone: nobody waits for the job of another.
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>

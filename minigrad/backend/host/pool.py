@@ -13,8 +13,8 @@ MOST = 1024  # threads, however many are asked for
 def threads():
     """How many threads compute: OMP_NUM_THREADS, which other libraries heed too, or the cores this process may use."""
     wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    if wanted.isdecimal() and int(wanted):
-        return min(int(wanted), MOST)
+    if wanted.isascii() and wanted.isdecimal() and (digits := wanted.lstrip("0")):
+        return min(int(digits[:5]), MOST)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

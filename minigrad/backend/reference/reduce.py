@@ -108,7 +108,7 @@ def rows(x):
 
 
 def product(a, b):
-    """np.matmul. What goes to BLAS goes through here, or takes the lock itself."""
+    """np.matmul. What primitives hand to BLAS goes through here, or takes the lock itself."""
     with multiplying.mine.lock:
         return np.matmul(a, b)
 
