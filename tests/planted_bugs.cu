@@ -84,6 +84,12 @@ extern "C" __global__ void unwritten_output(float* y, const float* x) {
   if (place() != 77) y[place()] = x[place()];
 }
 
+extern "C" __global__ void filled_by_the_first_block_only(float* y, const float* x) {
+  __shared__ float s[64];
+  if (blockIdx.x == 0) s[threadIdx.x] = x[place()];
+  y[place()] = s[threadIdx.x];
+}
+
 extern "C" __global__ void wrong_shuffle(float* y, const float* x) {  // 8 where a sum over the warp needs 16
   float v = x[place()];
   for (int lane = 8; lane > 0; lane /= 2) v += __shfl_xor_sync(0xffffffffu, v, lane);

@@ -13,7 +13,7 @@ import pytest
 from kernel_cache import ANSWER, AS_NOBODY, FLAGS, SOURCE, WHICH, libraries, needs_root, run
 
 from minigrad.backend.host import CompilerError, compiled
-from minigrad.backend.host.cache import folder, private
+from minigrad.backend.host.cache import folder, intact, private
 
 NOBODY = 65534
 
@@ -231,3 +231,12 @@ def test_an_absolute_path_does_not_need_a_working_directory(cache, tmp_path, mon
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     assert folder() == str(cache)
+
+
+@pytest.mark.needs("g++")
+@pytest.mark.parametrize("mode", [0o620, 0o602])
+def test_a_library_that_others_may_write_to_is_made_again(cache, mode):
+    path = compiled(SOURCE, FLAGS, "answer")
+    path.chmod(mode)
+    assert intact(path) is False
+    assert compiled(SOURCE, FLAGS, "answer") == path and path.stat().st_mode & 0o777 == 0o600 and intact(path)

@@ -179,6 +179,9 @@ def test_a_missing_barrier_shows_in_the_results_of_some_schedule(entry, expected
 
 def test_wrong_results_show():
     assert np.isnan(run("unwritten_output")[77])
+    for schedule in SCHEDULES:  # a block finds nothing of another's in its static shared memory
+        y = run("filled_by_the_first_block_only", schedule)
+        assert (y[:64] == X[:64]).all() and np.isnan(y[64:]).all()
     assert not np.allclose(run("wrong_shuffle"), np.repeat(X.reshape(-1, 32).sum(1), 32))
 
 

@@ -374,3 +374,7 @@ def test_a_grad_in_the_memory_of_the_cotangent_fails(monkeypatch):
     monkeypatch.setattr("minigrad.autograd.walk._Walk.exclusive", lambda walk, g: g)
     report = gradcheck(lambda x: x.alias(), data(3), raise_on_fail=False)
     assert {f.verdict for f in report.findings if f.check == "memory"} == {FAIL}
+
+
+def test_what_cancels_but_for_rounding_passes():
+    assert gradcheck(lambda x: (x + 1e10) - 1e10, mg.tensor([1.0], dtype=mg.float64), probes=()).verdict == PASS

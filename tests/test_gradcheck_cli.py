@@ -168,3 +168,18 @@ def test_a_file_called_like_a_module_without_a_file(tmp_path, capsys):
     with pytest.raises(SystemExit, match="2"):
         main([str(tmp_path / "sys.py")])
     assert "another module is called 'sys' already; rename the file" in capsys.readouterr().err
+
+
+def test_what_cannot_be_decided_is_no_success(tmp_path, capsys):
+    """The gradient of √x at 0 is infinite: NONFINITE, which is not FAIL, and does not pass either."""
+    (tmp_path / "roots.py").write_text(
+        "import minigrad as mg\nfrom minigrad.cases import Fixed\n\n"
+        "class Root(mg.Op):\n"
+        "    cases = [mg.case(Fixed([0.0, 0.0]))]\n"
+        "    def forward(self, x):\n"
+        "        return self.save_output(self.backend.sqrt(x))\n"
+        "    def backward(self, dy):\n"
+        "        return dy / (2 * self.saved_output())\n"
+    )
+    assert main([str(tmp_path / "roots.py"), "--order", "1"]) == 1
+    assert "NONFINITE" in capsys.readouterr().out

@@ -4,13 +4,16 @@ import json
 import math
 import re
 from functools import partial
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from wrong_sin import WrongSin, data, values, wrong_sin
 
 import minigrad as mg
 from minigrad import nn
 from minigrad.gradcheck import GradcheckError, gradcheck
+from minigrad.gradcheck.hints import patterns
 from minigrad.gradcheck.report import FAIL
 
 
@@ -137,3 +140,11 @@ def test_the_culprit_is_told_from_a_right_op_of_its_kind():
 def test_parameters_require_gradients_without_leaving_inputs_out():
     names = [name for name, *_ in gradcheck(nn.Linear(3, 2), data(4, 3)).leaves]
     assert len(names) == 3 and {"weight", "bias"} < set(names)
+
+
+def test_inputs_are_swapped_only_if_the_right_gradient_is_another():
+    leaf, A = SimpleNamespace(name="x", array=np.ones(3)), np.diag([1.0, 2.0, 3.0])
+    wrong = np.ones((3, 3), bool)
+    swapped = "this is the gradient of y: two inputs are swapped"
+    assert swapped in patterns(leaf, A, 2 * A + 1, wrong, {"y": A})
+    assert swapped not in patterns(leaf, A, A * (1 + 1e-7), wrong, {"y": A})

@@ -159,3 +159,29 @@ def test_what_cannot_be_compiled_is_tried_once(monkeypatch, caplog):
     for thread in threads:
         thread.join()
     assert all((y == reference.exp(x)).all() for y in results) and len(tried) == len(caplog.records) == 1
+
+
+BLOCKS = """
+import ctypes, threading
+from pathlib import Path
+from minigrad.backend.host import pool
+
+Work = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_longlong, ctypes.c_longlong)
+run_blocks = ctypes.CFUNCTYPE(None, Work, ctypes.c_void_p, ctypes.c_longlong)(pool.start(3).value)
+for blocks in (0, 1, 2, 3, 23, 24, 25, 100, 1000):
+    taken, lock = [], threading.Lock()
+
+    def work(launch, first, last):
+        with lock:
+            taken.extend(range(first, last))
+
+    run_blocks(Work(work), None, blocks)
+    assert sorted(taken) == list(range(blocks)), blocks
+print("each once")
+"""
+
+
+@pytest.mark.needs("g++")
+def test_each_block_is_computed_once():
+    """Also the last of them, where they do not come out even; whichever of three threads takes them."""
+    assert run(BLOCKS)[0] == "each once"

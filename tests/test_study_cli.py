@@ -93,7 +93,7 @@ LAYERS = ["report", "CHECKPOINT", "--text", TEXT, "--layers"]
     (["report", "CHECKPOINT", "--text", TEXT, "--heads", "5"], r"no head \[5\]: this layer has 2"),
     (["report", "CHECKPOINT", "--text", TEXT, "--heads", "a"], r"--heads must be a whole number, not 'a'"),
     (["report", "CHECKPOINT", "--text", TEXT, "--limit", "0.01"], r"limit"),
-    (["report", "CHECKPOINT", "--text", TEXT, "--limit", "nan"], r"--limit must be above 0 and at most 1000000.0, not nan"),
+    (["report", "CHECKPOINT", "--text", TEXT, "--limit", "nan"], r"--limit must be above 0 .*, not nan"),
     (["report", "CHECKPOINT", "--text", TEXT, "-o", "/proc/nix/heads.html"], r"/proc/nix"),
     (["report", "CHECKPOINT", "--text", TEXT, "-o", "/"], r"--out / is a folder"),
     (["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blok"], r"no module 'blok'; did you mean blocks"),

@@ -59,13 +59,14 @@ def test_prune_heads_and_head_report(capsys, tmp_path):
     assert sum(map(len, model.config.pruned.values())) == 5
 
     report = load("head_report")
-    argv = ["--checkpoint", str(pruned), "--text", "the cat sat on", "--out", str(tmp_path / "heads")]
+    argv = ["--checkpoint", str(pruned), "--text", "the cat sat on the mat", "--out", str(tmp_path / "heads")]
     assert report.main(argv) == 0
     printed = capsys.readouterr().out
     assert len(re.findall(r"^blocks\.\d\.attn +\d", printed, re.MULTILINE)) == 2 * 3 and "FAILS" not in printed
     for name in ("heads.html", "heads.png", "backward.dot", "ledger.txt"):
         assert (tmp_path / "heads" / name).stat().st_size > 1000
     ledger = (tmp_path / "heads" / "ledger.txt").read_text(encoding="utf-8")
+    assert "(1, 16, 32)" in ledger  # as much of the text as the model can read
     assert "dpattern = dz vᵀ" in ledger and "agrees" in ledger and "DIFFERS" not in ledger
     assert prune.main(["--checkpoint", str(pruned), "--text", str(book), "--batches", "1", "--remove", "1",
                        "--out", str(tmp_path)]) == 0  # fmt: skip
