@@ -139,7 +139,9 @@ def test_a_kernel_that_cannot_be_had_leaves_no_update_half_done(monkeypatch, cap
     on.sgd_([(p, np.ones_like(p), None, 0.1, 0.0) for p in ps], 0.0, False)
     for p in ps:
         np.testing.assert_allclose(p, 0.9, rtol=1e-6)
-    assert [record.getMessage() for record in caplog.records] == ["minigrad: no room; computing with NumPy instead"]
+    said = [record.getMessage() for record in caplog.records]
+    said = [line for line in said if "compiling kernels" not in line]  # it may have to, for float32
+    assert said == ["minigrad: no room; computing with NumPy instead"]
 
 
 def test_what_cannot_be_compiled_is_tried_once(monkeypatch, caplog):
