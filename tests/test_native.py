@@ -144,6 +144,7 @@ def test_a_kernel_that_cannot_be_had_leaves_no_update_half_done(monkeypatch, cap
     assert said == ["minigrad: no room; computing with NumPy instead"]
 
 
+@pytest.mark.needs("g++")
 def test_what_cannot_be_compiled_is_tried_once(monkeypatch, caplog):
     on, tried = Native(small=0), []
 
