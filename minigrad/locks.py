@@ -16,7 +16,7 @@ import weakref
 def take(*locks):
     """Take them all. What the handler of a signal raises meanwhile, at Ctrl-C say, is raised in the end: the fork goes
     on after an error, which Python says it ignores, and must not find some of them taken."""
-    raised = held = None
+    raised = None
     for lock in locks:
         held = None  # by this thread, before
         while True:
