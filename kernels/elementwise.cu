@@ -4,7 +4,8 @@
 //   launch   1-D, as for grid_places. y may be a or b itself (in place), so nothing is __restrict__ here
 //   equals   np.add(a, b), np.exp(a), np.where(a, b, c), …
 //
-// The entry points follow this file. minigrad/backend/table.py makes them, for each dtype those that it has:
+// The table at the end of this file has a formula for each entry point, which minigrad/backend/launch/formulas.py writes
+// from it, for the dtypes that the formula is for:
 //
 //   extern "C" __global__ void add_kernel(T* y, const T* a, const T* b, double na, double nb, Layout layout) {
 //     map2<R>(y, a, b, na, nb, layout, [=](R a, R b) { return a + b; });
@@ -131,3 +132,58 @@ __device__ __forceinline__ void choose(T* y, const bool* bools, const T* b, cons
 }
 
 // ------------------------------------------------------------------------------------------------------ entry points
+
+// ---------------------------------------------------------------------------------------------------------- formulas
+/* FORMULAS
+# name, the dtypes it is for (f floats, i integers, b bools; =b: gives bools), and y of operands a, b, c of type R; after
+# "ints:" y of integers and bools, where that is another. nb and nc are b and c where those are always numbers.
+add                 fib    a + b
+sub                 fi     a - b
+mul                 fib    a * b
+div                 f      a / b
+neg                 fi     -a
+abs                 fib    fabs(a)  ints: a < 0 ? -a : a
+sign                fi     a > 0 ? R(1) : a < 0 ? R(-1) : a == 0 ? R(0) : a
+floor               fib    floor(a)  ints: a
+maximum             fib    larger(a, b)
+minimum             fib    smaller(a, b)
+clamp               fi     smaller(larger(a, R(nb)), R(nc))
+where               fib    a ? b : c
+pow                 fi     pow(a, b)  ints: whole_power(a, b)
+sqrt                f      sqrt(a)
+rsqrt               f      R(1) / sqrt(a)
+exp                 f      exp(a)
+log                 f      log(a)
+sin                 f      sin(a)
+cos                 f      cos(a)
+tanh                f      tanh(a)
+erf                 f      erf(a)
+erfc                f      erfc(a)
+relu                fi     larger(a, R(0))
+sigmoid             f      sigmoid(a)
+silu                f      silu(a)
+eq                  fib=b  a == b
+ne                  fib=b  a != b
+lt                  fib=b  a < b
+le                  fib=b  a <= b
+gt                  fib=b  a > b
+ge                  fib=b  a >= b
+logical_and         fib=b  a != 0 && b != 0
+logical_or          fib=b  a != 0 || b != 0
+logical_xor         fib=b  (a != 0) != (b != 0)
+logical_not         fib=b  a == 0
+isnan               fib=b  a != a  ints: false
+isinf               fib=b  fabs(a) == INF  ints: false
+isfinite            fib=b  fabs(a) < INF  ints: true
+
+# Forms of a primitive, which chooses one by its other arguments: pow(x, 2) is square, gelu(x, "tanh") is gelu_tanh.
+one                 f      R(1)
+same                f      a
+square              f      a * a
+cube                f      a * a * a
+reciprocal          f      R(1) / a
+gelu_none           f      gelu_none(a)
+gelu_tanh           f      gelu_tanh(a)
+gelu_backward_none  f      a * gelu_slope_none(b, c)
+gelu_backward_tanh  f      a * gelu_slope_tanh(b)
+*/

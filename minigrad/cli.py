@@ -31,7 +31,7 @@ import tempfile
 from pathlib import Path
 
 from .backend import DeviceError
-from .backend.host import CompilerError
+from .backend.runners.toolchain import CompilerError
 from .checkpoint import CheckpointError
 from .names import UnknownName, printable
 from .text import TextError

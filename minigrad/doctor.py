@@ -20,9 +20,9 @@ import numpy as np
 
 from . import Tensor, __version__, backend, cli
 from .autograd import Storage
-from .backend.cuda import INSTALL, first_line
-from .backend.host import CompilerError, find_compiler
-from .backend.host.cache import folder, intact
+from .backend.runners.cuda import INSTALL, first_line
+from .backend.runners.toolchain import CompilerError, find_compiler
+from .backend.runners.toolchain.cache import folder, intact
 from .nn import functional as F
 
 BACKENDS = *backend.CPU_BACKENDS, "cuda"
@@ -80,7 +80,7 @@ def compiler():
 
 
 def flags():
-    from .backend.native import FLAGS
+    from .backend.runners.native import FLAGS
 
     return " ".join(FLAGS)
 

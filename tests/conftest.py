@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from minigrad import backend
-from minigrad.backend.host import CompilerError, find_compiler
-from minigrad.backend.host.cache import folder
-from minigrad.backend.native import TRAINING, Native
+from minigrad.backend.runners.toolchain import CompilerError, find_compiler
+from minigrad.backend.runners.toolchain.cache import folder
+from minigrad.backend.runners.native import TRAINING, Native
 from minigrad.random import manual_seed
 
 SKIP_ALLOWED = "no GPU"

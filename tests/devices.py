@@ -5,8 +5,8 @@ import functools
 import pytest
 
 from minigrad import backend
-from minigrad.backend.emulated import Emulated
-from minigrad.backend.native import Native
+from minigrad.backend.runners.emulated import Emulated
+from minigrad.backend.runners.native import Native
 
 DEVICES = [
     pytest.param("native", marks=pytest.mark.needs("g++")),
@@ -18,7 +18,7 @@ DEVICES = [
 @functools.cache
 def backend_of(name):
     if name == "native":
-        return Native(small=0)  # kernels for small arrays too
+        return Native(any_size=True)  # kernels for small arrays too
     return Emulated() if name == "emulated" else backend.get("cuda")
 
 

@@ -1,4 +1,4 @@
-"""The part of CuPy that minigrad.backend.cuda uses, on NumPy's memory, with kernels run by the emulator.
+"""The part of CuPy that minigrad.backend.runners.cuda uses, on NumPy's memory, with kernels run by the emulator.
 
 It is as strict as a reviewer: an ndarray here has views and nothing else, no arithmetic, no copies, no assignment, no
 NumPy function. A launch takes what the real one takes, of exactly the declared types. To have it instead of CuPy:
@@ -11,8 +11,8 @@ import types
 
 import numpy as np
 
-from minigrad.backend.emulated import Emulated
-from minigrad.backend.source import C_TYPES, signatures
+from minigrad.backend.runners.emulated import Emulated
+from minigrad.backend.kernels import C_TYPES, signatures
 
 launches: list = []  # (entry point, grid, block, shared_mem) of each launch so far
 _SCALARS = {kind: np.dtype(name).type for name, kind in C_TYPES.items()}

@@ -13,7 +13,7 @@ FLAGS = ("-O0",)
 # A Python that is told nothing else compiles SOURCE and prints what it computes.
 ANSWER = f"""
 import ctypes
-from minigrad.backend.host import compiled
+from minigrad.backend.runners.toolchain import compiled
 print(ctypes.CDLL(str(compiled({SOURCE!r}, {FLAGS!r}, "answer"))).answer())
 """
 # What becomes of a computation: with which backend it ran, and whether it is right.
@@ -25,7 +25,7 @@ print("native" if getattr(on, "failed", on) is None else "numpy", y)
 """
 # As above, but as a user without any rights to what is root's; all that must be read is read before.
 AS_NOBODY = """
-import os, ctypes, minigrad as mg, minigrad.backend.native
+import os, ctypes, minigrad as mg, minigrad.backend.runners.native
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 """
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act for another user")

@@ -8,9 +8,9 @@ import pytest
 
 from minigrad import backend
 from minigrad.backend import reference
-from minigrad.backend.emulated import Emulated
+from minigrad.backend.runners.emulated import Emulated
 from minigrad.backend.launch import Launched
-from minigrad.backend.native import Native
+from minigrad.backend.runners.native import Native
 
 DTYPES = [np.dtype(name) for name in ("float32", "float64", "float16", "int64", "bool")]
 FLOATS = DTYPES[:3]

@@ -9,7 +9,7 @@ import pytest
 import minigrad as mg
 from minigrad.backend import cpu_backend, reference
 from minigrad.backend.launch.attention import backward_bytes, forward_bytes
-from minigrad.backend.launch.base import TOTAL
+from minigrad.backend.launch.launcher import TOTAL
 from minigrad.nn import functional as F
 
 blockwise = importlib.import_module("minigrad.backend.reference.attention")  # the name is the function's, too

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from kernel_cache import ANSWER, FLAGS, SOURCE, end, libraries, run, script, start
 
-from minigrad.backend.host import compiled, compiler, find_compiler
+from minigrad.backend.runners.toolchain import compiled, compiler, find_compiler
 
 pytestmark = pytest.mark.needs("g++")
 
@@ -32,7 +32,7 @@ def test_compiles_once(cache):
 MANY = """
 import ctypes
 from concurrent.futures import ThreadPoolExecutor
-from minigrad.backend.host import compiled
+from minigrad.backend.runners.toolchain import compiled
 def answer(i):
     path = compiled('extern "C" int answer() { return %d; }' % i, ("-O0",), "answer%03d" % i)
     return ctypes.CDLL(str(path)).answer() == i
@@ -225,7 +225,7 @@ def test_threads_compile_at_once(cache):
 
 
 INTERRUPTED = """
-from minigrad.backend.host import compiler
+from minigrad.backend.runners.toolchain import compiler
 units = [compiler.Unit("int x;", (), str(i)) for i in range(6)]
 try: compiler.load_all(units, 2)
 except KeyboardInterrupt: print("interrupted")

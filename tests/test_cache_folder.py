@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from kernel_cache import ANSWER, AS_NOBODY, FLAGS, SOURCE, WHICH, libraries, needs_root, run
 
-from minigrad.backend.host import CompilerError, compiled
-from minigrad.backend.host.cache import folder, intact, private
+from minigrad.backend.runners.toolchain import CompilerError, compiled
+from minigrad.backend.runners.toolchain.cache import folder, intact, private
 
 NOBODY = 65534
 
@@ -115,7 +115,7 @@ def public():
 
 SWAP = """
 import ctypes, os
-from minigrad.backend.host import compiled
+from minigrad.backend.runners.toolchain import compiled
 compiled({source!r}, {flags!r}, "answer")
 input()  # the folder is swapped meanwhile
 print(ctypes.CDLL(str(compiled({source!r}, {flags!r}, "answer"))).answer())

@@ -12,7 +12,7 @@ import time
 import pytest
 from kernel_cache import FLAGS, ROOT, SOURCE, WHICH, libraries, run, script
 
-from minigrad.backend.host import CompilerError, command, compiled, compiler, find_compiler, opened, progress
+from minigrad.backend.runners.toolchain import CompilerError, command, compiled, compiler, find_compiler, opened, progress
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_then_numpy_computes(how, cache, tmp_path):
     assert why.replace("answer", "pool") in second and second.endswith("; computing with NumPy instead")
 
 
-LIMITED = "from minigrad.backend.host import command; command.LIMIT = 1\n"
+LIMITED = "from minigrad.backend.runners.toolchain import command; command.LIMIT = 1\n"
 
 
 def test_a_compiler_that_hangs_is_stopped(tmp_path):
@@ -214,7 +214,7 @@ def test_without_a_compiler_numpy_computes(tmp_path):
 # ------------------------------------------------------------------------------------------------------- the counter
 
 COUNTED = """
-from minigrad.backend.host import compiler, progress
+from minigrad.backend.runners.toolchain import compiler, progress
 units = [compiler.Unit('extern "C" int answer() { return %d; }' % i, ("-O0",), "answer") for i in range(3)]
 print([library.answer() for library in compiler.load_all([*units, units[0]], 2)])
 """
@@ -296,7 +296,7 @@ def test_results_are_in_the_order_of_the_items():
 
 LATE = f"""
 import atexit, threading, time
-from minigrad.backend.host import compiled
+from minigrad.backend.runners.toolchain import compiled
 
 def work():
     if threading.current_thread() is not threading.main_thread():

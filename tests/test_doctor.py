@@ -13,7 +13,7 @@ import pytest
 
 from minigrad import backend, doctor
 from minigrad.backend import reference
-from minigrad.backend.host import CompilerError, compiled, find_compiler
+from minigrad.backend.runners.toolchain import CompilerError, compiled, find_compiler
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from minigrad.backend import reference
-from minigrad.backend.emulated import Emulated, EmulationError
-from minigrad.backend.source import source
+from minigrad.backend.runners.emulated import Emulated, EmulationError
+from minigrad.backend.launch.source import source
 
 pytestmark = pytest.mark.needs("g++")
 

@@ -5,10 +5,10 @@ import pytest
 from devices import backend_of
 
 from minigrad.backend import reference
-from minigrad.backend.emulated import Emulated
+from minigrad.backend.runners.emulated import Emulated
 from minigrad.backend.launch import Launched
 from minigrad.backend.launch.arrays import has_view
-from minigrad.backend.native import Native
+from minigrad.backend.runners.native import Native
 
 pytestmark = pytest.mark.needs("g++")
 

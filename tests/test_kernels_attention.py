@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minigrad.backend import cpu_backend, reference
-from minigrad.backend.emulated import Emulated
+from minigrad.backend.runners.emulated import Emulated
 
 pytestmark = pytest.mark.needs("g++")
 CASES = {  # B, nh, nkv, T, S, D, Dv, causal, mask, bias
@@ -54,7 +54,7 @@ def check(backend, case, dtype):
 @pytest.mark.parametrize("dtype", EPS)
 @pytest.mark.parametrize("case", CASES)
 def test_native(case, dtype):
-    backend = type(cpu_backend("native"))(small=0)
+    backend = type(cpu_backend("native"))(any_size=True)
     for backend.whole_heads in (True, False):
         check(backend, case, dtype)
 
@@ -91,7 +91,7 @@ def test_scores_far_from_zero_cost_no_digits():
     would make the pattern, computed again, sum to as much less or more than 1."""
     x = np.full((1, 1, 8, 33), 7, np.float32)
     do = np.random.default_rng(0).standard_normal(x.shape).astype(np.float32)
-    for backend in (type(cpu_backend("native"))(small=0), Emulated(), reference):
+    for backend in (type(cpu_backend("native"))(any_size=True), Emulated(), reference):
         o, lse = backend.attention(x, x, x, None, None, 33**-0.5, True)
         dq, dk, dv = backend.attention_backward(do, x, x, x, None, None, o, lse, 33**-0.5, True)
         assert np.abs(dq).max() < 2e-5 and np.abs(dk).max() < 2e-5
@@ -106,7 +106,7 @@ def test_no_access_is_wrong():
 
 def test_nothing_to_attend_to():
     q, k, v = np.ones((1, 2, 3, 4), np.float32), np.ones((1, 2, 0, 4), np.float32), np.ones((1, 2, 0, 5), np.float32)
-    for backend in (type(cpu_backend("native"))(small=0), Emulated(), reference):
+    for backend in (type(cpu_backend("native"))(any_size=True), Emulated(), reference):
         o, lse = backend.attention(q, k, v, None, None, 1.0, False)
         assert o.shape == (1, 2, 3, 5) and not o.any() and (lse[..., 1] == np.inf).all()
         dq, dk, dv = backend.attention_backward(o, q, k, v, None, None, o, lse, 1.0, False)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minigrad.backend import reference
-from minigrad.backend.emulated import Emulated
+from minigrad.backend.runners.emulated import Emulated
 from minigrad.backend.launch import matmul as launching
 
 HALF = np.dtype(np.float16)

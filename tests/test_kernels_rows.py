@@ -5,7 +5,7 @@ import pytest
 from test_kernels_arrays import Kernels
 
 from minigrad.backend import reference
-from minigrad.backend.emulated import Emulated
+from minigrad.backend.runners.emulated import Emulated
 
 pytestmark = pytest.mark.needs("g++")
 INF, NAN = float("inf"), float("nan")

@@ -5,9 +5,9 @@ import struct
 import numpy as np
 import pytest
 
-from minigrad.backend.emulated import Emulated
+from minigrad.backend.runners.emulated import Emulated
 from minigrad.backend.launch.arrays import any_integers, is_basic, places, real
-from minigrad.backend.launch.base import MAX_DIMS, broadcast_strides, layout, product
+from minigrad.backend.launch.launcher import MAX_DIMS, broadcast_strides, layout, product
 from minigrad.backend.launch.elementwise import compact_strides
 from minigrad.backend.launch.matmul import choose
 from minigrad.backend.launch.reduce import _runs, accumulator, shares

@@ -13,8 +13,8 @@ import pytest
 
 from minigrad import backend
 from minigrad.backend import reference
-from minigrad.backend.host import CompilerError
-from minigrad.backend.native import Native
+from minigrad.backend.runners.toolchain import CompilerError
+from minigrad.backend.runners.native import Native
 
 
 def run(code, **env):
@@ -41,7 +41,7 @@ def test_an_unknown_choice_is_told():
 
 @pytest.mark.needs("g++")
 def test_a_kernel_that_does_not_compile_leaves_numpy(caplog, monkeypatch):
-    on = Native(small=0)
+    on = Native(any_size=True)
 
     def fails(*args):
         raise CompilerError("no space left")
@@ -68,7 +68,7 @@ def test_what_is_small_or_not_float_is_numpys(monkeypatch):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_nan_and_infinity_are_themselves(dtype):
     """What -ffast-math would lose."""
-    on = Native(small=0)
+    on = Native(any_size=True)
     x = np.tile(np.array([np.nan, np.inf, -np.inf, 0, -0.0, 1e30, -1e30], dtype), 9)
     rows = np.stack([x, np.where(np.isfinite(x), x, -np.inf), np.full_like(x, -np.inf)])
     with reference.quietly():
@@ -81,7 +81,7 @@ def test_nan_and_infinity_are_themselves(dtype):
 @pytest.mark.needs("g++")
 @pytest.mark.parametrize("low, high", [(-104, 89), (-1, 1), (-1e-3, 1e-3)])
 def test_float_functions_are_exact_to_two_units(low, high):
-    on = Native(small=0)
+    on = Native(any_size=True)
     x = np.linspace(low, high, 100_001, dtype=np.float32)
     for name in ("exp", "tanh"):
         exact = getattr(np, name)(x.astype(np.float64))
@@ -126,7 +126,7 @@ def test_backends_are_named():
 @pytest.mark.needs("g++")
 def test_a_kernel_that_cannot_be_had_leaves_no_update_half_done(monkeypatch, caplog):
     """Of several dtypes, some have their kernel already: NumPy must not do again what it has done."""
-    on, compile = Native(small=0), Native.compile
+    on, compile = Native(any_size=True), Native.compile
     ps = [np.ones(4, "f4"), np.ones(4, "f8")]
     on.sgd_([(ps[0], np.zeros(4, "f4"), None, 0.1, 0.0)], 0.0, False)
 
@@ -146,7 +146,7 @@ def test_a_kernel_that_cannot_be_had_leaves_no_update_half_done(monkeypatch, cap
 
 @pytest.mark.needs("g++")
 def test_what_cannot_be_compiled_is_tried_once(monkeypatch, caplog):
-    on, tried = Native(small=0), []
+    on, tried = Native(any_size=True), []
 
     def broken(on, files, dtype):
         tried.append(dtype)
@@ -167,7 +167,7 @@ def test_what_cannot_be_compiled_is_tried_once(monkeypatch, caplog):
 BLOCKS = """
 import ctypes, threading
 from pathlib import Path
-from minigrad.backend.host import pool
+from minigrad.backend.runners.toolchain import pool
 
 Work = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_longlong, ctypes.c_longlong)
 run_blocks = ctypes.CFUNCTYPE(None, Work, ctypes.c_void_p, ctypes.c_longlong)(pool.start(3).value)

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from minigrad.backend.cuda import OPTIONS, text
-from minigrad.backend.source import find_kernels
+from minigrad.backend.runners.cuda import OPTIONS, text
+from minigrad.backend.kernels import find_kernels
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("cupy") is None, reason="no GPU's compiler: CuPy is not installed"

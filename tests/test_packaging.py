@@ -54,7 +54,7 @@ def locate(site, cwd):
     code = (
         "import site, sys; others = [p for p in sys.path if p != sys.argv[1]]; sys.path[:] = others;"
         "site.addsitedir(sys.argv[2]); sys.path[:] = [p for p in sys.path if p not in others] + others;"
-        "import minigrad, minigrad.backend.source as k; print(minigrad.__file__); print(k.find_kernels())"
+        "import minigrad, minigrad.backend.kernels as k; print(minigrad.__file__); print(k.find_kernels())"
     )
     env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     command = [sys.executable, "-c", code, REPO, site]

@@ -13,8 +13,8 @@ import pytest
 
 import minigrad as mg
 from minigrad.backend import reference
-from minigrad.backend.emulated import Emulated
-from minigrad.backend.native import Native
+from minigrad.backend.runners.emulated import Emulated
+from minigrad.backend.runners.native import Native
 from minigrad.nn import functional as F
 
 BOUND = 2e-7  # three roundings: numbers to a run, runs to a part, parts to the sum
@@ -225,7 +225,7 @@ def test_gradients_and_means(name, monkeypatch):
 
 THREADS = """
 import hashlib, numpy as np
-from minigrad.backend.native import Native
+from minigrad.backend.runners.native import Native
 on, rng = Native(), np.random.default_rng(0)
 x, dy = (rng.standard_normal((5000, 96)).astype(np.float32) for _ in range(2))
 index = rng.integers(0, 7, 5000)

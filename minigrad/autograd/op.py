@@ -199,7 +199,7 @@ class Op:
         else:
             op.needs = (False,) * len(inputs)
 
-        if mode.quiet:
+        if mode.quiet or not backend.warns:
             y = op.forward(*arrays, **params)
         else:
             with backend.quietly():
@@ -222,7 +222,7 @@ class Op:
                     raise TypeError(f"{op.name}: forward returned None; does it lack its return?")
                 results.append(None)
                 continue
-            if type(array) is not backend.Array:
+            if type(array) is not backend.array_type:
                 array = backend.asarray(array)  # NumPy returns scalars for 0-d results
             storage = _shared_storage(backend, array, values) or Storage(backend)
             node = None

@@ -1,8 +1,7 @@
-"""Backends: a device is an object (for NumPy, a module) with the same primitives on its own kind of array.
+"""Backends: a device is an object with the primitives of primitives.py on its own kind of array.
 
-`reference` is NumPy: it defines what every primitive means. `launch` has the same primitives as launches of kernels,
-which `cuda` runs on a GPU, `native` on the CPU and `emulated` on the CPU with real thread blocks, for proof.
-This floor knows nothing of autograd.
+`numpy` defines what every primitive computes. `launch` has the same primitives as launches of kernels, which `runners`
+run: on a GPU, on the CPU, and on the CPU with real thread blocks, for proof. This floor knows nothing of autograd.
 """
 
 import functools
@@ -10,10 +9,12 @@ import logging
 import os
 
 from ..locks import loading
-from . import reference
+from .numpy import Numpy
 
 log = logging.getLogger("minigrad")
 CPU_BACKENDS = "native", "numpy", "emulated"
+reference = Numpy()
+"""NumPy's backend: every other is checked against it."""
 
 
 class DeviceError(RuntimeError):
@@ -59,17 +60,17 @@ def cpu():
 @once
 def cpu_backend(name):
     """The backend object by its name in MINIGRAD_CPU. Raises DeviceError if it cannot be had."""
-    from .host import CompilerError
+    from .runners.toolchain import CompilerError
 
     if name not in CPU_BACKENDS:
         raise DeviceError(f"MINIGRAD_CPU={name}: there are {', '.join(CPU_BACKENDS)}")
     try:
         if name == "native":
-            from .native import Native
+            from .runners.native import Native
 
             return Native()
         if name == "emulated":
-            from .emulated import Emulated
+            from .runners.emulated import Emulated
 
             return Emulated()
     except CompilerError as error:
@@ -79,7 +80,7 @@ def cpu_backend(name):
 
 @once
 def _cuda():
-    from . import cuda
+    from .runners import cuda
 
     reason = cuda.why_not()
     if reason:

@@ -14,7 +14,7 @@ def clip_grad_norm_(parameters, max_norm, error_if_nonfinite=False):
     by_device: dict = {}
     for g in grads:
         by_device.setdefault(g.storage.backend, []).append(g.array)
-    norm = math.hypot(*(on.norm(arrays) for on, arrays in by_device.items()))
+    norm = math.hypot(*(on.global_norm(arrays) for on, arrays in by_device.items()))
     if error_if_nonfinite and not math.isfinite(norm):
         raise ArithmeticError(f"the norm of the gradients is {norm}")
     scale = max_norm / (norm + 1e-6)

@@ -8,7 +8,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.backend import reference
-from minigrad.backend.native import Native
+from minigrad.backend.runners.native import Native
 from minigrad.nn import functional as F
 
 sys.path.append(str(Path(__file__).parent.parent))

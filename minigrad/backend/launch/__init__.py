@@ -1,17 +1,19 @@
-"""Primitives as launches of kernels: shapes, strides, grids and arguments, the same on a GPU, natively and emulated.
+"""Primitives as launches of kernels: shapes, strides, grids and arguments, the same on a GPU, natively and emulated."""
 
-`Launched` has every primitive that the NumPy reference has, under the same name and with the same arguments.
-"""
-
-from .arrays import Arrays
 from .attention import Attention
+from .cross_entropy import CrossEntropy
 from .elementwise import Elementwise
-from .matmul import MatrixProducts
+from .index import Index
+from .matmul import Matmul
+from .movement import Movement
+from .norm import Norm
+from .optim import Optim
 from .random import Random
 from .reduce import Reduce
-from .rows import Rows
-from .updates import Updates
+from .softmax import Softmax
 
 
-class Launched(Arrays, Elementwise, Random, Reduce, Rows, Attention, MatrixProducts, Updates):
-    """Every primitive, for a backend that can run kernels."""
+class Launched(
+    Movement, Index, Elementwise, Reduce, Matmul, Softmax, Norm, CrossEntropy, Attention, Random, Optim
+):
+    """Every primitive, for a runner of kernels."""

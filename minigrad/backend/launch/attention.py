@@ -1,11 +1,16 @@
-"""Scaled dot-product attention in one pass, forward and backward, without T × S scores."""
+"""Scaled dot-product attention in one pass, forward and backward, without T × S scores; and the pattern alone."""
 
-import struct
+from ..kernels import Struct
+from .launcher import TOTAL, Launcher, broadcast_strides, layout, real
+from .rules import natively
 
-from .arrays import real
-from .base import TOTAL, Launcher
-
+HEADS = Struct("attention.cuh", "Heads")
 PADDED = 32, 64, 128  # what head sizes are padded to; larger ones do not fit
+
+
+def queries_fill_half_a_tile(q, *others):
+    """The kernel computes whole tiles: for fewer queries NumPy is faster."""
+    return q.shape[2] >= 32
 
 
 class Attention(Launcher):
@@ -13,12 +18,8 @@ class Attention(Launcher):
     shared_limit = 227 << 10  # bytes of shared memory that a block may have: this is an H100's
     tile_pad = 4  # NI of attention.cuh
 
+    @natively(when=queries_fill_half_a_tile)
     def attention(self, q, k, v, mask, bias, scale, is_causal):
-        """softmax(scale q kᵀ + bias) v -> o (B, nh, T, Dv), lse (B, nh, T, 2). A row that sees nothing gives zeros.
-
-        q (B, nh, T, D), k (B, nkv, S, D), v (B, nkv, S, Dv), nh a multiple of nkv, D and Dv ≤ 128. mask (bool, True:
-        attend) and bias (the dtype of q) are (B, nh, T, S) with strides of 0 where broadcast, or None. o lies in
-        memory as (B, T, nh, Dv), as the projection that follows wants it."""
         q, k, v = (self._rows_dense(x) for x in (q, k, v))
         B, nh, T = q.shape[:3]
         o = self._heads_last(B, nh, T, v.shape[3], q.dtype)
@@ -32,8 +33,8 @@ class Attention(Launcher):
         )  # fmt: skip
         return o, lse
 
+    @natively()
     def attention_backward(self, do, q, k, v, mask, bias, o, lse, scale, is_causal):
-        """dq, dk, dv of attention(), from its inputs and results. Each lies in memory as o does."""
         q, k, v, o = (self._rows_dense(x) for x in (q, k, v, o))
         if do.strides != o.strides:
             do, o = self._like_heads(do), self._like_heads(o)
@@ -60,8 +61,8 @@ class Attention(Launcher):
     def _heads_last(self, B, nh, T, D, dtype):
         return self.empty((B, T, nh, D), dtype).transpose(0, 2, 1, 3)
 
+    @natively(always=True)
     def attention_fits(self, dtype, D):
-        """Can attention() and attention_backward() work on heads of this size?"""
         return self._shape(dtype, D, backward_bytes) is not None
 
     def _shape(self, dtype, D, needed):
@@ -72,6 +73,23 @@ class Attention(Launcher):
                 if at_once * needed(tile, DP, self.tile_pad, real(dtype).itemsize) <= self.shared_limit:
                     return tile, DP
         return None
+
+    @natively()
+    def attention_pattern(self, scores, scale, mask, is_causal):
+        scores = self.compact(scores)
+        y = self.empty(scores.shape, scores.dtype)
+        if not y.size:
+            return y
+        *outer, n = scores.shape
+        steps = (0,) * scores.ndim if mask is None else broadcast_strides(mask, scores.shape)
+        _, rows = layout(tuple(outer), (scores.itemsize, 1), scores.strides[:-1], steps[:-1])
+        args = y, scores, mask, rows, steps[-1], outer[-1], n, scale, is_causal
+        self.launch_rows(y.size // n, n, "attention_pattern", "attention_pattern", scores.dtype, *args)
+        return y
+
+    @natively()
+    def attention_pattern_backward(self, dy, y, scale):
+        return self._softmax_backward(self.operand(dy, y.dtype), self.compact(y), scale)
 
 
 def forward_bytes(tile, DP, pad, itemsize):
@@ -84,15 +102,12 @@ def backward_bytes(tile, DP, pad, itemsize):
     return itemsize * (2 * tile * DP + 2 * DP * (tile + pad) + 2 * tile * tile + 3 * tile + 3 * tile * DP)
 
 
-def heads(q, k, v, o, mask, bias, *gradients):
-    """The struct Heads of attention.cuh. gradients: dq, dk and dv, in the backward."""
+def heads(q, k, v, o, mask, bias, dq=None, dk=None, dv=None):
+    """The struct Heads of attention.cuh. dq, dk and dv: in the backward."""
     (nh, T, D), (nkv, S, Dv) = q.shape[1:], v.shape[1:]
-    steps = [strides(x, 3) for x in (q, k, v, o)] + [strides(x, 4) for x in (mask, bias)]
-    steps += [strides(x, 3) for x in gradients or (None, None, None)]
-    return _HEADS.pack(nh, nh // max(nkv, 1), T, S, D, Dv, *(n for step in steps for n in step))
-
-
-_HEADS = struct.Struct("35q")
+    arrays = dict(q=q, k=k, v=v, o=o, mask=mask, bias=bias, dq=dq, dk=dk, dv=dv)
+    steps = {name: strides(x, HEADS.counts[name]) for name, x in arrays.items()}
+    return HEADS(nh=nh, group=nh // max(nkv, 1), T=T, S=S, D=D, Dv=Dv, **steps)
 
 
 def strides(x, n):

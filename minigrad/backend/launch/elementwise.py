@@ -1,17 +1,19 @@
-"""Elementwise primitives, made from the table, and casts.
+"""Elementwise primitives and casts.
 
 Types are resolved as NumPy resolves them: Python numbers are weak, arrays of other dtypes are cast first."""
 
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ..table import POWERS, PRIMITIVES, TABLE, kind_of
-from .base import Launcher, broadcast_strides, layout
+from ..numpy.elementwise import Elementwise as NumPys
+from .formulas import POWERS, TABLE, kind_of
+from .launcher import Launcher, broadcast_strides, layout
+from .rules import NUMPYS, natively
 
-_BOOL = np.dtype(bool)
+BOOL = np.dtype(bool)
 
 
 class Operand(NamedTuple):
@@ -49,20 +51,151 @@ class Plan(NamedTuple):
     place: Place
 
 
+def unary(name, rule):
+    """A primitive that is the formula `name` of an operand."""
+
+    def primitive(self, x):
+        return self._map(name, x)
+
+    return rule(primitive)
+
+
+def binary(name, rule):
+    """The same of two operands."""
+
+    def primitive(self, x, y, out=None):
+        return self._map(name, x, y, out=out)
+
+    return rule(primitive)
+
+
+class Elementwise(Launcher):
+    add = binary("add", natively())
+    sub = binary("sub", natively())
+    mul = binary("mul", natively())
+    div = binary("div", natively())
+    maximum = binary("maximum", natively())
+    minimum = binary("minimum", natively())
+    eq = binary("eq", NUMPYS)
+    ne = binary("ne", NUMPYS)
+    lt = binary("lt", NUMPYS)
+    le = binary("le", NUMPYS)
+    gt = binary("gt", NUMPYS)
+    ge = binary("ge", NUMPYS)
+    logical_and = binary("logical_and", NUMPYS)
+    logical_or = binary("logical_or", NUMPYS)
+    logical_xor = binary("logical_xor", NUMPYS)
+
+    neg = unary("neg", natively())
+    abs = unary("abs", natively())
+    sign = unary("sign", NUMPYS)
+    floor = unary("floor", NUMPYS)
+    sqrt = unary("sqrt", natively())
+    rsqrt = unary("rsqrt", natively())
+    exp = unary("exp", natively())
+    log = unary("log", natively())
+    sin = unary("sin", NUMPYS)
+    cos = unary("cos", NUMPYS)
+    tanh = unary("tanh", natively())
+    erf = unary("erf", natively())
+    erfc = unary("erfc", natively())
+    relu = unary("relu", natively())
+    sigmoid = unary("sigmoid", natively())
+    silu = unary("silu", natively())
+    logical_not = unary("logical_not", NUMPYS)
+    isnan = unary("isnan", NUMPYS)
+    isinf = unary("isinf", NUMPYS)
+    isfinite = unary("isfinite", NUMPYS)
+
+    @natively()
+    def where(self, condition, x, y):
+        return self._map("where", condition, x, y)
+
+    @NUMPYS
+    def pow(self, x, y):
+        if isinstance(y, (int, float)) and not isinstance(x, (int, float)):
+            if y in POWERS and x.dtype.kind == "f":
+                return self._map(POWERS[y], x)
+            if y < 0 and x.dtype.kind in "iub" and isinstance(y, int):
+                raise ValueError("integers to negative integer powers are not allowed")
+        return self._map("pow", x, y)
+
+    @NUMPYS
+    def clamp(self, x, min, max):
+        dtype = np.result_type(x.dtype, *(v for v in (min, max) if v is not None))
+        low, high = (-math.inf, math.inf)
+        if dtype.kind in "iu":  # bounds beyond the dtype's limits bind nothing
+            low, high = (int(n) for n in (np.iinfo(dtype).min, np.iinfo(dtype).max))
+            min, max = (v if v is None else sorted((low, v, high))[1] for v in (min, max))
+        return self._map("clamp", self._as(x, dtype), low if min is None else min, high if max is None else max)
+
+    @natively()
+    def gelu(self, x, approximate):
+        return self._map(f"gelu_{approximate}", x)
+
+    @natively()
+    def gelu_backward(self, dy, x, y, approximate):
+        if approximate == "tanh":
+            return self._map("gelu_backward_tanh", dy, x)
+        return self._map("gelu_backward_none", dy, x, y)
+
+    @NUMPYS
+    def cast(self, x, dtype):
+        dtype = np.dtype(dtype)
+        place = cast_placed(dtype, x.dtype, x.shape, x.strides)
+        y = self._made(place, dtype)
+        self.launch_each(place.size, "elementwise_cast", f"to_{dtype.name}_kernel", x.dtype, y, x, place.layout)
+        return y
+
+    def _as(self, x, dtype):
+        return x if x.dtype == dtype else self.cast(x, dtype)
+
+    def _map(self, name, *operands, out=None):
+        """The row `name` of the table on arrays and numbers; into `out`, which may be one of them, if given."""
+        array_type = self.array_type
+        if out is not None:
+            operands = tuple([self._apart(x, out) if type(x) is array_type else x for x in operands])
+        about = [(x.dtype, x.shape, x.strides) if type(x) is array_type else _kind(x) for x in operands]
+        plan = planned(name, None if out is None else (out.dtype, out.shape, out.strides), *about)
+        if plan.casts:
+            pairs = zip(operands, plan.dtypes)
+            return self._map(name, *(self._as(x, t) if type(x) is array_type else x for x, t in pairs), out=out)
+        y = self._made(plan.place, plan.result) if out is None else out
+        pointers, numbers = [], []
+        for x in operands:
+            if type(x) is array_type:
+                pointers.append(x)
+                numbers.append(0)
+            else:
+                pointers.append(None)
+                numbers.append(_number(x, plan.dtype, TABLE[name].wide))
+        size, packed = plan.place.size, plan.place.layout
+        self.launch_each(size, "elementwise", name + "_kernel", plan.dtype, y, *pointers, *numbers, packed)
+        return y
+
+    def _made(self, place, dtype):
+        y = self.empty(place.shape, dtype)
+        return y if place.back is None else y.transpose(place.back)
+
+    def _apart(self, x, y):
+        """x, or a copy of it where its elements lie in y's memory, but not each in its own place."""
+        return self.copy(x) if x is not y and self.overlap(x, y) else x
+
+
 @functools.lru_cache(1 << 14)
 def planned(name, out, *operands):
     """The plan for operands: (dtype, shape, strides) for an array, a dtype or bool, int, float for a number."""
-    row = TABLE[name]
+    formula = TABLE[name]
     arrays = [Operand(*x) for x in operands if isinstance(x, tuple)]
     if not arrays or (name == "where" and not isinstance(operands[0], tuple)):
         raise TypeError(f"{name} needs an array, got {operands}")
     kinds = [x[0] if isinstance(x, tuple) else x for x in operands]
-    dtype = resolved(row, kinds, out and out[0])
-    if kind_of(dtype) not in row.kinds:
+    dtype = resolved(formula, kinds, out and out[0])
+    if kind_of(dtype) not in formula.kinds:
         raise TypeError(f"{name} is not defined for {dtype}")
-    dtypes = (_BOOL if name == "where" else dtype, *(dtype,) * (row.arity - 1))
+    dtypes = (BOOL if name == "where" else dtype, *(dtype,) * (formula.arity - 1))
     casts = any(isinstance(x, tuple) and x[0] != wanted for x, wanted in zip(operands, dtypes))
-    result = _BOOL if row.result == "bool" else dtype
+    result = BOOL if formula.bools else dtype
     shape = np.broadcast_shapes(*(x.shape for x in arrays))
     if out is not None:
         if np.broadcast_shapes(shape, out[1]) != out[1]:
@@ -95,13 +228,14 @@ def cast_placed(dtype, *x):
     return placed(dtype, x[1], (Operand(*x),))
 
 
-def resolved(row, kinds, out):
-    """The dtype that a row computes in, for operands of `kinds`: dtypes, or bool, int and float for Python numbers."""
-    kinds = [_BOOL if kind is bool else kind for kind in kinds]
-    if isinstance(row.numpy, np.ufunc) and not row.name.startswith("logical"):  # those take a float for a bool
-        dtype = row.numpy.resolve_dtypes((*kinds, out))[0]
+def resolved(formula, kinds, out):
+    """The dtype that a formula computes in, for `kinds` of operands: dtypes, or bool, int, float for Python numbers."""
+    kinds = [BOOL if kind is bool else kind for kind in kinds]
+    numpys = getattr(NumPys, formula.name, None)
+    if isinstance(numpys, np.ufunc) and not formula.name.startswith("logical"):  # those take a float for a bool
+        dtype = numpys.resolve_dtypes((*kinds, out))[0]
         return dtype if out is None else out
-    kinds = kinds[1:] if row.name == "where" else kinds
+    kinds = kinds[1:] if formula.name == "where" else kinds
     return np.result_type(*({int: 1, float: 1.0}.get(kind, kind) for kind in kinds))
 
 
@@ -111,75 +245,6 @@ def compact_strides(shape, itemsize):
         strides.append(itemsize)
         itemsize *= n
     return tuple(reversed(strides))
-
-
-class Elementwise(Launcher):
-    """The primitives of PRIMITIVES become methods below; here are those that take more than arrays and numbers."""
-
-    def pow(self, x, y):
-        if isinstance(y, (int, float)) and not isinstance(x, (int, float)):
-            if y in POWERS and x.dtype.kind == "f":
-                return self._map(POWERS[y], x)
-            if y < 0 and x.dtype.kind in "iub" and isinstance(y, int):
-                raise ValueError("integers to negative integer powers are not allowed")
-        return self._map("pow", x, y)
-
-    def clamp(self, x, min, max):
-        dtype = np.result_type(x.dtype, *(v for v in (min, max) if v is not None))
-        low, high = (-math.inf, math.inf)
-        if dtype.kind in "iu":  # bounds beyond the dtype's limits bind nothing
-            low, high = (int(n) for n in (np.iinfo(dtype).min, np.iinfo(dtype).max))
-            min, max = (v if v is None else sorted((low, v, high))[1] for v in (min, max))
-        return self._map("clamp", self._as(x, dtype), low if min is None else min, high if max is None else max)
-
-    def gelu(self, x, approximate):
-        return self._map(f"gelu_{approximate}", x)
-
-    def gelu_backward(self, dy, x, y, approximate):
-        if approximate == "tanh":
-            return self._map("gelu_backward_tanh", dy, x)
-        return self._map("gelu_backward_none", dy, x, y)
-
-    def cast(self, x, dtype):
-        dtype = np.dtype(dtype)
-        place = cast_placed(dtype, x.dtype, x.shape, x.strides)
-        y = self._made(place, dtype)
-        self.launch_each(place.size, "cast", f"to_{dtype.name}_kernel", x.dtype, y, x, place.layout)
-        return y
-
-    def _as(self, x, dtype):
-        return x if x.dtype == dtype else self.cast(x, dtype)
-
-    def _map(self, name, *operands, out=None):
-        """The row `name` of the table on arrays and numbers; into `out`, which may be one of them, if given."""
-        Array: Any = self.Array
-        if out is not None:
-            operands = tuple([self._apart(x, out) if type(x) is Array else x for x in operands])
-        about = [(x.dtype, x.shape, x.strides) if type(x) is Array else _kind(x) for x in operands]
-        plan = planned(name, None if out is None else (out.dtype, out.shape, out.strides), *about)
-        if plan.casts:
-            pairs = zip(operands, plan.dtypes)
-            return self._map(name, *(self._as(x, t) if type(x) is Array else x for x, t in pairs), out=out)
-        y = self._made(plan.place, plan.result) if out is None else out
-        pointers, numbers = [], []
-        for x in operands:
-            if type(x) is Array:
-                pointers.append(x)
-                numbers.append(0)
-            else:
-                pointers.append(None)
-                numbers.append(_number(x, plan.dtype, TABLE[name].wide))
-        size, packed = plan.place.size, plan.place.layout
-        self.launch_each(size, "elementwise", name + "_kernel", plan.dtype, y, *pointers, *numbers, packed)
-        return y
-
-    def _made(self, place, dtype):
-        y = self.empty(place.shape, dtype)
-        return y if place.back is None else y.transpose(place.back)
-
-    def _apart(self, x, y):
-        """x, or a copy of it where its elements lie in y's memory, but not each in its own place."""
-        return self.copy(x) if x is not y and self.overlap(x, y) else x
 
 
 def _kind(x):
@@ -200,24 +265,3 @@ def _number(x, dtype, wide):
     if dtype.kind in "iu" and not wide and not np.iinfo(dtype).min <= x <= np.iinfo(dtype).max:
         raise OverflowError(f"the number {x} does not fit into {dtype}")
     return x
-
-
-def _method(row):
-    def unary(self, x):
-        return self._map(row.name, x)
-
-    def binary(self, x, y, out=None):
-        return self._map(row.name, x, y, out=out)
-
-    def ternary(self, x, y, z):
-        return self._map(row.name, x, y, z)
-
-    method = (unary, binary, ternary)[row.arity - 1]
-    method.__name__ = row.name
-    method.__doc__ = f"y = {row.c}, of operands a, b, c."
-    return method
-
-
-for _row in PRIMITIVES:
-    if _row.name not in vars(Elementwise):
-        setattr(Elementwise, _row.name, _method(_row))

@@ -1,36 +1,38 @@
 """Matrix products: tiles of the result to blocks, and long sums cut into parts, so that the whole GPU has work."""
 
 import functools
-import struct
 from typing import NamedTuple
 
 import numpy as np
 
-from .arrays import real
-from .base import Launcher, product
+from ..kernels import Struct
+from .launcher import Launcher, product, real
+from .rules import BLAS
 
-MAX_BATCH_DIMS = 14  # of kernels/matmul.cu; those that both operands run through alike are one
+PRODUCT = Struct("matmul.cu", "Product")
+MAX_BATCH_DIMS = PRODUCT.counts["batch"]  # those that both operands run through alike are one
 STEP = 16  # parts of k are multiples of it
 SHORTEST = 128  # the least k worth a block of its own
 JOIN = 800_000  # what another launch costs, in multiplications that one multiprocessor could do meanwhile
 TRAFFIC = 30  # and what a number written to memory or read costs, in those of the whole GPU
 
 
-class MatrixProducts(Launcher):
+class Matmul(Launcher):
     processors = 132  # multiprocessors of the GPU, or what is taken for one
 
+    @BLAS
     def matmul(self, a, b):
         """(…, n, k) @ (…, k, m) -> (…, n, m), batch dims broadcast, any strides. ValueError if shapes do not fit."""
         return self._matmul(a, b, None)
 
+    @BLAS
     def linear(self, x, weight, bias):
-        """x (…, k), weight (m, k), bias (m,) or None -> (…, m)."""
         if x.ndim == 1:
             return self._matmul(x[None], weight.T, bias)[0]
         return self._matmul(x, weight.T, bias)
 
+    @BLAS
     def linear_backward(self, dy, x, weight, wanted):
-        """dy (…, m), x (…, k), weight (m, k); wanted: (dx, dweight, dbias)? -> the three, None where not."""
         rows = self._rows(dy)
         dx = self._matmul(rows, weight, None).reshape(*dy.shape[:-1], weight.shape[1]) if wanted[0] else None
         dweight = self._matmul(rows.T, self._rows(x), None) if wanted[1] else None
@@ -96,14 +98,25 @@ def plan(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors):
     part = -(-k // (parts * STEP)) * STEP
     parts = -(-k // part) if k else 1
     fill = [0] * (MAX_BATCH_DIMS - len(dims))
-    columns = [number for column in range(3) for number in ([dim[column] for dim in dims] + fill)]
+    sizes, a_batch, b_batch = ([dim[column] for dim in dims] + fill for column in range(3))
     return Plan(
         shape=(*batch, n, m),
         file=f"matmul SIDE={side} READ_A={read_a} READ_B={read_b}",
         threads=256 if side == 128 else 128,
         blocks=_tiles(rows, m, side) * batches * parts,
         parts=parts,
-        numbers=struct.pack(f"{9 + len(columns)}q", rows, m, k, part, *a, *b, len(dims), *columns),
+        numbers=PRODUCT(
+            n=rows,
+            m=m,
+            k=k,
+            part=part,
+            a=a,
+            b=b,
+            batch_dims=len(dims),
+            batch=sizes,
+            a_batch=a_batch,
+            b_batch=b_batch,
+        ),
     )
 
 

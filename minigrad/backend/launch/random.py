@@ -1,31 +1,32 @@
-"""Random numbers and dropout, from a Philox stream. `key` names the stream, `offset` its first block of four words."""
+"""Random numbers and dropout."""
 
 import numpy as np
 
-from ..reference.random import dropout_numbers, random_bits
-from .base import Launcher, product
+from ..numpy.random import dropout_numbers, random_bits
+from .launcher import Launcher, product
+from .rules import NUMPYS, natively
 
 _FLOAT32, _FLOAT64, _UINT32 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint32)
 
 
 class Random(Launcher):
+    @NUMPYS
     def random_words(self, key, offset, n):
-        """n words of 32 random bits, uint32."""
         y = self.empty((n,), _UINT32)
         self._launch_words("words_kernel", _FLOAT32, n, y, key, offset, n)
         return y
 
+    @natively()
     def dropout(self, x, p, key, offset):
-        """(x mask, mask): mask holds 1 / (1 - p) with probability 1 - p, else 0, in x's dtype."""
         x = self.compact(x)
-        y, mask = self.empty_like(x), self.empty_like(x)
+        y, mask = self.empty(x.shape, x.dtype), self.empty(x.shape, x.dtype)
         threshold, scale = dropout_numbers(p)
         threshold = min(threshold, 0xFFFFFFFF)  # 2^32 where p = 1: the scale is 0 then
         self._launch_words("dropout_kernel", x.dtype, x.size, y, mask, x, key, offset, threshold, scale, x.size)
         return y, mask
 
+    @NUMPYS
     def random_uniform(self, key, offset, shape, dtype):
-        """Numbers in [0, 1): 53 random bits in float64, 24 in float32, 11 in float16."""
         n, dtype = product(shape), np.dtype(dtype)
         y = self.empty(shape, dtype)
         if dtype == _FLOAT64:
@@ -34,8 +35,8 @@ class Random(Launcher):
             self._launch_words("uniform_kernel", dtype, n, y, key, offset, random_bits(dtype), n)
         return y
 
+    @NUMPYS
     def random_normal(self, key, offset, shape, dtype):
-        """Standard normal numbers, computed in float64."""
         n, dtype = product(shape), np.dtype(dtype)
         y = self.empty(shape, dtype)
         self._launch_words("normal_kernel", dtype, 2 * n, y, key, offset, n)

@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from .arrays import real
-from .base import Launcher, product
+from ..kernels import constant
+from .launcher import Launcher, product, real
+from .rules import BLAS, NUMPYS, natively
 
 ROW_PART = 1 << 14  # elements of a row that a block reduces at most
-WIDTH = 64  # columns of a block, as in reduce.cu and scan.cu
+WIDTH = constant("accumulate.cuh", "WIDTH")  # columns of a block
 FEW = 16  # values that one thread may reduce
 
 
@@ -15,19 +16,24 @@ class Reduce(Launcher):
 
     column_part = 256  # rows that a block reduces at most: few where many blocks run at once
 
+    @natively()
     def sum(self, x, dims, keepdim):
         y = self._reduce("sum", x, dims, keepdim, accumulator(x.dtype), 0)
         return self.cast(y, x.dtype) if x.dtype == np.float16 else y
 
+    @NUMPYS
     def max(self, x, dims, keepdim):
         return self._reduce("max", x, dims, keepdim, x.dtype)
 
+    @NUMPYS
     def min(self, x, dims, keepdim):
         return self._reduce("min", x, dims, keepdim, x.dtype)
 
+    @NUMPYS
     def any(self, x, dims, keepdim):
         return self._reduce("any", x, dims, keepdim, np.dtype(bool), False)
 
+    @NUMPYS
     def all(self, x, dims, keepdim):
         return self._reduce("all", x, dims, keepdim, np.dtype(bool), True)
 
@@ -75,9 +81,11 @@ class Reduce(Launcher):
         view = x.transpose(by_stride)
         return (view, by_stride) if view.flags.c_contiguous else (self.copy(x), order)
 
+    @NUMPYS
     def argmax(self, x, dim, keepdim):
         return self._arg("argmax_rows", x, dim, keepdim)
 
+    @NUMPYS
     def argmin(self, x, dim, keepdim):
         return self._arg("argmin_rows", x, dim, keepdim)
 
@@ -89,27 +97,29 @@ class Reduce(Launcher):
         self.launch_rows(y.size, n, "reduce", entry, x.dtype, y, self.compact(x.transpose(last)), n)
         return y.reshape(x.shape[:dim] + (1,) + x.shape[dim + 1 :]) if keepdim else y
 
+    @NUMPYS
     def argsort(self, x, dim, descending):
-        """Stable order along dim; NaN counts as the largest number. On the host: nothing but sampling asks for it."""
+        """On the host: nothing but sampling asks for it."""
         x = self.to_numpy(x)
         if not descending:
             return self.from_numpy(np.argsort(x, axis=dim, kind="stable"))
         return self.from_numpy(x.shape[dim] - 1 - np.flip(np.argsort(np.flip(x, dim), axis=dim, kind="stable"), dim))
 
+    @natively()
     def cumsum(self, x, dim, reverse):
         x, dim = self.compact(x), dim % x.ndim
         y = self.empty(x.shape, accumulator(x.dtype))
         outer, n, inner = product(x.shape[:dim]), x.shape[dim], product(x.shape[dim + 1 :])
         if y.size and inner == 1:
             block = min(256, self.row_threads(n))
-            self.launch("scan", "cumsum_rows", x.dtype, outer, block, y, x, n, reverse)
+            self.launch("reduce_cumsum", "cumsum_rows", x.dtype, outer, block, y, x, n, reverse)
         elif y.size:
             grid = outer * -(-inner // WIDTH)
-            self.launch("scan", "cumsum_columns", x.dtype, grid, WIDTH, y, x, n, inner, reverse)
+            self.launch("reduce_cumsum", "cumsum_columns", x.dtype, grid, WIDTH, y, x, n, inner, reverse)
         return self.cast(y, x.dtype) if x.dtype == np.float16 else y
 
+    @BLAS
     def dot(self, x, y):
-        """Sum of x * y over everything, as a Python float."""
         if x.size == 0:
             return 0.0
         x, y = self.compact(x), self.compact(y)

@@ -8,9 +8,10 @@ import importlib.util
 
 import numpy as np
 
-from .launch import Launched
-from .launch.base import SHARED, product
-from .source import C_TYPES, signatures, source
+from ..kernels import C_TYPES, signatures
+from ..launch import Launched
+from ..launch.launcher import SHARED, product
+from ..launch.source import source
 
 # CuPy adds -arch for the GPU at hand, where CUDA's headers are, and -ftz=true: float32 numbers below 1e-38 become 0.
 OPTIONS = ("-std=c++17",)
@@ -72,7 +73,7 @@ class Cuda(Launched):
         import cupy
 
         about = cupy.cuda.Device().attributes
-        self.Array, self.expand, self.overlap = cupy.ndarray, cupy.broadcast_to, cupy.may_share_memory
+        self.array_type = cupy.ndarray
         self.shared_limit = about["MaxSharedMemoryPerBlockOptin"]
         self._cupy, self.processors = cupy, about["MultiProcessorCount"]
         self._kernels: dict = {}  # without a lock: two threads that load the same kernel load it twice
@@ -91,13 +92,19 @@ class Cuda(Launched):
         code = text(file, dtype.name)
         module = self._cupy.RawModule(code=code, options=OPTIONS)
         for name, kinds in signatures(code).items():
-            self._kernels[file, name, dtype] = Kernel(module.get_function(name), name, kinds, dtype, self.Array)
+            self._kernels[file, name, dtype] = Kernel(module.get_function(name), name, kinds, dtype, self.array_type)
         return self._kernels[file, entry, dtype]
 
     # -- memory
 
+    def expand(self, x, shape):
+        return self._cupy.broadcast_to(x, shape)
+
+    def overlap(self, x, y):
+        return self._cupy.may_share_memory(x, y)
+
     def empty(self, shape, dtype):
-        return self.Array(shape, dtype)
+        return self.array_type(shape, dtype)
 
     def zeros(self, shape, dtype):
         return self._cupy.zeros(shape, dtype)  # a memset
@@ -131,14 +138,14 @@ class Kernel:
 
     CuPy passes whatever it is given, and a Python number is 8 bytes: so each becomes exactly what is declared."""
 
-    def __init__(self, function, name, kinds, dtype, Array):
-        self.function, self.name, self.kinds, self.Array = function, name, kinds, Array
+    def __init__(self, function, name, kinds, dtype, array_type):
+        self.function, self.name, self.kinds, self.array_type = function, name, kinds, array_type
         kept, computed = dtype.type, np.float32 if dtype == np.float16 else dtype.type
         made = {"*": self._pointer, "T": kept, "R": computed, **_SCALARS}
         self.makers = [made.get(kind, _struct) for kind in kinds]
 
     def _pointer(self, x):
-        if x is not None and not isinstance(x, self.Array):  # CuPy would pass a NumPy array of one element by value
+        if x is not None and not isinstance(x, self.array_type):  # CuPy would pass one number of NumPy by value
             raise TypeError(f"an array of this device was expected, not {type(x).__name__}")
         return x
 

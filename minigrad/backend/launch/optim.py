@@ -1,22 +1,21 @@
 """Optimizer steps, and norm and scale of many arrays: one launch for all of them, through a table of slots."""
 
-import functools
 import math
-import struct
 
 import numpy as np
 
-from .base import Launcher
+from ..kernels import Struct, constant
+from .launcher import Launcher
+from .rules import natively
 
-# Of kernels/optim.cu: the elements of a chunk, and a Slot: p, m, v, g, size, first chunk, rate, decay, root.
-CHUNK = 4096
-SLOT = "4Q2q3d"
+SLOT = Struct("optim.cu", "Slot")
+CHUNK = constant("optim.cu", "CHUNK")  # elements of an array that a block has
 THREADS = 256
 
 
-class Updates(Launcher):
+class Optim(Launcher):
+    @natively()
     def adam_(self, slots, beta1, beta2, eps, decoupled):
-        """slots: (p, g, m, v, lr, weight_decay, step), see the reference."""
         for dtype, group in _by_dtype(slots):
             table, last = [], None
             for p, g, m, v, lr, weight_decay, step in group:
@@ -24,57 +23,49 @@ class Updates(Launcher):
                     last = lr, weight_decay, step
                     rate, root = lr / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)
                     decay = 1 - lr * weight_decay if decoupled else weight_decay
-                table.append((*self._addresses(p, m, v), self.pointer(g), p.size, rate, decay, root))
+                table.append(self._slot(p, m, v, g, rate, decay, root))
             self._launch_slots("adam", dtype, table, beta1, beta2, eps, decoupled)
 
+    @natively()
     def sgd_(self, slots, momentum, nesterov):
-        """slots: (p, g, buffer or None, lr, weight_decay), see the reference."""
         for dtype, group in _by_dtype(slots):
-            table = [
-                (*self._addresses(p, buffer, None), self.pointer(g), p.size, lr, weight_decay, 0)
-                for p, g, buffer, lr, weight_decay in group
-            ]
+            table = [self._slot(p, buffer, None, g, lr, weight_decay) for p, g, buffer, lr, weight_decay in group]
             self._launch_slots("sgd", dtype, table, momentum, nesterov)
 
-    def norm(self, arrays):
+    @natively()
+    def global_norm(self, arrays):
         total = 0.0
         for dtype, group in _by_dtype([(self.compact(x),) for x in arrays]):
             chunks = sum(-(-x.size // CHUNK) for (x,) in group)
             parts, result = self.empty((chunks,), np.float64), self.empty((1,), np.float64)
-            self._launch_slots("sum_squares", dtype, [self._only(x) for (x,) in group], parts)
+            self._launch_slots("sum_squares", dtype, [self._slot(x) for (x,) in group], parts)
             self.launch("optim", "add_up", dtype, 1, THREADS, result, parts, chunks)
             total += float(self.to_numpy(result)[0])
         return math.sqrt(total)
 
+    @natively()
     def scale_(self, arrays, factor):
         for dtype, group in _by_dtype([(_dense(x),) for x in arrays]):
-            self._launch_slots("scale", dtype, [self._only(x) for (x,) in group if x.flags.c_contiguous], factor)
+            self._launch_slots("scale", dtype, [self._slot(x) for (x,) in group if x.flags.c_contiguous], factor)
             for (x,) in group:
                 if not x.flags.c_contiguous:
                     self.mul(x, factor, out=x)
 
-    def _only(self, x):
-        return self.pointer(x), 0, 0, 0, x.size, 0, 0, 0
-
-    def _addresses(self, *arrays):
-        return tuple([0 if x is None else self.pointer(x) for x in arrays])
+    def _slot(self, p, m=None, v=None, g=None, rate=0.0, decay=0.0, root=0.0):
+        """The fields of a Slot for an array; its chunks are numbered later."""
+        p_at, m_at, v_at, g_at = (0 if x is None else self.pointer(x) for x in (p, m, v, g))
+        return dict(p=p_at, m=m_at, v=v_at, g=g_at, size=p.size, rate=rate, decay=decay, root=root)
 
     def _launch_slots(self, entry, dtype, slots, *args):
-        """A block for each chunk of the slots, which are (p, m, v, g, size, rate, decay, root) each."""
-        numbers, chunk, count = [], 0, 0
-        for *pointers, size, rate, decay, root in slots:
-            if size:
-                numbers += (*pointers, size, chunk, rate, decay, root)
-                chunk += -(-size // CHUNK)
-                count += 1
-        if count:
-            table = self.from_numpy(np.frombuffer(_packer(count)(*numbers), np.uint8))
-            self.launch("optim", entry, dtype, chunk, THREADS, table, count, *args)
-
-
-@functools.lru_cache(64)
-def _packer(count):
-    return struct.Struct("=" + SLOT * count).pack
+        """A block for each chunk of the arrays in slots."""
+        packed, chunks = [], 0
+        for slot in slots:
+            if slot["size"]:
+                packed.append(SLOT(**slot, chunk=chunks))
+                chunks += -(-slot["size"] // CHUNK)
+        if packed:
+            table = self.from_numpy(np.frombuffer(b"".join(packed), np.uint8))
+            self.launch("optim", entry, dtype, chunks, THREADS, table, len(packed), *args)
 
 
 def _by_dtype(slots):

@@ -3,7 +3,8 @@
 import ctypes
 import struct
 
-from ..source import signatures, source
+from ...kernels import signatures
+from ...launch.source import source
 from .compiler import Unit, load_all
 
 # How an argument of a C type is packed; each begins at a multiple of 8 bytes. A struct comes as bytes.
@@ -61,7 +62,9 @@ def address(x):
 
 
 class Kernel:
-    """One entry point. Arguments are arrays, None for a null pointer, numbers, and bytes for structs."""
+    """One entry point, called as function(grid and block as 6 unsigned ints, bytes of shared memory, pack(args)).
+
+    Arguments are arrays, None for a null pointer, numbers, and bytes for structs, of the declared types."""
 
     def __init__(self, name, function, kinds):
         self.name, self.kinds = name, kinds
@@ -72,21 +75,20 @@ class Kernel:
         self.structs = [i for i, kind in enumerate(kinds) if kind not in _FORMATS]
         self.packers: dict = {}  # by the sizes of the structs
 
-    def _packer(self, sizes):
-        formats = [_FORMATS.get(kind, "") for kind in self.kinds]
-        for i, size in zip(self.structs, sizes):
-            formats[i] = f"{-(-size // 8) * 8}s"
-        return self.packers.setdefault(sizes, struct.Struct("=" + "".join(formats)).pack)
-
-    def __call__(self, shape, shared, args):
-        """Run it on a grid and block, 6 unsigned ints packed in `shape`, over arguments of the declared types."""
+    def pack(self, args):
+        """The arguments, as `launch` of native.h and emulated.h reads them. Raises TypeError for others."""
         values = list(args)
         try:
             for i in self.pointers:
                 x = values[i]
                 values[i] = 0 if x is None else address(x)
             sizes = tuple([len(values[i]) for i in self.structs])
-            packed = (self.packers.get(sizes) or self._packer(sizes))(*values)
+            return (self.packers.get(sizes) or self._packer(sizes))(*values)
         except (struct.error, TypeError, IndexError) as error:
             raise TypeError(f"kernel {self.name}({', '.join(self.kinds)}): {error}") from None
-        return self.function(shape, shared, packed)
+
+    def _packer(self, sizes):
+        formats = [_FORMATS.get(kind, "") for kind in self.kinds]
+        for i, size in zip(self.structs, sizes):
+            formats[i] = f"{-(-size // 8) * 8}s"
+        return self.packers.setdefault(sizes, struct.Struct("=" + "".join(formats)).pack)

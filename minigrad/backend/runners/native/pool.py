@@ -4,7 +4,7 @@ import ctypes
 import os
 from pathlib import Path
 
-from .compiler import load
+from ..toolchain import load
 
 FLAGS = ("-std=c++17", "-O2", "-pthread")
 MOST = 1024  # threads, however many are asked for

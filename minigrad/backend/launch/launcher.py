@@ -1,30 +1,30 @@
 """What all launch code shares: memory, kernels by name, launch shapes, layouts."""
 
 import functools
-import struct
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-MAX_DIMS = 16  # of kernels/layout.cuh
+from ..kernels import Struct
+from ..primitives import Primitives
+
+LAYOUT = Struct("layout.cuh", "Layout")
+MAX_DIMS = LAYOUT.counts["shape"]
+OPERANDS = LAYOUT.counts["strides"] // MAX_DIMS
 TOTAL = 8  # bytes of common.cuh's Total of any float,
 TOTALS = np.dtype(np.float64)  # and what arrays of them are made as
 SHARED = 48 << 10  # bytes of dynamic shared memory that a block may have without asking
 
 
-class Launcher:
-    """A way to run kernels. A backend gives it memory and `_run`; the mixins of this package give it primitives.
+class Launcher(Primitives):
+    """A way to run kernels. A runner gives it memory and `_run`; the classes of this package give it primitives.
 
     Arrays are NumPy's or CuPy's: shape, strides, dtype, views and reshape are all that is asked of them."""
 
-    if TYPE_CHECKING:  # primitives of other mixins
-
-        def __getattr__(self, name: str) -> Any: ...
-
     device = "cpu"
-    Array: type = np.ndarray
+    array_type: type = np.ndarray
+    warns = False
 
-    # -- what a backend gives
+    # -- what a runner gives
 
     def empty(self, shape, dtype):
         """A new compact array; what is in it is not defined."""
@@ -43,15 +43,9 @@ class Launcher:
         of a sum decides its last bits."""
         return self.spread(n)[0]
 
-    # -- to and from the host: nothing to do where arrays are NumPy's
-
-    def from_numpy(self, x):
-        return x
-
-    def to_numpy(self, x):
-        return x
-
-    quietly = staticmethod(functools.partial(np.errstate, all="ignore"))
+    def pointer(self, x):
+        """The address of an array's first element."""
+        raise NotImplementedError
 
     # -- launching
 
@@ -84,15 +78,13 @@ class Launcher:
         """x, or a copy of it: dense and row-major."""
         return x if x.flags.c_contiguous else self.copy(x)
 
-    def copy(self, x):
-        raise NotImplementedError
-
-    def pointer(self, x):
-        """The address of an array's first element."""
-        raise NotImplementedError
-
-    def empty_like(self, x):
-        return self.empty(x.shape, x.dtype)
+    def operand(self, x, dtype, compact=True):
+        """x in a dtype and compact, or None: an argument beside the one that decides the dtype."""
+        if x is None:
+            return None
+        if x.dtype != dtype:
+            x = self.cast(x, dtype)
+        return self.compact(x) if compact else x
 
 
 @functools.lru_cache(4096)
@@ -109,14 +101,16 @@ def layout(shape, itemsizes, *strides):
     if len(merged) > MAX_DIMS:
         raise ValueError(f"kernels take at most {MAX_DIMS} dims that cannot be merged, got shape {shape}")
     merged = merged or [(1, [1] * len(strides))]
-    size = 1
-    for n in shape:
-        size *= n
-    fill = [0] * (MAX_DIMS - len(merged))
-    columns = [[steps[k] for _, steps in merged] + fill for k in range(len(strides))]
-    columns += [[0] * MAX_DIMS] * (4 - len(columns))
-    numbers = [size, len(merged), *(n for n, _ in merged), *fill, *(s for column in columns for s in column)]
-    return size, struct.pack(f"{len(numbers)}q", *numbers)
+    unused = [0] * (MAX_DIMS - len(merged))
+    columns = [[steps[k] for _, steps in merged] + unused for k in range(len(strides))]
+    columns += [[0] * MAX_DIMS] * (OPERANDS - len(columns))
+    size = product(shape)
+    return size, LAYOUT(
+        size=size,
+        ndim=len(merged),
+        shape=[n for n, _ in merged] + unused,
+        strides=[step for column in columns for step in column],
+    )
 
 
 def broadcast_strides(x, shape):
@@ -132,3 +126,8 @@ def product(shape):
     for size in shape:
         n *= size
     return n
+
+
+def real(dtype):
+    """The dtype of arithmetic: R."""
+    return np.dtype(np.float32) if dtype == np.float16 else dtype

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ..locks import emulating, loading
-from .host import address, find_compiler, modules
-from .launch import Launched
-from .source import source
+from ....locks import emulating, loading
+from ...launch import Launched
+from ...launch.source import source
+from ..toolchain import address, find_compiler, modules
 
 FLAGS = ("-std=c++17", "-O1", "-fno-exceptions", "-w")
 # -fsanitize=thread has every access call a function, and checker.h has the functions: its own library must stay out.
@@ -85,7 +85,7 @@ class Emulated(Launched):
         with emulating:  # a module is shared by all who loaded it, and keeps what it is doing in globals
             if self.check:
                 _tell_arrays(module.library, [(i, alone.array) for i, alone in copies])
-            failed = kernel(shape, shared, values)
+            failed = kernel.function(shape, shared, kernel.pack(values))
             findings = module.library.emulator_message().decode().splitlines() if failed else []
         if not failed:
             findings = [finding for i, alone in copies for finding in alone.touched(i)]
@@ -147,8 +147,9 @@ class Alone:
 @functools.cache
 def _header(check):
     names = HEADERS if check else [name for name in HEADERS if name != "checker.h"]
-    folder = Path(__file__).parent / "host"
-    return "\n".join(f'#line 1 "{name}"\n{(folder / name).read_text(encoding="utf-8")}' for name in names)
+    here = Path(__file__).parent
+    texts = [(here.parent / "toolchain" if name == "words.h" else here, name) for name in names]
+    return "\n".join(f'#line 1 "{name}"\n{(folder / name).read_text(encoding="utf-8")}' for folder, name in texts)
 
 
 @functools.cache

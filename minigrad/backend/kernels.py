@@ -1,0 +1,117 @@
+"""The CUDA sources: where they are, their text, and what Python has to know of it: entries, structs and constants."""
+
+import functools
+import math
+import re
+import struct
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent.parent
+
+# What arrays hold (T) and what arithmetic happens in (R). Indices and bools never need an R.
+C_TYPES = {
+    "float32": "float", "float64": "double", "float16": "half", "bool": "bool", "int8": "signed char",
+    "uint8": "unsigned char", "int16": "short", "uint16": "unsigned short", "int32": "int", "uint32": "unsigned",
+    "int64": "long long", "uint64": "unsigned long long",
+}  # fmt: skip
+
+
+def find_kernels() -> Path:
+    """The folder of the .cu and .cuh files. Raises FileNotFoundError, naming the places searched.
+
+    A wheel carries them inside the package; a checkout, editable install included, has them beside it.
+    """
+    places = PACKAGE / "kernels", PACKAGE.parent / "kernels"
+    for place in places:
+        if (place / "common.cuh").is_file():  # a known file, since any folder may be called kernels
+            return place
+    raise FileNotFoundError(f"minigrad's CUDA sources are in neither {places[0]} nor {places[1]}: install it again")
+
+
+@functools.cache
+def text(name):
+    """A file of kernels/."""
+    return (find_kernels() / name).read_text(encoding="utf-8")
+
+
+@functools.cache
+def flattened(name):
+    """The text of a file of kernels/ with its includes in their places: a compiler's cache then sees them all.
+
+    #line directives keep errors pointing at the right file."""
+    return _flatten(name, set())
+
+
+def _flatten(name, seen):
+    seen.add(name)
+    lines = [f'#line 1 "{name}"']
+    for number, line in enumerate(text(name).splitlines(), 1):
+        include = re.match(r'#include "(\w+\.cuh)"', line)
+        if include:
+            if include[1] not in seen:
+                lines.append(_flatten(include[1], seen))
+            lines.append(f'#line {number + 1} "{name}"')
+        else:
+            lines.append("" if line.startswith("#pragma once") else line)
+    return "\n".join(lines)
+
+
+_ENTRY = re.compile(r'extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\(([^)]*)\)\s*{')
+
+
+def signatures(text):
+    """{entry point: [C type of each parameter]} of a source; pointers all read '*'."""
+    found = {}
+    for name, parameters in _ENTRY.findall(re.sub(r"//[^\n]*", "", text)):
+        kinds = []
+        for parameter in filter(None, (p.strip() for p in parameters.split(","))):
+            kind = re.sub(r"\b(const|__restrict__)\b", " ", parameter).rsplit(None, 1)[0]
+            kinds.append("*" if "*" in parameter else " ".join(kind.split()))
+        found[name] = kinds
+    return found
+
+
+def constant(file, name):
+    """A whole number that a file of kernels/ defines by #define or constexpr."""
+    found = re.search(rf"(?:#define {name} |constexpr int (?:[^;]*, )?{name} = )(\d+)", text(file))
+    if found is None:
+        raise ValueError(f"kernels/{file} defines no number {name}")
+    return int(found[1])
+
+
+class Struct:
+    """A struct that a file of kernels/ declares, read there so that it is written once. Called, it packs its fields.
+
+    Fields are pointers, long long, double, and arrays of these: all of 8 bytes, so that nothing lies between them."""
+
+    _FORMATS = {"long long": "q", "double": "d"}
+
+    def __init__(self, file, name):
+        declared = re.search(rf"struct {name} {{(.*?)\n}};", text(file), re.DOTALL)
+        if declared is None:
+            raise ValueError(f"kernels/{file} declares no struct {name}")
+        self.name = name
+        self.counts = {}  # of each field, 1 if it is no array
+        formats = ["="]
+        for line in filter(str.strip, re.sub(r"//[^\n]*", "", declared[1]).split(";")):
+            kind, fields = re.match(r"\s*((?:const )?(?:long long|\w+))\s*(.*)", line, re.DOTALL).groups()
+            pointers = "*" in fields
+            for field in fields.replace("*", " ").split(","):
+                sizes = [int(n) for n in re.findall(r"\[(\d+)\]", field)]
+                field = field.split("[")[0].strip()
+                self.counts[field] = count = math.prod(sizes)
+                formats.append(f"{count}{'Q' if pointers else self._FORMATS[kind]}")
+        self._pack = struct.Struct("".join(formats)).pack
+
+    def __call__(self, **values):
+        """The struct as bytes. An array is given as a sequence of all its numbers."""
+        numbers = []
+        for field, count in self.counts.items():
+            value = values.pop(field)
+            if count == 1:
+                numbers.append(value)
+            else:
+                numbers += value
+        if values:
+            raise TypeError(f"struct {self.name} has no field {', '.join(values)}")
+        return self._pack(*numbers)

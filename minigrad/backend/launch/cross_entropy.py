@@ -1,0 +1,27 @@
+"""Cross-entropy of logits against class indices. A block has a row."""
+
+import numpy as np
+
+from .launcher import Launcher
+from .rules import natively
+
+
+class CrossEntropy(Launcher):
+    @natively()
+    def cross_entropy(self, logits, target, ignore_index, smoothing):
+        x = self.compact(logits)
+        loss, p = self.empty(x.shape[:1], x.dtype), self.empty(x.shape, x.dtype)
+        self._cross_entropy("cross_entropy", x, (loss, p, x), target, ignore_index, smoothing)
+        return loss, p
+
+    @natively()
+    def cross_entropy_backward(self, dloss, p, target, ignore_index, smoothing):
+        p, dloss = self.compact(p), self.operand(dloss, p.dtype)
+        dlogits = self.empty(p.shape, p.dtype)
+        self._cross_entropy("cross_entropy_backward", p, (dlogits, dloss, p), target, ignore_index, smoothing)
+        return dlogits
+
+    def _cross_entropy(self, entry, x, arrays, target, ignore_index, smoothing):
+        target = self.operand(target, np.dtype(np.int64))
+        rows, n = x.shape
+        self.launch_rows(rows, n, "cross_entropy", entry, x.dtype, *arrays, target, n, ignore_index, smoothing)

@@ -1,0 +1,71 @@
+"""The elementwise kernels, from the table of formulas in kernels/elementwise.cu."""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from ..kernels import text
+
+POWERS = {0: "one", 1: "same", 2: "square", 3: "cube", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
+
+
+class Formula(NamedTuple):
+    """y = f(a), f(a, b) or f(a, b, c) at each place."""
+
+    name: str
+    kinds: str  # of the dtypes it is for: f floats, i integers, b bools
+    bools: bool  # is y of bools?
+    c: str  # y in C
+    ints: str  # y of integers and bools in C
+
+    @property
+    def arity(self):
+        return max(["abc".index(letter) + 1 for letter in re.findall(r"\bn?([abc])\b", self.c)], default=1)
+
+    @property
+    def wide(self):
+        """Are integers taken as long long? In a comparison, the number beside them may lie outside their dtype."""
+        return self.bools and self.arity == 2
+
+
+def _table():
+    for line in text("elementwise.cu").split("/* FORMULAS\n")[1].split("*/")[0].splitlines():
+        if line and not line.startswith("#"):
+            name, about, formula = line.split(None, 2)
+            c, _, ints = formula.partition(" ints: ")
+            yield Formula(name, about.removesuffix("=b"), about.endswith("=b"), c.strip(), ints or c)
+
+
+TABLE = {formula.name: formula for formula in _table()}
+
+
+def kind_of(dtype):
+    """'f', 'i' or 'b', or another letter for what kernels do not know."""
+    return {"u": "i"}.get(dtype.kind, dtype.kind)
+
+
+def entries(dtype):
+    """The C text of all entry points for a dtype (a name such as 'float32')."""
+    kind = kind_of(np.dtype(dtype))
+    return "\n".join(_entry(formula, kind) for formula in TABLE.values() if kind in formula.kinds)
+
+
+def _entry(formula, kind):
+    name, arity = formula.name, formula.arity
+    result, first = "bool" if formula.bools else "T", "bool" if name == "where" else "T"
+    number = "double" if kind == "f" else "long long"
+    value = "long long" if formula.wide and kind != "f" else "R"
+    letters = "abc"[:arity]
+    parameters = [f"{result}* y", *(f"const {first if x == 'a' else 'T'}* {x}" for x in letters)]
+    parameters += [*(f"{number} n{x}" for x in letters), "Layout layout"]
+    c = formula.c if kind == "f" else formula.ints
+    if name == "where":
+        body = "choose(y, a, b, c, nb, nc, layout);"
+    elif name == "clamp":
+        body = f"map1<R>(y, a, layout, [=](R a) {{ return {c}; }});"
+    else:
+        numbers = ", na, nb" if arity == 2 else ""
+        operands = ", ".join(f"{value} {x}" for x in letters)
+        body = f"map{arity}<{value}>(y, {', '.join(letters)}{numbers}, layout, [=]({operands}) {{ return {c}; }});"
+    return f'extern "C" __global__ void {name}_kernel({", ".join(parameters)}) {{\n  {body}\n}}\n'

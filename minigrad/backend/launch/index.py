@@ -1,0 +1,150 @@
+"""Reading, writing and adding by index. Arrays in an index are the host's, as parsed_index makes them."""
+
+import numpy as np
+
+from ..kernels import constant
+from .launcher import TOTALS, Launcher, product, real
+from .movement import BITS
+from .rules import COPY, natively
+
+INT64 = np.dtype(np.int64)
+SPAN = constant("index_add.cu", "SPAN")  # columns of a block of take_add
+MOST_THREADS = 32 * constant("index_add.cu", "WARPS")  # of it
+SHORT = 8  # numbers that add up in themselves as exactly as in a total
+
+
+class Index(Launcher):
+    deterministic = True  # False: the backward of an embedding may add in any order, which is faster
+
+    @COPY
+    def getitem(self, x, index):
+        if is_basic(index):
+            return view_at(x, index)
+        positions, rest = places(x.shape, index)
+        return self._take(self.compact(x), self.from_numpy(positions), product(rest)).reshape(positions.shape + rest)
+
+    @COPY
+    def setitem(self, x, index, value):
+        """x[index] = value, in place, the last of repeated places winning; value is an array or a number."""
+        if is_basic(index):
+            return self.copy_to(view_at(x, index), value)
+        if not x.flags.c_contiguous:
+            y = self.copy(x)
+            self.setitem(y, index, value)
+            return self.copy_to(x, y)
+        positions, rest = places(x.shape, index)
+        values = self.empty(positions.shape + rest, x.dtype)
+        self.copy_to(values, value)
+        to, last = np.unique(positions.reshape(-1)[::-1], return_index=True)
+        self.launch_each(
+            to.size * product(rest), "index", "put", BITS[x.itemsize],
+            x, values, self.from_numpy(to), self.from_numpy(positions.size - 1 - last), to.size, product(rest),
+        )  # fmt: skip
+
+    @COPY
+    def getitem_add(self, shape, index, dy):
+        index = index if isinstance(index, tuple) else (index,)
+        if any_integers(index):
+            positions, rest = places(shape, index)
+            dy = self.compact(self.expand(dy, positions.shape + rest))
+            rows = product(shape[: len(shape) - len(rest)])
+            positions = self.from_numpy(positions.reshape(-1))
+            return self.take_add(rows, positions, dy.reshape(positions.size, product(rest))).reshape(shape)
+        dx = self.zeros(shape, dy.dtype)  # slices, numbers and masks name each element once
+        self.setitem(dx, index, dy)
+        return dx
+
+    @COPY
+    def gather(self, x, dim, index):
+        dim %= x.ndim
+        y = self.empty(index.shape, x.dtype)
+        outer, inner = product(x.shape[:dim]), product(x.shape[dim + 1 :])
+        sizes = outer, x.shape[dim], index.shape[dim], inner
+        self.launch_each(y.size, "index", "gather", BITS[x.itemsize], y, self.compact(x), self._indices(index), *sizes)
+        return y
+
+    @COPY
+    def scatter_add(self, shape, dim, index, dy):
+        dim %= len(shape)
+        outer, inner, m = product(shape[:dim]), product(shape[dim + 1 :]), index.shape[dim]
+        args = self.compact(dy), self._indices(index), outer, shape[dim], m, inner
+        if m > SHORT:
+            dx = self.empty(shape, dy.dtype)
+            totals = self.zeros(shape, TOTALS)
+            self.launch_each(outer * inner, "index_add", "scatter_add_long", dy.dtype, dx, totals, *args)
+            return dx
+        dx = self.zeros(shape, real(dy.dtype))
+        if dy.size:
+            self.launch_each(outer * inner, "index_add", "scatter_add", dy.dtype, dx, *args)
+        return dx if dx.dtype == dy.dtype else self.cast(dx, dy.dtype)
+
+    @COPY
+    def take(self, x, index):
+        return self._take(self.compact(x), self._indices(index), x.shape[1]).reshape(*index.shape, x.shape[1])
+
+    def _take(self, x, index, n):
+        """Rows of n elements of x, compact -> (index.size, n)."""
+        y = self.empty((index.size, n), x.dtype)
+        self.launch_each(y.size, "index", "take", BITS[x.itemsize], y, x, index, index.size, n)
+        return y
+
+    @natively()
+    def take_add(self, rows, index, dy):
+        index, dy, (N, C) = self._indices(index), self.compact(dy), dy.shape
+        blocks, threads = self.spread(dy.size)
+        if threads > 1 and (self.deterministic or dy.dtype.kind != "f"):
+            by_token = rows > N
+            dx = (self.zeros if by_token else self.empty)((rows, C), dy.dtype)
+            grid, block = (N if by_token else rows, -(-C // SPAN)), min(MOST_THREADS, max(32, N // 32 * 32))
+            self.launch("index_add", "take_add", dy.dtype, grid, block, dx, dy, index, N, C, by_token)
+            return dx
+        if threads > 1:
+            dx = self.zeros((rows, C), real(dy.dtype))
+            self.launch_each(dy.size, "index_add", "take_add_atomic", dy.dtype, dx, dy, index, N, C)
+            return dx if dx.dtype == dy.dtype else self.cast(dx, dy.dtype)
+        zeroed = rows > N
+        dx = (self.zeros if zeroed else self.empty)((rows, C), dy.dtype)
+        order, starts = self.empty((N,), INT64), self.empty((rows + 1,), INT64)
+        self.launch("index_add", "sort_indices", dy.dtype, 1, 1, order, starts, index, N, rows)
+        grid = max(1, min(blocks, -(-C // 16)))
+        self.launch("index_add", "take_add_sorted", dy.dtype, grid, 1, dx, dy, order, starts, rows, C, zeroed)
+        return dx
+
+    def _indices(self, index):
+        """Compact int64."""
+        return self.compact(index if index.dtype == INT64 else self.cast(index, INT64))
+
+
+def is_basic(index):
+    return all(isinstance(i, (int, slice, type(None), type(...))) and not isinstance(i, bool) for i in index)
+
+
+def view_at(x, index):
+    """x[index] for a basic index; 0-d too, where NumPy without an ellipsis gives a scalar."""
+    return x[index if ... in index else (*index, ...)]
+
+
+def any_integers(index):
+    return any(isinstance(i, np.ndarray) and i.dtype != bool for i in index)
+
+
+def places(shape, index):
+    """Where x[index] reads an x of `shape` -> (positions, rest): int64 positions of rows of shape `rest`, the last
+    dims of x, which the index leaves alone. Only as much memory as the result has is used, however large x is."""
+    lead = len(shape)
+    if Ellipsis not in [i for i in index if not isinstance(i, np.ndarray)]:
+        lead = min(lead, sum(i.ndim if is_mask(i) else i is not None and not is_bool(i) for i in index))
+    positions, step = np.zeros((), np.int64), 1
+    for d in reversed(range(lead)):
+        along = np.arange(shape[d], dtype=np.int64).reshape(-1, *(1,) * (lead - 1 - d)) * step
+        positions = positions + np.broadcast_to(along, shape[:lead])[index]
+        step *= shape[d]
+    return np.ascontiguousarray(positions), tuple(shape[lead:])
+
+
+def is_mask(i):
+    return isinstance(i, np.ndarray) and i.dtype == bool
+
+
+def is_bool(i):
+    return isinstance(i, (bool, np.bool_))

@@ -1,0 +1,172 @@
+"""Arrays: making them, and moving their elements.
+
+Elements are moved as unsigned integers of their size, so a kernel is compiled for four types, not for all.
+"""
+
+import functools
+
+import numpy as np
+
+from ..kernels import constant
+from .launcher import Launcher, layout, product
+from .rules import COPY, VIEW
+
+BITS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
+SIDE = constant("movement.cu", "SIDE")  # of a tile of a transposition
+TILE_THREADS = SIDE * 8
+
+
+class Movement(Launcher):
+    # -- making
+
+    @COPY
+    def asarray(self, x):
+        return x if isinstance(x, self.array_type) else self.from_numpy(np.asarray(x))
+
+    @COPY
+    def from_numpy(self, x):
+        return x
+
+    @COPY
+    def to_numpy(self, x):
+        return x
+
+    @COPY
+    def quietly(self):
+        return np.errstate(all="ignore")
+
+    @COPY
+    def zeros(self, shape, dtype):
+        return self.full(shape, 0, dtype)
+
+    @COPY
+    def full(self, shape, value, dtype):
+        y = self.empty(shape, np.dtype(dtype))
+        bits = BITS[y.itemsize]
+        value = int(np.asarray(value).astype(y.dtype).view(bits))
+        self.launch_each(y.size, "movement", "fill", bits, y, value, y.size)
+        return y
+
+    @COPY
+    def overlap(self, x, y):
+        return np.may_share_memory(x, y)
+
+    @COPY
+    def is_compact(self, x):
+        return x.flags.c_contiguous and getattr(x.flags, "writeable", True)
+
+    @COPY
+    def is_writeable(self, x):
+        return getattr(x.flags, "writeable", True) and all(s or n < 2 for n, s in zip(x.shape, x.strides))
+
+    # -- views, and copies where there is none
+
+    @VIEW
+    def expand(self, x, shape):
+        return np.broadcast_to(x, shape)
+
+    @VIEW
+    def reshape(self, x, shape):
+        return (x if has_view(x.shape, x.strides, shape) else self.copy(x)).reshape(shape)
+
+    @VIEW
+    def permute(self, x, dims):
+        return x.transpose(dims)
+
+    @VIEW
+    def flip(self, x, dims):
+        dims = (dims,) if isinstance(dims, int) else dims
+        return x[tuple(slice(None, None, -1) if d in dims else slice(None) for d in range(x.ndim))]
+
+    # -- moving
+
+    @COPY
+    def copy(self, x):
+        return self.move(self.empty(x.shape, x.dtype), x)
+
+    def copy_to(self, target, source):
+        """target[...] = source, an array or a number, broadcast and cast. target may be any writeable view."""
+        if not isinstance(source, self.array_type):
+            source = self.full((), source, target.dtype)
+        elif source.dtype != target.dtype:
+            source = self.cast(source, target.dtype)
+        elif self.overlap(target, source):
+            source = self.copy(source)
+        while source.ndim > target.ndim and source.shape[0] == 1:
+            source = source[0, ...]
+        self.move(target, self.expand(source, target.shape))
+
+    def move(self, y, x):
+        """y[...] = x for arrays of one shape and item size that share no memory; returns y."""
+        transposed, packed, n = _moving(y.shape, y.itemsize, y.strides, x.strides)
+        if transposed:
+            self.launch("movement", "transpose", BITS[y.itemsize], n, TILE_THREADS, y, x, packed)
+        else:
+            self.launch_each(n, "movement", "copy", BITS[y.itemsize], y, x, packed)
+        return y
+
+    @COPY
+    def cat(self, xs, dim):
+        dim %= xs[0].ndim
+        shape = list(xs[0].shape)
+        shape[dim] = sum(x.shape[dim] for x in xs)
+        y, start = self.empty(tuple(shape), xs[0].dtype), 0
+        for x in xs:
+            self.move(y[(slice(None),) * dim + (slice(start, start + x.shape[dim]),)], x)
+            start += x.shape[dim]
+        return y
+
+    @COPY
+    def stack(self, xs, dim):
+        dim %= xs[0].ndim + 1
+        shape = xs[0].shape
+        y = self.empty((*shape[:dim], len(xs), *shape[dim:]), xs[0].dtype)
+        for i, x in enumerate(xs):
+            self.move(y[(slice(None),) * dim + (i, ...)], x)
+        return y
+
+    @COPY
+    def pad(self, x, widths, value):
+        y = self.full(tuple(n + sum(pair) for n, pair in zip(x.shape, widths)), value, x.dtype)
+        self.move(y[(*(slice(before, before + n) for n, (before, _) in zip(x.shape, widths)), ...)], x)
+        return y
+
+
+def has_view(shape, strides, wanted):
+    """Can an array of this shape and strides be seen in another shape of the same size without a copy?"""
+    if 0 in shape:
+        return True
+    merged: list = []  # [size, stride] of runs of dims that are evenly spaced
+    for n, stride in zip(shape, strides):
+        if n == 1:
+            continue
+        if merged and merged[-1][1] == n * stride:
+            merged[-1] = [merged[-1][0] * n, stride]
+        else:
+            merged.append([n, stride])
+    left = 1  # of the run that is being cut up, from the last one on
+    for n in reversed(wanted):
+        if n == 1:
+            continue
+        if left == 1:
+            left = merged.pop()[0]
+        if left % n:
+            return False
+        left //= n
+    return True
+
+
+@functools.lru_cache(4096)
+def _moving(shape, itemsize, y_strides, x_strides):
+    """How to move x to y: (as a transposition?, the struct Layout, tiles or else elements)."""
+    dims = [d for d, n in enumerate(shape) if n != 1]
+    dims.sort(key=lambda d: -abs(y_strides[d]))  # writes follow the memory
+    pair = [next((d for d in dims if strides[d] == itemsize), -1) for strides in (x_strides, y_strides)]  # dense there
+    transposed = -1 not in pair and pair[0] != pair[1] and min(shape[d] for d in pair) >= 4
+    if transposed:
+        dims = [d for d in dims if d not in pair] + pair
+    sizes, y_steps, x_steps = (tuple(of[d] for d in dims) for of in (shape, y_strides, x_strides))
+    n, packed = layout(sizes, (itemsize, itemsize), y_steps, x_steps)
+    if transposed and n:
+        n = n // product(sizes[-2:]) * product(-(-n // SIDE) for n in sizes[-2:])
+    return transposed, packed, n

@@ -1,0 +1,52 @@
+"""LayerNorm and RMSNorm. A block has a row, or several in the backward; x decides the dtype."""
+
+from .launcher import SHARED, TOTAL, TOTALS, Launcher
+from .rules import MANY, natively
+
+
+class Norm(Launcher):
+    @natively(MANY // 16)
+    def layer_norm(self, x, weight, bias, eps):
+        mean = self.empty((*x.shape[:-1], 1), x.dtype)
+        y, rstd = self._norm(x, weight, bias, mean, eps)
+        return y, mean, rstd
+
+    @natively()
+    def layer_norm_backward(self, dy, x, weight, mean, rstd, wanted):
+        return self._norm_backward(dy, x, weight, mean, rstd, wanted)
+
+    @natively()
+    def rms_norm(self, x, weight, eps):
+        return self._norm(x, weight, None, None, eps)
+
+    @natively()
+    def rms_norm_backward(self, dy, x, weight, rstd, wanted):
+        return self._norm_backward(dy, x, weight, None, rstd, (*wanted, False))[:2]
+
+    def _norm(self, x, weight, bias, mean, eps):
+        """-> y, rstd; writes mean, or is an RMSNorm where that is None."""
+        x = self.compact(x)
+        y, rstd = self.empty(x.shape, x.dtype), self.empty((*x.shape[:-1], 1), x.dtype)
+        weight, bias = self.operand(weight, x.dtype), self.operand(bias, x.dtype)
+        n = x.shape[-1]
+        self.launch_rows(rstd.size, n, "norm", "norm_forward", x.dtype, y, mean, rstd, x, weight, bias, n, eps)
+        return y, rstd
+
+    def _norm_backward(self, dy, x, weight, mean, rstd, wanted):
+        x = self.compact(x)
+        dy, weight, mean, rstd = (self.operand(a, x.dtype) for a in (dy, weight, mean, rstd))
+        rows, n = rstd.size, x.shape[-1]
+        dx = self.empty(x.shape, x.dtype) if wanted[0] else None
+        dweight, dbias = (self.empty((n,), x.dtype) if w else None for w in wanted[1:])
+        if not x.size:
+            return dx, *(None if d is None else self.zeros((n,), x.dtype) for d in (dweight, dbias))
+        # Blocks that add up dweight and dbias take runs of rows; else each takes one.
+        blocks = min(rows, self.sums_of(x.size)) if any(wanted[1:]) else rows
+        parts = self.empty((2, blocks, n), TOTALS) if any(wanted[1:]) else None
+        shared = 2 * n * TOTAL
+        threads, in_shared = self.row_threads(n), parts is not None and shared <= SHARED
+        args = dx, parts, dy, x, weight, mean, rstd, rows, n, *wanted[1:], in_shared
+        self.launch("norm", "norm_backward", x.dtype, blocks, threads, *args, shared=shared if in_shared else 0)
+        if parts is not None:
+            self.launch("norm", "add_parts", x.dtype, (-(-n // 32), 2), 256, dweight, dbias, parts, blocks, n)
+        return dx, dweight, dbias

@@ -1,0 +1,51 @@
+"""Softmax and its kin. A block has a row, of n elements that lie side by side."""
+
+from .launcher import Launcher
+from .rules import natively
+
+
+class Softmax(Launcher):
+    @natively()
+    def softmax(self, x, dim):
+        x, back = self._rows_last(x, dim)
+        y = self.empty(x.shape, x.dtype)
+        n = x.shape[-1]
+        self.launch_rows(x.size // (n or 1), n, "softmax", "softmax", x.dtype, y, x, n)
+        return y if back is None else y.transpose(back)
+
+    @natively()
+    def softmax_backward(self, dy, y, dim):
+        y, back = self._rows_last(y, dim)
+        dy, _ = self._rows_last(self.operand(dy, y.dtype, compact=False), dim)
+        dx = self._softmax_backward(dy, y, 1.0)
+        return dx if back is None else dx.transpose(back)
+
+    @natively()
+    def log_softmax(self, x, dim):
+        x, back = self._rows_last(x, dim)
+        y = self.empty(x.shape, x.dtype)
+        n = x.shape[-1]
+        self.launch_rows(x.size // (n or 1), n, "softmax", "log_softmax", x.dtype, y, x, n)
+        return y if back is None else y.transpose(back)
+
+    @natively()
+    def logsumexp(self, x, dim):
+        x, back = self._rows_last(x, dim)
+        y = self.empty((*x.shape[:-1], 1), x.dtype)
+        n = x.shape[-1]
+        self.launch_rows(y.size, n, "softmax", "logsumexp", x.dtype, y, x, n)
+        return y if back is None else y.transpose(back)
+
+    def _softmax_backward(self, dy, y, scale):
+        """dx of scale * x, all compact, along the last dim."""
+        dx = self.empty(y.shape, y.dtype)
+        n = y.shape[-1]
+        self.launch_rows(y.size // (n or 1), n, "softmax", "softmax_backward", y.dtype, dx, dy, y, n, scale)
+        return dx
+
+    def _rows_last(self, x, dim):
+        """x compact with `dim` last, and the order of dims that moves it back; None: it is where it was."""
+        if dim in (-1, x.ndim - 1):
+            return x if x.flags.c_contiguous else self.copy(x), None
+        order = [d for d in range(x.ndim) if d != dim % x.ndim] + [dim % x.ndim]
+        return self.copy(x.transpose(order)), sorted(range(x.ndim), key=order.__getitem__)

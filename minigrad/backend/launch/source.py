@@ -1,0 +1,19 @@
+"""What a compiler gets for a kernel file and a dtype."""
+
+import functools
+
+from ..kernels import C_TYPES, flattened
+from .formulas import entries
+
+
+@functools.cache
+def source(file, dtype):
+    """What to compile for kernels/<file>.cu on arrays of a dtype (a name such as 'float32').
+
+    file may go on with constants that the kernel wants known when it is compiled: 'attention_forward TILE=64 DP=32'."""
+    file, *constants = file.split()
+    kind = C_TYPES[dtype]
+    real = "float" if dtype == "float16" else kind
+    generated = entries(dtype) if file == "elementwise" else ""
+    known = "".join(f"constexpr int {constant.replace('=', ' = ')};\n" for constant in constants)
+    return f"typedef {kind} T;\ntypedef {real} R;\n{known}{flattened(file + '.cu')}\n{generated}\n"

@@ -1,0 +1,159 @@
+"""Elementwise primitives."""
+
+import functools
+import math
+
+import numpy as np
+
+from ..primitives import Primitives
+from .erf import erf_double, erf_parts, erf_single
+from .precision import in_single
+
+CHUNK = 1 << 14  # elements that a core's cache holds, with what is computed on the way
+POWERS = {
+    0: np.ones_like,
+    1: np.positive,
+    2: np.square,
+    3: lambda x: x * x * x,
+    0.5: np.sqrt,
+    -0.5: lambda x: 1 / np.sqrt(x),
+    -1: lambda x: 1 / x,
+}
+GELU_A, GELU_B = math.sqrt(2 / math.pi), 0.044715
+
+
+def stepwise(function):
+    """For a formula that is computed step by step in place: float16 in float32, and 0-d arrays, which NumPy would turn
+    into scalars, as arrays of one element."""
+    function = in_single(function)
+
+    @functools.wraps(function)
+    def wrapper(self, *args):
+        if np.ndim(args[0]):
+            return function(self, *args)
+        return function(self, *[np.reshape(a, 1) if isinstance(a, np.ndarray) else a for a in args]).reshape(())
+
+    return wrapper
+
+
+def exactly(function):
+    """NumPy's exp and log are off by 3 units in the last place of float32: so in float64, and rounded."""
+
+    def wrapper(x):
+        return function(x, dtype=np.float64).astype(np.float32) if x.dtype == np.float32 else function(x)
+
+    return wrapper
+
+
+exp, log = exactly(np.exp), exactly(np.log)
+
+
+class Elementwise(Primitives):
+    add, sub, mul, div = np.add, np.subtract, np.multiply, np.true_divide
+    maximum, minimum, where, clamp = np.maximum, np.minimum, staticmethod(np.where), staticmethod(np.clip)
+    neg, abs, sign, floor, sqrt = np.negative, np.abs, np.sign, np.floor, np.sqrt
+    sin, cos, tanh = np.sin, np.cos, np.tanh
+    exp, log = staticmethod(exp), staticmethod(log)
+
+    eq, ne, lt, le, gt, ge = np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal
+    logical_and, logical_or, logical_xor, logical_not = np.logical_and, np.logical_or, np.logical_xor, np.logical_not
+    isnan, isinf, isfinite = np.isnan, np.isinf, np.isfinite
+
+    def cast(self, x, dtype):
+        return x.astype(dtype)
+
+    def rsqrt(self, x):
+        return 1 / np.sqrt(x)
+
+    def relu(self, x):
+        return np.maximum(x, 0)
+
+    def pow(self, x, y):
+        if isinstance(y, (int, float)) and y in POWERS and x.dtype.kind == "f":
+            return POWERS[y](x)  # NumPy's pow is 60 times slower than two products
+        return np.power(x, y)
+
+    @stepwise
+    def sigmoid(self, x):
+        e = exp(-np.abs(x))  # 1 / (1 + e^-x) for x ≥ 0, e^x / (1 + e^x) below: neither overflows
+        return np.where(x >= 0, x.dtype.type(1), e) / (1 + e)
+
+    @stepwise
+    def silu(self, x):
+        e = exp(-np.abs(x))
+        return np.where(x >= 0, x, x * e) / (1 + e)  # x e^x keeps the digits that e^x alone has no room for
+
+    @stepwise
+    def gelu(self, x, approximate):
+        if approximate == "tanh":
+            y = np.negative(u := _gelu_odd(x), out=u)
+            np.exp(y, out=y)  # where this overflows, ∞ gives the right 0
+            y += 1
+            return np.divide(x, y, out=y)
+        if x.dtype == np.float64:
+            return x * (0.5 * self.erfc(x * -math.sqrt(0.5)))
+        y = self.erf(x * math.sqrt(0.5))  # faster, and off by 1e-7 of 1 where Φ is tiny
+        y += 1
+        y *= 0.5
+        y *= x
+        return y
+
+    @stepwise
+    def gelu_backward(self, dy, x, y, approximate):
+        """dy/dx = Φ(x) + x Φ'(x)."""
+        if approximate == "tanh":  # Φ = σ(u) = 1 / (1 + e^-u), so Φ' = Φ (1 - Φ) u' with u' = 2 A (1 + 3 B x²)
+            most = 21 if x.dtype == np.float64 else 10  # the slope is 0 or 1 beyond, where e^-u would be ∞
+            below = x < -most
+            x = np.clip(x, -most, most)
+            e = np.negative(u := _gelu_odd(x), out=u)
+            np.exp(e, out=e)
+            cdf = 1 / (1 + e)
+            dx = x * x
+            dx *= 6 * GELU_A * GELU_B
+            dx += 2 * GELU_A
+            dx *= x
+            dx *= cdf
+            e *= cdf  # 1 - Φ, which would have lost its digits where Φ is nearly 1
+            dx *= e
+            np.copyto(cdf, 0, where=below)
+            np.copyto(dx, 0, where=below)
+        else:  # Φ' = exp(-x²/2) / √(2π), and Φ(x) = y / x need not be computed again
+            cdf = y / x
+            np.copyto(cdf, 0.5, where=np.abs(x) < 1e-30)  # a subnormal y has lost digits
+            dx = x * x
+            dx *= -0.5
+            np.exp(dx, out=dx)
+            dx *= x
+            dx *= 1 / math.sqrt(2 * math.pi)
+        dx += cdf
+        dx *= dy
+        return dx
+
+    @stepwise
+    def erf(self, x):
+        if x.dtype != np.float32:
+            return erf_double(x)
+        flat = np.ravel(x)
+        y = np.empty_like(flat)
+        for start in range(0, flat.size, CHUNK):
+            part = slice(start, start + CHUNK)
+            y[part] = erf_single(flat[part])
+        return y.reshape(x.shape)
+
+    @stepwise
+    def erfc(self, x):
+        """1 - erf(x), as accurate where that is tiny. Computed in float64: no model's speed hangs on it."""
+        wide = np.ravel(x).astype(np.float64)
+        small, y, tail = erf_parts(wide)
+        positive = np.where(small, 1 - y, tail)
+        y = np.where(wide >= 0, positive, np.where(small, 1 + y, 2 - tail))
+        return y.reshape(np.shape(x)).astype(x.dtype)
+
+
+def _gelu_odd(x):
+    """2 A (x + B x³): the tanh form's Φ is the sigmoid of it, and an exp is half the work of a tanh."""
+    u = x * x
+    u *= 2 * GELU_A * GELU_B
+    u += 2 * GELU_A
+    u *= x
+    return u

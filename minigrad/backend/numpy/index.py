@@ -1,0 +1,53 @@
+"""Reading, writing and adding by index."""
+
+import numpy as np
+
+from ..primitives import Primitives
+from .precision import wide
+
+
+class Index(Primitives):
+    def getitem(self, x, index):
+        y = x[index]
+        return y if type(y) is np.ndarray else x[(*index, ...)]
+
+    def setitem(self, x, index, value):
+        x[index] = value
+
+    def getitem_add(self, shape, index, dy):
+        parts = index if isinstance(index, tuple) else (index,)
+        if any(isinstance(i, np.ndarray) and i.dtype != bool for i in parts):
+            return added(shape, index, dy)
+        dx = np.zeros(shape, dy.dtype)  # slices, numbers and masks name each element once
+        dx[index] += dy
+        return dx
+
+    def gather(self, x, dim, index):
+        return np.take_along_axis(x, index, dim)
+
+    def scatter_add(self, shape, dim, index, dy):
+        places = list(np.ogrid[tuple(slice(n) for n in index.shape)])
+        places[dim] = index
+        return added(shape, tuple(places), dy)
+
+    def take(self, x, index):
+        return np.take(x, index, axis=0)
+
+    def take_add(self, rows, index, dy):
+        dx = np.zeros((rows, dy.shape[1]), dy.dtype)
+        if index.size:
+            order = np.argsort(index, kind="stable")  # equal indices side by side: one sum for each
+            sorted_index = index[order]
+            starts = np.flatnonzero(np.r_[True, sorted_index[1:] != sorted_index[:-1]])
+            dtype = wide(dy.dtype) if dy.dtype.kind in "fc" else dy.dtype
+            sums = np.add.reduceat(dy[order], starts, axis=0, dtype=dtype)
+            dx[sorted_index[starts]] = sums
+        return dx
+
+
+def added(shape, index, dy):
+    """Zeros of `shape` with dy added at `index`, in a type that many can be added in."""
+    dtype = wide(dy.dtype) if dy.dtype.kind in "fc" else dy.dtype
+    dx = np.zeros(shape, dtype)
+    np.add.at(dx, index, dy.astype(dtype, copy=False))  # many times as slow where the dtypes differ
+    return dx.astype(dy.dtype, copy=False)

@@ -1,0 +1,59 @@
+"""Optimizer steps and gradient clipping, in place, for all parameters at once."""
+
+import math
+
+import numpy as np
+
+from ..primitives import Primitives
+
+_CHUNK = 1 << 14  # elements that an update touches at a time: five such arrays fit in a core's second-level cache
+
+
+class Optim(Primitives):
+    def adam_(self, slots, beta1, beta2, eps, decoupled):
+        for p, g, m, v, lr, weight_decay, step in slots:
+            _adam_one(p, g, m, v, lr, beta1, beta2, eps, weight_decay, decoupled, step)
+
+    def sgd_(self, slots, momentum, nesterov):
+        for p, g, buffer, lr, weight_decay in slots:
+            if weight_decay:
+                g = g + p * weight_decay
+            if momentum:
+                buffer *= momentum
+                buffer += g
+                g = g + buffer * momentum if nesterov else buffer
+            p -= g * lr
+
+    def global_norm(self, arrays):
+        return math.sqrt(sum(self.dot(x, x) for x in arrays))
+
+    def scale_(self, arrays, factor):
+        for x in arrays:
+            x *= factor
+
+
+def _adam_one(p, g, m, v, lr, beta1, beta2, eps, weight_decay, decoupled, step):
+    p, g, m, v = p.reshape(-1), g.reshape(-1), m.reshape(-1), v.reshape(-1)
+    rate = lr / (1 - beta1**step)
+    root = 1 / math.sqrt(1 - beta2**step)
+    scratch = np.empty((2, min(_CHUNK, p.size)), p.dtype)
+    for start in range(0, p.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        pi, gi, mi, vi = p[part], g[part], m[part], v[part]
+        a, b = scratch[:, : pi.size]
+        if weight_decay and decoupled:
+            pi *= 1 - lr * weight_decay
+        elif weight_decay:
+            gi = np.multiply(pi, weight_decay) + gi
+        mi *= beta1
+        mi += np.multiply(gi, 1 - beta1, out=a)
+        vi *= beta2
+        np.multiply(gi, gi, out=a)
+        a *= 1 - beta2
+        vi += a
+        np.sqrt(vi, out=a)
+        a *= root
+        a += eps
+        np.multiply(mi, rate, out=b)
+        b /= a
+        pi -= b

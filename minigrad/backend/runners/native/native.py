@@ -1,0 +1,170 @@
+"""The CPU backend where there is a C++ compiler: kernels where they are faster than NumPy, NumPy elsewhere.
+
+What goes where is said in backend/launch, at each primitive: see launch/rules.py.
+"""
+
+import ctypes
+import functools
+import logging
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from ....locks import loading
+from ... import primitives
+from ...launch import Launched
+from ...numpy import Numpy
+from ..toolchain import CompilerError, address, modules
+from . import pool
+
+log = logging.getLogger("minigrad")
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math", "-w")
+SHARE = 1 << 14  # elements worth handing to another core
+TRAINING = (
+    "elementwise", "softmax", "norm", "cross_entropy", "reduce", "optim", "attention_forward TILE=64 DP=32",
+    "attention_backward TILE=64 DP=32",
+)  # fmt: skip
+"""What training needs, compiled together the first time that one of them is."""
+
+_GRID = struct.Struct("6I").pack
+_byte, _addressof = ctypes.c_char.from_buffer, ctypes.addressof
+
+
+@functools.cache
+def header():
+    words = Path(__file__).parent.parent / "toolchain" / "words.h"
+    return words.read_text(encoding="utf-8") + (Path(__file__).parent / "native.h").read_text(encoding="utf-8")
+
+
+class NativeKernels(Launched):
+    """Every primitive as a kernel, whether that is fast or not. Raises CompilerError without a C++ compiler."""
+
+    whole_heads = True
+    shared_limit = 1 << 19  # native.h's
+    tile_pad = 16
+    column_part = 1024  # rows that a block reduces by itself
+
+    def __init__(self):
+        self.threads = pool.threads()
+        self._pool = pool.start(self.threads)
+        self._kernels: dict = {}
+
+    empty = staticmethod(np.empty)
+    pointer = staticmethod(address)
+
+    def spread(self, n):
+        return max(1, min(2 * self.threads, n // SHARE)), 1
+
+    def sums_of(self, n):
+        return max(1, min(256, n // (4 * SHARE)))
+
+    def launch_rows(self, rows, n, file, entry, dtype, *args):
+        if rows:
+            self._run(file, entry, dtype, (rows,), (1,), 0, args)
+
+    def _run(self, file, entry, dtype, grid, block, shared, args):
+        key = file, entry, dtype
+        kernel = self._kernels.get(key) or self._load(*key)
+        values = list(args)
+        try:  # what kernel.pack does, without further calls: a launch may take less time than they
+            for i in kernel.pointers:
+                x = values[i]
+                values[i] = 0 if x is None else _addressof(_byte(x))
+            sizes = tuple(map(len, map(values.__getitem__, kernel.structs)))
+            packed = kernel.packers[sizes](*values)
+        except (KeyError, TypeError, ValueError, struct.error):  # the first time, read-only arrays, mistakes
+            packed = kernel.pack(args)
+        kernel.function(_GRID(*grid, *(1,) * (6 - len(grid))), shared, packed)
+
+    def _load(self, file, entry, dtype):
+        with loading:
+            if (file, entry, dtype) not in self._kernels:  # another thread may have been first
+                self.compile([file], dtype)
+        return self._kernels[file, entry, dtype]
+
+    def compile(self, files, dtype):
+        """Compile kernel files for a dtype, several at a time, and load them."""
+        for file, module in zip(files, modules(files, dtype.name, header(), FLAGS, "native", threads=self.threads)):
+            module.library.use_pool(self._pool)
+            for name in module.kernels:
+                self._kernels[file, name, dtype] = module[name]
+
+
+class Native(NativeKernels):
+    """Each primitive as a kernel or by NumPy, as its rule says; all by NumPy once a kernel cannot be compiled.
+
+    any_size: kernels for small arrays too, where there is a kernel at all."""
+
+    def __init__(self, any_size=False):
+        super().__init__()
+        self.any_size = any_size
+        self.failed = None  # why kernels are no longer used, after an error
+
+    def _load(self, file, entry, dtype):
+        with loading:
+            if self.failed is not None:
+                raise self.failed
+            if (file, entry, dtype) not in self._kernels:
+                try:
+                    self.compile(TRAINING if file in TRAINING else [file], dtype)
+                except CompilerError as error:
+                    self.failed = error
+                    log.warning("minigrad: %s; computing with NumPy instead", error)
+                    raise
+        return self._kernels[file, entry, dtype]
+
+    def _load_before(self, name, slots):
+        """Have the kernels of a primitive that works in place before it changes the first of these arrays: what it had
+        done so far, NumPy would do again."""
+        for dtype in {(slot[0] if type(slot) is tuple else slot).dtype for slot in slots}:
+            if ("optim", name.rstrip("_"), dtype) not in self._kernels:
+                self._load("optim", name.rstrip("_"), dtype)
+
+    def pays(self, rule, args):
+        """Are these arguments of a primitive ones for its kernel?"""
+        size = 0 if self.any_size else rule.from_size
+        pays = False
+        for x in args:
+            if type(x) is np.ndarray:
+                kind = x.dtype.char
+                if kind in "fd":
+                    pays = pays or x.size >= size
+                elif kind not in "?bBhHiIlLqQ":
+                    return False
+            elif type(x) is list:  # of arrays, or of slots that begin with one
+                arrays = [slot[0] if type(slot) is tuple else slot for slot in x]
+                if not all(array.dtype.char in "fd" for array in arrays):
+                    return False
+                pays = pays or any(array.size >= size for array in arrays)
+        return pays and self.failed is None and (rule.when is None or self.any_size or rule.when(*args))
+
+
+def _by_rule(name):
+    """The primitive as a kernel or as NumPy computes it. Raises TypeError if it has no rule."""
+    launch, numpy = getattr(Launched, name), getattr(Numpy(), name)
+    rule = getattr(launch, "natively", None)
+    if rule is None:
+        raise TypeError(f"backend/launch does not say of {name} when it is a kernel natively: see launch/rules.py")
+    if rule.always:
+        return launch
+    if rule.never and rule.silent:
+        return staticmethod(numpy)
+
+    @functools.wraps(launch)
+    def primitive(self, *args, **kwargs):
+        if not rule.never and self.pays(rule, args):
+            try:
+                if name.endswith("_"):
+                    self._load_before(name, args[0])
+                return launch(self, *args, **kwargs)
+            except CompilerError:  # _load has said why
+                pass
+        with np.errstate(all="ignore"):
+            return numpy(*args, **kwargs)
+
+    return primitive
+
+
+for _name in primitives.names():
+    setattr(Native, _name, _by_rule(_name))
