@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 
 from minigrad import backend
+from minigrad.backend.runners.native import TRAINING, Native
 from minigrad.backend.runners.toolchain import CompilerError, find_compiler
 from minigrad.backend.runners.toolchain.cache import folder
-from minigrad.backend.runners.native import TRAINING, Native
 from minigrad.random import manual_seed
+
+from .devices import DEVICES, backend_of
 
 SKIP_ALLOWED = "no GPU"
 PACKAGES = {"g++": "g++", "dot": "graphviz", "chromium": "chromium"}  # programs, and what Debian and Ubuntu call them
@@ -25,6 +27,15 @@ PACKAGES = {"g++": "g++", "dot": "graphviz", "chromium": "chromium"}  # programs
 @pytest.fixture(autouse=True)
 def seed():
     manual_seed(0)
+
+
+@pytest.fixture(params=DEVICES)
+def device(request, monkeypatch):
+    """A backend that runs kernels, on which everything in the test is then computed."""
+    on = backend_of(request.param)
+    if on.device == "cpu":  # what device="cpu" then means, for the creation functions too
+        monkeypatch.setattr(backend, "cpu", lambda: on)
+    return on
 
 
 @pytest.fixture

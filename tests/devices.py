@@ -1,4 +1,4 @@
-"""The ways to run kernels, as a fixture: `device` is a backend, on which everything in the test is then computed."""
+"""The ways to run kernels."""
 
 import functools
 
@@ -20,11 +20,3 @@ def backend_of(name):
     if name == "native":
         return Native(any_size=True)  # kernels for small arrays too
     return Emulated() if name == "emulated" else backend.get("cuda")
-
-
-@pytest.fixture(params=DEVICES)
-def device(request, monkeypatch):
-    on = backend_of(request.param)
-    if on.device == "cpu":  # what device="cpu" then means, for the creation functions too
-        monkeypatch.setattr(backend, "cpu", lambda: on)
-    return on

@@ -11,8 +11,8 @@ import types
 
 import numpy as np
 
-from minigrad.backend.runners.emulated import Emulated
 from minigrad.backend.kernels import C_TYPES, signatures
+from minigrad.backend.runners.emulated import Emulated
 
 launches: list = []  # (entry point, grid, block, shared_mem) of each launch so far
 _SCALARS = {kind: np.dtype(name).type for name, kind in C_TYPES.items()}

@@ -3,7 +3,7 @@
 `cases()` are ONNX's, and `reason(case)` is None if the case must pass here, else why it is not for us. Being wrong is
 never a reason.
 
-    PYTHONPATH=. python tests/oracle/onnx_adapter.py    # the cases that are not for us, by reason
+    python -m tests.oracle.onnx_adapter    # the cases that are not for us, by reason
 """
 
 import functools
@@ -14,10 +14,11 @@ import numpy as np
 import onnx
 from onnx.helper import get_attribute_value, tensor_dtype_to_np_dtype
 from onnx.numpy_helper import to_array
-from onnx_ops import OPS
 
 import minigrad as mg
 from minigrad import dtypes
+
+from .onnx_ops import OPS
 
 UNAVAILABLE = {
     op: why

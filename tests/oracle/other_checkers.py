@@ -1,6 +1,6 @@
 """The planted bugs before other gradient checkers, at their default settings.
 
-    python tests/oracle/other_checkers.py       a Markdown table of who catches what
+    python -m tests.oracle.other_checkers       a Markdown table of who catches what
 
 A minigrad function is presented to each framework as a function of its own with a backward of its own, which asks
 minigrad for the gradient; so each checker differentiates the same code and judges it in its own way."""
@@ -8,24 +8,17 @@ minigrad for the gradient; so each checker differentiates the same code and judg
 import contextlib
 import logging
 import os
-import sys
 import warnings
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for `python tests/oracle/other_checkers.py`
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-
-import engine_mutants
-from mutants import MUTANTS
 
 import minigrad as mg
 from minigrad.gradcheck import gradcheck
 
-assert engine_mutants
-
+from ..gradcheck.engine_mutants import MUTANTS  # these, and those of formulas
 
 # -------------------------------------------------------------------------------------------------- the minigrad side
 

@@ -5,11 +5,12 @@ import zlib
 
 import numpy as np
 import pytest
-from compare import assert_same, name_of, results
-from op_table import ROWS
 
 import minigrad as mg
 from minigrad import dtypes, ops
+
+from .compare import assert_same, name_of, results
+from .op_table import ROWS
 
 pytestmark = pytest.mark.oracle
 

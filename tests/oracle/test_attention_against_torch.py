@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
-from compare import assert_layers_agree, twins
 
 import minigrad as mg
 from minigrad import checkpoint, nn
+
+from .compare import assert_layers_agree, twins
 
 pytestmark = pytest.mark.oracle
 B, T, S, C, NH = 2, 5, 7, 12, 3

@@ -1,8 +1,5 @@
 """float32 beside PyTorch: functions at most a unit in the last place worse, long sums as exact."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -11,8 +8,7 @@ from minigrad.backend import reference
 from minigrad.backend.runners.native import Native
 from minigrad.nn import functional as F
 
-sys.path.append(str(Path(__file__).parent.parent))
-from ulps import EXACT, SLOPES, inputs, ulps
+from ..ops.ulps import EXACT, SLOPES, inputs, ulps
 
 pytestmark = pytest.mark.oracle
 DEVICES = {"numpy": reference, "native": Native()}

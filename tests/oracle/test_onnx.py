@@ -21,7 +21,7 @@ WITHOUT_DERIVATIVE = {"test_acosh_example": "infinite at 1", "test_l2normalizati
 def adapter():
     """Imported only if one of these tests runs: a collection must not take seconds, nor skip where ONNX is missing."""
     pytest.importorskip("onnx", reason="ONNX is not installed")
-    import onnx_adapter
+    from . import onnx_adapter
 
     return onnx_adapter
 

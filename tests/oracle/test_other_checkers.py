@@ -1,7 +1,8 @@
 """Who catches which planted bug: minigrad all of them; the others what they did when they were first tried by hand."""
 
 import pytest
-from other_checkers import MUTANTS, OTHERS, outcome, table
+
+from .other_checkers import MUTANTS, OTHERS, outcome, table
 
 pytestmark = pytest.mark.oracle
 NEEDS = {"torch slow": "torch", "torch fast": "torch", "JAX": "jax", "HIPS": "autograd"}

@@ -2,17 +2,18 @@
 
 RANDOM_PROGRAMS=10000 in the environment runs so many instead of 600; RANDOM_PROGRAMS_FIRST is the first seed. A
 difference prints its seed and the smallest program that still shows it, as text that runs; what may differ, and by how
-much, is said in tests/program_differences.py."""
+much, is said in tests/programs/differences.py."""
 
 import os
 from collections import Counter
 
 import numpy as np
 import pytest
-from program_differences import differences, report
-from random_programs import drawn
 
 import minigrad as mg
+
+from ..programs.differences import differences, report
+from ..programs.program import drawn
 
 pytestmark = pytest.mark.oracle
 

@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from compare import assert_layers_agree, twins
 
 import minigrad as mg
 from minigrad import text
+
+from .compare import assert_layers_agree, twins
 
 pytestmark = pytest.mark.oracle
 

@@ -1,0 +1,329 @@
+"""What the walk asks of ops and tells its callers: shapes, what is needed, grad(), misuse, ops of one's own."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.autograd import registry
+from minigrad.backend import reference
+
+
+def leaf(*shape):
+    return mg.randn(*shape, dtype=mg.float64, requires_grad=True)
+
+
+def same(x, expected):
+    np.testing.assert_array_equal(x.detach().numpy(), expected)
+
+
+def close(x, expected):
+    np.testing.assert_allclose(x.detach().numpy(), expected, rtol=1e-12, atol=1e-13)
+
+
+# -------------------------------------------------------------------- R4: shapes and dtypes; R5: no more than is needed
+
+
+class Wrong(mg.Op):
+    """Its backward returns what `answer` makes of dy."""
+
+    def forward(self, x, answer):
+        return x * 1
+
+    def backward(self, dy):
+        return self.answer(dy)
+
+
+class WrongBroadcast(Wrong):
+    broadcasts = True
+
+
+@pytest.mark.parametrize("op", [Wrong, WrongBroadcast])
+@pytest.mark.parametrize(
+    "answer, error, words",
+    [
+        (lambda dy: dy.sum(), RuntimeError, r"shape \(\).*shape \(2, 3\)"),
+        (lambda dy: dy.T, RuntimeError, r"shape \(3, 2\).*shape \(2, 3\)"),
+        (lambda dy: dy.float(), RuntimeError, "float32.*float64"),
+        (lambda dy: (dy, dy), RuntimeError, "2 gradients for 1 inputs"),
+        (lambda dy: dy.numpy(), TypeError, "ndarray"),
+        (lambda dy: 0.0, TypeError, "float"),
+    ],
+)
+def test_a_wrong_gradient_raises_and_names_the_op(op, answer, error, words):
+    with pytest.raises(error, match=words) as caught:
+        op.apply(leaf(2, 3), answer=answer).sum().backward()
+    assert op.name in str(caught.value) and "test_walk.py:" in str(caught.value)
+
+
+def test_broadcasting_is_undone_by_the_engine():
+    for shapes in [((3, 4), (4,)), ((2, 1, 3), (4, 1)), ((), (2, 0)), ((1, 1), (5,)), ((0, 3), (1, 3))]:
+        a, b = leaf(*shapes[0]), leaf(*shapes[1])
+        (a + b).sum().backward()
+        total = np.broadcast_shapes(*shapes)
+        for x in (a, b):
+            assert x.grad.shape == x.shape and x.grad.dtype == x.dtype
+            same(x.grad, np.full(x.shape, np.prod(total) / max(x.numel(), 1)))
+
+
+class Spy(mg.Op):
+    """y = a + b + c, noting what its backward was asked for."""
+
+    asked: list = []
+
+    def forward(self, a, b, c):
+        return a + b + c
+
+    def backward(self, dy):
+        self.asked.append(self.needs)
+        return tuple(dy if need else None for need in self.needs)
+
+
+@pytest.mark.parametrize("required", list(itertools.product([False, True], repeat=3))[1:])
+def test_an_op_learns_what_is_needed(required):
+    xs = [mg.ones(2, requires_grad=r) for r in required]
+    Spy.asked.clear()
+    y = Spy.apply(*xs)
+    y.sum().backward(retain_graph=True)
+    assert Spy.asked == [required]
+    first = required.index(True)
+    mg.grad(y.sum(), [xs[first]], retain_graph=True)
+    y.sum().backward()
+    assert Spy.asked[1:] == [tuple(i == first for i in range(3)), required]
+
+
+def test_grad_runs_no_op_that_leads_elsewhere():
+    a, b = leaf(2), leaf(2)
+    Spy.asked.clear()
+    y = (Spy.apply(a, a, a) * b).sum()
+    mg.grad(y, b)
+    mg.grad([(b * 2).sum(), Spy.apply(a, a, a).sum()], b)
+    assert Spy.asked == []
+
+
+def test_no_product_is_computed_in_vain(monkeypatch):
+    calls = []
+    monkeypatch.setattr(mg.backend, "cpu", lambda: reference)
+    monkeypatch.setattr(reference, "matmul", lambda a, b: calls.append(1) or np.matmul(a, b))
+    for needs in ((True, True), (True, False), (False, True)):
+        a, b = (mg.randn(3, 3, requires_grad=need) for need in needs)
+        y = (a @ b).sum()
+        calls.clear()
+        y.backward()
+        assert len(calls) == sum(needs)
+
+
+@pytest.mark.parametrize("f", [mg.mul, mg.pow, mg.maximum, mg.minimum, mg.matmul, lambda a, b: mg.where(a > b, a, b)])
+def test_a_gradient_that_nobody_needs_costs_no_op(f):
+    def ops(*needs):
+        a, b = (mg.rand(3, 3, requires_grad=need) for need in needs)
+        y, ran = f(a, b).sum(), []
+        with mg.autograd.watch(lambda op, inputs, outputs: ran.append(op.name)):
+            y.backward()
+        return len(ran)
+
+    both = ops(True, True)
+    assert ops(True, False) < both and ops(False, True) < both
+
+
+_CASES = [(d, i) for d in registry.values() if d.builtin for i in range(len(d.cases))]
+
+
+@pytest.mark.parametrize("declaration, i", _CASES, ids=[f"{d.name}-{i}" for d, i in _CASES])
+def test_what_else_is_needed_does_not_change_a_gradient(declaration, i):
+    case = declaration.cases[i]
+    drawn = case.draw(np.random.default_rng(i))
+    floats = [k for k, x in enumerate(drawn) if isinstance(x, np.ndarray) and x.dtype.kind == "f"]
+
+    def gradients(required):
+        mg.manual_seed(0)
+        xs = [mg.tensor(x) if isinstance(x, np.ndarray) else x for x in drawn]
+        xs = [[mg.tensor(item) for item in x] if isinstance(x, list) else x for x in xs]
+        for k in required:
+            xs[k].requires_grad_()
+        ys = declaration.call(*xs, **case.params)
+        ys = [y for y in (ys if isinstance(ys, tuple) else (ys,)) if y is not None and y.requires_grad]
+        if not ys:
+            return None
+        weights = [mg.randn(*y.shape, dtype=y.dtype) for y in ys]
+        found = mg.grad(ys, [xs[k] for k in required], weights, allow_unused=True)
+        return dict(zip(required, found))
+
+    together = gradients(floats) if len(floats) > 1 else None
+    if together is None:
+        return  # one float input or no gradient: nothing to leave out
+    for k in floats:
+        alone = gradients([k])
+        if alone is not None and alone[k] is not None:
+            np.testing.assert_allclose(alone[k].numpy(), together[k].numpy(), rtol=1e-13, atol=1e-14)
+
+
+# ------------------------------------------------------------------------------------------------ grad() and backward()
+
+
+def test_grad_touches_no_grad_attribute():
+    x, y = leaf(3), leaf(3)
+    found = mg.grad((x * y).sum(), [y, x])
+    assert isinstance(found, tuple) and x.grad is None and y.grad is None
+    same(found[0], x.detach().numpy())
+    same(found[1], y.detach().numpy())
+    assert not found[0].requires_grad
+
+
+def test_grad_of_an_intermediate_and_of_the_output_itself():
+    x = leaf(3)
+    h = x * 2
+    y = (h * h).sum()
+    dy, dh, dx = mg.grad(y, [y, h, x])
+    same(dy, 1.0)
+    close(dh, 2 * h.detach().numpy())
+    close(dx, 8 * x.detach().numpy())
+
+
+def test_a_leaf_older_than_every_op_gets_all_its_gradient_beside_an_intermediate():
+    x, w = leaf(2), leaf(2)
+    u, h = x * 3, w * 2  # h is younger than u, which leads to x
+    dx, dh = mg.grad(u.sum() + h.sum(), [x, h], retain_graph=True)
+    same(dx, [3, 3])
+    same(dh, [1, 1])
+    dh, dx = mg.grad((u * h).sum(), [h, x])
+    close(dx, 6 * w.detach().numpy())
+    close(dh, 3 * x.detach().numpy())
+
+
+def test_unused_inputs():
+    x, unused = leaf(2), leaf(2)
+    y = (x * 2).sum()
+    with pytest.raises(mg.GraphError, match=r"do not depend on input 1.*allow_unused"):
+        mg.grad(y, [x, unused], retain_graph=True)
+    assert mg.grad(y, [x, unused], allow_unused=True)[1] is None
+
+
+def test_several_outputs_weighted():
+    x = leaf(3)
+    a, b = x * 2, x * x
+    wa, wb = mg.randn(3, dtype=mg.float64), mg.randn(3, dtype=mg.float64)
+    (dx,) = mg.grad([a, b], x, [wa, wb], retain_graph=True)
+    close(dx, 2 * wa.numpy() + 2 * x.detach().numpy() * wb.numpy())
+    (dx,) = mg.grad([a.sum(), b.sum()], x, retain_graph=True)
+    close(dx, 2 + 2 * x.detach().numpy())
+    (dx,) = mg.grad([a, a], x, [wa, wb], retain_graph=True)
+    close(dx, 2 * (wa.numpy() + wb.numpy()))
+    with pytest.raises(ValueError):
+        mg.grad([a, b], x, [wa])
+    with pytest.raises((ValueError, TypeError)):
+        mg.grad([a.sum(), b.sum()], x, mg.tensor(10.0, dtype=mg.float64))  # one weight for two outputs
+
+
+def test_an_unused_output_of_an_op_has_gradient_zero():
+    x = leaf(6)
+    parts = x.split(2)
+    (parts[1] * 3).sum().backward()
+    same(x.grad, [0, 0, 3, 3, 0, 0])
+    x = leaf(2, 3)
+    values, indices = x.topk(2)
+    assert values.requires_grad and not indices.requires_grad
+    values[:, 0].sum().backward()
+    same(x.grad, (x.detach() == x.detach().amax(1, keepdim=True)).double().numpy())
+
+
+def test_a_diamond_in_which_depth_first_order_would_be_wrong():
+    x = mg.tensor(3.0, requires_grad=True)
+    y = x * x
+    z = y * y + y.exp() * 0 + y  # y is used thrice, at different depths
+    z.backward()
+    assert x.grad.item() == 2 * 9 * 6 + 6
+
+
+@pytest.mark.parametrize(
+    "misuse, error, words",
+    [
+        (lambda x: mg.ones(2).sum().backward(), mg.GraphError, "requires no gradient"),
+        (lambda x: (x * 2).backward(), mg.GraphError, r"shape \(2, 3\) needs `gradient`"),
+        (lambda x: x.sum().backward(mg.ones(3)), ValueError, r"shape \(\).*\(3,\)"),
+        (lambda x: (x * 2).backward(mg.ones(2, 3)), ValueError, "float64.*float32"),
+        (lambda x: (x * 2).backward(np.ones((2, 3))), TypeError, "Tensor"),
+        (lambda x: mg.grad(x.sum(), mg.ones(2)), mg.GraphError, "input 0 requires no gradient"),
+        (lambda x: (x * 2).requires_grad_(False), mg.GraphError, "leaf"),
+        (lambda x: mg.ones(2).register_hook(print), mg.GraphError, "register_hook"),
+        (lambda x: mg.ones(2).retain_grad(), mg.GraphError, "retain_grad"),
+        (lambda x: setattr(mg.ones(2), "grad", mg.ones(2)), mg.GraphError, "requires no gradient"),
+        (lambda x: setattr(x, "grad", mg.ones(2)), ValueError, r"shape \(2, 3\)"),
+        (lambda x: setattr(x, "data", mg.ones(2)), ValueError, r"shape \(2, 3\)"),
+    ],
+)
+def test_misuse(misuse, error, words):
+    with pytest.raises(error, match=words):
+        misuse(leaf(2, 3))
+
+
+# ----------------------------------------------------------------------------------------------------- ops of one's own
+
+
+class Cube(mg.Op):
+    """y = k x³;   dx = 3 k x² dy"""
+
+    cases = [mg.case((3, 2), k=2.0)]
+
+    def forward(self, x, k):
+        self.save_inputs(x)
+        return k * self.backend.pow(x, 3)
+
+    def backward(self, dy):
+        (x,) = self.saved_inputs()
+        return dy * (3 * self.k * x * x)
+
+
+def test_an_op_of_ones_own_has_all_derivatives():
+    x = leaf(3)
+    y = Cube.apply(x, k=2.0)
+    values = x.detach().numpy()
+    close(y, 2 * values**3)
+    expected = [6 * values**2, 12 * values, np.full(3, 12.0)]
+    for derivative in expected:
+        (y,) = mg.grad(y.sum(), x, create_graph=True)
+        close(y, derivative)
+    assert registry["cube"].source is Cube and not registry["cube"].builtin
+
+
+def test_a_forward_without_return_says_so():
+    class Returnless(mg.Op):
+        def forward(self, x):
+            x * 1
+
+    with pytest.raises(TypeError, match="returnless: forward returned None; does it lack its return"):
+        Returnless.apply(leaf(2))
+
+
+def test_an_op_that_saves_nothing_says_so():
+    class Forgetful(mg.Op):
+        def forward(self, x):
+            return x * 1
+
+        def backward(self, dy):
+            return dy * self.saved_inputs()[0]
+
+    with pytest.raises(RuntimeError, match=r"forgetful.*save_inputs"):
+        Forgetful.apply(leaf(2)).sum().backward()
+
+
+def test_parameters_cannot_take_the_engine_s_names():
+    with pytest.raises(TypeError, match=r"stretch.*\bscope\b"):
+
+        class Stretch(mg.Op):
+            def forward(self, x, scope):
+                return x * scope
+
+        Stretch.apply(leaf(2), scope=3.0)
+
+
+def test_ops_need_a_tensor_and_a_backward():
+    class NoBackward(mg.Op):
+        def forward(self, x):
+            return x * 1
+
+    with pytest.raises(TypeError, match="no_backward needs at least one Tensor"):
+        NoBackward.apply(np.ones(2))
+    with pytest.raises(TypeError, match="no_backward has no gradient"):
+        NoBackward.apply(leaf(2)).sum().backward()

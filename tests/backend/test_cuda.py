@@ -1,0 +1,319 @@
+"""The CUDA backend: on a stand-in for CuPy whose kernels the emulator runs, and on a GPU where there is one."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+import minigrad.nn.functional as F
+from minigrad.autograd import Storage
+from minigrad.backend import cuda, reference
+
+from .. import ROOT, fake_cupy
+
+BOTH = ["fake", pytest.param("real", marks=pytest.mark.gpu)]
+rng = np.random.default_rng(0)
+
+
+@pytest.fixture
+def fake(a_compiler, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
+    fake_cupy.launches.clear()
+    return cuda.Cuda()
+
+
+@pytest.fixture(params=BOTH)
+def on(request):
+    if request.param == "fake":
+        return request.getfixturevalue("fake")
+    if why := cuda.why_not():
+        pytest.skip(f"no GPU: {why}")
+    return cuda.Cuda()
+
+
+def normal(*shape, dtype=np.float32):
+    return rng.standard_normal(shape).astype(dtype)
+
+
+# ---------------------------------------------------------------------------------------------------------- arrays
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64", "int32", "uint8", "bool"])
+@pytest.mark.parametrize("shape", [(), (1,), (3, 4), (0, 3)])
+def test_arrays_go_there_and_back(on, shape, dtype):
+    x = (10 * normal(*shape)).astype(dtype)
+    y = on.from_numpy(x)
+    assert type(y) is on.array_type and y.dtype == x.dtype and y.shape == x.shape
+    np.testing.assert_array_equal(on.to_numpy(y), x, strict=True)
+
+
+def test_what_comes_back_is_a_copy(on):
+    y = on.from_numpy(x := normal(3))
+    on.to_numpy(y)[:] = 0
+    x[:] = 0
+    assert on.to_numpy(y).all()
+
+
+def test_any_layout_of_a_numpy_array_goes_there(on):
+    x = normal(4, 6)[::2, ::-1].T
+    np.testing.assert_array_equal(on.to_numpy(on.from_numpy(x)), x)
+
+
+VIEWS = {
+    "transpose": lambda on, x: x.transpose([2, 0, 1]),
+    "slices": lambda on, x: x[1:, ::-2, 0],
+    "new dim": lambda on, x: x[:, None],
+    "expand": lambda on, x: on.expand(x[:1], (2, *x.shape[:0], 3, 4)),
+    "reshape": lambda on, x: on.reshape(x, (4, 6)),
+    "reshape, copied": lambda on, x: on.reshape(x.transpose((2, 1, 0)), (6, 4)),
+    "flip": lambda on, x: on.flip(x, (0, 2)),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_are_numpys(on, name):
+    x = normal(2, 3, 4)
+    view = VIEWS[name]
+    np.testing.assert_array_equal(on.to_numpy(view(on, on.from_numpy(x))), view(reference, x))
+
+
+def test_views_overlap_what_they_see(on):
+    x = on.empty((4, 4), np.float32)
+    assert on.overlap(x[1:], x) and on.overlap(x[:, 1], x[1:])
+    assert not on.overlap(x[:2], x[2:]) and not on.overlap(x, on.empty((4, 4), np.float32))
+
+
+def test_zeros_full_and_pinned(on):
+    np.testing.assert_array_equal(on.to_numpy(on.zeros((2, 3), np.int32)), np.zeros((2, 3), np.int32), strict=True)
+    np.testing.assert_array_equal(on.to_numpy(on.full((2, 3), 1.5, np.float64)), np.full((2, 3), 1.5), strict=True)
+    batch = on.pinned((2, 3), np.int64)
+    batch[:] = np.arange(6).reshape(2, 3)
+    x = on.from_numpy(batch)
+    on.synchronize()
+    batch[:] = 0
+    np.testing.assert_array_equal(on.to_numpy(x), np.arange(6).reshape(2, 3))
+
+
+# -------------------------------------------------------------------------------------------------------- launches
+
+STRUCT = bytes(range(24))
+ARGUMENTS = {  # C type -> (what launch code gives, what CuPy is to get)
+    "float": (1, np.float32(1)), "double": (1, np.float64(1)), "half": (0.5, np.float16(0.5)),
+    "bool": (1, np.True_), "int": (-1, np.int32(-1)), "unsigned": (3, np.uint32(3)),
+    "long long": (-(1 << 40), np.int64(-(1 << 40))), "unsigned long long": ((1 << 64) - 1, np.uint64((1 << 64) - 1)),
+    "T": (2, np.float16(2)), "R": (2, np.float32(2)), "*": (None, None),
+    "Layout": (STRUCT, np.frombuffer(STRUCT, "V24")),
+}  # fmt: skip
+
+
+class Recorded:
+    """A CuPy function that keeps what it is called with."""
+
+    def __init__(self):
+        self.calls = []
+
+    def __call__(self, grid, block, args, shared_mem):
+        self.calls.append((grid, block, args, shared_mem))
+
+
+def kernel_for(kinds, Array=fake_cupy.ndarray):
+    return cuda.Kernel(Recorded(), "k", kinds, np.dtype("float16"), Array)
+
+
+def test_arguments_become_exactly_what_is_declared():
+    kernel = kernel_for(list(ARGUMENTS))
+    kernel((2, 3), (64,), 8, [given for given, _ in ARGUMENTS.values()])
+    ((grid, block, values, shared),) = kernel.function.calls
+    assert (grid, block, shared) == ((2, 3), (64,), 8)
+    for value, (_, wanted) in zip(values, ARGUMENTS.values()):
+        assert type(value) is type(wanted)
+        assert value is None or (value.dtype == wanted.dtype and value.tobytes() == wanted.tobytes())
+
+
+@pytest.mark.parametrize(
+    "kinds, args, message",
+    [
+        (["int"], [1 << 31], "too large|out of bounds"),
+        (["unsigned"], [-1], "out of bounds"),
+        (["*"], [np.zeros(1)], "an array of this device was expected, not ndarray"),
+        (["long long", "int"], [1], "shorter"),
+        (["long long"], [1, 2], "longer"),
+        (["Layout"], [3], "int"),
+    ],
+)
+def test_wrong_arguments_are_named(kinds, args, message):
+    kernel = kernel_for(kinds)
+    with pytest.raises(TypeError, match=rf"kernel k\({re.escape(', '.join(kinds))}\): .*({message})"):
+        kernel((1,), (1,), 0, args)
+    assert not kernel.function.calls
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="no GPU's library: CuPy is not installed")
+@pytest.mark.parametrize("kind", ARGUMENTS)
+def test_the_real_cupy_takes_such_arguments(kind):
+    """CuPy looks at the arguments of a launch before it looks for a driver."""
+    import cupy
+
+    function = cupy.cuda.function.Function
+    launch = function.__new__(function)  # without a module, which only a driver can load
+    kernel = kernel_for([kind], cupy.ndarray)
+    kernel((1,), (1,), 0, [ARGUMENTS[kind][0]])
+    null = types.SimpleNamespace(ptr=0)
+    with pytest.raises((cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError)):
+        launch((1,), (1,), kernel.function.calls[0][2], stream=null)
+    with pytest.raises(TypeError):  # that it does look at them
+        launch((1,), (1,), (STRUCT,), stream=null)
+
+
+def test_much_shared_memory_is_asked_for():
+    kernel = kernel_for(["int"])
+    kernel((1,), (32,), 48 << 10, [1])
+    assert not hasattr(kernel.function, "max_dynamic_shared_size_bytes")
+    kernel((1,), (32,), 100 << 10, [1])
+    assert kernel.function.max_dynamic_shared_size_bytes == 100 << 10
+
+
+def test_a_file_is_compiled_once_for_a_dtype(fake):
+    x = fake.from_numpy(normal(3, 5))
+    before = set(fake._kernels)
+    for _ in range(2):
+        fake.softmax(x, -1)
+    fake.log_softmax(x, -1)
+    modules = {kernel.function.module for key, kernel in fake._kernels.items() if key not in before}
+    assert len(modules) == 1
+    assert [name for name, *_ in fake_cupy.launches] == ["softmax", "softmax", "log_softmax"]
+
+
+# ------------------------------------------------------------------------------------------------------ primitives
+
+TOKENS = np.array([2, 0, 2, 5, 2])
+PRIMITIVES = {
+    "softmax": lambda on, put: on.softmax(put(normal(3, 40)), 0),
+    "sum": lambda on, put: on.sum(put(normal(3, 40, 2)), (0, 2), False),
+    "add": lambda on, put: on.add(put(normal(3, 1, 4)), put(normal(5, 1))),
+    "gelu": lambda on, put: on.gelu(put(normal(33)), "tanh"),
+    "cast": lambda on, put: on.cast(put(normal(4, 5)), np.dtype(np.float64)),
+    "cat": lambda on, put: on.cat([put(normal(2, 3)), put(normal(2, 4))], 1),
+    "where": lambda on, put: on.where(put(normal(4, 4) > 0), put(normal(4, 4)), 0.0),
+    "take": lambda on, put: on.take(put(normal(6, 7)), put(TOKENS)),
+    "take_add": lambda on, put: on.take_add(6, put(TOKENS), put(normal(5, 7))),
+    "matmul": lambda on, put: on.matmul(put(normal(2, 17, 5)), put(normal(5, 9))),
+    "layer_norm": lambda on, put: on.layer_norm(put(normal(4, 40)), put(normal(40)), put(normal(40)), 1e-5)[0],
+    "cross_entropy": lambda on, put: on.cross_entropy(put(normal(5, 7)), put(TOKENS), -100, 0.1)[0],
+    "argmax": lambda on, put: on.argmax(put(normal(5, 7)), 1, False),
+}
+
+
+@pytest.mark.parametrize("name", PRIMITIVES)
+def test_primitives_are_the_references(on, name):
+    global rng
+    primitive, results = PRIMITIVES[name], []
+    for backend in (reference, on):
+        rng = np.random.default_rng(1)
+        results.append(backend.to_numpy(primitive(backend, backend.from_numpy)))
+    expected, found = results
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_training_step_through_tensors(on):
+    """Loss and gradients of a small network: embedding, layer norm, attention, MLP, cross-entropy."""
+    arrays = {"table": normal(7, 16), "g": normal(16), "b": normal(16), "qkv": normal(48, 16), "up": normal(24, 16),
+              "bias": normal(24), "head": normal(7, 24)}  # fmt: skip
+    tokens = rng.integers(0, 7, (2, 6))
+
+    def step(backend, dtype):
+        p = {
+            k: mg.Tensor._wrap(backend.from_numpy(a.astype(dtype)), Storage(backend)).requires_grad_()
+            for k, a in arrays.items()
+        }
+        index = mg.Tensor._wrap(backend.from_numpy(tokens), Storage(backend))
+        x = F.layer_norm(F.embedding(index, p["table"]), (16,), p["g"], p["b"])
+        q, k, v = F.linear(x, p["qkv"]).reshape(2, 6, 3, 2, 8).permute(2, 0, 3, 1, 4).unbind(0)
+        z = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(2, 6, 16)
+        h = F.gelu(F.linear(x + z, p["up"], p["bias"]), "tanh")
+        loss = F.cross_entropy(F.linear(h, p["head"]).reshape(12, 7), index.reshape(12))
+        loss.backward()
+        return [backend.to_numpy(a) for a in (loss.array, *(x.grad.array for x in p.values()))]
+
+    # float32 costs this network up to 3e-5 of each gradient's largest element, over 20 draws, and NumPy's 9e-5
+    for found, expected in zip(step(on, np.float32), step(reference, np.float64)):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=5e-5 * np.abs(expected).max())
+
+
+# -------------------------------------------------------------------------------------------------- what is missing
+
+
+def raises(error):
+    def function(*args):
+        raise error
+
+    return function
+
+
+def count_raises(status):
+    return {"runtime.getDeviceCount": raises(fake_cupy.CUDARuntimeError(status))}
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"runtime.driverGetVersion": lambda: 0}, "no NVIDIA driver$"),
+        (count_raises(35), r"no NVIDIA driver that it can use \(cudaErrorNamed"),
+        (count_raises(100), "no GPU was found"),
+        ({"runtime.getDeviceCount": lambda: 0}, "no GPU was found"),
+        ({"nvrtc.getVersion": raises(RuntimeError("libnvrtc.so\n…"))}, r"NVRTC.*gpu13.*\(libnvrtc.so\)"),
+        ({"RawModule.compile": raises(ValueError("cannot open"))}, r"headers.*gpu13.*\(cannot open\)"),
+        ({}, None),
+    ],
+)
+def test_what_is_missing_is_said(fake, monkeypatch, changes, message):
+    for name, value in changes.items():
+        where, name = name.split(".")
+        monkeypatch.setattr(getattr(fake_cupy.cuda, where, None) or getattr(fake_cupy, where), name, value)
+    why = cuda.why_not()
+    assert why is None if message is None else re.search(message, why) and why.startswith("device 'cuda'")
+
+
+def test_a_missing_cupy_is_said(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "needs CuPy, which is not installed: pip install" in cuda.why_not()
+
+
+@pytest.mark.parametrize("error, why", [
+    ("PermissionError(13, 'Permission denied', '/nobody/.cupy')", "cannot make its cache folder"),
+    ("ImportError('libcudart.so\\nmore')", r"cannot be imported \(libcudart.so\)$"),
+    ("ValueError('CUDA_PATH')", "cannot be imported"),
+])  # fmt: skip
+def test_a_cupy_that_cannot_be_imported_is_said(tmp_path, monkeypatch, error, why):
+    """With a home that cannot be written to, its import is a PermissionError."""
+    (tmp_path / "cupy.py").write_text(f"raise {error}")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    assert re.search(f"^device 'cuda': CuPy is installed, but {why}", cuda.why_not())
+
+
+def test_nothing_but_memory_views_and_compiling_is_asked_of_cupy():
+    with open(cuda.__file__, encoding="utf-8") as file:
+        used = set(re.findall(r"\b_?cupy\.(\w+)", file.read()))
+    assert used == {"array", "broadcast_to", "cuda", "may_share_memory", "ndarray", "RawModule", "zeros"}
+
+
+def test_importing_minigrad_does_not_import_cupy():
+    code = "import sys, minigrad, minigrad.backend.runners.cuda; sys.exit('cupy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.skipif(cuda.why_not() is None, reason="no GPU is what this is about, and there is one")
+def test_the_benchmark_says_what_is_missing():
+    script = ROOT / "tests/benchmarks/kernels.py"
+    environment = os.environ | {"PYTHONPATH": str(Path(mg.__file__).parent.parent)}
+    run = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, check=False)
+    assert (run.returncode, run.stderr) == (1, "") and re.fullmatch("device 'cuda'.*\n", run.stdout)

@@ -1,0 +1,109 @@
+"""How work is cut up before it is launched: layouts, rows, shares, tiles."""
+
+import struct
+
+import numpy as np
+import pytest
+
+from minigrad.backend.launch.elementwise import compact_strides
+from minigrad.backend.launch.index import any_integers, is_basic, places
+from minigrad.backend.launch.launcher import MAX_DIMS, broadcast_strides, layout, product, real
+from minigrad.backend.launch.matmul import choose
+from minigrad.backend.launch.reduce import _runs, accumulator, shares
+from minigrad.backend.runners.emulated import Emulated
+
+
+def unpacked(shape, *strides, itemsize=4):
+    """(size, [(n, *steps)]) of the struct Layout."""
+    size, packed = layout(shape, (itemsize,) * len(strides), *strides)
+    numbers = struct.unpack(f"{len(packed) // 8}q", packed)
+    assert len(numbers) == 2 + 5 * MAX_DIMS and numbers[0] == size == product(shape)
+    column = [numbers[2 + MAX_DIMS * k : 2 + MAX_DIMS * (k + 1)] for k in range(5)]
+    assert all(not any(c[numbers[1] :]) for c in column) and not any(n for c in column[len(strides) + 1 :] for n in c)
+    return [tuple(c[d] for c in column[: len(strides) + 1]) for d in range(numbers[1])]
+
+
+def test_dims_that_all_operands_run_through_alike_are_one():
+    compact, columns = (48, 16, 4), (4, 8, 24)
+    assert unpacked((2, 3, 4), compact, compact) == [(24, 1, 1)]
+    assert unpacked((2, 3, 4), compact, columns) == [(2, 12, 1), (3, 4, 2), (4, 1, 6)]
+    assert unpacked((2, 3, 4), compact, (0, 16, 4)) == [(2, 12, 0), (12, 1, 1)]
+    assert unpacked((2, 3, 4), compact, (0, 0, 0)) == [(24, 1, 0)]
+    assert unpacked((2, 1, 4), compact, compact) == [(2, 12, 12), (4, 1, 1)]
+    assert unpacked((1, 1), (4, 4)) == unpacked((), ()) == [(1, 1)]
+    assert unpacked((3,), (-4,), (4,)) == [(3, -1, 1)] and unpacked((0, 3), (12, 4)) == [(0, 1)]
+    steps = tuple(4 * (3 * i + 1) for i in range(MAX_DIMS + 1))
+    assert len(unpacked((2,) * MAX_DIMS, steps[:-1])) == MAX_DIMS
+    with pytest.raises(ValueError, match="at most 16 dims that cannot be merged"):
+        unpacked((2,) * (MAX_DIMS + 1), steps)
+
+
+def test_strides_of_what_is_broadcast():
+    x = np.zeros((3, 1, 4), np.float32)
+    for shape in ((3, 1, 4), (3, 5, 4), (2, 3, 5, 4), (3, 0, 4), (1, 3, 1, 4)):
+        got = broadcast_strides(x, shape)
+        want = np.broadcast_to(x, shape).strides
+        assert len(got) == len(want) and all(a == b for a, b, n in zip(got, want, shape) if n > 1)
+    for shape in ((), (3,), (2, 3, 4), (2, 1, 3)):
+        assert compact_strides(shape, 8) == np.zeros(shape).strides
+
+
+def test_shares_are_equal_but_for_the_last():
+    for n in (1, 2, 255, 256, 257, 511, 512, 513, 1000, 100_003):
+        for most in (1, 7, 256):
+            count, size = shares(n, most)
+            assert size <= most and (count - 1) * size < n <= count * size and count <= -(-n // most)
+    assert shares(257, 256) == (2, 129) and shares(256, 256) == (1, 256) and shares(10, 4) == (3, 4)
+
+
+def test_threads_for_a_row():
+    on = Emulated()
+    plain = super(Emulated, on).row_threads
+    assert [plain(n) for n in (0, 1, 128, 129, 256, 257, 2048, 2049, 10**6)] == [32, 32, 32, 64, 64, 96, 512, 512, 512]
+    assert [on.row_threads(n) for n in (1, 256, 257)] == [64, 64, 96]
+    assert [on.spread(n) for n in (1, 64, 65, 128, 129, 10**6)] == [(blocks, 64) for blocks in (1, 1, 2, 2, 3, 3)]
+
+
+def test_runs_of_dims_that_go_and_stay():
+    assert _runs((2, 3, 4), (True, True, False)) == [(6, True), (4, False)]
+    assert _runs((2, 1, 4), (True, False, True)) == [(8, True)]  # what has size 1 parts nothing
+    assert _runs((2, 3, 4), (True, False, True)) == [(2, True), (3, False), (4, True)]
+    assert _runs((1, 1), (True, True)) == []
+
+
+def test_dtypes_of_sums():
+    for name, sums in (
+        ("float16", "float32"),
+        ("float32",) * 2,
+        ("float64",) * 2,
+        ("int8", "int64"),
+        ("bool", "int64"),
+    ):
+        assert accumulator(np.dtype(name)) == sums
+        assert real(np.dtype(name)) == ("float32" if name == "float16" else name)
+
+
+def test_kinds_of_indices():
+    mask, where = np.array([True, False]), np.array([0, 1])
+    assert is_basic((1, slice(None), None, ...)) and is_basic(())
+    assert not any(is_basic((i,)) for i in (mask, where, True, np.True_))
+    assert any_integers((where, 1)) and not any_integers((mask, 1, slice(None)))
+    x = np.arange(24).reshape(2, 3, 4)
+    for index in (
+        (where,), (mask,), (slice(None), np.array([2, 0])), (where, slice(1, 3)), (None, where), (..., where),
+        (where, ..., where), (np.array([[True, False, True]] * 2),), (True, where), (where[:0],),
+    ):  # fmt: skip
+        positions, rest = places(x.shape, index)
+        np.testing.assert_array_equal(x.reshape(-1, *rest)[positions], x[index])
+        assert positions.flags.c_contiguous and positions.dtype == np.int64
+    assert places(x.shape, (where,))[1] == (3, 4)  # only as much memory as the index asks for
+
+
+def test_products_are_cut_so_that_the_busiest_multiprocessor_has_least_to_do():
+    assert choose(128, 128, 128, 1, True, 132) == (64, 1) and choose(10**4, 10**4, 64, 1, False, 132) == (64, 1)
+    assert choose(64, 64, 255, 1, True, 132)[1] == 1  # no part may be shorter than 128
+    assert choose(1, 1, 0, 1, True, 132)[1] == 1 and choose(0, 0, 5, 0, True, 132)[1] == 1
+    assert choose(64, 64, 4096, 1, True, 132) == (64, 4096 // 128)
+    assert choose(64, 64, 10**6, 1, True, 132) == (64, 3 * 132)  # blocks on all of them, three at a time
+    assert choose(64, 64, 10**6, 1, True, 1) == (64, 1)
+    assert choose(64, 64, 10**5, 396, True, 132)[1] == 1  # there are tiles enough

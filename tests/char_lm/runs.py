@@ -1,0 +1,83 @@
+"""examples/char_lm.py run small, in this process or in one of its own: what the tests of it share."""
+
+import contextlib
+import csv
+import itertools
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from minigrad import checkpoint, text
+
+from ..examples.scripts import EXAMPLES, load
+
+SCRIPT = EXAMPLES / "char_lm.py"
+char_lm = load("char_lm")
+
+WORDS = "The quick brown fox jumps over the lazy dog, and the dog does not mind.\n"
+SIZES = dict(n_layer=1, n_head=2, n_embd=8, block_size=8, batch_size=3)
+REST = dict(eval_every=4, warmup=2, dropout=0.2)
+
+
+def options(settings):
+    return [f"--{name.replace('_', '-')}={value}" for name, value in settings.items()]
+
+
+TINY = options(SIZES | REST)
+
+
+def quick_ending(monkeypatch):
+    """What a run does after its last step is slow, and tested once: shorten it."""
+    write = char_lm.write
+    monkeypatch.setattr(char_lm, "write", lambda *args, **more: write(*args[:3], min(args[3], 40), *args[4:], **more))
+    monkeypatch.setattr(char_lm, "loss_curve", lambda rows, path: None)
+
+
+def main(*argv):
+    """The exit code."""
+    try:
+        return char_lm.main([str(a) for a in argv])
+    except SystemExit as stop:
+        return stop.code
+
+
+def start(*argv, **options):
+    """A process of its own."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, str(SCRIPT), *map(str, argv)]
+    piped = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, env=env, **piped | options)
+
+
+def state(out, name="last"):
+    return checkpoint.load(out / f"{name}.safetensors")
+
+
+def same_run(a, b):
+    """Parameters, optimizer, both generators, step, settings, vocabulary and losses: every byte."""
+    for name in ("last.safetensors", "best.safetensors", "losses.csv"):
+        assert (a / name).read_bytes() == (b / name).read_bytes(), name
+
+
+def rows(out):
+    with open(out / "losses.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@contextlib.contextmanager
+def stop_after(n, *numbers):
+    """Signals (Ctrl-C) arrive while the n-th step is under way."""
+    steps, draw = itertools.count(1), text.Batches.__next__
+
+    def with_signals(self):
+        if next(steps) == n:
+            for number in numbers or (signal.SIGINT,):
+                signal.raise_signal(number)
+        return draw(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text.Batches, "__next__", with_signals)
+        yield

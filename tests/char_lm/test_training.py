@@ -1,0 +1,164 @@
+"""What examples/char_lm.py computes while it trains: rates, validation losses, which model is the best, settings."""
+
+import json
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn, optim, runs, text
+
+from .runs import SIZES, TINY, WORDS, char_lm, main, options, rows, state
+
+
+def trained(book, out, *argv):
+    assert main(*TINY, "--text", book, "--out", out, *argv) == 0
+    return rows(out)
+
+
+def test_the_learning_rate_is_that_of_the_step(book, out):
+    settings = dict(lr=0.02, min_lr=0.005, warmup=3, total=9)
+    argv = options(dict(lr=0.02, min_lr=0.005, warmup=3, steps=9))
+    table = trained(book, out, *argv)
+    expected = [optim.warmup_cosine(step, **settings) for step in range(9)]
+    np.testing.assert_allclose([float(row["lr"]) for row in table], expected, rtol=1e-5)
+    assert [group["lr"] for group in state(out)[1]["optimizer"]["param_groups"]] == [expected[-1]] * 2
+
+
+def test_the_first_step_is_adamws_with_the_rate_of_the_table(book, out):
+    """|Δp| = lr for each number whose gradient is not tiny: what the table says is what was done."""
+    assert main(*TINY, "--text", book, "--out", out, "--steps", 1, "--weight-decay", 0, "--clip", 0) == 0
+    after, meta = state(out)
+    mg.manual_seed(1337)
+    before = nn.GPT(nn.GPTConfig(**meta["config"])).state_dict()
+    moved = [abs(after[f"model.{name}"] - p.numpy()) for name, p in before.items()]
+    largest = max(x.max() for x in moved)
+    assert largest == pytest.approx(float(rows(out)[0]["lr"]), rel=1e-3)
+
+
+def losses_by_hand(out, data, batch_size, block_size):
+    """(validation, training) loss of the last model: over all characters of each split, one sequence at a time."""
+    model, vocab, _ = runs.load_char_model(out / "last.safetensors")
+    found = []
+    for ids in reversed(text.split(vocab.encode(data), 0.9)):
+        values = []
+        for x, y in text.fixed_batches(ids, block_size, 1):
+            with mg.no_grad():
+                values.append(model.eval()(mg.tensor(x), mg.tensor(y))[1].item())
+        found.append(np.mean(values))
+    return found
+
+
+def test_the_validation_loss_is_the_mean_over_the_validation_split(book, out):
+    """Every character counts once, also those of the last, smaller batch; dropout is off; training goes on with it."""
+    words = WORDS * 20 + "zzzz" * 40  # the end, which validates, is unlike the rest; 24 windows in batches of 23
+    book.write_text(words)
+    table = trained(book, out, *options(dict(steps=8, batch_size=23, eval_batches=0, eval_every=8, lr=0.05)))
+    n = len(text.fixed_batches(np.zeros(len(words) - int(0.9 * len(words))), SIZES["block_size"], 1))
+    assert n % 23 not in (0, 22)  # the last batch is smaller
+    validation, of_training = losses_by_hand(out, words, 23, SIZES["block_size"])
+    assert float(table[-1]["val"]) == pytest.approx(validation, rel=1e-5)
+    assert abs(validation - of_training) > 0.05
+    assert [row["val"] != "" for row in table] == [False] * 7 + [True]
+
+
+def test_the_best_model_is_that_of_the_lowest_validation_loss(book, out, tmp_path):
+    argv = options(dict(steps=14, eval_every=1, lr=0.5, min_lr=0.5, warmup=0, clip=0, eval_batches=0))
+    table = trained(book, out, *argv)
+    losses = [float(row["val"]) for row in table]
+    best = int(np.argmin(losses))
+    assert 0 < best < 13, losses  # the run is one whose best is neither the first nor the last
+    assert state(out, "best")[1]["step"] == best + 1
+    for name in ("best", "last"):
+        assert state(out, name)[1]["best_loss"] == pytest.approx(losses[best], rel=1e-5)
+    assert main("--resume", "--out", out, "--steps", 16) == 0  # two more that are no better
+    assert min(float(row["val"]) for row in rows(out)[14:]) > losses[best]
+    assert state(out, "best")[1]["step"] == best + 1 and state(out)[1]["step"] == 16
+
+
+def test_typed_wins_over_the_preset_that_over_the_saved_and_these_over_the_defaults(book, out):
+    trained(book, out, "--steps", 1, "--lr", 0.03, "--clip", 0.7, "--eval-batches", 1)
+    sizes = options(SIZES | dict(steps=2, eval_batches=1))
+    assert main("--resume", "--out", out, "--preset", "nanogpt-cpu", *sizes, "--warmup", 5) == 0
+    settings = state(out)[1]["settings"]
+    expected = char_lm.PRESETS["nanogpt-cpu"] | SIZES | dict(steps=2, eval_batches=1, warmup=5, seed=1337)
+    assert {name: settings[name] for name in expected} == expected
+    assert main("--resume", "--out", out, "--steps", 3) == 0
+    assert state(out)[1]["settings"] == settings | dict(steps=3)
+    other = out.parent / "other"
+    trained(book, other, "--steps", 1)
+    typed = {**SIZES, "eval_every": 4, "warmup": 2, "dropout": 0.2, "steps": 1}
+    defaults = {name: row[0] for name, row in char_lm.SETTINGS.items()} | typed
+    assert {k: v for k, v in state(other)[1]["settings"].items() if k != "text"} == json.loads(json.dumps(defaults))
+
+
+@pytest.mark.parametrize("apart, code", [(0.0, 130), (0.9, 130), (1.1, None)])
+def test_ctrl_c_twice_within_a_second_is_one_and_the_callers_handler_comes_back(book, out, monkeypatch, apart, code):
+    """As a terminal and a program between may both pass it on. Later, it stops the program where it is: 130 as well."""
+    now, clip, calls = [1000.0], nn.utils.clip_grad_norm_, []
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    def interrupted(*args):
+        calls.append(1)
+        if len(calls) == 3:
+            signal.raise_signal(signal.SIGINT)
+            now[0] += apart
+            signal.raise_signal(signal.SIGINT)
+        return clip(*args)
+
+    monkeypatch.setattr(nn.utils, "clip_grad_norm_", interrupted)
+    mine = lambda number, frame: None  # noqa: E731
+    before = signal.signal(signal.SIGINT, mine)
+    try:
+        assert main(*TINY, "--text", book, "--out", out, "--steps", 50) == 130
+        assert signal.getsignal(signal.SIGINT) is mine
+        assert state(out)[1]["step"] == (0 if code is None else 3)  # nothing was saved by the impatient
+        calls[:] = [1] * 9
+        assert main(*TINY, "--text", book, "--out", out.parent / "whole", "--steps", 2) == 0
+        assert signal.getsignal(signal.SIGINT) is mine
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+INF = float("inf")
+BOUNDS = {  # name: (default, lowest, below)
+    "n_layer": (2, 1, INF), "n_head": (4, 1, INF), "n_embd": (128, 1, INF), "block_size": (64, 1, INF),
+    "batch_size": (12, 1, INF), "dropout": (0.0, 0, 1), "steps": (2400, 1, INF), "lr": (4e-3, 0, INF),
+    "min_lr": (1e-4, 0, INF), "warmup": (100, 0, INF), "weight_decay": (0.1, 0, INF), "clip": (1.0, 0, INF),
+    "eval_every": (300, 1, INF), "eval_batches": (200, 0, INF), "seed": (1337, 0, 2**32),
+}  # fmt: skip
+
+
+def test_defaults_and_presets():
+    """The defaults are those that the README's figures come from; the presets are nanoGPT's own."""
+    assert {name: row[0] for name, row in char_lm.SETTINGS.items()} == {name: row[0] for name, row in BOUNDS.items()}
+    both = dict(lr=1e-3, min_lr=1e-4, warmup=100, weight_decay=0.1, clip=1.0, eval_every=250, eval_batches=0)
+    cpu = dict(n_layer=4, n_head=4, n_embd=128, block_size=64, batch_size=12, dropout=0.0, steps=2000)
+    gpu = dict(n_layer=6, n_head=6, n_embd=384, block_size=256, batch_size=64, dropout=0.2, steps=5000)
+    presets = char_lm.PRESETS
+    assert presets == {"nanogpt-cpu": both | cpu, "nanogpt-gpu": both | gpu}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_each_setting_is_refused_just_outside_its_bounds(name, book, out, capsys):
+    default, lowest, below = BOUNDS[name]
+    outside = [lowest - 1 if isinstance(default, int) else -1e-9] + ([below] if below < INF else [])
+    for value in outside:
+        assert main(*TINY, "--text", book, "--out", out, f"--{name.replace('_', '-')}={value}") == 2
+        assert f"--{name.replace('_', '-')} must be at least {lowest}" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_settings_at_their_lowest_train(book, out):
+    lowest = {name: row[1] for name, row in BOUNDS.items()} | dict(steps=2, eval_batches=1)
+    assert main(*options(lowest), "--text", book, "--out", out) == 0
+    assert [float(row["lr"]) for row in rows(out)] == [0, 0] and all(row["val"] for row in rows(out))
+
+
+def test_clipping_is_to_the_norm_and_the_table_has_that_before(book, out):
+    small, none = (trained(book, out.parent / name, "--steps", 3, "--lr", 0.01, "--clip", clip)
+                   for name, clip in (("small", 1e-9), ("none", 0)))  # fmt: skip
+    assert small[0]["grad_norm"] == none[0]["grad_norm"] and float(none[0]["grad_norm"]) > 0.05
+    assert small[2]["train"] != none[2]["train"]  # eps of AdamW is large for gradients as small as these

@@ -1,0 +1,98 @@
+"""Induction heads appear where they can, and only there."""
+
+import re
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.study import METHODS, head_importance, head_scores, ranked, repeated_tokens
+
+from .scripts import load
+
+SEEDS = range(5)
+
+
+@pytest.fixture(scope="module")
+def example():
+    return load("induction_heads")
+
+
+def best(model, kind, *periods):
+    return head_scores(model, [kind], periods).best(kind)
+
+
+def test_the_script_runs(example, capsys, tmp_path):
+    assert example.main(["--steps", "50", "--controls", "--out", str(tmp_path / "runs")]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"step 50: loss 3\.\d+, previous 0\.\d\d, induction 0\.[01]\d\n", printed)
+    assert "Induction has not appeared" in printed
+    assert len(re.findall(r"^blocks\.[01]\.attn +[0-3]( +0\.\d{3}){4}", printed, re.MULTILINE)) == 8
+    assert len(re.findall(r"period (?:9|12|16): induction 0\.\d\d, \d+% right", printed)) == 6
+    assert len(re.findall(r"^blocks\.[01]\.attn +[0-3]( +-?0\.\d{3}){3}$", printed, re.MULTILINE)) == 8  # importance
+    assert (tmp_path / "runs" / "induction.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "runs" / "induction.html").stat().st_size > 100_000
+
+
+def test_accuracy_counts_from_the_second_period_on(example):
+    class Told(mg.nn.Module):
+        """Knows the sequences, and is right from a position on."""
+
+        def __init__(self, period, start):
+            self.tokens = repeated_tokens([period] * 256, example.V, example.T + 1, mg.Generator(12345))
+            self.start = start
+
+        def forward(self, idx):
+            right = mg.one_hot(self.tokens[:, 1:], example.V).float()  # (B, T, V)
+            late = (mg.arange(example.T) >= self.start).float().unsqueeze(1)  # (T, 1)
+            return right * (2 * late - 1), None
+
+    assert example.accuracy(Told(9, 9), 9) == 1
+    assert example.accuracy(Told(16, 24), 16) == 0.5
+
+
+@pytest.mark.slow
+def test_two_layers_learn_induction(example):
+    learned = 0
+    for seed in SEEDS:
+        model, scores = example.new_model(seed), {}
+
+        def watch(step, loss, model=model, scores=scores):
+            if step in (100, 300):
+                scores[step] = best(model, "induction", example.UNSEEN)[2]
+
+        example.train(model, seed, watch=watch)
+        path, _, score = best(model, "induction", example.UNSEEN)
+        assert path == "blocks.1.attn" and best(model, "previous", 9, example.UNSEEN)[0] == "blocks.0.attn"
+        assert scores[100] < 0.2 and scores[300] > 0.5  # it appears all at once
+        learned += score >= 0.9 and example.accuracy(model, example.UNSEEN) >= 0.9
+        the_path_integral_is_ablation_and_the_gate_gradient_is_not(model, example.batches(9))
+    assert learned >= 4
+
+
+def the_path_integral_is_ablation_and_the_gate_gradient_is_not(model, batches):
+    ablate, path, grad = (head_importance(model, batches, method) for method in METHODS)
+    for layer in ablate:
+        np.testing.assert_allclose(path[layer], ablate[layer], atol=0.01)
+    layer, head = ranked(ablate)[-1]  # the one that matters most is the previous-token head
+    assert (layer, head) == best(model, "previous", 9)[:2] and layer == "blocks.0.attn"
+    assert ablate[layer][head] > 0.9 and grad[layer][head] < ablate[layer][head] / 20
+    times = {}  # how much more it matters than any other head, by each method
+    for name, scores in ("ablate", ablate), ("grad", grad):
+        others = [scores[p][h] for p, h in ranked(scores) if (p, h) != (layer, head)]
+        times[name] = scores[layer][head] / max(others)
+    assert times["ablate"] > 2 and times["grad"] < times["ablate"] / 2
+
+
+@pytest.mark.slow
+def test_one_layer_does_not(example):
+    model = example.train(example.new_model(0, n_layer=1), 0)
+    assert best(model, "induction", 9, 16)[2] < 0.3
+    assert example.accuracy(model, 16) < 0.2
+
+
+@pytest.mark.slow
+def test_one_period_is_learned_as_a_distance(example):
+    model = example.train(example.new_model(0), 0, periods=(12, 12))
+    assert best(model, "induction", 12)[2] > 0.7 and example.accuracy(model, 12) > 0.9
+    assert best(model, "induction", 16)[2] < 0.2 and example.accuracy(model, 16) < 0.1

@@ -1,0 +1,151 @@
+"""What gradcheck says: a message to act on, a snippet that repeats the check, hints, tables, JSON."""
+
+import json
+import math
+import re
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn
+from minigrad.gradcheck import GradcheckError, gradcheck
+from minigrad.gradcheck.hints import patterns
+from minigrad.gradcheck.report import FAIL
+
+from .wrong_sin import WrongSin, data, values, wrong_sin
+
+
+def test_the_message_is_one_to_act_on():
+    def loss(w):
+        return wrong_sin(w * 2).sum(0)
+
+    with pytest.raises(GradcheckError) as caught:
+        gradcheck(loss, data(2, 3), seed=7)
+    message = str(caught.value)
+    for line in [
+        r"FAIL test_the_message_is_one_to_act_on.<locals>.loss \(full\): \d+ checks, \d+ evaluations, .* seed 7",
+        r"Jacobian: FAIL at w\[\d, \d\], output \[\d\]",
+        r"analytic  -?\d",
+        r"numeric   -?\d.* ± \d.*",
+        r"ratio     1\.001, error / allowed",
+        r"slopes    .* from the left, .* from the right",
+        r"hint      all of them are off by the same factor 1\.001",
+        r"culprit   wrong_sin, made at .*test_reports.py:\d+: wrong by itself too",
+        r"ops       mul, wrong_sin, sum",
+        r"w: shape \(2, 3\), given as float64 with strides \(24, 8\); checked in float64",
+    ]:
+        assert re.search(line, message), line
+    assert caught.value.report.worst.index is not None
+
+
+def test_the_snippet_repeats_the_check():
+    for fn, inputs in [(WrongGate.apply, (data(2, 2), mg.tensor([0, 1]))), (mg.sqrt, (values(0.0, math.inf),))]:
+        report = gradcheck(fn, *inputs, raise_on_fail=False)
+        assert not report
+        with pytest.raises(GradcheckError) as again:
+            exec(report.snippet, {})
+        assert again.value.report.verdict == report.verdict and again.value.report.worst.place == report.worst.place
+    keyword = gradcheck(wrong_sin, data(2), raise_on_fail=False).snippet
+    assert "partial(WrongSin, factor=1.001)" in keyword
+
+
+class WrongGate(mg.Op):
+    """y = x, and one row more of gradient than it should have"""
+
+    def forward(self, x, index):
+        return x[index]
+
+    def backward(self, dy):
+        return dy * 3, None
+
+
+@pytest.mark.parametrize(
+    "factor, hint",
+    [(0.5, "half"), (2.0, "double"), (-1.0, "sign"), (0.0, "no gradient arrives"), (4.0, "4 times too large"),
+     (1 / 3, "3 times too small"), (math.sqrt(3), "1/√3 was left out"), (1 + 1e-6, "off by 1e-06 of itself")],
+)  # fmt: skip
+def test_ratio_hints(factor, hint):
+
+    report = gradcheck(partial(WrongSin.apply, factor=factor), data(3, 4), raise_on_fail=False, probes=())
+    assert hint in report.message()
+
+
+def test_pattern_hints():
+    class Swapped(mg.Op):
+        def forward(self, a, b):
+            self.save_inputs(a, b)
+            return a * b
+
+        def backward(self, dy):
+            a, b = self.saved_inputs()
+            return dy * a, dy * b
+
+    class Transposed(mg.Op):
+        def forward(self, x):
+            self.save_inputs(x)
+            return x * x * x
+
+        def backward(self, dy):
+            (x,) = self.saved_inputs()
+            return (3 * x * x * dy).mT
+
+    class LastColumn(mg.Op):
+        def forward(self, x):
+            return x * 2.0
+
+        def backward(self, dy):
+            return dy * mg.tensor([2.0, 2.0, 2.5], dtype=mg.float64)
+
+    x = data(3, 3)
+    for fn, inputs, hint in [
+        (Swapped, (x, data(3, 3)), "this is the gradient of b: two inputs are swapped"),
+        (Transposed, (x,), "this is the gradient transposed"),
+        (LastColumn, (x,), "only x[:, 2] is wrong"),
+    ]:
+        assert hint in gradcheck(fn, *inputs, raise_on_fail=False, probes=()).message()
+
+
+def test_table_and_json():
+    report = gradcheck(wrong_sin, data(3), raise_on_fail=False)
+    assert report.table().splitlines()[1].startswith("Jacobian") and "not applicable: device" in report.table()
+    loaded = json.loads(report.to_json())
+    assert loaded["verdict"] == FAIL and loaded["passed"] is False and loaded["findings"][0]["index"]
+    json.loads(gradcheck(mg.sqrt, values(0.0), raise_on_fail=False).to_json())  # with infinities
+
+
+def test_the_output_is_told_apart_from_others():
+    """Of two outputs of three elements, each alone is wrong at its own element."""
+    for which in (0, 1):
+        for k in range(3):
+            factor = mg.tensor([1.1 if i == k else 1.0 for i in range(3)], dtype=mg.float64)
+
+            def pair(x, which=which, factor=factor):
+                ys = x.exp(), WrongSin.apply(x, factor=factor)
+                return ys if which else ys[::-1]
+
+            worst = gradcheck(pair, values(0.1, 0.2, 0.3), raise_on_fail=False).worst
+            assert (worst.index, worst.output) == ((k,), f"{which}[{k}]")
+
+
+def test_the_culprit_is_told_from_a_right_op_of_its_kind():
+    """They differ in a parameter only."""
+    report = gradcheck(
+        lambda x: WrongSin.apply(x, factor=1.0) + WrongSin.apply(x, factor=1.1), values(0.3), raise_on_fail=False
+    )
+    assert "wrong by itself too" in report.culprit
+
+
+def test_parameters_require_gradients_without_leaving_inputs_out():
+    names = [name for name, *_ in gradcheck(nn.Linear(3, 2), data(4, 3)).leaves]
+    assert len(names) == 3 and {"weight", "bias"} < set(names)
+
+
+def test_inputs_are_swapped_only_if_the_right_gradient_is_another():
+    leaf, A = SimpleNamespace(name="x", array=np.ones(3)), np.diag([1.0, 2.0, 3.0])
+    wrong = np.ones((3, 3), bool)
+    swapped = "this is the gradient of y: two inputs are swapped"
+    assert swapped in patterns(leaf, A, 2 * A + 1, wrong, {"y": A})
+    assert swapped not in patterns(leaf, A, A * (1 + 1e-7), wrong, {"y": A})

@@ -1,0 +1,346 @@
+"""MultiheadAttention: its three forms against a loop over heads and each other, gradients, and the exact identities."""
+
+import math
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn
+from minigrad.gradcheck import gradcheck
+from minigrad.nn import functional as F
+
+from .heads import FORMS, HS, NH, PADDING, B, C, S, T, close, data, layer
+
+
+def pattern_of(m, *args, **options):
+    """The layer's whole pattern, by a form that has one."""
+    m.impl = "batched" if m.impl == "fused" else m.impl
+    return m(*args, need_weights=True, average_attn_weights=False, **options)[1]
+
+
+def by_hand(m, query, key, value, allowed):
+    """A head and a query at a time. allowed: (B, NH, T, S), True to attend. Returns output and pattern."""
+    W = m.in_proj_weight.detach().numpy().reshape(3, NH, HS, C)  # q, k, v; head
+    b = m.in_proj_bias.detach().numpy().reshape(3, NH, HS)
+    n, steps = query.shape[0], query.shape[1]
+    z, pattern = np.zeros((n, steps, C)), np.zeros((n, NH, steps, key.shape[1]))
+    for i, h in np.ndindex(n, NH):
+        q, k, v = (x[i] @ W[j, h].T + b[j, h] for j, x in enumerate((query, key, value)))
+        for t in range(steps):
+            seen = allowed[i, h, t]
+            if seen.any():
+                e = np.where(seen, np.exp(k @ q[t] / math.sqrt(HS)), 0.0)
+                pattern[i, h, t] = e / e.sum()
+            z[i, t, h * HS : (h + 1) * HS] = pattern[i, h, t] @ v
+    return z @ m.out_proj.weight.detach().numpy().T + m.out_proj.bias.detach().numpy(), pattern
+
+
+HIDDEN = np.array([[False, True, False, True], [True, True, True, True], [False, False, True, False]])
+PER_HEAD = np.random.default_rng(0).random((B * NH, T, S)) < 0.4
+ADDED = np.where(HIDDEN, -np.inf, np.arange(12.0).reshape(T, S) / 10)
+
+
+@pytest.mark.parametrize("padding", [False, True])
+@pytest.mark.parametrize("mask", [None, HIDDEN, PER_HEAD], ids=["none", "shared", "per head"])
+def test_cross_attention_against_a_loop_over_heads(attention, mask, padding):
+    query, key, value = data(B, T, C), data(B, S, C), data(B, S, C)
+    allowed = np.ones((B, NH, T, S), bool)
+    options = {}
+    if mask is not None:
+        allowed &= ~(mask.reshape(B, NH, T, S) if mask.ndim == 3 else mask)
+        options["attn_mask"] = mg.tensor(mask)
+    if padding:
+        allowed &= ~PADDING[:, None, None, :]
+        options["key_padding_mask"] = mg.tensor(PADDING)
+    expected, expected_pattern = by_hand(attention, query.numpy(), key.numpy(), value.numpy(), allowed)
+    y, none = attention(query, key, value, **options)
+    assert none is None
+    close(y, expected)
+    pattern = pattern_of(attention, query, key, value, **options)
+    close(pattern, expected_pattern)
+    assert (pattern.detach().numpy()[~allowed] == 0).all()
+    close(attention(query, key, value, need_weights=True, **options)[1], expected_pattern.mean(1))
+
+
+def test_self_attention_is_the_same_however_it_is_asked_for(attention):
+    x = data(B, T, C)
+    allowed = np.broadcast_to(np.tri(T, dtype=bool), (B, NH, T, T))
+    expected, _ = by_hand(attention, *[x.numpy()] * 3, allowed)
+    future = mg.tensor(~np.tri(T, dtype=bool))
+    for y, weights in (
+        attention(x, is_causal=True),
+        attention(x, x, x, is_causal=True),
+        attention(x, x.clone(), is_causal=True),
+        attention(x, attn_mask=future),
+        attention(x, attn_mask=mg.zeros(T, T, dtype=mg.float64).masked_fill(future, -np.inf)),
+    ):
+        assert weights is None
+        close(y, expected)
+
+
+def test_each_of_query_key_and_value_may_be_another(attention):
+    """Where two of the three are one tensor, the third is not taken for it too."""
+    x, y = data(B, T, C), data(B, T, C)
+    for inputs in ((x, x, y), (x, y, x), (y, x, x)):
+        expected, _ = by_hand(attention, *[t.numpy() for t in inputs], np.ones((B, NH, T, T), bool))
+        close(attention(*inputs)[0], expected)
+
+
+def test_float_masks_are_added(attention):
+    query, key = data(B, T, C), data(B, S, C)
+    pattern = pattern_of(attention, query, key, attn_mask=mg.tensor(ADDED))
+    W, b = attention.in_proj_weight.detach().numpy(), attention.in_proj_bias.detach().numpy()
+    q = (query.numpy() @ W[:C].T + b[:C]).reshape(B, T, NH, HS)
+    k = (key.numpy() @ W[C : 2 * C].T + b[C : 2 * C]).reshape(B, S, NH, HS)
+    e = np.exp(np.einsum("bthd,bshd->bhts", q, k) / math.sqrt(HS) + ADDED)
+    total = e.sum(-1, keepdims=True)
+    close(pattern, e / np.where(total == 0, 1, total))
+    both = pattern_of(attention, query, key, attn_mask=mg.tensor(ADDED), key_padding_mask=mg.tensor(PADDING))
+    assert (both.detach().numpy()[0, :, :, 2:] == 0).all() and both.isfinite().all()
+
+
+# --------------------------------------------------------------------------------------------- three forms that are one
+
+SETTINGS = {
+    "plain": dict(),
+    "causal": dict(is_causal=True),
+    "no bias": dict(made=dict(bias=False)),
+    "cross": dict(S=5),
+    "key and value of other sizes": dict(S=5, made=dict(kdim=7, vdim=4)),
+    "grouped": dict(made=dict(num_kv_heads=2), is_causal=True),
+    "multi-query": dict(S=5, made=dict(num_kv_heads=1)),
+    "d_v is not d_k": dict(S=5, d_k=3, d_v=2),
+    "padding": dict(S=4, key_padding_mask=PADDING),
+    "bool mask": dict(S=4, T=3, attn_mask=HIDDEN),
+    "mask for each head": dict(S=4, T=3, attn_mask=np.concatenate([PER_HEAD] * 2)),
+    "added mask and padding": dict(S=4, T=3, attn_mask=ADDED, key_padding_mask=PADDING),
+    "scale": dict(made=dict(scale=1.0)),
+    "rotary": dict(made=dict(positions="rotary"), is_causal=True),
+    "alibi": dict(made=dict(positions="alibi", num_kv_heads=2), is_causal=True),
+    "gates": dict(gates=True),
+    "pruned unevenly": dict(made=dict(num_kv_heads=2), prune={1}),
+}
+WIDE, HEADS = 8, 4
+
+
+def built(name, dtype, on="cpu"):
+    """(a layer, query, key, value, options of the call) of a setting, on a device; the same however often."""
+    mg.manual_seed(0)
+    setting = {"T": 3, "made": {}} | SETTINGS[name]
+    m = layer(WIDE, HEADS, **setting["made"])
+    T, S = setting["T"], setting.get("S")
+    if "d_k" in setting:
+        d_k, d_v = setting["d_k"], setting["d_v"]
+        W_Q, W_K = (data(HEADS, WIDE, d_k).unbind(0) for _ in range(2))
+        m.load_from_heads(W_Q, W_K, data(HEADS, WIDE, d_v).unbind(0), data(HEADS * d_v, WIDE))
+    m.prune_heads(setting.get("prune", ()))
+    query = data(B, T, WIDE)
+    key, value = (query, query) if S is None else (data(B, S, m.kdim), data(B, S, m.vdim))
+    m.head_gates = data(m.num_heads) if "gates" in setting else None
+    m.to(dtype, device=on)
+    tensors = {id(x): x.to(dtype).to(on).requires_grad_() for x in (query, key, value)}
+    masks = {k: setting[k] for k in ("attn_mask", "key_padding_mask") if k in setting}
+    masks = {k: mg.tensor(x if x.dtype == bool else x.astype(np.dtype(dtype)), device=on) for k, x in masks.items()}
+    if m.head_gates is not None:
+        m.head_gates = m.head_gates.detach().requires_grad_()
+    options = masks | {"is_causal": setting.get("is_causal", False)}
+    return m, [tensors[id(x)] for x in (query, key, value)], options
+
+
+def results(name, form, dtype, on="cpu"):
+    """Output and the gradients of inputs, gates and parameters, as float64 arrays."""
+    m, inputs, options = built(name, dtype, on)
+    m.impl = form
+    y, _ = m(*inputs, **options)
+    weight = np.random.default_rng(0).standard_normal(y.shape)
+    y.backward(mg.tensor(weight.astype(np.dtype(dtype)), device=on))
+    leaves = [*inputs, *m.parameters(), *([] if m.head_gates is None else [m.head_gates])]
+    return [x.cpu().numpy().astype(np.float64) for x in (y.detach(), *(leaf.grad for leaf in leaves))]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("dtype, slack", [(mg.float64, 1e-12), (mg.float32, 2e-5)])
+def test_the_three_forms_are_one(name, dtype, slack, device):
+    first, *others = (results(name, form, dtype, device.device) for form in FORMS)
+    for other in others:
+        for a, b in zip(first, other, strict=True):
+            np.testing.assert_allclose(a, b, 0, slack * max(1, np.abs(a).max()))
+
+
+@pytest.mark.parametrize(
+    "name, form, order",
+    [(name, form, 1) for name in SETTINGS for form in FORMS] + [(name, "fused", 2) for name in SETTINGS],
+)
+def test_gradients(name, form, order):
+    m, inputs, options = built(name, mg.float64)
+    m.impl = form
+    leaves = list({id(x): x for x in inputs}.values())
+
+    def call(m, *xs):
+        found = dict(zip(map(id, leaves), xs))
+        return m(*(found[id(x)] for x in inputs), **options)[0]
+
+    gradcheck(call, m, *leaves, mode="directional", order=order)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("average", [True, False])
+@pytest.mark.parametrize("form", FORMS[:2])
+def test_gradients_through_the_pattern(form, average, order):
+    m, options = layer(impl=form), dict(need_weights=True, average_attn_weights=average)
+    gradcheck(lambda m, *xs: m(*xs, **options), m, data(B, T, C), data(B, S, C), mode="directional", order=order)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_gradients_with_dropout(form):
+    m = layer(impl=form, dropout=0.3)
+    gradcheck(lambda m, *xs: m(*xs)[0], m, data(B, T, C), data(B, S, C), mode="directional", order=2)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_gradients_element_by_element(form):
+    m, mask = layer(4, 2, impl=form), mg.tensor(HIDDEN)
+    gradcheck(lambda m, *xs: m(*xs, attn_mask=mask)[0], m, data(1, T, 4), data(1, S, 4), mode="full", probes=())
+
+
+def test_a_query_that_sees_nothing_gives_zero_and_no_gradient(attention):
+    attention.out_proj.bias = None
+    query, key = data(B, T, C).requires_grad_(), data(B, S, C).requires_grad_()
+    hidden = mg.ones(T, S, dtype=mg.bool_)
+    y, _ = attention(query, key, attn_mask=hidden)
+    assert (y == 0).all()
+    y.sum().backward()
+    for x in (query, key, attention.in_proj_weight, attention.in_proj_bias, attention.out_proj.weight):
+        assert (x.grad == 0).all()
+    hidden = mg.tensor(HIDDEN)  # query 1 sees nothing
+    y, _ = attention(query, key, attn_mask=hidden)
+    assert (y[:, 1] == 0).all() and y.isfinite().all()
+    (y * data(*y.shape)).sum().backward()
+    assert (query.grad[:, 1] == 0).all() and all(p.grad.isfinite().all() for p in attention.parameters())
+
+
+def test_the_fused_form_says_so_when_it_is_asked_for_its_pattern():
+    m = layer()
+    with pytest.warns(UserWarning, match="never holds the pattern: need_weights takes the batched one"):
+        _, pattern = m(data(B, T, C), need_weights=True)
+    assert pattern.shape == (B, T, T)
+    np.testing.assert_allclose(pattern.sum(-1).detach().numpy(), 1)
+
+
+# ----------------------------------------------------------------------------------------------------------- identities
+
+
+def inner(x, y):
+    return (x * y).sum().item()
+
+
+def test_identities_of_one_backward():
+    """STUDY: rows of dS sum to 0; what a gate's gradient equals; what the scores' equals. No biases, float64."""
+    m = layer(bias=False, impl="batched")
+    m.head_gates = mg.ones(NH, dtype=mg.float64, requires_grad=True)
+    x = data(B, T, C)
+    W_q, W_k, W_v = (W.detach().clone().requires_grad_() for W in m.in_proj_weight.split(C))
+    heads = (B, T, NH, HS)
+    q, k, v = (F.linear(x, W).reshape(*heads).transpose(1, 2) for W in (W_q, W_k, W_v))  # (B, nh, T, hs)
+    scores = q @ k.mT / math.sqrt(HS)  # (B, nh, T, T)
+    pattern = F.attention_pattern(scores, is_causal=True)
+    z = pattern @ v  # (B, nh, T, hs)
+    W_o = m.out_proj.weight.detach().clone().requires_grad_()
+    y = F.linear(z.transpose(1, 2).reshape(B, T, C), W_o)
+    kept = q, k, v, scores, pattern, z
+    for t in kept:
+        t.retain_grad()
+    loss_weight = data(B, T, C)
+    (y * loss_weight).sum().backward()
+    (m(x, is_causal=True)[0] * loss_weight).sum().backward()
+
+    dscores = scores.grad.numpy()
+    np.testing.assert_allclose(dscores.sum(-1), 0, atol=1e-14)
+    np.testing.assert_allclose((pattern.grad * pattern).sum(-1).detach().numpy(), (z.grad * z).sum(-1).detach().numpy())
+    for h in range(NH):
+        rows = slice(h * HS, (h + 1) * HS)
+        for other in (
+            inner(z.grad[:, h], z[:, h]), inner(v.grad[:, h], v[:, h]),
+            inner(W_v.grad[rows], W_v[rows]), inner(W_o.grad[:, rows], W_o[:, rows]),
+        ):  # fmt: skip
+            assert other == pytest.approx(m.head_gates.grad[h].item(), rel=1e-12, abs=1e-13)
+        expected = inner(scores.grad[:, h], scores[:, h])
+        for other in (
+            inner(q.grad[:, h], q[:, h]), inner(k.grad[:, h], k[:, h]),
+            inner(W_q.grad[rows], W_q[rows]), inner(W_k.grad[rows], W_k[rows]),
+        ):  # fmt: skip
+            assert other == pytest.approx(expected, rel=1e-12, abs=1e-13)
+
+
+def test_attention_refuses_what_does_not_fit(attention):
+    with pytest.raises(ValueError, match="embed_dim 5 is not divisible by num_heads 2"):
+        nn.MultiheadAttention(5, 2)
+    with pytest.raises(ValueError, match="num_heads 4 is not divisible by num_kv_heads 3"):
+        nn.MultiheadAttention(8, 4, num_kv_heads=3)
+    with pytest.raises(ValueError, match="positions must be None, 'rotary' or 'alibi', got 'rope'"):
+        nn.MultiheadAttention(8, 4, positions="rope")
+    with pytest.raises(ValueError, match=r"query must be \(B, T, 6\), got shape \(3, 6\)"):
+        attention(data(T, C))
+    with pytest.raises(ValueError, match=r"query \(2, 3, 6\), key \(3, 4, 6\) and value \(3, 4, 6\) do not fit"):
+        attention(data(B, T, C), data(3, S, C))
+    with pytest.raises(ValueError, match=r"key_padding_mask must be \(2, 4\), got shape \(2, 3\)"):
+        attention(data(B, T, C), data(B, S, C), key_padding_mask=mg.zeros(2, 3, dtype=mg.bool_))
+    with pytest.raises(ValueError, match=r"mask of shape \(5, 4\).*\(2, 2, 3, 4\)"):
+        attention(data(B, T, C), data(B, S, C), attn_mask=mg.zeros(5, 4, dtype=mg.bool_))
+    attention.head_gates = mg.ones(3, dtype=mg.float64)
+    with pytest.raises(ValueError, match=r"head_gates must be \(2,\) of float64, got \(3,\)"):
+        attention(data(B, T, C))
+    attention.head_gates = mg.ones(2)
+    with pytest.raises(ValueError, match=r"head_gates must be .* got .* of float32"):
+        attention(data(B, T, C))
+    attention.head_gates = None
+    for wrong in (mg.ones(T, S), mg.ones(T, S, dtype=mg.int64)):  # beside another mask as well
+        with pytest.raises(TypeError, match="masks must be bool or float64 like the query"):
+            attention(data(B, T, C), data(B, S, C), attn_mask=wrong, key_padding_mask=mg.tensor(PADDING))
+    for options in (dict(impl="flash"), dict(dropout=2.0), dict(positions="rotary")):
+        with pytest.raises(ValueError, match=r"impl must be|dropout must be|heads of 3 are not even"):
+            nn.MultiheadAttention(6, 2, **options)
+    attention.impl = "flash"
+    with pytest.raises(ValueError, match="impl must be one of per_head, batched, fused, got 'flash'"):
+        attention(data(B, T, C))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_attention_dropout_only_in_training(form):
+    m = nn.MultiheadAttention(C, NH, dropout=0.5, impl=form)
+    x = mg.randn(B, T, C)
+    assert not (m(x)[0] == m(x)[0]).all()
+    m.eval()
+    assert (m(x)[0] == m(x)[0]).all()
+
+
+def test_heads_split_and_merged():
+    x = data(B, T, 8)
+    close(F.split_heads(x, 4), x.numpy().reshape(B, T, 4, 2).swapaxes(1, 2))
+    q, k, v = F.split_heads(x, 2, 1, 1)
+    assert q.shape == (B, 2, T, 2) and k.shape == v.shape == (B, 1, T, 2)
+    close(v, x.numpy()[:, None, :, 6:])
+    close(F.merge_heads(F.split_heads(x, 4)), x.numpy())
+    with pytest.raises(ValueError, match=r"split_heads: shape \(2, 3, 8\) is not .* n = 2 \+ 1 heads"):
+        F.split_heads(x, 2, 1)
+    with pytest.raises(ValueError, match="split_heads"):
+        F.split_heads(x)
+    with pytest.raises(ValueError, match=r"merge_heads: shape \(2, 3, 8\) is not \(B, n, T, d\)"):
+        F.merge_heads(x)
+
+
+@pytest.mark.parametrize("n", [3, 80])  # on NumPy and, natively, on a kernel
+def test_keys_and_values_of_another_dtype_are_refused(n):
+    q, k = mg.randn(1, 2, n, 32), data(1, 2, n, 32)
+    for args in ((q, k, k), (q.double(), k, k.float()), (q, q, k)):
+        with pytest.raises(TypeError, match=r"attention: query is float.., key float.., value float..; convert"):
+            F.scaled_dot_product_attention(*args)
+
+
+@pytest.mark.parametrize("dropout_p", [0.0, 0.1])
+@pytest.mark.parametrize("nkv", [0, 3])
+def test_heads_that_keys_do_not_divide_are_refused(nkv, dropout_p):
+    k = data(1, nkv, 5, 2)
+    with pytest.raises(ValueError, match=f"attention: {nkv} heads of keys do not divide 4 heads of queries"):
+        F.scaled_dot_product_attention(data(1, 4, 3, 2), k, k, dropout_p=dropout_p, enable_gqa=True)

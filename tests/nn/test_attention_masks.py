@@ -1,0 +1,85 @@
+"""The masks of MultiheadAttention, in all combinations: each hides what it hides alone, against NumPy."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn
+
+from .heads import FORMS, HS, NH, PADDING, B, C, S, close, data, layer
+
+COMBINATIONS = list(itertools.product(("none", "bool", "float"), ("T S", "1 S", "B·nh T S"), (False, True),
+                                      (False, True), (None, "alibi")))  # fmt: skip
+
+
+def expected_pattern(m, x, allowed, added):
+    """(B, NH, S, S) of self-attention. allowed: True to attend; added: to the scores."""
+    W = m.in_proj_weight.detach().numpy()
+    b = m.in_proj_bias.detach().numpy()
+    q, k = ((x.numpy() @ W[i : i + C].T + b[i : i + C]).reshape(B, S, NH, HS).swapaxes(1, 2) for i in (0, C))
+    e = np.where(allowed, np.exp(q @ k.swapaxes(2, 3) / math.sqrt(HS) + added), 0.0)
+    return e / np.maximum(e.sum(-1, keepdims=True), 1e-300)
+
+
+@pytest.mark.parametrize("kind, shape, padded, causal, positions", COMBINATIONS)
+def test_masks_given_together_all_hold(kind, shape, padded, causal, positions):
+    m, x, rng, options = layer(positions=positions), data(B, S, C), np.random.default_rng(0), {}
+    allowed, added = np.ones((B, NH, S, S), bool), np.zeros((B, NH, S, S))
+    if kind != "none":
+        hidden = rng.random({"T S": (S, S), "1 S": (1, S), "B·nh T S": (B * NH, S, S)}[shape]) < 0.3
+        bias = np.where(hidden, -np.inf, rng.standard_normal(hidden.shape))
+        given = hidden if kind == "bool" else bias
+        options["attn_mask"] = mg.tensor(given)
+        allowed &= ~hidden.reshape(-1 if hidden.ndim == 2 else B, NH if hidden.ndim == 3 else 1, *hidden.shape[-2:])
+        if kind == "float":
+            added += np.where(hidden, 0.0, bias).reshape(
+                1 if hidden.ndim == 2 else B, NH if hidden.ndim == 3 else 1, *hidden.shape[-2:]
+            )
+    if padded:
+        options["key_padding_mask"] = mg.tensor(PADDING)
+        allowed &= ~PADDING[:, None, None, :]
+    if causal:
+        allowed &= np.tri(S, dtype=bool)
+    if positions:
+        slopes = np.array([2.0**-4, 2.0**-8])  # of two heads
+        added -= slopes[:, None, None] * np.abs(np.arange(S)[:, None] - np.arange(S))
+    expected = expected_pattern(m, x, allowed, added)
+    outputs = []
+    for m.impl in FORMS:
+        outputs.append(m(x, is_causal=causal, **options)[0].detach().numpy())
+        np.testing.assert_allclose(outputs[-1], outputs[0], rtol=1e-11, atol=1e-13)
+    m.impl = "batched"
+    close(m(x, is_causal=causal, need_weights=True, average_attn_weights=False, **options)[1], expected)
+
+
+def test_masks_of_every_broadcast_shape():
+    hide = np.zeros((2, 2, 3, 3), bool)
+    hide[1, 0, 2, 0] = True
+    for shape in (
+        (),
+        (1,),
+        (3,),
+        (1, 3),
+        (3, 1),
+        (3, 3),
+        (1, 3, 3),
+        (2, 3, 3),
+        (2, 1, 3, 3),
+        (1, 2, 1, 3),
+        (2, 2, 3, 3),
+    ):
+        mask = mg.tensor(np.zeros(shape, bool))
+        assert (nn.masks.combined([mask, mg.tensor(hide)], 2, 2, 3, 3, mg.float64).numpy() == ~hide).all()
+        assert nn.masks.combined([mask], 2, 2, 3, 3, mg.float64).shape == (1,) * (4 - len(shape)) + shape
+    for shape in ((2,), (4,), (2, 3), (3, 3, 3), (3, 1, 1, 1), (1, 2, 2, 3, 3), (1, 1, 1, 3, 3)):
+        with pytest.raises(ValueError, match=r"mask of shape .* does not broadcast to scores of shape \(2, 2, 3, 3\)"):
+            nn.masks.combined([mg.tensor(np.zeros(shape, bool))], 2, 2, 3, 3, mg.float64)
+    assert nn.masks.combined([], 2, 2, 3, 3, mg.float64) is None
+
+
+def test_hidden_future_counts_from_start():
+    assert nn.masks.hidden_future(2, 3).tolist() == [[False, True, True], [False, False, True]]
+    assert nn.masks.hidden_future(2, 3, 1).tolist() == [[False, False, True], [False, False, False]]

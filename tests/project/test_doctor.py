@@ -1,0 +1,174 @@
+"""python -m minigrad.doctor, on this machine, on one with nothing but NumPy, and with something broken."""
+
+import importlib.metadata
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from minigrad import backend, doctor
+from minigrad.backend import reference
+from minigrad.backend.runners.toolchain import CompilerError, compiled, find_compiler
+
+
+@pytest.fixture
+def only_numpy(monkeypatch):
+    monkeypatch.setattr(doctor, "BACKENDS", ("numpy",))
+
+
+class Changed:
+    """The reference with one primitive replaced."""
+
+    Array, device = np.ndarray, "cpu"
+
+    def __init__(self, name, function):
+        self.changed = {name: function}
+
+    def __getattr__(self, name):
+        return self.changed.get(name) or getattr(reference, name)
+
+
+def raising(error):
+    def primitive(*args):
+        raise error
+
+    return primitive
+
+
+def test_all_that_is_here_is_right(capsys):
+    start = time.perf_counter()
+    assert doctor.main() == 0
+    said = capsys.readouterr().out
+    assert "PASS  numpy" in said and "FAIL" not in said
+    assert f"NumPy         {np.__version__}, BLAS: " in said
+    on = backend.get("cpu")
+    assert f"\ndevice cpu    {'numpy' if on is reference else type(on).__name__.lower()}\n" in said
+    assert time.perf_counter() - start < 60  # ten seconds, unless kernels must be compiled first
+
+
+def test_a_wrong_result_is_a_failure(monkeypatch, capsys, only_numpy):
+    wrong = Changed("softmax", lambda x, dim: reference.softmax(x, dim) * np.float32(1.001))
+    monkeypatch.setattr(backend, "cpu_backend", lambda name: wrong)
+    assert doctor.main() == 1
+    assert "FAIL  numpy     softmax: its result is off by 1.0e-03 of its largest element" in capsys.readouterr().out
+
+
+def test_a_failure_before_a_pass_is_still_one(monkeypatch, capsys):
+    wrong = Changed("softmax", lambda x, dim: reference.softmax(x, dim) * np.float32(1.001))
+    monkeypatch.setattr(doctor, "BACKENDS", ("native", "numpy"))
+    monkeypatch.setattr(backend, "cpu_backend", lambda name: wrong if name == "native" else reference)
+    assert doctor.main() == 1
+    said = capsys.readouterr().out
+    assert said.index("FAIL  native") < said.index("PASS  numpy")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("the GPU has fallen off the bus\nsecond line"), MemoryError()])
+def test_an_error_is_a_failure(monkeypatch, capsys, only_numpy, error):
+    monkeypatch.setattr(backend, "cpu_backend", lambda name: Changed("softmax", raising(error)))
+    assert doctor.main() == 1
+    first = str(error).partition("\n")[0] or type(error).__name__
+    assert capsys.readouterr().out.endswith(f"FAIL  numpy     softmax: {type(error).__name__}: {first}\n")
+
+
+def test_nan_is_not_near_anything(monkeypatch, capsys, only_numpy):
+    wrong = Changed("softmax", lambda x, dim: np.full_like(x, np.nan))
+    monkeypatch.setattr(backend, "cpu_backend", lambda name: wrong)
+    assert doctor.main() == 1
+    assert "off by nan" in capsys.readouterr().out
+
+
+BARE = """
+import sys
+sys.modules["cupy"] = None
+from minigrad import doctor
+sys.exit(doctor.main())
+"""
+
+
+def test_nothing_but_numpy(tmp_path):
+    """No compiler, no Graphviz, no CuPy: PATH leads nowhere, and an import of CuPy fails."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("CXX", "MINIGRAD_CPU")}
+    environment |= {"PATH": str(tmp_path), "MINIGRAD_CACHE": str(tmp_path / "cache")}
+    run = subprocess.run([sys.executable, "-c", BARE], capture_output=True, text=True, env=environment, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    for line in (
+        "C++ compiler  none: no C++ compiler (g++ or clang++) was found",
+        "CuPy          none: CuPy is not installed: pip install '.[gpu13]' (CUDA 12: '.[gpu12]')",
+        "dot           not found; pictures of graphs need it: install Graphviz",
+        "device cpu    numpy",
+        "PASS  numpy",
+        "NONE  native    no native kernels: no C++ compiler",
+        "NONE  cuda      device 'cuda' needs CuPy",
+    ):
+        assert line in run.stdout, run.stdout
+
+
+def test_missing_packages_come_with_the_way_to_get_them(monkeypatch):
+    def version(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    found = dict(doctor.inventory())
+    assert found["matplotlib"] == "not installed: pip install '.[viz]'"
+    assert found["mpi4py"] == "not installed: pip install '.[mpi]'"
+    assert found["mpiexec"].startswith("not found")
+
+
+def test_a_gpu_is_described(monkeypatch):
+    from .. import fake_cupy
+
+    about = {"name": b"NVIDIA H200", "totalGlobalMem": 140 << 30, "major": 9, "minor": 0, "multiProcessorCount": 132}
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
+    monkeypatch.setattr(fake_cupy.cuda.runtime, "getDeviceProperties", lambda i: about, raising=False)
+    found = dict(doctor.inventory())
+    assert found["GPU"] == "NVIDIA H200, 140 GiB, compute capability 9.0, 132 multiprocessors"
+    assert (found["driver"], found["NVRTC"]) == ("for CUDA up to 13.0", "13.0")
+    monkeypatch.setattr(fake_cupy.cuda.runtime, "driverGetVersion", lambda: 12080)
+    assert doctor.driver() == "for CUDA up to 12.8"
+    monkeypatch.setattr(fake_cupy.cuda.runtime, "driverGetVersion", lambda: 0)
+    found = dict(doctor.inventory())
+    assert (found["driver"], found["GPU"]) == ("none", "none")
+
+
+@pytest.mark.parametrize("name", ["native", "emulated"])
+def test_kernels_that_cannot_be_compiled_are_none(monkeypatch, capsys, name):
+    """Not a PASS for what NumPy has computed in their place."""
+    on = Changed("softmax", reference.softmax)
+    if name == "native":
+        on.failed = CompilerError("no space left")
+    else:
+        on.changed["softmax"] = raising(CompilerError("no space left"))
+    monkeypatch.setattr(doctor, "BACKENDS", (name,))
+    monkeypatch.setattr(backend, "cpu_backend", lambda name: on)
+    assert doctor.main() == 0
+    assert capsys.readouterr().out.endswith(f"NONE  {name:10}no space left\n")
+
+
+@pytest.mark.needs("g++")
+def test_the_compiler_and_its_cache_are_described(monkeypatch, cache, capsys):
+    compiled('extern "C" int answer() { return 42; }', ("-O0",), "answer")
+    (path,) = cache.glob("*.so")
+    found = dict(doctor.inventory())
+    assert found["C++ compiler"].startswith(f"{shlex.join(find_compiler())}: ")
+    assert found["kernel cache"] == f"{cache}: 1 files, 0.0 MB"
+    os.truncate(path, 100)
+    assert (
+        found["kernel cache"] + ", 1 of them damaged or of an older version" == dict(doctor.inventory())["kernel cache"]
+    )
+    cache.chmod(0o777)
+    assert dict(doctor.inventory())["kernel cache"].startswith(f"none: the cache folder {cache} may be written to by")
+
+
+def test_a_compiler_that_hangs_does_not_hang_the_doctor(monkeypatch):
+    def run(command, timeout, **how):
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(doctor, "find_compiler", lambda: ("ccache", "g++"))
+    monkeypatch.setattr(subprocess, "run", run)
+    assert "'--version']' timed out after 10" in dict(doctor.inventory())["C++ compiler"]

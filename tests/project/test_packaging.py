@@ -1,0 +1,92 @@
+"""minigrad imports and finds its kernels from a wheel, from an editable install and from a bare checkout."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from .. import ROOT
+
+
+def build(target, source, out):
+    """Run the build backend as pip does, but offline: the one file that it writes to `out`."""
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", target, "-d", out], cwd=source, check=True)
+    (built,) = out.iterdir()
+    return built
+
+
+def unpack(wheel, out):
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Built from the sdist, which proves that the sdist lacks nothing."""
+    sdist = build("sdist", ROOT, tmp_path_factory.mktemp("sdist"))
+    sources = tmp_path_factory.mktemp("sources")
+    subprocess.run(["tar", "-xf", sdist, "-C", sources], check=True)
+    (root,) = sources.iterdir()
+    return build("wheel", root, tmp_path_factory.mktemp("wheel"))
+
+
+def test_wheel_contents(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"minigrad"}  # above all, no top-level `kernels`
+    files = {f"minigrad/kernels/{path.name}" for path in (ROOT / "kernels").glob("*.cu*")} | {"minigrad/py.typed"}
+    files |= {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "minigrad").rglob("*")
+        if path.suffix in {".py", ".h", ".cpp", ".html", ".css", ".js"}
+    }
+    assert files <= names
+
+
+def locate(site, cwd):
+    """Where a new interpreter that has `site` for its site-packages, and not the ROOT, finds minigrad and kernels.
+
+    `site` and what its .pth files name come first: this environment may have another checkout installed."""
+    code = (
+        "import site, sys; others = [p for p in sys.path if p != sys.argv[1]]; sys.path[:] = others;"
+        "site.addsitedir(sys.argv[2]); sys.path[:] = [p for p in sys.path if p not in others] + others;"
+        "import minigrad, minigrad.backend.kernels as k; print(minigrad.__file__); print(k.find_kernels())"
+    )
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [sys.executable, "-c", code, ROOT, site]
+    package, kernels = subprocess.check_output(command, cwd=cwd, env=env, text=True).splitlines()
+    return Path(package).parent, Path(kernels)
+
+
+def test_wheel_finds_kernels(wheel, tmp_path):
+    site = unpack(wheel, tmp_path / "site")
+    assert locate(site, tmp_path) == (site / "minigrad", site / "minigrad/kernels")
+
+
+def test_editable_install_finds_kernels(tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    site = unpack(build("wheel:editable", ROOT, out), tmp_path / "site")
+    assert not (site / "minigrad").exists()  # a copy of anything here would go stale
+    assert locate(site, tmp_path) == (ROOT / "minigrad", ROOT / "kernels")
+
+
+def test_checkout_finds_kernels(tmp_path):
+    assert locate(ROOT, tmp_path) == (ROOT / "minigrad", ROOT / "kernels")
+
+
+def test_an_empty_folder_is_not_taken_for_the_kernels(tmp_path, monkeypatch):
+    from minigrad.backend import source
+
+    package = tmp_path / "minigrad"
+    (package / "kernels").mkdir(parents=True)
+    (tmp_path / "kernels").mkdir()
+    monkeypatch.setattr(source, "PACKAGE", package)
+    with pytest.raises(FileNotFoundError, match="CUDA sources are in neither"):
+        source.find_kernels()
+    (tmp_path / "kernels" / "common.cuh").touch()
+    assert source.find_kernels() == tmp_path / "kernels"

@@ -1,0 +1,48 @@
+"""Small models, traced, and what a report of them says."""
+
+import json
+import re
+
+import numpy as np
+
+import minigrad as mg
+from minigrad import nn, study
+from minigrad.nn import functional as F
+
+V, T, B = 11, 6, 3
+ATTN = "blocks.1.attn"
+
+
+def gpt(dtype=mg.float64, **changes):
+    mg.manual_seed(1)
+    config = nn.GPTConfig(V, T, **dict(n_layer=2, n_head=4, n_embd=16, impl="batched", bias=True) | changes)
+    return nn.GPT(config).to(dtype=dtype)
+
+
+def tokens(seed=2):
+    generator = mg.Generator(seed)
+    return mg.randint(0, V, (B, T), generator=generator), mg.randint(0, V, (B, T), generator=generator)
+
+
+def traced(model, **options):
+    with study.trace_heads(model, **options) as trace:
+        model(*tokens())[1].backward()
+    return trace
+
+
+class EncoderDecoder(nn.Module):
+    """Reads one sequence, writes another, and returns the loss."""
+
+    def __init__(self):
+        self.source, self.target, self.head = nn.Embedding(V, 16), nn.Embedding(V, 16), nn.Linear(16, V)
+        self.transformer = nn.Transformer(16, 4, 1, 2, 32, dropout=0.0)
+
+    def forward(self, src, tgt):
+        padding = mg.tensor(np.arange(src.shape[1]) >= np.array([[4], [6], [6]]))  # (B, S): the first is shorter
+        x = self.transformer(self.source(src), self.target(tgt), src_key_padding_mask=padding,
+                             memory_key_padding_mask=padding, tgt_is_causal=True)  # fmt: skip
+        return F.cross_entropy(self.head(x).reshape(-1, V), tgt.reshape(-1))
+
+
+def page_data(path):
+    return json.loads(re.search(r'id="data">(.*?)</script>', path.read_text(encoding="utf-8"), re.DOTALL)[1])

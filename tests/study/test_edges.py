@@ -1,0 +1,366 @@
+"""study at its edges: bounds of arguments, sizes of 0 and 1, what stands in tables and reports, to the digit."""
+
+import math
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn, study
+from minigrad.names import unknown
+from minigrad.study import layers, patterns
+from minigrad.study.circuits import logit_attribution, unembedding
+from minigrad.study.ledger import _numbers
+from minigrad.study.models import AttentionOnly, designed_head
+from minigrad.study.table import HeadTable
+
+from .models import ATTN, gpt, page_data, tokens, traced
+
+
+def near(x, expected, rtol=1e-10):
+    np.testing.assert_allclose(x, expected, rtol=rtol, atol=1e-12)
+
+
+# ------------------------------------------------------------------------------------------------- patterns and tables
+
+
+def test_entropy_is_relative_to_what_a_query_can_see():
+    half = [0.5, 0.5]
+    for pattern, expected in (
+        ([[1, 0], half], 1.0),  # causal: query 0 sees one key, and does not count
+        ([half, half], 1.0), ([half, [1, 0]], 0.5),  # not causal: all see two
+        ([[1, 0], [1, 0]], 0.0), ([[0, 1], half], 0.5),
+        ([[0.5, 0.5, 0], [0.5, 0, 0.5]], math.log(2) / math.log(3)),  # T is not S
+        ([[1, 0, 0], [0.5, 0.5, 0], [0.5, 0.5, 0]], (1 + math.log(2) / math.log(3)) / 2),
+        ([[0, 0], half], 1.0), ([[0, 0], [0, 0]], math.nan), ([[1.0], [1.0]], math.nan),
+    ):  # fmt: skip
+        near(patterns.entropy(pattern), expected)
+    near(patterns.entropy([[1.0]], normalised=False), 0)
+    near(patterns.entropy([[0.0]], normalised=False), math.nan)
+    near(patterns.previous([[1.0, 0.0], [0.25, 0.75]]), 0.25)
+    near(patterns.previous([[1.0]]), math.nan)
+    with pytest.raises(ValueError, match=r"rollout takes patterns .* got means \[\(2, 3\)\]"):
+        patterns.rollout([np.ones((1, 2, 3))])
+    with pytest.raises(ValueError, match=r"got means \[\]"):
+        patterns.rollout([])
+    three = np.tri(3)[None] / np.arange(1, 4)[:, None]
+    step = (three[0] + np.eye(3)) / 2
+    near(patterns.rollout([three] * 3), step @ step @ step)
+
+
+@pytest.mark.parametrize("largest, shown", [
+    (0.0, "0.000"), (0.01, "0.010"), (0.00999, "9.99e-03"), (99999.0, "99999.000"), (1e5, "1.00e+05"), (-0.5, "-0.500"),
+    (-1e6, "-1.00e+06"), (math.nan, "-"), (math.inf, "inf"),
+])  # fmt: skip
+def test_how_numbers_stand_in_a_table(largest, shown):
+    table = HeadTable({"x": {"a": [largest]}})
+    assert str(table).split() == ["layer", "head", "x", "a", "0", shown]
+
+
+def test_tables_are_aligned_and_sorted():
+    table = HeadTable({"x": {"blocks.10": [0.5, math.nan, -2.0], "": [0.75]}, "a longer one": {"": [1.0]}})
+    assert str(table.sorted("x")).splitlines() == [
+        "layer      head       x  a longer one",
+        "-             0   0.750         1.000",
+        "blocks.10     0   0.500             -",
+        "blocks.10     2  -2.000             -",
+        "blocks.10     1       -             -",
+    ]
+    assert table.best("x") == ("", 0, 0.75) and table.best("a longer one") == ("", 0, 1.0)
+    with pytest.raises(KeyError, match="no stat 'X'; there are x, a longer one"):
+        table["X"]
+    with pytest.raises(ValueError, match="no head has 'y'"):
+        HeadTable({"y": {}}).best("y")
+
+
+def test_names_that_come_near_are_told():
+    for name in ("blocks.1.attn.out_pro", "blocks.1.mlp.fcc", "blokcs", "blocks.11"):
+        with pytest.raises(KeyError, match="did you mean") as error:
+            study.ledger(traced_loss(), name)
+        assert {"blocks.1.attn.out_pro": "blocks.1.attn.out_proj", "blocks.1.mlp.fcc": "blocks.1.mlp.fc",
+                "blokcs": "blocks", "blocks.11": "blocks.1"}[name] in str(error.value)  # fmt: skip
+    assert "no stat 'zzz'" in unknown("stat", "zzz", ["a"]) and "did you mean" not in unknown("stat", "zzz", ["a"])
+
+
+def traced_loss():
+    return gpt()(*tokens())[1]
+
+
+# ------------------------------------------------------------------------------------------------- layers and circuits
+
+
+def test_layers_by_path_and_number():
+    model = gpt()
+    both = ["blocks.0.attn", ATTN]
+    for names, paths in ((None, both), (1, both[1:]), (ATTN, both[1:]), ([1, 0], both), ([0, both[0]], both[:1])):
+        assert list(layers.attention_layers(model, names)) == paths
+    assert list(layers.attention_layers(model.blocks[0].attn)) == [""]
+    for name in (2, -1, "blocks.2.attn", "attn"):
+        with pytest.raises(KeyError, match="no attention layer"):
+            layers.attention_layers(model, name)
+    with pytest.raises(ValueError, match="no layers are named: None means all"):
+        layers.attention_layers(model, [])
+    with pytest.raises(ValueError, match=r"Linear has no nn\.MultiheadAttention in it"):
+        layers.attention_layers(nn.Linear(2, 2))
+    for head in (4, -1):
+        with pytest.raises(ValueError, match=f"there is no head {head}: this layer has 4, from 0 on"):
+            layers.head_weights(model.blocks[0].attn, head)
+
+
+def test_undisturbed_puts_back_what_it_found():
+    model = gpt(dropout=0.5)
+    model.blocks[0].eval()
+    flags = [m.training for m in model.modules()]
+    with pytest.raises(ZeroDivisionError), layers.undisturbed(model):
+        assert not any(m.training for m in model.modules()) and not mg.is_grad_enabled()
+        1 / 0  # noqa: B018
+    assert [m.training for m in model.modules()] == flags and mg.is_grad_enabled()
+
+
+@pytest.mark.parametrize("norm", [nn.LayerNorm(16, eps=0.5), nn.LayerNorm(16, bias=False),
+                                  nn.LayerNorm(16, eps=0.5, elementwise_affine=False), nn.RMSNorm(16, eps=0.5),
+                                  nn.RMSNorm(16), nn.RMSNorm(16, 0.3, elementwise_affine=False)], ids=str)  # fmt: skip
+@pytest.mark.parametrize("tiny", [False, True])
+def test_attribution_adds_up_behind_any_norm(norm, tiny):
+    """tiny: a stream so small that eps is what the norm divides by."""
+    model, idx = gpt(tied=False), mg.randint(0, 11, (2, 6))
+    model.norm = norm.double()
+    for p in (*norm.parameters(), model.lm_head.weight):
+        nn.init.normal_(p)
+    if tiny:
+        for name, p in model.named_parameters():
+            if "norm" not in name and name != "lm_head.weight":
+                p.detach().mul_(1e-4)
+    found = logit_attribution(model, idx, 3, 5, range(6))
+    logits = model(idx)[0].detach().numpy()
+    near(found.total, logits[..., 3] - logits[..., 5], 1e-8)
+    near(sum(x.sum(-1) for x in found.heads.values()) + found.rest, found.total, 1e-7)
+    assert found.total.shape == (2, 6) and found.heads[ATTN].shape == (2, 6, 4)
+    x = np.random.default_rng(0).standard_normal(16)
+    W_U = unembedding(model)
+    centred = x - x.mean() if isinstance(norm, nn.LayerNorm) else x
+    weight = 1.0 if norm.weight is None else norm.weight.detach().numpy()
+    near(x @ W_U, (centred * weight) @ model.lm_head.weight.detach().numpy().T, 1e-9)
+
+
+def test_models_to_study_begin_with_the_stated_spread_and_refuse():
+    model = AttentionOnly(300, 200, n_layer=1)
+    spread = {"wte": 0.19, "wpe": 0.375, "lm_head": 1 / 8, "blocks.0.attn.out_proj": 1 / math.sqrt(128)}
+    state = model.state_dict()
+    for name, std in spread.items():
+        assert state[f"{name}.weight"].numpy().std() == pytest.approx(std, rel=0.05), name
+    assert state["blocks.0.attn.in_proj_weight"].numpy().std() == pytest.approx(1 / 8, rel=0.05)
+    assert model.blocks[0].attn.impl == "batched" and AttentionOnly(3, 2, impl="fused").blocks[1].attn.impl == "fused"
+    assert not any("bias" in name for name in state) and model(mg.zeros(1, 200).to(mg.int64))[1] is None
+    logits, loss = model(idx := mg.tensor([[1, 2, 3]]), mg.tensor([[2, -100, -100]]))
+    assert loss.item() == pytest.approx(-logits.log_softmax(-1)[0, 0, 2].item(), rel=1e-5) and idx.shape == (1, 3)
+    with pytest.raises(ValueError, match="201 tokens is longer than block_size 200"):
+        model(mg.zeros(1, 201).to(mg.int64))
+
+
+def test_designed_scores_are_those_of_the_docstring():
+    V, T, beta = 5, 6, 3.0
+    t = mg.tensor([[0, 3, 0, 3, 1, 0]])
+    previous = beta * (np.arange(T)[:, None] - 1 == np.arange(T))
+    same = np.array(t.tolist()[0])[:, None] == np.array(t.tolist()[0])
+    for kind, expected in (("previous", previous), ("duplicate", beta * same - beta * np.eye(T))):
+        model, path, head = designed_head(kind, V, T, beta)
+        with study.trace_heads(model, grads=False) as trace:
+            model(t)
+        near(trace[path].scores[0, head], expected, 1e-5)
+        assert model.blocks[-1].attn.scale == 1 and len(model.blocks) == 1
+    model, path, _ = designed_head("induction", V, T, 20.0)
+    assert path == ATTN and model.wte.weight.shape == (V, 3 * V + T)
+    near(model.lm_head.weight.abs().sum(1).detach().numpy(), 20.0)
+
+
+# --------------------------------------------------------------------------------------------------------------- scores
+
+
+def test_periods_and_sizes_of_scores():
+    model = nn.GPT(nn.GPTConfig(5, 10, n_layer=2, n_head=2, n_embd=8, init_std=0.3))
+    assert study.head_scores(model, periods=5, n=1).stats == ("previous", "duplicate", "induction", "copying")
+    assert study.head_scores(model, "previous", periods=(1, 5), n=2).stats == ("previous",)
+    for options, words in ((dict(periods=6), "no period 6: it takes 6 different tokens of 5, and twice in block_size"),
+                           (dict(periods=0), "no period 0"), (dict(periods=(5, -1)), "no period -1"),
+                           (dict(n=0), "scores need sequences and periods, got n=0 and 2 periods"),
+                           (dict(periods=()), "got n=64 and 0 periods")):  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            study.head_scores(model, **options)
+    whole = study.head_scores(model, periods=5, n=3)
+    silent = study.head_scores(model.prune_heads({0: [0, 1]}), periods=5, n=3)
+    assert list(whole["previous"]) == ["blocks.0.attn", ATTN] and list(silent["previous"]) == [ATTN]
+    every = [x for stat in whole.stats for x in np.ravel(list(whole[stat].values()))]
+    assert all(0 <= x <= 1 for x in every)
+    model.blocks[1].attn.head_gates = mg.zeros(2)
+    assert (study.head_scores(model, "copying", periods=5, n=3)["copying"][ATTN] == 0).all()  # raises no logit
+
+
+# -------------------------------------------------------------------------------------- importance, pruning, recording
+
+
+def test_ranks_groups_and_the_printed_report():
+    importance = {"a": np.array([0.5, -1.0]), "b": np.array([0.25])}
+    assert study.ranked(importance) == [("a", 1), ("b", 0), ("a", 0)]
+    assert study.grouped([("a", 1), ("b", 0), ("a", 0)]) == {"a": [1, 0], "b": [0]} and study.grouped([]) == {}
+    text = str(study.PruneReport([("a", 1), ("b", 0)], [2.0, 1.0, 1.25], importance))
+    assert text.splitlines() == [
+        " " * 24 + " importance       loss",
+        "all heads                               2.0000",
+        "without a 1                 -1.0000     1.0000",
+        "without b 0                  0.2500     1.2500",
+    ]
+    model, batches = gpt(), [tokens()]
+    with pytest.raises(ValueError, match="cannot remove -1 heads: the model has 8"):
+        study.prune(model, batches, -1)
+    assert study.prune(model, batches, 8).removed and model.config.heads_left(0) == model.config.heads_left(1) == (0, 0)
+
+
+def test_a_mean_loss_is_over_batches():
+    losses = iter([1.0, 2.0, 6.0])
+    assert study.mean_loss(None, [(), (), ()], lambda model: mg.tensor(next(losses))) == 3.0
+    assert study.importance.returned_loss(lambda x: (x, x.sum()), mg.ones(3)).item() == 3
+    assert study.importance.returned_loss(lambda x: x.sum(), mg.ones(3)).item() == 3
+    for wrong in (lambda x: x, lambda x: (x.sum(), x), lambda x: 3.0):
+        with pytest.raises(ValueError, match="function returns no loss for these 1 arguments: pass loss="):
+            study.importance.returned_loss(wrong, mg.ones(3))
+
+
+def test_importance_is_a_mean_over_batches_of_any_sizes():
+    model, (x, y) = gpt(), tokens()
+    for method in study.METHODS:
+        whole, one, two = (study.head_importance(model, batches, method, steps=2) for batches in
+                           ([(x, y), (x[:1], y[:1])], [(x, y)], [(x[:1], y[:1])]))  # fmt: skip
+        near(whole[ATTN], (one[ATTN] + two[ATTN]) / 2, 1e-9)
+    assert study.head_importance(model, [(x, y)], "gate_path", steps=1)[ATTN].shape == (4,)
+
+
+def test_a_recorder_looks_when_it_should_and_writes_what_it_saw(tmp_path):
+    model, (x, y) = gpt(), tokens()
+    record = study.Recorder(model, (x, y), every=2, start=3)
+    for step, loss in ((4, 2.5), (5, mg.tensor(1.5)), (6, np.float64(0.5))):
+        record(step, loss)
+    assert [step for step, _ in record.snapshots] == [3, 4, 6] and record.losses == ([4, 5, 6], [2.5, 1.5, 0.5])
+    every = study.Recorder(model, (x, y), every=1)
+    every(1, 0.0)
+    assert [step for step, _ in every.snapshots] == [0, 1]
+    header = page_data(record.to_html(tmp_path / "a.html"))
+    assert header["steps"] == [3, 4, 6] and header["losses"] == [[4, 5, 6], [2.5, 1.5, 0.5]]
+    assert header["tokens"] == [[[str(t) for t in row] for row in x.tolist()]]
+    text = [list("abcdef")] * 3
+    assert page_data(record.to_html(tmp_path / "a.html", text))["tokens"] == [text]
+
+
+# ------------------------------------------------------------------------------------------- traces, identities, ledger
+
+
+def test_what_a_trace_says_of_itself():
+    model = gpt(dropout=0.25)
+    trace = traced(model, heads=[3, 1])
+    assert repr(trace[0]) == "<LayerTrace of blocks.0.attn, heads [1, 3]: B=3, T=6, S=6, with gradients>"
+    assert trace[0].dropout == 0.25 and not trace[0].altered and not trace[0].twice and trace[0].heads == (1, 3)
+    with study.trace_heads(model.eval(), grads=False) as trace:
+        model(*tokens())
+    assert repr(trace[1]).endswith("B=3, T=6, S=6, without gradients>") and trace[1].dropout == 0
+    columns = trace.table(["gate_grad", "score_grad"])
+    assert np.isnan(columns["gate_grad"][ATTN]).all() and np.isnan(columns["score_grad"][ATTN]).all()
+    model.blocks[0].attn.register_head_hook("z", lambda layer, z: None)
+    with study.trace_heads(model) as trace:
+        model(*tokens())
+    assert trace[0].altered and not trace[1].altered and not trace[0].has_grads
+    for options, error, words in ((dict(heads=[]), ValueError, "no heads are named: None means all"),
+                                  (dict(heads=[4]), ValueError, r"no head \[4\]"),
+                                  (dict(layers=[]), ValueError, "no layers are named"),
+                                  (dict(layers=[2]), KeyError, "no attention layer 2")):  # fmt: skip
+        with pytest.raises(error, match=words), study.trace_heads(model, **options):
+            pass
+
+
+def test_gradients_twice_are_told_only_where_they_are_second_derivatives():
+    model = gpt()
+    with study.trace_heads(model) as trace:
+        loss = model(*tokens())[1]
+        loss.backward(retain_graph=True)
+        loss.backward()
+    assert not trace[0].twice and trace.check().worst < 1e-10
+    with study.trace_heads(model) as trace:
+        mg.grad(model(*tokens())[1], model.wpe.weight, create_graph=True)
+    assert not trace[0].twice
+
+
+def test_what_the_identities_could_not_compare_is_said():
+    model = gpt(n_kv_head=2)
+    skipped = traced(model, heads=[0, 2, 3]).check().skipped
+    assert [each for each in skipped if "blocks.0" in each] == [
+        f"blocks.0.attn: ⟨d{W}, {W}⟩: heads that share it were not traced" for W in ("W_K", "W_V")
+    ]
+    model = gpt()
+    model.blocks[0].attn.in_proj_weight.requires_grad_(False)
+    skipped = traced(model).check().skipped
+    assert skipped == [f"blocks.0.attn: ⟨d{W}, {W}⟩: no gradient of it came back within the trace, or others share it"
+                       for W in ("W_Q", "W_K", "W_V")]  # fmt: skip
+    with (
+        study.trace_heads(model) as trace,
+        pytest.raises(RuntimeError, match=r"nothing to check: blocks.0.attn: no grad"),
+    ):
+        model(*tokens())
+        trace.check()
+    model.blocks[0].attn.register_head_hook("z", lambda layer, z: z)
+    assert traced(model).check().skipped == ["blocks.0.attn: it has hooks that may have replaced what it computes"]
+
+
+def test_how_a_report_of_identities_reads():
+    rows = [("a", 0, "x = y", 1e-3), ("a", 1, "x = y", 2e-12), ("", 0, "y = z", 0.0), ("", 1, "y = z", 1e-12)]
+    made = study.IdentityReport(rows, ["dropout"], {"a": 1e-10, "": 1e-10})
+    assert [row[3] for row in made.failed] == [1e-3] and made.worst == 1e-3
+    lines = [" ".join(line.split()) for line in str(made).splitlines()]
+    assert lines == ["identity largest error in", "FAILS x = y 1.0e-03 a head 0", "holds y = z 1.0e-12 head 1",
+                     "not checked: dropout"]  # fmt: skip
+    made = study.IdentityReport([*rows, ("a", 1, "y = z", math.nan)], [], {"a": 1e-3, "": 0})
+    assert math.isnan(made.worst) and [row[:2] for row in made.failed] == [("", 1), ("a", 1)]
+    assert "FAILS  y = z" in str(made) and "2 of 5 identities do not hold" in str(study.IdentityError(made))
+    assert "outside the trace" not in str(study.IdentityError(made))
+
+
+def test_what_the_ledger_prints():
+    x = mg.tensor([3.0, 4.0], dtype=mg.float64, requires_grad=True)
+    book = study.ledger((x * 2.0).sum())
+    text = str(book)
+    assert text.startswith("backward of all: 2 of 2 steps\n  1 sum   made at test_edges.py:")
+    assert "    upstream  |dy| = 1   ()\n" in text and not book.failed
+    book.entries[0].gives[0].check = "undecided: 1e-3 apart"
+    assert book.failed
+    two = str(study.ledger((x * x).sum(), names={"x": x})).splitlines()
+    assert two[-2:] == [
+        "    gives     |dx| = 5   (2,)   contribution 1 of 2",
+        " " * 14 + "|dx| = 5   (2,)   contribution 2 of 2",
+    ]
+    assert book.entries[1].gives[0].norm == pytest.approx(2 * math.sqrt(2)) and "|da| = 2.828   (2,)" in text
+    assert study.ledger(traced_loss(), ATTN, head=2).title.startswith(f"backward of {ATTN}, head 2: ")
+    assert _numbers(np.arange(4096.0))[0].startswith("[0.") and "..." not in "".join(_numbers(np.arange(4096.0)))
+    assert "..." in "".join(_numbers(np.arange(4097.0))) and max(map(len, _numbers(np.arange(99.0)))) <= 100
+    assert _numbers(np.array([1 / 3])) == ["[0.3333]"]
+
+
+@pytest.mark.parametrize("T", [2, 4, 5])
+@pytest.mark.parametrize("nkv", [1, 2])
+def test_the_parts_of_a_head_whose_keys_others_share(nkv, T):
+    """Also where T is as many as there are heads, or keys and values."""
+    mg.manual_seed(0)
+    model = nn.GPT(nn.GPTConfig(7, T, n_layer=1, n_head=4, n_embd=16, n_kv_head=nkv, impl="batched")).double()
+    x, y = mg.randint(0, 7, (2, T)), mg.randint(0, 7, (2, T))
+    with study.trace_heads(model) as trace:
+        loss = model(x, y)[1]
+        loss.backward(retain_graph=True)
+    seen = trace[0]
+    for h in range(4):
+        book = study.ledger(loss, "blocks.0.attn", head=h, names=model)
+        found = {}
+        for g in (g for entry in book.entries for g in entry.upstream + entry.gives):
+            found.setdefault(g.name, g)
+        for point in ("z", "pattern", "q"):
+            near(found[point].array, getattr(seen, f"{point}_grad")[:, [h]])
+        rows = np.arange(4) + 4 * h, np.arange(4) + 16 + 4 * (h * nkv // 4)
+        dW = model.blocks[0].attn.in_proj_weight.grad.numpy()
+        near(found["in_proj_weight"].array[:4], dW[rows[0]])
+        near(found["in_proj_weight"].array[4:8], dW[rows[1]])

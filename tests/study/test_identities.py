@@ -1,0 +1,142 @@
+"""trace.check: the identities hold in every backward that is right, and a planted wrong one fails them."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import optim, study
+
+from .models import ATTN, EncoderDecoder, gpt, tokens, traced
+
+
+@pytest.mark.parametrize("changes", [
+    {}, dict(bias=False), dict(n_kv_head=2), dict(n_kv_head=1, positions="rotary"), dict(positions="alibi"),
+    dict(recompute=True), dict(pruned={0: [1], 1: [0, 3]}), dict(dropout=0.3),
+])  # fmt: skip
+def test_identities_hold_on_the_char_lm(changes):
+    report = traced(gpt(**changes)).check()
+    assert report.worst < 1e-10 and not report.failed
+    heads = 8 - sum(map(len, changes.get("pruned", {}).values()))
+    assert len(report.rows) == heads * (12 if "dropout" in changes else 14)
+    assert bool(report.skipped) == ("dropout" in changes)
+
+
+def test_identities_hold_on_an_encoder_decoder():
+    model, (src, tgt) = EncoderDecoder().double(), tokens()
+    with study.trace_heads(model) as trace:
+        model(src, tgt).backward()
+    report = trace.check()
+    assert report.worst < 1e-10 and len(report.rows) == 5 * 4 * 14 and not report.skipped
+
+
+def test_identities_hold_in_float32_and_with_gates():
+    assert traced(gpt(mg.float32)).check().worst < 2e-6
+    model = gpt()
+    model.blocks[1].attn.head_gates = gates = mg.tensor([1.0, 0.5, -2.0, 0.0], dtype=mg.float64, requires_grad=True)
+    trace = traced(model)
+    assert trace.check().worst < 1e-10
+    gate_grad = trace.table(["gate_grad"])["gate_grad"][ATTN]
+    np.testing.assert_allclose(gate_grad, gates.grad.numpy() * gates.detach().numpy(), rtol=1e-10, atol=1e-15)
+
+
+def test_training_goes_on_within_the_trace():
+    model = gpt()
+    optimizer = optim.AdamW(model.parameters(), lr=0.1)
+    with study.trace_heads(model) as trace:
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(*tokens())[1].backward()
+            optimizer.step()
+    report = trace.check()
+    assert report.worst < 1e-10 and not report.skipped and len(trace.calls(ATTN)) == 3
+
+
+def test_a_forward_from_before_the_trace_is_suspected():
+    model = gpt()
+    _, before = model(*tokens())
+    with study.trace_heads(model) as trace:
+        (before + model(*tokens())[1]).backward()
+    with pytest.raises(study.IdentityError, match="a forward from outside the trace"):
+        trace.check()
+
+
+def test_what_others_share_and_second_derivatives_are_not_compared():
+    model = gpt()
+    model.blocks[1].attn.in_proj_weight = model.blocks[0].attn.in_proj_weight
+    report = traced(model).check()
+    assert report.worst < 1e-10 and len([text for text in report.skipped if "or others share it" in text]) == 6
+
+    model = gpt()
+    with study.trace_heads(model) as trace:
+        _, loss = model(*tokens())
+        (g,) = mg.grad(loss, model.wpe.weight, create_graph=True)
+        (loss + (g**2).sum()).backward()
+    with pytest.raises(RuntimeError, match="second derivatives have come back to it"):
+        trace.check()
+
+
+PLANTED = {  # a factor on one gradient of one op: (module, class, which of its gradients) -> the identity that sees it
+    "dS": ("attention", "AttentionPattern", 0, "dS = P ⊙ (dP - D)"),
+    "dP and dq": ("matmul", "Matmul", 0, "dP = dz vᵀ"),
+    "dv and dk": ("matmul", "Matmul", 1, "dv = Pᵀ dz"),
+    "dW": ("matmul", "Linear", 1, "⟨dz, z⟩ = ⟨dW_O, W_O⟩"),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+@pytest.mark.parametrize("factor", [1.001, -1.0, 0.0, float("nan")])
+def test_a_planted_wrong_backward_fails_the_check(planted, factor, monkeypatch):
+    family, name, which, identity = PLANTED[planted]
+    op = getattr(__import__(f"minigrad.ops.{family}", fromlist=[name]), name)
+    right = op.backward
+
+    def wrong(self, dy):
+        dxs = list(right(self, dy))
+        dxs[which] = None if dxs[which] is None else dxs[which] * factor
+        return tuple(dxs)
+
+    monkeypatch.setattr(op, "backward", wrong)
+    trace = traced(gpt())
+    with pytest.raises(study.IdentityError, match="FAILS") as caught:
+        trace.check()
+    assert identity in {row[2] for row in caught.value.report.failed}
+
+
+@pytest.mark.parametrize("dtype, factor", [(mg.float32, 1.001), (mg.float32, 1.0001), (mg.float64, 1 + 1e-8)])
+def test_how_small_a_wrong_scale_is_seen(dtype, factor, monkeypatch):
+    """The tolerances: in float32 a part in 10,000, in float64 one in 10^8; with rtol= as much as it says."""
+    from minigrad.ops.attention import AttentionPattern
+
+    right = AttentionPattern.backward
+    monkeypatch.setattr(AttentionPattern, "backward", lambda self, dy: (right(self, dy)[0] * factor, None))
+    trace = traced(gpt(dtype))
+    with pytest.raises(study.IdentityError) as caught:
+        trace.check()
+    assert {row[2] for row in caught.value.report.failed} >= {"dS = P ⊙ (dP - D)"}
+    assert 0 < trace.check(rtol=2 * (factor - 1)).worst < factor - 1 + 1e-5
+
+
+@pytest.mark.parametrize("head", [0, 2])
+def test_a_wrong_head_is_named_and_no_other(head, monkeypatch):
+    from minigrad.ops.attention import AttentionPattern
+
+    right, factors = AttentionPattern.backward, np.ones((4, 1, 1))
+    factors[head] = 1.01
+    monkeypatch.setattr(AttentionPattern, "backward", lambda self, dy: (right(self, dy)[0] * mg.tensor(factors), None))
+    with pytest.raises(study.IdentityError) as caught:
+        traced(gpt()).check()
+    failed = caught.value.report.failed
+    assert {row[1] for row in failed if row[0] == ATTN} == {head}
+    assert {row[1] for row in failed if row[2] == "dS = P ⊙ (dP - D)"} == {head}
+
+
+def test_a_softmax_that_forgets_to_subtract_the_mean_fails(monkeypatch):
+    from minigrad.ops.attention import AttentionPattern
+
+    def wrong(self, dy):
+        return dy * self.saved_output() * self.scale, None
+
+    monkeypatch.setattr(AttentionPattern, "backward", wrong)
+    with pytest.raises(study.IdentityError) as caught:
+        traced(gpt()).check()
+    assert "FAILS  Σ dS = 0" in str(caught.value)

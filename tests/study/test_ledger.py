@@ -1,0 +1,276 @@
+"""study.ledger: a line for each step of backward, right, complete, and without side effects."""
+
+import re
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn, study
+from minigrad.autograd import GraphError, reachable
+from minigrad.ops.attention import AttentionPattern
+from minigrad.ops.matmul import Linear, Matmul
+
+V, T = 11, 5
+ATTN = "blocks.1.attn"
+
+
+def gpt(**changes):
+    mg.manual_seed(1)
+    config = nn.GPTConfig(V, T, **dict(n_layer=2, n_head=4, n_embd=16, impl="batched", bias=True) | changes)
+    return nn.GPT(config).double()
+
+
+def loss_of(model):
+    generator = mg.Generator(2)
+    x, y = mg.randint(0, V, (2, T), generator=generator), mg.randint(0, V, (2, T), generator=generator)
+    return lambda: model(x, y)[1]
+
+
+def given(book, op):
+    """{name: Gradient} of what the steps of an op give."""
+    return {g.name: g for entry in book.entries if entry.op == op for g in entry.gives}
+
+
+def test_every_step_of_backward_once_and_in_order():
+    loss = loss_of(gpt())()
+    book = study.ledger(loss)
+    serials = sorted((op.serial, op.name) for op in reachable([loss.node], 0))
+    assert [entry.op for entry in book.entries] == [name for _, name in reversed(serials)]
+    assert str(book).startswith(f"backward of all: {len(serials)} of {len(serials)} steps\n  1 mul ")
+    last = book.entries[0]
+    assert last.upstream[0].array == 1.0 and last.upstream[0].of == 0
+
+
+def test_a_head_reads_as_in_the_textbook():
+    model = gpt()
+    loss = loss_of(model)
+    with study.trace_heads(model) as trace:
+        loss().backward()
+    seen, h = trace[ATTN], 2
+    book = study.ledger(loss, ATTN, head=h, names=model)
+    assert [entry.op for entry in book.entries] == [
+        "linear", "merge_heads", "matmul", "attention_pattern", "matmul", "permute", "split_heads", "linear",
+    ]  # fmt: skip
+    for point in ("q", "v", "k", "z", "pattern"):
+        g = next(g for entry in book.entries for g in entry.gives if g.name == point)
+        np.testing.assert_array_equal(g.array, getattr(seen, f"{point}_grad")[:, [h]])
+        assert g.norm == pytest.approx(np.linalg.norm(g.array)) and g.shape == getattr(seen, point).shape
+    scores = given(book, "attention_pattern")["scores"].array
+    np.testing.assert_array_equal(scores, seen.scores_grad[:, [h]] * 0.5)  # of scores before the scale
+    text = str(book)
+    for formula in ("dpattern = dz vᵀ, dv = patternᵀ dz", "dscores = scale · pattern (dpattern - Σ dpattern pattern)",
+                    "dq = dscores k, dkᵀ = qᵀ dscores"):  # fmt: skip
+        assert f"formula   {formula}\n" in text
+    assert re.search(r"\|dz\| = [\d.e-]+   \(2, 1, 5, 4\), of \(2, 4, 5, 4\)\n", text)
+    assert "made at test_ledger.py:" in text
+
+    weights = {g.name: g.array for entry in book.entries if entry.op == "linear" for g in entry.gives}
+    for name, where in {"in_proj_weight": np.r_[8:12, 24:28, 40:44], "in_proj_bias": np.r_[8:12, 24:28, 40:44]}.items():
+        expected = getattr(model.blocks[1].attn, name).grad.numpy()[where]
+        np.testing.assert_allclose(weights[name], expected, rtol=1e-12, atol=1e-18)
+    expected = model.blocks[1].attn.out_proj.weight.grad.numpy()[:, 8:12]
+    np.testing.assert_allclose(weights["out_proj.weight"], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("changes", [
+    dict(impl="fused"), dict(n_kv_head=2), dict(n_kv_head=2, impl="fused"), dict(n_kv_head=1, positions="rotary"),
+    dict(pruned={1: [0]}, n_kv_head=2), dict(positions="alibi"),
+])  # fmt: skip
+def test_the_parts_of_a_head_in_other_forms(changes):
+    """The gradient of a head's own part of the weights: that of a model in which only this head is watched."""
+    model = gpt(**changes)
+    layer, loss = model.blocks[1].attn, loss_of(model)
+    for h in range(layer.num_heads):
+        book = study.ledger(loss, ATTN, head=h, names=model, fd_check=True)
+        assert not book.failed and len(book.entries) >= 5
+        group, d = layer.kv_of_head[h], layer.d_k
+        rows = np.concatenate([np.arange(d) + start * d for start in (
+            h, layer.num_heads + group, layer.num_heads + layer.num_kv_heads + group)])  # fmt: skip
+        (dW,) = mg.grad(loss(), layer.in_proj_weight)
+        np.testing.assert_allclose(
+            given(book, "linear")["in_proj_weight"].array, dW.numpy()[rows], rtol=1e-9, atol=1e-15
+        )
+
+
+def test_cross_attention_with_inputs_of_other_sizes():
+    layer = nn.MultiheadAttention(8, 4, kdim=6, vdim=10, impl="batched", dtype=mg.float64)
+    layer.head_gates = mg.ones(4, dtype=mg.float64, requires_grad=True)
+    q, k, v = (mg.randn(2, n, size, dtype=mg.float64) for n, size in ((3, 8), (5, 6), (5, 10)))
+
+    def loss():
+        return (layer(q, k, v)[0] ** 2).sum()
+
+    names = {**dict(layer.named_parameters()), "gates": layer.head_gates}
+    book = study.ledger(loss, head=3, names=names, fd_check=True)
+    assert not book.failed
+    found = {g.name: g.array.shape for entry in book.entries for g in entry.gives}
+    assert found["q_proj_weight"] == (2, 8) and found["k_proj_weight"] == (2, 6) and found["v_proj_weight"] == (2, 10)
+    assert found["gates"] == (1,)
+
+
+def test_packed_weights_in_cross_attention_and_heads_of_size_1():
+    for nh in (2, 4):
+        layer = nn.MultiheadAttention(4, nh, impl="batched", dtype=mg.float64)
+        q, k = mg.randn(2, 3, 4, dtype=mg.float64), mg.randn(2, 5, 4, dtype=mg.float64)
+        loss = (layer(q, k)[0] ** 2).sum()
+        loss.backward(retain_graph=True)
+        book = study.ledger(loss, head=1, names=layer)
+        d = 4 // nh
+        rows = np.concatenate([np.arange(d) + d + start for start in (0, 4, 8)])
+        split = {g.name: g for entry in book.entries if entry.op == "split" for g in entry.gives}
+        for name, p in (("in_proj_weight", layer.in_proj_weight), ("in_proj_bias", layer.in_proj_bias)):
+            np.testing.assert_allclose(split[name].array, p.grad.numpy()[rows], rtol=1e-12, atol=1e-15)
+        assert given(book, "linear")["out_proj.bias"].array.shape == (4,)
+
+
+def test_letters_behind_a_float_mask():
+    model = gpt(positions="alibi")
+    with study.trace_heads(model) as trace:
+        loss = loss_of(model)()
+        loss.backward(retain_graph=True)
+    book = study.ledger(loss, ATTN, head=2)
+    found = {g.name: g.array for entry in book.entries for g in entry.gives}
+    for point in ("q", "k", "v", "pattern", "z"):
+        np.testing.assert_allclose(found[point], getattr(trace[ATTN], f"{point}_grad")[:, [2]], rtol=1e-12)
+    np.testing.assert_allclose(found["scores"], trace[ATTN].scores_grad[:, [2]] * 0.5, rtol=1e-12, atol=1e-18)
+
+
+def test_contributions_are_counted_and_add_up():
+    x = mg.tensor([1.0, 2.0, 3.0], dtype=mg.float64, requires_grad=True)
+    y = x * x + x.exp()
+    book = study.ledger((y * mg.tensor([1.0, -1.0, 2.0], dtype=mg.float64)).sum(), names={"leaf": x})
+    parts = [g for entry in book.entries for g in entry.gives if g.name == "leaf"]
+    assert [(g.number, g.of) for g in parts] == [(1, 3), (2, 3), (3, 3)]
+    expected = (2 * x.detach().numpy() + np.exp(x.detach().numpy())) * [1, -1, 2]
+    np.testing.assert_allclose(sum(g.array for g in parts), expected, rtol=1e-12)
+    assert str(book).count("contribution 2 of 3") == 1 and "of 1" not in str(book)
+
+
+def test_a_step_that_gives_a_leaf_nothing_is_no_contribution_to_it():
+    x, w = (mg.ones(2, dtype=mg.float64, requires_grad=True) for _ in range(2))
+    loss = (nn.recompute(lambda x, unused: x * 2, x, w) * w).sum()
+    book = study.ledger(loss, names={"leaf w": w})
+    of_w = [g for entry in book.entries for g in entry.gives if g.name == "leaf w"]
+    assert [(g.number, g.of) for g in of_w] == [(1, 1)]
+
+
+def test_full_shows_the_numbers():
+    x = mg.tensor([[0.25, -3.5]], requires_grad=True)
+    summary, full = (str(study.ledger((x * x).sum(), values=values)) for values in ("summary", "full"))
+    assert "[[ 0.25 -3.5 ]]" in full and "[[ 0.25 -3.5 ]]" not in summary
+
+
+def test_it_only_looks():
+    model = gpt()
+    seen = []
+    model.blocks[0].register_full_backward_hook(lambda module, dx, dy: seen.append("module"))
+    model.wte.weight.register_hook(lambda g: seen.append("leaf"))
+    model.wte.weight.retain_grad()
+    loss = loss_of(model)()
+    with mg.autograd.watch(lambda op, inputs, outputs: seen.append("op")), mg.detect_anomaly():
+        study.ledger(loss, ATTN)
+    assert seen == [] and all(p.grad is None for p in model.parameters())
+    loss.backward()  # the graph is whole
+    assert sorted(set(seen)) == ["leaf", "module"]
+
+
+# -------------------------------------------------------------------------------------------------- finite differences
+
+
+@pytest.mark.parametrize("dtype", [mg.float64, mg.float32])
+def test_all_steps_agree_with_differences(dtype):
+    model = gpt().to(dtype=dtype)
+    book = study.ledger(loss_of(model), fd_check=True)
+    gives = [g for entry in book.entries for g in entry.gives]
+    assert len(gives) > 60 and all(g.check.startswith("agrees") for g in gives) and not book.failed
+
+
+@pytest.mark.parametrize("factor", [1.001, 2.0])
+@pytest.mark.parametrize("name", ["AttentionPattern", "Matmul", "Linear"])
+def test_a_wrong_scale_shows_in_float32_at_real_size(name, factor, monkeypatch):
+    op = {"AttentionPattern": AttentionPattern, "Matmul": Matmul, "Linear": Linear}[name]
+    mg.manual_seed(0)
+    model = nn.GPT(nn.GPTConfig(V, 64, n_layer=1, n_head=4, n_embd=64, impl="batched"))
+    x, y = mg.randint(0, V, (8, 64)), mg.randint(0, V, (8, 64))
+    right = op.backward
+
+    def wrong(self, dy):
+        dx, *others = right(self, dy)
+        return dx * factor, *others
+
+    monkeypatch.setattr(op, "backward", wrong)
+    book = study.ledger(lambda: model(x, y)[1], "blocks.0.attn", fd_check=True)
+    failed = {entry.op for entry in book.entries if any(g in book.failed for g in entry.gives)}
+    assert failed == {{"AttentionPattern": "attention_pattern"}.get(name, name.lower())}
+
+
+def test_kinks_are_told_and_casts_and_zeros_agree():
+    x = mg.tensor([0.0, 1.0, -2.0, 1.0], dtype=mg.float64, requires_grad=True)
+    for fn, said in ((lambda: x.relu().sum(), "at a kink"), (lambda: x.abs().sum(), "at a kink"),
+                     (lambda: x.amax(0), "at a kink"), (lambda: x.clamp(0.0, 1.0).sum(), "at a kink"),
+                     (lambda: (x**2).sum(), "agrees"), (lambda: (x[:1] * x[:1]).sum(), "agrees"),
+                     (lambda: x.float().sum(), "agrees")):  # fmt: skip
+        book = study.ledger(fn, fd_check=True)
+        assert not book.failed and any(g.check.startswith(said) for e in book.entries for g in e.gives), book
+
+
+def test_what_was_changed_in_place_is_not_checked():
+    x = mg.randn(3, dtype=mg.float64, requires_grad=True)
+
+    def loss():
+        h = x * 2
+        y = h.exp()
+        h.detach().add_(1)
+        return y.sum()
+
+    checks = {entry.op: entry.gives[0].check for entry in study.ledger(loss, fd_check=True).entries}
+    assert checks["exp"] == "not checked: an input was changed in place since" and checks["mul"].startswith("agrees")
+
+
+@pytest.mark.parametrize("factor", [1.01, -1.0, 0.0])
+def test_a_planted_wrong_step_differs_and_no_other(factor, monkeypatch):
+    right = AttentionPattern.backward
+    monkeypatch.setattr(AttentionPattern, "backward", lambda self, dy: (right(self, dy)[0] * factor, None))
+    book = study.ledger(loss_of(gpt()), ATTN, head=1, fd_check=True)
+    assert [g.name for g in book.failed] == ["scores"] and "DIFFERS" in str(book)
+    wrong, should = map(float, re.findall(r"DIFFERS: (\S+), should be (\S+)", str(book))[0])
+    assert wrong == pytest.approx(factor * should, rel=1e-4)
+
+
+def test_what_cannot_be_run_again_is_told():
+    model = gpt(dropout=0.2)
+    book = study.ledger(loss_of(model), fd_check=True)
+    checks = {entry.op: entry.gives[0].check for entry in book.entries}
+    assert checks["dropout"] == "not checked: it cannot be run again alone" and not book.failed
+
+
+# --------------------------------------------------------------------------------------------------------------- errors
+
+
+def test_what_it_refuses():
+    model = gpt()
+    loss = loss_of(model)()
+    with pytest.raises(KeyError, match=r"no module 'blocks.1.atn'; did you mean blocks.1.attn"):
+        study.ledger(loss, "blocks.1.atn")
+    with pytest.raises(ValueError, match=r"no head \[4\]"):
+        study.ledger(loss, ATTN, head=4)
+    with pytest.raises(ValueError, match=r"one attention layer; in '' there is blocks.0.attn, blocks.1.attn"):
+        study.ledger(loss, head=0)
+    with pytest.raises(ValueError, match=r"there is none of impl 'batched' or 'fused'"):
+        study.ledger(loss_of(gpt(impl="per_head")), ATTN, head=0)
+    with pytest.raises(ValueError, match="values must be 'summary' or 'full', got 'all'"):
+        study.ledger(loss, values="all")
+    with pytest.raises(ValueError, match=r"fd_check needs the inputs .* pass a function"):
+        study.ledger(loss, fd_check=True)
+    with pytest.raises(ValueError, match=r"a loss of one element, not \(2,\)"):
+        study.ledger(mg.zeros(2, requires_grad=True) * 2)
+    with pytest.raises(ValueError, match="a loss of one element, not tuple"):
+        study.ledger(lambda: (loss, loss))
+    with pytest.raises(ValueError, match="a loss of one element, not float"):
+        study.ledger(3.0)
+    with pytest.raises(GraphError, match="no graph was recorded"):
+        study.ledger(mg.zeros(1))
+    loss.backward()
+    with pytest.raises(RuntimeError, match="pass retain_graph=True"):
+        study.ledger(loss)

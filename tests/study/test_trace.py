@@ -1,0 +1,358 @@
+"""study.trace_heads: what it keeps is what the forward used and the backward brought, and it changes neither."""
+
+import weakref
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn, optim, study
+from minigrad.nn.attention import POINTS
+
+from .models import ATTN, B, EncoderDecoder, T, gpt, page_data, tokens, traced
+
+# -------------------------------------------------------------------------------------------------------- what it keeps
+
+
+def test_it_keeps_what_the_layer_computes():
+    model = gpt()
+    trace = traced(model)
+    assert list(trace) == ["blocks.0.attn", ATTN] and trace[1] is trace[ATTN]
+    layer, seen = model.blocks[1].attn, trace[ATTN]
+    assert seen.heads == (0, 1, 2, 3) and seen.layer is layer and seen.scale == 0.5
+    for point, shape in zip(POINTS, [(T, 4)] * 3 + [(T, T)] * 2 + [(T, 4)]):
+        assert getattr(seen, point).shape == getattr(seen, f"{point}_grad").shape == (B, 4, *shape)
+    np.testing.assert_allclose(seen.scores, 0.5 * seen.q @ seen.k.swapaxes(2, 3), rtol=1e-12)
+    np.testing.assert_allclose(seen.z, seen.pattern @ seen.v, rtol=1e-12)
+    exp = np.exp(np.where(np.tri(T, dtype=bool), seen.scores, -np.inf))
+    np.testing.assert_allclose(seen.pattern, exp / exp.sum(-1, keepdims=True), rtol=1e-12)
+    np.testing.assert_array_equal(trace.tokens, tokens()[0].numpy())
+
+
+def test_the_gradients_are_those_of_retain_grad():
+    model = gpt()
+    layer, kept = model.blocks[1].attn, {}
+    hooks = [layer.register_head_hook(p, lambda layer, x, p=p: kept.update({p: x})) for p in POINTS]
+    _, loss = model(*tokens())
+    for x in kept.values():
+        x.retain_grad()
+    loss.backward()
+    for hook in hooks:
+        hook.remove()
+    seen = traced(model)[ATTN]
+    for point, x in kept.items():
+        factor = 0.5 if point == "scores" else 1.0  # hooks see scores before the scale
+        np.testing.assert_array_equal(getattr(seen, point), x.detach().numpy() * factor)
+        np.testing.assert_array_equal(getattr(seen, f"{point}_grad"), x.grad.numpy() / factor)
+
+
+def test_scores_grad_is_what_differences_say():
+    model = gpt()
+    seen = traced(model)[ATTN]
+
+    def loss(by):
+        change = np.zeros((B, 4, T, T))
+        change[1, 2, 3, 1] = by / seen.scale
+        handle = model.blocks[1].attn.register_head_hook("scores", lambda layer, x: x + mg.tensor(change))
+        value = model(*tokens())[1].item()
+        handle.remove()
+        return value
+
+    assert seen.scores_grad[1, 2, 3, 1] == pytest.approx((loss(1e-4) - loss(-1e-4)) / 2e-4, rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [mg.float32, mg.float64])
+@pytest.mark.parametrize(
+    "changes", [{}, dict(n_kv_head=2, positions="rotary"), dict(dropout=0.3), dict(recompute=True)]
+)
+def test_a_trace_changes_not_one_bit(dtype, changes):
+    def run(watched):
+        model = gpt(dtype, **changes)
+        mg.manual_seed(3)
+        if watched:
+            with study.trace_heads(model):
+                model(*tokens())[1].backward()
+        else:
+            model(*tokens())[1].backward()
+        return [p.grad.numpy() for p in model.parameters()]
+
+    for one, other in zip(run(True), run(False), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("impl", ["per_head", "fused"])
+def test_other_forms_are_traced_as_batched_and_are_themselves_again(impl):
+    model, batched = gpt(impl=impl), gpt()
+    np.testing.assert_array_equal(traced(model)[ATTN].pattern_grad, traced(batched)[ATTN].pattern_grad)
+    layer = model.blocks[1].attn
+    assert layer.impl == impl and not layer._head_hooks and not model._forward_pre_hooks
+    assert all(not p.node.hooks for p in model.parameters())
+    _, loss = model(*tokens())
+    _, again = batched(*tokens())
+    assert loss.item() == pytest.approx(again.item(), rel=1e-12)
+
+
+def test_cross_attention_and_a_layer_used_twice():
+    model = EncoderDecoder().double()
+    src, tgt = tokens()
+    with study.trace_heads(model) as trace:
+        model(src, tgt[:, :5]).backward()
+    shapes = {path.split(".")[-1]: trace[path].pattern.shape for path in trace}
+    assert shapes == {"self_attn": (B, 4, 5, 5), "multihead_attn": (B, 4, 5, T)}
+    assert len(list(trace)) == 5
+    assert trace["transformer.decoder.layers.0.multihead_attn"].pattern[0, :, :, 4:].max() == 0  # padding
+
+    layer = nn.MultiheadAttention(8, 2, dtype=mg.float64)
+    x = mg.randn(1, 3, 8, dtype=mg.float64)
+    with study.trace_heads(layer) as trace:
+        y, _ = layer(layer(x)[0])
+        (y**2).sum().backward()
+    assert len(trace.calls("")) == 2 and trace[0] is trace.calls(0)[1]
+    assert trace.check().worst < 1e-13  # of both forwards together, as the weights' gradients are
+
+
+def test_layers_and_heads_can_be_chosen():
+    model, whole = gpt(n_kv_head=2), traced(gpt(n_kv_head=2))
+    trace = traced(model, layers=[1], heads=[2, 0])
+    assert list(trace) == [ATTN] and trace[ATTN].heads == (0, 2)
+    for name in ("pattern", "k", "k_grad", "scores_grad"):
+        np.testing.assert_array_equal(getattr(trace[ATTN], name), getattr(whole[ATTN], name)[:, [0, 2]])
+    assert not model.blocks[0].attn._head_hooks
+    report = trace.check()
+    assert {row[1] for row in report.rows} == {0, 2}
+    assert [text for text in report.skipped if "heads that share it were not traced" in text]
+    assert traced(model, heads=2)[ATTN].heads == (2,) and list(traced(model, layers=ATTN)) == [ATTN]
+    assert trace[1] is trace[ATTN]
+    with pytest.raises(KeyError, match=r"blocks\.0\.attn is not traced"):
+        trace[0]
+    for nothing in (dict(heads=[]), dict(layers=[])):
+        with pytest.raises(ValueError, match="are named: None means all"):
+            traced(model, **nothing)
+
+
+def test_layers_that_lack_a_head():
+    trace = traced(gpt(pruned={0: [0, 1, 2, 3], 1: [2]}), heads=[2])
+    assert list(trace) == [ATTN] and trace[1].heads == (2,)
+    with pytest.raises(RuntimeError, match=r"blocks.0.attn has none of the heads that are traced"):
+        trace[0]
+    with pytest.raises(ValueError, match=r"no head \[3\]: this layer has 3"):
+        traced(gpt(pruned={0: [0, 1, 2, 3], 1: [2]}), heads=[3])
+
+
+def test_what_was_traced_stays_what_it_was():
+    """Whatever happens to weights, heads and inputs later."""
+    model, (x, y) = gpt(), tokens()
+    optimizer = optim.SGD(model.parameters(), lr=0.5)
+    with study.trace_heads(model, heads=[1, 2]) as trace:
+        model(x, y)[1].backward()
+        before = str(trace.table())
+        optimizer.step()
+        x.fill_(0)
+        model.prune_heads({0: [0], 1: [0]})
+        assert str(trace.table()) == before
+        assert trace.check().worst < 1e-10
+
+
+def test_a_kept_loss_keeps_no_trace():
+    model, (x, y) = gpt(), tokens()
+    with study.trace_heads(model) as trace:
+        _, loss = model(x, y)
+        loss.backward()
+    seen = weakref.ref(trace[ATTN])
+    del trace
+    assert seen() is None and loss.item() > 0
+
+
+def test_tokens_are_known_only_where_it_is_clear_which():
+    model, (src, tgt) = EncoderDecoder().double(), tokens()
+    with study.trace_heads(model, grads=False) as trace:
+        model(src, tgt)  # which of them is at which layer?
+    assert trace.tokens is None and trace.labels(None) is None and "prefix" not in trace.table().stats
+    with pytest.raises(ValueError, match=r"tokens of shape \(2, 2\) fit no layer: \(B, T\) are \[\(3, 6\)\]"):
+        trace.table("prefix", tokens=[[1, 2], [3, 4]])
+
+
+def test_gradients_of_several_backwards_add_up():
+    model = gpt()
+    once = traced(model)[ATTN].v_grad
+    with study.trace_heads(model) as trace:
+        _, loss = model(*tokens())
+        loss.backward(retain_graph=True)
+        loss.backward()
+    np.testing.assert_allclose(trace[ATTN].v_grad, 2 * once, rtol=1e-12)
+    assert trace.check().worst < 1e-12
+
+
+def test_no_grad_yet():
+    model = gpt()
+    with study.trace_heads(model) as trace:
+        _, loss = model(*tokens())
+        with pytest.raises(RuntimeError, match=r"no grad yet of pattern in blocks.1.attn: call backward"):
+            trace[ATTN].pattern_grad  # noqa: B018
+        with pytest.raises(RuntimeError, match=r"nothing to check: blocks.0.attn: no grad yet"):
+            trace.check()
+        assert "gate_grad" not in trace.table().stats and "without gradients" in repr(trace[ATTN])
+    loss.backward()  # after the block, what was traced is still told
+    assert trace[ATTN].pattern_grad.any() and "with gradients" in repr(trace[ATTN])
+    assert [text for text in trace.check().skipped if "dW_Q" in text]  # weights were watched in the block only
+    with study.trace_heads(model, grads=False) as trace:
+        model(*tokens())[1].backward()
+    with pytest.raises(RuntimeError, match="grads=False"):
+        trace[ATTN].q_grad  # noqa: B018
+    with study.trace_heads(model) as trace, mg.no_grad():
+        model(*tokens())
+    with pytest.raises(RuntimeError, match=r"ran under no_grad\(\)"):
+        trace[ATTN].q_grad  # noqa: B018
+
+
+def test_unknown_names_list_what_comes_near():
+    model = gpt()
+    with pytest.raises(KeyError, match=r"no attention layer 'blocks.1.atn'; did you mean blocks.1.attn"):
+        traced(model, layers=["blocks.1.atn"])
+    with pytest.raises(KeyError, match=r"no attention layer 2; there are blocks.0.attn, blocks.1.attn"):
+        traced(model, layers=[2])
+    with pytest.raises(ValueError, match=r"no head \[4\]: this layer has 4"):
+        traced(model, heads=[1, 4])
+    with pytest.raises(ValueError, match=r"Linear has no nn.MultiheadAttention"):
+        traced(nn.Linear(2, 2))
+    trace = traced(model)
+    with pytest.raises(AttributeError, match="no value 'patern'; did you mean pattern"):
+        trace[ATTN].patern  # noqa: B018
+    with pytest.raises(KeyError, match="no statistic 'entropi'; did you mean entropy"):
+        trace.table(["entropi"])
+    with study.trace_heads(model) as trace:
+        pass
+    with pytest.raises(RuntimeError, match=r"blocks.1.attn has not run"):
+        trace[ATTN]
+    assert list(trace) == []
+
+
+# --------------------------------------------------------------------------------------------------------------- hooks
+
+
+def test_a_hook_replaces_or_keeps_and_a_handle_removes_only_its_own():
+    model = gpt()
+    layer, before = model.blocks[1].attn, model(*tokens())[1].item()
+    keep = layer.register_head_hook("z", lambda layer, z: None)
+    assert model(*tokens())[1].item() == before
+    zero = layer.register_head_hook("z", lambda layer, z: z * 0)
+    silenced = model(*tokens())[1].item()
+    assert silenced != before
+    keep.remove()
+    assert model(*tokens())[1].item() == silenced
+    zero.remove()
+    zero.remove()
+    assert model(*tokens())[1].item() == before and not layer._head_hooks
+
+
+def test_a_wrong_hook_is_named():
+    layer = gpt().blocks[1].attn
+    x = mg.randn(1, T, 16, dtype=mg.float64)
+
+    def halve(layer, pattern):
+        return pattern[:, :2]
+
+    handle = layer.register_head_hook("pattern", halve)
+    with pytest.raises(ValueError, match=r"hook halve on 'pattern' returns must have shape \(1, 4, 6, 6\)"):
+        layer(x)
+    handle.remove()
+    handle = layer.register_head_hook("v", lambda layer, v: 3)
+    with pytest.raises(TypeError, match="hook <lambda> on 'v' returns must be a Tensor"):
+        layer(x)
+    handle.remove()
+    with pytest.raises(ValueError, match="no 'patern' in attention: there are q, k, v, scores, pattern, z"):
+        layer.register_head_hook("patern", halve)
+    layer.register_head_hook("z", lambda layer, z: z, last=True)
+    with pytest.raises(TypeError, match="hook <lambda> on 'z' only looks, as last=True says, but returned"):
+        layer(x)
+
+
+def test_what_is_traced_is_what_the_forward_used():
+    model = gpt()
+    with study.trace_heads(model) as trace, study.ablate_heads(model, {1: [2]}):  # the later hook replaces, and is seen
+        model(*tokens())[1].backward()
+    assert not trace[ATTN].z[:, 2].any() and trace[ATTN].z[:, 1].all()
+    report = trace.check()
+    assert {row[0] for row in report.rows} == {"blocks.0.attn"} and "may have replaced" in report.skipped[0]
+
+
+# --------------------------------------------------------------------------------------------------------------- table
+
+
+def test_the_table_by_hand():
+    model = gpt()
+    trace = traced(model)
+    seen, table = trace[ATTN], trace.table()
+    assert table.stats == ("norm", "entropy", "gate_grad", "score_grad", "prefix", "prev")
+    h = 2
+    W_O = model.blocks[1].attn.out_proj.weight.detach().numpy()[:, 4 * h : 4 * h + 4].T
+    expected = {
+        "norm": np.sqrt(((seen.z[:, h] @ W_O) ** 2).sum(-1)).mean(),
+        "gate_grad": (seen.z_grad[:, h] * seen.z[:, h]).sum(),
+        "score_grad": np.sqrt((seen.scores_grad[:, h] ** 2).sum()),
+        "prev": np.mean([[seen.pattern[b, h, i, i - 1] for i in range(1, T)] for b in range(B)]),
+    }
+    idx = trace.tokens
+    after = [
+        sum(seen.pattern[b, h, i, j + 1] for j in range(i) if idx[b, j] == idx[b, i])
+        for b in range(B) for i in range(T) if idx[b, i] in idx[b, :i]
+    ]  # fmt: skip
+    expected["prefix"] = np.mean(after)
+    rows = seen.pattern[:, h, 1:]
+    bits = -(rows * np.log(np.maximum(rows, 1e-300))).sum(-1) / np.log(np.arange(2, T + 1))
+    expected["entropy"] = bits.mean()
+    for stat, value in expected.items():
+        assert table[stat][ATTN][h] == pytest.approx(value, rel=1e-9), stat
+    assert f"{ATTN}     2" in str(table)
+
+
+def test_a_table_of_what_has_no_tokens():
+    layer = nn.MultiheadAttention(8, 2)
+    with study.trace_heads(layer) as trace:
+        layer(mg.randn(2, 3, 8), mg.randn(2, 5, 8))
+    assert trace.tokens is None and trace.table().stats == ("norm", "entropy", "prev")
+    assert np.isnan(trace.table(["prev"])["prev"][""]).all()  # no position is before another's
+    with pytest.raises(ValueError, match="prefix needs the tokens"):
+        trace.table(["prefix"])
+
+
+# --------------------------------------------------------------------------------------------------------------- report
+
+
+def test_the_page_of_a_trace(tmp_path):
+    trace = traced(gpt())
+    importance = {"ablation": {ATTN: [0.5, 0.25, 0.0, -1.0]}}  # of one layer: the other shows none
+    path = trace.to_html(tmp_path / "heads.html", title="heads", importance=importance)
+    header = page_data(path)
+    assert [layer["path"] for layer in header["layers"]] == ["blocks.0.attn", ATTN]
+    assert header["layers"][0]["kinds"] == ["pattern", "dP", "dS"]
+    assert header["tokens"] == [[[str(t) for t in row] for row in trace.tokens.tolist()]]
+    assert header["stats"]["ablation"] == [[["NaN"] * 4, [0.5, 0.25, 0.0, -1.0]]]
+    np.testing.assert_allclose(header["stats"]["norm"][0][1], trace.table(["norm"])["norm"][ATTN])
+    with pytest.raises(ValueError, match="limit"):
+        trace.to_html(tmp_path / "heads.html", limit=1000)
+    with pytest.raises(KeyError, match="no attention layer 'nix'"):
+        trace.to_html(tmp_path / "heads.html", importance={"ablation": {"nix": [0.0] * 4}})
+    with pytest.raises(ValueError, match="the report has bars called 'norm' already"):
+        trace.to_html(tmp_path / "heads.html", importance={"norm": {ATTN: [0.0] * 4}})
+    trace = traced(gpt(), heads=[3])
+    header = page_data(trace.to_html(tmp_path / "heads.html", importance=importance))
+    assert header["stats"]["ablation"] == [[["NaN"], [-1.0]]]
+
+
+def test_tokens_of_a_page(tmp_path):
+    model, (src, tgt) = EncoderDecoder(), tokens()
+    with study.trace_heads(model, grads=False) as trace:
+        model(src, tgt[:, :5])
+    cross = "transformer.decoder.layers.1.multihead_attn"
+    texts = {cross: ([list("hallo")] * B, [list("hello!")] * B)}
+    header = page_data(trace.to_html(tmp_path / "heads.html", texts))
+    assert header["tokens"] == [texts[cross][0], texts[cross][1]]
+    assert [layer["tokens"] for layer in header["layers"]] == [None] * 4 + [[0, 1]]
+    model = gpt()
+    with study.trace_heads(model, grads=False) as trace:
+        model(src[:1])
+    for one in ("abcdef", list("abcdef"), [list("abcdef")]):
+        assert page_data(trace.to_html(tmp_path / "heads.html", one))["tokens"] == [[list("abcdef")]]
+    with pytest.raises(ValueError, match="1 sequences of 6 queries, but the tokens given are 1 of"):
+        trace.to_html(tmp_path / "heads.html", "abc")
