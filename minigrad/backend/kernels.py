@@ -84,23 +84,21 @@ class Struct:
 
     Fields are pointers, long long, double, and arrays of these: all of 8 bytes, so that nothing lies between them."""
 
-    _FORMATS = {"long long": "q", "double": "d"}
-
     def __init__(self, file, name):
         declared = re.search(rf"struct {name} {{(.*?)\n}};", text(file), re.DOTALL)
         if declared is None:
             raise ValueError(f"kernels/{file} declares no struct {name}")
+        body = re.sub(r"//[^\n]*", "", declared[1])
+        lines = re.findall(r"(long long|double|(?:const )?\w+ ?\*)\s*([^;]+);", body)
+        if len(lines) != body.count(";"):
+            raise ValueError(f"struct {name} of kernels/{file} has fields that are no pointers, long long or double")
         self.name = name
         self.counts = {}  # of each field, 1 if it is no array
         formats = ["="]
-        for line in filter(str.strip, re.sub(r"//[^\n]*", "", declared[1]).split(";")):
-            kind, fields = re.match(r"\s*((?:const )?(?:long long|\w+))\s*(.*)", line, re.DOTALL).groups()
-            pointers = "*" in fields
-            for field in fields.replace("*", " ").split(","):
-                sizes = [int(n) for n in re.findall(r"\[(\d+)\]", field)]
-                field = field.split("[")[0].strip()
-                self.counts[field] = count = math.prod(sizes)
-                formats.append(f"{count}{'Q' if pointers else self._FORMATS[kind]}")
+        for kind, fields in lines:
+            for field, sizes in re.findall(r"(\w+)((?:\[\d+\])*)", fields):
+                self.counts[field] = count = math.prod(int(n) for n in re.findall(r"\d+", sizes))
+                formats.append(f"{count}{'q' if kind == 'long long' else 'd' if kind == 'double' else 'Q'}")
         self._pack = struct.Struct("".join(formats)).pack
 
     def __call__(self, **values):

@@ -3,8 +3,8 @@
 `numpy/` defines what each computes, `launch/` has the same as launches of kernels, and both have a file for each family
 below. A backend that lacks a primitive is refused by mypy, and by Python when it is made.
 
-Arrays are np.ndarray or cupy.ndarray. A primitive takes arrays (where it says Operand, a Python number too) and returns a
-new array. Exceptions are views, and names that end in an underscore, which change their arguments. The functions that
+Arrays are np.ndarray or cupy.ndarray. A primitive takes arrays (where it says Operand, a Python number too) and returns
+a new array. Exceptions are views, and names that end in an underscore, which change their arguments. The functions that
 users call have checked all arguments. A sum of float16 or float32 numbers loses no more than its last digit. float16 is
 for storage: arithmetic on it happens in float32. NaN and Inf come without warnings.
 """
@@ -12,7 +12,7 @@ for storage: arithmetic on it happens in float32. NaN and Inf come without warni
 import abc
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -27,9 +27,9 @@ Wanted: TypeAlias = tuple[bool, ...]
 
 
 class Primitives(Protocol):
-    device: ClassVar[str]  # "cpu" or "cuda"
-    array_type: ClassVar[type]  # what its arrays are
-    warns: ClassVar[bool]  # are primitives to be called within quietly()? Otherwise they see to that themselves
+    device: str  # "cpu" or "cuda"
+    array_type: type  # what its arrays are
+    warns: bool  # are primitives to be called within quietly()? Otherwise they see to that themselves
 
     # ---------------------------------------------------------------------------------------------- movement: making
 
@@ -239,4 +239,4 @@ def names() -> list[str]:
 
 for _name in names():  # a body of dots is abstract to mypy; now to Python too
     getattr(Primitives, _name).__isabstractmethod__ = True
-abc.update_abstractmethods(Primitives)
+abc.update_abstractmethods(Primitives)  # type: ignore[type-abstract]

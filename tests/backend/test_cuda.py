@@ -14,7 +14,8 @@ import pytest
 import minigrad as mg
 import minigrad.nn.functional as F
 from minigrad.autograd import Storage
-from minigrad.backend import cuda, reference
+from minigrad.backend import reference
+from minigrad.backend.runners import cuda
 
 from .. import ROOT, fake_cupy
 

@@ -30,7 +30,7 @@ WHICH = "import minigrad as mg; print(type(mg.backend.cpu()).__name__, (mg.ones(
 
 
 @pytest.mark.needs("g++")
-@pytest.mark.parametrize("name, kind", [("numpy", "module"), ("native", "Native"), ("emulated", "Emulated")])
+@pytest.mark.parametrize("name, kind", [("numpy", "Numpy"), ("native", "Native"), ("emulated", "Emulated")])
 def test_the_environment_chooses(name, kind):
     assert run(WHICH, MINIGRAD_CPU=name)[0] == f"{kind} 20000.0"
 
@@ -168,7 +168,7 @@ def test_what_cannot_be_compiled_is_tried_once(monkeypatch, caplog):
 BLOCKS = """
 import ctypes, threading
 from pathlib import Path
-from minigrad.backend.runners.toolchain import pool
+from minigrad.backend.runners.native import pool
 
 Work = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_longlong, ctypes.c_longlong)
 run_blocks = ctypes.CFUNCTYPE(None, Work, ctypes.c_void_p, ctypes.c_longlong)(pool.start(3).value)

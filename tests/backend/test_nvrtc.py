@@ -27,8 +27,9 @@ ARCHES = "sm_75", "sm_80", "sm_90", "sm_100"
 FLOATS = "float32", "float64", "float16"
 BITS = "uint32", "uint8", "uint16", "uint64"  # what moves elements of that size, whatever they are
 DTYPES = {  # of files that are not for FLOATS alone; the first of them is compiled for all ARCHES
-    "movement": BITS, "index": BITS, "elementwise": (*FLOATS, "int64", "bool"), "elementwise_cast": (*FLOATS, "int64", "bool"),
-    "reduce": (*FLOATS, "int64", "bool"), "reduce_cumsum": (*FLOATS, "int64"), "index_add": (*FLOATS, "int64"),
+    "movement": BITS, "index": BITS, "index_add": (*FLOATS, "int64"), "elementwise": (*FLOATS, "int64", "bool"),
+    "elementwise_cast": (*FLOATS, "int64", "bool"), "reduce": (*FLOATS, "int64", "bool"),
+    "reduce_cumsum": (*FLOATS, "int64"),
 }  # fmt: skip
 CONSTANTS = {  # that a file is compiled with; of those for other head sizes and layouts, none takes more
     "attention_forward": ["TILE=64 DP=64"], "attention_backward": ["TILE=32 DP=64"],

@@ -190,7 +190,7 @@ def test_logsumexp_of_attention(name):
 def test_dot_and_norm(on, length):
     x, y = positive(length), positive(length, seed=1)
     assert on.dot(x, y) == pytest.approx(wide(x) @ wide(y), rel=BOUND)
-    assert on.norm([x, y]) == pytest.approx(math.sqrt(wide(x) @ wide(x) + wide(y) @ wide(y)), rel=BOUND)
+    assert on.global_norm([x, y]) == pytest.approx(math.sqrt(wide(x) @ wide(x) + wide(y) @ wide(y)), rel=BOUND)
 
 
 def test_parts_of_a_matrix_product():

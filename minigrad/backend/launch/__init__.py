@@ -14,6 +14,6 @@ from .softmax import Softmax
 
 
 class Launched(
-    Movement, Index, Elementwise, Reduce, Matmul, Softmax, Norm, CrossEntropy, Attention, Random, Optim
+    Index, Movement, Elementwise, Reduce, Matmul, Attention, Softmax, Norm, CrossEntropy, Random, Optim
 ):
     """Every primitive, for a runner of kernels."""

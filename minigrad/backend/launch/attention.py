@@ -1,8 +1,9 @@
 """Scaled dot-product attention in one pass, forward and backward, without T × S scores; and the pattern alone."""
 
 from ..kernels import Struct
-from .launcher import TOTAL, Launcher, broadcast_strides, layout, real
+from .launcher import TOTAL, broadcast_strides, layout, real
 from .rules import natively
+from .softmax import Softmax
 
 HEADS = Struct("attention.cuh", "Heads")
 PADDED = 32, 64, 128  # what head sizes are padded to; larger ones do not fit
@@ -13,7 +14,7 @@ def queries_fill_half_a_tile(q, *others):
     return q.shape[2] >= 32
 
 
-class Attention(Launcher):
+class Attention(Softmax):
     whole_heads = False  # may one block have all keys of a head? It then computes dq too, 5 products and not 7
     shared_limit = 227 << 10  # bytes of shared memory that a block may have: this is an H100's
     tile_pad = 4  # NI of attention.cuh

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..numpy.elementwise import Elementwise as NumPys
+from ..numpy.elementwise import Elementwise as Numpys
 from .formulas import POWERS, TABLE, kind_of
 from .launcher import Launcher, broadcast_strides, layout
 from .rules import NUMPYS, natively
@@ -231,9 +231,10 @@ def cast_placed(dtype, *x):
 def resolved(formula, kinds, out):
     """The dtype that a formula computes in, for `kinds` of operands: dtypes, or bool, int, float for Python numbers."""
     kinds = [BOOL if kind is bool else kind for kind in kinds]
-    numpys = getattr(NumPys, formula.name, None)
-    if isinstance(numpys, np.ufunc) and not formula.name.startswith("logical"):  # those take a float for a bool
-        dtype = numpys.resolve_dtypes((*kinds, out))[0]
+    named = [getattr(place, formula.name, None) for place in (Numpys, np)]
+    ufunc = next((found for found in named if isinstance(found, np.ufunc)), None)
+    if ufunc is not None and not formula.name.startswith("logical"):  # those take a float for a bool
+        dtype = ufunc.resolve_dtypes((*kinds, out))[0]
         return dtype if out is None else out
     kinds = kinds[1:] if formula.name == "where" else kinds
     return np.result_type(*({int: 1, float: 1.0}.get(kind, kind) for kind in kinds))

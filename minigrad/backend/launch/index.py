@@ -3,8 +3,8 @@
 import numpy as np
 
 from ..kernels import constant
-from .launcher import TOTALS, Launcher, product, real
-from .movement import BITS
+from .launcher import TOTALS, product, real
+from .movement import BITS, Movement
 from .rules import COPY, natively
 
 INT64 = np.dtype(np.int64)
@@ -13,7 +13,7 @@ MOST_THREADS = 32 * constant("index_add.cu", "WARPS")  # of it
 SHORT = 8  # numbers that add up in themselves as exactly as in a total
 
 
-class Index(Launcher):
+class Index(Movement):
     deterministic = True  # False: the backward of an embedding may add in any order, which is faster
 
     @COPY

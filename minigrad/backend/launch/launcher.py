@@ -1,6 +1,7 @@
 """What all launch code shares: memory, kernels by name, launch shapes, layouts."""
 
 import functools
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ class Launcher(Primitives):
     Arrays are NumPy's or CuPy's: shape, strides, dtype, views and reshape are all that is asked of them."""
 
     device = "cpu"
-    array_type: type = np.ndarray
+    array_type: Any = np.ndarray
     warns = False
 
     # -- what a runner gives

@@ -19,10 +19,10 @@ def _wide(stored):
 
     def decorator(function):
         @functools.wraps(function)
-        def wrapper(*args):
-            if not is_half(args[0]):
-                return function(*args)
-            results = function(*[x.astype(np.float32) if is_half(x) else x for x in args])
+        def wrapper(self, first, *args):
+            if not is_half(first):
+                return function(self, first, *args)
+            results = function(self, *[x.astype(np.float32) if is_half(x) else x for x in (first, *args)])
             return *(x.astype(np.float16) for x in results[:stored]), *results[stored:]
 
         return wrapper

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from .erf import erf_double, erf_parts, erf_single
 from .precision import in_single
 
 CHUNK = 1 << 14  # elements that a core's cache holds, with what is computed on the way
-POWERS = {
+POWERS: dict[float, Any] = {
     0: np.ones_like,
     1: np.positive,
     2: np.square,

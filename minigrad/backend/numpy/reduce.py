@@ -104,7 +104,7 @@ def _ones(n, dtype):
 def row_sums(x):
     """(…, n) -> (…, 1)."""
     if not x.flags.c_contiguous or x.size == 0:
-        return sum(x, (-1,), True)
+        return rounded(np.sum(x, axis=-1, keepdims=True, dtype=wide(x.dtype)), x.dtype)
     n = x.shape[-1]
     if n <= BLAS_RUN:
         with multiplying.mine.lock:

@@ -140,7 +140,7 @@ class Native(NativeKernels):
         return pays and self.failed is None and (rule.when is None or self.any_size or rule.when(*args))
 
 
-def _by_rule(name):
+def by_rule(name):
     """The primitive as a kernel or as NumPy computes it. Raises TypeError if it has no rule."""
     launch, numpy = getattr(Launched, name), getattr(Numpy(), name)
     rule = getattr(launch, "natively", None)
@@ -167,4 +167,4 @@ def _by_rule(name):
 
 
 for _name in primitives.names():
-    setattr(Native, _name, _by_rule(_name))
+    setattr(Native, _name, by_rule(_name))

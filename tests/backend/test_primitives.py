@@ -1,0 +1,123 @@
+"""The contract of a backend: every primitive, everywhere, under one name, and with a rule for the kernels."""
+
+import inspect
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minigrad import backend
+from minigrad.backend import kernels, launch, primitives, reference
+from minigrad.backend.kernels import Struct, constant, find_kernels, signatures
+from minigrad.backend.launch import Launched
+from minigrad.backend.launch.formulas import TABLE
+from minigrad.backend.launch.launcher import Launcher
+from minigrad.backend.launch.rules import natively
+from minigrad.backend.primitives import Primitives
+
+NAMES = primitives.names()
+ROOM = Path(backend.__file__).parent
+
+
+def test_both_floors_have_every_primitive_and_no_other():
+    for floor, base in ((type(reference), Primitives), (Launched, Launcher)):
+        assert not floor.__abstractmethods__
+        public = {name for name in dir(floor) if not name.startswith("_") and callable(getattr(floor, name))}
+        helpers = public - set(NAMES) - set(dir(base))
+        assert helpers <= {"array_type", "copy_to", "move"}, helpers
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_backend_that_lacks_a_primitive_is_refused(name):
+    has = {other: getattr(reference, other) for other in NAMES if other != name}
+    with pytest.raises(TypeError, match=f"abstract method '?{name}'?"):
+        type("Lacking", (Primitives,), has)()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arguments_are_called_the_same(name):
+    """As far as they are Python's functions: the arguments of NumPy's own have names of NumPy's."""
+    wanted = [p for p in inspect.signature(getattr(Primitives, name)).parameters if p != "out"]
+    for floor in (type(reference), Launched):
+        method = inspect.getattr_static(floor, name)
+        if inspect.isfunction(method) and name not in TABLE:
+            assert list(inspect.signature(method).parameters) == wanted, floor
+
+
+def test_a_kernel_without_a_rule_is_an_error(monkeypatch):
+    from minigrad.backend.runners.native import native
+
+    rules = {name: getattr(Launched, name).natively for name in NAMES}
+    assert not [name for name, rule in rules.items() if rule.never and (rule.when or rule.always)]
+    monkeypatch.setattr(Launched, "softmax", lambda self, x, dim: x)
+    with pytest.raises(TypeError, match="does not say of softmax when it is a kernel natively"):
+        native.by_rule("softmax")
+
+
+def test_a_rule_is_followed():
+    from minigrad.backend.runners.native.native import Native
+
+    on = Native.__new__(Native)  # without a compiler
+    on.any_size, on.failed = False, None
+    few, many, half = np.ones(3, "f4"), np.ones(99, "f4"), np.ones(99, "f2")
+    rule = natively(50, when=lambda x, *others: type(x) is list or x[0] == 1)(lambda x: x).natively
+    assert on.pays(rule, (many, 1)) and on.pays(rule, (few, many)) and on.pays(rule, ([(few, 2), (many, 3)],))
+    for args in ((few,), (half,), (many, half), ([few],), ([many, half],), (np.arange(99),), (many * 2,)):
+        assert not on.pays(rule, args)
+    on.failed = OSError()
+    assert not on.pays(rule, (many,))
+
+
+def test_a_family_has_the_same_name_on_every_floor():
+    """And kernels/softmax.cu, kernels/attention_forward.cu and the like belong to one of them."""
+    families = {name: {path.stem for path in (ROOM / name).glob("*.py")} for name in ("numpy", "launch")}
+    helpers = {"__init__", "precision", "erf", "launcher", "rules", "formulas", "source"}
+    assert families["numpy"] - helpers == families["launch"] - helpers
+    for path in find_kernels().glob("*.cu"):
+        assert any(path.stem == f or path.stem.startswith(f"{f}_") for f in families["launch"] - helpers), path
+
+
+def test_every_entry_point_is_launched():
+    text = "".join(path.read_text() for path in (ROOM / "launch").glob("*.py"))
+    ways = [re.compile(way) for way in (r"\w+_(each|rows|columns)", r"to_\w+_kernel")]  # their names are put together
+    for path in find_kernels().glob("*.cu"):
+        for entry in signatures(path.read_text()):
+            assert f'"{entry}"' in text or any(way.fullmatch(entry) for way in ways), (path.name, entry)
+
+
+# ---------------------------------------------------------------------------------- what is read in the sources
+
+
+def test_structs_are_read_from_the_sources(tmp_path, monkeypatch):
+    monkeypatch.setattr(kernels, "text", lambda name: (tmp_path / name).read_text())
+    (tmp_path / "a.cuh").write_text(
+        "struct Other { int x; };\nstruct Two {\n  const T* p;  // long long q;\n  T *r, *s;\n"
+        "  long long n, at[2], grid[2][3];\n  double x;\n};\nstruct Bad {\n  int n;\n};\nconstexpr int A = 3, B = 44;\n"
+        "#define C 5\n"
+    )
+    two = Struct("a.cuh", "Two")
+    assert two.counts == dict(p=1, r=1, s=1, n=1, at=2, grid=6, x=1)
+    fields = dict(p=1, r=2, s=3, n=-4, at=(5, 6), grid=range(6), x=0.5)
+    whole = np.array([1, 2, 3, -4, 5, 6, 0, 1, 2, 3, 4, 5]).tobytes() + np.array([0.5]).tobytes()
+    assert two(**fields) == whole
+    with pytest.raises(KeyError, match="at"):
+        two(p=1, r=2, s=3, n=4)
+    with pytest.raises(TypeError, match="struct Two has no field q"):
+        two(**fields, q=1)
+    with pytest.raises(ValueError, match=r"declares no struct Three"):
+        Struct("a.cuh", "Three")
+    with pytest.raises(ValueError, match=r"fields that are no pointers"):
+        Struct("a.cuh", "Bad")
+    assert [constant("a.cuh", name) for name in "ABC"] == [3, 44, 5]
+    with pytest.raises(ValueError, match="defines no number D"):
+        constant("a.cuh", "D")
+
+
+def test_the_formulas_are_the_tables():
+    assert TABLE["abs"].ints == "a < 0 ? -a : a" and TABLE["abs"].c == "fabs(a)" and TABLE["abs"].arity == 1
+    assert TABLE["clamp"].arity == TABLE["where"].arity == 3 and TABLE["logical_or"].c == "a != 0 || b != 0"
+    assert TABLE["eq"].wide and TABLE["eq"].bools and not TABLE["isnan"].wide and TABLE["one"].arity == 1
+    assert set(TABLE) >= {name for name in NAMES if hasattr(launch.Elementwise, name)} - {
+        *dir(Launcher), "gelu", "gelu_backward", "cast"
+    }  # fmt: skip
