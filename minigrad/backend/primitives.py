@@ -20,10 +20,11 @@ Array: TypeAlias = Any  # of the backend's own kind
 Operand: TypeAlias = Any  # an array or a Python number
 Shape: TypeAlias = tuple[int, ...]
 DType: TypeAlias = np.dtype
-Slots: TypeAlias = Sequence[tuple]
+Slots: TypeAlias = Sequence[tuple[Any, ...]]
 Arrays: TypeAlias = Sequence[Array]
 # Of a backward: is a gradient wanted, for each input? One that is not is None in the result.
 Wanted: TypeAlias = tuple[bool, ...]
+Gradients: TypeAlias = tuple[Array, ...]
 
 
 class Primitives(Protocol):
@@ -38,7 +39,7 @@ class Primitives(Protocol):
     def to_numpy(self, x: Array) -> np.ndarray: ...
     def zeros(self, shape: Shape, dtype: DType) -> Array: ...
     def full(self, shape: Shape, value: Any, dtype: DType) -> Array: ...
-    def quietly(self) -> AbstractContextManager: ...  # inside, NumPy does not warn of NaN and Inf
+    def quietly(self) -> AbstractContextManager[Any]: ...  # inside, NumPy does not warn of NaN and Inf
 
     def overlap(self, x: Array, y: Array) -> bool: ...  # may they share memory?
     def is_compact(self, x: Array) -> bool: ...  # dense, row-major and writeable: in-place arithmetic may use it
@@ -57,8 +58,8 @@ class Primitives(Protocol):
 
     # ----------------------------------------------------------------------------------------------------------- index
 
-    def getitem(self, x: Array, index: tuple) -> Array: ...  # x[index]; a view for ints and slices, even of one element
-    def setitem(self, x: Array, index: tuple, value: Operand) -> None: ...  # in place, broadcast and cast
+    def getitem(self, x: Array, index: tuple[Any, ...]) -> Array: ...  # x[index]; a view for ints and slices
+    def setitem(self, x: Array, index: tuple[Any, ...], value: Operand) -> None: ...  # in place, broadcast and cast
 
     def getitem_add(self, shape: Shape, index: Any, dy: Array) -> Array:
         """Zeros of `shape` with dy added at `index`, where repeated indices add up: the adjoint of getitem."""
@@ -139,7 +140,7 @@ class Primitives(Protocol):
     def matmul(self, a: Array, b: Array) -> Array: ...  # (…, n, k) @ (…, k, m) -> (…, n, m), batch dims broadcast
     def linear(self, x: Array, weight: Array, bias: Array) -> Array: ...  # (…, k), (m, k), (m,) or None -> (…, m)
 
-    def linear_backward(self, dy: Array, x: Array, weight: Array, wanted: Wanted) -> tuple:
+    def linear_backward(self, dy: Array, x: Array, weight: Array, wanted: Wanted) -> Gradients:
         """dy (…, m), x (…, k), weight (m, k) -> dx, dweight, dbias."""
 
     # --------------------------------------------------------------------------------------------------------- softmax
@@ -156,12 +157,12 @@ class Primitives(Protocol):
 
     def layer_norm_backward(
         self, dy: Array, x: Array, weight: Array, mean: Array, rstd: Array, wanted: Wanted
-    ) -> tuple: ...  # dx, dweight, dbias
+    ) -> Gradients: ...  # dx, dweight, dbias
 
     def rms_norm(self, x: Array, weight: Array, eps: float) -> tuple[Array, Array]:
         """x (…, C), weight (C,) or None -> y (…, C), rstd (…, 1) = 1 / √(mean x² + eps)."""
 
-    def rms_norm_backward(self, dy: Array, x: Array, weight: Array, rstd: Array, wanted: Wanted) -> tuple: ...
+    def rms_norm_backward(self, dy: Array, x: Array, weight: Array, rstd: Array, wanted: Wanted) -> Gradients: ...
 
     # --------------------------------------------------------------------------------------------------- cross-entropy
 
