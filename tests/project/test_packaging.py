@@ -80,13 +80,13 @@ def test_checkout_finds_kernels(tmp_path):
 
 
 def test_an_empty_folder_is_not_taken_for_the_kernels(tmp_path, monkeypatch):
-    from minigrad.backend import source
+    from minigrad.backend import kernels
 
     package = tmp_path / "minigrad"
     (package / "kernels").mkdir(parents=True)
     (tmp_path / "kernels").mkdir()
-    monkeypatch.setattr(source, "PACKAGE", package)
+    monkeypatch.setattr(kernels, "PACKAGE", package)
     with pytest.raises(FileNotFoundError, match="CUDA sources are in neither"):
-        source.find_kernels()
+        kernels.find_kernels()
     (tmp_path / "kernels" / "common.cuh").touch()
-    assert source.find_kernels() == tmp_path / "kernels"
+    assert kernels.find_kernels() == tmp_path / "kernels"

@@ -9,7 +9,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn, optim
 from minigrad.autograd import Storage
-from minigrad.backend import cuda
+from minigrad.backend.runners import cuda
 
 from .. import fake_cupy
 
