@@ -32,9 +32,7 @@ from pathlib import Path
 
 from .backend import DeviceError
 from .backend.host import CompilerError
-from .checkpoint import CheckpointError
-from .names import UnknownName, printable
-from .text import TextError
+from .errors import CheckpointError, TextError, UnknownName, printable
 
 LARGEST = 10**15  # what any whole number may be; no loop here ends before a larger one, and floats count no further
 LIMITS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}

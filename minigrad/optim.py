@@ -8,9 +8,8 @@ from reprlib import repr as shown
 import numpy as np
 
 from .autograd import Storage
-from .creation import as_tensor
 from .dtypes import is_number
-from .tensor import Tensor
+from .tensor import Tensor, as_tensor
 
 
 class Optimizer:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from minigrad import checkpoint, text
+from minigrad.training import checkpoint, text
 
 SCRIPT = Path(__file__).parent.parent / "examples" / "char_lm.py"
 spec = importlib.util.spec_from_file_location("char_lm", SCRIPT)

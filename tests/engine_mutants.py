@@ -8,7 +8,7 @@ from mutants import MUTANTS, PAIR, PHI, SMALL, Product, X, given, mutant, plant,
 
 import minigrad as mg
 from minigrad.autograd import Op, walk
-from minigrad.cases import Fixed, case
+from minigrad.autograd.cases import Fixed, case
 from minigrad.ops.activation import Gelu, Relu, Tanh
 from minigrad.ops.dropout import Dropout
 from minigrad.ops.elementwise import Add, Erf, Exp, Sin

@@ -12,7 +12,7 @@ from unittest import mock
 import numpy as np
 
 import minigrad as mg
-from minigrad.cases import Case, Fixed, apart, case, uniform
+from minigrad.autograd.cases import Case, Fixed, apart, case, uniform
 from minigrad.nn import functional as F
 from minigrad.ops.activation import Gelu, GeluBackward, Relu, Tanh
 from minigrad.ops.attention import AttentionPattern, attention_pattern

@@ -10,7 +10,7 @@ import pytest
 from char_lm_runs import SIZES, TINY, WORDS, char_lm, main, options, quick_ending, rows, same_run, state, stop_after
 
 import minigrad as mg
-from minigrad import checkpoint
+from minigrad.training import checkpoint
 from minigrad.viz.plots import loss_curve
 
 

@@ -7,7 +7,8 @@ import sys
 import pytest
 from char_lm_runs import TINY, WORDS, char_lm, main, quick_ending, rows, same_run, start, state, stop_after
 
-from minigrad import checkpoint, training
+from minigrad import training
+from minigrad.training import checkpoint
 
 SIGNALS = training.Interrupt.SIGNALS
 

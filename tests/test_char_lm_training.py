@@ -9,7 +9,8 @@ import pytest
 from test_char_lm import SIZES, TINY, WORDS, book, char_lm, main, options, out, quick_ending, rows, state  # noqa: F401
 
 import minigrad as mg
-from minigrad import nn, optim, runs, text
+from minigrad import nn, optim
+from minigrad.training import runs, text
 
 
 def trained(book, out, *argv):  # noqa: F811

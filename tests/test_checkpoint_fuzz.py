@@ -13,8 +13,9 @@ import pytest
 import wrong_checkpoints
 
 import minigrad as mg
-from minigrad import checkpoint, nn, optim, runs
+from minigrad import nn, optim
 from minigrad.study.__main__ import main as study
+from minigrad.training import checkpoint, runs
 
 SCRIPT = Path(__file__).parent.parent / "examples" / "char_lm.py"
 SECONDS = 20  # what loads at all takes milliseconds

@@ -16,8 +16,9 @@ from test_examples import EXAMPLES, load
 import minigrad.gradcheck.__main__
 import minigrad.ops.__main__
 import minigrad.study.__main__
-from minigrad import checkpoint, cli, doctor, nn
-from minigrad.text import CharVocab
+from minigrad import cli, doctor, nn
+from minigrad.training import checkpoint
+from minigrad.training.text import CharVocab
 
 ROOT = EXAMPLES.parent
 WORDS = "The quick brown fox jumps over the lazy dog, and the dog does not mind.\n"

@@ -7,7 +7,8 @@ import pytest
 from test_examples import load
 
 import minigrad as mg
-from minigrad import nn, text
+from minigrad import nn
+from minigrad.training import text
 
 
 def test_words_are_of_all_lengths_and_letters():

@@ -11,7 +11,8 @@ import pytest
 from wrong_checkpoints import signed
 
 import minigrad as mg
-from minigrad import checkpoint, nn, optim, runs
+from minigrad import nn, optim
+from minigrad.training import checkpoint, runs
 
 SETTINGS = dict(n_layer=2, n_head=4, n_embd=64, block_size=64, dropout=0.0, lr=1e-3, seed=1, text=[])
 

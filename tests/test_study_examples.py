@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from test_examples import EXAMPLES, load
 
-from minigrad import runs
+from minigrad.training import runs
 
 
 def test_backprop_through_heads(capsys, tmp_path):

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from wrong_checkpoints import file_of
 
-from minigrad import checkpoint, dtypes, tensorfile
+from minigrad import dtypes
+from minigrad.training import checkpoint, tensorfile
 
 arrays = hnp.arrays(st.sampled_from(dtypes.ALL), hnp.array_shapes(min_dims=0, min_side=0, max_side=4))
 names = st.text(min_size=1).filter(lambda name: name != "__metadata__")
@@ -190,7 +191,7 @@ def test_metadata_nested_too_deeply_are_not_saved(path):
 PEAK = """
 import os, sys
 import numpy as np
-from minigrad import checkpoint
+from minigrad.training import checkpoint
 
 def kilobytes(key):
     with open("/proc/self/status") as file:

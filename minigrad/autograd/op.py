@@ -6,6 +6,7 @@ import re
 import weakref
 from typing import Any
 
+from ..errors import devices_differ
 from ..locks import accumulating
 from .anomaly import check_forward, user_line
 from .graph import GraphError, Node, Storage, Value
@@ -190,7 +191,7 @@ class Op:
         op.backend = backend = values[0].storage.backend
         for x in values:
             if x.storage.backend is not backend:
-                raise cls._apart(backend, x.storage.backend)
+                raise devices_differ(cls.name, backend, x.storage.backend)
         op.wrap = wrap = values[0]._wrap
         recorded = wanted and mode.grad and cls.differentiable
         if recorded:
@@ -237,12 +238,6 @@ class Op:
         if mode.watch is not None:
             mode.watch(op, inputs, results)
         return tuple(results) if isinstance(y, tuple) else results[0]
-
-    @classmethod
-    def _apart(cls, one, other):
-        return RuntimeError(
-            f"{cls.name}: inputs on different devices, {one.device!r} and {other.device!r}; move one with .to(device)"
-        )
 
 
 def _shared_storage(backend, array, values):

@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from ..autograd import inference, quiet
-from ..creation import as_tensor, multinomial, tensor
 from ..ops import cat, where
+from ..tensor import as_tensor, multinomial, tensor
 
 
 def choose(logits, temperature=1.0, top_k=None, top_p=None, generator=None):

@@ -3,7 +3,7 @@
 import math
 
 from ..autograd import Fused, Op
-from ..cases import apart, case
+from ..autograd.cases import apart, case
 from ._args import floating
 from .elementwise import unary
 from .select import where

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ..autograd import Fused, Op, composite
-from ..cases import Fixed, case
+from ..autograd.cases import Fixed, case
 from ._args import require_float
 from .dropout import dropout
 from .movement import expanded

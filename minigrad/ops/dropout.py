@@ -1,7 +1,7 @@
 """Dropout."""
 
 from ..autograd import Op
-from ..cases import case
+from ..autograd.cases import case
 from ..random import default_generator
 from ._args import require_float
 

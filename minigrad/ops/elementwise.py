@@ -3,8 +3,8 @@
 import math
 
 from ..autograd import Op, Value
+from ..autograd.cases import apart, case, positive, uniform
 from ..backend import reference
-from ..cases import apart, case, positive, uniform
 from ._args import check_broadcast, floating, promoted
 
 

@@ -5,7 +5,7 @@ import operator
 import numpy as np
 
 from ..autograd import Op, Value, composite
-from ..cases import Fixed, booleans, case, integers
+from ..autograd.cases import Fixed, booleans, case, integers
 from ._args import one_dim
 from .movement import expanded
 from .select import where

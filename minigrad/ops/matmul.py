@@ -3,7 +3,7 @@
 import math
 
 from ..autograd import Fused, Op, Value, composite
-from ..cases import case
+from ..autograd.cases import case
 from ._args import promoted, require_float
 from .movement import alias, expanded, permute, reshape, shaped, unsqueeze
 

@@ -6,7 +6,7 @@ A view is a value of its own in the graph, with its own gradient and hooks, also
 import math
 
 from ..autograd import Op, composite
-from ..cases import case
+from ..autograd.cases import case
 from ._args import many_dims, numpy_names, one_dim, promoted, shape_of
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ..autograd import Fused, Op
-from ..cases import case
+from ..autograd.cases import case
 from ._args import require_float
 from .movement import reshape, shaped
 

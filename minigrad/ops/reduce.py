@@ -3,7 +3,7 @@
 from collections import namedtuple
 
 from ..autograd import Op, composite
-from ..cases import apart, case, integers, positive
+from ..autograd.cases import apart, case, integers, positive
 from ..dtypes import float16
 from ._args import many_dims, numpy_names, one_dim, require_float
 from .movement import expanded, shaped

@@ -2,7 +2,7 @@
 
 from .. import dtypes
 from ..autograd import Op, Value
-from ..cases import apart, booleans, case, integers, normal
+from ..autograd.cases import apart, booleans, case, integers, normal
 from ._args import check_broadcast, floating, promoted
 from .elementwise import binary
 

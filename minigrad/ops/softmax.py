@@ -1,7 +1,7 @@
 """Softmax, its logarithm, and cross-entropy. A slice with nothing in it gives zeros, never NaN."""
 
 from ..autograd import Fused, Op, Value
-from ..cases import Fixed, case, integers
+from ..autograd.cases import Fixed, case, integers
 from ._args import numpy_names, one_dim, require_float
 from .index import _check_indices
 from .movement import shaped

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..autograd import GraphError, backward, reachable, watch
-from ..creation import ones_like
-from ..names import UnknownName, unknown
+from ..errors import UnknownName, unknown
 from ..ops.derivatives import argument, derivative, letters_of
-from ..tensor import Tensor
+from ..tensor import Tensor, ones_like
 from .differences import Run, check_input
 from .head_parts import head_parts
 

@@ -6,8 +6,8 @@ from operator import add
 import numpy as np
 
 from ..autograd import backward
-from ..creation import ones
 from ..nn.module import _Gate
+from ..tensor import ones
 from .fold import START, use
 
 

@@ -5,7 +5,8 @@ import pytest
 from compare import assert_layers_agree, twins
 
 import minigrad as mg
-from minigrad import checkpoint, nn
+from minigrad import nn
+from minigrad.training import checkpoint
 
 pytestmark = pytest.mark.oracle
 B, T, S, C, NH = 2, 5, 7, 12, 3

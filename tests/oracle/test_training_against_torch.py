@@ -7,7 +7,7 @@ import pytest
 from compare import assert_layers_agree, twins
 
 import minigrad as mg
-from minigrad import text
+from minigrad.training import text
 
 pytestmark = pytest.mark.oracle
 

@@ -12,8 +12,9 @@ from reprlib import repr as shown
 
 import numpy as np
 
-from . import checkpoint, nn, text
-from .dtypes import is_number
+from .. import nn
+from ..dtypes import is_number
+from . import checkpoint, text
 
 SIZES = "block_size", "n_layer", "n_head", "n_embd", "dropout"  # what a run's settings say about its model
 

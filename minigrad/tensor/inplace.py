@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from . import ops
-from .autograd import GraphError, Value, is_grad_enabled
+from .. import ops
+from ..autograd import GraphError, Value, is_grad_enabled
+from ..errors import devices_differ
 
 
 class InPlace(Value):
@@ -18,10 +19,7 @@ class InPlace(Value):
             if isinstance(x, Value):
                 recorded = recorded or x.node is not None
                 if x.storage.backend is not backend:
-                    raise RuntimeError(
-                        f"{what}: tensors on different devices, {backend.device!r} and {x.storage.backend.device!r}; "
-                        f"move one with .to(device)"
-                    )
+                    raise devices_differ(what, backend, x.storage.backend)
         if recorded and is_grad_enabled():
             raise GraphError(
                 f"{what} changes a tensor in place while its operations are recorded; do it under no_grad(), on "

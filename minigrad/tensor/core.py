@@ -7,8 +7,8 @@ import operator
 
 import numpy as np
 
-from . import autograd, backend, dtypes, ops
-from .autograd import GraphError, Node, Storage
+from .. import autograd, backend, dtypes, ops
+from ..autograd import GraphError, Node, Storage
 from .inplace import InPlace
 from .interop import Interop
 

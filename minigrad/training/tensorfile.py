@@ -10,8 +10,8 @@ The format: https://github.com/huggingface/safetensors, README, "Format".
 
 import json
 import math
-import reprlib
 from collections import Counter
+from reprlib import repr as shown
 
 import numpy as np
 
@@ -27,8 +27,6 @@ LARGEST_HEADER = 100_000_000  # bytes; the library's limit
 DEEPEST = 100  # levels of lists and dicts
 LONGEST = 2_000_000  # commas: 100 MB of "[0,0,0,…" would take minutes, and gigabytes
 METADATA = "__metadata__"
-
-shown = reprlib.repr  # of what a file holds: one line, and a short one, whatever it is
 
 
 class Unsupported(ValueError):

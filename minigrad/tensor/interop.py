@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from . import backend, ops
-from .autograd import GraphError, Storage, Value
+from .. import backend, ops
+from ..autograd import GraphError, Storage, Value
 
 
 class Interop(Value):

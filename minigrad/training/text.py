@@ -9,11 +9,9 @@ import stat
 
 import numpy as np
 
+from ..errors import TextError
+
 PER_BYTE = 20  # bytes of memory that a byte of text takes while it is encoded: str, code points, ids and their masks
-
-
-class TextError(ValueError):
-    """A text that cannot be trained on, or that a vocabulary lacks characters of; the message says where and why."""
 
 
 class CharVocab:

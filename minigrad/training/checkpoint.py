@@ -10,20 +10,18 @@ it first, as `unpack` and runs.load_char_model do.
 import contextlib
 import json
 import zlib
+from reprlib import repr as shown
 
 import numpy as np
 
-from .dtypes import as_dtype
-from .files import atomic_write, open_regular, replacing
-from .tensorfile import Reader, Unsupported, as_bytes, header_of, parse, shown
+from ..dtypes import as_dtype
+from ..errors import CheckpointError
+from ..files import open_regular, replacing
+from .tensorfile import Reader, Unsupported, as_bytes, header_of, parse
 
-__all__ = ["CheckpointError", "atomic_write", "load", "load_tensors", "pack", "save", "unpack", "weights"]
+__all__ = ["CheckpointError", "load", "load_tensors", "pack", "save", "unpack", "weights"]
 
 FORMAT = "1"  # goes up when an older minigrad could no longer read a newer file
-
-
-class CheckpointError(ValueError):
-    """A checkpoint that is missing, damaged, not ours or of another model; the message says which and where."""
 
 
 def save(path, tensors, meta):

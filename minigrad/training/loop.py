@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 
-from .files import atomic_write, open_regular
+from ..files import atomic_write, open_regular
 
 
 class Table:

@@ -4,11 +4,11 @@ import operator
 
 import numpy as np
 
-from . import backend, dtypes
-from .autograd import Storage
-from .ops._args import shape_of
-from .random import default_generator
-from .tensor import Tensor
+from .. import backend, dtypes
+from ..autograd import Storage
+from ..ops._args import shape_of
+from ..random import default_generator
+from .core import Tensor
 
 
 def _finish(array, device, requires_grad):
