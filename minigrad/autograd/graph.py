@@ -48,6 +48,14 @@ class Node:
         self.retain = op is None
         self.hooks = None
 
+    def add_hook(self, hook):
+        """Have every backward walk call hook(gradient) once the whole gradient of this value is known.
+
+        hook may return another gradient in its place. Hooks run in the order in which they came. Returns a Handle."""
+        if self.hooks is None:
+            self.hooks = {}
+        return Handle(self.hooks, hook)
+
     def accumulate(self, g, own=None):
         """Add g to .grad; what other threads add meanwhile is not lost.
 
@@ -57,6 +65,17 @@ class Node:
                 self.grad = self.grad + g
             else:
                 self.grad = g if own is None else own(g)
+
+
+class Handle:
+    """A hook that was added to a dict of hooks. remove() takes off this one and no other."""
+
+    def __init__(self, hooks, hook):
+        self._hooks, self._key = hooks, object()
+        hooks[self._key] = hook
+
+    def remove(self):
+        self._hooks.pop(self._key, None)
 
 
 class Value:

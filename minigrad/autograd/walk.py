@@ -5,14 +5,15 @@ from .graph import Storage, Value
 from .modes import enable_grad, mode
 
 
-def reachable(nodes, floor):
-    """{op: {output index: node}} of everything at or above `nodes`. Ops older than serial `floor` are left out."""
+def reachable(nodes, floor, ends=()):
+    """{op: {output index: node}} of everything at or above `nodes`. Ops older than serial `floor` are left out, and
+    so are those that are reached only through the nodes `ends`."""
     found: dict = {}
     stack = list(nodes)
     while stack:
         node = stack.pop()
         op = node.op
-        if op is None or op.serial < floor:
+        if op is None or op.serial < floor or node in ends:
             continue
         if op not in found:
             found[op] = {}
@@ -45,11 +46,12 @@ def _fitted(op, i, g, node):
 class _Walk:
     """One backward pass. Gradients wait in `pending` until every op that contributes has run."""
 
-    def __init__(self, create_graph, targets, see):
+    def __init__(self, create_graph, targets, ends, see):
         self.began = Storage.begin_walk()
         self.create_graph = create_graph
         self.see = see
         self.targets = targets  # the nodes asked for, whose gradients go to `results`; None: leaves, to their .grad
+        self.ends = ends  # those of them where the walk stops, before their hooks
         self.results = {}
         self.pending = {}  # node -> sum of the contributions so far
         self.owned = set()  # nodes whose pending array is ours alone: from the third contribution on, add in place
@@ -71,7 +73,7 @@ class _Walk:
         g = self.pending.pop(node, None)
         if g is None:
             return None
-        if node.hooks and not mode.looking:
+        if node.hooks and node not in self.ends and not mode.looking:
             for hook in list(node.hooks.values()):
                 self.handed_out.add(g.storage)  # a hook may keep what it is shown, and what it returns
                 g = _hooked(hook, g)
@@ -104,18 +106,21 @@ def _hooked(hook, g):
     return replaced
 
 
-def backward(roots, cotangents, inputs=None, retain_graph=None, create_graph=False, see=None):
+def backward(roots, cotangents, inputs=None, retain_graph=None, create_graph=False, stop=False, see=None):
     """Walk from the nodes `roots` with their `cotangents` to the leaves.
 
     inputs=None: add to .grad of leaves and retained nodes, return None. Otherwise: return the list of gradients of
     the nodes `inputs` (None where the roots do not depend on one) and touch no .grad.
+    stop: the walk ends at `inputs`, as if they were leaves, and runs no hook of theirs.
     see: only look on. It is called with (op, dys, dxs) at each step: the whole gradients of the op's outputs, and what
     it contributes to each of its inputs (None: nothing). No .grad is touched, no hook, watch or search for NaN is run,
     and the graph is kept."""
     retain_graph = see is not None or create_graph if retain_graph is None else retain_graph
-    walk = _Walk(create_graph, None if inputs is None else set(inputs), see)
+    targets = None if inputs is None else set(inputs)
+    ends = targets if stop else ()
+    walk = _Walk(create_graph, targets, ends, see)
     floor = 0 if inputs is None else min((n.op.serial if n.op else 0 for n in inputs), default=0)
-    ops = reachable(roots, floor)
+    ops = reachable(roots, floor, ends)
     order = sorted(ops, key=lambda op: op.serial, reverse=True)  # creation order is a topological order
     useful = None if walk.targets is None else _leading_to(walk.targets, order)
     before = mode.grad, mode.anomaly, mode.scope, mode.looking, mode.watch

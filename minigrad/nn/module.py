@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd import Node, Op, mode
-from ..tensor import Handle, Tensor
+from ..autograd import Handle, Node, Op, mode
+from ..tensor import Tensor
 
 
 class Parameter(Tensor):

@@ -4,7 +4,7 @@ core.py is the class, a method for every op. Two parts of it stand in files of t
 interop.py faces other libraries. creation.py makes tensors from data, filled, in sequence or at random.
 """
 
-from .core import Handle, Tensor, check_same_kind, grad
+from .core import Tensor, check_same_kind, grad
 from .creation import (
     arange, as_tensor, empty, eye, from_dlpack, from_numpy, full, full_like, linspace, multinomial, one_hot, ones,
     ones_like, rand, rand_like, randint, randn, randn_like, randperm, tensor, zeros, zeros_like,

@@ -189,10 +189,7 @@ class Tensor(InPlace, Interop):
         """Call hook(gradient) once the whole gradient of this tensor is known; it may return another in its place.
 
         Returns a handle whose remove() takes off this hook and no other."""
-        node = self._node_for("register_hook")
-        if node.hooks is None:
-            node.hooks = {}
-        return Handle(node.hooks, hook)
+        return self._node_for("register_hook").add_hook(hook)
 
     def _node_for(self, what):
         if self.node is None:
@@ -311,17 +308,6 @@ def _bools(operator, *operands):
 
 
 _COMPARABLE = (Tensor, np.ndarray, np.generic, bool, int, float)
-
-
-class Handle:
-    """Takes a hook off again: this one and no other."""
-
-    def __init__(self, hooks, hook):
-        self._hooks, self._key = hooks, object()
-        hooks[self._key] = hook
-
-    def remove(self):
-        self._hooks.pop(self._key, None)
 
 
 def check_same_kind(what, x, like):
