@@ -1,24 +1,38 @@
-"""Optimizers with parameter groups, and the learning-rate schedule of nanoGPT."""
+"""What all optimizers share: parameter groups, their state, and saving both."""
 
-import math
 import operator
 from collections.abc import Iterable
 from reprlib import repr as shown
 
 import numpy as np
 
-from .autograd import Storage
-from .dtypes import is_number
-from .tensor import Tensor, as_tensor
+from ..autograd import Storage, no_grad
+from ..dtypes import is_number
+from ..tensor import Tensor, as_tensor
 
 
 class Optimizer:
-    """Base class: parameter groups (dicts of 'params' and options), their state, and saving both.
+    """Base class. An optimizer is a subclass that gives its options, its buffers and its formula:
 
-    params: Tensors, or dicts with 'params' and options that differ from `defaults`."""
+        class Momentum(Optimizer):
+            buffers = ("b",)
 
-    buffers: tuple = ()  # names of the arrays of state that each parameter has, of its shape
+            def __init__(self, params, lr=1e-3, momentum=0.9):
+                super().__init__(params, {"lr": lr, "momentum": momentum})
+
+            def update(self, p, g, state, group):
+                state["b"].mul_(group["momentum"]).add_(g)
+                p -= group["lr"] * state["b"]
+
+    params: Tensors, or dicts with 'params' and options that differ from `defaults`, {option: value}."""
+
+    buffers: tuple = ()  # names of the Tensors of state that each parameter has, of its shape; they begin as zeros
     squares: tuple = ()  # those of them that are never negative
+
+    def __init_subclass__(cls):
+        if "update" in cls.__dict__ and "update_all" not in cls.__dict__:
+            # The kernel that it would inherit computes another formula.
+            cls.update_all = Optimizer.update_all  # type: ignore[method-assign]
 
     def __init__(self, params, defaults):
         if isinstance(params, Tensor) or not isinstance(params, Iterable):
@@ -62,33 +76,29 @@ class Optimizer:
 
     def step(self):
         """Change every parameter that has a gradient, in place."""
-        updates: dict = {}  # (backend, options that all slots of an update share): slots
+        due = []
         for group in self.param_groups:
-            shared = self._shared(group)
             for p in group["params"]:
                 if p.grad is not None:
                     state = self.state.get(p)
                     if state is None:
                         state = self.state[p] = {"step": 0, **{name: p.zeros_like() for name in self.buffers}}
                     state["step"] += 1
-                    slot = self._slot(p.array, p.grad.detach().contiguous().array, state, group)
-                    updates.setdefault((p.storage.backend, *shared), []).append(slot)
-                    p.storage.changed()
-        for (on, *shared), slots in updates.items():
-            self._update(on, slots, *shared)
+                    due.append((p, p.grad.detach(), state, group))
+        with no_grad():
+            self.update_all(due)
 
-    # A subclass says what the backend's primitive, which updates many parameters at once, is to be given.
+    def update(self, p, g, state, group):
+        """Change p, and the buffers in state, in place; g stays as it is. Runs under no_grad.
 
-    def _shared(self, group):
-        """The options that go for all slots of one call."""
-        raise TypeError("an Optimizer must define _shared, _slot and _update")
+        state: the parameter's buffers by name, and "step", which counts from 1. group: the options."""
+        raise TypeError("an Optimizer must define update(p, g, state, group)")
 
-    def _slot(self, p, g, state, group):
-        """A parameter's arrays and numbers."""
-        raise TypeError("an Optimizer must define _shared, _slot and _update")
-
-    def _update(self, on, slots, *shared):
-        raise TypeError("an Optimizer must define _shared, _slot and _update")
+    def update_all(self, due):
+        """`update` for each (p, g, state, group) of a list. Where the backends have a kernel for an optimizer, it
+        overrides this with one launch for all parameters."""
+        for p, g, state, group in due:
+            self.update(p, g, state, group)
 
     def state_dict(self):
         """{'state': {index: {'step': …, name: Tensor}}, 'param_groups': …}, parameters by their index over all groups.
@@ -195,59 +205,14 @@ def _checked_option(name, value, defaults):
     return tuple(value) if isinstance(default, tuple) else value
 
 
-class SGD(Optimizer):
-    """p -= lr · g; with momentum, b = momentum · b + g and p -= lr · b (Nesterov: lr · (g + momentum · b))."""
+def launches(due, shared):
+    """For `update_all`: what one launch of a kernel can update, with the options that it has only one value for.
 
-    buffers = ("momentum_buffer",)
-
-    def __init__(self, params, lr=1e-3, momentum=0.0, weight_decay=0.0, nesterov=False):
-        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov})
-
-    def _shared(self, group):
-        return group["momentum"], group["nesterov"]
-
-    def _slot(self, p, g, state, group):
-        return p, g, state["momentum_buffer"].array, group["lr"], group["weight_decay"]
-
-    def _update(self, on, slots, *shared):
-        on.sgd_(slots, *shared)
-
-
-class Adam(Optimizer):
-    """Kingma and Ba 2015. weight_decay is added to the gradient."""
-
-    buffers = ("m", "v")
-    squares = ("v",)
-    decoupled = False
-
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
-
-    def _shared(self, group):
-        return *group["betas"], group["eps"], self.decoupled
-
-    def _slot(self, p, g, state, group):
-        return p, g, state["m"].array, state["v"].array, group["lr"], group["weight_decay"], state["step"]
-
-    def _update(self, on, slots, *shared):
-        on.adam_(slots, *shared)
-
-
-class AdamW(Adam):
-    """Loshchilov and Hutter 2019: Adam, with weight_decay · lr · p subtracted apart from the gradient."""
-
-    decoupled = True
-
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2):
-        super().__init__(params, lr, betas, eps, weight_decay)
-
-
-def warmup_cosine(step, *, lr, min_lr, warmup, total):
-    """The learning rate at a step, counted from 0: linear up to lr over `warmup` steps, then half a cosine down to
-    min_lr at `total`, and min_lr from there on."""
-    if step < warmup:
-        return lr * (step + 1) / (warmup + 1)
-    if step >= total:
-        return min_lr
-    done = (step - warmup) / (total - warmup)
-    return min_lr + 0.5 * (1 + math.cos(math.pi * done)) * (lr - min_lr)
+    shared: function of a group that gives the values of those options. Yields ((backend, *values), parameters), where
+    parameters is a list of (p, g, state, group) with the compact arrays of p and g. Counts each p as changed."""
+    found: dict = {}
+    for p, g, state, group in due:
+        key = p.storage.backend, *shared(group)
+        found.setdefault(key, []).append((p.array, g.contiguous().array, state, group))
+        p.storage.changed()
+    return found.items()
