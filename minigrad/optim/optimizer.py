@@ -84,7 +84,7 @@ class Optimizer:
                     if state is None:
                         state = self.state[p] = {"step": 0, **{name: p.zeros_like() for name in self.buffers}}
                     state["step"] += 1
-                    due.append((p, p.grad.detach(), state, group))
+                    due.append((p, p.grad, state, group))
         with no_grad():
             self.update_all(due)
 
