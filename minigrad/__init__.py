@@ -2,7 +2,7 @@
 
 from . import autograd, dtypes, nn, ops, optim, random
 from .autograd import (
-    AnomalyError, Fused, GraphError, Op, case, composite, detect_anomaly, enable_grad, inference, is_grad_enabled,
+    AnomalyError, FormulaOp, GraphError, Op, case, composite, detect_anomaly, enable_grad, inference, is_grad_enabled,
     no_grad, registry,
 )  # fmt: skip
 from .backend import DeviceError

@@ -13,7 +13,7 @@ import threading
 import weakref
 
 
-def take(*locks):
+def acquire_all(*locks):
     """Take them all. What the handler of a signal raises meanwhile, at Ctrl-C say, is raised in the end: the fork goes
     on after an error, which Python says it ignores, and must not find some of them taken."""
     raised = None
@@ -57,12 +57,12 @@ class _Multiplying(threading.local):
         """Wait for every thread's product to end. From now on they find the door in place of their lock: a thread that
         multiplies without a pause would otherwise take its own again before this one could."""
         try:
-            take(self._door)
+            acquire_all(self._door)
         finally:
             self._closed = [(mine, mine.lock) for mine in self._threads]
             for mine, _ in self._closed:
                 mine.lock = self._door
-            take(*(lock for _, lock in self._closed))
+            acquire_all(*(lock for _, lock in self._closed))
 
     def release(self):
         for mine, lock in self._closed:
@@ -80,5 +80,5 @@ accumulating = threading.RLock()  # adding to a .grad: no sum of another thread 
 
 if hasattr(os, "register_at_fork"):
     for _lock in (drawing, multiplying, emulating, loading, accumulating):  # the last is taken first
-        _before = _lock.acquire if _lock is multiplying else functools.partial(take, _lock)
+        _before = _lock.acquire if _lock is multiplying else functools.partial(acquire_all, _lock)
         os.register_at_fork(before=_before, after_in_parent=_lock.release, after_in_child=_lock.release)

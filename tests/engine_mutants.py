@@ -198,7 +198,7 @@ plant("x * x as a square, with half its gradient", Product, PAIR, by="repeated i
 # ----------------------------------------------------------------------------------------------- pieces of the engine
 
 Walk = walk._Walk
-Added, Take, Leading, Step, Unpack = Walk.add, Walk.take, walk._leading_to, walk._step, Op._unpack
+Added, Collect, Leading, Step, Unpack = Walk.add, Walk.collect, walk._leading_to, walk._step, Op._unpack
 
 
 def first_of_broadcast(g, shape):
@@ -235,7 +235,7 @@ def in_place_though_recorded(self, node, g):
 def grad_replaced(self, node):
     if self.targets is None:
         node.grad = None
-    return Take(self, node)
+    return Collect(self, node)
 
 
 def where_all_inputs_lead(targets, order):
@@ -295,7 +295,7 @@ tamper("engine: needs ignored", with_constant, X, walk, "_step", needs_ignored, 
 tamper("engine: saved arrays freed although retained", Exp.apply, X, walk, "_step", released_always, by=mg.GraphError)
 tamper("engine: what was saved is a constant to the graph", Exp.apply, SMALL, Op, "_unpack",
        lambda self, entry: Unpack(self, entry).detach(), order=2)
-tamper("engine: .grad replaced, not added to", Exp.apply, X, Walk, "take", grad_replaced, by="accumulation")
+tamper("engine: .grad replaced, not added to", Exp.apply, X, Walk, "collect", grad_replaced, by="accumulation")
 tamper("engine: .grad shares memory", mg.add, PAIR, Walk, "exclusive", lambda self, g: g, by="memory")
 # fmt: on
 

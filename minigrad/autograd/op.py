@@ -4,7 +4,7 @@ import copy
 import itertools
 import re
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import devices_differ
 from ..locks import accumulating
@@ -13,6 +13,9 @@ from .graph import GraphError, Node, Storage, Value
 from .modes import mode
 from .registry import Declaration, register
 from .walk import vjp
+
+if TYPE_CHECKING:
+    from ..backend.primitives import Primitives
 
 RESERVED = {"params", "backend", "wrap", "needs", "outputs", "serial", "scope", "line", "parents", "spent"}
 
@@ -42,7 +45,7 @@ class Op:
 
     # What apply() fills in: always,
     params: dict
-    backend: Any
+    backend: "Primitives"
     wrap: Any
     needs: tuple
     # and when the op is recorded; class values stand for "not recorded".
@@ -171,85 +174,97 @@ class Op:
     # -- running one
 
     @classmethod
-    def apply(cls, *inputs, **params):
+    def apply(cls, *inputs: Any, **params: Any) -> Any:
         """Run the op on Tensors; record it if a gradient will be wanted. Returns a Tensor or a tuple of Tensors."""
         op = cls()
         op.params = params
         for name, value in params.items():
             setattr(op, name, value)
-        values, arrays, wanted = [], [], False
-        for x in inputs:
-            if isinstance(x, Value):
-                values.append(x)
-                arrays.append(x.array)
-                if x.node is not None:
-                    wanted = True
-            else:
-                arrays.append(x)
-        if not values:
-            raise TypeError(f"{cls.name} needs at least one Tensor, got {[type(x).__name__ for x in inputs]}")
-        op.backend = backend = values[0].storage.backend
-        for x in values:
-            if x.storage.backend is not backend:
-                raise devices_differ(cls.name, backend, x.storage.backend)
-        op.wrap = wrap = values[0]._wrap
-        recorded = wanted and mode.grad and cls.differentiable
-        if recorded:
-            op._inputs = inputs
-            op.needs = tuple([isinstance(x, Value) and x.node is not None for x in inputs])
-        else:
-            op.needs = (False,) * len(inputs)
-
+        tensors, arrays = op._bind(inputs)
         if mode.quiet:
             y = op.forward(*arrays, **params)
         else:
-            with backend.quietly():
+            with op.backend.quietly():
                 y = op.forward(*arrays, **params)
-
-        backend = op.backend  # a transfer between devices has set it to the other one
+        if y is None:
+            raise TypeError(f"{op.name}: forward returned None; does it lack its return?")
         outputs = y if isinstance(y, tuple) else (y,)
-        if recorded:
-            op._inputs = None
-            op.parents = tuple([x.node if isinstance(x, Value) else None for x in inputs])
-            op.serial = next(Op._serials)
-            op.scope = mode.scope
-            op.line = user_line()
-            if len(outputs) > 1:
-                op.outputs = tuple([None if a is None else (a.shape, a.dtype) for a in outputs])
-        results = []
-        for index, array in enumerate(outputs):
-            if array is None:  # an output that was not wanted
-                if not isinstance(y, tuple):
-                    raise TypeError(f"{op.name}: forward returned None; does it lack its return?")
-                results.append(None)
-                continue
-            if type(array) is not backend.Array:
-                array = backend.asarray(array)  # NumPy returns scalars for 0-d results
-            storage = _shared_storage(backend, array, values) or Storage(backend)
-            node = None
-            if recorded and array.dtype.kind == "f":
-                node = Node(op, index, array.shape, array.dtype, backend.device)
-            if op._saved_output is not None:
-                op._saved_output = (array, storage, storage.version)
-                op._out = weakref.ref(node)
-            results.append(wrap(array, storage, node))
+        if op._inputs is not None:
+            op._record(outputs)
+        results = op._wrapped(outputs, tensors)
         if mode.anomaly:
             check_forward(op, inputs, results)
         if mode.watch is not None:
             mode.watch(op, inputs, results)
         return tuple(results) if isinstance(y, tuple) else results[0]
 
+    def _bind(self, inputs: tuple[Any, ...]) -> tuple[list[Value], list[Any]]:
+        """Find out where the op runs and which inputs need a gradient: (the Tensors among inputs, forward's arguments).
 
-def _shared_storage(backend, array, values):
+        _inputs is set from here to the end of forward if the op is to be recorded: then what it saves is kept."""
+        tensors, arrays, backend, wanted = [], [], None, False
+        for x in inputs:
+            if not isinstance(x, Value):
+                arrays.append(x)
+                continue
+            if backend is None:
+                self.backend = backend = x.storage.backend
+                self.wrap = x._wrap
+            elif x.storage.backend is not backend:
+                raise devices_differ(self.name, backend, x.storage.backend)
+            tensors.append(x)
+            arrays.append(x.array)
+            if x.node is not None:
+                wanted = True
+        if backend is None:
+            raise TypeError(f"{self.name} needs at least one Tensor, got {[type(x).__name__ for x in inputs]}")
+        if wanted and mode.grad and self.differentiable:
+            self._inputs = inputs
+            self.needs = tuple([isinstance(x, Value) and x.node is not None for x in inputs])
+        else:
+            self.needs = (False,) * len(inputs)
+        return tensors, arrays
+
+    def _record(self, outputs: tuple[Any, ...]) -> None:
+        """Enter the graph: what came before, when, and where in the user's program."""
+        self.parents = tuple([x.node if isinstance(x, Value) else None for x in self._inputs])
+        self._inputs = None
+        self.serial = next(Op._serials)
+        self.scope = mode.scope
+        self.line = user_line()
+        if len(outputs) > 1:
+            self.outputs = tuple([None if y is None else (y.shape, y.dtype) for y in outputs])
+
+    def _wrapped(self, outputs: tuple[Any, ...], tensors: list[Value]) -> list[Any]:
+        """forward's arrays as Tensors, each with its storage, and with a node if the op was recorded."""
+        backend = self.backend  # where the results are: forward has changed it if the op moves them
+        recorded = self.serial >= 0
+        results = []
+        for index, array in enumerate(outputs):
+            if array is None:  # an output that was not wanted
+                results.append(None)
+                continue
+            if type(array) is not backend.Array:
+                array = backend.asarray(array)  # NumPy returns scalars for 0-d results
+            storage = _shared_storage(backend, array, tensors) or Storage(backend)
+            node = None
+            if recorded and array.dtype.kind == "f":
+                node = Node(self, index, array.shape, array.dtype, backend.device)
+            if self._saved_output is not None:
+                self._saved_output = (array, storage, storage.version)
+                self._out = weakref.ref(node)
+            results.append(self.wrap(array, storage, node))
+        return results
+
+
+def _shared_storage(backend: "Primitives", array: Any, tensors: list[Value]) -> Storage | None:
     """The storage of the input whose memory `array` lies in, or None for new memory."""
     base = array.base
-    for x in values:
+    for x in tensors:
         given = x.array
-        if x.storage.backend is not backend:
-            continue
-        if array is given:
+        if array is given and x.storage.backend is backend:
             return x.storage
-        if base is None:
+        if base is None or x.storage.backend is not backend:
             continue
         if base is given or base is given.base:  # a view is based on the array that owns its memory
             return x.storage
@@ -259,15 +274,15 @@ def _shared_storage(backend, array, values):
     return None
 
 
-class Fused(Op, abstract=True):
-    """An op computed by one primitive whose derivative is that of the formula `composed` on Tensors.
+class FormulaOp(Op, abstract=True):
+    """An op computed by one primitive, whose derivative is that of `formula`, the same as maths on Tensors.
 
-    Used for the backward of fused ops: their own backward (the second derivative) needs to be right, not fast.
-    Inputs must be saved whole with save_inputs()."""
+    For the backward of an op with kernels of its own: the derivative of that, the second derivative, has to be right,
+    but not fast. Inputs must be saved whole with save_inputs()."""
 
     @staticmethod
-    def composed(*inputs, **params):
-        raise TypeError("a Fused op must define composed(*inputs, **params)")
+    def formula(*inputs: Any, **params: Any) -> Any:
+        raise TypeError("a FormulaOp must define formula(*inputs, **params)")
 
-    def backward(self, *dys):
-        return vjp(lambda *xs: self.composed(*xs, **self.params), self.saved_inputs(), dys, self.needs)
+    def backward(self, *dys: Any) -> Any:
+        return vjp(lambda *xs: self.formula(*xs, **self.params), self.saved_inputs(), dys, self.needs)

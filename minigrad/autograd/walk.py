@@ -2,7 +2,7 @@
 
 from .anomaly import check_backward
 from .graph import Storage, Value
-from .modes import enable_grad, mode
+from .modes import enable_grad, mode, switched
 
 
 def reachable(nodes, floor, ends=()):
@@ -46,10 +46,10 @@ def _fitted(op, i, g, node):
 class _Walk:
     """One backward pass. Gradients wait in `pending` until every op that contributes has run."""
 
-    def __init__(self, create_graph, targets, ends, see):
+    def __init__(self, create_graph, targets, ends, inspect):
         self.began = Storage.begin_walk()
         self.create_graph = create_graph
-        self.see = see
+        self.inspect = inspect
         self.targets = targets  # the nodes asked for, whose gradients go to `results`; None: leaves, to their .grad
         self.ends = ends  # those of them where the walk stops, before their hooks
         self.results = {}
@@ -68,18 +68,18 @@ class _Walk:
             self.pending[node] = before + g
             self.owned.add(node)
 
-    def take(self, node):
+    def collect(self, node):
         """The whole gradient of node, after its hooks; kept where it is wanted."""
         g = self.pending.pop(node, None)
         if g is None:
             return None
-        if node.hooks and node not in self.ends and not mode.looking:
+        if node.hooks and node not in self.ends and not mode.inspecting:
             for hook in list(node.hooks.values()):
                 self.handed_out.add(g.storage)  # a hook may keep what it is shown, and what it returns
                 g = _hooked(hook, g)
             self.handed_out.add(g.storage)
         if self.targets is None:
-            if node.retain and not mode.looking:
+            if node.retain and not mode.inspecting:
                 node.accumulate(g, self.exclusive)
         elif node in self.targets:
             self.results[node] = g
@@ -106,47 +106,43 @@ def _hooked(hook, g):
     return replaced
 
 
-def backward(roots, cotangents, inputs=None, retain_graph=None, create_graph=False, stop=False, see=None):
+def backward(roots, cotangents, inputs=None, retain_graph=None, create_graph=False, stop=False, inspect=None):
     """Walk from the nodes `roots` with their `cotangents` to the leaves.
 
     inputs=None: add to .grad of leaves and retained nodes, return None. Otherwise: return the list of gradients of
     the nodes `inputs` (None where the roots do not depend on one) and touch no .grad.
     stop: the walk ends at `inputs`, as if they were leaves, and runs no hook of theirs.
-    see: only look on. It is called with (op, dys, dxs) at each step: the whole gradients of the op's outputs, and what
-    it contributes to each of its inputs (None: nothing). No .grad is touched, no hook, watch or search for NaN is run,
-    and the graph is kept."""
-    retain_graph = see is not None or create_graph if retain_graph is None else retain_graph
+    inspect: change nothing, but call inspect(op, dys, dxs) at each step, with the whole gradients of the op's outputs
+    and what it contributes to each of its inputs (None: nothing). No .grad is touched, no hook, watch or search for NaN
+    is run, and the graph is kept."""
+    retain_graph = inspect is not None or create_graph if retain_graph is None else retain_graph
     targets = None if inputs is None else set(inputs)
     ends = targets if stop else ()
-    walk = _Walk(create_graph, targets, ends, see)
+    walk = _Walk(create_graph, targets, ends, inspect)
     floor = 0 if inputs is None else min((n.op.serial if n.op else 0 for n in inputs), default=0)
     ops = reachable(roots, floor, ends)
     order = sorted(ops, key=lambda op: op.serial, reverse=True)  # creation order is a topological order
     useful = None if walk.targets is None else _leading_to(walk.targets, order)
-    before = mode.grad, mode.anomaly, mode.scope, mode.looking, mode.watch
-    mode.grad, mode.anomaly = create_graph, False
-    if see is not None:
-        mode.looking, mode.watch = True, None
-    try:
+    inspecting = inspect is not None or mode.inspecting
+    anomaly, watch = mode.anomaly and not inspecting, None if inspect is not None else mode.watch
+    with switched(grad=create_graph, anomaly=False, inspecting=inspecting, watch=watch):
         for root, g in zip(roots, cotangents):
             walk.handed_out.add(g.storage)
             walk.add(root, g if create_graph else g.detach())
         for op in order:
             nodes = ops[op]
-            dys = {index: g for index, node in nodes.items() if (g := walk.take(node)) is not None}
+            dys = {index: g for index, node in nodes.items() if (g := walk.collect(node)) is not None}
             if dys and (useful is None or op in useful):
                 if create_graph:
                     mode.scope = op.scope
-                _step(walk, op, dys, op.needs if useful is None else useful[op], anomaly=before[1] and not mode.looking)
+                _step(walk, op, dys, op.needs if useful is None else useful[op], anomaly)
                 if not retain_graph:
                     op.release()
         for leaf in list(walk.pending):  # only leaves are left
-            walk.take(leaf)
+            walk.collect(leaf)
         if inputs is None:
             return None
         return [None if (g := walk.results.get(node)) is None else walk.exclusive(g) for node in inputs]
-    finally:
-        mode.grad, mode.anomaly, mode.scope, mode.looking, mode.watch = before
 
 
 def _leading_to(targets, order):
@@ -181,8 +177,8 @@ def _step(walk, op, dys, needs, anomaly):
             if anomaly:
                 check_backward(op, i, g, arguments)
             walk.add(node, g)
-    if walk.see is not None:
-        walk.see(op, arguments, passed)
+    if walk.inspect is not None:
+        walk.inspect(op, arguments, passed)
 
 
 def vjp(fn, inputs, dys, needs):

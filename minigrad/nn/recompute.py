@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..autograd import GraphError, Op, backward, enable_grad, is_grad_enabled, mode, no_grad, watch
+from ..autograd import GraphError, Op, backward, enable_grad, is_grad_enabled, mode, no_grad, switched, watch
 from ..random import default_generator
 from ..tensor import Tensor
 
@@ -86,10 +86,9 @@ class _Recompute(Op, abstract=True):
 
     def _again(self, args):
         """function(*args), recorded, with the random numbers and in the module of the first time."""
-        before = default_generator.state, mode.scope
-        default_generator.state, mode.scope = self.state, self.scope
+        before, default_generator.state = default_generator.state, self.state
         try:
-            with enable_grad():
+            with enable_grad(), switched(scope=self.scope):
                 return self.function(*args)
         finally:
-            default_generator.state, mode.scope = before
+            default_generator.state = before

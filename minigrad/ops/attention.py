@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from ..autograd import Fused, Op, composite
+from ..autograd import FormulaOp, Op, composite
 from ..autograd.cases import Fixed, case
-from ._args import require_float
+from .args import require_float
 from .dropout import dropout
 from .movement import expanded
 
@@ -82,7 +82,7 @@ class AttentionPattern(Op):
         return AttentionPatternBackward.apply(dy, self.saved_output(), scale=self.scale), None
 
 
-class AttentionPatternBackward(Fused):
+class AttentionPatternBackward(FormulaOp):
     """dscores = scale · pattern (dpattern - Σ dpattern pattern)"""
 
     cases = [case((2, 3, 4), (2, 3, 4), scale=0.5)]
@@ -93,7 +93,7 @@ class AttentionPatternBackward(Fused):
         return self.backend.attention_pattern_backward(dy, pattern, scale)
 
     @staticmethod
-    def composed(dy, pattern, scale):
+    def formula(dy, pattern, scale):
         return pattern * (dy - (dy * pattern).sum(-1, keepdim=True)) * scale
 
 
@@ -144,7 +144,7 @@ class Attention(Op):
         return (*AttentionBackward.apply(dz, *inputs, **self.params), None, None)
 
 
-class AttentionBackward(Fused):
+class AttentionBackward(FormulaOp):
     """dv = patternᵀ dz, dpattern = dz vᵀ, dscores as for the pattern, dq = dscores k, dk = dscoresᵀ q
 
     z and lse, the logarithm of each row's sum, come from the forward; None: computed again."""
@@ -165,7 +165,7 @@ class AttentionBackward(Fused):
         return self.backend.attention_backward(dz, q, k, v, mask, bias, z, lse, scale, is_causal)
 
     @staticmethod
-    def composed(dz, q, k, v, mask, bias, z, lse, scale, is_causal):
+    def formula(dz, q, k, v, mask, bias, z, lse, scale, is_causal):
         nkv = k.shape[1]
         k, v = _for_each_head(k, q), _for_each_head(v, q)
         scores = q @ k.mT * scale  # (B, nh, T, S)

@@ -3,7 +3,7 @@
 from ..autograd import Op
 from ..autograd.cases import case
 from ..random import default_generator
-from ._args import require_float
+from .args import require_float
 
 
 class Dropout(Op):
@@ -15,7 +15,7 @@ class Dropout(Op):
     analytic = True
 
     def forward(self, x, p, generator=default_generator):
-        y, mask = self.backend.dropout(x, p, generator.seed, generator.take(x.size))
+        y, mask = self.backend.dropout(x, p, generator.seed, generator.reserve(x.size))
         self.save(mask)
         return y
 

@@ -5,7 +5,7 @@ import math
 from ..autograd import Op, Value
 from ..autograd.cases import apart, case, positive, uniform
 from ..backend import reference
-from ._args import check_broadcast, floating, promoted
+from .args import check_broadcast, floating, promoted
 
 
 def unary(op):
@@ -14,14 +14,14 @@ def unary(op):
     def function(x):
         return op.apply(floating(x))
 
-    function.__name__ = function.__qualname__ = op.__name__.lower()
+    function.__name__ = function.__qualname__ = op.name
     function.__doc__ = op.__doc__
     return function
 
 
 def binary(op):
     """The public function of an op on two tensors (or a tensor and a number), which are promoted and broadcast."""
-    name = op.__name__.lower()
+    name = op.name
 
     def function(x, other):
         if isinstance(x, Value) and isinstance(other, Value) and x.dtype == other.dtype:

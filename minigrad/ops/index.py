@@ -6,7 +6,7 @@ import numpy as np
 
 from ..autograd import Op, Value, composite
 from ..autograd.cases import Fixed, booleans, case, integers
-from ._args import one_dim
+from .args import one_dim
 from .movement import expanded
 from .select import where
 

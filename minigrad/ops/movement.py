@@ -7,7 +7,7 @@ import math
 
 from ..autograd import Op, composite
 from ..autograd.cases import case
-from ._args import many_dims, numpy_names, one_dim, promoted, shape_of
+from .args import many_dims, numpy_names, one_dim, promoted, shape_of
 
 
 class Alias(Op):

@@ -5,7 +5,7 @@ from collections import namedtuple
 from ..autograd import Op, composite
 from ..autograd.cases import apart, case, integers, positive
 from ..dtypes import float16
-from ._args import many_dims, numpy_names, one_dim, require_float
+from .args import many_dims, numpy_names, one_dim, require_float
 from .movement import expanded, shaped
 from .select import where
 
@@ -67,13 +67,11 @@ def _divided(x, n):
 class Amax(Op):
     """y = max x over dims;   dy is shared evenly among the places where x is the maximum"""
 
-    primitive = "max"
     cases = [case(apart((3, 4)), dims=(0, 1), keepdim=False), case(apart((2, 3, 4)), dims=(0, 2), keepdim=True)]
 
     def forward(self, x, dims, keepdim):
-        y = getattr(self.backend, self.primitive)(x, dims, keepdim)
         self.save_inputs(x)
-        return self.save_output(y)
+        return self.save_output(self.backend.max(x, dims, keepdim))
 
     def backward(self, dy):
         (x,) = self.saved_inputs()
@@ -87,8 +85,11 @@ class Amax(Op):
 class Amin(Amax):
     """y = min x over dims;   dy is shared evenly among the places where x is the minimum"""
 
-    primitive = "min"
     cases = [case(apart((3, 4)), dims=(0, 1), keepdim=False), case(apart((2, 3, 4)), dims=(0, 2), keepdim=True)]
+
+    def forward(self, x, dims, keepdim):
+        self.save_inputs(x)
+        return self.save_output(self.backend.min(x, dims, keepdim))
 
 
 def _nonempty(name, x, dims):
@@ -115,24 +116,25 @@ def amin(x, dim=None, keepdim=False):
 class Argmax(Op):
     """y = where along dim x is largest, int64;   no gradient"""
 
-    primitive = "argmax"
     cases = [case((3, 4), dim=1, keepdim=False)]
     differentiable = False
 
     def forward(self, x, dim, keepdim):
-        return getattr(self.backend, self.primitive)(x, dim, keepdim)
+        return self.backend.argmax(x, dim, keepdim)
 
 
-class Argmin(Argmax):
+class Argmin(Op):
     """y = where along dim x is smallest, int64;   no gradient"""
 
-    primitive = "argmin"
     cases = [case((3, 4), dim=1, keepdim=False)]
     differentiable = False
 
+    def forward(self, x, dim, keepdim):
+        return self.backend.argmin(x, dim, keepdim)
+
 
 def _arg(op, x, dim, keepdim):
-    name = op.__name__.lower()
+    name = op.name
     if dim is None:
         _nonempty(name, x, tuple(range(x.ndim)))
         y = op.apply(x.reshape(-1), dim=0, keepdim=False)
@@ -182,22 +184,23 @@ def min(x, dim=None, keepdim=False):
 
 
 class Any(Op):
-    """y = is any x over dims not 0?, bool;   no gradient"""
+    """y = True where some x over dims is not 0;   no gradient"""
 
-    primitive = "any"
     cases = [case(integers((3, 4), 2), dims=(1,), keepdim=False)]
     differentiable = False
 
     def forward(self, x, dims, keepdim):
-        return getattr(self.backend, self.primitive)(x, dims, keepdim)
+        return self.backend.any(x, dims, keepdim)
 
 
-class All(Any):
-    """y = is no x over dims 0?, bool;   no gradient"""
+class All(Op):
+    """y = True where no x over dims is 0;   no gradient"""
 
-    primitive = "all"
     cases = [case(integers((3, 4), 2), dims=(1,), keepdim=False)]
     differentiable = False
+
+    def forward(self, x, dims, keepdim):
+        return self.backend.all(x, dims, keepdim)
 
 
 @numpy_names

@@ -120,7 +120,7 @@ def ledger(loss, scope="", head=None, values="summary", fd_check=False, names=No
     parts = {} if head is None else head_parts(graph, scope, head)
     steps, came = [], Counter()  # node -> contributions to its gradient so far
 
-    def see(op, dys, dxs):
+    def inspect(op, dys, dxs):
         numbers = []
         for node, dx in zip(op.parents, dxs):
             came[node] += dx is not None
@@ -128,7 +128,7 @@ def ledger(loss, scope="", head=None, values="summary", fd_check=False, names=No
         if op in graph:
             steps.append((op, dys, dxs, numbers))
 
-    backward([loss.node], [ones_like(loss.detach())], see=see)
+    backward([loss.node], [ones_like(loss.detach())], inspect=inspect)
     letters = letters_of(graph)
     called = letters | {node: name.removeprefix(scope + ".") for node, name in _names(names).items()}
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from .. import backend, dtypes
 from ..autograd import Storage
-from ..ops._args import shape_of
+from ..ops.args import shape_of
 from ..random import default_generator
 from .core import Tensor
 

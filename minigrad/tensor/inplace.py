@@ -35,33 +35,33 @@ class InPlace(Value):
             return other.array
         return other if isinstance(other, (bool, int, float)) else self.storage.backend.from_numpy(np.asarray(other))
 
-    def _update(self, primitive, other):
+    def _update(self, what, primitive, other):
         """self = primitive(self, other), in place."""
-        self._in_place(f"{primitive}_", other)
+        self._in_place(what, other)
         try:
-            getattr(self.storage.backend, primitive)(self.array, self._raw(other), out=self.array)
+            primitive(self.array, self._raw(other), out=self.array)
         except (TypeError, ValueError):
             kind, shape = getattr(other, "dtype", type(other).__name__), getattr(other, "shape", ())
             raise ValueError(
-                f"{primitive}_: {kind} of shape {shape} does not fit into {self.dtype} of shape {self.shape}"
+                f"{what}: {kind} of shape {shape} does not fit into {self.dtype} of shape {self.shape}"
             ) from None
         return self
 
     def add_(self, other, *, alpha=1):
         """self += alpha * other, in place."""
-        return self._update("add", other if alpha == 1 else other * alpha)
+        return self._update("add_", self.storage.backend.add, other if alpha == 1 else other * alpha)
 
     def sub_(self, other, *, alpha=1):
         """self -= alpha * other, in place."""
-        return self._update("sub", other if alpha == 1 else other * alpha)
+        return self._update("sub_", self.storage.backend.sub, other if alpha == 1 else other * alpha)
 
     def mul_(self, other):
         """self *= other, in place."""
-        return self._update("mul", other)
+        return self._update("mul_", self.storage.backend.mul, other)
 
     def div_(self, other):
         """self /= other, in place."""
-        return self._update("div", other)
+        return self._update("div_", self.storage.backend.div, other)
 
     def clamp_(self, min=None, max=None):
         """self limited to [min, max], in place."""
