@@ -11,9 +11,9 @@ from .locks import drawing
 
 
 class Generator:
-    """A stream of random words. `state` is a dict of two ints: save it, set it, and the stream goes on the same.
+    """A stream of random words. `state` is a dict of two ints: set a saved one again, and the same numbers follow.
 
-    Setting it raises ValueError for anything else, and leaves the stream where it is."""
+    Setting anything else raises ValueError and leaves the stream where it is."""
 
     def __init__(self, seed=0):
         self.seed, self.offset = 0, 0

@@ -6,8 +6,8 @@ References run one way only, so a graph is freed the moment its last Tensor is. 
 a value: its shape, dtype and device, but never the value. An Op keeps an array only by saying so (`save_inputs`,
 `save_output`, `save`), and the walk frees it as soon as it has been used.
 
-An op's backward takes Tensors and returns Tensors. So it needs no second language, the backward pass is itself a
-graph (`create_graph=True`), and this file needs not know what a Tensor is: `Value` is all the engine sees of one.
+An op's backward takes Tensors and returns Tensors. So it is written like any other maths, the backward pass is itself a
+graph (`create_graph=True`), and the engine need not know what a Tensor is: `Value` is all that it sees of one.
 """
 
 from .anomaly import AnomalyError

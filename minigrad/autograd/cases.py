@@ -1,7 +1,8 @@
 """Inputs on which an op is checked, as data: `cases = [case((3, 5)), case((2, 4, 7), dim=1)]`.
 
-Each positional argument of `case` describes one input: a shape stands for standard normal numbers; the functions
-below for other kinds; a Python number or None for itself; a list for a list of inputs. Keywords are the parameters.
+Each positional argument of `case` describes one input. A shape stands for standard normal numbers, and the functions
+below for other kinds; a Python number or None stands for itself, and a list for a list of inputs. Keywords are the
+parameters.
 """
 
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ class Sample:
             return rng.standard_normal(self.shape).astype(dtype)
         if self.kind == "uniform":
             return rng.uniform(self.low, self.high, self.shape).astype(dtype)
-        if self.kind == "apart":  # no two values, and no value and 0, closer than 1/8: away from every kink
+        if self.kind == "apart":  # values at least 1/8 from each other and 1/16 from 0
             steps = np.where(np.arange(size) % 2, -1.0, 1.0) * (1 + np.arange(size)) / 8
             return rng.permutation(steps + 1 / 16 * np.sign(steps)).reshape(self.shape).astype(dtype)
         if self.kind == "integers":
@@ -63,7 +64,7 @@ def booleans(shape):
 
 @dataclass(frozen=True)
 class Fixed:
-    """An input given by its values, for what chance would not draw, such as a mask with an empty row."""
+    """An input given by its values, for what is hardly drawn at random, such as a mask with an empty row."""
 
     values: object
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class GraphError(RuntimeError):
-    """The graph cannot answer: it was freed, was never recorded, or holds an array that has changed since."""
+    """The graph cannot be used: it was freed, was never recorded, or saved an array that has changed since."""
 
 
 class Storage:

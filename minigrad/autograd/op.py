@@ -30,7 +30,7 @@ class Op:
     Keyword arguments of `apply` are parameters: forward gets them, and they become attributes for backward to read.
     Positional ones are inputs: Tensors, Python numbers, or None.
 
-    self.needs[i] says whether input i needs a gradient: compute no other. Nothing but what is saved lives on:
+    self.needs[i] says whether input i needs a gradient: compute no other. Only what is saved is kept:
         save_inputs(x, None, …)  ->  saved_inputs()    Tensors again, connected to the graph
         save_output(y)           ->  saved_output()    likewise
         save(a, b, …)            ->  saved()           private arrays, constants to the graph
@@ -134,7 +134,7 @@ class Op:
     def _kept(self, attribute, method):
         entries = getattr(self, attribute)
         if entries is None:
-            if self.spent:  # by a walk of another thread, after this one looked
+            if self.spent:  # by a walk of another thread, after this one checked
                 raise self.already_spent()
             raise GraphError(f"{self.describe()} saved nothing with {method}() in its forward")
         return entries
@@ -150,6 +150,7 @@ class Op:
         return self.wrap(array, storage, node)
 
     def release(self):
+        """Free what was saved, after its last use."""
         self.spent = True  # first: a walk of another thread that finds nothing saved is told why
         self._saved_inputs = self._saved_output = self._saved = None
 
@@ -160,7 +161,7 @@ class Op:
         )
 
     def narrowed(self, needs):
-        """This op, asked for fewer gradients. A copy, since other walks may be at it at the same time."""
+        """This op, asked for fewer gradients. A copy, since other threads may be walking through the op itself."""
         op = copy.copy(self)
         op.needs, op._whole = needs, self
         return op

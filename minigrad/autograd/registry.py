@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 
 class Declaration(SimpleNamespace):
-    """An op as the docs, the gradient check and the pictures see it: name, op class or function, call, doc, cases."""
+    """What the docs, the gradient check and the pictures know of an op: name, class or function, call, doc, cases."""
 
     def __init__(self, name, source, call, doc, cases):
         super().__init__(name=name, source=source, call=call, doc=doc or "", cases=cases)
@@ -25,14 +25,14 @@ registry: dict[str, Declaration] = {}
 def register(declaration):
     old, module = registry.get(declaration.name), declaration.source.__module__
     if old is not None and old.builtin and old.source.__module__ != module:
-        declaration.name = f"{module}.{declaration.name}"  # a user's op may reuse a name of ours, which stays ours
+        declaration.name = f"{module}.{declaration.name}"  # a user's op may have the name of a built-in one
     registry[declaration.name] = declaration
 
 
 def declared(source):
     """The declaration of an op or a composite, by its name, class or function. Raises ValueError if there is none."""
     found = registry.get(source) if isinstance(source, str) else None
-    plain = inspect.unwrap(source) if callable(source) else source  # without what takes NumPy's axis= and keepdims=
+    plain = inspect.unwrap(source) if callable(source) else source  # without numpy_names' wrapper
     found = found or next((d for d in registry.values() if d.source is plain), None)
     if found is None:
         raise ValueError(f"no op called {getattr(source, '__name__', source)!r} is declared")
@@ -40,7 +40,7 @@ def declared(source):
 
 
 def composite(*cases):
-    """Declare a public function that is built from ops: it is checked, and listed, like an op."""
+    """Declare a public function that is built from ops, so that it is checked and listed like an op."""
 
     def declare(function):
         register(Declaration(function.__name__, function, function, function.__doc__, list(cases)))

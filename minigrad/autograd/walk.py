@@ -146,7 +146,7 @@ def backward(roots, cotangents, inputs=None, retain_graph=None, create_graph=Fal
 
 
 def _leading_to(targets, order):
-    """{op: which of its inputs lead to a target}, for the ops of which any does."""
+    """{op: which of its inputs lead to a target}, for the ops that have such an input."""
     useful: dict = {}
     for op in reversed(order):
         needs = tuple([p is not None and (p in targets or p.op in useful) for p in op.parents])

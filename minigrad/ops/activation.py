@@ -45,7 +45,7 @@ class Relu(Op):
         return self.save_output(self.backend.relu(x))
 
     def backward(self, dy):
-        return where(self.saved_output() <= 0, 0.0, dy)  # NaN passes dy on
+        return where(self.saved_output() <= 0, 0.0, dy)  # where x is NaN, dx is dy
 
 
 class Silu(Op):

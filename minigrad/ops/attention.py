@@ -66,7 +66,7 @@ class AttentionPattern(Op):
     """pattern = softmax(scale · scores), 0 where masked;   dscores = scale · pattern (dpattern - Σ dpattern pattern)
 
     scores (…, T, S). mask: bool (True: attend) or None, broadcast to scores; is_causal: query i sees keys up to i.
-    A query that sees nothing has a pattern of zeros, and zero gradients."""
+    A query that sees no key has a pattern of zeros, and zero gradients."""
 
     cases = [
         case((2, 3, 3), None, scale=0.5, is_causal=True),
@@ -117,7 +117,7 @@ def attention_pattern(scores, mask=None, is_causal=False, scale=1.0):
 
 
 class Attention(Op):
-    """z = softmax(scale q kᵀ + bias) v, masked, without holding the pattern;   dq, dk, dv from the pattern once more
+    """z = softmax(scale q kᵀ + bias) v, masked, without storing the pattern;   dq, dk, dv compute the pattern again
 
     q (B, nh, T, D), k (B, nkv, S, D), v (B, nkv, S, Dv), nkv dividing nh. mask (bool) and bias are (B, nh, T, S) or
     None. Rabe and Staats 2021; Dao et al., "FlashAttention", 2022."""
@@ -182,7 +182,7 @@ def _check_groups(q, k):
 
 
 def _for_each_head(x, q):
-    """Keys or values (B, nkv, S, D), each as often as heads of q share it: (B, nh, S, D)."""
+    """Keys or values (B, nkv, S, D), repeated for the heads of q that share them: (B, nh, S, D)."""
     _check_groups(q, x)
     return x if x.shape[1] == q.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], 1)
 
@@ -248,8 +248,8 @@ def scaled_dot_product_attention(
     query (…, T, d_k), key (…, S, d_k), value (…, S, d_v) -> (…, T, d_v). attn_mask: bool (True: attend) or float,
     broadcast to (…, T, S). scale replaces 1/√d_k. dropout_p applies to the pattern, always: pass 0 to evaluate.
     enable_gqa: key and value may have fewer heads, in dim -3, a divisor of query's. Unlike PyTorch, attn_mask and
-    is_causal may be given together, and a query that sees nothing gives zeros. The pattern is never held whole, unless
-    dropout_p, a mask that requires a gradient, or heads larger than 128 on a device of kernels ask for it."""
+    is_causal may be given together, and a query that sees no key gives zeros. The pattern is never stored whole, unless
+    dropout_p, a mask that requires a gradient, or heads larger than the device's kernel allows make that necessary."""
     require_float("scaled_dot_product_attention", query, key, value)
     if not query.dtype == key.dtype == value.dtype:
         raise TypeError(

@@ -128,7 +128,7 @@ class Pow(Op):
         if self.needs[0]:
             if isinstance(b, (int, float)):
                 da = dy * (b * a ** (b - 1)) if b else a.zeros_like()
-            else:  # the mask is for dy and a: a mask for b or the product would be one for d(da)/db too, 1/a at b = 0
+            else:  # masks for b or the product would also mask d(da)/db, which is 1/a at b = 0
                 defined = (b != 0) | (dy.detach() * (1.0 / a.detach())).isfinite()
                 da = dy.where(defined, 0.0) * (b * a.where(defined, 1.0) ** (b - 1))
         if self.needs[1]:
@@ -294,7 +294,7 @@ class Erf(Op):
 class Erfc(Op):
     """y = 1 - erf x;   dx = -dy 2/√π exp(-x²)
 
-    As accurate for large x, where 1 - erf x would be 0."""
+    It is accurate for large x too, where 1 - erf x would round to 0."""
 
     cases = [case((3, 4)), case(uniform((8,), -5, 9))]
 

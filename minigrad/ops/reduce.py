@@ -44,7 +44,7 @@ def sum(x, dim=None, keepdim=False):
 @numpy_names
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True))
 def mean(x, dim=None, keepdim=False):
-    """y = Σ x / n over dim (None: all). Floats only, float16 summed in float32; NaN over nothing."""
+    """y = Σ x / n over dim (None: all). Floats only, float16 summed in float32; NaN for no elements."""
     require_float("mean", x)
     if x.dtype == float16:
         return mean(x.float(), dim, keepdim).half()
@@ -79,7 +79,7 @@ class Amax(Op):
         ties = x == shaped(self.saved_output(), kept)
         count = "float32" if dy.dtype == "float16" else dy.dtype  # float16 ends at 65504
         n = ties.to(count).sum(self.dims, keepdim=True)  # 0 where y is NaN, and so is the gradient then
-        return where(ties, shaped(dy, kept) / n, 0.0 / n).to(dy.dtype)  # not dy times 0: it may be infinite
+        return where(ties, shaped(dy, kept) / n, 0.0 / n).to(dy.dtype)  # not dy times 0: dy may be infinite
 
 
 class Amin(Amax):
@@ -172,14 +172,14 @@ def _extreme(x, dim, keepdim, over_all, arg):
 @numpy_names
 @composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))
 def max(x, dim=None, keepdim=False):
-    """Largest of all (ties share the gradient); with dim, the pair (values, indices), and the first tie gets it."""
+    """The largest of all; ties share the gradient. With dim, the pair (values, indices); the first of ties gets it."""
     return _extreme(x, dim, keepdim, amax, argmax)
 
 
 @numpy_names
 @composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))
 def min(x, dim=None, keepdim=False):
-    """Smallest of all (ties share the gradient); with dim, the pair (values, indices), and the first tie gets it."""
+    """The smallest of all; ties share the gradient. With dim, the pair (values, indices); the first of ties gets it."""
     return _extreme(x, dim, keepdim, amin, argmin)
 
 

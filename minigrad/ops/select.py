@@ -8,9 +8,10 @@ from .elementwise import binary
 
 
 def _shares(dy, ties, a_loses, b_loses):
-    """dy to the winner, half to each where they tie, and whole to both where one is NaN: it loses to nothing.
+    """dy goes to the winner, half to each where they tie, and whole to both where one is NaN, as NaN never loses.
 
-    The loser gets 0 by choice, not by a factor of 0: dy may be infinite. A comparison that is None: not wanted."""
+    The loser's 0 is chosen by `where`, not by a factor of 0, since dy may be infinite. a_loses, b_loses: bool Tensors,
+    or None for a gradient that is not wanted."""
     dy = where(ties, dy * 0.5, dy)
     return tuple(None if loses is None else where(loses, 0.0, dy) for loses in (a_loses, b_loses))
 

@@ -103,16 +103,16 @@ class Optimizer:
     def state_dict(self):
         """{'state': {index: {'step': …, name: Tensor}}, 'param_groups': …}, parameters by their index over all groups.
 
-        The Tensors share memory with the optimizer."""
+        The Tensors share memory with the optimizer's."""
         parameters = [p for group in self.param_groups for p in group["params"]]
         index = {p: i for i, p in enumerate(parameters)}
         groups = [{**group, "params": [index[p] for p in group["params"]]} for group in self.param_groups]
         return {"state": {index[p]: dict(state) for p, state in self.state.items()}, "param_groups": groups}
 
     def load_state_dict(self, state_dict):
-        """Take over what state_dict() gave (arrays or Tensors); the parameters must be the same in number and shape.
+        """Restore what state_dict() gave (arrays or Tensors); the parameters must be the same in number and shape.
 
-        Everything is checked before anything changes, and what does not fit raises ValueError."""
+        Everything is checked before anything changes. Raises ValueError for what does not fit."""
         _checked(state_dict, "state_dict", dict, {"state", "param_groups"})
         parameters = [p for group in self.param_groups for p in group["params"]]
         groups = self._checked_groups(state_dict["param_groups"])
@@ -129,7 +129,7 @@ class Optimizer:
             group.update(saved)
 
     def _checked_groups(self, groups):
-        """Their options, once their parameters are known to be numbered as ours are."""
+        """The options of saved groups, whose parameters must be numbered as ours are."""
         groups = [_checked(group, "group", dict, {"params"}) for group in _checked(groups, "groups", list)]
         sizes = [len(group["params"]) for group in self.param_groups]
         given = [len(_checked(group["params"], "params", list)) for group in groups]
@@ -144,7 +144,7 @@ class Optimizer:
         ]
 
     def _checked_state(self, state, name, p):
-        """A parameter's own state: its step, and arrays of its shape."""
+        """A parameter's saved state: its step, and arrays of its shape, as Tensors of its dtype on its device."""
         _checked(state, name, dict, names := {"step", *self.buffers})
         if state.keys() != names:
             raise ValueError(
@@ -185,7 +185,7 @@ def _steps(value, name):
 
 
 def _can_be(name, value):
-    """Whether this value is possible for an option that means the same in all optimizers; others may be anything."""
+    """Whether an option may have this value. Only options that mean the same in all optimizers are judged."""
     if name in ("lr", "momentum", "weight_decay", "eps"):
         return is_number(value) and value >= 0
     if name == "betas":  # at 1, Adam would divide by 0
@@ -194,7 +194,7 @@ def _can_be(name, value):
 
 
 def _checked_option(name, value, defaults):
-    """A saved group's option: possible, and of the kind that its default has."""
+    """A saved group's option, which must be possible and of its default's kind."""
     default, right = defaults.get(name), _can_be(name, value)
     if isinstance(default, bool):
         right = isinstance(value, bool)

@@ -16,8 +16,8 @@ from .interop import Interop
 class Tensor(InPlace, Interop):
     """An n-dimensional array that remembers how it was computed, so that gradients can flow back through it.
 
-    Made by minigrad.tensor, zeros, randn, … and by operations. `array` is the raw array of its backend; whoever changes
-    that directly goes unnoticed by the version checks, so change tensors in place through their own methods."""
+    Made by minigrad.tensor, zeros, randn, … and by operations. `array` is the raw array of its backend. The version
+    checks do not notice a change made to that directly, so change tensors in place through their own methods."""
 
     __slots__ = ()
 
@@ -101,8 +101,8 @@ class Tensor(InPlace, Interop):
     def to(self, *targets, dtype=None, device=None):
         """This tensor in a dtype and/or on a device: to("cuda"), to(minigrad.float64), to(device, dtype), to(other).
 
-        Itself if nothing changes. Gradients flow through, between float dtypes and between devices. To the CPU waits
-        for the device's work; to a device does not."""
+        Returns the tensor itself if nothing changes. Gradients flow through, between float dtypes and between devices.
+        Copying to the CPU waits for the device's work; copying to a device does not."""
         for target in targets:
             if isinstance(target, Tensor):
                 dtype, device = target.dtype, target.device
@@ -152,7 +152,7 @@ class Tensor(InPlace, Interop):
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad=True):
-        """Make this leaf require a gradient, or not (which drops its .grad). Returns itself."""
+        """Make this leaf require a gradient, or stop requiring one, which drops its .grad. Returns itself."""
         if not self.is_leaf:
             if requires_grad:
                 return self
@@ -186,9 +186,9 @@ class Tensor(InPlace, Interop):
         self._node_for("retain_grad").retain = True
 
     def register_hook(self, hook):
-        """Call hook(gradient) once the whole gradient of this tensor is known; it may return another in its place.
+        """Have backward() call hook(gradient) once the whole gradient of this tensor is known.
 
-        Returns a handle whose remove() takes off this hook and no other."""
+        hook may return another gradient in its place. Returns a handle whose remove() takes this hook off again."""
         return self._node_for("register_hook").add_hook(hook)
 
     def _node_for(self, what):
@@ -197,10 +197,10 @@ class Tensor(InPlace, Interop):
         return self.node
 
     def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
-        """Add d(self)/d(leaf), weighted by `gradient` (needed unless self is one element), to every leaf's .grad.
+        """Add d(self)/d(leaf), weighted by `gradient`, to the .grad of every leaf.
 
-        retain_graph keeps what ops saved for another backward; create_graph makes the gradients differentiable;
-        inputs limits which tensors' .grad is touched."""
+        gradient: a Tensor like this one; not needed if this has one element. retain_graph: keep what ops saved for
+        another backward. create_graph: make the gradients differentiable. inputs: add to the .grad of these only."""
         nodes, cotangents = _root(self, gradient)
         if inputs is None:
             autograd.backward(nodes, cotangents, retain_graph=retain_graph, create_graph=create_graph)
@@ -211,12 +211,12 @@ class Tensor(InPlace, Interop):
                 x.node.accumulate(g)
 
     def detach(self):
-        """The same memory without the graph. In-place changes of either are seen by the version checks."""
+        """The same memory without the graph. The version checks notice in-place changes of either tensor."""
         return Tensor._wrap(self.array, self.storage)
 
     @property
     def data(self):
-        """detach(), and as a target: replaces the values by those of a tensor of the same shape, dtype and device."""
+        """detach(). Assigning to it replaces the values by those of a tensor of the same shape, dtype and device."""
         return self.detach()
 
     @data.setter
@@ -250,7 +250,7 @@ class Tensor(InPlace, Interop):
         return ops.logical_not(*_bools("~", self))
 
     def __eq__(self, other):
-        return ops.eq(self, other) if isinstance(other, _COMPARABLE) else NotImplemented  # None, say: Python decides
+        return ops.eq(self, other) if isinstance(other, _COMPARABLE) else NotImplemented  # for None: Python decides
 
     def __ne__(self, other):
         return ops.ne(self, other) if isinstance(other, _COMPARABLE) else NotImplemented
@@ -299,10 +299,10 @@ class Tensor(InPlace, Interop):
 
 
 def _bools(operator, *operands):
-    """The operands, if all are bool. On integers & | ^ ~ would mean bits, which minigrad does not have."""
+    """The operands, if all are bool. On integers, & | ^ ~ would be bitwise, which minigrad does not have."""
     for x in operands:
         kind = getattr(x, "dtype", type(x).__name__)
-        if kind != "bool":  # a dtype equals its name
+        if kind != "bool":  # a dtype is equal to its name
             raise TypeError(f"{operator} is for bools, got {kind}; for truth use logical_and, logical_or, logical_not")
     return operands
 
@@ -340,8 +340,8 @@ def _root(output, gradient):
 def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False):
     """Gradients of outputs with respect to inputs, weighted by grad_outputs, as a tuple; touches no .grad.
 
-    outputs, inputs, grad_outputs: a Tensor or a sequence. An input that outputs do not depend on raises, or gives None
-    if allow_unused. retain_graph, create_graph: as in Tensor.backward."""
+    outputs, inputs, grad_outputs: a Tensor or a sequence. Raises GraphError for an input that the outputs do not depend
+    on; with allow_unused, its gradient is None. retain_graph, create_graph: as in Tensor.backward."""
     outputs = [outputs] if isinstance(outputs, Tensor) else list(outputs)
     inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     if grad_outputs is None or isinstance(grad_outputs, Tensor):

@@ -25,7 +25,7 @@ def _tensor(on, array, requires_grad):
 def tensor(data, dtype=None, device="cpu", requires_grad=False):
     """A Tensor with a copy of data: numbers, nested lists, arrays, Tensors.
 
-    dtype None: an array keeps its own; Python floats become float32, ints int64, bools bool."""
+    dtype None: an array keeps its dtype; Python floats become float32, ints int64, bools bool."""
     if isinstance(data, Tensor):
         data = data.detach()._host()
     typed = isinstance(data, (np.ndarray, np.generic))
@@ -51,7 +51,7 @@ def _first_is_typed(data):
 
 
 def as_tensor(data, dtype=None, device="cpu"):
-    """data itself if it is a Tensor of that dtype and device; an array shares its memory if it can; else a copy."""
+    """data as a Tensor: itself if it is one of that dtype and device, else sharing an array's memory, else a copy."""
     if isinstance(data, Tensor):
         return data.to(device).to(dtype or data.dtype)
     if isinstance(data, np.ndarray) and device == "cpu" and (dtype is None or data.dtype == dtypes.as_dtype(dtype)):
@@ -81,7 +81,7 @@ def _sizes(name, size):
 
 
 def full(size, fill_value, dtype=None, device="cpu", requires_grad=False):
-    """A Tensor of one value. dtype None: float32, int64 or bool, as the value is."""
+    """A Tensor filled with one value. dtype None: float32, int64 or bool, after the value."""
     if dtype is None:
         dtype = {"b": dtypes.bool_, "i": dtypes.int64, "u": dtypes.int64}.get(np.asarray(fill_value).dtype.kind)
     shape = _sizes("full", (size,) if isinstance(size, int) else size)
@@ -99,7 +99,7 @@ def ones(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False):
 
 
 def empty(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False):
-    """A Tensor of a shape whose values are whatever lay in memory."""
+    """A Tensor of a shape with arbitrary values: whatever was in its memory."""
     return _finish(np.empty(_sizes("empty", size), dtypes.as_dtype(dtype)), device, requires_grad)
 
 

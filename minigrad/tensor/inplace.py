@@ -1,4 +1,4 @@
-"""Changing tensors in place: always counted, so that an op that saved the old values says so in its backward."""
+"""Changing tensors in place. Every change is counted, so that the backward of an op that saved old values raises."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ class InPlace(Value):
     __slots__ = ()
 
     def _in_place(self, what, *others):
-        """Allow an in-place change, and count it, unless the graph would have to know of it."""
+        """Count an in-place change. Raises if the graph would have to know of it."""
         backend, recorded = self.storage.backend, self.node is not None
         for x in others:
             if isinstance(x, Value):
@@ -85,7 +85,7 @@ class InPlace(Value):
         self.storage.backend.setitem(self.array, ops.parsed_index(self, index), self._raw(value))
 
     def _augmented(self, other, function, in_place):
-        """x += y: in place where nothing is recorded, else a new tensor, so that no graph is ever cut or bent."""
+        """x += y: in place where nothing is recorded, else a new tensor, so that every graph stays right."""
         recorded = self.node is not None or (isinstance(other, Value) and other.node is not None)
         if not (is_grad_enabled() and recorded):
             return in_place(self, other)

@@ -48,24 +48,24 @@ class Interop(Value):
 
     @property
     def __cuda_array_interface__(self):
-        """What other libraries read to share a GPU tensor's memory; missing on the CPU, and where it would drop a
-        gradient."""
+        """What other libraries read to share a GPU tensor's memory. Missing on the CPU, and on a tensor that requires a
+        gradient, which would be lost."""
         if self.node is not None:
             raise AttributeError("this tensor requires a gradient, which sharing would drop; use .detach()")
         return self.array.__cuda_array_interface__
 
     def __reduce__(self):
-        """Pickling and copy.copy keep the values and whether a gradient is required. Not the graph and not .grad; and
-        tensors that share memory do not share it afterwards."""
+        """Pickling and copy.copy keep the values and whether a gradient is required, but not the graph or .grad.
+        Tensors that share memory no longer share it afterwards."""
         self._check_leaf()
         return _rebuilt, (type(self), self._host().copy(), self.requires_grad)
 
     def __deepcopy__(self, memo):
         """A leaf on the same device with memory, .grad and attributes of its own, but no hooks. Tensors that share
-        memory share it afterwards, if they are copied in one call and on a CPU; else that raises, as copies that no
-        longer share would compute something else."""
+        memory and are copied in one call share it afterwards. That works on a CPU only; elsewhere it raises, as copies
+        that no longer share memory would compute something else."""
         self._check_leaf()
-        key = id(self.storage)  # no other key of memo is the id of a storage: nobody else copies one
+        key = id(self.storage)  # nothing else is stored in memo under a storage's id
         copies = memo.get(key)
         if copies is None:
             copies = memo[key] = _Copies(self.storage)
@@ -117,13 +117,13 @@ class Interop(Value):
 
 
 class _Copies:
-    """The copies of all tensors that lie in one storage. They lie in one buffer, as far apart as the originals."""
+    """The copies of all tensors that lie in one storage. They share a buffer, as far apart as the originals."""
 
     def __init__(self, storage):
-        self.source = storage  # held, so that its id stays its own
+        self.source = storage  # kept alive, so that no other storage gets its id
         self.storage = Storage(storage.backend)
         self.members = []  # (original array, the Tensor that is its copy)
-        self.low = self.high = 0  # addresses of the originals that the buffer stands for
+        self.low = self.high = 0  # the addresses that the buffer is a copy of
 
     def add(self, array, y):
         """Give y a copy of array, and move the earlier copies if the buffer has to grow for it."""
