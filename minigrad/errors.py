@@ -1,6 +1,8 @@
 """Errors that several rooms share, and the wording of their messages."""
 
 import difflib
+from collections.abc import Iterable
+from typing import Any
 
 
 class CheckpointError(ValueError):
@@ -14,26 +16,26 @@ class TextError(ValueError):
 class UnknownName(KeyError):
     """Something was asked for by a name that does not exist. `unknown` words the message."""
 
-    def __str__(self):  # without the quotes that KeyError puts around it
+    def __str__(self) -> str:  # without the quotes that KeyError puts around it
         return str(self.args[0])
 
 
-def unknown(what, name, known):
+def unknown(what: str, name: object, known: Iterable[object]) -> str:
     """\"there is no layer 'atn'; did you mean attn?\", or all that there are, if no name comes near."""
-    known = [str(each) for each in known]
-    near = difflib.get_close_matches(str(name), known)
+    names = [str(each) for each in known]
+    near = difflib.get_close_matches(str(name), names)
     return f"there is no {what} {name!r}; " + (
-        f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
+        f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names)}"
     )
 
 
-def devices_differ(what, one, other):
+def devices_differ(what: str, one: Any, other: Any) -> RuntimeError:
     """The RuntimeError for an operation on tensors of two backends."""
     return RuntimeError(
         f"{what}: tensors on different devices, {one.device!r} and {other.device!r}; move one with .to(device)"
     )
 
 
-def printable(text):
+def printable(text: object) -> str:
     """text with its control characters escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))

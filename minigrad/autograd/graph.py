@@ -64,7 +64,7 @@ class Node:
         self.shape, self.dtype, self.device = shape, dtype, device
         self.grad: Any = None
         self.retain = op is None
-        self.hooks: dict[Any, Callable[[Any], Any]] | None = None
+        self.hooks: dict[Any, Any] | None = None  # what add_hook has added
 
     def add_hook(self, hook: Callable[[Any], Any]) -> Handle:
         """Have every backward walk call hook(gradient) once the whole gradient of this value is known.

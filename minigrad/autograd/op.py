@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import devices_differ
 from ..locks import accumulating
 from .anomaly import check_forward, user_line
+from .cases import Case
 from .graph import GraphError, Node, Storage, Value
 from .modes import mode
 from .registry import Declaration, register
@@ -36,7 +37,7 @@ class Op:
         save(a, b, …)            ->  saved()           private arrays, constants to the graph
     """
 
-    cases: list = []
+    cases: list[Case] = []
     name = "Op"
     broadcasts = False  # inputs were broadcast against each other: the engine sums gradients back to their shapes
     differentiable = True  # False: never recorded (comparisons, argmax)
@@ -44,16 +45,16 @@ class Op:
     analytic = False  # True: the reference forward is right for complex numbers, so gradcheck may use the complex step
 
     # What apply() fills in: always,
-    params: dict
+    params: dict[str, Any]
     backend: "Primitives"
     wrap: Any
-    needs: tuple
+    needs: tuple[bool, ...]
     # and when the op is recorded; class values stand for "not recorded".
-    outputs: tuple | None = None  # (shape, dtype) of each, if there are several; None for one not wanted
+    outputs: tuple[Any, ...] | None = None  # (shape, dtype) of each, if there are several; None for one not wanted
     serial = -1
     scope = ""
     line = ("?", 0)
-    parents: tuple = ()
+    parents: tuple[Any, ...] = ()  # the Node of each input, or None
     spent = False
     _inputs: Any = None
     _saved_inputs: Any = None
@@ -64,7 +65,7 @@ class Op:
 
     _serials = itertools.count()
 
-    def __init_subclass__(cls, abstract=False, **kwargs):
+    def __init_subclass__(cls, abstract: bool = False, **kwargs: Any):
         super().__init_subclass__(**kwargs)
         cls.name = cls.__dict__.get("name", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower())
         if abstract:  # a base for other ops, not an op
@@ -75,24 +76,24 @@ class Op:
             raise TypeError(
                 f"op {cls.name}: forward must not call an argument {sorted(taken)}: the engine uses the name"
             )
-        register(Declaration(cls.name, cls, cls.apply, cls.__doc__, cls.__dict__.get("cases", [])))
+        register(Declaration(cls.name, cls, cls.apply, cls.__doc__ or "", cls.__dict__.get("cases", [])))
 
-    def forward(self, *arrays, **params):
+    def forward(self, *arrays: Any, **params: Any) -> Any:
         raise TypeError(f"{self.name}: an op must define forward(self, *arrays, **params)")
 
-    def backward(self, *dys):
+    def backward(self, *dys: Any) -> Any:
         raise TypeError(f"{self.name} has no gradient")
 
     # -- what an op keeps
 
-    def save_inputs(self, *arrays):
+    def save_inputs(self, *arrays: Any) -> None:
         """Keep these inputs for backward. Position i stands for input i; None keeps nothing of it."""
         if self._inputs is not None:
             self._saved_inputs = tuple(
                 None if array is None else self._entry(array, x) for array, x in zip(arrays, self._inputs)
             )
 
-    def _entry(self, array, x):
+    def _entry(self, array: Any, x: Any) -> Any:
         if not isinstance(x, Value):
             return array  # a Python number
         if x.storage.version is None:
@@ -102,16 +103,18 @@ class Op:
         return array, x.storage, x.storage.version, x.node
 
     def saved_inputs(self) -> Any:
+        """The inputs that save_inputs kept, as Tensors; None and numbers as they were given. A tuple."""
         entries = self._kept("_saved_inputs", "save_inputs")
         return tuple(self._unpack(entry) if isinstance(entry, tuple) else entry for entry in entries)
 
-    def save_output(self, y):
+    def save_output(self, y: Any) -> Any:
         """Keep the output for backward; returns it. The raw array is kept, not the Tensor, so there is no cycle."""
         if self._inputs is not None:
             self._saved_output = (y,)  # apply() completes the entry once the output has its storage
         return y
 
-    def saved_output(self):
+    def saved_output(self) -> Any:
+        """The output that save_output kept, as a Tensor."""
         array, storage, version = self._kept("_saved_output", "save_output")
         op = self._whole or self
         node = op._out()
@@ -123,15 +126,16 @@ class Op:
                     op._out = weakref.ref(node)
         return self._unpack((array, storage, version, node))
 
-    def save(self, *arrays):
+    def save(self, *arrays: Any) -> None:
         """Keep private arrays, such as a mask. To the graph they are constants."""
         if self._inputs is not None:
             self._saved = tuple(a if a is None else (a, Storage(self.backend)) for a in arrays)
 
-    def saved(self):
+    def saved(self) -> Any:
+        """What save kept, as Tensors without a graph. A tuple."""
         return tuple(None if entry is None else self.wrap(*entry) for entry in self._kept("_saved", "save"))
 
-    def _kept(self, attribute, method):
+    def _kept(self, attribute: str, method: str) -> Any:
         entries = getattr(self, attribute)
         if entries is None:
             if self.spent:  # by a walk of another thread, after this one checked
@@ -139,7 +143,7 @@ class Op:
             raise GraphError(f"{self.describe()} saved nothing with {method}() in its forward")
         return entries
 
-    def _unpack(self, entry):
+    def _unpack(self, entry: tuple[Any, Storage, Any, Node | None]) -> Any:
         array, storage, version, node = entry
         if storage.version != version:
             raise GraphError(
@@ -149,24 +153,24 @@ class Op:
             )
         return self.wrap(array, storage, node)
 
-    def release(self):
+    def release(self) -> None:
         """Free what was saved, after its last use."""
         self.spent = True  # first: a walk of another thread that finds nothing saved is told why
         self._saved_inputs = self._saved_output = self._saved = None
 
-    def already_spent(self):
+    def already_spent(self) -> GraphError:
         return GraphError(
             f"{self.describe()} has been through a backward already and its saved arrays were freed; "
             f"pass retain_graph=True to the first backward if you need a second"
         )
 
-    def narrowed(self, needs):
+    def narrowed(self, needs: tuple[bool, ...]) -> "Op":
         """This op, asked for fewer gradients. A copy, since other threads may be walking through the op itself."""
         op = copy.copy(self)
         op.needs, op._whole = needs, self
         return op
 
-    def describe(self):
+    def describe(self) -> str:
         """'Softmax in blocks.1.attn, made at train.py:12'."""
         place = f" in {self.scope}" if self.scope else ""
         made = f", made at {self.line[0]}:{self.line[1]}" if self.line[1] else ""
@@ -240,7 +244,7 @@ class Op:
         """forward's arrays as Tensors, each with its storage, and with a node if the op was recorded."""
         backend = self.backend  # where the results are: forward has changed it if the op moves them
         recorded = self.serial >= 0
-        results = []
+        results: list[Any] = []
         for index, array in enumerate(outputs):
             if array is None:  # an output that was not wanted
                 results.append(None)
