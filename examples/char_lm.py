@@ -19,9 +19,10 @@ import zlib
 from pathlib import Path
 
 import minigrad as mg
-from minigrad import checkpoint, cli, nn, optim, runs, text, training
+from minigrad import cli, nn, optim, training
+from minigrad.errors import unknown
 from minigrad.files import claimed
-from minigrad.names import unknown
+from minigrad.training import checkpoint, runs, text
 from minigrad.viz import loss_curve
 
 # The defaults had the lowest validation loss of some ten settings that train for two minutes on two slow cores.

@@ -11,7 +11,8 @@ import statistics
 import time
 
 import minigrad as mg
-from minigrad import cli, nn, optim, text
+from minigrad import cli, nn, optim
+from minigrad.training import text
 from minigrad.viz import curves
 
 HEADS = 1, 2, 4, 8, 16

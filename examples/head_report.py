@@ -12,7 +12,8 @@ by modules; and ledger.txt, the backward pass of one head, step by step and chec
 from pathlib import Path
 
 import minigrad as mg
-from minigrad import checkpoint, cli, runs, study, viz
+from minigrad import cli, study, viz
+from minigrad.training import checkpoint, runs
 
 TEXT = "The statement is the same as the other statement."
 

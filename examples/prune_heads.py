@@ -14,7 +14,8 @@ import dataclasses
 from pathlib import Path
 
 import minigrad as mg
-from minigrad import checkpoint, cli, nn, optim, runs, study, text, training
+from minigrad import cli, nn, optim, study, training
+from minigrad.training import checkpoint, runs, text
 from minigrad.viz import curves
 
 SIZES = dict(block_size=64, n_layer=4, n_head=4, n_embd=64)

@@ -2,15 +2,10 @@
 
 from . import autograd, dtypes, nn, ops, optim, random
 from .autograd import (
-    AnomalyError, Fused, GraphError, Op, composite, detect_anomaly, enable_grad, inference, is_grad_enabled, no_grad,
-    registry,
+    AnomalyError, FormulaOp, GraphError, Op, case, composite, detect_anomaly, enable_grad, inference, is_grad_enabled,
+    no_grad, registry,
 )  # fmt: skip
 from .backend import DeviceError
-from .cases import case
-from .creation import (
-    arange, as_tensor, empty, eye, from_dlpack, from_numpy, full, full_like, linspace, multinomial, one_hot, ones,
-    ones_like, rand, rand_like, randint, randn, randn_like, randperm, tensor, zeros, zeros_like,
-)  # fmt: skip
 from .dtypes import bool_, float16, float32, float64, int8, int16, int32, int64, uint8
 from .ops import (
     abs, add, all, amax, amin, any, argmax, argmin, argsort, cat, chunk, clamp, clone, cos, cumsum, div, einsum, eq,
@@ -21,6 +16,9 @@ from .ops import (
     where,
 )  # fmt: skip
 from .random import Generator, default_generator, manual_seed
-from .tensor import Tensor, grad
+from .tensor import (
+    Tensor, arange, as_tensor, empty, eye, from_dlpack, from_numpy, full, full_like, grad, linspace, multinomial,
+    one_hot, ones, ones_like, rand, rand_like, randint, randn, randn_like, randperm, tensor, zeros, zeros_like,
+)  # fmt: skip
 
 __version__ = "0.1.0"

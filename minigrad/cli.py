@@ -11,7 +11,7 @@
         cli.run(main)
 
 What the user can put right is one line on stderr, "kv_cache: …", and exit status 2. Status 1 means that the work was
-done and something was found to be wrong. A mistake of ours is none of this: it keeps its traceback.
+done and found something wrong. A bug in minigrad is neither: it keeps its traceback.
 """
 
 import argparse
@@ -32,16 +32,14 @@ from pathlib import Path
 
 from .backend import DeviceError
 from .backend.runners.toolchain import CompilerError
-from .checkpoint import CheckpointError
-from .names import UnknownName, printable
-from .text import TextError
+from .errors import CheckpointError, TextError, UnknownName, printable
 
-LARGEST = 10**15  # what any whole number may be; no loop here ends before a larger one, and floats count no further
+LARGEST = 10**15  # of all whole numbers that can be typed: no loop gets that far, and floats count not much further
 LIMITS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
 
 
 class CommandError(Exception):
-    """What the user can put right; the message says how. It ends a command with one line and an exit status."""
+    """An error that the user can put right; the message says how. It ends a command with one line and a status."""
 
     def __init__(self, message, status=2):
         super().__init__(message)
@@ -122,18 +120,18 @@ def folder_to_write(folder, option):
 
 
 def file_to_write(file, option, example):
-    """The same for a file and the folder that it is in. example: a name to suggest where a folder was given."""
+    """Like folder_to_write, for a file. example: the name to suggest if a folder was given."""
     file = Path(file)
     if file.is_dir():
         raise CommandError(f"{option} {file} is a folder: give a file, such as {file / example}")
-    if file.exists() and not file.is_file():  # to be replaced would be the end of a device or a pipe
+    if file.exists() and not file.is_file():  # writing would replace the device or the pipe by a file
         raise CommandError(f"{option} {file} is a device or a pipe: give an ordinary file")
     folder_to_write(os.path.dirname(os.path.realpath(file)) if file.is_symlink() else file.parent, option)
     return file
 
 
 def needs(package, what):
-    """Raise a CommandError unless an optional package is installed. what: that needs it."""
+    """Raise a CommandError unless an optional package is installed. what: the thing that needs it."""
     if importlib.util.find_spec(package) is None:
         raise CommandError(f"{what} needs the package {package}: pip install '.[viz]'")
 
@@ -176,7 +174,7 @@ def command(name):
             try:
                 status = main(argv)
                 if sys.stdout is not None:
-                    sys.stdout.flush()  # at the latest here a full disk shows, or that nobody reads
+                    sys.stdout.flush()  # a full disk, or a closed pipe, shows here at the latest
                 return status
             except KeyboardInterrupt:
                 _end(name, "stopped", 128 + signal.SIGINT)
@@ -203,7 +201,7 @@ def said(error):
 def _end(name, message, status):
     line = printable(" ".join(str(message).splitlines()))
     if line:
-        line = line if len(line) < 900 else f"{line[:600]} … {line[-200:]}"  # it may quote what was typed
+        line = line if len(line) < 900 else f"{line[:600]} … {line[-200:]}"  # it may quote a long word that was typed
         with contextlib.suppress(OSError):  # a terminal that was closed
             print(f"{name}: {line}", file=sys.stderr)
     raise SystemExit(int(status)) from None
@@ -212,15 +210,15 @@ def _end(name, message, status):
 def run(main):
     """Call main with what was typed, and end the process: what is under `if __name__ == "__main__"`.
 
-    Statuses above 128 are a signal's, and the process dies by it, as shells expect of what they are to stop with it
-    ($? is that status all the same)."""
+    A status above 128 stands for a signal, and the process dies by that signal, so that a shell's loop stops too. The
+    shell's $? is that status all the same."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by `>&-`
             setattr(sys, name, stream := open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
             atexit.register(stream.close)
         elif hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # what this terminal cannot show is no error
+            stream.reconfigure(errors="backslashreplace")  # characters that this terminal cannot show are no error
     try:
         status = main(sys.argv[1:])
     except SystemExit as stop:
@@ -228,7 +226,7 @@ def run(main):
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError as error:  # Python would try again, and say so: let it write to nowhere
+        except OSError as error:  # Python would try again at exit and complain: let it write to nowhere
             if error.errno != errno.EBADF:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     if os.name == "posix" and isinstance(status, int) and status > 128:

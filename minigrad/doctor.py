@@ -1,4 +1,4 @@
-"""What this machine has for minigrad, what it lacks and why, and whether what it has computes rightly.
+"""What this machine has for minigrad, what it lacks and why, and whether what it has computes correctly.
 
     python -m minigrad.doctor
 
@@ -33,7 +33,7 @@ TOLERANCE = 1e-4  # of the largest element of a result, in float32
 
 
 def inventory():
-    """(thing, what there is of it, or why not), for everything that minigrad can make use of."""
+    """(thing, what there is of it or why there is none), for everything that minigrad can use."""
     yield "minigrad", f"{__version__} in {Path(__file__).parent}"
     yield "Python", f"{platform.python_version()}, {platform.system()} {platform.machine()}, {cores()} cores"
     yield "NumPy", f"{np.__version__}, BLAS: {blas()}"
@@ -53,7 +53,7 @@ def inventory():
 def attempt(function):
     try:
         return function()
-    except Exception as error:  # whatever is wrong with a library is what we are here to tell
+    except Exception as error:  # reporting what is wrong with a library is the purpose here
         return f"none: {first_line(error)}"
 
 
@@ -91,7 +91,7 @@ def cache():
     damaged = sum(not intact(file) for file in files)
     said = f"{path}: {len(files)} files, {sum(file.lstat().st_size for file in files) / 1e6:.1f} MB"
     said += f", {damaged} of them damaged or of an older version" if damaged else ""
-    return said if os.access(path, os.W_OK) else f"{said}; nothing can be added, for want of the right to write"
+    return said if os.access(path, os.W_OK) else f"{said}; nothing can be added without permission to write"
 
 
 def cupy():
@@ -156,7 +156,7 @@ def attention(x, g):
 
 
 CHECKS = {"elementwise": elementwise, "softmax": softmax, "MLP": mlp, "attention": attention}
-FEW = {"emulated": ("softmax",)}  # it is slow, and has the same kernels
+FEWER = {"emulated": ("softmax",)}  # it is slow, and runs the same kernels as native
 
 
 def run(check, on, dtype):
@@ -170,8 +170,8 @@ def run(check, on, dtype):
 
 
 def self_test(name, on):
-    """What is wrong with a backend, in words; '' if nothing is. Raises CompilerError if its kernels cannot be had."""
-    for check in FEW.get(name, CHECKS):
+    """What is wrong with a backend, in words; '' if nothing is. Raises CompilerError if its kernels do not compile."""
+    for check in FEWER.get(name, CHECKS):
         try:
             results = run(check, on, np.float32)
         except CompilerError:
@@ -182,7 +182,7 @@ def self_test(name, on):
             apart = np.abs(y - expected).max() / np.abs(expected).max()
             if not apart < TOLERANCE:
                 return f"{check}: its {what} is off by {apart:.1e} of its largest element"
-    if failed := getattr(on, "failed", None):  # NumPy has computed in its place
+    if failed := getattr(on, "failed", None):  # then NumPy has computed in its place
         raise failed
     return ""
 
@@ -205,7 +205,7 @@ def main(argv=()):
             print(f"NONE  {name:10}{first_line(error)}")
             continue
         failed = failed or bool(wrong)
-        done = wrong or f"{', '.join(FEW.get(name, CHECKS))} and gradients in {time.perf_counter() - start:.1f} s"
+        done = wrong or f"{', '.join(FEWER.get(name, CHECKS))} and gradients in {time.perf_counter() - start:.1f} s"
         print(f"{'FAIL' if wrong else 'PASS'}  {name:10}{done}")
     return int(failed)
 

@@ -1,6 +1,6 @@
 """Dtypes are NumPy's; promotion is PyTorch's: bool < integer < float, and the higher kind wins whatever its width.
 
-Python numbers are weak: they take part with their kind only, so float32 * 2.0 is float32 and int64 * 2.0 is float32.
+Python numbers are weak: only their kind counts, so float32 * 2.0 is float32 and int64 * 2.0 is float32.
 """
 
 import functools
@@ -15,7 +15,7 @@ bool_ = np.dtype("bool")
 
 ALL = (float64, float32, float16, int64, int32, int16, int8, uint8, bool_)
 DEFAULT_FLOAT = float32
-FLOATS = "fc"  # kinds that count as floating point. No tensor is complex but within gradcheck's complex step
+FLOATS = "fc"  # kinds that count as floating point; only gradcheck's complex step makes complex tensors
 _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
 
@@ -28,7 +28,8 @@ def as_dtype(dtype):
 
 
 def is_number(value: Any):
-    """Whether it is an int or float, Python's or NumPy's, that float64 can hold: no bool, NaN, infinity or 10**400."""
+    """Whether value is an int or a float, Python's or NumPy's, that float64 can hold. A bool, NaN, an infinity and
+    10**400 are not."""
     if isinstance(value, np.floating):
         value = float(value)  # beside a float32, NumPy would make float64's largest a float32
     numeric = isinstance(value, int | float | np.integer) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""Files that are read without ever waiting, and written whole or not at all; folders that one process has to itself."""
+"""Files that are opened without waiting and written whole or not at all; folders that one process claims for itself."""
 
 import contextlib
 import errno
@@ -45,12 +45,12 @@ def atomic_write(path, data):
 
 @contextlib.contextmanager
 def replacing(path):
-    """A binary file to write to. When the with-block ends, it takes the place of `path`, so that a reader, a crash or a
-    power cut finds the old file or the new one, whole; when the block raises, `path` stays as it was.
+    """A binary file to write to, which takes the place of `path` when the with-block ends. A reader, also after a crash
+    or a power cut, finds the old file or the new one, whole. If the block raises, `path` stays as it was.
 
-    Several processes and threads may write one path at one time: each writes a file of its own, and the last to finish
-    stays. What writers that were killed left behind is removed. Raises OSError; where `path` is a folder, a device, a
-    FIFO or a socket, before anything is written. Where only the last step fails, syncing the folder, `path` is new.
+    Several processes and threads may write the same path at once: each writes a file of its own, and the last to finish
+    wins. Files that killed writers left behind are removed. Raises OSError; if `path` is a folder, a device, a FIFO or
+    a socket, before anything is written. If only the last step fails, syncing the folder, `path` is the new file.
     """
     path = os.path.realpath(path)  # a link stays a link
     with contextlib.suppress(FileNotFoundError):
@@ -78,8 +78,8 @@ def replacing(path):
 def claimed(folder):
     """While the block runs, no other process and no other thread can claim `folder`: raises BlockingIOError, at once.
 
-    It is the system's lock on the folder, which ends with the process, however that ends. A file system without locks
-    refuses nobody."""
+    The lock is the system's, and it ends with the process, however that ends. On a file system without locks, every
+    claim succeeds."""
     if fcntl is None:
         yield
         return
@@ -89,15 +89,15 @@ def claimed(folder):
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise
-        except OSError:  # it has no locks
+        except OSError:  # a file system without locks
             pass
         yield
     finally:
         os.close(fd)
 
 
-# A writer holds a lock (flock) on its temporary file until that has its final name. The system releases the lock of a
-# process that dies, so a temporary file that can be locked is one that nobody writes any more.
+# A writer holds a lock (flock) on its temporary file until the file has its final name. The system releases the lock
+# of a process that dies, so nobody writes to a temporary file that can be locked.
 
 
 def _new_file(folder, name):
@@ -112,13 +112,13 @@ def _new_file(folder, name):
             fcntl.flock(fd, fcntl.LOCK_EX)
         if os.path.lexists(temp):
             return temp, fd
-        os.close(fd)  # another writer took it for a leftover before it was locked
+        os.close(fd)  # before it was locked, another writer removed it as a leftover
 
 
 def _remove_leftovers(folder, name):
     """Delete the temporary files of `name` whose writers are gone."""
     ours = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]+\.tmp")
-    with contextlib.suppress(OSError):  # of a folder that may be written but not listed
+    with contextlib.suppress(OSError):  # raised for a folder that may be written but not listed
         for temp in [os.path.join(folder, found) for found in os.listdir(folder) if ours.fullmatch(found)]:
             with contextlib.suppress(OSError):  # locked, not ours to delete, or gone already
                 _remove_unless_locked(temp)

@@ -1,9 +1,9 @@
 """Locks that a fork waits for.
 
-A child process begins with the one thread that forked. What another thread was doing at that moment stays half done in
-it for ever, and a lock that thread held is never released; NumPy's OpenBLAS, forked within a product, even hangs the
-parent. So os.fork() takes all of these locks first: it waits until nobody is at work behind one, and holds them until
-both processes go on. A thread may take them only in the order in which the fork does: accumulating, loading,
+A child process begins with only the thread that forked. What other threads were doing at that moment stays half done
+in it for ever, and the locks they held are never released. NumPy's OpenBLAS, forked during a product, even hangs the
+parent. So os.fork() acquires all of these locks first: it waits until nobody holds one, and keeps them until both
+processes go on. A thread may acquire several of them only in the order in which the fork does: accumulating, loading,
 emulating, multiplying, drawing.
 """
 
@@ -13,17 +13,17 @@ import threading
 import weakref
 
 
-def take(*locks):
-    """Take them all. What the handler of a signal raises meanwhile, at Ctrl-C say, is raised in the end: the fork goes
-    on after an error, which Python says it ignores, and must not find some of them taken."""
+def acquire_all(*locks):
+    """Acquire all of them. What a signal's handler raises meanwhile, at Ctrl-C say, is raised at the end: Python
+    ignores an error here and forks all the same, and then must not have acquired only some of the locks."""
     raised = None
     for lock in locks:
-        held = None  # by this thread, before
+        held = None  # did this thread hold it before?
         while True:
             try:
                 if held is None:
                     held = lock._is_owned()
-                if held or not lock._is_owned():  # a handler may have raised as soon as it was taken
+                if held or not lock._is_owned():  # a handler may have raised just after acquire()
                     lock.acquire()
                 break
             except BaseException as error:
@@ -54,15 +54,15 @@ class _Multiplying(threading.local):
             self._threads.add(self.mine)
 
     def acquire(self):
-        """Wait for every thread's product to end. From now on they find the door in place of their lock: a thread that
-        multiplies without a pause would otherwise take its own again before this one could."""
+        """Wait for every thread's product to end. Meanwhile the threads find the door in place of their own lock: one
+        that multiplies without a pause would otherwise acquire its own again before this thread could."""
         try:
-            take(self._door)
+            acquire_all(self._door)
         finally:
             self._closed = [(mine, mine.lock) for mine in self._threads]
             for mine, _ in self._closed:
                 mine.lock = self._door
-            take(*(lock for _, lock in self._closed))
+            acquire_all(*(lock for _, lock in self._closed))
 
     def release(self):
         for mine, lock in self._closed:
@@ -72,13 +72,13 @@ class _Multiplying(threading.local):
         self._door.release()
 
 
-drawing = threading.RLock()  # setting random numbers aside: no two threads get the same
-multiplying = _Multiplying()  # within a product of NumPy's BLAS
-emulating = threading.RLock()  # a launch of the emulator, which runs one at a time
+drawing = threading.RLock()  # reserving random numbers: no two threads get the same ones
+multiplying = _Multiplying()  # during a product of NumPy's BLAS
+emulating = threading.RLock()  # during a launch of the emulator, which runs one at a time
 loading = threading.RLock()  # making a backend, or compiling and loading kernels: once for all threads
-accumulating = threading.RLock()  # adding to a .grad: no sum of another thread is lost
+accumulating = threading.RLock()  # adding to a .grad: nothing that another thread adds is lost
 
 if hasattr(os, "register_at_fork"):
-    for _lock in (drawing, multiplying, emulating, loading, accumulating):  # the last is taken first
-        _before = _lock.acquire if _lock is multiplying else functools.partial(take, _lock)
+    for _lock in (drawing, multiplying, emulating, loading, accumulating):  # os.fork() runs the last one first
+        _before = _lock.acquire if _lock is multiplying else functools.partial(acquire_all, _lock)
         os.register_at_fork(before=_before, after_in_parent=_lock.release, after_in_child=_lock.release)

@@ -11,9 +11,9 @@ from .locks import drawing
 
 
 class Generator:
-    """A stream of random words. `state` is a dict of two ints: save it, set it, and the stream goes on the same.
+    """A stream of random words. `state` is a dict of two ints: set a saved one again, and the same numbers follow.
 
-    Setting it raises ValueError for anything else, and leaves the stream where it is."""
+    Setting anything else raises ValueError and leaves the stream where it is."""
 
     def __init__(self, seed=0):
         self.seed, self.offset = 0, 0
@@ -42,8 +42,9 @@ class Generator:
             )
         self.seed, self.offset = seed, offset
 
-    def take(self, n):
-        """Set n words aside: the number of their first block of four. Every call begins a fresh block."""
+    def reserve(self, n):
+        """Set n words of the stream aside for the caller. Returns the number of their first block of four words;
+        every call begins a fresh block."""
         with drawing:
             offset, self.offset = self.offset, self.offset + -(-n // 4)
         return offset
@@ -52,17 +53,17 @@ class Generator:
 
     def words(self, n, on=reference):
         """The next n words, uint32."""
-        return on.random_words(self.seed, self.take(n), n)
+        return on.random_words(self.seed, self.reserve(n), n)
 
     def uniform(self, shape, dtype=np.float64, on=reference):
         """Numbers in [0, 1): 53 random bits in float64, 24 otherwise (11 in float16)."""
         n = math.prod(shape)
-        return on.random_uniform(self.seed, self.take(2 * n if dtype == np.float64 else n), shape, dtype)
+        return on.random_uniform(self.seed, self.reserve(2 * n if dtype == np.float64 else n), shape, dtype)
 
     def normal(self, shape, dtype=np.float64, on=reference):
         """Standard normal numbers by Box and Muller's transform, computed in float64."""
         pairs = -(-math.prod(shape) // 2)
-        return on.random_normal(self.seed, self.take(4 * pairs), shape, dtype)
+        return on.random_normal(self.seed, self.reserve(4 * pairs), shape, dtype)
 
     # What follows is drawn on the host: batches and samples, where speed does not matter.
 

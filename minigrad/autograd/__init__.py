@@ -6,13 +6,14 @@ References run one way only, so a graph is freed the moment its last Tensor is. 
 a value: its shape, dtype and device, but never the value. An Op keeps an array only by saying so (`save_inputs`,
 `save_output`, `save`), and the walk frees it as soon as it has been used.
 
-An op's backward takes Tensors and returns Tensors. So it needs no second language, the backward pass is itself a
-graph (`create_graph=True`), and this file needs not know what a Tensor is: `Value` is all the engine sees of one.
+An op's backward takes Tensors and returns Tensors. So it is written like any other maths, the backward pass is itself a
+graph (`create_graph=True`), and the engine need not know what a Tensor is: `Value` is all that it sees of one.
 """
 
 from .anomaly import AnomalyError
-from .graph import GraphError, Node, Storage, Value
-from .modes import detect_anomaly, enable_grad, inference, is_grad_enabled, mode, no_grad, quiet, watch
-from .op import Fused, Op
+from .cases import case
+from .graph import GraphError, Handle, Node, Storage, Value
+from .modes import detect_anomaly, enable_grad, inference, is_grad_enabled, mode, no_grad, quiet, switched, watch
+from .op import FormulaOp, Op
 from .registry import Declaration, composite, declared, registry
 from .walk import backward, reachable, vjp

@@ -2,9 +2,14 @@
 
 import os
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from .graph import Value
 from .modes import mode
+
+if TYPE_CHECKING:
+    from .op import Op
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -13,8 +18,8 @@ class AnomalyError(ArithmeticError):
     """A NaN or Inf was found under `detect_anomaly`."""
 
 
-class _Inside(dict):
-    def __missing__(self, filename):
+class _Inside(dict[str, bool]):
+    def __missing__(self, filename: str) -> bool:
         self[filename] = filename.startswith(PACKAGE)
         return self[filename]
 
@@ -22,15 +27,15 @@ class _Inside(dict):
 _inside = _Inside()  # is this file minigrad's?
 
 
-def user_line():
-    """'file.py:12' of the innermost caller outside minigrad. Cheap enough to be called for every recorded op."""
-    frame = sys._getframe(2)
+def user_line() -> tuple[str, int]:
+    """('file.py', 12) of the innermost caller outside minigrad. Cheap enough to be called for every recorded op."""
+    frame = sys._getframe(3)  # apply's caller, when a step of apply asks
     while _inside[frame.f_code.co_filename] and frame.f_back is not None:
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
 
 
-def _nonfinite(x):
+def _nonfinite(x: Any) -> str | None:
     """'NaN', 'Inf' or None for a Tensor or a Python number."""
     if not isinstance(x, Value):
         return "NaN" if x != x else "Inf" if x in (float("inf"), -float("inf")) else None
@@ -42,7 +47,8 @@ def _nonfinite(x):
     return "Inf" if (abs(array) == float("inf")).any() else None
 
 
-def check_forward(op, inputs, results):
+def check_forward(op: "Op", inputs: Sequence[Any], results: Sequence[Any]) -> None:
+    """Raise AnomalyError if a result has NaN, or Inf that no input had."""
     for y in results:
         if y is None:
             continue
@@ -58,7 +64,8 @@ def check_forward(op, inputs, results):
         raise AnomalyError(f"{found} in the output of {op.describe()}{source}")
 
 
-def check_backward(op, i, g, dys):
+def check_backward(op: "Op", i: int, g: Value, dys: Sequence[Any]) -> None:
+    """Raise AnomalyError if g, the gradient for input i, has NaN, or Inf that no gradient of an output had."""
     found = _nonfinite(g)
     if found is None or (found == "Inf" and any(_nonfinite(dy) for dy in dys if dy is not None)):
         return

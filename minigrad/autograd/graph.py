@@ -1,14 +1,21 @@
 """What the graph is made of, besides ops: storages, nodes, and what the engine sees of a Tensor."""
 
 import itertools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..locks import accumulating
 from .modes import mode
 
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..backend.primitives import Primitives
+    from .op import Op
+
 
 class GraphError(RuntimeError):
-    """The graph cannot answer: it was freed, was never recorded, or holds an array that has changed since."""
+    """The graph cannot be used: it was freed, was never recorded, or saved an array that has changed since."""
 
 
 class Storage:
@@ -19,21 +26,32 @@ class Storage:
     walk = 0  # number of the latest backward walk, of any thread
     _walks = itertools.count(1)
 
-    def __init__(self, backend):
+    def __init__(self, backend: "Primitives"):
         self.backend = backend
         self.version = None if mode.inference else 0  # None: an array made under inference()
         self.born = Storage.walk
 
     @classmethod
-    def begin_walk(cls):
+    def begin_walk(cls) -> int:
         """The number of a new backward walk: larger than `born` of any storage made before it."""
         with accumulating:  # else a thread that is slow here could set an older number than another's
             cls.walk = number = next(cls._walks)
         return number
 
-    def changed(self):
+    def changed(self) -> None:
         if self.version is not None:
             self.version += 1
+
+
+class Handle:
+    """What adding a hook returns. remove() takes this hook off again, and no other."""
+
+    def __init__(self, hooks: dict[Any, Any], hook: Any):
+        self._hooks, self._key = hooks, object()
+        hooks[self._key] = hook
+
+    def remove(self) -> None:
+        self._hooks.pop(self._key, None)
 
 
 class Node:
@@ -41,17 +59,26 @@ class Node:
 
     __slots__ = ("op", "index", "shape", "dtype", "device", "grad", "retain", "hooks", "__weakref__")
 
-    def __init__(self, op, index, shape, dtype, device):
+    def __init__(self, op: "Op | None", index: int, shape: tuple[int, ...], dtype: "np.dtype[Any]", device: str):
         self.op, self.index = op, index
         self.shape, self.dtype, self.device = shape, dtype, device
-        self.grad = None
+        self.grad: Any = None
         self.retain = op is None
-        self.hooks = None
+        self.hooks: dict[Any, Any] | None = None  # what add_hook has added
 
-    def accumulate(self, g, own=None):
+    def add_hook(self, hook: Callable[[Any], Any]) -> Handle:
+        """Have every backward walk call hook(gradient) once the whole gradient of this value is known.
+
+        hook may return another gradient in its place, or None. Hooks run in the order in which they were added."""
+        if self.hooks is None:
+            self.hooks = {}
+        return Handle(self.hooks, hook)
+
+    def accumulate(self, g: Any, own: Callable[[Any], Any] | None = None) -> None:
         """Add g to .grad; what other threads add meanwhile is not lost.
 
-        own: makes of g an array whose memory nobody else has, for .grad to begin with. None: g is one already."""
+        own: a function that gives g in memory that nobody else has, for .grad to begin with. None: g is in such
+        memory already."""
         with accumulating:
             if self.grad is not None:
                 self.grad = self.grad + g
@@ -63,7 +90,7 @@ class Value:
     """What the engine sees of a Tensor: an array, the storage it lies in, and its node if it requires a gradient."""
 
     __slots__ = ("array", "storage", "node", "__weakref__")
-    array: Any
+    array: Any  # of the storage's backend
     storage: Storage
     node: Node | None
 
@@ -72,5 +99,5 @@ class Value:
         def __getattr__(self, name: str) -> Any: ...
 
     @staticmethod
-    def _wrap(array, storage, node=None):
+    def _wrap(array: Any, storage: Storage, node: Node | None = None) -> Any:
         raise TypeError("ops take Tensors")

@@ -2,99 +2,107 @@
 
 import inspect
 import threading
+from collections.abc import Callable
 from contextlib import ContextDecorator
+from typing import Any
 
 import numpy as np
 
 
 class _Mode(threading.local):
-    grad = True  # are ops recorded?
-    inference = False  # are new arrays barred from ever entering a graph?
-    anomaly = False  # is every result searched for NaN and Inf?
-    watch = None  # what is called with (op, inputs, outputs) of every op that ran
-    looking = False  # does the backward that runs only look on: no hook, no .grad?
-    quiet = False  # has NumPy been told, for more than one op, to give no warnings of NaN and Inf?
-    scope = ""  # path of the module whose forward is running, such as "blocks.1.attn"
-
-    def __init__(self):  # once for each thread
-        self.before = []  # what the switches that are on have replaced, innermost last
+    def __init__(self) -> None:  # once for each thread
+        self.grad = True  # are ops recorded?
+        self.inference = False  # are new arrays barred from ever entering a graph?
+        self.anomaly = False  # is every result searched for NaN and Inf?
+        self.watch: Callable[..., object] | None = None  # called with (op, inputs, outputs) after every op
+        self.inspecting = False  # does the backward that runs only show its steps, and touch no hook and no .grad?
+        self.quiet = False  # has NumPy been told, for more than one op, to give no warnings of NaN and Inf?
+        self.scope = ""  # path of the module whose forward is running, such as "blocks.1.attn"
+        self.before: list[Any] = []  # the modes as they were before each switch that is on, innermost last
 
 
 mode = _Mode()
 
 
-class _Switch(ContextDecorator):
-    """Sets attributes of `mode` inside a with-block or a decorated function; thread-local, re-entrant."""
+class switched(ContextDecorator):
+    """Gives modes these values inside a with-block or a decorated function; then all modes are as they were before.
 
-    settings: dict = {}
+    Other threads do not notice. One instance may be entered several times, also while it is entered."""
 
-    def __call__(self, function):
+    def __init__(self, **settings: Any):
+        self.settings = settings
+
+    def __call__(self, function: Any) -> Any:
         if inspect.isgeneratorfunction(function):
             raise TypeError(f"{type(self).__name__} on a generator would end before it runs; use `with` inside it")
         return super().__call__(function)
 
-    def __enter__(self):
-        mode.before.append({key: getattr(mode, key) for key in self.settings})
-        for key, value in self.settings.items():
-            setattr(mode, key, value)
+    def __enter__(self) -> Any:
+        now = mode.__dict__  # this thread's
+        now["before"].append(now.copy())
+        now.update(self.settings)
         return self
 
-    def __exit__(self, *exc):
-        for key, value in mode.before.pop().items():
-            setattr(mode, key, value)
+    def __exit__(self, *exc: Any) -> None:
+        now = mode.__dict__
+        now.update(now["before"].pop())
 
 
-class no_grad(_Switch):
+class no_grad(switched):
     """Ops inside are not recorded."""
 
-    settings = {"grad": False}
+    def __init__(self) -> None:
+        super().__init__(grad=False)
 
 
-class enable_grad(_Switch):
+class enable_grad(switched):
     """Ops inside are recorded, even within `no_grad`."""
 
-    settings = {"grad": True, "inference": False}
+    def __init__(self) -> None:
+        super().__init__(grad=True, inference=False)
 
 
-class inference(_Switch):
+class inference(switched):
     """Like `no_grad`, and what is computed inside can never enter a graph later: an op that would have to save it
     raises. So nothing is ever kept by mistake."""
 
-    settings = {"grad": False, "inference": True}
+    def __init__(self) -> None:
+        super().__init__(grad=False, inference=True)
 
 
-class quiet(_Switch):
-    """NumPy gives no warnings of NaN and Inf inside. It never does within an op; to say so once, and not for each op,
-    spares each a microsecond."""
+class quiet(switched):
+    """NumPy gives no warnings of NaN and Inf inside. It never does within an op; saying so once for many ops saves a
+    microsecond for each."""
 
-    settings = {"quiet": True}
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
 
-    def __enter__(self):
-        super().__enter__()
-        mode.before.append(np.errstate(all="ignore"))
-        mode.before[-1].__enter__()
-        return self
+    def __enter__(self) -> Any:
+        mode.before.append(errstate := np.errstate(all="ignore"))
+        errstate.__enter__()
+        return super().__enter__()
 
-    def __exit__(self, *exc):
-        mode.before.pop().__exit__(*exc)
+    def __exit__(self, *exc: Any) -> None:
         super().__exit__(*exc)
+        mode.before.pop().__exit__(*exc)
 
 
-class detect_anomaly(_Switch):
+class detect_anomaly(switched):
     """Raise where the first NaN or Inf appears, forward or backward, naming op, module path and the user's line.
 
     An Inf is reported only when every input was finite: a mask of -inf is meant, log(0) is not."""
 
-    settings = {"anomaly": True}
+    def __init__(self) -> None:
+        super().__init__(anomaly=True)
 
 
-class watch(_Switch):
+class watch(switched):
     """Call function(op, inputs, outputs) after every op inside: what apply() took, and a list of what it returns."""
 
-    def __init__(self, function):
-        self.settings = {"watch": function}
+    def __init__(self, function: Callable[..., object] | None):
+        super().__init__(watch=function)
 
 
-def is_grad_enabled():
+def is_grad_enabled() -> bool:
     """True if ops are being recorded in this thread."""
     return mode.grad

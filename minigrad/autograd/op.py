@@ -4,14 +4,19 @@ import copy
 import itertools
 import re
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ..errors import devices_differ
 from ..locks import accumulating
 from .anomaly import check_forward, user_line
+from .cases import Case
 from .graph import GraphError, Node, Storage, Value
 from .modes import mode
 from .registry import Declaration, register
 from .walk import vjp
+
+if TYPE_CHECKING:
+    from ..backend.primitives import Primitives
 
 RESERVED = {"params", "backend", "wrap", "needs", "outputs", "serial", "scope", "line", "parents", "spent"}
 
@@ -26,13 +31,13 @@ class Op:
     Keyword arguments of `apply` are parameters: forward gets them, and they become attributes for backward to read.
     Positional ones are inputs: Tensors, Python numbers, or None.
 
-    self.needs[i] says whether input i needs a gradient: compute no other. Nothing but what is saved lives on:
+    self.needs[i] says whether input i needs a gradient: compute no other. Only what is saved is kept:
         save_inputs(x, None, …)  ->  saved_inputs()    Tensors again, connected to the graph
         save_output(y)           ->  saved_output()    likewise
         save(a, b, …)            ->  saved()           private arrays, constants to the graph
     """
 
-    cases: list = []
+    cases: list[Case] = []
     name = "Op"
     broadcasts = False  # inputs were broadcast against each other: the engine sums gradients back to their shapes
     differentiable = True  # False: never recorded (comparisons, argmax)
@@ -40,16 +45,16 @@ class Op:
     analytic = False  # True: the reference forward is right for complex numbers, so gradcheck may use the complex step
 
     # What apply() fills in: always,
-    params: dict
-    backend: Any
+    params: dict[str, Any]
+    backend: "Primitives"
     wrap: Any
-    needs: tuple
+    needs: tuple[bool, ...]
     # and when the op is recorded; class values stand for "not recorded".
-    outputs: tuple | None = None  # (shape, dtype) of each, if there are several; None for one not wanted
+    outputs: tuple[Any, ...] | None = None  # (shape, dtype) of each, if there are several; None for one not wanted
     serial = -1
     scope = ""
     line = ("?", 0)
-    parents: tuple = ()
+    parents: tuple[Any, ...] = ()  # the Node of each input, or None
     spent = False
     _inputs: Any = None
     _saved_inputs: Any = None
@@ -60,7 +65,7 @@ class Op:
 
     _serials = itertools.count()
 
-    def __init_subclass__(cls, abstract=False, **kwargs):
+    def __init_subclass__(cls, abstract: bool = False, **kwargs: Any):
         super().__init_subclass__(**kwargs)
         cls.name = cls.__dict__.get("name", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower())
         if abstract:  # a base for other ops, not an op
@@ -71,24 +76,24 @@ class Op:
             raise TypeError(
                 f"op {cls.name}: forward must not call an argument {sorted(taken)}: the engine uses the name"
             )
-        register(Declaration(cls.name, cls, cls.apply, cls.__doc__, cls.__dict__.get("cases", [])))
+        register(Declaration(cls.name, cls, cls.apply, cls.__doc__ or "", cls.__dict__.get("cases", [])))
 
-    def forward(self, *arrays, **params):
+    def forward(self, *arrays: Any, **params: Any) -> Any:
         raise TypeError(f"{self.name}: an op must define forward(self, *arrays, **params)")
 
-    def backward(self, *dys):
+    def backward(self, *dys: Any) -> Any:
         raise TypeError(f"{self.name} has no gradient")
 
     # -- what an op keeps
 
-    def save_inputs(self, *arrays):
+    def save_inputs(self, *arrays: Any) -> None:
         """Keep these inputs for backward. Position i stands for input i; None keeps nothing of it."""
         if self._inputs is not None:
             self._saved_inputs = tuple(
                 None if array is None else self._entry(array, x) for array, x in zip(arrays, self._inputs)
             )
 
-    def _entry(self, array, x):
+    def _entry(self, array: Any, x: Any) -> Any:
         if not isinstance(x, Value):
             return array  # a Python number
         if x.storage.version is None:
@@ -98,16 +103,18 @@ class Op:
         return array, x.storage, x.storage.version, x.node
 
     def saved_inputs(self) -> Any:
+        """The inputs that save_inputs kept, as Tensors; None and numbers as they were given. A tuple."""
         entries = self._kept("_saved_inputs", "save_inputs")
         return tuple(self._unpack(entry) if isinstance(entry, tuple) else entry for entry in entries)
 
-    def save_output(self, y):
+    def save_output(self, y: Any) -> Any:
         """Keep the output for backward; returns it. The raw array is kept, not the Tensor, so there is no cycle."""
         if self._inputs is not None:
             self._saved_output = (y,)  # apply() completes the entry once the output has its storage
         return y
 
-    def saved_output(self):
+    def saved_output(self) -> Any:
+        """The output that save_output kept, as a Tensor."""
         array, storage, version = self._kept("_saved_output", "save_output")
         op = self._whole or self
         node = op._out()
@@ -119,23 +126,24 @@ class Op:
                     op._out = weakref.ref(node)
         return self._unpack((array, storage, version, node))
 
-    def save(self, *arrays):
+    def save(self, *arrays: Any) -> None:
         """Keep private arrays, such as a mask. To the graph they are constants."""
         if self._inputs is not None:
             self._saved = tuple(a if a is None else (a, Storage(self.backend)) for a in arrays)
 
-    def saved(self):
+    def saved(self) -> Any:
+        """What save kept, as Tensors without a graph. A tuple."""
         return tuple(None if entry is None else self.wrap(*entry) for entry in self._kept("_saved", "save"))
 
-    def _kept(self, attribute, method):
+    def _kept(self, attribute: str, method: str) -> Any:
         entries = getattr(self, attribute)
         if entries is None:
-            if self.spent:  # by a walk of another thread, after this one looked
+            if self.spent:  # by a walk of another thread, after this one checked
                 raise self.already_spent()
             raise GraphError(f"{self.describe()} saved nothing with {method}() in its forward")
         return entries
 
-    def _unpack(self, entry):
+    def _unpack(self, entry: tuple[Any, Storage, Any, Node | None]) -> Any:
         array, storage, version, node = entry
         if storage.version != version:
             raise GraphError(
@@ -145,23 +153,24 @@ class Op:
             )
         return self.wrap(array, storage, node)
 
-    def release(self):
+    def release(self) -> None:
+        """Free what was saved, after its last use."""
         self.spent = True  # first: a walk of another thread that finds nothing saved is told why
         self._saved_inputs = self._saved_output = self._saved = None
 
-    def already_spent(self):
+    def already_spent(self) -> GraphError:
         return GraphError(
             f"{self.describe()} has been through a backward already and its saved arrays were freed; "
             f"pass retain_graph=True to the first backward if you need a second"
         )
 
-    def narrowed(self, needs):
-        """This op, asked for fewer gradients. A copy, since other walks may be at it at the same time."""
+    def narrowed(self, needs: tuple[bool, ...]) -> "Op":
+        """This op, asked for fewer gradients. A copy, since other threads may be walking through the op itself."""
         op = copy.copy(self)
         op.needs, op._whole = needs, self
         return op
 
-    def describe(self):
+    def describe(self) -> str:
         """'Softmax in blocks.1.attn, made at train.py:12'."""
         place = f" in {self.scope}" if self.scope else ""
         made = f", made at {self.line[0]}:{self.line[1]}" if self.line[1] else ""
@@ -170,91 +179,97 @@ class Op:
     # -- running one
 
     @classmethod
-    def apply(cls, *inputs, **params):
+    def apply(cls, *inputs: Any, **params: Any) -> Any:
         """Run the op on Tensors; record it if a gradient will be wanted. Returns a Tensor or a tuple of Tensors."""
         op = cls()
         op.params = params
         for name, value in params.items():
             setattr(op, name, value)
-        values, arrays, wanted = [], [], False
-        for x in inputs:
-            if isinstance(x, Value):
-                values.append(x)
-                arrays.append(x.array)
-                if x.node is not None:
-                    wanted = True
-            else:
-                arrays.append(x)
-        if not values:
-            raise TypeError(f"{cls.name} needs at least one Tensor, got {[type(x).__name__ for x in inputs]}")
-        op.backend = backend = values[0].storage.backend
-        for x in values:
-            if x.storage.backend is not backend:
-                raise cls._apart(backend, x.storage.backend)
-        op.wrap = wrap = values[0]._wrap
-        recorded = wanted and mode.grad and cls.differentiable
-        if recorded:
-            op._inputs = inputs
-            op.needs = tuple([isinstance(x, Value) and x.node is not None for x in inputs])
-        else:
-            op.needs = (False,) * len(inputs)
-
-        if mode.quiet or not backend.warns:
+        tensors, arrays = op._bind(inputs)
+        if mode.quiet or not op.backend.warns:
             y = op.forward(*arrays, **params)
         else:
-            with backend.quietly():
+            with op.backend.quietly():
                 y = op.forward(*arrays, **params)
-
-        backend = op.backend  # a transfer between devices has set it to the other one
+        if y is None:
+            raise TypeError(f"{op.name}: forward returned None; does it lack its return?")
         outputs = y if isinstance(y, tuple) else (y,)
-        if recorded:
-            op._inputs = None
-            op.parents = tuple([x.node if isinstance(x, Value) else None for x in inputs])
-            op.serial = next(Op._serials)
-            op.scope = mode.scope
-            op.line = user_line()
-            if len(outputs) > 1:
-                op.outputs = tuple([None if a is None else (a.shape, a.dtype) for a in outputs])
-        results = []
-        for index, array in enumerate(outputs):
-            if array is None:  # an output that was not wanted
-                if not isinstance(y, tuple):
-                    raise TypeError(f"{op.name}: forward returned None; does it lack its return?")
-                results.append(None)
-                continue
-            if type(array) is not backend.array_type:
-                array = backend.asarray(array)  # NumPy returns scalars for 0-d results
-            storage = _shared_storage(backend, array, values) or Storage(backend)
-            node = None
-            if recorded and array.dtype.kind == "f":
-                node = Node(op, index, array.shape, array.dtype, backend.device)
-            if op._saved_output is not None:
-                op._saved_output = (array, storage, storage.version)
-                op._out = weakref.ref(node)
-            results.append(wrap(array, storage, node))
+        if op._inputs is not None:
+            op._record(outputs)
+        results = op._wrapped(outputs, tensors)
         if mode.anomaly:
             check_forward(op, inputs, results)
         if mode.watch is not None:
             mode.watch(op, inputs, results)
         return tuple(results) if isinstance(y, tuple) else results[0]
 
-    @classmethod
-    def _apart(cls, one, other):
-        return RuntimeError(
-            f"{cls.name}: inputs on different devices, {one.device!r} and {other.device!r}; move one with .to(device)"
-        )
+    def _bind(self, inputs: tuple[Any, ...]) -> tuple[list[Value], list[Any]]:
+        """Find out where the op runs and which inputs need a gradient: (the Tensors among inputs, forward's arguments).
+
+        _inputs is set from here to the end of forward if the op is to be recorded: then what it saves is kept."""
+        tensors, arrays, backend, wanted = [], [], None, False
+        for x in inputs:
+            if not isinstance(x, Value):
+                arrays.append(x)
+                continue
+            if backend is None:
+                self.backend = backend = x.storage.backend
+                self.wrap = x._wrap
+            elif x.storage.backend is not backend:
+                raise devices_differ(self.name, backend, x.storage.backend)
+            tensors.append(x)
+            arrays.append(x.array)
+            if x.node is not None:
+                wanted = True
+        if backend is None:
+            raise TypeError(f"{self.name} needs at least one Tensor, got {[type(x).__name__ for x in inputs]}")
+        if wanted and mode.grad and self.differentiable:
+            self._inputs = inputs
+            self.needs = tuple([isinstance(x, Value) and x.node is not None for x in inputs])
+        else:
+            self.needs = (False,) * len(inputs)
+        return tensors, arrays
+
+    def _record(self, outputs: tuple[Any, ...]) -> None:
+        """Enter the graph: what came before, when, and where in the user's program."""
+        self.parents = tuple([x.node if isinstance(x, Value) else None for x in self._inputs])
+        self._inputs = None
+        self.serial = next(Op._serials)
+        self.scope = mode.scope
+        self.line = user_line()
+        if len(outputs) > 1:
+            self.outputs = tuple([None if y is None else (y.shape, y.dtype) for y in outputs])
+
+    def _wrapped(self, outputs: tuple[Any, ...], tensors: list[Value]) -> list[Any]:
+        """forward's arrays as Tensors, each with its storage, and with a node if the op was recorded."""
+        backend = self.backend  # where the results are: forward has changed it if the op moves them
+        recorded = self.serial >= 0
+        results: list[Any] = []
+        for index, array in enumerate(outputs):
+            if array is None:  # an output that was not wanted
+                results.append(None)
+                continue
+            if type(array) is not backend.array_type:
+                array = backend.asarray(array)  # NumPy returns scalars for 0-d results
+            storage = _shared_storage(backend, array, tensors) or Storage(backend)
+            node = None
+            if recorded and array.dtype.kind == "f":
+                node = Node(self, index, array.shape, array.dtype, backend.device)
+            if self._saved_output is not None:
+                self._saved_output = (array, storage, storage.version)
+                self._out = weakref.ref(node)
+            results.append(self.wrap(array, storage, node))
+        return results
 
 
-def _shared_storage(backend, array, values):
+def _shared_storage(backend: "Primitives", array: Any, tensors: list[Value]) -> Storage | None:
     """The storage of the input whose memory `array` lies in, or None for new memory."""
     base = array.base
-    for x in values:
+    for x in tensors:
         given = x.array
-        if x.storage.backend is not backend:
-            continue
-        if array is given:
+        if array is given and x.storage.backend is backend:
             return x.storage
-        if base is None:
+        if base is None or x.storage.backend is not backend:
             continue
         if base is given or base is given.base:  # a view is based on the array that owns its memory
             return x.storage
@@ -264,15 +279,15 @@ def _shared_storage(backend, array, values):
     return None
 
 
-class Fused(Op, abstract=True):
-    """An op computed by one primitive whose derivative is that of the formula `composed` on Tensors.
+class FormulaOp(Op, abstract=True):
+    """An op computed by one primitive, whose derivative is that of `formula`, the same as maths on Tensors.
 
-    Used for the backward of fused ops: their own backward (the second derivative) needs to be right, not fast.
-    Inputs must be saved whole with save_inputs()."""
+    For the backward of an op with kernels of its own: the derivative of that, the second derivative, has to be right,
+    but not fast. Inputs must be saved whole with save_inputs()."""
 
     @staticmethod
-    def composed(*inputs, **params):
-        raise TypeError("a Fused op must define composed(*inputs, **params)")
+    def formula(*inputs: Any, **params: Any) -> Any:
+        raise TypeError("a FormulaOp must define formula(*inputs, **params)")
 
-    def backward(self, *dys):
-        return vjp(lambda *xs: self.composed(*xs, **self.params), self.saved_inputs(), dys, self.needs)
+    def backward(self, *dys: Any) -> Any:
+        return vjp(lambda *xs: self.formula(*xs, **self.params), self.saved_inputs(), dys, self.needs)

@@ -1,49 +1,63 @@
 """What is declared: every op, and every public function built from ops."""
 
 import inspect
-from types import SimpleNamespace
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from .cases import Case
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Declaration(SimpleNamespace):
-    """An op as the docs, the gradient check and the pictures see it: name, op class or function, call, doc, cases."""
+@dataclass
+class Declaration:
+    """What the docs, the gradient check and the pictures know of an op: name, class or function, call, doc, cases."""
 
-    def __init__(self, name, source, call, doc, cases):
-        super().__init__(name=name, source=source, call=call, doc=doc or "", cases=cases)
+    name: str
+    source: Any
+    call: Callable[..., Any]
+    doc: str
+    cases: list[Case]
 
     @property
-    def family(self):
-        return self.source.__module__.rpartition(".")[2]
+    def module(self) -> str:
+        return str(self.source.__module__)
 
     @property
-    def builtin(self):
-        return self.source.__module__.startswith("minigrad.")
+    def family(self) -> str:
+        return self.module.rpartition(".")[2]
+
+    @property
+    def builtin(self) -> bool:
+        return self.module.startswith("minigrad.")
 
 
 registry: dict[str, Declaration] = {}
 
 
-def register(declaration):
-    old, module = registry.get(declaration.name), declaration.source.__module__
-    if old is not None and old.builtin and old.source.__module__ != module:
-        declaration.name = f"{module}.{declaration.name}"  # a user's op may reuse a name of ours, which stays ours
+def register(declaration: Declaration) -> None:
+    old = registry.get(declaration.name)
+    if old is not None and old.builtin and old.module != declaration.module:
+        declaration.name = f"{declaration.module}.{declaration.name}"  # a user's op may have the name of a built-in one
     registry[declaration.name] = declaration
 
 
-def declared(source):
+def declared(source: Any) -> Declaration:
     """The declaration of an op or a composite, by its name, class or function. Raises ValueError if there is none."""
     found = registry.get(source) if isinstance(source, str) else None
-    plain = inspect.unwrap(source) if callable(source) else source  # without what takes NumPy's axis= and keepdims=
+    plain = inspect.unwrap(source) if callable(source) else source  # without numpy_names' wrapper
     found = found or next((d for d in registry.values() if d.source is plain), None)
     if found is None:
         raise ValueError(f"no op called {getattr(source, '__name__', source)!r} is declared")
     return found
 
 
-def composite(*cases):
-    """Declare a public function that is built from ops: it is checked, and listed, like an op."""
+def composite(*cases: Case) -> Callable[[F], F]:
+    """Declare a public function that is built from ops, so that it is checked and listed like an op."""
 
-    def declare(function):
-        register(Declaration(function.__name__, function, function, function.__doc__, list(cases)))
+    def declare(function: F) -> F:
+        register(Declaration(function.__name__, function, function, function.__doc__ or "", list(cases)))
         return function
 
     return declare

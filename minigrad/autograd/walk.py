@@ -1,18 +1,28 @@
 """The backward walk: from outputs to leaves, each op once, after everything that used its output."""
 
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
 from .anomaly import check_backward
-from .graph import Storage, Value
-from .modes import enable_grad, mode
+from .graph import Node, Storage, Value
+from .modes import enable_grad, mode, switched
+
+if TYPE_CHECKING:
+    from .op import Op
+
+Reached = dict["Op", dict[int, Node]]
+Inspect = Callable[["Op", tuple[Any, ...], list[Any]], object]
 
 
-def reachable(nodes, floor):
-    """{op: {output index: node}} of everything at or above `nodes`. Ops older than serial `floor` are left out."""
-    found: dict = {}
+def reachable(nodes: Iterable[Node], floor: int, ends: Collection[Node] = ()) -> "Reached":
+    """{op: {output index: node}} of everything at or above `nodes`. Ops older than serial `floor` are left out, and
+    so are those that are reached only through the nodes `ends`."""
+    found: Reached = {}
     stack = list(nodes)
     while stack:
         node = stack.pop()
         op = node.op
-        if op is None or op.serial < floor:
+        if op is None or op.serial < floor or node in ends:
             continue
         if op not in found:
             found[op] = {}
@@ -21,14 +31,14 @@ def reachable(nodes, floor):
     return found
 
 
-def _unbroadcast(g, shape):
+def _unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
     """Sum g over the dimensions that broadcasting added to `shape`."""
     extra = len(g.shape) - len(shape)
     dims = tuple(range(extra)) + tuple(d + extra for d, n in enumerate(shape) if n == 1 and g.shape[d + extra] != 1)
     return g.sum(dims).reshape(shape) if dims else g
 
 
-def _fitted(op, i, g, node):
+def _fitted(op: "Op", i: int, g: Any, node: Node) -> Any:
     """The gradient for input i of op, with exactly its input's shape, dtype and device, or an error that says why."""
     if not isinstance(g, Value):
         raise TypeError(f"backward of {op.describe()} returned {type(g).__name__} for input {i}, not a Tensor")
@@ -45,17 +55,17 @@ def _fitted(op, i, g, node):
 class _Walk:
     """One backward pass. Gradients wait in `pending` until every op that contributes has run."""
 
-    def __init__(self, create_graph, targets, see):
+    def __init__(self, create_graph: bool, targets: set[Node] | None, ends: Collection[Node]):
         self.began = Storage.begin_walk()
         self.create_graph = create_graph
-        self.see = see
         self.targets = targets  # the nodes asked for, whose gradients go to `results`; None: leaves, to their .grad
-        self.results = {}
-        self.pending = {}  # node -> sum of the contributions so far
-        self.owned = set()  # nodes whose pending array is ours alone: from the third contribution on, add in place
-        self.handed_out = set()  # storages that a .grad or the caller's cotangent already shares
+        self.ends = ends  # those of them where the walk stops, before their hooks
+        self.results: dict[Node, Value] = {}
+        self.pending: dict[Node, Any] = {}  # node -> sum of the contributions so far
+        self.owned: set[Node] = set()  # nodes whose pending array is ours alone, so that we may add to it in place
+        self.handed_out: set[Storage] = set()  # storages that a .grad or the caller's cotangent already shares
 
-    def add(self, node, g):
+    def add(self, node: Node, g: Value) -> None:
         """Borrow the first contribution, allocate at the second, add in place from the third on."""
         before = self.pending.get(node)
         if before is None:
@@ -66,24 +76,24 @@ class _Walk:
             self.pending[node] = before + g
             self.owned.add(node)
 
-    def take(self, node):
+    def collect(self, node: Node) -> Any:
         """The whole gradient of node, after its hooks; kept where it is wanted."""
         g = self.pending.pop(node, None)
         if g is None:
             return None
-        if node.hooks and not mode.looking:
+        if node.hooks and node not in self.ends and not mode.inspecting:
             for hook in list(node.hooks.values()):
                 self.handed_out.add(g.storage)  # a hook may keep what it is shown, and what it returns
                 g = _hooked(hook, g)
             self.handed_out.add(g.storage)
         if self.targets is None:
-            if node.retain and not mode.looking:
+            if node.retain and not mode.inspecting:
                 node.accumulate(g, self.exclusive)
         elif node in self.targets:
             self.results[node] = g
         return g
 
-    def exclusive(self, g):
+    def exclusive(self, g: Any) -> Any:
         """g, or a copy of it where its memory is not its own: no two .grads share an array with anything."""
         fresh = g.storage.born >= self.began and g.storage not in self.handed_out
         if not (fresh and g.storage.backend.is_compact(g.array)):
@@ -92,7 +102,7 @@ class _Walk:
         return g
 
 
-def _hooked(hook, g):
+def _hooked(hook: Callable[[Any], Any], g: Any) -> Any:
     replaced = hook(g)
     if replaced is None:
         return g
@@ -104,49 +114,59 @@ def _hooked(hook, g):
     return replaced
 
 
-def backward(roots, cotangents, inputs=None, retain_graph=None, create_graph=False, see=None):
+def backward(
+    roots: Sequence[Node],
+    cotangents: Sequence[Any],
+    inputs: Sequence[Node] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    stop: bool = False,
+    inspect: Inspect | None = None,
+) -> Any:
     """Walk from the nodes `roots` with their `cotangents` to the leaves.
 
     inputs=None: add to .grad of leaves and retained nodes, return None. Otherwise: return the list of gradients of
     the nodes `inputs` (None where the roots do not depend on one) and touch no .grad.
-    see: only look on. It is called with (op, dys, dxs) at each step: the whole gradients of the op's outputs, and what
-    it contributes to each of its inputs (None: nothing). No .grad is touched, no hook, watch or search for NaN is run,
-    and the graph is kept."""
-    retain_graph = see is not None or create_graph if retain_graph is None else retain_graph
-    walk = _Walk(create_graph, None if inputs is None else set(inputs), see)
+    stop: the walk ends at `inputs`, as if they were leaves, and runs no hook of theirs.
+    inspect: change nothing, but call inspect(op, dys, dxs) at each step, with the whole gradients of the op's outputs
+    and what it contributes to each of its inputs (None: nothing). No .grad is touched, no hook, watch or search for NaN
+    is run, and the graph is kept."""
+    retain_graph = inspect is not None or create_graph if retain_graph is None else retain_graph
+    targets = None if inputs is None else set(inputs)
+    ends = targets if stop and targets else ()
+    walk = _Walk(create_graph, targets, ends)
     floor = 0 if inputs is None else min((n.op.serial if n.op else 0 for n in inputs), default=0)
-    ops = reachable(roots, floor)
+    ops = reachable(roots, floor, ends)
     order = sorted(ops, key=lambda op: op.serial, reverse=True)  # creation order is a topological order
     useful = None if walk.targets is None else _leading_to(walk.targets, order)
-    before = mode.grad, mode.anomaly, mode.scope, mode.looking, mode.watch
-    mode.grad, mode.anomaly = create_graph, False
-    if see is not None:
-        mode.looking, mode.watch = True, None
-    try:
+    inspecting = inspect is not None or mode.inspecting
+    anomaly, watch = mode.anomaly and not inspecting, None if inspect is not None else mode.watch
+    with switched(grad=create_graph, anomaly=False, inspecting=inspecting, watch=watch):
         for root, g in zip(roots, cotangents):
             walk.handed_out.add(g.storage)
             walk.add(root, g if create_graph else g.detach())
         for op in order:
             nodes = ops[op]
-            dys = {index: g for index, node in nodes.items() if (g := walk.take(node)) is not None}
+            dys = {index: g for index, node in nodes.items() if (g := walk.collect(node)) is not None}
             if dys and (useful is None or op in useful):
                 if create_graph:
                     mode.scope = op.scope
-                _step(walk, op, dys, op.needs if useful is None else useful[op], anomaly=before[1] and not mode.looking)
+                needs = op.needs if useful is None else useful[op]
+                arguments, dxs = _step(walk, op, dys, needs, anomaly)
+                if inspect is not None:
+                    inspect(op, arguments, dxs)
                 if not retain_graph:
                     op.release()
         for leaf in list(walk.pending):  # only leaves are left
-            walk.take(leaf)
+            walk.collect(leaf)
         if inputs is None:
             return None
         return [None if (g := walk.results.get(node)) is None else walk.exclusive(g) for node in inputs]
-    finally:
-        mode.grad, mode.anomaly, mode.scope, mode.looking, mode.watch = before
 
 
-def _leading_to(targets, order):
-    """{op: which of its inputs lead to a target}, for the ops of which any does."""
-    useful: dict = {}
+def _leading_to(targets: set[Node], order: Sequence["Op"]) -> dict["Op", tuple[bool, ...]]:
+    """{op: which of its inputs lead to a target}, for the ops that have such an input."""
+    useful: dict[Any, tuple[bool, ...]] = {}
     for op in reversed(order):
         needs = tuple([p is not None and (p in targets or p.op in useful) for p in op.parents])
         if True in needs:
@@ -154,12 +174,14 @@ def _leading_to(targets, order):
     return useful
 
 
-def _step(walk, op, dys, needs, anomaly):
-    """Run one op's backward and pass the results on to its inputs."""
+def _step(
+    walk: _Walk, op: "Op", dys: dict[int, Any], needs: tuple[bool, ...], anomaly: bool
+) -> tuple[tuple[Any, ...], list[Any]]:
+    """Run one op's backward and pass the results on to its inputs: (what it was given, what it passed on)."""
     if op.spent:
         raise op.already_spent()
     if op.outputs is None:
-        arguments = (dys[0],)
+        arguments: tuple[Any, ...] = (dys[0],)
     else:  # an output that nothing used has a gradient of zeros
         arguments = tuple(
             dys.get(i) if i in dys or meta is None else op.wrap(op.backend.zeros(*meta), Storage(op.backend))
@@ -169,18 +191,17 @@ def _step(walk, op, dys, needs, anomaly):
     dxs = dxs if isinstance(dxs, tuple) else (dxs,)
     if len(dxs) != len(op.parents):
         raise RuntimeError(f"backward of {op.describe()} returned {len(dxs)} gradients for {len(op.parents)} inputs")
-    passed: list = [None] * len(dxs)
+    passed: list[Any] = [None] * len(dxs)
     for i, (node, g) in enumerate(zip(op.parents, dxs)):
         if needs[i] and g is not None:
             passed[i] = g = _fitted(op, i, g, node)
             if anomaly:
                 check_backward(op, i, g, arguments)
             walk.add(node, g)
-    if walk.see is not None:
-        walk.see(op, arguments, passed)
+    return arguments, passed
 
 
-def vjp(fn, inputs, dys, needs):
+def vjp(fn: Callable[..., Any], inputs: Sequence[Any], dys: Sequence[Any], needs: Sequence[bool]) -> tuple[Any, ...]:
     """Gradients of fn(*inputs) against dys, through the graph of fn; differentiable again while grad is enabled."""
     connected = mode.grad
     with enable_grad():

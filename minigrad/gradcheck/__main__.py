@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import backend, cli
 from ..autograd import registry
-from ..checkpoint import atomic_write
+from ..files import atomic_write
 from .page import page
 from .report import KINK, PASS, aligned
 from .sweep import check_op, worst_first

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..autograd import Fused
+from ..autograd import FormulaOp
 from ..nn import Module
 from ..tensor import Tensor
 from .compare import Comparison
@@ -66,7 +66,7 @@ def _checked(p, name, subject, order):
 def _is_fused(fn):
     """Is it a fused backward? Those are called by our own ops only, which never broadcast."""
     op = op_of(fn)
-    return op is not None and issubclass(op, Fused)
+    return op is not None and issubclass(op, FormulaOp)
 
 
 def _bound(fn):

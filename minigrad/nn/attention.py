@@ -3,10 +3,10 @@
 import operator
 import warnings
 
-from ..creation import as_tensor, empty, tensor, zeros
+from ..autograd import Handle
 from ..dtypes import DEFAULT_FLOAT
 from ..ops import cat, stack
-from ..tensor import Handle, Tensor, check_same_kind
+from ..tensor import Tensor, as_tensor, check_same_kind, empty, tensor, zeros
 from . import cost, init
 from . import functional as F
 from .cache import KVCache

@@ -1,7 +1,7 @@
 """The memory of generation: keys and values of the positions that have been seen."""
 
 from ..autograd import is_grad_enabled
-from ..creation import zeros
+from ..tensor import zeros
 
 
 class KVCache:

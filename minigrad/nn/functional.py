@@ -1,6 +1,6 @@
 """The functions behind the layers, under their PyTorch names: `from minigrad.nn import functional as F`."""
 
-from ..creation import one_hot
+from ..tensor import one_hot
 from ..ops import (
     attention_pattern, cross_entropy, dropout, embedding, gelu, layer_norm, linear, log_softmax, merge_heads, pad, relu,
     rms_norm, scaled_dot_product_attention, sigmoid, silu, softmax, split_heads, tanh,

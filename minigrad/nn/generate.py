@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from ..autograd import inference, quiet
-from ..creation import as_tensor, multinomial, tensor
 from ..ops import cat, where
+from ..tensor import as_tensor, multinomial, tensor
 
 
 def choose(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
@@ -49,8 +49,8 @@ def generate(model, prompts, max_new_tokens, use_cache=True, **choice):
         raise ValueError("generate needs prompts (B, T) of ints, or a list of such of any lengths, T at least 1")
     T = max(len(row) for row in rows)
     padding = np.array([T - len(row) for row in rows])
-    idx = np.stack([np.pad(row, (n, 0)) for row, n in zip(rows, padding)]).astype(np.int64)  # on the left
-    idx = tensor(idx, device=next(model.parameters()).device)
+    padded = np.stack([np.pad(row, (n, 0)) for row, n in zip(rows, padding)]).astype(np.int64)  # on the left
+    idx = tensor(padded, device=next(model.parameters()).device)
     idx = _generate(model, idx, padding if padding.any() else None, max_new_tokens, use_cache, choice)
     return [row[int(n) :] for row, n in zip(idx.unbind(0), padding)] if several else idx
 

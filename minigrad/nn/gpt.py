@@ -4,8 +4,8 @@ import dataclasses
 import math
 import re
 
-from ..creation import arange, as_tensor
 from ..dtypes import float64
+from ..tensor import arange, as_tensor
 from . import functional as F
 from . import init
 from .attention import MultiheadAttention, known_heads

@@ -4,8 +4,8 @@ import math
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from ..creation import rand, randn
 from ..random import default_generator
+from ..tensor import rand, randn
 
 _skipping = ContextVar("skipping", default=False)
 

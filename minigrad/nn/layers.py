@@ -2,8 +2,8 @@
 
 import math
 
-from ..creation import empty, ones, zeros
 from ..dtypes import DEFAULT_FLOAT
+from ..tensor import empty, ones, zeros
 from . import functional as F
 from . import init
 from .module import Module, Parameter

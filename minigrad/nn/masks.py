@@ -6,8 +6,8 @@ import operator
 
 import numpy as np
 
-from ..creation import tensor
 from ..ops import where
+from ..tensor import tensor
 
 
 def hidden_future(T, S, start=0, device="cpu"):

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd import Node, Op, mode
-from ..tensor import Handle, Tensor
+from ..autograd import Handle, Node, Op, mode, switched
+from ..tensor import Tensor
 
 
 class Parameter(Tensor):
@@ -38,7 +38,7 @@ class _Gate(Op, abstract=True):
         return xs
 
     def backward(self, *dys):
-        if mode.looking:
+        if mode.inspecting:
             return dys
         return tuple(dx if dx is None else dx.clone() for dx in self.show(dys))  # a hook may keep what it was shown
 
@@ -67,15 +67,11 @@ class Module:
         self.__dict__["_name"] = name
 
     def __call__(self, *args, **kwargs):
-        before = mode.scope
-        if self._name:
-            mode.scope = f"{before}.{self._name}" if before else self._name
-        try:
+        scope = f"{mode.scope}.{self._name}" if mode.scope and self._name else self._name or mode.scope
+        with switched(scope=scope):
             if not (self._forward_pre_hooks or self._forward_hooks or self._backward_hooks):
                 return self.forward(*args, **kwargs)
             return self._call_with_hooks(args, kwargs)
-        finally:
-            mode.scope = before
 
     # ------------------------------------------------------------------------------------------------------- contents
 

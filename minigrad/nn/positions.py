@@ -11,9 +11,9 @@ import math
 
 import numpy as np
 
-from ..creation import tensor
 from ..dtypes import DEFAULT_FLOAT
 from ..ops import cat
+from ..tensor import tensor
 
 
 def sinusoidal(positions, C, dtype=DEFAULT_FLOAT):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..autograd import GraphError, Op, backward, enable_grad, is_grad_enabled, mode, no_grad, watch
+from ..autograd import GraphError, Op, backward, enable_grad, is_grad_enabled, mode, no_grad, switched, watch
 from ..random import default_generator
 from ..tensor import Tensor
 
@@ -75,15 +75,9 @@ class _Recompute(Op, abstract=True):
         if not reached:
             return (None,) * len(inputs)
         wanted = [points[x.node].node if x.node in points else x.node for x in inputs]
-        before = [(node, node.op, node.hooks) for node in wanted]
-        for node in wanted:  # leaves for the while: the walk outside goes on from them, and runs their hooks
-            node.op = node.hooks = None
-        try:
-            roots, cotangents = zip(*reached)
-            found = backward(roots, cotangents, inputs=wanted, create_graph=connected)
-        finally:
-            for node, op, hooks in before:
-                node.op, node.hooks = op, hooks
+        roots, cotangents = zip(*reached)
+        # The walk that called this backward goes on from these inputs, and runs their hooks.
+        found = backward(roots, cotangents, inputs=wanted, create_graph=connected, stop=True)
         return tuple(g if need else None for g, need in zip(found, self.needs))
 
     def release(self):
@@ -92,10 +86,9 @@ class _Recompute(Op, abstract=True):
 
     def _again(self, args):
         """function(*args), recorded, with the random numbers and in the module of the first time."""
-        before = default_generator.state, mode.scope
-        default_generator.state, mode.scope = self.state, self.scope
+        before, default_generator.state = default_generator.state, self.state
         try:
-            with enable_grad():
+            with enable_grad(), switched(scope=self.scope):
                 return self.function(*args)
         finally:
-            default_generator.state, mode.scope = before
+            default_generator.state = before

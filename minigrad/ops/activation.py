@@ -2,9 +2,9 @@
 
 import math
 
-from ..autograd import Fused, Op
-from ..cases import apart, case
-from ._args import floating
+from ..autograd import FormulaOp, Op
+from ..autograd.cases import apart, case
+from .args import floating
 from .elementwise import unary
 from .select import where
 
@@ -45,7 +45,7 @@ class Relu(Op):
         return self.save_output(self.backend.relu(x))
 
     def backward(self, dy):
-        return where(self.saved_output() <= 0, 0.0, dy)  # NaN passes dy on
+        return where(self.saved_output() <= 0, 0.0, dy)  # where x is NaN, dx is dy
 
 
 class Silu(Op):
@@ -79,7 +79,7 @@ class Gelu(Op):
         return GeluBackward.apply(dy, x, self.saved_output().detach(), approximate=self.approximate)
 
 
-class GeluBackward(Fused):
+class GeluBackward(FormulaOp):
     """dx = dy (Φ(x) + x Φ'(x)). y = gelu(x) comes from the forward; None: computed again."""
 
     cases = [case((3, 4), (3, 4), None, approximate="none"), case((3, 4), (3, 4), None, approximate="tanh")]
@@ -91,7 +91,7 @@ class GeluBackward(Fused):
         return self.backend.gelu_backward(dy, x, y, approximate)
 
     @staticmethod
-    def composed(dy, x, y, approximate):
+    def formula(dy, x, y, approximate):
         if approximate == "tanh":
             a, b = 2 * math.sqrt(2 / math.pi), 0.044715
             cdf = (a * (x + b * x**3)).sigmoid()  # (1 + tanh(u)) / 2 = σ(2u), also where that is tiny

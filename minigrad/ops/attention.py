@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from ..autograd import Fused, Op, composite
-from ..cases import Fixed, case
-from ._args import require_float
+from ..autograd import FormulaOp, Op, composite
+from ..autograd.cases import Fixed, case
+from .args import require_float
 from .dropout import dropout
 from .movement import expanded
 
@@ -66,7 +66,7 @@ class AttentionPattern(Op):
     """pattern = softmax(scale · scores), 0 where masked;   dscores = scale · pattern (dpattern - Σ dpattern pattern)
 
     scores (…, T, S). mask: bool (True: attend) or None, broadcast to scores; is_causal: query i sees keys up to i.
-    A query that sees nothing has a pattern of zeros, and zero gradients."""
+    A query that sees no key has a pattern of zeros, and zero gradients."""
 
     cases = [
         case((2, 3, 3), None, scale=0.5, is_causal=True),
@@ -82,7 +82,7 @@ class AttentionPattern(Op):
         return AttentionPatternBackward.apply(dy, self.saved_output(), scale=self.scale), None
 
 
-class AttentionPatternBackward(Fused):
+class AttentionPatternBackward(FormulaOp):
     """dscores = scale · pattern (dpattern - Σ dpattern pattern)"""
 
     cases = [case((2, 3, 4), (2, 3, 4), scale=0.5)]
@@ -93,7 +93,7 @@ class AttentionPatternBackward(Fused):
         return self.backend.attention_pattern_backward(dy, pattern, scale)
 
     @staticmethod
-    def composed(dy, pattern, scale):
+    def formula(dy, pattern, scale):
         return pattern * (dy - (dy * pattern).sum(-1, keepdim=True)) * scale
 
 
@@ -117,7 +117,7 @@ def attention_pattern(scores, mask=None, is_causal=False, scale=1.0):
 
 
 class Attention(Op):
-    """z = softmax(scale q kᵀ + bias) v, masked, without holding the pattern;   dq, dk, dv from the pattern once more
+    """z = softmax(scale q kᵀ + bias) v, masked, without storing the pattern;   dq, dk, dv compute the pattern again
 
     q (B, nh, T, D), k (B, nkv, S, D), v (B, nkv, S, Dv), nkv dividing nh. mask (bool) and bias are (B, nh, T, S) or
     None. Rabe and Staats 2021; Dao et al., "FlashAttention", 2022."""
@@ -144,7 +144,7 @@ class Attention(Op):
         return (*AttentionBackward.apply(dz, *inputs, **self.params), None, None)
 
 
-class AttentionBackward(Fused):
+class AttentionBackward(FormulaOp):
     """dv = patternᵀ dz, dpattern = dz vᵀ, dscores as for the pattern, dq = dscores k, dk = dscoresᵀ q
 
     z and lse, the logarithm of each row's sum, come from the forward; None: computed again."""
@@ -165,7 +165,7 @@ class AttentionBackward(Fused):
         return self.backend.attention_backward(dz, q, k, v, mask, bias, z, lse, scale, is_causal)
 
     @staticmethod
-    def composed(dz, q, k, v, mask, bias, z, lse, scale, is_causal):
+    def formula(dz, q, k, v, mask, bias, z, lse, scale, is_causal):
         nkv = k.shape[1]
         k, v = _for_each_head(k, q), _for_each_head(v, q)
         scores = q @ k.mT * scale  # (B, nh, T, S)
@@ -182,7 +182,7 @@ def _check_groups(q, k):
 
 
 def _for_each_head(x, q):
-    """Keys or values (B, nkv, S, D), each as often as heads of q share it: (B, nh, S, D)."""
+    """Keys or values (B, nkv, S, D), repeated for the heads of q that share them: (B, nh, S, D)."""
     _check_groups(q, x)
     return x if x.shape[1] == q.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], 1)
 
@@ -248,8 +248,8 @@ def scaled_dot_product_attention(
     query (…, T, d_k), key (…, S, d_k), value (…, S, d_v) -> (…, T, d_v). attn_mask: bool (True: attend) or float,
     broadcast to (…, T, S). scale replaces 1/√d_k. dropout_p applies to the pattern, always: pass 0 to evaluate.
     enable_gqa: key and value may have fewer heads, in dim -3, a divisor of query's. Unlike PyTorch, attn_mask and
-    is_causal may be given together, and a query that sees nothing gives zeros. The pattern is never held whole, unless
-    dropout_p, a mask that requires a gradient, or heads larger than 128 on a device of kernels ask for it."""
+    is_causal may be given together, and a query that sees no key gives zeros. The pattern is never stored whole, unless
+    dropout_p, a mask that requires a gradient, or heads larger than the device's kernel allows make that necessary."""
     require_float("scaled_dot_product_attention", query, key, value)
     if not query.dtype == key.dtype == value.dtype:
         raise TypeError(

@@ -1,21 +1,21 @@
 """Dropout."""
 
 from ..autograd import Op
-from ..cases import case
+from ..autograd.cases import case
 from ..random import default_generator
-from ._args import require_float
+from .args import require_float
 
 
 class Dropout(Op):
-    """y = x / (1 - p) where a random bit of probability 1 - p says so, else 0;   dx = dy, likewise
+    """y = mask x, mask = 1 / (1 - p) with probability 1 - p, else 0;   dx = mask dy
 
-    The bits come from the generator's Philox stream, so they are the same on every device."""
+    The random bits come from the generator's Philox stream, so they are the same on every device."""
 
     cases = [case((3, 4), p=0.3), case((3, 4), p=1.0)]
     analytic = True
 
     def forward(self, x, p, generator=default_generator):
-        y, mask = self.backend.dropout(x, p, generator.seed, generator.take(x.size))
+        y, mask = self.backend.dropout(x, p, generator.seed, generator.reserve(x.size))
         self.save(mask)
         return y
 

@@ -3,9 +3,9 @@
 import math
 
 from ..autograd import Op, Value
+from ..autograd.cases import apart, case, positive, uniform
 from ..backend import reference
-from ..cases import apart, case, positive, uniform
-from ._args import check_broadcast, floating, promoted
+from .args import check_broadcast, floating, promoted
 
 
 def unary(op):
@@ -14,14 +14,14 @@ def unary(op):
     def function(x):
         return op.apply(floating(x))
 
-    function.__name__ = function.__qualname__ = op.__name__.lower()
+    function.__name__ = function.__qualname__ = op.name
     function.__doc__ = op.__doc__
     return function
 
 
 def binary(op):
     """The public function of an op on two tensors (or a tensor and a number), which are promoted and broadcast."""
-    name = op.__name__.lower()
+    name = op.name
 
     def function(x, other):
         if isinstance(x, Value) and isinstance(other, Value) and x.dtype == other.dtype:
@@ -128,7 +128,7 @@ class Pow(Op):
         if self.needs[0]:
             if isinstance(b, (int, float)):
                 da = dy * (b * a ** (b - 1)) if b else a.zeros_like()
-            else:  # the mask is for dy and a: a mask for b or the product would be one for d(da)/db too, 1/a at b = 0
+            else:  # masks for b or the product would also mask d(da)/db, which is 1/a at b = 0
                 defined = (b != 0) | (dy.detach() * (1.0 / a.detach())).isfinite()
                 da = dy.where(defined, 0.0) * (b * a.where(defined, 1.0) ** (b - 1))
         if self.needs[1]:
@@ -294,7 +294,7 @@ class Erf(Op):
 class Erfc(Op):
     """y = 1 - erf x;   dx = -dy 2/√π exp(-x²)
 
-    As accurate for large x, where 1 - erf x would be 0."""
+    It is accurate for large x too, where 1 - erf x would round to 0."""
 
     cases = [case((3, 4)), case(uniform((8,), -5, 9))]
 

@@ -5,8 +5,8 @@ import operator
 import numpy as np
 
 from ..autograd import Op, Value, composite
-from ..cases import Fixed, booleans, case, integers
-from ._args import one_dim
+from ..autograd.cases import Fixed, booleans, case, integers
+from .args import one_dim
 from .movement import expanded
 from .select import where
 

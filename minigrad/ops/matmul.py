@@ -2,9 +2,9 @@
 
 import math
 
-from ..autograd import Fused, Op, Value, composite
-from ..cases import case
-from ._args import promoted, require_float
+from ..autograd import FormulaOp, Op, Value, composite
+from ..autograd.cases import case
+from .args import promoted, require_float
 from .movement import alias, expanded, permute, reshape, shaped, unsqueeze
 
 
@@ -70,7 +70,7 @@ class Linear(Op):
         return LinearBackward.apply(dy, x, weight, wanted=self.needs)
 
 
-class LinearBackward(Fused):
+class LinearBackward(FormulaOp):
     """dx = dy W, dW = dyᵀ x, db = Σ dy. Outputs that are not wanted are None."""
 
     cases = [
@@ -85,7 +85,7 @@ class LinearBackward(Fused):
         return self.backend.linear_backward(dy, x, weight, wanted)
 
     @staticmethod
-    def composed(dy, x, weight, wanted):
+    def formula(dy, x, weight, wanted):
         rows = shaped(dy, (math.prod(dy.shape[:-1]), dy.shape[-1]))
         dx = matmul(dy, weight) if wanted[0] else None
         dweight = matmul(rows.mT, shaped(x, (rows.shape[0], x.shape[-1]))) if wanted[1] else None

@@ -1,13 +1,13 @@
 """Ops that move elements and compute nothing. Where NumPy gives a view, so do they; views share one version.
 
-A view is a value of its own in the graph, with its own gradient and hooks, also where it has the shape that x has.
-`shaped` and `expanded` are for the inside of other ops, where nobody sees the value: they spare a step there."""
+A view is a value of its own in the graph, with its own gradient and hooks, even if it has the same shape as x. Inside
+other ops, where nobody sees the value, `shaped` and `expanded` save that step."""
 
 import math
 
 from ..autograd import Op, composite
-from ..cases import case
-from ._args import many_dims, numpy_names, one_dim, promoted, shape_of
+from ..autograd.cases import case
+from .args import many_dims, numpy_names, one_dim, promoted, shape_of
 
 
 class Alias(Op):
@@ -24,7 +24,7 @@ class Alias(Op):
 
 
 def alias(x):
-    """x again, as a value of its own in the graph."""
+    """x as a new value in the graph, with the same memory."""
     return Alias.apply(x)
 
 
@@ -101,7 +101,7 @@ def view(x, *shape):
 
 @composite(case((2, 3, 4)), case((2, 3, 4), start_dim=1), case(()))
 def flatten(x, start_dim=0, end_dim=-1):
-    """Dims start_dim to end_dim (inclusive) as one."""
+    """x with the dims start_dim to end_dim (inclusive) merged into one."""
     start, end = one_dim("flatten", x, start_dim), one_dim("flatten", x, end_dim)
     if start > end:
         raise ValueError(f"flatten: start_dim {start_dim} comes after end_dim {end_dim}")
@@ -114,7 +114,7 @@ def flatten(x, start_dim=0, end_dim=-1):
 @numpy_names
 @composite(case((2, 1, 3, 1)), case((2, 1, 3, 1), dim=1), case((2, 3), dim=0))
 def squeeze(x, dim=None):
-    """Without its dims of size 1, or without `dim` (or several) if of size 1."""
+    """x without its dims of size 1, or without those of `dim` (one or several) that have size 1."""
     dims = many_dims("squeeze", x, dim) if dim != () else ()
     return reshape(x, tuple(n for d, n in enumerate(x.shape) if n != 1 or d not in dims))
 
@@ -129,7 +129,7 @@ def _new_dim(name, x, dim):
 @numpy_names
 @composite(case((2, 3), dim=1), case((), dim=-1))
 def unsqueeze(x, dim):
-    """With a new dim of size 1 at position dim."""
+    """x with a new dim of size 1 at position dim."""
     dim = _new_dim("unsqueeze", x, dim)
     return reshape(x, *x.shape[:dim], 1, *x.shape[dim:])
 
@@ -326,7 +326,7 @@ def split(x, split_size_or_sections, dim=0):
 @numpy_names
 @composite(case((5, 3), chunks=2), case((2, 6), chunks=3, dim=1))
 def chunk(x, chunks, dim=0):
-    """About `chunks` equal parts along dim, as views: the last is smaller, or missing, where sizes do not divide."""
+    """At most `chunks` parts along dim, as views: of equal size, but the last may be smaller."""
     if chunks <= 0:
         raise ValueError(f"chunk: chunks must be positive, got {chunks}")
     n = x.shape[one_dim("chunk", x, dim)] if x.ndim else 0

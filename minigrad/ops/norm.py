@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from ..autograd import Fused, Op
-from ..cases import case
-from ._args import require_float
+from ..autograd import FormulaOp, Op
+from ..autograd.cases import case
+from .args import require_float
 from .movement import reshape, shaped
 
 
@@ -39,7 +39,7 @@ class LayerNorm(Op):
         return LayerNormBackward.apply(dy, x, weight, *self.saved(), eps=self.eps, wanted=self.needs)
 
 
-class LayerNormBackward(Fused):
+class LayerNormBackward(FormulaOp):
     """dx = (dx̂ - mean dx̂ - x̂ mean(dx̂ x̂)) / √(var + eps), dx̂ = w dy;   dw = Σ dy x̂, db = Σ dy
 
     Outputs that are not wanted are None. mean and rstd come from the forward; None: computed again."""
@@ -54,7 +54,7 @@ class LayerNormBackward(Fused):
         return self.backend.layer_norm_backward(dy, x, weight, mean, rstd, wanted)
 
     @staticmethod
-    def composed(dy, x, weight, mean, rstd, eps, wanted):
+    def formula(dy, x, weight, mean, rstd, eps, wanted):
         centred = x - x.mean(-1, keepdim=True)
         rstd = ((centred * centred).mean(-1, keepdim=True) + eps).rsqrt()
         xhat = centred * rstd
@@ -84,7 +84,7 @@ class RmsNorm(Op):
         return RmsNormBackward.apply(dy, x, weight, *self.saved(), eps=self.eps, wanted=self.needs)
 
 
-class RmsNormBackward(Fused):
+class RmsNormBackward(FormulaOp):
     """dx = (dx̂ - x̂ mean(dx̂ x̂)) / √(mean x² + eps), dx̂ = w dy;   dw = Σ dy x̂
 
     Outputs that are not wanted are None. rstd comes from the forward; None: computed again."""
@@ -99,7 +99,7 @@ class RmsNormBackward(Fused):
         return self.backend.rms_norm_backward(dy, x, weight, rstd, wanted)
 
     @staticmethod
-    def composed(dy, x, weight, rstd, eps, wanted):
+    def formula(dy, x, weight, rstd, eps, wanted):
         rstd = ((x * x).mean(-1, keepdim=True) + eps).rsqrt()
         xhat = x * rstd
         dxhat = dy if weight is None else dy * weight

@@ -3,9 +3,9 @@
 from collections import namedtuple
 
 from ..autograd import Op, composite
-from ..cases import apart, case, integers, positive
+from ..autograd.cases import apart, case, integers, positive
 from ..dtypes import float16
-from ._args import many_dims, numpy_names, one_dim, require_float
+from .args import many_dims, numpy_names, one_dim, require_float
 from .movement import expanded, shaped
 from .select import where
 
@@ -44,7 +44,7 @@ def sum(x, dim=None, keepdim=False):
 @numpy_names
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True))
 def mean(x, dim=None, keepdim=False):
-    """y = Σ x / n over dim (None: all). Floats only, float16 summed in float32; NaN over nothing."""
+    """y = Σ x / n over dim (None: all). Floats only, float16 summed in float32; NaN for no elements."""
     require_float("mean", x)
     if x.dtype == float16:
         return mean(x.float(), dim, keepdim).half()
@@ -67,13 +67,11 @@ def _divided(x, n):
 class Amax(Op):
     """y = max x over dims;   dy is shared evenly among the places where x is the maximum"""
 
-    primitive = "max"
     cases = [case(apart((3, 4)), dims=(0, 1), keepdim=False), case(apart((2, 3, 4)), dims=(0, 2), keepdim=True)]
 
     def forward(self, x, dims, keepdim):
-        y = getattr(self.backend, self.primitive)(x, dims, keepdim)
         self.save_inputs(x)
-        return self.save_output(y)
+        return self.save_output(self.backend.max(x, dims, keepdim))
 
     def backward(self, dy):
         (x,) = self.saved_inputs()
@@ -81,14 +79,17 @@ class Amax(Op):
         ties = x == shaped(self.saved_output(), kept)
         count = "float32" if dy.dtype == "float16" else dy.dtype  # float16 ends at 65504
         n = ties.to(count).sum(self.dims, keepdim=True)  # 0 where y is NaN, and so is the gradient then
-        return where(ties, shaped(dy, kept) / n, 0.0 / n).to(dy.dtype)  # not dy times 0: it may be infinite
+        return where(ties, shaped(dy, kept) / n, 0.0 / n).to(dy.dtype)  # not dy times 0: dy may be infinite
 
 
 class Amin(Amax):
     """y = min x over dims;   dy is shared evenly among the places where x is the minimum"""
 
-    primitive = "min"
     cases = [case(apart((3, 4)), dims=(0, 1), keepdim=False), case(apart((2, 3, 4)), dims=(0, 2), keepdim=True)]
+
+    def forward(self, x, dims, keepdim):
+        self.save_inputs(x)
+        return self.save_output(self.backend.min(x, dims, keepdim))
 
 
 def _nonempty(name, x, dims):
@@ -115,24 +116,25 @@ def amin(x, dim=None, keepdim=False):
 class Argmax(Op):
     """y = where along dim x is largest, int64;   no gradient"""
 
-    primitive = "argmax"
     cases = [case((3, 4), dim=1, keepdim=False)]
     differentiable = False
 
     def forward(self, x, dim, keepdim):
-        return getattr(self.backend, self.primitive)(x, dim, keepdim)
+        return self.backend.argmax(x, dim, keepdim)
 
 
-class Argmin(Argmax):
+class Argmin(Op):
     """y = where along dim x is smallest, int64;   no gradient"""
 
-    primitive = "argmin"
     cases = [case((3, 4), dim=1, keepdim=False)]
     differentiable = False
 
+    def forward(self, x, dim, keepdim):
+        return self.backend.argmin(x, dim, keepdim)
+
 
 def _arg(op, x, dim, keepdim):
-    name = op.__name__.lower()
+    name = op.name
     if dim is None:
         _nonempty(name, x, tuple(range(x.ndim)))
         y = op.apply(x.reshape(-1), dim=0, keepdim=False)
@@ -170,34 +172,35 @@ def _extreme(x, dim, keepdim, over_all, arg):
 @numpy_names
 @composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))
 def max(x, dim=None, keepdim=False):
-    """Largest of all (ties share the gradient); with dim, the pair (values, indices), and the first tie gets it."""
+    """The largest of all; ties share the gradient. With dim, the pair (values, indices); the first of ties gets it."""
     return _extreme(x, dim, keepdim, amax, argmax)
 
 
 @numpy_names
 @composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))
 def min(x, dim=None, keepdim=False):
-    """Smallest of all (ties share the gradient); with dim, the pair (values, indices), and the first tie gets it."""
+    """The smallest of all; ties share the gradient. With dim, the pair (values, indices); the first of ties gets it."""
     return _extreme(x, dim, keepdim, amin, argmin)
 
 
 class Any(Op):
-    """y = is any x over dims not 0?, bool;   no gradient"""
+    """y = True where some x over dims is not 0;   no gradient"""
 
-    primitive = "any"
     cases = [case(integers((3, 4), 2), dims=(1,), keepdim=False)]
     differentiable = False
 
     def forward(self, x, dims, keepdim):
-        return getattr(self.backend, self.primitive)(x, dims, keepdim)
+        return self.backend.any(x, dims, keepdim)
 
 
-class All(Any):
-    """y = is no x over dims 0?, bool;   no gradient"""
+class All(Op):
+    """y = True where no x over dims is 0;   no gradient"""
 
-    primitive = "all"
     cases = [case(integers((3, 4), 2), dims=(1,), keepdim=False)]
     differentiable = False
+
+    def forward(self, x, dims, keepdim):
+        return self.backend.all(x, dims, keepdim)
 
 
 @numpy_names

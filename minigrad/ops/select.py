@@ -2,15 +2,16 @@
 
 from .. import dtypes
 from ..autograd import Op, Value
-from ..cases import apart, booleans, case, integers, normal
-from ._args import check_broadcast, floating, promoted
+from ..autograd.cases import apart, booleans, case, integers, normal
+from .args import check_broadcast, floating, promoted
 from .elementwise import binary
 
 
 def _shares(dy, ties, a_loses, b_loses):
-    """dy to the winner, half to each where they tie, and whole to both where one is NaN: it loses to nothing.
+    """dy goes to the winner, half to each where they tie, and whole to both where one is NaN, as NaN never loses.
 
-    The loser gets 0 by choice, not by a factor of 0: dy may be infinite. A comparison that is None: not wanted."""
+    The loser's 0 is chosen by `where`, not by a factor of 0, since dy may be infinite. a_loses, b_loses: bool Tensors,
+    or None for a gradient that is not wanted."""
     dy = where(ties, dy * 0.5, dy)
     return tuple(None if loses is None else where(loses, 0.0, dy) for loses in (a_loses, b_loses))
 
@@ -117,56 +118,153 @@ maximum, minimum = binary(Maximum), binary(Minimum)
 # ---------------------------------------------------------------------------------------------- comparisons, predicates
 
 
-class _Predicate(Op, abstract=True):
+class Predicate(Op, abstract=True):
+    """An op with bool output, and so without a gradient."""
+
     broadcasts = True
     differentiable = False
 
-    def forward(self, *xs):
-        return getattr(self.backend, self.primitive)(*xs)
+
+PAIR = [case((3, 4), (4,)), case(integers((3, 4), 3), 1)]
+BOOLS = [case(booleans((3, 4)), booleans((4,)))]
 
 
-def _predicate(primitive, doc, *cases):
-    """Declare an op with bool output and no gradient; returns its class."""
-    name = "".join(part.capitalize() for part in primitive.split("_"))
-    return type(
-        name, (_Predicate,), {"__doc__": doc, "__module__": __name__, "cases": list(cases), "primitive": primitive}
-    )
+class Eq(Predicate):
+    """y = a == b, bool;   no gradient"""
+
+    cases = PAIR
+
+    def forward(self, a, b):
+        return self.backend.eq(a, b)
 
 
-_PAIR = (case((3, 4), (4,)), case(integers((3, 4), 3), 1))
-_BITS = (case(booleans((3, 4)), booleans((4,))),)
-_comparison = {
-    name: binary(_predicate(name, f"y = a {sign} b, bool;   no gradient", *_PAIR))
-    for name, sign in dict(eq="==", ne="≠", lt="<", le="≤", gt=">", ge="≥").items()
-}
-eq, ne, lt, le, gt, ge = _comparison.values()
+class Ne(Predicate):
+    """y = a ≠ b, bool;   no gradient"""
 
-_LogicalAnd = _predicate("logical_and", "y = a and b, bool;   no gradient", *_BITS)
-_LogicalOr = _predicate("logical_or", "y = a or b, bool;   no gradient", *_BITS)
-_LogicalXor = _predicate("logical_xor", "y = a or b but not both, bool;   no gradient", *_BITS)
-_LogicalNot = _predicate("logical_not", "y = not x, bool;   no gradient", case(booleans((3, 4))))
-_Isnan = _predicate("isnan", "y = is x NaN?, bool;   no gradient", case((3, 4)))
-_Isinf = _predicate("isinf", "y = is x ±∞?, bool;   no gradient", case((3, 4)))
-_Isfinite = _predicate("isfinite", "y = is x neither NaN nor ±∞?, bool;   no gradient", case((3, 4)))
+    cases = PAIR
 
-logical_and, logical_or, logical_xor = binary(_LogicalAnd), binary(_LogicalOr), binary(_LogicalXor)
+    def forward(self, a, b):
+        return self.backend.ne(a, b)
+
+
+class Lt(Predicate):
+    """y = a < b, bool;   no gradient"""
+
+    cases = PAIR
+
+    def forward(self, a, b):
+        return self.backend.lt(a, b)
+
+
+class Le(Predicate):
+    """y = a ≤ b, bool;   no gradient"""
+
+    cases = PAIR
+
+    def forward(self, a, b):
+        return self.backend.le(a, b)
+
+
+class Gt(Predicate):
+    """y = a > b, bool;   no gradient"""
+
+    cases = PAIR
+
+    def forward(self, a, b):
+        return self.backend.gt(a, b)
+
+
+class Ge(Predicate):
+    """y = a ≥ b, bool;   no gradient"""
+
+    cases = PAIR
+
+    def forward(self, a, b):
+        return self.backend.ge(a, b)
+
+
+class LogicalAnd(Predicate):
+    """y = a and b, bool;   no gradient"""
+
+    cases = BOOLS
+
+    def forward(self, a, b):
+        return self.backend.logical_and(a, b)
+
+
+class LogicalOr(Predicate):
+    """y = a or b, bool;   no gradient"""
+
+    cases = BOOLS
+
+    def forward(self, a, b):
+        return self.backend.logical_or(a, b)
+
+
+class LogicalXor(Predicate):
+    """y = a or b but not both, bool;   no gradient"""
+
+    cases = BOOLS
+
+    def forward(self, a, b):
+        return self.backend.logical_xor(a, b)
+
+
+class LogicalNot(Predicate):
+    """y = not x, bool;   no gradient"""
+
+    cases = [case(booleans((3, 4)))]
+
+    def forward(self, x):
+        return self.backend.logical_not(x)
+
+
+class Isnan(Predicate):
+    """y = True where x is NaN;   no gradient"""
+
+    cases = [case((3, 4))]
+
+    def forward(self, x):
+        return self.backend.isnan(x)
+
+
+class Isinf(Predicate):
+    """y = True where x is +∞ or -∞;   no gradient"""
+
+    cases = [case((3, 4))]
+
+    def forward(self, x):
+        return self.backend.isinf(x)
+
+
+class Isfinite(Predicate):
+    """y = True where x is neither NaN nor ±∞;   no gradient"""
+
+    cases = [case((3, 4))]
+
+    def forward(self, x):
+        return self.backend.isfinite(x)
+
+
+eq, ne, lt, le, gt, ge = binary(Eq), binary(Ne), binary(Lt), binary(Le), binary(Gt), binary(Ge)
+logical_and, logical_or, logical_xor = binary(LogicalAnd), binary(LogicalOr), binary(LogicalXor)
 
 
 def logical_not(x):
     """True where x is 0 or False. Same shape, bool."""
-    return _LogicalNot.apply(x)
+    return LogicalNot.apply(x)
 
 
 def isnan(x):
     """True where x is NaN. Same shape, bool."""
-    return _Isnan.apply(x)
+    return Isnan.apply(x)
 
 
 def isinf(x):
     """True where x is +∞ or -∞. Same shape, bool."""
-    return _Isinf.apply(x)
+    return Isinf.apply(x)
 
 
 def isfinite(x):
     """True where x is neither NaN nor infinite. Same shape, bool."""
-    return _Isfinite.apply(x)
+    return Isfinite.apply(x)

@@ -1,8 +1,8 @@
 """Softmax, its logarithm, and cross-entropy. A slice with nothing in it gives zeros, never NaN."""
 
-from ..autograd import Fused, Op, Value
-from ..cases import Fixed, case, integers
-from ._args import numpy_names, one_dim, require_float
+from ..autograd import FormulaOp, Op, Value
+from ..autograd.cases import Fixed, case, integers
+from .args import numpy_names, one_dim, require_float
 from .index import _check_indices
 from .movement import shaped
 from .select import where
@@ -26,7 +26,7 @@ class Softmax(Op):
         return SoftmaxBackward.apply(dy, self.saved_output(), dim=self.dim)
 
 
-class SoftmaxBackward(Fused):
+class SoftmaxBackward(FormulaOp):
     """dx = y (dy - Σ dy y) along dim, y the softmax"""
 
     cases = [case((3, 5), (3, 5), dim=1), case((2, 4, 3), (2, 4, 3), dim=1)]
@@ -37,7 +37,7 @@ class SoftmaxBackward(Fused):
         return self.backend.softmax_backward(dy, y, dim)
 
     @staticmethod
-    def composed(dy, y, dim):
+    def formula(dy, y, dim):
         return y * (dy - (dy * y).sum(dim, keepdim=True))
 
 
@@ -94,7 +94,7 @@ class CrossEntropy(Op):
         return CrossEntropyBackward.apply(dloss, logits, target, p, **self.params), None
 
 
-class CrossEntropyBackward(Fused):
+class CrossEntropyBackward(FormulaOp):
     """dlogits = (p - q) dloss. p = softmax(logits) comes from the forward; None: computed again."""
 
     cases = [case((4,), (4, 5), Fixed([2, -100, 0, 4]), None, ignore_index=-100, label_smoothing=0.1)]
@@ -106,7 +106,7 @@ class CrossEntropyBackward(Fused):
         return self.backend.cross_entropy_backward(dloss, p, target, ignore_index, label_smoothing)
 
     @staticmethod
-    def composed(dloss, logits, target, p, ignore_index, label_smoothing):
+    def formula(dloss, logits, target, p, ignore_index, label_smoothing):
         V = logits.shape[1]
         kept = target != ignore_index
         onehot = target.reshape(-1, 1) == target._constant(range(V))

@@ -18,11 +18,13 @@ FAMILIES = {
 
 
 def table():
-    """Markdown: each declared op or composite with the formula and derivative that its docstring states."""
-    lines = ["| op | what it computes, and its derivative |", "|---|---|"]
-    for family, title in FAMILIES.items():
-        lines.append(f"| **{title}** | |")
-        for d in sorted((d for d in registry.values() if d.builtin and d.family == family), key=lambda d: d.name):
+    """Markdown: each declared op or composite with the formula and derivative that its docstring states.
+
+    Raises KeyError for an op of a family that has no title."""
+    rows = {family: [f"| **{title}** | |"] for family, title in FAMILIES.items()}
+    for d in sorted(registry.values(), key=lambda d: d.name):
+        if d.builtin:
             formula = " ".join(d.doc.split("\n\n")[0].split())
-            lines.append(f"| `{d.name}` | {formula.replace('|', chr(92) + '|')} |")
-    return "\n".join(lines)
+            rows[d.family].append(f"| `{d.name}` | {formula.replace('|', chr(92) + '|')} |")
+    head = ["| op | what it computes, and its derivative |", "|---|---|"]
+    return "\n".join(sum(rows.values(), head))

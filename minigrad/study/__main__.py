@@ -11,9 +11,9 @@ from contextlib import ExitStack
 import numpy as np
 
 from .. import cli
-from ..creation import tensor
 from ..nn.attention import FORMS, known_heads
-from ..runs import load_char_model
+from ..tensor import tensor
+from ..training.runs import load_char_model
 from .importance import head_importance
 from .layers import attention_layers
 from .ledger import ledger

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..autograd import no_grad
-from ..creation import eye, zeros
 from ..nn import LayerNorm, RMSNorm
+from ..tensor import eye, zeros
 from .layers import as_float64, attention_layers, head_weights, undisturbed
 from .table import HeadTable
 from .trace import trace_heads

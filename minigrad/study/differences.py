@@ -3,10 +3,9 @@
 import numpy as np
 
 from ..autograd import no_grad, registry
-from ..creation import tensor
 from ..dtypes import float64
 from ..gradcheck import numeric
-from ..tensor import Tensor
+from ..tensor import Tensor, tensor
 
 RTOL = {8: 1e-7, 4: 1e-4, 2: 2e-2}  # itemsize of a gradient -> the error allowed, as a part of Σ |dx ⊙ u|
 WIDE = 1e-3  # a bar wider than this part of it decides nothing, unless the gradient is none at all:

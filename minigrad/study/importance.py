@@ -7,11 +7,10 @@ from functools import partial
 import numpy as np
 
 from ..autograd import enable_grad
-from ..creation import ones, tensor
-from ..names import unknown
+from ..errors import unknown
 from ..nn import GPT
 from ..nn.attention import known_heads
-from ..tensor import Tensor, grad
+from ..tensor import Tensor, grad, ones, tensor
 from .layers import as_float64, attention_layers, path_of, several, undisturbed
 
 METHODS = "ablate", "gate_path", "gate_grad"

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from ..autograd import no_grad
-from ..names import UnknownName, unknown
+from ..errors import UnknownName, unknown
 from ..nn import MultiheadAttention
 from ..tensor import Tensor
 

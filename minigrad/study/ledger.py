@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..autograd import GraphError, backward, reachable, watch
-from ..creation import ones_like
-from ..names import UnknownName, unknown
+from ..errors import UnknownName, unknown
 from ..ops.derivatives import argument, derivative, letters_of
-from ..tensor import Tensor
+from ..tensor import Tensor, ones_like
 from .differences import Run, check_input
 from .head_parts import head_parts
 
@@ -121,7 +120,7 @@ def ledger(loss, scope="", head=None, values="summary", fd_check=False, names=No
     parts = {} if head is None else head_parts(graph, scope, head)
     steps, came = [], Counter()  # node -> contributions to its gradient so far
 
-    def see(op, dys, dxs):
+    def inspect(op, dys, dxs):
         numbers = []
         for node, dx in zip(op.parents, dxs):
             came[node] += dx is not None
@@ -129,7 +128,7 @@ def ledger(loss, scope="", head=None, values="summary", fd_check=False, names=No
         if op in graph:
             steps.append((op, dys, dxs, numbers))
 
-    backward([loss.node], [ones_like(loss.detach())], see=see)
+    backward([loss.node], [ones_like(loss.detach())], inspect=inspect)
     letters = letters_of(graph)
     called = letters | {node: name.removeprefix(scope + ".") for node, name in _names(names).items()}
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from ..creation import arange, tensor
-from ..names import unknown
+from ..errors import unknown
 from ..nn import Embedding, Linear, Module, ModuleList, MultiheadAttention, init
 from ..nn import functional as F
+from ..tensor import arange, tensor
 
 
 class AttentionBlock(Module):

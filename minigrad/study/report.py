@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..checkpoint import atomic_write
+from ..files import atomic_write
 from ..viz.labels import printable
 
 PAGE = Path(__file__).parent / "page"

@@ -4,9 +4,9 @@ from functools import partial
 
 import numpy as np
 
-from ..creation import tensor
-from ..names import unknown
+from ..errors import unknown
 from ..random import Generator
+from ..tensor import tensor
 from . import patterns
 from .circuits import unembedding
 from .layers import attention_layers, head_weights, several, undisturbed

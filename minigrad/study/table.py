@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ..names import unknown
+from ..errors import unknown
 
 
 class HeadTable:

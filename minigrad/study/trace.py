@@ -16,7 +16,7 @@ from functools import partial
 import numpy as np
 
 from ..autograd import is_grad_enabled
-from ..names import unknown
+from ..errors import unknown
 from ..nn import GPT, Parameter
 from ..nn.attention import POINTS, known_heads
 from ..tensor import Tensor

@@ -6,8 +6,8 @@ from operator import add
 import numpy as np
 
 from ..autograd import backward
-from ..creation import ones
 from ..nn.module import _Gate
+from ..tensor import ones
 from .fold import START, use
 
 
@@ -36,7 +36,7 @@ def norms(roots, ops, box):
             found.update({(node, by): norm(g) for by, g in parts.items()})
             found[node] = norm(reduce(add, parts.values()))
 
-    def see(op, dys, dxs):
+    def inspect(op, dys, dxs):
         for node in ops[op].values():  # whose users have all been seen
             measure(node)
         for i, g in enumerate(dxs):
@@ -46,7 +46,7 @@ def norms(roots, ops, box):
     cotangents = [ones(root.shape, dtype=root.dtype, device=root.device) for root in roots]
     for root, g in zip(roots, cotangents):
         arrive(root, (START, None), g)
-    backward(roots, cotangents, see=see)
+    backward(roots, cotangents, inspect=inspect)
     for leaf in list(pending):
         measure(leaf)
     return found

@@ -17,7 +17,7 @@ import warnings
 from pathlib import Path
 
 from ..autograd import GraphError, Value
-from ..names import unknown
+from ..errors import unknown
 from .backward import Backward
 from .forward import Forward
 from .labels import count

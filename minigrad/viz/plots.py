@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 
 from ..autograd import Value
-from ..checkpoint import atomic_write
+from ..files import atomic_write
 from .labels import printable
 
 SMOOTHING = 0.95  # of the training loss, whose single batches are noisy

@@ -5,7 +5,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.autograd import declared, registry
-from minigrad.cases import Fixed, apart, booleans, case, integers, normal, positive, uniform
+from minigrad.autograd.cases import Fixed, apart, booleans, case, integers, normal, positive, uniform
 
 
 def draw(sample, dtype=np.float64, seed=0):

@@ -202,14 +202,14 @@ def test_backward_runs_within_inference():
 
 
 def modes():
-    names = "grad", "anomaly", "scope", "looking", "watch", "inference", "quiet"
+    names = "grad", "anomaly", "scope", "inspecting", "watch", "inference", "quiet"
     return {name: getattr(mode, name) for name in names}
 
 
-@pytest.mark.parametrize("see", [None, lambda op, dys, dxs: None], ids=["walks", "only looks on"])
+@pytest.mark.parametrize("inspect", [None, lambda op, dys, dxs: None], ids=["walks", "only looks on"])
 @pytest.mark.parametrize("create_graph", [False, True])
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_backward_leaves_all_modes_as_they_were(see, create_graph, fails):
+def test_a_backward_leaves_all_modes_as_they_were(inspect, create_graph, fails):
     x = leaf(2)
     y = (x * 2).sum()
     if fails:
@@ -218,14 +218,14 @@ def test_a_backward_leaves_all_modes_as_they_were(see, create_graph, fails):
     with mg.autograd.watch(lambda *about: watched.append(about)), mg.detect_anomaly():
         within = modes()
         walk = functools.partial(
-            mg.autograd.backward, [y.node], [mg.ones((), dtype=y.dtype)], create_graph=create_graph, see=see
+            mg.autograd.backward, [y.node], [mg.ones((), dtype=y.dtype)], create_graph=create_graph, inspect=inspect
         )
         if fails:
             with pytest.raises(mg.GraphError):
                 walk()
         else:
             walk()
-        assert modes() == within and (see is None or not watched)
+        assert modes() == within and (inspect is None or not watched)
     assert modes() == before
 
 

@@ -147,7 +147,7 @@ def test_random_numbers_are_set_aside_by_one_thread_at_a_time():
 
     def take():
         begun.set()
-        found.append(generator.take(5))
+        found.append(generator.reserve(5))
 
     thread = threading.Thread(target=take)
     with locks.drawing:
@@ -156,7 +156,7 @@ def test_random_numbers_are_set_aside_by_one_thread_at_a_time():
         time.sleep(0.05)
         assert found == []
     thread.join()
-    assert found == [0] and generator.take(1) == 2
+    assert found == [0] and generator.reserve(1) == 2
 
 
 @pytest.mark.parametrize("on", BACKENDS)
@@ -267,6 +267,6 @@ def test_a_lock_is_taken_once_whatever_a_handler_raises():
     for when in ("before", "after"):
         interrupted = Interrupted(when)
         with pytest.raises(KeyboardInterrupt):
-            locks.take(interrupted)
+            locks.acquire_all(interrupted)
         interrupted.lock.release()
         assert not interrupted.lock._is_owned()

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from minigrad import checkpoint, text
+from minigrad.training import checkpoint, text
 
 from ..examples.scripts import EXAMPLES, load
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import checkpoint
+from minigrad.training import checkpoint
 from minigrad.viz.plots import loss_curve
 
 from .runs import SIZES, TINY, WORDS, char_lm, main, options, quick_ending, rows, same_run, state, stop_after

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from minigrad import checkpoint, training
+from minigrad import training
+from minigrad.training import checkpoint
 
 from .runs import TINY, char_lm, main, quick_ending, rows, same_run, start, state, stop_after
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import nn, optim, runs, text
+from minigrad import nn, optim
+from minigrad.training import runs, text
 
 from .runs import SIZES, TINY, WORDS, char_lm, main, options, rows, state
 

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as xml
 import numpy as np
 import pytest
 
-from minigrad import runs
+from minigrad.training import runs
 
 from .scripts import EXAMPLES, load
 

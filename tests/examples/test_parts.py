@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import nn, text
+from minigrad import nn
+from minigrad.training import text
 
 from .scripts import load
 

@@ -7,7 +7,7 @@ import numpy as np
 
 import minigrad as mg
 from minigrad.autograd import Op, walk
-from minigrad.cases import Fixed, case
+from minigrad.autograd.cases import Fixed, case
 from minigrad.ops.activation import Gelu, Relu, Tanh
 from minigrad.ops.dropout import Dropout
 from minigrad.ops.elementwise import Add, Erf, Exp, Sin
@@ -200,7 +200,7 @@ plant("x * x as a square, with half its gradient", Product, PAIR, by="repeated i
 # ----------------------------------------------------------------------------------------------- pieces of the engine
 
 Walk = walk._Walk
-Added, Take, Leading, Step, Unpack = Walk.add, Walk.take, walk._leading_to, walk._step, Op._unpack
+Added, Collect, Leading, Step, Unpack = Walk.add, Walk.collect, walk._leading_to, walk._step, Op._unpack
 
 
 def first_of_broadcast(g, shape):
@@ -237,7 +237,7 @@ def in_place_though_recorded(self, node, g):
 def grad_replaced(self, node):
     if self.targets is None:
         node.grad = None
-    return Take(self, node)
+    return Collect(self, node)
 
 
 def where_all_inputs_lead(targets, order):
@@ -250,12 +250,13 @@ def only_first_input(targets, order):
 
 
 def needs_ignored(walk, op, dys, needs, anomaly):
-    Step(walk, op, dys, (True,) * len(needs), anomaly)
+    return Step(walk, op, dys, (True,) * len(needs), anomaly)
 
 
 def released_always(walk, op, dys, needs, anomaly):
-    Step(walk, op, dys, needs, anomaly)
+    shown = Step(walk, op, dys, needs, anomaly)
     op.release()
+    return shown
 
 
 def three_uses(x):
@@ -297,7 +298,7 @@ tamper("engine: needs ignored", with_constant, X, walk, "_step", needs_ignored, 
 tamper("engine: saved arrays freed although retained", Exp.apply, X, walk, "_step", released_always, by=mg.GraphError)
 tamper("engine: what was saved is a constant to the graph", Exp.apply, SMALL, Op, "_unpack",
        lambda self, entry: Unpack(self, entry).detach(), order=2)
-tamper("engine: .grad replaced, not added to", Exp.apply, X, Walk, "take", grad_replaced, by="accumulation")
+tamper("engine: .grad replaced, not added to", Exp.apply, X, Walk, "collect", grad_replaced, by="accumulation")
 tamper("engine: .grad shares memory", mg.add, PAIR, Walk, "exclusive", lambda self, g: g, by="memory")
 # fmt: on
 

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 import minigrad as mg
-from minigrad.cases import Fixed, apart, case, uniform
+from minigrad.autograd.cases import Fixed, apart, case, uniform
 from minigrad.nn import functional as F
 from minigrad.ops.activation import Gelu, GeluBackward, Relu, Tanh
 from minigrad.ops.attention import AttentionPattern, attention_pattern
@@ -201,7 +201,7 @@ def exp_over_sum(self, x, dim):
 def cross_entropy_backward(**changed):
     def backward(self, dloss):
         inputs = dloss, *self.saved_inputs(), None
-        return CrossEntropyBackward.composed(*inputs, **{**self.params, **changed}), None
+        return CrossEntropyBackward.formula(*inputs, **{**self.params, **changed}), None
 
     return backward
 
@@ -319,7 +319,7 @@ mutant("wrong forward with a consistent gradient", F.scaled_dot_product_attentio
 
 # --------------------------------------------------------------------------------------------------- second derivatives
 
-COMPOSED, GELU = CrossEntropyBackward.composed, GeluBackward.composed
+COMPOSED, GELU = CrossEntropyBackward.formula, GeluBackward.formula
 OffCos = variant(Cos, backward=given(lambda dy, x: dy * -x.sin() * (1 + 1e-5)))
 
 
@@ -346,5 +346,5 @@ for name, op, example, second, composed in [
     ("gelu'' of tanh's for erf's", Gelu, PHI, GeluBackward,
      lambda dy, x, y, approximate: GELU(dy, x, y, "tanh")),
 ]:
-    tamper(name, op.apply, example, second, "composed", staticmethod(composed), order=2)
+    tamper(name, op.apply, example, second, "formula", staticmethod(composed), order=2)
 # fmt: on

@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 
 import minigrad as mg
-from minigrad.cases import Case
+from minigrad.autograd.cases import Case
 
 
 @dataclass(frozen=True)

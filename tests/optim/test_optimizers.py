@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import nn, optim
+from minigrad import backend, nn, optim
 from minigrad.autograd import GraphError
 from minigrad.nn.utils import clip_grad_norm_
+
+from ..devices import backend_of
 
 
 def leaf(*shape, dtype=mg.float64):
@@ -71,6 +73,90 @@ def test_against_numpy(cls, formula, options, shape):
         optimizer.step()
         np.testing.assert_array_equal(p.grad.numpy(), g)  # a step does not change the gradient
     np.testing.assert_allclose(p.detach().numpy(), formula(start, grads, **options), rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("on", ["numpy", pytest.param("native", marks=pytest.mark.needs("g++"))])
+@pytest.mark.parametrize("dtype", [mg.float32, mg.float64], ids=str)
+@pytest.mark.parametrize("cls, formula, options", RECIPES, ids=IDS)
+def test_the_kernel_computes_the_formula(cls, formula, options, dtype, on, monkeypatch):
+    """update_all, one launch of a kernel, against update, the lines of Tensor maths. Two groups, several steps."""
+    on = backend.reference if on == "numpy" else backend_of(on)
+    monkeypatch.setattr(backend, "cpu", lambda: on)
+    by_formula = type(cls.__name__, (cls,), {"update_all": optim.Optimizer.update_all})
+    shapes, results = [(5, 30), (), (3000,)], []
+    for each in (cls, by_formula):
+        rng = np.random.default_rng(0)
+        a, *others = [mg.tensor(rng.standard_normal(shape), dtype, requires_grad=True) for shape in shapes]
+        optimizer = each([{"params": [a], "weight_decay": 0.2}, {"params": others}], **options)
+        for _ in range(5):
+            for p in (a, *others):
+                p.grad = mg.tensor(rng.standard_normal(p.shape), dtype)
+            optimizer.step()
+        results.append([x.numpy() for p in (a, *others) for x in (p.detach(), *list(optimizer.state[p].values())[1:])])
+    for x, y in zip(*results):
+        assert x.dtype == y.dtype == dtype
+        np.testing.assert_allclose(x, y, rtol=20 * np.finfo(dtype).eps, atol=20 * np.finfo(dtype).eps)
+
+
+class Adagrad(optim.Optimizer):
+    """s += g²;   p -= lr · g / (√s + eps). Source: Duchi, Hazan and Singer 2011."""
+
+    buffers = ("s",)
+    squares = ("s",)
+
+    def __init__(self, params, lr=1e-2, eps=1e-10):
+        super().__init__(params, {"lr": lr, "eps": eps})
+
+    def update(self, p, g, state, group):
+        state["s"].add_(g * g)
+        p -= group["lr"] * g / (state["s"].sqrt() + group["eps"])
+
+
+def test_an_optimizer_of_ones_own_needs_its_formula_only():
+    def run(p, optimizer, grads):
+        for g in grads:
+            p.grad = mg.tensor(g)
+            optimizer.step()
+            np.testing.assert_array_equal(p.grad.numpy(), g)
+
+    grads, p = gradients(6, (3, 2)), leaf(3, 2)
+    expected, s = p.detach().numpy().copy(), np.zeros((3, 2))
+    for g in grads:
+        s += g * g
+        expected -= 0.1 * g / (np.sqrt(s) + 1e-10)
+    optimizer = Adagrad([{"params": [p], "lr": 0.1}])
+    y = p * p
+    run(p, optimizer, grads[:3])
+    with pytest.raises(GraphError, match="in-place"):
+        y.sum().backward()
+    saved = copy.deepcopy(optimizer.state_dict())
+    q = p.detach().clone().requires_grad_()
+    other = Adagrad([q])
+    other.load_state_dict(saved)
+    run(q, other, grads[3:])
+    np.testing.assert_allclose(q.detach().numpy(), expected, rtol=1e-12)
+    assert other.state[q]["step"] == 6 and other.param_groups[0]["lr"] == 0.1 and q.is_leaf and q.requires_grad
+
+    for name, wrong in (("lr", -0.1), ("eps", "0")):
+        with pytest.raises(ValueError, match=f"Adagrad: {name} cannot be"):
+            Adagrad([leaf(2)], **{name: wrong})
+    with pytest.raises(ValueError, match=r"Adagrad: unknown options \['momentum'\]"):
+        Adagrad([{"params": [leaf(2)], "momentum": 0.9}])
+    saved["state"][0]["s"] = -saved["state"][0]["s"]
+    with pytest.raises(ValueError, match="negative numbers in s"):
+        other.load_state_dict(saved)
+
+
+def test_a_formula_of_its_own_goes_before_an_inherited_kernel():
+    class Still(optim.Adam):
+        def update(self, p, g, state, group):
+            state["m"].add_(g)
+
+    p = leaf(2)
+    before, p.grad = p.detach().numpy().copy(), mg.ones(2, dtype=p.dtype)
+    (optimizer := Still([p])).step()
+    np.testing.assert_array_equal(p.detach().numpy(), before)
+    assert optimizer.state[p]["m"].tolist() == [1, 1] and optimizer.state[p]["v"].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("cls", [optim.SGD, optim.AdamW])
@@ -173,7 +259,7 @@ def test_optimizers_name_what_is_wrong_with_their_parameters():
                 cls(bad)
     base = optim.Optimizer([p := leaf(2)], {})
     p.grad = mg.ones(2, dtype=mg.float64)
-    with pytest.raises(TypeError, match="an Optimizer must define _shared, _slot and _update"):
+    with pytest.raises(TypeError, match="an Optimizer must define update"):
         base.step()
 
 

@@ -4,7 +4,7 @@ A row is (name, function(m, *inputs), case of inputs). The function is called tw
 whatever runs here under both is a program that ports by changing its import. Rows that need two spellings say why.
 """
 
-from minigrad.cases import Fixed, apart, booleans, case, integers, positive, uniform
+from minigrad.autograd.cases import Fixed, apart, booleans, case, integers, positive, uniform
 
 ROWS = []
 _FUNCTIONAL = {  # what both have in nn.functional; torch has other, older functions of some of these names at the top

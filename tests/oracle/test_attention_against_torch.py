@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import checkpoint, nn
+from minigrad import nn
+from minigrad.training import checkpoint
 
 from .compare import assert_layers_agree, twins
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import text
+from minigrad.training import text
 
 from .compare import assert_layers_agree, twins
 

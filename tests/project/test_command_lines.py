@@ -15,8 +15,9 @@ import pytest
 import minigrad.gradcheck.__main__
 import minigrad.ops.__main__
 import minigrad.study.__main__
-from minigrad import checkpoint, cli, doctor, nn
-from minigrad.text import CharVocab
+from minigrad import cli, doctor, nn
+from minigrad.training import checkpoint
+from minigrad.training.text import CharVocab
 
 from .. import ROOT
 from ..examples.scripts import EXAMPLES, load

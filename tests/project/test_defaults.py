@@ -6,8 +6,9 @@ from operator import attrgetter
 import pytest
 
 import minigrad as mg
-from minigrad import nn, optim, study, text, viz
+from minigrad import nn, optim, study, viz
 from minigrad.study import report
+from minigrad.training import text
 
 HOME = {"nn": nn, "optim": optim, "text": text, "study": study, "viz": viz, "report": report}
 DEFAULTS = """

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import checkpoint, nn, runs, study
+from minigrad import nn, study
 from minigrad.study.__main__ import main
-from minigrad.text import CharVocab
+from minigrad.training import checkpoint, runs
+from minigrad.training.text import CharVocab
 
 TEXT = "the cat sat on the mat."
 

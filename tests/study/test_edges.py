@@ -7,7 +7,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn, study
-from minigrad.names import unknown
+from minigrad.errors import unknown
 from minigrad.study import layers, patterns
 from minigrad.study.circuits import logit_attribution, unembedding
 from minigrad.study.ledger import _numbers

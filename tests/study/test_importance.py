@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import checkpoint, nn, optim, study
+from minigrad import nn, optim, study
 from minigrad.nn import functional as F
+from minigrad.training import checkpoint
 
 V, T, B = 11, 6, 4
 PATHS = "blocks.0.attn", "blocks.1.attn"

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import minigrad as mg
-from minigrad import checkpoint, dtypes, nn, optim, runs
+from minigrad import dtypes, nn, optim
+from minigrad.training import checkpoint, runs
 
 from .wrong_checkpoints import entries_of, file_of, signed
 
@@ -244,7 +245,7 @@ def test_too_little_memory(path, monkeypatch):
 KILLER = """
 import os, random, signal, sys, time
 import numpy as np
-from minigrad import checkpoint
+from minigrad.training import checkpoint
 
 folder = sys.argv[1]
 path = os.path.join(folder, "c.safetensors")

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import checkpoint, nn, optim, runs
+from minigrad import nn, optim
 from minigrad.study.__main__ import main as study
+from minigrad.training import checkpoint, runs
 
 from ..examples import scripts
 from . import wrong_checkpoints

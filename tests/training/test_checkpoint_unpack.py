@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import checkpoint, nn, optim
+from minigrad import nn, optim
+from minigrad.training import checkpoint
 
 
 def same(a, b):

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minigrad import checkpoint, files
+from minigrad import files
+from minigrad.training import checkpoint
 
 fcntl = pytest.importorskip("fcntl", reason="Windows has other locks, and no FIFOs")
 DISK_FULL = OSError(errno.ENOSPC, "No space left on device")
@@ -281,7 +282,7 @@ def test_a_leftover_that_is_no_file_is_left_alone(path):
 SAVER = """
 import sys
 import numpy as np
-from minigrad import checkpoint
+from minigrad.training import checkpoint
 
 path, n = sys.argv[1], int(sys.argv[2])
 print("ready", flush=True)

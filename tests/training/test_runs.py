@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import checkpoint, nn, optim, runs
+from minigrad import nn, optim
+from minigrad.training import checkpoint, runs
 
 from .wrong_checkpoints import signed
 

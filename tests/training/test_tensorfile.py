@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from minigrad import checkpoint, dtypes, tensorfile
+from minigrad import dtypes
+from minigrad.training import checkpoint, tensorfile
 
 from .wrong_checkpoints import file_of
 
@@ -191,7 +192,7 @@ def test_metadata_nested_too_deeply_are_not_saved(path):
 PEAK = """
 import os, sys
 import numpy as np
-from minigrad import checkpoint
+from minigrad.training import checkpoint
 
 def kilobytes(key):
     with open("/proc/self/status") as file:

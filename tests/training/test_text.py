@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minigrad import text
 from minigrad.random import Generator
+from minigrad.training import text
 
 texts = st.text(min_size=1, max_size=200)
 
@@ -72,7 +72,7 @@ def test_other_vocabularies_are_told_apart():
 def test_the_default_corpus_is_long_english_and_always_the_same():
     corpus = text.read_corpus()
     assert len(corpus) > 300_000 and corpus.count(" the ") > 1_000
-    code = "import zlib; from minigrad import text; print(zlib.crc32(text.default_corpus().encode()))"
+    code = "import zlib; from minigrad.training import text; print(zlib.crc32(text.default_corpus().encode()))"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert int(other) == zlib.crc32(corpus.encode())
 

@@ -16,7 +16,7 @@ from minigrad.training import Interrupt, Progress, Table
 @pytest.fixture
 def now(monkeypatch):
     clock = [100.0]
-    monkeypatch.setattr(training.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(training.loop.time, "monotonic", lambda: clock[0])
     return clock
 
 

@@ -1,5 +1,4 @@
-"""What stands around a training loop: a table of losses, signals that let a step finish, and a line of
-progress."""
+"""Around a training loop: a table of losses, signals that let a step finish, and a line of progress."""
 
 import contextlib
 import re
@@ -9,19 +8,19 @@ import sys
 import threading
 import time
 
-from .files import atomic_write, open_regular
+from ..files import atomic_write, open_regular
 
 
 class Table:
-    """A CSV file of one row per step, to write to: `row(step, ...)`. Opening it keeps the rows up to step `keep`.
+    """A CSV file with one row per step, written by `row(step, ...)`. Opening it keeps the rows up to step `keep`.
 
-    So a run that resumes at that step drops what the stopped one wrote after it, and no row is there twice.
+    So a run that resumes at that step drops what the stopped run wrote after it, and no row occurs twice.
     """
 
     def __init__(self, path, columns, keep=0):
         old = []
         with contextlib.suppress(FileNotFoundError), open_regular(path) as file:
-            old = [line for line in file if line.endswith(b"\n")]  # a kill may have cut the last one
+            old = [line for line in file if line.endswith(b"\n")]  # a killed run may have left part of a line
         kept = [line for line in old if re.match(rb"\d{1,18},", line) and int(line.split(b",")[0]) <= keep]
         atomic_write(path, b"".join([",".join(columns).encode() + b"\n", *kept]))
         self._file = open(path, "a", newline="", encoding="utf-8")  # noqa: SIM115
@@ -32,7 +31,7 @@ class Table:
         self._file.write(",".join(cells) + "\n")
 
     def flush(self):
-        """Hand the rows to the system. Do so before saving a checkpoint: rows may then be too many, never too few."""
+        """Hand the rows to the system. Call it before saving a checkpoint, so that the table never lacks a row."""
         self._file.flush()
 
     def __enter__(self):
@@ -42,17 +41,18 @@ class Table:
         try:
             self._file.close()
         except OSError:
-            if kind is None:  # else what went wrong first is what is to be told
+            if kind is None:  # otherwise the first error is the one to report
                 raise
 
 
 class Interrupt:
-    """Inside a with-block, Ctrl-C, SIGTERM (from a scheduler) and SIGHUP (a terminal was closed) only set `asked`, for
-    the loop to look at where it can stop and save. Then exit with `status`, 128 + the number of the first signal.
+    """Inside a with-block, Ctrl-C, SIGTERM (from a scheduler) and SIGHUP (a terminal was closed) only set `asked`. The
+    loop looks at that where it can stop and save, and then exits with `status`, 128 + the number of the first signal.
 
-    They may come twice, as a terminal and a program between both pass them on. Only Ctrl-C more than a second later is
-    somebody's impatience, and a KeyboardInterrupt after all. A signal that this process was started to ignore, as by
-    nohup, stays ignored. In threads other than the main one, where Python allows no handlers, nothing is changed.
+    A signal may come twice, if the terminal and a program in between both pass it on. Only a Ctrl-C more than a second
+    after the first signal raises KeyboardInterrupt: somebody is impatient. A signal that this process was started to
+    ignore, as with nohup, stays ignored. In threads other than the main one Python allows no handlers: there, nothing
+    changes.
     """
 
     SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
@@ -83,9 +83,9 @@ class Interrupt:
 class Progress:
     """tqdm's bar on a terminal, where tqdm is installed; else a line every five seconds.
 
-    start and steps are the steps done before and in all, tokens how many of them make one step. Where nobody reads any
-    more (`| head`, a closed terminal), nothing is raised and no more is written: `broken` is the OSError, for the loop
-    to look at where it can stop and save.
+    start: steps done before. steps: steps in all. tokens: tokens per step. Once nobody reads the output any more
+    (`| head`, a closed terminal), nothing is raised and nothing more is written. `broken` is then the OSError, and the
+    loop looks at it where it can stop and save.
     """
 
     EVERY = 5.0  # seconds

@@ -1,12 +1,17 @@
 """Inputs on which an op is checked, as data: `cases = [case((3, 5)), case((2, 4, 7), dim=1)]`.
 
-Each positional argument of `case` describes one input: a shape stands for standard normal numbers; the functions
-below for other kinds; a Python number or None for itself; a list for a list of inputs. Keywords are the parameters.
+Each positional argument of `case` describes one input. A shape stands for standard normal numbers, and the functions
+below for other kinds; a Python number or None stands for itself, and a list for a list of inputs. Keywords are the
+parameters.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -14,60 +19,60 @@ class Sample:
     """A random input: `draw(rng, dtype)` makes the array."""
 
     kind: str
-    shape: tuple
+    shape: Shape
     low: float = 0.0
     high: float = 1.0
 
-    def draw(self, rng, dtype):
+    def draw(self, rng: np.random.Generator, dtype: Any) -> Any:
         size = int(np.prod(self.shape))
         if self.kind == "normal":
             return rng.standard_normal(self.shape).astype(dtype)
         if self.kind == "uniform":
             return rng.uniform(self.low, self.high, self.shape).astype(dtype)
-        if self.kind == "apart":  # no two values, and no value and 0, closer than 1/8: away from every kink
+        if self.kind == "apart":  # values at least 1/8 from each other and 1/16 from 0
             steps = np.where(np.arange(size) % 2, -1.0, 1.0) * (1 + np.arange(size)) / 8
             return rng.permutation(steps + 1 / 16 * np.sign(steps)).reshape(self.shape).astype(dtype)
         if self.kind == "integers":
             return rng.integers(int(self.low), int(self.high), self.shape)
         return rng.random(self.shape) < 0.6  # booleans
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         bounds = f" {self.low:g}…{self.high:g}" if self.kind in ("uniform", "integers") else ""
         return f"{self.kind}{bounds} {self.shape}"
 
 
-def normal(shape):
+def normal(shape: Sequence[int]) -> Sample:
     return Sample("normal", tuple(shape))
 
 
-def uniform(shape, low, high):
+def uniform(shape: Sequence[int], low: float, high: float) -> Sample:
     return Sample("uniform", tuple(shape), low, high)
 
 
-def positive(shape):
+def positive(shape: Sequence[int]) -> Sample:
     return uniform(shape, 0.5, 2.5)
 
 
-def apart(shape):
+def apart(shape: Sequence[int]) -> Sample:
     """Distinct values, also apart from 0: nothing here is near a kink of max, relu or abs."""
     return Sample("apart", tuple(shape))
 
 
-def integers(shape, high, low=0):
+def integers(shape: Sequence[int], high: int, low: int = 0) -> Sample:
     return Sample("integers", tuple(shape), low, high)
 
 
-def booleans(shape):
+def booleans(shape: Sequence[int]) -> Sample:
     return Sample("booleans", tuple(shape))
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """An input given by its values, for what chance would not draw, such as a mask with an empty row."""
+    """An input given by its values, for what is hardly drawn at random, such as a mask with an empty row."""
 
     values: object
 
-    def draw(self, rng, dtype):
+    def draw(self, rng: np.random.Generator, dtype: Any) -> Any:
         array = np.array(self.values)
         return array.astype(dtype) if array.dtype.kind == "f" else array
 
@@ -75,14 +80,14 @@ class Fixed:
 class Case:
     """One set of inputs and parameters."""
 
-    def __init__(self, inputs, params):
+    def __init__(self, inputs: tuple[Any, ...], params: dict[str, Any]):
         self.inputs, self.params = inputs, params
 
-    def draw(self, rng, dtype=np.float64):
+    def draw(self, rng: np.random.Generator, dtype: Any = np.float64) -> list[Any]:
         """The inputs as NumPy arrays (numbers, None and other constants stay as they are), floats in `dtype`."""
         return [self._draw(x, rng, dtype) for x in self.inputs]
 
-    def _draw(self, x, rng, dtype):
+    def _draw(self, x: Any, rng: np.random.Generator, dtype: Any) -> Any:
         if isinstance(x, (Sample, Fixed)):
             return x.draw(rng, dtype)
         if isinstance(x, tuple):
@@ -91,11 +96,11 @@ class Case:
             return [self._draw(item, rng, dtype) for item in x]
         return x
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         parts = [repr(x) for x in self.inputs] + [f"{key}={value!r}" for key, value in self.params.items()]
         return f"case({', '.join(parts)})"
 
 
-def case(*inputs, **params):
+def case(*inputs: Any, **params: Any) -> Case:
     """Declare inputs for an op's checks; see the module's docstring."""
     return Case(inputs, params)

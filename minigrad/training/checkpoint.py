@@ -1,37 +1,35 @@
 """Checkpoints: one safetensors file each, so that it is written whole or not at all.
 
-The arrays are the file's tensors, everything else is JSON in its header, and a checksum covers both, for safetensors
-itself has none. Anything that reads safetensors can read the weights.
+The arrays are the file's tensors, and everything else is JSON in its header. A checksum covers both, since safetensors
+has none of its own. Any program that reads safetensors can read the weights.
 
-The checksum finds damage. It does not make what the file says right: whoever takes something from a checkpoint checks
-it first, as `unpack` and runs.load_char_model do.
+The checksum finds damage, but an undamaged file can still say something impossible. So whoever takes something from a
+checkpoint checks it first, as `unpack` and `runs.load_char_model` do.
 """
 
 import contextlib
 import json
 import zlib
+from reprlib import repr as shown
 
 import numpy as np
 
-from .dtypes import as_dtype
-from .files import atomic_write, open_regular, replacing
-from .tensorfile import Reader, Unsupported, as_bytes, header_of, parse, shown
+from ..dtypes import as_dtype
+from ..errors import CheckpointError
+from ..files import open_regular, replacing
+from .tensorfile import Reader, Unsupported, as_bytes, header_of, parse
 
-__all__ = ["CheckpointError", "atomic_write", "load", "load_tensors", "pack", "save", "unpack", "weights"]
+__all__ = ["CheckpointError", "load", "load_tensors", "pack", "save", "unpack", "weights"]
 
-FORMAT = "1"  # goes up when an older minigrad could no longer read a newer file
-
-
-class CheckpointError(ValueError):
-    """A checkpoint that is missing, damaged, not ours or of another model; the message says which and where."""
+FORMAT = "1"  # raised when older versions of minigrad can no longer read new files
 
 
 def save(path, tensors, meta):
-    """Write {name: array} and a JSON-able dict to `path` as one file; whoever reads it sees the old one or this one.
+    """Write {name: array} and a JSON-able dict to `path` as one file. A reader finds the old file or the whole new one.
 
-    Arrays may have any shape, strides and minigrad dtype; they are written one by one, and none is copied but one that
-    is not contiguous. Raises TypeError or ValueError for what cannot be stored (before anything is written) and OSError
-    for what cannot be written (`path` is then as it was, unless it is the folder that cannot be synced).
+    Arrays may have any shape, strides and minigrad dtype; they are written one by one, and only those that are not
+    contiguous are copied. What cannot be stored raises TypeError or ValueError before anything is written. What cannot
+    be written raises OSError; `path` is then as it was, unless only the last step failed, syncing the folder.
     """
     arrays = {}
     for name, x in tensors.items():
@@ -43,7 +41,7 @@ def save(path, tensors, meta):
     checksum = _Checksum(text)
     for name in sorted(arrays):
         checksum.add(name, arrays[name])
-    # One entry, not three: the same state is to give the same bytes, whoever orders the entries.
+    # One entry instead of three, whose order could differ: the same state must give the same bytes.
     begin, order = header_of(arrays, {"minigrad": f"{FORMAT} {checksum} {text}"})
     with replacing(path) as file:
         file.write(begin)
@@ -54,7 +52,7 @@ def save(path, tensors, meta):
 def load(path):
     """({name: array}, meta) as they were saved; meta has been through JSON.
 
-    Takes the memory of the arrays, and little more. Raises CheckpointError, whatever is wrong with the file."""
+    Needs little more memory than the arrays. Raises CheckpointError, whatever is wrong with the file."""
     with _opened(path) as file:
         version, _, rest = file.metadata.get("minigrad", "").partition(" ")
         if version != FORMAT:
@@ -112,9 +110,9 @@ def pack(model, optimizer=None, generators=None, **meta):
 
 
 def unpack(tensors, meta, model, optimizer=None, generators=None):
-    """Put back what `pack` took, in place; leave out the optimizer and the generators to have the model alone.
+    """Restore in place what `pack` saved; leave out the optimizer and the generators to restore the model alone.
 
-    Raises CheckpointError when something is missing, or does not fit the model, the optimizer or a generator; none of
+    Raises CheckpointError if something is missing, or does not fit the model, the optimizer or a generator. None of
     them has changed then.
     """
     state = weights(tensors)
@@ -150,12 +148,12 @@ def _states(meta, generators):
 def _json(meta):
     """`meta` as JSON that `load` will take."""
     if not isinstance(meta, dict):
-        raise TypeError(f"a checkpoint's metadata are a dict that JSON can hold, not {shown(meta)}")
+        raise TypeError(f"a checkpoint's metadata must be a dict that JSON can hold, not {shown(meta)}")
     try:
         text = json.dumps(meta)
     except RecursionError:
         raise ValueError("a checkpoint's metadata must not be nested so deeply") from None
-    parse(text)  # keys 1 and "1" would be one
+    parse(text)  # raises ValueError where the keys 1 and "1" have become one
     return text
 
 
@@ -174,7 +172,7 @@ class _Checksum:
 
 
 def _lift(value, path, tensors):
-    """`value` as JSON: each array in it goes to `tensors` under its path and leaves {"tensor": path} in its place."""
+    """`value` as JSON: each array in it goes to `tensors` under its path and is replaced by {"tensor": path}."""
     if hasattr(value, "numpy"):
         value = value.numpy()
     if isinstance(value, np.ndarray):
@@ -188,7 +186,7 @@ def _lift(value, path, tensors):
 
 
 def _lower(value, tensors):
-    """The inverse of `_lift`, but for what JSON knows not: keys are strings now, tuples are lists."""
+    """The inverse of `_lift`, except for what JSON lacks: keys have become strings, and tuples lists."""
     if isinstance(value, dict):
         if value.keys() == {"tensor"}:
             name = value["tensor"]

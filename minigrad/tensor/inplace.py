@@ -1,9 +1,13 @@
-"""Changing tensors in place: always counted, so that an op that saved the old values says so in its backward."""
+"""Changing tensors in place. Every change is counted, so that the backward of an op that saved old values raises."""
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from . import ops
-from .autograd import GraphError, Value, is_grad_enabled
+from .. import ops
+from ..autograd import GraphError, Value, is_grad_enabled
+from ..errors import devices_differ
 
 
 class InPlace(Value):
@@ -11,17 +15,14 @@ class InPlace(Value):
 
     __slots__ = ()
 
-    def _in_place(self, what, *others):
-        """Allow an in-place change, and count it, unless the graph would have to know of it."""
+    def _in_place(self, what: str, *others: Any) -> None:
+        """Count an in-place change. Raises if the graph would have to know of it."""
         backend, recorded = self.storage.backend, self.node is not None
         for x in others:
             if isinstance(x, Value):
                 recorded = recorded or x.node is not None
                 if x.storage.backend is not backend:
-                    raise RuntimeError(
-                        f"{what}: tensors on different devices, {backend.device!r} and {x.storage.backend.device!r}; "
-                        f"move one with .to(device)"
-                    )
+                    raise devices_differ(what, backend, x.storage.backend)
         if recorded and is_grad_enabled():
             raise GraphError(
                 f"{what} changes a tensor in place while its operations are recorded; do it under no_grad(), on "
@@ -31,63 +32,63 @@ class InPlace(Value):
             raise GraphError(f"{what}: this tensor is read-only (the result of expand); clone() it first")
         self.storage.changed()
 
-    def _raw(self, other):
+    def _raw(self, other: Any) -> Any:
         """other as its backend's array, or a number."""
         if isinstance(other, Value):
             return other.array
         return other if isinstance(other, (bool, int, float)) else self.storage.backend.from_numpy(np.asarray(other))
 
-    def _update(self, primitive, other):
+    def _update(self, what: str, primitive: Callable[..., Any], other: Any) -> Any:
         """self = primitive(self, other), in place."""
-        self._in_place(f"{primitive}_", other)
+        self._in_place(what, other)
         try:
-            getattr(self.storage.backend, primitive)(self.array, self._raw(other), out=self.array)
+            primitive(self.array, self._raw(other), out=self.array)
         except (TypeError, ValueError):
             kind, shape = getattr(other, "dtype", type(other).__name__), getattr(other, "shape", ())
             raise ValueError(
-                f"{primitive}_: {kind} of shape {shape} does not fit into {self.dtype} of shape {self.shape}"
+                f"{what}: {kind} of shape {shape} does not fit into {self.dtype} of shape {self.shape}"
             ) from None
         return self
 
-    def add_(self, other, *, alpha=1):
+    def add_(self, other: Any, *, alpha: float = 1) -> Any:
         """self += alpha * other, in place."""
-        return self._update("add", other if alpha == 1 else other * alpha)
+        return self._update("add_", self.storage.backend.add, other if alpha == 1 else other * alpha)
 
-    def sub_(self, other, *, alpha=1):
+    def sub_(self, other: Any, *, alpha: float = 1) -> Any:
         """self -= alpha * other, in place."""
-        return self._update("sub", other if alpha == 1 else other * alpha)
+        return self._update("sub_", self.storage.backend.sub, other if alpha == 1 else other * alpha)
 
-    def mul_(self, other):
+    def mul_(self, other: Any) -> Any:
         """self *= other, in place."""
-        return self._update("mul", other)
+        return self._update("mul_", self.storage.backend.mul, other)
 
-    def div_(self, other):
+    def div_(self, other: Any) -> Any:
         """self /= other, in place."""
-        return self._update("div", other)
+        return self._update("div_", self.storage.backend.div, other)
 
-    def clamp_(self, min=None, max=None):
+    def clamp_(self, min: float | None = None, max: float | None = None) -> Any:
         """self limited to [min, max], in place."""
         return self.copy_(ops.clamp(self.detach(), min, max))
 
-    def copy_(self, other):
+    def copy_(self, other: Any) -> Any:
         """The values of other, broadcast and cast, in place."""
         self._in_place("copy_", other)
         self.storage.backend.setitem(self.array, (...,), self._raw(other))
         return self
 
-    def fill_(self, value):
+    def fill_(self, value: Any) -> Any:
         return self.copy_(value)
 
-    def zero_(self):
+    def zero_(self) -> Any:
         return self.copy_(0)
 
-    def __setitem__(self, index, value):
+    def __setitem__(self, index: Any, value: Any) -> None:
         """Assignment, in place: under no_grad(), or where neither side requires a gradient."""
         self._in_place("assignment to an index", value)
         self.storage.backend.setitem(self.array, ops.parsed_index(self, index), self._raw(value))
 
-    def _augmented(self, other, function, in_place):
-        """x += y: in place where nothing is recorded, else a new tensor, so that no graph is ever cut or bent."""
+    def _augmented(self, other: Any, function: Callable[..., Any], in_place: Callable[..., Any]) -> Any:
+        """x += y: in place where nothing is recorded, else a new tensor, so that every graph stays right."""
         recorded = self.node is not None or (isinstance(other, Value) and other.node is not None)
         if not (is_grad_enabled() and recorded):
             return in_place(self, other)
@@ -95,14 +96,14 @@ class InPlace(Value):
             raise GraphError("in-place change of a leaf that requires a gradient; do it under no_grad()")
         return function(self, other)
 
-    def __iadd__(self, other):
+    def __iadd__(self, other: Any) -> Any:
         return self._augmented(other, ops.add, InPlace.add_)
 
-    def __isub__(self, other):
+    def __isub__(self, other: Any) -> Any:
         return self._augmented(other, ops.sub, InPlace.sub_)
 
-    def __imul__(self, other):
+    def __imul__(self, other: Any) -> Any:
         return self._augmented(other, ops.mul, InPlace.mul_)
 
-    def __itruediv__(self, other):
+    def __itruediv__(self, other: Any) -> Any:
         return self._augmented(other, ops.div, InPlace.div_)

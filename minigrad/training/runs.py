@@ -1,7 +1,7 @@
-"""What examples/char_lm.py has saved, back from its checkpoints, and checked: a model, or a whole run to go on with.
+"""Reading back what examples/char_lm.py has saved: a model, or a whole run to continue.
 
-A checkpoint's checksum says that the file is as it was written, not that what it says is possible. So all is compared
-with the tensors that are there before a model is made, and nothing in the file can cost more than the file is large.
+A checkpoint's checksum says that the file is as it was written, not that its contents are possible. So everything is
+compared with the tensors in the file before a model is made. A file can then cost no more than its own size explains.
 """
 
 import contextlib
@@ -12,8 +12,9 @@ from reprlib import repr as shown
 
 import numpy as np
 
-from . import checkpoint, nn, text
-from .dtypes import is_number
+from .. import nn
+from ..dtypes import is_number
+from . import checkpoint, text
 
 SIZES = "block_size", "n_layer", "n_head", "n_embd", "dropout"  # what a run's settings say about its model
 
@@ -21,7 +22,7 @@ SIZES = "block_size", "n_layer", "n_head", "n_embd", "dropout"  # what a run's s
 def load_char_model(path, device="cpu"):
     """(GPT, CharVocab, meta) from a checkpoint of examples/char_lm.py: meta has its "chars" and its "config".
 
-    Raises CheckpointError for a file that cannot be read, holds something else, or says what cannot be."""
+    Raises CheckpointError for a file that cannot be read, holds something else, or describes something impossible."""
     tensors, meta = checkpoint.load(path)
     with _wrong("holds no character model", path):
         vocab, config = _char_model(tensors, meta)
@@ -31,11 +32,10 @@ def load_char_model(path, device="cpu"):
 
 
 def load_run(path, settings):
-    """(tensors, meta) of a run of examples/char_lm.py, to go on with; `settings`: {name: default} of that program.
+    """(tensors, meta) of a run of examples/char_lm.py, to continue it. settings: {name: default} of that program.
 
-    What meta says has been checked: "chars" and "settings" fit the model's weights, each setting is of its default's
-    kind, and "step", "best_loss" and "crc" are what they should be. checkpoint.unpack does the rest. Raises
-    CheckpointError."""
+    meta has been checked: "chars" and "settings" fit the model's weights, each setting is of its default's kind, and
+    "step", "best_loss" and "crc" are possible. checkpoint.unpack checks the rest. Raises CheckpointError."""
     tensors, meta = checkpoint.load(path)
     with _wrong("holds no run to go on with", path):
         saved, best = _entry(meta, "settings", dict), meta.get("best_loss")
@@ -72,12 +72,12 @@ def _char_model(tensors, meta):
         raise ValueError(f"its chars {shown(chars)} are not in order")
     if "config" in meta:
         fields = _entry(meta, "config", dict)
-    else:  # a run of before it was kept
+    else:  # a run from before the config was saved
         settings = _entry(meta, "settings", dict)
         fields = dict(vocab_size=len(vocab), **{name: _entry(settings, name, object) for name in SIZES})
     try:
         config = nn.GPTConfig(**fields)
-    except TypeError as error:  # a field too many, or too few
+    except TypeError as error:  # an unknown field, or a missing one
         raise ValueError(f"its config is not a GPT's ({error})") from error
     if config.vocab_size != len(vocab):
         raise ValueError(f"its vocab_size is {shown(config.vocab_size)}, but it has {len(vocab)} chars")
@@ -94,7 +94,7 @@ def _entry(entries, name, kind, default=None):
     value = entries.get(name, default)
     if value is None:
         raise ValueError(f"it has no {name!r}")
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):  # True is no number
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):  # True is an int too
         raise ValueError(f"its {name} is {shown(value)}")
     return value
 

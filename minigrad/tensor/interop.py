@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from . import backend, ops
-from .autograd import GraphError, Storage, Value
+from .. import backend, ops
+from ..autograd import GraphError, Storage, Value
 
 
 class Interop(Value):
@@ -16,19 +16,19 @@ class Interop(Value):
     __slots__ = ()
     __array_priority__ = 1000.0
 
-    def _host(self):
+    def _host(self) -> Any:
         return self.storage.backend.to_numpy(self.array)
 
-    def numpy(self):
+    def numpy(self) -> Any:
         """The NumPy array, sharing memory on a CPU. Raises if that would drop a gradient: detach() first."""
         if self.node is not None:
             raise GraphError("numpy() would drop the gradient of a tensor that requires one; use .detach().numpy()")
         return self._host()
 
-    def __array__(self, dtype=None, copy=None):
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
 
-    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """NumPy's ufuncs on Tensors become our ops, so that ndarray * Tensor never loses the graph."""
         ours = _UFUNCS.get(ufunc.__name__)
         if ours is None or method != "__call__" or kwargs:
@@ -38,34 +38,34 @@ class Interop(Value):
             )
         return ours(*inputs)
 
-    def __dlpack__(self, **kwargs):
+    def __dlpack__(self, **kwargs: Any) -> Any:
         if self.node is not None:
             raise GraphError("__dlpack__ would drop the gradient of a tensor that requires one; use .detach()")
         return self.array.__dlpack__(**kwargs)
 
-    def __dlpack_device__(self):
+    def __dlpack_device__(self) -> Any:
         return self.array.__dlpack_device__()
 
     @property
-    def __cuda_array_interface__(self):
-        """What other libraries read to share a GPU tensor's memory; missing on the CPU, and where it would drop a
-        gradient."""
+    def __cuda_array_interface__(self) -> Any:
+        """What other libraries read to share a GPU tensor's memory. Missing on the CPU, and on a tensor that requires a
+        gradient, which would be lost."""
         if self.node is not None:
             raise AttributeError("this tensor requires a gradient, which sharing would drop; use .detach()")
         return self.array.__cuda_array_interface__
 
-    def __reduce__(self):
-        """Pickling and copy.copy keep the values and whether a gradient is required. Not the graph and not .grad; and
-        tensors that share memory do not share it afterwards."""
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickling and copy.copy keep the values and whether a gradient is required, but not the graph or .grad.
+        Tensors that share memory no longer share it afterwards."""
         self._check_leaf()
         return _rebuilt, (type(self), self._host().copy(), self.requires_grad)
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A leaf on the same device with memory, .grad and attributes of its own, but no hooks. Tensors that share
-        memory share it afterwards, if they are copied in one call and on a CPU; else that raises, as copies that no
-        longer share would compute something else."""
+        memory and are copied in one call share it afterwards. That works on a CPU only; elsewhere it raises, as copies
+        that no longer share memory would compute something else."""
         self._check_leaf()
-        key = id(self.storage)  # no other key of memo is the id of a storage: nobody else copies one
+        key = id(self.storage)  # nothing else is stored in memo under a storage's id
         copies = memo.get(key)
         if copies is None:
             copies = memo[key] = _Copies(self.storage)
@@ -80,52 +80,52 @@ class Interop(Value):
             setattr(y, name, copy.deepcopy(value, memo))
         return y
 
-    def _check_leaf(self):
+    def _check_leaf(self) -> None:
         if not self.is_leaf:
             raise GraphError("only leaves can be pickled or deep-copied; detach() first")
 
-    def item(self):
+    def item(self) -> Any:
         """The one element as a Python number."""
         if self.numel() != 1:
             raise ValueError(f"item() needs a tensor of one element, this has shape {self.shape}")
         return self._host().item()
 
-    def tolist(self):
+    def tolist(self) -> Any:
         """Nested lists of Python numbers."""
         return self._host().tolist()
 
-    def __float__(self):
+    def __float__(self) -> float:
         return float(self.item())
 
-    def __int__(self):
+    def __int__(self) -> int:
         return int(self.item())
 
-    def __index__(self):
+    def __index__(self) -> int:
         if self.dtype.kind not in "iu":
             raise TypeError(f"only an int tensor can be an index, not {self.dtype}")
         return int(self.item())
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         if self.numel() != 1:
             raise ValueError(f"the truth of a tensor of shape {self.shape} is ambiguous; use .any() or .all()")
         return bool(self.item())
 
-    def __iter__(self):
+    def __iter__(self) -> Any:
         if self.ndim == 0:
             raise TypeError("iteration over a 0-d tensor")
         return iter(self.unbind(0))
 
 
 class _Copies:
-    """The copies of all tensors that lie in one storage. They lie in one buffer, as far apart as the originals."""
+    """The copies of all tensors that lie in one storage. They share a buffer, as far apart as the originals."""
 
-    def __init__(self, storage):
-        self.source = storage  # held, so that its id stays its own
+    def __init__(self, storage: Storage):
+        self.source = storage  # kept alive, so that no other storage gets its id
         self.storage = Storage(storage.backend)
-        self.members = []  # (original array, the Tensor that is its copy)
-        self.low = self.high = 0  # addresses of the originals that the buffer stands for
+        self.members: list[tuple[Any, Any]] = []  # (original array, the Tensor that is its copy)
+        self.low = self.high = 0  # the addresses that the buffer is a copy of
 
-    def add(self, array, y):
+    def add(self, array: Any, y: Any) -> None:
         """Give y a copy of array, and move the earlier copies if the buffer has to grow for it."""
         if not isinstance(array, np.ndarray):
             if self.members:
@@ -146,12 +146,12 @@ class _Copies:
             y.array = self._placed(array)
         self.members.append((array, y))
 
-    def _allot(self, arrays):
+    def _allot(self, arrays: list[Any]) -> None:
         bounds = [byte_bounds(a) for a in arrays if a.size] or [(0, 0)]
         self.low, self.high = min(low for low, _ in bounds), max(high for _, high in bounds)
         self.buffer = np.zeros(self.high - self.low, np.uint8)
 
-    def _placed(self, array):
+    def _placed(self, array: Any) -> Any:
         """A copy of array at its place in the buffer."""
         if not array.size:
             return array.copy()
@@ -163,14 +163,14 @@ class _Copies:
         return placed
 
 
-def _owner(array):
+def _owner(array: Any) -> Any:
     """The largest array of which it is a view."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
 
 
-def _rebuilt(cls, array, requires_grad):
+def _rebuilt(cls: Any, array: Any, requires_grad: bool) -> Any:
     x = cls._wrap(array, Storage(backend.cpu()))
     return x.requires_grad_(requires_grad) if type(x) is cls else cls(x, requires_grad)
 

@@ -9,15 +9,13 @@ import stat
 
 import numpy as np
 
+from ..errors import TextError
+
 PER_BYTE = 20  # bytes of memory that a byte of text takes while it is encoded: str, code points, ids and their masks
 
 
-class TextError(ValueError):
-    """A text that cannot be trained on, or that a vocabulary lacks characters of; the message says where and why."""
-
-
 class CharVocab:
-    """The characters of a text, sorted, numbered from 0. `chars` is all there is to it: CharVocab(v.chars) equals v."""
+    """The characters of a text, sorted, numbered from 0. `chars` says everything: CharVocab(v.chars) equals v."""
 
     def __init__(self, text):
         self.chars = "".join(sorted(set(text)))
@@ -48,7 +46,7 @@ class CharVocab:
         return ids
 
     def check_same(self, other):
-        """Raise TextError, naming up to ten of the characters, when `other` has not the same ones."""
+        """Raise TextError, naming up to ten of the characters, if `other` has different ones."""
         if self != other:
             news = [f"{len(other)} characters, not {len(self)}"]
             for name, a, b in (("new", other.chars, self.chars), ("gone", self.chars, other.chars)):
@@ -71,9 +69,9 @@ def _code_points(text):
 def read_corpus(paths=()):
     """The text of the files, in order, with a newline between two; without files, the default corpus.
 
-    Files are UTF-8; a byte order mark is dropped and CR LF becomes LF. Raises OSError for a file that cannot be read,
-    and TextError for one that is empty, binary or not UTF-8, which says where; for what is no ordinary file, for more
-    than memory holds, and for a text that is one character over and over.
+    Files are UTF-8; a byte order mark is dropped and CR LF becomes LF. Raises OSError for a file that cannot be read.
+    Raises TextError for a file that is empty, binary, not UTF-8 (the message says where) or no ordinary file, for more
+    text than memory holds, and for a text that repeats one character.
     """
     if not paths:
         return default_corpus()
@@ -98,7 +96,7 @@ def memory():
 
 
 def _size(path):
-    """In bytes. A pipe or a device is refused: some have no end, and --resume could not read any of them again."""
+    """The size of a file in bytes. A pipe or a device is refused: some have no end, and none can be read again."""
     status = os.stat(path)
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -111,7 +109,7 @@ def _read(path):
     try:
         with open(path, "rb") as file:
             data = file.read(2**16)
-            if b"\0" not in data:  # else it is no text, and may be huge
+            if b"\0" not in data:  # otherwise it is not text, and may be huge
                 file.seek(0)
                 data = file.read()
     except OSError as error:
@@ -134,9 +132,9 @@ def _read(path):
 
 
 def default_corpus():
-    """About 465,000 characters of English that every Python carries: what help("if") and its like print."""
-    # The text is the language reference's, so it differs a little from one Python version to the next, and with it
-    # the vocabulary and every loss. Runs to be compared between machines need --text.
+    """About 465,000 characters of English that come with every Python: what help("if") and similar topics print."""
+    # The text is from the language reference, so it differs a little from one version of Python to the next, and so
+    # do the vocabulary and every loss. Runs that are compared across machines need --text.
     try:
         from pydoc_data.topics import topics
     except ImportError:
@@ -155,8 +153,8 @@ def split(ids, fraction=0.9):
 class Batches:
     """Endless random batches: next(batches) is (x, y), both (B, T) int64, where y is x one character later.
 
-    The generator's state is the whole state: put it back, and the same batches follow. Raises TextError when the
-    text is too short for one block; `name` is what the message calls it.
+    There is no other state than the generator's: restore that, and the same batches follow. Raises TextError if the
+    text is too short for one block; `name` is what the message calls the text.
     """
 
     def __init__(self, ids, block_size, batch_size, generator, name="text"):
@@ -175,8 +173,8 @@ class Batches:
 def fixed_batches(ids, block_size, batch_size, limit=None, name="text"):
     """A list of (x, y), each (b, T) int64 with b <= batch_size: side by side, they cover the text once.
 
-    With `limit`, at most so many batches of windows, spread evenly. No random numbers: every evaluation sees the same.
-    Raises TextError like Batches.
+    With `limit`, at most that many batches, spread evenly over the text. Nothing is random: every evaluation sees the
+    same batches. Raises TextError like Batches.
     """
     _check_length(ids, block_size, name)
     starts = np.arange(0, len(ids) - block_size, block_size)

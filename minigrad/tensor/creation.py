@@ -1,31 +1,33 @@
 """Making tensors: from data, filled, in sequence, at random."""
 
 import operator
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
-from . import backend, dtypes
-from .autograd import Storage
-from .ops._args import shape_of
-from .random import default_generator
-from .tensor import Tensor
+from .. import backend, dtypes
+from ..autograd import Storage
+from ..ops.args import shape_of
+from ..random import Generator, default_generator
+from .core import Tensor
 
 
-def _finish(array, device, requires_grad):
+def _finish(array: Any, device: str, requires_grad: bool) -> Tensor:
     """A host array as a Tensor on a device."""
     on = backend.get(device)
     return _tensor(on, on.from_numpy(array), requires_grad)
 
 
-def _tensor(on, array, requires_grad):
+def _tensor(on: Any, array: Any, requires_grad: bool) -> Tensor:
     x = Tensor._wrap(array, Storage(on))
     return x.requires_grad_() if requires_grad else x
 
 
-def tensor(data, dtype=None, device="cpu", requires_grad=False):
+def tensor(data: Any, dtype: Any = None, device: str = "cpu", requires_grad: bool = False) -> Tensor:
     """A Tensor with a copy of data: numbers, nested lists, arrays, Tensors.
 
-    dtype None: an array keeps its own; Python floats become float32, ints int64, bools bool."""
+    dtype None: an array keeps its dtype; Python floats become float32, ints int64, bools bool."""
     if isinstance(data, Tensor):
         data = data.detach()._host()
     typed = isinstance(data, (np.ndarray, np.generic))
@@ -38,20 +40,20 @@ def tensor(data, dtype=None, device="cpu", requires_grad=False):
     return _finish(array.astype(dtypes.as_dtype(dtype), copy=False), device, requires_grad)
 
 
-def _without_tensors(data):
+def _without_tensors(data: Any) -> Any:
     if isinstance(data, (list, tuple)):
         return [_without_tensors(item) for item in data]
     return data.detach()._host() if isinstance(data, Tensor) else data
 
 
-def _first_is_typed(data):
+def _first_is_typed(data: Any) -> bool:
     while isinstance(data, (list, tuple)) and data:
         data = data[0]
     return isinstance(data, (np.ndarray, np.generic))
 
 
-def as_tensor(data, dtype=None, device="cpu"):
-    """data itself if it is a Tensor of that dtype and device; an array shares its memory if it can; else a copy."""
+def as_tensor(data: Any, dtype: Any = None, device: str = "cpu") -> Any:
+    """data as a Tensor: itself if it is one of that dtype and device, else sharing an array's memory, else a copy."""
     if isinstance(data, Tensor):
         return data.to(device).to(dtype or data.dtype)
     if isinstance(data, np.ndarray) and device == "cpu" and (dtype is None or data.dtype == dtypes.as_dtype(dtype)):
@@ -59,7 +61,7 @@ def as_tensor(data, dtype=None, device="cpu"):
     return tensor(data, dtype, device)
 
 
-def from_numpy(array):
+def from_numpy(array: Any) -> Tensor:
     """A Tensor that shares the memory of a NumPy array."""
     if not isinstance(array, np.ndarray):
         raise TypeError(f"from_numpy needs a NumPy array, got {type(array).__name__}")
@@ -67,58 +69,58 @@ def from_numpy(array):
     return _finish(array, "cpu", False)
 
 
-def from_dlpack(other):
+def from_dlpack(other: Any) -> Tensor:
     """A Tensor that shares the memory of another library's array (PyTorch, CuPy, JAX, …)."""
     return from_numpy(np.from_dlpack(other))
 
 
-def _sizes(name, size):
+def _sizes(name: str, size: Any) -> tuple[int, ...]:
     """The shape of a tensor to be made."""
-    shape = shape_of(name, size)
+    shape: tuple[int, ...] = shape_of(name, size)
     if any(n < 0 for n in shape):
         raise ValueError(f"{name}: sizes must not be negative, got {shape}")
     return shape
 
 
-def full(size, fill_value, dtype=None, device="cpu", requires_grad=False):
-    """A Tensor of one value. dtype None: float32, int64 or bool, as the value is."""
+def full(size: Any, fill_value: Any, dtype: Any = None, device: str = "cpu", requires_grad: bool = False) -> Tensor:
+    """A Tensor filled with one value. dtype None: float32, int64 or bool, after the value."""
     if dtype is None:
         dtype = {"b": dtypes.bool_, "i": dtypes.int64, "u": dtypes.int64}.get(np.asarray(fill_value).dtype.kind)
     shape = _sizes("full", (size,) if isinstance(size, int) else size)
     return _finish(np.full(shape, fill_value, dtypes.as_dtype(dtype or dtypes.DEFAULT_FLOAT)), device, requires_grad)
 
 
-def zeros(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False):
+def zeros(*size: Any, dtype: Any = dtypes.DEFAULT_FLOAT, device: str = "cpu", requires_grad: bool = False) -> Tensor:
     """Zeros of a shape."""
     return full(_sizes("zeros", size), 0, dtype, device, requires_grad)
 
 
-def ones(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False):
+def ones(*size: Any, dtype: Any = dtypes.DEFAULT_FLOAT, device: str = "cpu", requires_grad: bool = False) -> Tensor:
     """Ones of a shape."""
     return full(_sizes("ones", size), 1, dtype, device, requires_grad)
 
 
-def empty(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False):
-    """A Tensor of a shape whose values are whatever lay in memory."""
+def empty(*size: Any, dtype: Any = dtypes.DEFAULT_FLOAT, device: str = "cpu", requires_grad: bool = False) -> Tensor:
+    """A Tensor of a shape with arbitrary values: whatever was in its memory."""
     return _finish(np.empty(_sizes("empty", size), dtypes.as_dtype(dtype)), device, requires_grad)
 
 
-def zeros_like(x, dtype=None):
+def zeros_like(x: Tensor, dtype: Any = None) -> Tensor:
     """Zeros of x's shape, dtype and device."""
     return zeros(x.shape, dtype=dtype or x.dtype, device=x.device)
 
 
-def ones_like(x, dtype=None):
+def ones_like(x: Tensor, dtype: Any = None) -> Tensor:
     """Ones of x's shape, dtype and device."""
     return ones(x.shape, dtype=dtype or x.dtype, device=x.device)
 
 
-def full_like(x, fill_value, dtype=None):
+def full_like(x: Tensor, fill_value: Any, dtype: Any = None) -> Tensor:
     """One value in x's shape, dtype and device."""
     return full(x.shape, fill_value, dtype or x.dtype, x.device)
 
 
-def arange(start, end=None, step=1, dtype=None, device="cpu"):
+def arange(start: float, end: float | None = None, step: float = 1, dtype: Any = None, device: str = "cpu") -> Tensor:
     """start, start + step, … below end; arange(n) counts from 0. dtype None: int64, or float32 if any is a float."""
     start, end = (0, start) if end is None else (start, end)
     if step == 0:
@@ -128,17 +130,17 @@ def arange(start, end=None, step=1, dtype=None, device="cpu"):
     return _finish(np.arange(start, end, step).astype(dtypes.as_dtype(dtype)), device, False)
 
 
-def linspace(start, end, steps, dtype=dtypes.DEFAULT_FLOAT, device="cpu"):
+def linspace(start: float, end: float, steps: int, dtype: Any = dtypes.DEFAULT_FLOAT, device: str = "cpu") -> Tensor:
     """`steps` numbers from start to end, both included, evenly spaced."""
     return _finish(np.linspace(start, end, steps).astype(dtypes.as_dtype(dtype)), device, False)
 
 
-def eye(n, m=None, dtype=dtypes.DEFAULT_FLOAT, device="cpu"):
+def eye(n: int, m: int | None = None, dtype: Any = dtypes.DEFAULT_FLOAT, device: str = "cpu") -> Tensor:
     """The identity matrix, (n, m or n)."""
     return _finish(np.eye(n, m, dtype=dtypes.as_dtype(dtype)), device, False)
 
 
-def one_hot(x, num_classes):
+def one_hot(x: Tensor, num_classes: int) -> Any:
     """int Tensor (…) -> int64 (…, num_classes): 1 at the class, else 0."""
     if x.numel() and not 0 <= int(x.min().item()) <= int(x.max().item()) < num_classes:
         raise IndexError(f"one_hot: classes from {x.min().item()} to {x.max().item()} do not fit {num_classes}")
@@ -148,52 +150,68 @@ def one_hot(x, num_classes):
 # ------------------------------------------------------------------------------------------------------------ at random
 
 
-def _or_default(generator):
+def _or_default(generator: Generator | None) -> Generator:
     return default_generator if generator is None else generator
 
 
-def _float_dtype(name, dtype):
+def _float_dtype(name: str, dtype: Any) -> Any:
     dtype = dtypes.as_dtype(dtype)
     if dtype.kind != "f":
         raise TypeError(f"{name} makes floats, not {dtype}; for integers use randint")
     return dtype
 
 
-def rand(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False, generator=None):
+def rand(
+    *size: Any,
+    dtype: Any = dtypes.DEFAULT_FLOAT,
+    device: str = "cpu",
+    requires_grad: bool = False,
+    generator: Generator | None = None,
+) -> Tensor:
     """Uniform in [0, 1). Floats only."""
     on = backend.get(device)
     y = _or_default(generator).uniform(_sizes("rand", size), _float_dtype("rand", dtype), on)
     return _tensor(on, y, requires_grad)
 
 
-def randn(*size, dtype=dtypes.DEFAULT_FLOAT, device="cpu", requires_grad=False, generator=None):
+def randn(
+    *size: Any,
+    dtype: Any = dtypes.DEFAULT_FLOAT,
+    device: str = "cpu",
+    requires_grad: bool = False,
+    generator: Generator | None = None,
+) -> Tensor:
     """Standard normal. Floats only."""
     on = backend.get(device)
     y = _or_default(generator).normal(_sizes("randn", size), _float_dtype("randn", dtype), on)
     return _tensor(on, y, requires_grad)
 
 
-def rand_like(x, generator=None):
+def rand_like(x: Tensor, generator: Generator | None = None) -> Tensor:
     """Uniform in [0, 1), of x's shape, dtype and device."""
     return rand(x.shape, dtype=x.dtype, device=x.device, generator=generator)
 
 
-def randn_like(x, generator=None):
+def randn_like(x: Tensor, generator: Generator | None = None) -> Tensor:
     """Standard normal, of x's shape, dtype and device."""
     return randn(x.shape, dtype=x.dtype, device=x.device, generator=generator)
 
 
-def randint(low, high, size, device="cpu", generator=None):
+def randint(
+    low: int, high: int, size: Iterable[int], device: str = "cpu", generator: Generator | None = None
+) -> Tensor:
     """int64 in [low, high)."""
     return _finish(_or_default(generator).integers(low, high, _sizes("randint", (tuple(size),))), device, False)
 
 
-def randperm(n, device="cpu", generator=None):
+def randperm(n: int, device: str = "cpu", generator: Generator | None = None) -> Tensor:
     """range(n) in random order, int64."""
     return _finish(_or_default(generator).permutation(operator.index(n)), device, False)
 
 
-def multinomial(probs, num_samples, replacement=False, generator=None):
+def multinomial(
+    probs: Tensor, num_samples: int, replacement: bool = False, generator: Generator | None = None
+) -> Tensor:
     """Indices drawn in proportion to the rows of probs, (n,) or (N, n), each ≥ 0 -> (num_samples,) or (N, num_samples).
 
     On the host, in float64. Without replacement by the Gumbel trick: the num_samples largest of ln p + Gumbel noise."""

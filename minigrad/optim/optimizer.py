@@ -1,25 +1,38 @@
-"""Optimizers with parameter groups, and the learning-rate schedule of nanoGPT."""
+"""What all optimizers share: parameter groups, their state, and saving both."""
 
-import math
 import operator
 from collections.abc import Iterable
 from reprlib import repr as shown
 
 import numpy as np
 
-from .autograd import Storage
-from .creation import as_tensor
-from .dtypes import is_number
-from .tensor import Tensor
+from ..autograd import Storage, no_grad
+from ..dtypes import is_number
+from ..tensor import Tensor, as_tensor
 
 
 class Optimizer:
-    """Base class: parameter groups (dicts of 'params' and options), their state, and saving both.
+    """Base class. An optimizer is a subclass that gives its options, its buffers and its formula:
 
-    params: Tensors, or dicts with 'params' and options that differ from `defaults`."""
+        class Momentum(Optimizer):
+            buffers = ("b",)
 
-    buffers: tuple = ()  # names of the arrays of state that each parameter has, of its shape
+            def __init__(self, params, lr=1e-3, momentum=0.9):
+                super().__init__(params, {"lr": lr, "momentum": momentum})
+
+            def update(self, p, g, state, group):
+                state["b"].mul_(group["momentum"]).add_(g)
+                p -= group["lr"] * state["b"]
+
+    params: Tensors, or dicts with 'params' and options that differ from `defaults`, {option: value}."""
+
+    buffers: tuple = ()  # names of the Tensors of state that each parameter has, of its shape; they begin as zeros
     squares: tuple = ()  # those of them that are never negative
+
+    def __init_subclass__(cls):
+        if "update" in cls.__dict__ and "update_all" not in cls.__dict__:
+            # The kernel that it would inherit computes another formula.
+            cls.update_all = Optimizer.update_all  # type: ignore[method-assign]
 
     def __init__(self, params, defaults):
         if isinstance(params, Tensor) or not isinstance(params, Iterable):
@@ -63,47 +76,43 @@ class Optimizer:
 
     def step(self):
         """Change every parameter that has a gradient, in place."""
-        updates: dict = {}  # (backend, options that all slots of an update share): slots
+        due = []
         for group in self.param_groups:
-            shared = self._shared(group)
             for p in group["params"]:
                 if p.grad is not None:
                     state = self.state.get(p)
                     if state is None:
                         state = self.state[p] = {"step": 0, **{name: p.zeros_like() for name in self.buffers}}
                     state["step"] += 1
-                    slot = self._slot(p.array, p.grad.detach().contiguous().array, state, group)
-                    updates.setdefault((p.storage.backend, *shared), []).append(slot)
-                    p.storage.changed()
-        for (on, *shared), slots in updates.items():
-            self._update(on, slots, *shared)
+                    due.append((p, p.grad, state, group))
+        with no_grad():
+            self.update_all(due)
 
-    # A subclass says what the backend's primitive, which updates many parameters at once, is to be given.
+    def update(self, p, g, state, group):
+        """Change p, and the buffers in state, in place; g stays as it is. Runs under no_grad.
 
-    def _shared(self, group):
-        """The options that go for all slots of one call."""
-        raise TypeError("an Optimizer must define _shared, _slot and _update")
+        state: the parameter's buffers by name, and "step", which counts from 1. group: the options."""
+        raise TypeError("an Optimizer must define update(p, g, state, group)")
 
-    def _slot(self, p, g, state, group):
-        """A parameter's arrays and numbers."""
-        raise TypeError("an Optimizer must define _shared, _slot and _update")
-
-    def _update(self, on, slots, *shared):
-        raise TypeError("an Optimizer must define _shared, _slot and _update")
+    def update_all(self, due):
+        """`update` for each (p, g, state, group) of a list. Where the backends have a kernel for an optimizer, it
+        overrides this with one launch for all parameters."""
+        for p, g, state, group in due:
+            self.update(p, g, state, group)
 
     def state_dict(self):
         """{'state': {index: {'step': …, name: Tensor}}, 'param_groups': …}, parameters by their index over all groups.
 
-        The Tensors share memory with the optimizer."""
+        The Tensors share memory with the optimizer's."""
         parameters = [p for group in self.param_groups for p in group["params"]]
         index = {p: i for i, p in enumerate(parameters)}
         groups = [{**group, "params": [index[p] for p in group["params"]]} for group in self.param_groups]
         return {"state": {index[p]: dict(state) for p, state in self.state.items()}, "param_groups": groups}
 
     def load_state_dict(self, state_dict):
-        """Take over what state_dict() gave (arrays or Tensors); the parameters must be the same in number and shape.
+        """Restore what state_dict() gave (arrays or Tensors); the parameters must be the same in number and shape.
 
-        Everything is checked before anything changes, and what does not fit raises ValueError."""
+        Everything is checked before anything changes. Raises ValueError for what does not fit."""
         _checked(state_dict, "state_dict", dict, {"state", "param_groups"})
         parameters = [p for group in self.param_groups for p in group["params"]]
         groups = self._checked_groups(state_dict["param_groups"])
@@ -120,7 +129,7 @@ class Optimizer:
             group.update(saved)
 
     def _checked_groups(self, groups):
-        """Their options, once their parameters are known to be numbered as ours are."""
+        """The options of saved groups, whose parameters must be numbered as ours are."""
         groups = [_checked(group, "group", dict, {"params"}) for group in _checked(groups, "groups", list)]
         sizes = [len(group["params"]) for group in self.param_groups]
         given = [len(_checked(group["params"], "params", list)) for group in groups]
@@ -135,7 +144,7 @@ class Optimizer:
         ]
 
     def _checked_state(self, state, name, p):
-        """A parameter's own state: its step, and arrays of its shape."""
+        """A parameter's saved state: its step, and arrays of its shape, as Tensors of its dtype on its device."""
         _checked(state, name, dict, names := {"step", *self.buffers})
         if state.keys() != names:
             raise ValueError(
@@ -176,7 +185,7 @@ def _steps(value, name):
 
 
 def _can_be(name, value):
-    """Whether this value is possible for an option that means the same in all optimizers; others may be anything."""
+    """Whether an option may have this value. Only options that mean the same in all optimizers are judged."""
     if name in ("lr", "momentum", "weight_decay", "eps"):
         return is_number(value) and value >= 0
     if name == "betas":  # at 1, Adam would divide by 0
@@ -185,7 +194,7 @@ def _can_be(name, value):
 
 
 def _checked_option(name, value, defaults):
-    """A saved group's option: possible, and of the kind that its default has."""
+    """A saved group's option, which must be possible and of its default's kind."""
     default, right = defaults.get(name), _can_be(name, value)
     if isinstance(default, bool):
         right = isinstance(value, bool)
@@ -196,59 +205,14 @@ def _checked_option(name, value, defaults):
     return tuple(value) if isinstance(default, tuple) else value
 
 
-class SGD(Optimizer):
-    """p -= lr · g; with momentum, b = momentum · b + g and p -= lr · b (Nesterov: lr · (g + momentum · b))."""
+def launches(due, shared):
+    """For `update_all`: what one launch of a kernel can update, with the options that it has only one value for.
 
-    buffers = ("momentum_buffer",)
-
-    def __init__(self, params, lr=1e-3, momentum=0.0, weight_decay=0.0, nesterov=False):
-        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov})
-
-    def _shared(self, group):
-        return group["momentum"], group["nesterov"]
-
-    def _slot(self, p, g, state, group):
-        return p, g, state["momentum_buffer"].array, group["lr"], group["weight_decay"]
-
-    def _update(self, on, slots, *shared):
-        on.sgd_(slots, *shared)
-
-
-class Adam(Optimizer):
-    """Kingma and Ba 2015. weight_decay is added to the gradient."""
-
-    buffers = ("m", "v")
-    squares = ("v",)
-    decoupled = False
-
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
-
-    def _shared(self, group):
-        return *group["betas"], group["eps"], self.decoupled
-
-    def _slot(self, p, g, state, group):
-        return p, g, state["m"].array, state["v"].array, group["lr"], group["weight_decay"], state["step"]
-
-    def _update(self, on, slots, *shared):
-        on.adam_(slots, *shared)
-
-
-class AdamW(Adam):
-    """Loshchilov and Hutter 2019: Adam, with weight_decay · lr · p subtracted apart from the gradient."""
-
-    decoupled = True
-
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2):
-        super().__init__(params, lr, betas, eps, weight_decay)
-
-
-def warmup_cosine(step, *, lr, min_lr, warmup, total):
-    """The learning rate at a step, counted from 0: linear up to lr over `warmup` steps, then half a cosine down to
-    min_lr at `total`, and min_lr from there on."""
-    if step < warmup:
-        return lr * (step + 1) / (warmup + 1)
-    if step >= total:
-        return min_lr
-    done = (step - warmup) / (total - warmup)
-    return min_lr + 0.5 * (1 + math.cos(math.pi * done)) * (lr - min_lr)
+    shared: function of a group that gives the values of those options. Yields ((backend, *values), parameters), where
+    parameters is a list of (p, g, state, group) with the compact arrays of p and g. Counts each p as changed."""
+    found: dict = {}
+    for p, g, state, group in due:
+        key = p.storage.backend, *shared(group)
+        found.setdefault(key, []).append((p.array, g.contiguous().array, state, group))
+        p.storage.changed()
+    return found.items()

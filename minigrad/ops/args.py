@@ -1,4 +1,4 @@
-"""What the public functions share: promotion, dimensions, NumPy's argument names. Inner loops never come here."""
+"""How the public functions read their arguments: promotion, dimensions, NumPy's names. Inner loops skip all this."""
 
 import functools
 import operator

@@ -1,17 +1,17 @@
 """Reading and writing safetensors files: eight bytes with the header's size, the header as JSON, then the arrays.
 
-Written here, though there is a library by that name, because of what it does not do. It loads through a memory map or
-a copy of the file, which takes twice the file's memory. It writes to a temporary file of its own, which it neither
-syncs nor removes after a kill, and its errors carry no errno. It takes a name that is there twice, and truth values
-other than 0 and 1. Our tests read its files, and let it read ours.
+The library of that name is not used, for these reasons. It loads through a memory map or a copy of the file, which
+takes twice the file's memory. It writes to a temporary file of its own, which it neither syncs nor removes after a
+kill, and its errors carry no errno. It accepts a name that occurs twice, and bools other than 0 and 1. The tests read
+files that the library has written, and let it read ours.
 
 The format: https://github.com/huggingface/safetensors, README, "Format".
 """
 
 import json
 import math
-import reprlib
 from collections import Counter
+from reprlib import repr as shown
 
 import numpy as np
 
@@ -28,11 +28,9 @@ DEEPEST = 100  # levels of lists and dicts
 LONGEST = 2_000_000  # commas: 100 MB of "[0,0,0,…" would take minutes, and gigabytes
 METADATA = "__metadata__"
 
-shown = reprlib.repr  # of what a file holds: one line, and a short one, whatever it is
-
 
 class Unsupported(ValueError):
-    """A valid file with something that NumPy has not."""
+    """A valid file with something that NumPy lacks."""
 
 
 def parse(text):
@@ -45,7 +43,7 @@ def parse(text):
     except RecursionError:
         raise ValueError("its JSON is nested too deeply") from None
     level = [value]
-    for _ in range(DEEPEST):  # what fits here can be walked by recursion later on
+    for _ in range(DEEPEST):  # what passes can be walked recursively later
         level = [x for v in level if isinstance(v, dict | list) for x in (v.values() if isinstance(v, dict) else v)]
         if not level:
             return value
@@ -67,10 +65,10 @@ def _int(text):
 
 
 class Reader:
-    """A safetensors file, open to read. Its header has been read, and checked against the file's size; no array has.
+    """A safetensors file, opened for reading. The header is read at once and checked against the file's size.
 
-    metadata: {str: str}. names: of the arrays, sorted. Raises ValueError for what is no such file or a damaged one, and
-    Unsupported for a dtype that NumPy has not."""
+    metadata: {str: str}. names: of the arrays, sorted. Raises ValueError for a file that is damaged or is no
+    safetensors file, and Unsupported for a dtype that NumPy lacks."""
 
     def __init__(self, file):
         self._file = file
@@ -86,17 +84,17 @@ class Reader:
         header = parse(data.decode("utf-8"))
         self.metadata = header.pop(METADATA, {})
         if not isinstance(self.metadata, dict) or not all(isinstance(text, str) for text in self.metadata.values()):
-            raise ValueError("its metadata are not texts by name")
+            raise ValueError("its metadata is not a dict of strings")
         self._start = 8 + length
         self._entries = _checked(header, size - self._start)
         self.names = sorted(self._entries)
 
     def read(self, name):
-        """One array, of its own memory."""
+        """One array, in memory of its own."""
         dtype, shape, begin, end = self._entries[name]
         try:
             x = np.empty(shape, dtype)
-        except ValueError as error:  # larger dims, beside one of 0, than NumPy allows
+        except ValueError as error:  # a dim of 0 beside others that NumPy cannot hold
             raise Unsupported(f"{shown(name)} of shape {shown(shape)}: {error}") from None
         self._file.seek(self._start + begin)
         flat = as_bytes(x)
@@ -108,10 +106,10 @@ class Reader:
 
 
 def _checked(header, size):
-    """{name: (dtype, shape, begin, end)} of a header, whose arrays have to fill `size` bytes."""
+    """{name: (dtype, shape, begin, end)} from a header, whose arrays have to fill `size` bytes."""
     entries = {}
     for name, entry in header.items():
-        name.encode()  # half a surrogate pair is no text
+        name.encode()  # raises ValueError for half a surrogate pair
         found = entry if isinstance(entry, dict) else {}
         dtype, shape, offsets = found.get("dtype"), found.get("shape", ()), found.get("data_offsets", ())
         if not (isinstance(dtype, str) and _are_sizes(shape) and _are_sizes(offsets) and len(offsets) == 2):
@@ -145,15 +143,16 @@ def _dtype(name, text, shape, begin, end):
 
 
 def as_bytes(x):
-    """The contents of an array, row by row, as a flat uint8 array: a view where x lies so in memory, else of a copy."""
+    """The contents of an array, row by row, as a flat uint8 array: a view if x is contiguous, else of a copy."""
     return np.ascontiguousarray(x).reshape(-1).view(np.uint8)
 
 
 def header_of(arrays, metadata):
-    """(bytes, names): how a file of these {name: array} begins, and the order in which the arrays follow.
+    """(bytes, names): the beginning of a file of these {name: array}, and the order in which the arrays follow.
 
-    The same arrays and metadata give the same bytes. Raises ValueError for a name that cannot be, or too much text."""
-    order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))  # so that each is aligned
+    The same arrays and metadata give the same bytes. Raises ValueError for a name that a file cannot have, and for too
+    much text."""
+    order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))  # then each is aligned
     header: dict = {METADATA: metadata}
     at = 0
     for name in order:

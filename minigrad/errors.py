@@ -1,0 +1,41 @@
+"""Errors that several rooms share, and the wording of their messages."""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that is missing, damaged, not minigrad's, or of another model; the message says which and where."""
+
+
+class TextError(ValueError):
+    """A text that cannot be trained on, or that has characters a vocabulary lacks; the message says where and why."""
+
+
+class UnknownName(KeyError):
+    """Something was asked for by a name that does not exist. `unknown` words the message."""
+
+    def __str__(self) -> str:  # without the quotes that KeyError puts around it
+        return str(self.args[0])
+
+
+def unknown(what: str, name: object, known: Iterable[object]) -> str:
+    """\"there is no layer 'atn'; did you mean attn?\", or all that there are, if no name comes near."""
+    names = [str(each) for each in known]
+    near = difflib.get_close_matches(str(name), names)
+    return f"there is no {what} {name!r}; " + (
+        f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names)}"
+    )
+
+
+def devices_differ(what: str, one: Any, other: Any) -> RuntimeError:
+    """The RuntimeError for an operation on tensors of two backends."""
+    return RuntimeError(
+        f"{what}: tensors on different devices, {one.device!r} and {other.device!r}; move one with .to(device)"
+    )
+
+
+def printable(text: object) -> str:
+    """text with its control characters escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))

@@ -1,0 +1,6 @@
+"""Optimizers with parameter groups, and the learning-rate schedule of nanoGPT."""
+
+from .adam import Adam, AdamW
+from .optimizer import Optimizer
+from .schedule import warmup_cosine
+from .sgd import SGD

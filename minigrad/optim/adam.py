@@ -1,0 +1,46 @@
+"""Adam, and AdamW."""
+
+from .optimizer import Optimizer, launches
+
+
+class Adam(Optimizer):
+    """m = β₁ m + (1 - β₁) g;   v = β₂ v + (1 - β₂) g²;   p -= lr · m / (1 - β₁ᵗ) / (√(v / (1 - β₂ᵗ)) + eps)
+
+    m and v begin as zeros, and t counts the steps from 1. weight_decay · p is added to the gradient first. Source:
+    Kingma and Ba 2015, algorithm 1."""
+
+    buffers = ("m", "v")
+    squares = ("v",)
+    decoupled = False
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
+
+    def update(self, p, g, state, group):
+        m, v, t, (beta1, beta2) = state["m"], state["v"], state["step"], group["betas"]
+        if self.decoupled:
+            p *= 1 - group["lr"] * group["weight_decay"]
+        else:
+            g = g + group["weight_decay"] * p
+        m.mul_(beta1).add_((1 - beta1) * g)
+        v.mul_(beta2).add_((1 - beta2) * g * g)
+        p -= group["lr"] * (m / (1 - beta1**t)) / ((v / (1 - beta2**t)).sqrt() + group["eps"])
+
+    def update_all(self, due):
+        for (on, *shared), parameters in launches(due, lambda group: (*group["betas"], group["eps"])):
+            slots = [
+                (p, g, state["m"].array, state["v"].array, group["lr"], group["weight_decay"], state["step"])
+                for p, g, state, group in parameters
+            ]
+            on.adam_(slots, *shared, self.decoupled)
+
+
+class AdamW(Adam):
+    """Adam, but weight decay is apart from the gradient:   p -= lr · weight_decay · p   before the step.
+
+    Source: Loshchilov and Hutter 2019, algorithm 2."""
+
+    decoupled = True
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2):
+        super().__init__(params, lr, betas, eps, weight_decay)

@@ -1,0 +1,31 @@
+"""Stochastic gradient descent."""
+
+from .optimizer import Optimizer, launches
+
+
+class SGD(Optimizer):
+    """b = momentum · b + g;   p -= lr · b   (Nesterov: p -= lr · (g + momentum · b))
+
+    b begins as zeros, and without momentum it is g. weight_decay · p is added to the gradient first. Source: Sutskever,
+    Martens, Dahl and Hinton 2013, with lr outside of b, as in PyTorch."""
+
+    buffers = ("momentum_buffer",)
+
+    def __init__(self, params, lr=1e-3, momentum=0.0, weight_decay=0.0, nesterov=False):
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov})
+
+    def update(self, p, g, state, group):
+        momentum, b = group["momentum"], state["momentum_buffer"]
+        g = g + group["weight_decay"] * p
+        if momentum:
+            b.mul_(momentum).add_(g)
+            g = g + momentum * b if group["nesterov"] else b
+        p -= group["lr"] * g
+
+    def update_all(self, due):
+        for (on, *shared), parameters in launches(due, lambda group: (group["momentum"], group["nesterov"])):
+            slots = [
+                (p, g, state["momentum_buffer"].array, group["lr"], group["weight_decay"])
+                for p, g, state, group in parameters
+            ]
+            on.sgd_(slots, *shared)

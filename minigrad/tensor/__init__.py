@@ -1,0 +1,13 @@
+"""Tensor, and the functions that make one.
+
+core.py is the class, with a method for every op. Three parts of it stand in files of their own: gradients.py has to do
+with the graph, inplace.py changes values, interop.py faces other libraries. creation.py makes tensors from data,
+filled, in sequence or at random.
+"""
+
+from .core import Tensor
+from .creation import (
+    arange, as_tensor, empty, eye, from_dlpack, from_numpy, full, full_like, linspace, multinomial, one_hot, ones,
+    ones_like, rand, rand_like, randint, randn, randn_like, randperm, tensor, zeros, zeros_like,
+)  # fmt: skip
+from .gradients import check_same_kind, grad

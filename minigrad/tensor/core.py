@@ -1,0 +1,217 @@
+"""Tensor: an array, the storage it lies in, and its place in the graph. Its methods apply ops.
+
+Names, arguments and shapes follow PyTorch; NumPy's axis= and keepdims= are accepted for dim= and keepdim=.
+"""
+
+import builtins
+import operator
+from typing import Any
+
+import numpy as np
+
+from .. import backend, dtypes, ops
+from ..autograd import Node, Storage
+from .gradients import Gradients
+from .inplace import InPlace
+from .interop import Interop
+
+
+class Tensor(Gradients, InPlace, Interop):
+    """An n-dimensional array that remembers how it was computed, so that gradients can flow back through it.
+
+    Made by minigrad.tensor, zeros, randn, … and by operations. `array` is the raw array of its backend. The version
+    checks do not notice a change made to that directly, so change tensors in place through their own methods."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def _wrap(array: Any, storage: Storage, node: Node | None = None) -> "Tensor":
+        x = Tensor.__new__(Tensor)
+        x.array, x.storage, x.node = array, storage, node
+        return x
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        raise TypeError("make a Tensor with minigrad.tensor(data), zeros, ones, randn, …")
+
+    def _constant(self, data: Any) -> "Tensor":
+        """A copy of data as a Tensor beside this one: same device, no gradient. Its dtype is NumPy's for it."""
+        array = np.array(data)
+        dtypes.as_dtype(array.dtype)
+        on = self.storage.backend
+        return Tensor._wrap(on.from_numpy(array), Storage(on))
+
+    # ------------------------------------------------------------------------------------------------- what it is
+
+    shape = property(operator.attrgetter("array.shape"))  # faster than a function, and asked for all the time
+    dtype = property(operator.attrgetter("array.dtype"))
+    ndim = property(operator.attrgetter("array.ndim"))
+    device = property(operator.attrgetter("storage.backend.device"))
+
+    @property
+    def T(self) -> Any:
+        """All dims reversed; a view."""
+        return ops.permute(self, tuple(range(self.ndim))[::-1])
+
+    @property
+    def mT(self) -> Any:
+        """The last two dims exchanged; a view."""
+        return ops.transpose(self, -1, -2)
+
+    def size(self, dim: builtins.int | None = None) -> Any:
+        """The shape, or the size of one dim."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def dim(self) -> Any:
+        return self.ndim
+
+    def numel(self) -> builtins.int:
+        """Number of elements."""
+        return int(self.array.size)
+
+    def is_floating_point(self) -> builtins.bool:
+        return bool(self.dtype.kind == "f")
+
+    def is_contiguous(self) -> builtins.bool:
+        """True if the elements lie in memory row by row, without gaps."""
+        return bool(self.array.flags.c_contiguous)
+
+    def __len__(self) -> builtins.int:
+        if self.ndim == 0:
+            raise TypeError("len() of a 0-d tensor")
+        return int(self.shape[0])
+
+    def __repr__(self) -> str:
+        body = np.array2string(self._host(), separator=", ", prefix="tensor(", threshold=1000, precision=4)
+        extra = "" if self.dtype in (dtypes.float32, dtypes.int64, dtypes.bool_) else f", dtype={self.dtype}"
+        extra += "" if self.device == "cpu" else f", device={self.device!r}"
+        extra += f", op={self.op.name}" if self.op is not None else ", requires_grad=True" if self.requires_grad else ""
+        return f"tensor({body}{extra})"
+
+    __hash__ = object.__hash__  # by identity, as == compares elements
+
+    # -------------------------------------------------------------------------------------------------- dtype, device
+
+    def to(self, *targets: Any, dtype: Any = None, device: str | None = None) -> Any:
+        """This tensor in a dtype and/or on a device: to("cuda"), to(minigrad.float64), to(device, dtype), to(other).
+
+        Returns the tensor itself if nothing changes. Gradients flow through, between float dtypes and between devices.
+        Copying to the CPU waits for the device's work; copying to a device does not."""
+        for target in targets:
+            if isinstance(target, Tensor):
+                dtype, device = target.dtype, target.device
+            elif isinstance(target, str) and target in ("cpu", "cuda"):
+                device = target
+            else:
+                dtype = target
+        x = self
+        if device is not None and device != self.device:
+            x = ops.Transfer.apply(x, to=backend.get(device))
+        if dtype is None or (dtype := dtypes.as_dtype(dtype)) == self.dtype:
+            return x
+        return ops.Cast.apply(x, dtype=dtype)
+
+    def cpu(self) -> Any:
+        return self.to("cpu")
+
+    def cuda(self) -> Any:
+        return self.to("cuda")
+
+    def double(self) -> Any:
+        return self.to(dtypes.float64)
+
+    def float(self) -> Any:
+        return self.to(dtypes.float32)
+
+    def half(self) -> Any:
+        return self.to(dtypes.float16)
+
+    def long(self) -> Any:
+        return self.to(dtypes.int64)
+
+    def int(self) -> Any:
+        return self.to(dtypes.int32)
+
+    def bool(self) -> Any:
+        return self.to(dtypes.bool_)
+
+    # ------------------------------------------------------------------------------------------------------- operators
+
+    __add__ = __radd__ = ops.add
+    __mul__ = __rmul__ = ops.mul
+    __sub__, __truediv__, __pow__, __matmul__ = ops.sub, ops.div, ops.pow, ops.matmul
+    __neg__, __abs__, __getitem__ = ops.neg, ops.abs, ops.getitem
+    __lt__, __le__, __gt__, __ge__ = ops.lt, ops.le, ops.gt, ops.ge
+
+    def __and__(self, other: Any) -> Any:
+        return ops.logical_and(*_bools("&", self, other))
+
+    def __or__(self, other: Any) -> Any:
+        return ops.logical_or(*_bools("|", self, other))
+
+    def __xor__(self, other: Any) -> Any:
+        return ops.logical_xor(*_bools("^", self, other))
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __invert__(self) -> Any:
+        return ops.logical_not(*_bools("~", self))
+
+    def __eq__(self, other: Any) -> Any:
+        return ops.eq(self, other) if isinstance(other, _COMPARABLE) else NotImplemented  # for None: Python decides
+
+    def __ne__(self, other: Any) -> Any:
+        return ops.ne(self, other) if isinstance(other, _COMPARABLE) else NotImplemented
+
+    def __rsub__(self, other: Any) -> Any:
+        return ops.sub(other, self)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return ops.div(other, self)
+
+    def __rpow__(self, other: Any) -> Any:
+        return ops.pow(other, self)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return ops.matmul(other, self)
+
+    # ------------------------------------------------------------------------------------------ ops of the same name
+
+    add, sub, mul, div, pow, neg, abs = ops.add, ops.sub, ops.mul, ops.div, ops.pow, ops.neg, ops.abs
+    exp, log, sqrt, rsqrt, sin, cos = ops.exp, ops.log, ops.sqrt, ops.rsqrt, ops.sin, ops.cos
+    erf, erfc = ops.erf, ops.erfc
+    tanh, sigmoid, relu = ops.tanh, ops.sigmoid, ops.relu
+    sign, floor, maximum, minimum, clamp = ops.sign, ops.floor, ops.maximum, ops.minimum, ops.clamp
+    eq, ne, lt, le, gt, ge = ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge
+    logical_and, logical_or, logical_not = ops.logical_and, ops.logical_or, ops.logical_not
+    isnan, isinf, isfinite = ops.isnan, ops.isinf, ops.isfinite
+    sum, mean, var, std, prod, max, min = ops.sum, ops.mean, ops.var, ops.std, ops.prod, ops.max, ops.min
+    amax, amin, argmax, argmin, any, all = ops.amax, ops.amin, ops.argmax, ops.argmin, ops.any, ops.all
+    logsumexp, cumsum, topk, sort, argsort = ops.logsumexp, ops.cumsum, ops.topk, ops.sort, ops.argsort
+    softmax, log_softmax = ops.softmax, ops.log_softmax
+    reshape, view, flatten, squeeze, unsqueeze = ops.reshape, ops.view, ops.flatten, ops.squeeze, ops.unsqueeze
+    transpose, permute, expand, flip, repeat = ops.transpose, ops.permute, ops.expand, ops.flip, ops.repeat
+    repeat_interleave, split, chunk, unbind, pad = ops.repeat_interleave, ops.split, ops.chunk, ops.unbind, ops.pad
+    alias, clone, contiguous = ops.alias, ops.clone, ops.contiguous
+    gather, index_select, masked_fill = ops.gather, ops.index_select, ops.masked_fill
+    tril, triu, matmul = ops.tril, ops.triu, ops.matmul
+
+    def where(self, condition: Any, other: Any) -> Any:
+        """self where condition is True, else other."""
+        return ops.where(condition, self, other)
+
+    def zeros_like(self) -> "Tensor":
+        """Zeros of the same shape, dtype and device, without a gradient."""
+        on = self.storage.backend
+        return Tensor._wrap(on.zeros(self.shape, self.dtype), Storage(on))
+
+
+def _bools(operator: str, *operands: Any) -> tuple[Any, ...]:
+    """The operands, if all are bool. On integers, & | ^ ~ would be bitwise, which minigrad does not have."""
+    for x in operands:
+        kind = getattr(x, "dtype", type(x).__name__)
+        if kind != "bool":  # a dtype is equal to its name
+            raise TypeError(f"{operator} is for bools, got {kind}; for truth use logical_and, logical_or, logical_not")
+    return operands
+
+
+_COMPARABLE = (Tensor, np.ndarray, np.generic, bool, int, float)

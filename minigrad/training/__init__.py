@@ -1,0 +1,8 @@
+"""What a training loop needs beside a model and an optimizer, on the host.
+
+text         characters, a corpus, batches                  loop         a table of losses, signals, progress
+checkpoint   a model, an optimizer and what belongs to them, saved as one safetensors file (tensorfile)
+runs         what examples/char_lm.py has saved, read back and checked
+"""
+
+from .loop import Interrupt, Progress, Table
