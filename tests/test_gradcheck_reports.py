@@ -13,8 +13,7 @@ from wrong_sin import WrongSin, data, values, wrong_sin
 import minigrad as mg
 from minigrad import nn
 from minigrad.gradcheck import GradcheckError, gradcheck
-from minigrad.gradcheck.hints import patterns
-from minigrad.gradcheck.report import FAIL
+from minigrad.gradcheck.report import FAIL, patterns
 
 
 def test_the_message_is_one_to_act_on():

@@ -1,5 +1,6 @@
 """What the graph is made of, besides ops: storages, nodes, and what the engine sees of a Tensor."""
 
+import functools
 import itertools
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,15 @@ class Node:
         self.grad = None
         self.retain = op is None
         self.hooks = None
+
+    def add_hook(self, hook):
+        """Have every walk call hook(gradient) with the whole gradient of this value; it may return another in its
+        place. Returns a function without arguments that takes this hook off again, and no other."""
+        if self.hooks is None:
+            self.hooks = {}
+        key = object()
+        self.hooks[key] = hook
+        return functools.partial(self.hooks.pop, key, None)
 
     def accumulate(self, g, own=None):
         """Add g to .grad; what other threads add meanwhile is not lost.

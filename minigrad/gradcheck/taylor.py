@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .inputs import subject_of
+from .call import subject_of
 from .numeric import EPS
 from .report import GradcheckError
 from .subject import joined
@@ -68,13 +68,13 @@ def check_taylor(f, *inputs, wrt=None, directions=4, seed=0, raise_on_fail=True)
         report = TaylorReport(subject.label, seed, [], [], [])
         run = subject.run()
         weights = np.ones(1) if run.y.size == 1 else rng.standard_normal(run.y.size)
-        gradient = joined(run.gradient(run.cotangents(weights)))
+        gradient = joined(run.gradient(run.dys(weights)))
         for _ in range(directions):
             d = [rng.standard_normal(leaf.array.shape) for leaf in subject.leaves]
             slope, rounding = gradient @ joined(d), 1e3 * EPS * (np.abs(weights * run.y).sum() or 1.0)
             h, steps, residuals = 2.0**-4 / max(1, subject.size) ** 0.25, [], []
             while len(steps) < 14 and (not steps or residuals[-1] > rounding):
-                change = weights @ (subject.values(subject.moved(d, h)) - run.y)
+                change = weights @ (subject.values(subject.shifted(d, h)) - run.y)
                 steps.append(h)
                 residuals.append(float(abs(change - h * slope)))
                 h /= 4
