@@ -1,4 +1,5 @@
-"""Check the gradient of every declared op, on every case of it: a table, the worst first. Exit status 1 on any failure.
+"""Check the gradient of every declared op on each of its cases. Prints a table, the worst first; exits with status 1 if
+anything fails.
 
 Files and modules named on the command line are imported first, so that the ops they declare are checked too."""
 
@@ -52,7 +53,7 @@ def arguments(argv):
 
 
 def load(parser, name):
-    """Import a module by its name or from its file. Whatever it raises is its own mistake, and told in one line."""
+    """Import a module by its name or from its file. An error in it is its author's, and reported in one line."""
     path = Path(os.path.realpath(name)) if name.endswith(".py") else None
     if path and not path.is_file():
         parser.error(f"cannot import {name}: there is no such file")

@@ -22,8 +22,8 @@ def gradcheck(
     """Check the gradient of fn(*inputs) against finite differences, in float64. Returns a GradcheckReport.
 
     fn          a function of Tensors that returns a Tensor, or a tuple, list or dict of them: a loss, a Module (its
-                parameters are checked too), an Op class. It may draw from the default generator: each call sees the
-                same numbers.
+                parameters are checked too), or an Op class. It may draw from the default generator: each call sees
+                the same numbers.
     inputs      Tensors, Modules (checked with respect to their parameters, in float64 for as long as it takes), and
                 tuples, lists and dicts of those; all else is passed on. float32 is converted: its differences are too
                 coarse.
@@ -37,12 +37,13 @@ def gradcheck(
     numeric     "ridders": extrapolated central differences with an error bar. "complex": Im f(x + ih) / h, exact but
                 for rounding, for functions of ops that are declared `analytic`, on the cpu.
     reference   a function of NumPy arrays with the values that fn should have.
-    kinks       where the one-sided slopes differ and the gradient lies between them: "report" tells it as KINK and
-                passes, "error" fails, "skip" does not mention it.
+    kinks       where the one-sided slopes differ and the gradient lies between them: "report" makes it a KINK,
+                which passes; "error" fails; "skip" does not mention it.
     probes      "all", or names out of PROBES, or () for none.
     seed        the same seed gives the same directions, cotangents and probes.
 
-    Raises GradcheckError (an AssertionError, with .report) if the report is not true; not so with raise_on_fail=False.
+    Raises GradcheckError (an AssertionError, with .report) if the report is false, unless raise_on_fail=False. Raises
+    ValueError for options that make no sense or an fn with nothing to differentiate, TypeError if fn returns no Tensor.
     """
     _check_options(mode, order, rtol, numeric, kinks, probes)
     began = time.perf_counter()
@@ -57,13 +58,13 @@ def gradcheck(
             check_directions(comparison, directions)
         else:
             check_elements(comparison, directions if mode == "auto" and comparison.y.size > FULL else None)
-        excuse(comparison)
-        report = GradcheckReport(label, order, chosen, seed, rtol, kinks, comparison.findings)
+        report = GradcheckReport(label, order, chosen, seed, rtol, kinks, list(comparison.findings))
         if reference is not None:
             report.findings.append(_against_reference(comparison, reference, inputs))
         if infinite := int(np.isinf(comparison.y).sum()):
             report.left_out["outputs"] = f"{infinite} of {comparison.y.size} are infinite, where there is no derivative"
         run_probes(comparison, report, PROBES if probes == "all" else probes, (fn, inputs, wrt, order))
+        excuse(comparison)
         report.leaves = [(x.name, x.given.shape, str(x.given.dtype), x.given.strides) for x in subject.leaves]
         report.ops = comparison.forward.op_names()
         if report.verdict == FAIL and len(report.ops) > 1:

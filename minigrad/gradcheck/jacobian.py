@@ -112,7 +112,7 @@ class _Directional:
             single = self.along(only, f"{self.name}, bisected", self.element(position))
             if single.verdict == PASS:
                 f.verdict = INCONCLUSIVE if f.verdict == FAIL else f.verdict
-                f.note = f"every single element passes that was looked at; near {single.place}"
+                f.note = f"each element that was looked at passes by itself; the last was {single.place}"
                 break
             self.comparison.add(single)
             if single.verdict != KINK:

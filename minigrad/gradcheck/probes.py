@@ -210,7 +210,7 @@ def alone(p):
     if n < 2:
         raise NotApplicable("there is one input")
     if p.order > 1:
-        raise NotApplicable("of the first order only: a gradient's outputs depend on what is asked for")
+        raise NotApplicable("of the first order only: a gradient has an output for each input that is asked for")
     for size in range(1, n if n <= 3 else 2):
         for chosen in itertools.combinations(range(n), size):
             run = p.subject.run(needs=[i in chosen for i in range(n)])
@@ -249,7 +249,7 @@ PROBES = {
 
 def run_probes(comparison, report, names, call):
     """Run the probes of these names, and add what each finds: what is wrong, or else the closest call."""
-    if report.verdict == NONFINITE:
+    if any(f.verdict == NONFINITE for f in comparison.findings):
         report.left_out |= dict.fromkeys(names, "the gradient is not finite here")
         return
     try:

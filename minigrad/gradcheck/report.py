@@ -24,7 +24,8 @@ class GradcheckError(AssertionError):
 
 @dataclass
 class Finding:
-    """One check: of a leaf's Jacobian, of one direction, or one probe; the numbers are those of its worst element."""
+    """What one check found: of a leaf's Jacobian, of one direction, or of a probe. The numbers are those of its worst
+    element."""
 
     check: str  # "Jacobian", "direction 2", "layout fortran", …
     verdict: str
@@ -56,7 +57,7 @@ class Finding:
 
 
 def failure(check, note):
-    """A Finding that there is no number for."""
+    """A FAIL that is about no number."""
     return Finding(check, FAIL, note=note, excess=math.inf)
 
 
@@ -93,7 +94,7 @@ class GradcheckReport:
 
     @property
     def error(self):
-        """The largest |analytic - numeric| relative to what was allowed; more than 1 fails, inf: no number."""
+        """The largest |analytic - numeric| as a part of what was allowed: more than 1 fails."""
         return max((f.excess for f in self.findings if f.analytic is not None), default=0.0)
 
     def table(self):
@@ -111,9 +112,8 @@ class GradcheckReport:
 
     def summary(self):
         order = {1: "", 2: ", second order"}.get(self.order, f", order {self.order}")
-        return f"{self.verdict} {self.label}{order} ({self.mode}): {len(self.findings)} checks, " + (
-            f"{self.evaluations} evaluations, {self.seconds:.2f} s, seed {self.seed}"
-        )
+        cost = f"{len(self.findings)} checks, {self.evaluations} evaluations, {self.seconds:.2f} s"
+        return f"{self.verdict} {self.label}{order} ({self.mode}): {cost}, seed {self.seed}"
 
     def to_json(self):
         """A JSON object as a string. Numbers that are not finite become strings: "nan", "inf"."""
@@ -121,7 +121,7 @@ class GradcheckReport:
         return json.dumps(_plain(data), allow_nan=False)
 
     def message(self):
-        """What failed, where, how it looks and how to see it again."""
+        """What failed and where, the numbers, hints at the cause, and Python that repeats the check."""
         f = self.worst
         if f is None:
             return self.summary()
@@ -152,7 +152,7 @@ def _gravity(f):
 
 
 def aligned(rows):
-    """Rows of strings as lines with their columns one below the other; the last may be as long as it is."""
+    """Rows of strings as lines whose columns are padded to one width, except for the last column."""
     widths = [max(map(len, column)) for column in zip(*rows)][:-1]
     return ["  ".join([*[cell.ljust(w) for cell, w in zip(row, widths)], row[-1]]).rstrip() for row in rows]
 

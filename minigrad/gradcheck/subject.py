@@ -98,7 +98,7 @@ class Subject:
             with autograd.no_grad():
                 return self.values(arrays).imag / h
         except (TypeError, KeyError) as why:
-            raise ValueError(f"gradcheck: numeric='complex' does not go through here ({why}); use 'ridders'") from why
+            raise ValueError(f"gradcheck: numeric='complex' fails here ({why}); use 'ridders'") from why
 
     def derivative(self, rng):
         """The Subject whose outputs are this one's gradients. It is a function of the leaves and of the dys."""

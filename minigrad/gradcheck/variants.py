@@ -25,7 +25,7 @@ def layouts(p):
     """The same numbers in other memory layouts, of the inputs and of the cotangents, give the same gradients."""
     arrays = p.subject.arrays
     for name, layout in LAYOUTS.items():
-        tried = [(f"layout {name}", "inputs", (0, 1))]
+        tried: list = [(f"layout {name}", "inputs", (0, 1))]
         if len(arrays) > 1:
             tried += [(f"layout {name}, mixed", "some inputs", (odd,)) for odd in (0, 1)]
         for check, which, parity in tried:
@@ -40,7 +40,7 @@ def layouts(p):
         yield from p.same("layout as given", p.gradient, p.at(given)[1], "wrong in the layout that was passed")
     for axis in (0, -1):
         equal = [_broadcast(a, axis) for a in arrays]
-        if any(a.size > b.size for a, b in zip(arrays, map(_distinct, equal))):
+        if any(_is_broadcast(a) for a in equal):
             contiguous, broadcast = p.at([a.copy() for a in equal])[1], p.at(equal)[1]
             note = f"wrong where dim {axis} is broadcast"
             yield from p.same(f"layout broadcast {axis}", contiguous, broadcast, note, arrays=equal)
@@ -68,14 +68,14 @@ def _broadcast(a, axis):
     return np.broadcast_to(np.take(a, [0], axis), a.shape) if a.ndim and a.shape[axis] else a
 
 
-def _distinct(a):
-    return a[tuple(slice(0, 1) if s == 0 else slice(None) for s in a.strides)]
+def _is_broadcast(a):
+    return a.size > 0 and any(stride == 0 and n > 1 for stride, n in zip(a.strides, a.shape))
 
 
 def repeated_input(p):
     """fn(x, x): the gradient is the sum of those of fn(x1, x2) at x1 = x2 = x."""
     if p.order > 1:
-        raise NotApplicable("of the first order only: what is asked for would be tied too")
+        raise NotApplicable("of the first order only: the outputs of a gradient would be tied too")
     leaves = p.subject.leaves
     free = [i for i, leaf in enumerate(leaves) if not leaf.parameter]
     pairs = [(i, j) for i in free for j in free if i < j and leaves[i].array.shape == leaves[j].array.shape]
@@ -98,9 +98,9 @@ def repeated_input(p):
 
 
 def sizes(p):
-    """The same function where every dim of n elements has 1, where it has none, and where it has 1 in one input only,
-    which then broadcasts, if at all. What fn does not accept, or answers with NaN, is left out; so are sizes that a
-    parameter bound with partial() mentions."""
+    """The same function where every dim of n elements is cut to 1 or to 0, and where it is cut to 1 in one input only,
+    which then broadcasts against the others. What fn does not accept, or answers with NaN, is left out. So are sizes
+    that occur in a parameter bound with partial(), which is not cut with the inputs."""
     if any(isinstance(x, Module) for x in (p.fn, *p.inputs)):
         raise NotApplicable("the shapes of a Module are its own")
     changes = _changes(p.fn, p.inputs)
@@ -190,7 +190,7 @@ def float32(p):
         raise NotApplicable(f"it refuses float32: {why}") from None
     y, single = p.at(arrays, dys)
     if np.abs(y - p.run.y).max(initial=0) > 1e-3 * np.abs(p.run.y).max(initial=0):
-        raise NotApplicable("in float32 its values are off by a thousandth already")
+        raise NotApplicable("in float32 its values are already off by a thousandth")
     if piece(p.subject, arrays) != piece(p.subject, exact_arrays):
         raise NotApplicable("in float32 it is on the other side of a kink")
     unsteady = unsteadiness(p.subject, joined(dys), arrays)[1]
@@ -212,5 +212,5 @@ def device(p):
     if all(leaf.backend.device == "cpu" for leaf in p.subject.leaves):
         raise NotApplicable("the inputs are on the cpu, which is the reference")
     y, gradient = p.at(None, on=backend.get("cpu"))
-    yield p.same_outputs("device", y, p.run.y, "other than on the cpu")
+    yield p.same_outputs("device", y, p.run.y, "not what it is on the cpu")
     yield from p.same("device", gradient, p.gradient, "differs from the cpu")
