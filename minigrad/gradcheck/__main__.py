@@ -1,4 +1,5 @@
-"""Check the gradient of every declared op, on every case of it: a table, the worst first. Exit status 1 on any failure.
+"""Check the gradient of every declared op on each of its cases. Prints a table, the worst first; exits with status 1 if
+anything fails.
 
 Files and modules named on the command line are imported first, so that the ops they declare are checked too."""
 
@@ -16,9 +17,8 @@ import numpy as np
 from .. import backend, cli
 from ..autograd import registry
 from ..files import atomic_write
-from .page import page
-from .report import KINK, PASS, aligned
-from .sweep import check_op, worst_first
+from .report import KINK, PASS
+from .sweep import check_op, page, summary, table, worst_first
 
 
 def arguments(argv):
@@ -53,7 +53,7 @@ def arguments(argv):
 
 
 def load(parser, name):
-    """Import a module by its name or from its file. Whatever it raises is its own mistake, and told in one line."""
+    """Import a module by its name or from its file. An error in it is its author's, and reported in one line."""
     path = Path(os.path.realpath(name)) if name.endswith(".py") else None
     if path and not path.is_file():
         parser.error(f"cannot import {name}: there is no such file")
@@ -72,8 +72,8 @@ def load(parser, name):
 def main(argv=()):
     args = arguments(argv)
     names = args.op or [name for name, d in registry.items() if not args.modules or d is not args.before.get(name)]
-    orders, devices, began, rows = args.order or (1, 2), args.device or ["cpu"], time.perf_counter(), []
-    nothing = []
+    orders, devices, began = args.order or (1, 2), args.device or ["cpu"], time.perf_counter()
+    rows, nothing = [], []
     for i, name in enumerate(names):
         if sys.stderr.isatty():
             print(f"\r{i + 1}/{len(names)} {name:40.40}", end="", file=sys.stderr, flush=True)
@@ -87,44 +87,22 @@ def main(argv=()):
         print("\r" + " " * 60, end="\r", file=sys.stderr)
     rows = worst_first(rows)
     failed = [row for row in rows if row.verdict not in (PASS, KINK)]
-    print_table(failed if args.quiet else rows)
+    if shown := failed if args.quiet else rows:
+        print(table(shown))
     for row in failed:
         print(f"\n{row.case} on {row.device}:\n{row.message}")
     if nothing:
         print(f"no float inputs, so no gradient to check: {', '.join(nothing)}")
-    summary = summarized(rows, time.perf_counter() - began)
-    print(summary)
+    said = summary(rows, time.perf_counter() - began)
+    print(said)
     if args.json:
-        made = {
-            "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "numpy": np.__version__,
-            "summary": summary,
-        }
-        made |= {"seed": args.seed, "rows": [row.to_dict() for row in rows]}
-        atomic_write(args.json, json.dumps(made, indent=1).encode())
+        made = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        results = {"made": made, "numpy": np.__version__, "summary": said, "seed": args.seed}
+        results["rows"] = [row.to_dict() for row in rows]
+        atomic_write(args.json, json.dumps(results, indent=1).encode())
     if args.html:
-        atomic_write(args.html, page(rows, summary).encode())
+        atomic_write(args.html, page(rows, said).encode())
     return 1 if failed or not rows else 0
-
-
-def print_table(rows):
-    if not rows:
-        return
-    lines = [("verdict", "op", "order", "device", "numeric", "error/allowed", "evaluations", "ms", "case")]
-    for r in rows:
-        case = r.case if len(r.case) <= 60 else r.case[:59] + "…"
-        numbers = f"{r.error:.1e}", str(r.evaluations), f"{1e3 * r.seconds:.0f}"
-        lines.append((r.verdict, r.op, str(r.order), r.device, r.numeric, *numbers, case))
-    print("\n".join(aligned(lines)))
-
-
-def summarized(rows, seconds):
-    counts = {v: sum(row.verdict == v for row in rows) for v in dict.fromkeys(row.verdict for row in rows)}
-    said = ", ".join(f"{n} {verdict}" for verdict, n in counts.items()) or "nothing checked"
-    evaluations = sum(row.evaluations for row in rows)
-    return (
-        f"{len({row.op for row in rows})} ops, {len(rows)} checks: {said}; {evaluations} evaluations in {seconds:.1f} s"
-    )
 
 
 if __name__ == "__main__":

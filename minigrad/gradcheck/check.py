@@ -4,18 +4,13 @@ import time
 
 import numpy as np
 
-from ..tensor import Tensor
-from .compare import Comparison
-from .culprit import culprit, recorded_ops
-from .directions import directions as along_directions
-from .hints import snippet
-from .inputs import subject_of
-from .jacobian import jacobian
-from .kinks import excuse
-from .probed import NotApplicable, Probed
-from .probes import PROBES
-from .report import FAIL, NONFINITE, PASS, Finding, GradcheckError, GradcheckReport
-from .subject import host, joined
+from .call import snippet, subject_of
+from .compare import Comparison, difference_of
+from .failures import culprit, excuse
+from .jacobian import check_directions, check_elements
+from .probes import PROBES, run_probes
+from .report import FAIL, PASS, Finding, GradcheckError, GradcheckReport, failure
+from .subject import host, joined, mapped
 
 FULL = 512  # as many elements get a full Jacobian in mode "auto"
 
@@ -27,10 +22,11 @@ def gradcheck(
     """Check the gradient of fn(*inputs) against finite differences, in float64. Returns a GradcheckReport.
 
     fn          a function of Tensors that returns a Tensor, or a tuple, list or dict of them: a loss, a Module (its
-                parameters are checked too), an Op class. It may draw from the default generator: each call sees the
-                same numbers.
-    inputs      Tensors, Modules (checked with respect to their parameters, in float64 for the while), and tuples, lists
-                and dicts of those; all else is passed on. float32 is converted: its differences are too coarse.
+                parameters are checked too), or an Op class. It may draw from the default generator: each call sees
+                the same numbers.
+    inputs      Tensors, Modules (checked with respect to their parameters, in float64 for as long as it takes), and
+                tuples, lists and dicts of those; all else is passed on. float32 is converted: its differences are too
+                coarse.
     wrt         what to check: positions or names of inputs (1, "weight", "model.blocks.0"). Default: what requires a
                 gradient; if no Tensor does, all of them; and the parameters of Modules.
     mode        "full": every element of the Jacobian. "directional": random directions, a wrong one bisected down to
@@ -41,12 +37,13 @@ def gradcheck(
     numeric     "ridders": extrapolated central differences with an error bar. "complex": Im f(x + ih) / h, exact but
                 for rounding, for functions of ops that are declared `analytic`, on the cpu.
     reference   a function of NumPy arrays with the values that fn should have.
-    kinks       where the one-sided slopes differ and the gradient lies between them: "report" tells it as KINK and
-                passes, "error" fails, "skip" does not mention it.
+    kinks       where the one-sided slopes differ and the gradient lies between them: "report" makes it a KINK,
+                which passes; "error" fails; "skip" does not mention it.
     probes      "all", or names out of PROBES, or () for none.
     seed        the same seed gives the same directions, cotangents and probes.
 
-    Raises GradcheckError (an AssertionError, with .report) if the report is not true; not so with raise_on_fail=False.
+    Raises GradcheckError (an AssertionError, with .report) if the report is false, unless raise_on_fail=False. Raises
+    ValueError for options that make no sense or an fn with nothing to differentiate, TypeError if fn returns no Tensor.
     """
     _check_options(mode, order, rtol, numeric, kinks, probes)
     began = time.perf_counter()
@@ -58,20 +55,18 @@ def gradcheck(
         comparison = Comparison(subject, rng, rtol, numeric, kinks)
         chosen = ("full" if subject.size <= FULL else "directional") if mode == "auto" else mode
         if chosen == "directional":
-            along_directions(comparison, directions)
-        elif mode == "auto" and comparison.y.size > FULL:
-            jacobian(comparison, directions)
+            check_directions(comparison, directions)
         else:
-            jacobian(comparison)
-        excuse(comparison)
-        report = GradcheckReport(label, order, chosen, seed, rtol, kinks, comparison.findings)
+            check_elements(comparison, directions if mode == "auto" and comparison.y.size > FULL else None)
+        report = GradcheckReport(label, order, chosen, seed, rtol, kinks, list(comparison.findings))
         if reference is not None:
             report.findings.append(_against_reference(comparison, reference, inputs))
         if infinite := int(np.isinf(comparison.y).sum()):
             report.left_out["outputs"] = f"{infinite} of {comparison.y.size} are infinite, where there is no derivative"
-        _probe(comparison, report, PROBES if probes == "all" else probes, (fn, inputs, wrt, order))
+        run_probes(comparison, report, PROBES if probes == "all" else probes, (fn, inputs, wrt, order))
+        excuse(comparison)
         report.leaves = [(x.name, x.given.shape, str(x.given.dtype), x.given.strides) for x in subject.leaves]
-        report.ops = recorded_ops(comparison.forward)
+        report.ops = comparison.forward.op_names()
         if report.verdict == FAIL and len(report.ops) > 1:
             report.culprit = culprit(subject)
         report.evaluations = subject.evaluations
@@ -110,70 +105,27 @@ def _check_options(mode, order, rtol, numeric, kinks, probes):
             raise ValueError(f"gradcheck: no probe is called {name!r}; there are {', '.join(PROBES)}")
 
 
-def _probe(comparison, report, names, source):
-    if report.verdict == NONFINITE:
-        report.left_out |= dict.fromkeys(names, "the gradient is not finite here")
-        return
-    try:
-        probed = Probed(comparison, source) if names else None
-    except NotApplicable as why:
-        report.left_out |= dict.fromkeys(names, str(why))
-        return
-    for name in names:
-        found = []
-        try:
-            for finding in PROBES[name](probed):
-                found.append(finding)
-        except NotApplicable as why:
-            report.left_out[name] = str(why)
-            continue
-        except Exception as error:  # what worked at the point itself fails here, and is to be reported with the rest
-            found.append(Finding(name, FAIL, excess=np.inf, note=f"{type(error).__name__}: {error}"))
-        found = found or [Finding(name, PASS, note="nothing finite to compare")]
-        for f in found:
-            f.probe = name
-        report.findings += [f for f in found if f.verdict != PASS] or [_gist(name, found)]
-
-
-def _gist(name, found):
-    """One line for a probe that found nothing wrong: its closest call."""
-    f = max(found, key=lambda f: f.excess)
-    f.check, f.note = name, f.note or f"{len(found)} comparisons"
-    return f
-
-
 def _against_reference(comparison, reference, inputs):
     """The outputs against those of a function of NumPy arrays: to 1e-9 of each element and 1e-13 of the largest."""
 
-    def arrays(x):
-        if isinstance(x, Tensor):
-            return host(x).astype(np.float64 if x.is_floating_point() else x.dtype)
-        if isinstance(x, dict):
-            return {key: arrays(value) for key, value in x.items()}
-        return [arrays(value) for value in x] if isinstance(x, (tuple, list)) else x
+    def array(x):
+        return host(x).astype(np.float64 if x.is_floating_point() else x.dtype)
 
-    expected = reference(*[arrays(x) for x in inputs])
+    expected = reference(*[mapped(x, array) for x in inputs])
     expected = [np.asarray(y) for y in (expected if isinstance(expected, (tuple, list)) else [expected])]
     expected = [y for y in expected if y.dtype.kind == "f"]
     shapes, wanted = [y.shape for y in comparison.forward.outputs], [y.shape for y in expected]
     if shapes != wanted:
-        return Finding(
-            "reference", FAIL, excess=np.inf, note=f"outputs of shapes {shapes}, those of the reference {wanted}"
-        )
+        return failure("reference", f"outputs of shapes {shapes}, those of the reference {wanted}")
     y, r = comparison.y, joined(expected)
-    same = (r == y) | (np.isnan(r) & np.isnan(y))
     allowed = 1e-9 * np.maximum(np.abs(y), np.abs(r)) + 1e-13 * np.abs(r[np.isfinite(r)]).max(initial=0)
-    excess = np.where(same, 0, np.abs(y - r) / np.where(allowed > 0, allowed, 1e-300))
+    excess = difference_of(y, r) / np.where(allowed > 0, allowed, 1e-300)
     excess = np.where(np.isnan(excess), np.inf, excess)
     f = Finding("reference", PASS)
     if excess.size:
         m = int(excess.argmax())
-        f.output, f.analytic, f.numeric, f.excess = (
-            comparison.output_name(m),
-            float(y[m]),
-            float(r[m]),
-            float(excess[m]),
-        )
-        f.verdict = PASS if f.excess <= 1 else FAIL
-        f.note = "" if f.verdict == PASS else "the value of the output differs from the reference's ('numeric')"
+        f.output = comparison.forward.output_name(m)
+        f.analytic, f.numeric, f.excess = float(y[m]), float(r[m]), float(excess[m])
+        if f.excess > 1:
+            f.verdict, f.note = FAIL, "the value of the output differs from the reference's ('numeric')"
     return f

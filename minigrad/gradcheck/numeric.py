@@ -1,14 +1,13 @@
-"""Derivatives from function values, each with an error bar that covers its error; kinks and jumps told from them."""
+"""Derivatives from function values, each with an error bar that covers its error; kinks and jumps told from slopes."""
 
 from dataclasses import dataclass, fields
 
 import numpy as np
 
-EPS = np.finfo(np.float64).eps
+EPS = float(np.finfo(np.float64).eps)
 STEP = 2.0**-9  # balances truncation and rounding after some extrapolation. As a power of two it makes x ± h exact
-JUMP = 24  # halvings of the step that leave a change as it is
-WIDE = 1e-4  # a bar wider than this part of the gradient decides nothing;
-WIDE_BY_ROUNDING = 1e-2  # unless all that can be seen of it is rounding in float64
+LEVELS = 10  # halvings of the step; up to three times as many where components stay unsettled
+JUMP = 24  # halvings in a row that leave a change of phi as large as it was
 
 
 @dataclass
@@ -17,7 +16,7 @@ class Derivative:
 
     value: np.ndarray
     bar: np.ndarray  # 3 bars cover the error
-    floor: np.ndarray  # the part of the bar that is float rounding and cannot be had smaller
+    floor: np.ndarray  # the part of the bar that is rounding in float64: no other step would make it smaller
     left: np.ndarray  # slopes from each side: they differ at a kink
     right: np.ndarray
     kink: np.ndarray  # bool: the slopes differ, by a thousandth at least
@@ -26,8 +25,8 @@ class Derivative:
     swing: np.ndarray  # the largest |change| / step on one side: how much there was to see
     flat: np.ndarray  # bool: phi changes at larger steps and not at all at those that the value is from
 
-    def take(self, other, where):
-        """Replace components by those of another opinion."""
+    def replace(self, where, other):
+        """Put the components of another Derivative in place of these, where the mask says so."""
         for f in fields(self):
             setattr(self, f.name, np.where(where, getattr(other, f.name), getattr(self, f.name)))
 
@@ -37,56 +36,57 @@ def side_by_side(columns):
     return Derivative(*[np.stack([getattr(c, f.name) for c in columns], axis=1) for f in fields(Derivative)])
 
 
-def derivative(phi, noise, step, levels=10, least=0.0):
+def derivative(phi, noise, step, least=0.0):
     """Central differences, the step halved and the results extrapolated (Ridders 1982; Numerical Recipes 5.7).
 
-    phi: t -> array, the change from phi(0). noise: what rounding does to one phi(t). The bar of a tableau entry is its
-    largest change against its two neighbours plus the rounding of the quotient; the entry with the smallest bar wins.
-    least: a step below which x + h would be rounded.
-    Stops once every component is known to 1e-10 or rounding dominates; goes on for up to twice `levels` more while a
-    component is still unsettled (a kink, a pole or a fast oscillation near by)."""
+    phi: t -> array, the change from phi(0). noise: what rounding does to one phi(t). least: the step below which x + h
+    would be rounded. Returns a Derivative.
+
+    The bar of a tableau entry is its largest change against its two neighbours plus the rounding of the quotient; the
+    entry with the smallest bar wins. The halving stops once every component is known to 1e-10 or rounding dominates; it
+    goes on beyond LEVELS while a component is unsettled, as it is at a kink, or near a pole or a fast oscillation."""
     h, up, down = _finite_step(phi, step)
     best, bar, floor = np.zeros_like(up), np.full(up.shape, np.inf), np.zeros_like(up)
-    still = np.zeros(up.shape, int)  # for how many levels phi has not shrunk with the step
     found_at = np.full(up.shape, h)  # the step of the best entry
-    moved, flat = (up != 0) | (down != 0), np.zeros(up.shape, bool)
+    scatter = np.zeros(up.shape)  # of phi at smaller steps than that
     swing = np.zeros(up.shape)
-    rough = np.zeros(up.shape)  # how much phi is seen to scatter at smaller steps than that
-    entries: list = []
+    unshrunk = np.zeros(up.shape, int)  # levels in a row at which phi has not shrunk with the step
+    changed, flat = (up != 0) | (down != 0), np.zeros(up.shape, bool)
+    row: list = []
     before: tuple = ()
-    for level in range(3 * levels):
+    for level in range(3 * LEVELS):
         if level:
-            h /= 2
-            before = up, down
+            h, before = h / 2, (up, down)
             up, down = phi(h), phi(-h)
-        swing = np.fmax(swing, np.maximum(np.abs(up), np.abs(down)) / h)
-        row = [(up - down) / (2 * h)]
+        change = np.maximum(np.abs(up), np.abs(down))
+        swing = np.fmax(swing, change / h)
+        above, row = row, [(up - down) / (2 * h)]
         for order in range(1, min(level, 3) + 1):
-            row.append(row[-1] + (row[-1] - entries[order - 1]) / (4**order - 1))
-        if level:
-            rounding = 2 * (noise + EPS * (np.abs(up) + np.abs(down))) / h
-            error = np.maximum(np.abs(row[-1] - row[-2]), np.abs(row[-1] - entries[-1])) + rounding
-            error = np.where(np.isfinite(error), error, np.inf)
-            better = error < bar
-            best, bar = np.where(better, row[-1], best), np.where(better, error, bar)
-            floor, found_at = np.where(better, rounding, floor), np.where(better, h, found_at)
-            flat = np.where(better, moved & (up == 0) & (down == 0), flat)
-            moved |= (up != 0) | (down != 0)
-            rough = np.where(better, 0.0, np.maximum(rough, np.abs(row[0] - best) * h))
-            change, change_before = (np.maximum(np.abs(u), np.abs(d)) for u, d in ((up, down), before))
-            still = np.where((change > 64 * noise) & (change > 0.9 * change_before), still + 1, 0)
-            settled = (bar <= 1e-10 * np.abs(best)) | (rounding >= bar / 2) | (still >= JUMP)
-            if settled.all() or h / 2 < least or (level >= levels and (settled | (bar <= 1e-6 * np.abs(best))).all()):
-                break
-        entries = row
-    jump = (still >= JUMP) & np.isfinite(up - down)
-    bar = np.maximum(bar, np.where(np.isfinite(rough), rough, 0.0) / found_at)  # phi may round worse than `noise` says
+            row.append(row[-1] + (row[-1] - above[order - 1]) / (4**order - 1))
+        if not level:
+            continue
+        rounding = 2 * (noise + EPS * (np.abs(up) + np.abs(down))) / h
+        error = np.maximum(np.abs(row[-1] - row[-2]), np.abs(row[-1] - above[-1])) + rounding
+        error = np.where(np.isfinite(error), error, np.inf)
+        better = error < bar
+        best, bar = np.where(better, row[-1], best), np.where(better, error, bar)
+        floor, found_at = np.where(better, rounding, floor), np.where(better, h, found_at)
+        flat = np.where(better, changed & (up == 0) & (down == 0), flat)
+        changed |= (up != 0) | (down != 0)
+        scatter = np.where(better, 0.0, np.maximum(scatter, np.abs(row[0] - best) * h))
+        change_before = np.maximum(np.abs(before[0]), np.abs(before[1]))
+        unshrunk = np.where((change > 64 * noise) & (change > 0.9 * change_before), unshrunk + 1, 0)
+        settled = (bar <= 1e-10 * np.abs(best)) | (rounding >= bar / 2) | (unshrunk >= JUMP)
+        if settled.all() or h / 2 < least or (level >= LEVELS and (settled | (bar <= 1e-6 * np.abs(best))).all()):
+            break
+    jump = (unshrunk >= JUMP) & np.isfinite(up - down)
+    bar = np.maximum(bar, np.where(np.isfinite(scatter), scatter, 0.0) / found_at)  # phi may round worse than `noise`
     left, right, bent, kink = _sides(before, up, down, h, noise)
     return Derivative(best, bar, floor, left, right, kink, bent, jump, swing, flat)
 
 
 def _finite_step(phi, step):
-    """The largest of step, step/16, … at which phi is finite on both sides, as far as it can be."""
+    """(h, phi(h), phi(-h)) for the largest h of step, step/16, … at which all values are finite, or most of them."""
     tried = []
     for k in range(9):
         h = step / 16**k
@@ -98,7 +98,7 @@ def _finite_step(phi, step):
 
 
 def _sides(before, up, down, h, noise):
-    """(left slope, right slope, do they differ, and much?). The second difference over h tends to 0 unless they do."""
+    """(left slope, right slope, do they differ, and by much?). Unless they do, (phi(h) + phi(-h)) / h tends to 0."""
     right, left = 2 * up / h - before[0] / (2 * h), before[1] / (2 * h) - 2 * down / h
     bend, bend_before = (up + down) / h, (before[0] + before[1]) / (2 * h)
     bent = (np.abs(bend) > 32 * noise / h) & (np.abs(bend - bend_before) < 0.25 * np.abs(bend))

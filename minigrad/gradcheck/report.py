@@ -1,4 +1,4 @@
-"""What a check found: verdicts, a table, and a message that a person can act on."""
+"""What a check found: verdicts, a table, and a message that a person can act on, with hints at the cause."""
 
 import json
 import math
@@ -8,6 +8,10 @@ import numpy as np
 
 PASS, KINK, INCONCLUSIVE, NONFINITE, FAIL = "PASS", "KINK", "INCONCLUSIVE", "NONFINITE", "FAIL"
 SEVERITY = [PASS, KINK, INCONCLUSIVE, NONFINITE, FAIL]
+
+
+class NotApplicable(Exception):
+    """Why a probe says nothing about a function."""
 
 
 class GradcheckError(AssertionError):
@@ -20,13 +24,14 @@ class GradcheckError(AssertionError):
 
 @dataclass
 class Finding:
-    """One check: of a leaf's Jacobian, of one direction, or one probe; the numbers are those of its worst element."""
+    """What one check found: of a leaf's Jacobian, of one direction, or of a probe. The numbers are those of its worst
+    element."""
 
     check: str  # "Jacobian", "direction 2", "layout fortran", …
     verdict: str
     leaf: str = ""  # the input or parameter
     index: tuple | None = None  # the element of it
-    output: str = ""  # the output element, if one was told apart
+    output: str = ""  # the output element, if it is about a single one
     analytic: float | None = None
     numeric: float | None = None
     bar: float | None = None
@@ -49,6 +54,11 @@ class Finding:
     def place(self):
         index = "" if self.index is None else f"[{', '.join(map(str, self.index))}]"
         return f"{self.leaf}{index}"
+
+
+def failure(check, note):
+    """A FAIL that is about no number."""
+    return Finding(check, FAIL, note=note, excess=math.inf)
 
 
 @dataclass
@@ -84,7 +94,7 @@ class GradcheckReport:
 
     @property
     def error(self):
-        """The largest |analytic - numeric| relative to what was allowed; more than 1 fails, inf: no number."""
+        """The largest |analytic - numeric| as a part of what was allowed: more than 1 fails."""
         return max((f.excess for f in self.findings if f.analytic is not None), default=0.0)
 
     def table(self):
@@ -102,9 +112,8 @@ class GradcheckReport:
 
     def summary(self):
         order = {1: "", 2: ", second order"}.get(self.order, f", order {self.order}")
-        return f"{self.verdict} {self.label}{order} ({self.mode}): {len(self.findings)} checks, " + (
-            f"{self.evaluations} evaluations, {self.seconds:.2f} s, seed {self.seed}"
-        )
+        cost = f"{len(self.findings)} checks, {self.evaluations} evaluations, {self.seconds:.2f} s"
+        return f"{self.verdict} {self.label}{order} ({self.mode}): {cost}, seed {self.seed}"
 
     def to_json(self):
         """A JSON object as a string. Numbers that are not finite become strings: "nan", "inf"."""
@@ -112,7 +121,7 @@ class GradcheckReport:
         return json.dumps(_plain(data), allow_nan=False)
 
     def message(self):
-        """What failed, where, how it looks and how to see it again."""
+        """What failed and where, the numbers, hints at the cause, and Python that repeats the check."""
         f = self.worst
         if f is None:
             return self.summary()
@@ -143,7 +152,7 @@ def _gravity(f):
 
 
 def aligned(rows):
-    """Rows of strings as lines with their columns one below the other; the last may be as long as it is."""
+    """Rows of strings as lines whose columns are padded to one width, except for the last column."""
     widths = [max(map(len, column)) for column in zip(*rows)][:-1]
     return ["  ".join([*[cell.ljust(w) for cell, w in zip(row, widths)], row[-1]]).rstrip() for row in rows]
 
@@ -166,3 +175,63 @@ def _plain(x):
 
 def _ratio(analytic, numeric):
     return analytic / numeric if numeric else math.copysign(math.inf, analytic) if analytic else 1.0
+
+
+# -- hints: what a wrong gradient looks like, in words
+
+
+def ratio_hint(analytic, numeric, sizes):
+    """What usually causes an error of this ratio, or "". sizes: those of the dims of the input and of the outputs."""
+    if analytic == 0:
+        return "no gradient arrives: a contribution is missing, a mask is the wrong way round, or it was not recorded"
+    if numeric == 0:
+        return "a gradient where the function does not change"
+    r = analytic / numeric
+    causes = {
+        0.5: "half: one of two uses or contributions is missing",
+        2.0: "double: a contribution is counted twice",
+        -1.0: "the sign is wrong",
+    }
+    for n in sorted({n for n in sizes if n > 1}):
+        root = math.sqrt(n)
+        causes.setdefault(n, f"{n} times too large: a sum where a mean over {n} is meant, or counted {n} times")
+        causes.setdefault(
+            1 / n, f"{n} times too small: a mean where a sum over {n} is meant, or one of {n} contributions"
+        )
+        causes.setdefault(root, f"√{n} times too large: a scale of 1/√{n} was left out")
+        causes.setdefault(1 / root, f"√{n} times too small: a scale of 1/√{n} was applied twice")
+    for value, cause in causes.items():
+        if math.isclose(r, value, rel_tol=1e-6):
+            return cause
+    return f"off by {r - 1:.3g} of itself: a constant or a small term is wrong" if abs(r - 1) < 1e-2 else ""
+
+
+def patterns(leaf, analytic, numeric, wrong, others):
+    """What the wrong elements of a leaf's Jacobian (outputs, elements) have in common, as a list of sentences.
+
+    wrong: a mask of that shape. others: {name of another leaf: its numeric Jacobian}."""
+    found = []
+    for name, theirs in others.items():
+        if _alike(analytic, theirs) and not _alike(numeric, theirs):
+            found.append(f"this is the gradient of {name}: two inputs are swapped")
+    shape = leaf.array.shape
+    if len(shape) > 1 and shape[-1] == shape[-2]:
+        square = (-1, *shape)
+        if _alike(analytic.reshape(square).swapaxes(-1, -2), numeric.reshape(square)):
+            found.append("this is the gradient transposed")
+    difference = (analytic - numeric)[wrong]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = (analytic / numeric)[wrong]
+    if ratio.size > 1 and np.isfinite(ratio).all() and np.ptp(ratio) <= 1e-6 * abs(ratio[0]):
+        found.append(f"all of them are off by the same factor {ratio[0]:.9g}")
+    elif difference.size > 1 and np.ptp(difference) <= 1e-6 * abs(difference[0]):
+        found.append(f"all of them are off by the same amount {difference[0]:.9g}")
+    places = np.unravel_index(np.flatnonzero(wrong.any(axis=0)), shape) if shape else ()
+    same = [str(int(p[0])) if n > 1 and (p == p[0]).all() else ":" for p, n in zip(places, shape)]
+    if set(same) - {":"}:
+        found.append(f"only {leaf.name}[{', '.join(same)}] is wrong")
+    return found
+
+
+def _alike(a, b):
+    return a.shape == b.shape and np.allclose(a, b, rtol=1e-6, atol=1e-9 * np.abs(b).max(initial=0))

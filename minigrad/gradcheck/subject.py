@@ -1,13 +1,22 @@
-"""What is checked: a function of the float64 arrays that vary, its outputs as one vector, and its gradient."""
+"""What is checked: a function of the float64 arrays that vary, its outputs as one vector, and its gradient.
+
+Four words are used for what goes in and out, here and in all of gradcheck:
+    point       `arrays`, one for each leaf: where the function is evaluated
+    direction   one array for each leaf, None for a leaf that stands still
+    cotangent   a vector of M weights, one for each element of the outputs
+    dys         the same weights as arrays, one for each output
+"""
+
+import math
 
 import numpy as np
 
 from .. import autograd, dtypes
-from ..autograd import Storage
+from ..autograd import Storage, reachable
 from ..random import default_generator
 from ..tensor import Tensor
 
-PRECISION = {np.dtype(name): np.finfo(name).eps for name in ("float16", "float32", "float64")}
+PRECISION = {np.dtype(name): float(np.finfo(name).eps) for name in ("float16", "float32", "float64")}
 
 
 class Leaf:
@@ -15,76 +24,17 @@ class Leaf:
 
     def __init__(self, name, tensor, parameter=False):
         self.name, self.tensor, self.parameter = name, tensor, parameter
-        self.given = tensor.storage.backend.to_numpy(tensor.array)  # as it came: dtype and strides
-        self.array = np.array(self.given, np.float64, order="C")
         self.backend = tensor.storage.backend
-
-
-class Run:
-    """One forward, with the graph that it left. y: the float outputs as one float64 vector of M."""
-
-    def __init__(self, leaves, outputs):
-        self.leaves = leaves  # tensors
-        self.nodes = [x.node for x in leaves]  # a parameter's next run gives it another
-        self.outputs = [y for y in flat(outputs) if y.dtype.kind in dtypes.FLOATS]
-        self.y = joined([host(y) for y in self.outputs])
-
-    @property
-    def roots(self):
-        return [y.node for y in self.outputs if y.node is not None]
-
-    def cotangents(self, vector):
-        """A vector of M as one array for each output."""
-        arrays, start = [], 0
-        for y in self.outputs:
-            arrays.append(vector[start : start + y.numel()].reshape(y.shape).astype(y.dtype))
-            start += y.numel()
-        return arrays
-
-    def gradient(self, cotangents, retain_graph=False, create_graph=False, wrt=None):
-        """Of each leaf, as host arrays, for one array per output (cast to its dtype); zeros where none arrives."""
-        leaves = range(len(self.leaves)) if wrt is None else wrt
-        pairs = [(y, wrapped(c.astype(y.dtype, copy=False), y)) for y, c in zip(self.outputs, cotangents) if y.node]
-        gradients = autograd.backward(
-            [y.node for y, _ in pairs],
-            [c for _, c in pairs],
-            [self.nodes[i] for i in leaves],
-            retain_graph=retain_graph,
-            create_graph=create_graph,
-        )
-        return [np.zeros(self.leaves[i].shape) if g is None else host(g) for i, g in zip(leaves, gradients)]
-
-
-def wrapped(array, like):
-    backend = like.storage.backend
-    return array if isinstance(array, Tensor) else Tensor._wrap(backend.from_numpy(array), Storage(backend))
-
-
-def host(x):
-    return x.storage.backend.to_numpy(x.array)
-
-
-def joined(arrays):
-    return np.concatenate([np.zeros(0), *[np.ravel(a) for a in arrays]])
-
-
-def flat(tree):
-    """The Tensors in tuples, lists, dicts and single ones; what is no Tensor is left out."""
-    if isinstance(tree, Tensor):
-        return [tree]
-    if isinstance(tree, dict):
-        tree = tree.values()
-    elif not isinstance(tree, (tuple, list)):
-        return []
-    return [x for branch in tree for x in flat(branch)]
+        self.given = host(tensor)  # with the dtype and strides that the user passed
+        self.array = np.array(self.given, np.float64, order="C")
 
 
 class Subject:
     """call(tensors) -> outputs, for one Tensor per leaf. Every call sees the same random numbers."""
 
-    def __init__(self, call, leaves, label, passed=()):
+    def __init__(self, call, leaves, label, constants=()):
         self.call, self.leaves, self.label = call, leaves, label
-        self.passed = passed  # constants of the latest call: (name, the array passed, what it held before)
+        self.constants = constants  # those of the latest call: (name, the array passed, what it held before)
         self.random_state = default_generator.state
         self.evaluations = 0
 
@@ -97,7 +47,7 @@ class Subject:
         return sum(leaf.array.size for leaf in self.leaves)
 
     def run(self, arrays=None, on=None, copy=True, needs=None, tie=None):
-        """Forward at `arrays` (default: the point itself), recorded.
+        """Forward at `arrays` (default: the point itself), recorded. Returns a Run.
 
         on: another backend; needs: which leaves require a gradient (default: all); tie: leaf tie[1] is leaf tie[0]."""
         default_generator.state = self.random_state
@@ -105,7 +55,7 @@ class Subject:
         for i, (leaf, array) in enumerate(zip(self.leaves, self.arrays if arrays is None else arrays)):
             backend = on or leaf.backend
             x = leaf.tensor if leaf.parameter else Tensor.__new__(Tensor)
-            array = np.array(array) if copy else np.asarray(array)  # sums of 0-d arrays are no arrays
+            array = np.array(array) if copy else np.asarray(array)  # NumPy makes scalars of sums of 0-d arrays
             x.array, x.storage, x.node = backend.from_numpy(array), Storage(backend), None
             if needs is None or needs[i]:
                 x.node = autograd.Node(None, 0, x.array.shape, x.array.dtype, backend.device)
@@ -119,34 +69,144 @@ class Subject:
         self.evaluations += 1
         return self.run(arrays).y
 
-    def complex_step(self, directions, h=1e-30):
-        """The derivative along `directions` as Im f(x + ih u) / h: no difference is taken, so nothing cancels."""
-        arrays = [x + 1j * h * u for x, u in zip(self.arrays, (0 if u is None else u for u in directions))]
+    def shifted(self, direction, t):
+        """The point that lies t along `direction`."""
+        return [a if u is None else a + t * u for a, u in zip(self.arrays, direction)]
+
+    def require_analytic(self):
+        """Raise unless the complex step holds for every op on floats that the function runs, recorded or not."""
+        names = set()
+
+        def judge(op, inputs, outputs):
+            if not op.analytic and any(isinstance(x, Tensor) and x.dtype.kind == "f" for x in inputs):
+                names.add(op.name)
+
+        with autograd.watch(judge):
+            self.run()
+        if names:
+            raise ValueError(
+                "gradcheck: numeric='complex' needs ops that are declared analytic; not so: " + ", ".join(sorted(names))
+            )
+        if any(leaf.backend.device != "cpu" for leaf in self.leaves):
+            raise ValueError("gradcheck: numeric='complex' runs on the cpu only")
+
+    def complex_step(self, direction):
+        """The derivative along `direction` as Im f(x + ihu) / h. No difference is taken, so nothing cancels."""
+        h = 1e-30
+        arrays = [x + 1j * h * u for x, u in zip(self.arrays, (0 if u is None else u for u in direction))]
         try:
             with autograd.no_grad():
                 return self.values(arrays).imag / h
         except (TypeError, KeyError) as why:
-            raise ValueError(f"gradcheck: numeric='complex' does not go through here ({why}); use 'ridders'") from why
-
-    def moved(self, directions, t):
-        """The point, t along `directions` (one array, or None, for each leaf)."""
-        return [a if u is None else a + t * u for a, u in zip(self.arrays, directions)]
+            raise ValueError(f"gradcheck: numeric='complex' fails here ({why}); use 'ridders'") from why
 
     def derivative(self, rng):
-        """The subject whose outputs are this one's gradients, a function of the leaves and of the cotangents."""
+        """The Subject whose outputs are this one's gradients. It is a function of the leaves and of the dys."""
         run = self.run()
         n = len(self.leaves)
         connected = [i for i, y in enumerate(run.outputs) if y.node is not None]
         drawn = [rng.standard_normal(run.outputs[i].shape) for i in connected]
-        outputs = [run.outputs[i] for i in connected]
-        leaves = [Leaf(f"dy[{i}]", wrapped(c, y)) for i, c, y in zip(connected, drawn, outputs)]
+        leaves = [Leaf(f"dy[{i}]", wrapped(dy, run.outputs[i])) for i, dy in zip(connected, drawn)]
 
         def call(tensors):
             run = Run(tensors[:n], self.call(tensors[:n]))
-            dys = [None] * len(run.outputs)
-            for i, dy in zip(connected, tensors[n:]):
-                dys[i] = dy
-            pairs = [(y.node, dy) for y, dy in zip(run.outputs, dys) if dy is not None and y.node is not None]
-            return autograd.backward([p[0] for p in pairs], [p[1] for p in pairs], run.nodes, create_graph=True)
+            dys = dict(zip(connected, tensors[n:]))
+            return run.backward([dys.get(i) for i in range(len(run.outputs))], run.nodes, create_graph=True)
 
-        return Subject(call, [*self.leaves, *leaves], f"the gradient of {self.label}", self.passed)
+        return Subject(call, [*self.leaves, *leaves], f"the gradient of {self.label}", self.constants)
+
+
+class Run:
+    """One forward and the graph that it left. y: the float outputs joined into one float64 vector of M elements."""
+
+    def __init__(self, leaves, outputs):
+        self.leaves = leaves  # Tensors
+        self.nodes = [x.node for x in leaves]  # kept here, since the next run gives a parameter another node
+        self.outputs = [y for y in flat(outputs) if y.dtype.kind in dtypes.FLOATS]
+        self.y = joined([host(y) for y in self.outputs])
+
+    @property
+    def roots(self):
+        return [y.node for y in self.outputs if y.node is not None]
+
+    def results(self):
+        """(op, node) of every result on the way from the leaves to the outputs."""
+        return [(op, node) for op, nodes in reachable(self.roots, 0).items() for node in nodes.values()]
+
+    def op_names(self):
+        """The names of the ops on that way, each once, in the order in which they ran."""
+        ops = sorted(reachable(self.roots, 0), key=lambda op: op.serial)
+        return list(dict.fromkeys(op.name for op in ops))
+
+    def output_name(self, m):
+        """'[2, 3]' for element m of the outputs, '1[2, 3]' if there are several outputs, '' for the only number."""
+        for i, y in enumerate(self.outputs):
+            if m < y.numel():
+                index = ", ".join(str(int(n)) for n in np.unravel_index(m, y.shape))
+                return (str(i) if len(self.outputs) > 1 else "") + (f"[{index}]" if y.ndim else "")
+            m -= y.numel()
+
+    def dys(self, cotangent):
+        """A cotangent as one array for each output, of its dtype."""
+        parts = split(cotangent, [y.shape for y in self.outputs])
+        return [part.astype(y.dtype) for part, y in zip(parts, self.outputs)]
+
+    def backward(self, dys, nodes=None, **options):
+        """autograd.backward from all outputs that have a graph. dys: a Tensor for each output; None leaves one out."""
+        pairs = [(y.node, dy) for y, dy in zip(self.outputs, dys) if dy is not None and y.node is not None]
+        return autograd.backward([node for node, _ in pairs], [dy for _, dy in pairs], nodes, **options)
+
+    def gradient(self, dys, chosen=None, **options):
+        """The gradients of the leaves as host arrays, zeros where none arrives. dys: an array for each output, cast to
+        its dtype. chosen: the numbers of the leaves that are asked for. options go to autograd.backward."""
+        chosen = range(len(self.leaves)) if chosen is None else chosen
+        tensors = [wrapped(dy.astype(y.dtype, copy=False), y) for dy, y in zip(dys, self.outputs)]
+        gradients = self.backward(tensors, [self.nodes[i] for i in chosen], **options)
+        return [np.zeros(self.leaves[i].shape) if g is None else host(g) for i, g in zip(chosen, gradients)]
+
+
+# -- between Tensors, arrays and vectors
+
+
+def wrapped(array, like):
+    """A host array as a Tensor on the device of `like`."""
+    backend = like.storage.backend
+    return Tensor._wrap(backend.from_numpy(array), Storage(backend))
+
+
+def host(x):
+    return x.storage.backend.to_numpy(x.array)
+
+
+def joined(arrays):
+    """All elements of the arrays as one vector."""
+    return np.concatenate([np.zeros(0), *[np.ravel(a) for a in arrays]])
+
+
+def split(vector, shapes):
+    """The opposite of joined: the vector cut into arrays of these shapes."""
+    ends = np.cumsum([math.prod(shape) for shape in shapes], dtype=int)
+    return [part.reshape(shape) for part, shape in zip(np.split(vector, ends), shapes)]
+
+
+def flat(tree):
+    """The Tensors in a tree of tuples, lists and dicts, or a single one. Whatever else is in it is left out."""
+    if isinstance(tree, Tensor):
+        return [tree]
+    if isinstance(tree, dict):
+        tree = tree.values()
+    elif not isinstance(tree, (tuple, list)):
+        return []
+    return [x for branch in tree for x in flat(branch)]
+
+
+def mapped(tree, f):
+    """The same tree with f(x) in place of each Tensor x."""
+    if isinstance(tree, Tensor):
+        return f(tree)
+    if isinstance(tree, dict):
+        return type(tree)((key, mapped(branch, f)) for key, branch in tree.items())
+    if isinstance(tree, (tuple, list)):
+        branches = [mapped(branch, f) for branch in tree]
+        return type(tree)(*branches) if hasattr(tree, "_fields") else type(tree)(branches)
+    return tree

@@ -12,8 +12,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn
 from minigrad.gradcheck import GradcheckError, gradcheck
-from minigrad.gradcheck.hints import patterns
-from minigrad.gradcheck.report import FAIL
+from minigrad.gradcheck.report import FAIL, patterns
 
 from .wrong_sin import WrongSin, data, values, wrong_sin
 
