@@ -1,7 +1,7 @@
 // Shared by attention's forward and backward: where heads lie in memory, tiles in shared memory, products of tiles.
 //
-// A tile is TILE queries by TILE keys. Products are built from rank-1 updates of small blocks of MI × NI elements that a
-// thread holds in registers. On a GPU a thread has one or two of these blocks; natively the one thread does them all in
+// A tile is TILE queries by TILE keys. Products are built from rank-1 updates of small blocks of MI × NI elements, which
+// are held in registers. On a GPU a thread has one or two of these blocks; natively the one thread does them all in
 // turn. Compiled for a TILE of 32 or 64, and a DP of 32, 64 or 128, to which D and Dv are padded with zeros.
 #pragma once
 #include "common.cuh"

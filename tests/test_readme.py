@@ -2,6 +2,7 @@
 commands, names and sizes that they mention exist."""
 
 import importlib.util
+import itertools
 import re
 import runpy
 import shlex
@@ -72,7 +73,8 @@ def test_the_backward_pass_shown_is_the_one_that_is_printed(capsys):
     printed = printed_by("backprop_through_heads.py", capsys, "0")
     assert shown
     for each in shown:
-        assert len(parts := each.rstrip("\n").split("\n\n")) == 3
+        parts = each.rstrip("\n").split("\n\n")
+        assert len(parts) == 3
         for part in parts:
             assert part in printed
 
@@ -90,7 +92,7 @@ def test_the_table_of_ops_has_every_op(capsys):
     assert printed == {d.name for d in registry.values() if d.builtin}
 
 
-# ----------------------------------------------------------------------------------------------------- what is mentioned
+# ---------------------------------------------------------------------------------------------------- what is mentioned
 
 
 def exists(path, doc):
@@ -173,7 +175,7 @@ def test_commands_exist():
             assert all(word.split("=")[0] in makefile for word in words[1:]), said
         elif program == "pytest" or words[:2] == ["-m", "pytest"]:
             words = words if program == "pytest" else words[2:]
-            assert all(b in markers for a, b in zip(words, words[1:]) if a == "-m"), said
+            assert all(b in markers for a, b in itertools.pairwise(words) if a == "-m"), said
             assert all((ROOT / word).exists() for word in words if word.startswith("tests/")), said
         elif source := source_of(words):
             for option in (word.split("=")[0] for word in words if word.startswith("--")):
