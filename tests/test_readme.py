@@ -119,7 +119,8 @@ def test_paths_exist():
     paths = [(doc, code) for doc, code in QUOTED if re.fullmatch(rf"[\w./-]+{kinds}|[\w.-]+/[\w./-]*", code)]
     paths = [(doc, path) for doc, path in paths if path not in WRITTEN]
     assert len(paths) > 40
-    assert [f"{doc}: {path}" for doc, path in paths if not exists(path, doc)] == []
+    missing = [f"{doc}: {path}" for doc, path in paths if not exists(path, doc)]
+    assert not missing, "\n".join(missing)
 
 
 WRITTEN = {"heads.html", "heads.png", "loss.png", "ledger.txt", "backward.svg", "my_ops.py"}  # by programs, by readers
