@@ -292,7 +292,7 @@ def read_text(args, settings, saved):
     try:
         return text.read_corpus(settings["text"])
     except OSError as error:
-        hint = f": the run in {args.out} began with this text; if it has moved, say where with --text"
+        hint = f": the run in {args.out} began with it; if it has moved, say where it is now with --text"
         raise cli.CommandError(cli.said(error) + (hint if saved and not args.text else "")) from None
 
 
