@@ -1,16 +1,17 @@
-# make train   the default character model, from a fresh machine to a sample of its text; once stopped, it goes on;
-#              TRAIN_ARGS="--steps 500" goes to examples/char_lm.py
-# make test    the tests; PYTEST_ARGS='-k softmax -x' goes to pytest
-# make lint    ruff and mypy
+# make train   trains the default character model and prints a sample of what it writes, also on a fresh machine. A run
+#              that was stopped is resumed. TRAIN_ARGS="--steps 500" is passed to examples/char_lm.py
+# make test    runs the tests. PYTEST_ARGS='-k softmax -x' is passed to pytest
+# make lint    ruff, for mistakes and for the format, and mypy
+# make lines   counts lines of Python: the core, room by room, and all of minigrad/
 # make clean   removes what the others made, .venv included, but not runs/
 #
-# All work in .venv, made on first use with PYTHON (3.10 or newer) and brought up to date when pyproject.toml changes.
+# They work in .venv, which is made on first use with PYTHON (3.10 or newer) and updated when pyproject.toml changes.
 
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 
-.PHONY: train test lint clean
+.PHONY: train test lint lines clean
 .NOTPARALLEL:
 
 train: $(VENV)/installed-train,viz
@@ -21,7 +22,16 @@ test: $(VENV)/installed-test
 
 lint: $(VENV)/installed-dev
 	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+
+CORE := autograd ops tensor backend/numpy nn optim
+count = $$(find $(1) -name '*.py' -exec cat {} + | wc -l)
+
+lines:
+	@for room in $(CORE); do printf '%6d  minigrad/%s/\n' $(call count,minigrad/$$room) $$room; done
+	@printf '%6d  the core\n' $(call count,$(CORE:%=minigrad/%))
+	@printf '%6d  minigrad/\n' $(call count,minigrad)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -31,8 +41,8 @@ $(VENV)/installed-%: pyproject.toml $(VENV)/ready
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
-# Writing .venv/ready is the last step of making .venv, and what is written is where it was made. So a .venv half made,
-# one whose Python has gone, and one that moved together with the checkout are all put right here.
+# The last step of making .venv is to write .venv/ready, which says where it was made. So a .venv that was only half
+# made, one whose Python has gone, and one that has moved together with the checkout are all noticed, and made again.
 ifneq ($(shell $(PY) -c 'import pip; print(open("$(VENV)/ready").read())' 2>/dev/null),$(CURDIR))
 .PHONY: $(VENV)/ready
 endif

@@ -1,15 +1,16 @@
-"""Backprop through attention heads, every number of it: by hand, by autograd, and by finite differences.
+"""Every number of backprop through attention heads: by hand, by autograd, and by finite differences.
 
     python examples/backprop_through_heads.py [--out runs/backprop.svg]
 
-The smallest layer that has all of it: three tokens of width 4, two heads of size 2, and the loss ½ ‖y - y*‖². For each
-head, backward goes from dz to dq, dk and dv, and on to the head's weights. Each gradient is computed three times:
+The layer is the smallest that has every part: three tokens of width 4, two heads of size 2, and the loss ½ ‖y - y*‖².
+For each head, backward goes from dz to dq, dk and dv, and on to the head's weights. Each gradient is computed three
+times:
 
     by hand       by the formula beside it, in NumPy, from the gradients above it
-    autograd      what study.trace_heads saw come back
-    differences   (L(x + h) - L(x - h)) / 2h, with a hook that adds h to one number x in the middle of the forward
+    autograd      as study.trace_heads records it
+    differences   (L(x + h) - L(x - h)) / 2h, where a hook adds h to a single number x in the middle of the forward
 
---out draws that backward pass as a graph (which needs graphviz).
+--out draws this backward pass as a graph, which needs the Python package graphviz.
 """
 
 import numpy as np
@@ -28,12 +29,12 @@ s = 1 / np.sqrt(W_Q.shape[2])  # the scale of scores
 
 
 def by_hand():
-    """For each head its pattern, and [(name, formula, gradient)] in the order of the backward pass."""
+    """For each head: its pattern, and a list of (name, formula, gradient) in the order of the backward pass."""
     q, k, v = x @ W_Q, x @ W_K, x @ W_V  # (nh, T, d)
     exp = np.exp(s * q @ k.swapaxes(1, 2))  # (nh, T, T)
     P = exp / exp.sum(-1, keepdims=True)
     z = P @ v  # (nh, T, d_v)
-    y = (z @ W_O).sum(0)  # (T, C): what the heads write, added up
+    y = (z @ W_O).sum(0)  # (T, C): the sum of what the heads write
     dy = y - target
     heads = []
     for h in range(len(W_Q)):
@@ -70,7 +71,7 @@ class TwoHeads(nn.Module):
         return ((y - target) ** 2).sum() * 0.5
 
     def part(self, name, h):
-        """The parameter that a head's matrix lies in, and where: its transpose is the matrix."""
+        """The parameter that holds a head's matrix, and the index at which its transpose stands there."""
         if name == "W_O":
             return self.attn.out_proj.weight, np.s_[:, 2 * h : 2 * h + 2]
         start = 4 * ("W_Q", "W_K", "W_V").index(name) + 2 * h
@@ -93,7 +94,7 @@ def by_differences(model, loss, name, h, shape, step=1e-5):
 
 
 def moved_loss(model, loss, name, h, i, by):
-    """The loss with number i of x, the value called `name` of head h, moved by that much."""
+    """The loss after `by` is added to element i of the value or weight called `name`, of head h."""
     if name in ("W_O", "W_Q", "W_K", "W_V"):
         parameter, where = model.part(name, h)
         array = parameter.detach().numpy()[where].T  # shares its memory
@@ -115,7 +116,7 @@ def moved_loss(model, loss, name, h, i, by):
 
 
 def show(columns):
-    """Matrices side by side, under their titles."""
+    """Print matrices side by side, each under its title."""
     blocks = [["  ".join(f"{number:8.4f}" for number in row) for row in matrix] for matrix in columns.values()]
     widths = [max(len(title), len(block[0])) for title, block in zip(columns, blocks)]
     for row in (list(columns), *zip(*blocks)):
@@ -149,7 +150,7 @@ def main(argv=()):
             print(f"\n    {formula}")
             show({"by hand": hand, "autograd": came, "differences": slopes})
             worst = max(worst, np.abs(hand - came).max(), np.abs(hand - slopes).max())
-    print(f"\nlargest disagreement: {worst:.0e}\n\nand what has to hold whatever the loss is:\n{trace.check()}")
+    print(f"\nlargest disagreement: {worst:.0e}\n\nidentities that hold for any loss:\n{trace.check()}")
     if args.out:
         picture = viz.graph(loss, names=model, direction="backward", show=("shape", "grad_norm"))
         print("wrote", *picture.save(args.out))

@@ -1,13 +1,14 @@
 """Train a character-level transformer on a text, and have it write.
 
     python examples/char_lm.py                                   train on Python's own manual: about two minutes
-    python examples/char_lm.py --text book.txt --out runs/book   ... on a text of your own
-    python examples/char_lm.py --resume                          go on where a run stopped, as if it never had
+    python examples/char_lm.py --text book.txt --out runs/book   train on a text of your own
+    python examples/char_lm.py --resume                          continue a run that stopped, as if it never had
     python examples/char_lm.py sample --prompt "The "            have the best model so far write
 
---out gets last.safetensors (all that --resume needs), best.safetensors (lowest validation loss), losses.csv, loss.png.
-Ctrl-C, SIGTERM and SIGHUP finish the step, save, and end with that signal's status: 130, 143 or 129. Bad input gets one
-line and exits with 2. A run is never overwritten: give another --out, or remove the old one yourself.
+The folder --out gets last.safetensors (all that --resume needs), best.safetensors (the lowest validation loss),
+losses.csv and loss.png. On Ctrl-C, SIGTERM or SIGHUP the program finishes its step, saves, and exits with that signal's
+status: 130, 143 or 129. Bad input is answered in one line, with exit status 2. A run is never overwritten: choose
+another --out, or remove the old run yourself.
 """
 
 import contextlib
@@ -25,22 +26,22 @@ from minigrad.files import claimed
 from minigrad.training import checkpoint, runs, text
 from minigrad.viz import loss_curve
 
-# The defaults had the lowest validation loss of some ten settings that train for two minutes on two slow cores.
-SETTINGS = {  # name: (default, meaning, limits). The checkpoint holds them, and --resume takes them from there.
+# Of about ten settings that train for two minutes on two slow cores, the defaults had the lowest validation loss.
+SETTINGS = {  # name: (default, meaning, limits). The checkpoint stores them, and --resume reads them from there.
     "n_layer": (2, "transformer blocks", dict(at_least=1, at_most=1000)),
     "n_head": (4, "attention heads per block", dict(at_least=1)),
     "n_embd": (128, "numbers per character, a multiple of n_head", dict(at_least=1)),
     "block_size": (64, "characters the model sees at once", dict(at_least=1)),
     "batch_size": (12, "blocks per step", dict(at_least=1)),
     "dropout": (0.0, "share of the activations dropped in training", dict(at_least=0, below=1)),
-    "steps": (2400, "steps in all, those before --resume included", dict(at_least=1)),
+    "steps": (2400, "steps in all, including those before --resume", dict(at_least=1)),
     "lr": (4e-3, "learning rate after warmup", dict(at_least=0)),
-    "min_lr": (1e-4, "learning rate at the end of its cosine", dict(at_least=0)),
+    "min_lr": (1e-4, "learning rate at the end of the cosine", dict(at_least=0)),
     "warmup": (100, "steps of linear warmup", dict(at_least=0)),
-    "weight_decay": (0.1, "AdamW's, on matrices only", dict(at_least=0)),
-    "clip": (1.0, "largest gradient norm; 0: no clipping", dict(at_least=0)),
-    "eval_every": (300, "steps between two validations; each saves the run", dict(at_least=1)),
-    "eval_batches": (200, "batches per validation, spread evenly; 0: the whole split", dict(at_least=0)),
+    "weight_decay": (0.1, "weight decay of AdamW, on matrices only", dict(at_least=0)),
+    "clip": (1.0, "largest norm of the gradient; 0: no clipping", dict(at_least=0)),
+    "eval_every": (300, "steps between validations, each of which saves the run", dict(at_least=1)),
+    "eval_batches": (200, "batches per validation, spread evenly over the split; 0: all of it", dict(at_least=0)),
     "seed": (1337, "of initial weights, batches, dropout and samples", dict(at_least=0, below=2**32)),
 }
 SHAPE = ("block_size", "n_layer", "n_head", "n_embd")
@@ -59,9 +60,9 @@ def begin(args):
 
 
 def train(args, held):
-    """Begin a run, or go on with one. `held` gets the claim on its folder: two at a time would overwrite each other."""
+    """Begin a run, or continue one. `held` gets the claim on its folder, which keeps other processes out."""
     out, last, best, losses = (args.out / name for name in ("", "last.safetensors", "best.safetensors", "losses.csv"))
-    # Nothing is written before all input has proved good.
+    # Nothing is written until all input has been checked.
     if args.resume and out.is_dir():
         claim(out, held)
     tensors, saved = saved_run(last) if args.resume else ({}, {})
@@ -74,10 +75,10 @@ def train(args, held):
         text.CharVocab(saved["chars"]).check_same(vocab)
     train_ids, val_ids = text.split(vocab.encode(corpus), 0.9)
     seed, T, B = settings["seed"], settings["block_size"], settings["batch_size"]
-    batches = text.Batches(train_ids, T, B, mg.random.Generator(seed + 2**32), "training split")  # a stream apart
+    batches = text.Batches(train_ids, T, B, mg.random.Generator(seed + 2**32), "training split")  # a separate stream
     val_batches = text.fixed_batches(val_ids, T, B, settings["eval_batches"], "validation split")
 
-    mg.manual_seed(seed)  # of the initial weights, then of dropout
+    mg.manual_seed(seed)  # for the initial weights, then for dropout
     model = build(settings, vocab, args.device)
     parameters = list(model.parameters())
     groups = model.parameter_groups(settings["weight_decay"])
@@ -88,12 +89,11 @@ def train(args, held):
         options = [{name: value for name, value in g.items() if name != "params"} for g in optimizer.param_groups]
         checkpoint.unpack(tensors, saved, model, optimizer, generators)
         for group, typed in zip(optimizer.param_groups, options):
-            group.update(typed)  # --weight-decay may be another than in the file
-    if not best.exists():  # deleted, or left behind: the best from here on
+            group.update(typed)  # the options of this command line, such as --weight-decay, win over the file's
+    if not best.exists():  # it was deleted or not copied along: start over with the best from here on
         best_loss = None
     if saved.get("crc", crc) != crc:
-        print("char_lm: note: the text has changed since the run began: it goes on with what there is now",
-              file=sys.stderr)  # fmt: skip
+        print("char_lm: note: the text has changed since the run began; the new text is used", file=sys.stderr)
 
     def save(step, paths):
         run = dict(step=step, best_loss=best_loss, settings=settings, chars=vocab.chars, crc=crc)
@@ -106,13 +106,13 @@ def train(args, held):
     picture = out / "loss.png"
     for path in (last, best, losses, picture):
         if path.is_dir():
-            raise cli.CommandError(f"{path} is a folder, where a file is to be written: choose another --out")
+            raise cli.CommandError(f"{path} is a folder, but a file is to be written there: choose another --out")
     if not saved:
         claim(out, held)
-        refuse_another(out, last, best, losses)  # begun since
+        refuse_another(out, last, best, losses)  # again: another process may have begun one since
         save(0, [last])
     columns = "step", "train", "val", "lr", "grad_norm"
-    done = kept = start  # steps done, and those in last.safetensors
+    done = kept = start  # the steps done, and those that last.safetensors holds
     with (
         training.Table(losses, columns, keep=start) as table,
         training.Interrupt() as interrupt,
@@ -137,9 +137,9 @@ def train(args, held):
             if due := done % settings["eval_every"] == 0 or done == steps:
                 val_loss = evaluate(model, val_batches, args.device)
                 progress.say(f"step {done}: training loss {loss.item():.4f}, validation loss {val_loss:.4f}")
-            stopping = interrupt.asked or progress.broken  # once: a signal may come between two looks
+            stopping = interrupt.asked or progress.broken  # read once: a signal may come at any time
             if (due or stopping) and not all(p.isfinite().all() for p in parameters):
-                raise diverged(f"step {done}: some weights are no numbers any more", kept)
+                raise diverged(f"step {done}: some weights are no longer finite", kept)
             if due and not math.isfinite(val_loss):
                 raise diverged(f"step {done}: validation loss {val_loss}", kept)
             try:
@@ -161,7 +161,7 @@ def train(args, held):
     if progress.broken:
         raise progress.broken
 
-    if best_loss is None:  # stopped before its first validation, and resumed to no further step
+    if best_loss is None:  # the run was stopped before its first validation, and resumed with no steps left
         best_loss = evaluate(model, val_batches, args.device)
         save(done, [best, last])
     print(f"step {steps} of {steps}, best validation loss {best_loss:.4f}; it writes:\n")
@@ -179,11 +179,11 @@ def train(args, held):
 
 
 def diverged(why, kept):
-    return cli.CommandError(f"{why}: try a lower --lr; saved is step {kept}", status=1)
+    return cli.CommandError(f"{why}: try a lower --lr; step {kept} is saved", status=1)
 
 
 def claim(out, held):
-    """Have the run folder to ourselves until `held` is closed."""
+    """Keep other processes out of the run folder until `held` is closed."""
     try:
         held.enter_context(claimed(out))
     except BlockingIOError:
@@ -196,13 +196,13 @@ def refuse_another(out, *paths):
 
 
 def again(args, *words):
-    """The line to type for another command on the run in --out."""
+    """What to type to run another command on the run in --out."""
     return cli.typed(__file__, *words, "--out", args.out, *(() if args.device == "cpu" else ("--device", args.device)))
 
 
 @mg.no_grad()
 def evaluate(model, batches, device):
-    """Mean loss over the batches, in nats per character. Draws no random numbers."""
+    """The mean loss over the batches, in nats per character. Draws no random numbers."""
     model.eval()
     total = sum(model(mg.tensor(x, device=device), mg.tensor(y, device=device))[1].item() * x.size for x, y in batches)
     model.train()
@@ -210,7 +210,9 @@ def evaluate(model, batches, device):
 
 
 def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=None, top_p=None):
-    """The prompt, or what there is of a new line, and what the model adds to it. Draws from a stream of its own."""
+    """The prompt, or for an empty one a new line if the text has any, and what the model adds to it.
+
+    Random numbers come from a separate stream."""
     prompt = prompt or next(c for c in ("\n", " ", vocab.chars[0]) if c in vocab.chars)
     idx = mg.tensor(vocab.encode(prompt)[None], device=device)  # (1, T)
     generator = mg.random.Generator(seed + 2 * 2**32)
@@ -227,36 +229,36 @@ def sample(args):
 
 
 def checkpoint_of(args):
-    """What `sample` is to load: --checkpoint, else the best model in --out, else the last, with a note."""
+    """The file that `sample` loads: --checkpoint, or the best model in --out, or else the last one, with a note."""
     best, last = (args.out / name for name in ("best.safetensors", "last.safetensors"))
     if args.checkpoint or best.exists():
         return args.checkpoint or best
     if not last.exists():
         raise cli.CommandError(f"there is no checkpoint in {args.out}: train a model first, with: {again(args)}")
-    why = f"as there is no {best.name}, which a run has from its first validation on"
+    why = f"as there is no {best.name} before the first validation of a run"
     print(f"char_lm: note: {last} writes, {why}", file=sys.stderr)
     return last
 
 
 def build(settings, vocab, device):
-    """The model, unless its sizes do not fit together, or it is hopelessly too large for this machine."""
+    """The model. Refuses sizes that do not fit together, or that are hopelessly too large for this machine."""
     n_layer, C, nh, V = settings["n_layer"], settings["n_embd"], settings["n_head"], len(vocab)
     if C % nh:
         raise cli.CommandError(f"n_embd {C} is not a multiple of n_head {nh}")
     parameters = 12 * n_layer * C**2 + (V + settings["block_size"]) * C
     activations = settings["batch_size"] * settings["block_size"] * (16 * n_layer * C + 2 * V)
-    needed = 4 * (4 * parameters + activations)  # bytes at least: float32; weights, gradients and AdamW's two moments
+    needed = 4 * (4 * parameters + activations)  # bytes, at least: float32 weights, gradients and AdamW's two moments
     if device == "cpu" and needed > text.memory():
         raise cli.CommandError(
-            f"to train {parameters:,} parameters on batches of {settings['batch_size']} blocks takes "
-            f"{needed / 1e9:,.0f} GB of memory and more; this machine has {text.memory() / 1e9:.0f}"
+            f"to train {parameters:,} parameters on batches of {settings['batch_size']} blocks takes at least "
+            f"{needed / 1e9:,.0f} GB of memory; this machine has {text.memory() / 1e9:.0f}"
         )
     shape = {name: settings[name] for name in SHAPE}
     return nn.GPT(nn.GPTConfig(V, dropout=settings["dropout"], bias=False, **shape)).to(device)
 
 
 def saved_run(path):
-    """(tensors, meta) of a run to resume, which has proved to be one."""
+    """(tensors, meta) of a run to resume, after checking that the file holds one."""
     if not path.exists():
         raise cli.CommandError(f"there is no checkpoint {path} to resume from: begin a run without --resume")
     tensors, saved = runs.load_run(path, {name: row[0] for name, row in SETTINGS.items()} | {"text": []})
@@ -267,7 +269,7 @@ def saved_run(path):
 
 
 def settings_for(args, saved):
-    """What was typed wins over the preset, that over the resumed run's settings, those over the defaults."""
+    """What was typed wins over the preset, the preset over the resumed run's settings, and those over the defaults."""
     typed = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
     settings = {name: row[0] for name, row in SETTINGS.items()} | {"text": []}
     old = saved.get("settings", {})
@@ -299,26 +301,28 @@ def read_text(args, settings, saved):
 def main(argv=()):
     parser = cli.Parser(description=__doc__)
     commands = parser.add_subparsers()
-    p = commands.add_parser("train", help="train a model: what happens without a command")
+    p = commands.add_parser("train", help="train a model; this is the default command")
     p.set_defaults(run=begin)
-    p.add_argument("--resume", action="store_true", help="go on with the run in --out")
-    p.add_argument("--text", nargs="+", type=cli.path, metavar="FILE",
-                   help="train on these UTF-8 files, not on Python's manual")  # fmt: skip
-    p.add_argument("--preset", choices=PRESETS, help="known settings; options override them")
+    p.add_argument("--resume", action="store_true", help="continue the run in --out")
+    p.add_argument(
+        "--text", nargs="+", type=cli.path, metavar="FILE", help="train on these UTF-8 files, not on Python's manual"
+    )
+    p.add_argument("--preset", choices=PRESETS, help="nanoGPT's settings; options override them")
     for name, (default, meaning, limits) in SETTINGS.items():
         option, kind = f"--{name.replace('_', '-')}", cli.number(type(default), **limits)
         p.add_argument(option, type=kind, metavar="N", help=f"{meaning} (default: {default})")
     q = commands.add_parser("sample", help="have a trained model write")
     q.set_defaults(run=sample)
     q.add_argument("--checkpoint", type=cli.path, metavar="FILE", help="default: best.safetensors in --out, else last")
-    q.add_argument("--prompt", default="", help="how the text begins (default: with a new line, if the text has any)")
+    q.add_argument("--prompt", default="", help="how the text begins (default: a new line, if the text has any)")
     q.add_argument("--tokens", type=cli.COUNT, default=500, metavar="N", help="characters to add (default: 500)")
-    q.add_argument("--temperature", type=cli.number(float, at_least=0), default=0.8, metavar="N",
-                   help="0 is greedy (default: 0.8)")  # fmt: skip
+    q.add_argument(
+        "--temperature", type=cli.number(float, at_least=0), default=0.8, metavar="N", help="0 is greedy (default: 0.8)"
+    )
     q.add_argument("--top-k", type=cli.COUNT, metavar="N", help="choose among the N likeliest (default: all)")
-    q.add_argument("--top-p", type=cli.number(float, above=0, at_most=1), metavar="N",
-                   help="choose among the likeliest that have this probability")  # fmt: skip
-    q.add_argument("--seed", type=cli.SEED, default=1337, metavar="N", help="another seed, another text")
+    probability = cli.number(float, above=0, at_most=1)
+    q.add_argument("--top-p", type=probability, metavar="N", help="choose among the likeliest with this probability")
+    q.add_argument("--seed", type=cli.SEED, default=1337, metavar="N", help="a different seed gives a different text")
     for each in (p, q):
         each.add_argument("--out", type=cli.path, default=Path("runs/char_lm"), help="folder (default: runs/char_lm)")
         each.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -328,8 +332,8 @@ def main(argv=()):
         parser.error(unknown("command", first, commands.choices))
     args, rest = parser.parse_known_args(argv if first in (*commands.choices, "-h", "--help") else ["train", *argv])
     if rest:
-        parser.error(f"{rest[0]} is a command: it goes first" if rest[0] in commands.choices
-                     else f"unrecognized arguments: {' '.join(rest)}")  # fmt: skip
+        misplaced = f"{rest[0]} is a command: it goes first"
+        parser.error(misplaced if rest[0] in commands.choices else f"unrecognized arguments: {' '.join(rest)}")
     return args.run(args)
 
 

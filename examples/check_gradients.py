@@ -1,4 +1,4 @@
-"""Check gradients of your own: an op with a mistake in its backward, found inside a loss; the op put right; a model.
+"""Check gradients of your own: an op with a mistake in its backward, found inside a loss; the correct op; a model.
 
 python examples/check_gradients.py
 """
@@ -25,7 +25,7 @@ class Swish(Op):
 
 
 class ForgetfulSwish(Swish):
-    """The same without β in the second term: right for β = 1, where one might have tried it."""
+    """The same without β in the second term. It is right for β = 1, the value one would try first."""
 
     cases = Swish.cases
 
@@ -50,10 +50,10 @@ def main(argv=()):
     report = gradcheck(loss, ForgetfulSwish, x, weight, raise_on_fail=False)
     print(report.message())
 
-    print("\nThe same with the op put right:\n")
+    print("\nThe same with the correct op:\n")
     print(gradcheck(loss, Swish, x, weight))
 
-    print("\nThe op on every case that it declares, both orders:\n")
+    print("\nThe op on every case that it declares, first and second derivatives:\n")
     for row in check_op(Swish):
         print(row.verdict, row.case, f"order {row.order}: {row.error:.1e} of what is allowed")
 

@@ -1,10 +1,10 @@
-"""How many heads? The same model with its width cut into 1, 2, 4, … heads, trained alike.
+"""How many heads? The same model, with its width cut into 1, 2, 4, … heads and trained in the same way.
 
     python examples/head_count.py [--out head_count.png] [--steps 400] [--seeds 2]
 
-The number of parameters and of multiplications is the same in all; only how many patterns there are, and how many
-numbers each of them is computed from, differs. Trains on Python's own manual, or on --text. On tiny Shakespeare one
-head is best after 400 steps (validation loss 2.16; four: 2.27), two or four after 2,000 (1.80; one: 1.82).
+All have the same number of parameters and of multiplications. What differs is how many patterns there are, and from how
+many numbers each of them is computed. Trains on Python's own manual, or on --text. On tiny Shakespeare one head is best
+after 400 steps (validation loss 2.16; four: 2.27), and two or four after 2,000 (1.80; one: 1.82).
 """
 
 import statistics
@@ -65,8 +65,8 @@ def main(argv=()):
         each = ", ".join(f"{loss:.3f}" for loss in losses)
         print(f"{heads:5} {64 // heads:4}  {means[-1]:.3f} ({each}; {time.perf_counter() - began:.0f} s)", flush=True)
     if args.out:
-        curves({f"{args.steps} steps, mean of {args.seeds}": (HEADS, means)}, args.out,
-               "heads, at equal width", "validation loss (nats per character)", log="x")  # fmt: skip
+        series = {f"{args.steps} steps, mean of {args.seeds}": (HEADS, means)}
+        curves(series, args.out, "heads, at equal width", "validation loss (nats per character)", log="x")
         print(f"wrote {args.out}")
     return 0
 

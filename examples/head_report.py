@@ -1,12 +1,12 @@
-"""All that minigrad.study and minigrad.viz show of a trained character model, in one folder.
+"""Everything that minigrad.study and minigrad.viz show of a trained character model, in one folder.
 
-    python examples/char_lm.py                       first: train one, about two minutes
+    python examples/char_lm.py                       first train a model, for about two minutes
     python examples/head_report.py                   then look into its heads
     python examples/head_report.py --checkpoint FILE --text "to be or not to be"
 
-Prints a table of the heads, the identities that their gradients satisfy, and how much each matters. --out gets
-heads.html, the report to open in a browser; heads.png, all patterns; backward.svg (with Graphviz), the backward pass
-by modules; and ledger.txt, the backward pass of one head, step by step and checked by finite differences.
+Prints a table of the heads, the identities that their gradients satisfy, and how much each head matters. The folder
+--out gets heads.html, the report to open in a browser; heads.png, all patterns; backward.svg (with Graphviz), the
+backward pass by modules; and ledger.txt, the backward pass of one head, step by step, checked by finite differences.
 """
 
 from pathlib import Path
@@ -21,8 +21,9 @@ TEXT = "The statement is the same as the other statement."
 @cli.command("head_report")
 def main(argv=()):
     parser = cli.Parser(description=__doc__)
-    parser.add_argument("--checkpoint", type=cli.path, default="runs/char_lm/best.safetensors", metavar="FILE",
-                        help="of char_lm.py")  # fmt: skip
+    parser.add_argument(
+        "--checkpoint", type=cli.path, default="runs/char_lm/best.safetensors", metavar="FILE", help="of char_lm.py"
+    )
     parser.add_argument("--text", default=TEXT, help="what the model reads")
     parser.add_argument("--out", type=cli.path, default=Path("runs/heads"), help="folder (default: runs/heads)")
     args = parser.parse_args(argv)

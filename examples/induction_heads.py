@@ -1,24 +1,25 @@
-"""Induction heads appear in training: two layers of attention learn to go on with what came before.
+"""Induction heads appear in training: two layers of attention learn to continue a text as it went before.
 
     python examples/induction_heads.py              about ten seconds
-    python examples/induction_heads.py --controls   and two trainings in which none can, or need, appear
-    python examples/induction_heads.py --out runs   and runs/induction.html, to scrub through the training
+    python examples/induction_heads.py --controls   also two trainings in which no induction can, or need, appear
+    python examples/induction_heads.py --out runs   also writes runs/induction.html, to scrub through the training
 
 Each sequence is random tokens that repeat, with a period from 5 to 15 that differs from sequence to sequence. To
-predict the next token, a head has to find where the token at hand stood before, and copy what followed it there. That
+predict the next token, a head has to find where the current token stood before, and copy what followed it there. That
 takes two layers (Elhage et al. 2021, Olsson et al. 2022): a head in the first writes to each position which token
-precedes it, and one in the second looks for positions that the token at hand precedes. Whether it learned that, and not
-distances, shows on a period that it never saw: 16. (15 right predictions of 16 are to be expected there: the last must
-look at position 16, counted from 0, where with periods up to 15 an earlier position always served as well.)
+precedes it, and a head in the second looks for positions preceded by the current token. A period that was never
+trained on, 16, shows whether the heads learned this rather than distances. (15 right predictions of 16 are to be
+expected there: the last one must look at position 16, counted from 0, where with periods up to 15 an earlier position
+always served as well.)
 
-The controls: one layer cannot do it; with one period, 12, the heads learn to look 11 tokens back.
+The controls: a single layer cannot do it; and with a single period, 12, the heads learn to look 11 tokens back.
 """
 
 import minigrad as mg
 from minigrad import cli, optim, study
 from minigrad.viz import curves
 
-V = T = 32  # tokens there are, tokens that the model sees
+V = T = 32  # the vocabulary, and the tokens that the model sees
 SEEN, UNSEEN = (5, 15), 16  # periods
 STEPS, EVERY = 600, 50
 
@@ -29,7 +30,7 @@ def new_model(seed, n_layer=2):
 
 
 def train(model, seed, periods=SEEN, steps=STEPS, watch=None, B=32, lr=1e-2):
-    """Train on sequences whose periods are drawn from periods[0] … periods[1], each as likely. Returns the model.
+    """Train on sequences whose periods are drawn uniformly from periods[0] to periods[1]. Returns the model.
 
     watch(step, loss) is called after each step."""
     generator = mg.Generator(seed + 1000)
@@ -47,14 +48,14 @@ def train(model, seed, periods=SEEN, steps=STEPS, watch=None, B=32, lr=1e-2):
 
 @mg.no_grad()
 def accuracy(model, period, n=256, seed=12345):
-    """Share of right predictions for n new sequences, from the second period on, where there is something to go by."""
+    """The share of right predictions on n new sequences, from the second period on: the first cannot be predicted."""
     tokens = study.repeated_tokens([period] * n, V, T + 1, mg.Generator(seed))
     logits, _ = model(tokens[:, :-1])  # (n, T, V)
     return (logits.argmax(-1) == tokens[:, 1:])[:, period:].float().mean().item()
 
 
 def batches(period, n=64, seed=54321):
-    """[(tokens, targets)] for study.head_importance; only what can be predicted counts, from the second period on."""
+    """[(tokens, targets)] for study.head_importance. Only what can be predicted counts: from the second period on."""
     tokens = study.repeated_tokens([period] * n, V, T + 1, mg.Generator(seed))
     targets = tokens[:, 1:].clone()
     targets[:, : period - 1] = -100  # cross_entropy ignores it
@@ -62,7 +63,7 @@ def batches(period, n=64, seed=54321):
 
 
 def induction(model, *periods):
-    """The largest induction score of a head."""
+    """The largest induction score of any head."""
     return study.head_scores(model, ["induction"], periods).best("induction")[2]
 
 
@@ -77,9 +78,8 @@ def main(argv=()):
     parser = cli.Parser(description=__doc__)
     parser.add_argument("--seed", type=cli.SEED, default=0)
     parser.add_argument("--steps", type=cli.COUNT, default=STEPS)
-    parser.add_argument("--controls", action="store_true", help="train one layer, and on one period, too")
-    parser.add_argument("--out", type=cli.path, metavar="FOLDER",
-                        help="write induction.html and induction.png there")  # fmt: skip
+    parser.add_argument("--controls", action="store_true", help="also train a single layer, and on a single period")
+    parser.add_argument("--out", type=cli.path, metavar="FOLDER", help="write induction.html and induction.png there")
     args = parser.parse_args(argv)
     if args.out:
         cli.needs("matplotlib", "--out")

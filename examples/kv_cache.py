@@ -1,10 +1,11 @@
-"""What keys and values cost in generation, and what it costs not to keep them: MHA, GQA and MQA.
+"""What a cache of keys and values costs in generation, and what doing without it costs: MHA, GQA and MQA.
 
     python examples/kv_cache.py [--prompt 192] [--tokens 64]
 
-nanoGPT's CPU model with a block of 256, random weights. To add a token without a cache, a forward computes the keys and
-values of all tokens before anew; with one, it computes those of the new token alone. Heads that share keys and values
-(grouped-query: pairs; multi-query: all) need a smaller cache. Bytes are cost()'s, and the cache's own.
+The model is nanoGPT's for the CPU, with a block of 256 and random weights. Without a cache, adding a token means
+computing the keys and values of all tokens again; with one, only those of the new token. Heads that share keys and
+values (grouped-query: in pairs; multi-query: all of them) need a smaller cache. The bytes are those that cost()
+predicts, and that the cache really has.
 """
 
 import time
@@ -17,7 +18,7 @@ BATCHES = 1, 8
 
 
 def tokens_per_second(model, prompts, tokens, use_cache, repeats=3):
-    """The best of some runs that each add `tokens` tokens to prompts (B, T)."""
+    """The best of several runs, each of which adds `tokens` tokens to prompts (B, T)."""
     best = float("inf")
     for _ in range(repeats):
         began = time.perf_counter()
@@ -29,8 +30,8 @@ def tokens_per_second(model, prompts, tokens, use_cache, repeats=3):
 @cli.command("kv_cache")
 def main(argv=()):
     parser = cli.Parser(description=__doc__)
-    parser.add_argument("--prompt", type=cli.number(int, at_least=1, at_most=10**5), default=192, metavar="N",
-                        help="tokens to begin with (default: 192)")  # fmt: skip
+    length = cli.number(int, at_least=1, at_most=10**5)
+    parser.add_argument("--prompt", type=length, default=192, metavar="N", help="tokens to begin with (default: 192)")
     parser.add_argument("--tokens", type=cli.COUNT, default=64, metavar="N", help="tokens to add (default: 64)")
     args = parser.parse_args(argv)
     print("     batch  parameters  cache, bytes   tokens/s with it   without   ratio")
@@ -42,8 +43,8 @@ def main(argv=()):
             assert sum(layer.nbytes for layer in model.new_cache(batch)) == cost.kv_cache
             prompts = mg.randint(0, model.config.vocab_size, (batch, args.prompt))
             fast, slow = (tokens_per_second(model, prompts, args.tokens, use_cache) for use_cache in (True, False))
-            print(f"{name} {batch:6} {cost.parameters:11,} {cost.kv_cache:13,} {fast:18,.0f} {slow:9,.0f} "
-                  f"{fast / slow:7.1f}", flush=True)  # fmt: skip
+            sizes = f"{name} {batch:6} {cost.parameters:11,} {cost.kv_cache:13,}"
+            print(f"{sizes} {fast:18,.0f} {slow:9,.0f} {fast / slow:7.1f}", flush=True)
     return 0
 
 

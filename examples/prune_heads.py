@@ -3,11 +3,12 @@
     python examples/prune_heads.py [--remove 4] [--out runs/prune]
     python examples/prune_heads.py --checkpoint runs/char_lm/best.safetensors
 
-Without --checkpoint, trains a small model first (about half a minute). Ranks its heads by ablation, by gate gradients
-and by their path integral (study.head_importance), on one half of some held-out batches, and measures the loss on the
-other half, without the first 0, 1, 2, … heads of each ranking. Then it removes --remove heads by ablation's ranking
-for good, checks that the smaller model computes the same as the whole one with those heads silenced, saves it, loads
-it again, and has it write. --out gets prune.png and pruned.safetensors, which `char_lm.py sample --checkpoint` takes.
+Without --checkpoint, it first trains a small model (about half a minute). It ranks the model's heads by ablation, by
+gate gradients and by their path integral (study.head_importance) on one half of some held-out batches. On the other
+half it measures the loss without the first 0, 1, 2, … heads of each ranking. Then it removes --remove heads for good,
+by the ranking of ablation, checks that the smaller model computes the same as the whole one with those heads silenced,
+saves it, loads it again, and has it write. The folder --out gets prune.png and pruned.safetensors, which
+`char_lm.py sample --checkpoint` takes.
 """
 
 import dataclasses
@@ -23,7 +24,7 @@ BATCH = 12
 
 
 def train(train_ids, vocab, steps, seed=0):
-    """A model of SIZES after that many steps."""
+    """A model of these SIZES, trained for that many steps."""
     mg.manual_seed(seed)
     model = nn.GPT(nn.GPTConfig(len(vocab), **SIZES))
     batches = text.Batches(train_ids, SIZES["block_size"], BATCH, mg.Generator(seed), "training split")
@@ -45,16 +46,16 @@ def train(train_ids, vocab, steps, seed=0):
 @cli.command("prune_heads")
 def main(argv=()):
     parser = cli.Parser(description=__doc__)
-    parser.add_argument("--checkpoint", type=cli.path, metavar="FILE",
-                        help="of char_lm.py, trained on the same --text")  # fmt: skip
-    parser.add_argument("--text", nargs="+", type=cli.path, default=[], metavar="FILE",
-                        help="train and measure on these files")  # fmt: skip
-    parser.add_argument("--steps", type=cli.WHOLE, default=600, metavar="N", help="of training (default: 600)")
+    parser.add_argument("--checkpoint", type=cli.path, metavar="FILE", help="of char_lm.py, trained on the same --text")
+    parser.add_argument(
+        "--text", nargs="+", type=cli.path, default=[], metavar="FILE", help="train and measure on these files"
+    )
+    parser.add_argument("--steps", type=cli.WHOLE, default=600, metavar="N", help="steps of training (default: 600)")
     parser.add_argument(
         "--remove", type=cli.WHOLE, default=4, metavar="N", help="heads to remove for good (default: 4)"
     )
     parser.add_argument(
-        "--batches", type=cli.COUNT, default=8, metavar="N", help="to rank on, and as many to measure on"
+        "--batches", type=cli.COUNT, default=8, metavar="N", help="to rank on, and as many to measure on (default: 8)"
     )
     parser.add_argument("--out", type=cli.path, default=Path("runs/prune"), help="folder (default: runs/prune)")
     args = parser.parse_args(argv)
@@ -73,7 +74,7 @@ def main(argv=()):
     batches = [(mg.tensor(x), mg.tensor(y)) for x, y in windows]
     to_rank, to_measure = batches[::2], batches[1::2]
     if not to_measure:
-        parser.error(f"the text has {len(val_ids)} held-out characters: too few to rank heads and to measure the loss")
+        parser.error(f"the text has {len(val_ids)} held-out characters, too few to rank heads and to measure the loss")
     cli.needs("matplotlib", "the plot")
     cli.folder_to_write(args.out, "--out")
     if not args.checkpoint:

@@ -1,10 +1,11 @@
 """An encoder and a decoder learn to write words backwards: "attention" -> "noitnetta".
 
-    python examples/reverse_sequence.py                 half a minute on two cores
-    python examples/reverse_sequence.py --steps 150     less well learned
+    python examples/reverse_sequence.py                 takes half a minute on two cores
+    python examples/reverse_sequence.py --steps 150     is faster, and learns less well
 
-Each letter of the answer has to be looked up at another place of the word, which is what cross-attention is for: the
-pattern at the end shows the decoder's letters (rows) reading the encoder's (columns) from the last to the first.
+Each letter of the answer has to be looked up at a different place of the word, which is what cross-attention is for.
+The pattern printed at the end shows the decoder's letters (rows) reading the encoder's (columns) from the last to the
+first.
 """
 
 import time
@@ -48,8 +49,10 @@ class Reverser(nn.Module):
 
 
 def words(B, generator):
-    """B random words of 3 to LONGEST letters, (B, LONGEST + 1): src with END, padded; tgt, which begins with BEGIN; and
-    the answer to be given, one place before tgt."""
+    """B random words of 3 to LONGEST letters, as three tensors of shape (B, LONGEST + 1).
+
+    src is the word and END, padded; answer, likewise, the word reversed; and tgt is BEGIN and then the answer, so that
+    tgt[:, t] is what the decoder has read when it is to predict answer[:, t]."""
     at = mg.arange(LONGEST + 1)
     n = mg.randint(3, LONGEST + 1, (B, 1), generator=generator)  # letters of each word
     letters = mg.randint(0, 26, (B, LONGEST + 1), generator=generator)
@@ -61,7 +64,7 @@ def words(B, generator):
 
 @mg.no_grad()
 def reverse(model, src):
-    """The model's answers, likeliest letter by likeliest letter: (B, LONGEST + 1), PAD after END."""
+    """The model's answers, taking the likeliest letter each time: (B, LONGEST + 1), PAD after END."""
     memory = model.encode(src)
     tgt = mg.full((src.shape[0], 1), BEGIN)
     for _ in range(LONGEST + 1):
@@ -92,7 +95,7 @@ def train(steps, B=64, lr=2e-3, seed=0):
 
 
 def exact(model, n=1000, seed=12345):
-    """Share of n new words that are reversed without a mistake."""
+    """The share of n new words that the model reverses without a mistake."""
     src, _, answer = words(n, mg.Generator(seed))
     return (reverse(model, src) == answer).all(1).float().mean().item()
 
@@ -108,7 +111,7 @@ def show(model, word):
         handle = attention.register_forward_hook(lambda module, args, output: seen.append(args))
         model(src, tgt)
         handle.remove()
-        attention.impl = "batched"  # which has the pattern
+        attention.impl = "batched"  # the form that computes the pattern
         _, pattern = attention(*seen[0], need_weights=True)  # (1, T, S), the mean over heads
     print(f"\n{word} -> {''.join(LETTERS[i] for i in answer)}\n\n   " + "    ".join([*word, "."]))
     for letter, row in zip([*(LETTERS[i] for i in answer), "."], pattern[0].tolist()):

@@ -3,8 +3,8 @@
     python examples/scale.py [--out scale.png]
 
 q · k of unit-normal numbers has a standard deviation of √d_k. Large scores saturate the softmax: its pattern comes
-close to one-hot, where dS = P ⊙ (dP - Σ P dP) is nearly 0, and nothing is learned any more. The table shows the median
-over queries of ‖dS‖, the gradient that reaches the scores, for a unit-normal gradient of the pattern, over 32 keys.
+close to one-hot, where dS = P ⊙ (dP - Σ P dP) is nearly 0, and learning stops. The table shows ‖dS‖, the gradient that
+reaches the scores, given a unit-normal gradient of the pattern, over 32 keys; each number is the median over queries.
 """
 
 import statistics
@@ -24,7 +24,7 @@ def random_scores(d_k, queries=500, keys=32, seed=0):
 
 
 def saturation(scores, seed=1):
-    """Medians over the queries: of ‖dS‖, and of the largest weight of the pattern."""
+    """The medians over the queries of ‖dS‖, and of the largest weight of the pattern."""
     scores = scores.detach().requires_grad_()  # (queries, 1, keys)
     pattern = scores.softmax(-1)  # (queries, 1, keys)
     pattern.backward(mg.randn(*pattern.shape, generator=mg.Generator(seed)))
@@ -52,8 +52,8 @@ def main(argv=()):
         unscaled.append(without)
         print(f"{d_k:4} {with_it:12.3f} {without:11.2g} {top:22.2f} {top_without:11.2f}")
     if args.out:
-        curves({"scores / √d_k": (SIZES, scaled), "scores as they are": (SIZES, unscaled)}, args.out,
-               "d_k", "median ‖dS‖", log="xy")  # fmt: skip
+        series = {"scores / √d_k": (SIZES, scaled), "scores as they are": (SIZES, unscaled)}
+        curves(series, args.out, "d_k", "median ‖dS‖", log="xy")
         print(f"wrote {args.out}")
     return 0
 

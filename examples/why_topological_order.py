@@ -1,10 +1,10 @@
 """Why backward walks the graph in topological order: the smallest graph on which another order goes wrong.
 
-    python examples/why_topological_order.py        # prints two walks beside finite differences, and draws them
+    python examples/why_topological_order.py        prints two walks beside finite differences, and draws them
 
-b is used twice, by c and by d, so its gradient is a sum of two, and b must not pass it on before both have arrived.
-Three ops are the fewest: of two, one made the result and goes first, so there is only one order. And a leaf is never
-too early, since it has nobody to pass anything on to.
+b is used twice, by c and by d, so its gradient is a sum of two parts, and b must not pass it on before both have
+arrived. Fewer than three ops cannot go wrong: of two, one made the result and comes first, so there is only one order.
+And a leaf cannot be too early, since it has nothing to pass on.
 """
 
 from pathlib import Path
@@ -27,15 +27,15 @@ def first_come(waiting):
     return waiting[0]
 
 
-def newest_first(waiting):  # whoever used an op's output was made after it, and so has been served before it
+def newest_first(waiting):  # an op that used another's output was made after it, so it comes before it here
     return max(waiting, key=lambda op: op.serial)
 
 
 @mg.no_grad()
 def walk(root, choose):
-    """Backward from root; of the ops that a gradient has reached, run the one that `choose` picks, each op once.
+    """Walk backward from root: of the ops that a gradient has reached, run the one that `choose` picks, each once.
 
-    Returns {op or leaf: its gradient in the end} and the steps [(op, gradient it had then, [(receiver, part), …])]."""
+    Returns {op or leaf: its final gradient} and the steps [(op, the gradient it had then, [(receiver, part), …])]."""
     gradients, waiting, steps, ran = {root.op: mg.ones_like(root)}, [root.op], [], set()
     while waiting:
         op = choose(waiting)
@@ -55,7 +55,7 @@ def walk(root, choose):
 
 
 def tell(title, gradients, steps, names):
-    """Print a walk, and say where a gradient was passed on before all of it had arrived."""
+    """Print a walk, and point out where a gradient was passed on before all of it had arrived."""
     print(f"\n{title}")
     ran = set()
     for number, (op, dy, parts) in enumerate(steps, 1):
@@ -66,7 +66,7 @@ def tell(title, gradients, steps, names):
 
 
 def draw(walks, names):
-    """The walks side by side, each op with its turn."""
+    """A picture of the walks side by side, in which each op shows its turn."""
     import graphviz  # optional
 
     text = {"fontname": "Helvetica,Arial,sans-serif", "fontsize": "11"}

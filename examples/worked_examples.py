@@ -1,11 +1,11 @@
-"""Two small examples of multi-head attention, every step printed: those that are often shown by hand.
+"""Two small examples of multi-head attention, of the kind often worked by hand, with every step printed.
 
     python examples/worked_examples.py
 
-1. "Cat sleeps": two tokens, two heads that each read two of four columns as they are (Q = K = V).
-2. Three tokens: two heads with W_Q, W_K and W_V of their own.
+1. "Cat sleeps": two tokens, and two heads, each of which reads two of the four columns unchanged (Q = K = V).
+2. Three tokens, and two heads, each with its own W_Q, W_K and W_V.
 
-The numbers are computed step by step from the matrices, and compared with nn.MultiheadAttention in its three forms.
+The numbers are computed step by step from the matrices, and compared with all three forms of nn.MultiheadAttention.
 """
 
 import minigrad as mg
@@ -18,7 +18,7 @@ def show(name, x):
 
 
 def heads(x, W_Q, W_K, W_V):
-    """Each head's steps, from X (T, d): a list of dicts."""
+    """The steps of each head, from X of shape (T, d): a list of dicts."""
     steps = []
     for W_q, W_k, W_v in zip(W_Q, W_K, W_V):
         q, k, v = x @ W_q, x @ W_k, x @ W_v  # (T, d_k), (T, d_k), (T, d_v)

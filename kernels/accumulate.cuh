@@ -1,4 +1,4 @@
-// What sums of T add up in: A, long long for integers and bools, R for floats; and sums of columns.
+// The type A in which sums of T are accumulated (long long for integers and bools, R for floats), and sums of columns.
 #pragma once
 #include "common.cuh"
 
@@ -6,15 +6,15 @@ template <bool real> struct Accumulator { typedef long long type; };
 template <> struct Accumulator<true> { typedef R type; };
 typedef Accumulator<(R(1) / 2 != 0)>::type A;  // R(1) / 2 is 0 for integers
 
-constexpr int WIDTH = 64;  // columns of a block
+constexpr int WIDTH = 64;  // columns that a block works on
 
-// y[c] = Σ row(i)[c] over i in [0, n), for each column c in [0, width), natively: RUN rows at a time become one number
-// of A, which joins a Total.
+// Natively, y[c] = Σ row(i)[c] over i in [0, n), for each column c in [0, width). RUN rows at a time are added up in A,
+// and the result is added to a Total.
 template <typename Y, typename F>
 __device__ __forceinline__ void add_rows(Y* __restrict__ y, int width, long long n, F row) {
   Total<A> acc[WIDTH] = {};
   auto columns = [&](auto f) {
-    if (width == WIDTH) {  // a constant, for the vectoriser
+    if (width == WIDTH) {  // a constant bound, for the vectoriser
       SIMD for (int c = 0; c < WIDTH; c++) f(c);
     } else {
       SIMD for (int c = 0; c < width; c++) f(c);

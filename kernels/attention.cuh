@@ -1,8 +1,8 @@
-// What both directions of attention share: where heads lie, tiles in shared memory, and products of tiles.
+// Shared by attention's forward and backward: where heads lie in memory, tiles in shared memory, products of tiles.
 //
-// A tile is TILE queries by TILE keys. Products are built from rank-1 updates of small blocks of MI × NI elements that
-// a thread holds in registers: a thread of a GPU's block has one or two of them, the one thread of a CPU's all in turn.
-// Compiled for a TILE of 32 or 64 and a DP of 32, 64 or 128: what D and Dv are padded to, with zeros.
+// A tile is TILE queries by TILE keys. Products are built from rank-1 updates of small blocks of MI × NI elements, which
+// are held in registers. On a GPU a thread has one or two of these blocks; natively the one thread does them all in
+// turn. Compiled for a TILE of 32 or 64, and a DP of 32, 64 or 128, to which D and Dv are padded with zeros.
 #pragma once
 #include "common.cuh"
 
@@ -11,17 +11,17 @@ constexpr int MI = 4, NI = 64 / sizeof(R);  // columns that fill two AVX2 regist
 #else
 constexpr int MI = 4, NI = 4;
 #endif
-constexpr int LD = TILE + NI;  // elements in a row of a transposed tile, so that its columns lie in different banks
+constexpr int LD = TILE + NI;  // elements in a row of a transposed tile: those of a column lie in different banks
 
-// q (B, nh, T, D), k (B, nh / group, S, D), v (B, nh / group, S, Dv), o (B, nh, T, Dv), and masks (B, nh, T, S):
-// strides in elements of batch, head and position, 0 where a mask is broadcast; likewise of the gradients. The last dim
-// of all but the masks has stride 1.
+// q (B, nh, T, D), k (B, nh / group, S, D), v (B, nh / group, S, Dv), o (B, nh, T, Dv), mask and bias (B, nh, T, S):
+// strides, in elements, of batch, head and position; 0 where a mask or bias is broadcast. The gradients have strides
+// likewise. The last dim of all but mask and bias has stride 1.
 struct Heads {
   long long nh, group, T, S, D, Dv;
   long long q[3], k[3], v[3], o[3], mask[4], bias[4], dq[3], dk[3], dv[3];
 };
 
-// f(i, j) for each element of a ROWS × COLUMNS tile, shared out over the block's threads.
+// f(i, j) for each element of a ROWS × COLUMNS tile, distributed over the block's threads.
 template <int ROWS, int COLUMNS, typename F>
 __device__ __forceinline__ void tile_each(F f) {
   const int across = blockDim.x < COLUMNS ? blockDim.x : COLUMNS, down = blockDim.x / across;
@@ -33,7 +33,7 @@ __device__ __forceinline__ void tile_each(F f) {
 // put(i, d, x[i * stride + d]) for i < rows and d < D, and put(i, d, 0) elsewhere in the TILE × DP tile.
 template <typename F>
 __device__ __forceinline__ void padded(const T* x, long long stride, long long rows, int D, F put) {
-  if (rows >= TILE && D == DP) {  // nothing to ask of each element
+  if (rows >= TILE && D == DP) {  // no bounds to check
     tile_each<TILE, DP>([&](int i, int d) { put(i, d, R(x[i * stride + d])); });
   } else {
     tile_each<TILE, DP>([&](int i, int d) { put(i, d, i < rows && d < D ? R(x[i * stride + d]) : R(0)); });
@@ -50,10 +50,10 @@ __device__ __forceinline__ void load_transposed(R* tile, const T* x, long long s
   padded(x, stride, rows, D, [&](int i, int d, R value) { tile[d * LD + i] = value; });
 }
 
-// The range of k that a product needs for its rows from i0 and columns from j0 on.
+// The range of k that a product needs for its rows from i0 on and its columns from j0 on.
 struct Range { int first, last; };
 
-// For each block of the ROWS × COLUMNS product that this thread has: acc = Σ_k a(i, k) b[k][j] over range(i0, j0),
+// For each block that this thread has of the ROWS × COLUMNS product: acc = Σ_k a(i, k) b[k][j] over range(i0, j0),
 // where a(i, k) = a[i * ai + k * ak] and b has rows of `ldb` elements; then done(i0, j0, acc).
 template <int ROWS, int COLUMNS, typename F, typename G>
 __device__ __forceinline__ void product(const R* a, int ai, int ak, const R* b, int ldb, F range, G done) {
@@ -81,7 +81,7 @@ __device__ __forceinline__ void add_block(R* y, int i0, int j0, R (&acc)[MI][NI]
 
 __device__ __forceinline__ long long smaller(long long a, long long b) { return a < b ? a : b; }
 
-// Which keys a query sees, and what is added to its scores.
+// Which keys a query sees, and the bias that is added to its scores.
 struct View {
   const bool* mask;  // of this batch and head, or null
   const T* bias;
@@ -89,13 +89,13 @@ struct View {
   bool causal;
   R scale;
 
-  // How many of the TILE keys from k0 on come before the last key and before the query's own place.
+  // How many of the TILE keys from k0 on exist and, if causal, do not come after query t.
   __device__ __forceinline__ int seen(long long t, long long k0) const {
     return int(smaller(TILE, (causal ? smaller(keys, t + 1) : keys) - k0));
   }
-  // The same of any of the queries in t's block of MI.
+  // The most that any query in t's block of MI sees.
   __device__ __forceinline__ int block_sees(long long t, long long k0) const { return seen(t / MI * MI + MI - 1, k0); }
-  // row[j] = the scores of query t and the keys k0 + j, j in [j0, j0 + NI), from q · k; -∞ where a query may not look.
+  // row[j] = the score of query t and key k0 + j for j in [j0, j0 + NI), given q · k; -∞ where t may not look.
   __device__ __forceinline__ void scores(R* row, const R (&qk)[NI], long long t, long long k0, int j0) const {
     const int end = seen(t, k0);
     SIMD for (int j = 0; j < NI; j++) row[j0 + j] = j0 + j < end ? qk[j] * scale : -INF;

@@ -1,25 +1,25 @@
-// The gradients of attention, from q, k, v and what the forward kept: o and lse.
+// The gradients of attention, from q, k, v and what the forward saved: o and lse.
 //
 //   layout   as in attention_forward.cu; do has the strides of o
-//   launch   attention_dk_dv: grid (⌈S / TILE⌉, B nh / group), or (1, …) with dq given, where one block has all keys of
-//            a head and so may add to dq; attention_dq: grid (⌈T / TILE⌉, B nh);
-//            4 TILE threads, attention.py's shared memory
+//   launch   attention_dk_dv: grid (⌈S / TILE⌉, B nh / group), or (1, …) if dq is given: then one block has all keys of
+//            a head, and may add to dq. attention_dq: grid (⌈T / TILE⌉, B nh). Both with 4 TILE threads, and the bytes
+//            of shared memory that attention.py gives
 //   equals   p = exp(scores - lse.sum(-1)); dv = p.mT @ do; dp = do @ v.mT; ds = scale * p * (dp - (do * o).sum(-1));
 //            dq = ds @ k; dk = ds.mT @ q; with dk and dv summed over the heads of a group
 //
-// The pattern p is computed again, tile by tile: keeping it would cost T × S. Two kernels, one for what is summed over
-// queries and one for what is summed over keys, need no atomics, so that the gradients never depend on the schedule.
+// The pattern p is computed again, tile by tile, because keeping it would take T × S numbers. One kernel has the sums
+// over queries, the other those over keys. So neither needs atomics, and the gradients do not depend on the schedule.
 #include "attention.cuh"
 
 struct Tiles {
   R *Q, *dO;          // TILE × DP
   R *Kt, *Vt;         // DP × LD
   R *P, *dS;          // TILE × TILE
-  R *top, *rest;      // TILE: lse's two parts
+  R *top, *rest;      // TILE: the two parts of lse
   R *delta;           // TILE
 };
 
-// The first tiles of shared memory, and where the others begin.
+// The first tiles of shared memory; `others` is set to where the rest begins.
 __device__ __forceinline__ Tiles tiles_in(R* shared, R*& others) {
   Tiles t;
   t.Q = shared;
@@ -71,7 +71,7 @@ __device__ __forceinline__ void score_gradients(const Tiles& t, const Heads& n, 
           SIMD for (int j = 0; j < NI; j++) p[j0 + j] = exp(p[j0 + j] - top - rest);
         }
       });
-  product<TILE, TILE>(  // the same thread has the same elements: no barrier between
+  product<TILE, TILE>(  // each thread has the same elements as above, so no barrier is needed
       t.dO, DP, 1, t.Vt, LD, [&](int i0, int j0) { return Range{0, any_seen(i0, j0) ? int(n.Dv) : 0}; },
       [&](int i0, int j0, R(&acc)[MI][NI]) {
         UNROLL for (int i = 0; i < MI; i++) {
@@ -107,7 +107,7 @@ attention_dk_dv(T* dk, T* dv, T* dq, const T* dout, const T* o, const R* lse, co
       const T* qh = q + b * n.q[0] + h * n.q[1];
       const long long out = b * n.o[0] + h * n.o[1];
       for (long long q0 = causal ? k0 : 0; q0 < n.T; q0 += TILE) {
-        __syncthreads();  // the queries before are done with
+        __syncthreads();  // the previous tile of queries is done with
         load_queries(t, n, b * n.nh + h, q0, qh, dout + out, o + out, lse);
         __syncthreads();
         score_gradients(t, n, view, q0, k0);

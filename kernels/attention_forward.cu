@@ -1,13 +1,13 @@
 // Attention in one pass, without ever holding T × S scores: z = softmax(scale q kᵀ + bias, masked) v for each head.
 //
-//   layout   q (B, nh, T, D), k (B, nh / group, S, D), v (B, nh / group, S, Dv), o (B, nh, T, Dv), any strides but a
-//            last one of 1; lse (B, nh, T, 2) compact: ln Σ exp of each row's scores, in two parts, so that float32
-//            loses no digits: the largest score, and the rest, ∞ for a row that sees nothing
+//   layout   q (B, nh, T, D), k (B, nh / group, S, D), v (B, nh / group, S, Dv), o (B, nh, T, Dv), of any strides, but
+//            the last is 1; lse (B, nh, T, 2) compact: ln Σ exp of each row's scores, in two parts so that float32
+//            loses no digits: the largest score and the rest, which is ∞ for a row that sees nothing
 //   launch   grid (⌈T / TILE⌉, B nh), 64 threads for TILE 32 and 256 for 64, attention.py's bytes of shared memory
 //   equals   scores = scale * q @ k.mT + bias; scores[~mask] = -inf; o = softmax(scores) @ v; 0 for a row of -inf
 //
-// The softmax is taken online: with each tile of keys the rows' maxima m may rise, and what was summed so far shrinks
-// by exp(m before - m after) (Milakov and Gimelshein 2018; Dao et al., "FlashAttention", 2022).
+// The softmax is computed online: with each tile of keys the rows' maxima m may rise, and what was summed so far is
+// multiplied by exp(m before - m after) (Milakov and Gimelshein 2018; Dao et al., "FlashAttention", 2022).
 #include "attention.cuh"
 
 extern "C" __global__ void __launch_bounds__(TILE * TILE / 16, 2)
@@ -16,10 +16,10 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
   DYNAMIC_SHARED(R, shared);
   R* Q = shared;                // TILE × DP
   R* KV = Q + TILE * DP;        // the transpose of K, DP × LD; then V, TILE × DP
-  R* P = KV + DP * LD;          // scores, then the pattern before it is normalised, TILE × TILE
+  R* P = KV + DP * LD;          // scores, then the unnormalised pattern, TILE × TILE
   R* O = P + TILE * TILE;       // TILE × DP
   R* m = O + TILE * DP;         // the largest score of each row so far,
-  R* shrink = m + TILE;         // by what this tile shrinks what was there before,
+  R* shrink = m + TILE;         // the factor for what was summed before this tile,
   Total<R>* l = reinterpret_cast<Total<R>*>(shrink + TILE);  // and its sum of exponentials
 
   const long long b = blockIdx.y / n.nh, h = blockIdx.y % n.nh, q0 = (long long)blockIdx.x * TILE;
@@ -36,7 +36,7 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
   each(TILE, [&](long long i) { m[i] = -INF; l[i] = {}; });
   const long long end = causal ? smaller(n.S, q0 + rows) : n.S;
   for (long long k0 = 0; k0 < end; k0 += TILE) {
-    __syncthreads();  // the tile before is done with KV
+    __syncthreads();  // the previous tile is done with KV
     load_transposed(KV, k + k0 * n.k[2], n.k[2], n.S - k0, n.D);
     __syncthreads();
     product<TILE, TILE>(

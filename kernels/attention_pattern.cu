@@ -1,10 +1,10 @@
 // The attention pattern of given scores. (Its backward is softmax's, with a scale.)
 //
-//   layout   scores, y: (…, T, S), rows of S one after the other; mask: any strides, a bool (True = attend) for each
-//            score or null; `rows` says how far the mask (operand 1) steps along the dims …, T, in bytes
+//   layout   scores, y: (…, T, S), rows of S one after the other; mask: null, or of any strides with a bool for each
+//            score (True = attend), whose strides along the dims …, T, in bytes, are operand 1 of `rows`
 //   launch   a block for each row, 1 or a multiple of 32 threads
-//   equals   softmax(np.where(seen, scores * scale, -np.inf)), zeros in a row that sees nothing, and with causal
-//            seen = mask & np.tri(T, S, dtype=bool)
+//   equals   softmax(np.where(seen, scores * scale, -np.inf)), and zeros for a row that sees nothing; seen is mask, and
+//            with causal mask & np.tri(T, S, dtype=bool)
 #include "layout.cuh"
 #include "rows.cuh"
 
@@ -24,12 +24,12 @@ extern "C" __global__ void attention_pattern(T* __restrict__ y, const T* __restr
       mask += left % rows.shape[d] * rows.strides[1][d];
       left /= rows.shape[d];
     }
-    if (step == 1) {  // the usual one, as a constant: the loop vectorises
+    if (step == 1) {  // the usual step as a constant, so that the loop vectorises
       s = softmax_row(y, n, [&](long long j) { return mask[j] ? R(scores[j]) * scale : -INF; });
     } else {
       s = softmax_row(y, n, [&](long long j) { return mask[j * step] ? R(scores[j]) * scale : -INF; });
     }
   }
-  const T hidden = T(0 * s.b);  // 0, but NaN in a row that has NaN
+  const T hidden = T(0 * s.b);  // 0, or NaN in a row that has a NaN
   each(S - n, [&](long long j) { y[n + j] = hidden; });
 }

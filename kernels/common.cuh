@@ -5,9 +5,10 @@
 //                 a loop over threadIdx.x becomes a plain loop, which vectorises; the blocks are spread over the cores
 //   emulated      compiled likewise, but with real blocks of threads, whose barriers and memory accesses are checked
 //
-// So a kernel is right for any launch shape: its loops go through the helpers below or stride by blockDim.
+// A kernel therefore has to be right for any launch shape: its loops use the helpers below or stride by blockDim.
 // A file is compiled once for each dtype: T is what arrays hold, R what arithmetic happens in (float where T is half).
-// minigrad's NumPy backend says what each primitive means. Names as everywhere: x, y, dy, dx; q, k, v; B, T, C, nh, hs.
+// The NumPy backend defines what each primitive means. The names are those of the Python code: x, y, dy, dx; q, k, v;
+// B, T, C, nh, hs.
 #pragma once
 
 #ifndef SIMD  // hints to a CPU's vectoriser: a sum or maximum may be taken in any order
@@ -28,13 +29,13 @@
 #ifdef MINIGRAD_NATIVE
 constexpr bool ONE_THREAD = true;  // blockDim.x is 1
 #else
-constexpr bool ONE_THREAD = false;  // it never is; a constant, so that a GPU's code is not twice as much
+constexpr bool ONE_THREAD = false;  // it never is 1; a constant, so that a GPU's code has only one of the branches
 #endif
 
 // ------------------------------------------------------------------------------------------------------------- totals
-// What a long sum grows in. A float that others are added to one by one loses digits as it grows, and at 2^24 stays
-// there when 1 is added. So natively it is a double; on a GPU, where that may be 64 times slower, two floats: the sum,
-// and what rounding took from it (Knuth's TwoSum, The Art of Computer Programming 2, section 4.2.2). Other types grow
+// What a long sum is accumulated in. A float loses digits as it grows: at 2^24, adding 1 no longer changes it. So a sum
+// of floats is a double natively. On a GPU, where doubles may be 64 times slower, it is two floats: the sum, and what
+// rounding took from it (Knuth's TwoSum, The Art of Computer Programming 2, section 4.2.2). Other types are accumulated
 // in themselves.
 
 template <typename V> struct Wide { typedef V type; };
@@ -56,7 +57,7 @@ struct Total {
 template <>
 struct Total<float> {
   float v, lost;
-  __device__ __forceinline__ float plus(float x) {  // returns what rounding takes
+  __device__ __forceinline__ float plus(float x) {  // returns what rounding took
     const float before = v;
     v = before + x;
     const float added = v - before;
@@ -70,7 +71,7 @@ struct Total<float> {
   __device__ __forceinline__ void scale(float factor) { v *= factor, lost *= factor; }
   __device__ __forceinline__ explicit operator float() const {
     const float both = v + lost;
-    return both == both ? both : v;  // where v is ∞, what it lost is NaN
+    return both == both ? both : v;  // when v is ∞, `lost` is NaN
   }
   __device__ __forceinline__ Total from(unsigned mask, int lane) const {
     return {__shfl_xor_sync(mask, v, lane), __shfl_xor_sync(mask, lost, lane)};
@@ -89,21 +90,21 @@ __device__ __forceinline__ Total<V> sum_of(Total<V> a, Total<V> b) {
 }
 
 // ------------------------------------------------------------------------------------------------- loops of a block
-// All threads of a 1-D block call these, and they are 1 or a multiple of 32, at most 1024.
+// All threads of a 1-D block call these. There are 1 or a multiple of 32 of them, at most 1024.
 
-// f(i) for each i in [0, n), shared out over the block's threads, neighbours to neighbours.
+// f(i) for each i in [0, n), distributed over the block's threads: neighbouring i go to neighbouring threads.
 template <typename F>
 __device__ __forceinline__ void each(long long n, F f) {
   SIMD for (long long i = threadIdx.x; i < n; i += blockDim.x) f(i);
 }
 
-// v of all threads combined by op, in every thread, in an order that never changes.
+// The v of all threads combined by op, returned in every thread. The order is always the same.
 template <typename V, typename Op>
 __device__ __forceinline__ V block_combine(V v, Op op) {
   if (ONE_THREAD) return v;
   __shared__ V warps[32];
   for (int lane = 16; lane > 0; lane /= 2) v = op(v, __shfl_xor_sync(0xffffffffu, v, lane));
-  __syncthreads();  // until everyone has read the results of the call before
+  __syncthreads();  // all threads have read `warps` of the previous call
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = v;
   __syncthreads();
   v = warps[0];
@@ -113,25 +114,25 @@ __device__ __forceinline__ V block_combine(V v, Op op) {
 
 template <int N> struct Count { static constexpr int value = N; };  // a constant to hand to a function
 
-// term(first) + … + term(first + N - 1), N a power of 2: pairs, pairs of pairs, and so on.
+// term(first) + … + term(first + N - 1), for N a power of 2, as a tree: pairs, then pairs of pairs, and so on.
 template <int N, typename F>
 __device__ __forceinline__ auto tree(F term, int first = 0) {
   if constexpr (N == 1) return term(first);
   else return tree<N / 2>(term, first) + tree<N / 2>(term, first + N / 2);
 }
 
-// The same one after the other, which is less to do where the terms are products.
+// The same sum one term after the other: cheaper where the terms are products, which can become fused multiply-adds.
 template <int N, typename F>
 __device__ __forceinline__ auto chain(F term) {
   if constexpr (N == 1) return term(0);
   else return chain<N - 1>(term) + term(N - 1);
 }
 
-// A vector holds half as many doubles as floats. So natively each of LANES sums takes RUN numbers as a float, and is
-// then added to a Total: few enough that no more than the last digit is lost.
+// A vector register holds half as many doubles as floats. So natively, LANES sums run side by side as floats. After RUN
+// numbers each, few enough to lose no more than the last digit, they are added to a Total.
 constexpr int RUN = 8, LANES = 64;
 
-// Where a run that begins at i ends, of n numbers; LANES of them are left at least.
+// The end of the run that begins at i, of n numbers. At least LANES of them are left.
 __device__ __forceinline__ long long run_end(long long i, long long n) {
   const long long left = (n - i) / LANES;
   return i + (left < RUN ? left : RUN) * LANES;
@@ -144,7 +145,7 @@ __device__ __forceinline__ V lanes_sum(V (&lane)[LANES]) {
   return lane[0];
 }
 
-// Σ f(i) over i in [0, n), in every thread, in a Total<V>. f may also write what belongs to its i.
+// Σ f(i) over i in [0, n), accumulated in a Total<V> and returned in every thread. f may also write what belongs to i.
 template <typename V = R, typename F>
 __device__ __forceinline__ V sum(long long n, F f) {
   if (ONE_THREAD) {
@@ -168,7 +169,7 @@ __device__ __forceinline__ V sum(long long n, F f) {
   return V(block_combine(s, [](Total<V> a, Total<V> b) { return sum_of(a, b); }));
 }
 
-// The largest f(i) over i in [0, n), in every thread; -∞ for n = 0. NaN counts as nothing.
+// The largest f(i) over i in [0, n), in every thread; -∞ for n = 0. NaN is ignored.
 template <typename F>
 __device__ __forceinline__ R largest(long long n, F f) {
   R m = -INF;
@@ -178,14 +179,14 @@ __device__ __forceinline__ R largest(long long n, F f) {
 
 // ------------------------------------------------------------------------------------------------- loops of a warp
 
-// f(i) for each i in [0, n), one for each warp at a time; all lanes of the warp call it.
+// f(i) for each i in [0, n), distributed over the block's warps. All lanes of a warp call f with the same i.
 template <typename F>
 __device__ __forceinline__ void warp_rows(int n, F f) {
   const int warps = ONE_THREAD ? 1 : blockDim.x / 32;
   for (int i = threadIdx.x / 32; i < n; i += warps) f(i);
 }
 
-// f(j) for each j in [0, n), shared out over the lanes of the warp.
+// f(j) for each j in [0, n), distributed over the lanes of the warp.
 template <typename F>
 __device__ __forceinline__ void warp_each(int n, F f) {
   SIMD for (int j = threadIdx.x % 32; j < n; j += ONE_THREAD ? 1 : 32) f(j);
@@ -193,7 +194,8 @@ __device__ __forceinline__ void warp_each(int n, F f) {
 
 __device__ __forceinline__ bool first_lane() { return threadIdx.x % 32 == 0; }
 
-// Σ f(j) and the largest f(j) over j in [0, n), in every lane of the warp. n is a tile's or a head's: a short sum.
+// Σ f(j) and the largest f(j) over j in [0, n), in every lane of the warp. n is the size of a tile or a head, so the
+// sum is short and needs no Total.
 template <typename F>
 __device__ __forceinline__ R warp_sum(int n, F f) {
   const int lanes = ONE_THREAD ? 1 : 32;
@@ -216,8 +218,8 @@ __device__ __forceinline__ R warp_largest(int n, F f) {
 
 // ------------------------------------------------------------------------------------------------- loops of the grid
 
-// f(i) for each i in [0, n), shared out over the whole 1-D grid: neighbours to neighbouring threads on a GPU, so that a
-// warp's accesses coalesce; natively a run of neighbours to each block, for the same reason.
+// f(i) for each i in [0, n), distributed over the whole 1-D grid. On a GPU neighbouring i go to neighbouring threads,
+// so that a warp's accesses coalesce. Natively each block gets a run of neighbours, so its accesses are sequential.
 template <typename F>
 __device__ __forceinline__ void grid_each(long long n, F f) {
   if (ONE_THREAD) {
@@ -230,7 +232,7 @@ __device__ __forceinline__ void grid_each(long long n, F f) {
   }
 }
 
-// f(i, j) for each j in [0, n) of each row i in [0, rows), shared out likewise over the whole 1-D grid.
+// f(i, j) for each j in [0, n) of each row i in [0, rows), distributed in the same way.
 template <typename F>
 __device__ __forceinline__ void grid_rows(long long rows, long long n, F f) {
   if (ONE_THREAD) {

@@ -1,10 +1,10 @@
-// The cross-entropy of rows of logits with a class for each, and its backward.
+// The cross-entropy of rows of logits, with a target class for each, and its backward.
 //
 //   layout   logits, p, dlogits: rows of n classes, one after the other; loss, dloss, target: one for each row
 //   launch   a block for each row, 1 or a multiple of 32 threads
 //   equals   p = softmax(logits); loss = -(q * np.log(p)).sum(-1), dlogits = (p - q) * dloss[:, None] with
 //            q = (1 - smoothing) * onehot(target) + smoothing / n; loss and dlogits are 0 where target == ignore_index,
-//            which need be no class. Any other target that is no class gives NaN.
+//            which need not be a class. Any other target outside [0, n) gives NaN.
 #include "rows.cuh"
 
 extern "C" __global__ void cross_entropy(T* __restrict__ loss, T* __restrict__ p, const T* __restrict__ logits,
@@ -37,6 +37,6 @@ extern "C" __global__ void cross_entropy_backward(T* __restrict__ dlogits, const
   const bool known = t >= 0 && t < n;
   const R d = known ? R(dloss[blockIdx.x]) : INF - INF, others = R(smoothing / n);
   each(n, [&](long long i) { dlogits[i] = T((R(p[i]) - others) * d); });
-  if (known && t % blockDim.x == threadIdx.x)  // by the thread that wrote this element above
+  if (known && t % blockDim.x == threadIdx.x)  // the thread that wrote this element above, so no barrier is needed
     dlogits[t] = T((R(p[t]) - others - R(1 - smoothing)) * d);
 }

@@ -1,11 +1,11 @@
 // Elementwise primitives: y = f(a), f(a, b) or f(a, b, c) at every place of arrays of any strides, broadcast.
 //
-//   layout   y and those operands that are arrays, in this order; one that is a null pointer is the number beside it
+//   layout   y and those operands that are arrays, in this order. A null pointer stands for the number passed beside it
 //   launch   1-D, as for grid_places. y may be a or b itself (in place), so nothing is __restrict__ here
 //   equals   np.add(a, b), np.exp(a), np.where(a, b, c), …
 //
-// The table at the end of this file has a formula for each entry point, which minigrad/backend/launch/formulas.py writes
-// from it, for the dtypes that the formula is for:
+// minigrad/backend/launch/formulas.py generates the entry points from the table of formulas at the end of this file, and
+// appends them to it, for each dtype those that support it:
 //
 //   extern "C" __global__ void add_kernel(T* y, const T* a, const T* b, double na, double nb, Layout layout) {
 //     map2<R>(y, a, b, na, nb, layout, [=](R a, R b) { return a + b; });
@@ -13,7 +13,7 @@
 #include "layout.cuh"
 
 // --------------------------------------------------------------------------------------------------------- functions
-// What the table's formulas call. Templates, since for integers most of them are neither needed nor right.
+// Called by the table's formulas. They are templates because, for integers, most are neither needed nor correct.
 
 template <typename X>
 __device__ __forceinline__ X larger(X a, X b) { return a > b || a != a ? a : b; }  // NaN if either is
@@ -21,7 +21,7 @@ __device__ __forceinline__ X larger(X a, X b) { return a > b || a != a ? a : b; 
 template <typename X>
 __device__ __forceinline__ X smaller(X a, X b) { return a < b || a != a ? a : b; }
 
-// a^b of integers: exact modulo 2^bits. A negative power is 0 but for a = ±1, as the true value truncates.
+// a^b of integers, exact modulo 2^bits. A negative power is the true value truncated: 0 unless a = ±1.
 template <typename X>
 __device__ __forceinline__ X whole_power(X a, X b) {
   if (b < 0) return a == 1 ? X(1) : a == X(-1) ? (b & 1 ? a : X(1)) : X(0);
@@ -31,28 +31,28 @@ __device__ __forceinline__ X whole_power(X a, X b) {
 }
 
 template <typename X>
-__device__ __forceinline__ X sigmoid(X x) {  // of e^-|x|, which does not overflow
+__device__ __forceinline__ X sigmoid(X x) {  // by e^-|x|, which cannot overflow
   X e = exp(-fabs(x));
   return (x >= 0 ? X(1) : e) / (1 + e);
 }
 
-// x σ(x), where x e^x keeps the digits that e^x alone has no room for.
+// x σ(x). For x < 0, x e^x keeps digits where e^x alone would underflow.
 template <typename X>
 __device__ __forceinline__ X silu(X x) {
   X e = exp(-fabs(x));
   return (x >= 0 ? x : x * e) / (1 + e);
 }
 
-// gelu(x) = x Φ(x). In double Φ comes from erfc, which is accurate where Φ is tiny; in float erf is faster, and off by
-// 1e-7 of 1 there.
+// gelu(x) = x Φ(x). In double, Φ comes from erfc, which is accurate where Φ is tiny. In float it comes from erf, which
+// is faster, and whose error there is an absolute 1e-7.
 template <typename X>
 __device__ __forceinline__ X gelu_none(X x) {
   const X root = X(0.70710678118654752);
   return sizeof(X) == 8 ? x * (X(0.5) * erfc(-x * root)) : x * (X(0.5) * (1 + erf(x * root)));
 }
 
-// (1 + tanh(u/2)) / 2 = σ(u), u = 2 √(2/π) (x + 0.044715 x³), and an exp is half the work of a tanh. Where it
-// overflows, x / ∞ is the right 0.
+// (1 + tanh(u/2)) / 2 = σ(u), with u = 2 √(2/π) (x + 0.044715 x³), and exp is half the work of tanh. If it overflows,
+// x / ∞ is 0, which is correct.
 template <typename X>
 __device__ __forceinline__ X gelu_tanh(X x) {
   const X slope = X(1.5957691216057308), bend = X(0.044715 * 1.5957691216057308);
@@ -62,15 +62,15 @@ __device__ __forceinline__ X gelu_tanh(X x) {
 // dy/dx = Φ(x) + x Φ'(x).
 template <typename X>
 __device__ __forceinline__ X gelu_slope_none(X x, X y) {  // Φ' = exp(-x²/2) / √(2π)
-  X cdf = fabs(x) < X(1e-30) ? X(0.5) : y / x;            // need not be computed again; a subnormal y has lost digits
+  X cdf = fabs(x) < X(1e-30) ? X(0.5) : y / x;            // from y, unless x is so small that y has lost digits
   return cdf + x * exp(X(-0.5) * x * x) * X(0.39894228040143268);
 }
 
-// Φ = σ(u) = 1 / (1 + e^-u), so Φ' = Φ (1 - Φ) u'. 1 - Φ from Φ would have lost its digits where that is nearly 1.
+// Φ = σ(u) = 1 / (1 + e^-u), so Φ' = Φ (1 - Φ) u'. 1 - Φ is e^-u Φ: subtracting would lose digits where Φ is nearly 1.
 template <typename X>
 __device__ __forceinline__ X gelu_slope_tanh(X x) {
   const X slope = X(1.5957691216057308), bend = X(0.044715 * 1.5957691216057308);
-  const X most = sizeof(X) == 8 ? 21 : 10;  // the slope is 0 or 1 beyond, where x² and e^-u would overflow
+  const X most = sizeof(X) == 8 ? 21 : 10;  // beyond, the slope is 0 or 1, and x² and e^-u would overflow
   if (x < -most) return 0;
   x = x > most ? most : x;
   const X square = x * x, e = exp(-x * (slope + bend * square)), cdf = 1 / (1 + e);
@@ -78,8 +78,8 @@ __device__ __forceinline__ X gelu_slope_tanh(X x) {
 }
 
 // -------------------------------------------------------------------------------------------------------------- maps
-// f over the places of a layout. X: what operands are converted to first. Which of them are numbers is decided outside
-// the loops, so that these are plain ones over arrays.
+// f at every place of a layout. X is the type that operands are converted to first. Which operands are numbers is
+// decided outside the loops, so that each loop is a plain one over arrays.
 
 template <typename X, typename Y, typename F>
 __device__ __forceinline__ void map1(Y* y, const T* a, const Layout& layout, F f) {
@@ -105,7 +105,7 @@ __device__ __forceinline__ void map3(T* y, const T* a, const T* b, const T* c, c
   });
 }
 
-// y = b where a, else c. Both are read, and the bools as bytes, so that a CPU can choose among eight at a time.
+// y = b where a, else c. Both are read, and the bools are read as bytes, so that a CPU can select eight at a time.
 template <typename N>
 __device__ __forceinline__ void choose(T* y, const bool* bools, const T* b, const T* c, N nb, N nc,
                                        const Layout& layout) {

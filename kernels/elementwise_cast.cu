@@ -2,8 +2,8 @@
 //
 //   layout   y, x: any strides
 //   launch   1-D, as for grid_places
-//   equals   x.astype(dtype): towards zero from floats to integers, x != 0 to bool. A float beyond an integer's limits,
-//            or NaN, gives some integer, another one on a GPU than on a CPU
+//   equals   x.astype(dtype): floats to integers round towards zero, and to bool is x != 0. NaN, or a float beyond the
+//            integer type's limits, gives an unspecified integer, which differs between GPU and CPU
 #include "layout.cuh"
 
 template <typename Y>

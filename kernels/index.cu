@@ -1,10 +1,10 @@
-// Reading and writing by index. Compiled for unsigned integers of 1, 2, 4 and 8 bytes, as copy.cu. Indices are known
-// to be in range.
+// Reading and writing by index. Compiled for unsigned integers of 1, 2, 4 and 8 bytes, like copy.cu. The indices have
+// been checked to be in range.
 //
 //   take    x (V, n), index (rows,)                      launch over y's elements   y = x[index]
 //   gather  x (outer, V, n), index (outer, m, n)         launch over y's elements   y = np.take_along_axis(x, index, 1)
 //   put     x (V, n), y (…, n), index and from (rows,)   launch over rows × n       x[index] = y[from]
-//           where no row is named twice by index
+//           index names no row twice
 #include "common.cuh"
 
 extern "C" __global__ void take(T* __restrict__ y, const T* __restrict__ x, const long long* __restrict__ index,

@@ -1,21 +1,21 @@
-// Adding at indices: the adjoints of reading by index. Each element's sum runs in an order that never changes, but in
-// take_add_atomic. Indices are known to be in range; dx is zeros before unless said otherwise.
+// Adding at indices: the adjoints of reading by index. Each element's sum is added up in a fixed order, except in
+// take_add_atomic. The indices have been checked to be in range. dx holds zeros before, unless stated otherwise.
 //
 //   take_add          dx (V, C), dy (N, C), index (N,)                            np.add.at(dx, index, dy)
-//     launch          (blocks, ⌈C / SPAN⌉) blocks of 32 to 512 threads: a block for each row of dx, which it also
-//                     writes if it is zeros; or, by_token, for each row of dy: the first of those with its index sums
-//                     all of them
-//   take_add_sorted   the same, natively only: dy's rows in the order of their indices, which order and starts are
-//                     from sort_indices; a block for each share of the columns. zeroed: dx is zeros before
+//     launch          (blocks, ⌈C / SPAN⌉) blocks of 32 to 512 threads: a block for each row of dx, which it writes
+//                     even if the row stays zero; or, by_token, for each row of dy, where the first of the blocks with
+//                     the same index sums for all of them
+//   take_add_sorted   the same, natively only: takes dy's rows in the order of their indices, as `order` and `starts`
+//                     from sort_indices give it. A block for each share of the columns. zeroed: dx holds zeros before
 //   sort_indices      order (N,), starts (V + 1,): order[starts[v]:starts[v + 1]] are the i with index[i] = v,
 //                     ascending. One block of one thread
-//   take_add_atomic   the same; launch over dy's elements. The order of a sum is the hardware's, and it grows in R
+//   take_add_atomic   the same with dx in R; launch over dy's elements. The hardware chooses the order of a sum
 //   scatter_add       dx (outer, V, n), dy and index (outer, m, n)              dx[o, index[o, i, j], j] += dy[o, i, j]
-//                     launch over outer × n; dx in R, for m so small that this loses nothing
-//   scatter_add_long  the same; `totals` are zeros before, of dx's shape, dx need not be
+//                     launch over outer × n; dx in R, for m so small that sums in R lose nothing
+//   scatter_add_long  the same with sums in `totals`, of dx's shape and zeros before; dx need not be zeros
 #include "accumulate.cuh"
 
-constexpr int SPAN = 128, WARPS = 16;  // columns of a block, the most warps of a block
+constexpr int SPAN = 128, WARPS = 16;  // columns that a block works on, and the most warps it has
 
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     take_add(T* __restrict__ dx, const T* __restrict__ dy, const long long* __restrict__ index, long long N,
@@ -74,7 +74,7 @@ extern "C" __global__ void take_add_sorted(T* __restrict__ dx, const T* __restri
   }
 }
 
-// CUDA adds only some types atomically; sums of integers do not come here.
+// CUDA has atomic additions for some types only. Integers compile, but are never summed here.
 template <typename V>
 __device__ __forceinline__ void add_atomically(V* p, V v) {
   if constexpr (V(1) / 2 != 0) atomicAdd(p, v);

@@ -1,19 +1,19 @@
-// Elementwise access to arrays of any strides: what shape the work has, and how far each operand steps along it.
+// Elementwise access to arrays of any strides: the shape of the work, and the strides of each operand along it.
 #pragma once
 #include "common.cuh"
 
-// Strides count elements. Operand 0 is what is written; an operand that is broadcast has strides of 0.
+// Strides count elements. Operand 0 is written to; an operand that is broadcast has strides of 0.
 struct Layout {
   long long size;              // Π shape
-  long long ndim;              // at least 1; neighbouring dims that every operand runs through alike are one
+  long long ndim;              // at least 1; neighbouring dims that are contiguous in every operand are merged
   long long shape[16];
   long long strides[4][16];
 };
 
-// The offsets in the operands where row number `row` of the last dim begins.
+// The offsets in all operands at which row number `row` (a run along the last dim) begins.
 __device__ void seek(const Layout& layout, long long row, long long at[4]) {
   for (int k = 0; k < 4; k++) at[k] = 0;
-  _Pragma("unroll 1")  // a division is a hundred instructions: unrolled, they took most of the time to compile a file
+  _Pragma("unroll 1")  // a division is a hundred instructions; unrolled, they took most of a file's compile time
   for (long long d = layout.ndim - 2; d >= 0; d--) {
     long long rest = row / layout.shape[d], index = row - rest * layout.shape[d];
     row = rest;
@@ -21,7 +21,7 @@ __device__ void seek(const Layout& layout, long long row, long long at[4]) {
   }
 }
 
-// f(i0, i1, i2, i3), the offsets in operands 0…3, for each place of the layout, shared out over the whole 1-D grid.
+// f(i0, i1, i2, i3), the offsets in operands 0 to 3, for each place of the layout, distributed over the whole 1-D grid.
 template <int OPERANDS, typename F>
 __device__ __forceinline__ void grid_places(const Layout& layout, F f) {
   const long long last = layout.ndim - 1, inner = layout.shape[last];
@@ -36,7 +36,7 @@ __device__ __forceinline__ void grid_places(const Layout& layout, F f) {
     });
     return;
   }
-  // Natively: row by row of the last dim, whose strides are made constants where they are the usual ones.
+  // Natively, row by row. The usual strides of the last dim become constants, so that the loops vectorise.
   long long chunk = (layout.size + gridDim.x - 1) / gridDim.x, first = chunk * blockIdx.x;
   long long end = first + chunk < layout.size ? first + chunk : layout.size;
   while (first < end) {
@@ -52,7 +52,7 @@ __device__ __forceinline__ void grid_places(const Layout& layout, F f) {
       SIMD for (long long j = from; j < to; j++) f(a + j, b, c + j, d);
     } else {
       for (long long j = from; j < to; j++) {
-        asm volatile("");  // a loop that is left as it is: to vectorise it too would take half of the compile time
+        asm volatile("");  // keeps this rare loop scalar: vectorising it too would take half of the compile time
         f(a + j * s0, b + j * s1, c + j * s2, d + j * s3);
       }
     }

@@ -1,35 +1,39 @@
-// Matrix products: y[b] = a[b] @ b[b] (+ bias), for batches of operands that lie in memory in any way.
+// Matrix products: y[i] = a[i] @ b[i] (+ bias), for batches of operands with any strides.
 //
-//   layout   a (n, k) and b (k, m) with any strides: transposed, broadcast (0), sliced; up to 14 batch dims, any
-//            strides too; y (batches, n, m) compact; bias (m,)
-//   launch   a block of SIDE² / (TN TM) threads for each tile of y of each batch and part of k, in a 1-D grid;
-//            its threads share tiles, so unlike other kernels this one is not right with one thread per block
+//   layout   a (n, k) and b (k, m) with any strides: transposed, broadcast (0), sliced; up to 14 batch dims, also of
+//            any strides; y (batches, n, m) compact; bias (m,)
+//   launch   in a 1-D grid, a block of SIDE² / (TN TM) threads for each tile of y, of each batch and each part of k.
+//            Its threads share tiles, so, unlike the other kernels, this one is not right with one thread per block
 //   equals   y = np.matmul(a, b); y += bias
 //
-// Compiled for tiles of SIDE × SIDE (128, or 64 for small products, numbers of 8 bytes and READ over 1), READ_A and
-// READ_B: how the threads read an operand. 0: neighbours read across k, 1: along k, each 16 bytes at once (V elements),
-// which needs a stride of 1 in that direction, and other strides, its size and the address to be multiples. One element
-// at a time read 2: across k, with a stride of 1, and 3: along k, with any strides.
+// Compiled for tiles of SIDE × SIDE (128; or 64 for small products, for numbers of 8 bytes and for a READ over 1), and
+// for READ_A and READ_B, which say how the threads read an operand:
+//   0  neighbouring threads read across k, each V elements (16 bytes) at once
+//   1  neighbouring threads read along k, each V elements at once
+//   2  across k, one element at a time
+//   3  along k, one element at a time, with any strides
+// 0, 1 and 2 need a stride of 1 in the direction of reading; 0 and 1 also need the address, the size in that direction
+// and the other strides to be multiples of V elements.
 //
-// A block goes through k in steps of STEP. It has a's and b's part of a step in shared memory, k the outer index,
-// and each thread adds TN × TM products to its registers for each k. Meanwhile the next step is on its way from global
-// memory to registers, to go to the other half of shared memory: one barrier for each step.
-// What limits it: with 8 × 8 products a thread reads 4 × 16 bytes of shared memory for each 64 multiplications; with
-// the copying of the next step, 512 of 578 instructions multiply, 0.89 of the peak, if two blocks of 8 warps, all that
-// 128 registers a thread leave room for, hide every latency. Tensor cores stay idle.
+// A block goes through k in steps of STEP. It holds a's and b's part of a step in shared memory, with k as the outer
+// index, and each thread adds TN × TM products to its registers for each k. Meanwhile the next step is on its way from
+// global memory through registers to the other half of shared memory, so that one barrier for each step is enough.
+// What limits the speed: with 8 × 8 products a thread reads 4 × 16 bytes of shared memory for each 64 multiplications.
+// Including the copying of the next step, 512 of 578 instructions multiply: 0.89 of the peak, provided that two blocks
+// of 8 warps, all that 128 registers a thread leave room for, hide every latency. Tensor cores are not used.
 //
-// Where y has too few tiles to fill a GPU (weight gradients: k is the tokens of a batch), several blocks share a tile,
-// each with a part of k. They write their sums to `partial`, and matmul_join adds those up, always in the same order.
+// If y has too few tiles to fill a GPU (as for weight gradients, where k counts the tokens of a batch), several blocks
+// share a tile, each with a part of k. They write their sums to `partial`, which matmul_join adds up in a fixed order.
 #include "common.cuh"
 
-constexpr int V = sizeof(R) == 8 ? 2 : 4;  // elements that are moved at once
+constexpr int V = sizeof(R) == 8 ? 2 : 4;  // elements moved at once
 constexpr int TN = 8, TM = SIDE == 128 ? 8 : 4, THREADS = SIDE * SIDE / (TN * TM);
 constexpr int STEP = SIDE == 128 || sizeof(R) == 8 ? 8 : 16;
 constexpr int RESIDENT = (sizeof(R) == 8 ? 256 : 512) / THREADS;  // blocks on a multiprocessor: 255 or 128 registers
 constexpr int PAD = 16 / sizeof(R);  // transposed stores of a warp's 4 consecutive k then fall into different banks
 
 // Strides count elements: of a along n and k, of b along m and k, and of both along the batch dims, of which the last
-// varies fastest in y. A block has `part` of the k: a multiple of STEP, less than 2^31.
+// varies fastest in y. A block covers `part` values of k: a multiple of STEP, less than 2^31.
 struct Product {
   long long n, m, k, part;
   long long a[2], b[2];
@@ -49,7 +53,7 @@ struct Operand {
   static constexpr int LINES = THREADS / LINE, CHUNKS = SIDE * STEP / V / THREADS;
   const T* x;               // this thread's first element
   long long across, along;  // strides
-  int side, i, k;           // how many of the SIDE there are, and the place of x
+  int side, i, k;           // how many of the SIDE rows or columns exist, and where x is
   Vector<T> held[CHUNKS];
 
   __device__ __forceinline__ Operand(const T* from, const long long* strides, int side)
@@ -59,7 +63,7 @@ struct Operand {
     x = from + i * across + k * along;
   }
 
-  // Reads the next step, of which `left` k exist; beyond the edges are zeros.
+  // Reads the next step, of which `left` values of k exist. Beyond the edges it reads zeros.
   __device__ __forceinline__ void load(int left) {
     UNROLL for (int c = 0; c < CHUNKS; c++) {
       const T* p = x + c * LINES * (ALONG ? across : along);
@@ -88,17 +92,18 @@ struct Operand {
   }
 };
 
-// A thread's COUNT of SIDE elements come in pieces of V, spread evenly: where a thread's piece of element i begins.
+// A thread has COUNT of SIDE elements, in pieces of V that are spread evenly. Returns where the piece of its element i
+// begins.
 template <int COUNT>
 __device__ __forceinline__ int place(int i, int thread) {
   return i / V * (SIDE * V / COUNT) + thread * V;
 }
 
-// Writes a thread's part of a tile, of which rows × columns exist, to y, whose rows are `stride` apart.
+// Writes a thread's part of a tile to y, whose rows are `stride` apart. Only rows × columns of the tile exist.
 template <typename W>
 __device__ __forceinline__ void write(W* y, long long stride, int rows, int columns, const R (&acc)[TN][TM],
                                       int row, int column) {
-  const bool whole = (unsigned long long)y % sizeof(Vector<W>) == 0 && stride % V == 0;  // V at once
+  const bool whole = (unsigned long long)y % sizeof(Vector<W>) == 0 && stride % V == 0;  // writes V at once
   UNROLL for (int i = 0; i < TN; i++) {
     const int at = place<TN>(i, row) + i % V;
     if (at >= rows) break;
@@ -123,7 +128,7 @@ matmul(T* __restrict__ y, R* __restrict__ partial, const T* __restrict__ a, cons
   alignas(16) __shared__ R as[2][STEP][SIDE + PAD];
   alignas(16) __shared__ R bs[2][STEP][SIDE + PAD];
 
-  // Which tile: columns vary fastest, then rows, batches, parts of k.
+  // Which tile: columns vary fastest, then rows, then batches, then parts of k.
   const unsigned across = (p.m + SIDE - 1) / SIDE, down = (p.n + SIDE - 1) / SIDE;
   const unsigned right = blockIdx.x % across, below = blockIdx.x / across % down, matrix = blockIdx.x / across / down;
   unsigned part = matrix;
@@ -139,7 +144,7 @@ matmul(T* __restrict__ y, R* __restrict__ partial, const T* __restrict__ a, cons
   Operand<READ_A> from_a(a + row0 * p.a[0] + k0 * p.a[1], p.a, rows);
   Operand<READ_B> from_b(b + column0 * p.b[0] + k0 * p.b[1], p.b, columns);
 
-  // A warp has 4 × 8 threads, of which pairs share rows and columns: then two quarters read their 16 bytes at once.
+  // A warp is 4 × 8 threads, laid out so that two quarters of it read their 16 bytes of shared memory at once.
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, WARPS = SIDE / TM / 8;
   const int row = warp / WARPS * 4 + lane / 16 * 2 + lane % 2, column = warp % WARPS * 8 + lane / 2 % 8;
   R acc[TN][TM];
@@ -156,7 +161,7 @@ matmul(T* __restrict__ y, R* __restrict__ partial, const T* __restrict__ a, cons
   __syncthreads();
   for (int now = 0; left > 0; now ^= 1) {
     left -= STEP;
-    from_a.load(left);  // zeros after the last step, so that no branch stands in the way of the compiler's scheduling
+    from_a.load(left);  // zeros after the last step: without a branch, the compiler schedules this freely
     from_b.load(left);
     UNROLL for (int k = 0; k < STEP; k++) {
       Vector<R> ak[TN / V], bk[TM / V];
@@ -167,7 +172,7 @@ matmul(T* __restrict__ y, R* __restrict__ partial, const T* __restrict__ a, cons
       UNROLL for (int i = 0; i < TN; i++)
         UNROLL for (int j = 0; j < TM; j++) acc[i][j] += ak[i / V].v[i % V] * bk[j / V].v[j % V];
     }
-    from_a.store(as[now ^ 1]);  // nobody reads this half any more: all have passed the barrier below since they did
+    from_a.store(as[now ^ 1]);  // no thread still reads this half: all have passed the barrier below since
     from_b.store(bs[now ^ 1]);
     __syncthreads();
   }

@@ -1,9 +1,10 @@
-// Moving elements unchanged: from any strides to any strides, and one value everywhere. Compiled for unsigned integers
-// of 1, 2, 4 and 8 bytes, since what the bits mean does not matter.
+// Moving elements unchanged, from any strides to any strides, and filling with one value. Compiled for unsigned
+// integers of 1, 2, 4 and 8 bytes, since what the bits mean does not matter.
 //
 //   copy       launch over the elements; layout: operand 0 is y, operand 1 is x          y[...] = x
-//   transpose  where the dim that is dense in x is not the one that is dense in y: those two come last in the layout,
-//              x's before y's, and are cut into tiles. A block for each tile of each place of the other dims.
+//   transpose  the same, when the dim that is contiguous in x is not the one that is contiguous in y. Those two come
+//              last in the layout, x's before y's, and are cut into tiles. A block for each tile of each place of the
+//              other dims.
 //   fill       launch over the elements                                                  y[...] = value
 #include "layout.cuh"
 
@@ -15,9 +16,9 @@ extern "C" __global__ void fill(T* __restrict__ y, T value, long long n) {
   grid_each(n, [&](long long i) { y[i] = value; });
 }
 
-constexpr int SIDE = 32;  // of a tile
+constexpr int SIDE = 32;  // of a tile, in elements
 
-// f(i, j) for each place of a tile that lies in rows × columns, neighbours in j to neighbouring threads.
+// f(i, j) for each place of a tile that lies within rows × columns; neighbouring j go to neighbouring threads.
 template <typename F>
 __device__ __forceinline__ void tile_each(long long rows, long long columns, F f) {
   const int across = blockDim.x < SIDE ? 1 : SIDE, down = blockDim.x / across;
@@ -27,10 +28,10 @@ __device__ __forceinline__ void tile_each(long long rows, long long columns, F f
   }
 }
 
-// Reads and writes both run along what is dense, x's dim and y's: the exchange is made in shared memory.
+// Reads run along x's contiguous dim and writes along y's, so that both coalesce; shared memory is where they meet.
 extern "C" __global__ void transpose(T* __restrict__ y, const T* __restrict__ x, Layout layout) {
-  __shared__ T tile[SIDE][SIDE + 1];  // + 1: a column's elements lie in different banks
-  const long long a = layout.ndim - 2, b = layout.ndim - 1;  // dense in x, dense in y
+  __shared__ T tile[SIDE][SIDE + 1];  // + 1: the elements of a column lie in different banks
+  const long long a = layout.ndim - 2, b = layout.ndim - 1;  // contiguous in x, contiguous in y
   const long long across = (layout.shape[a] + SIDE - 1) / SIDE, down = (layout.shape[b] + SIDE - 1) / SIDE;
   long long place = blockIdx.x / (across * down), within = blockIdx.x % (across * down);
   const long long i0 = within / across * SIDE, j0 = within % across * SIDE;  // along b, along a

@@ -1,10 +1,10 @@
 // LayerNorm and RMSNorm over rows, and their backward.
 //
 //   layout   x, y, dy, dx: rows of n elements, one after the other; mean, rstd: one for each row; weight, bias: (n,).
-//            A null mean makes it RMSNorm, with 0 for the mean; a null weight is ones, a null bias zeros.
-//   launch   norm_forward: a block for each row. norm_backward: each of the blocks takes a run of rows and adds up its
-//            part of dweight and dbias, in Totals, of 8 bytes each; add_parts adds the parts in a fixed order, a block
-//            per 32 columns of a result.
+//            A null mean makes it RMSNorm, as if the mean were 0; a null weight is ones, a null bias zeros.
+//   launch   norm_forward: a block for each row. norm_backward: each block takes a run of rows and accumulates its part
+//            of dweight and dbias in Totals, of 8 bytes each; add_parts then adds up the parts in a fixed order, with a
+//            block for each 32 columns of a result.
 //   equals   mean = x.mean(-1); rstd = 1 / np.sqrt(((x - mean) ** 2).mean(-1) + eps); xhat = (x - mean) * rstd
 //            y = xhat * weight + bias; dbias = dy.sum(0); dweight = (dy * xhat).sum(0)
 //            g = dy * weight; dx = (g - g.mean(-1) - xhat * (g * xhat).mean(-1)) * rstd (RMSNorm: no g.mean(-1))
@@ -42,7 +42,7 @@ __device__ __forceinline__ void row_backward(T* __restrict__ dx, const T* __rest
   each(n, [&](long long i) { dx[i] = T((g(i) - along_one - xhat(i) * along_xhat) * r); });
 }
 
-// What ROWS rows add to dweight and dbias, those that are not null.
+// Adds what ROWS rows contribute to dweight and dbias, unless these are null.
 template <int ROWS>
 __device__ __forceinline__ void add_to_parameters(Total<R>* __restrict__ dweight, Total<R>* __restrict__ dbias,
                                                   const T* __restrict__ dy, const T* __restrict__ x,
@@ -58,10 +58,10 @@ __device__ __forceinline__ void add_to_parameters(Total<R>* __restrict__ dweight
   if (dbias) each(n, [&](long long i) { dbias[i].add(tree<ROWS>([&](int k) { return R(dy[k * n + i]); })); });
 }
 
-// Rows whose terms of dweight and dbias are added to each other before they join a Total: natively a few, in the cache.
+// The rows whose terms are added up before the sum is added to a Total: natively a few, which the cache holds.
 constexpr int GROUP = ONE_THREAD ? RUN : 1;
 
-// parts: (2, blocks, n), what each block adds to dweight and dbias. in_shared: they grow in shared memory.
+// parts: (2, blocks, n), what each block contributes to dweight and dbias; in_shared: accumulated in shared memory.
 extern "C" __global__ void norm_backward(T* __restrict__ dx, Total<R>* __restrict__ parts, const T* __restrict__ dy,
                                          const T* __restrict__ x, const T* __restrict__ weight,
                                          const T* __restrict__ mean, const T* __restrict__ rstd, long long rows,
@@ -71,7 +71,7 @@ extern "C" __global__ void norm_backward(T* __restrict__ dx, Total<R>* __restric
   Total<R>* const to_bias = want_bias ? parts + (gridDim.x + (long long)blockIdx.x) * n : nullptr;
   Total<R>* const dweight = in_shared && want_weight ? grown : to_weight;
   Total<R>* const dbias = in_shared && want_bias ? grown + n : to_bias;
-  if (dweight) each(n, [&](long long i) { dweight[i] = {}; });  // here and below a thread has its own columns
+  if (dweight) each(n, [&](long long i) { dweight[i] = {}; });  // each thread keeps its own columns, so no barrier
   if (dbias) each(n, [&](long long i) { dbias[i] = {}; });
   const long long share = (rows + gridDim.x - 1) / gridDim.x, first = share * blockIdx.x;
   const long long end = first + share < rows ? first + share : rows;

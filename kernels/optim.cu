@@ -1,8 +1,8 @@
-// Optimizers, and norm and scale of many arrays: one launch for all parameters.
+// Optimizers, and norm and scaling of many arrays: one launch for all parameters.
 //
-//   layout   slots: a row for each array, with its pointers, its size and its numbers; arrays are compact, and changed
-//            in place. Each is cut into chunks of CHUNK elements; slot k has the chunks from slots[k].chunk on.
-//   launch   a block for each chunk; sum_squares leaves a partial sum for each, add_up adds them up in one block
+//   layout   slots: a row for each array, with its pointers, size and numbers. Arrays are compact and changed in place.
+//            Each is cut into chunks of CHUNK elements, of which slot k has those from slots[k].chunk on.
+//   launch   a block for each chunk. sum_squares writes a partial sum for each, which add_up adds up in one block
 //   equals   adam: m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g**2, with the step t of each array
 //            p -= lr * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + eps)
 //            sgd: b = momentum * b + g; p -= lr * (g + momentum * b if nesterov else b)
@@ -19,11 +19,11 @@ struct Slot {
   double rate, decay, root;  // adam: lr / (1 - beta1^t), decay, 1 / √(1 - beta2^t); sgd: lr and decay
 };
 
-// The slot that this block's chunk lies in; the chunk is [from, to) of its arrays.
+// The slot of this block's chunk, which is elements [from, to) of the slot's arrays.
 __device__ __forceinline__ const Slot& find(const Slot* __restrict__ slots, int count, long long& from, long long& to) {
   const long long chunk = blockIdx.x;
   int low = 0, high = count - 1;
-  while (low < high) {  // the last slot that begins at or before the chunk: an empty one has no chunk of its own
+  while (low < high) {  // the last slot that begins at or before this chunk; an empty slot has no chunk
     const int middle = (low + high + 1) / 2;
     if (slots[middle].chunk <= chunk) low = middle;
     else high = middle - 1;

@@ -1,4 +1,4 @@
-// Counter-based random numbers: Philox 4x32-10, the same words as minigrad/backend/philox.py gives.
+// Counter-based random numbers: Philox 4x32-10. minigrad/backend/philox.py gives the same words.
 // (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011)
 #pragma once
 #include "common.cuh"
@@ -7,7 +7,7 @@ struct Words {
   unsigned w[4];
 };
 
-// Block `index` of the stream `key`: four words of 32 random bits, a pure function of the two.
+// Block `index` of the stream `key`: four words of 32 random bits, a pure function of `key` and `index`.
 __device__ __forceinline__ Words philox(unsigned long long key, unsigned long long index) {
   unsigned c0 = unsigned(index), c1 = unsigned(index >> 32), c2 = 0, c3 = 0;
   unsigned k0 = unsigned(key), k1 = unsigned(key >> 32);

@@ -1,7 +1,7 @@
-// Random numbers and dropout, from a Philox stream: element i depends on (key, offset, i) alone, so a seed gives the
+// Random numbers and dropout, from a Philox stream. Element i depends only on (key, offset, i), so a seed gives the
 // same numbers on every device.
 //
-//   layout   all arrays compact, n elements. Word i is word i % 4 of block offset + i / 4
+//   layout   all arrays are compact, of n elements. Word i is word i % 4 of block offset + i / 4
 //   launch   1-D, as for grid_each over the blocks of four words: n / 4, rounded up
 //   equals   philox.words(key, offset, n), and what backend/reference/random.py makes of them
 #include "philox.cuh"
@@ -13,13 +13,13 @@ __device__ __forceinline__ void each_word(unsigned long long key, unsigned long 
     const Words words = philox(key, offset + block);
     UNROLL for (int k = 0; k < 4; k++) f(4 * block + k, words.w[k]);
   });
-  if (n % 4 && blockIdx.x == 0 && threadIdx.x == 0) {  // apart, so that the loop above has no branch
+  if (n % 4 && blockIdx.x == 0 && threadIdx.x == 0) {  // the rest, so that the loop above needs no branch
     const Words words = philox(key, offset + n / 4);
     for (int k = 0; k < n % 4; k++) f(n / 4 * 4 + k, words.w[k]);
   }
 }
 
-// 53 bits of two words, in [0, 1).
+// A double in [0, 1) from 53 bits of two words.
 __device__ __forceinline__ double unit(unsigned high, unsigned low) {
   return double((((unsigned long long)high << 32) | low) >> 11) * (1.0 / 9007199254740992.0);
 }
@@ -41,14 +41,14 @@ extern "C" __global__ void dropout_kernel(T* __restrict__ y, T* __restrict__ mas
   });
 }
 
-// In [0, 1): `bits` bits of a word for each number.
+// Numbers in [0, 1), each from `bits` bits of a word.
 extern "C" __global__ void uniform_kernel(T* __restrict__ y, unsigned long long key, unsigned long long offset,
                                           int bits, long long n) {
   const R step = R(1) / R(1u << bits);
   each_word(key, offset, n, [=](long long i, unsigned word) { y[i] = T(R(int(word >> (32 - bits))) * step); });
 }
 
-// In [0, 1): 53 bits of two words for each number, in double.
+// Doubles in [0, 1), each from 53 bits of two words.
 extern "C" __global__ void uniform_double_kernel(double* __restrict__ y, unsigned long long key,
                                                  unsigned long long offset, long long n) {
   grid_each((n + 1) / 2, [=](long long block) {
@@ -58,7 +58,7 @@ extern "C" __global__ void uniform_double_kernel(double* __restrict__ y, unsigne
   });
 }
 
-// Standard normal numbers by Box and Muller's transform: the first half are radii times cosines, the others sines.
+// Standard normal numbers by the Box-Muller transform: the first half are radii times cosines, the second half sines.
 extern "C" __global__ void normal_kernel(T* __restrict__ y, unsigned long long key, unsigned long long offset,
                                          long long n) {
   const long long pairs = (n + 1) / 2;

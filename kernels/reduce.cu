@@ -1,17 +1,17 @@
-// Sums, extremes, any and all over one run of dims: x (outer, n, inner), compact -> y (outer, inner). n is at least 1.
+// Sums, extremes, any and all over adjacent dims: x (outer, n, inner), compact -> y (outer, inner). n is at least 1.
 //
 //   _rows     inner = 1   a block for each row, or for each `part` elements of it: y (outer, ⌈n / part⌉)
 //   _columns  inner > 1   a block for each WIDTH columns of each `part` rows: y (outer, ⌈n / part⌉, inner);
 //                         1 thread or a multiple of WIDTH, at most 256
 //   _each     n is small  a thread for each result; launch over outer × inner
-//   equals    x.sum(1), x.max(1), …: integers are summed in 64 bits, float16 in float32; NaN is largest and smallest
+//   equals    x.sum(1), x.max(1), …: integers are summed in 64 bits, float16 in float32; NaN wins max and min alike
 //
-// argmax_rows, argmin_rows: a block for each row; the first of ties, and the first NaN if there is one.
-// dot_parts: a block for each `part` elements; y holds its share of Σ a b.
-// A block's sums grow in Totals; what it writes is rounded once, so that rounding errors do not grow with n.
+// argmax_rows, argmin_rows: a block for each row. The first of ties wins, and the first NaN if there is one.
+// dot_parts: a block for each `part` elements, whose share of Σ a b it writes to y.
+// A block accumulates its sums in Totals and rounds once, when it writes, so rounding errors do not grow with n.
 #include "accumulate.cuh"
 
-// A reduction in the type V: where it starts, given the first value, how a value joins it, and how two become one.
+// A reduction in the type V: its start, given the first value; `both` adds a value to it, or combines two of them.
 struct Sum {
   typedef Total<A> V;
   static __device__ __forceinline__ A load(T x) { return A(R(x)); }
@@ -43,13 +43,13 @@ struct All {
   static __device__ __forceinline__ bool start(bool) { return true; }
   static __device__ __forceinline__ bool both(bool a, bool b) { return a & b; }
 };
-struct First {  // the smallest index
+struct First {  // the smallest of some indices
   typedef long long V;
   static __device__ __forceinline__ V start(V x) { return x; }
   static __device__ __forceinline__ V both(V a, V b) { return a < b ? a : b; }
 };
 
-// f(0) … f(n - 1) as one value, in every thread of the block; n is at least 1.
+// f(0) … f(n - 1) reduced to one value, in every thread of the block; n is at least 1.
 template <typename Op, typename F>
 __device__ __forceinline__ typename Op::V fold(long long n, F f) {
   typedef typename Op::V V;
@@ -59,7 +59,7 @@ __device__ __forceinline__ typename Op::V fold(long long n, F f) {
     for (long long i = threadIdx.x; i < n; i += blockDim.x) v = Op::both(v, f(i));
     return block_combine(v, [](V a, V b) { return Op::both(a, b); });
   }
-  constexpr int LANES = 64;  // several vectors of a CPU
+  constexpr int LANES = 64;  // several of a CPU's vector registers
   V lane[LANES];
   for (int l = 0; l < LANES; l++) lane[l] = start;
   long long i = 0;
@@ -81,9 +81,9 @@ __device__ __forceinline__ void fold_rows(Y* __restrict__ y, const T* __restrict
   if (threadIdx.x == 0) y[blockIdx.x] = Y(v);
 }
 
-// Some columns of some rows of one of the outer: what a block of _columns works on.
+// What a block of _columns works on: up to WIDTH columns of up to `part` rows, at one index of outer.
 struct Slab {
-  long long rows, x, y;  // how many rows, and where they begin in x and the result in y
+  long long rows, x, y;  // the number of rows, and the offsets of the first in x and of the result in y
   int width;
   __device__ __forceinline__ Slab(long long n, long long inner, long long part) {
     const long long parts = (n + part - 1) / part, chunks = (inner + WIDTH - 1) / WIDTH;
@@ -209,7 +209,7 @@ extern "C" __global__ void all_each(bool* __restrict__ y, const T* __restrict__ 
   fold_each<All>(y, x, outer, n, inner);
 }
 
-// Twice through the row: what the best is, then where it comes first.
+// Two passes over the row: what the best value is, then where it first occurs.
 template <typename Op>
 __device__ __forceinline__ void arg_rows(long long* __restrict__ y, const T* __restrict__ x, long long n) {
   x += blockIdx.x * n;

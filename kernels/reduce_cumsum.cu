@@ -1,8 +1,8 @@
-// Running sums along a dim: x (outer, n, inner), compact -> y of the same shape, in A: 64-bit integers, or R. The sum
-// so far is a Total, and each y is it, rounded.
+// Running sums along a dim: x (outer, n, inner), compact -> y of the same shape, in A (64-bit integers, or R). The sum
+// so far is kept in a Total, and rounded for each y.
 //
-//   cumsum_rows     inner = 1   a block for each row, at most 256 threads; a thread has a run of neighbours
-//   cumsum_columns  inner > 1   a block for each WIDTH columns; 1 thread or WIDTH, one for each column
+//   cumsum_rows     inner = 1   a block for each row, at most 256 threads; each thread has a run of neighbours
+//   cumsum_columns  inner > 1   a block for each WIDTH columns, of 1 thread, or of WIDTH threads, one per column
 //   equals          np.cumsum(x, 1); reversed: np.flip(np.cumsum(np.flip(x, 1), 1), 1)
 #include "accumulate.cuh"
 
@@ -14,7 +14,7 @@ extern "C" __global__ void cumsum_rows(A* __restrict__ y, const T* __restrict__ 
   const long long end = first + run < n ? first + run : n;
   auto at = [&](long long i) { return reversed ? n - 1 - i : i; };
   Total<A> s = {};
-  if (!ONE_THREAD) {  // each run starts from the sum of those before it
+  if (!ONE_THREAD) {  // each run starts from the sum of the runs before it
     for (long long i = first; i < end; i++) s.add(A(R(x[at(i)])));
     totals[threadIdx.x] = s;
     __syncthreads();
@@ -42,7 +42,7 @@ extern "C" __global__ void cumsum_columns(A* __restrict__ y, const T* __restrict
       s.add(A(R(from[c])));
       to[c] = A(s);
     };
-    if (ONE_THREAD && width == WIDTH) each(WIDTH, column);  // a constant: registers hold the sums
+    if (ONE_THREAD && width == WIDTH) each(WIDTH, column);  // a constant bound: registers hold the sums
     else each(width, column);
   }
 }

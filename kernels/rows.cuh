@@ -1,4 +1,4 @@
-// What the kernels that work on rows share: two sums at once, and the softmax of a row.
+// Shared by the kernels that work on rows: two sums at once, and the softmax of a row.
 #pragma once
 #include "common.cuh"
 
@@ -38,8 +38,8 @@ __device__ __forceinline__ ExpSum __shfl_xor_sync(unsigned mask, ExpSum s, int l
   return {__shfl_xor_sync(mask, s.top, lane), s.total.from(mask, lane)};
 }
 
-// {top, total} of x(0) … x(n - 1): the largest, and Σ exp(x(i) - top). Where all are -∞ the top is 0, so that the
-// differences are -∞ and not NaN, and the total is 0. A NaN or +∞ makes the total NaN.
+// {top, total} of x(0) … x(n - 1): the largest of them, and Σ exp(x(i) - top). If all are -∞, top is 0, so that the
+// differences are -∞ rather than NaN, and total is 0. A NaN or +∞ makes the total NaN.
 template <typename X>
 __device__ __forceinline__ Pair exp_sums(long long n, X x) {
   if (ONE_THREAD) {
@@ -48,7 +48,7 @@ __device__ __forceinline__ Pair exp_sums(long long n, X x) {
     return {top, sum(n, [&](long long i) { return exp(x(i) - top); })};
   }
   ExpSum s = {-INF, {}};
-  for (long long i = threadIdx.x; i < n; i += blockDim.x) {  // one trip to memory: the top is corrected on the way
+  for (long long i = threadIdx.x; i < n; i += blockDim.x) {  // one pass over memory: top is corrected on the way
     R v = x(i);
     if (v == -INF) continue;
     if (v > s.top) {
@@ -68,17 +68,17 @@ __device__ __forceinline__ Pair exp_sums(long long n, X x) {
   return {s.top == -INF ? R(0) : s.top, R(s.total)};
 }
 
-// y[i] = exp(x(i)) / Σ exp(x(j)) for i in [0, n), zeros where all x are -∞; -> {top, total}, as above.
+// y[i] = exp(x(i)) / Σ exp(x(j)) for i in [0, n), or zeros if all x are -∞. Returns {top, total}, as above.
 template <typename X>
 __device__ __forceinline__ Pair softmax_row(T* __restrict__ y, long long n, X x) {
   Pair s;
-  if (ONE_THREAD && sizeof(T) == sizeof(R)) {  // exp is dear on a CPU, and the row is in its cache: exp once
+  if (ONE_THREAD && sizeof(T) == sizeof(R)) {  // on a CPU exp is expensive and the row is cached: exp once
     s.a = largest(n, x);
     if (s.a == -INF) s.a = 0;
     s.b = sum(n, [&](long long i) { R e = exp(x(i) - s.a); y[i] = e; return e; });
     const R scale = s.b == 0 ? R(1) : 1 / s.b;
     each(n, [&](long long i) { y[i] = R(y[i]) * scale; });
-  } else {  // on a GPU the trips to memory are dear
+  } else {  // on a GPU memory traffic is what is expensive
     s = exp_sums(n, x);
     const R scale = s.b == 0 ? R(1) : 1 / s.b;
     each(n, [&](long long i) { y[i] = T(exp(x(i) - s.a) * scale); });

@@ -1,4 +1,4 @@
-// Softmax over rows and its kin.
+// Softmax over rows and its relatives.
 //
 //   layout   x, y, dy, dx: rows of n elements, one after the other
 //   launch   a block for each row, 1 or a multiple of 32 threads

@@ -11,8 +11,8 @@ from functools import partial
 import numpy as np
 
 from ..autograd import declared
-from ..tensor import tensor
 from ..random import default_generator
+from ..tensor import tensor
 from .check import gradcheck
 from .report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, SEVERITY, GradcheckReport, aligned
 from .subject import flat

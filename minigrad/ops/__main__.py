@@ -1,4 +1,4 @@
-"""`python -m minigrad.ops`: the table of ops as Markdown, made from the declarations. README.md holds a copy."""
+"""`python -m minigrad.ops`: the table of ops as Markdown, made from the declarations."""
 
 from .. import cli
 from .table import table

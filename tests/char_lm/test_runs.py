@@ -348,7 +348,7 @@ def test_a_validation_that_is_no_number_is_not_saved(book, out, capsys):
     argv = [*TINY, "--text", book, "--out", out, "--warmup", 0, "--lr", 1e38, "--min-lr", 1e38, "--eval-every", 1]
     with np.errstate(all="ignore"):
         assert main(*argv, "--steps", 6) == 1
-    assert "try a lower --lr; saved is step 0" in capsys.readouterr().err
+    assert "try a lower --lr; step 0 is saved" in capsys.readouterr().err
     tensors, meta = state(out)
     assert meta["step"] == 0 and all(np.isfinite(x).all() for x in tensors.values())
     assert main("--resume", "--out", out, "--lr", 1e-3, "--min-lr", 1e-4, "--steps", 2) == 0

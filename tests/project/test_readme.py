@@ -1,97 +1,234 @@
-"""Every code block of the README runs, and its table of ops is the one the declarations give."""
+"""What the README files and CONTRIBUTING.md say is so: every code block runs or is printed as shown, and the paths,
+commands, names and sizes that they mention exist."""
 
+import importlib.util
+import itertools
 import re
 import runpy
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from minigrad.ops.table import table
+import minigrad
+from minigrad import nn, optim, study, viz
+from minigrad.autograd import registry
+from minigrad.ops.__main__ import main as print_table
 
-from .. import ROOT
+ROOT = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").exists())
+FOLDERS = "minigrad", "kernels", "tests", "examples"
+FILES = [p.relative_to(ROOT).as_posix() for folder in FOLDERS for p in (ROOT / folder).rglob("*") if p.is_file()]
+FILES += [path.name for path in ROOT.iterdir() if path.is_file()]
+DOCS = sorted(name for name in FILES if Path(name).name in ("README.md", "CONTRIBUTING.md"))
+TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in DOCS}
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
+BLOCKS = [(name, *block) for name, text in TEXTS.items() for block in FENCE.findall(text)]
+PYTHON = [(name, code) for name, language, code in BLOCKS if language == "python"]
+SHOWN = [code for _, language, code in BLOCKS if language == "text"]
+PROSE = {name: FENCE.sub("", text) for name, text in TEXTS.items()}
+QUOTED = [(name, " ".join(code.split())) for name, prose in PROSE.items() for code in re.findall(r"`([^`]+)`", prose)]
+TYPED = [(name, line) for name, language, code in BLOCKS if language == "sh" for line in code.splitlines() if line]
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.M | re.S)
-PYTHON = [code for language, code in BLOCKS if language == "python"]
-COMMANDS = [line for language, code in BLOCKS if language == "sh" for line in code.splitlines() if line.strip()]
+
+def test_the_files_and_their_blocks():
+    assert {"README.md", "CONTRIBUTING.md", "kernels/README.md", "minigrad/README.md"} <= set(DOCS)
+    assert {language for _, language, _ in BLOCKS} == {"python", "sh", "text"}
+    assert sum(name == "README.md" for name, _ in PYTHON) >= 3
+    assert len(TEXTS["README.md"].splitlines()) <= 200
 
 
-def test_blocks_are_python_or_sh():
-    assert {language for language, _ in BLOCKS} == {"python", "sh", "text"} and len(PYTHON) >= 4
+# ------------------------------------------------------------------------------------------- what runs, and is printed
 
 
-@pytest.mark.parametrize("code", PYTHON, ids=range(len(PYTHON)))
-def test_python_block(code, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name, code", PYTHON, ids=[f"{name}-{i}" for i, (name, _) in enumerate(PYTHON)])
+def test_python_block(name, code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    exec(compile(code, "README.md", "exec"), {"__name__": "__main__"})
+    exec(compile(code, name, "exec"), {"__name__": "__main__"})
+
+
+def printed_by(example, capsys, status):
+    with pytest.raises(SystemExit, match=status), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", [example])
+        runpy.run_path(str(ROOT / "examples" / example), run_name="__main__")
+    return capsys.readouterr().out
 
 
 def test_the_failure_shown_is_the_one_that_happens(capsys):
     """Numbers may differ in their last digits from machine to machine; labels, places and ops may not."""
-    (shown,) = (code for language, code in BLOCKS if language == "text" and code.startswith("FAIL"))
-    with pytest.raises(SystemExit, match="0"), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["check_gradients.py"])
-        runpy.run_path(str(ROOT / "examples" / "check_gradients.py"), run_name="__main__")
-    printed = capsys.readouterr().out.replace(f"{ROOT}/", "").split("\n\n")[1]
+    shown = [code for code in SHOWN if code.startswith("FAIL")]
+    printed = printed_by("check_gradients.py", capsys, "0").replace(f"{ROOT}/", "").split("\n\n")[1]
 
     def gist(text):
         return re.sub(r"-?\d+\.[\d.e+-]+|\d+ evaluations", "#", text).strip()
 
-    assert gist(shown) == gist(printed)
+    assert shown
+    for each in shown:
+        assert gist(each) == gist(printed)
 
 
 def test_the_backward_pass_shown_is_the_one_that_is_printed(capsys):
-    (shown,) = (code for language, code in BLOCKS if language == "text" and not code.startswith("FAIL"))
-    with pytest.raises(SystemExit), pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["backprop_through_heads.py"])
-        runpy.run_path(str(ROOT / "examples" / "backprop_through_heads.py"), run_name="__main__")
-    printed = capsys.readouterr().out
-    assert len(shown.split("\n\n")) == 3
-    for part in shown.rstrip("\n").split("\n\n"):
-        assert part in printed
+    shown = [code for code in SHOWN if "P = softmax" in code]
+    printed = printed_by("backprop_through_heads.py", capsys, "0")
+    assert shown
+    for each in shown:
+        parts = each.rstrip("\n").split("\n\n")
+        assert len(parts) == 3
+        for part in parts:
+            assert part in printed
 
 
-def test_first_example_is_short_and_learns(tmp_path, capsys):
-    assert len(PYTHON[0].splitlines()) <= 22
-    exec(PYTHON[0], {})
+def test_the_smallest_training_loop_is_short_and_learns(capsys):
+    code = next(code for name, code in PYTHON if name == "examples/README.md")
+    assert len(code.splitlines()) <= 22
+    exec(code, {})
     assert "100% correct" in capsys.readouterr().out
 
 
-def test_table_of_ops():
-    assert table() in README, "README's table of ops is stale: python -m minigrad.ops"
+def test_the_table_of_ops_has_every_op(capsys):
+    assert print_table() == 0
+    printed = set(re.findall(r"^\| `(\w+)` \|", capsys.readouterr().out, re.M))
+    assert printed == {d.name for d in registry.values() if d.builtin}
 
 
-def test_links_and_folders_exist():
-    links = re.findall(r"\]\(([^)#:]+)\)", README)
-    for path in links + re.findall(r"`((?:minigrad|examples|tests|kernels)/[\w/.]*)`", README):
-        assert (ROOT / path).exists(), path
+# ---------------------------------------------------------------------------------------------------- what is mentioned
+
+
+def exists(path, doc):
+    """Whether `path` is a file or a folder of the repository, seen from a document's folder or the top; or, if it is
+    the name or the end of a path alone, one anywhere."""
+    if any((folder / path).exists() for folder in (ROOT, (ROOT / doc).parent)):
+        return True
+    end = f"/{path.rstrip('/')}"
+    return any(f"/{file}".endswith(end) or (path.endswith("/") and f"{end}/" in f"/{file}") for file in FILES)
+
+
+def test_links_lead_somewhere():
+    for doc, prose in PROSE.items():
+        for path, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", prose):
+            target = ((ROOT / doc).parent / path).resolve() if path else ROOT / doc
+            assert target.exists(), f"{doc}: {path}"
+            if anchor:
+                titles = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.M)
+                assert anchor in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}, anchor
+
+
+def test_paths_exist():
+    kinds = r"\.(?:py|cu|cuh|h|cpp|md|toml|json|js|css|html|svg|png)"
+    paths = [(doc, code) for doc, code in QUOTED if re.fullmatch(rf"[\w./-]+{kinds}|[\w.-]+/[\w./-]*", code)]
+    paths = [(doc, path) for doc, path in paths if path not in WRITTEN]
+    assert len(paths) > 40
+    missing = [f"{doc}: {path}" for doc, path in paths if not exists(path, doc)]
+    assert not missing, "\n".join(missing)
+
+
+WRITTEN = {"heads.html", "heads.png", "loss.png", "ledger.txt", "backward.svg", "my_ops.py"}  # by programs, by readers
+
+
+def test_names_exist():
+    """nn.GPT, mg.grad, study.ledger(…): what is quoted under the name of a module is in it."""
+    modules = {"mg": minigrad, "minigrad": minigrad, "nn": nn, "optim": optim, "study": study, "viz": viz}
+    names = [(doc, re.match(r"(mg|minigrad|nn|optim|study|viz)((?:\.\w+)+)", code)) for doc, code in QUOTED]
+    names = [(doc, match[1], match[2][1:].split(".")) for doc, match in names if match]
+    assert len(names) > 15
+    for doc, module, path in names:
+        found = modules[module]
+        for name in path:
+            if not hasattr(found, name) and hasattr(found, "__path__"):  # a module that is not imported yet
+                found = importlib.import_module(f"{found.__name__}.{name}")
+            else:
+                assert hasattr(found, name), f"{doc}: {module}.{'.'.join(path)}"
+                found = getattr(found, name)
+
+
+def commands():
+    """(document, words) of every command for python, pytest or make, in blocks and in the text."""
+    for doc, line in [*TYPED, *QUOTED]:
+        if re.match(r"(python|pytest|make)\b.", line):
+            yield doc, shlex.split(line, comments=True)
+
+
+def source_of(words):
+    """The text of the program that `python words…` runs, or None for one that is not ours."""
+    if words[0] != "-m":
+        path = ROOT / words[0]
+    else:
+        spec = importlib.util.find_spec(words[1])
+        assert spec is not None, f"there is no module {words[1]}"
+        path = Path(spec.origin)
+        path = path.with_name("__main__.py") if path.name == "__init__.py" else path
+    return path.read_text(encoding="utf-8") if path.is_relative_to(ROOT) else None
+
+
+def test_commands_exist():
+    """Programs and modules, the options that they are given, make's targets, and pytest's markers and files."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (targets,) = re.findall(r"^\.PHONY: (.*lint.*)$", makefile, re.M)
+    (listed,) = re.findall(r"^markers = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.M | re.S)
+    markers = set(re.findall(r'^    "(\w+)', listed, re.M))
+    seen = list(commands())
+    assert len(seen) > 20
+    for doc, (program, *words) in seen:
+        said = f"{doc}: {' '.join([program, *words])}"
+        if program == "make":
+            assert words[0] in targets.split(), said
+            assert all(word.split("=")[0] in makefile for word in words[1:]), said
+        elif program == "pytest" or words[:2] == ["-m", "pytest"]:
+            words = words if program == "pytest" else words[2:]
+            assert all(b in markers for a, b in itertools.pairwise(words) if a == "-m"), said
+            assert all((ROOT / word).exists() for word in words if word.startswith("tests/")), said
+        elif source := source_of(words):
+            for option in (word.split("=")[0] for word in words if word.startswith("--")):
+                name = option[2:].replace("-", "_")
+                assert f'"{option}"' in source or f'"{name}"' in source or option in source, f"{said}: no {option}"
+
+
+def test_sizes():
+    """README's counts of lines are within a tenth of what there is."""
+    rows = re.findall(r"^\| `(minigrad/\S*)` \| ([\d,]+) \|", TEXTS["README.md"], re.M)
+    shown = {path: int(count.replace(",", "")) for path, count in rows}
+    counted = {path: sum(len(p.read_bytes().splitlines()) for p in (ROOT / path).rglob("*.py")) for path in shown}
+    assert len(shown) == 7
+    for path, count in shown.items():
+        assert count == pytest.approx(counted[path], rel=0.1), path
+    (core,) = re.findall(r"^\| the core \| ([\d,]+) \|", TEXTS["README.md"], re.M)
+    parts = sum(count for path, count in shown.items() if path != "minigrad/")
+    assert int(core.replace(",", "")) == parts
+
+
+# ---------------------------------------------------------------------------------------------------- the shell's lines
 
 
 def run(command, cwd, **kwargs):
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, **kwargs)
 
 
+def short(line):
+    """The line, or what stands in for it where it would start this test again, or take minutes."""
+    words = shlex.split(line, comments=True)
+    if words[:2] == ["make", "test"]:
+        return "make test PYTEST_ARGS='--collect-only -q'"
+    if words[:3] == ["python", "-m", "pytest"]:
+        return "python -m pytest --collect-only -q"
+    if words == ["make", "train"]:
+        return "make train TRAIN_ARGS='--steps 20'"
+    if words[:2] == ["python", "examples/char_lm.py"] and "--steps" in words:
+        return "python examples/char_lm.py --steps 20 --out runs/by_hand"
+    if words[:3] == ["python", "examples/char_lm.py", "sample"]:
+        return f"python {shlex.join(words[1:])} --out runs/by_hand --tokens 20"
+    if words[0] == "python" and words[1].startswith("tests/"):
+        return f"python {words[1]} --help"
+    return line
+
+
 @pytest.mark.slow
 def test_shell_blocks(tmp_path):
-    """Each line as typed, in a copy of the checkout, `python` being one of a new environment. `make test` and the
-    test run itself stand in for what would start this test again; training is cut short."""
+    """Each line as typed, or its stand-in, in a copy of the checkout, `python` being one of a new environment."""
     copy = tmp_path / "minigrad"
     run(["git", "clone", "--quiet", ROOT, copy], tmp_path, check=True)
     run([sys.executable, "-m", "venv", tmp_path / "venv"], tmp_path, check=True)
     path = f"{tmp_path / 'venv' / 'bin'}:/usr/bin:/bin"
-    for line in COMMANDS:
-        words = shlex.split(line, comments=True)
-        if words == ["make", "test"]:
-            line = "make test PYTEST_ARGS='--collect-only -q'"
-        elif words == ["python", "-m", "pytest"]:
-            line = "python -m pytest --collect-only -q"
-        elif words == ["make", "train"]:
-            line = "make train TRAIN_ARGS='--steps 20'"
-        elif words[:2] == ["python", "examples/char_lm.py"] and "--steps" in words:
-            line = "python examples/char_lm.py --steps 20 --out runs/by_hand"
-        elif words[:3] == ["python", "examples/char_lm.py", "sample"]:
-            line += " --out runs/by_hand --tokens 20"
-        done = run(["bash", "-c", line], copy, env={"PATH": path, "HOME": str(tmp_path)})
-        assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+    for doc, line in sorted(TYPED, key=lambda typed: typed[0] != "README.md"):  # which installs, and trains a model
+        done = run(["bash", "-c", short(line)], copy, env={"PATH": path, "HOME": str(tmp_path)})
+        assert done.returncode == 0, f"{doc}: {line}\n{done.stdout}\n{done.stderr}"
