@@ -173,7 +173,7 @@ def test_head_hooks_come_in_order_and_see_what_is_used():
     m.register_head_hook("q", lambda layer, q: q, last=True)
     with pytest.raises(TypeError, match=r"hook <lambda> on 'q' only looks, as last=True says, but returned something"):
         m(x)
-    with pytest.raises(ValueError, match="there is no 'K' in attention: there are q, k, v, scores, pattern, z"):
+    with pytest.raises(ValueError, match="there is no 'K' in attention: there are q, k, v, qk, pattern, z"):
         m.register_head_hook("K", print)
     m = layer()
     m.register_head_hook("pattern", lambda layer, p: p[..., :1])
