@@ -182,7 +182,7 @@ def test_rotary_turns_by_the_position_and_products_depend_on_distance_alone():
     q, k = data(4, 8), data(4, 8)
     near, far = ((nn.positions.rotary(q, s) @ nn.positions.rotary(k, s).T).numpy() for s in (0, 1000))
     np.testing.assert_allclose(near, far, atol=1e-11)
-    with pytest.raises(ValueError, match="head size must be even, not 3"):
+    with pytest.raises(ValueError, match="even head size, got 3"):
         nn.positions.rotary(data(4, 3))
 
 

@@ -24,7 +24,7 @@ from minigrad import nn
     ((4, 2), dict(dropout=-0.01), "dropout must be between 0 and 1, got -0.01"),
     ((4, 2), dict(dropout=1.01), "dropout must be between 0 and 1, got 1.01"),
     ((4, 2), dict(impl="Fused"), "impl must be one of per_head, batched, fused, got 'Fused'"),
-    ((6, 2), dict(positions="rotary"), "heads of 3 are not even"),
+    ((6, 2), dict(positions="rotary"), "even head size, got 3"),
     ((4, 2), dict(positions=""), "positions must be None, 'rotary' or 'alibi', got ''"),
 ])  # fmt: skip
 def test_attention_layers_that_cannot_be(sizes, options, words):

@@ -57,7 +57,7 @@ class MultiheadAttention(Module):
         if positions not in (None, "rotary", "alibi"):
             raise ValueError(f"positions must be None, 'rotary' or 'alibi', got {positions!r}")
         if positions == "rotary" and embed_dim // num_heads % 2:
-            raise ValueError(f"rotary positions turn pairs of numbers: heads of {embed_dim // num_heads} are not even")
+            raise ValueError(f"rotary positions need an even head size, got {embed_dim // num_heads}")
         if not 0 <= dropout <= 1:
             raise ValueError(f"dropout must be between 0 and 1, got {dropout}")
         self.embed_dim = embed_dim
@@ -68,10 +68,13 @@ class MultiheadAttention(Module):
         self.slopes = alibi_slopes(num_heads)
         self.register_buffer("head_gates", None, persistent=False)
         self._form(need_weights=False)  # raises where no form is called impl
-        packed, columns = self.kdim == self.vdim == embed_dim, (embed_dim, self.kdim, self.vdim)
-        alone = (None if packed else Parameter(empty(n, m, dtype=dtype)) for n, m in zip(self._rows, columns))
-        self.in_proj_weight = Parameter(empty(sum(self._rows), embed_dim, dtype=dtype)) if packed else None
-        self.q_proj_weight, self.k_proj_weight, self.v_proj_weight = alone
+        self.in_proj_weight = self.q_proj_weight = self.k_proj_weight = self.v_proj_weight = None
+        if self.kdim == self.vdim == embed_dim:
+            self.in_proj_weight = Parameter(empty(sum(self._rows), embed_dim, dtype=dtype))
+        else:
+            self.q_proj_weight = Parameter(empty(self._rows[0], embed_dim, dtype=dtype))
+            self.k_proj_weight = Parameter(empty(self._rows[1], self.kdim, dtype=dtype))
+            self.v_proj_weight = Parameter(empty(self._rows[2], self.vdim, dtype=dtype))
         self.in_proj_bias = Parameter(empty(sum(self._rows), dtype=dtype)) if bias else None
         self.out_proj = Linear(num_heads * self.d_v, embed_dim, bias=bias, dtype=dtype)
         self.reset_parameters()

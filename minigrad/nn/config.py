@@ -72,9 +72,7 @@ class GPTConfig:
         if self.n_head % (self.n_kv_head or 1):
             raise ValueError(f"n_head {self.n_head} is not divisible by n_kv_head {self.n_kv_head}")
         if self.positions == "rotary" and self.n_embd // self.n_head % 2:
-            raise ValueError(
-                f"rotary positions turn pairs of numbers: heads of {self.n_embd // self.n_head} are not even"
-            )
+            raise ValueError(f"rotary positions need an even head size, got {self.n_embd // self.n_head}")
         self.pruned = self._known_heads(self.pruned)
 
     def _known_heads(self, pruned):

@@ -48,7 +48,7 @@ def generate(model, prompts, max_new_tokens, use_cache=True, **choice):
     several = isinstance(prompts, (list, tuple))
     rows = [as_tensor(prompt).numpy() for prompt in prompts] if several else list(as_tensor(prompts).numpy())
     if not rows or any(row.ndim != 1 or len(row) == 0 or row.dtype.kind not in "iu" for row in rows):
-        raise ValueError("generate needs prompts (B, T) of ints, or a list of such of any lengths, T at least 1")
+        raise ValueError("generate needs prompts (B, T) of ints, or a list of prompts of any lengths, and none empty")
     T = max(len(row) for row in rows)
     padding = np.array([T - len(row) for row in rows])
     idx = np.stack([np.pad(row, (n, 0)) for row, n in zip(rows, padding)]).astype(np.int64)  # padded on the left

@@ -58,7 +58,7 @@ def load(layer, W_Q, W_K, W_V, W_O):
     W_Q, W_K, W_V = ([as_tensor(W, **about).detach() for W in Ws] for Ws in (W_Q, W_K, W_V))
     W_O, nh, nkv = as_tensor(W_O, **about).detach(), len(W_Q), len(W_K)
     if nh == 0 or nkv == 0 or nh % nkv or len(W_V) != nkv:
-        raise ValueError(f"{nh} W_Q, {nkv} W_K and {len(W_V)} W_V: as many W_V as W_K, a divisor of those of W_Q")
+        raise ValueError(f"{nh} W_Q, {nkv} W_K and {len(W_V)} W_V: equally many W_K and W_V must divide the W_Q")
     d_k, d_v = (W.shape[-1] if W.ndim else 0 for W in (W_Q[0], W_V[0]))
     sizes = ("W_Q", W_Q, (layer.embed_dim, d_k)), ("W_K", W_K, (layer.kdim, d_k)), ("W_V", W_V, (layer.vdim, d_v))
     for name, Ws, shape in (*sizes, ("W_O", [W_O], (nh * d_v, layer.embed_dim))):
@@ -78,13 +78,13 @@ def prune(layer, heads):
     kept = [i for i in range(layer.num_heads) if i not in heads]
     kept_kv = sorted({layer.kv_of_head[i] for i in kept})
     parts = [(part, d) for part, (_, d) in zip((kept, kept_kv, kept_kv), layer.sizes)]
-    weights = [_rows(W, part, d) for W, (part, d) in zip(layer.weights(), parts)]
-    biases = [_rows(b, part, d) for b, (part, d) in zip(layer.biases(), parts) if b is not None]
-    _replace_weights(layer, weights, _rows(layer.out_proj.weight.T, kept, layer.d_v).T)
+    weights = [_rows_of(W, part, d) for W, (part, d) in zip(layer.weights(), parts)]
+    biases = [_rows_of(b, part, d) for b, (part, d) in zip(layer.biases(), parts) if b is not None]
+    _replace_weights(layer, weights, _rows_of(layer.out_proj.weight.T, kept, layer.d_v).T)
     if biases:
         layer.in_proj_bias = _like(layer.in_proj_bias, cat(biases))
     if layer.head_gates is not None:
-        layer.head_gates = _like(layer.head_gates, _rows(layer.head_gates, kept, 1))
+        layer.head_gates = _like(layer.head_gates, _rows_of(layer.head_gates, kept, 1))
     layer.kv_of_head = tuple(kept_kv.index(layer.kv_of_head[i]) for i in kept)
     layer.slopes = [layer.slopes[i] for i in kept]
 
@@ -108,7 +108,7 @@ def _like(old, x):
     return x.detach().requires_grad_(old.requires_grad)
 
 
-def _rows(x, parts, size):
+def _rows_of(x, parts, size):
     """The rows of x that belong to `parts`, where each part is `size` rows."""
     x = x.detach().reshape(-1, size, *x.shape[1:])
     return x[list(parts)].reshape(len(parts) * size, *x.shape[2:])

@@ -158,8 +158,8 @@ class Module:
         """Raise or return what load_state_dict would, without loading anything."""
         own = dict(self._named(_is_state))
         missing, unexpected = [k for k in own if k not in state_dict], [k for k in state_dict if k not in own]
-        problems = [f"missing {_some(missing)}"] if missing and strict else []
-        problems += [f"unexpected {_some(unexpected)}"] if unexpected and strict else []
+        problems = [f"missing {_listed(missing)}"] if missing and strict else []
+        problems += [f"unexpected {_listed(unexpected)}"] if unexpected and strict else []
         misfits = [_misfit(path, x, state_dict[path]) for path, x in own.items() if path in state_dict]
         misfits = [misfit for misfit in misfits if misfit]
         problems += misfits[:_SHOWN] + [f"and {len(misfits) - _SHOWN} more"] * (len(misfits) > _SHOWN)
@@ -318,7 +318,7 @@ _SHOWN = 5  # how many paths an error names, since a model may have hundreds
 _KINDS = {"f": "float", "i": "int", "u": "int", "b": "bool"}
 
 
-def _some(paths):
+def _listed(paths):
     return f"{paths[:_SHOWN]}" + f" and {len(paths) - _SHOWN} more" * (len(paths) > _SHOWN)
 
 

@@ -30,7 +30,7 @@ def rotary(x, start=0, base=10000.0):
     position · base^(-2i / d) radians. So q · k depends on the distance between the two, not on where they stand."""
     T, d = x.shape[-2:]
     if d % 2:
-        raise ValueError(f"rotary positions turn pairs of numbers: the head size must be even, not {d}")
+        raise ValueError(f"rotary positions need an even head size, got {d}")
     cos, sin = (tensor(table, dtype=x.dtype, device=x.device) for table in _turns(start, T, d, base))
     other = cat([x[..., d // 2 :], x[..., : d // 2]], -1)  # (…, T, d): the other number of each pair
     return x * cos + other * sin

@@ -118,9 +118,9 @@ def _inner_products(layer, calls, products, shared):
     """([(identity, error of each head)], what could not be compared) of all ⟨dx, x⟩, summed over the forwards."""
     z, v, S, q, k = (_inner(calls, point) for point in ("z", "v", "scores", "q", "k"))  # (2, n): sum and size
     found = [
-        ("⟨dz, z⟩ = ⟨dv, v⟩", _apart(z, v)),
-        ("⟨dS, S⟩ = ⟨dq, q⟩", _apart(S, q)),
-        ("⟨dS, S⟩ = ⟨dk, k⟩", _apart(S, k)),
+        ("⟨dz, z⟩ = ⟨dv, v⟩", _distance(z, v)),
+        ("⟨dS, S⟩ = ⟨dq, q⟩", _distance(S, q)),
+        ("⟨dS, S⟩ = ⟨dk, k⟩", _distance(S, k)),
     ]
     missing, heads = [], list(calls[0].heads)
     own_parts = [layer.head(h).parts for h in heads]
@@ -134,7 +134,7 @@ def _inner_products(layer, calls, products, shared):
         else:
             together = owner[heads] == owner[heads, None]  # (n, n) bool: which heads have their part in common
             of_weights = np.stack([_of_part(products, parts[name]) for parts in own_parts], 1)
-            found.append((f"{what} = ⟨d{name}, {name}⟩", _apart(of_heads @ together, of_weights)))
+            found.append((f"{what} = ⟨d{name}, {name}⟩", _distance(of_heads @ together, of_weights)))
     return found, missing
 
 
@@ -151,7 +151,7 @@ def _inner(calls, point):
     return np.sum([(x.sum((0, 2, 3)), np.abs(x).sum((0, 2, 3))) for x in products], 0)
 
 
-def _apart(one, other):
+def _distance(one, other):
     """The difference of two inner products, relative to the larger of their sizes: (2, n), (2, n) -> (n,)."""
     return _relative(np.abs(one[0] - other[0]), np.maximum(one[1], other[1]))
 

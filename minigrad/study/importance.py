@@ -28,7 +28,7 @@ def returned_loss(model, *batch):
 
 def mean_loss(model, batches, loss=returned_loss):
     """The mean over batches, tuples of arguments, of loss(model, *batch): a float."""
-    return float(np.mean([loss(model, *batch).item() for batch in _some(batches)]))
+    return float(np.mean([loss(model, *batch).item() for batch in _as_list(batches)]))
 
 
 def head_importance(model, batches, method="ablate", steps=20, loss=returned_loss):
@@ -47,7 +47,7 @@ def head_importance(model, batches, method="ablate", steps=20, loss=returned_los
         raise ValueError(unknown("method", method, METHODS))
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}")
-    batches, layers = _some(batches), attention_layers(model)
+    batches, layers = _as_list(batches), attention_layers(model)
     with undisturbed(model):
         if method == "abs_gate_grad":
             return _abs_gate_grads(model, layers, batches, loss)
@@ -58,7 +58,7 @@ def head_importance(model, batches, method="ablate", steps=20, loss=returned_los
         return {path: np.array([of_head(layer, h) for h in range(layer.num_heads)]) for path, layer in layers.items()}
 
 
-def _some(batches):
+def _as_list(batches):
     """batches as a list. Raises ValueError if it is empty or holds anything but tuples."""
     batches = list(batches)
     if not batches or any(not isinstance(batch, (tuple, list)) for batch in batches):
@@ -194,7 +194,7 @@ def prune(model, batches, n, method="ablate", loss=returned_loss):
 
     Parameters are new afterwards, so make the optimizer then. An nn.GPT notes in its config which heads are gone, so
     that it can be saved and loaded. Raises ValueError if there are not n heads."""
-    batches = _some(batches)
+    batches = _as_list(batches)
     importance = head_importance(model, batches, method, loss=loss)
     order = ranked(importance)
     if not 0 <= n <= len(order):

@@ -24,7 +24,7 @@ PAGE = Path(__file__).parent / "page"
 FILES = "template.html", "style.css", "numbers.js", "maps.js", "panels.js", "state.js"
 LIMIT = 20_000_000  # bytes of a whole file: a larger one is slow to open on a phone
 TOP = 2.0**15  # each head's largest value is stored as this, so that float16 keeps 11 bits down to 2e-9 of it
-POINTS = 600  # how many stretches a long loss curve is cut into; each is drawn by its extremes
+STRETCHES = 600  # how many stretches a long loss curve is cut into; each is drawn by its extremes
 
 
 @dataclass(eq=False)
@@ -199,9 +199,9 @@ def _thinned(steps, values):
     if steps.ndim != 1 or steps.shape != values.shape or not np.isfinite(steps).all():
         raise ValueError(f"losses: as many steps as values are needed, not {steps.shape} and {values.shape}")
     keep = np.arange(len(values))
-    if len(keep) > 3 * POINTS:
+    if len(keep) > 3 * STRETCHES:
         chosen = {0, len(keep) - 1}
-        for part in np.array_split(keep, POINTS):
+        for part in np.array_split(keep, STRETCHES):
             finite = np.isfinite(values[part])
             chosen.update(part[~finite][:1].tolist())
             if finite.any():

@@ -119,5 +119,5 @@ def _size(model, name):
     """An attribute of the model's config or, if it has none, of the model."""
     size = getattr(getattr(model, "config", model), name, None)
     if size is None:
-        raise ValueError(f"{type(model).__name__} must have {name}, or a config that has")
+        raise ValueError(f"{type(model).__name__} must have {name}, or a config with it")
     return size
