@@ -217,7 +217,7 @@ class MultiheadAttention(Module):
 
     @property
     def hooks_may_replace(self):
-        """Is there a head hook that may replace what it sees, one registered without `last`?"""
+        """True if there is a head hook that may replace what it sees: one registered without `last`."""
         return any(not last for last, *_ in self._head_hooks.values())
 
     def _hooked(self, point, x):
@@ -272,7 +272,7 @@ class MultiheadAttention(Module):
 
     @property
     def _even_groups(self):
-        """Are keys shared by groups of as many heads each, one after the other? After pruning they may not be."""
+        """True if each key is shared by equally many heads, one after the other. After pruning it may not be so."""
         nh, nkv = self.num_heads, self.num_kv_heads
         return nh % max(nkv, 1) == 0 and self.kv_of_head == tuple(i * nkv // nh for i in range(nh))
 
@@ -298,7 +298,7 @@ class MultiheadAttention(Module):
             )
 
     def _masks(self, query, key, attn_mask, key_padding_mask, is_causal, start):
-        """(one mask for F.attention_pattern, is_causal) of all masks, for queries and keys from position start on."""
+        """(all masks as one, is_causal), as F.attention_pattern takes them. The queries begin at position start."""
         (B, T), S, nh = query.shape[:2], start + key.shape[1], self.num_heads
         masks = []
         if attn_mask is not None:

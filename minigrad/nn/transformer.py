@@ -101,7 +101,7 @@ def _copies(layer, n):
         raise ValueError(f"num_layers must be at least 1, got {n}")
     layers = [layer] + [copy.deepcopy(layer) for _ in range(n - 1)]
     for other in layers[1:]:
-        for module in reversed(list(other.modules())):  # parts first, since the whole may reset them otherwise
+        for module in reversed(list(other.modules())):  # parts first: what contains them may reset them in its own way
             if hasattr(module, "reset_parameters"):
                 module.reset_parameters()
     return ModuleList(layers)
