@@ -104,9 +104,8 @@ def main(argv=()):
     q.add_argument("--values", choices=("summary", "full"), default="summary", help="full: with all numbers")
     q.add_argument("--check", action="store_true", help="against finite differences; exit status 1 if one differs")
     q.add_argument("--impl", choices=FORMS, default="batched", help="the form of attention (default: batched)")
-    commands.add_parser("stats", help="what the columns of the table and the bars of the report are").set_defaults(
-        run=list_stats
-    )
+    r = commands.add_parser("stats", help="what the columns of the table and the bars of the report are")
+    r.set_defaults(run=list_stats)
     for command in (p, q):
         command.add_argument("checkpoint", type=cli.path, metavar="CHECKPOINT", help="a file of examples/char_lm.py")
         command.add_argument("--text", required=True, help="what the model reads; its loss is traced")
