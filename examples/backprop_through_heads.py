@@ -106,10 +106,11 @@ def moved_loss(model, loss, name, h, i, by):
 
     def move(layer, x):
         change = np.zeros(x.shape)
-        change[0, h][i] = by / s if name == "scores" else by  # a hook sees scores before the scale
+        change[0, h][i] = by / s if name == "scores" else by
         return x + mg.tensor(change)
 
-    handle = model.attn.register_head_hook(name, move)
+    point = "qk" if name == "scores" else name  # a hook sees q kᵀ, before the scale makes scores of it
+    handle = model.attn.register_head_hook(point, move)
     moved = loss().item()
     handle.remove()
     return moved

@@ -88,9 +88,9 @@ def main(argv=()):
     for method, scores in importance.items():
         losses[method] = study.losses_without(model, to_measure, study.ranked(scores))
     print(f"\nloss without the k least important heads of {len(losses['ablate']) - 1}, by each ranking")
-    print("  k" + "".join(f"{method:>11}" for method in losses))
+    print("  k" + "".join(f"{method:>15}" for method in losses))
     for k, row in enumerate(zip(*losses.values())):
-        print(f"{k:3}" + "".join(f"{loss:11.4f}" for loss in row))
+        print(f"{k:3}" + "".join(f"{loss:15.4f}" for loss in row))
     series = {method: (list(range(len(each))), each) for method, each in losses.items()}
     curves(series, args.out / "prune.png", "heads removed", "loss (nats per character)")
 

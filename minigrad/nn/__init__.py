@@ -1,4 +1,6 @@
-"""Layers, attention, transformers; `functional` holds the functions behind them, `positions` ways to tell positions."""
+"""Layers, attention, transformers and GPT; `functional` holds the functions behind them.
+
+README.md in this folder gives an order of reading."""
 
 from . import cost, functional, gpt, init, positions, utils
 from .attention import MultiheadAttention

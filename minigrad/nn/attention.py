@@ -1,44 +1,44 @@
 """Multi-head attention (Vaswani et al. 2017, section 3.2.2), in three forms that compute the same."""
 
-import operator
 import warnings
 
 from ..autograd import Handle
 from ..dtypes import DEFAULT_FLOAT
 from ..ops import cat, stack
-from ..tensor import Tensor, as_tensor, check_same_kind, empty, tensor, zeros
+from ..tensor import Tensor, check_same_kind, empty, tensor, zeros
 from . import cost, init
 from . import functional as F
 from .cache import KVCache
+from .heads import Head, load, prune
 from .layers import Linear
 from .masks import combined, hidden_future
 from .module import Module, Parameter
 from .positions import alibi, alibi_slopes, rotary
 
 FORMS = "per_head", "batched", "fused"
-POINTS = "q", "k", "v", "scores", "pattern", "z"  # where head hooks may look
+POINTS = "q", "k", "v", "qk", "pattern", "z"  # the values that head hooks see, in the order of the forward
 
 
 class MultiheadAttention(Module):
     """MultiHead(q, k, v) = Concat(head_1 … head_nh) W_O,   head_i = softmax(Q_i K_iᵀ / √d_k + mask) V_i
 
-    with Q_i = query W_Q^i, K_i = key W_K^i, V_i = value W_V^i. `impl` says how, and may be changed at any time:
+    with Q_i = query W_Q^i, K_i = key W_K^i, V_i = value W_V^i. `impl` names the form, and may be changed at any time:
 
         "per_head"  the definition: a loop over heads, each with matrices of its own
         "batched"   one product for all heads, then reshape and transpose
-        "fused"     as batched, but F.scaled_dot_product_attention never holds the pattern, (T, S) of each head
+        "fused"     as batched, but F.scaled_dot_product_attention never holds a whole pattern (T, S)
 
     All three have the same parameters and give the same outputs and gradients. The parameters are PyTorch's:
     in_proj_weight (3C, C), which is W_q, W_k and W_v one below the other, in_proj_bias (3C,) and out_proj; or
-    q_proj_weight, k_proj_weight and v_proj_weight, where kdim or vdim is not embed_dim. Rows i d_k … (i + 1) d_k of W_q
-    are W_Q^i transposed; likewise those of W_k and W_v, and the columns of out_proj.weight.
+    q_proj_weight, k_proj_weight and v_proj_weight, where kdim or vdim is not embed_dim. `head(i)` gives the matrices of
+    a single head: rows i d_k … (i + 1) d_k of W_q are W_Q^i transposed.
 
-    num_kv_heads: a divisor of num_heads; groups of heads then share keys and values (Ainslie et al. 2023), or all do,
-    if it is 1 (Shazeer 2019). scale: instead of 1/√d_k. kdim, vdim: the sizes of key and value, if not embed_dim.
-    positions: "rotary" or "alibi", see nn.positions. dropout: of the pattern.
+    num_kv_heads: a divisor of num_heads. Groups of heads then share keys and values (Ainslie et al. 2023); with 1, all
+    heads share them (Shazeer 2019). scale: replaces 1/√d_k. kdim, vdim: the sizes of key and value, if they are not
+    embed_dim. positions: "rotary" or "alibi", see nn.positions. dropout: of the pattern.
 
-    head_gates, a Tensor (nh,) or None: what the output of each head is multiplied by. Set it to ones that require a
-    gradient, and that gradient says how the loss changes with each head. It is no part of state_dict()."""
+    head_gates, a Tensor (nh,) or None: factors of the heads' outputs. Set it to ones that require a gradient, and that
+    gradient says how the loss changes with each head. It is not part of state_dict()."""
 
     _head_hooks: dict = {}
     head_gates: Tensor | None
@@ -57,7 +57,7 @@ class MultiheadAttention(Module):
         if positions not in (None, "rotary", "alibi"):
             raise ValueError(f"positions must be None, 'rotary' or 'alibi', got {positions!r}")
         if positions == "rotary" and embed_dim // num_heads % 2:
-            raise ValueError(f"rotary positions turn pairs of numbers: heads of {embed_dim // num_heads} are not even")
+            raise ValueError(f"rotary positions need an even head size, got {embed_dim // num_heads}")
         if not 0 <= dropout <= 1:
             raise ValueError(f"dropout must be between 0 and 1, got {dropout}")
         self.embed_dim = embed_dim
@@ -67,9 +67,14 @@ class MultiheadAttention(Module):
         self.impl, self.scale, self.dropout, self.positions = impl, scale, dropout, positions
         self.slopes = alibi_slopes(num_heads)
         self.register_buffer("head_gates", None, persistent=False)
-        self._form(False)  # is there one called impl?
-        shapes = zip(self._rows, (embed_dim, self.kdim, self.vdim))
-        self._set_weights([empty(shape, dtype=dtype) for shape in shapes])
+        self._form(need_weights=False)  # raises where no form is called impl
+        self.in_proj_weight = self.q_proj_weight = self.k_proj_weight = self.v_proj_weight = None
+        if self.kdim == self.vdim == embed_dim:
+            self.in_proj_weight = Parameter(empty(sum(self._rows), embed_dim, dtype=dtype))
+        else:
+            self.q_proj_weight = Parameter(empty(self._rows[0], embed_dim, dtype=dtype))
+            self.k_proj_weight = Parameter(empty(self._rows[1], self.kdim, dtype=dtype))
+            self.v_proj_weight = Parameter(empty(self._rows[2], self.vdim, dtype=dtype))
         self.in_proj_bias = Parameter(empty(sum(self._rows), dtype=dtype)) if bias else None
         self.out_proj = Linear(num_heads * self.d_v, embed_dim, bias=bias, dtype=dtype)
         self.reset_parameters()
@@ -77,7 +82,7 @@ class MultiheadAttention(Module):
     def reset_parameters(self):
         """Draw new initial weights, as PyTorch does: Xavier's uniform for the projections in, 0 for the biases."""
         packed = self.in_proj_weight
-        for weight in self._weights() if packed is None else [packed]:
+        for weight in self.weights() if packed is None else [packed]:
             init.xavier_uniform_(weight)
         self.out_proj.reset_parameters()
         if self.in_proj_bias is not None:
@@ -98,13 +103,14 @@ class MultiheadAttention(Module):
                 average_attn_weights=True, is_causal=False, *, cache=None):  # fmt: skip
         """(output (B, T, C), pattern or None) of query (B, T, C), key (B, S, kdim) and value (B, S, vdim).
 
-        key defaults to query, value to key. Masks as in torch.nn.MultiheadAttention: bool True means *not* to attend,
-        float is added; key_padding_mask (B, S), attn_mask (T, S) or (B·nh, T, S). A query that sees nothing gives
-        out_proj's bias, and no gradient. The pattern, with need_weights, is (B, T, S), the mean over heads, or
-        (B, nh, T, S). Unlike in torch, need_weights is False by default, and is_causal needs no attn_mask beside it.
+        key defaults to query, value to key. Masks are those of torch.nn.MultiheadAttention: True in a bool mask means
+        *not* to attend, a float mask is added to the scores; key_padding_mask is (B, S), attn_mask (T, S) or
+        (B·nh, T, S). A query that sees nothing gives out_proj's bias, and no gradient. The pattern comes with
+        need_weights: the mean over heads (B, T, S), or (B, nh, T, S) without average_attn_weights. Unlike in PyTorch,
+        need_weights is False by default, and is_causal needs no attn_mask beside it.
 
-        cache: a KVCache, to which the keys and values are added; the queries see all that are in it, S of them, which
-        masks have to cover, and is_causal counts their positions from its length before."""
+        cache: a KVCache. The new keys and values are added to it, and the queries see all S that it then holds: masks
+        have to cover them, and is_causal counts the queries' positions from the length that it had before."""
         key = query if key is None else key
         value = key if value is None else value
         self._check(query, key, value)
@@ -120,43 +126,42 @@ class MultiheadAttention(Module):
     def _per_head(self, query, key, value, mask, is_causal, cache):
         if cache is not None:
             raise ValueError("a cache needs impl 'batched' or 'fused'")
-        W_q, W_k, W_v = (W.split(d) for W, d in zip(self._weights(), self._sizes))
-        b_q, b_k, b_v = (None if b is None else b.split(d) for b, d in zip(self._biases(), self._sizes))
-        heads, patterns = [], []
+        W_q, W_k, W_v = (W.split(d) for W, (_, d) in zip(self.weights(), self.sizes))  # a piece for each head
+        b_q, b_k, b_v = (None if b is None else b.split(d) for b, (_, d) in zip(self.biases(), self.sizes))
+        zs, patterns = [], []
         for i, j in enumerate(self.kv_of_head):
             q = F.linear(query, W_q[i], b_q and b_q[i])  # (B, T, C) -> (B, T, d_k)
             k = F.linear(key, W_k[j], b_k and b_k[j])  # (B, S, kdim) -> (B, S, d_k)
             v = F.linear(value, W_v[j], b_v and b_v[j])  # (B, S, vdim) -> (B, S, d_v)
             if self.positions == "rotary":
                 q, k = rotary(q), rotary(k)
-            scores = q @ k.mT  # (B, T, S)
             own_mask = None if mask is None else mask[:, min(i, mask.shape[1] - 1)]  # (B or 1, T, S)
-            pattern = F.attention_pattern(scores, own_mask, is_causal, self._scale)  # (B, T, S)
-            head = F.dropout(pattern, self.dropout, self.training) @ v  # (B, T, d_v)
-            heads.append(head if self.head_gates is None else head * self.head_gates[i])
+            pattern = F.attention_pattern(q @ k.mT, own_mask, is_causal, self.score_scale)  # (B, T, S)
+            z = F.dropout(pattern, self.dropout, self.training) @ v  # (B, T, d_v)
+            zs.append(z if self.head_gates is None else z * self.head_gates[i])
             patterns.append(pattern)
-        return cat(heads, dim=-1), stack(patterns, dim=1)  # (B, T, nh·d_v), (B, nh, T, S)
+        return cat(zs, dim=-1), stack(patterns, dim=1)  # (B, T, nh·d_v), (B, nh, T, S)
 
     def _batched(self, query, key, value, mask, is_causal, cache):
         q, k, v = self._projected(query, key, value, cache)
-        q, k = self._shown("q", q), self._shown("k", self._for_each_head(k))  # (B, nh, T, d_k), (B, nh, S, d_k)
-        v = self._shown("v", self._for_each_head(v))  # (B, nh, S, d_v)
-        scores = self._shown("scores", q @ k.mT)  # (B, nh, T, S)
-        pattern = F.attention_pattern(scores, mask, is_causal, self._scale)  # (B, nh, T, S)
-        pattern = self._shown("pattern", pattern)
-        z = self._shown("z", F.dropout(pattern, self.dropout, self.training) @ v)  # (B, nh, T, d_v)
-        return self._side_by_side(z), pattern
+        q = self._hooked("q", q)  # (B, nh, T, d_k)
+        k = self._hooked("k", self._for_each_head(k))  # (B, nh, S, d_k)
+        v = self._hooked("v", self._for_each_head(v))  # (B, nh, S, d_v)
+        qk = self._hooked("qk", q @ k.mT)  # (B, nh, T, S)
+        pattern = self._hooked("pattern", F.attention_pattern(qk, mask, is_causal, self.score_scale))  # (B, nh, T, S)
+        z = self._hooked("z", F.dropout(pattern, self.dropout, self.training) @ v)  # (B, nh, T, d_v)
+        return self._side_by_side(z), pattern  # (B, T, nh·d_v), (B, nh, T, S)
 
     def _fused(self, query, key, value, mask, is_causal, cache):
-        q, k, v = self._projected(query, key, value, cache)
+        q, k, v = self._projected(query, key, value, cache)  # (B, nh, T, d_k), (B, nkv, S, d_k), (B, nkv, S, d_v)
         if not self._even_groups:
-            k, v = self._for_each_head(k), self._for_each_head(v)
+            k, v = self._for_each_head(k), self._for_each_head(v)  # (B, nh, S, d_k), (B, nh, S, d_v)
         dropout = self.dropout if self.training else 0.0
-        z = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, self._scale, enable_gqa=True)
-        return self._side_by_side(z), None
+        z = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, self.score_scale, enable_gqa=True)
+        return self._side_by_side(z), None  # (B, T, nh·d_v)
 
     def _no_heads(self, query, key, value, mask, is_causal, cache):
-        """All are pruned: out_proj's bias is left."""
+        """The form of a layer whose heads are all pruned: nothing but out_proj's bias is left."""
         (B, T, _), S, about = query.shape, key.shape[1], dict(dtype=query.dtype, device=query.device)
         if cache is not None:
             cache.append(zeros(B, 0, S, self.d_k, **about), zeros(B, 0, S, self.d_v, **about))
@@ -164,13 +169,13 @@ class MultiheadAttention(Module):
         return query[..., :0], zeros(B, 0, T, S, **about)  # (B, T, 0), (B, 0, T, S)
 
     def _projected(self, query, key, value, cache):
-        """q (B, nh, T, d_k), k (B, nkv, S, d_k) and v (B, nkv, S, d_v), those in the cache included."""
+        """q (B, nh, T, d_k), k (B, nkv, S, d_k) and v (B, nkv, S, d_v), including what the cache holds."""
         nh, nkv = self.num_heads, self.num_kv_heads
         if query is key and key is value and self.in_proj_weight is not None and self.d_k == self.d_v:
             qkv = F.linear(query, self.in_proj_weight, self.in_proj_bias)  # (B, T, (nh + 2 nkv)·d_k)
-            q, k, v = F.split_heads(qkv, nh, nkv, nkv)  # (B, nh, T, d_k) and twice (B, nkv, T, d_k)
+            q, k, v = F.split_heads(qkv, nh, nkv, nkv)  # (B, nh, T, d_k), (B, nkv, T, d_k), (B, nkv, T, d_k)
         else:
-            inputs = zip((query, key, value), self._weights(), self._biases(), (nh, nkv, nkv))
+            inputs = zip((query, key, value), self.weights(), self.biases(), (nh, nkv, nkv))
             q, k, v = (F.split_heads(F.linear(x, W, b), n) for x, W, b, n in inputs)
         if self.positions == "rotary":
             start = 0 if cache is None else cache.length
@@ -178,7 +183,7 @@ class MultiheadAttention(Module):
         return (q, k, v) if cache is None else (q, *cache.append(k, v))
 
     def _for_each_head(self, x):
-        """Keys or values (B, nkv, S, d), each as often as heads read it: (B, nh, S, d)."""
+        """Keys or values (B, nkv, S, d), repeated for each head that reads them: (B, nh, S, d)."""
         if self.kv_of_head == tuple(range(self.num_kv_heads)):
             return x
         return x.index_select(1, tensor(self.kv_of_head, device=x.device))
@@ -191,22 +196,32 @@ class MultiheadAttention(Module):
 
     # ----------------------------------------------------------------------------------------------- a look inside
 
-    def register_head_hook(self, point, hook, last=False):
-        """hook(layer, x) in each forward, when x is known; may return another Tensor like x, which is then used.
+    def head(self, i):
+        """Head number i, as views of the layer's parameters: see Head. Raises ValueError if there is none."""
+        return Head(self, i)
 
-        point: "q" (B, nh, T, d_k); "k" (B, nh, S, d_k) and "v" (B, nh, S, d_v), once for each head that reads them;
-        "scores" = q kᵀ (B, nh, T, S), before scale and mask; "pattern" (B, nh, T, S), before dropout; or "z"
-        (B, nh, T, d_v), before head_gates. last: after all hooks that are not, to look at what the forward uses, and
-        without returning anything. While a layer has such hooks it takes the batched form, whatever impl says. Returns
-        a handle whose remove() takes off this hook and no other."""
+    def register_head_hook(self, point, hook, last=False):
+        """Call hook(layer, x) in each forward, with the value x named `point`. The hook returns None, or another Tensor
+        like x, which replaces it.
+
+        point: "q" (B, nh, T, d_k); "k" (B, nh, S, d_k) and "v" (B, nh, S, d_v), repeated for each head that reads them;
+        "qk" = q kᵀ (B, nh, T, S), before scale and mask; "pattern" (B, nh, T, S), before dropout; or "z"
+        (B, nh, T, d_v), before head_gates. last: call the hook after all those without `last`, so that it sees what the
+        forward uses; it may not return anything. A layer with head hooks takes the batched form, whatever impl says.
+        Returns a handle whose remove() takes off this hook and no other."""
         if point not in POINTS:
             raise ValueError(f"there is no {point!r} in attention: there are {', '.join(POINTS)}")
         if "_head_hooks" not in self.__dict__:
             self._head_hooks = {}
         return Handle(self._head_hooks, (last, point, hook))
 
-    def _shown(self, point, x):
-        """x, after the hooks on it."""
+    @property
+    def hooks_may_replace(self):
+        """True if there is a head hook that may replace what it sees: one registered without `last`."""
+        return any(not last for last, *_ in self._head_hooks.values())
+
+    def _hooked(self, point, x):
+        """x, or what the hooks on it make of it."""
         for last, at, hook in sorted(self._head_hooks.values(), key=lambda entry: entry[0]):
             if at == point and (replaced := hook(self, x)) is not None:
                 name = getattr(hook, "__name__", hook)
@@ -216,44 +231,50 @@ class MultiheadAttention(Module):
                 x = replaced
         return x
 
+    def load_from_heads(self, W_Q, W_K, W_V, W_O):
+        """Take the matrices of single heads: W_Q nh times (C, d_k), W_K and W_V nkv times (kdim, d_k) and (vdim, d_v),
+        and W_O (nh·d_v, C), as Tensors or arrays. Biases become 0, head_gates None. The numbers and sizes of heads are
+        those given, so make the optimizer afterwards. Returns self."""
+        load(self, W_Q, W_K, W_V, W_O)
+        return self
+
+    def prune_heads(self, heads):
+        """Remove heads (a set of numbers) for good: their weights, and keys and values that no other head reads. The
+        others keep their order. Parameters are new, so make the optimizer afterwards. Returns self."""
+        prune(self, heads)
+        return self
+
     # ------------------------------------------------------------------------------------------------- sizes and masks
 
     @property
-    def _scale(self):
+    def score_scale(self):
+        """What the scores are multiplied by: `scale`, or 1/√d_k."""
         return (self.d_k or 1) ** -0.5 if self.scale is None else self.scale
 
     @property
-    def _sizes(self):
-        return self.d_k, self.d_k, self.d_v
+    def sizes(self):
+        """Of W_q, W_k and W_v: how many heads each holds, and how many rows belong to a head."""
+        return (self.num_heads, self.d_k), (self.num_kv_heads, self.d_k), (self.num_kv_heads, self.d_v)
 
     @property
     def _rows(self):
-        """Rows of W_q, W_k and W_v."""
-        return [self.num_heads * self.d_k, self.num_kv_heads * self.d_k, self.num_kv_heads * self.d_v]
+        return [n * d for n, d in self.sizes]
 
-    @property
-    def _even_groups(self):
-        """Does each key belong to as many heads, one after the other? Not always after pruning."""
-        nh, nkv = self.num_heads, self.num_kv_heads
-        return nh % max(nkv, 1) == 0 and self.kv_of_head == tuple(i * nkv // nh for i in range(nh))
-
-    def _weights(self):
+    def weights(self):
         """W_q (nh·d_k, C), W_k (nkv·d_k, kdim), W_v (nkv·d_v, vdim)."""
         if self.in_proj_weight is None:
             return self.q_proj_weight, self.k_proj_weight, self.v_proj_weight
         return self.in_proj_weight.split(self._rows)
 
-    def _biases(self):
+    def biases(self):
+        """Of q (nh·d_k,), k (nkv·d_k,) and v (nkv·d_v,); None three times for a layer without."""
         return (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.split(self._rows)
 
-    def _set_weights(self, weights):
-        """Make W_q, W_k and W_v the parameters."""
-        if self.kdim == self.vdim == self.embed_dim:
-            weights = [cat(weights), None, None, None]
-        else:
-            weights = [None, *weights]
-        for name, weight in zip(("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"), weights):
-            setattr(self, name, None if weight is None else _renewed(getattr(self, name, None), weight))
+    @property
+    def _even_groups(self):
+        """True if each key is shared by equally many heads, one after the other. After pruning it may not be so."""
+        nh, nkv = self.num_heads, self.num_kv_heads
+        return nh % max(nkv, 1) == 0 and self.kv_of_head == tuple(i * nkv // nh for i in range(nh))
 
     def _form(self, need_weights):
         if self.impl not in FORMS:
@@ -277,7 +298,7 @@ class MultiheadAttention(Module):
             )
 
     def _masks(self, query, key, attn_mask, key_padding_mask, is_causal, start):
-        """(all masks as one for F.attention_pattern, is_causal), for queries and keys that begin at position start."""
+        """(all masks as one, is_causal), as F.attention_pattern takes them. The queries begin at position start."""
         (B, T), S, nh = query.shape[:2], start + key.shape[1], self.num_heads
         masks = []
         if attn_mask is not None:
@@ -291,58 +312,9 @@ class MultiheadAttention(Module):
             masks.append(alibi(self.slopes, T, S, start, query.dtype, query.device))
         if is_causal and start:
             is_causal = False
-            if key.shape[1] > 1:  # else the one query stands last, and sees all
+            if key.shape[1] > 1:  # a single query stands last, and sees all keys
                 masks.append(hidden_future(T, S, start, query.device))
         return combined(masks, B, nh, T, S, query.dtype), is_causal
-
-    # ---------------------------------------------------------------------------------------------- heads, one by one
-
-    def load_from_heads(self, W_Q, W_K, W_V, W_O):
-        """Take the matrices of single heads: W_Q nh times (C, d_k), W_K and W_V nkv times (kdim, d_k) and (vdim, d_v),
-        and W_O (nh·d_v, C), as Tensors or arrays. Biases become 0, head_gates None. The numbers and sizes of heads are
-        those given, so make the optimizer afterwards. Returns self."""
-        dtype, device = self.out_proj.weight.dtype, self.out_proj.weight.device
-        W_Q, W_K, W_V = ([as_tensor(W, dtype, device).detach() for W in Ws] for Ws in (W_Q, W_K, W_V))
-        W_O, nh, nkv = as_tensor(W_O, dtype, device).detach(), len(W_Q), len(W_K)
-        if nh == 0 or nkv == 0 or nh % nkv or len(W_V) != nkv:
-            raise ValueError(f"{nh} W_Q, {nkv} W_K and {len(W_V)} W_V: as many W_V as W_K, a divisor of those of W_Q")
-        d_k, d_v = (W.shape[-1] if W.ndim else 0 for W in (W_Q[0], W_V[0]))
-        sizes = ("W_Q", W_Q, (self.embed_dim, d_k)), ("W_K", W_K, (self.kdim, d_k)), ("W_V", W_V, (self.vdim, d_v))
-        for name, Ws, shape in (*sizes, ("W_O", [W_O], (nh * d_v, self.embed_dim))):
-            if any(W.shape != shape for W in Ws):
-                raise ValueError(f"{name} must be {shape}, got {', '.join(str(W.shape) for W in Ws)}")
-        self.kv_of_head = tuple(i * nkv // nh for i in range(nh))
-        self.d_k, self.d_v, self.slopes, self.head_gates = d_k, d_v, alibi_slopes(nh), None
-        self._set_weights([cat(Ws, 1).T for Ws in (W_Q, W_K, W_V)])
-        self._set_output(W_O.T)
-        if self.in_proj_bias is not None:
-            self.in_proj_bias = _renewed(self.in_proj_bias, zeros(sum(self._rows), dtype=dtype, device=device))
-            init.zeros_(self.out_proj.bias)
-        return self
-
-    def prune_heads(self, heads):
-        """Remove heads (a set of numbers) for good: their weights, and keys and values that no other head reads. The
-        others keep their order. Parameters are new, so make the optimizer afterwards. Returns self."""
-        nh = self.num_heads
-        heads = known_heads(heads, nh)
-        kept = [i for i in range(nh) if i not in heads]
-        kept_kv = sorted({self.kv_of_head[i] for i in kept})
-        parts = list(zip((kept, kept_kv, kept_kv), self._sizes))
-        weights = [_rows(W, part, d) for W, (part, d) in zip(self._weights(), parts)]
-        biases = [_rows(b, part, d) for b, (part, d) in zip(self._biases(), parts) if b is not None]
-        self._set_output(_rows(self.out_proj.weight.T, kept, self.d_v).T)
-        self.kv_of_head = tuple(kept_kv.index(self.kv_of_head[i]) for i in kept)
-        self.slopes = [self.slopes[i] for i in kept]
-        if self.head_gates is not None:
-            self.head_gates = _renewed(self.head_gates, _rows(self.head_gates, kept, 1))
-        self._set_weights(weights)
-        if biases:
-            self.in_proj_bias = _renewed(self.in_proj_bias, cat(biases))
-        return self
-
-    def _set_output(self, weight):
-        self.out_proj.weight = _renewed(self.out_proj.weight, weight)
-        self.out_proj.in_features = weight.shape[1]
 
     def new_cache(self, batch, capacity):
         """An empty KVCache for `batch` sequences of up to `capacity` positions."""
@@ -350,7 +322,7 @@ class MultiheadAttention(Module):
         return KVCache(batch, self.num_kv_heads, capacity, self.d_k, self.d_v, W.dtype, W.device)
 
     def cost(self, T, S=None, batch=1, dtype=None):
-        """The Cost of T queries and S keys (None: T); dtype: of the KV cache, if not the parameters'."""
+        """The Cost of T queries and S keys (None: T). dtype: of the KV cache (None: the parameters')."""
         return cost.attention(
             self.embed_dim, self.num_heads, self.num_kv_heads, self.d_k, self.d_v, T, S, batch, self.kdim, self.vdim,
             bias=self.in_proj_bias is not None, dtype=dtype or self.out_proj.weight.dtype,
@@ -360,24 +332,3 @@ class MultiheadAttention(Module):
         shared = f", num_kv_heads={self.num_kv_heads}" if self.num_kv_heads != self.num_heads else ""
         bias = self.in_proj_bias is not None
         return f"{self.embed_dim}, num_heads={self.num_heads}{shared}, dropout={self.dropout}, bias={bias}, {self.impl}"
-
-
-def known_heads(heads, nh):
-    """heads as a set of numbers below nh. Raises ValueError on others."""
-    heads = {operator.index(h) for h in heads}
-    if unknown := sorted(heads.difference(range(nh))):
-        raise ValueError(f"there is no head {unknown}: this layer has {nh}, from 0 on")
-    return heads
-
-
-def _renewed(old, x):
-    """x in the place of `old` (None: of nothing): a Parameter if that was one, trained if that was."""
-    if old is None or isinstance(old, Parameter):
-        return Parameter(x, requires_grad=old is None or old.requires_grad)
-    return x.detach().requires_grad_(old.requires_grad)
-
-
-def _rows(x, parts, size):
-    """Of x, seen as parts of `size` rows, those named."""
-    x = x.detach().reshape(-1, size, *x.shape[1:])
-    return x[list(parts)].reshape(len(parts) * size, *x.shape[2:])

@@ -1,14 +1,15 @@
-"""The memory of generation: keys and values of the positions that have been seen."""
+"""What generation remembers: keys and values of the positions that the model has seen."""
 
 from ..autograd import is_grad_enabled
 from ..tensor import zeros
 
 
 class KVCache:
-    """Keys and values of one attention layer, so that each new token costs one query and not a whole forward.
+    """Keys and values of one attention layer, so that a new token costs a single query instead of a whole forward.
 
-    k (B, nkv, capacity, d_k) and v (B, nkv, capacity, d_v), of which the first `length` positions are filled. Made by
-    MultiheadAttention.new_cache and GPT.new_cache; for no_grad() or inference() only, since it is filled in place."""
+    k (B, nkv, capacity, d_k) and v (B, nkv, capacity, d_v), whose first `length` positions are filled. It is made by
+    MultiheadAttention.new_cache and GPT.new_cache, and works only under no_grad() or inference(), since it is filled in
+    place."""
 
     def __init__(self, batch, num_kv_heads, capacity, d_k, d_v, dtype, device="cpu"):
         self.k = zeros(batch, num_kv_heads, capacity, d_k, dtype=dtype, device=device)
@@ -16,7 +17,10 @@ class KVCache:
         self.length = 0
 
     def append(self, k, v):
-        """Add k (B, nkv, T, d_k) and v (B, nkv, T, d_v). Returns all keys and values so far, as views."""
+        """Add k (B, nkv, T, d_k) and v (B, nkv, T, d_v). Returns all keys and values so far, as views.
+
+        Raises ValueError for wrong shapes or a full cache, TypeError for dtypes, RuntimeError where gradients are on.
+        """
         B, nkv, capacity, _ = self.k.shape
         start, end = self.length, self.length + k.shape[2]
         if is_grad_enabled():
@@ -36,5 +40,5 @@ class KVCache:
 
     @property
     def nbytes(self):
-        """Bytes of the whole cache, filled or not: what cost(capacity).kv_cache says."""
+        """Bytes of the whole cache, filled or not: the same as cost(capacity).kv_cache."""
         return (self.k.numel() + self.v.numel()) * self.k.dtype.itemsize

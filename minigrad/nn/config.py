@@ -1,4 +1,4 @@
-"""The sizes of a GPT, checked; those of models that are known; and what they cost."""
+"""The sizes of a GPT, checked; the sizes of known models; and what they cost."""
 
 import contextlib
 import math
@@ -23,18 +23,18 @@ PRESETS: dict[str, dict[str, Any]] = {
     "gpt2-large": _GPT2 | dict(n_layer=36, n_head=20, n_embd=1280),
     "gpt2-xl": _GPT2 | dict(n_layer=48, n_head=25, n_embd=1600),
 }
-"""Arguments of GPTConfig: nanoGPT's two, for Shakespeare's characters, and GPT-2's four."""
+"""Arguments of GPTConfig: nanoGPT's two configurations for Shakespeare's characters, and GPT-2's four."""
 
 
 @dataclass
 class GPTConfig:
     """Sizes of a GPT. `bias`: in Linear and LayerNorm. n_kv_head, impl: see MultiheadAttention.
 
-    positions: "learned", "sinusoidal", "rotary", "alibi" or "none", see nn.positions. tied: the token embedding is the
-    head as well. init_std: of the initial weights; None: 0.02 · √(768 / n_embd), so that activations keep GPT-2's size
-    at any width. recompute: blocks keep only their input for backward. pruned: {layer: [heads removed]}.
+    positions: "learned", "sinusoidal", "rotary", "alibi" or "none", see nn.positions. tied: the token embedding is also
+    the head. init_std: std of the initial weights; None means 0.02 · √(768 / n_embd), so that activations keep GPT-2's
+    size at any width. recompute: blocks keep only their input for backward. pruned: {layer: [heads removed]}.
 
-    Raises ValueError for what no GPT can have, whatever its type: a config may come from a file."""
+    Raises ValueError for values that no GPT can have, of any type, since a config may come from a file."""
 
     vocab_size: int
     block_size: int
@@ -72,17 +72,13 @@ class GPTConfig:
         if self.n_head % (self.n_kv_head or 1):
             raise ValueError(f"n_head {self.n_head} is not divisible by n_kv_head {self.n_kv_head}")
         if self.positions == "rotary" and self.n_embd // self.n_head % 2:
-            raise ValueError(
-                f"rotary positions turn pairs of numbers: heads of {self.n_embd // self.n_head} are not even"
-            )
+            raise ValueError(f"rotary positions need an even head size, got {self.n_embd // self.n_head}")
         self.pruned = self._known_heads(self.pruned)
 
     def _known_heads(self, pruned):
-        """{layer: [heads]} without layers that lose none."""
+        """pruned as {layer: [heads]}, without layers that lose no head. Raises ValueError if it is anything else."""
         try:
-            known = {
-                int(layer): sorted(set(map(_number, heads))) for layer, heads in pruned.items()
-            }  # JSON's keys are str
+            known = {int(layer): sorted(set(map(_number, heads))) for layer, heads in pruned.items()}  # JSON: str keys
             right = len(known) == len(pruned) and not any(isinstance(layer, float) for layer in pruned)
         except (AttributeError, TypeError, ValueError):
             right = False
@@ -103,7 +99,7 @@ class GPTConfig:
         return cls(**PRESETS[name] | changes)
 
     def cost(self, T=None, batch=1, dtype=DEFAULT_FLOAT):
-        """The Cost of a forward over `batch` sequences of T tokens (None: block_size), before a model is made."""
+        """The Cost of a forward over `batch` sequences of T tokens (None: block_size), without building a model."""
         T, C, hs, bias = self.block_size if T is None else T, self.n_embd, self.n_embd // self.n_head, self.bias
         norm, rows = cost.Cost(C * (1 + bias)), batch * T
         mlp = cost.linear(C, 4 * C, rows, bias) + cost.linear(4 * C, C, rows, bias)
@@ -117,15 +113,15 @@ class GPTConfig:
         return total
 
     def heads_left(self, layer):
-        """(nh, nkv) of a layer, without those pruned."""
+        """(nh, nkv) of a layer, without the heads that were pruned."""
         nkv, pruned = self.n_kv_head or self.n_head, self.pruned.get(layer, ())
-        gone = Counter(h * nkv // self.n_head for h in pruned)  # of each group of heads with the same keys
+        gone = Counter(h * nkv // self.n_head for h in pruned)  # from each group of heads with the same keys
         return self.n_head - len(pruned), nkv - sum(n == self.n_head // nkv for n in gone.values())
 
     def check_sizes(self, shapes):
         """Raise ValueError unless tensors of these {path: shape} can be a GPT of this config.
 
-        For weights that are there, before a model is built for them: a wrong config would take any time and memory."""
+        To be called before a model is built for given weights, as a wrong config could cost any time and memory."""
         n_layer = len({path.split(".")[1] for path in shapes if path.startswith("blocks.")})
         if n_layer != self.n_layer:
             raise ValueError(f"n_layer is {shown(self.n_layer)}, but there are tensors of {n_layer} layers")
@@ -139,12 +135,12 @@ class GPTConfig:
                     f"{path} must have shape {shape}, " + ("but is missing" if found is None else f"got {tuple(found)}")
                 )
         held, parameters = sum(math.prod(shape) for shape in shapes.values()), self.cost().parameters
-        if parameters > 2 * held:  # if it is near, load_state_dict can tell which tensors are wrong
+        if parameters > 2 * held:  # if the two are close, load_state_dict can say which tensors are wrong
             raise ValueError(f"this config has {parameters:,} parameters, but the tensors hold {held:,} numbers")
 
 
 def _number(value):
-    """An int, of NumPy's as well. Raises TypeError for another, such as True or "1"."""
+    """An int from an int, possibly one of NumPy's. Raises TypeError for anything else, such as True or "1"."""
     if isinstance(value, bool):
         raise TypeError
     return operator.index(value)

@@ -1,4 +1,4 @@
-"""What a layer or model costs, counted from its sizes before anything is computed."""
+"""What a layer or a model costs, counted from its sizes without computing anything."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,9 @@ from ..dtypes import DEFAULT_FLOAT
 
 @dataclass(frozen=True)
 class Cost:
-    """parameters: trained numbers. flops: of one forward, two per multiplication with its addition, elementwise work
-    and what a causal mask saves left out; backward takes twice as many more. kv_cache: bytes of keys and values, for
-    generation."""
+    """parameters: how many numbers are trained. flops: of one forward, two for each multiplication with its addition;
+    elementwise work is left out, and a causal mask saves nothing. Backward takes twice as many. kv_cache: bytes of keys
+    and values for generation."""
 
     parameters: int = 0
     flops: int = 0

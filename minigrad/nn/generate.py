@@ -1,4 +1,4 @@
-"""Writing: tokens one after the other, each drawn from what the model says after those before it."""
+"""Generation: tokens one after the other, each drawn from what the model predicts after those before it."""
 
 import math
 
@@ -7,14 +7,16 @@ import numpy as np
 from ..autograd import inference, quiet
 from ..ops import cat, where
 from ..tensor import as_tensor, multinomial, tensor
+from .utils import evaluating
 
 
 def choose(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
     """One token for each row of logits (B, V): int64 (B, 1).
 
-    They are drawn from softmax(logits / temperature), of which top_k keeps the k likeliest tokens, and top_p (Holtzman
-    et al. 2019) the fewest likeliest that together have at least this probability. temperature 0: the likeliest.
-    Raises FloatingPointError where a row's largest logit is NaN or infinite: no probabilities follow from that."""
+    It is drawn from softmax(logits / temperature). top_k keeps only the k likeliest tokens. top_p keeps the smallest
+    number of likeliest tokens whose probabilities add up to at least top_p (Holtzman et al. 2019). temperature 0 takes
+    the likeliest token. Raises ValueError for impossible settings, and FloatingPointError if the largest logit of a row
+    is NaN or infinite, from which no probabilities follow."""
     if (
         not 0 <= temperature < math.inf
         or (top_k is not None and top_k < 1)
@@ -27,14 +29,14 @@ def choose(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
         raise FloatingPointError(f"no token can be chosen: the largest logit is {wrong}")
     if temperature == 0:
         return logits.argmax(-1, keepdim=True)
-    logits = logits.double()  # for which no temperature and no top_p are too small
-    logits = (logits - largest) / temperature  # near 0, e^(l/t) would overflow
+    logits = logits.double()  # precise enough for any temperature and top_p
+    logits = (logits - largest) / temperature  # at most 0, so that a small temperature does not overflow
     if top_k is None and top_p is None:
         return multinomial(logits.softmax(-1), 1, generator=generator)
     logits, tokens = logits.sort(-1, descending=True)  # (B, V), (B, V)
     probabilities = logits[:, :top_k].softmax(-1)
     if top_p is not None:
-        above = probabilities.cumsum(-1) - probabilities  # of those before
+        above = probabilities.cumsum(-1) - probabilities  # (B, V): the sum over all likelier tokens
         probabilities = where(above < top_p, probabilities, 0.0)
     return tokens.gather(-1, multinomial(probabilities, 1, generator=generator))
 
@@ -46,7 +48,7 @@ def generate(model, prompts, max_new_tokens, use_cache=True, **choice):
     several = isinstance(prompts, (list, tuple))
     rows = [as_tensor(prompt).numpy() for prompt in prompts] if several else list(as_tensor(prompts).numpy())
     if not rows or any(row.ndim != 1 or len(row) == 0 or row.dtype.kind not in "iu" for row in rows):
-        raise ValueError("generate needs prompts (B, T) of ints, or a list of such of any lengths, T at least 1")
+        raise ValueError("generate needs prompts (B, T) of ints, or a list of prompts of any lengths, and none empty")
     T = max(len(row) for row in rows)
     padding = np.array([T - len(row) for row in rows])
     padded = np.stack([np.pad(row, (n, 0)) for row, n in zip(rows, padding)]).astype(np.int64)  # on the left
@@ -56,14 +58,13 @@ def generate(model, prompts, max_new_tokens, use_cache=True, **choice):
 
 
 def _generate(model, idx, padding, max_new_tokens, use_cache, choice):
-    """idx (B, T) and max_new_tokens after it. padding: how many tokens at the beginning of each row are none, or None.
+    """idx (B, T) with max_new_tokens after it. padding (B,): how many tokens at the start of each row are padding.
 
-    The model looks through a window: while it has room, from the first token on, and each time that it is full, from
-    its own middle on. So a cache serves for half a window before keys and values have to be computed anew."""
-    size, training = model.config.block_size, [(module, module.training) for module in model.modules()]
+    The model looks through a window of block_size tokens. It begins at the first token; each time it is full, it moves
+    on by half its size. So keys and values in a cache serve for half a window before they are computed anew."""
+    size = model.config.block_size
     start, seen, cache = max(0, idx.shape[1] - size), None, None
-    model.eval()
-    try:
+    with evaluating(model):
         for left in range(max_new_tokens, 0, -1):
             T = idx.shape[1]
             if T - start > size:
@@ -74,9 +75,6 @@ def _generate(model, idx, padding, max_new_tokens, use_cache, choice):
             pads = None if padding is None else tensor(np.maximum(padding - start, 0), device=idx.device)
             hidden = model.trunk(idx[:, seen:], cache, pads)  # (B, T - seen, C)
             following = choose(model.head(hidden[:, -1]), **choice)  # (B, V) -> (B, 1)
-            seen = T  # without a cache, `start` again
-            idx = cat([idx, following], dim=1)
-    finally:
-        for module, was in training:
-            module.training = was
+            seen = T  # without a cache this is reset to `start`
+            idx = cat([idx, following], dim=1)  # (B, T + 1)
     return idx

@@ -1,17 +1,17 @@
-"""GPT, the decoder-only transformer, after GPT-2 and nanoGPT: sizes, model, weights from elsewhere."""
+"""GPT, the decoder-only transformer, after GPT-2 and nanoGPT."""
 
 import dataclasses
 import math
-import re
 
 from ..dtypes import float64
-from ..tensor import arange, as_tensor
+from ..tensor import arange
 from . import functional as F
 from . import init
-from .attention import MultiheadAttention, known_heads
+from .attention import MultiheadAttention
 from .config import PRESETS as PRESETS
-from .config import GPTConfig
 from .generate import generate
+from .gpt2 import translated
+from .heads import known_heads
 from .layers import GELU, Dropout, Embedding, LayerNorm, Linear, ModuleList
 from .module import Module
 from .positions import sinusoidal
@@ -19,7 +19,7 @@ from .recompute import recompute
 
 
 class MLP(Module):
-    """(…, C) -> (…, 4C) -> (…, C), a GELU in between."""
+    """Two linear layers with a GELU in between: (B, T, C) -> (B, T, C)."""
 
     def __init__(self, config):
         C = config.n_embd
@@ -29,11 +29,12 @@ class MLP(Module):
         self.dropout = Dropout(config.dropout)
 
     def forward(self, x):
-        return self.dropout(self.proj(self.gelu(self.fc(x))))
+        x = self.gelu(self.fc(x))  # (B, T, 4C)
+        return self.dropout(self.proj(x))  # (B, T, C)
 
 
 class Block(Module):
-    """x + attention(norm x), then x + mlp(norm x), causal: (B, T, C) -> (B, T, C)."""
+    """x + attention(norm x), causal, and then x + mlp(norm x): (B, T, C) -> (B, T, C)."""
 
     def __init__(self, config):
         positions = config.positions if config.positions in ("rotary", "alibi") else None
@@ -47,16 +48,16 @@ class Block(Module):
         self.mlp = MLP(config)
 
     def forward(self, x, key_padding_mask=None, cache=None):
-        z, _ = self.attn(self.norm1(x), key_padding_mask=key_padding_mask, is_causal=True, cache=cache)
-        x = x + self.dropout(z)
-        return x + self.mlp(self.norm2(x))
+        y, _ = self.attn(self.norm1(x), key_padding_mask=key_padding_mask, is_causal=True, cache=cache)  # (B, T, C)
+        x = x + self.dropout(y)  # (B, T, C)
+        return x + self.mlp(self.norm2(x))  # (B, T, C)
 
 
 class GPT(Module):
-    """Token and position embeddings, blocks, a norm, and a head: the token embedding again, if config.tied.
+    """Token and position embeddings, blocks, a norm, and a head, which is the token embedding again if config.tied.
 
-    Initialised as GPT-2: matrices normal of std config.init_std, those that project into the residual stream divided
-    by √(2 n_layer); biases 0."""
+    Initialised as GPT-2 is: matrices are normal with std config.init_std, which is divided by √(2 n_layer) for those
+    that project into the residual stream; biases are 0."""
 
     def __init__(self, config):
         self.wte = Embedding(config.vocab_size, config.n_embd)
@@ -78,34 +79,34 @@ class GPT(Module):
     def forward(self, idx, targets=None, cache=None):
         """idx (B, T) int -> logits (B, T, V), and the mean cross-entropy against targets (B, T), or None without.
 
-        cache: of new_cache; idx then continues what is in it."""
-        logits = self.head(self.trunk(idx, cache))
+        cache: from new_cache; idx then continues the sequences in it."""
+        logits = self.head(self.trunk(idx, cache))  # (B, T, V)
         if targets is None:
             return logits, None
         return logits, F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
 
     def trunk(self, idx, cache=None, left_padding=None):
-        """All but the head: idx (B, T) -> (B, T, C). left_padding (B,): how many of the first tokens are none."""
+        """All but the head: idx (B, T) -> (B, T, C). left_padding (B,): how many tokens at the start are padding."""
         start = 0 if cache is None else cache[0].length
         T = idx.shape[1]
         if self.config.block_size < start + T:
             raise ValueError(f"a sequence of {start + T} tokens is longer than block_size {self.config.block_size}")
-        at, hidden = arange(start, start + T, device=idx.device), None  # (T,)
+        at, hidden = arange(start, start + T, device=idx.device), None  # positions (T,)
         if left_padding is not None:
             hidden = arange(start + T, device=idx.device) < left_padding.unsqueeze(1)  # (B, start + T)
             at = (at - left_padding.unsqueeze(1)).clamp(min=0)  # (B, T)
         x = self.wte(idx)  # (B, T, C)
         if self.wpe is not None:
-            x = x + self.wpe(at)
+            x = x + self.wpe(at)  # (B, T, C)
         elif self.config.positions == "sinusoidal":
-            x = x + sinusoidal(at, self.config.n_embd, x.dtype)
+            x = x + sinusoidal(at, self.config.n_embd, x.dtype)  # (B, T, C)
         x = self.dropout(x)
         for i, block in enumerate(self.blocks):
             if self.config.recompute and cache is None:
                 x = recompute(block, x, hidden)  # (B, T, C)
             else:
                 x = block(x, hidden, None if cache is None else cache[i])  # (B, T, C)
-        return self.norm(x)
+        return self.norm(x)  # (B, T, C)
 
     def head(self, x):
         """(B, T, C) -> (B, T, V)."""
@@ -114,12 +115,12 @@ class GPT(Module):
     def generate(
         self, prompts, max_new_tokens, temperature=1.0, top_k=None, top_p=None, generator=None, use_cache=True
     ):
-        """prompts (B, T) int and max_new_tokens after each, (B, T + max_new_tokens); or a list of prompts of any
-        lengths (Tensors or lists of int), and a list of Tensors. Dropout is off.
+        """Continue prompts (B, T) int by max_new_tokens each: (B, T + max_new_tokens). Or continue a list of prompts
+        of any lengths, Tensors or lists of int, as a list of Tensors. Dropout is off.
 
-        Tokens are drawn as `nn.choose` says. The model sees up to block_size tokens: when these are used up, it
-        goes on from the newer half of them, all prompts together, when the longest has used them up. use_cache keeps
-        keys and values, and changes nothing but the time."""
+        Tokens are drawn as `nn.choose` says. The model sees at most block_size tokens. When the longest prompt has
+        filled them, the older half is dropped from all prompts at once, and generation goes on from the newer half.
+        use_cache keeps keys and values from step to step, which saves time and changes nothing else."""
         choice = dict(temperature=temperature, top_k=top_k, top_p=top_p, generator=generator)
         return generate(self, prompts, max_new_tokens, use_cache, **choice)
 
@@ -137,7 +138,7 @@ class GPT(Module):
         ]
 
     def prune_heads(self, heads):
-        """Remove heads, {layer: numbers of heads}, for good; config.pruned adds them up, in the numbers that they had
+        """Remove heads, {layer: numbers of heads}, for good. config.pruned collects them, by the numbers that they had
         at first, so that GPT(config) has the right sizes for load_state_dict. Returns self."""
         heads, gone = {layer: set(numbers) for layer, numbers in heads.items()}, dict(self.config.pruned)
         for layer, numbers in heads.items():
@@ -158,7 +159,8 @@ class GPT(Module):
     def with_weights(cls, config, state):
         """A GPT of this config with these weights, {path: Tensor or array}; float64 if the token embedding is.
 
-        Raises ValueError if they do not fit: before a model is made, where one could be too large. Draws nothing."""
+        Raises ValueError if they do not fit, if possible before a model is built: a wrong config may ask for a huge
+        one. No random numbers are drawn."""
         config.check_sizes({path: tuple(x.shape) for path, x in state.items()})
         with init.skipped():
             model = cls(config)
@@ -168,50 +170,8 @@ class GPT(Module):
 
     @classmethod
     def from_state_dict(cls, state, n_head=None, **changes):
-        """A GPT with GPT-2's weights: state is {name: Tensor or array} in the names of Hugging Face's GPT2LMHeadModel
-        or GPT2Model, as checkpoint.load_tensors("model.safetensors") gives it. Sizes are read off the shapes; n_head
-        cannot be (None: heads of 64). changes: to the GPTConfig, such as dropout=0.1. Raises ValueError for others."""
-        own = {}
-        for name, x in state.items():
-            ours = _renamed(name.removeprefix("transformer."))
-            if not _CAUSAL_MASK.fullmatch(ours):
-                if ours in own:
-                    raise ValueError(f"two tensors are {ours}, one of them {name}")
-                own[ours] = _as_ours(name, x)
-        wte, wpe, head = (own.get(f"{name}.weight") for name in ("wte", "wpe", "lm_head"))
-        layers = {int(found[1]) for found in map(_LAYER.match, own) if found}
-        if wte is None or wpe is None or not wte.ndim == wpe.ndim == 2 or 0 not in layers:
-            raise ValueError(f"these are not GPT-2's weights: {', '.join(list(state)[:5])}, …")
-        tied = head is None or (head.shape == wte.shape and bool((head == wte).all()))
-        if tied:
-            own.pop("lm_head.weight", None)
-        (V, C), block_size = wte.shape, wpe.shape[0]
-        sizes = dict(vocab_size=V, block_size=block_size, n_layer=1 + max(layers), n_head=n_head or max(1, C // 64))
-        config = GPTConfig(**sizes | dict(n_embd=C, bias=True, tied=tied, init_std=0.02) | changes)
-        return cls.with_weights(config, own)
-
-
-_LAYER = re.compile(r"blocks\.([0-9]{1,9})\.")
-_CAUSAL_MASK = re.compile(r"blocks\.\d+\.attn\.(masked_)?bias")
-_TRANSPOSED = "attn.c_attn.weight", "c_proj.weight", "mlp.c_fc.weight"
-_NAMES = {
-    "ln_1": "norm1", "ln_2": "norm2", "ln_f": "norm", "attn.c_attn.": "attn.in_proj_", "attn.c_proj": "attn.out_proj",
-    "mlp.c_fc": "mlp.fc", "mlp.c_proj": "mlp.proj",
-}  # fmt: skip
-
-
-def _renamed(name):
-    """Hugging Face's name of a parameter in ours."""
-    name = re.sub(r"^h\.", "blocks.", name)
-    for theirs, ours in _NAMES.items():
-        name = name.replace(theirs, ours)
-    return name
-
-
-def _as_ours(name, x):
-    """One of Hugging Face's tensors. Their Conv1D holds (in, out)."""
-    try:
-        x = as_tensor(x).detach()
-    except TypeError as error:
-        raise ValueError(f"{name}: {error}") from None
-    return x.T if name.endswith(_TRANSPOSED) and x.ndim == 2 else x
+        """A GPT with GPT-2's weights, {name: Tensor or array} in the names of Hugging Face's GPT2LMHeadModel or
+        GPT2Model, as checkpoint.load_tensors("model.safetensors") gives them. Sizes are read off the shapes, except
+        n_head (None: heads of size 64). changes: to the GPTConfig, such as dropout=0.1. Raises ValueError if these are
+        not GPT-2's weights."""
+        return cls.with_weights(*translated(state, n_head, **changes))

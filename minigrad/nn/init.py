@@ -1,4 +1,4 @@
-"""Filling parameters, in place. Each function returns its tensor and draws from the default generator."""
+"""Initial values: each function fills a tensor in place and returns it. Random ones use the default generator."""
 
 import math
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ _skipping = ContextVar("skipping", default=False)
 
 @contextmanager
 def skipped():
-    """Inside, nothing is drawn, and values stay what they happen to be: for a model about to load its weights."""
+    """Within a with-block no random numbers are drawn and values stay as they are: for a model that loads weights."""
     before = _skipping.set(True)
     try:
         yield

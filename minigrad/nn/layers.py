@@ -15,7 +15,7 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """y = x Wᵀ + b, (…, in_features) -> (…, out_features). weight: (out, in), uniform within ±1/√in, as is bias."""
+    """y = x Wᵀ + b, (…, in_features) -> (…, out_features). weight (out, in) and bias (out,) are uniform in ±1/√in."""
 
     def __init__(self, in_features, out_features, bias=True, dtype=DEFAULT_FLOAT):
         self.in_features, self.out_features = in_features, out_features
@@ -38,7 +38,9 @@ class Linear(Module):
 
 
 class Embedding(Module):
-    """Rows of weight (num_embeddings, embedding_dim), standard normal, by int index: (…) -> (…, embedding_dim)."""
+    """Rows of a weight (num_embeddings, embedding_dim), named by an int index: (…) -> (…, embedding_dim).
+
+    Initial values are standard normal."""
 
     def __init__(self, num_embeddings, embedding_dim, dtype=DEFAULT_FLOAT):
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
@@ -52,7 +54,9 @@ class Embedding(Module):
 
 
 class LayerNorm(Module):
-    """Each row of the last dims to mean 0 and variance 1, times weight plus bias. See F.layer_norm."""
+    """Each row, over the last dims, shifted and scaled to mean 0 and variance 1, times weight plus bias.
+
+    See F.layer_norm."""
 
     def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, dtype=DEFAULT_FLOAT):
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
@@ -70,7 +74,7 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """Each row of the last dims to mean square 1, times weight. See F.rms_norm."""
+    """Each row, over the last dims, scaled to mean square 1, times weight. See F.rms_norm."""
 
     def __init__(self, normalized_shape, eps=None, elementwise_affine=True, dtype=DEFAULT_FLOAT):
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
@@ -85,7 +89,7 @@ class RMSNorm(Module):
 
 
 class Dropout(Module):
-    """In training, each element 0 with probability p, else divided by 1 - p."""
+    """In training, each element becomes 0 with probability p and is divided by 1 - p otherwise."""
 
     def __init__(self, p=0.5):
         self.p = p
@@ -105,7 +109,7 @@ class ReLU(Module):
 
 
 class GELU(Module):
-    """x Φ(x); approximate='tanh' for the tanh form."""
+    """x Φ(x), or its approximation by tanh with approximate="tanh"."""
 
     def __init__(self, approximate="none"):
         self.approximate = approximate
@@ -188,7 +192,7 @@ class Sequential(Module):
 
 
 class _Container(Module):
-    """Modules by key. It is never called itself, so its children carry its name in their paths."""
+    """Modules by key. A container is never called itself, so its children carry its name in their paths."""
 
     def __setattr__(self, name, value):
         super().__setattr__(name, value)

@@ -1,4 +1,4 @@
-"""The masks of attention, as PyTorch's layers take them, made one."""
+"""The masks of attention, in the conventions of PyTorch's layers, combined into one."""
 
 import functools
 import math
@@ -11,13 +11,15 @@ from ..tensor import tensor
 
 
 def hidden_future(T, S, start=0, device="cpu"):
-    """bool (T, S), True where key s comes after query t, which stands at start + t."""
+    """bool (T, S), True where key s comes after query t, whose position is start + t."""
     return tensor(~np.tri(T, S, start, dtype=bool), device=device)
 
 
 def combined(masks, B, nh, T, S, dtype):
-    """Masks that broadcast to scores (B, nh, T, S), bool (True: do not attend) or of the scores' dtype (added), as one
-    for F.attention_pattern, in which True means to attend: four dims, or None for no masks."""
+    """One mask of four dims for F.attention_pattern, in which True means to attend; None if there are no masks.
+
+    masks: Tensors that broadcast to scores (B, nh, T, S), bool (True: do not attend) or of `dtype`, that of the scores,
+    to which they are added. Raises ValueError and TypeError for others."""
     shape = B, nh, T, S
     for mask in masks:
         if not _broadcasts(mask.shape, shape):

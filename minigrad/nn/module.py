@@ -29,8 +29,10 @@ class Parameter(Tensor):
         return f"Parameter({super().__repr__()})"
 
 
-class _Gate(Op, abstract=True):
-    """Lets values through and shows all their gradients, at once, to `show`, which may replace them."""
+class Tap(Op, abstract=True):
+    """Passes values on unchanged, and hands their gradients, all at once, to show(dys), which may replace them.
+
+    Hooks on the backward of a Module are two of these, around its forward."""
 
     show: Any
 
@@ -40,7 +42,7 @@ class _Gate(Op, abstract=True):
     def backward(self, *dys):
         if mode.inspecting:
             return dys
-        return tuple(dx if dx is None else dx.clone() for dx in self.show(dys))  # a hook may keep what it was shown
+        return tuple(dx if dx is None else dx.clone() for dx in self.show(dys))  # a hook may have kept what it got
 
 
 class Module:
@@ -49,7 +51,7 @@ class Module:
     Parameters, buffers and submodules are found in the order in which they were assigned."""
 
     training = True
-    _name = ""  # what the parent calls it: together they make paths such as "blocks.1.attn"
+    _name = ""  # what the parent calls this module; such names make up paths such as "blocks.1.attn"
     _buffer_names: dict = {}
     _forward_hooks: dict = {}
     _forward_pre_hooks: dict = {}
@@ -83,7 +85,7 @@ class Module:
         return (child for _, child in self.named_children())
 
     def named_modules(self, prefix="") -> Iterator[tuple[str, "Module"]]:
-        """(path, module) of this and all modules below, each once."""
+        """(path, module) of this and all modules below it, each once."""
         seen = set()
         stack = [(prefix, self)]
         while stack:
@@ -98,7 +100,7 @@ class Module:
         return (module for _, module in self.named_modules())
 
     def _named(self, kind):
-        """(path, tensor) of every attribute that kind(module, name, value) accepts, shared tensors under each path."""
+        """(path, value) of all attributes that kind(module, name, value) accepts. A shared tensor has several paths."""
         for path, module in self.named_modules():
             for name, value in vars(module).items():
                 if kind(module, name, value):
@@ -116,19 +118,19 @@ class Module:
         return (p for _, p in self.named_parameters())
 
     def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        """(path, tensor) of what register_buffer added, where it is not None."""
+        """(path, tensor) of what register_buffer added, except None."""
         return self._named(lambda module, name, value: name in module._buffer_names and value is not None)
 
     def buffers(self):
         return (b for _, b in self.named_buffers())
 
     def register_buffer(self, name, tensor, persistent=True):
-        """Add a Tensor that is not trained but moves with the module; part of state_dict if persistent."""
+        """Add a Tensor that is not trained but moves with the module. persistent: it is part of state_dict()."""
         self._buffer_names = {**self._buffer_names, name: persistent}
         setattr(self, name, tensor)
 
     def num_parameters(self):
-        """Number of trained numbers; shared parameters count once."""
+        """How many numbers the parameters hold; shared parameters count once."""
         return sum(p.numel() for p in self.parameters())
 
     # ---------------------------------------------------------------------------------------------------------- state
@@ -140,8 +142,8 @@ class Module:
     def load_state_dict(self, state_dict, strict=True):
         """Copy values (Tensors or arrays) in by path. strict: every path must be there, and no other.
 
-        Shapes must be the same, and kinds (float, int, bool); widths may differ. Everything is checked before anything
-        is copied, and what does not fit raises ValueError. Returns (missing, unexpected) paths."""
+        Shapes and kinds (float, int, bool) must be the same; the widths of dtypes may differ. Everything is checked
+        before anything is copied: raises ValueError if something does not fit. Returns (missing, unexpected) paths."""
         missing, unexpected = self.check_state_dict(state_dict, strict)
         for path, x in self._named(_is_state):
             if path in state_dict:
@@ -149,11 +151,11 @@ class Module:
         return missing, unexpected
 
     def check_state_dict(self, state_dict, strict=True):
-        """What load_state_dict would raise or return, without loading anything."""
+        """Raise or return what load_state_dict would, without loading anything."""
         own = dict(self._named(_is_state))
         missing, unexpected = [k for k in own if k not in state_dict], [k for k in state_dict if k not in own]
-        problems = [f"missing {_some(missing)}"] if missing and strict else []
-        problems += [f"unexpected {_some(unexpected)}"] if unexpected and strict else []
+        problems = [f"missing {_listed(missing)}"] if missing and strict else []
+        problems += [f"unexpected {_listed(unexpected)}"] if unexpected and strict else []
         misfits = [_misfit(path, x, state_dict[path]) for path, x in own.items() if path in state_dict]
         misfits = [misfit for misfit in misfits if misfit]
         problems += misfits[:_SHOWN] + [f"and {len(misfits) - _SHOWN} more"] * (len(misfits) > _SHOWN)
@@ -162,7 +164,7 @@ class Module:
         return missing, unexpected
 
     def to(self, *targets, dtype=None, device=None):
-        """Move parameters and buffers to a device and/or float dtype, in place; gradients are dropped. Returns self."""
+        """Move parameters and buffers to a device, a float dtype, or both, in place. .grad is lost. Returns self."""
         for module in self.modules():
             for name, x in vars(module).items():
                 if not (isinstance(x, Parameter) or (name in module._buffer_names and x is not None)):
@@ -187,7 +189,7 @@ class Module:
         return self.to(np.dtype("float16"))
 
     def train(self, training=True):
-        """Switch this and all modules below to training (or not). Returns self."""
+        """Switch this and all modules below to training, or to evaluation. Returns self."""
         for module in self.modules():
             module.training = training
         return self
@@ -215,16 +217,16 @@ class Module:
     # ---------------------------------------------------------------------------------------------------------- hooks
 
     def register_forward_pre_hook(self, hook):
-        """hook(module, args) before forward; may return new args (a tuple, or the only one)."""
+        """Call hook(module, args) before forward. It may return new args: a tuple, or the only argument."""
         return self._add_hook("_forward_pre_hooks", hook)
 
     def register_forward_hook(self, hook):
-        """hook(module, args, output) after forward; may return another output."""
+        """Call hook(module, args, output) after forward. It may return another output."""
         return self._add_hook("_forward_hooks", hook)
 
     def register_full_backward_hook(self, hook):
-        """hook(module, grad_input, grad_output) in backward, tuples as the Tensors of args and output; may return
-        another grad_input."""
+        """Call hook(module, grad_input, grad_output) in backward, with tuples that match args and output. It may
+        return another grad_input."""
         return self._add_hook("_backward_hooks", hook)
 
     def _add_hook(self, kind, hook):
@@ -247,8 +249,8 @@ class Module:
         return output
 
     def _call_watched(self, args, kwargs):
-        """forward between two gates: one sees the gradients of the outputs, the other those of the inputs."""
-        seen, n = {}, len(args)  # what the gates hold must not lead back to them, or the graph would be a cycle
+        """forward between two Taps: one gets the gradients of the outputs, the other those of the inputs."""
+        seen, n = {}, len(args)  # what the Taps hold must not lead back to them, or the graph would be a cycle
         inputs = [i for i, x in enumerate(args) if isinstance(x, Tensor) and x.node is not None]
 
         def at_output(dys):
@@ -263,18 +265,18 @@ class Module:
             given = [None] * n
             for i, dx in zip(inputs, dxs):
                 given[i] = dx
-            grad_output = seen.pop("output", (None,))  # none: the loss used something that forward kept aside
+            grad_output = seen.pop("output", (None,))  # None if the loss used something that forward kept aside
             given = self._run_backward_hooks(tuple(given), grad_output)
             return tuple(given[i] for i in inputs)
 
         if inputs and mode.grad:
-            through = _Gate.apply(*[args[i] for i in inputs], show=at_input)
+            through = Tap.apply(*[args[i] for i in inputs], show=at_input)
             args = tuple(through[inputs.index(i)] if i in inputs else x for i, x in enumerate(args))
         output = self.forward(*args, **kwargs)
         outputs = output if isinstance(output, tuple) else (output,)
         places = [i for i, y in enumerate(outputs) if isinstance(y, Tensor) and y.node is not None]
         if places:
-            through = _Gate.apply(*[outputs[i] for i in places], show=at_output)
+            through = Tap.apply(*[outputs[i] for i in places], show=at_output)
             outputs = tuple(through[places.index(i)] if i in places else y for i, y in enumerate(outputs))
         return args, outputs if isinstance(output, tuple) else outputs[0]
 
@@ -294,7 +296,7 @@ class Module:
     # ----------------------------------------------------------------------------------------------------------- repr
 
     def extra_repr(self):
-        """What repr shows in the parentheses; for subclasses."""
+        """What repr shows in the parentheses. Subclasses override it."""
         return ""
 
     def __repr__(self):
@@ -308,16 +310,16 @@ def _is_state(module, name, value):
     return isinstance(value, Parameter) or (module._buffer_names.get(name, False) and value is not None)
 
 
-_SHOWN = 5  # how many paths an error names: a model may have hundreds
+_SHOWN = 5  # how many paths an error names, since a model may have hundreds
 _KINDS = {"f": "float", "i": "int", "u": "int", "b": "bool"}
 
 
-def _some(paths):
+def _listed(paths):
     return f"{paths[:_SHOWN]}" + f" and {len(paths) - _SHOWN} more" * (len(paths) > _SHOWN)
 
 
 def _misfit(path, x, given):
-    """Why `given` cannot be loaded into the parameter or buffer x; None if it can."""
+    """Why `given` cannot be loaded into the parameter or buffer x, or None if it can."""
     if not isinstance(given, Tensor | np.ndarray | np.generic):
         return f"{path} is no Tensor or array in the state, but a {type(given).__name__}"
     if tuple(given.shape) != x.shape:

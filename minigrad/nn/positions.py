@@ -1,9 +1,9 @@
-"""Four ways to tell attention where a token stands. Without one it cannot: its output does not depend on the order.
+"""Four ways to tell attention where a token stands. Without one, its output does not depend on the order of the keys.
 
 learned      an Embedding of positions, added to the tokens
 sinusoidal   fixed waves, added to the tokens (Vaswani et al. 2017, section 3.5)
-rotary       queries and keys turned by angles that grow with the position (Su et al. 2021)
-alibi        scores lowered in proportion to the distance (Press, Smith and Lewis 2021)
+rotary       queries and keys are rotated by angles that grow with the position (Su et al. 2021)
+alibi        scores are lowered in proportion to the distance (Press, Smith and Lewis 2021)
 """
 
 import functools
@@ -26,27 +26,27 @@ def sinusoidal(positions, C, dtype=DEFAULT_FLOAT):
 
 
 def rotary(x, start=0, base=10000.0):
-    """x (…, T, d), d even, at positions start … start + T - 1: each pair (x_i, x_{i + d/2}) turned by
-    position · base^(-2i / d) radians. So q · k depends on how far apart they stand, not on where."""
+    """x (…, T, d), d even, at positions start … start + T - 1, with each pair (x_i, x_{i + d/2}) rotated by
+    position · base^(-2i / d) radians. So q · k depends on the distance between the two, not on where they stand."""
     T, d = x.shape[-2:]
     if d % 2:
-        raise ValueError(f"rotary positions turn pairs of numbers: the head size must be even, not {d}")
+        raise ValueError(f"rotary positions need an even head size, got {d}")
     cos, sin = (tensor(table, dtype=x.dtype, device=x.device) for table in _turns(start, T, d, base))
-    other = cat([x[..., d // 2 :], x[..., : d // 2]], -1)  # each number's partner
+    other = cat([x[..., d // 2 :], x[..., : d // 2]], -1)  # (…, T, d): the other number of each pair
     return x * cos + other * sin
 
 
-@functools.lru_cache(16)  # queries and keys of all layers ask for the same
+@functools.lru_cache(16)  # queries and keys of all layers need the same
 def _turns(start, T, d, base):
-    """What each number is multiplied by, and what its partner: two arrays (T, d), float64."""
+    """The factors of each number and of its partner in the rotation: two arrays (T, d), float64."""
     rates = base ** (-np.arange(0, d, 2) / d)  # (d / 2,)
     angles = np.arange(start, start + T)[:, None] * rates  # (T, d / 2)
     return np.concatenate([np.cos(angles)] * 2, -1), np.concatenate([-np.sin(angles), np.sin(angles)], -1)
 
 
 def alibi_slopes(nh):
-    """The slope of each of nh heads, a list: 2^(-8/nh), 2^(-16/nh), …; for other than powers of two, as in the paper,
-    those of the next lower power and every other one of the next higher."""
+    """The slope of each of nh heads, a list: 2^(-8/nh), 2^(-16/nh), … if nh is a power of two. Otherwise, as in the
+    paper, those of the next lower power of two, and then every other one of the next higher."""
     power = 2 ** int(math.log2(nh)) if nh else 0
     slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
     return slopes + [2 ** (-4 * (2 * i + 1) / power) for i in range(nh - power)]

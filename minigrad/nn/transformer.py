@@ -1,4 +1,4 @@
-"""Encoders, decoders, and the two together (Vaswani et al. 2017), with PyTorch's names and arguments; batch first."""
+"""Encoders, decoders, and both together (Vaswani et al. 2017), with PyTorch's names and arguments, batch first."""
 
 import copy
 
@@ -21,8 +21,8 @@ def _activation(activation):
 
 
 class _Layer(Module):
-    """Parts beside residual connections, each with a norm and a dropout: self-attention, in a decoder attention to an
-    encoder's output, and a feedforward network."""
+    """The parts of a layer: self-attention, in a decoder also attention to an encoder's output, and a feedforward
+    network. Each has a residual connection, a norm and a dropout."""
 
     of_decoder = False
 
@@ -49,13 +49,14 @@ class _Layer(Module):
         return norm(x + dropout(part(x)))
 
     def _feedforward(self, x):
-        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+        x = self.activation(self.linear1(x))  # (B, T, dim_feedforward)
+        return self.linear2(self.dropout(x))  # (B, T, C)
 
 
 class TransformerEncoderLayer(_Layer):
     """Self-attention, then a feedforward network: (B, T, C) -> (B, T, C).
 
-    norm_first: the norms come before the parts (as in GPT-2) and not after the sums (as in the paper). `attention`:
+    norm_first: the norms come before the parts, as in GPT-2, instead of after the sums, as in the paper. attention:
     further arguments of MultiheadAttention, such as dict(impl="per_head", num_kv_heads=2)."""
 
     def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
@@ -64,8 +65,8 @@ class TransformerEncoderLayer(_Layer):
         def attend(x):
             return self.self_attn(x, attn_mask=src_mask, key_padding_mask=src_key_padding_mask, is_causal=is_causal)[0]
 
-        x = self._with_residual(src, attend, self.norm1, self.dropout1)
-        return self._with_residual(x, self._feedforward, self.norm2, self.dropout2)
+        x = self._with_residual(src, attend, self.norm1, self.dropout1)  # (B, T, C)
+        return self._with_residual(x, self._feedforward, self.norm2, self.dropout2)  # (B, T, C)
 
 
 class TransformerDecoderLayer(_Layer):
@@ -89,18 +90,18 @@ class TransformerDecoderLayer(_Layer):
                 x, memory, attn_mask=memory_mask, key_padding_mask=memory_key_padding_mask, is_causal=memory_is_causal
             )[0]
 
-        x = self._with_residual(tgt, attend, self.norm1, self.dropout1)
-        x = self._with_residual(x, look_up, self.norm2, self.dropout2)
-        return self._with_residual(x, self._feedforward, self.norm3, self.dropout3)
+        x = self._with_residual(tgt, attend, self.norm1, self.dropout1)  # (B, T, C)
+        x = self._with_residual(x, look_up, self.norm2, self.dropout2)  # (B, T, C)
+        return self._with_residual(x, self._feedforward, self.norm3, self.dropout3)  # (B, T, C)
 
 
 def _copies(layer, n):
-    """n layers of the same sizes, each with initial weights of its own."""
+    """n layers of the same sizes, each with its own initial weights."""
     if n < 1:
         raise ValueError(f"num_layers must be at least 1, got {n}")
     layers = [layer] + [copy.deepcopy(layer) for _ in range(n - 1)]
     for other in layers[1:]:
-        for module in reversed(list(other.modules())):  # parts first: the whole may know better
+        for module in reversed(list(other.modules())):  # parts first: what contains them may reset them in its own way
             if hasattr(module, "reset_parameters"):
                 module.reset_parameters()
     return ModuleList(layers)
@@ -109,7 +110,7 @@ def _copies(layer, n):
 class TransformerEncoder(Module):
     """num_layers layers like encoder_layer, then norm, if given: (B, T, C) -> (B, T, C).
 
-    Unlike in torch, each layer begins with weights of its own."""
+    Unlike in PyTorch, each layer begins with its own weights."""
 
     def __init__(self, encoder_layer, num_layers, norm=None):
         self.layers, self.norm = _copies(encoder_layer, num_layers), norm
@@ -124,7 +125,7 @@ class TransformerEncoder(Module):
 class TransformerDecoder(Module):
     """num_layers layers like decoder_layer, then norm, if given: (B, T, C) and memory (B, S, C) -> (B, T, C).
 
-    Unlike in torch, each layer begins with weights of its own."""
+    Unlike in PyTorch, each layer begins with its own weights."""
 
     def __init__(self, decoder_layer, num_layers, norm=None):
         self.layers, self.norm = _copies(decoder_layer, num_layers), norm
@@ -139,9 +140,9 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """An encoder and a decoder that looks at its output: src (B, S, C), tgt (B, T, C) -> (B, T, C).
+    """An encoder and a decoder that attends to its output: src (B, S, C), tgt (B, T, C) -> (B, T, C).
 
-    Embeddings, positions and the projection to a vocabulary are the caller's. Arguments as for the layers."""
+    Embeddings, positions and the projection to a vocabulary are left to the caller. Arguments as for the layers."""
 
     def __init__(self, d_model=512, nhead=8, num_encoder_layers=6, num_decoder_layers=6, dim_feedforward=2048,
                  dropout=0.1, activation="relu", layer_norm_eps=1e-5, *, norm_first=False, bias=True, attention=None,

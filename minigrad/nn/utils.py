@@ -1,14 +1,27 @@
-"""Helpers of the training loop."""
+"""Helpers for loops of training and evaluation."""
 
 import math
+from contextlib import contextmanager
 
 from ..tensor import Tensor
+
+
+@contextmanager
+def evaluating(model):
+    """Within a with-block a Module is in eval mode; afterwards each module below it trains or not, as before."""
+    before = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in before.items():
+            module.training = training
 
 
 def clip_grad_norm_(parameters, max_norm, error_if_nonfinite=False):
     """Scale all gradients in place so that their joint 2-norm is at most max_norm; returns the norm before, a float.
 
-    A NaN or Inf norm makes every gradient NaN or 0; error_if_nonfinite raises ArithmeticError instead."""
+    A norm that is NaN or infinite makes every gradient NaN or 0; with error_if_nonfinite it raises ArithmeticError."""
     parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     grads = [p.grad for p in parameters if p.grad is not None]
     by_device: dict = {}

@@ -1,4 +1,6 @@
-"""Scaled dot-product attention: scores, the masked softmax that turns them into a pattern, and their product with v."""
+"""Scaled dot-product attention: the products q kᵀ, the masked softmax that makes a pattern of them, and pattern v.
+
+`qk` is q kᵀ, before the scale; `scores` are scale · q kᵀ."""
 
 import math
 
@@ -30,8 +32,10 @@ class SplitHeads(Op):
 
 
 def split_heads(x, *heads):
-    """x (B, T, n·d) as n heads: x.reshape(B, T, n, d).transpose(1, 2), a view (B, n, T, d). With several numbers of
-    heads, x holds as many parts side by side: x (B, T, (n_0 + n_1 + …)·d) -> (B, n_0, T, d), (B, n_1, T, d), …"""
+    """x (B, T, n·d) as n heads: x.reshape(B, T, n, d).transpose(1, 2), a view (B, n, T, d).
+
+    Given several numbers of heads, x holds that many parts side by side: x (B, T, (n_0 + n_1 + …)·d) ->
+    (B, n_0, T, d), (B, n_1, T, d), …"""
     if x.ndim != 3 or min(heads, default=0) < 1 or x.shape[2] % sum(heads):
         raise ValueError(f"split_heads: shape {x.shape} is not (B, T, n·d) for n = {' + '.join(map(str, heads))} heads")
     parts = SplitHeads.apply(x, heads=heads, d=x.shape[2] // sum(heads))
@@ -63,10 +67,10 @@ def merge_heads(x):
 
 
 class AttentionPattern(Op):
-    """pattern = softmax(scale · scores), 0 where masked;   dscores = scale · pattern (dpattern - Σ dpattern pattern)
+    """pattern = softmax(scale · qk), 0 where masked;   dqk = scale · pattern (dpattern - Σ dpattern pattern)
 
-    scores (…, T, S). mask: bool (True: attend) or None, broadcast to scores; is_causal: query i sees keys up to i.
-    A query that sees no key has a pattern of zeros, and zero gradients."""
+    qk (…, T, S). mask: bool (True: attend) or None, broadcast to qk; is_causal: query i sees keys up to i.
+    A query that sees nothing has a pattern of zeros, and zero gradients."""
 
     cases = [
         case((2, 3, 3), None, scale=0.5, is_causal=True),
@@ -75,15 +79,15 @@ class AttentionPattern(Op):
     ]
     analytic = True
 
-    def forward(self, scores, mask, scale, is_causal):
-        return self.save_output(self.backend.attention_pattern(scores, scale, mask, is_causal))
+    def forward(self, qk, mask, scale, is_causal):
+        return self.save_output(self.backend.attention_pattern(qk, scale, mask, is_causal))
 
     def backward(self, dy):
         return AttentionPatternBackward.apply(dy, self.saved_output(), scale=self.scale), None
 
 
 class AttentionPatternBackward(FormulaOp):
-    """dscores = scale · pattern (dpattern - Σ dpattern pattern)"""
+    """dqk = scale · pattern (dpattern - Σ dpattern pattern)"""
 
     cases = [case((2, 3, 4), (2, 3, 4), scale=0.5)]
     analytic = True
@@ -97,30 +101,30 @@ class AttentionPatternBackward(FormulaOp):
         return pattern * (dy - (dy * pattern).sum(-1, keepdim=True)) * scale
 
 
-def attention_pattern(scores, mask=None, is_causal=False, scale=1.0):
-    """softmax(scale · scores + mask) over the last dim of scores (…, T, S): which keys each query reads, and how much.
+def attention_pattern(qk, mask=None, is_causal=False, scale=1.0):
+    """softmax(scale · qk + mask) over the last dim of qk (…, T, S): which keys each query reads, and how much.
 
-    mask: bool Tensor (True: attend), float Tensor (added), or None, broadcast to scores."""
-    require_float("attention_pattern", scores)
+    mask: bool Tensor (True: attend), float Tensor (added), or None, broadcast to qk."""
+    require_float("attention_pattern", qk)
     if mask is not None:
         try:
-            expanded(mask, scores.shape)
+            expanded(mask, qk.shape)
         except ValueError:
             raise ValueError(
-                f"attention: mask of shape {mask.shape} does not broadcast to scores of shape {scores.shape}"
+                f"attention: mask of shape {mask.shape} does not broadcast to scores of shape {qk.shape}"
             ) from None
-        if mask.dtype == scores.dtype:
-            scores, scale, mask = scores * scale + mask, 1.0, None
+        if mask.dtype == qk.dtype:
+            qk, scale, mask = qk * scale + mask, 1.0, None
         elif mask.dtype.kind != "b":
-            raise TypeError(f"attention: mask must be bool or {scores.dtype} like q, k and v, got {mask.dtype}")
-    return AttentionPattern.apply(scores, mask, scale=float(scale), is_causal=bool(is_causal))
+            raise TypeError(f"attention: mask must be bool or {qk.dtype} like q, k and v, got {mask.dtype}")
+    return AttentionPattern.apply(qk, mask, scale=float(scale), is_causal=bool(is_causal))
 
 
 class Attention(Op):
     """z = softmax(scale q kᵀ + bias) v, masked, without storing the pattern;   dq, dk, dv compute the pattern again
 
-    q (B, nh, T, D), k (B, nkv, S, D), v (B, nkv, S, Dv), nkv dividing nh. mask (bool) and bias are (B, nh, T, S) or
-    None. Rabe and Staats 2021; Dao et al., "FlashAttention", 2022."""
+    q (B, nh, T, d_k), k (B, nkv, S, d_k), v (B, nkv, S, d_v); nkv divides nh. mask (bool) and bias (float) are
+    (B, nh, T, S) or None. Rabe and Staats 2021; Dao et al., "FlashAttention", 2022."""
 
     cases = [
         case((1, 2, 3, 3), (1, 2, 3, 3), (1, 2, 3, 2), None, None, scale=0.5, is_causal=True),
@@ -145,9 +149,10 @@ class Attention(Op):
 
 
 class AttentionBackward(FormulaOp):
-    """dv = patternᵀ dz, dpattern = dz vᵀ, dscores as for the pattern, dq = dscores k, dk = dscoresᵀ q
+    """dv = patternᵀ dz, dpattern = dz vᵀ, dqk as for the pattern, dq = dqk k, dk = dqkᵀ q
 
-    z and lse, the logarithm of each row's sum, come from the forward; None: computed again."""
+    z (B, nh, T, d_v) and lse (B, nh, T), the logarithm of the sum of e^score in each row, come from the forward; if lse
+    is None, both are computed again."""
 
     cases = [
         case((1, 2, 3, 2), (1, 2, 3, 3), (1, 2, 3, 3), (1, 2, 3, 2), None, None, None, None, scale=0.5, is_causal=True),
@@ -169,10 +174,10 @@ class AttentionBackward(FormulaOp):
         nkv = k.shape[1]
         k, v = _for_each_head(k, q), _for_each_head(v, q)
         scores = q @ k.mT * scale  # (B, nh, T, S)
-        pattern = attention_pattern(scores if bias is None else scores + bias, mask, is_causal)
+        pattern = attention_pattern(scores if bias is None else scores + bias, mask, is_causal)  # (B, nh, T, S)
         dpattern = dz @ v.mT  # (B, nh, T, S)
-        dscores = pattern * (dpattern - (dpattern * pattern).sum(-1, keepdim=True)) * scale
-        return dscores @ k, _over_groups(dscores.mT @ q, nkv), _over_groups(pattern.mT @ dz, nkv)
+        dqk = AttentionPatternBackward.formula(dpattern, pattern, scale)  # (B, nh, T, S)
+        return dqk @ k, _over_groups(dqk.mT @ q, nkv), _over_groups(pattern.mT @ dz, nkv)
 
 
 def _check_groups(q, k):
@@ -182,20 +187,22 @@ def _check_groups(q, k):
 
 
 def _for_each_head(x, q):
-    """Keys or values (B, nkv, S, D), repeated for the heads of q that share them: (B, nh, S, D)."""
+    """Keys or values (B, nkv, S, d), repeated for each head of q that shares them: (B, nh, S, d)."""
     _check_groups(q, x)
     return x if x.shape[1] == q.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], 1)
 
 
 def _over_groups(dx, nkv):
-    """The adjoint of _for_each_head: (B, nh, S, D) summed to (B, nkv, S, D)."""
-    B, nh, S, D = dx.shape
-    return dx if nh == nkv else dx.reshape(B, nkv, nh // nkv, S, D).sum(2)
+    """The adjoint of _for_each_head: (B, nh, S, d) summed to (B, nkv, S, d)."""
+    B, nh, S, d = dx.shape
+    return dx if nh == nkv else dx.reshape(B, nkv, nh // nkv, S, d).sum(2)
 
 
 def _batches(query, key, value, enable_gqa):
-    """The batch dims of attention's result and of its keys, heads last, from the three shapes. Raises ValueError."""
-    own = 3 if enable_gqa else 2  # dims that do not broadcast
+    """From three shapes, the batch dims of attention's result and those of its keys, heads last.
+
+    Raises ValueError if the shapes do not fit each other."""
+    own = 3 if enable_gqa else 2  # how many of the last dims do not broadcast
     if min(len(query), len(key), len(value)) < own or query[-1] != key[-1] or key[-own:-1] != value[-own:-1]:
         raise ValueError
     batch = query[:-own]
@@ -205,7 +212,9 @@ def _batches(query, key, value, enable_gqa):
 
 
 def _as_heads(query, key, value, enable_gqa):
-    """The three as (B, heads, positions, size), and the result's batch dims. Raises if they do not fit each other."""
+    """Query, key and value as (B, heads, positions, size), and the batch dims of the result.
+
+    Raises ValueError, with all three shapes, if they do not fit each other."""
     shapes = query.shape, key.shape, value.shape
     try:
         batch, of_keys = _batches(*shapes, enable_gqa)
@@ -218,13 +227,13 @@ def _as_heads(query, key, value, enable_gqa):
 
 
 def _four_dims(x, batch):
-    """x (…, n, m) broadcast to its batch dims, and these as two."""
+    """x (…, n, m) with its first dims broadcast to `batch` and then reshaped to two: (B, heads, n, m)."""
     x = expanded(x, (*batch, *x.shape[-2:]))
     return x if len(batch) == 2 else x.reshape(math.prod(batch[:-1]), *(batch[-1:] or (1,)), *x.shape[-2:])
 
 
 def _mask_of_heads(mask, batch, T, S, dtype):
-    """A mask that broadcasts to scores of shape (*batch, T, S), as (B, nh, T, S)."""
+    """A mask that broadcasts to scores of shape (*batch, T, S), as (B, nh, T, S). Raises if it does not."""
     if mask.dtype.kind != "b" and mask.dtype != dtype:
         raise TypeError(f"attention: mask must be bool or {dtype} like q, k and v, got {mask.dtype}")
     try:
@@ -245,11 +254,12 @@ def scaled_dot_product_attention(
 ):
     """z = softmax(q kᵀ / √d_k + mask) v   (Vaswani et al. 2017, eq. 1)
 
-    query (…, T, d_k), key (…, S, d_k), value (…, S, d_v) -> (…, T, d_v). attn_mask: bool (True: attend) or float,
-    broadcast to (…, T, S). scale replaces 1/√d_k. dropout_p applies to the pattern, always: pass 0 to evaluate.
-    enable_gqa: key and value may have fewer heads, in dim -3, a divisor of query's. Unlike PyTorch, attn_mask and
-    is_causal may be given together, and a query that sees no key gives zeros. The pattern is never stored whole, unless
-    dropout_p, a mask that requires a gradient, or heads larger than the device's kernel allows make that necessary."""
+    query (…, T, d_k), key (…, S, d_k), value (…, S, d_v) -> (…, T, d_v). attn_mask: bool (True: attend) or float
+    (added to the scores), broadcast to (…, T, S). scale replaces 1/√d_k. dropout_p applies to the pattern, whether the
+    model trains or not: pass 0 to evaluate. enable_gqa: key and value may have fewer heads, in dim -3, a divisor of
+    query's. Unlike in PyTorch, attn_mask and is_causal may be given together, and a query that sees nothing gives
+    zeros. The pattern is held whole only with dropout_p, a mask that requires a gradient, or heads larger than 128 on
+    a device that runs kernels. Raises ValueError for shapes, and TypeError for dtypes, that do not fit each other."""
     require_float("scaled_dot_product_attention", query, key, value)
     if not query.dtype == key.dtype == value.dtype:
         raise TypeError(
@@ -260,8 +270,8 @@ def scaled_dot_product_attention(
     mask = None if attn_mask is None else _mask_of_heads(attn_mask, batch, q.shape[-2], k.shape[-2], query.dtype)
     fits = q.storage.backend.attention_fits(q.dtype, max(q.shape[-1], v.shape[-1]))
     if dropout_p or not fits or (mask is not None and mask.requires_grad):
-        scores = q @ _for_each_head(k, q).mT  # (B, nh, T, S)
-        pattern = dropout(attention_pattern(scores, mask, is_causal, scale), dropout_p)  # (B, nh, T, S)
+        qk = q @ _for_each_head(k, q).mT  # (B, nh, T, S)
+        pattern = dropout(attention_pattern(qk, mask, is_causal, scale), dropout_p)  # (B, nh, T, S)
         z = pattern @ _for_each_head(v, q)  # (B, nh, T, d_v)
     else:
         masks = (mask, None) if mask is None or mask.dtype.kind == "b" else (None, mask)

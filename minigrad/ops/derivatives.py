@@ -29,7 +29,7 @@ def argument(op, i):
 
 
 def letters_of(graph):
-    """{node: letter} of what attention has letters for: q, k, v, scores, pattern, z. graph: {op: {index: node}}."""
+    """{node: letter} of what attention has letters for: q, k, v, qk, pattern, z. graph: {op: {index: node}}."""
     found = {}
 
     def call(letters, nodes):
@@ -41,12 +41,12 @@ def letters_of(graph):
         if op.name == "attention":
             call("qkvz", (*op.parents[:3], outputs.get(0)))
         elif op.name == "attention_pattern":
-            scores = op.parents[0]
-            while scores.op is not None and scores.op.name in ("add", "mul") and scores.op.parents[0] is not None:
-                scores = scores.op.parents[0]  # before a float mask was added to them, scaled
-            call(("scores", "pattern"), (scores, outputs.get(0)))
-            if scores.op is not None and scores.op.name == "matmul":
-                call(("q", "kᵀ"), scores.op.parents)
+            qk = op.parents[0]
+            while qk.op is not None and qk.op.name in ("add", "mul") and qk.op.parents[0] is not None:
+                qk = qk.op.parents[0]  # before it was scaled, and a float mask added
+            call(("qk", "pattern"), (qk, outputs.get(0)))
+            if qk.op is not None and qk.op.name == "matmul":
+                call(("q", "kᵀ"), qk.op.parents)
     for op, outputs in graph.items():
         letters = [found.get(node) for node in (*outputs.values(), *op.parents)]
         if op.name == "permute" and letters[0] == "kᵀ":

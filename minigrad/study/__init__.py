@@ -1,21 +1,24 @@
-"""A look inside attention heads: what they compute, what comes back to them, and how much they matter.
+"""A look inside attention heads: what they compute, which gradients come back to them, and how much they matter.
 
-    with study.trace_heads(model) as tr:            q, k, v, scores, pattern, z of each head, and their gradients
+    with study.trace_heads(model) as trace:         q, k, v, scores, pattern, z of each head, and their gradients
         loss = loss_fn(model(x), y)
         loss.backward()
-    tr.check()                                      what must hold between them in every backward
-    print(tr.table()); tr.to_html("heads.html")
+    trace.check()                                   what must hold between them in every backward
+    print(trace.table())                            the statistics of study.STATS
+    trace.to_html("heads.html")                     patterns beside their gradients, and bars for the statistics
 
     study.ledger(lambda: loss_fn(model(x), y), scope="blocks.1.attn", head=2)     backward, step by step
     study.head_scores(model)                        previous, duplicate, induction, copying
     study.head_importance(model, [(x, y)])          by ablation, gate gradients or their path integral
     study.ablate_heads, prune, Recorder, designed_head, logit_attribution, qk_circuit, ov_circuit, rollout
 
-`python -m minigrad.study` writes the report, and prints the ledger, of a character model's checkpoint.
+`python -m minigrad.study` writes the report, and prints the ledger, of a character model's checkpoint. An order of
+reading stands in README.md in this folder.
 """
 
-from .layers import attention_layers
-from .patterns import attention_to, duplicate, entropy, prefix, previous, rollout
+from .layers import attention_layers, head_weights
+from .patterns import attention_to, duplicate, entropy, induction, previous, rollout
+from .stats import STATS, Stat, stat
 from .table import HeadTable
 from .trace import HeadTrace, LayerTrace, trace_heads
 from .identities import IdentityError, IdentityReport

@@ -2,6 +2,7 @@
 
 python -m minigrad.study report CHECKPOINT --text "To be, or not to be" -o heads.html
 python -m minigrad.study ledger CHECKPOINT --text "To be, or not to be" --scope blocks.1.attn --head 2
+python -m minigrad.study stats
 """
 
 import os
@@ -11,18 +12,20 @@ from contextlib import ExitStack
 import numpy as np
 
 from .. import cli
-from ..nn.attention import FORMS, known_heads
+from ..nn.attention import FORMS
+from ..nn.heads import known_heads
 from ..tensor import tensor
 from ..training.runs import load_char_model
 from .importance import head_importance
 from .layers import attention_layers
 from .ledger import ledger
 from .report import LIMIT
+from .stats import listed
 from .trace import trace_heads
 
 
 def report(args):
-    """Trace the text's loss, and write the report."""
+    """Trace the loss on the text, write the report and print its table."""
     model, vocab, x, y = given(args)
     with ExitStack() as stack:
         with cli.refusing(ValueError):  # unknown heads
@@ -40,7 +43,7 @@ def report(args):
 
 
 def write_ledger(args):
-    """Print the ledger of the text's loss."""
+    """Print the ledger of the loss on the text."""
     model, _, x, y = given(args)
     layers = attention_layers(model)
     if args.head is not None:
@@ -55,14 +58,20 @@ def write_ledger(args):
     return 1 if book.failed else 0
 
 
+def list_stats(args):
+    """Print what the columns of the table and the bars of the report are."""
+    print(listed())
+    return 0
+
+
 def given(args):
-    """The model, in eval mode, its vocabulary, and the text as (B, T) inputs and targets."""
+    """The model, in eval mode, its vocabulary, and the text as inputs and targets, (B, T) each."""
     model, vocab, _ = load_char_model(args.checkpoint, args.device)
     ids, T = vocab.encode(args.text), model.config.block_size
     if len(ids) < 2:
         raise cli.CommandError("--text needs two characters at least: one to read, one to predict")
     T = min(T, len(ids) - 1)
-    used = (len(ids) - 1) // T * T  # a longer text than the model sees at once is cut into several sequences
+    used = (len(ids) - 1) // T * T  # a text longer than the model sees at once is cut into several sequences
     if used < len(ids) - 1:
         print(f"the last {len(ids) - 1 - used} characters are left out: the model reads {T} at once", file=sys.stderr)
     x, y = (tensor(np.reshape(part, (-1, T)), device=args.device) for part in (ids[:used], ids[1 : used + 1]))
@@ -95,6 +104,8 @@ def main(argv=()):
     q.add_argument("--values", choices=("summary", "full"), default="summary", help="full: with all numbers")
     q.add_argument("--check", action="store_true", help="against finite differences; exit status 1 if one differs")
     q.add_argument("--impl", choices=FORMS, default="batched", help="the form of attention (default: batched)")
+    r = commands.add_parser("stats", help="what the columns of the table and the bars of the report are")
+    r.set_defaults(run=list_stats)
     for command in (p, q):
         command.add_argument("checkpoint", type=cli.path, metavar="CHECKPOINT", help="a file of examples/char_lm.py")
         command.add_argument("--text", required=True, help="what the model reads; its loss is traced")

@@ -1,11 +1,11 @@
-"""What heads do, read off the weights, and what they add to the logits (Elhage et al. 2021)."""
+"""What heads do, read off their weights, and what they add to the logits (Elhage et al. 2021)."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..autograd import no_grad
-from ..nn import LayerNorm, RMSNorm
+from ..nn import LayerNorm, MultiheadAttention, RMSNorm
 from ..tensor import eye, zeros
 from .layers import as_float64, attention_layers, head_weights, undisturbed
 from .table import HeadTable
@@ -13,35 +13,37 @@ from .trace import trace_heads
 
 
 def qk_circuit(layer, head):
-    """s W_Q W_Kᵀ of a head, (C, kdim), float64, s the layer's scale, 1/√d_k by default: x_i W_QK x_jᵀ is the score of
-    query i and key j, as a trace has it, before ALiBi and masks; x is the layer's input, behind a norm if there is one.
+    """W_QK = s W_Q W_Kᵀ of a head, (C, kdim), float64; s is the layer's scale, by default 1/√d_k.
 
-    Biases are left out. With rotary positions there is no one such matrix: ValueError."""
+    x_i W_QK x_jᵀ is the score of query i and key j, as in a trace: before ALiBi and masks. x is the layer's input,
+    which comes after a norm if there is one. Biases are left out. Raises ValueError for rotary positions, which have
+    no such matrix."""
     if layer.positions == "rotary":
         raise ValueError("rotary positions put another rotation between W_Q and W_Kᵀ at each distance")
     W_Q, W_K, _, _ = head_weights(layer, head)
-    return layer._scale * W_Q @ W_K.T
+    return layer.score_scale * W_Q @ W_K.T
 
 
 def ov_circuit(layer, head):
-    """W_V W_O of a head, (vdim, C), float64: attending to x_j alone, it adds x_j W_OV to the residual stream.
+    """W_OV = W_V W_O of a head, (vdim, C), float64: a head that attends to x_j alone adds x_j W_OV to the stream.
 
-    Biases are left out; head_gates count."""
+    Biases are left out; head_gates are included."""
     _, _, W_V, W_O = head_weights(layer, head)
     return W_V @ W_O
 
 
 def unembedding(model):
-    """W_U (C, V), float64, of a model with head(x) and perhaps a final norm, model.norm: what a part y of the residual
-    stream adds to the logits is y W_U / σ, with σ what the norm divides by there (1 without a norm).
+    """W_U (C, V), float64, of a model with head(x) and perhaps a final norm, model.norm.
 
-    A LayerNorm's centering and weight are in it: W_U = (I - 11ᵀ/C) diag(weight) (the head's matrix); biases are not."""
+    A part y of the residual stream adds y W_U / σ to the logits, where σ is what the norm divides by at that position,
+    or 1 without a norm. The centering and the weight of a LayerNorm are part of W_U, which is (I - 11ᵀ/C) diag(weight)
+    (matrix of the head); biases are not."""
     return _unembedding(model, _final_norm(model))[0]
 
 
 @dataclass(eq=False)
 class LogitAttribution:
-    """How differences of two logits come about, at n positions of B sequences: total = Σ heads + rest."""
+    """What differences of two logits are made of, at n positions of B sequences: total = Σ heads + rest."""
 
     total: np.ndarray  # (B, n)
     heads: dict[str, np.ndarray]  # {path: (B, n, nh)}
@@ -55,13 +57,13 @@ class LogitAttribution:
 def logit_attribution(model, idx, right, wrong, positions=(-1,)):
     """Direct logit attribution: how much each head adds to (logit of the token `right`) - (logit of the token `wrong`),
 
-        z_h W_O^h (u_right - u_wrong) / σ,
+        z_h W_O^h (u_right - u_wrong) / σ.
 
-    u the columns of unembedding(model), σ the divisor of the final norm for the whole residual stream: frozen, so that
-    parts add up. What a head adds by way of later layers does not count.
+    u are the columns of unembedding(model). σ is the divisor of the final norm for the whole residual stream; it is
+    held fixed, so that the parts add up. What a head adds by way of later layers does not count.
 
     idx (B, T) int; right, wrong: a token, or (B, 1) or (B, n) of them; positions: n of them, from the end if negative.
-    For a model whose layers add to one residual stream, after which come model.norm, if it has one, and model.head(x),
+    The model's layers must add to one residual stream, followed by model.norm, if it has one, and by model.head(x),
     which is model.lm_head if there is no norm: AttentionOnly, nn.GPT and others with these names."""
     norm, stream = _final_norm(model), []
     last = model.lm_head if norm is None else norm
@@ -78,10 +80,8 @@ def logit_attribution(model, idx, right, wrong, positions=(-1,)):
     direction = (W_U.T[right] - W_U.T[wrong]) / _divisor(norm, stream[0])[:, at]  # (B, n, C)
     heads = {}
     for path in trace:
-        layer, z = (
-            trace.layers[path],
-            sum(as_float64(call.z)[:, :, at] for call in trace.calls(path)),
-        )  # (B, nh, n, d_v)
+        layer = trace.layers[path]
+        z = sum(as_float64(call.z)[:, :, at] for call in trace.calls(path))  # (B, nh, n, d_v)
         written = [z[:, h] @ head_weights(layer, h)[-1] for h in range(layer.num_heads)]  # (B, n, C) each
         heads[path] = np.stack([(y * direction).sum(-1) for y in written], -1)  # (B, n, nh)
         x = x - sum(written)
@@ -98,8 +98,8 @@ def _final_norm(model):
 
 
 def _unembedding(model, norm):
-    """unembedding(model), (C, V), and what the biases of norm and head add to the logits, (V,)."""
-    if not hasattr(model, "head"):
+    """unembedding(model), (C, V), and what the biases of the norm and the head add to the logits, (V,)."""
+    if not hasattr(model, "head") or isinstance(model, MultiheadAttention):  # whose head(i) is another thing
         raise TypeError(f"{type(model).__name__} has no head(x), which would take (B, T, C) to logits")
     like = next(iter(attention_layers(model).values())).out_proj.weight  # (C, ·)
     about = dict(dtype=like.dtype, device=like.device)
@@ -114,7 +114,7 @@ def _unembedding(model, norm):
 
 
 def _divisor(norm, x):
-    """σ, what the final norm divides rows by: x (B, T, C) -> (B, T, 1), all 1 without a norm."""
+    """σ, what the final norm divides each row by: x (B, T, C) -> (B, T, 1), all 1 without a norm."""
     eps = 0.0 if norm is None else np.finfo(x.dtype).eps if norm.eps is None else norm.eps
     x = as_float64(x)
     if norm is None:

@@ -1,4 +1,4 @@
-"""One step of backward against finite differences of its op alone."""
+"""A single step of backward, checked against finite differences of its op alone."""
 
 import numpy as np
 
@@ -7,13 +7,13 @@ from ..dtypes import float64
 from ..gradcheck import numeric
 from ..tensor import Tensor, tensor
 
-RTOL = {8: 1e-7, 4: 1e-4, 2: 2e-2}  # itemsize of a gradient -> the error allowed, as a part of Σ |dx ⊙ u|
-WIDE = 1e-3  # a bar wider than this part of it decides nothing, unless the gradient is none at all:
-SMALL = 1e-9  # this part of Σ |dy ⊙ y|, or of the largest slope that was seen, is
+RTOL = {8: 1e-7, 4: 1e-4, 2: 2e-2}  # itemsize of a gradient -> the error allowed, relative to Σ |dx ⊙ u|
+WIDE = 1e-3  # an error bar wider than this, relative to Σ |dx ⊙ u|, decides nothing
+SMALL = 1e-9  # relative to Σ |dy ⊙ y|, or to the largest slope that was seen, this counts as no gradient at all
 
 
 class Run:
-    """What an op was given, to run it again: its inputs, and their versions then."""
+    """What is needed to run an op again: its inputs, and which versions of them it was given."""
 
     def __init__(self, inputs):
         self.inputs = inputs
@@ -21,18 +21,19 @@ class Run:
 
     @property
     def changed(self):
-        """Was an input changed in place since?"""
+        """True if an input was changed in place since."""
         return self._versions != [x.storage.version for x in self.inputs if isinstance(x, Tensor)]
 
 
 def check_input(op, run, dys, i, dx, part=...):
-    """What finite differences say of dx, the gradient that `op` gives input i for the gradients dys of its outputs.
+    """What finite differences say about dx, the gradient that `op` gives input i for the gradients dys of its outputs.
 
-    Compares ⟨dx, u⟩ with the slope of ⟨dys, op(inputs)⟩ along u, in float64. u is random within `part` of the input,
-    but has the signs of dx, so that nothing cancels and a wrong scale shows. run: the op's Run, None if nobody looked.
-    Returns "agrees, error …", "at a kink: …", "DIFFERS: …", "undecided: …", or "not checked: …" and why."""
+    Compares ⟨dx, u⟩ with the slope of ⟨dys, op(inputs)⟩ along u, in float64. u is random within `part` of the input and
+    0 elsewhere, but has the signs of dx, so that nothing cancels and a wrong scale shows. run: the op's Run, or None if
+    its forward was not recorded. Returns a text that begins with "agrees", "at a kink", "DIFFERS", "undecided" or
+    "not checked"."""
     if run is None or "generator" in op.params or all(d.source is not type(op) for d in registry.values()):
-        return "not checked: it cannot be run again alone"  # such as dropout, and the engine's own
+        return "not checked: it cannot be run again alone"  # such as dropout, or the engine's own ops
     if run.changed:
         return "not checked: an input was changed in place since"
     xs = [x.detach().to(float64) if isinstance(x, Tensor) and x.dtype.kind == "f" else x for x in run.inputs]
@@ -56,12 +57,12 @@ def check_input(op, run, dys, i, dx, part=...):
         there = outputs(t)
         return np.array([sum((w * (there[k] - here[k])).sum() for k, w in pairs)])
 
-    flow = sum(np.abs(w * here[k]).sum() for k, w in pairs)  # what the terms add up to that may cancel
+    flow = sum(np.abs(w * here[k]).sum() for k, w in pairs)  # the size of the terms, which may cancel
     found = numeric.derivative(phi, numeric.EPS * flow, numeric.STEP)
     slope, left, right, bar = (float(x[0]) for x in (found.value, found.left, found.right, 3 * found.bar))
     given = size = float((dx64 * u).sum())
     error, little = abs(given - slope), SMALL * max(flow, float(found.swing[0]))
-    if found.kink[0] and abs(given) <= abs(left) + abs(right) + bar:  # the sum, where kinks bend opposite ways
+    if found.kink[0] and abs(given) <= abs(left) + abs(right) + bar:  # their sum: several kinks may bend opposite ways
         return f"at a kink: {given:.6g}, slopes {left:.6g} and {right:.6g} from its sides"
     if error <= RTOL[dx.dtype.itemsize] * size + little:
         return f"agrees, error {error / max(size, little) if error else 0:.0e}"

@@ -1,15 +1,15 @@
-"""Which part of each value in a layer's graph belongs to one head."""
+"""Which part of each value in the graph of an attention layer belongs to one head."""
 
 import numpy as np
 
-from ..nn.attention import known_heads
+from ..nn.heads import known_heads
 
 
 def head_parts(graph, scope, head):
-    """{node: index of the head's part of it} for the values that heads divide, in the graph of one attention layer.
+    """{node: index of the head's part of it} for the values that heads divide among them, in one attention layer.
 
-    graph: {op: {index of an output: node}} of the layer. A query head's keys and values are those of its group. Raises
-    ValueError if there is not one layer, if it took the per-head form, or has no such head."""
+    graph: {op: {index of an output: node}} of the layer. The keys and values of a head are those of its group. Raises
+    ValueError if that is not exactly one layer, if it took the per-head form, or if it has no such head."""
     merges = [op for op in graph if op.name == "merge_heads"]
     if len({op.scope for op in merges}) != 1:
         here = ", ".join(sorted({op.scope for op in merges})) or "none of impl 'batched' or 'fused'"
@@ -37,7 +37,7 @@ def head_parts(graph, scope, head):
     for op, outputs in graph.items():
         if op.name == "linear":
             x, W, b = op.parents
-            if outputs[0] in parts:  # its rows make the head's columns of the result
+            if outputs[0] in parts:  # these rows of W make the head's columns of the result
                 rows = parts[outputs[0]][1]
                 parts |= {p: np.s_[rows] for p in (W, b) if p is not None}
             elif x in parts:
@@ -51,7 +51,7 @@ def head_parts(graph, scope, head):
 
 
 def _repeats(op, nkv):
-    """Does this op give each head its keys or values, by an index along dim 1?"""
+    """True if this op gives each head its keys or values, by an index along dim 1."""
     return op.name == "getitem" and len(op.parents[0].shape) == 4 and op.parents[0].shape[1] == nkv and (
         len(op.index) == 2 and isinstance(op.index[1], np.ndarray)
     )  # fmt: skip

@@ -1,17 +1,17 @@
-"""What has to hold in the backward of every head, whatever the loss: a trace that checks itself.
+"""What must hold in the backward of every head, whatever the loss: a trace that checks itself.
 
-With s the scale, P the pattern, S = s q kᵀ and z = P v, the chain rule gives each gradient from the one before it:
+With the scale s, scores S = s q kᵀ, the pattern P and z = P v, the chain rule gives each gradient from the one before:
 
     dP = dz vᵀ    dv = Pᵀ dz    dS = P ⊙ (dP - D), D_i = Σ_j P_ij dP_ij    dq = s dS k    dk = s dSᵀ q
 
-and from these follow, as none of them knows how the other side was computed:
+From these follow identities whose two sides are computed in different ways:
 
-    Σ_j dS_ij = 0                                       a softmax does not see a constant added to its scores
+    Σ_j dS_ij = 0                                       a constant added to a row of scores does not change its softmax
     D_i = ⟨dz_i, z_i⟩
     ⟨dz, z⟩ = ⟨dv, v⟩ = ⟨dW_O, W_O⟩ = ⟨dW_V, W_V⟩       z is linear in each: all are the gradient of a gate on the head
     ⟨dS, S⟩ = ⟨dq, q⟩ = ⟨dk, k⟩ = ⟨dW_Q, W_Q⟩ = ⟨dW_K, W_K⟩
 
-of a head's own part of the weights, biases counted with their weights, and summed over all forwards of the layer.
+Each W is the head's own part of the weights, ⟨dW, W⟩ includes its bias, and all are summed over the layer's forwards.
 """
 
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ import numpy as np
 
 from ..gradcheck.report import aligned
 
-RTOL = {8: 1e-10, 4: 1e-5, 2: 2e-2}  # itemsize -> what is allowed, as a part of the sum of the terms' absolute values
+RTOL = {8: 1e-10, 4: 1e-5, 2: 2e-2}  # itemsize -> the error allowed, relative to the sum of the terms' absolute values
 
 
 class IdentityError(AssertionError):
-    """An identity does not hold: a backward is wrong. `.report` holds all that was compared."""
+    """An identity does not hold, so a backward is wrong. `.report` is the IdentityReport of all that was compared."""
 
     def __init__(self, report):
         outside = all("⟨dW" in row[2] for row in report.failed)
@@ -37,7 +37,7 @@ class IdentityError(AssertionError):
 class IdentityReport:
     """What was compared. rows: (layer, head, identity, error), the error relative to the sum of absolute values.
 
-    skipped: what could not be compared, and why. worst: the largest error; str() shows the worst of each identity."""
+    skipped: what could not be compared, and why. worst: the largest error. str() shows the worst of each identity."""
 
     rows: list
     skipped: list
@@ -65,9 +65,9 @@ def check(trace, rtol=None):
     """Compare all that a HeadTrace kept; returns an IdentityReport, raises IdentityError if something does not hold.
 
     rtol: the largest error allowed (None: RTOL, by the dtype). What is compared is the batched form, from the layer's
-    weights to its output. It supposes that pattern and z go nowhere but on to that (a loss that reads the pattern,
-    need_weights, adds to dP), and that what came back to the weights came by forwards within the trace. Raises
-    RuntimeError if no gradient has come yet."""
+    weights to its output. Two things are assumed: the pattern and z are used for nothing but that output (a loss that
+    reads the pattern, by need_weights, adds to dP), and all gradients of the weights come from forwards within the
+    trace. Raises RuntimeError if no gradient has come yet."""
     rows, skipped, allowed = [], [], {}
     for path, layer in trace.layers.items():
         calls, name = [call for call in trace.calls(path) if call.has_grads], path or "the layer"
@@ -98,7 +98,7 @@ def _formulas(call):
     P, dP, dS = (x.astype(np.float64) for x in (call.pattern, call.pattern_grad, call.scores_grad))
     q, k, v, z, dz = (x.astype(np.float64) for x in (call.q, call.k, call.v, call.z, call.z_grad))
     s, D = call.scale, (P * dP).sum(-1, keepdims=True)  # (B, n, T, 1)
-    size_D = np.abs(P * dP).sum(-1, keepdims=True)  # what D's rounding is measured by
+    size_D = np.abs(P * dP).sum(-1, keepdims=True)  # (B, n, T, 1): D's rounding error is relative to this
     found = [
         ("dS = P ⊙ (dP - D)", _error(dS, P * (dP - D), np.abs(P) * (np.abs(dP) + size_D))),
         ("dq = s dS k", _error(call.q_grad, s * dS @ k, np.abs(s * dS) @ np.abs(k))),
@@ -118,41 +118,31 @@ def _inner_products(layer, calls, products, shared):
     """([(identity, error of each head)], what could not be compared) of all ⟨dx, x⟩, summed over the forwards."""
     z, v, S, q, k = (_inner(calls, point) for point in ("z", "v", "scores", "q", "k"))  # (2, n): sum and size
     found = [
-        ("⟨dz, z⟩ = ⟨dv, v⟩", _apart(z, v)),
-        ("⟨dS, S⟩ = ⟨dq, q⟩", _apart(S, q)),
-        ("⟨dS, S⟩ = ⟨dk, k⟩", _apart(S, k)),
+        ("⟨dz, z⟩ = ⟨dv, v⟩", _distance(z, v)),
+        ("⟨dS, S⟩ = ⟨dq, q⟩", _distance(S, q)),
+        ("⟨dS, S⟩ = ⟨dk, k⟩", _distance(S, k)),
     ]
     missing, heads = [], list(calls[0].heads)
-    for name, parts in _weights(layer, {p: x for p, x in products.items() if p not in shared}).items():
+    own_parts = [layer.head(h).parts for h in heads]
+    for name in ("W_Q", "W_K", "W_V", "W_O"):
         what, of_heads = ("⟨dz, z⟩", z) if name in ("W_O", "W_V") else ("⟨dS, S⟩", S)
         owner = np.array(layer.kv_of_head if name in ("W_K", "W_V") else range(layer.num_heads))
-        if parts is None:
+        if any(p not in products or p in shared for p, _ in own_parts[0][name]):
             missing.append(f"⟨d{name}, {name}⟩: no gradient of it came back within the trace, or others share it")
         elif not set(np.flatnonzero(np.isin(owner, owner[heads]))) <= set(heads):
             missing.append(f"⟨d{name}, {name}⟩: heads that share it were not traced")
         else:
             together = owner[heads] == owner[heads, None]  # (n, n) bool: which heads have their part in common
-            found.append((f"{what} = ⟨d{name}, {name}⟩", _apart(of_heads @ together, parts[:, owner[heads]])))
+            of_weights = np.stack([_of_part(products, parts[name]) for parts in own_parts], 1)
+            found.append((f"{what} = ⟨d{name}, {name}⟩", _distance(of_heads @ together, of_weights)))
     return found, missing
 
 
-def _weights(layer, products):
-    """{"W_Q": (2, parts), sum and size of ⟨dW, W⟩ + ⟨db, b⟩ for each head's part, or None if unknown, …}.
+def _of_part(products, part):
+    """⟨dW, W⟩ + ⟨db, b⟩ of a head's part of the weights, and the sum of the terms' absolute values: (2,).
 
-    products: {parameter: dp ⊙ p and its absolute value, (2, …)}."""
-    found = {}
-    W_in, b_in, W_O = layer.in_proj_weight, layer.in_proj_bias, layer.out_proj.weight
-    packed = [W_in] if W_in is not None else [layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight]
-    complete = all(p in products for p in (*packed, b_in) if p is not None)
-    rows = np.concatenate([products[p].sum(2) for p in packed], 1) if complete else None  # (2, rows of W)
-    if rows is not None and b_in is not None:
-        rows = rows + products[b_in]
-    start = 0
-    for name, n, d in zip(("W_Q", "W_K", "W_V"), layer._rows, layer._sizes):
-        found[name] = None if rows is None else rows[:, start : start + n].reshape(2, -1, d).sum(2)
-        start += n
-    found["W_O"] = products[W_O].sum(1).reshape(2, -1, layer.d_v).sum(2) if W_O in products else None
-    return found
+    products: {parameter: dp ⊙ p and its absolute value, (2, …)}. part: a value of nn.heads.Head.parts."""
+    return sum(products[p][(slice(None), *index)].reshape(2, -1).sum(1) for p, index in part)
 
 
 def _inner(calls, point):
@@ -161,8 +151,8 @@ def _inner(calls, point):
     return np.sum([(x.sum((0, 2, 3)), np.abs(x).sum((0, 2, 3))) for x in products], 0)
 
 
-def _apart(one, other):
-    """How far two inner products are apart, relative to the larger of their sizes: (2, n) twice -> (n,)."""
+def _distance(one, other):
+    """The difference of two inner products, relative to the larger of their sizes: (2, n), (2, n) -> (n,)."""
     return _relative(np.abs(one[0] - other[0]), np.maximum(one[1], other[1]))
 
 

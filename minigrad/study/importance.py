@@ -1,4 +1,4 @@
-"""How much each head matters, by taking it away and by gradients that stand in for that; and removing what does not."""
+"""How much each head matters, measured by silencing it or estimated from gradients; and removing those that do not."""
 
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ import numpy as np
 from ..autograd import enable_grad
 from ..errors import unknown
 from ..nn import GPT
-from ..nn.attention import known_heads
+from ..nn.heads import known_heads
 from ..tensor import Tensor, grad, ones, tensor
 from .layers import as_float64, attention_layers, path_of, several, undisturbed
 
-METHODS = "ablate", "gate_path", "gate_grad"
+METHODS = "ablate", "gate_path", "abs_gate_grad"
 
 
 def returned_loss(model, *batch):
-    """The loss that model(*batch) returns, alone or last of a tuple, as nn.GPT does for (idx, targets)."""
+    """The loss that model(*batch) returns, alone or as the last of a tuple, as nn.GPT does for (idx, targets)."""
     output = model(*batch)
     loss = output[-1] if isinstance(output, tuple) else output
     if not isinstance(loss, Tensor) or loss.numel() != 1:
@@ -27,27 +27,29 @@ def returned_loss(model, *batch):
 
 def mean_loss(model, batches, loss=returned_loss):
     """The mean over batches, tuples of arguments, of loss(model, *batch): a float."""
-    return float(np.mean([loss(model, *batch).item() for batch in _some(batches)]))
+    return float(np.mean([loss(model, *batch).item() for batch in _as_list(batches)]))
 
 
 def head_importance(model, batches, method="ablate", steps=20, loss=returned_loss):
     """{path: (nh,) float64}: how much each head matters to mean_loss(model, batches, loss), in its unit.
 
-        ablate     L(g_h = 0) - L, g_h a gate that multiplies the head's z: the truth, a forward for each head
-        gate_path  -∫₀¹ ∂L/∂g_h dg_h by the midpoints of `steps` intervals: the same, from gradients along the way
-        gate_grad  E |∂L/∂g_h| = E |⟨z_h, ∂L/∂z_h⟩| at g_h = 1, over sequences (Michel, Levy and Neubig 2019): to first
-                   order, from one backward. It is small for a head without which the loss, flat here, would be large
+        ablate         L(g_h = 0) - L, where a gate g_h multiplies the head's z: the truth, one forward for each head
+        gate_path      -∫₀¹ ∂L/∂g_h dg_h, by the midpoints of `steps` intervals: the same, from gradients on the way
+        abs_gate_grad  E |∂L/∂g_h| = E |⟨z_h, ∂L/∂z_h⟩| at g_h = 1, the mean over sequences (Michel, Levy and Neubig
+                       2019): a first-order estimate from one backward. It can be small for a head that matters much,
+                       where the loss is flat at g_h = 1 and rises only as the gate closes
 
-    batches: a list of tuples of arguments; loss(model, *batch): a mean over sequences, by default what the model
-    returns last. The model is in eval mode meanwhile; neither it nor any .grad is changed."""
+    batches: a list of tuples of arguments. loss(model, *batch): a mean over sequences, by default what the model
+    returns last. The model runs in eval mode; neither it nor any .grad is changed. Raises ValueError for an unknown
+    method, and if there are no batches."""
     if method not in METHODS:
         raise ValueError(unknown("method", method, METHODS))
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}")
-    batches, layers = _some(batches), attention_layers(model)
+    batches, layers = _as_list(batches), attention_layers(model)
     with undisturbed(model):
-        if method == "gate_grad":
-            return _gate_grads(model, layers, batches, loss)
+        if method == "abs_gate_grad":
+            return _abs_gate_grads(model, layers, batches, loss)
         if method == "ablate":
             of_head = partial(_ablated, model, batches, loss, mean_loss(model, batches, loss))
         else:
@@ -55,8 +57,8 @@ def head_importance(model, batches, method="ablate", steps=20, loss=returned_los
         return {path: np.array([of_head(layer, h) for h in range(layer.num_heads)]) for path, layer in layers.items()}
 
 
-def _some(batches):
-    """batches as a list, of which there are some."""
+def _as_list(batches):
+    """batches as a list. Raises ValueError if it is empty or holds anything but tuples."""
     batches = list(batches)
     if not batches or any(not isinstance(batch, (tuple, list)) for batch in batches):
         what = f"got one of {type(batches[0]).__name__}" if batches else "there are none"
@@ -78,11 +80,11 @@ def _along_path(model, batches, loss, steps, layer, h):
     return -total / (steps * len(batches))
 
 
-def _gate_grads(model, layers, batches, loss):
-    """The gradients of gates of each sequence's own: a mean loss has 1/B in it, so that their sum is a mean."""
+def _abs_gate_grads(model, layers, batches, loss):
+    """Each sequence has gates of its own. A mean loss divides by B, so the sum of their |gradients| is a mean."""
     total = {path: np.zeros(layer.num_heads) for path, layer in layers.items()}
     for batch in batches:
-        gates = {}  # (path, B) -> (B, nh, 1, 1), the same one for all forwards, also when one is recomputed
+        gates = {}  # {(path, B): (B, nh, 1, 1)}: the same gates for all forwards of a layer, and when one is recomputed
         with ExitStack() as stack, enable_grad():
             for path, layer in layers.items():
                 stack.callback(layer.register_head_hook("z", partial(_gated, gates, path)).remove)
@@ -95,7 +97,7 @@ def _gate_grads(model, layers, batches, loss):
 
 
 def _gated(gates, path, layer, z):
-    """z (B, nh, T, d_v) times gates that are 1."""
+    """z (B, nh, T, d_v) times gates of 1, which are made when first needed."""
     key = path, z.shape[0]
     if key not in gates:
         gates[key] = ones(*z.shape[:2], 1, 1, dtype=z.dtype, device=z.device, requires_grad=True)
@@ -104,7 +106,9 @@ def _gated(gates, path, layer, z):
 
 @contextmanager
 def _gate(layer, h, value):
-    """Head h of a layer times value, and times the gate that it may have already; yields all these factors, (nh,)."""
+    """Within a with-block, head h of a layer is multiplied by value. Yields the factors of all heads, (nh,).
+
+    They come on top of head_gates that the layer may have."""
     weight, before = layer.out_proj.weight, layer.head_gates
     factors = np.ones(layer.num_heads)
     factors[h] = value
@@ -119,10 +123,10 @@ def _gate(layer, h, value):
 
 @contextmanager
 def ablate_heads(model, heads, mode="zero"):
-    """Within a with-block, take heads away, {layer: numbers of heads}, a layer by its path or number.
+    """Within a with-block, silence heads, {layer: numbers of heads}; a layer is named by its path or number.
 
-    mode "zero": z_h = 0. "mean": z_h is its mean over all sequences and positions of the forward. Layers concerned take
-    the batched form meanwhile. Raises KeyError for an unknown layer, ValueError for an unknown head or mode."""
+    mode "zero": z_h = 0. "mean": z_h is its mean over all sequences and positions of the forward. The layers named take
+    the batched form. Raises KeyError for an unknown layer, ValueError for an unknown head or mode."""
     if mode not in ("zero", "mean"):
         raise ValueError(unknown("mode", mode, ("zero", "mean")))
     layers = attention_layers(model)
@@ -138,16 +142,16 @@ def ablate_heads(model, heads, mode="zero"):
 
 
 def _replaced(kept, mode, layer, z):
-    """z where kept is 1, what stands for it where that is 0."""
+    """z of the heads for which kept is 1; zero, or the mean of z, for those for which it is 0."""
     kept = tensor(kept, dtype=z.dtype, device=z.device)  # (nh, 1, 1)
     return z * kept if mode == "zero" else z * kept + z.detach().mean((0, 2), keepdim=True) * (1 - kept)
 
 
 @dataclass
 class PruneReport:
-    """What prune did. removed: [(path, head)], the least important first, in the numbers that heads had before.
+    """What prune did. removed: [(path, head)], the least important first, by the numbers that the heads had before.
 
-    losses: [n + 1], the mean loss without the first 0, 1, … n of them. importance: {path: (nh,)} before."""
+    losses: n + 1 mean losses, without the first 0, 1, … n of them. importance: {path: (nh,)} before pruning."""
 
     removed: list
     losses: list
@@ -167,7 +171,7 @@ def ranked(importance):
 
 
 def losses_without(model, batches, order, loss=returned_loss):
-    """The mean losses [len(order) + 1] without the first 0, 1, … all of the heads in order, [(path, head)]."""
+    """len(order) + 1 mean losses: without the first 0, 1, … of the heads in `order`, [(path, head)]."""
     losses = []
     with undisturbed(model):
         for k in range(len(order) + 1):
@@ -185,11 +189,11 @@ def grouped(heads):
 
 
 def prune(model, batches, n, method="ablate", loss=returned_loss):
-    """Remove the n heads that matter least, as head_importance ranks them, from the model for good: a PruneReport.
+    """Remove for good the n heads that matter least, as head_importance ranks them. Returns a PruneReport.
 
-    Parameters are new afterwards: make the optimizer then. nn.GPT notes what is gone in its config, so that it can be
-    saved and loaded. Raises ValueError if there are not n heads."""
-    batches = _some(batches)
+    Parameters are new afterwards, so make the optimizer then. An nn.GPT notes in its config which heads are gone, so
+    that it can be saved and loaded. Raises ValueError if there are not n heads."""
+    batches = _as_list(batches)
     importance = head_importance(model, batches, method, loss=loss)
     order = ranked(importance)
     if not 0 <= n <= len(order):

@@ -1,4 +1,4 @@
-"""The attention layers of a model: finding them by name, their weights head by head, and looking without a trace."""
+"""The attention layers of a model: how to find them, their weights head by head, and how to leave a model as it was."""
 
 from contextlib import contextmanager
 
@@ -7,11 +7,12 @@ import numpy as np
 from ..autograd import no_grad
 from ..errors import UnknownName, unknown
 from ..nn import MultiheadAttention
+from ..nn.utils import evaluating
 from ..tensor import Tensor
 
 
 def attention_layers(model, names=None):
-    """{path: layer} of the MultiheadAttention layers in a Module; of those named, by path or by number, if any are.
+    """{path: layer} of the MultiheadAttention layers in a Module. names: only these, by path or number (None: all).
 
     The model itself may be one, at path "". Raises ValueError if there are none, KeyError for an unknown name."""
     found = {path: m for path, m in model.named_modules() if isinstance(m, MultiheadAttention)}
@@ -26,12 +27,12 @@ def attention_layers(model, names=None):
 
 
 def several(names):
-    """Names or numbers as a list; one alone is a list of it."""
+    """Names or numbers as a list. A single one becomes a list of length 1."""
     return [names] if isinstance(names, (str, int)) else list(names)
 
 
 def path_of(name, layers):
-    """The path of a layer, given that or its number, the first being 0."""
+    """The path of a layer, from its path or its number, counted from 0. Raises KeyError for an unknown one."""
     if name in layers:
         return name
     if name in range(len(layers)):
@@ -42,14 +43,11 @@ def path_of(name, layers):
 def head_weights(layer, head):
     """W_Q (C, d_k), W_K (kdim, d_k), W_V (vdim, d_v) and W_O (d_v, C) of a head of a MultiheadAttention, float64.
 
-    Heads of a group share W_K and W_V. W_O is times the head's gate, if the layer has gates."""
-    if head not in range(layer.num_heads):
-        raise ValueError(f"there is no head {head}: this layer has {layer.num_heads}, from 0 on")
-    of_group = layer.kv_of_head[head]
-    parts = zip(layer._weights(), (head, of_group, of_group), layer._sizes)
-    W_Q, W_K, W_V = (as_float64(W)[i * d : (i + 1) * d].T for W, i, d in parts)
-    W_O = as_float64(layer.out_proj.weight)[:, head * layer.d_v : (head + 1) * layer.d_v].T
-    return W_Q, W_K, W_V, W_O if layer.head_gates is None else W_O * layer.head_gates[head].item()
+    Heads of a group share W_K and W_V. W_O is multiplied by the head's gate, if the layer has gates. Raises ValueError
+    for an unknown head. nn.MultiheadAttention.head gives the same as Tensors, without the gate."""
+    head = layer.head(head)
+    W_Q, W_K, W_V, W_O = map(as_float64, (head.W_Q, head.W_K, head.W_V, head.W_O))
+    return W_Q, W_K, W_V, W_O * head.gate
 
 
 def as_float64(x):
@@ -59,12 +57,6 @@ def as_float64(x):
 
 @contextmanager
 def undisturbed(model):
-    """Inside, the model computes without dropout and without gradients; after it, modules train or not as before."""
-    before = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        with no_grad():
-            yield
-    finally:
-        for module, training in before.items():
-            module.training = training
+    """Within a with-block the model is in eval mode and records no gradients; afterwards its modes are as before."""
+    with evaluating(model), no_grad():
+        yield

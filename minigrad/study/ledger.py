@@ -1,8 +1,8 @@
-"""The ledger of a backward pass: an entry for each step, in the order in which they happen, for a person to read.
+"""The ledger of a backward pass: a readable entry for each step, in the order in which the steps happen.
 
     print(study.ledger(loss, scope="blocks.1.attn", head=2))
 
-It comes from a backward that only looks on, see autograd.backward; the formulas are those of the ops' docstrings.
+It comes from a backward that changes nothing (see autograd.backward). The formulas are those of the ops' docstrings.
 """
 
 import os
@@ -19,12 +19,12 @@ from .differences import Run, check_input
 from .head_parts import head_parts
 
 
-@dataclass(eq=False)  # arrays have no one truth of being equal
+@dataclass(eq=False)  # since comparing arrays gives no single truth
 class Gradient:
-    """A gradient in the ledger. array: all of it, or the head's part; shape: of all of it.
+    """A gradient in the ledger. array: all of it, or the head's part. shape: of all of it.
 
-    number, of: which of how many contributions to the gradient of x this is, as they come; 0 of 0 for a whole one.
-    check: what finite differences say of it, if they were asked."""
+    number, of: this is contribution `number` of `of` to the gradient of a value, in the order in which they come; both
+    are 0 for a complete gradient. check: what finite differences say about it, if that was asked for."""
 
     name: str
     array: np.ndarray
@@ -46,7 +46,7 @@ class Gradient:
 
 @dataclass
 class Entry:
-    """A step of backward: of which op, made where in the forward ("" if unknown), from which gradients to which."""
+    """A step of backward: its op, the line that ran the op in the forward ("" if unknown), and gradients in and out."""
 
     op: str
     scope: str
@@ -56,7 +56,7 @@ class Entry:
     gives: list[Gradient]
 
     def text(self, full=False):
-        """As lines; full: with the numbers."""
+        """The entry as lines of text. full: with all numbers."""
         where = f" in {self.scope}" * bool(self.scope) + f"   made at {self.made}" * bool(self.made)
         lines = [f"{self.op}{where}"]
         lines += self._section("upstream", self.upstream, full)
@@ -74,7 +74,7 @@ class Entry:
 
 @dataclass
 class Ledger:
-    """The entries of a backward pass, the first one first. str() is the ledger to read."""
+    """The entries of a backward pass, in order. str() is the ledger to read."""
 
     title: str
     entries: list[Entry]
@@ -82,7 +82,7 @@ class Ledger:
 
     @property
     def failed(self):
-        """The gradients that finite differences contradict, or could not decide about."""
+        """The gradients that finite differences contradict or could not decide about."""
         return [g for entry in self.entries for g in entry.gives if g.check.startswith(("DIFFERS", "undecided"))]
 
     def __str__(self):
@@ -90,14 +90,14 @@ class Ledger:
 
 
 def ledger(loss, scope="", head=None, values="summary", fd_check=False, names=None):
-    """What backward does, step by step, in the module at path `scope` and below (empty: everywhere): a Ledger.
+    """A Ledger of what backward does, step by step, in the module at path `scope` and below it ("": everywhere).
 
-    loss: a Tensor of one element whose graph is still whole, or a function without arguments that computes one. No
-    .grad is touched, no hook is run, and the graph is kept. head: a number; of values that the heads of the layer at
-    `scope` divide among them, only its part is shown. values: "summary", or "full" for the numbers too. fd_check:
-    compare each gradient with finite differences of its op alone, in float64; it needs the function. names: a Module,
-    or {name: Tensor}, for the names of parameters.
-    Raises KeyError for an unknown scope, with near matches, ValueError for an unknown head or what is no such loss, and
+    loss: a Tensor of one element whose graph has not been freed, or a function without arguments that computes one. No
+    .grad is touched, no hook is run, and the graph is kept. head: a number: of values that the heads of the layer at
+    `scope` divide among them, only this head's part is shown. values: "summary", or "full" to show all numbers.
+    fd_check: compare each gradient with finite differences of its op alone, in float64; loss must be a function then.
+    names: a Module, or {name: Tensor}, for the names of parameters.
+    Raises KeyError for an unknown scope, naming near matches, ValueError for an unknown head or an unsuitable loss, and
     GraphError if there is no graph or backward has freed it."""
     if values not in ("summary", "full"):
         raise ValueError(f"values must be 'summary' or 'full', got {values!r}")
@@ -151,7 +151,7 @@ def ledger(loss, scope="", head=None, values="summary", fd_check=False, names=No
 
 
 def _made(op):
-    """'file.py:12', the line that the forward was called from; without folders, as it may be published."""
+    """'file.py:12', the line that called the forward. Folders are left out, since a ledger may be published."""
     file, line = op.line
     return f"{os.path.basename(file)}:{line}" if os.path.exists(file) else ""
 
@@ -161,7 +161,7 @@ def _within(path, scope):
 
 
 def _scopes(ops):
-    """The paths of all modules that ran, those above them included."""
+    """The paths of all modules that ran and of those that contain them."""
     found = {op.scope for op in ops}
     return sorted({".".join(path.split(".")[: n + 1]) for path in found for n in range(path.count(".") + 1)} - {""})
 

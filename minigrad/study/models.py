@@ -1,4 +1,4 @@
-"""Small models to study heads on: one that learns, and some whose weights are set so that a head must attend so."""
+"""Small models for studying heads: one that learns, and some whose weights are set so that a head attends as wanted."""
 
 import numpy as np
 
@@ -15,20 +15,20 @@ class AttentionBlock(Module):
         self.attn = MultiheadAttention(n_embd, n_head, bias=False, impl=impl)
 
     def forward(self, x):
-        z, _ = self.attn(x, is_causal=True)
-        return x + z
+        y, _ = self.attn(x, is_causal=True)  # (B, T, C)
+        return x + y
 
 
 class AttentionOnly(Module):
     """An attention-only transformer (Elhage et al. 2021): token and learned position embeddings, layers of causal
-    attention that each add to the residual stream, and a head of its own. No norms, no MLPs, no biases: logits are a
-    sum over paths through heads, which study.circuits writes out. Attributes are called as in nn.GPT.
+    attention that each add to the residual stream, and an untied head. Without norms, MLPs and biases, the logits are a
+    sum over paths through heads, which study.circuits writes out. Attributes are named as in nn.GPT.
 
-    The initial weights are normal: std .19 for tokens, .375 for positions, 1/√C for Q, K, V and the head, which keep
-    the size of numbers from layer to layer, and 1/√(2C) for O: .125 and .088 at C = 64, where they were found by trial
-    to make two layers learn induction within some hundred steps (examples/induction_heads.py). Positions are the larger
-    part of the input because the first thing to be learned is to look at the token before. impl is the form of
-    attention that small sizes are fastest in, and that hooks on heads see."""
+    The initial weights are normal. Their std is .19 for tokens, .375 for positions, 1/√C for Q, K, V and the head,
+    which keeps the size of numbers from layer to layer, and 1/√(2C) for O. At C = 64, where these are .125 and .088,
+    two layers learn induction within a few hundred steps (examples/induction_heads.py). They were found by trial.
+    Positions are the larger part of the input because the first thing to learn is to look at the token before. impl
+    defaults to the form that is fastest at small sizes and that head hooks use anyway."""
 
     def __init__(self, vocab_size, block_size, n_layer=2, n_head=4, n_embd=64, impl="batched"):
         self.vocab_size, self.block_size = vocab_size, block_size
@@ -67,22 +67,23 @@ DESIGNS = "previous", "duplicate", "induction"
 
 
 def designed_head(kind, vocab_size=32, block_size=32, sharpness=20.0):
-    """(model, path, head): an AttentionOnly whose weights are set by hand, and where in it the head is that attends as
-    `kind` says: to the "previous" token, to the earlier copies of its token ("duplicate"), or to the tokens that
-    followed these ("induction"). It is the only head of the last layer, and as wide as the stream, x (T, C):
+    """(model, path, head): an AttentionOnly with weights set by hand, and the place of the head that attends as `kind`
+    says: to the "previous" token, to earlier copies of its token ("duplicate"), or to the tokens that followed such
+    copies ("induction"). It is the only head of the last layer, and as wide as the residual stream x (T, C):
 
         scores = x W_QK xᵀ,  z W_O = pattern x W_OV,  W_QK = W_Q, W_OV = W_O, W_K = W_V = I, scale 1
         x = [token | position | written | read],  C = V + T + V + V
 
-    token and position are one-hot. The others are 0 at first: "previous" writes the token that it reads to `written`,
-    "induction" to `read`, where the unembedding, β times the identity, takes it from. With β = sharpness:
+    token and position are one-hot, and the other two parts are 0 at first. "previous" copies the token that it attends
+    to into `written`, and "induction" into `read`, which the unembedding, β times the identity, reads. β = sharpness:
 
         previous    score_ij = β [j = i - 1]
         duplicate   score_ij = β [t_j = t_i] - β [j = i]
-        induction   score_ij = β [written_j = t_i] - β [j = 0], after a layer "previous", which has written at j the
-                    token before, and at 0, where there is none, the token itself: hence the second term
+        induction   score_ij = β [written_j = t_i] - β [j = 0], in the layer after "previous", which has written the
+                    token before j at j; at position 0, which has none before it, it wrote token 0 itself, and the
+                    second term makes up for that
 
-    Positions that are not wanted get a part exp(-β) or less of what a wanted one gets; where none is wanted, those of
+    An unwanted position gets at most exp(-β) times the attention of a wanted one. Where no position is wanted, those of
     score 0 share the attention. Raises KeyError for an unknown kind."""
     if kind not in DESIGNS:
         raise KeyError(unknown("designed head", kind, DESIGNS))

@@ -1,16 +1,16 @@
-"""What attention patterns show: functions of arrays (…, T, S) whose rows, of a query each, sum to 1, or to 0 if it sees
-nothing.
+"""What attention patterns show: functions of arrays (…, T, S), a row for each query.
 
-Each gives one number per leading dims, a mean over the queries that it applies to; nan where it applies to none."""
+Rows sum to 1, or to 0 for a query that sees nothing. Each function returns means over the queries to which it applies,
+and nan where it applies to none."""
 
 import numpy as np
 
 
 def entropy(pattern, normalised=True):
-    """Mean over queries of -Σ P ln P, in nats; normalised: as a part of ln n, the largest that it can be with n keys.
+    """Mean over queries of -Σ P ln P, (…, T, S) -> (…): in nats, or divided by ln n, its largest value over n keys.
 
-    n is the query's position + 1 in a causal pattern, all above whose diagonal is 0, and S in others, keys that are
-    padding included. Queries that see nothing do not count; nor, if normalised, do those for which n is 1."""
+    In a causal pattern, where all is 0 above the diagonal, n is the query's position + 1. In others it is S, which
+    counts padding too. Queries that see nothing are left out; if normalised, so are those for which n is 1."""
     pattern = np.asarray(pattern, np.float64)
     T, S = pattern.shape[-2:]
     each = -(pattern * np.log(np.where(pattern > 0, pattern, 1.0))).sum(-1)  # (…, T)
@@ -34,7 +34,7 @@ def duplicate(pattern, tokens):
     return _over_sequences(pattern, _earlier_copies(tokens))
 
 
-def prefix(pattern, tokens):
+def induction(pattern, tokens):
     """Prefix matching (Olsson et al. 2022): mean attention of a query to the positions after the earlier copies of its
     token, over the queries that have one. pattern (B, nh, T, T), tokens (B, T) -> (nh,)."""
     after = np.zeros_like(copies := _earlier_copies(tokens))
@@ -43,8 +43,9 @@ def prefix(pattern, tokens):
 
 
 def attention_to(pattern, wanted):
-    """Mean over queries of the attention to the keys that are `wanted`, (…, T, S) bool; queries that want none do not
-    count. pattern (…, T, S) -> (…)."""
+    """Mean attention of a query to the keys that are `wanted`, (…, T, S) bool, over the queries that want any.
+
+    pattern (…, T, S) -> (…)."""
     pattern, wanted = np.asarray(pattern, np.float64), np.broadcast_to(wanted, np.shape(pattern))
     return _mean((pattern * wanted).sum(-1), wanted.any(-1))
 
@@ -52,8 +53,8 @@ def attention_to(pattern, wanted):
 def rollout(patterns):
     """Attention rollout (Abnar and Zuidema 2020): R_l = (½ A_l + ½ I) R_{l-1}, A_l the mean over heads.
 
-    patterns: one (B, nh, T, T) or (nh, T, T) for each layer, the first first. Returns R of the last layer, (…, T, T):
-    how much of each input position is in each output position, if residual and attention count alike."""
+    patterns: (B, nh, T, T) or (nh, T, T) for each layer, from the first. Returns R of the last layer, (…, T, T): how
+    much of each input position is in each output position, if the residual stream and attention contribute equally."""
     patterns = [np.asarray(pattern, np.float64).mean(-3) for pattern in patterns]
     if not patterns or any(A.shape != patterns[0].shape or A.shape[-2] != A.shape[-1] for A in patterns):
         raise ValueError(f"rollout takes patterns (…, nh, T, T) of one size, got means {[A.shape for A in patterns]}")
@@ -65,7 +66,7 @@ def rollout(patterns):
 
 
 def _earlier_copies(tokens):
-    """(B, T, T) bool: is key j an earlier copy of query i's token?"""
+    """(B, T, T) bool, True where key j is an earlier copy of query i's token."""
     tokens = np.asarray(tokens)
     return np.tril(tokens[..., :, None] == tokens[..., None, :], -1)
 
@@ -78,6 +79,6 @@ def _over_sequences(pattern, wanted):
 
 
 def _mean(values, where, axes=-1):
-    """The mean over axes of the values `where`; nan where there are none."""
+    """The mean over axes of the values at the places `where`; nan where there are none."""
     n = where.sum(axes)
     return np.where(n > 0, np.where(where, values, 0.0).sum(axes) / np.maximum(n, 1), np.nan)

@@ -1,8 +1,8 @@
 """Attention heads as one HTML file: patterns beside their gradients, statistics, and how training changed them.
 
-The file asks nothing of any network: script, style and numbers are all in it, and it works from a disk. Names, titles
-and tokens come from models and corpora, so they are only ever text: escaped here, and put in place as text by the
-page's script, the only one that the page's policy lets run.
+The file needs no network: script, style and numbers are all in it, and it opens from a disk. Names, titles and tokens
+come from models and corpora and are not trusted. They are escaped here, the page's script inserts them as text only,
+and the page's policy lets no other script run.
 """
 
 import base64
@@ -18,12 +18,13 @@ import numpy as np
 
 from ..files import atomic_write
 from ..viz.labels import printable
+from .stats import STATS
 
 PAGE = Path(__file__).parent / "page"
 FILES = "template.html", "style.css", "numbers.js", "maps.js", "panels.js", "state.js"
-LIMIT = 20_000_000  # bytes of a whole file: more is slow to open on a phone
-TOP = 2.0**15  # the largest value of a head is stored as this, so that float16 keeps 11 bits down to 2e-9 of it
-POINTS = 600  # stretches of a loss curve, each drawn by its extremes
+LIMIT = 20_000_000  # bytes of a whole file: a larger one is slow to open on a phone
+TOP = 2.0**15  # each head's largest value is stored as this, so that float16 keeps 11 bits down to 2e-9 of it
+STRETCHES = 600  # how many stretches a long loss curve is cut into; each is drawn by its extremes
 
 
 @dataclass(eq=False)
@@ -31,7 +32,7 @@ class LayerView:
     """What a report shows of one layer, for nh of its heads, B sequences, T queries and S keys.
 
     heads: the heads' numbers. pattern: (B, nh, T, S). gradients: {label: (B, nh, T, S)}, such as dP and dS; they may
-    hold NaN and infinity, which the page marks. stats: {name: (nh,)}, nan where there is none.
+    hold NaN and infinity, which the page marks. stats: {name: (nh,)}, nan where there is no number.
     """
 
     heads: list[int]
@@ -44,8 +45,8 @@ def page(snapshots, *, title, tokens=None, losses=None, limit=LIMIT):
     """The HTML as a string.
 
     snapshots: list of (step or None, {layer path: LayerView}), with the same layers and shapes in each.
-    tokens: the text on the axes, where None shows positions: B lists of T strings, or
-        {layer path: (B lists of T queries, B lists of S keys)}; layers that are not named show positions.
+    tokens: the text along the axes: B lists of T strings, or {layer path: (B lists of T queries, B lists of S keys)}.
+        Without tokens, and for layers that are not named, the axes show positions.
     losses: (steps, values), the training curve; NaN and infinity are gaps in it.
     limit: bytes that the file may have.
     Raises ValueError for what does not fit together, naming the layer, and for a page over the limit.
@@ -55,6 +56,7 @@ def page(snapshots, *, title, tokens=None, losses=None, limit=LIMIT):
     if isinstance(tokens, dict) and not tokens.keys() <= first.keys():
         raise ValueError(f"tokens are given for {sorted(tokens.keys() - first.keys())}, but layers are {list(first)}")
     pool: list = []
+    stats = _stats(snapshots)
     header = {
         "sequences": len(arrays[0][0]["pattern"]),
         "steps": [None if step is None else int(step) for step, _ in snapshots],
@@ -71,10 +73,11 @@ def page(snapshots, *, title, tokens=None, losses=None, limit=LIMIT):
         ],
         "tokens": [[[visible(t) for t in sequence] for sequence in lists] for lists in pool],
         "scales": [[{kind: _scales(x).tolist() for kind, x in kinds.items()} for kinds in frame] for frame in arrays],
-        "stats": _stats(snapshots),
+        "stats": stats,
+        "meanings": {name: str(STATS[name]) for name in stats if name in STATS},
         "losses": None if losses is None else _thinned(*losses),
     }
-    # The keys too may be hostile text; an escaped < can end no script element and open no comment.
+    # Keys may be hostile text too. An escaped < can neither end a script element nor open a comment.
     text = json.dumps(header, allow_nan=False)
     text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
     template, style, *scripts = ((PAGE / name).read_text(encoding="utf-8") for name in FILES)
@@ -100,7 +103,7 @@ def page(snapshots, *, title, tokens=None, losses=None, limit=LIMIT):
 
 
 def write(path, snapshots, **options):
-    """Write the page to `path`, whole or not at all, with the folders it needs; returns the Path. See `page`."""
+    """Write the page to `path`, whole or not at all, and make the folders it needs. Returns the Path. See `page`."""
     path = Path(path)
     data = page(snapshots, **options).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -124,12 +127,11 @@ def _checked(snapshots):
         if list(views) != list(snapshots[0][1]):
             raise ValueError(f"layers{where} are {list(views)}, but in the first snapshot {list(snapshots[0][1])}")
         arrays.append([_layer(f"layer {path}{where}", view) for path, view in views.items()])
-        for (path, view), start, kinds, known in zip(views.items(), snapshots[0][1].values(), arrays[-1], arrays[0]):
-            is_, was = (
-                [list(v.heads), {k: x.shape for k, x in xs.items()}] for v, xs in ((view, kinds), (start, known))
-            )
-            if is_ != was:
-                raise ValueError(f"layer {path}{where}: heads and shapes are {is_}, but in the first snapshot {was}")
+        for path, kinds, first in zip(views, arrays[-1], arrays[0]):
+            now = [list(views[path].heads), {kind: x.shape for kind, x in kinds.items()}]
+            before = [list(snapshots[0][1][path].heads), {kind: x.shape for kind, x in first.items()}]
+            if now != before:
+                raise ValueError(f"layer {path}{where}: heads and shapes are {now}, but in the first snapshot {before}")
     for path, kinds in zip(snapshots[0][1], arrays[0]):
         b, sequences = len(kinds["pattern"]), len(arrays[0][0]["pattern"])
         if b != sequences:
@@ -138,6 +140,7 @@ def _checked(snapshots):
 
 
 def _layer(name, view):
+    """{"pattern": (B, nh, T, S), gradient's label: (B, nh, T, S)} of a LayerView, or ValueError."""
     pattern = np.asarray(view.pattern)
     nh = len(view.heads)
     if not nh or len(set(view.heads)) != nh:
@@ -161,7 +164,7 @@ def _layer(name, view):
 
 
 def _labels(tokens, path, shape, pool):
-    """[place of the queries' text in `pool`, place of the keys'] for a layer; adds what is not there yet."""
+    """Where in `pool` a layer's texts are: [index of the queries', index of the keys']. Adds those it lacks."""
     given = tokens.get(path) if isinstance(tokens, dict) else (tokens, tokens)
     if tokens is None or given is None:
         return None
@@ -181,7 +184,7 @@ def _labels(tokens, path, shape, pool):
 
 
 def _stats(snapshots):
-    """{name: [snapshot][layer][head]}, nan where a layer lacks it."""
+    """{name: [snapshot][layer][head]}, nan where a layer lacks the statistic."""
     views = [list(views.values()) for _, views in snapshots]
     names = dict.fromkeys(name for frame in views for view in frame for name in view.stats)
     return {
@@ -191,14 +194,14 @@ def _stats(snapshots):
 
 
 def _thinned(steps, values):
-    """[steps, values] of the curve, of a long one the first, the last and, of each stretch, the extremes and a gap."""
+    """[steps, values] of the curve. A long one is reduced to its ends and, for each stretch, its extremes and a gap."""
     steps, values = np.asarray(steps, np.float64), np.asarray(values, np.float64)
     if steps.ndim != 1 or steps.shape != values.shape or not np.isfinite(steps).all():
         raise ValueError(f"losses: as many steps as values are needed, not {steps.shape} and {values.shape}")
     keep = np.arange(len(values))
-    if len(keep) > 3 * POINTS:
+    if len(keep) > 3 * STRETCHES:
         chosen = {0, len(keep) - 1}
-        for part in np.array_split(keep, POINTS):
+        for part in np.array_split(keep, STRETCHES):
             finite = np.isfinite(values[part])
             chosen.update(part[~finite][:1].tolist())
             if finite.any():
@@ -209,19 +212,19 @@ def _thinned(steps, values):
 
 
 def _numbers(values):
-    """As JSON, which has no nan and no infinity; JavaScript's Number() reads the words."""
+    """A list for JSON, which has no nan and no infinity: they become words that JavaScript's Number() reads."""
     words = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
     return [words.get(str(v), v) for v in np.asarray(values, np.float64).tolist()]
 
 
 def _scales(x):
-    """(nh,) float64: what each head's stored numbers are multiplied by."""
+    """(nh,) float64: the factors by which each head's stored numbers are to be multiplied."""
     peaks = np.max(np.abs(x), axis=(0, 2, 3), where=np.isfinite(x), initial=0).astype(np.float64)
     return np.maximum(peaks / TOP, np.finfo(np.float64).tiny)
 
 
 def _encoded(x):
-    """Each head's numbers as little-endian float16 in base64, one after another; all are `_base64_size` long."""
+    """The numbers of each head as little-endian float16 in base64, `_base64_size` characters each, joined."""
     heads = (x[:, h].astype(np.float64) / scale for h, scale in enumerate(_scales(x)))
     return "".join(base64.b64encode(head.astype("<f2").tobytes()).decode() for head in heads)
 

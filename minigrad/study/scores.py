@@ -15,15 +15,15 @@ from .table import HeadTable
 _OF_PATTERN = {
     "previous": lambda pattern, tokens: patterns.previous(pattern).mean(0),
     "duplicate": patterns.duplicate,
-    "induction": patterns.prefix,
+    "induction": patterns.induction,
 }
 KINDS = *_OF_PATTERN, "copying"
-_NUMBERS = 2**24  # at most so many of patterns, or of logits, at a time
+_NUMBERS = 2**24  # how many numbers of a layer's patterns, or of its logits, are held at a time
 
 
 def repeated_tokens(periods, vocab_size, length, generator):
-    """For each period p, p distinct random tokens, repeated: periods (B,) ints -> (B, length) int64."""
-    order = generator.uniform((len(periods), vocab_size)).argsort(-1)  # (B, V), a permutation of all tokens in each row
+    """For each period p, p distinct random tokens, over and over: periods (B,) ints -> (B, length) int64."""
+    order = generator.uniform((len(periods), vocab_size)).argsort(-1)  # (B, V): each row a permutation of all tokens
     at = np.arange(length) % np.reshape(periods, (-1, 1))  # (B, length)
     return tensor(np.take_along_axis(order, at, -1))
 
@@ -32,27 +32,27 @@ def head_scores(model, kinds=KINDS, periods=(9, 16), n=64, seed=0):
     """A HeadTable of what each head of a language model does on repeated random tokens, numbers from 0 to 1:
 
         previous    attention to the token before
-        duplicate   attention to earlier copies of the token at hand
+        duplicate   attention to earlier copies of the current token
         induction   prefix matching: attention to what followed these copies
-        copying     how far its output raises the logits of the tokens it attends to, among all that it raises
+        copying     of all logits that its output raises, the part which belongs to the tokens that it attends to
 
-    The first three are means over the queries to which they apply (study.patterns); the last two are what Olsson et
-    al. 2022 know an induction head by. For copying, take the direct logits of each token's value, ℓ_j = v_j W_O W_U,
-    (V,), with W_U the unembedding behind a frozen final norm (circuits.unembedding; its divisor cancels):
+    The first three are means over the queries to which they apply (study.patterns). The last two define an induction
+    head for Olsson et al. 2022. Copying uses the token at each position, t_j, and the direct logits of its value,
+    ℓ_j = v_j W_O W_U, (V,), where W_U is circuits.unembedding (the divisor of the final norm cancels):
 
         r_j = ReLU(ℓ_j - mean ℓ_j),   share_j = r_j[t_j] / Σ_v r_j[v],   copying = Σ_ij P_ij share_j / Σ_ij P_ij.
 
-    The output at i, Σ_j P_ij v_j W_O, is taken apart by attended token, so that a head which spreads its attention
-    counts as copying too. t_j is the token at j. 1 means that each raises its own logit only; chance is about 1/V; 0 is
-    also for a head that raises none.
+    The output at i, Σ_j P_ij v_j W_O, is split by attended token, so a head that spreads its attention can count as
+    copying too. 1 means that each token raises its own logit only, and chance is about 1/V. A head that raises no logit
+    at all gets 0.
 
-    Each period gives n sequences of block_size tokens; scores are means over the periods. Let one of them be unseen in
-    training: on a single period, always looking back by the same distance is as good as induction.
+    Each period gives n sequences of block_size tokens; scores are means over the periods. At least one of them should
+    not occur in training: on a single period, looking back by a fixed distance is as good as induction.
 
     The model is called as model(idx), in eval mode and without gradients. vocab_size and block_size are attributes of
-    it or of model.config; copying needs model.head(x) too, and n nh T V d_v multiplications per layer: take fewer
-    sequences where V and T are large. Raises KeyError for an unknown kind; ValueError for a period of which there are
-    not two in block_size, or that has more tokens than there are, and for a model without those sizes or without
+    it or of model.config. Copying also needs model.head(x), and n nh T V d_v multiplications per layer: where V and T
+    are large, take fewer sequences. Raises KeyError for an unknown kind, and ValueError for a period that does not fit
+    twice into block_size or needs more tokens than there are, and for a model without those sizes or without
     attention."""
     kinds, periods = several(kinds), several(periods)
     if n < 1 or not periods:
@@ -105,7 +105,7 @@ def _scores(model, idx, layers, kinds, W_U):
 
 def _copying(layer, pattern, tokens, v, W_U):
     """(nh,) of pattern (B, nh, T, T), tokens (B, T) and v (B, nh, T, d_v)."""
-    attention, scores = pattern.sum(-2), []  # what each token gets, (B, nh, T)
+    attention, scores = pattern.sum(-2), []  # (B, nh, T): the attention that each token gets from all queries
     for h in range(layer.num_heads):
         logits = v[:, h] @ (head_weights(layer, h)[-1] @ W_U).astype(v.dtype)  # (B, T, V)
         raised = np.maximum(logits - logits.mean(-1, keepdims=True), 0)
@@ -116,8 +116,8 @@ def _copying(layer, pattern, tokens, v, W_U):
 
 
 def _size(model, name):
-    """An attribute of the model's config, or of itself."""
+    """An attribute of the model's config or, if it has none, of the model."""
     size = getattr(getattr(model, "config", model), name, None)
     if size is None:
-        raise ValueError(f"{type(model).__name__} must have {name}, or a config that has")
+        raise ValueError(f"{type(model).__name__} must have {name}, or a config with it")
     return size

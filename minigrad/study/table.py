@@ -1,4 +1,4 @@
-"""Numbers of heads, as a table."""
+"""A table with a row for each head."""
 
 import math
 
@@ -8,14 +8,14 @@ from ..errors import unknown
 
 
 class HeadTable:
-    """One or more numbers of each head, {stat: {path: array (nh,)}}; nan where a stat has none.
+    """Statistics of heads, {stat: {path: array (nh,)}}; nan where there is no number.
 
         table["induction"]["blocks.1.attn"][3]   one number
         table.best("induction")                  (path, head, number) of the largest
         print(table.sorted("induction"))         a row per head, the largest first
 
-    heads: {path: numbers of the heads in its arrays}, where these are not 0 … nh - 1. Layers need not have all stats.
-    Unknown stats raise KeyError, naming those that come near."""
+    heads: {path: numbers of the heads in its arrays}, for layers where these are not 0 … nh - 1. A layer may lack some
+    stats. Unknown stats raise KeyError, naming near matches."""
 
     def __init__(self, stats, heads=None):
         self._stats, self._heads, self.rows = {}, dict(heads or {}), []
@@ -43,7 +43,7 @@ class HeadTable:
         return self._stats[stat]
 
     def best(self, stat):
-        """(path, head, number) of the largest number. Raises ValueError where all are nan."""
+        """(path, head, number) of the largest number. Raises ValueError if all are nan."""
         top = self.sorted(stat).rows[:1]
         numbers = [self._number(stat, *row) for row in top]
         if not numbers or math.isnan(numbers[0]):
@@ -51,7 +51,7 @@ class HeadTable:
         return (*top[0], numbers[0])
 
     def sorted(self, stat):
-        """The same numbers, with the rows in the order of a stat, the largest first and nan last."""
+        """The same table with its rows in the order of a stat, the largest first and nan last."""
         result = HeadTable(self._stats, self._heads)
         result.rows = sorted(self.rows, key=lambda row: _descending(self._number(stat, *row)))
         return result
@@ -73,7 +73,7 @@ def _descending(number):
 
 
 def _written(numbers):
-    """Three decimals, or, in a column whose largest number would lose its digits or has many, exponents."""
+    """The numbers of a column: with three decimals, or with exponents if the largest of them is below 0.01 or huge."""
     largest = max((abs(x) for x in numbers if math.isfinite(x)), default=0.0)
     spec = ".3f" if largest == 0 or 0.01 <= largest < 1e5 else ".2e"
     return ["-" if math.isnan(x) else format(x, spec) for x in numbers]

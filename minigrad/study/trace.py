@@ -5,7 +5,7 @@
         loss.backward()
     tr["blocks.1.attn"].pattern_grad[b, h]    # (T, S)
 
-It works by head hooks, see nn.MultiheadAttention.register_head_hook, and by hooks on the tensors that these are shown.
+It works by head hooks (nn.MultiheadAttention.register_head_hook) and by hooks on the tensors that these receive.
 """
 
 import weakref
@@ -18,26 +18,28 @@ import numpy as np
 from ..autograd import is_grad_enabled
 from ..errors import unknown
 from ..nn import GPT, Parameter
-from ..nn.attention import POINTS, known_heads
+from ..nn.attention import POINTS
+from ..nn.heads import known_heads
 from ..tensor import Tensor
-from . import identities, patterns, report
+from . import identities, report
 from .layers import as_float64, attention_layers, head_weights, path_of, several
 from .models import AttentionOnly
+from .stats import GRADIENTS, POSITIONS, STATS, TOKENS
 from .table import HeadTable
 
-STATS = "norm", "entropy", "gate_grad", "score_grad", "prefix", "prev"
+VALUES = ["scores" if point == "qk" else point for point in POINTS]  # what a LayerTrace has, and the gradients of
 
 
 @contextmanager
 def trace_heads(model, grads=True, layers=None, heads=None):
-    """Within a with-block, keep what the attention layers of a Module compute, and the gradients of it, in a HeadTrace.
+    """Within a with-block, keep in a HeadTrace what the attention layers of a Module compute, and its gradients.
 
-    grads=False: no gradients. layers: paths or numbers (None: all). heads: numbers, to save memory (None: all). Layers
-    take the batched form meanwhile: losses and gradients are, bit for bit, those of that form without a trace.
-    Raises KeyError for an unknown layer, with near matches, ValueError for a head that no layer has, and if there is no
-    attention."""
+    grads=False: no gradients. layers: paths or numbers (None: all). heads: numbers, to save memory (None: all). Inside
+    the block, layers take the batched form: losses and gradients are, bit for bit, those of that form without a trace.
+    Raises KeyError for an unknown layer, naming near matches, and ValueError for a head that no layer has or a model
+    without attention."""
     trace = HeadTrace(model, grads, layers, heads)
-    handles = trace._watch(model)
+    handles = trace._register_hooks(model)
     try:
         yield trace
     finally:
@@ -49,13 +51,14 @@ class HeadTrace:
     """What trace_heads kept: trace[layer], by path or number, is the LayerTrace of that layer's last forward.
 
     layers: {path: MultiheadAttention} of those traced. tokens: the (B, T) ints that the model was last called with, as
-    an array: if they were its only ones, or the first of an nn.GPT or AttentionOnly, of which others are targets."""
+    an array; None where it is not clear which argument they are. They are the only ints among the arguments, or the
+    first ones given to an nn.GPT or AttentionOnly, whose second ones are targets."""
 
     def __init__(self, model, grads, layers, heads):
         self._paths, self.layers = list(attention_layers(model)), attention_layers(model, layers)
         self.tokens = None
         self._grads, self._calls = grads, {path: [] for path in self.layers}
-        self._products = {}  # Parameter of a layer: dp ⊙ p and |dp ⊙ p| of all that came back in this block, (2, …)
+        self._products = {}  # {Parameter of a layer: dp ⊙ p and |dp ⊙ p|, (2, …)}, of what came back in this block
         owners = Counter(p for m in model.modules() for p in vars(m).values() if isinstance(p, Parameter))
         self._shared = {p for p, n in owners.items() if n > 1}
         most = max(layer.num_heads for layer in self.layers.values())
@@ -72,7 +75,7 @@ class HeadTrace:
         raise RuntimeError(f"{path or 'the layer'} {why}")
 
     def calls(self, layer):
-        """The LayerTraces of all its forwards, in order: several where a layer is used, or recomputed, again."""
+        """The LayerTraces of all forwards of a layer, in order: several if it was used, or recomputed, again."""
         path = path_of(layer, self._paths)
         if path not in self.layers:
             raise KeyError(f"{path} is not traced: {', '.join(self.layers)}")
@@ -85,42 +88,38 @@ class HeadTrace:
     def check(self, rtol=None):
         """Test the formulas and identities of a head's backward on what was traced: see identities.check.
 
-        Returns an IdentityReport; raises IdentityError, which names layer, head and identity, if one does not hold."""
+        Returns an IdentityReport. Raises IdentityError, naming layer, head and identity, if one does not hold."""
         return identities.check(self, rtol)
 
     def table(self, stats=None, tokens=None):
-        """A HeadTable of the layers' last forwards, means over sequences and queries (stats=None: all that can be had):
+        """A HeadTable of statistics of the layers' last forwards: names of STATS, by default all that can be computed.
 
-            norm        length of what the head writes, ‖z_h W_O^h‖
-            entropy     of its pattern, as a part of the largest possible: see patterns.entropy
-            gate_grad   ⟨dz, z⟩, the gradient of a gate on the head: its importance, to first order
-            score_grad  ‖dS‖: what learning gets through the softmax
-            prefix      attention to what followed earlier copies of the token: see patterns.prefix
-            prev        attention to the position before
-
-        tokens: (B, T) ints, for prefix (None: those of the trace). nan where a layer has none of it: no gradient, or,
-        for prefix and prev, as many queries as tokens and keys as queries."""
+        tokens: (B, T) ints, for statistics that need them (None: those of the trace). Numbers are nan in a layer that
+        lacks what a statistic needs: gradients, or keys that stand at the same positions as the queries."""
         tokens = self.tokens if tokens is None else np.asarray(tokens)
         if stats is None:
-            has_grads = any(self[path].has_grads for path in self)
-            stats = [s for s in STATS if (has_grads or "_grad" not in s) and (tokens is not None or s != "prefix")]
+            has = {POSITIONS}
+            has |= {GRADIENTS} if any(self[path].has_grads for path in self) else set()
+            has |= set() if tokens is None else {TOKENS}
+            stats = [name for name, stat in STATS.items() if stat.needs <= has]
         stats = several(stats)
-        if wrong := [stat for stat in stats if stat not in STATS]:
+        if wrong := [name for name in stats if name not in STATS]:
             raise KeyError(unknown("statistic", wrong[0], STATS))
-        if "prefix" in stats and tokens is None:
-            raise ValueError("prefix needs the tokens, (B, T) ints: pass tokens=")
-        fitting = {self[path].pattern.shape[::2] for path in self}
-        if "prefix" in stats and tokens.shape not in fitting:
-            raise ValueError(f"tokens of shape {tokens.shape} fit no layer: (B, T) are {sorted(fitting)}")
-        columns = {stat: {path: self[path]._stat(stat, tokens) for path in self} for stat in stats}
+        if needing := [name for name in stats if TOKENS in STATS[name].needs]:
+            fitting = {self[path].pattern.shape[::2] for path in self}
+            if tokens is None:
+                raise ValueError(f"{needing[0]} needs the tokens, (B, T) ints: pass tokens=")
+            if tokens.shape not in fitting:
+                raise ValueError(f"tokens of shape {tokens.shape} fit no layer: (B, T) are {sorted(fitting)}")
+        columns = {name: {path: STATS[name].of(self[path], tokens) for path in self} for name in stats}
         return HeadTable(columns, {path: self._heads[path] for path in self})
 
     def to_html(self, path, tokens=None, title="Attention heads", importance=None, limit=report.LIMIT):
         """Write the patterns, their gradients and .table() as one HTML file; returns its path.
 
-        tokens: what stands at the axes: a list of T str for each sequence, or one str or list for a single sequence, or
-        {layer path: (lists of queries, lists of keys)}; None: the numbers of the model's input. importance: {title:
-        {layer path: (nh,)}}, more bars, such as head_importance's. limit: in bytes; a larger file raises."""
+        tokens: the text along the axes: a list of T str for each sequence; one str or list for a single sequence; or
+        {layer path: (lists of queries, lists of keys)}. None: the numbers that the model was given. importance: {title:
+        {layer path: (nh,)}}, further bars, such as head_importance's. limit: bytes; raises ValueError for more."""
         table = self.table()
         for name, column in (importance or {}).items():
             if name in table.stats:
@@ -132,7 +131,7 @@ class HeadTrace:
         return report.write(path, [(None, views)], title=title, tokens=self.labels(tokens), limit=limit)
 
     def labels(self, tokens):
-        """tokens as the report wants them."""
+        """tokens as report.page takes them, from what to_html takes."""
         if tokens is None and self.tokens is not None:
             ids = [[str(token) for token in row] for row in self.tokens.tolist()]
             return {path: (ids, ids) for path in self if self[path].pattern.shape[-2:] == (len(ids[0]),) * 2}
@@ -140,67 +139,68 @@ class HeadTrace:
         alone = not isinstance(tokens, dict) and tokens and isinstance(tokens[0], str)
         return [list(tokens)] if alone else tokens
 
-    # ------------------------------------------------------------------------------------------------------- watching
+    # ---------------------------------------------------------------------------------------------------------- hooks
 
-    def _watch(self, model):
-        """Hook into the model; returns the handles."""
-        handles = [model.register_forward_pre_hook(self._see_tokens)]
+    def _register_hooks(self, model):
+        """Returns the handles."""
+        handles = [model.register_forward_pre_hook(self._keep_tokens)]
         parameters = {}
         for path, layer in self.layers.items():
             if self._heads[path]:
-                handles += [layer.register_head_hook(p, partial(self._see, path, p), last=True) for p in POINTS]
+                handles += [layer.register_head_hook(p, partial(self._keep, path, p), last=True) for p in POINTS]
                 parameters |= dict.fromkeys(p for p in layer.parameters() if p.requires_grad)
         if self._grads:
-            handles += [p.register_hook(partial(self._see_weight_grad, p)) for p in parameters]
+            handles += [p.register_hook(partial(self._keep_products, p)) for p in parameters]
         return handles
 
-    def _see_tokens(self, model, args):
+    def _keep_tokens(self, model, args):
         ints = [x for x in args if isinstance(x, Tensor) and x.ndim == 2 and x.dtype.kind in "iu"]
         known = len(ints) == 1 or (ints and isinstance(model, (GPT, AttentionOnly)))
         self.tokens = ints[0].cpu().numpy().copy() if known else None
 
-    def _see_weight_grad(self, p, g):
-        products = as_float64(g) * as_float64(p)  # now: the optimizer may change p
+    def _keep_products(self, p, g):
+        products = as_float64(g) * as_float64(p)  # at once, since the optimizer may change p later
         _add(self._products, p, np.stack([products, np.abs(products)]))
 
-    def _see(self, path, point, layer, x):
+    def _keep(self, path, point, layer, x):
         if point == POINTS[0]:
             self._calls[path].append(LayerTrace(path, layer, self._heads[path], self._grads))
         self._calls[path][-1]._keep(point, x)
 
 
 class LayerTrace:
-    """One forward of one attention layer, and what came back to it: NumPy arrays, of its `heads` (n numbers).
+    """One forward of one attention layer, and the gradients that came back to it: arrays of its n `heads` (numbers).
 
         q (B, n, T, d_k), k (B, n, S, d_k), v (B, n, S, d_v)    as a head uses them: after rotary, shared ones repeated
         scores (B, n, T, S) = scale · q kᵀ, not yet masked      pattern (B, n, T, S) = softmax of the masked scores
-        z (B, n, T, d_v) = pattern v
+        z (B, n, T, d_v) = pattern v                            W_O: a list of n (d_v, C), float64, times head_gates
 
-    q_grad, k_grad, v_grad, scores_grad, pattern_grad and z_grad have the same shapes: what all backward passes so far
-    add up to. One that has not come raises RuntimeError. scale: of the scores; dropout: the probability at work;
-    altered: has the layer hooks that may replace what it computes? twice: did gradients come a second time after a
-    backward with create_graph=True, so that part of them are second derivatives?"""
+    q_grad, k_grad, v_grad, scores_grad, pattern_grad and z_grad have the same shapes: sums over all backward passes so
+    far. They raise RuntimeError until a gradient has come. scale: of the scores. dropout: the probability in use.
+    altered: had the layer hooks that may replace what it computes? twice: did gradients come again after a backward
+    with create_graph=True, so that some of them may be second derivatives?"""
 
     def __init__(self, path, layer, heads, grads):
-        self.path, self.layer, self.heads, self.scale = path, layer, heads, layer._scale
+        self.path, self.layer, self.heads, self.scale = path, layer, heads, layer.score_scale
         self.dropout = layer.dropout if layer.training else 0.0
-        self.altered = any(not last for last, *_ in layer._head_hooks.values())
+        self.altered = layer.hooks_may_replace
         self.twice = self._differentiable = False
         self._selected = None if len(heads) == layer.num_heads else list(heads)
         self._values, self._came, self._why_none = {}, {}, "" if grads else "the trace was made with grads=False"
 
     def __getattr__(self, name):
-        point = name.removesuffix("_grad")
-        if name.startswith("__") or point not in POINTS:
-            raise AttributeError(unknown("value", name, [*POINTS, *(f"{p}_grad" for p in POINTS), *vars(self)]))
+        value = name.removesuffix("_grad")
+        if name.startswith("__") or value not in VALUES:
+            raise AttributeError(unknown("value", name, [*VALUES, *(f"{v}_grad" for v in VALUES), *vars(self)]))
+        point, scale = ("qk", self.scale) if value == "scores" else (value, None)
         if point not in self._values:
-            raise RuntimeError(f"the forward of {self.path or 'the layer'} stopped before it had computed {point}")
-        if name == point:
-            return self._values[point] * self.scale if point == "scores" else self._values[point]
+            raise RuntimeError(f"the forward of {self.path or 'the layer'} stopped before it had computed {value}")
+        if name == value:
+            return self._values[point] if scale is None else self._values[point] * scale
         if point not in self._came:
             why = self._why_none or "call backward() on a loss that depends on it"
-            raise RuntimeError(f"no grad yet of {point} in {self.path or 'the layer'}: {why}")
-        return self._came[point] / self.scale if point == "scores" else self._came[point]
+            raise RuntimeError(f"no grad yet of {value} in {self.path or 'the layer'}: {why}")
+        return self._came[point] if scale is None else self._came[point] / scale
 
     def __repr__(self):
         (B, _, T, S), with_grads = self.pattern.shape, "with" if self.has_grads else "without"
@@ -212,38 +212,20 @@ class LayerTrace:
         return len(self._came) == len(POINTS)
 
     def view(self, table):
-        """This layer as the report shows it, with its part of a HeadTable."""
+        """This layer as the report shows it, with its own rows of a HeadTable."""
         gradients = {"dP": self.pattern_grad, "dS": self.scores_grad} if self.has_grads else {}
         none = np.full(len(self.heads), np.nan)
         stats = {stat: table[stat].get(self.path, none) for stat in table.stats}
         return report.LayerView(list(self.heads), self.pattern, gradients, stats)
 
-    def _stat(self, stat, tokens):
-        """A statistic of HeadTrace.table, (n,)."""
-        if stat == "norm":
-            written = [self.z[:, i] @ W for i, W in enumerate(self._W_O)]  # (B, T, C)
-            return np.array([np.linalg.norm(y, axis=-1).mean() for y in written])
-        if stat == "entropy":
-            return patterns.entropy(self.pattern).mean(0)
-        if stat == "gate_grad" and self.has_grads:
-            return (self.z_grad * self.z).sum((0, 2, 3), dtype=np.float64)
-        if stat == "score_grad" and self.has_grads:
-            return np.sqrt((self.scores_grad.astype(np.float64) ** 2).sum((0, 2, 3)))
-        B, _, T, S = self.pattern.shape
-        if stat == "prefix" and tokens.shape == (B, T) and T == S:
-            return patterns.prefix(self.pattern, tokens)
-        if stat == "prev" and T == S:
-            return patterns.previous(self.pattern).mean(0)
-        return np.full(len(self.heads), np.nan)
-
     def _keep(self, point, x):
         self._values[point] = self._own(x)
         if point == "z":
-            self._W_O = [head_weights(self.layer, h)[-1].copy() for h in self.heads]  # the optimizer may change them
+            self.W_O = [head_weights(self.layer, h)[-1] for h in self.heads]  # copies: the optimizer may change them
         if x.node is None:
             self._why_none = self._why_none or "its forward ran under no_grad(), or needed no gradient"
         elif not self._why_none:
-            kept = weakref.ref(self)  # a loss that is kept keeps its graph, and that this hook, but not all our arrays
+            kept = weakref.ref(self)  # so that a graph which outlives the trace keeps this hook, but not our arrays
             x.register_hook(lambda g: (trace := kept()) and trace._arrived(point, g))
 
     def _arrived(self, point, g):
@@ -258,5 +240,5 @@ class LayerTrace:
 
 
 def _add(sums, key, g):
-    """Add g to what `sums` has for key, without changing that: it may not be ours."""
+    """Add g to sums[key], in a new array: the one that is there may be somebody else's too."""
     sums[key] = sums[key] + g if key in sums else g

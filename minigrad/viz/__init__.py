@@ -1,10 +1,10 @@
-"""Pictures for scripts and shells: graphs as DOT, SVG or PNG, curves and heat maps as PNG. `import minigrad` does not
-import this.
+"""Pictures for scripts and shells: graphs as DOT, SVG or PNG, curves and heat maps as PNG.
 
-`graph` needs the Python package graphviz: pip install '.[viz]'.
+`import minigrad` does not import this package. Graphs need the Python package graphviz, and curves and heat maps need
+matplotlib: pip install '.[viz]'.
 """
 
-from .graph import Graph, graph  # at once, so that viz.graph is the function and never the submodule
+from .graph import Graph, graph  # now rather than on demand, so that viz.graph is the function and not the submodule
 
 __all__ = ["Graph", "curves", "graph", "heads_grid", "loss_curve"]
 

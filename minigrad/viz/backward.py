@@ -1,4 +1,4 @@
-"""The picture of the backward pass: arrows run from the loss to the leaves, and carry gradients."""
+"""The picture of the backward pass: arrows run from the loss to the leaves and carry gradients."""
 
 import math
 import textwrap
@@ -46,9 +46,9 @@ class Backward(Picture):
         self.add_op(op, f"{op.name} backward", [(row, DARK) for row in textwrap.wrap(text, 40)])
 
     def _gradient(self, node, head):
-        """The edge by which the gradient of a value comes to its box; before it, where there are several, a "+"."""
+        """The edge that brings the gradient of a value to its box; where there are several, they meet in a "+"."""
         places = self.uses.get(node, [])
-        if not places:  # it is used only within its box
+        if not places:  # the value is used only within its own box
             return
         if self.shapes:
             self.kinds.add("shape")

@@ -1,20 +1,20 @@
-"""Which box of the picture an op or a leaf is drawn in: its own, that of a folded module, or the hidden middle."""
+"""In which box of the picture an op or a leaf is drawn: its own, that of a folded module, or the hidden middle."""
 
 import re
 from itertools import takewhile
 
-MIDDLE = "…"  # the box for the middle of a graph which folding modules has not made small enough
+MIDDLE = "…"  # the box for the middle of a graph that is too large even with all modules folded
 START = ("start",)  # stands for whoever asked for the picture, as the user of its roots
 
 
 def fold(ops, depth, max_nodes, others):
     """{op or leaf: the box to draw it in}: itself, the path of a module that is folded, or MIDDLE.
 
-    Modules at level `depth` (None: none) are folded, then the deepest ones until at most max_nodes nodes are left.
-    others: a function of the result so far: how many nodes the picture has besides ops, leaves and folded boxes."""
+    Modules at level `depth` (None: no level) are folded first, and then the deepest ones, until at most max_nodes nodes
+    are left. others(box): how many nodes the picture has besides ops, leaves and folded boxes."""
 
     def folded(n):
-        """With modules whose path has n names in one box each, or fewer where `depth` says so."""
+        """Each module whose path has n names is one box; so is each at level `depth`, where that is less deep."""
         box = {}
         for op in ops:
             path, at_depth = place(op), module_at(op, depth)
@@ -32,15 +32,15 @@ def fold(ops, depth, max_nodes, others):
         box = folded(n)
         n -= 1
     boxes, n = list(dict.fromkeys(box.values())), max_nodes
-    while size() > max_nodes and n:  # n = 0: all is in the middle
-        n = n * 7 // 8  # keep the first n // 2 boxes and the last n - n // 2
+    while size() > max_nodes and n:  # with n = 0 everything is in the middle
+        n = n * 7 // 8  # the first n // 2 boxes and the last n - n // 2 stay
         middle = set(boxes[n // 2 : len(boxes) - (n - n // 2)])
         box = {op: MIDDLE if key in middle else key for op, key in box.items()}
     return _with_leaves(ops, box)
 
 
 def _with_leaves(ops, box):
-    """box for the leaves too: one that only a single folded box uses lies in there, any other is drawn itself."""
+    """`box` with the leaves: a leaf that is used by a single folded box lies in it, any other is drawn by itself."""
     box = dict(box)
     for op in ops:
         for node in op.parents:
@@ -51,7 +51,7 @@ def _with_leaves(ops, box):
 
 
 def uses(ops, roots, box):
-    """{value: its uses outside its own box}, each as (box, number of the input or None for a folded box)."""
+    """{value: its uses outside its own box}; a use is (box, number of the input, or None for a folded box)."""
     found = {}
     for op in ops:
         for i, node in enumerate(op.parents):
@@ -63,12 +63,12 @@ def uses(ops, roots, box):
 
 
 def use(box, op, i):
-    """Input i of op as a use: a folded box uses a value once, however many ops in it do."""
+    """Input i of op as a use. A folded box uses a value once, no matter how many ops in it do."""
     return (op, i) if box[op] is op else (box[op], None)
 
 
 def place(box):
-    """The path of the module in whose frame a box lies, as a tuple."""
+    """The path of the module in whose frame a box is drawn, as a tuple."""
     if box is START:
         return ()
     scope = box.rpartition(".")[0] if isinstance(box, str) else box.scope
@@ -81,6 +81,6 @@ def common_place(places):
 
 
 def module_at(op, depth):
-    """The path of the module at level `depth` that op ran in, or None. blocks.1 is one level, not two."""
+    """The path of the module at level `depth` in which op ran, or None. blocks.1 is one level, not two."""
     levels = re.split(r"\.(?!\d+(?:\.|$))", op.scope)
     return ".".join(levels[:depth]) if depth and op.scope and len(levels) >= depth else None

@@ -40,7 +40,7 @@ class Forward(Picture):
                     self.add_leaf(node)
                 if tail != key:
                     label = " ".join(filter(None, (self.output_of(node), self.norm_of(node))))
-                    self.add_edge(tail, key, i if key is op else None, label)  # x * x has two edges
+                    self.add_edge(tail, key, i if key is op else None, label)  # by input, so x * x has two edges
         for node in self.roots:
             if self.box.get(node) is node and node not in self.ids:  # a leaf that no op uses
                 self.add_leaf(node)
@@ -51,7 +51,7 @@ class Forward(Picture):
         self.add_op(op, op.name, [(", ".join(shown), DARK)] * bool(shown) + self._outputs(op))
 
     def _outputs(self, key):
-        """A line for each value that leaves the box, if there is something to say."""
+        """A line for each value that leaves the box and has a name or a shape to show."""
         lines = []
         for node in sorted(self.leaving[key], key=lambda node: (node.op.serial, node.index)):
             shape = f"{node.shape} {node.dtype}" if self.shapes else ""

@@ -1,4 +1,4 @@
-"""The norms of all gradients in a graph, by a backward walk that only looks on."""
+"""The norms of all gradients in a graph, from a backward walk that changes nothing."""
 
 from functools import reduce
 from operator import add
@@ -6,24 +6,24 @@ from operator import add
 import numpy as np
 
 from ..autograd import backward
-from ..nn.module import _Gate
+from ..nn.module import Tap
 from ..tensor import ones
 from .fold import START, use
 
 
 def norm(x):
-    """The Euclidean norm of a Tensor, as a float. Scaled, so that squares neither overflow nor vanish."""
+    """The Euclidean norm of a Tensor, as a float. It is scaled first, so that squares neither overflow nor vanish."""
     array = np.abs(x.detach().cpu().numpy().astype(np.float64))
     top = float(array.max(initial=0.0))
     return top * float(np.linalg.norm(array / top)) if 0 < top < np.inf else top
 
 
 def norms(roots, ops, box):
-    """{value: |its gradient|, and (value, use): |what came by that use|} (see `fold.uses`) of the sum of `roots`.
+    """{value: |its gradient|, (value, use): |what came by that use|} of the sum of `roots`; for uses see `fold.uses`.
 
-    ops: {op: {output index: value}} as `reachable` gives it. What a value gets within its own folded box is left out.
+    ops: {op: {output index: value}}, as `reachable` gives it. What a value gets within its own folded box is left out.
     A value that gets nothing has no entry. No .grad changes, no hook runs, and nothing that ops saved is freed.
-    Raises GraphError if it was freed before, or changed in place."""
+    Raises GraphError if what they saved was freed before, or changed in place."""
     found, pending = {}, {}  # pending: {value: {use: sum of the contributions by that use}}, until all have come
 
     def arrive(node, by, g):
@@ -37,7 +37,7 @@ def norms(roots, ops, box):
             found[node] = norm(reduce(add, parts.values()))
 
     def inspect(op, dys, dxs):
-        for node in ops[op].values():  # whose users have all been seen
+        for node in ops[op].values():  # all that use them came before
             measure(node)
         for i, g in enumerate(dxs):
             if g is not None:
@@ -53,7 +53,7 @@ def norms(roots, ops, box):
 
 
 def has_hooks(ops):
-    """Whether hooks would take part in a backward through these ops."""
+    """True if hooks would take part in a backward through these ops."""
     outputs = [node for found in ops.values() for node in found.values()]
     inputs = [node for op in ops for node in op.parents if node is not None]
-    return any(node.hooks for node in outputs + inputs) or any(isinstance(op, _Gate) for op in ops)
+    return any(node.hooks for node in outputs + inputs) or any(isinstance(op, Tap) for op in ops)

@@ -3,12 +3,11 @@
     loss = F.cross_entropy(model(x), y)
     viz.graph(loss, names=model).save("loss.svg")
 
-Blue boxes are ops, with their parameters and the shape and dtype of what they return; sand-coloured ones are leaves;
-frames are modules. Of an input without a gradient the graph keeps nothing, not even whether one was given: a dot.
+Blue boxes are ops, with their parameters and the shape and dtype of what they return. Sand-coloured boxes are leaves,
+and frames are modules. A dot is an input without a gradient: the graph keeps nothing of it, not even whether one was
+given. The backward pass, with each op's derivative and the size of the gradients, is drawn by
 
     viz.graph(loss, names=model, direction="backward", depth=2, show=["shape", "grad_norm"]).save("backward.svg")
-
-is the backward pass, with what each op's derivative is and how large the gradients are.
 """
 
 import shutil
@@ -44,8 +43,8 @@ class Graph:
         return f"<Graph of {count(self.leaves, 'leaf')} and {count(self.ops, 'op')}, {hidden:,} of them hidden>"
 
     def save(self, path):
-        """Write path.dot always, and path.svg or path.png, as the suffix says (none: SVG), if the program `dot` is
-        found; where it is not, warn and say how to install it. Returns the list of the files written."""
+        """Write path.dot, and path.svg or path.png as the suffix says (none: SVG), for which the program `dot` is
+        needed; a warning says how to install it. Returns the list of the files written."""
         path = Path(path)
         if path.suffix not in ("", ".dot", ".svg", ".png"):
             raise ValueError(f"viz.graph saves .dot, .svg and .png, not {path.suffix!r} (in {str(path)!r})")
@@ -67,18 +66,18 @@ class Graph:
 
 
 def graph(tensors, *, names=None, notes=None, depth=None, direction="forward", show=("shape",), max_nodes=200):
-    """The graph behind a Tensor, or behind several, as a Graph to save. Works before and after backward.
+    """The graph behind one or several Tensors, as a Graph to save. It can be drawn before and after backward.
 
     names: a Module, which lends the names of its parameters and submodules, or a dict {name: Tensor}.
     notes: {op: text}, lines to add to the box of an op (x.op for a Tensor x).
     depth: fold modules into one box each at this level: 1 shows wte, blocks.0, blocks.1, …; 2 blocks.0.attn, …
     direction: "forward", or "backward": the derivative of each op, with arrows from the loss to the leaves that carry
         gradients, and a "+" where those of several uses of a value are added.
-    show: any of "shape", with the dtype, and "grad_norm": the Euclidean norm of gradients on the edges, and of .grad in
-        the leaves. If all tensors have one element and backward has not freed the graph, it comes from a backward walk
-        of its own (of their sum), which changes no .grad and runs no hooks; else from what .grad holds.
+    show: any of "shape", which includes the dtype, and "grad_norm": the Euclidean norm of gradients on the edges, and
+        of .grad in the leaves. If all tensors have one element and backward has not freed the graph, the norms come
+        from a backward walk of their sum, which changes no .grad and runs no hooks; otherwise from what .grad holds.
     max_nodes: in a larger graph, modules are folded into one box each, the deepest first, and then the middle of the
-        graph is. The picture says what was hidden, and so does `hidden` of the Graph.
+        graph is hidden. The picture says what was hidden, and so does `hidden` of the Graph.
     Raises GraphError if a Tensor has no graph, ImportError if the Python package graphviz is missing, ValueError for an
     unknown direction or thing to show."""
     try:

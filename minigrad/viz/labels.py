@@ -8,7 +8,7 @@ GREY, DARK, DIM, ACCENT = "#7d8590", "#1f2937", "#57606a", "#8250df"
 
 
 def line(text):
-    """One short printable line: DOT and XML allow no control characters, and graphviz reads \\N even in HTML labels."""
+    """One short printable line. DOT and XML allow no control characters; graphviz expands \\N even in HTML labels."""
     text = printable(text) or "''"
     return (text if len(text) <= 80 else text[:79] + "…").replace("\\", "\\\\")
 
@@ -22,7 +22,7 @@ def count(n, noun):
 
 
 def parameter(value):
-    """A parameter of an op, short, and without anything that differs from run to run, such as an address."""
+    """A parameter of an op as short text, without anything that changes from run to run, such as an address."""
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, (tuple, list)):

@@ -13,8 +13,8 @@ from .fold import MIDDLE, common_place, fold, module_at, place, uses
 from .gradients import has_hooks, norm, norms
 from .labels import ACCENT, DARK, DIM, GREY, count, line, small
 
-# For light and dark pages alike: the background is transparent, what lies on it is mid-grey, and boxes are pale with
-# dark text whatever is behind them.
+# Pictures must be readable on light and dark pages: the background is transparent, text and lines on it are mid-grey,
+# and boxes are pale with dark text.
 FONT = {"fontname": "Helvetica,Arial,sans-serif"}
 STYLES = {
     "op": {"fillcolor": "#e6eef8", "color": "#7f9cc4"},
@@ -30,10 +30,11 @@ FREED = "the graph was freed by backward: draw it before, or pass retain_graph=T
 
 
 class Picture:
-    """Gathers what to draw. All is numbered in the order in which ops ran, so that equal graphs give equal text.
+    """Gathers what to draw. Boxes are numbered in the order in which ops ran, so that equal graphs give equal text.
 
-    A subclass has draw(), which adds boxes and edges; others(box), see `fold`; between_boxes, whether the gradients on
-    edges are those that boxes exchange, or each value's; meanings, {kind: what the legend says}, in its order."""
+    A subclass defines draw(), which adds boxes and edges, others(box), see `fold`, and two attributes. between_boxes:
+    are the gradients on edges those that boxes exchange, or those of each value? meanings: {kind: text}, the legend in
+    its order."""
 
     between_boxes: bool
     meanings: dict
@@ -52,12 +53,12 @@ class Picture:
         self.sizes = Counter(self.box[op] for op in self.ops)  # box -> how many ops are in it
         self.hidden = {key: n for key, n in self.sizes.items() if isinstance(key, str)}
         self.uses = uses(self.ops, roots, self.box)
-        self.missing = ""  # why edges have no norms but those that a .grad has
+        self.missing = ""  # why edges have no norms, except for values with a .grad
         self.norms = self._norms() if self.grad_norm else {}
         self.ids = {}  # what is drawn -> its name in the DOT text
         self.kinds = set()  # what the legend has to explain
         self.members = {}  # path of a module, as a tuple -> [(id, attributes)] right inside its frame
-        self.edges = {}  # (id, id, what keeps two apart, label), as an ordered set
+        self.edges = {}  # (id, id, port, label), as an ordered set: two edges differ if their ports do
 
     def others(self, box):
         raise NotImplementedError
@@ -106,7 +107,7 @@ class Picture:
 
     def add_op(self, op, title, lines):
         notes = [(note, ACCENT) for note in self.notes.get(op, "").splitlines()]
-        made = op.describe().replace(os.path.dirname(op.line[0]) + os.sep, "")  # no folders: it may be published
+        made = op.describe().replace(os.path.dirname(op.line[0]) + os.sep, "")  # pictures may be published: no folders
         border = {"penwidth": "2"} if any(node.op is op for node in self.roots) else {}
         self.add(op, "op", place(op), f"op: {made}", title, [*lines, *notes], **border)
 
@@ -125,12 +126,12 @@ class Picture:
         self.add(node, "leaf", inside, f"leaf: {name}", short + suffix, lines)
 
     def add_edge(self, tail, head, port, *label):
-        """Several edges between two boxes are one if port and label are equal. Each part of the label is a line."""
+        """Edges between two boxes with equal ports and labels are drawn as one. Each part of the label is a line."""
         text = "\\l".join(f" {part} " for part in label if part)  # \l ends a line, and puts it at the left
         self.edges[self.ids[tail], self.ids[head], port, text + "\\l" * ("\\l" in text)] = None
 
     def output_of(self, node):
-        """Which output of a drawn op a value is, if there are several."""
+        """Which output of its op a value is, if there are several and the op has a box of its own."""
         if node.op is None or not node.op.outputs or self.box[node.op] is not node.op:
             return ""
         self.kinds.add("output")
@@ -159,11 +160,11 @@ class Picture:
     # -- text
 
     def module(self, path):
-        """The last part of a module's path (but blocks.0, not 0) and its class: the frames around it say the rest."""
+        """The last part of a module's path (but blocks.0, not 0) and its class. The frames around it say the rest."""
         return re.sub(r"^.*\.(?=[^.]*[^.\d])", "", path) + self.classes.get(path, "")
 
     def _caption(self):
-        """A table: what there is, what is hidden and missing, and a legend of what the picture contains."""
+        """A table that tells what there is, what is hidden or missing, and a legend of the kinds in the picture."""
         by_depth = {module_at(op, self.depth) for op in self.ops}
         lines = [f"{count(sum(self.leaves.values()), 'leaf')}, {count(len(self.ops), 'op')}"]
         for why, keys in (

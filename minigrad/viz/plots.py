@@ -1,4 +1,4 @@
-"""Curves and heat maps, by matplotlib: an optional dependency, imported only when something is drawn."""
+"""Curves and heat maps, by matplotlib: an optional dependency that is imported only when something is drawn."""
 
 import csv
 import io
@@ -11,17 +11,16 @@ from ..autograd import Value
 from ..files import atomic_write
 from .labels import printable
 
-SMOOTHING = 0.95  # of the training loss, whose single batches are noisy
-PANELS = 144  # the most that `heads_grid` draws: 12 layers of 12 heads
+SMOOTHING = 0.95  # of the training loss, which is noisy since each value comes from a single batch
+PANELS = 144  # the most that `heads_grid` draws, 12 layers of 12 heads
 LABELLED = 32  # the most tokens that fit along an axis
 
 
 def loss_curve(rows, path):
     """Draw training and validation loss against the step, as a PNG at `path`.
 
-    rows: the path of a CSV file, or dicts, with the columns step, train and val; an empty val was not evaluated.
-    Raises ImportError, saying how to get it, where matplotlib is missing, and ValueError when there is nothing to draw.
-    """
+    rows: the path of a CSV file, or dicts, with the columns step, train and val; an empty val was not measured.
+    Raises ImportError, which tells how to install it, if matplotlib is missing, and ValueError if there are no rows."""
     rows = list(_read(rows))
     if not rows:
         raise ValueError("no losses to draw")
@@ -38,9 +37,9 @@ def loss_curve(rows, path):
 
 
 def curves(series, path, xlabel, ylabel, log=""):
-    """Draw {label: (xs, ys)} as lines with dots, a PNG at `path`. log: which axes are logarithmic: "", "x", "y", "xy".
+    """Draw {label: (xs, ys)} as lines with dots, a PNG at `path`. log: the logarithmic axes: "", "x", "y" or "xy".
 
-    Raises ImportError, saying how to get it, where matplotlib is missing."""
+    Raises ImportError, which tells how to install it, if matplotlib is missing."""
     figure, axes = _axes("a plot", xlabel, ylabel)
     for label, (xs, ys) in series.items():
         axes.plot(xs, ys, "o-", markersize=4, label=label)
@@ -55,11 +54,11 @@ def curves(series, path, xlabel, ylabel, log=""):
 def heads_grid(patterns, path, tokens=None, title=None):
     """Draw what each head attends to, a PNG at `path`: a row per layer, a column per head, keys from left to right.
 
-    patterns: {label: array (nh, T, S)}, such as {"blocks.1.attn": pattern}, or a list of arrays, or one.
-    tokens: T or S strings, written along the axes of that length, if there are at most 32.
-    Every head has colours of its own, from 0 to its largest value; or, where it has negative values, as gradients do,
-    from blue over white for 0 to red. Grey is NaN or infinite.
-    Raises ValueError for wrong shapes and for more than 144 panels, and ImportError, saying how to get it, where
+    patterns: {label: array (nh, T, S)}, such as {"blocks.1.attn": pattern}, or a list of arrays, or a single one.
+    tokens: T or S strings, written along the axes of that length if there are at most 32.
+    Each head has its own scale of colours, from 0 to its largest value; or, if it has negative values as gradients do,
+    from blue over white, which is 0, to red. NaN and infinity are grey.
+    Raises ValueError for wrong shapes and for more than 144 panels, and ImportError, which tells how to install it, if
     matplotlib is missing."""
     layers = _layers(patterns)
     rows, columns = len(layers), max(map(len, layers.values()))
@@ -74,7 +73,7 @@ def heads_grid(patterns, path, tokens=None, title=None):
     side = 1.6 if tokens is None or len(tokens) > LABELLED else 1.6 + 0.1 * len(tokens)  # inches
     figure = _figure("a grid of heads", (side * columns, side * rows + 0.3 * (title is not None)))
     if title is not None:
-        figure.suptitle(title, parse_math=False)  # no mathtext anywhere: a $ is a token like any other
+        figure.suptitle(title, parse_math=False)  # no mathtext anywhere, since a $ is a token like any other
     grid = figure.subplots(rows, columns, squeeze=False)
     for row, (label, heads) in zip(grid, layers.items()):
         for h, axes in enumerate(row):
@@ -148,7 +147,7 @@ def _save(figure, axes, path):
 def _write(figure, path):
     image = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # a token in a script that the font lacks: a box
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # characters that the font lacks are drawn as boxes
         figure.savefig(image, format="png")
     atomic_write(path, image.getvalue())
 
@@ -161,7 +160,7 @@ def _read(rows):
 
 
 def _smooth(values):
-    """An exponential moving average, corrected for starting at 0; a NaN is drawn as a gap and then forgotten."""
+    """An exponential moving average, corrected for starting at 0. A NaN leaves a gap, and does not count further."""
     average, weight, result = 0.0, 0.0, []
     for value in values:
         if math.isfinite(value):

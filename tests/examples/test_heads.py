@@ -24,7 +24,7 @@ def test_backprop_through_heads(capsys, tmp_path):
         np.testing.assert_allclose(columns - columns[0], 0, atol=1.01e-4)
     assert float(re.search(r"largest disagreement: (\S+)", printed)[1]) < 1e-8 and "FAILS" not in printed
     text = (tmp_path / "backward.dot").read_text(encoding="utf-8")
-    for name in ("dq", "dk", "dv", "dpattern", "dscores", "dz", "in_proj_weight.grad"):
+    for name in ("dq", "dk", "dv", "dpattern", "dqk", "dz", "in_proj_weight.grad"):
         assert name in text
 
 

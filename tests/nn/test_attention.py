@@ -299,7 +299,7 @@ def test_attention_refuses_what_does_not_fit(attention):
         with pytest.raises(TypeError, match="masks must be bool or float64 like the query"):
             attention(data(B, T, C), data(B, S, C), attn_mask=wrong, key_padding_mask=mg.tensor(PADDING))
     for options in (dict(impl="flash"), dict(dropout=2.0), dict(positions="rotary")):
-        with pytest.raises(ValueError, match=r"impl must be|dropout must be|heads of 3 are not even"):
+        with pytest.raises(ValueError, match=r"impl must be|dropout must be|even head size, got 3"):
             nn.MultiheadAttention(6, 2, **options)
     attention.impl = "flash"
     with pytest.raises(ValueError, match="impl must be one of per_head, batched, fused, got 'flash'"):

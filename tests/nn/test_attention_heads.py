@@ -94,6 +94,28 @@ def test_the_heads_that_stay_keep_their_keys_and_slopes_however_unevenly_others_
     assert m.num_kv_heads == len({old * made.get("num_kv_heads", 6) // 6 for old in kept})
 
 
+@pytest.mark.parametrize("made", [dict(bias=True), dict(num_kv_heads=2, scale=0.3), dict(kdim=5, vdim=7)], ids=str)
+def test_a_head_is_views_of_the_layers_parameters(made):
+    m = layer(12, 6, **made).prune_heads({1})
+    m.head_gates = mg.tensor(np.arange(1.0, 6.0))
+    if m.in_proj_bias is not None:
+        m.in_proj_bias.detach().copy_(data(*m.in_proj_bias.shape))
+    x, k, v = data(B, T, 12), data(B, S, m.kdim), data(B, S, m.vdim)
+    y = 0.0 if m.out_proj.bias is None else m.out_proj.bias.detach()
+    for i in range(5):
+        head, inputs = m.head(i), {"W_Q": x, "W_K": k, "W_V": v}
+        for name, given in inputs.items():
+            bias = [p.detach()[index] for p, index in head.parts[name][1:]]
+            inputs[name] = given @ getattr(head, name) + (bias[0] if bias else 0.0)
+        q, k_, v_ = inputs.values()
+        y = y + head.gate * ((head.scale * q @ k_.mT).softmax(-1) @ v_ @ head.W_O)
+    close(m(x, k, v)[0], y)
+    m.head(2).W_O.copy_(m.head(2).W_O * 0)  # the layer's own memory
+    assert not m.out_proj.weight.detach().numpy()[:, 4:6].any() and m.out_proj.weight.detach().numpy()[:, 6:].all()
+    with pytest.raises(ValueError, match="there is no head 5: this layer has 5, from 0 on"):
+        m.head(5)
+
+
 def test_head_matrices_that_do_not_fit_are_refused():
     m, eye = layer(4, 2), np.eye(4)
     with pytest.raises(ValueError, match=r"W_O must be \(8, 4\), got \(4, 4\)"):
@@ -161,7 +183,7 @@ def test_rotary_turns_by_the_position_and_products_depend_on_distance_alone():
     q, k = data(4, 8), data(4, 8)
     near, far = ((nn.positions.rotary(q, s) @ nn.positions.rotary(k, s).T).numpy() for s in (0, 1000))
     np.testing.assert_allclose(near, far, atol=1e-11)
-    with pytest.raises(ValueError, match="head size must be even, not 3"):
+    with pytest.raises(ValueError, match="even head size, got 3"):
         nn.positions.rotary(data(4, 3))
 
 

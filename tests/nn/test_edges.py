@@ -25,7 +25,7 @@ from .heads import FORMS, B, C, T, close, data, layer
     ((4, 2), dict(dropout=-0.01), "dropout must be between 0 and 1, got -0.01"),
     ((4, 2), dict(dropout=1.01), "dropout must be between 0 and 1, got 1.01"),
     ((4, 2), dict(impl="Fused"), "impl must be one of per_head, batched, fused, got 'Fused'"),
-    ((6, 2), dict(positions="rotary"), "heads of 3 are not even"),
+    ((6, 2), dict(positions="rotary"), "even head size, got 3"),
     ((4, 2), dict(positions=""), "positions must be None, 'rotary' or 'alibi', got ''"),
 ])  # fmt: skip
 def test_attention_layers_that_cannot_be(sizes, options, words):
@@ -174,7 +174,7 @@ def test_head_hooks_come_in_order_and_see_what_is_used():
     m.register_head_hook("q", lambda layer, q: q, last=True)
     with pytest.raises(TypeError, match=r"hook <lambda> on 'q' only looks, as last=True says, but returned something"):
         m(x)
-    with pytest.raises(ValueError, match="there is no 'K' in attention: there are q, k, v, scores, pattern, z"):
+    with pytest.raises(ValueError, match="there is no 'K' in attention: there are q, k, v, qk, pattern, z"):
         m.register_head_hook("K", print)
     m = layer()
     m.register_head_hook("pattern", lambda layer, p: p[..., :1])

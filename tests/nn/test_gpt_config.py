@@ -42,7 +42,7 @@ def test_sizes_are_ints_of_at_least_one(name):
     ({"init_std": -1}, "init_std must be None or a number"),
     ({"n_head": 3}, "n_embd 8 is not divisible by n_head 3"),
     ({"n_head": 4, "n_kv_head": 3}, "n_head 4 is not divisible by n_kv_head 3"),
-    ({"n_head": 8, "positions": "rotary"}, "heads of 1 are not even"),
+    ({"n_head": 8, "positions": "rotary"}, "even head size, got 1"),
     ({"pruned": [0]}, r"pruned must be \{layer: \[heads\]\}, got \[0\]"),
     ({"pruned": {"x": [0]}}, "pruned must be"),
     ({"pruned": {0: 1}}, "pruned must be"),

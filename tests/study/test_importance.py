@@ -58,9 +58,9 @@ def test_the_path_integral_reproduces_ablation():
     assert errors[2] < 1e-4 and errors[1] / errors[2] > 3 and errors[0] / errors[1] > 3  # midpoints: order 2
 
 
-def test_gate_grad_is_the_mean_over_sequences_of_the_gates_gradients():
+def test_abs_gate_grad_is_the_mean_over_sequences_of_the_gates_gradients():
     model, (x, y) = gpt(), batch()
-    found = study.head_importance(model, [(x, y)], "gate_grad")
+    found = study.head_importance(model, [(x, y)], "abs_gate_grad")
     expected = {path: np.zeros(4) for path in PATHS}
     for b in range(B):
         gates = [mg.ones(4, dtype=mg.float64, requires_grad=True) for _ in PATHS]
@@ -73,7 +73,7 @@ def test_gate_grad_is_the_mean_over_sequences_of_the_gates_gradients():
         np.testing.assert_allclose(found[path], expected[path], rtol=1e-10)
 
 
-@pytest.mark.parametrize("method", ["ablate", "gate_grad", "gate_path"])
+@pytest.mark.parametrize("method", ["ablate", "abs_gate_grad", "gate_path"])
 def test_importance_leaves_the_model_as_it_was(method):
     model = gpt(dropout=0.1)
     gates = model.blocks[0].attn.head_gates = mg.tensor([1.0, 2.0, 0.5, 1.0], dtype=mg.float64)
@@ -203,7 +203,7 @@ def test_pruning_what_is_no_gpt_and_too_many():
 
     with pytest.raises(ValueError, match="cannot remove 5 heads: the model has 4"):
         study.prune(layer, [(x,)], 5, loss=square)
-    report = study.prune(layer, [(x,)], 4, "gate_grad", loss=square)
+    report = study.prune(layer, [(x,)], 4, "abs_gate_grad", loss=square)
     assert layer.self_attn.num_heads == 0 and [path for path, _ in report.removed] == ["self_attn"] * 4
     assert study.prune(layer, [(x,)], 0, loss=square).removed == []
 

@@ -56,11 +56,11 @@ def test_a_head_reads_as_in_the_textbook():
         g = next(g for entry in book.entries for g in entry.gives if g.name == point)
         np.testing.assert_array_equal(g.array, getattr(seen, f"{point}_grad")[:, [h]])
         assert g.norm == pytest.approx(np.linalg.norm(g.array)) and g.shape == getattr(seen, point).shape
-    scores = given(book, "attention_pattern")["scores"].array
-    np.testing.assert_array_equal(scores, seen.scores_grad[:, [h]] * 0.5)  # of scores before the scale
+    qk = given(book, "attention_pattern")["qk"].array
+    np.testing.assert_array_equal(qk, seen.scores_grad[:, [h]] * 0.5)  # q kᵀ is what the scale makes scores of
     text = str(book)
-    for formula in ("dpattern = dz vᵀ, dv = patternᵀ dz", "dscores = scale · pattern (dpattern - Σ dpattern pattern)",
-                    "dq = dscores k, dkᵀ = qᵀ dscores"):  # fmt: skip
+    for formula in ("dpattern = dz vᵀ, dv = patternᵀ dz", "dqk = scale · pattern (dpattern - Σ dpattern pattern)",
+                    "dq = dqk k, dkᵀ = qᵀ dqk"):  # fmt: skip
         assert f"formula   {formula}\n" in text
     assert re.search(r"\|dz\| = [\d.e-]+   \(2, 1, 5, 4\), of \(2, 4, 5, 4\)\n", text)
     assert "made at test_ledger.py:" in text
@@ -133,7 +133,7 @@ def test_letters_behind_a_float_mask():
     found = {g.name: g.array for entry in book.entries for g in entry.gives}
     for point in ("q", "k", "v", "pattern", "z"):
         np.testing.assert_allclose(found[point], getattr(trace[ATTN], f"{point}_grad")[:, [2]], rtol=1e-12)
-    np.testing.assert_allclose(found["scores"], trace[ATTN].scores_grad[:, [2]] * 0.5, rtol=1e-12, atol=1e-18)
+    np.testing.assert_allclose(found["qk"], trace[ATTN].scores_grad[:, [2]] * 0.5, rtol=1e-12, atol=1e-18)
 
 
 def test_contributions_are_counted_and_add_up():
@@ -233,7 +233,7 @@ def test_a_planted_wrong_step_differs_and_no_other(factor, monkeypatch):
     right = AttentionPattern.backward
     monkeypatch.setattr(AttentionPattern, "backward", lambda self, dy: (right(self, dy)[0] * factor, None))
     book = study.ledger(loss_of(gpt()), ATTN, head=1, fd_check=True)
-    assert [g.name for g in book.failed] == ["scores"] and "DIFFERS" in str(book)
+    assert [g.name for g in book.failed] == ["qk"] and "DIFFERS" in str(book)
     wrong, should = map(float, re.findall(r"DIFFERS: (\S+), should be (\S+)", str(book))[0])
     assert wrong == pytest.approx(factor * should, rel=1e-4)
 

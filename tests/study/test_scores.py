@@ -52,10 +52,10 @@ def test_entropy_of_patterns():
 def test_where_patterns_look():
     near(patterns.previous(A), (0.5 + 0.5 + 0.3) / 3)
     near(patterns.duplicate(A[None, None], TOKENS), [(0.25 + 0.2) / 2])  # of queries 2 and 3, to 0 and 1
-    near(patterns.prefix(A[None, None], TOKENS), [(0.5 + 0.3) / 2])  # to 1 and 2
+    near(patterns.induction(A[None, None], TOKENS), [(0.5 + 0.3) / 2])  # to 1 and 2
     three = np.array([[7, 7, 8, 7]])
     near(patterns.duplicate(A[None, None], three), [(0.5 + 0.3) / 2])  # query 1 to 0, query 3 to 0 and 1
-    near(patterns.prefix(A[None, None], three), [(0.5 + 0.2 + 0.3) / 2])  # query 1 to 1, query 3 to 1 and 2
+    near(patterns.induction(A[None, None], three), [(0.5 + 0.2 + 0.3) / 2])  # query 1 to 1, query 3 to 1 and 2
     assert np.isnan(patterns.duplicate(A[None, None], [[1, 2, 3, 4]])).all()
     near(patterns.attention_to(A, A == 0.5), (1 + 0.5) / 2)  # of the two queries that want some
 
@@ -97,7 +97,7 @@ def test_scores_are_of_the_patterns_that_a_trace_has():
         pattern, v = trace[path].pattern, trace[path].v
         near(table["previous"][path], patterns.previous(pattern).mean(0))
         near(table["duplicate"][path], patterns.duplicate(pattern, tokens.numpy()))
-        near(table["induction"][path], patterns.prefix(pattern, tokens.numpy()))
+        near(table["induction"][path], patterns.induction(pattern, tokens.numpy()))
         for h in range(4):  # copying, from the definition
             weighted = 0.0
             for b, i, j in np.ndindex(6, 12, 12):

@@ -8,6 +8,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn, optim, study
 from minigrad.nn.attention import POINTS
+from minigrad.study.trace import VALUES
 
 from .models import ATTN, B, EncoderDecoder, T, gpt, page_data, tokens, traced
 
@@ -20,7 +21,7 @@ def test_it_keeps_what_the_layer_computes():
     assert list(trace) == ["blocks.0.attn", ATTN] and trace[1] is trace[ATTN]
     layer, seen = model.blocks[1].attn, trace[ATTN]
     assert seen.heads == (0, 1, 2, 3) and seen.layer is layer and seen.scale == 0.5
-    for point, shape in zip(POINTS, [(T, 4)] * 3 + [(T, T)] * 2 + [(T, 4)]):
+    for point, shape in zip(VALUES, [(T, 4)] * 3 + [(T, T)] * 2 + [(T, 4)]):
         assert getattr(seen, point).shape == getattr(seen, f"{point}_grad").shape == (B, 4, *shape)
     np.testing.assert_allclose(seen.scores, 0.5 * seen.q @ seen.k.swapaxes(2, 3), rtol=1e-12)
     np.testing.assert_allclose(seen.z, seen.pattern @ seen.v, rtol=1e-12)
@@ -41,9 +42,9 @@ def test_the_gradients_are_those_of_retain_grad():
         hook.remove()
     seen = traced(model)[ATTN]
     for point, x in kept.items():
-        factor = 0.5 if point == "scores" else 1.0  # hooks see scores before the scale
-        np.testing.assert_array_equal(getattr(seen, point), x.detach().numpy() * factor)
-        np.testing.assert_array_equal(getattr(seen, f"{point}_grad"), x.grad.numpy() / factor)
+        value, factor = ("scores", 0.5) if point == "qk" else (point, 1.0)  # hooks see q kᵀ before the scale
+        np.testing.assert_array_equal(getattr(seen, value), x.detach().numpy() * factor)
+        np.testing.assert_array_equal(getattr(seen, f"{value}_grad"), x.grad.numpy() / factor)
 
 
 def test_scores_grad_is_what_differences_say():
@@ -53,7 +54,7 @@ def test_scores_grad_is_what_differences_say():
     def loss(by):
         change = np.zeros((B, 4, T, T))
         change[1, 2, 3, 1] = by / seen.scale
-        handle = model.blocks[1].attn.register_head_hook("scores", lambda layer, x: x + mg.tensor(change))
+        handle = model.blocks[1].attn.register_head_hook("qk", lambda layer, x: x + mg.tensor(change))
         value = model(*tokens())[1].item()
         handle.remove()
         return value
@@ -167,9 +168,9 @@ def test_tokens_are_known_only_where_it_is_clear_which():
     model, (src, tgt) = EncoderDecoder().double(), tokens()
     with study.trace_heads(model, grads=False) as trace:
         model(src, tgt)  # which of them is at which layer?
-    assert trace.tokens is None and trace.labels(None) is None and "prefix" not in trace.table().stats
+    assert trace.tokens is None and trace.labels(None) is None and "induction" not in trace.table().stats
     with pytest.raises(ValueError, match=r"tokens of shape \(2, 2\) fit no layer: \(B, T\) are \[\(3, 6\)\]"):
-        trace.table("prefix", tokens=[[1, 2], [3, 4]])
+        trace.table("induction", tokens=[[1, 2], [3, 4]])
 
 
 def test_gradients_of_several_backwards_add_up():
@@ -260,7 +261,7 @@ def test_a_wrong_hook_is_named():
     with pytest.raises(TypeError, match="hook <lambda> on 'v' returns must be a Tensor"):
         layer(x)
     handle.remove()
-    with pytest.raises(ValueError, match="no 'patern' in attention: there are q, k, v, scores, pattern, z"):
+    with pytest.raises(ValueError, match="no 'patern' in attention: there are q, k, v, qk, pattern, z"):
         layer.register_head_hook("patern", halve)
     layer.register_head_hook("z", lambda layer, z: z, last=True)
     with pytest.raises(TypeError, match="hook <lambda> on 'z' only looks, as last=True says, but returned"):
@@ -283,21 +284,21 @@ def test_the_table_by_hand():
     model = gpt()
     trace = traced(model)
     seen, table = trace[ATTN], trace.table()
-    assert table.stats == ("norm", "entropy", "gate_grad", "score_grad", "prefix", "prev")
+    assert table.stats == ("norm", "entropy", "gate_grad", "score_grad", "induction", "previous")
     h = 2
     W_O = model.blocks[1].attn.out_proj.weight.detach().numpy()[:, 4 * h : 4 * h + 4].T
     expected = {
         "norm": np.sqrt(((seen.z[:, h] @ W_O) ** 2).sum(-1)).mean(),
         "gate_grad": (seen.z_grad[:, h] * seen.z[:, h]).sum(),
         "score_grad": np.sqrt((seen.scores_grad[:, h] ** 2).sum()),
-        "prev": np.mean([[seen.pattern[b, h, i, i - 1] for i in range(1, T)] for b in range(B)]),
+        "previous": np.mean([[seen.pattern[b, h, i, i - 1] for i in range(1, T)] for b in range(B)]),
     }
     idx = trace.tokens
     after = [
         sum(seen.pattern[b, h, i, j + 1] for j in range(i) if idx[b, j] == idx[b, i])
         for b in range(B) for i in range(T) if idx[b, i] in idx[b, :i]
     ]  # fmt: skip
-    expected["prefix"] = np.mean(after)
+    expected["induction"] = np.mean(after)
     rows = seen.pattern[:, h, 1:]
     bits = -(rows * np.log(np.maximum(rows, 1e-300))).sum(-1) / np.log(np.arange(2, T + 1))
     expected["entropy"] = bits.mean()
@@ -310,10 +311,10 @@ def test_a_table_of_what_has_no_tokens():
     layer = nn.MultiheadAttention(8, 2)
     with study.trace_heads(layer) as trace:
         layer(mg.randn(2, 3, 8), mg.randn(2, 5, 8))
-    assert trace.tokens is None and trace.table().stats == ("norm", "entropy", "prev")
-    assert np.isnan(trace.table(["prev"])["prev"][""]).all()  # no position is before another's
-    with pytest.raises(ValueError, match="prefix needs the tokens"):
-        trace.table(["prefix"])
+    assert trace.tokens is None and trace.table().stats == ("norm", "entropy", "previous")
+    assert np.isnan(trace.table(["previous"])["previous"][""]).all()  # no position is before another's
+    with pytest.raises(ValueError, match="induction needs the tokens"):
+        trace.table(["induction"])
 
 
 # --------------------------------------------------------------------------------------------------------------- report

@@ -2,14 +2,14 @@
 class Heatmap {
   constructor(id) {
     const canvas = this.canvas = el("canvas", { id: id + "-map", tabIndex: 0, role: "application" });
-    this.image = el("canvas");  // a pixel for each cell
+    this.image = el("canvas");  // with one pixel for each cell
     this.title = el("span"); this.low = el("small"); this.high = el("small"); this.bar = el("i");
     this.plot = el("div", { className: "plot" }, canvas);
     this.none = el("p", { className: "none muted", textContent: "no gradient was traced" });
     this.legend = el("span", { className: "legend" }, this.low, this.bar, this.high);
     const axes = el("small", { className: "axes", textContent: id === "pattern" ? "query ↓ key →" : "" });
     $(id).append(el("figcaption", {}, el("span", {}, this.title, axes), this.legend), this.plot, this.none);
-    canvas.onmousedown = event => event.preventDefault();  // a click must not take the arrow keys
+    canvas.onmousedown = event => event.preventDefault();  // a click must not take the focus, and so the arrow keys
     canvas.onpointermove = event => point(this.cell(event));
     canvas.onpointerleave = event => { if (event.pointerType === "mouse") point(null); };
     canvas.onclick = event => {
@@ -48,7 +48,7 @@ class Heatmap {
     type(11);
     const widths = texts.map(side => Math.max(...side.map(text => context.measureText(text).width)));
     const left = Math.ceil(widths[0] + 8 * ratio), room = this.plot.clientWidth * ratio - left - 5 * ratio;
-    // Cells of whole device pixels are all alike; small ones may be uneven, but never less than a pixel (it scrolls).
+    // Cells of whole device pixels all look alike. Small ones may be uneven, but not below a pixel: then it scrolls.
     let size = Math.min(room / columns, 44 * ratio);
     size = size >= 4 ? Math.floor(size) : Math.max(size, 1);
     const font = clamp(size / ratio * 1.1, ratio < 1.5 ? 9 : 7, 11), wide = widths[1] * font / 11;
@@ -60,7 +60,7 @@ class Heatmap {
     this.canvas.style.height = this.canvas.height / ratio + "px";
     context.imageSmoothingEnabled = false;
     context.drawImage(this.image, left, above, width, height);
-    const frame = (colour, weight, x, y, w, h, out = 0) => {  // between pixels, lest a line be two pale ones
+    const frame = (colour, weight, x, y, w, h, out = 0) => {  // on half pixels, or a line would be spread over two
       context.strokeStyle = style(colour); context.lineWidth = Math.max(1, weight * ratio);
       context.strokeRect(Math.round(left + x * size) - .5 - out, Math.round(above + y * size) - .5 - out,
                          Math.round(w * size) + 1 + 2 * out, Math.round(h * size) + 1 + 2 * out);
@@ -72,7 +72,7 @@ class Heatmap {
       context.textBaseline = "middle"; context.textAlign = !side ? "right" : upright ? "center" : "left";
       context.translate(side ? left + at : left - 5 * ratio, side ? above - (upright ? 9 : 5) * ratio : above + at);
       if (side && !upright) context.rotate(-Math.PI / 2);
-      if (strong) {  // over its neighbours, which may be closer than a line is high
+      if (strong) {  // on a background that hides its neighbours, which may overlap it
         const w = context.measureText(text).width + 4 * ratio, h = (font + 3) * ratio;
         context.fillStyle = style("--bg");
         context.fillRect(!side ? 2 * ratio - w : upright ? -w / 2 : -2 * ratio, -h / 2, w, h);
@@ -81,7 +81,7 @@ class Heatmap {
       context.fillText(text, 0, 0);
       context.restore();
     };
-    texts.forEach((side, s) => {  // one in `every`; positions are further apart, and at round numbers
+    texts.forEach((side, s) => {  // one label in `every`; positions, which are numbers, get fewer and round ones
       const apart = (s && upright ? wide + ratio : font * .86 * ratio) / size, round = [1, 2, 5, 10, 20, 50, 100, 200];
       const every = layers[state.layer].tokens ? Math.ceil(apart) : round.find(n => n >= apart * 1.6) || 500;
       for (let i = 0; i < side.length; i += every) label(s, i, false);
@@ -93,7 +93,7 @@ class Heatmap {
     context.globalAlpha = .65;
     frame("--mark", 1, 0, q, columns, 1); frame("--mark", 1, k, 0, 1, rows);
     context.globalAlpha = 1;
-    frame("--mark", 2, k, q, 1, 1, ratio);  // around the cell, lest it be hidden
+    frame("--mark", 2, k, q, 1, 1, ratio);  // around the cell, so that its colour stays visible
     label(0, q, true); label(1, k, true);
   }
   cell(event) {
@@ -104,7 +104,7 @@ class Heatmap {
   }
 }
 
-// ---- the cell that is pointed at, and a pinned query: the text, shaded by what this query gives to each token
+// ---- the cell that is pointed at, and a pinned query: the text, shaded by how much the query attends to each token
 function point(cell) {
   if (String(cell) === String(state.cell)) return;
   state.cell = cell;

@@ -1,11 +1,11 @@
-// The report's script, in four files that are joined as one: what the numbers are, and their colours.
+// The report's script is four files joined into one. This is the first: reading the numbers, and colouring them.
 "use strict";
 const $ = id => document.getElementById(id);
 const data = JSON.parse($("data").textContent), arrays = $("arrays").textContent, { layers, steps } = data;
 const state = { layer: 0, head: 0, sequence: 0, snapshot: steps.length - 1, gradient: "", root: true,
-                cell: null, pin: null };  // cell: [query, key] that is pointed at; pin: a query
+                cell: null, pin: null };  // cell: the [query, key] that is pointed at; pin: a query
 
-// An element. Text from the data goes through append or textContent only, so it stays text.
+// An element. Text from the data is only ever passed to append or textContent, so that it stays text.
 const el = (tag, properties = {}, ...children) => {
   const element = Object.assign(document.createElement(tag), properties);
   element.append(...children);
@@ -24,13 +24,13 @@ const cut = (text, n = 14) => [...text].length > n ? [...text].slice(0, n - 1).j
 const each = f => layers.forEach((layer, l) => layer.heads.forEach((head, h) => f(l, h, head)));
 const full = (l, h) => `${layers[l].path} · head ${layers[l].heads[h]}`;
 
-// ---- numbers: base64 of little-endian float16, all of one length within a layer, decoded when first looked at
+// ---- numbers: base64 of little-endian float16, of equal length for all heads of a layer, decoded when first needed
 const HALF = Float32Array.from({ length: 65536 }, (_, i) => {
   const sign = i >> 15 ? -1 : 1, exponent = i >> 10 & 31, fraction = i & 1023;
   if (exponent === 31) return fraction ? NaN : sign * Infinity;
   return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -24 * fraction);
 });
-let total = 0;  // characters of a snapshot
+let total = 0;  // how many characters a snapshot takes
 for (const layer of layers) {
   layer.size = Math.ceil(data.sequences * layer.queries * layer.keys * 2 / 3) * 4;
   layer.offset = total;
@@ -58,7 +58,7 @@ const token = (side, i) => {
   return tokens ? data.tokens[tokens[side]][state.sequence][i] : String(i);
 };
 
-// ---- colours: a part (-1..1) of the largest, to a colour; the root shows small values beside a large one
+// ---- colours: from a fraction (-1 to 1) of the largest value; its square root shows small values beside a large one
 const SCALES = {
   light: [["#ffffff", "#c9dcf2", "#7fb0de", "#3a78ba", "#17457f", "#0a2347"],
           ["#075049", "#35978f", "#a5d6cf", "#ffffff", "#f0c9a0", "#cf7a2c", "#6f3806"], [255, 0, 200]],
@@ -69,7 +69,7 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 let tables;
 function mix() {
   const rgb = c => [1, 3, 5].map(i => parseInt(c.slice(i, i + 2), 16));
-  const table = stops => Array.from({ length: 513 }, (_, i) => {  // odd, so that 0 is exactly in the middle
+  const table = stops => Array.from({ length: 513 }, (_, i) => {  // an odd number, so that 0 is exactly in the middle
     const x = i / 512 * (stops.length - 1), j = Math.min(Math.floor(x), stops.length - 2), b = rgb(stops[j + 1]);
     return rgb(stops[j]).map((a, c) => Math.round(a + (b[c] - a) * (x - j)));
   });
@@ -83,7 +83,7 @@ function colour(part, signed, root = state.root) {
 }
 const css = ([r, g, b]) => `rgb(${r}, ${g}, ${b})`;
 
-// `view` as w × h pixels on `canvas`; where these are fewer than its cells, each shows the largest that it covers.
+// Draws `view` as w × h pixels on `canvas`. If a pixel covers several cells, it shows the one of largest size.
 function paint(canvas, { codes, rows, columns, top, signed }, w = columns, h = rows, root = state.root) {
   canvas.width = w; canvas.height = h;
   const largest = new Float32Array(w * h);

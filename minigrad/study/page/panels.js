@@ -1,4 +1,4 @@
-// ---- the grid of heads: a row for each layer, named without what all paths start or end with
+// ---- the grid of heads: a row for each layer, whose name leaves out what all paths begin or end with
 const short = layers.map(({ path }) => path.split("."));
 for (const [end, drop] of [[0, "shift"], [-1, "pop"]])
   while (layers.length > 1 && short.every(p => p.length > 1 && p.at(end) === short[0].at(end)))
@@ -26,7 +26,7 @@ function paintThumbs() {
   });
 }
 
-// ---- bars: a statistic of every head, on one scale for all snapshots, so that a bar that grows has grown
+// ---- bars: a statistic of every head, on one scale for all snapshots, so that bars can be compared between them
 const charts = Object.entries(data.stats).map(([name, raw]) => {
   const values = raw.map(snapshot => snapshot.map(layer => layer.map(Number))), all = values.flat(2).filter(isFinite);
   const high = Math.max(0, ...all), low = Math.min(0, ...all), percent = x => x / (high - low || 1) * 100 + "%";
@@ -38,8 +38,9 @@ const charts = Object.entries(data.stats).map(([name, raw]) => {
                   ...bars.map(group => el("div", {}, ...group)));
   const under = names.map((textContent, l) => el("small", { textContent, title: layers[l].path }));
   const scale = small(all.length ? `${brief(low)} … ${brief(high)}` : "no values");
-  scale.title = "what the bars reach from and to";
-  $("stats").append(el("figure", {}, el("figcaption", {}, el("span", {}, name + " ", caption), scale), plot,
+  scale.title = "the range of the bars";
+  const title = el("span", { title: data.meanings[name] || "" }, name + " ", caption);
+  $("stats").append(el("figure", {}, el("figcaption", {}, title, scale), plot,
                        el("div", { className: "under" }, ...under)));
   return () => {
     say(state.layer, state.head);
@@ -54,10 +55,10 @@ const charts = Object.entries(data.stats).map(([name, raw]) => {
   };
 });
 
-// ---- training: the loss over the steps, and where in it the snapshots are
+// ---- training: the loss over the steps, with marks where the snapshots are
 const stepName = s => steps[s] === null ? `snapshot ${s + 1} of ${steps.length}` : `step ${steps[s]}`;
 const curve = data.losses ? data.losses[0].map((step, i) => [step, Number(data.losses[1][i])]) : [];
-let across = x => x;  // a step's place in the drawing, in CSS pixels
+let across = x => x;  // from a step to its place in the drawing, in CSS pixels
 function drawLoss() {
   if (!curve.length) return;
   const canvas = $("loss"), context = canvas.getContext("2d"), { clientWidth: width, clientHeight: height } = canvas;
@@ -89,7 +90,7 @@ function drawLoss() {
     if (current) context.fillRect(across(step) - .75, top - 5, 1.5, bottom - top + 8);
     context.beginPath(); context.arc(across(step), bottom, current ? 4 : 2, 0, 7); context.fill();
   });
-  const from = across(steps[0]), to = across(steps.at(-1));  // where there is room, the scrubber's ends are below these
+  const from = across(steps[0]), to = across(steps.at(-1));  // the scrubber ends below these, where there is room
   const place = { marginLeft: from - 8 + "px", width: to - from + 16 + "px" };
   if (to - from > 150) Object.assign($("scrubber").style, place);
   canvas.ariaLabel = `loss from ${format(curve[0][1])} to ${format(curve.at(-1)[1])}, ${stepName(state.snapshot)}`;

@@ -1,4 +1,4 @@
-// ---- the state, all of whose changes (but the cell's) come through here, and what follows from it
+// ---- the state: set() makes all changes to it, except to the cell, and updates the page
 const maps = [new Heatmap("pattern"), new Heatmap("gradient")];
 const gradients = [...new Set(layers.flatMap(layer => layer.kinds.slice(1)))];
 state.gradient = gradients[0] || "";
@@ -21,20 +21,20 @@ function set(change) {
   $("step").textContent = $("scrubber").ariaValueText = stepName(state.snapshot);
   $("scrubber").value = state.snapshot; $("sequence").value = state.sequence;
   pressed.forEach(show => show());
-  thumbs.flat().forEach(thumb => { thumb.ariaCurrent = false; thumb.tabIndex = -1; });  // one tab stop for the grid
+  thumbs.flat().forEach(thumb => { thumb.ariaCurrent = false; thumb.tabIndex = -1; });  // the grid is one tab stop
   const thumb = thumbs[state.layer][state.head], picker = $("picker");
   thumb.ariaCurrent = true; thumb.tabIndex = 0;
   if ($("thumbs").contains(document.activeElement)) thumb.focus({ preventScroll: true });
-  const box = picker.getBoundingClientRect(), inner = thumb.getBoundingClientRect();  // scrolls this box, not the page
+  const box = picker.getBoundingClientRect(), inner = thumb.getBoundingClientRect();  // scrolls the box, not the page
   picker.scrollTop += Math.max(0, inner.bottom + 4 - box.bottom) - Math.max(0, box.top + 24 - inner.top);
   picker.scrollLeft += Math.max(0, inner.right + 4 - box.right) - Math.max(0, box.left + 24 - inner.left);
   maps[0].load("pattern"); maps[1].load(state.gradient);
   for (const show of [read, showPinned, drawLoss, ...charts]) show();
-  clearTimeout(saving);  // browsers refuse addresses that change many times a second
+  clearTimeout(saving);  // after a pause, since browsers refuse an address that changes many times a second
   saving = setTimeout(() => history.replaceState(null, "", "#" + new URLSearchParams({ layer: layer.path,
     head: layer.heads[state.head], sequence: state.sequence, snapshot: state.snapshot })), 100);
 }
-function restore() {  // what the address says, as far as there is such a thing
+function restore() {  // the state that the address asks for, as far as this report has it
   const wanted = new URLSearchParams(location.hash.slice(1)), l = layers.findIndex(x => x.path === wanted.get("layer"));
   const change = l < 0 ? {} : { layer: l, head: Math.max(0, layers[l].heads.indexOf(Number(wanted.get("head")))) };
   for (const [key, n] of [["sequence", data.sequences], ["snapshot", steps.length]])
@@ -42,14 +42,15 @@ function restore() {  // what the address says, as far as there is such a thing
   set(change);
 }
 const flip = by => { const n = layers[state.layer].heads.length; set({ head: (state.head + by + n) % n }); };
-const climb = by => {  // to the head of the same number, or the last before it
+const climb = by => {  // to the head of the same number in another layer, or the last one before it
   const l = (state.layer + by + layers.length) % layers.length, head = layers[state.layer].heads[state.head];
   set({ layer: l, head: Math.max(0, layers[l].heads.findLastIndex(other => other <= head)) });
 };
 const scrub = snapshot => { play(false); set({ snapshot: clamp(snapshot, 0, steps.length - 1) }); };
 const back = () => scrub(state.snapshot - 1), forth = () => scrub(state.snapshot + 1);
 const keys = { ArrowLeft: () => flip(-1), ArrowRight: () => flip(1), ArrowUp: () => climb(-1),
-               ArrowDown: () => climb(1), "[": back, ",": back, "]": forth, ".": forth, Escape: () => set({ pin: null }) };
+               ArrowDown: () => climb(1), "[": back, ",": back, "]": forth, ".": forth,
+               Escape: () => set({ pin: null }) };
 addEventListener("keydown", event => {
   const own = event.key.startsWith("Arrow") && event.target.closest("input, select");
   if (!keys[event.key] || own || event.ctrlKey || event.altKey || event.metaKey) return;
@@ -88,7 +89,7 @@ mix();
 restore();
 addEventListener("hashchange", restore);
 dark.onchange = () => { mix(); set({}); };
-addEventListener("resize", () => set({}));  // and for zoom
+addEventListener("resize", () => set({}));  // zooming in the browser fires this too
 // For scripts and tests: what is shown, and where in the window a cell of a map ("pattern" or "gradient") is.
 window.heads = Object.freeze({
   state: () => ({ ...state, layer: layers[state.layer].path, head: layers[state.layer].heads[state.head] }),

@@ -1,0 +1,114 @@
+"""The heads of a MultiheadAttention one by one: looking at their matrices, loading them, and removing heads."""
+
+import operator
+
+import numpy as np
+
+from ..ops import cat
+from ..tensor import as_tensor, zeros
+from . import init
+from .module import Parameter
+from .positions import alibi_slopes
+
+
+class Head:
+    """Head `number` of a MultiheadAttention, which gives one Head each. The layer's output is the sum of gate · z W_O:
+
+        q = query W_Q    k = key W_K    v = value W_V    z = softmax(scale q kᵀ + mask) v
+
+    W_Q (C, d_k), W_K (kdim, d_k), W_V (vdim, d_v) and W_O (d_v, C) are detached views of the layer's parameters. Heads
+    of a group share W_K and W_V. scale and gate are numbers; the gate is 1 unless the layer has head_gates.
+
+    parts: {"W_Q": [(parameter, index), …], "W_K": …, "W_V": …, "W_O": …}, where in the layer's parameters each matrix
+    lies, transposed, and then where its bias lies, if there is one. An index is a tuple of slices."""
+
+    def __init__(self, layer, number):
+        if number not in range(layer.num_heads):
+            raise ValueError(f"there is no head {number}: this layer has {layer.num_heads}, from 0 on")
+        gates, kv = layer.head_gates, layer.kv_of_head[number]
+        self.number, self.d_k, self.d_v, self.scale = number, layer.d_k, layer.d_v, layer.score_scale
+        self.gate = 1.0 if gates is None else gates[number].item()
+        self.parts: dict[str, list[tuple]] = {}
+        first = 0  # row of W_q, W_k or W_v in the parameters that hold all three
+        packed, bias = layer.in_proj_weight, layer.in_proj_bias
+        alone = layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight
+        for name, W, i, (n, d) in zip(("W_Q", "W_K", "W_V"), alone, (number, kv, kv), layer.sizes):
+            own = slice(first + i * d, first + (i + 1) * d)
+            self.parts[name] = [(W, np.s_[i * d : (i + 1) * d,]) if packed is None else (packed, (own,))]
+            self.parts[name] += [] if bias is None else [(bias, (own,))]
+            first += n * d
+        self.parts["W_O"] = [(layer.out_proj.weight, np.s_[:, number * self.d_v : (number + 1) * self.d_v])]
+        self.W_Q, self.W_K, self.W_V, self.W_O = (W.detach()[index].T for (W, index), *_ in self.parts.values())
+
+
+def known_heads(heads, nh):
+    """heads as a set of numbers below nh. Raises ValueError for any other number."""
+    heads = {operator.index(h) for h in heads}
+    if unknown := sorted(heads.difference(range(nh))):
+        raise ValueError(f"there is no head {unknown}: this layer has {nh}, from 0 on")
+    return heads
+
+
+# ------------------------------------------------------------------------------------------------------------- surgery
+
+
+def load(layer, W_Q, W_K, W_V, W_O):
+    """See MultiheadAttention.load_from_heads."""
+    about = dict(dtype=layer.out_proj.weight.dtype, device=layer.out_proj.weight.device)
+    W_Q, W_K, W_V = ([as_tensor(W, **about).detach() for W in Ws] for Ws in (W_Q, W_K, W_V))
+    W_O, nh, nkv = as_tensor(W_O, **about).detach(), len(W_Q), len(W_K)
+    if nh == 0 or nkv == 0 or nh % nkv or len(W_V) != nkv:
+        raise ValueError(f"{nh} W_Q, {nkv} W_K and {len(W_V)} W_V: equally many W_K and W_V must divide the W_Q")
+    d_k, d_v = (W.shape[-1] if W.ndim else 0 for W in (W_Q[0], W_V[0]))
+    sizes = ("W_Q", W_Q, (layer.embed_dim, d_k)), ("W_K", W_K, (layer.kdim, d_k)), ("W_V", W_V, (layer.vdim, d_v))
+    for name, Ws, shape in (*sizes, ("W_O", [W_O], (nh * d_v, layer.embed_dim))):
+        if any(W.shape != shape for W in Ws):
+            raise ValueError(f"{name} must be {shape}, got {', '.join(str(W.shape) for W in Ws)}")
+    layer.kv_of_head = tuple(i * nkv // nh for i in range(nh))
+    layer.d_k, layer.d_v, layer.slopes, layer.head_gates = d_k, d_v, alibi_slopes(nh), None
+    _replace_weights(layer, [cat(Ws, 1).T for Ws in (W_Q, W_K, W_V)], W_O.T)
+    if layer.in_proj_bias is not None:
+        layer.in_proj_bias = _like(layer.in_proj_bias, zeros(nh * d_k + nkv * (d_k + d_v), **about))
+        init.zeros_(layer.out_proj.bias)
+
+
+def prune(layer, heads):
+    """See MultiheadAttention.prune_heads."""
+    heads = known_heads(heads, layer.num_heads)
+    kept = [i for i in range(layer.num_heads) if i not in heads]
+    kept_kv = sorted({layer.kv_of_head[i] for i in kept})
+    parts = [(part, d) for part, (_, d) in zip((kept, kept_kv, kept_kv), layer.sizes)]
+    weights = [_rows_of(W, part, d) for W, (part, d) in zip(layer.weights(), parts)]
+    biases = [_rows_of(b, part, d) for b, (part, d) in zip(layer.biases(), parts) if b is not None]
+    _replace_weights(layer, weights, _rows_of(layer.out_proj.weight.T, kept, layer.d_v).T)
+    if biases:
+        layer.in_proj_bias = _like(layer.in_proj_bias, cat(biases))
+    if layer.head_gates is not None:
+        layer.head_gates = _like(layer.head_gates, _rows_of(layer.head_gates, kept, 1))
+    layer.kv_of_head = tuple(kept_kv.index(layer.kv_of_head[i]) for i in kept)
+    layer.slopes = [layer.slopes[i] for i in kept]
+
+
+def _replace_weights(layer, weights, output):
+    """Make new parameters of W_q, W_k and W_v, and of the output's weight (C, nh·d_v)."""
+    if layer.in_proj_weight is not None:
+        names, weights = ["in_proj_weight"], [cat(weights)]
+    else:
+        names = ["q_proj_weight", "k_proj_weight", "v_proj_weight"]
+    for name, W in zip(names, weights):
+        setattr(layer, name, _like(getattr(layer, name), W))
+    layer.out_proj.weight = _like(layer.out_proj.weight, output)
+    layer.out_proj.in_features = output.shape[1]
+
+
+def _like(old, x):
+    """x in place of `old`: a Parameter if that was one, and requiring a gradient if that did."""
+    if isinstance(old, Parameter):
+        return Parameter(x, requires_grad=old.requires_grad)
+    return x.detach().requires_grad_(old.requires_grad)
+
+
+def _rows_of(x, parts, size):
+    """The rows of x that belong to `parts`, where each part is `size` rows."""
+    x = x.detach().reshape(-1, size, *x.shape[1:])
+    return x[list(parts)].reshape(len(parts) * size, *x.shape[2:])

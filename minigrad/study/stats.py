@@ -1,0 +1,88 @@
+"""The statistics of a head, each declared once: its formula, its unit, what it means, and a function that computes it.
+
+A declaration is all that is needed. HeadTrace.table, the report with its bars and their explanations, Recorder, and the
+list that `python -m minigrad.study stats` prints are all made from STATS."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import patterns
+
+GRADIENTS, TOKENS, POSITIONS = "gradients", "tokens", "positions"  # what a statistic may need
+
+
+@dataclass(frozen=True)
+class Stat:
+    """A number of each head. needs: GRADIENTS; POSITIONS, the same ones of queries and keys; TOKENS at these."""
+
+    name: str
+    formula: str
+    unit: str
+    meaning: str
+    needs: frozenset
+    compute: Callable
+
+    def __str__(self):
+        return f"{self.formula} ({self.unit}): {self.meaning}"
+
+    def of(self, seen, tokens=None):
+        """(n,) for the n heads of a LayerTrace, nan if that lacks what the statistic needs. tokens: (B, T) ints."""
+        B, n, T, S = seen.pattern.shape
+        has = {
+            GRADIENTS: seen.has_grads,
+            POSITIONS: T == S,
+            TOKENS: T == S and tokens is not None and tokens.shape == (B, T),
+        }
+        return self.compute(seen, tokens) if all(has[need] for need in self.needs) else np.full(n, np.nan)
+
+
+STATS: dict[str, Stat] = {}
+
+
+def stat(formula, unit, meaning, *needs):
+    """Declare a statistic by decorating function(seen, tokens) -> (n,), which lends it its name. See Stat.of."""
+
+    def declare(compute):
+        STATS[compute.__name__] = Stat(compute.__name__, formula, unit, meaning, frozenset(needs), compute)
+        return compute
+
+    return declare
+
+
+@stat("mean ‖z W_O‖", "size in the residual stream", "how much the head writes")
+def norm(seen, tokens):
+    written = (seen.z[:, i] @ W_O for i, W_O in enumerate(seen.W_O))  # (B, T, C) each
+    return np.array([np.linalg.norm(y, axis=-1).mean() for y in written])
+
+
+@stat("mean -Σ P ln P / ln n", "0 to 1", "how evenly a query reads the n keys that it sees: 0 is one key, 1 all alike")
+def entropy(seen, tokens):
+    return patterns.entropy(seen.pattern).mean(0)
+
+
+@stat("⟨dz, z⟩", "loss", "the gradient of a gate on the head, with its sign: importance to first order", GRADIENTS)
+def gate_grad(seen, tokens):
+    return (seen.z_grad * seen.z).sum((0, 2, 3), dtype=np.float64)
+
+
+@stat("‖dS‖", "loss per score", "what the softmax lets through of the gradient, to queries and keys", GRADIENTS)
+def score_grad(seen, tokens):
+    return np.sqrt((seen.scores_grad.astype(np.float64) ** 2).sum((0, 2, 3)))
+
+
+@stat("mean Σ P_ij, token j - 1 = token i", "0 to 1", "attention to what followed earlier copies of the token", TOKENS)
+def induction(seen, tokens):
+    return patterns.induction(seen.pattern, tokens)
+
+
+@stat("mean P_i,i-1", "0 to 1", "attention to the position before", POSITIONS)
+def previous(seen, tokens):
+    return patterns.previous(seen.pattern).mean(0)
+
+
+def listed():
+    """All statistics as text, a line each."""
+    width = max(map(len, STATS))
+    return "\n".join(f"{name:{width}}  {each}" for name, each in STATS.items())

@@ -1,0 +1,83 @@
+"""A statistic of heads is declared in one place, and appears wherever statistics are shown."""
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn, study
+from minigrad.study.__main__ import main
+from minigrad.training import checkpoint
+from minigrad.training.text import CharVocab
+
+TEXT = "the cat sat on the mat."
+
+
+@pytest.fixture
+def peak():
+    """A new statistic. It returns the values that it should have."""
+
+    @study.stat("mean max P", "0 to 1", "how much a query gives to its favourite key")
+    def peak(seen, tokens):
+        return seen.pattern.max(-1).mean((0, 2))
+
+    yield peak
+    del study.STATS["peak"]
+
+
+@pytest.fixture
+def model():
+    mg.manual_seed(0)
+    return nn.GPT(nn.GPTConfig(len(CharVocab(TEXT)), 16, n_layer=2, n_head=2, n_embd=16)).eval()
+
+
+def traced(model):
+    idx = mg.tensor(CharVocab(TEXT).encode(TEXT)[None, :17])
+    with study.trace_heads(model) as trace:
+        model(idx[:, :-1], idx[:, 1:])[1].backward()
+    return trace
+
+
+def header(path):
+    page = path.read_text(encoding="utf-8")
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)[1])
+
+
+def test_a_declaration_is_enough(peak, model, tmp_path, capsys):
+    trace = traced(model)
+    table = trace.table()
+    assert table.stats[-1] == "peak" and " peak" in str(table)
+    for path in trace:
+        np.testing.assert_array_equal(table["peak"][path], trace[path].pattern.max(-1).mean((0, 2)))
+    record = study.Recorder(model, probe=mg.tensor(CharVocab(TEXT).encode(TEXT)[None, :16]))
+    saved, vocab = tmp_path / "model.safetensors", CharVocab(TEXT)
+    checkpoint.save(saved, *checkpoint.pack(model, chars=vocab.chars, config=dataclasses.asdict(model.config)))
+    assert main(["report", str(saved), "--text", TEXT[:17], "-o", str(tmp_path / "command.html")]) == 0
+    assert " peak" in capsys.readouterr().out
+    for path in (trace.to_html(tmp_path / "trace.html"), record.to_html(tmp_path / "record.html"),
+                 tmp_path / "command.html"):  # fmt: skip
+        data = header(path)
+        assert np.shape(data["stats"]["peak"]) == (1, 2, 2)
+        assert data["meanings"]["peak"] == "mean max P (0 to 1): how much a query gives to its favourite key"
+    assert main(["stats"]) == 0
+    assert "peak        mean max P (0 to 1): how much a query gives" in capsys.readouterr().out
+
+
+def test_every_statistic_says_what_it_is(model, capsys):
+    assert main(["stats"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(study.STATS) == list(traced(model).table().stats)
+    for name, stat in study.STATS.items():
+        assert stat.name == name and all((stat.formula, stat.unit, stat.meaning))
+
+
+def test_what_a_statistic_needs_and_the_layer_lacks_is_nan():
+    layer = nn.MultiheadAttention(8, 2)
+    with study.trace_heads(layer) as trace:
+        layer(mg.randn(2, 3, 8), mg.randn(2, 5, 8))
+    got = {name: stat.of(trace[""], np.zeros((2, 3), int)) for name, stat in study.STATS.items()}
+    assert {name for name, values in got.items() if not np.isnan(values).any()} == {"norm", "entropy"}
+    assert all(values.shape == (2,) for values in got.values())
