@@ -26,7 +26,7 @@ class Tensor(Gradients, InPlace, Interop):
 
     @staticmethod
     def _wrap(array: Any, storage: Storage, node: Node | None = None) -> "Tensor":
-        x = Tensor.__new__(Tensor)
+        x = object.__new__(Tensor)
         x.array, x.storage, x.node = array, storage, node
         return x
 
