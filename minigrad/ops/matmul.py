@@ -192,7 +192,7 @@ def _diagonal(term, x):
             n = x.shape[i]
             if x.shape[j] != n:
                 raise ValueError(f"einsum: repeated label {c!r} has sizes {n} and {x.shape[j]}")
-            steps = x._constant(range(n))
+            steps = x.constant(range(n))
             x = permute(x, (i, j, *rest))[steps, steps]
             term = [c] + [term[k] for k in rest]
     return term, x
