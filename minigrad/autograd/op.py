@@ -76,7 +76,7 @@ class Op:
             raise TypeError(
                 f"op {cls.name}: forward must not call an argument {sorted(taken)}: the engine uses the name"
             )
-        register(Declaration(cls.name, cls, cls.apply, cls.__doc__ or "", cls.__dict__.get("cases", [])))
+        register(Declaration(cls.name, cls, cls.apply, cls.__doc__, cls.__dict__.get("cases", [])))
 
     def forward(self, *arrays: Any, **params: Any) -> Any:
         raise TypeError(f"{self.name}: an op must define forward(self, *arrays, **params)")
