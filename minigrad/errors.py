@@ -20,7 +20,7 @@ class UnknownName(KeyError):
 
 
 def unknown(what: str, name: object, known: Iterable[object]) -> str:
-    """\"there is no layer 'atn'; did you mean attn?\", or all that there are, if no name comes near."""
+    """The message "there is no layer 'atn'; did you mean attn?", or with all known names if none is similar."""
     import difflib  # here, as importing minigrad should cost as little as possible
 
     names = [str(each) for each in known]

@@ -118,7 +118,7 @@ class Op:
         array, storage, version = self._kept("_saved_output", "save_output")
         op = self._whole or self
         node = op._out()
-        if node is None:  # nobody else holds the output any more; there is still at most one node for it
+        if node is None:  # the output is gone; make a node in its place, but only one
             with accumulating:
                 node = op._out()
                 if node is None:

@@ -180,7 +180,7 @@ def _steps(value, name):
     except TypeError:
         steps = -1
     if not 0 <= steps < 2**53:
-        raise ValueError(f"optimizer {name} has step {shown(value)}, which is no number of steps")
+        raise ValueError(f"optimizer {name} has step {shown(value)}, which is not a number of steps")
     return steps
 
 
