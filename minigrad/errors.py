@@ -1,6 +1,5 @@
 """Errors that several rooms share, and the wording of their messages."""
 
-import difflib
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,7 +20,9 @@ class UnknownName(KeyError):
 
 
 def unknown(what: str, name: object, known: Iterable[object]) -> str:
-    """\"there is no layer 'atn'; did you mean attn?\", or all that there are, if no name comes near."""
+    """The message "there is no layer 'atn'; did you mean attn?", or with all known names if none is similar."""
+    import difflib  # here, as importing minigrad should cost as little as possible
+
     names = [str(each) for each in known]
     near = difflib.get_close_matches(str(name), names)
     return f"there is no {what} {name!r}; " + (

@@ -76,7 +76,7 @@ def replacing(path):
 
 @contextlib.contextmanager
 def claimed(folder):
-    """While the block runs, no other process and no other thread can claim `folder`: raises BlockingIOError, at once.
+    """While the block runs, nobody else can claim `folder`: another process or thread gets a BlockingIOError at once.
 
     The lock is the system's, and it ends with the process, however that ends. On a file system without locks, every
     claim succeeds."""

@@ -23,7 +23,7 @@ class Sample:
     low: float = 0.0
     high: float = 1.0
 
-    def draw(self, rng: np.random.Generator, dtype: Any) -> Any:
+    def draw(self, rng: "np.random.Generator", dtype: Any) -> Any:
         size = int(np.prod(self.shape))
         if self.kind == "normal":
             return rng.standard_normal(self.shape).astype(dtype)
@@ -72,7 +72,7 @@ class Fixed:
 
     values: object
 
-    def draw(self, rng: np.random.Generator, dtype: Any) -> Any:
+    def draw(self, rng: "np.random.Generator", dtype: Any) -> Any:
         array = np.array(self.values)
         return array.astype(dtype) if array.dtype.kind == "f" else array
 
@@ -83,11 +83,11 @@ class Case:
     def __init__(self, inputs: tuple[Any, ...], params: dict[str, Any]):
         self.inputs, self.params = inputs, params
 
-    def draw(self, rng: np.random.Generator, dtype: Any = np.float64) -> list[Any]:
+    def draw(self, rng: "np.random.Generator", dtype: Any = np.float64) -> list[Any]:
         """The inputs as NumPy arrays (numbers, None and other constants stay as they are), floats in `dtype`."""
         return [self._draw(x, rng, dtype) for x in self.inputs]
 
-    def _draw(self, x: Any, rng: np.random.Generator, dtype: Any) -> Any:
+    def _draw(self, x: Any, rng: "np.random.Generator", dtype: Any) -> Any:
         if isinstance(x, (Sample, Fixed)):
             return x.draw(rng, dtype)
         if isinstance(x, tuple):

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from .cases import Case
@@ -10,15 +9,11 @@ from .cases import Case
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass
 class Declaration:
     """What the docs, the gradient check and the pictures know of an op: name, class or function, call, doc, cases."""
 
-    name: str
-    source: Any
-    call: Callable[..., Any]
-    doc: str
-    cases: list[Case]
+    def __init__(self, name: str, source: Any, call: Callable[..., Any], doc: str | None, cases: list[Case]):
+        self.name, self.source, self.call, self.doc, self.cases = name, source, call, doc or "", cases
 
     @property
     def module(self) -> str:
@@ -57,7 +52,7 @@ def composite(*cases: Case) -> Callable[[F], F]:
     """Declare a public function that is built from ops, so that it is checked and listed like an op."""
 
     def declare(function: F) -> F:
-        register(Declaration(function.__name__, function, function, function.__doc__ or "", list(cases)))
+        register(Declaration(function.__name__, function, function, function.__doc__, list(cases)))
         return function
 
     return declare

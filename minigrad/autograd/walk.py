@@ -55,9 +55,12 @@ def _fitted(op: "Op", i: int, g: Any, node: Node) -> Any:
 class _Walk:
     """One backward pass. Gradients wait in `pending` until every op that contributes has run."""
 
-    def __init__(self, create_graph: bool, targets: set[Node] | None, ends: Collection[Node]):
+    def __init__(
+        self, create_graph: bool, targets: set[Node] | None, ends: Collection[Node], inspect: "Inspect | None"
+    ):
         self.began = Storage.begin_walk()
         self.create_graph = create_graph
+        self.inspect = inspect
         self.targets = targets  # the nodes asked for, whose gradients go to `results`; None: leaves, to their .grad
         self.ends = ends  # those of them where the walk stops, before their hooks
         self.results: dict[Node, Value] = {}
@@ -134,7 +137,7 @@ def backward(
     retain_graph = inspect is not None or create_graph if retain_graph is None else retain_graph
     targets = None if inputs is None else set(inputs)
     ends = targets if stop and targets else ()
-    walk = _Walk(create_graph, targets, ends)
+    walk = _Walk(create_graph, targets, ends, inspect)
     floor = 0 if inputs is None else min((n.op.serial if n.op else 0 for n in inputs), default=0)
     ops = reachable(roots, floor, ends)
     order = sorted(ops, key=lambda op: op.serial, reverse=True)  # creation order is a topological order
@@ -152,9 +155,7 @@ def backward(
                 if create_graph:
                     mode.scope = op.scope
                 needs = op.needs if useful is None else useful[op]
-                arguments, dxs = _step(walk, op, dys, needs, anomaly)
-                if inspect is not None:
-                    inspect(op, arguments, dxs)
+                _step(walk, op, dys, needs, anomaly)
                 if not retain_graph:
                     op.release()
         for leaf in list(walk.pending):  # only leaves are left
@@ -174,10 +175,8 @@ def _leading_to(targets: set[Node], order: Sequence["Op"]) -> dict["Op", tuple[b
     return useful
 
 
-def _step(
-    walk: _Walk, op: "Op", dys: dict[int, Any], needs: tuple[bool, ...], anomaly: bool
-) -> tuple[tuple[Any, ...], list[Any]]:
-    """Run one op's backward and pass the results on to its inputs: (what it was given, what it passed on)."""
+def _step(walk: _Walk, op: "Op", dys: dict[int, Any], needs: tuple[bool, ...], anomaly: bool) -> None:
+    """Run one op's backward and pass the results on to its inputs."""
     if op.spent:
         raise op.already_spent()
     if op.outputs is None:
@@ -198,7 +197,8 @@ def _step(
             if anomaly:
                 check_backward(op, i, g, arguments)
             walk.add(node, g)
-    return arguments, passed
+    if walk.inspect is not None:
+        walk.inspect(op, arguments, passed)
 
 
 def vjp(fn: Callable[..., Any], inputs: Sequence[Any], dys: Sequence[Any], needs: Sequence[bool]) -> tuple[Any, ...]:

@@ -69,8 +69,8 @@ class Module:
         self.__dict__["_name"] = name
 
     def __call__(self, *args, **kwargs):
-        scope = f"{mode.scope}.{self._name}" if mode.scope and self._name else self._name or mode.scope
-        with switched(scope=scope):
+        outer, name = mode.scope, self._name
+        with switched(scope=f"{outer}.{name}" if outer and name else outer or name):
             if not (self._forward_pre_hooks or self._forward_hooks or self._backward_hooks):
                 return self.forward(*args, **kwargs)
             return self._call_with_hooks(args, kwargs)

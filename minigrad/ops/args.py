@@ -42,7 +42,7 @@ def _operand(name, first, x):
     if isinstance(x, np.generic):
         return _operand(name, first, x.item())
     if isinstance(x, np.ndarray):
-        return first._constant(x)
+        return first.constant(x)
     raise TypeError(f"{name} takes Tensors, arrays and real numbers, not {type(x).__name__}")
 
 

@@ -192,7 +192,7 @@ def _diagonal(term, x):
             n = x.shape[i]
             if x.shape[j] != n:
                 raise ValueError(f"einsum: repeated label {c!r} has sizes {n} and {x.shape[j]}")
-            steps = x._constant(range(n))
+            steps = x.constant(range(n))
             x = permute(x, (i, j, *rest))[steps, steps]
             term = [c] + [term[k] for k in rest]
     return term, x
@@ -223,11 +223,4 @@ def _arranged(x, term, batch, first, second, sizes):
     """x as (batch…, first, second), sizes of 1 broadcast to the label's."""
     x = expanded(x, tuple(sizes[c] for c in term)) if term else x
     x = permute(x, tuple(term.index(c) for c in batch + first + second)) if term else x
-
-    def product(labels):
-        n = 1
-        for c in labels:
-            n *= sizes[c]
-        return n
-
-    return shaped(x, (product(batch), product(first), product(second)))
+    return shaped(x, tuple(math.prod(sizes[c] for c in labels) for labels in (batch, first, second)))

@@ -81,9 +81,7 @@ def shaped(x, shape):
 
 
 def _inferred(x, shape):
-    known = 1
-    for size in shape:
-        known *= size if size != -1 else 1
+    known = math.prod(size for size in shape if size != -1)
     if shape.count(-1) > 1 or known == 0 or x.numel() % known:
         raise ValueError(f"reshape: the -1 in {shape} cannot be inferred for shape {x.shape}")
     return tuple(x.numel() // known if size == -1 else size for size in shape)
@@ -105,10 +103,7 @@ def flatten(x, start_dim=0, end_dim=-1):
     start, end = one_dim("flatten", x, start_dim), one_dim("flatten", x, end_dim)
     if start > end:
         raise ValueError(f"flatten: start_dim {start_dim} comes after end_dim {end_dim}")
-    n = 1
-    for size in x.shape[start : end + 1]:
-        n *= size
-    return reshape(x, *x.shape[:start], n, *x.shape[end + 1 :])
+    return reshape(x, *x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :])
 
 
 @numpy_names

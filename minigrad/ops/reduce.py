@@ -1,5 +1,6 @@
 """Reductions over any dimensions, cumulative sums and orderings."""
 
+import math
 from collections import namedtuple
 
 from ..autograd import Op, composite
@@ -53,10 +54,8 @@ def mean(x, dim=None, keepdim=False):
 
 
 def _count(x, dims):
-    n = 1
-    for d in dims:
-        n *= x.shape[d]
-    return n
+    """The number of elements along dims."""
+    return math.prod(x.shape[d] for d in dims)
 
 
 def _divided(x, n):

@@ -77,7 +77,7 @@ def where(condition, x, other):
         kind = dtypes.bool_
         for number in (x, other):
             kind = dtypes.promote_number(kind, number)
-        x = condition._constant(x).to(kind)
+        x = condition.constant(x).to(kind)
     x, other = promoted("where", x, other)
     check_broadcast("where", condition, x, other)
     return Where.apply(condition, x, other)

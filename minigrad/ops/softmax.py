@@ -109,7 +109,7 @@ class CrossEntropyBackward(FormulaOp):
     def formula(dloss, logits, target, p, ignore_index, label_smoothing):
         V = logits.shape[1]
         kept = target != ignore_index
-        onehot = target.reshape(-1, 1) == target._constant(range(V))
+        onehot = target.reshape(-1, 1) == target.constant(range(V))
         q = onehot.to(logits.dtype) * (1 - label_smoothing) + label_smoothing / V
         dlogits = (logits.softmax(1) - q) * dloss.reshape(-1, 1)
         return where(kept.reshape(-1, 1), dlogits, 0.0)

@@ -6,9 +6,9 @@ from reprlib import repr as shown
 
 import numpy as np
 
-from ..autograd import Storage, no_grad
+from ..autograd import no_grad
 from ..dtypes import is_number
-from ..tensor import Tensor, as_tensor
+from ..tensor import Tensor, as_tensor, from_backend
 
 
 class Optimizer:
@@ -161,7 +161,7 @@ class Optimizer:
             if buffer in self.squares and (value < 0).any():
                 raise ValueError(f"optimizer {name} has negative numbers in {buffer}, a mean of squares")
             on = p.storage.backend
-            own[buffer] = Tensor._wrap(on.copy(value.to(p.device, p.dtype).array), Storage(on))
+            own[buffer] = from_backend(on.copy(value.to(p.device, p.dtype).array), on)
         return own
 
 
@@ -180,7 +180,7 @@ def _steps(value, name):
     except TypeError:
         steps = -1
     if not 0 <= steps < 2**53:
-        raise ValueError(f"optimizer {name} has step {shown(value)}, which is no number of steps")
+        raise ValueError(f"optimizer {name} has step {shown(value)}, which is not a number of steps")
     return steps
 
 

@@ -7,7 +7,7 @@ filled, in sequence or at random.
 
 from .core import Tensor
 from .creation import (
-    arange, as_tensor, empty, eye, from_dlpack, from_numpy, full, full_like, linspace, multinomial, one_hot, ones,
-    ones_like, rand, rand_like, randint, randn, randn_like, randperm, tensor, zeros, zeros_like,
+    arange, as_tensor, empty, eye, from_backend, from_dlpack, from_numpy, full, full_like, linspace, multinomial,
+    one_hot, ones, ones_like, rand, rand_like, randint, randn, randn_like, randperm, tensor, zeros, zeros_like,
 )  # fmt: skip
 from .gradients import check_same_kind, grad

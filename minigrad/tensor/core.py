@@ -26,14 +26,14 @@ class Tensor(Gradients, InPlace, Interop):
 
     @staticmethod
     def _wrap(array: Any, storage: Storage, node: Node | None = None) -> "Tensor":
-        x = Tensor.__new__(Tensor)
+        x = object.__new__(Tensor)
         x.array, x.storage, x.node = array, storage, node
         return x
 
     def __init__(self, *args: Any, **kwargs: Any):
         raise TypeError("make a Tensor with minigrad.tensor(data), zeros, ones, randn, …")
 
-    def _constant(self, data: Any) -> "Tensor":
+    def constant(self, data: Any) -> "Tensor":
         """A copy of data as a Tensor beside this one: same device, no gradient. Its dtype is NumPy's for it."""
         array = np.array(data)
         dtypes.as_dtype(array.dtype)

@@ -16,10 +16,11 @@ from .core import Tensor
 def _finish(array: Any, device: str, requires_grad: bool) -> Tensor:
     """A host array as a Tensor on a device."""
     on = backend.get(device)
-    return _tensor(on, on.from_numpy(array), requires_grad)
+    return from_backend(on.from_numpy(array), on, requires_grad)
 
 
-def _tensor(on: Any, array: Any, requires_grad: bool) -> Tensor:
+def from_backend(array: Any, on: Any, requires_grad: bool = False) -> Tensor:
+    """A Tensor around an array of the backend `on`, whose memory it shares."""
     x = Tensor._wrap(array, Storage(on))
     return x.requires_grad_() if requires_grad else x
 
@@ -171,7 +172,7 @@ def rand(
     """Uniform in [0, 1). Floats only."""
     on = backend.get(device)
     y = _or_default(generator).uniform(_sizes("rand", size), _float_dtype("rand", dtype), on)
-    return _tensor(on, y, requires_grad)
+    return from_backend(y, on, requires_grad)
 
 
 def randn(
@@ -184,7 +185,7 @@ def randn(
     """Standard normal. Floats only."""
     on = backend.get(device)
     y = _or_default(generator).normal(_sizes("randn", size), _float_dtype("randn", dtype), on)
-    return _tensor(on, y, requires_grad)
+    return from_backend(y, on, requires_grad)
 
 
 def rand_like(x: Tensor, generator: Generator | None = None) -> Tensor:

@@ -164,7 +164,7 @@ class _Copies:
 
 
 def _owner(array: Any) -> Any:
-    """The largest array of which it is a view."""
+    """The array that owns the memory of a view."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array

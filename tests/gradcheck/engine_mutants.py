@@ -250,13 +250,12 @@ def only_first_input(targets, order):
 
 
 def needs_ignored(walk, op, dys, needs, anomaly):
-    return Step(walk, op, dys, (True,) * len(needs), anomaly)
+    Step(walk, op, dys, (True,) * len(needs), anomaly)
 
 
 def released_always(walk, op, dys, needs, anomaly):
-    shown = Step(walk, op, dys, needs, anomaly)
+    Step(walk, op, dys, needs, anomaly)
     op.release()
-    return shown
 
 
 def three_uses(x):
