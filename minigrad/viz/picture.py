@@ -96,14 +96,15 @@ class Picture:
 
     # -- boxes and edges
 
-    def add(self, key, kind, place, tooltip, title=None, lines=(), **attributes):
+    def add(self, key, kind, frame, tooltip, title=None, lines=(), **attributes):
+        """A box of some kind. frame: the path of the module in whose frame it lies, as a tuple."""
         self.ids[key] = id = f"n{len(self.ids)}"
         self.kinds.add(kind)
         attributes = {**STYLES[kind], "tooltip": line(tooltip), **attributes}
         if title is not None:
             rows = [f"<b>{html.escape(line(title))}</b>", *(small(text, colour) for text, colour in lines)]
             attributes["label"] = f"<{'<br/>'.join(rows)}>"
-        self.members.setdefault(place, []).append((id, attributes))
+        self.members.setdefault(frame, []).append((id, attributes))
 
     def add_op(self, op, title, lines):
         notes = [(note, ACCENT) for note in self.notes.get(op, "").splitlines()]
