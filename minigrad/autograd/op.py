@@ -209,10 +209,16 @@ class Op:
         """Find out where the op runs and which inputs need a gradient: (the Tensors among inputs, forward's arguments).
 
         If the op is to be recorded, _inputs is set until forward has run, so that what it saves is kept."""
-        tensors, arrays, backend, wanted = [], [], None, False
+        tensors: list[Value] = []
+        arrays: list[Any] = []
+        nodes: list[Node | None] = []
+        needs: list[bool] = []
+        backend = None
         for x in inputs:
             if not isinstance(x, Value):
                 arrays.append(x)
+                nodes.append(None)
+                needs.append(False)
                 continue
             if backend is None:
                 self.backend = backend = x.storage.backend
@@ -221,14 +227,13 @@ class Op:
                 raise devices_differ(self.name, backend, x.storage.backend)
             tensors.append(x)
             arrays.append(x.array)
-            if x.node is not None:
-                wanted = True
+            nodes.append(x.node)
+            needs.append(x.node is not None)
         if backend is None:
             raise TypeError(f"{self.name} needs at least one Tensor, got {[type(x).__name__ for x in inputs]}")
-        if wanted and mode.grad and self.differentiable:
+        if True in needs and mode.grad and self.differentiable:
             self._inputs = inputs
-            self.parents = tuple([x.node if isinstance(x, Value) else None for x in inputs])
-            self.needs = tuple([node is not None for node in self.parents])
+            self.parents, self.needs = tuple(nodes), tuple(needs)
         else:
             self.needs = (False,) * len(inputs)
         return tensors, arrays

@@ -57,6 +57,14 @@ def check_broadcast(name, *xs):
         ) from None
 
 
+def float_dim(name, x, dim):
+    """`one_dim` of x, which must hold floats."""
+    if x.dtype.kind in dtypes.FLOATS and type(dim) is int and -x.ndim <= dim < x.ndim:
+        return dim % x.ndim
+    require_float(name, x)
+    return one_dim(name, x, dim)
+
+
 def one_dim(name, x, dim):
     """dim as a number in [0, x.ndim); a 0-d tensor counts as having one dimension."""
     ndim = max(x.ndim, 1)

@@ -2,7 +2,7 @@
 
 from ..autograd import FormulaOp, Op, Value
 from ..autograd.cases import Fixed, case, integers
-from .args import numpy_names, one_dim, require_float
+from .args import float_dim, numpy_names, require_float
 from .index import _check_indices
 from .movement import shaped
 from .select import where
@@ -44,8 +44,7 @@ class SoftmaxBackward(FormulaOp):
 @numpy_names
 def softmax(x, dim=-1):
     """Positive numbers that sum to 1 along dim, in proportion to e^x. Same shape and dtype."""
-    require_float("softmax", x)
-    dim = one_dim("softmax", x, dim)
+    dim = float_dim("softmax", x, dim)
     return Softmax.apply(x, dim=dim) if x.ndim else (x * 0.0).exp()
 
 
@@ -65,8 +64,7 @@ class LogSoftmax(Op):
 @numpy_names
 def log_softmax(x, dim=-1):
     """The logarithm of softmax, without underflow. Same shape and dtype."""
-    require_float("log_softmax", x)
-    dim = one_dim("log_softmax", x, dim)
+    dim = float_dim("log_softmax", x, dim)
     return LogSoftmax.apply(x, dim=dim) if x.ndim else x * 0.0
 
 
