@@ -12,9 +12,12 @@ except ImportError:  # Windows, where nobody can delete a file that is open for 
     fcntl = None  # type: ignore[assignment]
 
 _KINDS = {
-    stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
-}  # fmt: skip
+}
 # A FIFO would wait for a writer, and a terminal would become the process's own.
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 

@@ -166,9 +166,7 @@ class Primitives(Protocol):
 
     # --------------------------------------------------------------------------------------------------- cross-entropy
 
-    def cross_entropy(
-        self, logits: Array, target: Array, ignore_index: int, smoothing: float
-    ) -> tuple[Array, Array]:
+    def cross_entropy(self, logits: Array, target: Array, ignore_index: int, smoothing: float) -> tuple[Array, Array]:
         """logits (N, V), target (N,) -> loss of each row (N,), and softmax(logits) (N, V) for the backward.
 
         loss = -Σ q log p with q = (1 - smoothing) onehot(target) + smoothing / V; 0 for a row to be ignored."""
@@ -198,7 +196,6 @@ class Primitives(Protocol):
 
     def attention_fits(self, dtype: DType, D: int) -> bool:
         """Do attention() and its backward take heads of this size? Kernels have limits, NumPy has none."""
-
 
     def attention_pattern(self, scores: Array, scale: float, mask: Array, is_causal: bool) -> Array:
         """softmax(scale * scores) over the last dim, exactly 0 where the mask is False or where causality forbids.

@@ -33,9 +33,11 @@ def attention(C, nh, nkv, d_k, d_v, T, S=None, batch=1, kdim=None, vdim=None, bi
     """Of MultiheadAttention over T queries and S keys (None: T)."""
     S, kdim, vdim = (T if S is None else S), kdim or C, vdim or C
     projections = (
-        linear(C, nh * d_k, batch * T, bias) + linear(kdim, nkv * d_k, batch * S, bias)
-        + linear(vdim, nkv * d_v, batch * S, bias) + linear(nh * d_v, C, batch * T, bias)
-    )  # fmt: skip
+        linear(C, nh * d_k, batch * T, bias)
+        + linear(kdim, nkv * d_k, batch * S, bias)
+        + linear(vdim, nkv * d_v, batch * S, bias)
+        + linear(nh * d_v, C, batch * T, bias)
+    )
     scores_and_values = Cost(flops=2 * batch * nh * T * S * (d_k + d_v))
     cache = Cost(kv_cache=batch * S * nkv * (d_k + d_v) * np.dtype(dtype).itemsize)
     return projections + scores_and_values + cache

@@ -156,9 +156,10 @@ class AttentionBackward(FormulaOp):
 
     cases = [
         case((1, 2, 3, 2), (1, 2, 3, 3), (1, 2, 3, 3), (1, 2, 3, 2), None, None, None, None, scale=0.5, is_causal=True),
-        case((2, 2, 2, 2), (2, 2, 2, 3), (2, 1, 3, 3), (2, 1, 3, 2), None, None, None, None,
-             scale=0.3, is_causal=False),
-    ]  # fmt: skip
+        case(
+            (2, 2, 2, 2), (2, 2, 2, 3), (2, 1, 3, 3), (2, 1, 3, 2), None, None, None, None, scale=0.3, is_causal=False
+        ),
+    ]
 
     rounds_inside = True
 

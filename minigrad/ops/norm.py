@@ -44,8 +44,10 @@ class LayerNormBackward(FormulaOp):
 
     Outputs that are not wanted are None. mean and rstd come from the forward; None: computed again."""
 
-    cases = [case((2, 2, 4), (2, 2, 4), (4,), None, None, eps=1e-5, wanted=(True, True, True)),
-             case((3, 5), (3, 5), None, None, None, eps=1e-5, wanted=(True, False, False))]  # fmt: skip
+    cases = [
+        case((2, 2, 4), (2, 2, 4), (4,), None, None, eps=1e-5, wanted=(True, True, True)),
+        case((3, 5), (3, 5), None, None, None, eps=1e-5, wanted=(True, False, False)),
+    ]
 
     def forward(self, dy, x, weight, mean, rstd, eps, wanted):
         self.save_inputs(dy, x, weight, mean, rstd)
@@ -89,8 +91,10 @@ class RmsNormBackward(FormulaOp):
 
     Outputs that are not wanted are None. rstd comes from the forward; None: computed again."""
 
-    cases = [case((3, 5), (3, 5), (5,), None, eps=1e-5, wanted=(True, True)),
-             case((3, 5), (3, 5), None, None, eps=1e-5, wanted=(True, False))]  # fmt: skip
+    cases = [
+        case((3, 5), (3, 5), (5,), None, eps=1e-5, wanted=(True, True)),
+        case((3, 5), (3, 5), None, None, eps=1e-5, wanted=(True, False)),
+    ]
 
     def forward(self, dy, x, weight, rstd, eps, wanted):
         self.save_inputs(dy, x, weight, rstd)

@@ -15,8 +15,12 @@ class Softmax(Op):
 
     A slice that is all -∞ gives zeros, and zero gradients."""
 
-    cases = [case((3, 5), dim=1), case((2, 4, 3), dim=1), case((2, 1), dim=1),
-             case(Fixed([[0.3, -_INF, 1.1], [-_INF, -_INF, -_INF]]), dim=1)]  # fmt: skip
+    cases = [
+        case((3, 5), dim=1),
+        case((2, 4, 3), dim=1),
+        case((2, 1), dim=1),
+        case(Fixed([[0.3, -_INF, 1.1], [-_INF, -_INF, -_INF]]), dim=1),
+    ]
     analytic = True
 
     def forward(self, x, dim):
@@ -76,8 +80,10 @@ class CrossEntropy(Op):
 
     logits (N, V), target (N,) -> (N,); 0 where target is ignore_index."""
 
-    cases = [case((4, 5), integers((4,), 5), ignore_index=-100, label_smoothing=0.0),
-             case((4, 5), Fixed([2, -100, 0, 4]), ignore_index=-100, label_smoothing=0.1)]  # fmt: skip
+    cases = [
+        case((4, 5), integers((4,), 5), ignore_index=-100, label_smoothing=0.0),
+        case((4, 5), Fixed([2, -100, 0, 4]), ignore_index=-100, label_smoothing=0.1),
+    ]
     analytic = True
 
     def forward(self, logits, target, ignore_index, label_smoothing):

@@ -52,9 +52,12 @@ def head_parts(graph, scope, head):
 
 def _repeats(op, nkv):
     """True if this op gives each head its keys or values, by an index along dim 1."""
-    return op.name == "getitem" and len(op.parents[0].shape) == 4 and op.parents[0].shape[1] == nkv and (
-        len(op.index) == 2 and isinstance(op.index[1], np.ndarray)
-    )  # fmt: skip
+    return (
+        op.name == "getitem"
+        and len(op.parents[0].shape) == 4
+        and op.parents[0].shape[1] == nkv
+        and (len(op.index) == 2 and isinstance(op.index[1], np.ndarray))
+    )
 
 
 def _columns(head, d):

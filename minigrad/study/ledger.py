@@ -106,8 +106,10 @@ def ledger(loss, scope="", head=None, values="summary", fd_check=False, names=No
         with watch(lambda op, given, _: runs.update({op: Run(given)}) if _within(op.scope, scope) else None):
             loss = loss()
     elif fd_check:
-        raise ValueError("fd_check needs the inputs of all ops, which a graph does not keep: pass a function, such as "
-                         "lambda: loss_fn(model(x), y)")  # fmt: skip
+        raise ValueError(
+            "fd_check needs the inputs of all ops, which a graph does not keep: pass a function, such as "
+            "lambda: loss_fn(model(x), y)"
+        )
     if not isinstance(loss, Tensor) or loss.numel() != 1:
         given = getattr(loss, "shape", type(loss).__name__)
         raise ValueError(f"the ledger begins with a loss of one element, not {given}")

@@ -288,11 +288,14 @@ def test_a_missing_cupy_is_said(monkeypatch):
     assert "needs CuPy, which is not installed: pip install" in cuda.why_not()
 
 
-@pytest.mark.parametrize("error, why", [
-    ("PermissionError(13, 'Permission denied', '/nobody/.cupy')", "cannot make its cache folder"),
-    ("ImportError('libcudart.so\\nmore')", r"cannot be imported \(libcudart.so\)$"),
-    ("ValueError('CUDA_PATH')", "cannot be imported"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "error, why",
+    [
+        ("PermissionError(13, 'Permission denied', '/nobody/.cupy')", "cannot make its cache folder"),
+        ("ImportError('libcudart.so\\nmore')", r"cannot be imported \(libcudart.so\)$"),
+        ("ValueError('CUDA_PATH')", "cannot be imported"),
+    ],
+)
 def test_a_cupy_that_cannot_be_imported_is_said(tmp_path, monkeypatch, error, why):
     """With a home that cannot be written to, its import is a PermissionError."""
     (tmp_path / "cupy.py").write_text(f"raise {error}")

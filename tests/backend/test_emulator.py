@@ -195,7 +195,7 @@ def test_wrong_results_show():
         ("unnamed_lane", "a lane is in a collective whose mask does not name it"),
         ("mixed_collectives", "lanes of a warp meet in different collectives"),
     ],
-)  # fmt: skip
+)
 def test_threads_that_miss_each_other(entry, message, check):
     for schedule in SCHEDULES:
         found = findings(entry, schedule=schedule, check=check)

@@ -27,14 +27,19 @@ ARCHES = "sm_75", "sm_80", "sm_90", "sm_100"
 FLOATS = "float32", "float64", "float16"
 BITS = "uint32", "uint8", "uint16", "uint64"  # what moves elements of that size, whatever they are
 DTYPES = {  # of files that are not for FLOATS alone; the first of them is compiled for all ARCHES
-    "movement": BITS, "index": BITS, "index_add": (*FLOATS, "int64"), "elementwise": (*FLOATS, "int64", "bool"),
-    "elementwise_cast": (*FLOATS, "int64", "bool"), "reduce": (*FLOATS, "int64", "bool"),
+    "movement": BITS,
+    "index": BITS,
+    "index_add": (*FLOATS, "int64"),
+    "elementwise": (*FLOATS, "int64", "bool"),
+    "elementwise_cast": (*FLOATS, "int64", "bool"),
+    "reduce": (*FLOATS, "int64", "bool"),
     "reduce_cumsum": (*FLOATS, "int64"),
-}  # fmt: skip
+}
 CONSTANTS = {  # that a file is compiled with; of those for other head sizes and layouts, none takes more
-    "attention_forward": ["TILE=64 DP=64"], "attention_backward": ["TILE=32 DP=64"],
+    "attention_forward": ["TILE=64 DP=64"],
+    "attention_backward": ["TILE=32 DP=64"],
     "matmul": ["SIDE=128 READ_A=1 READ_B=0", "SIDE=128 READ_A=1 READ_B=1", "SIDE=64 READ_A=0 READ_B=0"],
-}  # fmt: skip
+}
 
 
 def dtypes(file):
@@ -108,8 +113,10 @@ def check(file, dtype, targets):
         for entry, (registers, shared, stack, spills) in report.items():
             most, most_shared, most_stack = allowed.get(entry, {}).get(arch, (0, 0, 0))
             if registers > -(-most // 8) * 8 + slack or shared > most_shared or stack > most_stack or spills:
-                over.append(f"{entry} {dtype} {arch}: {registers} registers of {most}, {shared} bytes of shared memory "
-                            f"of {most_shared}, stack {stack} of {most_stack}, {spills} spilled")  # fmt: skip
+                over.append(
+                    f"{entry} {dtype} {arch}: {registers} registers of {most}, {shared} bytes of shared memory "
+                    f"of {most_shared}, stack {stack} of {most_stack}, {spills} spilled"
+                )
     assert not over, "\n".join([*over, "if that is meant: python tests/backend/test_nvrtc.py"])
 
 

@@ -119,5 +119,8 @@ def test_the_formulas_are_the_tables():
     assert TABLE["clamp"].arity == TABLE["where"].arity == 3 and TABLE["logical_or"].c == "a != 0 || b != 0"
     assert TABLE["eq"].wide and TABLE["eq"].bools and not TABLE["isnan"].wide and TABLE["one"].arity == 1
     assert set(TABLE) >= {name for name in NAMES if hasattr(launch.Elementwise, name)} - {
-        *dir(Launcher), "gelu", "gelu_backward", "cast"
-    }  # fmt: skip
+        *dir(Launcher),
+        "gelu",
+        "gelu_backward",
+        "cast",
+    }

@@ -212,6 +212,10 @@ def gemms(weights):
 
 
 CONTENDERS = {  # name: (what makes its step, the package it needs)
-    "minigrad": (minigrad, "minigrad"), "torch": (torch, "torch"), "torch.compile": (torch_compile, "torch"),
-    "jax": (jax, "jax"), "tinygrad": (tinygrad, "tinygrad"), "GEMMs alone": (gemms, "numpy"),
-}  # fmt: skip
+    "minigrad": (minigrad, "minigrad"),
+    "torch": (torch, "torch"),
+    "torch.compile": (torch_compile, "torch"),
+    "jax": (jax, "jax"),
+    "tinygrad": (tinygrad, "tinygrad"),
+    "GEMMs alone": (gemms, "numpy"),
+}

@@ -113,9 +113,10 @@ def cases(on, torch):
         (dy, tdy), (index, tindex) = normal(65536, 768), integers(50304, 65536)
         theirs = torch.ops.aten.embedding_dense_backward
         return Case(
-            lambda: on.take_add(50304, index, dy), lambda: theirs(tdy, tindex, 50304, -1, False),
+            lambda: on.take_add(50304, index, dy),
+            lambda: theirs(tdy, tindex, 50304, -1, False),
             dy.nbytes + 50304 * 768 * 4,
-        )  # fmt: skip
+        )
 
     def adamw():
         shapes = [(65, 384), (256, 384)] + 6 * [(384,), (1152, 384), (384, 384), (384,), (1536, 384), (384, 1536)]
@@ -150,15 +151,23 @@ def cases(on, torch):
         if not backward:
             return Case(
                 lambda: on.attention(q, k, v, None, None, scale, True)[0],
-                lambda: theirs(tq, tk, tv, is_causal=True), 0, flops, 1e-2, dtype,
-            )  # fmt: skip
+                lambda: theirs(tq, tk, tv, is_causal=True),
+                0,
+                flops,
+                1e-2,
+                dtype,
+            )
         o, lse = on.attention(q, k, v, None, None, scale, True)
         leaves = [t.detach().requires_grad_() for t in (tq, tk, tv)]
         y = theirs(*leaves, is_causal=True)
         return Case(
             lambda: on.attention_backward(do, q, k, v, None, None, o, lse, scale, True)[0],
-            lambda: torch.autograd.grad(y, leaves, tdo, retain_graph=True)[0], 0, 2.5 * flops, 1e-2, dtype,
-        )  # fmt: skip
+            lambda: torch.autograd.grad(y, leaves, tdo, retain_graph=True)[0],
+            0,
+            2.5 * flops,
+            1e-2,
+            dtype,
+        )
 
     found = [copy, transpose, concat, add, bias_gelu, softmax, layer_norm, layer_norm_backward, cross_entropy]
     found += [embedding_backward, adamw, matmul, linear]
@@ -243,8 +252,11 @@ def report(name, r):
         print(f"{name:28}{r['failed']}")
         return
     note = "" if r["right"] else f"   WRONG: off by {r['error']:.1e}"
-    print(f"{name:28}{r['us']:11.1f}{r['torch_us']:11.1f}{r['ratio']:9.2f}{r['rate']:10.1f} {r['unit']:8}"
-          f"{100 * r['of_ceiling']:6.0f} %{note}", flush=True)  # fmt: skip
+    print(
+        f"{name:28}{r['us']:11.1f}{r['torch_us']:11.1f}{r['ratio']:9.2f}{r['rate']:10.1f} {r['unit']:8}"
+        f"{100 * r['of_ceiling']:6.0f} %{note}",
+        flush=True,
+    )
 
 
 def main():

@@ -159,7 +159,9 @@ def test_settings_at_their_lowest_train(book, out):
 
 
 def test_clipping_is_to_the_norm_and_the_table_has_that_before(book, out):
-    small, none = (trained(book, out.parent / name, "--steps", 3, "--lr", 0.01, "--clip", clip)
-                   for name, clip in (("small", 1e-9), ("none", 0)))  # fmt: skip
+    small, none = (
+        trained(book, out.parent / name, "--steps", 3, "--lr", 0.01, "--clip", clip)
+        for name, clip in (("small", 1e-9), ("none", 0))
+    )
     assert small[0]["grad_norm"] == none[0]["grad_norm"] and float(none[0]["grad_norm"]) > 0.05
     assert small[2]["train"] != none[2]["train"]  # eps of AdamW is large for gradients as small as these

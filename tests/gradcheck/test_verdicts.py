@@ -292,8 +292,12 @@ def test_reference():
     gradcheck(lambda x: (x.amax(1), x.argmax(1)), x, reference=lambda x: (x.max(1), x.argmax(1)))
     with pytest.raises(GradcheckError, match="reference: FAIL"):
         gradcheck(mg.tanh, x, reference=lambda x: np.tanh(x) * (1 + 1e-8))
-    with_nan = gradcheck(lambda x: mg.cat([x, x.detach() * np.nan]), x, raise_on_fail=False,
-                         reference=lambda x: np.concatenate([x, x * np.nan]))  # fmt: skip
+    with_nan = gradcheck(
+        lambda x: mg.cat([x, x.detach() * np.nan]),
+        x,
+        raise_on_fail=False,
+        reference=lambda x: np.concatenate([x, x * np.nan]),
+    )
     assert [f.verdict for f in with_nan.findings if f.check == "reference"] == ["PASS"]
     with pytest.raises(GradcheckError, match=r"outputs of shapes \[\(3, 4\)\], those of the reference \[\(3,\)\]"):
         gradcheck(mg.tanh, x, reference=lambda x: x[:, 0])
@@ -301,8 +305,10 @@ def test_reference():
 
 def test_probes_can_be_chosen():
     assert [f.check for f in gradcheck(mg.exp, data(3), probes=["layouts", "float32"]).findings] == [
-        "Jacobian", "layouts", "float32",
-    ]  # fmt: skip
+        "Jacobian",
+        "layouts",
+        "float32",
+    ]
     report = gradcheck(mg.exp, data(3))
     assert {f.check for f in report.findings} | set(report.left_out) == {"Jacobian", *PROBES}  # none goes unmentioned
 

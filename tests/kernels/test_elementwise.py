@@ -20,8 +20,11 @@ INF, NAN = math.inf, math.nan
 # ------------------------------------------------------------------------------------------------------------- values
 
 SPECIAL = [NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 2.0, 0.5, -3.0, 1e-3, -1e-6, 7.25, -20.0, 60000.0]
-BEYOND = {"float16": [6e-8, -6e-5], "float32": [1e-40, -1e-38, 3e38, -1e20, 88.8, -90.0],
-          "float64": [5e-324, -1e-308, 1e308, -1e200, 709.9, -720.0]}  # fmt: skip
+BEYOND = {
+    "float16": [6e-8, -6e-5],
+    "float32": [1e-40, -1e-38, 3e38, -1e20, 88.8, -90.0],
+    "float64": [5e-324, -1e-308, 1e308, -1e200, 709.9, -720.0],
+}
 
 
 def values(dtype, n=64, special=True):
@@ -53,8 +56,9 @@ def check(name, y, want, dtype, operands=()):
     finite = np.isfinite(rounded) & np.isfinite(y)
     limit = float(np.finfo(dtype).max) * (1 - 1e-3)
     other = np.where(np.abs(want) > limit, np.sign(want) * INF, rounded)  # near the limit either may have overflowed
-    np.testing.assert_array_equal(np.where(finite, 0, np.where(np.abs(y) > limit, np.sign(y) * INF, y)),
-                                  np.where(finite, 0, other))  # fmt: skip
+    np.testing.assert_array_equal(
+        np.where(finite, 0, np.where(np.abs(y) > limit, np.sign(y) * INF, y)), np.where(finite, 0, other)
+    )
     exact, got = want[finite], y[finite].astype(np.float64)
     half = dtype == np.float16
     eps = 2.0**-24 if half else np.finfo(dtype).eps  # of the arithmetic

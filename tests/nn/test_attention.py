@@ -261,15 +261,19 @@ def test_identities_of_one_backward():
     for h in range(NH):
         rows = slice(h * HS, (h + 1) * HS)
         for other in (
-            inner(z.grad[:, h], z[:, h]), inner(v.grad[:, h], v[:, h]),
-            inner(W_v.grad[rows], W_v[rows]), inner(W_o.grad[:, rows], W_o[:, rows]),
-        ):  # fmt: skip
+            inner(z.grad[:, h], z[:, h]),
+            inner(v.grad[:, h], v[:, h]),
+            inner(W_v.grad[rows], W_v[rows]),
+            inner(W_o.grad[:, rows], W_o[:, rows]),
+        ):
             assert other == pytest.approx(m.head_gates.grad[h].item(), rel=1e-12, abs=1e-13)
         expected = inner(scores.grad[:, h], scores[:, h])
         for other in (
-            inner(q.grad[:, h], q[:, h]), inner(k.grad[:, h], k[:, h]),
-            inner(W_q.grad[rows], W_q[rows]), inner(W_k.grad[rows], W_k[rows]),
-        ):  # fmt: skip
+            inner(q.grad[:, h], q[:, h]),
+            inner(k.grad[:, h], k[:, h]),
+            inner(W_q.grad[rows], W_q[rows]),
+            inner(W_k.grad[rows], W_k[rows]),
+        ):
             assert other == pytest.approx(expected, rel=1e-12, abs=1e-13)
 
 

@@ -11,8 +11,11 @@ from minigrad import nn
 
 from .heads import FORMS, HS, NH, PADDING, B, C, S, close, data, layer
 
-COMBINATIONS = list(itertools.product(("none", "bool", "float"), ("T S", "1 S", "B·nh T S"), (False, True),
-                                      (False, True), (None, "alibi")))  # fmt: skip
+COMBINATIONS = list(
+    itertools.product(
+        ("none", "bool", "float"), ("T S", "1 S", "B·nh T S"), (False, True), (False, True), (None, "alibi")
+    )
+)
 
 
 def expected_pattern(m, x, allowed, added):

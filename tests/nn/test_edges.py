@@ -14,20 +14,23 @@ from .heads import FORMS, B, C, T, close, data, layer
 # ------------------------------------------------------------------------------------------------------ what is refused
 
 
-@pytest.mark.parametrize("sizes, options, words", [
-    ((0, 1), {}, "embed_dim 0 is not divisible by num_heads 1"),
-    ((4, 0), {}, "embed_dim 4 is not divisible by num_heads 0"),
-    ((4, -2), {}, "embed_dim 4 is not divisible by num_heads -2"),
-    ((-4, 2), {}, "embed_dim -4"),
-    ((4, 2), dict(num_kv_heads=0), "num_heads 2 is not divisible by num_kv_heads 0"),
-    ((4, 2), dict(num_kv_heads=-1), "num_heads 2 is not divisible by num_kv_heads -1"),
-    ((4, 2), dict(num_kv_heads=4), "num_heads 2 is not divisible by num_kv_heads 4"),
-    ((4, 2), dict(dropout=-0.01), "dropout must be between 0 and 1, got -0.01"),
-    ((4, 2), dict(dropout=1.01), "dropout must be between 0 and 1, got 1.01"),
-    ((4, 2), dict(impl="Fused"), "impl must be one of per_head, batched, fused, got 'Fused'"),
-    ((6, 2), dict(positions="rotary"), "even head size, got 3"),
-    ((4, 2), dict(positions=""), "positions must be None, 'rotary' or 'alibi', got ''"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "sizes, options, words",
+    [
+        ((0, 1), {}, "embed_dim 0 is not divisible by num_heads 1"),
+        ((4, 0), {}, "embed_dim 4 is not divisible by num_heads 0"),
+        ((4, -2), {}, "embed_dim 4 is not divisible by num_heads -2"),
+        ((-4, 2), {}, "embed_dim -4"),
+        ((4, 2), dict(num_kv_heads=0), "num_heads 2 is not divisible by num_kv_heads 0"),
+        ((4, 2), dict(num_kv_heads=-1), "num_heads 2 is not divisible by num_kv_heads -1"),
+        ((4, 2), dict(num_kv_heads=4), "num_heads 2 is not divisible by num_kv_heads 4"),
+        ((4, 2), dict(dropout=-0.01), "dropout must be between 0 and 1, got -0.01"),
+        ((4, 2), dict(dropout=1.01), "dropout must be between 0 and 1, got 1.01"),
+        ((4, 2), dict(impl="Fused"), "impl must be one of per_head, batched, fused, got 'Fused'"),
+        ((6, 2), dict(positions="rotary"), "even head size, got 3"),
+        ((4, 2), dict(positions=""), "positions must be None, 'rotary' or 'alibi', got ''"),
+    ],
+)
 def test_attention_layers_that_cannot_be(sizes, options, words):
     with pytest.raises(ValueError, match=words):
         nn.MultiheadAttention(*sizes, **options)
@@ -161,9 +164,11 @@ def test_no_dropout_where_p_is_0_and_all_where_it_is_1():
 def test_head_hooks_come_in_order_and_see_what_is_used():
     m, x, seen = layer(), data(B, T, C), []
     plain = m(x)[0].detach().numpy()
-    handles = [m.register_head_hook("z", lambda layer, z: seen.append(("last", z)), last=True),
-               m.register_head_hook("z", lambda layer, z: z * 2),
-               m.register_head_hook("v", lambda layer, v: v / 2)]  # fmt: skip
+    handles = [
+        m.register_head_hook("z", lambda layer, z: seen.append(("last", z)), last=True),
+        m.register_head_hook("z", lambda layer, z: z * 2),
+        m.register_head_hook("v", lambda layer, v: v / 2),
+    ]
     close(m(x)[0], plain)
     assert [what for what, _ in seen] == ["last"]
     handles[1].remove()
@@ -187,14 +192,16 @@ def test_a_repr_says_what_a_layer_is():
     m = nn.MultiheadAttention(4, 2, num_kv_heads=1, bias=False, dropout=0.1, impl="batched")
     assert m.extra_repr() == "4, num_heads=2, num_kv_heads=1, dropout=0.1, bias=False, batched"
     expected = {
-        nn.Linear(2, 3, bias=False): "Linear(2, 3, bias=False)", nn.Embedding(3, 2): "Embedding(3, 2)",
+        nn.Linear(2, 3, bias=False): "Linear(2, 3, bias=False)",
+        nn.Embedding(3, 2): "Embedding(3, 2)",
         nn.LayerNorm(3): "LayerNorm((3,), eps=1e-05, affine=True, bias=True)",
         nn.LayerNorm((2, 3), 0.1, bias=False): "LayerNorm((2, 3), eps=0.1, affine=True, bias=False)",
         nn.LayerNorm(3, elementwise_affine=False): "LayerNorm((3,), eps=1e-05, affine=False, bias=False)",
         nn.RMSNorm(3, 1e-3): "RMSNorm((3,), eps=0.001, affine=True)",
         nn.RMSNorm([2, 3], elementwise_affine=False): "RMSNorm((2, 3), eps=None, affine=False)",
-        nn.GELU("tanh"): "GELU(approximate='tanh')", nn.Softmax(1): "Softmax(dim=1)",
-    }  # fmt: skip
+        nn.GELU("tanh"): "GELU(approximate='tanh')",
+        nn.Softmax(1): "Softmax(dim=1)",
+    }
     assert [repr(m) for m in expected] == list(expected.values())
 
 
@@ -226,8 +233,9 @@ def test_bounds_and_spread_of_initial_weights(shape, dtype):
     for fill, options, std in (
         ("xavier", {}, math.sqrt(2 / (fan_in + fan_out))),
         ("xavier", dict(gain=3.0), 3 * math.sqrt(2 / (fan_in + fan_out))),
-        ("kaiming", {}, math.sqrt(2 / fan_in)), ("kaiming", dict(a=2.0), math.sqrt(2 / (5 * fan_in))),
-    ):  # fmt: skip
+        ("kaiming", {}, math.sqrt(2 / fan_in)),
+        ("kaiming", dict(a=2.0), math.sqrt(2 / (5 * fan_in))),
+    ):
         x = getattr(nn.init, f"{fill}_uniform_")(mg.zeros(*shape, dtype=dtype), **options).numpy()
         bound = std * math.sqrt(3)
         assert -bound <= x.min() < -0.99 * bound and 0.99 * bound < x.max() <= bound

@@ -18,24 +18,28 @@ def drawn(logits, n=2000, **choice):
 LOGITS = np.log([0.125, 0.5, 0.25, 0.125])
 
 
-@pytest.mark.parametrize("choice, expected", [
-    ({}, [0.125, 0.5, 0.25, 0.125]),
-    (dict(temperature=0.5), [1 / 22, 16 / 22, 4 / 22, 1 / 22]),  # squared
-    (dict(temperature=0), [0, 1, 0, 0]),
-    (dict(top_k=1), [0, 1, 0, 0]),
-    (dict(top_k=2), [0, 2 / 3, 1 / 3, 0]),
-    (dict(top_k=4), [0.125, 0.5, 0.25, 0.125]),
-    (dict(top_k=99), [0.125, 0.5, 0.25, 0.125]),
-    (dict(top_p=0.5 - 1e-9), [0, 1, 0, 0]),
-    (dict(top_p=0.5), [0, 1, 0, 0]),  # one has this probability: no second is needed
-    (dict(top_p=0.5 + 1e-9), [0, 2 / 3, 1 / 3, 0]),
-    (dict(top_p=0.75 - 1e-9), [0, 2 / 3, 1 / 3, 0]),
-    (dict(top_p=1.0), [0.125, 0.5, 0.25, 0.125]),
-    (dict(top_p=0.6, top_k=2), [0, 1, 0, 0]),  # of what top_k leaves
-    (dict(top_p=0.7, top_k=2), [0, 2 / 3, 1 / 3, 0]),
-    (dict(top_p=0.7, temperature=0.5), [0, 1, 0, 0]),  # of what the temperature makes of them
-    (dict(top_p=0.4, temperature=2.0), [0, 0.5**0.5 / (0.5**0.5 + 0.5), 0.5 / (0.5**0.5 + 0.5), 0]),
-], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "choice, expected",
+    [
+        ({}, [0.125, 0.5, 0.25, 0.125]),
+        (dict(temperature=0.5), [1 / 22, 16 / 22, 4 / 22, 1 / 22]),  # squared
+        (dict(temperature=0), [0, 1, 0, 0]),
+        (dict(top_k=1), [0, 1, 0, 0]),
+        (dict(top_k=2), [0, 2 / 3, 1 / 3, 0]),
+        (dict(top_k=4), [0.125, 0.5, 0.25, 0.125]),
+        (dict(top_k=99), [0.125, 0.5, 0.25, 0.125]),
+        (dict(top_p=0.5 - 1e-9), [0, 1, 0, 0]),
+        (dict(top_p=0.5), [0, 1, 0, 0]),  # one has this probability: no second is needed
+        (dict(top_p=0.5 + 1e-9), [0, 2 / 3, 1 / 3, 0]),
+        (dict(top_p=0.75 - 1e-9), [0, 2 / 3, 1 / 3, 0]),
+        (dict(top_p=1.0), [0.125, 0.5, 0.25, 0.125]),
+        (dict(top_p=0.6, top_k=2), [0, 1, 0, 0]),  # of what top_k leaves
+        (dict(top_p=0.7, top_k=2), [0, 2 / 3, 1 / 3, 0]),
+        (dict(top_p=0.7, temperature=0.5), [0, 1, 0, 0]),  # of what the temperature makes of them
+        (dict(top_p=0.4, temperature=2.0), [0, 0.5**0.5 / (0.5**0.5 + 0.5), 0.5 / (0.5**0.5 + 0.5), 0]),
+    ],
+    ids=str,
+)
 def test_which_tokens_and_how_often(choice, expected):
     found, expected = drawn(LOGITS, **choice), np.asarray(expected)
     assert ((found > 0) == (expected > 0)).all()

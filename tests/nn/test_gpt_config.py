@@ -26,35 +26,38 @@ def test_sizes_are_ints_of_at_least_one(name):
     assert type(getattr(config, name)) is int and json.dumps(dataclasses.asdict(config))
 
 
-@pytest.mark.parametrize("changes, words", [
-    ({"dropout": "0.1"}, "dropout must be a number from 0 to 1"),
-    ({"dropout": float("nan")}, "dropout must be a number from 0 to 1, got nan"),
-    ({"dropout": -0.1}, "dropout must be a number from 0 to 1"),
-    ({"dropout": True}, "dropout must be a number from 0 to 1"),
-    ({"bias": 1}, "bias must be True or False, got 1"),
-    ({"tied": "yes"}, "tied must be True or False"),
-    ({"recompute": None}, "recompute must be True or False"),
-    ({"positions": []}, r"positions must be learned, .* or none, got \[\]"),
-    ({"impl": "fast"}, "impl must be per_head, batched or fused, got 'fast'"),
-    ({"init_std": "x"}, "init_std must be None or a number"),
-    ({"init_std": float("inf")}, "init_std must be None or a number"),
-    ({"init_std": 10**400}, "init_std must be None or a number"),
-    ({"init_std": -1}, "init_std must be None or a number"),
-    ({"n_head": 3}, "n_embd 8 is not divisible by n_head 3"),
-    ({"n_head": 4, "n_kv_head": 3}, "n_head 4 is not divisible by n_kv_head 3"),
-    ({"n_head": 8, "positions": "rotary"}, "even head size, got 1"),
-    ({"pruned": [0]}, r"pruned must be \{layer: \[heads\]\}, got \[0\]"),
-    ({"pruned": {"x": [0]}}, "pruned must be"),
-    ({"pruned": {0: 1}}, "pruned must be"),
-    ({"pruned": {0: [0.5]}}, "pruned must be"),
-    ({"pruned": {0: [True]}}, "pruned must be"),
-    ({"pruned": {0.5: [1]}}, "pruned must be"),
-    ({"pruned": {"1": [0], "01": [1]}}, "pruned must be"),
-    ({"pruned": {0: [[1]]}}, "pruned must be"),
-    ({"pruned": {2: [0]}}, r"have no \{2: \[0\]\}"),
-    ({"pruned": {0: [-1]}}, r"have no \{0: \[-1\]\}"),
-    ({"pruned": {0: [0, 2]}}, r"have no \{0: \[0, 2\]\}"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"dropout": "0.1"}, "dropout must be a number from 0 to 1"),
+        ({"dropout": float("nan")}, "dropout must be a number from 0 to 1, got nan"),
+        ({"dropout": -0.1}, "dropout must be a number from 0 to 1"),
+        ({"dropout": True}, "dropout must be a number from 0 to 1"),
+        ({"bias": 1}, "bias must be True or False, got 1"),
+        ({"tied": "yes"}, "tied must be True or False"),
+        ({"recompute": None}, "recompute must be True or False"),
+        ({"positions": []}, r"positions must be learned, .* or none, got \[\]"),
+        ({"impl": "fast"}, "impl must be per_head, batched or fused, got 'fast'"),
+        ({"init_std": "x"}, "init_std must be None or a number"),
+        ({"init_std": float("inf")}, "init_std must be None or a number"),
+        ({"init_std": 10**400}, "init_std must be None or a number"),
+        ({"init_std": -1}, "init_std must be None or a number"),
+        ({"n_head": 3}, "n_embd 8 is not divisible by n_head 3"),
+        ({"n_head": 4, "n_kv_head": 3}, "n_head 4 is not divisible by n_kv_head 3"),
+        ({"n_head": 8, "positions": "rotary"}, "even head size, got 1"),
+        ({"pruned": [0]}, r"pruned must be \{layer: \[heads\]\}, got \[0\]"),
+        ({"pruned": {"x": [0]}}, "pruned must be"),
+        ({"pruned": {0: 1}}, "pruned must be"),
+        ({"pruned": {0: [0.5]}}, "pruned must be"),
+        ({"pruned": {0: [True]}}, "pruned must be"),
+        ({"pruned": {0.5: [1]}}, "pruned must be"),
+        ({"pruned": {"1": [0], "01": [1]}}, "pruned must be"),
+        ({"pruned": {0: [[1]]}}, "pruned must be"),
+        ({"pruned": {2: [0]}}, r"have no \{2: \[0\]\}"),
+        ({"pruned": {0: [-1]}}, r"have no \{0: \[-1\]\}"),
+        ({"pruned": {0: [0, 2]}}, r"have no \{0: \[0, 2\]\}"),
+    ],
+)
 def test_what_cannot_be_is_refused(changes, words):
     with pytest.raises(ValueError, match=words):
         nn.GPTConfig(**SIZES | changes)
@@ -80,17 +83,20 @@ def test_weights_come_back(changes):
     assert {p.dtype for p in double.parameters()} == {mg.float64}
 
 
-@pytest.mark.parametrize("changes, words", [
-    ({"n_layer": 10**9}, "n_layer is 1000000000, but there are tensors of 2 layers"),
-    ({"n_layer": 1}, "n_layer is 1, but there are tensors of 2 layers"),
-    ({"n_embd": 10**6}, r"wte.weight must have shape \(5, 1000000\), got \(5, 8\)"),
-    ({"n_embd": 10**9, "n_head": 10**9}, r"wte.weight must have shape \(5, 1000000000\)"),
-    ({"vocab_size": 10**12}, r"wte.weight must have shape \(1000000000000, 8\)"),
-    ({"block_size": 10**12}, r"wpe.weight must have shape \(1000000000000, 8\)"),
-    ({"n_head": 4}, None),  # no tensor knows
-    ({"positions": "none"}, "unexpected"),
-    ({"tied": False}, "missing.*lm_head"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"n_layer": 10**9}, "n_layer is 1000000000, but there are tensors of 2 layers"),
+        ({"n_layer": 1}, "n_layer is 1, but there are tensors of 2 layers"),
+        ({"n_embd": 10**6}, r"wte.weight must have shape \(5, 1000000\), got \(5, 8\)"),
+        ({"n_embd": 10**9, "n_head": 10**9}, r"wte.weight must have shape \(5, 1000000000\)"),
+        ({"vocab_size": 10**12}, r"wte.weight must have shape \(1000000000000, 8\)"),
+        ({"block_size": 10**12}, r"wpe.weight must have shape \(1000000000000, 8\)"),
+        ({"n_head": 4}, None),  # no tensor knows
+        ({"positions": "none"}, "unexpected"),
+        ({"tied": False}, "missing.*lm_head"),
+    ],
+)
 def test_sizes_are_those_of_the_tensors(changes, words):
     state, _ = weights()
     if words is None:
@@ -115,14 +121,17 @@ def test_few_tensors_cannot_ask_for_a_large_model():
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("spoil, words", [
-    (lambda s: s.pop("wte.weight"), "wte.weight must have shape .*, but is missing"),
-    (lambda s: s.pop("norm.weight"), r"missing \['norm.weight'\]"),
-    (lambda s: s.update({"wte.weight": s["wte.weight"].T}), r"wte.weight must have shape \(5, 8\), got \(8, 5\)"),
-    (lambda s: s.update({"norm.weight": np.ones(8, "i8")}), "norm.weight has dtype float32 here but int64"),
-    (lambda s: s.update({"norm.weight": np.ones(8, bool)}), "norm.weight has dtype float32 here but bool"),
-    (lambda s: s.update({"norm.weight": np.ones(8, "c8")}), "norm.weight has dtype float32 here but complex64"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "spoil, words",
+    [
+        (lambda s: s.pop("wte.weight"), "wte.weight must have shape .*, but is missing"),
+        (lambda s: s.pop("norm.weight"), r"missing \['norm.weight'\]"),
+        (lambda s: s.update({"wte.weight": s["wte.weight"].T}), r"wte.weight must have shape \(5, 8\), got \(8, 5\)"),
+        (lambda s: s.update({"norm.weight": np.ones(8, "i8")}), "norm.weight has dtype float32 here but int64"),
+        (lambda s: s.update({"norm.weight": np.ones(8, bool)}), "norm.weight has dtype float32 here but bool"),
+        (lambda s: s.update({"norm.weight": np.ones(8, "c8")}), "norm.weight has dtype float32 here but complex64"),
+    ],
+)
 def test_weights_that_do_not_fit(spoil, words):
     state, config = weights()
     spoil(state)

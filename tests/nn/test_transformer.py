@@ -110,8 +110,10 @@ MASKS = {  # every mask of Transformer.forward: what it hides, and which output 
     "src_key_padding_mask": [[False, False, False, True]] * B,
     "tgt_key_padding_mask": [[False, False, True]] * B,
     "memory_key_padding_mask": [[False, False, False, True]] * B,
-    "src_is_causal": True, "tgt_is_causal": True, "memory_is_causal": True,
-}  # fmt: skip
+    "src_is_causal": True,
+    "tgt_is_causal": True,
+    "memory_is_causal": True,
+}
 
 
 @pytest.mark.parametrize("name", MASKS)

@@ -79,8 +79,10 @@ def test_heads_of_any_size(n, d_k, d_v):
 def test_kernels_say_what_fits():
     """The largest tile of which two blocks fit into a multiprocessor's shared memory, or else one."""
     on = cpu_backend("emulated")
-    shapes = {D: [on._shape(np.dtype(t), D, backward_bytes) for t in ("float16", "float32", "float64")]
-              for D in (1, 32, 33, 64, 65, 128, 129)}  # fmt: skip
+    shapes = {
+        D: [on._shape(np.dtype(t), D, backward_bytes) for t in ("float16", "float32", "float64")]
+        for D in (1, 32, 33, 64, 65, 128, 129)
+    }
     assert shapes[1] == shapes[32] and shapes[33] == shapes[64] and shapes[65] == shapes[128]
     assert shapes[32] == [(64, 32), (64, 32), (32, 32)]
     assert shapes[64] == [(32, 64), (32, 64), (32, 64)]
@@ -113,8 +115,9 @@ def test_a_float_mask_has_a_gradient_if_it_asks_for_one(needs):
             assert points[i].grad is None
             continue
         u, h = normal(*x.shape, seed=9), 1e-6
-        up, down = ([mg.tensor(y + s * h * u) if j == i else mg.tensor(y) for j, y in enumerate((q, mask))]
-                    for s in (1, -1))  # fmt: skip
+        up, down = (
+            [mg.tensor(y + s * h * u) if j == i else mg.tensor(y) for j, y in enumerate((q, mask))] for s in (1, -1)
+        )
         slope = (loss(*up) - loss(*down)).item() / (2 * h)
         assert (points[i].grad.numpy() * u).sum() == pytest.approx(slope, rel=1e-6)
 
@@ -131,9 +134,12 @@ def test_groups_share_keys_and_values():
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-11, atol=1e-13)
     q, k, v = tensors
     for given, grouped in (
-        ((q, k, v), False), ((q, v, k), True), ((q, k[:, :1], v), True), ((q, k, v[:, :, 1:]), True),
+        ((q, k, v), False),
+        ((q, v, k), True),
+        ((q, k[:, :1], v), True),
+        ((q, k, v[:, :, 1:]), True),
         ((q[0, 0], k[0, 0], v[0, 0]), True),
-    ):  # fmt: skip
+    ):
         with pytest.raises(ValueError, match=r"attention: query .* are not .*d_k") as caught:
             F.scaled_dot_product_attention(*given, enable_gqa=grouped)
         assert ("heads in dim -3" in str(caught.value)) == grouped

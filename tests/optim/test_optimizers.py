@@ -251,10 +251,13 @@ def test_a_state_of_another_dtype_becomes_the_parameters():
 def test_optimizers_name_what_is_wrong_with_their_parameters():
     for cls in (optim.SGD, optim.Adam, optim.AdamW):
         name = cls.__name__
-        for bad, words in (([], "got no parameters"), ([1.0], r"optimizes leaves that require a gradient, got 1\.0"),
-                           ([{"params": []}], "got no parameters"),
-                           ([leaf(2).detach()], "optimizes leaves"),
-                           ([{"params": [leaf(2)], "LR": 1}], r"unknown options \['LR'\]; there are \[")):  # fmt: skip
+        for bad, words in (
+            ([], "got no parameters"),
+            ([1.0], r"optimizes leaves that require a gradient, got 1\.0"),
+            ([{"params": []}], "got no parameters"),
+            ([leaf(2).detach()], "optimizes leaves"),
+            ([{"params": [leaf(2)], "LR": 1}], r"unknown options \['LR'\]; there are \["),
+        ):
             with pytest.raises(ValueError, match=f"^{name}:? {words}"):
                 cls(bad)
     base = optim.Optimizer([p := leaf(2)], {})
@@ -268,15 +271,21 @@ def test_nesterovs_groups_and_steps_are_their_own():
     starts = [mg.randn(2, dtype=mg.float64) for _ in range(3)]
     ps = [x.clone().requires_grad_() for x in starts]
     grads = gradients(4, (2,))
-    groups = [{"params": [ps[0]], "momentum": 0.9}, {"params": [ps[1]], "nesterov": True, "momentum": 0.5},
-              {"params": [ps[2]], "weight_decay": 0.3, "lr": 0.2}]  # fmt: skip
+    groups = [
+        {"params": [ps[0]], "momentum": 0.9},
+        {"params": [ps[1]], "nesterov": True, "momentum": 0.5},
+        {"params": [ps[2]], "weight_decay": 0.3, "lr": 0.2},
+    ]
     optimizer = optim.SGD(groups, lr=0.1)
     for g in grads:
         for p in ps:
             p.grad = mg.tensor(g)
         optimizer.step()
-    for p, x, options in zip(ps, starts, (dict(lr=0.1, momentum=0.9), dict(lr=0.1, momentum=0.5, nesterov=True),
-                                          dict(lr=0.2, weight_decay=0.3))):  # fmt: skip
+    for p, x, options in zip(
+        ps,
+        starts,
+        (dict(lr=0.1, momentum=0.9), dict(lr=0.1, momentum=0.5, nesterov=True), dict(lr=0.2, weight_decay=0.3)),
+    ):
         np.testing.assert_allclose(p.detach().numpy(), sgd(x.numpy(), grads, **options), rtol=1e-12)
 
     ps = [x.clone().requires_grad_() for x in starts]

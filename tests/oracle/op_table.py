@@ -279,8 +279,12 @@ def _split_heads(m, x, *heads):
 
 
 for _heads in ((2,), (2, 1, 1)):
-    pair("split_heads", lambda m, x, h=_heads: m.nn.functional.split_heads(x, *h),
-         lambda m, x, h=_heads: _split_heads(m, x, *h), (2, 3, 8))  # fmt: skip
+    pair(
+        "split_heads",
+        lambda m, x, h=_heads: m.nn.functional.split_heads(x, *h),
+        lambda m, x, h=_heads: _split_heads(m, x, *h),
+        (2, 3, 8),
+    )
 pair(
     "merge_heads", lambda m, x: m.nn.functional.merge_heads(x), lambda m, x: x.transpose(1, 2).flatten(2), (2, 3, 4, 5)
 )
@@ -298,7 +302,15 @@ def _attention_pattern(m, scores, mask, is_causal=False):
 for _mask in (None, booleans((4,)), (3, 4)):
     pair("attention_pattern", lambda m, s, mask: m.nn.functional.attention_pattern(s, mask), _attention_pattern,
          (2, 3, 4), _mask)  # fmt: skip
-pair("attention_pattern", lambda m, s: m.nn.functional.attention_pattern(s * 2, is_causal=True),
-     lambda m, s: _attention_pattern(m, s * 2, None, True), (2, 3, 4))  # fmt: skip
-pair("attention_pattern", lambda m, s: m.nn.functional.attention_pattern(s, scale=0.3),
-     lambda m, s: _attention_pattern(m, 0.3 * s, None), apart((2, 3, 4)))  # fmt: skip
+pair(
+    "attention_pattern",
+    lambda m, s: m.nn.functional.attention_pattern(s * 2, is_causal=True),
+    lambda m, s: _attention_pattern(m, s * 2, None, True),
+    (2, 3, 4),
+)
+pair(
+    "attention_pattern",
+    lambda m, s: m.nn.functional.attention_pattern(s, scale=0.3),
+    lambda m, s: _attention_pattern(m, 0.3 * s, None),
+    apart((2, 3, 4)),
+)

@@ -134,9 +134,13 @@ ROWWISE = {
     "gelu tanh": lambda m, x: m.nn.functional.gelu(x, approximate="tanh"),
 }
 INPUTS = {  # (scale, offset) of normal numbers
-    "normal": (1, 0), "large": (30, 0), "tiny": (1e-5, 0), "far above 0": (1, 1e4), "far below 0": (1, -3e3),
+    "normal": (1, 0),
+    "large": (30, 0),
+    "tiny": (1e-5, 0),
+    "far above 0": (1, 1e4),
+    "far below 0": (1, -3e3),
     "equal": (0, 7),
-}  # fmt: skip
+}
 
 
 def elementwise(m, name):

@@ -48,8 +48,12 @@ def test_layer(torch, name):
 
 def test_cross_entropy_loss(torch):
     x, target = np.random.default_rng(0).standard_normal((B, C)), np.array([3, -1, 0])
-    assert_layers_agree(torch, *twins(torch, lambda m: m.nn.CrossEntropyLoss(ignore_index=-1, label_smoothing=0.1)),
-                        lambda layer, m, x, t: layer(x, t), [x, target])  # fmt: skip
+    assert_layers_agree(
+        torch,
+        *twins(torch, lambda m: m.nn.CrossEntropyLoss(ignore_index=-1, label_smoothing=0.1)),
+        lambda layer, m, x, t: layer(x, t),
+        [x, target],
+    )
 
 
 OPTIMIZERS = {

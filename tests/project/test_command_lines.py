@@ -27,9 +27,11 @@ TINY = ["--n-layer=1", "--n-head=2", "--n-embd=8", "--block-size=8", "--batch-si
         "--eval-batches=1", "--steps=1"]  # fmt: skip
 TEXT = ["--text", "book.txt"]
 MODULES = {
-    "gradcheck": minigrad.gradcheck.__main__, "study": minigrad.study.__main__, "ops": minigrad.ops.__main__,
+    "gradcheck": minigrad.gradcheck.__main__,
+    "study": minigrad.study.__main__,
+    "ops": minigrad.ops.__main__,
     "doctor": doctor,
-}  # fmt: skip
+}
 # What makes each command quick; a hostile argument is put after it, and so wins over it.
 COMMANDS = {
     "char_lm train": [*TINY, *TEXT],
@@ -321,9 +323,11 @@ def test_a_reader_that_has_read_enough():
 
 def test_a_terminal_that_cannot_show_everything():
     running = subprocess.run(
-        [sys.executable, EXAMPLES / "worked_examples.py"], capture_output=True, text=True,
+        [sys.executable, EXAMPLES / "worked_examples.py"],
+        capture_output=True,
+        text=True,
         env=environment() | {"PYTHONIOENCODING": "ascii"},
-    )  # fmt: skip
+    )
     assert running.returncode == 0 and running.stderr == "" and "\\u1d40" in running.stdout
 
 

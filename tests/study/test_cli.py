@@ -86,24 +86,27 @@ def test_a_step_that_differs_is_an_exit_status(saved, capsys, monkeypatch):
 LAYERS = ["report", "CHECKPOINT", "--text", TEXT, "--layers"]
 
 
-@pytest.mark.parametrize("argv, message", [
-    (["report", "CHECKPOINT", "--text", "é"], r"the vocabulary lacks 'é'"),
-    (["report", "CHECKPOINT", "--text", "t"], r"--text needs two characters at least"),
-    ([*LAYERS, "blocks.1.atn"], r"no attention layer 'blocks.1.atn'; did you mean blocks.1.attn"),
-    ([*LAYERS, "2"], r"no attention layer 2; there are blocks.0.attn"),
-    (["report", "CHECKPOINT", "--text", TEXT, "--heads", "5"], r"no head \[5\]: this layer has 2"),
-    (["report", "CHECKPOINT", "--text", TEXT, "--heads", "a"], r"--heads must be a whole number, not 'a'"),
-    (["report", "CHECKPOINT", "--text", TEXT, "--limit", "0.01"], r"limit"),
-    (["report", "CHECKPOINT", "--text", TEXT, "--limit", "nan"], r"--limit must be above 0 .*, not nan"),
-    (["report", "CHECKPOINT", "--text", TEXT, "-o", "/proc/nix/heads.html"], r"/proc/nix"),
-    (["report", "CHECKPOINT", "--text", TEXT, "-o", "/"], r"--out / is a folder"),
-    (["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blok"], r"no module 'blok'; did you mean blocks"),
-    (["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blocks.1.mlp.dropout"], r"there is no module"),
-    (["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blocks.1.attn", "--head", "2"], r"no head \[2\]"),
-    (["ledger", "CHECKPOINT", "--text", TEXT, "--head", "0"], r"--head needs the --scope of one attention layer"),
-    (["ledger", "missing.safetensors", "--text", TEXT], r"there is no checkpoint missing.safetensors"),
-    (["report", __file__, "--text", TEXT], r"is damaged, cut short or no checkpoint at all"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["report", "CHECKPOINT", "--text", "é"], r"the vocabulary lacks 'é'"),
+        (["report", "CHECKPOINT", "--text", "t"], r"--text needs two characters at least"),
+        ([*LAYERS, "blocks.1.atn"], r"no attention layer 'blocks.1.atn'; did you mean blocks.1.attn"),
+        ([*LAYERS, "2"], r"no attention layer 2; there are blocks.0.attn"),
+        (["report", "CHECKPOINT", "--text", TEXT, "--heads", "5"], r"no head \[5\]: this layer has 2"),
+        (["report", "CHECKPOINT", "--text", TEXT, "--heads", "a"], r"--heads must be a whole number, not 'a'"),
+        (["report", "CHECKPOINT", "--text", TEXT, "--limit", "0.01"], r"limit"),
+        (["report", "CHECKPOINT", "--text", TEXT, "--limit", "nan"], r"--limit must be above 0 .*, not nan"),
+        (["report", "CHECKPOINT", "--text", TEXT, "-o", "/proc/nix/heads.html"], r"/proc/nix"),
+        (["report", "CHECKPOINT", "--text", TEXT, "-o", "/"], r"--out / is a folder"),
+        (["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blok"], r"no module 'blok'; did you mean blocks"),
+        (["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blocks.1.mlp.dropout"], r"there is no module"),
+        (["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blocks.1.attn", "--head", "2"], r"no head \[2\]"),
+        (["ledger", "CHECKPOINT", "--text", TEXT, "--head", "0"], r"--head needs the --scope of one attention layer"),
+        (["ledger", "missing.safetensors", "--text", TEXT], r"there is no checkpoint missing.safetensors"),
+        (["report", __file__, "--text", TEXT], r"is damaged, cut short or no checkpoint at all"),
+    ],
+)
 def test_bad_input_gets_one_line(saved, capsys, argv, message):
     assert run(*[saved[0] if a == "CHECKPOINT" else a for a in argv]) == 2
     err = capsys.readouterr().err.splitlines()

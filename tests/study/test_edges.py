@@ -28,12 +28,16 @@ def test_entropy_is_relative_to_what_a_query_can_see():
     half = [0.5, 0.5]
     for pattern, expected in (
         ([[1, 0], half], 1.0),  # causal: query 0 sees one key, and does not count
-        ([half, half], 1.0), ([half, [1, 0]], 0.5),  # not causal: all see two
-        ([[1, 0], [1, 0]], 0.0), ([[0, 1], half], 0.5),
+        ([half, half], 1.0),
+        ([half, [1, 0]], 0.5),  # not causal: all see two
+        ([[1, 0], [1, 0]], 0.0),
+        ([[0, 1], half], 0.5),
         ([[0.5, 0.5, 0], [0.5, 0, 0.5]], math.log(2) / math.log(3)),  # T is not S
         ([[1, 0, 0], [0.5, 0.5, 0], [0.5, 0.5, 0]], (1 + math.log(2) / math.log(3)) / 2),
-        ([[0, 0], half], 1.0), ([[0, 0], [0, 0]], math.nan), ([[1.0], [1.0]], math.nan),
-    ):  # fmt: skip
+        ([[0, 0], half], 1.0),
+        ([[0, 0], [0, 0]], math.nan),
+        ([[1.0], [1.0]], math.nan),
+    ):
         near(patterns.entropy(pattern), expected)
     near(patterns.entropy([[1.0]], normalised=False), 0)
     near(patterns.entropy([[0.0]], normalised=False), math.nan)
@@ -77,8 +81,12 @@ def test_names_that_come_near_are_told():
     for name in ("blocks.1.attn.out_pro", "blocks.1.mlp.fcc", "blokcs", "blocks.11"):
         with pytest.raises(KeyError, match="did you mean") as error:
             study.ledger(traced_loss(), name)
-        assert {"blocks.1.attn.out_pro": "blocks.1.attn.out_proj", "blocks.1.mlp.fcc": "blocks.1.mlp.fc",
-                "blokcs": "blocks", "blocks.11": "blocks.1"}[name] in str(error.value)  # fmt: skip
+        assert {
+            "blocks.1.attn.out_pro": "blocks.1.attn.out_proj",
+            "blocks.1.mlp.fcc": "blocks.1.mlp.fc",
+            "blokcs": "blocks",
+            "blocks.11": "blocks.1",
+        }[name] in str(error.value)
     assert "no stat 'zzz'" in unknown("stat", "zzz", ["a"]) and "did you mean" not in unknown("stat", "zzz", ["a"])
 
 
@@ -181,10 +189,13 @@ def test_periods_and_sizes_of_scores():
     model = nn.GPT(nn.GPTConfig(5, 10, n_layer=2, n_head=2, n_embd=8, init_std=0.3))
     assert study.head_scores(model, periods=5, n=1).stats == ("previous", "duplicate", "induction", "copying")
     assert study.head_scores(model, "previous", periods=(1, 5), n=2).stats == ("previous",)
-    for options, words in ((dict(periods=6), "no period 6: it takes 6 different tokens of 5, and twice in block_size"),
-                           (dict(periods=0), "no period 0"), (dict(periods=(5, -1)), "no period -1"),
-                           (dict(n=0), "scores need sequences and periods, got n=0 and 2 periods"),
-                           (dict(periods=()), "got n=64 and 0 periods")):  # fmt: skip
+    for options, words in (
+        (dict(periods=6), "no period 6: it takes 6 different tokens of 5, and twice in block_size"),
+        (dict(periods=0), "no period 0"),
+        (dict(periods=(5, -1)), "no period -1"),
+        (dict(n=0), "scores need sequences and periods, got n=0 and 2 periods"),
+        (dict(periods=()), "got n=64 and 0 periods"),
+    ):
         with pytest.raises(ValueError, match=words):
             study.head_scores(model, **options)
     whole = study.head_scores(model, periods=5, n=3)
@@ -229,8 +240,10 @@ def test_a_mean_loss_is_over_batches():
 def test_importance_is_a_mean_over_batches_of_any_sizes():
     model, (x, y) = gpt(), tokens()
     for method in study.METHODS:
-        whole, one, two = (study.head_importance(model, batches, method, steps=2) for batches in
-                           ([(x, y), (x[:1], y[:1])], [(x, y)], [(x[:1], y[:1])]))  # fmt: skip
+        whole, one, two = (
+            study.head_importance(model, batches, method, steps=2)
+            for batches in ([(x, y), (x[:1], y[:1])], [(x, y)], [(x[:1], y[:1])])
+        )
         near(whole[ATTN], (one[ATTN] + two[ATTN]) / 2, 1e-9)
     assert study.head_importance(model, [(x, y)], "gate_path", steps=1)[ATTN].shape == (4,)
 
@@ -268,10 +281,12 @@ def test_what_a_trace_says_of_itself():
     with study.trace_heads(model) as trace:
         model(*tokens())
     assert trace[0].altered and not trace[1].altered and not trace[0].has_grads
-    for options, error, words in ((dict(heads=[]), ValueError, "no heads are named: None means all"),
-                                  (dict(heads=[4]), ValueError, r"no head \[4\]"),
-                                  (dict(layers=[]), ValueError, "no layers are named"),
-                                  (dict(layers=[2]), KeyError, "no attention layer 2")):  # fmt: skip
+    for options, error, words in (
+        (dict(heads=[]), ValueError, "no heads are named: None means all"),
+        (dict(heads=[4]), ValueError, r"no head \[4\]"),
+        (dict(layers=[]), ValueError, "no layers are named"),
+        (dict(layers=[2]), KeyError, "no attention layer 2"),
+    ):
         with pytest.raises(error, match=words), study.trace_heads(model, **options):
             pass
 
@@ -297,8 +312,10 @@ def test_what_the_identities_could_not_compare_is_said():
     model = gpt()
     model.blocks[0].attn.in_proj_weight.requires_grad_(False)
     skipped = traced(model).check().skipped
-    assert skipped == [f"blocks.0.attn: ⟨d{W}, {W}⟩: no gradient of it came back within the trace, or others share it"
-                       for W in ("W_Q", "W_K", "W_V")]  # fmt: skip
+    assert skipped == [
+        f"blocks.0.attn: ⟨d{W}, {W}⟩: no gradient of it came back within the trace, or others share it"
+        for W in ("W_Q", "W_K", "W_V")
+    ]
     with (
         study.trace_heads(model) as trace,
         pytest.raises(RuntimeError, match=r"nothing to check: blocks.0.attn: no grad"),
@@ -314,8 +331,12 @@ def test_how_a_report_of_identities_reads():
     made = study.IdentityReport(rows, ["dropout"], {"a": 1e-10, "": 1e-10})
     assert [row[3] for row in made.failed] == [1e-3] and made.worst == 1e-3
     lines = [" ".join(line.split()) for line in str(made).splitlines()]
-    assert lines == ["identity largest error in", "FAILS x = y 1.0e-03 a head 0", "holds y = z 1.0e-12 head 1",
-                     "not checked: dropout"]  # fmt: skip
+    assert lines == [
+        "identity largest error in",
+        "FAILS x = y 1.0e-03 a head 0",
+        "holds y = z 1.0e-12 head 1",
+        "not checked: dropout",
+    ]
     made = study.IdentityReport([*rows, ("a", 1, "y = z", math.nan)], [], {"a": 1e-3, "": 0})
     assert math.isnan(made.worst) and [row[:2] for row in made.failed] == [("", 1), ("a", 1)]
     assert "FAILS  y = z" in str(made) and "2 of 5 identities do not hold" in str(study.IdentityError(made))

@@ -59,8 +59,11 @@ def test_a_head_reads_as_in_the_textbook():
     qk = given(book, "attention_pattern")["qk"].array
     np.testing.assert_array_equal(qk, seen.scores_grad[:, [h]] * 0.5)  # q kᵀ is what the scale makes scores of
     text = str(book)
-    for formula in ("dpattern = dz vᵀ, dv = patternᵀ dz", "dqk = scale · pattern (dpattern - Σ dpattern pattern)",
-                    "dq = dqk k, dkᵀ = qᵀ dqk"):  # fmt: skip
+    for formula in (
+        "dpattern = dz vᵀ, dv = patternᵀ dz",
+        "dqk = scale · pattern (dpattern - Σ dpattern pattern)",
+        "dq = dqk k, dkᵀ = qᵀ dqk",
+    ):
         assert f"formula   {formula}\n" in text
     assert re.search(r"\|dz\| = [\d.e-]+   \(2, 1, 5, 4\), of \(2, 4, 5, 4\)\n", text)
     assert "made at test_ledger.py:" in text
@@ -85,8 +88,12 @@ def test_the_parts_of_a_head_in_other_forms(changes):
         book = study.ledger(loss, ATTN, head=h, names=model, fd_check=True)
         assert not book.failed and len(book.entries) >= 5
         group, d = layer.kv_of_head[h], layer.d_k
-        rows = np.concatenate([np.arange(d) + start * d for start in (
-            h, layer.num_heads + group, layer.num_heads + layer.num_kv_heads + group)])  # fmt: skip
+        rows = np.concatenate(
+            [
+                np.arange(d) + start * d
+                for start in (h, layer.num_heads + group, layer.num_heads + layer.num_kv_heads + group)
+            ]
+        )
         (dW,) = mg.grad(loss(), layer.in_proj_weight)
         np.testing.assert_allclose(
             given(book, "linear")["in_proj_weight"].array, dW.numpy()[rows], rtol=1e-9, atol=1e-15

@@ -290,9 +290,13 @@ def test_hostile_text_is_only_text(open_page, tmp_path):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_on_a_phone(open_page, training, scheme):
     page = open_page(
-        training, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True, device_scale_factor=3,
+        training,
+        viewport={"width": 390, "height": 844},
+        has_touch=True,
+        is_mobile=True,
+        device_scale_factor=3,
         color_scheme=scheme,
-    )  # fmt: skip
+    )
     wide = "document.documentElement.scrollWidth - innerWidth"
     assert page.evaluate(wide) <= 0
     maps = [page.locator(s).bounding_box() for s in ("#pattern", "#gradient")]

@@ -57,8 +57,11 @@ def test_a_declaration_is_enough(peak, model, tmp_path, capsys):
     checkpoint.save(saved, *checkpoint.pack(model, chars=vocab.chars, config=dataclasses.asdict(model.config)))
     assert main(["report", str(saved), "--text", TEXT[:17], "-o", str(tmp_path / "command.html")]) == 0
     assert " peak" in capsys.readouterr().out
-    for path in (trace.to_html(tmp_path / "trace.html"), record.to_html(tmp_path / "record.html"),
-                 tmp_path / "command.html"):  # fmt: skip
+    for path in (
+        trace.to_html(tmp_path / "trace.html"),
+        record.to_html(tmp_path / "record.html"),
+        tmp_path / "command.html",
+    ):
         data = header(path)
         assert np.shape(data["stats"]["peak"]) == (1, 2, 2)
         assert data["meanings"]["peak"] == "mean max P (0 to 1): how much a query gives to its favourite key"

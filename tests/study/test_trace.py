@@ -296,8 +296,10 @@ def test_the_table_by_hand():
     idx = trace.tokens
     after = [
         sum(seen.pattern[b, h, i, j + 1] for j in range(i) if idx[b, j] == idx[b, i])
-        for b in range(B) for i in range(T) if idx[b, i] in idx[b, :i]
-    ]  # fmt: skip
+        for b in range(B)
+        for i in range(T)
+        if idx[b, i] in idx[b, :i]
+    ]
     expected["induction"] = np.mean(after)
     rows = seen.pattern[:, h, 1:]
     bits = -(rows * np.log(np.maximum(rows, 1e-300))).sum(-1) / np.log(np.arange(2, T + 1))

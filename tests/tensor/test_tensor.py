@@ -279,8 +279,9 @@ def test_messages_carry_names_shapes_and_dtypes(call, error, words):
         call()
 
 
-@pytest.mark.parametrize("make", [mg.zeros, mg.ones, mg.empty, mg.rand, mg.randn, lambda *n: mg.full(n, 1.0),
-                                  lambda *n: mg.randint(0, 5, n)])  # fmt: skip
+@pytest.mark.parametrize(
+    "make", [mg.zeros, mg.ones, mg.empty, mg.rand, mg.randn, lambda *n: mg.full(n, 1.0), lambda *n: mg.randint(0, 5, n)]
+)
 def test_no_size_is_negative(make):
     for shape in ((-1,), (2, -3), (0, -1)):
         with pytest.raises(ValueError, match=rf"sizes must not be negative, got \({shape[0]},"):

@@ -160,15 +160,18 @@ def test_a_file_that_shrinks_while_it_is_read(path):
             reader.read("b")
 
 
-@pytest.mark.parametrize("tensors, meta, error, words", [
-    ({"__metadata__": np.ones(2)}, {}, ValueError, "cannot hold an array called __metadata__"),
-    ({"\ud800": np.ones(2)}, {}, ValueError, "surrogates"),
-    ({1: np.ones(2)}, {}, TypeError, "names, which are str, not 1"),
-    ({}, {1: 2, "1": 3}, ValueError, "'1' twice"),
-    ({}, [1], TypeError, "a dict that JSON can hold, not \\[1\\]"),
-    ({}, {"a": set()}, TypeError, "JSON"),
-    ({"b": np.ones((1, 1))}, {"a": [0] * 1_999_998}, ValueError, "more than 2,000,000 commas"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "tensors, meta, error, words",
+    [
+        ({"__metadata__": np.ones(2)}, {}, ValueError, "cannot hold an array called __metadata__"),
+        ({"\ud800": np.ones(2)}, {}, ValueError, "surrogates"),
+        ({1: np.ones(2)}, {}, TypeError, "names, which are str, not 1"),
+        ({}, {1: 2, "1": 3}, ValueError, "'1' twice"),
+        ({}, [1], TypeError, "a dict that JSON can hold, not \\[1\\]"),
+        ({}, {"a": set()}, TypeError, "JSON"),
+        ({"b": np.ones((1, 1))}, {"a": [0] * 1_999_998}, ValueError, "more than 2,000,000 commas"),
+    ],
+)
 def test_what_load_would_refuse_is_not_saved(path, tensors, meta, error, words):
     with pytest.raises(error, match=words):
         checkpoint.save(path, tensors, meta)

@@ -181,6 +181,8 @@ def all_of(arrays, meta, damages=300, seed=0):
     """All of the above, in an order that does not change."""
     rng = random.Random(seed)
     return [
-        *wrong_contents(arrays, meta), *wrong_tensors(arrays, meta), *wrong_headers(arrays, meta),
+        *wrong_contents(arrays, meta),
+        *wrong_tensors(arrays, meta),
+        *wrong_headers(arrays, meta),
         *damaged(signed(arrays, meta), damages, rng),
-    ]  # fmt: skip
+    ]

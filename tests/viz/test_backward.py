@@ -189,10 +189,13 @@ def test_backward_runs_from_the_loss_to_the_leaves():
     loss = y.tanh().sum()
     g = viz.graph(loss, names={"x": x, "w": w}, direction="backward")
     assert arrows(g) == [
-        ("1", "sum backward", ["()"]), ("sum backward", "tanh backward", ["(2, 3)"]),
-        ("tanh backward", "add backward", ["(2, 3)"]), ("add backward", "matmul backward", ["(2, 3)"]),
-        ("matmul backward", "w.grad", ["(3, 3)"]), ("matmul backward", "x.grad", ["(2, 3)"]),
-    ]  # fmt: skip
+        ("1", "sum backward", ["()"]),
+        ("sum backward", "tanh backward", ["(2, 3)"]),
+        ("tanh backward", "add backward", ["(2, 3)"]),
+        ("add backward", "matmul backward", ["(2, 3)"]),
+        ("matmul backward", "w.grad", ["(3, 3)"]),
+        ("matmul backward", "x.grad", ["(2, 3)"]),
+    ]
     assert box(g, "tanh backward") == ["tanh backward", "dx = dy (1 - y²)"]
     assert box(g, "matmul backward") == ["matmul backward", "da = dy bᵀ, db = aᵀ dy"]
     assert box(g, "x.grad") == ["x.grad", "(2, 3) float32"]
@@ -221,10 +224,14 @@ def test_contributions_meet_in_a_plus():
     (gy,) = mg.grad(loss, [y], retain_graph=True)
     g = viz.graph(loss, direction="backward", show=["shape", "grad_norm"])
     half = three(y.detach())  # of the gradient of y * y, to each factor
-    assert sorted(arrow for arrow in arrows(g) if "+" in arrow[:2]) == sorted([
-        ("mul backward", "+", [half]), ("mul backward", "+", [half]), ("add backward", "+", [f"{3**0.5:.3g}"]),
-        ("+", "exp backward", ["(3,)", three(gy)]),
-    ])  # fmt: skip
+    assert sorted(arrow for arrow in arrows(g) if "+" in arrow[:2]) == sorted(
+        [
+            ("mul backward", "+", [half]),
+            ("mul backward", "+", [half]),
+            ("add backward", "+", [f"{3**0.5:.3g}"]),
+            ("+", "exp backward", ["(3,)", three(gy)]),
+        ]
+    )
     assert "used more than once" in caption(g)
     once = viz.graph(y.sum(), direction="backward")
     assert "+" not in titles(once) and "used more than once" not in caption(once)
@@ -311,12 +318,16 @@ def test_contributions_within_a_folded_module_need_no_plus():
     model, x = Model(), leaf(3, dtype=mg.float64)
     y = x * x
     g = viz.graph(model(x), names=model, depth=1, direction="backward", show="grad_norm")
-    assert sorted(arrows(g)) == sorted([
-        ("1", "sum backward", ["1"]), ("sum backward", "add backward", [f"{3**0.5:.3g}"]),
-        ("add backward", "b · Square backward", [f"{3**0.5:.3g}"]),
-        ("b · Square backward", "+", [three(2 * y.detach())]), ("add backward", "+", [f"{3**0.5:.3g}"]),
-        ("+", "a · Square backward", [three((2 * y + 1).detach())]),
-    ])  # fmt: skip
+    assert sorted(arrows(g)) == sorted(
+        [
+            ("1", "sum backward", ["1"]),
+            ("sum backward", "add backward", [f"{3**0.5:.3g}"]),
+            ("add backward", "b · Square backward", [f"{3**0.5:.3g}"]),
+            ("b · Square backward", "+", [three(2 * y.detach())]),
+            ("add backward", "+", [f"{3**0.5:.3g}"]),
+            ("+", "a · Square backward", [three((2 * y + 1).detach())]),
+        ]
+    )
 
 
 def test_a_gradient_that_a_folded_box_gives_itself_is_not_on_its_edge():

@@ -154,8 +154,10 @@ def test_a_leaf_of_two_modules_lies_outside_both():
     assert re.search(r"^\tn\d+ \[label=<<b>a\.weight</b>", g.source, re.M)
     folded = viz.graph(model(mg.randn(2, 3)), names=model, max_nodes=3)
     assert [lines[:2] for _, lines in boxes(folded).values()] == [
-        ["a · Linear", "1 op, 1 leaf"], ["a.weight", "(3, 3) float32"], ["b · Linear", "1 op, 1 leaf"]
-    ]  # fmt: skip
+        ["a · Linear", "1 op, 1 leaf"],
+        ["a.weight", "(3, 3) float32"],
+        ["b · Linear", "1 op, 1 leaf"],
+    ]
 
 
 def test_notes_are_added_to_the_box():

@@ -16,8 +16,12 @@ def test_heads_grid_draws_a_row_per_layer_and_a_column_per_head(tmp_path, figure
     assert viz.heads_grid({"blocks.0.attn": a, "blocks.1.attn": b}, path, title="$x") is None
     assert path.read_bytes().startswith(b"\x89PNG")
     axes = figures[0].axes
-    assert [ax.get_title() for ax in axes] == [*(f"blocks.0.attn · {h}" for h in range(3)),
-                                               "blocks.1.attn · 0", "blocks.1.attn · 1", ""]  # fmt: skip
+    assert [ax.get_title() for ax in axes] == [
+        *(f"blocks.0.attn · {h}" for h in range(3)),
+        "blocks.1.attn · 0",
+        "blocks.1.attn · 1",
+        "",
+    ]
     for ax, heads in zip(axes, [*a, *b]):
         (image,) = ax.images
         np.testing.assert_array_equal(image.get_array(), heads)

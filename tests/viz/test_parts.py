@@ -49,9 +49,13 @@ def test_places_and_levels_of_modules():
     assert fold.place(op("")) == () == fold.place(fold.START) and fold.place(op("a.b.0")) == ("a", "b", "0")
     assert fold.place("a.b.c") == ("a", "b") and fold.place("a") == () == fold.place(fold.MIDDLE)
     for places, common in (
-        ([], ()), ([("a", "b")], ("a", "b")), ([("a", "b"), ("a", "c")], ("a",)), ([("a",), ("b",)], ()),
-        ([("a", "b"), ("a",), ("a", "b")], ("a",)), ([(), ("a",)], ()),
-    ):  # fmt: skip
+        ([], ()),
+        ([("a", "b")], ("a", "b")),
+        ([("a", "b"), ("a", "c")], ("a",)),
+        ([("a",), ("b",)], ()),
+        ([("a", "b"), ("a",), ("a", "b")], ("a",)),
+        ([(), ("a",)], ()),
+    ):
         assert fold.common_place(places) == common
     for scope, depth, path in (
         ("", 1, None), ("a", None, None), ("a", 1, "a"), ("a", 2, None), ("a.b", 1, "a"), ("a.b", 2, "a.b"),
@@ -81,8 +85,9 @@ class Nested(nn.Module):
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
-@pytest.mark.parametrize("depth, parts", [(None, {}), (1, {"": 4}), (2, {".first": 1, ".inner.0": 1, ".inner.1": 1}),
-                                          (3, {})])  # fmt: skip
+@pytest.mark.parametrize(
+    "depth, parts", [(None, {}), (1, {"": 4}), (2, {".first": 1, ".inner.0": 1, ".inner.1": 1}), (3, {})]
+)
 def test_what_depth_hides(direction, depth, parts):
     model = Nested()
     g = viz.graph(model(mg.ones(1, 2)), names=model, depth=depth, direction=direction)
@@ -170,8 +175,10 @@ class Joined(nn.Module):
 def test_outputs_are_told_apart_only_where_their_op_is_drawn():
     model, x = Joined(), mg.ones(1, 4, requires_grad=True)
     for direction in ("forward", "backward"):
-        whole, folded = (viz.graph(model(x), names=model, direction=direction, show=[], **options).source
-                         for options in ({}, dict(depth=1)))  # fmt: skip
+        whole, folded = (
+            viz.graph(model(x), names=model, direction=direction, show=[], **options).source
+            for options in ({}, dict(depth=1))
+        )
         assert "[0]" in whole and "[1]" in whole
         assert "[0]" not in folded and "[1]" not in folded and "halves · Halves" in folded
 

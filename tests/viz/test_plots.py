@@ -21,9 +21,11 @@ def drawn(monkeypatch):
 
 
 ROWS = [
-    dict(step=1, train=4.0, val=""), dict(step=2, train=2.0, val=3.5), dict(step=3, train=math.nan, val=None),
+    dict(step=1, train=4.0, val=""),
+    dict(step=2, train=2.0, val=3.5),
+    dict(step=3, train=math.nan, val=None),
     dict(step=4, train=1.0, val=2.0625),
-]  # fmt: skip
+]
 
 
 def smoothed(values):
@@ -85,8 +87,11 @@ def test_smoothing_forgets_what_is_not_finite():
     from minigrad.viz.plots import _smooth
 
     values = [math.inf, 3.0, math.nan, -1.0, 5.0, 5.0, -math.inf, 2.0] * 3
-    np.testing.assert_allclose(_smooth(values), smoothed(values[:]) if math.isfinite(values[0]) else
-                               [math.nan, *smoothed(values[1:])], rtol=1e-12)  # fmt: skip
+    np.testing.assert_allclose(
+        _smooth(values),
+        smoothed(values[:]) if math.isfinite(values[0]) else [math.nan, *smoothed(values[1:])],
+        rtol=1e-12,
+    )
     assert _smooth([]) == [] and _smooth([7.0]) == [pytest.approx(7.0)]
 
 

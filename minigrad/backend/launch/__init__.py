@@ -13,7 +13,5 @@ from .reduce import Reduce
 from .softmax import Softmax
 
 
-class Launched(
-    Index, Movement, Elementwise, Reduce, Matmul, Attention, Softmax, Norm, CrossEntropy, Random, Optim
-):
+class Launched(Index, Movement, Elementwise, Reduce, Matmul, Attention, Softmax, Norm, CrossEntropy, Random, Optim):
     """Every primitive, for a runner of kernels."""

@@ -16,7 +16,5 @@ from .reduce import Reduce
 from .softmax import Softmax
 
 
-class Numpy(
-    Movement, Index, Elementwise, Reduce, Matmul, Softmax, Norm, CrossEntropy, Attention, Random, Optim
-):
+class Numpy(Movement, Index, Elementwise, Reduce, Matmul, Softmax, Norm, CrossEntropy, Attention, Random, Optim):
     """Every primitive, on np.ndarray."""

@@ -42,6 +42,7 @@ def _horner(coefficients, x):
         y += c
     return y
 
+
 def erf_single(x):
     a = np.minimum(np.abs(x), 4)
     y = _horner(_ERF_SINGLE, a * a)
@@ -52,9 +53,11 @@ def erf_single(x):
     tail *= tail
     return np.where(a < 1.1, y, np.copysign(1 - tail, x))
 
+
 def erf_double(x):
     small, y, tail = erf_parts(np.ravel(x))
     return np.copysign(np.where(small, y, 1 - tail), np.ravel(x)).reshape(np.shape(x))
+
 
 def erf_parts(x):
     """(where |x| is small, erf |x| there, erfc |x| elsewhere)"""
