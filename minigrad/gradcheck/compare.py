@@ -4,14 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .numeric import EPS, STEP, Derivative, derivative, side_by_side
+from .numeric import EPS, STEP, Derivative, derivative
 from .report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, SEVERITY, Finding, ratio_hint
 from .rounding import Rounding
 
 CODE = {verdict: code for code, verdict in enumerate(SEVERITY)}  # verdicts as numbers, for arrays of them
 MEANING = {
-    PASS: "",
-    FAIL: "",
     KINK: "a kink or jump of the function; the gradient lies between its slopes",
     INCONCLUSIVE: "too much rounding to tell: is something ill-conditioned, or in float32, or is a kink very near?",
     NONFINITE: "NaN or Inf here or a step away: the edge of the domain?",
@@ -33,14 +31,6 @@ class Compared:
     @property
     def difference(self):
         return np.abs(self.analytic - self.d.value)
-
-
-def columns_of(compared):
-    """Several Compared of shape (K,) as one of shape (K, number of columns)."""
-    analytic, codes, excess = (
-        np.stack([getattr(c, name) for c in compared], axis=1) for name in ("analytic", "codes", "excess")
-    )
-    return Compared(analytic, side_by_side([c.d for c in compared]), codes, excess)
 
 
 class Comparison:
@@ -183,7 +173,7 @@ class Comparison:
     def finding(self, check, compared, at, element=None, output=""):
         """The Finding with the numbers at position `at`. element: (leaf, j) if it is about a single one."""
         d, verdict, shape = compared.d, SEVERITY[compared.codes[at]], ()
-        f = Finding(check, verdict, output=output, note=MEANING[verdict])
+        f = Finding(check, verdict, output=output, note=MEANING.get(verdict, ""))
         if element is not None:
             leaf, j = element
             f.leaf, shape = leaf.name, leaf.array.shape

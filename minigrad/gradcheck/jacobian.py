@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from .compare import CODE, columns_of, scale_of
-from .numeric import bisect
+from .compare import CODE, scale_of
+from .numeric import bisect, side_by_side
 from .report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, Finding, patterns
 from .rounding import unsteadiness
 from .subject import joined, split
@@ -27,12 +27,9 @@ def check_elements(comparison, combinations=None):
             c.add(Finding("Jacobian", PASS, leaf.name, note="no elements"))
             continue
         analytic = np.array([g[i].ravel() for g in gradients])  # (cotangents, elements)
-        table = columns_of(
-            [
-                c.compare(c.unit(i, j), drawn, noise, analytic[:, j], scale_of(leaf.array.flat[j]))
-                for j in range(leaf.array.size)
-            ]
-        )
+        scales = [scale_of(x) for x in leaf.array.flat]
+        columns = [c.compare(c.unit(i, j), drawn, noise, analytic[:, j], scale) for j, scale in enumerate(scales)]
+        table = side_by_side(columns)
         codes = table.codes
         small = table.difference <= c.negligible(analytic, flow)
         codes[small & ((codes == CODE[FAIL]) | (codes == CODE[INCONCLUSIVE]))] = CODE[PASS]

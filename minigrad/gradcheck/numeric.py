@@ -32,8 +32,11 @@ class Derivative:
 
 
 def side_by_side(columns):
-    """Derivatives of shape (K,) as one of shape (K, number of columns)."""
-    return Derivative(*[np.stack([getattr(c, f.name) for c in columns], axis=1) for f in fields(Derivative)])
+    """Arrays of shape (K,), or dataclasses made of such arrays, as one of shape (K, number of columns)."""
+    if isinstance(columns[0], np.ndarray):
+        return np.stack(columns, axis=1)
+    parts = {f.name: side_by_side([getattr(c, f.name) for c in columns]) for f in fields(columns[0])}
+    return type(columns[0])(**parts)
 
 
 def derivative(phi, noise, step, least=0.0):
