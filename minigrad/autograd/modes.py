@@ -6,8 +6,6 @@ from collections.abc import Callable
 from contextlib import ContextDecorator
 from typing import Any
 
-import numpy as np
-
 
 class _Mode(threading.local):
     def __init__(self) -> None:  # once for each thread
@@ -16,7 +14,6 @@ class _Mode(threading.local):
         self.anomaly = False  # is every result searched for NaN and Inf?
         self.watch: Callable[..., object] | None = None  # called with (op, inputs, outputs) after every op
         self.inspecting = False  # does the backward that runs only show its steps, and touch no hook and no .grad?
-        self.quiet = False  # has NumPy been told, for more than one op, to give no warnings of NaN and Inf?
         self.scope = ""  # path of the module whose forward is running, such as "blocks.1.attn"
         self.before: list[Any] = []  # the modes as they were before each switch that is on, innermost last
 
@@ -68,23 +65,6 @@ class inference(switched):
 
     def __init__(self) -> None:
         super().__init__(grad=False, inference=True)
-
-
-class quiet(switched):
-    """NumPy gives no warnings of NaN and Inf inside. It never does within an op; saying so once for many ops saves a
-    microsecond for each."""
-
-    def __init__(self) -> None:
-        super().__init__(quiet=True)
-
-    def __enter__(self) -> Any:
-        mode.before.append(errstate := np.errstate(all="ignore"))
-        errstate.__enter__()
-        return super().__enter__()
-
-    def __exit__(self, *exc: Any) -> None:
-        super().__exit__(*exc)
-        mode.before.pop().__exit__(*exc)
 
 
 class detect_anomaly(switched):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import devices_differ
 from ..locks import accumulating
+from ..quiet import here
 from .anomaly import check_forward, user_line
 from .cases import Case
 from .graph import GraphError, Node, Storage, Value
@@ -187,7 +188,7 @@ class Op:
             setattr(op, name, value)
         tensors, arrays = op._bind(inputs)
         now = mode.__dict__  # this thread's: three lookups in it are faster than three attributes of mode
-        if now["quiet"] or not op.backend.warns:
+        if here.quiet or not op.backend.warns:
             y = op.forward(*arrays, **params)
         else:
             with op.backend.quietly():

@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 
-from ..autograd import inference, quiet
+from ..autograd import inference
 from ..ops import cat, where
+from ..quiet import quiet
 from ..tensor import as_tensor, multinomial, tensor
 from .utils import evaluating
 
