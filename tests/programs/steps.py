@@ -270,12 +270,8 @@ def divided(d):
     dim = int(np.argmax(d.exact[x].shape))
     n = d.exact[x].shape[dim]
     first = int(d.rng.integers(1, n))
-    return d.of(
-        f"{x}.split([{first}, {n - first}], {dim})",
-        f"{x}.chunk(2, {dim})",
-        f"{x}.unbind({dim})",
-        f"{x}.split({first}, {dim})",
-    )
+    cut = f"{x}.split([{first}, {n - first}], {dim})"
+    return d.of(cut, f"{x}.chunk(2, {dim})", f"{x}.unbind({dim})", f"{x}.split({first}, {dim})")
 
 
 @step(2, whole=True)
@@ -364,11 +360,8 @@ def normalized(d):
     n, eps = d.exact[x].shape[-1], d.of(1e-5, 1e-2)
     w = d.one(1, 1, lambda v: v.shape == (n,))
     w = w if w and d.rng.integers(2) else d.constant(d.rng.standard_normal(n))
-    return d.of(
-        f"F.layer_norm({x}, ({n},), {w}, {w} * 0.5, {eps})",
-        f"F.rms_norm({x}, ({n},), {w}, {eps})",
-        f"F.layer_norm({x}, ({n},), eps={eps})",
-    )
+    layer = f"F.layer_norm({x}, ({n},)"
+    return d.of(f"{layer}, {w}, {w} * 0.5, {eps})", f"F.rms_norm({x}, ({n},), {w}, {eps})", f"{layer}, eps={eps})")
 
 
 @step(1.5)
