@@ -14,7 +14,7 @@ import numpy as np
 from .. import autograd, dtypes
 from ..autograd import Storage, reachable
 from ..random import default_generator
-from ..tensor import Tensor
+from ..tensor import Tensor, from_backend
 
 PRECISION = {np.dtype(name): float(np.finfo(name).eps) for name in ("float16", "float32", "float64")}
 
@@ -171,7 +171,7 @@ class Run:
 def wrapped(array, like):
     """A host array as a Tensor on the device of `like`."""
     backend = like.storage.backend
-    return Tensor._wrap(backend.from_numpy(array), Storage(backend))
+    return from_backend(backend.from_numpy(array), backend)
 
 
 def host(x):
