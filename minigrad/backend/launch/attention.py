@@ -15,7 +15,7 @@ def queries_fill_half_a_tile(q, *others):
 
 
 class Attention(Softmax):
-    whole_heads = False  # may one block have all keys of a head? It then computes dq too, 5 products and not 7
+    whole_heads = False  # may one block have all keys of a head? It then computes dq too: 5 products instead of 7
     shared_limit = 227 << 10  # bytes of shared memory that a block may have: this is an H100's
     tile_pad = 4  # NI of attention.cuh
 

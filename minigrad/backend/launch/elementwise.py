@@ -36,17 +36,17 @@ class Place(NamedTuple):
     """Where an output lies in memory, and the struct Layout of it and the operands."""
 
     shape: tuple  # in memory: the dims in the order in which they lie there
-    back: tuple | None  # the transposition from that to the output; None: it is none
+    back: tuple | None  # the transposition from that to the output; None: none is needed
     size: int
     layout: bytes
 
 
 class Plan(NamedTuple):
-    """A call of a primitive on operands of certain dtypes, shapes and strides; most calls have been made before."""
+    """A call of a primitive on operands of certain dtypes, shapes and strides. Plans are cached."""
 
     dtype: np.dtype  # that the kernel is compiled for
     dtypes: tuple  # of the operands
-    casts: bool  # whether an array has another dtype than that
+    casts: bool  # must an array be cast first?
     result: np.dtype
     place: Place
 
@@ -151,7 +151,7 @@ class Elementwise(Launcher):
         return x if x.dtype == dtype else self.cast(x, dtype)
 
     def _map(self, name, *operands, out=None):
-        """The row `name` of the table on arrays and numbers; into `out`, which may be one of them, if given."""
+        """The formula `name` on arrays and numbers. `out`, if given, is where the result goes; it may be an operand."""
         array_type = self.array_type
         if out is not None:
             operands = tuple([self._apart(x, out) if type(x) is array_type else x for x in operands])
@@ -178,7 +178,7 @@ class Elementwise(Launcher):
         return y if place.back is None else y.transpose(place.back)
 
     def _apart(self, x, y):
-        """x, or a copy of it where its elements lie in y's memory, but not each in its own place."""
+        """x, or a copy of it if it overlaps with y without being y: writing y would change what is yet to be read."""
         return self.copy(x) if x is not y and self.overlap(x, y) else x
 
 

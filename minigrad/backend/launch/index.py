@@ -9,8 +9,8 @@ from .rules import COPY, natively
 
 INT64 = np.dtype(np.int64)
 SPAN = constant("index_add.cu", "SPAN")  # columns of a block of take_add
-MOST_THREADS = 32 * constant("index_add.cu", "WARPS")  # of it
-SHORT = 8  # numbers that add up in themselves as exactly as in a total
+MOST_THREADS = 32 * constant("index_add.cu", "WARPS")  # of such a block
+SHORT = 8  # as many numbers may be added up without a Total: no digit is lost
 
 
 class Index(Movement):
@@ -129,8 +129,8 @@ def any_integers(index):
 
 
 def places(shape, index):
-    """Where x[index] reads an x of `shape` -> (positions, rest): int64 positions of rows of shape `rest`, the last
-    dims of x, which the index leaves alone. Only as much memory as the result has is used, however large x is."""
+    """Where x[index] reads an x of `shape` -> (positions, rest): int64 positions of rows of shape `rest`, which is the
+    last dims of x, those that the index leaves alone. It takes as much memory as the result has, however large x is."""
     lead = len(shape)
     if Ellipsis not in [i for i in index if not isinstance(i, np.ndarray)]:
         lead = min(lead, sum(i.ndim if is_mask(i) else i is not None and not is_bool(i) for i in index))

@@ -11,8 +11,8 @@ from ..primitives import Primitives
 LAYOUT = Struct("layout.cuh", "Layout")
 MAX_DIMS = LAYOUT.counts["shape"]
 OPERANDS = LAYOUT.counts["strides"] // MAX_DIMS
-TOTAL = 8  # bytes of common.cuh's Total of any float,
-TOTALS = np.dtype(np.float64)  # and what arrays of them are made as
+TOTAL = 8  # bytes of a Total of common.cuh, for any float
+TOTALS = np.dtype(np.float64)  # the dtype of arrays of Totals
 SHARED = 48 << 10  # bytes of dynamic shared memory that a block may have without asking
 
 

@@ -10,15 +10,15 @@ from .launcher import Launcher, product, real
 from .rules import BLAS
 
 PRODUCT = Struct("matmul.cu", "Product")
-MAX_BATCH_DIMS = PRODUCT.counts["batch"]  # those that both operands run through alike are one
+MAX_BATCH_DIMS = PRODUCT.counts["batch"]  # dims that can be merged count as one
 STEP = 16  # parts of k are multiples of it
 SHORTEST = 128  # the least k worth a block of its own
-JOIN = 800_000  # what another launch costs, in multiplications that one multiprocessor could do meanwhile
-TRAFFIC = 30  # and what a number written to memory or read costs, in those of the whole GPU
+JOIN = 800_000  # the cost of another launch: so many multiplications could one multiprocessor do meanwhile
+TRAFFIC = 30  # the cost of a number written to memory or read: so many could the whole GPU do
 
 
 class Matmul(Launcher):
-    processors = 132  # multiprocessors of the GPU, or what is taken for one
+    processors = 132  # multiprocessors of the GPU; elsewhere those of an H100
 
     @BLAS
     def matmul(self, a, b):
@@ -93,7 +93,7 @@ def plan(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors):
     count = whole(dtype)
     read_a = _reading(a, rows, k, [step for _, step, _ in dims], count if aligned[0] else 0)
     read_b = _reading(b, m, k, [step for _, _, step in dims], count if aligned[1] else 0)
-    large = count > 2 and max(read_a, read_b) < 2  # what registers have room for
+    large = count > 2 and max(read_a, read_b) < 2  # larger tiles need more registers than there are
     side, parts = choose(rows, m, k, batches, large, processors)
     part = -(-k // (parts * STEP)) * STEP
     parts = -(-k // part) if k else 1

@@ -12,7 +12,7 @@ from .launcher import Launcher, layout, product
 from .rules import COPY, VIEW
 
 BITS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
-SIDE = constant("movement.cu", "SIDE")  # of a tile of a transposition
+SIDE = constant("movement.cu", "SIDE")  # the side of a tile of a transposition
 TILE_THREADS = SIDE * 8
 
 
@@ -144,7 +144,7 @@ def has_view(shape, strides, wanted):
             merged[-1] = [merged[-1][0] * n, stride]
         else:
             merged.append([n, stride])
-    left = 1  # of the run that is being cut up, from the last one on
+    left = 1  # what is left of the run that is being divided, beginning with the last one
     for n in reversed(wanted):
         if n == 1:
             continue
@@ -160,7 +160,7 @@ def has_view(shape, strides, wanted):
 def _moving(shape, itemsize, y_strides, x_strides):
     """How to move x to y: (as a transposition?, the struct Layout, tiles or else elements)."""
     dims = [d for d, n in enumerate(shape) if n != 1]
-    dims.sort(key=lambda d: -abs(y_strides[d]))  # writes follow the memory
+    dims.sort(key=lambda d: -abs(y_strides[d]))  # so that writes run along the memory
     pair = [next((d for d in dims if strides[d] == itemsize), -1) for strides in (x_strides, y_strides)]  # dense there
     transposed = -1 not in pair and pair[0] != pair[1] and min(shape[d] for d in pair) >= 4
     if transposed:

@@ -24,7 +24,7 @@ class Norm(Launcher):
         return self._norm_backward(dy, x, weight, None, rstd, (*wanted, False))[:2]
 
     def _norm(self, x, weight, bias, mean, eps):
-        """-> y, rstd; writes mean, or is an RMSNorm where that is None."""
+        """-> y, rstd. Writes the mean into `mean`; if that is None, it computes RMSNorm."""
         x = self.compact(x)
         y, rstd = self.empty(x.shape, x.dtype), self.empty((*x.shape[:-1], 1), x.dtype)
         weight, bias = self.operand(weight, x.dtype), self.operand(bias, x.dtype)
@@ -40,7 +40,7 @@ class Norm(Launcher):
         dweight, dbias = (self.empty((n,), x.dtype) if w else None for w in wanted[1:])
         if not x.size:
             return dx, *(None if d is None else self.zeros((n,), x.dtype) for d in (dweight, dbias))
-        # Blocks that add up dweight and dbias take runs of rows; else each takes one.
+        # If dweight and dbias are wanted, a block takes many rows, so that there are few sums to add up; otherwise one.
         blocks = min(rows, self.sums_of(x.size)) if any(wanted[1:]) else rows
         parts = self.empty((2, blocks, n), TOTALS) if any(wanted[1:]) else None
         shared = 2 * n * TOTAL

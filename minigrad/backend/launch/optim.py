@@ -9,7 +9,7 @@ from .launcher import Launcher
 from .rules import natively
 
 SLOT = Struct("optim.cu", "Slot")
-CHUNK = constant("optim.cu", "CHUNK")  # elements of an array that a block has
+CHUNK = constant("optim.cu", "CHUNK")  # elements of an array that one block updates
 THREADS = 256
 
 

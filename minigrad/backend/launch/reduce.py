@@ -1,4 +1,4 @@
-"""Reductions, running sums and orderings. x is seen as (outer, n, inner), and n goes."""
+"""Reductions, running sums and orderings. x is treated as (outer, n, inner), and the n values are reduced to one."""
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class Reduce(Launcher):
         return self._reduce("all", x, dims, keepdim, np.dtype(bool), True)
 
     def _reduce(self, name, x, dims, keepdim, dtype, empty=None):
-        """x reduced over the tuple dims -> dtype. empty: the value of nothing, None if there is none."""
+        """x reduced over the tuple dims -> dtype. empty: the result of no values at all; None: it has none."""
         x, order = self._in_memory_order(x)
         gone = [d in dims for d in order]
         shape = tuple(1 if reduced else n for n, reduced in zip(x.shape, gone))
@@ -50,7 +50,7 @@ class Reduce(Launcher):
                 at = max(i for i, (_, reduced) in enumerate(runs) if reduced)
                 n = runs.pop(at)[0]
                 y = self._fold(name, y, product(n for n, _ in runs[:at]), n, product(n for n, _ in runs[at:]), dtype)
-            if y is x:  # nothing to reduce, but a result of its own and of its own dtype
+            if y is x:  # nothing to reduce, but the result must be a new array, of its dtype
                 y = self._fold(name, x, 1, 1, x.size, dtype)
             y = y.reshape(shape)
         y = y.transpose(sorted(range(len(order)), key=order.__getitem__))

@@ -1,4 +1,4 @@
-"""When a kernel pays on the CPU, beside NumPy: said at each primitive of this package, and followed by runners/native.
+"""When a kernel is faster than NumPy on the CPU. Each primitive of this package says so, and runners/native follows.
 
 A GPU and the emulator run all of them as kernels.
 """
@@ -6,7 +6,7 @@ A GPU and the emulator run all of them as kernels.
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-MANY = 1 << 11  # elements; for fewer, NumPy has usually done the work before a kernel is called
+MANY = 1 << 11  # elements; with fewer, NumPy is usually done before a kernel has been called
 
 Launch = TypeVar("Launch", bound=Callable[..., Any])
 
@@ -19,8 +19,8 @@ class Rule(NamedTuple):
     from_size: int = MANY
     when: Callable[..., bool] | None = None  # of the arguments; None: always
     never: str = ""  # why NumPy does it whatever the arguments are; "": it does not
-    silent: bool = False  # then NumPy cannot warn of NaN and Inf: it computes nothing
-    always: bool = False  # it launches nothing, but tells of kernels
+    silent: bool = False  # NumPy cannot warn of NaN and Inf here, since it computes nothing
+    always: bool = False  # take the method of launch/ in any case: it launches nothing, but tells about kernels
 
 
 def natively(from_size: int = MANY, **rule: Any) -> Callable[[Launch], Launch]:

@@ -22,14 +22,14 @@ FLAGS = ("-std=c++17", "-O1", "-fno-exceptions", "-w")
 CHECKED_FLAGS = (*FLAGS, "-g", "-DCHECKED", "-fsanitize=thread", "-nodefaultlibs")
 CHECKED_LIBRARIES = ("-lc", "-lgcc")
 
-ZONE = 4096  # bytes around an array that show what was written beside it
-UNTOUCHED = 0xFF  # in each of them, and in each of an array before it is written: NaN, and no index
+ZONE = 4096  # bytes before and after an array; if they change, something was written outside of it
+UNTOUCHED = 0xFF  # what these bytes hold, and those of a new array: as floats they are NaN, as an index out of bounds
 
 HEADERS = "words.h", "context.h", "fibers.h", "checker.h", "emulated.h"
 
 
 class EmulationError(RuntimeError):
-    """A kernel did what it must not. findings: what was found, a line each."""
+    """A kernel did something that is not allowed. findings: a list of lines, each of which says what."""
 
     def __init__(self, kernel, findings):
         super().__init__(f"kernel {kernel}: " + "\n  ".join(findings))
@@ -82,7 +82,7 @@ class Emulated(Launched):
                 same = next((alone for _, alone in copies if alone.given is args[i]), None)
                 copies.append((i, same or Alone(args[i])))
                 values[i] = copies[-1][1].array
-        with emulating:  # a module is shared by all who loaded it, and keeps what it is doing in globals
+        with emulating:  # all users of a module share it, and it keeps its state in globals
             if self.check:
                 _tell_arrays(module.library, [(i, alone.array) for i, alone in copies])
             failed = kernel.function(shape, shared, kernel.pack(values))
@@ -104,7 +104,7 @@ class Emulated(Launched):
 
 
 class _Pointed(threading.local):
-    """`copies` whose addresses the thread's next launch gets by other ways than an argument."""
+    """`copies` that the thread's next launch reaches by addresses in a table, not by an argument."""
 
     def __init__(self):
         self.copies: list[Alone] = []
@@ -131,7 +131,7 @@ class Alone:
         return self.raw[self.first : self.first + self.size].tobytes()
 
     def touched(self, argument):
-        """A line, as the checker would say it, if a zone was written to."""
+        """Yields a line, in the words of the checker, for each zone that was written to."""
         for first, zone in ((0, self.raw[: self.first]), (self.first + self.size, self.raw[self.first + self.size :])):
             changed = np.flatnonzero(zone != UNTOUCHED)
             if changed.size:
@@ -140,7 +140,7 @@ class Alone:
                 yield f"write out of bounds: {place}, element {nearest // self.given.itemsize}"
 
     def give_back(self):
-        if self.memory() != self.before:  # else it was only read, and may lie in what was written as another array
+        if self.memory() != self.before:  # what was only read may overlap with what was written
             self.given[...] = self.array
 
 

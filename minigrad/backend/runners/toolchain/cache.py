@@ -1,7 +1,8 @@
 """The folder of compiled kernels: private, and each file in it proves to be as it was written.
 
-What lies there is loaded and run. So nobody else may be able to put anything into it, now or between a look at it and
-its use; and a file that a crash, a full disk or a bad one has changed is found out before it is loaded.
+What lies there is loaded and run. So nobody else may be able to put anything into it, not even between the
+check and the use of a file. And a file that a crash, a full disk or a failing disk has changed must be noticed before
+it is loaded.
 """
 
 import contextlib
@@ -30,8 +31,8 @@ LINKS = 40  # symbolic links on the way to a folder, after which Linux gives up 
 
 
 def folder():
-    """The path of the cache folder, made if it is missing; looked at anew at each call. Raises CompilerError if others
-    could change what is in it, or if it cannot be made."""
+    """The path of the cache folder, which is made if it is missing, and checked at each call. Raises CompilerError if
+    others could change what is in it, or if it cannot be made."""
     named = os.path.expanduser(os.environ.get("MINIGRAD_CACHE") or "")
     xdg = os.environ.get("XDG_CACHE_HOME") or ""
     base = xdg if os.path.isabs(xdg) else os.path.expanduser("~/.cache")  # XDG: a relative path is to be ignored
@@ -124,7 +125,7 @@ def _private_group(gid):
 
 
 def _digest(name):
-    """Of a file's contents, with its name before them: one file in the place of another is found out as well."""
+    """A hash of a file's name and contents: with the name, one file in the place of another is noticed too."""
     return hashlib.sha256(name.encode() + b"\0")
 
 
@@ -174,7 +175,7 @@ def seal(path, name, contents):
 
 
 def put(path, sealed):
-    """Move a sealed file to its place, at once: others find all of it or nothing. What was there goes."""
+    """Move a sealed file to its place in one step, so that others find all of it or nothing. It replaces what was there."""
     try:
         os.replace(sealed, path)
     except IsADirectoryError:
@@ -190,10 +191,10 @@ def put(path, sealed):
 
 @contextlib.contextmanager
 def scratch(path):
-    """A folder in the cache folder, to compile in. Those that killed processes have left behind are removed.
+    """A folder in the cache folder, to compile in. Folders that killed processes have left behind are removed.
 
-    Whoever compiles holds a shared lock, which the system takes back from the dead; whoever gets it for himself alone
-    knows that no such folder is in use."""
+    A process that compiles holds a shared lock, which the system releases when the process dies. So a process that
+    gets the exclusive lock knows that no such folder is in use."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # no locks on this file system: leftovers stay, then
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC

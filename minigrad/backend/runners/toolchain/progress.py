@@ -1,4 +1,4 @@
-"""What is to be seen while kernels are compiled: seconds on end, the first time that a model is used on a machine."""
+"""What the user sees while kernels are compiled. That takes many seconds when a model first runs on a machine."""
 
 import collections
 import contextlib
@@ -16,10 +16,10 @@ EVERY = 5  # seconds between lines of the log
 
 
 def each(function, items, threads, kept_in):
-    """[function(item, cancelled) for item in items], several at a time, with a counter to be seen.
+    """[function(item, cancelled) for item in items], several at a time, while a counter shows how many are done.
 
-    The first error, and Ctrl-C, set the threading.Event `cancelled`, and what has not begun is not begun.
-    kept_in: the folder to name when a process says for the first time that it compiles."""
+    The first error, and Ctrl-C, set the threading.Event `cancelled`; items that have not begun are then left out.
+    kept_in: the folder that is named when a process says for the first time that it compiles."""
     if not items:
         return []
     todo, found, helpers = collections.deque(enumerate(items)), {}, []
@@ -27,10 +27,10 @@ def each(function, items, threads, kept_in):
 
     def work():
         while todo and not cancelled.is_set():
-            with contextlib.suppress(IndexError):  # another was faster
+            with contextlib.suppress(IndexError):  # another thread was faster
                 i, item = todo.popleft()
                 error = attempt(i, item)
-                ended.put(error)  # before others are stopped, whose errors say no more than that
+                ended.put(error)  # before the others are stopped: their errors would only say so
                 if error:
                     cancelled.set()
 
@@ -58,8 +58,8 @@ def each(function, items, threads, kept_in):
 
 
 def _start(helpers, work, n):
-    """Add up to n threads that work. Not concurrent.futures', which has none once the main one has ended."""
-    with contextlib.suppress(RuntimeError):  # no more can be had: a limit of the system, or Python is about to end
+    """Add up to n threads that work. concurrent.futures would not do: it starts none once the main thread has ended."""
+    with contextlib.suppress(RuntimeError):  # the system allows no more threads, or Python is about to end
         for _ in range(n):
             helper = threading.Thread(target=work, daemon=False)
             helper.start()
@@ -68,8 +68,8 @@ def _start(helpers, work, n):
 
 @contextlib.contextmanager
 def counter(total, kept_in):
-    """count(), to be called as each of `total` is done. On a terminal one line, which goes in the end; else, and where
-    the program has set up logging, a line of the log now and then."""
+    """Yields count(), to be called when each of `total` items is done. A terminal shows one line, which is removed at
+    the end. Without a terminal, or if the program has set up logging, there is a line in the log now and then."""
     done, said = 0, time.monotonic()
     on_terminal = _on_terminal()
 
@@ -95,7 +95,7 @@ def counter(total, kept_in):
 
 
 def _on_terminal():
-    """stderr is a terminal, and is where the log goes too."""
+    """Is stderr a terminal, and does the log go there too?"""
     try:
         terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     except (AttributeError, ValueError):  # None, or closed
@@ -104,7 +104,7 @@ def _on_terminal():
 
 
 def _show(text):
-    with contextlib.suppress(OSError, ValueError):  # a terminal that has gone is no reason to stop
+    with contextlib.suppress(OSError, ValueError):  # the terminal may be gone: no reason to stop
         sys.stderr.write(f"\r{text}")
         sys.stderr.flush()
 
