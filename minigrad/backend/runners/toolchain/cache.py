@@ -175,7 +175,7 @@ def seal(path, name, contents):
 
 
 def put(path, sealed):
-    """Move a sealed file to its place in one step, so that others find all of it or nothing. It replaces what was there."""
+    """Move a sealed file to its place in one step: others find all of it or nothing. It replaces what was there."""
     try:
         os.replace(sealed, path)
     except IsADirectoryError:
