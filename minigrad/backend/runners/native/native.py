@@ -74,7 +74,7 @@ class NativeKernels(Launched):
                 values[i] = 0 if x is None else _addressof(_byte(x))
             sizes = tuple(map(len, map(values.__getitem__, kernel.structs)))
             packed = kernel.packers[sizes](*values)
-        except (KeyError, TypeError, ValueError, struct.error):  # the first time, read-only arrays, mistakes
+        except (LookupError, TypeError, ValueError, struct.error):  # the first time, read-only arrays, mistakes
             packed = kernel.pack(args)
         kernel.function(_GRID(*grid, *(1,) * (6 - len(grid))), shared, packed)
 
