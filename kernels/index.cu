@@ -1,4 +1,4 @@
-// Reading and writing by index. Compiled for unsigned integers of 1, 2, 4 and 8 bytes, like copy.cu. The indices have
+// Reading and writing by index. Compiled for unsigned integers of 1, 2, 4 and 8 bytes, like movement.cu. The indices have
 // been checked to be in range.
 //
 //   take    x (V, n), index (rows,)                      launch over y's elements   y = x[index]

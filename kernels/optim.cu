@@ -11,7 +11,7 @@
 
 #define CHUNK 4096
 
-// Its twin is in minigrad/backend/launch/updates.py.
+// minigrad/backend/launch/optim.py reads the fields from here.
 struct Slot {
   T *p, *m, *v;
   const T* g;

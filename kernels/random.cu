@@ -3,7 +3,7 @@
 //
 //   layout   all arrays are compact, of n elements. Word i is word i % 4 of block offset + i / 4
 //   launch   1-D, as for grid_each over the blocks of four words: n / 4, rounded up
-//   equals   philox.words(key, offset, n), and what backend/reference/random.py makes of them
+//   equals   philox.words(key, offset, n), and what backend/numpy/random.py makes of them
 #include "philox.cuh"
 
 // f(i, word) for each i in [0, n).

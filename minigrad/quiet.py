@@ -1,5 +1,6 @@
 """NumPy's warnings of NaN and Inf, which minigrad never gives: see detect_anomaly for finding the cause of one."""
 
+import inspect
 import threading
 from contextlib import ContextDecorator
 from typing import Any
@@ -16,7 +17,16 @@ class _Here(threading.local):
 here = _Here()
 
 
-class quiet(ContextDecorator):
+class Switch(ContextDecorator):
+    """A context manager that also decorates functions, but not generators."""
+
+    def __call__(self, function: Any) -> Any:
+        if inspect.isgeneratorfunction(function):
+            raise TypeError(f"{type(self).__name__} on a generator would end before it runs; use `with` inside it")
+        return super().__call__(function)
+
+
+class quiet(Switch):
     """NumPy gives no warnings of NaN and Inf inside. It never does within an op; saying so once for many ops saves a
     microsecond for each."""
 

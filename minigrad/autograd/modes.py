@@ -1,10 +1,10 @@
 """The grad modes: switches of the thread, as context managers and decorators."""
 
-import inspect
 import threading
 from collections.abc import Callable
-from contextlib import ContextDecorator
 from typing import Any
+
+from ..quiet import Switch
 
 
 class _Mode(threading.local):
@@ -21,18 +21,13 @@ class _Mode(threading.local):
 mode = _Mode()
 
 
-class switched(ContextDecorator):
+class switched(Switch):
     """Gives modes these values inside a with-block or a decorated function; then all modes are as they were before.
 
     Other threads do not notice. One instance may be entered several times, also while it is entered."""
 
     def __init__(self, **settings: Any):
         self.settings = settings
-
-    def __call__(self, function: Any) -> Any:
-        if inspect.isgeneratorfunction(function):
-            raise TypeError(f"{type(self).__name__} on a generator would end before it runs; use `with` inside it")
-        return super().__call__(function)
 
     def __enter__(self) -> Any:
         now = mode.__dict__  # this thread's

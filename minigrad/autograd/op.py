@@ -43,6 +43,7 @@ class Op:
     broadcasts = False  # inputs were broadcast against each other: the engine sums gradients back to their shapes
     differentiable = True  # False: never recorded (comparisons, argmax)
     rounds_inside = False  # True: large terms cancel within it, so that more is lost than its result's rounding
+    primitive = False  # True: forward calls primitives of the backend and nothing else, as all of ours do
     analytic = False  # True: the reference forward is right for complex numbers, so gradcheck may use the complex step
 
     # What apply() fills in: always,
@@ -69,6 +70,7 @@ class Op:
     def __init_subclass__(cls, abstract: bool = False, **kwargs: Any):
         super().__init_subclass__(**kwargs)
         cls.name = cls.__dict__.get("name", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower())
+        cls.primitive = cls.__module__.startswith("minigrad.")
         if abstract:  # a base for other ops, not an op
             return
         code = cls.forward.__code__
@@ -188,7 +190,7 @@ class Op:
             setattr(op, name, value)
         tensors, arrays = op._bind(inputs)
         now = mode.__dict__  # this thread's: three lookups in it are faster than three attributes of mode
-        if here.quiet or not op.backend.warns:
+        if here.quiet or (cls.primitive and not op.backend.warns):
             y = op.forward(*arrays, **params)
         else:
             with op.backend.quietly():

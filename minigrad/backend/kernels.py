@@ -89,15 +89,18 @@ class Struct:
         if declared is None:
             raise ValueError(f"kernels/{file} declares no struct {name}")
         body = re.sub(r"//[^\n]*", "", declared[1])
-        lines = re.findall(r"(long long|double|(?:const )?\w+ ?\*)\s*([^;]+);", body)
+        lines = re.findall(r"(?m)^\s*(long long|double|(?:const )?\w+ ?\*)\s*([^;]+);", body)
         if len(lines) != body.count(";"):
             raise ValueError(f"struct {name} of kernels/{file} has fields that are no pointers, long long or double")
         self.name = name
         self.counts = {}  # of each field, 1 if it is no array
         formats = ["="]
         for kind, fields in lines:
-            for field, sizes in re.findall(r"(\w+)((?:\[\d+\])*)", fields):
-                self.counts[field] = count = math.prod(int(n) for n in re.findall(r"\d+", sizes))
+            for field in fields.split(","):
+                parts = re.fullmatch(r"\s*\*?(\w+)((?:\[\d+\])*)", field)
+                if parts is None:
+                    raise ValueError(f"struct {name} of kernels/{file}: {field.strip()} is not a name with sizes")
+                self.counts[parts[1]] = count = math.prod(int(n) for n in re.findall(r"\d+", parts[2]))
                 formats.append(f"{count}{'q' if kind == 'long long' else 'd' if kind == 'double' else 'Q'}")
         self._pack = struct.Struct("".join(formats)).pack
 

@@ -30,7 +30,7 @@ Gradients: TypeAlias = tuple[Array, ...]
 class Primitives(Protocol):
     device: str  # "cpu" or "cuda"
     array_type: type  # what its arrays are
-    warns: bool  # are primitives to be called within quietly()? Otherwise they see to that themselves
+    warns: bool  # are primitives to be called within quietly()? If not, they silence NumPy themselves
 
     # ---------------------------------------------------------------------------------------------- movement: making
 

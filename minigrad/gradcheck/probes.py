@@ -249,7 +249,8 @@ PROBES = {
 
 def run_probes(comparison, report, names, call):
     """Run the probes of these names, and add what each finds: what is wrong, or else the closest call."""
-    if any(f.verdict == NONFINITE for f in comparison.findings):
+    verdicts = {f.verdict for f in comparison.findings}
+    if NONFINITE in verdicts and FAIL not in verdicts:
         report.left_out |= dict.fromkeys(names, "the gradient is not finite here")
         return
     try:

@@ -57,7 +57,7 @@ class Finding:
 
 
 def failure(check, note):
-    """A FAIL that is about no number."""
+    """A FAIL without numbers to show."""
     return Finding(check, FAIL, note=note, excess=math.inf)
 
 

@@ -67,7 +67,7 @@ class MultiheadAttention(Module):
         self.impl, self.scale, self.dropout, self.positions = impl, scale, dropout, positions
         self.slopes = alibi_slopes(num_heads)
         self.register_buffer("head_gates", None, persistent=False)
-        self._form(need_weights=False)  # raises where no form is called impl
+        self._form(need_weights=False)  # raises if impl is not the name of a form
         self.in_proj_weight = self.q_proj_weight = self.k_proj_weight = self.v_proj_weight = None
         if self.kdim == self.vdim == embed_dim:
             self.in_proj_weight = Parameter(empty(sum(self._rows), embed_dim, dtype=dtype))

@@ -12,7 +12,7 @@ from .positions import alibi_slopes
 
 
 class Head:
-    """Head `number` of a MultiheadAttention, which gives one Head each. The layer's output is the sum of gate · z W_O:
+    """Head `number` of a MultiheadAttention, as layer.head(i) returns it. The layer's output is the sum of gate z W_O:
 
         q = query W_Q    k = key W_K    v = value W_V    z = softmax(scale q kᵀ + mask) v
 
@@ -38,7 +38,15 @@ class Head:
             self.parts[name] += [] if bias is None else [(bias, (own,))]
             first += n * d
         self.parts["W_O"] = [(layer.out_proj.weight, np.s_[:, number * self.d_v : (number + 1) * self.d_v])]
-        self.W_Q, self.W_K, self.W_V, self.W_O = (W.detach()[index].T for (W, index), *_ in self.parts.values())
+
+    W_Q = property(lambda self: self._matrix("W_Q"))
+    W_K = property(lambda self: self._matrix("W_K"))
+    W_V = property(lambda self: self._matrix("W_V"))
+    W_O = property(lambda self: self._matrix("W_O"))
+
+    def _matrix(self, name):
+        W, index = self.parts[name][0]
+        return W.detach()[index].T
 
 
 def known_heads(heads, nh):
@@ -58,7 +66,9 @@ def load(layer, W_Q, W_K, W_V, W_O):
     W_Q, W_K, W_V = ([as_tensor(W, **about).detach() for W in Ws] for Ws in (W_Q, W_K, W_V))
     W_O, nh, nkv = as_tensor(W_O, **about).detach(), len(W_Q), len(W_K)
     if nh == 0 or nkv == 0 or nh % nkv or len(W_V) != nkv:
-        raise ValueError(f"{nh} W_Q, {nkv} W_K and {len(W_V)} W_V: equally many W_K and W_V must divide the W_Q")
+        raise ValueError(
+            f"{nh} W_Q, {nkv} W_K and {len(W_V)} W_V: there must be as many W_K as W_V, a divisor of the W_Q"
+        )
     d_k, d_v = (W.shape[-1] if W.ndim else 0 for W in (W_Q[0], W_V[0]))
     sizes = ("W_Q", W_Q, (layer.embed_dim, d_k)), ("W_K", W_K, (layer.kdim, d_k)), ("W_V", W_V, (layer.vdim, d_v))
     for name, Ws, shape in (*sizes, ("W_O", [W_O], (nh * d_v, layer.embed_dim))):

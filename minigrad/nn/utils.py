@@ -8,7 +8,7 @@ from ..tensor import Tensor
 
 @contextmanager
 def evaluating(model):
-    """Within a with-block a Module is in eval mode; afterwards each module below it trains or not, as before."""
+    """Within a with-block a Module is in eval mode; afterwards every module is in the mode it had before."""
     before = {module: module.training for module in model.modules()}
     model.eval()
     try:

@@ -121,7 +121,7 @@ def attention_pattern(qk, mask=None, is_causal=False, scale=1.0):
 
 
 class Attention(Op):
-    """z = softmax(scale q kᵀ + bias) v, masked, without storing the pattern;   dq, dk, dv compute the pattern again
+    """z = softmax(scale q kᵀ + bias) v, masked, without storing the pattern;   dq, dk, dv from the same pattern again
 
     q (B, nh, T, d_k), k (B, nkv, S, d_k), v (B, nkv, S, d_v); nkv divides nh. mask (bool) and bias (float) are
     (B, nh, T, S) or None. Rabe and Staats 2021; Dao et al., "FlashAttention", 2022."""

@@ -20,7 +20,7 @@ class Adam(Optimizer):
         m, v, t, (beta1, beta2) = state["m"], state["v"], state["step"], group["betas"]
         if self.decoupled:
             p *= 1 - group["lr"] * group["weight_decay"]
-        else:
+        elif group["weight_decay"]:
             g = g + group["weight_decay"] * p
         m.mul_(beta1).add_((1 - beta1) * g)
         v.mul_(beta2).add_((1 - beta2) * g * g)

@@ -29,9 +29,10 @@ class Optimizer:
     buffers: tuple = ()  # names of the Tensors of state that each parameter has, of its shape; they begin as zeros
     squares: tuple = ()  # those of them that are never negative
 
-    def __init_subclass__(cls):
-        if "update" in cls.__dict__ and "update_all" not in cls.__dict__:
-            # The kernel that it would inherit computes another formula.
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        nearest = next(base for base in cls.__mro__ if "update" in vars(base) or "update_all" in vars(base))
+        if "update_all" not in vars(nearest):  # the kernel that it would inherit computes another formula
             cls.update_all = Optimizer.update_all  # type: ignore[method-assign]
 
     def __init__(self, params, defaults):
@@ -206,10 +207,11 @@ def _checked_option(name, value, defaults):
 
 
 def launches(due, shared):
-    """For `update_all`: what one launch of a kernel can update, with the options that it has only one value for.
+    """For `update_all`: the parameters in groups that one launch of a kernel can update, each on one backend and with
+    the same values of those options that a launch takes only once.
 
-    shared: function of a group that gives the values of those options. Yields ((backend, *values), parameters), where
-    parameters is a list of (p, g, state, group) with the compact arrays of p and g. Counts each p as changed."""
+    shared: function of a group of options that gives these values. Returns pairs of (backend, *values) and a list of
+    (p, g, state, group) with the compact arrays of p and g. Counts each p as changed."""
     found: dict = {}
     for p, g, state, group in due:
         key = p.storage.backend, *shared(group)

@@ -16,7 +16,8 @@ class SGD(Optimizer):
 
     def update(self, p, g, state, group):
         momentum, b = group["momentum"], state["momentum_buffer"]
-        g = g + group["weight_decay"] * p
+        if group["weight_decay"]:
+            g = g + group["weight_decay"] * p
         if momentum:
             b.mul_(momentum).add_(g)
             g = g + momentum * b if group["nesterov"] else b

@@ -42,9 +42,13 @@ STATS: dict[str, Stat] = {}
 
 
 def stat(formula, unit, meaning, *needs):
-    """Declare a statistic by decorating function(seen, tokens) -> (n,), which lends it its name. See Stat.of."""
+    """Declare a statistic by decorating function(seen, tokens) -> (n,), which lends it its name. See Stat.of.
+
+    Raises ValueError if there is one of that name."""
 
     def declare(compute):
+        if compute.__name__ in STATS:
+            raise ValueError(f"there is a statistic called {compute.__name__} already")
         STATS[compute.__name__] = Stat(compute.__name__, formula, unit, meaning, frozenset(needs), compute)
         return compute
 

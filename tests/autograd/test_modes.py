@@ -10,6 +10,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn
 from minigrad.autograd import mode
+from minigrad.quiet import here
 
 
 def leaf(*shape):
@@ -202,8 +203,8 @@ def test_backward_runs_within_inference():
 
 
 def modes():
-    names = "grad", "anomaly", "scope", "inspecting", "watch", "inference", "quiet"
-    return {name: getattr(mode, name) for name in names}
+    names = "grad", "anomaly", "scope", "inspecting", "watch", "inference"
+    return {"quiet": here.quiet, **{name: getattr(mode, name) for name in names}}
 
 
 @pytest.mark.parametrize("inspect", [None, lambda op, dys, dxs: None], ids=["walks", "only looks on"])

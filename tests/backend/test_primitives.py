@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import minigrad as mg
 from minigrad import backend
 from minigrad.backend import kernels, launch, primitives, reference
 from minigrad.backend.kernels import Struct, constant, find_kernels, signatures
@@ -124,3 +125,22 @@ def test_the_formulas_are_the_tables():
         "gelu_backward",
         "cast",
     }
+
+
+def test_numpys_part_of_native_is_silent(device):
+    """Warnings are errors in this suite. NumPy would give one in each of these lines."""
+    inf = np.array([np.inf, -np.inf], np.float32)
+    x = mg.tensor([1.0, 2.0], requires_grad=True)
+    x[[1, 1]].backward(mg.tensor(inf))
+    x.gather(0, mg.tensor([1, 1])).backward(mg.tensor(inf))
+    half = mg.tensor(np.ones(3, np.float16))
+    for y in (mg.tensor([1.0]).pad((1, 1), value=1e300), half + 1e6, half.masked_fill(half > 0, -1e9)):
+        assert y.isinf().any()
+
+
+def test_an_op_of_ones_own_may_use_numpy_in_silence(device):
+    class Ln(mg.Op):
+        def forward(self, x):
+            return self.backend.from_numpy(np.log(self.backend.to_numpy(x)))
+
+    assert Ln.apply(mg.tensor([0.0])).item() == -np.inf

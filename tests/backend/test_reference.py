@@ -248,3 +248,10 @@ def test_norm_and_scale_of_several_arrays():
     reference.scale_(arrays, 0.5)
     for x, y in zip(arrays, before, strict=True):
         np.testing.assert_array_equal(x, y * x.dtype.type(0.5))
+
+
+def test_adam_of_halves_is_computed_in_single():
+    """In float16 its eps of 1e-8 would be 0, and a gradient of 0 would give 0 / 0."""
+    p, g, m, v = (np.array(x, np.float16) for x in ([1, 2], [0, 1e-4], [0, 0], [0, 0]))
+    reference.adam_([(p, g, m, v, 1e-3, 0.0, 1)], 0.9, 0.999, 1e-8, False)
+    np.testing.assert_array_equal(p, np.array([1, 2 - 1e-3], np.float16))

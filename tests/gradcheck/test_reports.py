@@ -12,7 +12,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn
 from minigrad.gradcheck import GradcheckError, gradcheck
-from minigrad.gradcheck.report import FAIL, patterns
+from minigrad.gradcheck.report import FAIL, NONFINITE, patterns
 
 from .wrong_sin import WrongSin, data, values, wrong_sin
 
@@ -148,3 +148,18 @@ def test_inputs_are_swapped_only_if_the_right_gradient_is_another():
     swapped = "this is the gradient of y: two inputs are swapped"
     assert swapped in patterns(leaf, A, 2 * A + 1, wrong, {"y": A})
     assert swapped not in patterns(leaf, A, A * (1 + 1e-7), wrong, {"y": A})
+
+
+def test_probes_run_beside_what_is_not_finite_if_something_is_wrong():
+    class Wrong(mg.Op):
+        def forward(self, x):
+            self.save_inputs(x)
+            return self.backend.mul(x, x)
+
+        def backward(self, dy):
+            return 3 * self.saved_inputs()[0] * dy
+
+    a, b = mg.tensor([1.0, 2.0], dtype=mg.float64), mg.tensor([0.0], dtype=mg.float64)
+    report = gradcheck(lambda a, b: Wrong.apply(a).sum() + b.sqrt().sum(), a, b, raise_on_fail=False)
+    assert {f.verdict for f in report.findings} >= {FAIL, NONFINITE}
+    assert "the gradient is not finite here" not in report.left_out.values()

@@ -71,3 +71,46 @@ def test_a_formula_of_its_own_goes_before_an_inherited_kernel():
     (optimizer := Still([p])).step()
     np.testing.assert_array_equal(p.detach().numpy(), before)
     assert optimizer.state[p]["m"].tolist() == [1, 1] and optimizer.state[p]["v"].tolist() == [0, 0]
+
+
+def test_the_nearest_formula_counts():
+    """Of a mixin too; and a class that gives neither formula nor kernel inherits both."""
+    heard = []
+
+    class Listens:
+        def __init_subclass__(cls, **kwargs):
+            super().__init_subclass__(**kwargs)
+            heard.append(cls.__name__)
+
+    class Answer:
+        def update(self, p, g, state, group):
+            p.fill_(42)
+
+    class First(Answer, optim.Adam):
+        pass
+
+    class Second(optim.Adam, Listens):
+        decoupled = True
+
+    for cls, expected in ((First, [42.0, 42.0]), (Second, [0.9, 0.9])):
+        p = mg.ones(2, requires_grad=True)
+        p.grad = mg.ones(2)
+        cls([p], lr=0.1).step()
+        np.testing.assert_allclose(p.detach().numpy(), expected, rtol=1e-5)
+    assert Second.update_all is optim.Adam.update_all and heard == ["Second"]
+
+
+@pytest.mark.parametrize("cls", [optim.SGD, optim.Adam, optim.AdamW])
+def test_the_formula_without_decay_leaves_infinity_alone(cls):
+    class Formula(cls):
+        def update(self, *args):
+            super().update(*args)
+
+    results = []
+    for kind in (cls, Formula):
+        p = mg.tensor([np.inf, 2.0], requires_grad=True)
+        p.grad = mg.ones(2)
+        kind([p], lr=0.1, weight_decay=0.0).step()
+        results.append(p.detach().numpy())
+    np.testing.assert_allclose(*results, rtol=1e-6)
+    assert np.isposinf(results[0][0])

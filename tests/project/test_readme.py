@@ -86,10 +86,15 @@ def test_the_smallest_training_loop_is_short_and_learns(capsys):
     assert "100% correct" in capsys.readouterr().out
 
 
-def test_the_table_of_ops_has_every_op(capsys):
+def test_every_block_of_output_is_compared():
+    assert all(code.startswith("FAIL") or "P = softmax" in code for code in SHOWN)
+
+
+def test_the_table_of_ops_has_every_op_and_its_formula(capsys):
     assert print_table() == 0
-    printed = set(re.findall(r"^\| `(\w+)` \|", capsys.readouterr().out, re.M))
-    assert printed == {d.name for d in registry.values() if d.builtin}
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", capsys.readouterr().out, re.M)
+    assert {name for name, _ in rows} == {d.name for d in registry.values() if d.builtin} and len(rows) > 100
+    assert not [name for name, formula in rows if len(formula) < 6]
 
 
 # ---------------------------------------------------------------------------------------------------- what is mentioned

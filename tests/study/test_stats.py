@@ -84,3 +84,11 @@ def test_what_a_statistic_needs_and_the_layer_lacks_is_nan():
     got = {name: stat.of(trace[""], np.zeros((2, 3), int)) for name, stat in study.STATS.items()}
     assert {name for name, values in got.items() if not np.isnan(values).any()} == {"norm", "entropy"}
     assert all(values.shape == (2,) for values in got.values())
+
+
+def test_a_name_is_given_once():
+    with pytest.raises(ValueError, match="there is a statistic called entropy already"):
+
+        @study.stat("", "", "")
+        def entropy(seen, tokens):
+            return np.zeros(len(seen.heads))

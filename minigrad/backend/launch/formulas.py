@@ -25,7 +25,7 @@ class Formula(NamedTuple):
 
     @property
     def wide(self):
-        """Are integers taken as long long? In a comparison, the number beside them may lie outside their dtype."""
+        """Are integers taken as long long? What is compared with them may be a number outside their dtype."""
         return self.bools and self.arity == 2
 
 

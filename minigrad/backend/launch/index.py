@@ -5,7 +5,7 @@ import numpy as np
 from ..kernels import constant
 from .launcher import TOTALS, product, real
 from .movement import BITS, Movement
-from .rules import COPY, natively
+from .rules import COPY, NUMPYS, natively
 
 INT64 = np.dtype(np.int64)
 SPAN = constant("index_add.cu", "SPAN")  # columns of a block of take_add
@@ -23,7 +23,7 @@ class Index(Movement):
         positions, rest = places(x.shape, index)
         return self._take(self.compact(x), self.from_numpy(positions), product(rest)).reshape(positions.shape + rest)
 
-    @COPY
+    @NUMPYS
     def setitem(self, x, index, value):
         """x[index] = value, in place, the last of repeated places winning; value is an array or a number."""
         if is_basic(index):
@@ -41,7 +41,7 @@ class Index(Movement):
             x, values, self.from_numpy(to), self.from_numpy(positions.size - 1 - last), to.size, product(rest),
         )  # fmt: skip
 
-    @COPY
+    @NUMPYS
     def getitem_add(self, shape, index, dy):
         index = index if isinstance(index, tuple) else (index,)
         if any_integers(index):
@@ -63,7 +63,7 @@ class Index(Movement):
         self.launch_each(y.size, "index", "gather", BITS[x.itemsize], y, self.compact(x), self._indices(index), *sizes)
         return y
 
-    @COPY
+    @NUMPYS
     def scatter_add(self, shape, dim, index, dy):
         dim %= len(shape)
         outer, inner, m = product(shape[:dim]), product(shape[dim + 1 :]), index.shape[dim]

@@ -23,7 +23,7 @@ class Launcher(Primitives):
 
     device = "cpu"
     array_type: Any = np.ndarray
-    warns = False
+    warns = True
 
     # -- what a runner gives
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..kernels import constant
 from .launcher import Launcher, layout, product
-from .rules import COPY, VIEW
+from .rules import COPY, NUMPYS, VIEW
 
 BITS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 SIDE = constant("movement.cu", "SIDE")  # the side of a tile of a transposition
@@ -39,7 +39,7 @@ class Movement(Launcher):
     def zeros(self, shape, dtype):
         return self.full(shape, 0, dtype)
 
-    @COPY
+    @NUMPYS
     def full(self, shape, value, dtype):
         y = self.empty(shape, np.dtype(dtype))
         bits = BITS[y.itemsize]
@@ -125,7 +125,7 @@ class Movement(Launcher):
             self.move(y[(slice(None),) * dim + (i, ...)], x)
         return y
 
-    @COPY
+    @NUMPYS
     def pad(self, x, widths, value):
         y = self.full(tuple(n + sum(pair) for n, pair in zip(x.shape, widths)), value, x.dtype)
         self.move(y[(*(slice(before, before + n) for n, (before, _) in zip(x.shape, widths)), ...)], x)

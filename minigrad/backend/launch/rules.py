@@ -18,7 +18,7 @@ class Rule(NamedTuple):
 
     from_size: int = MANY
     when: Callable[..., bool] | None = None  # of the arguments; None: always
-    never: str = ""  # why NumPy does it whatever the arguments are; "": it does not
+    never: str = ""  # why NumPy does it, whatever the arguments are; empty if it may run as a kernel
     silent: bool = False  # NumPy cannot warn of NaN and Inf here, since it computes nothing
     always: bool = False  # take the method of launch/ in any case: it launches nothing, but tells about kernels
 
@@ -36,4 +36,4 @@ def natively(from_size: int = MANY, **rule: Any) -> Callable[[Launch], Launch]:
 VIEW = natively(never="a view", silent=True)
 COPY = natively(never="NumPy copies as fast", silent=True)
 NUMPYS = natively(never="NumPy does it")
-BLAS = natively(never="the BLAS does it")
+BLAS = natively(never="BLAS does it")

@@ -1,4 +1,4 @@
-"""Softmax and its kin. A block has a row, of n elements that lie side by side."""
+"""Softmax and its relatives. A block has a row, of n elements that lie side by side."""
 
 from .launcher import Launcher
 from .rules import natively
@@ -48,4 +48,4 @@ class Softmax(Launcher):
         if dim in (-1, x.ndim - 1):
             return x if x.flags.c_contiguous else self.copy(x), None
         order = [d for d in range(x.ndim) if d != dim % x.ndim] + [dim % x.ndim]
-        return self.copy(x.transpose(order)), sorted(range(x.ndim), key=order.__getitem__)
+        return self.compact(x.transpose(order)), sorted(range(x.ndim), key=order.__getitem__)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from ..primitives import Primitives
+from .precision import is_half
 
 _CHUNK = 1 << 14  # elements that an update touches at a time: five such arrays fit in a core's second-level cache
 
@@ -33,6 +34,11 @@ class Optim(Primitives):
 
 
 def _adam_one(p, g, m, v, lr, beta1, beta2, eps, weight_decay, decoupled, step):
+    if is_half(p):  # eps would be 0: computed in float32, and kept in float16
+        p32, g32, m32, v32 = (x.astype(np.float32) for x in (p, g, m, v))
+        _adam_one(p32, g32, m32, v32, lr, beta1, beta2, eps, weight_decay, decoupled, step)
+        p[...], m[...], v[...] = p32, m32, v32
+        return
     p, g, m, v = p.reshape(-1), g.reshape(-1), m.reshape(-1), v.reshape(-1)
     rate = lr / (1 - beta1**step)
     root = 1 / math.sqrt(1 - beta2**step)

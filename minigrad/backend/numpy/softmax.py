@@ -1,4 +1,4 @@
-"""Softmax and its kin."""
+"""Softmax and its relatives."""
 
 import numpy as np
 

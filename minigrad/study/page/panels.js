@@ -39,7 +39,7 @@ const charts = Object.entries(data.stats).map(([name, raw]) => {
   const under = names.map((textContent, l) => el("small", { textContent, title: layers[l].path }));
   const scale = small(all.length ? `${brief(low)} … ${brief(high)}` : "no values");
   scale.title = "the range of the bars";
-  const title = el("span", { title: data.meanings[name] || "" }, name + " ", caption);
+  const title = el("span", { title: Object.hasOwn(data.meanings, name) ? data.meanings[name] : "" }, name + " ", caption);
   $("stats").append(el("figure", {}, el("figcaption", {}, title, scale), plot,
                        el("div", { className: "under" }, ...under)));
   return () => {

@@ -97,6 +97,8 @@ class Native(NativeKernels):
 
     any_size: kernels for small arrays too, where there is a kernel at all."""
 
+    warns = False  # kernels do not, and what NumPy does is silenced below
+
     def __init__(self, any_size=False):
         super().__init__()
         self.any_size = any_size

@@ -84,7 +84,7 @@ class Kernel:
                 values[i] = 0 if x is None else address(x)
             sizes = tuple([len(values[i]) for i in self.structs])
             return (self.packers.get(sizes) or self._packer(sizes))(*values)
-        except (struct.error, TypeError, IndexError) as error:
+        except (struct.error, TypeError, IndexError, AttributeError) as error:
             raise TypeError(f"kernel {self.name}({', '.join(self.kinds)}): {error}") from None
 
     def _packer(self, sizes):
