@@ -12,7 +12,7 @@ graph (`create_graph=True`), and the engine need not know what a Tensor is: `Val
 
 from .anomaly import AnomalyError
 from .cases import case
-from .graph import GraphError, Handle, Node, Storage, Value
+from .graph import GraphError, Handle, Node, Recorded, Storage, Value
 from ..quiet import quiet
 from .modes import detect_anomaly, enable_grad, inference, is_grad_enabled, mode, no_grad, switched, watch
 from .op import FormulaOp, Op

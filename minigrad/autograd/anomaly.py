@@ -3,13 +3,10 @@
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .graph import Value
+from .graph import Recorded, Value
 from .modes import mode
-
-if TYPE_CHECKING:
-    from .op import Op
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -47,7 +44,7 @@ def _nonfinite(x: Any) -> str | None:
     return "Inf" if (abs(array) == float("inf")).any() else None
 
 
-def check_forward(op: "Op", inputs: Sequence[Any], results: Sequence[Any]) -> None:
+def check_forward(op: Recorded, inputs: Sequence[Any], results: Sequence[Any]) -> None:
     """Raise AnomalyError if a result has NaN, or Inf that no input had."""
     for y in results:
         if y is None:
@@ -64,7 +61,7 @@ def check_forward(op: "Op", inputs: Sequence[Any], results: Sequence[Any]) -> No
         raise AnomalyError(f"{found} in the output of {op.describe()}{source}")
 
 
-def check_backward(op: "Op", i: int, g: Value, dys: Sequence[Any]) -> None:
+def check_backward(op: Recorded, i: int, g: Value, dys: Sequence[Any]) -> None:
     """Raise AnomalyError if g, the gradient for input i, has NaN, or Inf that no gradient of an output had."""
     found = _nonfinite(g)
     if found is None or (found == "Inf" and any(_nonfinite(dy) for dy in dys if dy is not None)):

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..locks import accumulating
 from .modes import mode
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..backend.primitives import Primitives
-    from .op import Op
 
 
 class GraphError(RuntimeError):
@@ -54,12 +53,34 @@ class Handle:
         self._hooks.pop(self._key, None)
 
 
+class Recorded(Protocol):
+    """What nodes and walks see of an op that ran: see Op, which says what each is."""
+
+    name: str
+    broadcasts: bool
+    backend: "Primitives"
+    wrap: Any
+    needs: tuple[bool, ...]
+    outputs: tuple[Any, ...] | None
+    serial: int
+    scope: str
+    line: tuple[str, int]
+    parents: tuple[Any, ...]
+    spent: bool
+
+    def backward(self, *dys: Any) -> Any: ...
+    def narrowed(self, needs: tuple[bool, ...]) -> "Recorded": ...
+    def release(self) -> None: ...
+    def already_spent(self) -> GraphError: ...
+    def describe(self) -> str: ...
+
+
 class Node:
     """A value in the graph, without the value. A leaf has no op. `grad` is kept on leaves and on retained nodes."""
 
     __slots__ = ("op", "index", "shape", "dtype", "device", "grad", "retain", "hooks", "__weakref__")
 
-    def __init__(self, op: "Op | None", index: int, shape: tuple[int, ...], dtype: "np.dtype[Any]", device: str):
+    def __init__(self, op: Recorded | None, index: int, shape: tuple[int, ...], dtype: "np.dtype[Any]", device: str):
         self.op, self.index = op, index
         self.shape, self.dtype, self.device = shape, dtype, device
         self.grad: Any = None

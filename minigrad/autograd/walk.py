@@ -1,17 +1,14 @@
 """The backward walk: from outputs to leaves, each op once, after everything that used its output."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .anomaly import check_backward
-from .graph import Node, Storage, Value
+from .graph import Node, Recorded, Storage, Value
 from .modes import enable_grad, mode, switched
 
-if TYPE_CHECKING:
-    from .op import Op
-
-Reached = dict["Op", dict[int, Node]]
-Inspect = Callable[["Op", tuple[Any, ...], list[Any]], object]
+Reached = dict[Recorded, dict[int, Node]]
+Inspect = Callable[[Recorded, tuple[Any, ...], list[Any]], object]
 
 
 def reachable(nodes: Iterable[Node], floor: int, ends: Collection[Node] = ()) -> "Reached":
@@ -38,7 +35,7 @@ def _unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
     return g.sum(dims).reshape(shape) if dims else g
 
 
-def _fitted(op: "Op", i: int, g: Any, node: Node) -> Any:
+def _fitted(op: Recorded, i: int, g: Any, node: Node) -> Any:
     """The gradient for input i of op, with exactly its input's shape, dtype and device, or an error that says why."""
     if not isinstance(g, Value):
         raise TypeError(f"backward of {op.describe()} returned {type(g).__name__} for input {i}, not a Tensor")
@@ -165,7 +162,7 @@ def backward(
         return [None if (g := walk.results.get(node)) is None else walk.exclusive(g) for node in inputs]
 
 
-def _leading_to(targets: set[Node], order: Sequence["Op"]) -> dict["Op", tuple[bool, ...]]:
+def _leading_to(targets: set[Node], order: Sequence[Recorded]) -> dict[Recorded, tuple[bool, ...]]:
     """{op: which of its inputs lead to a target}, for the ops that have such an input."""
     useful: dict[Any, tuple[bool, ...]] = {}
     for op in reversed(order):
@@ -175,7 +172,7 @@ def _leading_to(targets: set[Node], order: Sequence["Op"]) -> dict["Op", tuple[b
     return useful
 
 
-def _step(walk: _Walk, op: "Op", dys: dict[int, Any], needs: tuple[bool, ...], anomaly: bool) -> None:
+def _step(walk: _Walk, op: Recorded, dys: dict[int, Any], needs: tuple[bool, ...], anomaly: bool) -> None:
     """Run one op's backward and pass the results on to its inputs."""
     if op.spent:
         raise op.already_spent()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .. import autograd
-from ..autograd import GraphError, Handle, Node, Op, Storage, Value
+from ..autograd import GraphError, Handle, Node, Recorded, Storage, Value
 
 
 class Gradients(Value):
@@ -18,7 +18,7 @@ class Gradients(Value):
         return self.node is None or self.node.op is None
 
     @property
-    def op(self) -> Op | None:
+    def op(self) -> Recorded | None:
         """The op that made it, or None for a leaf."""
         return None if self.node is None else self.node.op
 
