@@ -1,5 +1,6 @@
 """How work is cut up before it is launched: layouts, rows, shares, tiles."""
 
+import math
 import struct
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from minigrad.backend.launch.elementwise import compact_strides
 from minigrad.backend.launch.index import any_integers, is_basic, places
-from minigrad.backend.launch.launcher import MAX_DIMS, broadcast_strides, layout, product, real
+from minigrad.backend.launch.launcher import MAX_DIMS, broadcast_strides, layout, real
 from minigrad.backend.launch.matmul import choose
 from minigrad.backend.launch.reduce import _runs, accumulator, shares
 from minigrad.backend.runners.emulated import Emulated
@@ -17,7 +18,7 @@ def unpacked(shape, *strides, itemsize=4):
     """(size, [(n, *steps)]) of the struct Layout."""
     size, packed = layout(shape, (itemsize,) * len(strides), *strides)
     numbers = struct.unpack(f"{len(packed) // 8}q", packed)
-    assert len(numbers) == 2 + 5 * MAX_DIMS and numbers[0] == size == product(shape)
+    assert len(numbers) == 2 + 5 * MAX_DIMS and numbers[0] == size == math.prod(shape)
     column = [numbers[2 + MAX_DIMS * k : 2 + MAX_DIMS * (k + 1)] for k in range(5)]
     assert all(not any(c[numbers[1] :]) for c in column) and not any(n for c in column[len(strides) + 1 :] for n in c)
     return [tuple(c[d] for c in column[: len(strides) + 1]) for d in range(numbers[1])]

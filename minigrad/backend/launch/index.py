@@ -1,9 +1,11 @@
 """Reading, writing and adding by index. Arrays in an index are the host's, as parsed_index makes them."""
 
+import math
+
 import numpy as np
 
 from ..kernels import constant
-from .launcher import TOTALS, product, real
+from .launcher import TOTALS, real
 from .movement import BITS, Movement
 from .rules import COPY, NUMPYS, natively
 
@@ -21,7 +23,7 @@ class Index(Movement):
         if is_basic(index):
             return view_at(x, index)
         positions, rest = places(x.shape, index)
-        return self._take(self.compact(x), self.from_numpy(positions), product(rest)).reshape(positions.shape + rest)
+        return self._take(self.compact(x), self.from_numpy(positions), math.prod(rest)).reshape(positions.shape + rest)
 
     @NUMPYS
     def setitem(self, x, index, value):
@@ -37,8 +39,8 @@ class Index(Movement):
         self.copy_to(values, value)
         to, last = np.unique(positions.reshape(-1)[::-1], return_index=True)
         self.launch_each(
-            to.size * product(rest), "index", "put", BITS[x.itemsize],
-            x, values, self.from_numpy(to), self.from_numpy(positions.size - 1 - last), to.size, product(rest),
+            to.size * math.prod(rest), "index", "put", BITS[x.itemsize],
+            x, values, self.from_numpy(to), self.from_numpy(positions.size - 1 - last), to.size, math.prod(rest),
         )  # fmt: skip
 
     @NUMPYS
@@ -47,9 +49,9 @@ class Index(Movement):
         if any_integers(index):
             positions, rest = places(shape, index)
             dy = self.compact(self.expand(dy, positions.shape + rest))
-            rows = product(shape[: len(shape) - len(rest)])
+            rows = math.prod(shape[: len(shape) - len(rest)])
             positions = self.from_numpy(positions.reshape(-1))
-            return self.take_add(rows, positions, dy.reshape(positions.size, product(rest))).reshape(shape)
+            return self.take_add(rows, positions, dy.reshape(positions.size, math.prod(rest))).reshape(shape)
         dx = self.zeros(shape, dy.dtype)  # slices, numbers and masks name each element once
         self.setitem(dx, index, dy)
         return dx
@@ -58,7 +60,7 @@ class Index(Movement):
     def gather(self, x, dim, index):
         dim %= x.ndim
         y = self.empty(index.shape, x.dtype)
-        outer, inner = product(x.shape[:dim]), product(x.shape[dim + 1 :])
+        outer, inner = math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :])
         sizes = outer, x.shape[dim], index.shape[dim], inner
         self.launch_each(y.size, "index", "gather", BITS[x.itemsize], y, self.compact(x), self._indices(index), *sizes)
         return y
@@ -66,7 +68,7 @@ class Index(Movement):
     @NUMPYS
     def scatter_add(self, shape, dim, index, dy):
         dim %= len(shape)
-        outer, inner, m = product(shape[:dim]), product(shape[dim + 1 :]), index.shape[dim]
+        outer, inner, m = math.prod(shape[:dim]), math.prod(shape[dim + 1 :]), index.shape[dim]
         args = self.compact(dy), self._indices(index), outer, shape[dim], m, inner
         if m > SHORT:
             dx = self.empty(shape, dy.dtype)

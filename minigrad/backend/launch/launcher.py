@@ -1,6 +1,7 @@
 """What all launch code shares: memory, kernels by name, launch shapes, layouts."""
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,7 @@ def layout(shape, itemsizes, *strides):
     unused = [0] * (MAX_DIMS - len(merged))
     columns = [[steps[k] for _, steps in merged] + unused for k in range(len(strides))]
     columns += [[0] * MAX_DIMS] * (OPERANDS - len(columns))
-    size = product(shape)
+    size = math.prod(shape)
     return size, LAYOUT(
         size=size,
         ndim=len(merged),
@@ -120,13 +121,6 @@ def broadcast_strides(x, shape):
         return x.strides
     extra = len(shape) - x.ndim
     return (0,) * extra + tuple(0 if n == 1 != m else s for n, m, s in zip(x.shape, shape[extra:], x.strides))
-
-
-def product(shape):
-    n = 1
-    for size in shape:
-        n *= size
-    return n
 
 
 def real(dtype):

@@ -1,12 +1,13 @@
 """Matrix products: tiles of the result to blocks, and long sums cut into parts, so that the whole GPU has work."""
 
 import functools
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from ..kernels import Struct
-from .launcher import Launcher, product, real
+from .launcher import Launcher, real
 from .rules import BLAS
 
 PRODUCT = Struct("matmul.cu", "Product")
@@ -40,7 +41,7 @@ class Matmul(Launcher):
 
     def _rows(self, x):
         """(…, n) as (N, n); a view where the layout allows."""
-        return self.reshape(x, (product(x.shape[:-1]), x.shape[-1]))
+        return self.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
 
     def _matmul(self, a, b, bias):
         """a @ b + bias, (m,) or None."""
@@ -89,7 +90,7 @@ def plan(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors):
         raise ValueError(
             f"matmul: at most {MAX_BATCH_DIMS} batch dims that cannot be merged, got {a_shape} @ {b_shape}"
         )
-    batches = product(size for size, _, _ in dims)
+    batches = math.prod(size for size, _, _ in dims)
     count = whole(dtype)
     read_a = _reading(a, rows, k, [step for _, step, _ in dims], count if aligned[0] else 0)
     read_b = _reading(b, m, k, [step for _, _, step in dims], count if aligned[1] else 0)

@@ -4,11 +4,12 @@ Elements are moved as unsigned integers of their size, so a kernel is compiled f
 """
 
 import functools
+import math
 
 import numpy as np
 
 from ..kernels import constant
-from .launcher import Launcher, layout, product
+from .launcher import Launcher, layout
 from .rules import COPY, NUMPYS, VIEW
 
 BITS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
@@ -168,5 +169,5 @@ def _moving(shape, itemsize, y_strides, x_strides):
     sizes, y_steps, x_steps = (tuple(of[d] for d in dims) for of in (shape, y_strides, x_strides))
     n, packed = layout(sizes, (itemsize, itemsize), y_steps, x_steps)
     if transposed and n:
-        n = n // product(sizes[-2:]) * product(-(-n // SIDE) for n in sizes[-2:])
+        n = n // math.prod(sizes[-2:]) * math.prod(-(-n // SIDE) for n in sizes[-2:])
     return transposed, packed, n

@@ -1,9 +1,11 @@
 """Random numbers and dropout."""
 
+import math
+
 import numpy as np
 
 from ..numpy.random import dropout_numbers, random_bits
-from .launcher import Launcher, product
+from .launcher import Launcher
 from .rules import NUMPYS, natively
 
 _FLOAT32, _FLOAT64, _UINT32 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint32)
@@ -27,7 +29,7 @@ class Random(Launcher):
 
     @NUMPYS
     def random_uniform(self, key, offset, shape, dtype):
-        n, dtype = product(shape), np.dtype(dtype)
+        n, dtype = math.prod(shape), np.dtype(dtype)
         y = self.empty(shape, dtype)
         if dtype == _FLOAT64:
             self._launch_words("uniform_double_kernel", dtype, 2 * n, y, key, offset, n)
@@ -37,7 +39,7 @@ class Random(Launcher):
 
     @NUMPYS
     def random_normal(self, key, offset, shape, dtype):
-        n, dtype = product(shape), np.dtype(dtype)
+        n, dtype = math.prod(shape), np.dtype(dtype)
         y = self.empty(shape, dtype)
         self._launch_words("normal_kernel", dtype, 2 * n, y, key, offset, n)
         return y

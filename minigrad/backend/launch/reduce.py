@@ -1,9 +1,11 @@
 """Reductions, running sums and orderings. x is treated as (outer, n, inner), and the n values are reduced to one."""
 
+import math
+
 import numpy as np
 
 from ..kernels import constant
-from .launcher import Launcher, product, real
+from .launcher import Launcher, real
 from .rules import BLAS, NUMPYS, natively
 
 ROW_PART = 1 << 14  # elements of a row that a block reduces at most
@@ -49,7 +51,8 @@ class Reduce(Launcher):
             while any(reduced for _, reduced in runs):  # one run of dims after the other, from the last
                 at = max(i for i, (_, reduced) in enumerate(runs) if reduced)
                 n = runs.pop(at)[0]
-                y = self._fold(name, y, product(n for n, _ in runs[:at]), n, product(n for n, _ in runs[at:]), dtype)
+                outer, inner = (math.prod(size for size, _ in part) for part in (runs[:at], runs[at:]))
+                y = self._fold(name, y, outer, n, inner, dtype)
             if y is x:  # nothing to reduce, but the result must be a new array, of its dtype
                 y = self._fold(name, x, 1, 1, x.size, dtype)
             y = y.reshape(shape)
@@ -109,7 +112,7 @@ class Reduce(Launcher):
     def cumsum(self, x, dim, reverse):
         x, dim = self.compact(x), dim % x.ndim
         y = self.empty(x.shape, accumulator(x.dtype))
-        outer, n, inner = product(x.shape[:dim]), x.shape[dim], product(x.shape[dim + 1 :])
+        outer, n, inner = math.prod(x.shape[:dim]), x.shape[dim], math.prod(x.shape[dim + 1 :])
         if y.size and inner == 1:
             block = min(256, self.row_threads(n))
             self.launch("reduce_cumsum", "cumsum_rows", x.dtype, outer, block, y, x, n, reverse)

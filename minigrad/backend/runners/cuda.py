@@ -5,12 +5,13 @@ to_numpy() and synchronize() wait for it.
 """
 
 import importlib.util
+import math
 
 import numpy as np
 
 from ..kernels import C_TYPES, signatures
 from ..launch import Launched
-from ..launch.launcher import SHARED, product
+from ..launch.launcher import SHARED
 from ..launch.source import source
 
 # CuPy adds -arch for the GPU at hand, where CUDA's headers are, and -ftz=true: float32 numbers below 1e-38 become 0.
@@ -121,7 +122,7 @@ class Cuda(Launched):
         """A NumPy array, not initialised, in page-locked memory: from_numpy() of it is a single asynchronous copy.
 
         For a batch that is filled again and again. Fill it only after synchronize(): the copy may not be done."""
-        dtype, size = np.dtype(dtype), product(shape)
+        dtype, size = np.dtype(dtype), math.prod(shape)
         memory = self._cupy.cuda.alloc_pinned_memory(max(1, size * dtype.itemsize))
         return np.frombuffer(memory, dtype, size).reshape(shape)
 
