@@ -94,6 +94,7 @@ class Struct:
             raise ValueError(f"struct {name} of kernels/{file} has fields that are no pointers, long long or double")
         self.name = name
         self.counts = {}  # of each field, 1 if it is no array
+        self.kinds = {}  # of each field: its C type, or '*' for a pointer
         formats = ["="]
         for kind, fields in lines:
             for field in fields.split(","):
@@ -101,6 +102,7 @@ class Struct:
                 if parts is None:
                     raise ValueError(f"struct {name} of kernels/{file}: {field.strip()} is not a name with sizes")
                 self.counts[parts[1]] = count = math.prod(int(n) for n in re.findall(r"\d+", parts[2]))
+                self.kinds[parts[1]] = "*" if kind.endswith("*") else kind
                 formats.append(f"{count}{'q' if kind == 'long long' else 'd' if kind == 'double' else 'Q'}")
         self._pack = struct.Struct("".join(formats)).pack
 

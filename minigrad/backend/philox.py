@@ -4,12 +4,22 @@ Block i of the stream is a pure function of (key, i), so every device that compu
 order, and the whole state of a generator is two integers.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 _ROUNDS = 10
 _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _WEYL = 0x9E3779B9, 0xBB67AE85
 _LOW, _SHIFT = np.uint64(0xFFFFFFFF), np.uint64(32)
+
+
+class Draw(NamedTuple):
+    """Where in a stream a primitive's random words begin."""
+
+    key: int  # names the stream
+    offset: int  # of the first block of four words
+    generator: Any = None  # that they were reserved from: a captured step reserves as many again at each call
 
 
 def blocks(key, counter):

@@ -74,6 +74,21 @@ class Launcher(Primitives):
         """Threads for a block that works on a row of n elements, 4 each: a multiple of a warp, at most 512."""
         return min(512, max(32, -(-n // 128) * 32))
 
+    # -- values that a captured step needs anew at each call
+
+    def cells(self, values, dtype):
+        """A small array of what values(), a function of no arguments, returns."""
+        return self.from_numpy(np.array(values(), dtype))
+
+    def table(self, struct, rows):
+        """An array of bytes: a Struct for each row, {field: value}, where a pointer is given as an array or None."""
+        pointers = [name for name, kind in struct.kinds.items() if kind == "*"]
+        packed = []
+        for row in rows:
+            at = {name: 0 if row[name] is None else self.pointer(row[name]) for name in pointers}
+            packed.append(struct(**{**row, **at}))
+        return self.from_numpy(np.frombuffer(b"".join(packed), np.uint8))
+
     # -- arrays
 
     def compact(self, x):
