@@ -6,6 +6,7 @@ from .autograd import (
     no_grad, registry,
 )  # fmt: skip
 from .backend import DeviceError
+from .capture import capture
 from .dtypes import bool_, float16, float32, float64, int8, int16, int32, int64, uint8
 from .ops import (
     abs, add, all, amax, amin, any, argmax, argmin, argsort, cat, chunk, clamp, clone, cos, cumsum, div, einsum, eq,
@@ -15,6 +16,7 @@ from .ops import (
     sort, split, sqrt, squeeze, stack, std, sub, sum, tanh, topk, transpose, tril, triu, unbind, unsqueeze, var,
     where,
 )  # fmt: skip
+from .recording import CaptureError
 from .random import Generator, default_generator, manual_seed
 from .tensor import (
     Tensor, arange, as_tensor, empty, eye, from_dlpack, from_numpy, full, full_like, grad, linspace, multinomial,

@@ -1,25 +1,26 @@
 """What code says while a step may be being recorded: see capture.py.
 
 A recorded step is replayed below autograd, without Python. So whatever a step does on the host has to be announced, with
-the functions below; outside of a recording they cost next to nothing.
+the functions below. Outside of a recording they cost next to nothing.
 """
 
+import contextlib
+import os
 import sys
 import threading
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
-PACKAGE = str(Path(__file__).resolve().parent)
+PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class CaptureError(RuntimeError):
-    """A step does something that cannot be recorded; the message says what, and in which line."""
+    """A step does something that cannot be captured; the message says what, and in which line."""
 
 
 class _Here(threading.local):
     def __init__(self) -> None:  # once for each thread
-        self.recorder: Any = None  # of the step that this thread is recording
+        self.recorder: Any = None  # the Recorder of the step that this thread records, see backend/launch/recorder.py
 
 
 here = _Here()
@@ -29,19 +30,45 @@ def each_call(function: Callable[[], object]) -> None:
     """Call function now and, if a step is being recorded, again at each of its calls, before its launches."""
     function()
     if here.recorder is not None:
-        here.recorder.each_call(function)
+        here.recorder.calls.append(function)
 
 
 def depends_on(value_of: Callable[[], Any]) -> None:
-    """What is being recorded holds only while value_of() equals what it is now: else it is recorded anew."""
+    """What is being recorded holds only while value_of() is what it is now; if not, the step is recorded anew."""
     if here.recorder is not None:
-        here.recorder.depends_on(value_of)
+        here.recorder.guards.append((value_of, value_of()))
+
+
+def check_values(x: Any, check: Callable[[Any], object]) -> None:
+    """Call check(values) with a Tensor's values on the host; it raises if they are wrong. In a recording, now and at each
+    call; there the Tensor must be an argument of the step, or one from outside of it."""
+    if here.recorder is not None:
+        here.recorder.check(x.array, check)
+    else:
+        check(x.detach().numpy())
 
 
 def refuse(what: str) -> None:
     """Raise CaptureError if a step is being recorded: `what` cannot be."""
     if here.recorder is not None:
         raise CaptureError(f"{what} cannot be captured ({user_line()})")
+
+
+def refuse_users(what: str) -> None:
+    """Raise CaptureError if a step is being recorded and the caller's caller is not minigrad's own code."""
+    if here.recorder is not None and not sys._getframe(2).f_code.co_filename.startswith(PACKAGE):
+        refuse(what)
+
+
+@contextlib.contextmanager
+def outside() -> Iterator[None]:
+    """For what a step makes only once, at its first call, such as an optimizer's buffers: it happens now, and is no
+    part of what is being recorded."""
+    before, here.recorder = here.recorder, None
+    try:
+        yield
+    finally:
+        here.recorder = before
 
 
 def user_line() -> str:

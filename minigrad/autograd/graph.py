@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..locks import accumulating
+from ..recording import here
 from .modes import mode
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class Storage:
     def changed(self) -> None:
         if self.version is not None:
             self.version += 1
+        if here.recorder is not None:
+            here.recorder.changed[id(self)] = self
 
 
 class Handle:
@@ -101,6 +104,8 @@ class Node:
         own: a function that gives g in memory that nobody else has, for .grad to begin with. None: g is in such
         memory already."""
         with accumulating:
+            if here.recorder is not None:
+                here.recorder.accumulates(self)
             if self.grad is not None:
                 self.grad = self.grad + g
             else:

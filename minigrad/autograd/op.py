@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import devices_differ
 from ..locks import accumulating
 from ..quiet import here
+from ..recording import here as recording
 from .anomaly import check_forward, user_line
 from .cases import Case
 from .graph import GraphError, Node, Storage, Value
@@ -189,6 +190,8 @@ class Op:
         for name, value in params.items():
             setattr(op, name, value)
         tensors, arrays = op._bind(inputs)
+        if recording.recorder is not None:
+            recording.recorder.op(op, tensors)
         now = mode.__dict__  # this thread's: three lookups in it are faster than three attributes of mode
         if here.quiet or (cls.primitive and not op.backend.warns):
             y = op.forward(*arrays, **params)

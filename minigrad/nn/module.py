@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..autograd import Handle, Node, Op, mode
+from ..recording import here
 from ..tensor import Tensor
 
 
@@ -69,6 +70,8 @@ class Module:
         self.__dict__["_name"] = name
 
     def __call__(self, *args, **kwargs):
+        if here.recorder is not None:
+            here.recorder.module(self)
         outer, name = mode.scope, self._name
         if name:
             mode.scope = f"{outer}.{name}" if outer else name

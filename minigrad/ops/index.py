@@ -6,6 +6,7 @@ import numpy as np
 
 from ..autograd import Op, Value, composite
 from ..autograd.cases import Fixed, booleans, case, integers
+from ..recording import check_values, refuse
 from .args import one_dim
 from .movement import expanded
 from .select import where
@@ -64,6 +65,7 @@ def _index_part(part):
     if isinstance(part, (int, np.integer)):
         return int(part)
     if isinstance(part, Value):
+        refuse("an index that is a Tensor, as in x[index],")
         part = part.detach().numpy()
     array = np.array(part)
     if array.size == 0 and array.dtype.kind == "f":
@@ -114,14 +116,19 @@ class ScatterAdd(Op):
 
 
 def _check_indices(name, index, n, which=None):
-    """index: int Tensor with values in [0, n), at least where the bool array `which` is True."""
+    """index: int Tensor with values in [0, n), at least where which(values), an array of bools, is True."""
     if not isinstance(index, Value) or index.dtype.kind not in "iu":
         raise TypeError(f"{name}: index must be an int Tensor, got {getattr(index, 'dtype', type(index).__name__)}")
-    values = index.numpy() if which is None else index.numpy()[which]
-    if values.size:
-        low, high = int(values.min()), int(values.max())
-        if low < 0 or high >= n:
-            raise IndexError(f"{name}: index {low if low < 0 else high} is out of range for size {n}")
+
+    def check(values):
+        if which is not None:
+            values = values[which(values)]
+        if values.size:
+            low, high = int(values.min()), int(values.max())
+            if low < 0 or high >= n:
+                raise IndexError(f"{name}: index {low if low < 0 else high} is out of range for size {n}")
+
+    check_values(index, check)
 
 
 def gather(x, dim, index):

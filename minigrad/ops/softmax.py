@@ -139,8 +139,7 @@ def cross_entropy(input, target, ignore_index=-100, label_smoothing=0.0, reducti
     if target.dtype.kind not in "iu":
         raise TypeError(f"cross_entropy: target holds class indices, ints; got {target.dtype}")
     V = input.shape[class_dim]
-    kept = target.numpy() != ignore_index
-    _check_indices("cross_entropy", target, V, kept)
+    _check_indices("cross_entropy", target, V, lambda values: values != ignore_index)
     if input.ndim != 2:
         input = input.permute(*(d for d in range(input.ndim) if d != class_dim), class_dim)
         input = input.reshape(target.numel(), V)
@@ -151,5 +150,5 @@ def cross_entropy(input, target, ignore_index=-100, label_smoothing=0.0, reducti
         return shaped(loss, target.shape)
     if reduction == "sum":
         return loss.sum()
-    n = int(kept.sum())
-    return loss.sum() * (1 / n if n else float("nan"))
+    n = (target != ignore_index).sum().double()  # 0 gives NaN: 0 times infinity
+    return loss.sum() * (1 / n).to(loss.dtype)

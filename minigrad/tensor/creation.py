@@ -10,6 +10,7 @@ from .. import backend, dtypes
 from ..autograd import Storage
 from ..ops.args import shape_of
 from ..random import Generator, default_generator
+from ..recording import refuse_users
 from .core import Tensor
 
 
@@ -29,6 +30,7 @@ def tensor(data: Any, dtype: Any = None, device: str = "cpu", requires_grad: boo
     """A Tensor with a copy of data: numbers, nested lists, arrays, Tensors.
 
     dtype None: an array keeps its dtype; Python floats become float32, ints int64, bools bool."""
+    refuse_users("tensor(), which copies what it is given only once,")
     if isinstance(data, Tensor):
         data = data.detach()._host()
     typed = isinstance(data, (np.ndarray, np.generic))
@@ -64,6 +66,7 @@ def as_tensor(data: Any, dtype: Any = None, device: str = "cpu") -> Any:
 
 def from_numpy(array: Any) -> Tensor:
     """A Tensor that shares the memory of a NumPy array."""
+    refuse_users("from_numpy()")
     if not isinstance(array, np.ndarray):
         raise TypeError(f"from_numpy needs a NumPy array, got {type(array).__name__}")
     dtypes.as_dtype(array.dtype)

@@ -5,6 +5,7 @@ from typing import Any
 
 from .. import autograd
 from ..autograd import GraphError, Handle, Node, Recorded, Storage, Value
+from ..recording import here
 
 
 class Gradients(Value):
@@ -58,6 +59,8 @@ class Gradients(Value):
                 raise GraphError("a tensor that requires no gradient cannot hold one; requires_grad_() it first")
             check_same_kind(".grad", value, self)
         if self.node is not None:
+            if here.recorder is not None:
+                here.recorder.grad(self.node)
             self.node.grad = value
 
     def retain_grad(self) -> None:

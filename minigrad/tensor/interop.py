@@ -8,6 +8,7 @@ from numpy.lib.array_utils import byte_bounds
 
 from .. import backend, ops
 from ..autograd import GraphError, Storage, Value
+from ..recording import refuse
 
 
 class Interop(Value):
@@ -17,6 +18,7 @@ class Interop(Value):
     __array_priority__ = 1000.0
 
     def _host(self) -> Any:
+        refuse("reading a Tensor's values on the host, as item(), numpy(), float(x) and `if x` do,")
         return self.storage.backend.to_numpy(self.array)
 
     def numpy(self) -> Any:

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ...recording import here
 from ..kernels import Struct
 from ..primitives import Primitives
+from .recorder import Table
 
 LAYOUT = Struct("layout.cuh", "Layout")
 MAX_DIMS = LAYOUT.counts["shape"]
@@ -23,6 +25,7 @@ class Launcher(Primitives):
     Arrays are NumPy's or CuPy's: shape, strides, dtype, views and reshape are all that is asked of them."""
 
     device = "cpu"
+    captures = False  # can launches be recorded and replayed?
     array_type: Any = np.ndarray
     warns = True
 
@@ -78,16 +81,36 @@ class Launcher(Primitives):
 
     def cells(self, values, dtype):
         """A small array of what values(), a function of no arguments, returns."""
+        if here.recorder is not None:
+            return here.recorder.cells(values, dtype)
         return self.from_numpy(np.array(values(), dtype))
 
     def table(self, struct, rows):
         """An array of bytes: a Struct for each row, {field: value}, where a pointer is given as an array or None."""
+        if here.recorder is not None:
+            return here.recorder.table(struct, rows)
         pointers = [name for name, kind in struct.kinds.items() if kind == "*"]
         packed = []
         for row in rows:
             at = {name: 0 if row[name] is None else self.pointer(row[name]) for name in pointers}
             packed.append(struct(**{**row, **at}))
         return self.from_numpy(np.frombuffer(b"".join(packed), np.uint8))
+
+    # -- captured steps
+
+    def memory(self, nbytes):
+        """An array of bytes in which a captured step computes."""
+        return np.empty(nbytes, np.uint8)
+
+    def replayer(self, launches):
+        """A function of no arguments that runs recorded launches, in order."""
+
+        def replay():
+            for file, entry, dtype, grid, block, shared, args in launches:
+                tables = [self.table(*x) if type(x) is Table else x for x in args]
+                self._run(file, entry, dtype, grid, block, shared, tables)
+
+        return replay
 
     # -- arrays
 

@@ -8,9 +8,10 @@ import math
 
 import numpy as np
 
+from ...recording import here, refuse
 from ..kernels import constant
 from .launcher import Launcher, layout
-from .rules import COPY, NUMPYS, VIEW
+from .rules import COPY, NUMPYS, VIEW, natively
 
 BITS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 SIDE = constant("movement.cu", "SIDE")  # the side of a tile of a transposition
@@ -20,19 +21,20 @@ TILE_THREADS = SIDE * 8
 class Movement(Launcher):
     # -- making
 
-    @COPY
+    @natively(always=True)
     def asarray(self, x):
         return x if isinstance(x, self.array_type) else self.from_numpy(np.asarray(x))
 
-    @COPY
+    @natively(always=True)
     def from_numpy(self, x):
-        return x
+        return x if here.recorder is None else here.recorder.constant(x)
 
-    @COPY
+    @natively(always=True)
     def to_numpy(self, x):
+        refuse("reading values on the host")
         return x
 
-    @COPY
+    @VIEW
     def quietly(self):
         return np.errstate(all="ignore")
 
@@ -48,15 +50,15 @@ class Movement(Launcher):
         self.launch_each(y.size, "movement", "fill", bits, y, value, y.size)
         return y
 
-    @COPY
+    @VIEW
     def overlap(self, x, y):
         return np.may_share_memory(x, y)
 
-    @COPY
+    @VIEW
     def is_compact(self, x):
         return x.flags.c_contiguous and getattr(x.flags, "writeable", True)
 
-    @COPY
+    @VIEW
     def is_writeable(self, x):
         return getattr(x.flags, "writeable", True) and all(s or n < 2 for n, s in zip(x.shape, x.strides))
 

@@ -20,7 +20,8 @@ class Rule(NamedTuple):
     when: Callable[..., bool] | None = None  # of the arguments; None: always
     never: str = ""  # why NumPy does it, whatever the arguments are; empty if it may run as a kernel
     silent: bool = False  # NumPy cannot warn of NaN and Inf here, since it computes nothing
-    always: bool = False  # take the method of launch/ in any case: it launches nothing, but tells about kernels
+    always: bool = False  # take the method of launch/ in any case: it launches nothing
+    same: bool = False  # NumPy's computes nothing at all, so it serves in a recorded step too
 
 
 def natively(from_size: int = MANY, **rule: Any) -> Callable[[Launch], Launch]:
@@ -33,7 +34,7 @@ def natively(from_size: int = MANY, **rule: Any) -> Callable[[Launch], Launch]:
     return say
 
 
-VIEW = natively(never="a view", silent=True)
+VIEW = natively(never="it computes nothing", silent=True, same=True)
 COPY = natively(never="NumPy copies as fast", silent=True)
 NUMPYS = natively(never="NumPy does it")
 BLAS = natively(never="BLAS does it")

@@ -11,6 +11,7 @@ from ..primitives import Primitives
 class Movement(Primitives):
     device = "cpu"
     array_type = np.ndarray
+    captures = False
     warns = True
 
     asarray = staticmethod(np.asarray)

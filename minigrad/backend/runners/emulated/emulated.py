@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ....locks import emulating, loading
+from ....recording import here
 from ...launch import Launched
 from ...launch.source import source
 from ..toolchain import address, find_compiler, modules
@@ -46,6 +47,8 @@ class Emulated(Launched):
     check: look at every memory access too, for bounds, races and unwritten shared memory; some ten times slower.
     text_of: (file, dtype name) -> another source than kernels/<file>.cu, to prove that a bug would be found."""
 
+    captures = True
+
     def __init__(self, schedule=0, check=False, text_of=source):
         self.schedule, self.check, self.text_of = schedule, check, text_of
         self._kernels: dict = {}
@@ -56,9 +59,12 @@ class Emulated(Launched):
         """Full of NaN bytes, so that what a kernel leaves out is seen."""
         dtype = np.dtype(dtype)
         raw = np.full(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize, UNTOUCHED, np.uint8)
-        return np.ndarray(shape, dtype, raw.data)
+        x = raw.view(dtype).reshape(shape)
+        return x if here.recorder is None else here.recorder.made(x)
 
     def pointer(self, x):
+        if here.recorder is not None:  # nothing is run: the address tells how x is aligned
+            return address(x)
         alone = Alone(x)
         self._pointed.copies.append(alone)
         return address(alone.array)
@@ -70,6 +76,8 @@ class Emulated(Launched):
         return max(64, super().row_threads(n))
 
     def _run(self, file, entry, dtype, grid, block, shared, args):
+        if here.recorder is not None:
+            return here.recorder.launch(file, entry, dtype, grid, block, shared, args)
         key = file, entry, dtype
         module, kernel = self._kernels.get(key) or self._load(*key)
         ones = (1, 1, 1)

@@ -13,8 +13,11 @@ import numpy as np
 
 from ....locks import loading
 from ....quiet import here
+from ....recording import here as recording
+from ....recording import refuse
 from ... import primitives
 from ...launch import Launched
+from ...launch.recorder import Table
 from ...numpy import Numpy
 from ..toolchain import CompilerError, address, modules
 from . import pool
@@ -41,6 +44,7 @@ def header():
 class NativeKernels(Launched):
     """Every primitive as a kernel, whether that is fast or not. Raises CompilerError without a C++ compiler."""
 
+    captures = True
     whole_heads = True
     shared_limit = 1 << 19  # native.h's
     tile_pad = 16
@@ -51,8 +55,11 @@ class NativeKernels(Launched):
         self._pool = pool.start(self.threads)
         self._kernels: dict = {}
 
-    empty = staticmethod(np.empty)
     pointer = staticmethod(address)
+
+    def empty(self, shape, dtype):
+        x = np.empty(shape, dtype)
+        return x if recording.recorder is None else recording.recorder.made(x)
 
     def spread(self, n):
         return max(1, min(2 * self.threads, n // SHARE)), 1
@@ -65,6 +72,8 @@ class NativeKernels(Launched):
             self._run(file, entry, dtype, (rows,), (1,), 0, args)
 
     def _run(self, file, entry, dtype, grid, block, shared, args):
+        if recording.recorder is not None:
+            return recording.recorder.launch(file, entry, dtype, grid, block, shared, args)
         key = file, entry, dtype
         kernel = self._kernels.get(key) or self._load(*key)
         values = list(args)
@@ -84,6 +93,22 @@ class NativeKernels(Launched):
                 self.compile([file], dtype)
         return self._kernels[file, entry, dtype]
 
+    def replayer(self, launches):
+        """A function of no arguments that runs recorded launches, in order, in one call into C."""
+        prepared, kept = [], []
+        for file, entry, dtype, grid, _, shared, args in launches:
+            kernel = self._kernels.get((file, entry, dtype)) or self._load(file, entry, dtype)
+            arrays = [self.table(*x) if type(x) is Table else x for x in args]
+            kept.append(arrays)  # their addresses are in what is packed
+            prepared.append((kernel.function, _GRID(*grid, *(1,) * (6 - len(grid))), shared, kernel.pack(arrays)))
+
+        def replay():
+            for function, shape, shared, packed in prepared:
+                function(shape, shared, packed)
+
+        replay.keeps = kept
+        return replay
+
     def compile(self, files, dtype):
         """Compile kernel files for a dtype, several at a time, and load them."""
         for file, module in zip(files, modules(files, dtype.name, header(), FLAGS, "native", threads=self.threads)):
@@ -99,6 +124,10 @@ class Native(NativeKernels):
 
     warns = False  # kernels do not, and what NumPy does is silenced below
 
+    @property
+    def captures(self):
+        return self.failed is None
+
     def __init__(self, any_size=False):
         super().__init__()
         self.any_size = any_size
@@ -110,7 +139,7 @@ class Native(NativeKernels):
                 raise self.failed
             if (file, entry, dtype) not in self._kernels:
                 try:
-                    self.compile(TRAINING if file in TRAINING else [file], dtype)
+                    self.compile(TRAINING if file in TRAINING and dtype.kind == "f" else [file], dtype)
                 except CompilerError as error:
                     self.failed = error
                     log.warning("minigrad: %s; computing with NumPy instead", error)
@@ -143,6 +172,12 @@ class Native(NativeKernels):
         return pays and self.failed is None and (rule.when is None or self.any_size or rule.when(*args))
 
 
+def refuse_half(name, args):
+    """NumPy computes with float16, and a recorded step cannot call it."""
+    if any(type(x) is np.ndarray and x.dtype.char == "e" for x in args):
+        refuse(f"{name} of float16, for which there are no kernels on a CPU,")
+
+
 def by_rule(name):
     """The primitive as a kernel or as NumPy computes it. Raises TypeError if it has no rule."""
     launch, numpy = getattr(Launched, name), getattr(Numpy(), name)
@@ -151,11 +186,14 @@ def by_rule(name):
         raise TypeError(f"backend/launch does not say of {name} when it is a kernel natively: see launch/rules.py")
     if rule.always:
         return launch
-    if rule.never and rule.silent:
+    if rule.same:
         return staticmethod(numpy)
 
     @functools.wraps(launch)
     def primitive(self, *args, **kwargs):
+        if recording.recorder is not None:
+            refuse_half(name, args)
+            return launch(self, *args, **kwargs)
         if not rule.never and self.pays(rule, args):
             try:
                 if name.endswith("_"):
@@ -163,7 +201,7 @@ def by_rule(name):
                 return launch(self, *args, **kwargs)
             except CompilerError:  # _load has said why
                 pass
-        if here.quiet:
+        if rule.silent or here.quiet:
             return numpy(*args, **kwargs)
         with np.errstate(all="ignore"):
             return numpy(*args, **kwargs)

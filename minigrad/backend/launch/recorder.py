@@ -1,0 +1,276 @@
+"""Recording the launches of a step, to replay them without Python, and planning their memory.
+
+A step is recorded by running it once with kernels that are noted down and not run. What the launches have in common is
+clear from addresses: an array lies in memory that the step itself asked for (an Allocation), or elsewhere, such as a
+parameter. Elsewhere is used where it is. The step's own memory is laid out anew, in one arena, where allocations that
+are never in use at the same time share their place.
+"""
+
+import bisect
+import weakref
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.array_utils import byte_bounds
+
+from ...recording import CaptureError, refuse, user_line
+from ..philox import Draw
+
+ALIGNMENT = 64  # bytes: a cache line, and the widest vector
+
+
+class Allocation:
+    """Memory that a step asks for. first, last: the launches between which it is in use; None: it is in no launch."""
+
+    __slots__ = "nbytes", "first", "last", "line", "offset", "array"
+
+    def __init__(self, x, forget):
+        self.nbytes, self.first, self.last, self.offset = x.nbytes, None, None, 0
+        self.line = user_line()
+        self.array = weakref.ref(x if x.base is None else x.base, forget)  # views hold on to the base alone
+
+
+class Place(NamedTuple):
+    """An array in memory of the step."""
+
+    allocation: Allocation
+    offset: int  # bytes from the allocation's beginning
+    shape: tuple
+    strides: tuple
+    dtype: np.dtype
+
+
+class Launch(NamedTuple):
+    """What a runner's _run gets. Arrays among args are Places, or arrays that lie elsewhere."""
+
+    file: str
+    entry: str
+    dtype: np.dtype
+    grid: tuple
+    block: tuple
+    shared: int
+    args: list
+
+
+class Table(NamedTuple):
+    """What Launcher.table gets, with Places."""
+
+    struct: Any
+    rows: list
+
+
+class Recorder:
+    """What a step has done so far. Code that may run within a step announces here what is to be known of it, through
+    recording.py, and launch code makes its arrays, cells and tables here."""
+
+    def __init__(self, backend):
+        self.backend = backend
+        self.launches: list[Launch] = []
+        self.allocations: list[Allocation] = []
+        self._addresses: list[int] = []  # of the allocations that are not freed yet, in order, and those themselves
+        self._owners: list[Allocation] = []
+        self._tables: dict[int, tuple[Any, Table]] = {}  # by the address of the placeholder
+        self.inputs: list[tuple[Any, Any]] = []  # the step's arguments: (array, storage)
+        self.calls: list[Any] = []  # functions to call each time, before the launches
+        self.guards: list[tuple[Any, Any]] = []  # (function, what it must return for this recording to hold)
+        self.checks: list[tuple[Any, Any]] = []  # (array, function that raises if its values are wrong)
+        self.streams: dict[Any, Stream] = {}  # by generator
+        self.tensors: dict[int, tuple[Any, ...]] = {}  # those from outside: (tensor, its array, its node, that's hooks)
+        self.modules: dict[int, tuple[Any, tuple]] = {}  # those called: (module, its contents)
+        self.changed: dict[int, Any] = {}  # storages changed in place
+        self.grads: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # {node: its .grad before}
+
+    # -- memory
+
+    def made(self, x):
+        """x has been made by `empty` of the backend. Returns it."""
+        if x.nbytes:
+            start = x.ctypes.data
+
+            def forget(_):
+                at = bisect.bisect_left(self._addresses, start)
+                del self._addresses[at], self._owners[at]
+
+            allocation = Allocation(x, forget)
+            at = bisect.bisect_left(self._addresses, start)
+            self._addresses.insert(at, start)
+            self._owners.insert(at, allocation)
+            self.allocations.append(allocation)
+        return x
+
+    def located(self, x):
+        """The Place of an array, or the array itself if it is no part of the step's memory."""
+        if x.size == 0:
+            return x
+        low, _ = byte_bounds(x)
+        at = bisect.bisect_right(self._addresses, low) - 1
+        if at < 0 or low >= self._addresses[at] + self._owners[at].nbytes:
+            return x
+        return Place(self._owners[at], x.ctypes.data - self._addresses[at], x.shape, x.strides, x.dtype)
+
+    def constant(self, x):
+        """A host's array as a constant of the step: what it holds now, for ever, and nobody may write to it."""
+        y = x.copy()
+        y.flags.writeable = False
+        return y
+
+    # -- launches
+
+    def launch(self, file, entry, dtype, grid, block, shared, args):
+        located = [self._used(x) for x in args]
+        self.launches.append(Launch(file, entry, dtype, grid, block, shared, located))
+
+    def _used(self, x):
+        """An argument of the launch that comes next."""
+        if not isinstance(x, np.ndarray):
+            return x
+        if x.size and (found := self._tables.get(x.ctypes.data)) is not None:
+            return found[1]
+        place = self.located(x)
+        if isinstance(place, Place):
+            allocation = place.allocation
+            allocation.last = len(self.launches)
+            allocation.first = allocation.last if allocation.first is None else allocation.first
+        return place
+
+    def cells(self, values, dtype):
+        """See Launcher.cells: an array that holds what values() returns at each call."""
+        array = np.array(values(), dtype)
+
+        def refresh():
+            array[...] = values()
+
+        self.calls.append(refresh)
+        return array
+
+    def table(self, struct, rows):
+        """See Launcher.table: a placeholder for a table that is packed once the step's memory has been laid out."""
+        placeholder = np.empty(8, np.uint8)
+        located = [{name: self._used(x) for name, x in row.items()} for row in rows]
+        self._tables[placeholder.ctypes.data] = placeholder, Table(struct, located)
+        return placeholder
+
+    # -- random numbers
+
+    def reserve(self, generator, blocks):
+        """See Generator.reserve: blocks of the stream, counted from where it stands when the step is called."""
+        stream = self.streams.setdefault(generator, Stream())
+        stream.blocks += blocks
+        return Draw(generator.seed, stream.blocks - blocks, generator)
+
+    def stream(self, draw):
+        """See Launcher.stream."""
+        if draw.generator not in self.streams:
+            raise CaptureError(f"random numbers that were reserved before the step cannot be captured ({user_line()})")
+        return self.streams[draw.generator].cell, 0, draw.offset
+
+    # -- announcements
+
+    def op(self, op, tensors):
+        """An op runs on these Tensors."""
+        if not op.primitive:
+            refuse(f"{op.name}, an op that may compute in NumPy,")
+        for x in tensors:
+            if id(x) not in self.tensors and not isinstance(self.located(x.array), Place):
+                hooks = list(x.node.hooks.values()) if x.node is not None and x.node.hooks else None
+                self.tensors[id(x)] = x, x.array, x.node, hooks
+
+    def module(self, module):
+        """A module is called."""
+        if id(module) not in self.modules:
+            self.modules[id(module)] = module, contents(module)
+
+    def grad(self, node):
+        """The .grad of a node is going to be set."""
+        self.grads.setdefault(node, node.grad)
+
+    def accumulates(self, node):
+        """A gradient is going to be added to a node's .grad, which is None if it is the first one."""
+        if node.grad is not None and type(self.located(node.grad.array)) is not Place:
+            refuse("adding to the gradients of the call before, without zero_grad() in the step,")
+        if node not in self.grads:
+            self.grads[node] = None
+            self.guards.append((lambda: node.grad is None, True))
+
+    def check(self, array, function):
+        """function(array) raises if values are wrong. Call it now and at each call; refuse what the step computes."""
+        if isinstance(self.located(array), Place):
+            refuse("an index that the step itself computes")
+        for given, storage in self.inputs:
+            if np.may_share_memory(array, given) and storage.version:
+                refuse("an index that the step changes in place")
+        function(array)
+        self.checks.append((array, function))
+
+
+def contents(module):
+    """What must not change of a module between calls, as ids and as the objects, which keep the ids from being reused."""
+    values = list(vars(module).values())
+    parts = [values]
+    for value in values:
+        if type(value) is dict and value:
+            parts.append(list(value.values()))
+        elif type(value) in (list, tuple):
+            parts.append(list(value))
+    return [list(map(id, part)) for part in parts], parts
+
+
+class Stream:
+    """What a step draws from a generator."""
+
+    def __init__(self):
+        self.cell = np.zeros(2, np.uint64)  # the key, and the offset at which a call begins
+        self.blocks = 0  # of four words, in a call
+
+
+class Program:
+    """A recorded step, ready to run: `run()`. kept: Places that hold their values until the next call."""
+
+    def __init__(self, recorder, kept):
+        end = len(recorder.launches)
+        for place in kept:
+            place.allocation.first, place.allocation.last = place.allocation.first or 0, end
+        used = [allocation for allocation in recorder.allocations if allocation.first is not None]
+        self.nbytes = plan(used)
+        backend = recorder.backend
+        self._memory = backend.memory(self.nbytes + ALIGNMENT)
+        self._skip = -backend.pointer(self._memory) % ALIGNMENT
+        self.launches = [launch._replace(args=[self._placed(x) for x in launch.args]) for launch in recorder.launches]
+        self.run = backend.replayer(self.launches)
+
+    def _placed(self, x):
+        if type(x) is Place:
+            return self.array(x)
+        if type(x) is Table:
+            rows = [{name: self._placed(value) for name, value in row.items()} for row in x.rows]
+            return Table(x.struct, rows)
+        return x
+
+    def array(self, place):
+        """The array of a Place."""
+        start = self._skip + place.allocation.offset + place.offset
+        return np.ndarray(place.shape, place.dtype, self._memory.data, start, place.strides)
+
+
+def plan(allocations):
+    """Give each allocation its offset in the arena -> bytes of the arena. Those in use at the same time lie apart.
+
+    The largest come first, each as low as it fits ("greedy by size": Pisarchyk and Lee, "Efficient memory management
+    for deep neural net inference", 2020)."""
+    placed: list[Allocation] = []
+    total = 0
+    for new in sorted(allocations, key=lambda each: (-each.nbytes, each.first)):
+        beside = [old for old in placed if old.first <= new.last and new.first <= old.last]
+        offset = 0
+        for old in sorted(beside, key=lambda each: each.offset):
+            if old.offset - offset >= new.nbytes:
+                break
+            offset = max(offset, old.offset + _rounded(old.nbytes))
+        new.offset = offset
+        placed.append(new)
+        total = max(total, offset + _rounded(new.nbytes))
+    return total
+
+
+def _rounded(nbytes):
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
