@@ -23,6 +23,7 @@ from . import backend
 from .autograd import mode
 from .autograd.modes import switched
 from .backend.launch.recorder import Place, Program, Recorder, contents
+from .backend.runners.toolchain import CompilerError
 from .nn.module import Module
 from .recording import CaptureError, here
 from .tensor import Tensor, from_backend
@@ -89,16 +90,15 @@ class Captured:
             known = self._recordings.setdefault((form, kinds, on, mode.grad, mode.inference), [])
             recording = next((each for each in known if each.holds()), None)
             if recording is None:
-                if len(known) == KEPT:
-                    known.pop()
-                    self._say_once(
-                        f"more than {KEPT} recordings for the same kind of arguments: what changes each time?"
-                    )
-                recording = Recording(self.function, form, tensors, on)
-            elif recording is not known[0]:
-                known.remove(recording)
-            if not known or recording is not known[0]:
-                known.insert(0, recording)
+                try:
+                    recording = Recording(self.function, form, tensors, on)
+                except CompilerError as error:
+                    self._say_once(f"{error}, so the function runs as it is")
+                    return self.function(*args, **kwargs)
+                known.append(recording)
+                if len(known) > KEPT:
+                    del known[0]
+                    self._say_once(f"recorded more than {KEPT} times with such arguments: what changes each time?")
             return recording.replay(tensors)
 
     def _say_once(self, message):
@@ -181,10 +181,10 @@ class Recording:
         for collect in (False, True):
             if collect:
                 gc.collect()
-            kept = next((each for each in recorder.allocations if each.array() is not None), None)
-            if kept is None:
+            kept = [each.line for each in recorder.allocations if each.array() is not None]
+            if not kept:
                 return
-        raise CaptureError(f"a Tensor that a step makes ({kept.line}) is kept outside of it: return it instead")
+        raise CaptureError(f"a Tensor that a step makes ({kept[0]}) is kept outside of it: return it instead")
 
     def holds(self):
         """Is all that was recorded still what the function would do?"""
@@ -221,8 +221,8 @@ class Recording:
 
 
 class Surroundings:
-    """The variables of a function's closure and globals, and of the object it is a method of, that are numbers, strings,
-    Tensors or Modules."""
+    """The numbers, strings, Tensors and Modules among the variables of a function's closure and globals, and of the
+    object that it is a method of."""
 
     def __init__(self, function):
         self._cells, self._names = [], []
@@ -281,7 +281,7 @@ class _Same:
     def __eq__(self, other):
         return isinstance(other, _Same) and self.x is other.x
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
 
 def _hooks(node):

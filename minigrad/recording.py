@@ -1,7 +1,7 @@
-"""What code says while a step may be being recorded: see capture.py.
+"""What code announces while a step may be being recorded: see capture.py.
 
-A recorded step is replayed below autograd, without Python. So whatever a step does on the host has to be announced, with
-the functions below. Outside of a recording they cost next to nothing.
+A recorded step is replayed below autograd, without Python. So whatever a step does on the host has to be announced,
+with the functions below. Outside of a recording they cost next to nothing.
 """
 
 import contextlib
@@ -40,8 +40,8 @@ def depends_on(value_of: Callable[[], Any]) -> None:
 
 
 def check_values(x: Any, check: Callable[[Any], object]) -> None:
-    """Call check(values) with a Tensor's values on the host; it raises if they are wrong. In a recording, now and at each
-    call; there the Tensor must be an argument of the step, or one from outside of it."""
+    """Call check(values) with a Tensor's values on the host; it raises if they are wrong. In a recording it is called
+    now and at each call; there the Tensor must be an argument of the step, or come from outside of it."""
     if here.recorder is not None:
         here.recorder.check(x.array, check)
     else:

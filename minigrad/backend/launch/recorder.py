@@ -204,7 +204,7 @@ class Recorder:
 
 
 def contents(module):
-    """What must not change of a module between calls, as ids and as the objects, which keep the ids from being reused."""
+    """What must not change of a module between calls: ids, and the objects, so that no id is used again."""
     values = list(vars(module).values())
     parts = [values]
     for value in values:

@@ -95,18 +95,17 @@ class NativeKernels(Launched):
 
     def replayer(self, launches):
         """A function of no arguments that runs recorded launches, in order, in one call into C."""
-        prepared, kept = [], []
+        prepared = []
         for file, entry, dtype, grid, _, shared, args in launches:
             kernel = self._kernels.get((file, entry, dtype)) or self._load(file, entry, dtype)
             arrays = [self.table(*x) if type(x) is Table else x for x in args]
-            kept.append(arrays)  # their addresses are in what is packed
-            prepared.append((kernel.function, _GRID(*grid, *(1,) * (6 - len(grid))), shared, kernel.pack(arrays)))
+            shape = _GRID(*grid, *(1,) * (6 - len(grid)))
+            prepared.append((kernel.function, shape, shared, kernel.pack(arrays), arrays))  # packed has their addresses
 
         def replay():
-            for function, shape, shared, packed in prepared:
+            for function, shape, shared, packed, _ in prepared:
                 function(shape, shared, packed)
 
-        replay.keeps = kept
         return replay
 
     def compile(self, files, dtype):
@@ -124,10 +123,6 @@ class Native(NativeKernels):
 
     warns = False  # kernels do not, and what NumPy does is silenced below
 
-    @property
-    def captures(self):
-        return self.failed is None
-
     def __init__(self, any_size=False):
         super().__init__()
         self.any_size = any_size
@@ -141,7 +136,7 @@ class Native(NativeKernels):
                 try:
                     self.compile(TRAINING if file in TRAINING and dtype.kind == "f" else [file], dtype)
                 except CompilerError as error:
-                    self.failed = error
+                    self.failed, self.captures = error, False
                     log.warning("minigrad: %s; computing with NumPy instead", error)
                     raise
         return self._kernels[file, entry, dtype]
