@@ -21,12 +21,12 @@ namespace {
 
 typedef void (*Work)(void* launch, long long first, long long last);
 
-constexpr int PARTS = 8;      // of a job for each thread, so that a slow thread does fewer of them
-constexpr int PROBE = 64;     // the fraction of a job's blocks that its caller does first, to see how long they take
+constexpr int PARTS = 8;  // of a job for each thread, so that a slow thread does fewer of them
+constexpr int PROBE = 64;  // of so many parts of a job its caller does one first, to see how long the job is
 constexpr int PATIENCE = 20;
-constexpr long long SPIN = 50'000;   // ns that a thread looks for what it waits for before it sleeps: waking takes as long
-constexpr long long SMALL = 2'000;   // ns of work that are not worth offering to workers that are awake,
-constexpr long long ASLEEP = 20'000; // or waking one for
+// In ns: how long a thread looks for what it waits for before it sleeps, since being woken takes as long as a small
+// kernel; and jobs that are not worth offering to workers who look for one, or who have to be woken.
+constexpr long long SPIN = 100'000, SMALL = 2'000, SMALL_FOR_SLEEPERS = 20'000;
 
 // Pool::state: the number of the job << 32 | workers at it << 1 | may others still join?
 constexpr unsigned long long OPEN = 1, WORKER = 2, JOB = 1ull << 32;
@@ -142,7 +142,7 @@ extern "C" void run_blocks(Work work, void* launch, long long blocks) {
   if (blocks >= PROBE) {
     first = blocks / PROBE;
     work(launch, 0, first);
-    if ((now() - begun) * PROBE < (pool->workers_asleep.count ? ASLEEP : SMALL)) return work(launch, first, blocks);
+    if ((now() - begun) * PROBE < (pool->workers_asleep.count ? SMALL_FOR_SLEEPERS : SMALL)) return work(launch, first, blocks);
   }
   if (pool->taken.test_and_set()) return work(launch, first, blocks);
   share(work, launch, first, blocks);
