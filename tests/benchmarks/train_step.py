@@ -62,12 +62,12 @@ def peak_memory():
 
 
 class Worker:
-    """The process in which a contender runs, and what it has measured."""
+    """The process in which a contender runs, and what it has measured. variables: of its environment."""
 
-    def __init__(self, name, path):
+    def __init__(self, name, path, **variables):
         command = [sys.executable, __file__, "--worker", name, path]
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=ENVIRONMENT)
+        pipe, environment = subprocess.PIPE, ENVIRONMENT | variables
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
         self.rounds = []  # ms of each step, by round
         self.memory = 0.0  # MiB that training has taken at its peak, beyond libraries and weights
         self.version, self.losses = self.answer()
