@@ -178,6 +178,7 @@ class Recorder:
     def module(self, module):
         """A module is called."""
         if id(module) not in self.modules:
+            module.training = module.training  # as eval() and train() do: an attribute of its own
             self.modules[id(module)] = module, contents(module)
 
     def grad(self, node):
