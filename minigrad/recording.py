@@ -1,12 +1,13 @@
 """What code says while a step may be being recorded: see capture.py.
 
-A recorded step is replayed below autograd, without Python. So whatever a step does on the host has to be announced, with
-the functions below; outside of a recording they cost next to nothing.
+A recorded step is replayed below autograd, without Python. So whatever a step does on the host has to be announced,
+with the functions below; outside of a recording they cost next to nothing.
 """
 
+import contextlib
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,21 @@ class _Here(threading.local):
 
 
 here = _Here()
+
+
+def active() -> bool:
+    """Is this thread recording a step?"""
+    return here.recorder is not None
+
+
+@contextlib.contextmanager
+def apart() -> Iterator[None]:
+    """What runs inside is no part of the step: it makes what the step finds each time, an optimizer's buffers say."""
+    recorder, here.recorder = here.recorder, None
+    try:
+        yield
+    finally:
+        here.recorder = recorder
 
 
 def each_call(function: Callable[[], object]) -> None:

@@ -80,6 +80,11 @@ class Launcher(Primitives):
         """A small array of what values(), a function of no arguments, returns."""
         return self.from_numpy(np.array(values(), dtype))
 
+    def stream(self, draw):
+        """The first arguments of a kernel that draws words, from a Draw: (array, key, offset). The array is None, or
+        holds two words [key, offset], of which the key replaces, and the offset is added to, those beside it."""
+        return None, draw.key, draw.offset
+
     def table(self, struct, rows):
         """An array of bytes: a Struct for each row, {field: value}, where a pointer is given as an array or None."""
         pointers = [name for name, kind in struct.kinds.items() if kind == "*"]
