@@ -91,6 +91,8 @@ class Optimizer:
                             buffers = {name: p.zeros_like() for name in self.buffers}
                         state = self.state[p] = {"step": 0, **buffers}
                     due.append((p, p.grad, state, group))
+        if not type(self).update_all.__module__.startswith("minigrad."):
+            recording.refuse(f"{type(self).__name__}, whose update_all is not minigrad's,")
         states = {p: state for p, _, state, _ in due}
         recording.depends_on(lambda: self._arrangement(states))
         recording.each_call(lambda: _count(states.values()))
