@@ -129,8 +129,8 @@ def test_backends_are_named():
 def test_a_kernel_that_cannot_be_had_leaves_no_update_half_done(monkeypatch, caplog):
     """Of several dtypes, some have their kernel already: NumPy must not do again what it has done."""
     on, compile = Native(any_size=True), Native.compile
-    ps = [np.ones(4, "f4"), np.ones(4, "f8")]
-    on.sgd_([(ps[0], np.zeros(4, "f4"), None, 0.1, 0.0)], 0.0, False)
+    ps, options = [np.ones(4, "f4"), np.ones(4, "f8")], lambda: [(0.1, 0.0)]
+    on.sgd_([(ps[0], np.zeros(4, "f4"), None, 0)], options, 0.0, False)
 
     def broken(on, files, dtype):
         if dtype == np.float64:
@@ -138,7 +138,7 @@ def test_a_kernel_that_cannot_be_had_leaves_no_update_half_done(monkeypatch, cap
         return compile(on, files, dtype)
 
     monkeypatch.setattr(Native, "compile", broken)
-    on.sgd_([(p, np.ones_like(p), None, 0.1, 0.0) for p in ps], 0.0, False)
+    on.sgd_([(p, np.ones_like(p), None, 0) for p in ps], options, 0.0, False)
     for p in ps:
         np.testing.assert_allclose(p, 0.9, rtol=1e-6)
     said = [record.getMessage() for record in caplog.records]
