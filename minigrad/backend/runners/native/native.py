@@ -21,6 +21,7 @@ from ...launch.recorder import Table
 from ...numpy import Numpy
 from ..toolchain import CompilerError, address, modules
 from . import pool
+from .matmul import Gemm, source
 
 log = logging.getLogger("minigrad")
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math", "-w")
@@ -41,7 +42,7 @@ def header():
     return words.read_text(encoding="utf-8") + (Path(__file__).parent / "native.h").read_text(encoding="utf-8")
 
 
-class NativeKernels(Launched):
+class NativeKernels(Gemm, Launched):
     """Every primitive as a kernel, whether that is fast or not. Raises CompilerError without a C++ compiler."""
 
     captures = True
@@ -110,7 +111,8 @@ class NativeKernels(Launched):
 
     def compile(self, files, dtype):
         """Compile kernel files for a dtype, several at a time, and load them."""
-        for file, module in zip(files, modules(files, dtype.name, header(), FLAGS, "native", threads=self.threads)):
+        made = modules(files, dtype.name, header(), FLAGS, "native", text_of=source, threads=self.threads)
+        for file, module in zip(files, made):
             module.library.use_pool(self._pool)
             for name in module.kernels:
                 self._kernels[file, name, dtype] = module[name]
