@@ -42,9 +42,10 @@ def capture(function):
 
     Recorded anew: other shapes, dtypes or layouts of Tensors; other numbers or strings; train() or eval(), no_grad();
     modules with other parameters, hooks or options; optimizers with other options, except learning rates and weight
-    decay, which may change from call to call; and numbers, strings, Tensors and Modules that the function takes from
-    its closure, from globals, or from attributes of `self` and other objects that it is given. Other side effects of Python (prints, lists that grow) happen only
-    when a call is recorded. After a call, .grad holds that call's gradients, in memory that the next one overwrites.
+    decay, which may change from call to call; and other numbers, strings, Tensors and Modules that the function takes
+    from its closure, from globals, or from attributes of `self` and other objects that it is given. Other side effects
+    of Python (prints, lists that grow) happen only when a call is recorded. After a call, .grad holds that call's
+    gradients, in memory that the next one overwrites.
 
     Raises CaptureError, naming the line, for what cannot be recorded: values read on the host (item(), numpy(), if on a
     Tensor), mg.tensor() of the step's surroundings, ops of one's own that compute in NumPy, float16 on a CPU, a Tensor
@@ -186,6 +187,11 @@ class Recording:
             if not kept:
                 return
         raise CaptureError(f"a Tensor that a step makes ({kept[0]}) is kept outside of it: return it instead")
+
+    @property
+    def nbytes(self):
+        """Bytes of the arena in which the step computes."""
+        return self._program.nbytes
 
     def holds(self):
         """Is all that was recorded still what the function would do?"""

@@ -29,11 +29,11 @@ class Generator:
 
     @property
     def state(self):
-        return {"seed": self.seed, "offset": self.offset}
+        drawn = 0 if here.recorder is None else here.recorder.drawn(self)
+        return {"seed": self.seed, "offset": self.offset + drawn}
 
     @state.setter
     def state(self, state):
-        refuse("seeding a generator")
         try:
             seed, offset = state["seed"], state["offset"]
             right = len(state) == 2 and type(seed) is not bool and type(offset) is not bool
@@ -44,6 +44,8 @@ class Generator:
             raise ValueError(
                 f"a random state is two integers, seed from 0 to 2^64 - 1 and offset to 2^62 - 1, not {shown(state)}"
             )
+        if here.recorder is not None:
+            return here.recorder.rewind(self, seed, offset)
         self.seed, self.offset = seed, offset
 
     def reserve(self, n):

@@ -45,7 +45,14 @@ def test_the_arguments_of_each_call_are_used(kernels):
 
 def test_another_shape_dtype_or_layout_is_recorded_anew(kernels):
     total, runs = count_runs(lambda x: (x * x).sum(0))
-    given = [numbers(3, 4), numbers(4, 4), numbers(3, 4).double(), numbers(4, 3).T, numbers(3, 8)[:, ::2], numbers(3, 4)]
+    given = [
+        numbers(3, 4),
+        numbers(4, 4),
+        numbers(3, 4).double(),
+        numbers(4, 3).T,
+        numbers(3, 8)[:, ::2],
+        numbers(3, 4),
+    ]
     for x in given:
         assert same(total(x), (x * x).sum(0))
     assert len(runs) <= 5
@@ -67,7 +74,15 @@ def test_an_argument_is_left_alone_and_may_change_afterwards(kernels):
 def test_numbers_and_strings_are_part_of_what_is_recorded(kernels):
     gelu, runs = count_runs(lambda x, scale, how: F.gelu(x, how) * scale)
     x = numbers(4)
-    for scale, how in [(2.0, "tanh"), (3.0, "tanh"), (2.0, "none"), (0.0, "none"), (-0.0, "none"), (True, "tanh"), (1, "tanh")]:
+    for scale, how in [
+        (2.0, "tanh"),
+        (3.0, "tanh"),
+        (2.0, "none"),
+        (0.0, "none"),
+        (-0.0, "none"),
+        (True, "tanh"),
+        (1, "tanh"),
+    ]:
         assert same(gelu(x, scale, how), F.gelu(x, how) * scale)
     assert len(runs) == 7
 
@@ -187,7 +202,9 @@ def test_a_frozen_parameter_is_seen(kernels):
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     step, _ = trained(model, captured=True)
     step(numbers(2, 3)), step(numbers(2, 3))
-    model.get_submodule("0").requires_grad_(False) if hasattr(model, "get_submodule") else next(model.children()).requires_grad_(False)
+    model.get_submodule("0").requires_grad_(False) if hasattr(model, "get_submodule") else next(
+        model.children()
+    ).requires_grad_(False)
     frozen = next(model.parameters()).numpy().copy() if not next(model.parameters()).requires_grad else None
     step(numbers(2, 3, seed=5))
     assert frozen is not None and (next(model.parameters()).numpy() == frozen).all()
@@ -376,7 +393,7 @@ def test_recordings_go_when_the_function_goes(kernels):
     assert gone() is None
 
 
-# --------------------------------------------------------------------------------------------- where nothing is recorded
+# -------------------------------------------------------------------------------------------- where nothing is recorded
 
 
 def test_numpys_backend_runs_the_function_and_says_so_once(monkeypatch, caplog):

@@ -24,7 +24,9 @@ class Gemm(Launcher):
 
     def _matmul(self, a, b, bias):
         """a @ b + bias, (m,) or None."""
-        shape, swapped, blocks, numbers = plan(a.shape, a.strides, b.shape, b.strides, a.itemsize, bias is None, self.threads)
+        shape, swapped, blocks, numbers = plan(
+            a.shape, a.strides, b.shape, b.strides, a.itemsize, bias is None, self.threads
+        )
         y = self.empty(shape, a.dtype)
         bias = None if bias is None else self.compact(bias)
         if swapped:
@@ -51,10 +53,14 @@ def plan(a_shape, a_strides, b_shape, b_strides, itemsize, plain, threads):
             f"matmul: at most {MAX_BATCH_DIMS} batch dims that cannot be merged, got {a_shape} @ {b_shape}"
         )
     batches = math.prod(size for size, _, _ in dims)
-    sizes, a_batch, b_batch = ([*column, *[0] * (MAX_BATCH_DIMS - len(dims))] for column in zip(*dims, strict=True)) if dims else [[0] * MAX_BATCH_DIMS] * 3
+    sizes, a_batch, b_batch = (
+        ([*column, *[0] * (MAX_BATCH_DIMS - len(dims))] for column in zip(*dims, strict=True))
+        if dims
+        else [[0] * MAX_BATCH_DIMS] * 3
+    )
     y, bias = (m, 1), (0, 1)
     dots = a[1] == b[1] == 1 and min(n, m) <= FEW
-    swapped = m < n and (dots or m == 1 and plain)  # yᵀ = bᵀ aᵀ
+    swapped = m < n and (dots or (m == 1 and plain))  # yᵀ = bᵀ aᵀ
     if swapped:
         n, m, a, b, y, bias, a_batch, b_batch = m, n, b, a, y[::-1], bias[::-1], b_batch, a_batch
     down, across, groups = cut(n, k, m, batches, dots, threads)
