@@ -6,7 +6,7 @@ import numpy as np
 
 from ..kernels import Struct, constant
 from .launcher import TOTALS, Launcher
-from .rules import natively
+from .rules import EXACT, KERNEL
 
 SLOT = Struct("optim.cu", "Slot")
 CHUNK = constant("optim.cu", "CHUNK")  # elements of an array that one block updates
@@ -15,7 +15,7 @@ NOTHING = dict(m=None, v=None, g=None, row=0)
 
 
 class Optim(Launcher):
-    @natively()
+    @KERNEL
     def adam_(self, slots, options, beta1, beta2, eps, decoupled):
         def numbers():
             for lr, weight_decay, step in options():
@@ -27,14 +27,14 @@ class Optim(Launcher):
             rows = [dict(p=p, g=g, m=m, v=v, row=row) for p, g, m, v, row in group]
             self._launch_slots("adam", dtype, rows, cells, beta1, beta2, eps, decoupled)
 
-    @natively()
+    @KERNEL
     def sgd_(self, slots, options, momentum, nesterov):
         cells = self.cells(options, np.float64)
         for dtype, group in _by_dtype(slots):
             rows = [dict(p=p, g=g, m=buffer, row=row) for p, g, buffer, row in group]
             self._launch_slots("sgd", dtype, rows, cells, momentum, nesterov)
 
-    @natively()
+    @KERNEL
     def global_norm(self, arrays):
         groups = _by_dtype([(self.compact(x),) for x in arrays if x.size])
         if not groups:
@@ -47,7 +47,7 @@ class Optim(Launcher):
         self.launch("optim", "root_of_sum", dtype, 1, THREADS, norm, parts, start)
         return norm
 
-    @natively()
+    @EXACT
     def scale_(self, arrays, factor):
         for dtype, group in _by_dtype([(_dense(x),) for x in arrays]):
             self._launch_slots("scale", dtype, [dict(p=x) for (x,) in group if x.flags.c_contiguous], factor)

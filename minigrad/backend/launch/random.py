@@ -6,7 +6,7 @@ import numpy as np
 
 from ..numpy.random import dropout_numbers, random_bits
 from .launcher import Launcher
-from .rules import NUMPYS, natively
+from .rules import EXACT, KERNEL, NUMPYS
 
 _FLOAT32, _FLOAT64, _UINT32 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint32)
 
@@ -18,7 +18,7 @@ class Random(Launcher):
         self._launch_words("words_kernel", _FLOAT32, n, draw, y, n)
         return y
 
-    @natively()
+    @EXACT
     def dropout(self, x, p, draw):
         x = self.compact(x)
         y, mask = self.empty(x.shape, x.dtype), self.empty(x.shape, x.dtype)
@@ -37,7 +37,7 @@ class Random(Launcher):
             self._launch_words("uniform_kernel", dtype, n, draw, y, random_bits(dtype), n)
         return y
 
-    @NUMPYS
+    @KERNEL
     def random_normal(self, draw, shape, dtype):
         n, dtype = math.prod(shape), np.dtype(dtype)
         y = self.empty(shape, dtype)
