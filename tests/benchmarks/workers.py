@@ -29,6 +29,7 @@ AVX2 = {
     "CXX": ENVIRONMENT.get("CXX", "g++") + " -mno-avx512f",  # minigrad's kernels, and the FMA loop of peak.py
     "XLA_FLAGS": "--xla_cpu_max_isa=AVX2",  # JAX
     "CCC_OVERRIDE_OPTIONS": "# +-march=haswell",  # clang, and so tinygrad
+    "CCACHE": "0",  # tinygrad's cache of what clang compiled without that
 }
 
 
