@@ -8,7 +8,7 @@ import numpy as np
 
 from ..kernels import Struct
 from .launcher import Launcher, real
-from .rules import BLAS
+from .rules import natively
 
 PRODUCT = Struct("matmul.cu", "Product")
 MAX_BATCH_DIMS = PRODUCT.counts["batch"]  # dims that can be merged count as one
@@ -21,18 +21,18 @@ TRAFFIC = 30  # the cost of a number written to memory or read: so many could th
 class Matmul(Launcher):
     processors = 132  # multiprocessors of the GPU; elsewhere those of an H100
 
-    @BLAS
+    @natively(0)
     def matmul(self, a, b):
         """(…, n, k) @ (…, k, m) -> (…, n, m), batch dims broadcast, any strides. ValueError if shapes do not fit."""
         return self._matmul(a, b, None)
 
-    @BLAS
+    @natively(0)
     def linear(self, x, weight, bias):
         if x.ndim == 1:
             return self._matmul(x[None], weight.T, bias)[0]
         return self._matmul(x, weight.T, bias)
 
-    @BLAS
+    @natively(0)
     def linear_backward(self, dy, x, weight, wanted):
         rows = self._rows(dy)
         dx = self._matmul(rows, weight, None).reshape(*dy.shape[:-1], weight.shape[1]) if wanted[0] else None
