@@ -1,4 +1,4 @@
-"""The CPU backend where there is a C++ compiler: kernels where they are faster than NumPy, NumPy elsewhere.
+"""The CPU backend where there is a C++ compiler: kernels, and NumPy where that gives the same bits faster.
 
 What goes where is said in backend/launch, at each primitive: see launch/rules.py.
 """
