@@ -24,6 +24,7 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
 
   const long long b = blockIdx.y / n.nh, h = blockIdx.y % n.nh, q0 = (long long)blockIdx.x * TILE;
   const long long rows = smaller(TILE, n.T - q0);
+  const int used = int(rows + MI - 1) / MI * MI;  // of the tile's queries: where there are few, so is the work
   q += b * n.q[0] + h * n.q[1] + q0 * n.q[2];
   k += b * n.k[0] + h / n.group * n.k[1];
   v += b * n.v[0] + h / n.group * n.v[1];
@@ -40,13 +41,15 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
     load_transposed(KV, k + k0 * n.k[2], n.k[2], n.S - k0, n.D);
     __syncthreads();
     product<TILE, TILE>(
-        Q, DP, 1, KV, LD, [&](int i0, int j0) { return Range{0, j0 < view.block_sees(q0 + i0, k0) ? int(n.D) : 0}; },
+        Q, DP, 1, KV, LD,
+        [&](int i0, int j0) { return Range{0, i0 < used && j0 < view.block_sees(q0 + i0, k0) ? int(n.D) : 0}; },
         [&](int i0, int j0, R(&acc)[MI][NI]) {
+          if (i0 >= used) return;
           UNROLL for (int i = 0; i < MI; i++) view.scores(P + (i0 + i) * TILE, acc[i], q0 + i0 + i, k0, j0);
         });
     __syncthreads();
     load(KV, v + k0 * n.v[2], n.v[2], n.S - k0, n.Dv);
-    warp_rows(TILE, [&](int i) {
+    warp_rows(used, [&](int i) {
       R* p = P + i * TILE;
       const int end = view.block_sees(q0 + i, k0);  // the product with V reads no further
       const R before = m[i], now = warp_largest(end, [&](int j) { return p[j]; });
@@ -62,8 +65,9 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
     });
     __syncthreads();
     product<TILE, DP>(
-        P, TILE, 1, KV, DP, [&](int i0, int) { return Range{0, view.block_sees(q0 + i0, k0)}; },
+        P, TILE, 1, KV, DP, [&](int i0, int) { return Range{0, i0 < used ? view.block_sees(q0 + i0, k0) : 0}; },
         [&](int i0, int j0, R(&acc)[MI][NI]) {
+          if (i0 >= used) return;
           UNROLL for (int i = 0; i < MI; i++) {
             R* out = O + (i0 + i) * DP + j0;
             SIMD for (int j = 0; j < NI; j++) out[j] = out[j] * shrink[i0 + i] + acc[i][j];
