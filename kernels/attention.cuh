@@ -2,7 +2,8 @@
 //
 // A tile is TILE queries by TILE keys. Products are built from rank-1 updates of small blocks of MI × NI elements, which
 // are held in registers. On a GPU a thread has one or two of these blocks; natively the one thread does them all in
-// turn. Compiled for a TILE of 32 or 64, and a DP of 32, 64 or 128, to which D and Dv are padded with zeros.
+// turn. Compiled for a TILE of 32 or 64, and a DP of 32, 64 or 128, which D and Dv may be less than. Only blocks that have
+// queries, keys or dims of a head are computed, and zeros fill these up: a short text does not take a whole tile's time.
 #pragma once
 #include "common.cuh"
 
