@@ -6,6 +6,7 @@ What goes where is said in backend/launch, at each primitive: see launch/rules.p
 import ctypes
 import functools
 import logging
+import platform
 import struct
 from pathlib import Path
 
@@ -25,7 +26,11 @@ from . import pool
 from .matmul import Gemm, source
 
 log = logging.getLogger("minigrad")
-FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math", "-w")
+FLAGS: tuple[str, ...] = (
+    "-std=c++17", "-O3", "-march=native", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math", "-w",
+)  # fmt: skip
+if platform.machine() in ("x86_64", "AMD64"):
+    FLAGS += ("-mprefer-vector-width=512",)  # else GCC uses half of AVX-512's registers: exp takes 1.4 times as long
 SHARE = 1 << 14  # elements worth handing to another core
 TRAINING = (
     "elementwise", "softmax", "norm", "cross_entropy", "reduce", "optim", "attention_forward TILE=64 DP=32",
