@@ -26,11 +26,12 @@ template <typename T>
 static long run(long steps) {
   typedef T Vector __attribute__((vector_size(BYTES)));
   volatile T half = 0.5;  // so that the compiler does not know it
-  Vector sums[SUMS] = {}, x = Vector{} + half, y = Vector{} + T(1);
+  Vector sums[SUMS], x = Vector{} + half, y = Vector{} + T(1);
+  for (int s = 0; s < SUMS; s++) sums[s] = Vector{} + T(s);  // equal ones would be computed once
   for (long i = 0; i < steps; i++)
     for (int s = 0; s < SUMS; s++) sums[s] = sums[s] * x + y;
   for (int s = 1; s < SUMS; s++) sums[0] += sums[s];
-  volatile T kept = sums[0][0];
+  volatile Vector kept = sums[0];
   return 2 * SUMS * steps * long(sizeof(Vector) / sizeof(T));
 }
 extern "C" long run_float32(long steps) { return run<float>(steps); }

@@ -16,7 +16,7 @@ class Attention(Softmax):
     shared_limit = 227 << 10  # bytes of shared memory that a block may have: this is an H100's
     tile_pad = 4  # NI of attention.cuh
 
-    @natively(from_size=0)
+    @KERNEL
     def attention(self, q, k, v, mask, bias, scale, is_causal):
         q, k, v = (self._rows_dense(x) for x in (q, k, v))
         B, nh, T = q.shape[:3]
@@ -31,7 +31,7 @@ class Attention(Softmax):
         )  # fmt: skip
         return o, lse
 
-    @natively(from_size=0)
+    @KERNEL
     def attention_backward(self, do, q, k, v, mask, bias, o, lse, scale, is_causal):
         q, k, v, o = (self._rows_dense(x) for x in (q, k, v, o))
         if do.strides != o.strides:
