@@ -17,7 +17,10 @@
 #define SIMD_SUM(...) PRAGMA(omp simd reduction(+ : __VA_ARGS__))
 #define SIMD_MAX(m) PRAGMA(omp simd reduction(max : m))
 
-#define DYNAMIC_SHARED(type, name) type* name = reinterpret_cast<type*>(shared_bytes)
+// The asm hides where the address comes from: else g++ asks for that of thread_local memory again in each loop.
+#define DYNAMIC_SHARED(type, name)                      \
+  type* name = reinterpret_cast<type*>(shared_bytes); \
+  asm("" : "+r"(name))
 alignas(64) static thread_local unsigned char shared_bytes[1 << 19];
 
 struct Index3 { unsigned x, y, z; };
