@@ -135,12 +135,7 @@ def decoded(case, dtype):
         for x, n, d in zip(np.split(qkv, [nh * D, (nh + nkv) * D], 1), (nh, nkv, nkv), (D, D, Dv))
     )
     keys, values = (
-        rng.standard_normal((B, nkv, capacity, d + 3))
-        .astype(dtype)[..., 1 : d + 1]
-        .swapaxes(0, 1)
-        .copy("K")
-        .swapaxes(0, 1)
-        for d in (D, Dv)
+        rng.standard_normal((nkv, B, capacity, d + 3)).astype(dtype)[..., 1 : d + 1].swapaxes(0, 1) for d in (D, Dv)
     )
     keys[:, :, length:] = values[:, :, length:] = np.nan  # what is not filled yet is never read
     first = rng.integers(0, length + 1, B) if padded else None
