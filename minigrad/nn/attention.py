@@ -111,14 +111,14 @@ class MultiheadAttention(Module):
 
         cache: a KVCache. The new keys and values are added to it, and the queries see all S that it then holds: masks
         have to cover them, and is_causal counts the queries' positions from the length that it had before. A single
-        query of the fused form, without masks, takes a way of its own, which mg.capture can record.
+        query of the fused form, without masks, takes a way of its own: see decodes.
 
         left_padding (B,) int64: how many keys at the start of each row are hidden."""
         key = query if key is None else key
         value = key if value is None else value
         self._check(query, key, value)
         masked = need_weights or attn_mask is not None or key_padding_mask is not None
-        if cache is not None and not masked and self._decodes(query, key):
+        if cache is not None and query.shape[1] == key.shape[1] == 1 and not masked and self.decodes:
             return self.out_proj(self._decoded(query, key, value, cache, left_padding)), None
         start = 0 if cache is None else cache.length
         mask, is_causal = self._masks(query, key, attn_mask, key_padding_mask, left_padding, is_causal, start)
@@ -166,13 +166,14 @@ class MultiheadAttention(Module):
         z = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, self.score_scale, enable_gqa=True)
         return self._side_by_side(z), None  # (B, T, nh·d_v)
 
-    def _decodes(self, query, key):
-        """Is this a single query to which KVCache.attend applies?"""
-        if query.shape[1] != 1 or key.shape[1] != 1 or self.impl != "fused" or not self.num_heads:
+    @property
+    def decodes(self):
+        """True if a single query without masks, given a cache, takes the way that mg.capture can record."""
+        if self.impl != "fused" or self._head_hooks or (self.training and self.dropout):
             return False
-        if self._head_hooks or not self._even_groups or (self.training and self.dropout):
-            return False
-        return query.storage.backend.attention_fits(query.dtype, max(self.d_k, self.d_v))
+        W = self.out_proj.weight
+        fits = W.storage.backend.attention_fits(W.dtype, max(self.d_k, self.d_v))
+        return self.num_heads > 0 and self._even_groups and fits
 
     def _decoded(self, query, key, value, cache, left_padding):
         """The fused form for a single query and a cache."""
