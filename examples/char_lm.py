@@ -127,7 +127,7 @@ def train(args, held):
             _, loss = model(mg.tensor(x, device=args.device), mg.tensor(y, device=args.device))  # (B, T, V), ()
             optimizer.zero_grad()
             loss.backward()
-            norm = nn.utils.clip_grad_norm_(parameters, settings["clip"] or math.inf)
+            norm = nn.utils.clip_grad_norm_(parameters, settings["clip"] or math.inf).item()
             if not math.isfinite(loss.item() + norm):
                 raise diverged(f"step {step}: loss {loss.item()}, gradient norm {norm}", kept)
             optimizer.step()

@@ -1,8 +1,9 @@
 // Optimizers, and norm and scaling of many arrays: one launch for all parameters.
 //
-//   layout   slots: a row for each array, with its pointers, size and numbers. Arrays are compact and changed in place.
-//            Each is cut into chunks of CHUNK elements, of which slot k has those from slots[k].chunk on.
-//   launch   a block for each chunk. sum_squares writes a partial sum for each, which add_up adds up in one block
+//   layout   slots: a row for each array, with its pointers and size. Arrays are compact and changed in place.
+//            Each is cut into chunks of CHUNK elements, of which slot k has those from slots[k].chunk on. slots[k].row is
+//            its row of `options`: adam: lr / (1 - beta1^t), decay, 1 / √(1 - beta2^t); sgd: lr, decay
+//   launch   a block for each chunk. sum_squares writes a partial sum for each, which root_of_sum adds up in one block
 //   equals   adam: m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g**2, with the step t of each array
 //            p -= lr * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + eps)
 //            sgd: b = momentum * b + g; p -= lr * (g + momentum * b if nesterov else b)
@@ -15,8 +16,7 @@
 struct Slot {
   T *p, *m, *v;
   const T* g;
-  long long size, chunk;
-  double rate, decay, root;  // adam: lr / (1 - beta1^t), decay, 1 / √(1 - beta2^t); sgd: lr and decay
+  long long size, chunk, row;
 };
 
 // The slot of this block's chunk, which is elements [from, to) of the slot's arrays.
@@ -33,7 +33,8 @@ __device__ __forceinline__ const Slot& find(const Slot* __restrict__ slots, int 
   return slots[low];
 }
 
-extern "C" __global__ void adam(const Slot* __restrict__ slots, int count, double beta1, double beta2, double eps,
+extern "C" __global__ void adam(const Slot* __restrict__ slots, int count,
+                                const double* __restrict__ options, double beta1, double beta2, double eps,
                                 bool decoupled) {
   long long from, to;
   const Slot& slot = find(slots, count, from, to);
@@ -42,8 +43,9 @@ extern "C" __global__ void adam(const Slot* __restrict__ slots, int count, doubl
   T* const __restrict__ v = slot.v + from;
   const T* const __restrict__ g = slot.g + from;
   const R keep_m = R(beta1), add_m = R(1 - beta1), keep_v = R(beta2), add_v = R(1 - beta2), small = R(eps);
-  const R rate = R(slot.rate), root = R(slot.root);
-  const R shrink = decoupled ? R(slot.decay) : R(1), decay = decoupled ? R(0) : R(slot.decay);
+  const double* const option = options + 3 * slot.row;
+  const R rate = R(option[0]), root = R(option[2]);
+  const R shrink = decoupled ? R(option[1]) : R(1), decay = decoupled ? R(0) : R(option[1]);
   each(to - from, [&](long long i) {
     const R pi = R(p[i]) * shrink, gi = decay == 0 ? R(g[i]) : R(g[i]) + pi * decay;
     const R mi = R(m[i]) * keep_m + gi * add_m, vi = R(v[i]) * keep_v + gi * gi * add_v;
@@ -53,12 +55,14 @@ extern "C" __global__ void adam(const Slot* __restrict__ slots, int count, doubl
   });
 }
 
-extern "C" __global__ void sgd(const Slot* __restrict__ slots, int count, double momentum, bool nesterov) {
+extern "C" __global__ void sgd(const Slot* __restrict__ slots, int count,
+                               const double* __restrict__ options, double momentum, bool nesterov) {
   long long from, to;
   const Slot& slot = find(slots, count, from, to);
   T* const __restrict__ p = slot.p + from;
   const T* const __restrict__ g = slot.g + from;
-  const R rate = R(slot.rate), decay = R(slot.decay), kept = R(momentum);
+  const double* const option = options + 2 * slot.row;
+  const R rate = R(option[0]), decay = R(option[1]), kept = R(momentum);
   auto decayed = [&](long long i) { return decay == 0 ? R(g[i]) : R(g[i]) + R(p[i]) * decay; };  // 0 * ∞ is NaN
   if (momentum == 0) {
     each(to - from, [&](long long i) { p[i] = T(R(p[i]) - decayed(i) * rate); });
@@ -72,7 +76,10 @@ extern "C" __global__ void sgd(const Slot* __restrict__ slots, int count, double
   });
 }
 
-extern "C" __global__ void scale(const Slot* __restrict__ slots, int count, R factor) {
+extern "C" __global__ void scale(const Slot* __restrict__ slots, int count,
+                                 const double* __restrict__ number) {
+  const R factor = R(*number);
+  if (factor == 1) return;
   long long from, to;
   T* const __restrict__ p = find(slots, count, from, to).p + from;
   each(to - from, [&](long long i) { p[i] = T(R(p[i]) * factor); });
@@ -85,7 +92,8 @@ extern "C" __global__ void sum_squares(const Slot* __restrict__ slots, int count
   if (threadIdx.x == 0) parts[blockIdx.x] = s;
 }
 
-extern "C" __global__ void add_up(double* __restrict__ total, const double* __restrict__ parts, long long n) {
+extern "C" __global__ void root_of_sum(double* __restrict__ norm, const double* __restrict__ parts,
+                                       long long n) {
   const double s = sum<double>(n, [&](long long i) { return parts[i]; });
-  if (threadIdx.x == 0) *total = s;
+  if (threadIdx.x == 0) *norm = sqrt(s);
 }

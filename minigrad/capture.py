@@ -42,9 +42,10 @@ def capture(function):
 
     Recorded anew: other shapes, dtypes or layouts of Tensors; other numbers or strings; train() or eval(), no_grad();
     modules with other parameters, hooks or options; optimizers with other options, except learning rates and weight
-    decay, which may change from call to call; and variables of the function's surroundings (its closure and globals)
-    that are numbers, strings, Tensors or Modules. Other side effects of Python (prints, lists that grow) happen only
-    when a call is recorded. After a call, .grad holds that call's gradients, in memory that the next one overwrites.
+    decay, which may change from call to call; and other numbers, strings, Tensors and Modules that the function takes
+    from its closure, from globals, or from attributes of `self` and other objects that it is given. Other side effects
+    of Python (prints, lists that grow) happen only when a call is recorded. After a call, .grad holds that call's
+    gradients, in memory that the next one overwrites.
 
     Raises CaptureError, naming the line, for what cannot be recorded: values read on the host (item(), numpy(), if on a
     Tensor), mg.tensor() of the step's surroundings, ops of one's own that compute in NumPy, float16 on a CPU, a Tensor
@@ -124,7 +125,8 @@ class Recording:
         if any(x.requires_grad for x in tensors):
             raise CaptureError("an argument that requires a gradient cannot be captured: detach() it")
         self._fresh = True  # has not been replayed: what is to be done on the host has been done by recording
-        self._surroundings = Surroundings(function)
+        args, kwargs = rebuilt(form, iter(tensors))
+        self._surroundings = Surroundings(function, (*args, *kwargs.values()))
         recorder = Recorder(on)
         with switched(inference=False):  # so that in-place changes of the arguments are counted
             given = [from_backend(np.array(x.array, order="K"), on) for x in tensors]
@@ -186,6 +188,11 @@ class Recording:
                 return
         raise CaptureError(f"a Tensor that a step makes ({kept[0]}) is kept outside of it: return it instead")
 
+    @property
+    def nbytes(self):
+        """Bytes of the arena in which the step computes."""
+        return self._program.nbytes
+
     def holds(self):
         """Is all that was recorded still what the function would do?"""
         return (
@@ -222,16 +229,16 @@ class Recording:
 
 class Surroundings:
     """The numbers, strings, Tensors and Modules among the variables of a function's closure and globals, and of the
-    object that it is a method of."""
+    objects that it is a method of or is given."""
 
-    def __init__(self, function):
+    def __init__(self, function, arguments):
         self._cells, self._names = [], []
-        owner = getattr(function, "__self__", None)
+        owners = [getattr(function, "__self__", None), *arguments]
         function = getattr(function, "__func__", function)
         code = getattr(function, "__code__", None)
         if code is not None:
             self._cells = list(function.__closure__ or ())
-            scopes = [function.__globals__, *([vars(owner)] if hasattr(owner, "__dict__") else [])]
+            scopes = [function.__globals__, *(vars(owner) for owner in owners if hasattr(owner, "__dict__"))]
             self._names = [(scope, name) for name in _names(code) for scope in scopes if name in scope]
         self._before = self._values()
 

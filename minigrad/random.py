@@ -7,7 +7,9 @@ from reprlib import repr as shown
 import numpy as np
 
 from .backend import reference
+from .backend.philox import Draw
 from .locks import drawing
+from .recording import here, refuse
 
 
 class Generator:
@@ -21,12 +23,14 @@ class Generator:
 
     def manual_seed(self, seed):
         """Start the stream of `seed` (any int) from its beginning."""
+        refuse("seeding a generator")
         self.seed, self.offset = int(seed) & 0xFFFFFFFFFFFFFFFF, 0
         return self
 
     @property
     def state(self):
-        return {"seed": self.seed, "offset": self.offset}
+        drawn = 0 if here.recorder is None else here.recorder.drawn(self)
+        return {"seed": self.seed, "offset": self.offset + drawn}
 
     @state.setter
     def state(self, state):
@@ -40,30 +44,34 @@ class Generator:
             raise ValueError(
                 f"a random state is two integers, seed from 0 to 2^64 - 1 and offset to 2^62 - 1, not {shown(state)}"
             )
+        if here.recorder is not None:
+            return here.recorder.rewind(self, seed, offset)
         self.seed, self.offset = seed, offset
 
     def reserve(self, n):
-        """Set n words of the stream aside for the caller. Returns the number of their first block of four words;
-        every call begins a fresh block."""
+        """Set n words of the stream aside for the caller. Returns a Draw, which says where they begin; every call
+        begins a fresh block of four words."""
+        if here.recorder is not None:
+            return here.recorder.reserve(self, -(-n // 4))
         with drawing:
             offset, self.offset = self.offset, self.offset + -(-n // 4)
-        return offset
+        return Draw(self.seed, offset, self)
 
     # `on` is the backend that computes the numbers, and whose array they come in.
 
     def words(self, n, on=reference):
         """The next n words, uint32."""
-        return on.random_words(self.seed, self.reserve(n), n)
+        return on.random_words(self.reserve(n), n)
 
     def uniform(self, shape, dtype=np.float64, on=reference):
         """Numbers in [0, 1): 53 random bits in float64, 24 otherwise (11 in float16)."""
-        n = math.prod(shape)
-        return on.random_uniform(self.seed, self.reserve(2 * n if dtype == np.float64 else n), shape, dtype)
+        n, dtype = math.prod(shape), np.dtype(dtype)
+        return on.random_uniform(self.reserve(2 * n if dtype == np.float64 else n), shape, dtype)
 
     def normal(self, shape, dtype=np.float64, on=reference):
         """Standard normal numbers by Box and Muller's transform, computed in float64."""
         pairs = -(-math.prod(shape) // 2)
-        return on.random_normal(self.seed, self.reserve(4 * pairs), shape, dtype)
+        return on.random_normal(self.reserve(4 * pairs), shape, np.dtype(dtype))
 
     # What follows is drawn on the host: batches and samples, where speed does not matter.
 

@@ -26,6 +26,21 @@ class _Here(threading.local):
 here = _Here()
 
 
+def active() -> bool:
+    """Is this thread recording a step?"""
+    return here.recorder is not None
+
+
+@contextlib.contextmanager
+def apart() -> Iterator[None]:
+    """What runs inside is no part of the step: it happens now and only once, such as making an optimizer's buffers."""
+    recorder, here.recorder = here.recorder, None
+    try:
+        yield
+    finally:
+        here.recorder = recorder
+
+
 def each_call(function: Callable[[], object]) -> None:
     """Call function now and, if a step is being recorded, again at each of its calls, before its launches."""
     function()
@@ -58,17 +73,6 @@ def refuse_users(what: str) -> None:
     """Raise CaptureError if a step is being recorded and the caller's caller is not minigrad's own code."""
     if here.recorder is not None and not sys._getframe(2).f_code.co_filename.startswith(PACKAGE):
         refuse(what)
-
-
-@contextlib.contextmanager
-def outside() -> Iterator[None]:
-    """For what a step makes only once, at its first call, such as an optimizer's buffers: it happens now, and is no
-    part of what is being recorded."""
-    before, here.recorder = here.recorder, None
-    try:
-        yield
-    finally:
-        here.recorder = before
 
 
 def user_line() -> str:

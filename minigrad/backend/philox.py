@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..recording import refuse
+
 _ROUNDS = 10
 _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _WEYL = 0x9E3779B9, 0xBB67AE85
@@ -33,9 +35,10 @@ def blocks(key, counter):
     return c0, c1, c2, c3
 
 
-def words(key, offset, n):
-    """n 32-bit words (uint32) of the stream `key`, beginning at block `offset` (four words a block)."""
-    index = np.arange(offset, offset + -(-n // 4), dtype=np.uint64)
+def words(draw, n):
+    """n 32-bit words (uint32) of a stream, from where a Draw begins (four words a block)."""
+    refuse("drawing random numbers on the host")
+    index = np.arange(draw.offset, draw.offset + -(-n // 4), dtype=np.uint64)
     zero = np.zeros_like(index)
-    four = blocks(key, (index & _LOW, index >> _SHIFT, zero, zero))
+    four = blocks(draw.key, (index & _LOW, index >> _SHIFT, zero, zero))
     return np.stack(four, axis=1).astype(np.uint32).reshape(-1)[:n]

@@ -10,17 +10,20 @@ for storage: arithmetic on it happens in float32. NaN and Inf come without warni
 """
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+
+from .philox import Draw
 
 Array: TypeAlias = Any  # of the backend's own kind
 Operand: TypeAlias = Any  # an array or a Python number
 Shape: TypeAlias = tuple[int, ...]
 DType: TypeAlias = np.dtype
 Slots: TypeAlias = Sequence[tuple[Any, ...]]
+Options: TypeAlias = Callable[[], Sequence[tuple[float, ...]]]
 Arrays: TypeAlias = Sequence[Array]
 # Of a backward: is a gradient wanted, for each input? One that is not is None in the result.
 Wanted: TypeAlias = tuple[bool, ...]
@@ -220,27 +223,30 @@ class Primitives(Protocol):
 
     # ---------------------------------------------------------------------------------------------------------- random
 
-    # `key` names a Philox stream, `offset` its first block of four words of 32 bits. Uniform numbers have 53 random
-    # bits in float64, 24 in float32 and 11 in float16; normal ones are computed in float64.
-    def random_words(self, key: int, offset: int, n: int) -> Array: ...  # (n,) uint32
-    def random_uniform(self, key: int, offset: int, shape: Shape, dtype: DType) -> Array: ...  # [0, 1)
-    def random_normal(self, key: int, offset: int, shape: Shape, dtype: DType) -> Array: ...
+    # `draw` says at which block (four words of 32 bits) of which Philox stream the words begin. Uniform numbers have
+    # 53 random bits in float64, 24 in float32 and 11 in float16; normal ones are computed in float64.
+    def random_words(self, draw: Draw, n: int) -> Array: ...  # (n,) uint32
+    def random_uniform(self, draw: Draw, shape: Shape, dtype: DType) -> Array: ...  # [0, 1)
+    def random_normal(self, draw: Draw, shape: Shape, dtype: DType) -> Array: ...
 
-    def dropout(self, x: Array, p: float, key: int, offset: int) -> tuple[Array, Array]:
+    def dropout(self, x: Array, p: float, draw: Draw) -> tuple[Array, Array]:
         """(x mask, mask): mask holds 1 / (1 - p) with probability 1 - p, else 0, in x's dtype."""
 
     # ----------------------------------------------------------------------------------------------------------- optim
 
     # For all parameters at once. Their arrays are compact; those of a slot have one dtype.
-    def adam_(self, slots: Slots, beta1: float, beta2: float, eps: float, decoupled: bool) -> None:
-        """One step of Adam or AdamW (decoupled). slots: (p, g, m, v, lr, weight_decay, step), step counted from 1."""
+    # Options that may change from step to step come from a function, which returns rows of numbers; the last entry of a
+    # slot is the number of its row.
+    def adam_(self, slots: Slots, options: Options, beta1: float, beta2: float, eps: float, decoupled: bool) -> None:
+        """One step of Adam or AdamW (decoupled). slots: (p, g, m, v, row). A row is (lr, weight_decay, step), step
+        counted from 1."""
 
-    def sgd_(self, slots: Slots, momentum: float, nesterov: bool) -> None:
-        """One step of SGD. slots: (p, g, buffer, lr, weight_decay). The buffer starts as zeros; it is not touched
-        without momentum, and may be None then."""
+    def sgd_(self, slots: Slots, options: Options, momentum: float, nesterov: bool) -> None:
+        """One step of SGD. slots: (p, g, buffer, row). A row is (lr, weight_decay). The buffer starts as zeros; it is
+        not touched without momentum, and may be None then."""
 
-    def global_norm(self, arrays: Arrays) -> float: ...  # the 2-norm of all their elements
-    def scale_(self, arrays: Arrays, factor: float) -> None: ...
+    def global_norm(self, arrays: Arrays) -> Array: ...  # the 2-norm of all their elements: (), float64
+    def scale_(self, arrays: Arrays, factor: Array) -> None: ...  # by a number in an array: (), float64
 
 
 def names() -> list[str]:

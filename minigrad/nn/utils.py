@@ -3,7 +3,10 @@
 import math
 from contextlib import contextmanager
 
-from ..tensor import Tensor
+from ..autograd import no_grad
+from ..dtypes import float64
+from ..recording import refuse
+from ..tensor import Tensor, from_backend, zeros
 
 
 @contextmanager
@@ -19,21 +22,28 @@ def evaluating(model):
 
 
 def clip_grad_norm_(parameters, max_norm, error_if_nonfinite=False):
-    """Scale all gradients in place so that their joint 2-norm is at most max_norm; returns the norm before, a float.
+    """Scale all gradients in place so that their joint 2-norm is at most max_norm. Returns the norm before: a Tensor,
+    () of float64, on the device of the first.
 
-    A norm that is NaN or infinite makes every gradient NaN or 0; with error_if_nonfinite it raises ArithmeticError."""
+    A norm that is NaN or infinite makes every gradient NaN or 0; with error_if_nonfinite it raises ArithmeticError.
+    Without, nothing waits for the device."""
     parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     grads = [p.grad for p in parameters if p.grad is not None]
     by_device: dict = {}
     for g in grads:
         by_device.setdefault(g.storage.backend, []).append(g.array)
-    norm = math.hypot(*(on.global_norm(arrays) for on, arrays in by_device.items()))
-    if error_if_nonfinite and not math.isfinite(norm):
-        raise ArithmeticError(f"the norm of the gradients is {norm}")
-    scale = max_norm / (norm + 1e-6)
-    if not scale >= 1:
+    with no_grad():
+        norms = [from_backend(on.global_norm(arrays), on) for on, arrays in by_device.items()]
+        norm = norms[0] if norms else zeros((), dtype=float64)
+        for other in norms[1:]:
+            norm = (norm * norm + (other * other).to(norm.device)).sqrt()
+        if error_if_nonfinite:
+            refuse("error_if_nonfinite=True, which reads the norm on the host,")
+            if not math.isfinite(norm.item()):
+                raise ArithmeticError(f"the norm of the gradients is {norm.item()}")
+        factor = (max_norm / (norm + 1e-6)).minimum(1.0)  # NaN if the norm is
         for on, arrays in by_device.items():
-            on.scale_(arrays, scale)
-        for g in grads:
-            g.storage.changed()
+            on.scale_(arrays, factor.to(on.device).array)
+    for g in grads:
+        g.storage.changed()
     return norm

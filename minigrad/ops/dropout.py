@@ -15,7 +15,7 @@ class Dropout(Op):
     analytic = True
 
     def forward(self, x, p, generator=default_generator):
-        y, mask = self.backend.dropout(x, p, generator.seed, generator.reserve(x.size))
+        y, mask = self.backend.dropout(x, p, generator.reserve(x.size))
         self.save(mask)
         return y
 

@@ -1,6 +1,6 @@
 """Adam, and AdamW."""
 
-from .optimizer import Optimizer, launches
+from .optimizer import Optimizer, launches, rows
 
 
 class Adam(Optimizer):
@@ -28,11 +28,11 @@ class Adam(Optimizer):
 
     def update_all(self, due):
         for (on, *shared), parameters in launches(due, lambda group: (*group["betas"], group["eps"])):
+            numbers, options = rows(parameters, lambda s, group: (group["lr"], group["weight_decay"], s["step"]))
             slots = [
-                (p, g, state["m"].array, state["v"].array, group["lr"], group["weight_decay"], state["step"])
-                for p, g, state, group in parameters
+                (p, g, state["m"].array, state["v"].array, row) for (p, g, state, _), row in zip(parameters, numbers)
             ]
-            on.adam_(slots, *shared, self.decoupled)
+            on.adam_(slots, options, *shared, self.decoupled)
 
 
 class AdamW(Adam):

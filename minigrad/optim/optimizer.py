@@ -6,9 +6,13 @@ from reprlib import repr as shown
 
 import numpy as np
 
+from .. import recording
 from ..autograd import no_grad
 from ..dtypes import is_number
 from ..tensor import Tensor, as_tensor, from_backend
+from .recorded import Options, State, guarded
+
+_OWN = {"param_groups", "state"}
 
 
 class Optimizer:
@@ -83,9 +87,15 @@ class Optimizer:
                 if p.grad is not None:
                     state = self.state.get(p)
                     if state is None:
-                        state = self.state[p] = {"step": 0, **{name: p.zeros_like() for name in self.buffers}}
-                    state["step"] += 1
+                        with recording.apart():
+                            buffers = {name: p.zeros_like() for name in self.buffers}
+                        state = self.state[p] = {"step": 0, **buffers}
                     due.append((p, p.grad, state, group))
+        if not type(self).update_all.__module__.startswith("minigrad."):
+            recording.refuse(f"{type(self).__name__}, whose update_all is not minigrad's,")
+        states = {p: state for p, _, state, _ in due}
+        recording.depends_on(lambda: self._arrangement(states))
+        recording.each_call(lambda: _count(states.values()))
         with no_grad():
             self.update_all(due)
 
@@ -98,8 +108,28 @@ class Optimizer:
     def update_all(self, due):
         """`update` for each (p, g, state, group) of a list. Where the backends have a kernel for an optimizer, it
         overrides this with one launch for all parameters."""
+        if recording.active():
+            due = self._guarded(due)
         for p, g, state, group in due:
             self.update(p, g, state, group)
+
+    def _arrangement(self, states):
+        """What a recorded step takes as given: which parameters are in which group, and the state of each of `states`,
+        which lives as long as the recording, so that nothing else gets these ids."""
+        groups = [(id(group), *map(id, group["params"])) for group in self.param_groups]
+        first, found = None, []
+        for p in states:
+            state = self.state.get(p, {})
+            step = state.get("step", 0)
+            first = step if first is None else first
+            found.append((step - first, id(state), *[id(state.get(name)) for name in self.buffers]))
+        return groups, found
+
+    def _guarded(self, due):
+        """`due` for an `update` that is being recorded: see recorded.py."""
+        recording.depends_on(lambda: {name: guarded(value) for name, value in vars(self).items() if name not in _OWN})
+        groups = {id(group): Options(group) for *_, group in due}
+        return [(p, g, State(state), groups[id(group)]) for p, g, state, group in due]
 
     def state_dict(self):
         """{'state': {index: {'step': …, name: Tensor}}, 'param_groups': …}, parameters by their index over all groups.
@@ -166,6 +196,11 @@ class Optimizer:
         return own
 
 
+def _count(states):
+    for state in states:
+        state["step"] += 1
+
+
 def _checked(value, name, kind, keys=()):
     """`value`, a `kind` with these keys (and maybe others). Raises ValueError if it is not."""
     if not isinstance(value, kind):
@@ -212,9 +247,23 @@ def launches(due, shared):
 
     shared: function of a group of options that gives these values. Returns pairs of (backend, *values) and a list of
     (p, g, state, group) with the compact arrays of p and g. Counts each p as changed."""
+    groups = list({id(group): group for *_, group in due}.values())
+    recording.depends_on(lambda: [shared(group) for group in groups])
     found: dict = {}
     for p, g, state, group in due:
         key = p.storage.backend, *shared(group)
         found.setdefault(key, []).append((p.array, g.contiguous().array, state, group))
         p.storage.changed()
     return found.items()
+
+
+def rows(parameters, numbers_of):
+    """For `update_all`: the numbers that may change from step to step, as the primitives in place want them.
+
+    numbers_of: function of a parameter's state and group. Returns the row of each of the parameters, and a function
+    that returns the rows, one for each group and step."""
+    found: dict = {}
+    mine = [
+        found.setdefault((id(group), state["step"]), (len(found), state, group)) for _, _, state, group in parameters
+    ]
+    return [row for row, _, _ in mine], lambda: [numbers_of(state, group) for _, state, group in found.values()]

@@ -1,6 +1,6 @@
 """Stochastic gradient descent."""
 
-from .optimizer import Optimizer, launches
+from .optimizer import Optimizer, launches, rows
 
 
 class SGD(Optimizer):
@@ -25,8 +25,6 @@ class SGD(Optimizer):
 
     def update_all(self, due):
         for (on, *shared), parameters in launches(due, lambda group: (group["momentum"], group["nesterov"])):
-            slots = [
-                (p, g, state["momentum_buffer"].array, group["lr"], group["weight_decay"])
-                for p, g, state, group in parameters
-            ]
-            on.sgd_(slots, *shared)
+            numbers, options = rows(parameters, lambda _, group: (group["lr"], group["weight_decay"]))
+            slots = [(p, g, state["momentum_buffer"].array, row) for (p, g, state, _), row in zip(parameters, numbers)]
+            on.sgd_(slots, options, *shared)

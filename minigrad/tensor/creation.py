@@ -91,7 +91,8 @@ def full(size: Any, fill_value: Any, dtype: Any = None, device: str = "cpu", req
     if dtype is None:
         dtype = {"b": dtypes.bool_, "i": dtypes.int64, "u": dtypes.int64}.get(np.asarray(fill_value).dtype.kind)
     shape = _sizes("full", (size,) if isinstance(size, int) else size)
-    return _finish(np.full(shape, fill_value, dtypes.as_dtype(dtype or dtypes.DEFAULT_FLOAT)), device, requires_grad)
+    on = backend.get(device)
+    return from_backend(on.full(shape, fill_value, dtypes.as_dtype(dtype or dtypes.DEFAULT_FLOAT)), on, requires_grad)
 
 
 def zeros(*size: Any, dtype: Any = dtypes.DEFAULT_FLOAT, device: str = "cpu", requires_grad: bool = False) -> Tensor:

@@ -126,7 +126,7 @@ def test_backward_with_create_graph_then_clipping():
     ((a + b) ** 2).sum().backward(create_graph=True)
     assert a.grad.requires_grad
     before = np.sqrt((a.grad.detach().numpy() ** 2).sum() * 2)
-    assert nn.utils.clip_grad_norm_([a, b], 0.5) == pytest.approx(before)
+    assert nn.utils.clip_grad_norm_([a, b], 0.5).item() == pytest.approx(before)
     after = np.sqrt(sum((p.grad.detach().numpy() ** 2).sum() for p in (a, b)))
     assert after == pytest.approx(0.5, rel=1e-5)
 

@@ -75,7 +75,7 @@ def losses(on, dtype, steps=4):
         _, loss = model(x, y)
         optimizer.zero_grad()
         loss.backward()
-        found += [loss.item(), nn.utils.clip_grad_norm_(model.parameters(), 1.0)]
+        found += [loss.item(), nn.utils.clip_grad_norm_(model.parameters(), 1.0).item()]
         optimizer.step()
     return found
 

@@ -153,9 +153,9 @@ def test_arrays_change_in_place_and_whatever_their_strides():
     emulated.setitem(memory, (np.array([1, 3]),), memory[0])
     expected[[1, 3]] = expected[0]
     np.testing.assert_array_equal(memory, expected)
-    emulated.scale_([memory], 2.0)  # by its address, in a table
+    emulated.scale_([memory], np.array(2.0))  # by its address, in a table
     np.testing.assert_array_equal(memory, 2 * expected)
-    emulated.sgd_([(memory, memory.copy(), None, 0.5, 0.0)], 0.0, False)
+    emulated.sgd_([(memory, memory.copy(), None, 0)], lambda: [(0.5, 0.0)], 0.0, False)
     np.testing.assert_array_equal(memory, expected)
     assert emulated.copy(np.empty((0, 3), F32)).shape == (0, 3)
 
@@ -296,7 +296,7 @@ def test_bugs_in_real_kernels_show_in_the_results(compute, old, new, count, expe
 def test_the_checker_knows_arrays_that_come_in_a_table():
     def adam(emulated):
         p, g, m, v = (apart(emulated, abs(ROWS[i])) for i in range(4))
-        emulated.adam_([(p, g, m, v, 0.1, 0.0, 1)], 0.9, 0.99, 1e-8, True)
+        emulated.adam_([(p, g, m, v, 0)], lambda: [(0.1, 0.0, 1)], 0.9, 0.99, 1e-8, True)
         return p
 
     for _ in range(2):

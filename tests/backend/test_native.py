@@ -1,5 +1,6 @@
 """The native backend around its kernels: choosing it, falling back, threads."""
 
+import ctypes
 import logging
 import os
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 from minigrad import backend
 from minigrad.backend import reference
-from minigrad.backend.runners.native import Native
+from minigrad.backend.runners.native import Native, NativeKernels, pool
 from minigrad.backend.runners.toolchain import CompilerError
 
 from .. import ROOT
@@ -59,7 +60,8 @@ def test_a_kernel_that_does_not_compile_leaves_numpy(caplog, monkeypatch):
 def test_what_is_small_or_not_float_is_numpys(monkeypatch):
     on = Native()
     monkeypatch.setattr(on, "_run", lambda *args: pytest.fail("a kernel ran"))
-    on.exp(np.ones(10, np.float32))
+    on.mul(np.ones(10, np.float32), 2)
+    on.exp(np.ones(10_000, np.float16))
     on.add(np.ones(10_000, np.float16), np.ones(10_000, np.float16))
     on.add(np.arange(10_000), 1)
     on.exp(np.ones(10_000, complex))
@@ -128,8 +130,8 @@ def test_backends_are_named():
 def test_a_kernel_that_cannot_be_had_leaves_no_update_half_done(monkeypatch, caplog):
     """Of several dtypes, some have their kernel already: NumPy must not do again what it has done."""
     on, compile = Native(any_size=True), Native.compile
-    ps = [np.ones(4, "f4"), np.ones(4, "f8")]
-    on.sgd_([(ps[0], np.zeros(4, "f4"), None, 0.1, 0.0)], 0.0, False)
+    ps, options = [np.ones(4, "f4"), np.ones(4, "f8")], lambda: [(0.1, 0.0)]
+    on.sgd_([(ps[0], np.zeros(4, "f4"), None, 0)], options, 0.0, False)
 
     def broken(on, files, dtype):
         if dtype == np.float64:
@@ -137,7 +139,7 @@ def test_a_kernel_that_cannot_be_had_leaves_no_update_half_done(monkeypatch, cap
         return compile(on, files, dtype)
 
     monkeypatch.setattr(Native, "compile", broken)
-    on.sgd_([(p, np.ones_like(p), None, 0.1, 0.0) for p in ps], 0.0, False)
+    on.sgd_([(p, np.ones_like(p), None, 0) for p in ps], options, 0.0, False)
     for p in ps:
         np.testing.assert_allclose(p, 0.9, rtol=1e-6)
     said = [record.getMessage() for record in caplog.records]
@@ -189,3 +191,90 @@ print("each once")
 def test_each_block_is_computed_once():
     """Also the last of them, where they do not come out even; whichever of three threads takes them."""
     assert run(BLOCKS)[0] == "each once"
+
+
+@pytest.mark.needs("g++")
+@pytest.mark.parametrize("n", [1, 1000, 1_000_000])
+def test_recorded_launches_run_again(n):
+    """On what their arrays hold by then, in order, any number of times."""
+    on, x = NativeKernels(), np.linspace(-1, 1, n, dtype=np.float32)
+    on.exp(x)  # loads the kernels, which are recorded below
+    launches = []
+    for kernel in on._kernels.values():
+        run = kernel.function
+        kernel.function = lambda *given, run=run: run(*given) or launches.append(pool.Launch(run, *given))
+    y = on.exp(x)
+    between = on.tanh(y)  # whose memory has to stay
+    z = on.mul(between, y)
+    recorded = pool.recorded(launches)
+    assert len(recorded) == 3
+    for step in range(3):
+        x[:] = np.linspace(-2, step, n)
+        expected = np.tanh(np.exp(x)) * np.exp(x)
+        z[:] = np.nan
+        assert pool.replay(recorded) == 3
+        np.testing.assert_allclose(z, expected, 1e-6)
+
+
+@pytest.mark.needs("g++")
+def test_a_replay_ends_at_a_launch_that_fails():
+    ran = []
+
+    def launch(name, result):
+        function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_void_p)
+        functions.append(function(lambda grid, shared, packed: ran.append((name, shared)) or result))
+        return pool.Launch(functions[-1], bytes(24), len(name), b"")
+
+    functions = []
+    launches = [launch("one", 0), launch("three", 0), launch("fails", 7), launch("never", 0)]
+    assert pool.replay(pool.recorded(launches)) == 2
+    assert ran == [("one", 3), ("three", 5), ("fails", 5)]
+    assert pool.replay(pool.recorded(launches[:2])) == 2 and pool.replay(pool.recorded([])) == 0
+
+
+OVERLOAD = """
+import threading, numpy as np
+from minigrad.backend.runners.native import Native
+
+on = Native(any_size=True)
+rng = np.random.default_rng(0)
+arrays = [rng.standard_normal((rows, 64)).astype(np.float32) for rows in (1, 2, 63, 64, 65, 1000, 4000)]
+expected = [on.softmax(x, 1) for x in arrays]
+wrong = []
+
+def work():
+    for _ in range(300):
+        for x, y in zip(arrays, expected):
+            if not np.array_equal(on.softmax(x, 1), y):
+                wrong.append(x.shape)
+
+callers = [threading.Thread(target=work) for _ in range(4)]
+for caller in callers: caller.start()
+for caller in callers: caller.join()
+print(on.threads, wrong)
+"""
+
+
+@pytest.mark.needs("g++")
+@pytest.mark.parametrize("threads", ["1", "2", "8"])
+def test_more_threads_than_cores_and_callers_at_once(threads):
+    """Jobs that are shared and jobs that are not; workers that are looking for work, asleep, or without a core."""
+    assert run(OVERLOAD, OMP_NUM_THREADS=threads)[0] == f"{threads} []"
+
+
+IDLE = """
+import os, time, numpy as np
+from minigrad.backend.runners.native import Native
+
+on, x = Native(any_size=True), np.ones((4000, 64), np.float32)
+for _ in range(20): on.softmax(x, 1)
+time.sleep(0.1)
+before = time.process_time()
+time.sleep(0.5)
+print(time.process_time() - before < 0.1)
+"""
+
+
+@pytest.mark.needs("g++")
+def test_workers_without_work_sleep():
+    assert run(IDLE, OMP_NUM_THREADS="2")[0] == "True"

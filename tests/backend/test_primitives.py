@@ -14,7 +14,7 @@ from minigrad.backend.kernels import Struct, constant, find_kernels, signatures
 from minigrad.backend.launch import Launched
 from minigrad.backend.launch.formulas import TABLE
 from minigrad.backend.launch.launcher import Launcher
-from minigrad.backend.launch.rules import natively
+from minigrad.backend.launch.rules import MANY, natively
 from minigrad.backend.primitives import Primitives
 
 NAMES = primitives.names()
@@ -50,7 +50,7 @@ def test_a_kernel_without_a_rule_is_an_error(monkeypatch):
     from minigrad.backend.runners.native import native
 
     rules = {name: getattr(Launched, name).natively for name in NAMES}
-    assert not [name for name, rule in rules.items() if rule.never and (rule.when or rule.always)]
+    assert not [name for name, rule in rules.items() if rule.never and rule.always]
     monkeypatch.setattr(Launched, "softmax", lambda self, x, dim: x)
     with pytest.raises(TypeError, match="does not say of softmax when it is a kernel natively"):
         native.by_rule("softmax")
@@ -60,12 +60,17 @@ def test_a_rule_is_followed():
     from minigrad.backend.runners.native.native import Native
 
     on = Native.__new__(Native)  # without a compiler
-    on.any_size, on.failed = False, None
+    on.any_size, on.large, on.failed = False, False, None
     few, many, half = np.ones(3, "f4"), np.ones(99, "f4"), np.ones(99, "f2")
-    rule = natively(50, when=lambda x, *others: type(x) is list or x[0] == 1)(lambda x: x).natively
+    rule, always = (natively(size)(lambda x: x).natively for size in (50, 0))
     assert on.pays(rule, (many, 1)) and on.pays(rule, (few, many)) and on.pays(rule, ([(few, 2), (many, 3)],))
-    for args in ((few,), (half,), (many, half), ([few],), ([many, half],), (np.arange(99),), (many * 2,)):
+    for args in ((few,), (half,), (many, half), ([few],), ([many, half],), (np.arange(99),)):
         assert not on.pays(rule, args)
+    for args in ((few,), (few[:0],), (1, few), ([few],), ((3, 4), np.dtype("f4")), (few, np.arange(99))):
+        assert on.pays(always, args)
+    for args in ((half,), (few, half), (np.arange(99),), ((3, 4), np.dtype("f2")), (few * 1j,), (3,)):
+        assert not on.pays(always, args)
+    assert not on.large and on.pays(rule, (np.ones(MANY, "f4"),)) and on.large
     on.failed = OSError()
     assert not on.pays(rule, (many,))
 

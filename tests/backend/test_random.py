@@ -25,14 +25,14 @@ def test_philox_known_answers(counter, key, expected):
 
 
 def test_words_are_blocks_in_order():
-    words = philox.words(5, 0, 12)
+    words = philox.words(philox.Draw(5, 0), 12)
     assert words.dtype == np.uint32
-    assert [f"{w:08x}" for w in philox.words(0, 0, 4)] == VECTORS[0][2].split()
-    np.testing.assert_array_equal(philox.words(5, 1, 8), words[4:])
-    np.testing.assert_array_equal(philox.words(5, 0, 5), words[:5])
-    assert philox.words(5, 0, 0).shape == (0,)
-    far = philox.words(5, 2**32 - 1, 8)  # the counter carries into its second word
-    np.testing.assert_array_equal(far[4:], philox.words(5, 2**32, 4))
+    assert [f"{w:08x}" for w in philox.words(philox.Draw(0, 0), 4)] == VECTORS[0][2].split()
+    np.testing.assert_array_equal(philox.words(philox.Draw(5, 1), 8), words[4:])
+    np.testing.assert_array_equal(philox.words(philox.Draw(5, 0), 5), words[:5])
+    assert philox.words(philox.Draw(5, 0), 0).shape == (0,)
+    far = philox.words(philox.Draw(5, 2**32 - 1), 8)  # the counter carries into its second word
+    np.testing.assert_array_equal(far[4:], philox.words(philox.Draw(5, 2**32), 4))
     assert len(set(far.tolist())) == 8
 
 
@@ -85,7 +85,7 @@ def test_draws_do_not_overlap():
     g = mg.Generator(3)
     words = np.concatenate([g.words(n) for n in (5, 1, 0, 4, 3)])
     assert len(set(words.tolist())) == 13
-    np.testing.assert_array_equal(words[5:6], philox.words(3, 2, 1))  # five words take two blocks of four
+    np.testing.assert_array_equal(words[5:6], philox.words(philox.Draw(3, 2), 1))  # five words take two blocks of four
 
 
 def test_generators_are_apart_from_the_default_one():

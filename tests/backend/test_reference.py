@@ -233,8 +233,9 @@ def test_adam_goes_through_a_parameter_chunk_by_chunk(size, weight_decay, decoup
     slope = g if decoupled else g + weight_decay * p
     want_m, want_v = 0.9 * m + 0.1 * slope, 0.99 * v + 0.01 * slope**2
     want_p = decayed - 0.1 * (want_m / (1 - 0.9**3)) / (np.sqrt(want_v / (1 - 0.99**3)) + 1e-3)
-    other = np.ones(2), np.ones(2), np.zeros(2), np.zeros(2), 0.5, 0.0, 1
-    reference.adam_([(p, g, m, v, 0.1, weight_decay, 3), other], 0.9, 0.99, 1e-3, decoupled)
+    other = np.ones(2), np.ones(2), np.zeros(2), np.zeros(2), 1
+    options = [(0.1, weight_decay, 3), (0.5, 0.0, 1)]
+    reference.adam_([(p, g, m, v, 0), other], lambda: options, 0.9, 0.99, 1e-3, decoupled)
     for mine, right in ((p, want_p), (m, want_m), (v, want_v), (g, before)):
         np.testing.assert_allclose(mine, right, 1e-12, 1e-14)
     np.testing.assert_allclose(other[0], 0.5, 2e-3)
@@ -245,7 +246,7 @@ def test_norm_and_scale_of_several_arrays():
     want = math.sqrt(sum((x.astype(np.float64) ** 2).sum() for x in arrays))
     assert reference.global_norm(arrays) == pytest.approx(want, rel=1e-6) and reference.global_norm([]) == 0
     before = [x.copy() for x in arrays]
-    reference.scale_(arrays, 0.5)
+    reference.scale_(arrays, np.array(0.5))
     for x, y in zip(arrays, before, strict=True):
         np.testing.assert_array_equal(x, y * x.dtype.type(0.5))
 
@@ -253,5 +254,5 @@ def test_norm_and_scale_of_several_arrays():
 def test_adam_of_halves_is_computed_in_single():
     """In float16 its eps of 1e-8 would be 0, and a gradient of 0 would give 0 / 0."""
     p, g, m, v = (np.array(x, np.float16) for x in ([1, 2], [0, 1e-4], [0, 0], [0, 0]))
-    reference.adam_([(p, g, m, v, 1e-3, 0.0, 1)], 0.9, 0.999, 1e-8, False)
+    reference.adam_([(p, g, m, v, 0)], lambda: [(1e-3, 0.0, 1)], 0.9, 0.999, 1e-8, False)
     np.testing.assert_array_equal(p, np.array([1, 2 - 1e-3], np.float16))

@@ -8,13 +8,12 @@ peak resident memory is read before and after; "scores" is what one T × T matri
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import time
 
 import numpy as np
-from train_step import machine
+from workers import machine, peak_memory
 
 MIB = 1 << 20
 
@@ -33,20 +32,15 @@ def torch(q, k, v):
     return lambda: torch.nn.functional.scaled_dot_product_attention(*x, is_causal=True).sum().backward()
 
 
-def peak():
-    """The most memory that this process has had, in MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MIB
-
-
 def work(name, T, nh, hs):
     """Run a contender in this process and print its numbers as JSON."""
     rng = np.random.default_rng(0)
     make = globals()[name]
     make(*rng.standard_normal((3, 1, nh, 64, hs), np.float32))()  # what a library allocates once does not count
     run = make(*rng.standard_normal((3, 1, nh, T, hs), np.float32))
-    before, start = peak(), time.perf_counter()
+    before, start = peak_memory(), time.perf_counter()
     run()
-    print(json.dumps({"MiB": peak() - before, "seconds": time.perf_counter() - start}))
+    print(json.dumps({"MiB": peak_memory() - before, "seconds": time.perf_counter() - start}))
 
 
 def main():

@@ -1,55 +1,95 @@
-"""nanoGPT's CPU configuration in each framework, as its users would write it, and its matrix products alone.
+"""A training step of nanoGPT's model in each framework, as its users would write it, and its matrix products alone.
 
-Each function takes the initial weights, {name: array}, and returns step(x, y) -> loss: one training step on a batch of
-NumPy arrays, (B, T) int64, loss included. No dropout, no bias, GELU in its tanh form, AdamW, weight decay on matrices.
+Each contender takes Sizes and the initial weights, {name: array}, and returns step(x, y) -> loss: one training step on
+a batch of NumPy arrays, (B, T) int64, loss included. No dropout, no bias, GELU in its tanh form, AdamW, weight decay on
+matrices.
 """
+
+import os
+from typing import NamedTuple
 
 import numpy as np
 
-L, NH, C, T, B, V = 4, 4, 128, 64, 12, 65  # layers, heads, width, block, batch, tokens
-HS = C // NH
 LR, BETAS, EPS, DECAY, CLIP = 1e-3, (0.9, 0.99), 1e-8, 0.1, 1.0
 
 
-def initial_weights():
-    """minigrad's, under plain names: {"blocks.0.qkv.weight": array, …}."""
-    return {plain_name(name): w.numpy() for name, w in minigrad_model().state_dict().items()}
+class Sizes(NamedTuple):
+    """Of a model and a batch."""
 
+    L: int = 4  # layers
+    NH: int = 4  # heads
+    C: int = 128  # width
+    T: int = 64  # tokens, and the model's block
+    B: int = 12  # sequences in a batch
+    V: int = 65  # kinds of tokens
 
-def minigrad_model():
-    from minigrad import nn
+    def minigrad_config(self):
+        from minigrad import nn
 
-    return nn.GPT(nn.GPTConfig(V, block_size=T, n_layer=L, n_head=NH, n_embd=C, dropout=0.0, bias=False))
+        return nn.GPTConfig(
+            self.V, block_size=self.T, n_layer=self.L, n_head=self.NH, n_embd=self.C, dropout=0.0, bias=False
+        )
+
+    def initial_weights(self):
+        """minigrad's, under plain names: {"blocks.0.qkv.weight": array, …}."""
+        import minigrad as mg
+        from minigrad import nn
+
+        mg.manual_seed(0)
+        return {plain_name(name): w.numpy() for name, w in nn.GPT(self.minigrad_config()).state_dict().items()}
 
 
 def plain_name(name):
     return name.replace("attn.in_proj_weight", "qkv.weight").replace("attn.out_proj", "out").replace("mlp.", "")
 
 
-def minigrad(weights):
+# ------------------------------------------------------------------------------------------------------------ minigrad
+
+
+def minigrad_model(sizes, weights):
+    from minigrad import nn
+
+    model = nn.GPT(sizes.minigrad_config())
+    model.load_state_dict({name: weights[plain_name(name)] for name in model.state_dict()})
+    return model
+
+
+def minigrad(sizes, weights, captured=True):
     import minigrad as mg
     from minigrad import nn, optim
 
-    model = minigrad_model()
-    model.load_state_dict({name: weights[plain_name(name)] for name in model.state_dict()})
+    model = minigrad_model(sizes, weights)
     parameters = list(model.parameters())
     optimizer = optim.AdamW(model.parameter_groups(DECAY), lr=LR, betas=BETAS, eps=EPS)
 
-    def step(x, y):
-        _, loss = model(mg.tensor(x), mg.tensor(y))
+    def train_step(x, y):
+        _, loss = model(x, y)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(parameters, CLIP)
         optimizer.step()
-        return loss.item()
+        return loss
 
-    return step
+    if captured and hasattr(mg, "capture"):  # versions before it can be measured, too
+        train_step = mg.capture(train_step)
+    return lambda x, y: train_step(mg.tensor(x), mg.tensor(y)).item()
 
 
-def torch(weights, compiled=False):
+def minigrad_eager(sizes, weights):
+    return minigrad(sizes, weights, captured=False)
+
+
+# --------------------------------------------------------------------------------------------------------------- torch
+
+
+def torch_model(sizes, weights):
+    """A Module: (idx, targets) -> loss; (idx) -> logits of the last position. With caches, one a layer, idx begins at
+    position `start`, and cache.extended(k, v) gives the keys and values of all positions so far."""
     import torch
     from torch import nn
     from torch.nn import functional as F
+
+    L, NH, C, T, _, V = sizes
 
     class Block(nn.Module):
         def __init__(self):
@@ -58,10 +98,13 @@ def torch(weights, compiled=False):
             self.qkv, self.out = nn.Linear(C, 3 * C, bias=False), nn.Linear(C, C, bias=False)
             self.fc, self.proj = nn.Linear(C, 4 * C, bias=False), nn.Linear(4 * C, C, bias=False)
 
-        def forward(self, x):
+        def forward(self, x, cache=None):
+            B, T, _ = x.shape
             q, k, v = self.qkv(self.norm1(x)).split(C, dim=2)  # (B, T, C)
-            q, k, v = (h.view(B, T, NH, HS).transpose(1, 2) for h in (q, k, v))  # (B, nh, T, hs)
-            z = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            q, k, v = (h.view(B, T, NH, C // NH).transpose(1, 2) for h in (q, k, v))  # (B, nh, T, hs)
+            if cache is not None:
+                k, v = cache.extended(k, v)  # (B, nh, S, hs)
+            z = F.scaled_dot_product_attention(q, k, v, is_causal=T > 1)
             x = x + self.out(z.transpose(1, 2).contiguous().view(B, T, C))
             return x + self.proj(F.gelu(self.fc(self.norm2(x)), approximate="tanh"))
 
@@ -72,15 +115,25 @@ def torch(weights, compiled=False):
             self.blocks = nn.ModuleList(Block() for _ in range(L))
             self.norm = nn.LayerNorm(C, bias=False)
 
-        def forward(self, x, y):
-            h = self.wte(x) + self.wpe(torch.arange(T))
-            for block in self.blocks:
-                h = block(h)
+        def forward(self, idx, targets=None, caches=None, start=0):
+            h = self.wte(idx) + self.wpe(torch.arange(start, start + idx.shape[1]))
+            for block, cache in zip(self.blocks, caches or [None] * L):
+                h = block(h, cache)
+            if targets is None:
+                return F.linear(self.norm(h[:, -1]), self.wte.weight)  # (B, V)
             logits = F.linear(self.norm(h), self.wte.weight)
-            return F.cross_entropy(logits.view(-1, V), y.view(-1))
+            return F.cross_entropy(logits.view(-1, V), targets.view(-1))
 
     model = GPT()
     model.load_state_dict({name: torch.from_numpy(w) for name, w in weights.items()})
+    return model
+
+
+def torch(sizes, weights, compiled=False):
+    import torch
+    from torch import nn
+
+    model = torch_model(sizes, weights)
     parameters = list(model.parameters())
     groups = [{"params": [p for p in parameters if p.ndim >= 2], "weight_decay": DECAY}]
     groups += [{"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0}]
@@ -98,13 +151,20 @@ def torch(weights, compiled=False):
     return step
 
 
-def torch_compile(weights):
-    return torch(weights, compiled=True)
+def torch_compile(sizes, weights):
+    if " " in os.environ.get("CXX", ""):
+        del os.environ["CXX"]  # it takes no compiler with arguments; ATEN_CPU_CAPABILITY chooses its vectors
+    return torch(sizes, weights, compiled=True)
 
 
-def jax(weights):
+# -------------------------------------------------------------------------------------------------------------- others
+
+
+def jax(sizes, weights):
     import jax
     from jax import numpy as jnp
+
+    L, NH, C, T, B, _ = sizes
 
     def norm(x, w):
         centred = x - x.mean(-1, keepdims=True)
@@ -114,7 +174,7 @@ def jax(weights):
         h = p["wte.weight"][x] + p["wpe.weight"]  # (B, T, C)
         for i in range(L):
             w = {name: p[f"blocks.{i}.{name}.weight"] for name in ("norm1", "qkv", "out", "norm2", "fc", "proj")}
-            qkv = (norm(h, w["norm1"]) @ w["qkv"].T).reshape(B, T, 3, NH, HS)
+            qkv = (norm(h, w["norm1"]) @ w["qkv"].T).reshape(B, T, 3, NH, C // NH)
             z = jax.nn.dot_product_attention(qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2], is_causal=True)  # (B, T, nh, hs)
             h = h + z.reshape(B, T, C) @ w["out"].T
             h = h + jax.nn.gelu(norm(h, w["norm2"]) @ w["fc"].T, approximate=True) @ w["proj"].T
@@ -148,8 +208,10 @@ def jax(weights):
     return step
 
 
-def tinygrad(weights):
+def tinygrad(sizes, weights):
     from tinygrad import Context, Tensor, TinyJit, nn
+
+    L, NH, C, T, B, V = sizes
 
     p = {name: Tensor(w).realize() for name, w in weights.items()}
     kinds = [(DECAY, [w for w in p.values() if w.ndim >= 2]), (0.0, [w for w in p.values() if w.ndim < 2])]
@@ -163,7 +225,7 @@ def tinygrad(weights):
         for i in range(L):
             w = {name: p[f"blocks.{i}.{name}.weight"] for name in ("norm1", "qkv", "out", "norm2", "fc", "proj")}
             qkv = (h.layernorm(eps=1e-5) * w["norm1"]) @ w["qkv"].T
-            q, k, v = (a.reshape(B, T, NH, HS).transpose(1, 2) for a in qkv.split(C, dim=2))  # (B, nh, T, hs)
+            q, k, v = (a.reshape(B, T, NH, C // NH).transpose(1, 2) for a in qkv.split(C, dim=2))  # (B, nh, T, hs)
             z = q.scaled_dot_product_attention(k, v, is_causal=True)
             h = h + z.transpose(1, 2).reshape(B, T, C) @ w["out"].T
             h = h + ((h.layernorm(eps=1e-5) * w["norm2"]) @ w["fc"].T).gelu() @ w["proj"].T
@@ -182,7 +244,8 @@ def tinygrad(weights):
     return step
 
 
-def gemms(weights):
+def gemms(sizes, weights):
+    L, NH, C, T, B, V = sizes
     rng = np.random.default_rng(0)
     products = []  # (a, b, out), operands of their own for each layer, as in a real step
 
@@ -198,7 +261,7 @@ def gemms(weights):
 
     for _ in range(L):
         linear(C, 3 * C), linear(C, C), linear(C, 4 * C), linear(4 * C, C)
-        q, k, v, dz = (array(B, NH, T, HS) for _ in range(4))
+        q, k, v, dz = (array(B, NH, T, C // NH) for _ in range(4))
         pattern, dscores = array(B, NH, T, T), array(B, NH, T, T)
         add(q, k.mT), add(pattern, v)  # scores, z
         add(dz, v.mT), add(pattern.mT, dz), add(dscores, k), add(dscores.mT, q)  # dpattern, dv, dq, dk
@@ -213,6 +276,7 @@ def gemms(weights):
 
 CONTENDERS = {  # name: (what makes its step, the package it needs)
     "minigrad": (minigrad, "minigrad"),
+    "minigrad eager": (minigrad_eager, "minigrad"),
     "torch": (torch, "torch"),
     "torch.compile": (torch_compile, "torch"),
     "jax": (jax, "jax"),

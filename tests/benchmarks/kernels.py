@@ -129,9 +129,11 @@ def cases(on, torch):
         for p, (_, g) in zip(parameters, pairs[1]):
             p.grad = g
         optimizer = torch.optim.AdamW(parameters, 1e-3, (0.9, 0.99), 1e-8, 0.1, fused=True)
-        slots = [(p, g, m, v, 1e-3, 0.1, 10) for p, g, m, v in zip(ps, gs, ms, vs)]
+        slots = [(p, g, m, v, 0) for p, g, m, v in zip(ps, gs, ms, vs)]
         size = sum(math.prod(shape) for shape in shapes)
-        return Case(lambda: on.adam_(slots, 0.9, 0.99, 1e-8, True), optimizer.step, 7 * 4 * size)
+        return Case(
+            lambda: on.adam_(slots, lambda: [(1e-3, 0.1, 10)], 0.9, 0.99, 1e-8, True), optimizer.step, 7 * 4 * size
+        )
 
     def matmul(n=4096, dtype="float32"):
         (a, ta), (b, tb) = normal(n, n, dtype=dtype), normal(n, n, dtype=dtype)

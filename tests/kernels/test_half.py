@@ -90,10 +90,10 @@ def test_steps_of_optimizers_are_rounded_once():
         mine = [np.abs(numbers(300, seed=i)) for i in range(count)]
         right = [double(x) for x in mine]
         for how, arrays in ((Emulated(), mine), (reference, right)):
-            getattr(how, step)([(*arrays, *numbers_of)], *options)
+            getattr(how, step)([(*arrays, 0)], [numbers_of].copy, *options)
         for x, y in zip(mine, right, strict=True):
             rounded_once(x, y)
     x = numbers(300)
     exact = double(x) * 0.3
-    Emulated().scale_([x], 0.3)
+    Emulated().scale_([x], np.array(0.3))
     rounded_once(x, exact)

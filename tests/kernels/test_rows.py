@@ -201,8 +201,8 @@ def test_adam(on, dtype, decoupled):
     for step in (1, 2, 7):
         for how, columns in ((on, mine), (reference, right)):
             options = [(1e-2 / (i + 1), 0.1 * (i % 3), step + i) for i in range(len(SIZES))]
-            slots = [(*arrays, *chosen) for arrays, chosen in zip(zip(*columns), options)]
-            how.adam_(slots, 0.9, 0.99, 1e-8, decoupled)
+            slots = [(*arrays, i) for i, arrays in enumerate(zip(*columns))]
+            how.adam_(slots, options.copy, 0.9, 0.99, 1e-8, decoupled)
     all_close(mine, right, dtype)
 
 
@@ -213,7 +213,7 @@ def test_adam_corrects_the_bias_of_each_parameter_by_its_own_step(on, dtype):
     right = [[x.astype(np.float64) for x in arrays] for arrays in mine]
     for decoupled in (False, True):
         for how, each in ((on, mine), (reference, right)):
-            how.adam_([(*x, *chosen) for x, chosen in zip(each, options)], 0.9, 0.99, 1e-8, decoupled)
+            how.adam_([(*x, i) for i, x in enumerate(each)], options.copy, 0.9, 0.99, 1e-8, decoupled)
         all_close(mine, right, dtype)
 
 
@@ -228,8 +228,8 @@ def test_sgd(on, dtype, momentum, nesterov):
     mine, right = sets(dtype, 3)
     for _ in range(3):
         for how, columns in ((on, mine), (reference, right)):
-            slots = [(p, g, b if momentum else None, 0.1, 0.1 * (i % 2)) for i, (p, g, b) in enumerate(zip(*columns))]
-            how.sgd_(slots, momentum, nesterov)
+            slots = [(p, g, b if momentum else None, i % 2) for i, (p, g, b) in enumerate(zip(*columns))]
+            how.sgd_(slots, lambda: [(0.1, 0.0), (0.1, 0.1)], momentum, nesterov)
     all_close(mine, right, dtype)
 
 
@@ -240,24 +240,24 @@ def test_norm_and_scale(on, dtype):
     right += [x.astype(np.float64) for x in mine[-2:]]
     rel = 1e-12 if dtype == np.float64 else 1e-6
     assert on.global_norm(mine) == pytest.approx(reference.global_norm(right), rel=rel)
-    on.scale_(mine, 0.3)
-    reference.scale_(right, 0.3)
+    on.scale_(mine, np.array(0.3))
+    reference.scale_(right, np.array(0.3))
     all_close([mine], [right], dtype)
 
 
 def test_norm_and_updates_of_two_dtypes_and_of_nothing(on):
     x, y = np.full(5, 3, np.float32), np.full((5, 5), 4, np.float64)
     assert on.global_norm([x, y]) == pytest.approx((9 * 5 + 16 * 25) ** 0.5)
-    on.scale_([x, y], 2.0)
+    on.scale_([x, y], np.array(2.0))
     assert (x == 6).all() and (y == 8).all()
     assert on.global_norm([]) == 0 and on.global_norm([np.empty(0, np.float32)]) == 0
     assert np.isnan(on.global_norm([np.array([NAN, 1])])) and on.global_norm([np.array([INF, 1])]) == INF
-    on.adam_([], 0.9, 0.99, 1e-8, True)
+    on.adam_([], list, 0.9, 0.99, 1e-8, True)
 
 
 def test_a_parameter_that_took_anothers_place_is_not_mistaken_for_it(on):
     for _ in range(20):  # a new array often gets the id of one that is gone
         p, g, m, v = (np.ones(50, np.float32) for _ in range(4))
-        on.adam_([(p, g, m, v, 0.5, 0.0, 1)], 0.9, 0.99, 1e-8, True)
+        on.adam_([(p, g, m, v, 0)], lambda: [(0.5, 0.0, 1)], 0.9, 0.99, 1e-8, True)
         np.testing.assert_allclose(p, 0.5, 1e-5)
         del p, g, m, v

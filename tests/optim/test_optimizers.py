@@ -280,7 +280,8 @@ def test_it_minimizes():
 def test_clipping(max_norm, factor):
     a, b, c = leaf(2), leaf(1), leaf(1)
     a.grad, b.grad = mg.tensor([3.0, 4.0]).double(), mg.tensor([-12.0]).double()
-    assert clip_grad_norm_(iter([a, b, c]), max_norm) == pytest.approx(13)
+    norm = clip_grad_norm_(iter([a, b, c]), max_norm)
+    assert norm.item() == pytest.approx(13) and (norm.shape, norm.dtype, norm.requires_grad) == ((), mg.float64, False)
     np.testing.assert_allclose(a.grad.numpy(), np.array([3, 4]) * factor, rtol=1e-6)
     np.testing.assert_allclose(b.grad.numpy(), [-12 * factor], rtol=1e-6)
     assert c.grad is None
@@ -293,7 +294,7 @@ def test_clipping_of_what_is_not_finite():
     with pytest.raises(ArithmeticError, match="nan"):
         clip_grad_norm_(p, 1.0, error_if_nonfinite=True)
     assert p.grad[0] == 1
-    assert math.isnan(clip_grad_norm_(p, 1.0)) and p.grad.isnan().all()
+    assert clip_grad_norm_(p, 1.0).isnan() and p.grad.isnan().all()
     p.grad = None
     assert clip_grad_norm_([p], 1.0) == 0.0
 
@@ -301,20 +302,17 @@ def test_clipping_of_what_is_not_finite():
 def test_clipping_float16_does_not_overflow():
     p = leaf(100, dtype=mg.float16)
     p.grad = mg.full((100,), 100.0, dtype=mg.float16)
-    assert clip_grad_norm_([p], 1.0) == pytest.approx(1000)
+    assert clip_grad_norm_([p], 1.0).item() == pytest.approx(1000)
     np.testing.assert_allclose(p.grad.numpy(), np.full(100, 0.1), rtol=2e-3)
 
 
 def test_clipping_is_a_change_in_place_that_a_graph_notices():
     p, w = leaf(2), leaf(2)
-    for max_norm, changed in ((100.0, False), (1.0, True)):
+    for max_norm in (100.0, 1.0):  # nobody on the host knows whether anything changed
         p.grad = mg.tensor([3.0, 4.0]).double()
         y = (p.grad * w).sum()
         clip_grad_norm_(p, max_norm)
-        if changed:
-            with pytest.raises(GraphError, match="in-place"):
-                y.backward()
-        else:
+        with pytest.raises(GraphError, match="in-place"):
             y.backward()
 
 

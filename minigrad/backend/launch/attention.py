@@ -2,7 +2,7 @@
 
 from ..kernels import Struct, constant
 from .launcher import TOTAL, broadcast_strides, layout, real
-from .rules import natively
+from .rules import KERNEL, natively
 from .softmax import Softmax
 
 HEADS = Struct("attention.cuh", "Heads")
@@ -11,17 +11,12 @@ SPAN = constant("attention_decode.cu", "SPAN")
 PADDED = 32, 64, 128  # what head sizes are padded to; larger ones do not fit
 
 
-def queries_fill_half_a_tile(q, *others):
-    """The kernel computes whole tiles: for fewer queries NumPy is faster."""
-    return q.shape[2] >= 32
-
-
 class Attention(Softmax):
     whole_heads = False  # may one block have all keys of a head? It then computes dq too: 5 products instead of 7
     shared_limit = 227 << 10  # bytes of shared memory that a block may have: this is an H100's
     tile_pad = 4  # NI of attention.cuh
 
-    @natively(when=queries_fill_half_a_tile)
+    @KERNEL
     def attention(self, q, k, v, mask, bias, scale, is_causal):
         q, k, v = (self._rows_dense(x) for x in (q, k, v))
         B, nh, T = q.shape[:3]
@@ -36,7 +31,7 @@ class Attention(Softmax):
         )  # fmt: skip
         return o, lse
 
-    @natively()
+    @KERNEL
     def attention_backward(self, do, q, k, v, mask, bias, o, lse, scale, is_causal):
         q, k, v, o = (self._rows_dense(x) for x in (q, k, v, o))
         if do.strides != o.strides:
@@ -90,7 +85,7 @@ class Attention(Softmax):
                     return tile, DP
         return None
 
-    @natively()
+    @KERNEL
     def attention_pattern(self, scores, scale, mask, is_causal):
         scores = self.compact(scores)
         y = self.empty(scores.shape, scores.dtype)
@@ -103,7 +98,7 @@ class Attention(Softmax):
         self.launch_rows(y.size // n, n, "attention_pattern", "attention_pattern", scores.dtype, *args)
         return y
 
-    @natively()
+    @KERNEL
     def attention_pattern_backward(self, dy, y, scale):
         return self._softmax_backward(self.operand(dy, y.dtype), self.compact(y), scale)
 

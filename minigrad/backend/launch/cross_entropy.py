@@ -3,18 +3,18 @@
 import numpy as np
 
 from .launcher import Launcher
-from .rules import natively
+from .rules import KERNEL
 
 
 class CrossEntropy(Launcher):
-    @natively()
+    @KERNEL
     def cross_entropy(self, logits, target, ignore_index, smoothing):
         x = self.compact(logits)
         loss, p = self.empty(x.shape[:1], x.dtype), self.empty(x.shape, x.dtype)
         self._cross_entropy("cross_entropy", x, (loss, p, x), target, ignore_index, smoothing)
         return loss, p
 
-    @natively()
+    @KERNEL
     def cross_entropy_backward(self, dloss, p, target, ignore_index, smoothing):
         p, dloss = self.compact(p), self.operand(dloss, p.dtype)
         dlogits = self.empty(p.shape, p.dtype)

@@ -11,7 +11,7 @@ import numpy as np
 from ..numpy.elementwise import Elementwise as Numpys
 from .formulas import POWERS, TABLE, kind_of
 from .launcher import Launcher, broadcast_strides, layout
-from .rules import NUMPYS, natively
+from .rules import EXACT, KERNEL, NUMPYS
 
 BOOL = np.dtype(bool)
 
@@ -70,12 +70,12 @@ def binary(name, rule):
 
 
 class Elementwise(Launcher):
-    add = binary("add", natively())
-    sub = binary("sub", natively())
-    mul = binary("mul", natively())
-    div = binary("div", natively())
-    maximum = binary("maximum", natively())
-    minimum = binary("minimum", natively())
+    add = binary("add", EXACT)
+    sub = binary("sub", EXACT)
+    mul = binary("mul", EXACT)
+    div = binary("div", EXACT)
+    maximum = binary("maximum", EXACT)
+    minimum = binary("minimum", EXACT)
     eq = binary("eq", NUMPYS)
     ne = binary("ne", NUMPYS)
     lt = binary("lt", NUMPYS)
@@ -86,32 +86,32 @@ class Elementwise(Launcher):
     logical_or = binary("logical_or", NUMPYS)
     logical_xor = binary("logical_xor", NUMPYS)
 
-    neg = unary("neg", natively())
-    abs = unary("abs", natively())
+    neg = unary("neg", EXACT)
+    abs = unary("abs", EXACT)
     sign = unary("sign", NUMPYS)
     floor = unary("floor", NUMPYS)
-    sqrt = unary("sqrt", natively())
-    rsqrt = unary("rsqrt", natively())
-    exp = unary("exp", natively())
-    log = unary("log", natively())
-    sin = unary("sin", NUMPYS)
-    cos = unary("cos", NUMPYS)
-    tanh = unary("tanh", natively())
-    erf = unary("erf", natively())
-    erfc = unary("erfc", natively())
-    relu = unary("relu", natively())
-    sigmoid = unary("sigmoid", natively())
-    silu = unary("silu", natively())
+    sqrt = unary("sqrt", EXACT)
+    rsqrt = unary("rsqrt", EXACT)
+    exp = unary("exp", KERNEL)
+    log = unary("log", KERNEL)
+    sin = unary("sin", KERNEL)
+    cos = unary("cos", KERNEL)
+    tanh = unary("tanh", KERNEL)
+    erf = unary("erf", KERNEL)
+    erfc = unary("erfc", KERNEL)
+    relu = unary("relu", EXACT)
+    sigmoid = unary("sigmoid", KERNEL)
+    silu = unary("silu", KERNEL)
     logical_not = unary("logical_not", NUMPYS)
     isnan = unary("isnan", NUMPYS)
     isinf = unary("isinf", NUMPYS)
     isfinite = unary("isfinite", NUMPYS)
 
-    @natively()
+    @EXACT
     def where(self, condition, x, y):
         return self._map("where", condition, x, y)
 
-    @NUMPYS
+    @KERNEL
     def pow(self, x, y):
         if isinstance(y, (int, float)) and not isinstance(x, (int, float)):
             if y in POWERS and x.dtype.kind == "f":
@@ -120,7 +120,7 @@ class Elementwise(Launcher):
                 raise ValueError("integers to negative integer powers are not allowed")
         return self._map("pow", x, y)
 
-    @NUMPYS
+    @KERNEL
     def clamp(self, x, min, max):
         dtype = np.result_type(x.dtype, *(v for v in (min, max) if v is not None))
         low, high = (-math.inf, math.inf)
@@ -129,11 +129,11 @@ class Elementwise(Launcher):
             min, max = (v if v is None else sorted((low, v, high))[1] for v in (min, max))
         return self._map("clamp", self._as(x, dtype), low if min is None else min, high if max is None else max)
 
-    @natively()
+    @KERNEL
     def gelu(self, x, approximate):
         return self._map(f"gelu_{approximate}", x)
 
-    @natively()
+    @KERNEL
     def gelu_backward(self, dy, x, y, approximate):
         if approximate == "tanh":
             return self._map("gelu_backward_tanh", dy, x)

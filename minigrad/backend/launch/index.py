@@ -7,7 +7,7 @@ import numpy as np
 from ..kernels import constant
 from .launcher import TOTALS, real
 from .movement import BITS, Movement
-from .rules import COPY, NUMPYS, natively
+from .rules import COPY, KERNEL, NUMPYS
 
 INT64 = np.dtype(np.int64)
 SPAN = constant("index_add.cu", "SPAN")  # columns of a block of take_add
@@ -43,7 +43,7 @@ class Index(Movement):
             x, values, self.from_numpy(to), self.from_numpy(positions.size - 1 - last), to.size, math.prod(rest),
         )  # fmt: skip
 
-    @NUMPYS
+    @KERNEL
     def getitem_add(self, shape, index, dy):
         index = index if isinstance(index, tuple) else (index,)
         if any_integers(index):
@@ -65,7 +65,7 @@ class Index(Movement):
         self.launch_each(y.size, "index", "gather", BITS[x.itemsize], y, self.compact(x), self._indices(index), *sizes)
         return y
 
-    @NUMPYS
+    @KERNEL
     def scatter_add(self, shape, dim, index, dy):
         dim %= len(shape)
         outer, inner, m = math.prod(shape[:dim]), math.prod(shape[dim + 1 :]), index.shape[dim]
@@ -90,7 +90,7 @@ class Index(Movement):
         self.launch_each(y.size, "index", "take", BITS[x.itemsize], y, x, index, index.size, n)
         return y
 
-    @natively()
+    @KERNEL
     def take_add(self, rows, index, dy):
         index, dy, (N, C) = self._indices(index), self.compact(dy), dy.shape
         blocks, threads = self.spread(dy.size)

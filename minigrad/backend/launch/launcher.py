@@ -85,6 +85,11 @@ class Launcher(Primitives):
             return here.recorder.cells(values, dtype)
         return self.from_numpy(np.array(values(), dtype))
 
+    def stream(self, draw):
+        """The first arguments of a kernel that draws words, from a Draw: (array, key, offset). The array is None, or
+        holds two words [key, offset], of which the key replaces, and the offset is added to, those beside it."""
+        return (None, draw.key, draw.offset) if here.recorder is None else here.recorder.stream(draw)
+
     def table(self, struct, rows):
         """An array of bytes: a Struct for each row, {field: value}, where a pointer is given as an array or None."""
         if here.recorder is not None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..kernels import Struct
 from .launcher import Launcher, real
-from .rules import BLAS
+from .rules import natively
 
 PRODUCT = Struct("matmul.cu", "Product")
 MAX_BATCH_DIMS = PRODUCT.counts["batch"]  # dims that can be merged count as one
@@ -21,18 +21,18 @@ TRAFFIC = 30  # the cost of a number written to memory or read: so many could th
 class Matmul(Launcher):
     processors = 132  # multiprocessors of the GPU; elsewhere those of an H100
 
-    @BLAS
+    @natively(0)
     def matmul(self, a, b):
         """(…, n, k) @ (…, k, m) -> (…, n, m), batch dims broadcast, any strides. ValueError if shapes do not fit."""
         return self._matmul(a, b, None)
 
-    @BLAS
+    @natively(0)
     def linear(self, x, weight, bias):
         if x.ndim == 1:
             return self._matmul(x[None], weight.T, bias)[0]
         return self._matmul(x, weight.T, bias)
 
-    @BLAS
+    @natively(0)
     def linear_backward(self, dy, x, weight, wanted):
         rows = self._rows(dy)
         dx = self._matmul(rows, weight, None).reshape(*dy.shape[:-1], weight.shape[1]) if wanted[0] else None
@@ -71,21 +71,8 @@ class Plan(NamedTuple):
 
 @functools.lru_cache(4096)
 def plan(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors):
-    """How a @ b is computed, from shapes, strides in bytes, and whether the addresses of a and b are aligned.
-
-    Raises ValueError if the shapes do not fit."""
-    (n, k), m = a_shape[-2:], b_shape[-1]
-    if k != b_shape[-2]:
-        raise ValueError(f"matmul: inner sizes of {a_shape} and {b_shape} differ, {k} and {b_shape[-2]}")
-    batch = np.broadcast_shapes(a_shape[:-2], b_shape[:-2])
-    a_steps, b_steps = (_steps(*x, dtype.itemsize, batch) for x in ((a_shape, a_strides), (b_shape, b_strides)))
-    dims = _merged(batch, a_steps, b_steps)
-    a, b = a_steps[-2:], (b_steps[-1], b_steps[-2])  # across k, along k
-    rows = n
-    while dims and dims[-1][2] == 0 and (rows == 1 or dims[-1][1] == rows * a[0]):  # a's batches are rows of one matrix
-        size, step, _ = dims.pop()
-        a = (step if rows == 1 else a[0]), a[1]
-        rows *= size
+    """How a @ b is computed, from shapes, strides in bytes, and whether the addresses of a and b are aligned."""
+    shape, rows, k, m, a, b, dims = operands(a_shape, a_strides, b_shape, b_strides, dtype.itemsize)
     if len(dims) > MAX_BATCH_DIMS:
         raise ValueError(
             f"matmul: at most {MAX_BATCH_DIMS} batch dims that cannot be merged, got {a_shape} @ {b_shape}"
@@ -101,7 +88,7 @@ def plan(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors):
     fill = [0] * (MAX_BATCH_DIMS - len(dims))
     sizes, a_batch, b_batch = ([dim[column] for dim in dims] + fill for column in range(3))
     return Plan(
-        shape=(*batch, n, m),
+        shape=shape,
         file=f"matmul SIDE={side} READ_A={read_a} READ_B={read_b}",
         threads=256 if side == 128 else 128,
         blocks=_tiles(rows, m, side) * batches * parts,
@@ -119,6 +106,35 @@ def plan(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors):
             b_batch=b_batch,
         ),
     )
+
+
+class Operands(NamedTuple):
+    """a @ b as products of matrices (n, k) @ (k, m), one for each place of the batch dims."""
+
+    shape: tuple  # of y
+    n: int
+    k: int
+    m: int
+    a: tuple  # strides in elements, across k and along k
+    b: tuple
+    dims: list  # of the batch: (size, step of a, step of b)
+
+
+def operands(a_shape, a_strides, b_shape, b_strides, itemsize):
+    """What a @ b has to multiply, as few products as the strides, in bytes, allow. ValueError if shapes do not fit."""
+    (n, k), m = a_shape[-2:], b_shape[-1]
+    if k != b_shape[-2]:
+        raise ValueError(f"matmul: inner sizes of {a_shape} and {b_shape} differ, {k} and {b_shape[-2]}")
+    batch = np.broadcast_shapes(a_shape[:-2], b_shape[:-2])
+    a_steps, b_steps = (_steps(*x, itemsize, batch) for x in ((a_shape, a_strides), (b_shape, b_strides)))
+    dims = _merged(batch, a_steps, b_steps)
+    a, b = a_steps[-2:], (b_steps[-1], b_steps[-2])
+    rows = n
+    while dims and dims[-1][2] == 0 and (rows == 1 or dims[-1][1] == rows * a[0]):  # a's batches are rows of one matrix
+        size, step, _ = dims.pop()
+        a = (step if rows == 1 else a[0]), a[1]
+        rows *= size
+    return Operands((*batch, n, m), rows, k, m, a, b, dims)
 
 
 def _steps(shape, strides, itemsize, batch):

@@ -46,7 +46,7 @@ class Movement(Launcher):
     def full(self, shape, value, dtype):
         y = self.empty(shape, np.dtype(dtype))
         bits = BITS[y.itemsize]
-        value = int(np.asarray(value).astype(y.dtype).view(bits))
+        value = int(np.full((), value, y.dtype).view(bits))
         self.launch_each(y.size, "movement", "fill", bits, y, value, y.size)
         return y
 

@@ -1,25 +1,25 @@
 """LayerNorm and RMSNorm. A block has a row, or several in the backward; x decides the dtype."""
 
 from .launcher import SHARED, TOTAL, TOTALS, Launcher
-from .rules import MANY, natively
+from .rules import KERNEL
 
 
 class Norm(Launcher):
-    @natively(MANY // 16)
+    @KERNEL
     def layer_norm(self, x, weight, bias, eps):
         mean = self.empty((*x.shape[:-1], 1), x.dtype)
         y, rstd = self._norm(x, weight, bias, mean, eps)
         return y, mean, rstd
 
-    @natively()
+    @KERNEL
     def layer_norm_backward(self, dy, x, weight, mean, rstd, wanted):
         return self._norm_backward(dy, x, weight, mean, rstd, wanted)
 
-    @natively()
+    @KERNEL
     def rms_norm(self, x, weight, eps):
         return self._norm(x, weight, None, None, eps)
 
-    @natively()
+    @KERNEL
     def rms_norm_backward(self, dy, x, weight, rstd, wanted):
         return self._norm_backward(dy, x, weight, None, rstd, (*wanted, False))[:2]
 

@@ -6,43 +6,43 @@ import numpy as np
 
 from ..numpy.random import dropout_numbers, random_bits
 from .launcher import Launcher
-from .rules import NUMPYS, natively
+from .rules import EXACT, KERNEL, NUMPYS
 
 _FLOAT32, _FLOAT64, _UINT32 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint32)
 
 
 class Random(Launcher):
     @NUMPYS
-    def random_words(self, key, offset, n):
+    def random_words(self, draw, n):
         y = self.empty((n,), _UINT32)
-        self._launch_words("words_kernel", _FLOAT32, n, y, key, offset, n)
+        self._launch_words("words_kernel", _FLOAT32, n, draw, y, n)
         return y
 
-    @natively()
-    def dropout(self, x, p, key, offset):
+    @EXACT
+    def dropout(self, x, p, draw):
         x = self.compact(x)
         y, mask = self.empty(x.shape, x.dtype), self.empty(x.shape, x.dtype)
         threshold, scale = dropout_numbers(p)
         threshold = min(threshold, 0xFFFFFFFF)  # 2^32 where p = 1: the scale is 0 then
-        self._launch_words("dropout_kernel", x.dtype, x.size, y, mask, x, key, offset, threshold, scale, x.size)
+        self._launch_words("dropout_kernel", x.dtype, x.size, draw, y, mask, x, threshold, scale, x.size)
         return y, mask
 
     @NUMPYS
-    def random_uniform(self, key, offset, shape, dtype):
+    def random_uniform(self, draw, shape, dtype):
         n, dtype = math.prod(shape), np.dtype(dtype)
         y = self.empty(shape, dtype)
         if dtype == _FLOAT64:
-            self._launch_words("uniform_double_kernel", dtype, 2 * n, y, key, offset, n)
+            self._launch_words("uniform_double_kernel", dtype, 2 * n, draw, y, n)
         else:
-            self._launch_words("uniform_kernel", dtype, n, y, key, offset, random_bits(dtype), n)
+            self._launch_words("uniform_kernel", dtype, n, draw, y, random_bits(dtype), n)
         return y
 
-    @NUMPYS
-    def random_normal(self, key, offset, shape, dtype):
+    @KERNEL
+    def random_normal(self, draw, shape, dtype):
         n, dtype = math.prod(shape), np.dtype(dtype)
         y = self.empty(shape, dtype)
-        self._launch_words("normal_kernel", dtype, 2 * n, y, key, offset, n)
+        self._launch_words("normal_kernel", dtype, 2 * n, draw, y, n)
         return y
 
-    def _launch_words(self, entry, dtype, words, *args):
-        self.launch_each(-(-words // 4), "random", entry, dtype, *args)
+    def _launch_words(self, entry, dtype, words, draw, *args):
+        self.launch_each(-(-words // 4), "random", entry, dtype, *self.stream(draw), *args)

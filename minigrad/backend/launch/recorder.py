@@ -155,8 +155,21 @@ class Recorder:
     def reserve(self, generator, blocks):
         """See Generator.reserve: blocks of the stream, counted from where it stands when the step is called."""
         stream = self.streams.setdefault(generator, Stream())
-        stream.blocks += blocks
-        return Draw(generator.seed, stream.blocks - blocks, generator)
+        start = stream.at
+        stream.at += blocks
+        stream.blocks = max(stream.blocks, stream.at)
+        return Draw(generator.seed, start, generator)
+
+    def drawn(self, generator):
+        """How many blocks of its stream the step has drawn, or less after rewind()."""
+        return self.streams[generator].at if generator in self.streams else 0
+
+    def rewind(self, generator, seed, offset):
+        """Draw numbers again that the step has drawn before, as recomputation does."""
+        at, stream = offset - generator.offset, self.streams.get(generator, Stream())
+        if seed != generator.seed or not 0 <= at <= stream.blocks:
+            refuse("setting a generator to a state from outside of the step")
+        stream.at = at
 
     def stream(self, draw):
         """See Launcher.stream."""
@@ -178,6 +191,7 @@ class Recorder:
     def module(self, module):
         """A module is called."""
         if id(module) not in self.modules:
+            module.training = module.training  # as eval() and train() do: an attribute of its own
             self.modules[id(module)] = module, contents(module)
 
     def grad(self, node):
@@ -221,6 +235,7 @@ class Stream:
     def __init__(self):
         self.cell = np.zeros(2, np.uint64)  # the key, and the offset at which a call begins
         self.blocks = 0  # of four words, in a call
+        self.at = 0  # which of them comes next
 
 
 class Program:

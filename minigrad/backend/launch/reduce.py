@@ -6,7 +6,7 @@ import numpy as np
 
 from ..kernels import constant
 from .launcher import Launcher, real
-from .rules import BLAS, NUMPYS, natively
+from .rules import BLAS, KERNEL, NUMPYS
 
 ROW_PART = 1 << 14  # elements of a row that a block reduces at most
 WIDTH = constant("accumulate.cuh", "WIDTH")  # columns of a block
@@ -18,16 +18,16 @@ class Reduce(Launcher):
 
     column_part = 256  # rows that a block reduces at most: few where many blocks run at once
 
-    @natively()
+    @KERNEL
     def sum(self, x, dims, keepdim):
         y = self._reduce("sum", x, dims, keepdim, accumulator(x.dtype), 0)
         return self.cast(y, x.dtype) if x.dtype == np.float16 else y
 
-    @NUMPYS
+    @KERNEL
     def max(self, x, dims, keepdim):
         return self._reduce("max", x, dims, keepdim, x.dtype)
 
-    @NUMPYS
+    @KERNEL
     def min(self, x, dims, keepdim):
         return self._reduce("min", x, dims, keepdim, x.dtype)
 
@@ -108,7 +108,7 @@ class Reduce(Launcher):
             return self.from_numpy(np.argsort(x, axis=dim, kind="stable"))
         return self.from_numpy(x.shape[dim] - 1 - np.flip(np.argsort(np.flip(x, dim), axis=dim, kind="stable"), dim))
 
-    @natively()
+    @KERNEL
     def cumsum(self, x, dim, reverse):
         x, dim = self.compact(x), dim % x.ndim
         y = self.empty(x.shape, accumulator(x.dtype))

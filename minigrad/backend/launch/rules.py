@@ -1,6 +1,8 @@
-"""When a kernel is faster than NumPy on the CPU. Each primitive of this package says so, and runners/native follows.
+"""Which primitives are kernels on the CPU, and which NumPy computes. Each one of this package says so, and
+runners/native follows. A GPU and the emulator run all of them as kernels.
 
-A GPU and the emulator run all of them as kernels.
+A primitive gives the same bits at every size, and whether it is recorded or not (see capture.py): a recorded one always
+is a kernel. So NumPy may take its place only where the two are equal to the last bit.
 """
 
 from collections.abc import Callable
@@ -12,12 +14,11 @@ Launch = TypeVar("Launch", bound=Callable[..., Any])
 
 
 class Rule(NamedTuple):
-    """When a primitive runs as a kernel natively: if one of the arguments has `from_size` elements, and `when` says so.
+    """When a primitive runs as a kernel natively: if one of the arguments has `from_size` elements.
 
     In any case, all arrays of floats among them must be float32 or float64: other dtypes are left to NumPy."""
 
     from_size: int = MANY
-    when: Callable[..., bool] | None = None  # of the arguments; None: always
     never: str = ""  # why NumPy does it, whatever the arguments are; empty if it may run as a kernel
     silent: bool = False  # NumPy cannot warn of NaN and Inf here, since it computes nothing
     always: bool = False  # take the method of launch/ in any case: it launches nothing
@@ -34,7 +35,9 @@ def natively(from_size: int = MANY, **rule: Any) -> Callable[[Launch], Launch]:
     return say
 
 
+KERNEL = natively(0)  # NumPy rounds in another way, or sums in another order
+EXACT = natively()  # NumPy gives the same bits, and is faster for few elements
 VIEW = natively(never="it computes nothing", silent=True, same=True)
 COPY = natively(never="NumPy copies as fast", silent=True)
-NUMPYS = natively(never="NumPy does it")
+NUMPYS = natively(never="NumPy gives the same bits, as fast")
 BLAS = natively(never="BLAS does it")

@@ -1,11 +1,11 @@
 """Softmax and its relatives. A block has a row, of n elements that lie side by side."""
 
 from .launcher import Launcher
-from .rules import natively
+from .rules import KERNEL
 
 
 class Softmax(Launcher):
-    @natively()
+    @KERNEL
     def softmax(self, x, dim):
         x, back = self._rows_last(x, dim)
         y = self.empty(x.shape, x.dtype)
@@ -13,14 +13,14 @@ class Softmax(Launcher):
         self.launch_rows(x.size // (n or 1), n, "softmax", "softmax", x.dtype, y, x, n)
         return y if back is None else y.transpose(back)
 
-    @natively()
+    @KERNEL
     def softmax_backward(self, dy, y, dim):
         y, back = self._rows_last(y, dim)
         dy, _ = self._rows_last(self.operand(dy, y.dtype, compact=False), dim)
         dx = self._softmax_backward(dy, y, 1.0)
         return dx if back is None else dx.transpose(back)
 
-    @natively()
+    @KERNEL
     def log_softmax(self, x, dim):
         x, back = self._rows_last(x, dim)
         y = self.empty(x.shape, x.dtype)
@@ -28,7 +28,7 @@ class Softmax(Launcher):
         self.launch_rows(x.size // (n or 1), n, "softmax", "log_softmax", x.dtype, y, x, n)
         return y if back is None else y.transpose(back)
 
-    @natively()
+    @KERNEL
     def logsumexp(self, x, dim):
         x, back = self._rows_last(x, dim)
         y = self.empty((*x.shape[:-1], 1), x.dtype)

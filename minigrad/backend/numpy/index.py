@@ -19,7 +19,7 @@ class Index(Primitives):
         if any(isinstance(i, np.ndarray) and i.dtype != bool for i in parts):
             return added(shape, index, dy)
         dx = np.zeros(shape, dy.dtype)  # slices, numbers and masks name each element once
-        dx[index] += dy
+        dx[index] = dy
         return dx
 
     def gather(self, x, dim, index):

@@ -11,12 +11,16 @@ _CHUNK = 1 << 14  # elements that an update touches at a time: five such arrays 
 
 
 class Optim(Primitives):
-    def adam_(self, slots, beta1, beta2, eps, decoupled):
-        for p, g, m, v, lr, weight_decay, step in slots:
+    def adam_(self, slots, options, beta1, beta2, eps, decoupled):
+        rows = options()
+        for p, g, m, v, row in slots:
+            lr, weight_decay, step = rows[row]
             _adam_one(p, g, m, v, lr, beta1, beta2, eps, weight_decay, decoupled, step)
 
-    def sgd_(self, slots, momentum, nesterov):
-        for p, g, buffer, lr, weight_decay in slots:
+    def sgd_(self, slots, options, momentum, nesterov):
+        rows = options()
+        for p, g, buffer, row in slots:
+            lr, weight_decay = rows[row]
             if weight_decay:
                 g = g + p * weight_decay
             if momentum:
@@ -26,11 +30,11 @@ class Optim(Primitives):
             p -= g * lr
 
     def global_norm(self, arrays):
-        return math.sqrt(sum(self.dot(x, x) for x in arrays))
+        return np.array(math.sqrt(sum(self.dot(x, x) for x in arrays)))
 
     def scale_(self, arrays, factor):
-        for x in arrays:
-            x *= factor
+        for x in arrays if factor != 1 else ():
+            x *= factor.astype(x.dtype)
 
 
 def _adam_one(p, g, m, v, lr, beta1, beta2, eps, weight_decay, decoupled, step):

@@ -18,9 +18,11 @@ from ....recording import refuse
 from ... import primitives
 from ...launch import Launched
 from ...launch.recorder import Table
+from ...launch.rules import MANY
 from ...numpy import Numpy
 from ..toolchain import CompilerError, address, modules
 from . import pool
+from .matmul import Gemm, source
 
 log = logging.getLogger("minigrad")
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math", "-w")
@@ -29,7 +31,8 @@ TRAINING = (
     "elementwise", "softmax", "norm", "cross_entropy", "reduce", "optim", "attention_forward TILE=64 DP=32",
     "attention_backward TILE=64 DP=32",
 )  # fmt: skip
-"""What training needs, compiled together the first time that one of them is."""
+"""What training needs, compiled together the first time that one of them is wanted after an array was large. A program
+with small ones waits for no more than it uses."""
 
 _GRID = struct.Struct("6I").pack
 _byte, _addressof = ctypes.c_char.from_buffer, ctypes.addressof
@@ -41,7 +44,7 @@ def header():
     return words.read_text(encoding="utf-8") + (Path(__file__).parent / "native.h").read_text(encoding="utf-8")
 
 
-class NativeKernels(Launched):
+class NativeKernels(Gemm, Launched):
     """Every primitive as a kernel, whether that is fast or not. Raises CompilerError without a C++ compiler."""
 
     captures = True
@@ -95,22 +98,34 @@ class NativeKernels(Launched):
 
     def replayer(self, launches):
         """A function of no arguments that runs recorded launches, in order, in one call into C."""
-        prepared = []
+        self._load_all({launch[:3] for launch in launches})
+        prepared, kept = [], []
         for file, entry, dtype, grid, _, shared, args in launches:
-            kernel = self._kernels.get((file, entry, dtype)) or self._load(file, entry, dtype)
+            kernel = self._kernels[file, entry, dtype]
             arrays = [self.table(*x) if type(x) is Table else x for x in args]
             shape = _GRID(*grid, *(1,) * (6 - len(grid)))
-            prepared.append((kernel.function, shape, shared, kernel.pack(arrays), arrays))  # packed has their addresses
+            prepared.append(pool.Launch(kernel.function, shape, shared, kernel.pack(arrays)))
+            kept.append(arrays)
+        array = pool.recorded(prepared)
 
-        def replay():
-            for function, shape, shared, packed, _ in prepared:
-                function(shape, shared, packed)
+        def replay(kept=(kept, prepared)):  # their addresses are in the array
+            pool.replay(array)
 
         return replay
 
+    def _load_all(self, keys):
+        """Load (file, entry, dtype), compiling several files at a time."""
+        missing: dict = {}
+        for file, _, dtype in sorted(keys - self._kernels.keys(), key=str):
+            missing.setdefault(dtype, {})[file] = None
+        with loading:
+            for dtype, files in missing.items():
+                self.compile(list(files), dtype)
+
     def compile(self, files, dtype):
         """Compile kernel files for a dtype, several at a time, and load them."""
-        for file, module in zip(files, modules(files, dtype.name, header(), FLAGS, "native", threads=self.threads)):
+        made = modules(files, dtype.name, header(), FLAGS, "native", text_of=source, threads=self.threads)
+        for file, module in zip(files, made):
             module.library.use_pool(self._pool)
             for name in module.kernels:
                 self._kernels[file, name, dtype] = module[name]
@@ -126,6 +141,7 @@ class Native(NativeKernels):
     def __init__(self, any_size=False):
         super().__init__()
         self.any_size = any_size
+        self.large = False  # has there been an array of many elements?
         self.failed = None  # why kernels are no longer used, after an error
 
     def _load(self, file, entry, dtype):
@@ -134,7 +150,8 @@ class Native(NativeKernels):
                 raise self.failed
             if (file, entry, dtype) not in self._kernels:
                 try:
-                    self.compile(TRAINING if file in TRAINING and dtype.kind == "f" else [file], dtype)
+                    together = self.large and file in TRAINING and dtype.kind == "f"
+                    self.compile(TRAINING if together else [file], dtype)
                 except CompilerError as error:
                     self.failed, self.captures = error, False
                     log.warning("minigrad: %s; computing with NumPy instead", error)
@@ -150,21 +167,27 @@ class Native(NativeKernels):
 
     def pays(self, rule, args):
         """Are these arguments of a primitive ones for its kernel?"""
-        size = 0 if self.any_size else rule.from_size
-        pays = False
+        largest = -1  # size of an array of floats
         for x in args:
             if type(x) is np.ndarray:
                 kind = x.dtype.char
                 if kind in "fd":
-                    pays = pays or x.size >= size
+                    if x.size > largest:
+                        largest = x.size
                 elif kind not in "?bBhHiIlLqQ":
                     return False
             elif type(x) is list:  # of arrays, or of slots that begin with one
                 arrays = [slot[0] if type(slot) is tuple else slot for slot in x]
                 if not all(array.dtype.char in "fd" for array in arrays):
                     return False
-                pays = pays or any(array.size >= size for array in arrays)
-        return pays and self.failed is None and (rule.when is None or self.any_size or rule.when(*args))
+                largest = max(largest, *(array.size for array in arrays))
+            elif isinstance(x, np.dtype):  # of an array to be made
+                if x.char not in "fd":
+                    return False
+                largest = max(largest, 0)
+        if largest >= MANY:
+            self.large = True
+        return largest >= (0 if self.any_size else rule.from_size) and self.failed is None
 
 
 def refuse_half(name, args):

@@ -3,72 +3,99 @@
 // A launch is `blocks` pieces of work that do not depend on each other. Its caller offers them to the workers as a job,
 // and all take parts of it from one counter. Which thread computes a block makes no difference to its result. While the
 // workers are busy with one caller's job, other callers do theirs alone: nobody waits for the job of another.
+//
+// Where other processes want the cores, a worker may lose its own for milliseconds, in the middle of a part that the
+// caller then has to wait for. So each job is compared with what its caller alone would have taken. What was lost is
+// made good by computing alone for PATIENCE times as long: losses are at most 1 / PATIENCE of all time, however great
+// the load is, and the workers are back soon after it has gone.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
+#include <thread>
 
 namespace {
 
 typedef void (*Work)(void* launch, long long first, long long last);
 
 constexpr int PARTS = 8;  // of a job for each thread, so that a slow thread does fewer of them
+constexpr int PROBE = 64;  // of so many parts of a job its caller does one first, to see how long the job is
+constexpr int PATIENCE = 20;
+// In ns: how long a thread looks for what it waits for before it sleeps, since being woken takes as long as a small
+// kernel; and jobs that are not worth offering to workers who look for one, or who have to be woken.
+constexpr long long SPIN = 100'000, SMALL = 2'000, SMALL_FOR_SLEEPERS = 20'000;
 
 // Pool::state: the number of the job << 32 | workers at it << 1 | may others still join?
 constexpr unsigned long long OPEN = 1, WORKER = 2, JOB = 1ull << 32;
 
+struct Sleepers {
+  std::condition_variable wake;
+  std::atomic<int> count{0};
+};
+
 struct Pool {
   std::atomic_flag taken = ATOMIC_FLAG_INIT;  // by the caller whose job it is
   int workers = 0;                            // that have been started
+  std::atomic<long long> alone_until{0};      // the time until which callers do their jobs alone
   std::atomic<unsigned long long> state{0};
   Work work;  // these four change only while no worker is at the job and none can join
   void* launch;
   long long blocks, part;
   std::atomic<long long> next{0};  // the first block that nobody has taken
   std::mutex door;
-  std::condition_variable wake;
-  std::atomic<int> asleep{0};
+  Sleepers workers_asleep, caller_asleep;
 };
 
 Pool* pool = new Pool;  // never destroyed: at exit its workers are still waiting
 int threads = 1;
+long long spin = 0;
 
-void take_parts() {
-  for (;;) {
-    long long first = pool->next.fetch_add(pool->part, std::memory_order_relaxed);
-    if (first >= pool->blocks) return;
-    pool->work(pool->launch, first, std::min(first + pool->part, pool->blocks));
-  }
+long long now() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
+
+// Returns when there() does: looks for a while, then sleeps. Who makes it true calls wake_up afterwards.
+template <typename There>
+void wait(There there, Sleepers& sleepers) {
+  if (there()) return;
+  for (const long long end = now() + spin; now() < end;)
+    if (there()) return;
+  std::unique_lock<std::mutex> lock(pool->door);
+  sleepers.count++;  // before it looks again
+  while (!there()) sleepers.wake.wait(lock);
+  sleepers.count--;
 }
 
-// The state in which a job other than number `last` can be joined; waits for one, asleep. A worker that looked for jobs
-// all the time would take its core from the workers of NumPy's OpenBLAS, which do so: on two cores a training step took
-// 1.1 to 1.2 times as long.
-unsigned long long next_job(unsigned long long last) {
-  unsigned long long state;
-  auto found = [&] { return ((state = pool->state.load()) & OPEN) && state / JOB != last; };
-  if (found()) return state;
-  std::unique_lock<std::mutex> lock(pool->door);
-  pool->asleep++;  // before it looks again: a caller first opens its job and then looks who is asleep
-  while (!found()) pool->wake.wait(lock);
-  pool->asleep--;
-  return state;
+void wake_up(Sleepers& sleepers) {
+  if (!sleepers.count) return;
+  { std::lock_guard<std::mutex> all_wait(pool->door); }
+  sleepers.wake.notify_all();
+}
+
+// Compute parts until all are taken, the first of them without asking. -> how many blocks that were.
+long long take_parts(long long first) {
+  long long mine = 0;
+  for (; first < pool->blocks; first = pool->next.fetch_add(pool->part, std::memory_order_relaxed)) {
+    const long long last = std::min(first + pool->part, pool->blocks);
+    pool->work(pool->launch, first, last);
+    mine += last - first;
+  }
+  return mine;
 }
 
 void* worker(void*) {
-  for (unsigned long long state = 0;;) {
-    state = next_job(state / JOB);
-    unsigned long long number = state / JOB;
+  for (unsigned long long number = 0;;) {
+    unsigned long long state;
+    wait([&] { return ((state = pool->state) & OPEN) && state / JOB != number; }, pool->workers_asleep);
+    number = state / JOB;
     while ((state & OPEN) && state / JOB == number)
       if (pool->state.compare_exchange_weak(state, state + WORKER)) {
-        take_parts();
-        pool->state.fetch_sub(WORKER);
+        take_parts(pool->next.fetch_add(pool->part, std::memory_order_relaxed));
+        pool->state -= WORKER;
+        wake_up(pool->caller_asleep);
         break;
       }
-    state = number * JOB;
   }
 }
 
@@ -86,31 +113,61 @@ void start_workers() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-}  // namespace
-
-// Call work(launch, first, last) until blocks 0 to blocks - 1 have been done, each once.
-extern "C" void run_blocks(Work work, void* launch, long long blocks) {
-  if (blocks < 2 || threads < 2 || pool->taken.test_and_set()) return work(launch, 0, blocks);
+// Do the blocks from `first` on together with the workers, which are the caller's.
+void share(Work work, void* launch, long long first, long long blocks) {
   if (pool->workers < threads - 1) start_workers();
   pool->work = work;
   pool->launch = launch;
   pool->blocks = blocks;
-  pool->part = std::max(1ll, blocks / (threads * PARTS));
-  pool->next = 0;
+  pool->part = std::max(1ll, (blocks - first) / (threads * PARTS));
+  pool->next = first + pool->part;
+  const long long begun = now();
   pool->state = (pool->state / JOB + 1) * JOB + OPEN;
-  if (pool->asleep) {
-    std::lock_guard<std::mutex> lock(pool->door);
-    pool->wake.notify_all();
-  }
-  take_parts();
+  wake_up(pool->workers_asleep);
+  const long long mine = take_parts(first), worked = now() - begun;
   pool->state &= ~OPEN;  // a worker that is late need not come any more
-  for (int spins = 0; pool->state % JOB; spins++)
-    if (spins > 1000) sched_yield();
+  wait([] { return pool->state % JOB == 0; }, pool->caller_asleep);
+  const long long end = now(), lost = end - begun - worked * (blocks - first) / mine;
+  if (lost > 0) pool->alone_until = end + PATIENCE * lost;
+}
+
+}  // namespace
+
+// Call work(launch, first, last) until blocks 0 to blocks - 1 have been done, each once.
+extern "C" void run_blocks(Work work, void* launch, long long blocks) {
+  if (blocks < 2 || threads < 2) return work(launch, 0, blocks);
+  const long long begun = now();
+  if (begun < pool->alone_until) return work(launch, 0, blocks);
+  long long first = 0;
+  if (blocks >= PROBE) {
+    first = blocks / PROBE;
+    work(launch, 0, first);
+    if ((now() - begun) * PROBE < (pool->workers_asleep.count ? SMALL_FOR_SLEEPERS : SMALL)) return work(launch, first, blocks);
+  }
+  if (pool->taken.test_and_set()) return work(launch, first, blocks);
+  share(work, launch, first, blocks);
   pool->taken.clear();
 }
 
+// Threads that are more than the cores do not look for work, since they would keep each other from doing any.
 // A child of a fork has no workers, whatever they were doing: it begins with a new pool, which starts its own.
 extern "C" void start_pool(int n) {
   threads = n;
+  spin = n > int(std::thread::hardware_concurrency()) ? 0 : SPIN;
   pthread_atfork(nullptr, nullptr, [] { pool = new Pool; });
+}
+
+// One launch of a kernel, as it was recorded: its function and what the function takes, as in native.h.
+struct Launch {
+  int (*function)(const unsigned* grid, unsigned long shared, const char* packed);
+  const unsigned* grid;
+  unsigned long shared;
+  const char* packed;
+};
+
+// Run n launches, one after the other. -> the place of the first that fails, or n.
+extern "C" long long replay(const Launch* launches, long long n) {
+  for (long long i = 0; i < n; i++)
+    if (launches[i].function(launches[i].grid, launches[i].shared, launches[i].packed)) return i;
+  return n;
 }

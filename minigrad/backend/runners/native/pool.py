@@ -1,6 +1,7 @@
 """The threads that native kernels run on: see pool.cpp."""
 
 import ctypes
+import functools
 import os
 from pathlib import Path
 
@@ -18,8 +19,40 @@ def threads():
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@functools.cache
+def _library():
+    library = load((Path(__file__).parent / "pool.cpp").read_text(encoding="utf-8"), FLAGS, "pool")
+    library.replay.argtypes, library.replay.restype = (ctypes.POINTER(Launch), ctypes.c_longlong), ctypes.c_longlong
+    return library
+
+
 def start(n):
     """Compile and start a pool of n threads, the caller's included. -> its function run_blocks, for native.h."""
-    library = load((Path(__file__).parent / "pool.cpp").read_text(encoding="utf-8"), FLAGS, "pool")
-    library.start_pool(n)
-    return ctypes.cast(library.run_blocks, ctypes.c_void_p)
+    _library().start_pool(n)
+    return ctypes.cast(_library().run_blocks, ctypes.c_void_p)
+
+
+class Launch(ctypes.Structure):
+    """A launch of a compiled kernel, to be run again: what pool.cpp's Launch is. It keeps the bytes it is made of."""
+
+    _fields_ = [
+        ("_function", ctypes.c_void_p),
+        ("_grid", ctypes.c_char_p),
+        ("_shared", ctypes.c_ulong),
+        ("_packed", ctypes.c_char_p),
+    ]
+
+    def __init__(self, function, grid, shared, packed):
+        """function: of a toolchain Kernel. grid: 6 unsigned ints as bytes. packed: its arguments, as it packs them."""
+        super().__init__(ctypes.cast(function, ctypes.c_void_p), grid, shared, packed)
+
+
+def recorded(launches):
+    """Launches as an array for `replay`."""
+    return (Launch * len(launches))(*launches)
+
+
+def replay(launches):
+    """Run an array of launches one after the other, in one call that lets other threads of Python run meanwhile.
+    -> the place of the first one that fails, or their number."""
+    return _library().replay(launches, len(launches))

@@ -1,0 +1,167 @@
+"""Where NumPy takes a kernel's place on the CPU, it gives the same bits: what launch/rules.py says, proved.
+
+A captured step rests on it: recorded, each of its primitives is a kernel, and it equals the step that was not.
+"""
+
+import numpy as np
+import pytest
+
+from minigrad.backend import primitives, reference
+from minigrad.backend.launch import Launched
+from minigrad.backend.launch.rules import BLAS, KERNEL, VIEW
+from minigrad.backend.philox import Draw
+from minigrad.backend.runners.native import NativeKernels
+
+pytestmark = pytest.mark.needs("g++")
+FLOATS, WHOLE = ["float32", "float64"], ["int64", "int32", "uint8", "bool"]
+CASTS = [*FLOATS, *WHOLE, "float16", "int16", "int8"]
+UNARY = ["neg", "abs", "sign", "floor", "sqrt", "rsqrt", "relu", "logical_not", "isnan", "isinf", "isfinite"]
+BINARY = [
+    "add", "sub", "mul", "div", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or",
+    "logical_xor",
+]  # fmt: skip
+LOGICAL = {*BINARY[6:], *UNARY[-4:], "add", "mul", "maximum", "minimum", "abs", "floor"}  # of bools too
+OF_REALS = {"sqrt", "rsqrt", "div"}
+HOSTS = {"asarray", "from_numpy", "to_numpy", "quietly", "overlap", "is_compact", "is_writeable"}  # give no new array
+KERNELS_OF_FLOATS = {"sum", "cumsum", "max", "min", "clamp", "pow", "getitem_add", "scatter_add", "take_add"}
+
+
+def numbers(shape, dtype, seed=0):
+    """Of all sizes, and half of them special: NaN, ±∞, ±0, subnormal, the largest, equal ones."""
+    rng, dtype = np.random.default_rng(seed), np.dtype(dtype)
+    if dtype.kind == "b":
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtype.kind == "f":
+        x = (rng.standard_normal(shape) * 10.0 ** rng.integers(-6, 7, shape)).astype(dtype)
+        about = np.finfo(dtype)
+        special = [np.nan, np.inf, -np.inf, 0.0, -0.0, about.tiny / 4, -about.tiny / 8, about.max, about.min]
+        special += [1, -1, 0.5, -0.5, 2.5, -3, 300, -70_000, 3e9, 1e19]
+    else:
+        about = np.iinfo(dtype)
+        x = rng.integers(about.min, about.max, shape, dtype, endpoint=True)
+        special = [about.min, about.max, 0, 1, 2, 3]
+    return np.where(rng.integers(0, 2, shape) > 0, x, np.array(special, dtype)[rng.integers(0, len(special), shape)])
+
+
+def arrays(dtype, seed):
+    """As vectors and their ends are met, and not: in NumPy and in a compiler's loops."""
+    for n in (0, 1, 3, 31, 203, 5000):
+        yield numbers((n,), dtype, seed + n)
+    yield numbers((7, 90), dtype, seed)[:, ::3]
+    yield numbers((40, 30), dtype, seed).T
+    yield numbers((), dtype, seed)
+
+
+def elementwise(dtype):
+    kind = np.dtype(dtype).kind
+    one = np.dtype(dtype).type(1)
+    for x, y in zip(arrays(dtype, 1), arrays(dtype, 2)):
+        for name in (*UNARY, *BINARY):
+            if (kind == "b" and name not in LOGICAL) or (kind != "f" and name in OF_REALS):
+                continue
+            many = [(x,)] if name in UNARY else [(x, y), (x, 1), (0, y), (x, one)]
+            yield from ((name, *args) for args in many)
+        yield from (("where", np.asarray(y > 0), *args) for args in ((x, y), (x, 1), (0, y)))
+        yield from (("cast", x, np.dtype(to)) for to in CASTS)
+        if kind == "f":
+            yield from (("dropout", x, p, Draw(3, 5)) for p in (0.0, 0.3, 1.0))
+        elif kind == "i":
+            yield from (("clamp", x, *bounds) for bounds in ((None, 2), (-1, None), (1, 1)))
+            yield from (("pow", x, p) for p in (0, 1, 2, 5))
+    yield "add", numbers((5, 1, 8), dtype), numbers((4, 1), dtype)
+    yield "where", numbers((5, 1), "bool"), numbers((5, 8), dtype), numbers((1, 8), dtype)
+
+
+def moving(dtype):
+    x, rows = numbers((7, 29), dtype), np.array([3, 0, 3, 6, 2])
+    every = np.random.default_rng(0).integers(0, 7, (5, 29))
+    indices = (slice(1, 6), slice(None, None, -2)), (2,), (rows,), (slice(None), rows), (rows, rows), (x > 0,)
+    for index in indices:
+        yield "getitem", x, index
+        yield "setitem", x, index, 1
+        yield "setitem", x, index, numbers(x[index].shape, dtype, 9)
+    yield from (("getitem_add", x.shape, index, x[index]) for index in (indices[0], (2,), (x > 0,)))
+    yield from (("cat", [x, x.T.copy().T], dim) for dim in (0, 1))
+    yield from (("stack", [x, x], dim) for dim in (0, 1, 2))
+    yield from (("copy", view) for view in (x, x.T, x[::-2, ::3], x[:, :0]))
+    yield from (("full", shape, 1, np.dtype(dtype)) for shape in ((), (3, 4), (0, 2)))
+    yield "zeros", (3, 4), np.dtype(dtype)
+    yield "pad", x, [(1, 0), (0, 2)], 1
+    yield "gather", x, 0, every
+    yield "take", x, rows
+    yield "argsort", x, 1, True
+    for d in (0, 1):
+        yield from ((name, x, d, False) for name in ("argmax", "argmin"))
+    for dims in ((0,), (1,), (0, 1), ()):
+        yield from ((name, x, dims, False) for name in ("any", "all"))
+    if np.dtype(dtype).kind != "f":  # sums and extremes of floats are kernels, for the order of terms and of ±0
+        for dims in ((0,), (1,), (0, 1), ()):
+            yield from ((name, x, dims, True) for name in ("sum", "max", "min"))
+        yield from (("cumsum", x, d, back) for d in (0, 1) for back in (False, True))
+        yield "scatter_add", (7, 29), 0, every, numbers((5, 29), dtype)
+        yield "take_add", 7, rows, numbers((5, 29), dtype)
+        yield "getitem_add", x.shape, (rows,), numbers((5, 29), dtype)
+
+
+def drawn(dtype):
+    yield from (("random_words", Draw(7, 9), n) for n in (0, 1, 6, 300))
+    yield from (("random_uniform", Draw(7, 9), shape, np.dtype(dtype)) for shape in ((0,), (1,), (7, 29)))
+
+
+def scaled(dtype):
+    arrays = [numbers((7, 30), dtype), numbers((7, 30), dtype, 1).T, numbers((5000,), dtype)]
+    yield from (("scale_", arrays, np.array(factor)) for factor in (1.0, 0.3, 0.0, np.nan))
+
+
+CASES = [
+    *[(family, dtype) for family in (elementwise, moving) for dtype in [*FLOATS, *WHOLE]],
+    *[(family, dtype) for family in (drawn, scaled) for dtype in FLOATS],
+]
+
+
+def bits(y):
+    """An array as what decides whether another is the same; any NaN is like any other."""
+    y = np.asarray(y)
+    return (
+        y.dtype,
+        y.shape,
+        np.where(y != y, np.nan, y).astype(y.dtype).tobytes() if y.dtype.kind == "f" else y.tobytes(),
+    )
+
+
+def results(on, name, args):
+    """What a primitive returns, or what is in its argument afterwards."""
+    args = [x.copy("K") if name == "setitem" and isinstance(x, np.ndarray) else x for x in args]
+    if name == "scale_":
+        args[0] = [x.copy("K") for x in args[0]]
+    with reference.quietly():
+        y = getattr(on, name)(*args)
+    y = args[0] if y is None else y
+    return [bits(part) for part in (y if isinstance(y, tuple | list) else (y,))]
+
+
+@pytest.mark.parametrize("family, dtype", CASES)
+def test_numpy_in_place_of_a_kernel_gives_the_same_bits(family, dtype):
+    on = NativeKernels()
+    wrong = [
+        f"{name}({', '.join(f'{x.dtype}{x.shape}' if isinstance(x, np.ndarray) else repr(x)[:40] for x in args)})"
+        for name, *args in family(dtype)
+        if results(on, name, args) != results(reference, name, args)
+    ]
+    assert not wrong, wrong[:20]
+
+
+def test_every_primitive_that_numpy_may_take_is_tried():
+    def rule(name):
+        return getattr(Launched, name).natively
+
+    of_a_kernel, view, blas = (mark(lambda: None).natively for mark in (KERNEL, VIEW, BLAS))
+    tried = {name for family, dtype in CASES for name, *_ in family(dtype)}
+    others = {name for name in primitives.names() if rule(name) in (of_a_kernel, view, blas) or rule(name).always}
+    assert set(primitives.names()) - others - HOSTS == tried - KERNELS_OF_FLOATS
+    assert all(rule(name) == of_a_kernel for name in KERNELS_OF_FLOATS)
+
+
+def test_the_bits_that_are_compared():
+    assert bits(np.array([0.0])) != bits(np.array([-0.0])) and bits(np.float32(1)) != bits(np.float64(1))
+    assert bits(np.array([np.nan])) == bits(-np.array([np.nan])) and bits(np.zeros(2)) != bits(np.zeros((2, 1)))

@@ -1,0 +1,153 @@
+"""Captured steps of training: every loss and every weight has the bits that it has without."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn, optim
+
+from .steps import same, supported
+
+pytestmark = supported
+OPTIMIZERS = {
+    "SGD": lambda groups: optim.SGD(groups, lr=0.1),
+    "momentum": lambda groups: optim.SGD(groups, lr=0.1, momentum=0.9, nesterov=True),
+    "Adam": lambda groups: optim.Adam(groups, lr=1e-2, weight_decay=0.1),
+    "AdamW": lambda groups: optim.AdamW(groups, lr=1e-2, betas=(0.9, 0.99)),
+}
+
+
+def train(captured, optimizer, steps=5, clip=1.0, dtype=mg.float32, **config):
+    """Losses, gradient norms, weights, gradients and moments of a small GPT after some steps."""
+    mg.manual_seed(1)
+    sizes = dict(block_size=8, n_layer=2, n_head=2, n_embd=8, dropout=0.2) | config
+    model = nn.GPT(nn.GPTConfig(11, **sizes)).to(dtype)
+    chosen = OPTIMIZERS[optimizer](model.parameter_groups(0.1))
+
+    def step(x, y):
+        _, loss = model(x, y)
+        chosen.zero_grad()
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), clip)
+        chosen.step()
+        return loss, norm
+
+    run = mg.capture(step) if captured else step
+    rng, seen = np.random.default_rng(0), []
+    for i in range(steps):
+        for group in chosen.param_groups:
+            group["lr"] = optim.warmup_cosine(i, lr=1e-2, min_lr=1e-3, warmup=2, total=steps)
+        tokens = rng.integers(0, 11, (2, 9))
+        seen += [x.detach().clone() for x in run(mg.tensor(tokens[:, :-1].copy()), mg.tensor(tokens[:, 1:].copy()))]
+    state = chosen.state_dict()["state"]
+    moments = [x for each in state.values() for x in each.values() if isinstance(x, mg.Tensor)]
+    assert not state or {each["step"] for each in state.values()} == {steps}
+    return seen, [*model.parameters(), *(p.grad for p in model.parameters()), *moments], mg.default_generator.state
+
+
+def assert_equal(a, b):
+    (seen, tensors, state), (seen_too, tensors_too, state_too) = a, b
+    assert [same(x, y) for x, y in zip(seen, seen_too, strict=True)] == [True] * len(seen)
+    assert all(same(x, y) for x, y in zip(tensors, tensors_too, strict=True)) and state == state_too
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_training_has_the_same_bits(kernels, optimizer):
+    assert_equal(train(True, optimizer), train(False, optimizer))
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary", "alibi"])
+def test_all_kinds_of_positions(kernels, positions):
+    config = dict(positions=positions, n_layer=1, n_kv_head=1, bias=False, steps=3)
+    assert_equal(train(True, "AdamW", **config), train(False, "AdamW", **config))
+
+
+@pytest.mark.parametrize("impl", ["batched", "per_head"])
+def test_all_forms_of_attention(kernels, impl):
+    assert_equal(
+        train(True, "AdamW", impl=impl, n_layer=1, steps=3), train(False, "AdamW", impl=impl, n_layer=1, steps=3)
+    )
+
+
+def test_float64_and_recomputation(kernels):
+    config = dict(dtype=mg.float64, recompute=True, steps=3)
+    assert_equal(train(True, "AdamW", **config), train(False, "AdamW", **config))
+
+
+def test_no_clipping_and_clipping_of_everything(kernels):
+    for clip in (float("inf"), 1e-9):
+        assert_equal(train(True, "AdamW", steps=2, clip=clip), train(False, "AdamW", steps=2, clip=clip))
+
+
+def test_a_real_size_with_several_threads():
+    """The step that char_lm runs, on the backend that a user gets."""
+    sizes = dict(block_size=64, n_layer=2, n_head=4, n_embd=128, dropout=0.1, bias=False, steps=3)
+    assert_equal(train(True, "AdamW", **sizes), train(False, "AdamW", **sizes))
+
+
+def test_a_state_dict_that_is_loaded_is_seen(kernels):
+    model = nn.Linear(3, 2)
+    optimizer = optim.AdamW(model.parameters(), lr=0.1)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = (model(x) ** 2).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    run, x = mg.capture(step), mg.ones(4, 3)
+    run(x)
+    saved = {name: p.clone() for name, p in model.state_dict().items()}, optimizer.state_dict()
+    saved[1]["state"] = {
+        i: {name: value.clone() if isinstance(value, mg.Tensor) else value for name, value in state.items()}
+        for i, state in saved[1]["state"].items()
+    }
+    after = [run(x), run(x)]
+    model.load_state_dict(saved[0]), optimizer.load_state_dict(saved[1])
+    again = [run(x), run(x)]
+    assert all(same(a, b) for a, b in zip(after, again))
+
+
+def test_gradients_after_a_call_are_those_of_the_call(kernels):
+    w = mg.ones(3).requires_grad_()
+
+    def step(x):
+        w.grad = None
+        (w * x).sum().backward()
+
+    run = mg.capture(step)
+    for k in (1.0, 2.0, 3.0):
+        run(mg.full((3,), k))
+        assert w.grad.tolist() == [k, k, k]
+        w.grad = None  # what happens to it between calls makes no difference
+
+
+def test_gradients_cleared_at_the_end_stay_cleared(kernels):
+    w = mg.ones(3).requires_grad_()
+
+    def step(x):
+        loss = (w * x).sum()
+        loss.backward()
+        total = w.grad.sum()
+        w.grad = None
+        return total
+
+    run = mg.capture(step)
+    for k in (1.0, 2.0):
+        assert run(mg.full((3,), k)).item() == 3 * k and w.grad is None
+
+
+def test_memory_is_planned(kernels):
+    """A chain of additions needs the memory of two results at a time, not of all."""
+
+    def chain(x):
+        for _ in range(50):
+            x = x + 1
+        return x
+
+    run = mg.capture(chain)
+    x = mg.zeros(1000)
+    assert run(x).tolist() == [50.0] * 1000
+    (recordings,) = run._recordings.values()
+    assert recordings[0].nbytes < 3 * 4096
