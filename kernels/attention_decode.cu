@@ -2,11 +2,11 @@
 // new ones. The number of positions is read on the device, so that one launch serves for all of them.
 //
 //   layout   q (B, nh, D), k (B, nh / group, D) and v (B, nh / group, Dv), of the new position; keys
-//            (B, nh / group, capacity, D) and values (B, nh / group, capacity, Dv): of any strides, but the last is 1.
-//            o (B, nh, Dv) compact; length: one number, less than capacity; first (B,) and slopes (nh,), or null
+//            (B, nh / group, D, capacity), so that scores of neighbours are summed side by side, and values
+//            (B, nh / group, capacity, Dv): of any strides, but the last is 1. o (B, nh, Dv) compact; length: one number, less than capacity; first (B,) and slopes (nh,), or null
 //   launch   grid (nh, B), a block for each head, 1 or a multiple of 32 threads; (SPAN + D + Dv) R of shared memory
-//   equals   keys[:, :, length] = k; values[:, :, length] = v; s = np.arange(first, length + 1)
-//            o = softmax(scale * q @ keys[s].mT - slopes * (length - s)) @ values[s]
+//   equals   keys[:, :, :, length] = k; values[:, :, length] = v; s = np.arange(first, length + 1)
+//            o = softmax(scale * q @ keys[:, s] - slopes * (length - s)) @ values[s]
 //
 // As in attention_forward.cu, the softmax is computed online, SPAN keys at a time. Several heads may share keys, so a
 // block reads the new ones where they came from: in the cache they may not have arrived.
@@ -14,28 +14,32 @@
 
 constexpr int SPAN = 256;
 
-// Strides in elements: of batch and head, and in the cache of the position.
+// Strides in elements: of batch and head, of keys and values also of their third dim.
 struct Decode {
   long long nh, group, D, Dv;
   long long q[2], k[2], v[2], keys[3], values[3];
 };
 
-// Σ q[d] key[d] over d in [0, D), in every lane of the warp.
-__device__ __forceinline__ R dot(const R* q, const T* key, int D) {
-  const int whole = ONE_THREAD ? D & -16 : D;  // the rest by itself, so that the loop over whole vectors is short
-  R s = warp_sum(whole, [&](int d) { return q[d] * R(key[d]); });
-  for (int d = whole; d < D; d++) s += q[d] * R(key[d]);
-  return s;
+// put(i, Σ w[j] x[j * stride + i]) over j in [0, m), for i from i0 to i0 + N: N sums side by side.
+template <int N, typename F>
+__device__ __forceinline__ void weighted_sums(int i0, const R* w, const T* x, long long stride, int m, F put) {
+  R z[N] = {};
+  x += i0;
+  for (int j = 0; j < m; j++) {
+    SIMD for (int i = 0; i < N; i++) z[i] += w[j] * R(x[j * stride + i]);
+  }
+  SIMD for (int i = 0; i < N; i++) put(i0 + i, z[i]);
 }
 
-// o[d] = o[d] * shrink + Σ p[j] values[j * stride + d] over j in [0, n), for d in [0, N). N sums run side by side.
-template <int N>
-__device__ __forceinline__ void weigh(R* o, R shrink, const R* p, const T* values, long long stride, int n) {
-  R z[N] = {};
-  for (int j = 0; j < n; j++) {
-    SIMD for (int d = 0; d < N; d++) z[d] += p[j] * R(values[j * stride + d]);
+// The same for i in [0, n), distributed over the block's threads.
+template <typename F>
+__device__ __forceinline__ void weighted_sums(int n, const R* w, const T* x, long long stride, int m, F put) {
+  int i = 0;
+  if (ONE_THREAD) {
+    for (; i + 32 <= n; i += 32) weighted_sums<32>(i, w, x, stride, m, put);
+    for (; i + 8 <= n; i += 8) weighted_sums<8>(i, w, x, stride, m, put);
   }
-  SIMD for (int d = 0; d < N; d++) o[d] = o[d] * shrink + z[d];
+  for (i += threadIdx.x; i < n; i += blockDim.x) weighted_sums<1>(i, w, x, stride, m, put);
 }
 
 extern "C" __global__ void attention_decode(T* __restrict__ o, const T* __restrict__ q, const T* __restrict__ k,
@@ -53,7 +57,7 @@ extern "C" __global__ void attention_decode(T* __restrict__ o, const T* __restri
   keys += b * n.keys[0] + kv * n.keys[1];
   values += b * n.values[0] + kv * n.values[1];
   if (h % n.group == 0) {
-    each(D, [&](long long d) { keys[end * n.keys[2] + d] = k[d]; });
+    each(D, [&](long long d) { keys[d * n.keys[2] + end] = k[d]; });
     each(Dv, [&](long long d) { values[end * n.values[2] + d] = v[d]; });
   }
 
@@ -65,14 +69,12 @@ extern "C" __global__ void attention_decode(T* __restrict__ o, const T* __restri
   each(Dv, [&](long long d) { O[d] = weight * R(v[d]); });
   for (long long s0 = first ? first[b] : 0; s0 < end; s0 += SPAN) {
     const int count = int(end - s0 < SPAN ? end - s0 : SPAN);
-    const T *ks = keys + s0 * n.keys[2], *vs = values + s0 * n.values[2];
     __syncthreads();  // all have read p of the previous keys, and Q is whole
-    warp_rows(count, [&](int j) {
-      const R qk = dot(Q, ks + j * n.keys[2], D);
-      if (first_lane()) p[j] = qk * R(scale);
+    weighted_sums(count, Q, keys + s0, n.keys[2], D, [&](int j, R qk) {
+      p[j] = qk * R(scale);
+      if (slopes) p[j] -= R(slopes[h] * double(end - s0 - j));
     });
     __syncthreads();
-    if (slopes) each(count, [&](long long j) { p[j] -= R(slopes[h] * double(end - s0 - j)); });
     const R before = top, now = largest(count, [&](long long j) { return p[j]; });
     if (before < now) top = now;
     const R safe = top == -INF ? R(0) : top, shrink = exp(before - safe);
@@ -81,12 +83,8 @@ extern "C" __global__ void attention_decode(T* __restrict__ o, const T* __restri
     __syncthreads();
     total.scale(shrink);
     total.add(added);
-    int d = 0;
-    if (ONE_THREAD) {
-      for (; d + 32 <= Dv; d += 32) weigh<32>(O + d, shrink, p, vs + d, n.values[2], count);
-      for (; d + 8 <= Dv; d += 8) weigh<8>(O + d, shrink, p, vs + d, n.values[2], count);
-    }
-    for (d += threadIdx.x; d < Dv; d += blockDim.x) weigh<1>(O + d, shrink, p, vs + d, n.values[2], count);
+    weighted_sums(Dv, p, values + s0 * n.values[2], n.values[2], count,
+                  [&](int d, R z) { O[d] = O[d] * shrink + z; });
   }
   const R all = R(total), whole = all == 0 ? R(0) : 1 / all;
   each(Dv, [&](long long d) { o[d] = T(O[d] * whole); });

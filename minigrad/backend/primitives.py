@@ -207,7 +207,7 @@ class Primitives(Protocol):
     ) -> Array:  # fmt: skip
         """Attention of one new position to itself and to those in a cache, which takes its key and value -> o.
 
-        q (B, nh, 1, D), k (B, nkv, 1, D), v (B, nkv, 1, Dv); keys (B, nkv, capacity, D) and values (B, nkv, capacity,
+        q (B, nh, 1, D), k (B, nkv, 1, D), v (B, nkv, 1, Dv); keys (B, nkv, D, capacity) and values (B, nkv, capacity,
         Dv) are the cache, of which `length` positions, an int64 array (1,) below capacity, are filled. k and v are
         written behind them. Row b sees the positions from first[b] on, int64 (B,) up to length; None: all. slopes (nh,)
         float64 or None: head h's scores are lowered by slopes[h] · distance. o (B, nh, 1, Dv) lies in memory as

@@ -10,13 +10,14 @@ from ..tensor import zeros
 class KVCache:
     """Keys and values of one attention layer, so that a new token costs a single query instead of a whole forward.
 
-    k (B, nkv, capacity, d_k) and v (B, nkv, capacity, d_v), whose first `length` positions are filled. `position`, an
+    k (B, nkv, capacity, d_k) and v (B, nkv, capacity, d_v), whose first `length` positions are filled; in memory k is
+    transposed, as attention_decode wants it. `position`, an
     int64 Tensor (1,), is the same number on the device, for what must not depend on the host: a captured step. It is
     made by MultiheadAttention.new_cache and GPT.new_cache, and works only under no_grad() or inference(), since it is
     filled in place."""
 
     def __init__(self, batch, num_kv_heads, capacity, d_k, d_v, dtype, device="cpu"):
-        self.k = zeros(batch, num_kv_heads, capacity, d_k, dtype=dtype, device=device)
+        self.k = zeros(batch, num_kv_heads, d_k, capacity, dtype=dtype, device=device).mT
         self.v = zeros(batch, num_kv_heads, capacity, d_v, dtype=dtype, device=device)
         self.length, self.position = 0, zeros(1, dtype=int64, device=device)
 
@@ -42,7 +43,7 @@ class KVCache:
         slopes are `first` and `slopes` of attention_decode."""
         self._check(k, v)
         each_call(lambda: self._grow(1))
-        z = attention_decode(q, k, v, self.k, self.v, self.position, left_padding, slopes, scale)
+        z = attention_decode(q, k, v, self.k.mT, self.v, self.position, left_padding, slopes, scale)
         self.position.add_(1)
         return z
 

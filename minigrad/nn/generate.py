@@ -88,41 +88,43 @@ def _write(model, tokens, T, padding, use_cache, choice, device):
 
     The model looks through a window of block_size tokens. It begins at the first token; each time it is full, it moves
     on by half its size. So keys and values in a cache serve for half a window before they are computed anew."""
+    from ..capture import capture  # which needs nn
+
     (B, n), size = tokens.shape, model.config.block_size
     start = max(0, T - size)
     cache = model.new_cache(B, min(size, n - start)) if use_cache else None
 
     def step(idx, pads):
-        hidden = model.trunk(idx, cache, pads)  # (B, T, C)
-        return _chosen(model.head(hidden[:, -1]), **choice)  # (B, V) -> (B, 1), (B, 1)
+        return model.head(model.trunk(idx, cache, pads)[:, -1])  # (B, T) -> (B, V)
 
     def next_step(last, pads):
-        hidden = model.decode(last, cache, pads)  # (B, 1, C)
-        return _chosen(model.head(hidden[:, -1]), **choice)
+        logits = model.head(model.decode(last, cache, pads)[:, -1])  # (B, 1) -> (B, V)
+        return logits if sorts else _chosen(logits, **choice)  # sorting happens on the host
 
-    next_step = _captured(model, next_step, step)
-    moved = True
+    sorts = choice["temperature"] != 0 and (choice["top_k"] is not None or choice["top_p"] is not None)
+    captured = capture(next_step) if cache is not None and _can_be_captured(model) else None
+    replay, moved = None, True
     for end in range(T, n):
         if end - start > size:
             start, moved = end - (size + 1) // 2, True
         if moved:
             pads = None if padding is None else tensor(np.maximum(padding - start, 0), device=device)
-        if moved or cache is None:
             for layer in cache or ():
                 layer.clear()
-            last, largest = step(tensor(tokens[:, start:end], device=device), pads)
+        if moved or cache is None:
+            found, replay = step(tensor(tokens[:, start:end], device=device), pads), None
+        elif captured is None:
+            found = step(last, pads)
         else:
-            last, largest = next_step(last, pads)
-        moved = False
+            replay = replay or captured.unguarded(last, pads)
+            found = replay(last, pads)
+        last, largest = found if isinstance(found, tuple) else _chosen(found, **choice)
         _check_finite(largest.numpy())
         tokens[:, end] = last.numpy()[:, 0]
+        moved = False
 
 
-def _captured(model, next_step, step):
-    """next_step, captured, or step where that cannot be: hooks want to be called each time, attention may need a mask,
-    and float16 has no kernels on a CPU."""
-    from ..capture import capture  # which imports nn
-
-    if any(module.has_hooks for module in model.modules()) or not all(block.attn.decodes for block in model.blocks):
-        return step
-    return step if model.wte.weight.dtype == float16 else capture(next_step)
+def _can_be_captured(model):
+    """Not where hooks want to be called each time, where attention needs masks, or where float16 has no kernels."""
+    hooks = any(module.has_hooks for module in model.modules())
+    return not hooks and model.wte.weight.dtype != float16 and all(block.attn.decodes for block in model.blocks)

@@ -194,7 +194,7 @@ class AttentionDecode(Op, abstract=True):
 def attention_decode(q, k, v, keys, values, length, first=None, slopes=None, scale=1.0):
     """Attention of one new position, q (B, nh, 1, d_k), to the `length` ones in a cache and to itself: (B, nh, 1, d_v).
 
-    k (B, nkv, 1, d_k) and v (B, nkv, 1, d_v) are written into the cache's keys (B, nkv, capacity, d_k) and values
+    k (B, nkv, 1, d_k) and v (B, nkv, 1, d_v) are written into the cache's keys (B, nkv, d_k, capacity) and values
     (B, nkv, capacity, d_v), at position `length`. length, an int64 Tensor (1,), is read on the device and not changed;
     it must be below capacity. first (B,) int64: the first position that a row sees, 0 without. slopes (nh,) float64:
     ALiBi's. Under no_grad() or inference(); the caller has checked shapes and dtypes."""

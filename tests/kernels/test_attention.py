@@ -135,9 +135,10 @@ def decoded(case, dtype):
         for x, n, d in zip(np.split(qkv, [nh * D, (nh + nkv) * D], 1), (nh, nkv, nkv), (D, D, Dv))
     )
     keys, values = (
-        rng.standard_normal((nkv, B, capacity, d + 3)).astype(dtype)[..., 1 : d + 1].swapaxes(0, 1) for d in (D, Dv)
+        rng.standard_normal((nkv, B, n, m + 3)).astype(dtype)[..., 1 : m + 1].swapaxes(0, 1)
+        for n, m in ((D, capacity), (capacity, Dv))
     )
-    keys[:, :, length:] = values[:, :, length:] = np.nan  # what is not filled yet is never read
+    keys[..., length:] = values[:, :, length:] = np.nan  # what is not filled yet is never read
     first = rng.integers(0, length + 1, B) if padded else None
     slopes = 2.0 ** -np.arange(1, nh + 1) if sloped else None
     return [q, k, v, keys, values, np.array([length]), first, slopes, 0.3]
@@ -149,7 +150,7 @@ def check_decode(backend, case, dtype):
     o = backend.attention_decode_(*args)
     assert o.shape == (*q.shape[:3], v.shape[3]) and o.dtype == np.dtype(dtype)
     assert o.transpose(0, 2, 1, 3).flags.c_contiguous
-    keys[:, :, length], values[:, :, length] = k[:, :, 0], v[:, :, 0]
+    keys[..., length], values[:, :, length] = k[:, :, 0], v[:, :, 0]
     np.testing.assert_array_equal(args[3], keys)
     np.testing.assert_array_equal(args[4], values)
     Q, K, V = wide(q, keys, values)
@@ -157,7 +158,7 @@ def check_decode(backend, case, dtype):
         seen = np.arange(0 if first is None else first[b], length + 1)
         for h in range(q.shape[1]):
             kv = h * k.shape[1] // q.shape[1]
-            scores = scale * (K[b, kv, seen] @ Q[b, h, 0]) - (0 if slopes is None else slopes[h] * (length - seen))
+            scores = scale * (Q[b, h, 0] @ K[b, kv][:, seen]) - (0 if slopes is None else slopes[h] * (length - seen))
             p = np.exp(scores - scores.max())
             np.testing.assert_allclose(o[b, h, 0], p @ V[b, kv, seen] / p.sum(), 0, 2 * EPS[dtype])
 
@@ -195,15 +196,15 @@ def test_decoding_what_is_not_finite(dtype):
     for backend in (type(cpu_backend("native"))(any_size=True), Emulated(), reference):
         for at, bad in ((0, False), (1, True), (3, True)):
             for which in (3, 4):
-                q, k, v, keys, values = (np.ones((1, 1, n, 4), dtype) for n in (1, 1, 1, 5, 5))
+                q, k, v, keys, values = (np.ones((1, 1, *n), dtype) for n in ((1, 4), (1, 4), (1, 4), (4, 5), (5, 4)))
                 args = [q, k, v, keys, values, np.array([4]), np.array([1]), None, 1.0]
-                args[which][0, 0, at] = np.nan
+                args[which][(0, 0, slice(None), at) if which == 3 else (0, 0, at)] = np.nan
                 if at or backend is not reference:
                     assert np.isnan(backend.attention_decode_(*args)).any() == bad
         for hidden in ([4], [0, 1, 2, 3], [0, 1, 2, 3, 4]):
-            q, k, v, keys, values = (np.ones((1, 1, n, 4), dtype) for n in (1, 1, 1, 5, 5))
-            keys[:, :, hidden] = -np.inf
-            k[...] = keys[:, :, 4:]
+            q, k, v, keys, values = (np.ones((1, 1, *n), dtype) for n in ((1, 4), (1, 4), (1, 4), (4, 5), (5, 4)))
+            keys[..., hidden] = -np.inf
+            k[...] = keys[0, 0, 0, 4]
             with np.errstate(invalid="ignore"):
                 o = backend.attention_decode_(q, k, v, keys, values, np.array([4]), None, None, 1.0)
             np.testing.assert_array_equal(o, np.full_like(o, 0 if len(hidden) == 5 else 1))
