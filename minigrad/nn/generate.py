@@ -53,7 +53,8 @@ def _drawn(probabilities, generator):
     """An index for each row of probabilities (B, n), float64, drawn in proportion to them: (B, 1)."""
     cumulative = probabilities.cumsum(-1)  # (B, n)
     u = rand(len(probabilities), 1, dtype=float64, device=probabilities.device, generator=generator)
-    return (cumulative <= u * cumulative[:, -1:]).sum(-1, keepdim=True)  # below n, since u is below 1
+    below = (cumulative <= u * cumulative[:, -1:]).sum(-1, keepdim=True)
+    return below.clamp(max=cumulative.shape[1] - 1)  # where logits are not finite, all sums may be 0
 
 
 def _check_finite(largest):
@@ -103,7 +104,8 @@ def _write(model, tokens, T, padding, use_cache, choice, device):
 
     sorts = choice["temperature"] != 0 and (choice["top_k"] is not None or choice["top_p"] is not None)
     captured = capture(next_step) if cache is not None and _can_be_captured(model) else None
-    replay, moved = None, True
+    last = pads = replay = None
+    moved = True
     for end in range(T, n):
         if end - start > size:
             start, moved = end - (size + 1) // 2, True

@@ -92,8 +92,8 @@ class GPT(Module):
         return self._trunk(idx, cache, left_padding, Embedding.__call__)
 
     def decode(self, idx, cache, left_padding=None):
-        """trunk() for tokens that this model has chosen itself, so that their numbers need not be looked at on the host.
-        With one for each row, idx (B, 1), mg.capture can record it."""
+        """trunk() for tokens that this model has chosen, so that their numbers need not be looked at on the host. With
+        one for each row, idx (B, 1), mg.capture can record it."""
         return self._trunk(idx, cache, left_padding, lambda embedding, index: rows(embedding.weight, index))
 
     def _trunk(self, idx, cache, left_padding, embed):
@@ -120,7 +120,7 @@ class GPT(Module):
         return self.norm(x)  # (B, T, C)
 
     def _positions(self, T, cache, left_padding, device):
-        """Where T new tokens stand: (T,), or (B, T) with left_padding. With a cache, the device knows of a single one."""
+        """Where T new tokens stand: (T,), or (B, T) with left_padding. For a single one, the cache knows on the device."""
         if cache is not None and T == 1:
             at = cache[0].position
         else:

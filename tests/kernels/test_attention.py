@@ -201,7 +201,7 @@ def test_decoding_what_is_not_finite(dtype):
                 args[which][(0, 0, slice(None), at) if which == 3 else (0, 0, at)] = np.nan
                 if at or backend is not reference:
                     assert np.isnan(backend.attention_decode_(*args)).any() == bad
-        for hidden in ([4], [0, 1, 2, 3], [0, 1, 2, 3, 4]):
+        for hidden in ([4], [0, 1, 2, 3], *([] if backend is reference else [[0, 1, 2, 3, 4]])):
             q, k, v, keys, values = (np.ones((1, 1, *n), dtype) for n in ((1, 4), (1, 4), (1, 4), (4, 5), (5, 4)))
             keys[..., hidden] = -np.inf
             k[...] = keys[0, 0, 0, 4]
