@@ -96,15 +96,13 @@ def _write(model, tokens, T, padding, use_cache, choice, device):
     cache = model.new_cache(B, min(size, n - start)) if use_cache else None
 
     def step(idx, pads):
-        return model.head(model.trunk(idx, cache, pads)[:, -1])  # (B, T) -> (B, V)
+        return _chosen(model.head(model.trunk(idx, cache, pads)[:, -1]), **choice)  # (B, T) -> (B, 1), (B, 1)
 
-    def next_step(last, pads):
-        logits = model.head(model.decode(last, cache, pads)[:, -1])  # (B, 1) -> (B, V)
-        return logits if sorts else _chosen(logits, **choice)  # sorting happens on the host
+    def single(last, pads):
+        return _chosen(model.head(model.decode(last, cache, pads)[:, -1]), **choice)  # (B, 1) -> (B, 1), (B, 1)
 
-    sorts = choice["temperature"] != 0 and (choice["top_k"] is not None or choice["top_p"] is not None)
-    captured = capture(next_step) if cache is not None and _can_be_captured(model) else None
-    last = pads = replay = None
+    captured = capture(single) if cache is not None and _can_be_captured(model) else None
+    last = pads = next_step = None
     moved = True
     for end in range(T, n):
         if end - start > size:
@@ -114,13 +112,11 @@ def _write(model, tokens, T, padding, use_cache, choice, device):
             for layer in cache or ():
                 layer.clear()
         if moved or cache is None:
-            found, replay = step(tensor(tokens[:, start:end], device=device), pads), None
-        elif captured is None:
-            found = step(last, pads)
+            next_step = None
+            last, largest = step(tensor(tokens[:, start:end], device=device), pads)
         else:
-            replay = replay or captured.unguarded(last, pads)
-            found = replay(last, pads)
-        last, largest = found if isinstance(found, tuple) else _chosen(found, **choice)
+            next_step = next_step or (step if captured is None else captured.unguarded(last, pads))
+            last, largest = next_step(last, pads)
         _check_finite(largest.numpy())
         tokens[:, end] = last.numpy()[:, 0]
         moved = False
