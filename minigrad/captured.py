@@ -76,31 +76,52 @@ class Captured:
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args, **kwargs):
-        if here.recorder is not None or mode.anomaly or mode.watch is not None:
-            return self.function(*args, **kwargs)  # as a part of the outer step, or where somebody looks at each op
         tensors: list[Tensor] = []
+        with self._lock:
+            recording = self._recording(args, kwargs, tensors)
+            if recording is not None:
+                return recording.replay(tensors)
+        return self.function(*args, **kwargs)
+
+    def unguarded(self, *args):
+        """The function for arguments like these, Tensors and None, in a loop in which nothing else changes: it is found
+        out now what is to be replayed, and not again at each call."""
+        with self._lock:
+            recording = self._recording(args, {}, [])
+        if recording is None:
+            return self.function
+
+        def replay(*args):
+            with self._lock:
+                return recording.replay([x for x in args if x is not None])
+
+        return replay
+
+    def _recording(self, args, kwargs, tensors):
+        """What to replay for these arguments, whose Tensors are appended to `tensors`; None: the function itself."""
+        if here.recorder is not None or mode.anomaly or mode.watch is not None:
+            return None  # as a part of the outer step, or where somebody looks at each op
         form = flattened((args, kwargs), tensors)
         on = tensors[0].storage.backend if tensors else backend.get("cpu")
         if not on.captures:
             self._say_once("there are no kernels to record here, so the function runs as it is")
-            return self.function(*args, **kwargs)
+            return None
         if any(x.storage.backend is not on for x in tensors):
             raise CaptureError("the arguments of a captured function must be on one device")
         kinds = tuple([(x.shape, x.dtype, x.requires_grad, _memory_order(x)) for x in tensors])
-        with self._lock:
-            known = self._recordings.setdefault((form, kinds, on, mode.grad, mode.inference), [])
-            recording = next((each for each in known if each.holds()), None)
-            if recording is None:
-                try:
-                    recording = Recording(self.function, form, tensors, on)
-                except CompilerError as error:
-                    self._say_once(f"{error}, so the function runs as it is")
-                    return self.function(*args, **kwargs)
-                known.append(recording)
-                if len(known) > KEPT:
-                    del known[0]
-                    self._say_once(f"recorded more than {KEPT} times with such arguments: what changes each time?")
-            return recording.replay(tensors)
+        known = self._recordings.setdefault((form, kinds, on, mode.grad, mode.inference), [])
+        recording = next((each for each in known if each.holds()), None)
+        if recording is None:
+            try:
+                recording = Recording(self.function, form, tensors, on)
+            except CompilerError as error:
+                self._say_once(f"{error}, so the function runs as it is")
+                return None
+            known.append(recording)
+            if len(known) > KEPT:
+                del known[0]
+                self._say_once(f"recorded more than {KEPT} times with such arguments: what changes each time?")
+        return recording
 
     def _say_once(self, message):
         if message not in self._said:

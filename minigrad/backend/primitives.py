@@ -201,6 +201,18 @@ class Primitives(Protocol):
     def attention_fits(self, dtype: DType, D: int) -> bool:
         """Do attention() and its backward take heads of this size? Kernels have limits, NumPy has none."""
 
+    def attention_decode_(
+        self, q: Array, k: Array, v: Array, keys: Array, values: Array, length: Array, first: Array, slopes: Array,
+        scale: float,
+    ) -> Array:  # fmt: skip
+        """Attention of one new position to itself and to those in a cache, which takes its key and value -> o.
+
+        q (B, nh, 1, D), k (B, nkv, 1, D), v (B, nkv, 1, Dv); keys (B, nkv, D, capacity) and values (B, nkv, capacity,
+        Dv) are the cache, of which `length` positions, an int64 array (1,) below capacity, are filled. k and v are
+        written behind them. Row b sees the positions from first[b] on, int64 (B,) up to length; None: all. slopes (nh,)
+        float64 or None: head h's scores are lowered by slopes[h] · distance. o (B, nh, 1, Dv) lies in memory as
+        (B, 1, nh, Dv). The work is in proportion to length, whatever the capacity."""
+
     def attention_pattern(self, scores: Array, scale: float, mask: Array, is_causal: bool) -> Array:
         """softmax(scale * scores) over the last dim, exactly 0 where the mask is False or where causality forbids.
 

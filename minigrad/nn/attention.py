@@ -3,9 +3,9 @@
 import warnings
 
 from ..autograd import Handle
-from ..dtypes import DEFAULT_FLOAT
+from ..dtypes import DEFAULT_FLOAT, float64
 from ..ops import cat, stack
-from ..tensor import Tensor, check_same_kind, empty, tensor, zeros
+from ..tensor import Tensor, arange, check_same_kind, empty, tensor, zeros
 from . import cost, init
 from . import functional as F
 from .cache import KVCache
@@ -100,7 +100,7 @@ class MultiheadAttention(Module):
     # -------------------------------------------------------------------------------------------------------- forward
 
     def forward(self, query, key=None, value=None, key_padding_mask=None, need_weights=False, attn_mask=None,
-                average_attn_weights=True, is_causal=False, *, cache=None):  # fmt: skip
+                average_attn_weights=True, is_causal=False, *, cache=None, left_padding=None):  # fmt: skip
         """(output (B, T, C), pattern or None) of query (B, T, C), key (B, S, kdim) and value (B, S, vdim).
 
         key defaults to query, value to key. Masks are those of torch.nn.MultiheadAttention: True in a bool mask means
@@ -110,12 +110,18 @@ class MultiheadAttention(Module):
         need_weights is False by default, and is_causal needs no attn_mask beside it.
 
         cache: a KVCache. The new keys and values are added to it, and the queries see all S that it then holds: masks
-        have to cover them, and is_causal counts the queries' positions from the length that it had before."""
+        have to cover them, and is_causal counts the queries' positions from the length that it had before. A single
+        query of the fused form, without masks, takes a way of its own: see decodes.
+
+        left_padding (B,) int64: how many keys at the start of each row are hidden."""
         key = query if key is None else key
         value = key if value is None else value
         self._check(query, key, value)
+        masked = need_weights or attn_mask is not None or key_padding_mask is not None
+        if cache is not None and query.shape[1] == key.shape[1] == 1 and not masked and self.decodes:
+            return self.out_proj(self._decoded(query, key, value, cache, left_padding)), None
         start = 0 if cache is None else cache.length
-        mask, is_causal = self._masks(query, key, attn_mask, key_padding_mask, is_causal, start)
+        mask, is_causal = self._masks(query, key, attn_mask, key_padding_mask, left_padding, is_causal, start)
         form = self._no_heads if not self.num_heads else self._batched if self._head_hooks else self._form(need_weights)
         z, pattern = form(query, key, value, mask, is_causal, cache)  # (B, T, nh·d_v)
         y = self.out_proj(z)  # (B, T, C)
@@ -143,7 +149,7 @@ class MultiheadAttention(Module):
         return cat(zs, dim=-1), stack(patterns, dim=1)  # (B, T, nh·d_v), (B, nh, T, S)
 
     def _batched(self, query, key, value, mask, is_causal, cache):
-        q, k, v = self._projected(query, key, value, cache)
+        q, k, v = self._with_past(query, key, value, cache)
         q = self._hooked("q", q)  # (B, nh, T, d_k)
         k = self._hooked("k", self._for_each_head(k))  # (B, nh, S, d_k)
         v = self._hooked("v", self._for_each_head(v))  # (B, nh, S, d_v)
@@ -153,12 +159,28 @@ class MultiheadAttention(Module):
         return self._side_by_side(z), pattern  # (B, T, nh·d_v), (B, nh, T, S)
 
     def _fused(self, query, key, value, mask, is_causal, cache):
-        q, k, v = self._projected(query, key, value, cache)  # (B, nh, T, d_k), (B, nkv, S, d_k), (B, nkv, S, d_v)
+        q, k, v = self._with_past(query, key, value, cache)  # (B, nh, T, d_k), (B, nkv, S, d_k), (B, nkv, S, d_v)
         if not self._even_groups:
             k, v = self._for_each_head(k), self._for_each_head(v)  # (B, nh, S, d_k), (B, nh, S, d_v)
         dropout = self.dropout if self.training else 0.0
         z = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, self.score_scale, enable_gqa=True)
         return self._side_by_side(z), None  # (B, T, nh·d_v)
+
+    @property
+    def decodes(self):
+        """True if a single query without masks, given a cache, takes the way that mg.capture can record."""
+        if self.impl != "fused" or self._head_hooks or (self.training and self.dropout):
+            return False
+        W = self.out_proj.weight
+        fits = W.storage.backend.attention_fits(W.dtype, max(self.d_k, self.d_v))
+        return self.num_heads > 0 and self._even_groups and fits
+
+    def _decoded(self, query, key, value, cache, left_padding):
+        """The fused form for a single query and a cache."""
+        q, k, v = self._projected(query, key, value, cache.position)  # (B, nh, 1, d_k), (B, nkv, 1, d_k), …
+        alibi = self.positions == "alibi"
+        slopes = tensor(self.slopes, dtype=float64, device=query.device) if alibi else None
+        return self._side_by_side(cache.attend(q, k, v, left_padding, slopes, self.score_scale))  # (B, 1, nh·d_v)
 
     def _no_heads(self, query, key, value, mask, is_causal, cache):
         """The form of a layer whose heads are all pruned: nothing but out_proj's bias is left."""
@@ -168,8 +190,15 @@ class MultiheadAttention(Module):
             S = cache.length
         return query[..., :0], zeros(B, 0, T, S, **about)  # (B, T, 0), (B, 0, T, S)
 
-    def _projected(self, query, key, value, cache):
-        """q (B, nh, T, d_k), k (B, nkv, S, d_k) and v (B, nkv, S, d_v), including what the cache holds."""
+    def _with_past(self, query, key, value, cache):
+        """q, k and v as _projected gives them, where k and v are all that the cache then holds."""
+        if cache is None:
+            return self._projected(query, key, value, 0)
+        q, k, v = self._projected(query, key, value, cache.length)
+        return q, *cache.append(k, v)
+
+    def _projected(self, query, key, value, start):
+        """q (B, nh, T, d_k), k (B, nkv, S, d_k) and v (B, nkv, S, d_v) of positions from `start` on."""
         nh, nkv = self.num_heads, self.num_kv_heads
         if query is key and key is value and self.in_proj_weight is not None and self.d_k == self.d_v:
             qkv = F.linear(query, self.in_proj_weight, self.in_proj_bias)  # (B, T, (nh + 2 nkv)·d_k)
@@ -177,10 +206,7 @@ class MultiheadAttention(Module):
         else:
             inputs = zip((query, key, value), self.weights(), self.biases(), (nh, nkv, nkv))
             q, k, v = (F.split_heads(F.linear(x, W, b), n) for x, W, b, n in inputs)
-        if self.positions == "rotary":
-            start = 0 if cache is None else cache.length
-            q, k = rotary(q, start), rotary(k, start)
-        return (q, k, v) if cache is None else (q, *cache.append(k, v))
+        return (rotary(q, start), rotary(k, start), v) if self.positions == "rotary" else (q, k, v)
 
     def _for_each_head(self, x):
         """Keys or values (B, nkv, S, d), repeated for each head that reads them: (B, nh, S, d)."""
@@ -297,7 +323,7 @@ class MultiheadAttention(Module):
                 f"head_gates must be ({self.num_heads},) of {query.dtype}, got {gates.shape} of {gates.dtype}"
             )
 
-    def _masks(self, query, key, attn_mask, key_padding_mask, is_causal, start):
+    def _masks(self, query, key, attn_mask, key_padding_mask, left_padding, is_causal, start):
         """(all masks as one, is_causal), as F.attention_pattern takes them. The queries begin at position start."""
         (B, T), S, nh = query.shape[:2], start + key.shape[1], self.num_heads
         masks = []
@@ -308,6 +334,8 @@ class MultiheadAttention(Module):
             if key_padding_mask.shape != (B, S):
                 raise ValueError(f"key_padding_mask must be {(B, S)}, got shape {key_padding_mask.shape}")
             masks.append(key_padding_mask.reshape(B, 1, 1, S))
+        if left_padding is not None:
+            masks.append((arange(S, device=query.device) < left_padding.unsqueeze(1)).reshape(B, 1, 1, S))
         if self.positions == "alibi":
             masks.append(alibi(self.slopes, T, S, start, query.dtype, query.device))
         if is_causal and start:

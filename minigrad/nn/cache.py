@@ -1,28 +1,59 @@
 """What generation remembers: keys and values of the positions that the model has seen."""
 
 from ..autograd import is_grad_enabled
+from ..dtypes import int64
+from ..ops.attention import attention_decode
+from ..recording import each_call, refuse
 from ..tensor import zeros
 
 
 class KVCache:
     """Keys and values of one attention layer, so that a new token costs a single query instead of a whole forward.
 
-    k (B, nkv, capacity, d_k) and v (B, nkv, capacity, d_v), whose first `length` positions are filled. It is made by
-    MultiheadAttention.new_cache and GPT.new_cache, and works only under no_grad() or inference(), since it is filled in
-    place."""
+    k (B, nkv, capacity, d_k) and v (B, nkv, capacity, d_v), whose first `length` positions are filled; in memory k is
+    transposed, as attention_decode wants it. `position`, an
+    int64 Tensor (1,), is the same number on the device, for what must not depend on the host: a captured step. It is
+    made by MultiheadAttention.new_cache and GPT.new_cache, and works only under no_grad() or inference(), since it is
+    filled in place."""
 
     def __init__(self, batch, num_kv_heads, capacity, d_k, d_v, dtype, device="cpu"):
-        self.k = zeros(batch, num_kv_heads, capacity, d_k, dtype=dtype, device=device)
+        self.k = zeros(batch, num_kv_heads, d_k, capacity, dtype=dtype, device=device).mT
         self.v = zeros(batch, num_kv_heads, capacity, d_v, dtype=dtype, device=device)
-        self.length = 0
+        self.length, self.position = 0, zeros(1, dtype=int64, device=device)
 
     def append(self, k, v):
         """Add k (B, nkv, T, d_k) and v (B, nkv, T, d_v). Returns all keys and values so far, as views.
 
         Raises ValueError for wrong shapes or a full cache, TypeError for dtypes, RuntimeError where gradients are on.
         """
-        B, nkv, capacity, _ = self.k.shape
-        start, end = self.length, self.length + k.shape[2]
+        refuse("a KVCache that takes several positions, or one with masks or hooks,")
+        start, T = self.length, k.shape[2]
+        self._check(k, v)
+        self._grow(T)
+        self.k[:, :, start : self.length] = k
+        self.v[:, :, start : self.length] = v
+        self.position.add_(T)
+        return self.k[:, :, : self.length], self.v[:, :, : self.length]
+
+    def attend(self, q, k, v, left_padding=None, slopes=None, scale=1.0):
+        """Add one position, k (B, nkv, 1, d_k) and v (B, nkv, 1, d_v), and let q (B, nh, 1, d_k) attend to all so far:
+        (B, nh, 1, d_v). Raises as append does.
+
+        The work is in proportion to `length`. In a captured step each call adds another position. left_padding and
+        slopes are `first` and `slopes` of attention_decode."""
+        self._check(k, v)
+        each_call(lambda: self._grow(1))
+        z = attention_decode(q, k, v, self.k.mT, self.v, self.position, left_padding, slopes, scale)
+        self.position.add_(1)
+        return z
+
+    def clear(self):
+        """Forget all positions."""
+        self.length = 0
+        self.position.zero_()
+
+    def _check(self, k, v):
+        B, nkv = self.k.shape[:2]
         if is_grad_enabled():
             raise RuntimeError(
                 "a KVCache is filled in place, which gradients cannot follow: use no_grad() or inference()"
@@ -31,12 +62,12 @@ class KVCache:
             raise ValueError(f"this KVCache is for keys and values {(B, nkv, 'T', '…')}, got {k.shape} and {v.shape}")
         if not k.dtype == v.dtype == self.k.dtype:
             raise TypeError(f"this KVCache is for {self.k.dtype}, got keys of {k.dtype} and values of {v.dtype}")
-        if end > capacity:
-            raise ValueError(f"a KVCache of {capacity} positions holds {start} and cannot take {k.shape[2]} more")
-        self.k[:, :, start:end] = k
-        self.v[:, :, start:end] = v
-        self.length = end
-        return self.k[:, :, :end], self.v[:, :, :end]
+
+    def _grow(self, T):
+        capacity = self.k.shape[2]
+        if self.length + T > capacity:
+            raise ValueError(f"a KVCache of {capacity} positions holds {self.length} and cannot take {T} more")
+        self.length += T
 
     @property
     def nbytes(self):

@@ -5,9 +5,11 @@ import math
 import numpy as np
 
 from ..autograd import inference
-from ..ops import cat, where
+from ..dtypes import float16, float64
+from ..ops import where
+from ..ops.index import Gather
 from ..quiet import quiet
-from ..tensor import as_tensor, multinomial, tensor
+from ..tensor import as_tensor, rand, tensor
 from .utils import evaluating
 
 
@@ -18,6 +20,14 @@ def choose(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
     number of likeliest tokens whose probabilities add up to at least top_p (Holtzman et al. 2019). temperature 0 takes
     the likeliest token. Raises ValueError for impossible settings, and FloatingPointError if the largest logit of a row
     is NaN or infinite, from which no probabilities follow."""
+    tokens, largest = _chosen(logits, temperature, top_k, top_p, generator)
+    _check_finite(largest.numpy())
+    return tokens
+
+
+def _chosen(logits, temperature, top_k, top_p, generator):
+    """(what choose() returns, the largest logit of each row (B, 1), which has to be finite): nothing is read on the
+    host, so that a step can be captured."""
     if (
         not 0 <= temperature < math.inf
         or (top_k is not None and top_k < 1)
@@ -25,21 +35,32 @@ def choose(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
     ):
         raise ValueError(f"needs temperature ≥ 0, top_k ≥ 1 and 0 < top_p ≤ 1, got {temperature}, {top_k} and {top_p}")
     largest = logits.amax(-1, keepdim=True)
-    if not largest.isfinite().all():
-        wrong = next(x for x in largest.numpy().ravel() if not np.isfinite(x))
-        raise FloatingPointError(f"no token can be chosen: the largest logit is {wrong}")
     if temperature == 0:
-        return logits.argmax(-1, keepdim=True)
+        return logits.argmax(-1, keepdim=True), largest
     logits = logits.double()  # precise enough for any temperature and top_p
     logits = (logits - largest) / temperature  # at most 0, so that a small temperature does not overflow
     if top_k is None and top_p is None:
-        return multinomial(logits.softmax(-1), 1, generator=generator)
+        return _drawn(logits.softmax(-1), generator), largest
     logits, tokens = logits.sort(-1, descending=True)  # (B, V), (B, V)
     probabilities = logits[:, :top_k].softmax(-1)
     if top_p is not None:
         above = probabilities.cumsum(-1) - probabilities  # (B, V): the sum over all likelier tokens
         probabilities = where(above < top_p, probabilities, 0.0)
-    return tokens.gather(-1, multinomial(probabilities, 1, generator=generator))
+    return Gather.apply(tokens, _drawn(probabilities, generator), dim=1), largest  # gather() would look at the indices
+
+
+def _drawn(probabilities, generator):
+    """An index for each row of probabilities (B, n), float64, drawn in proportion to them: (B, 1)."""
+    cumulative = probabilities.cumsum(-1)  # (B, n)
+    u = rand(len(probabilities), 1, dtype=float64, device=probabilities.device, generator=generator)
+    below = (cumulative <= u * cumulative[:, -1:]).sum(-1, keepdim=True)
+    return below.clamp(max=cumulative.shape[1] - 1)  # where logits are not finite, all sums may be 0
+
+
+def _check_finite(largest):
+    if not np.isfinite(largest).all():
+        wrong = next(x for x in largest.ravel() if not np.isfinite(x))
+        raise FloatingPointError(f"no token can be chosen: the largest logit is {wrong}")
 
 
 @inference()
@@ -52,30 +73,56 @@ def generate(model, prompts, max_new_tokens, use_cache=True, **choice):
         raise ValueError("generate needs prompts (B, T) of ints, or a list of prompts of any lengths, and none empty")
     T = max(len(row) for row in rows)
     padding = np.array([T - len(row) for row in rows])
-    padded = np.stack([np.pad(row, (n, 0)) for row, n in zip(rows, padding)]).astype(np.int64)  # on the left
-    idx = tensor(padded, device=next(model.parameters()).device)
-    idx = _generate(model, idx, padding if padding.any() else None, max_new_tokens, use_cache, choice)
-    return [row[int(n) :] for row, n in zip(idx.unbind(0), padding)] if several else idx
+    tokens = np.zeros((len(rows), T + max_new_tokens), np.int64)
+    for row, n, written in zip(rows, padding, tokens):
+        written[n:T] = row  # padded on the left
+    device = next(model.parameters()).device
+    with evaluating(model):
+        _write(model, tokens, T, padding if padding.any() else None, use_cache, choice, device)
+    if several:
+        return [tensor(written[n:], device=device) for written, n in zip(tokens, padding)]
+    return tensor(tokens, device=device)
 
 
-def _generate(model, idx, padding, max_new_tokens, use_cache, choice):
-    """idx (B, T) with max_new_tokens after it. padding (B,): how many tokens at the start of each row are padding.
+def _write(model, tokens, T, padding, use_cache, choice, device):
+    """Fill tokens, an array (B, n), from column T on. padding (B,): how many at the start of each row are padding.
 
     The model looks through a window of block_size tokens. It begins at the first token; each time it is full, it moves
     on by half its size. So keys and values in a cache serve for half a window before they are computed anew."""
-    size = model.config.block_size
-    start, seen, cache = max(0, idx.shape[1] - size), None, None
-    with evaluating(model):
-        for left in range(max_new_tokens, 0, -1):
-            T = idx.shape[1]
-            if T - start > size:
-                start, cache = T - (size + 1) // 2, None
-            if cache is None:
-                seen = start
-                cache = model.new_cache(idx.shape[0], min(size, T - start + left)) if use_cache else None
-            pads = None if padding is None else tensor(np.maximum(padding - start, 0), device=idx.device)
-            hidden = model.trunk(idx[:, seen:], cache, pads)  # (B, T - seen, C)
-            following = choose(model.head(hidden[:, -1]), **choice)  # (B, V) -> (B, 1)
-            seen = T  # without a cache this is reset to `start`
-            idx = cat([idx, following], dim=1)  # (B, T + 1)
-    return idx
+    from ..capture import capture  # which needs nn
+
+    (B, n), size = tokens.shape, model.config.block_size
+    start = max(0, T - size)
+    cache = model.new_cache(B, min(size, n - start)) if use_cache else None
+
+    def step(idx, pads):
+        return _chosen(model.head(model.trunk(idx, cache, pads)[:, -1]), **choice)  # (B, T) -> (B, 1), (B, 1)
+
+    def single(last, pads):
+        return _chosen(model.head(model.decode(last, cache, pads)[:, -1]), **choice)  # (B, 1) -> (B, 1), (B, 1)
+
+    captured = capture(single) if cache is not None and _can_be_captured(model) else None
+    last = pads = next_step = None
+    moved = True
+    for end in range(T, n):
+        if end - start > size:
+            start, moved = end - (size + 1) // 2, True
+        if moved:
+            pads = None if padding is None else tensor(np.maximum(padding - start, 0), device=device)
+            for layer in cache or ():
+                layer.clear()
+        if moved or cache is None:
+            next_step = None
+            last, largest = step(tensor(tokens[:, start:end], device=device), pads)
+        else:
+            next_step = next_step or (step if captured is None else captured.unguarded(last, pads))
+            last, largest = next_step(last, pads)
+        _check_finite(largest.numpy())
+        tokens[:, end] = last.numpy()[:, 0]
+        moved = False
+
+
+def _can_be_captured(model):
+    """Not where hooks want to be called each time, where attention needs masks, or where float16 has no kernels."""
+    hooks = any(module.has_hooks for module in model.modules())
+    return not hooks and model.wte.weight.dtype != float16 and all(block.attn.decodes for block in model.blocks)

@@ -4,6 +4,8 @@ import dataclasses
 import math
 
 from ..dtypes import float64
+from ..ops.index import rows
+from ..recording import each_call
 from ..tensor import arange
 from . import functional as F
 from . import init
@@ -47,8 +49,8 @@ class Block(Module):
         self.norm2 = LayerNorm(config.n_embd, bias=config.bias)
         self.mlp = MLP(config)
 
-    def forward(self, x, key_padding_mask=None, cache=None):
-        y, _ = self.attn(self.norm1(x), key_padding_mask=key_padding_mask, is_causal=True, cache=cache)  # (B, T, C)
+    def forward(self, x, left_padding=None, cache=None):
+        y, _ = self.attn(self.norm1(x), is_causal=True, cache=cache, left_padding=left_padding)  # (B, T, C)
         x = x + self.dropout(y)  # (B, T, C)
         return x + self.mlp(self.norm2(x))  # (B, T, C)
 
@@ -87,26 +89,43 @@ class GPT(Module):
 
     def trunk(self, idx, cache=None, left_padding=None):
         """All but the head: idx (B, T) -> (B, T, C). left_padding (B,): how many tokens at the start are padding."""
-        start = 0 if cache is None else cache[0].length
+        return self._trunk(idx, cache, left_padding, Embedding.__call__)
+
+    def decode(self, idx, cache, left_padding=None):
+        """trunk() for tokens that this model has chosen, so that their numbers need not be looked at on the host. With
+        one for each row, idx (B, 1), mg.capture can record it."""
+        return self._trunk(idx, cache, left_padding, lambda embedding, index: rows(embedding.weight, index))
+
+    def _trunk(self, idx, cache, left_padding, embed):
         T = idx.shape[1]
-        if self.config.block_size < start + T:
-            raise ValueError(f"a sequence of {start + T} tokens is longer than block_size {self.config.block_size}")
-        at, hidden = arange(start, start + T, device=idx.device), None  # positions (T,)
-        if left_padding is not None:
-            hidden = arange(start + T, device=idx.device) < left_padding.unsqueeze(1)  # (B, start + T)
-            at = (at - left_padding.unsqueeze(1)).clamp(min=0)  # (B, T)
-        x = self.wte(idx)  # (B, T, C)
+
+        def check_length():
+            end = T if cache is None else cache[0].length + T
+            if end > self.config.block_size:
+                raise ValueError(f"a sequence of {end} tokens is longer than block_size {self.config.block_size}")
+
+        each_call(check_length)
+        at = self._positions(T, cache, left_padding, idx.device)
+        x = embed(self.wte, idx)  # (B, T, C)
         if self.wpe is not None:
-            x = x + self.wpe(at)  # (B, T, C)
+            x = x + embed(self.wpe, at)  # (B, T, C)
         elif self.config.positions == "sinusoidal":
             x = x + sinusoidal(at, self.config.n_embd, x.dtype)  # (B, T, C)
         x = self.dropout(x)
         for i, block in enumerate(self.blocks):
             if self.config.recompute and cache is None:
-                x = recompute(block, x, hidden)  # (B, T, C)
+                x = recompute(block, x, left_padding)  # (B, T, C)
             else:
-                x = block(x, hidden, None if cache is None else cache[i])  # (B, T, C)
+                x = block(x, left_padding, None if cache is None else cache[i])  # (B, T, C)
         return self.norm(x)  # (B, T, C)
+
+    def _positions(self, T, cache, left_padding, device):
+        """Where T new tokens stand: (T,), or (B, T) with left_padding. For a single one, the cache knows on the device."""
+        if cache is not None and T == 1:
+            at = cache[0].position
+        else:
+            at = arange(T, device=device) + (0 if cache is None else cache[0].length)
+        return at if left_padding is None else (at - left_padding.unsqueeze(1)).clamp(min=0)
 
     def head(self, x):
         """(B, T, C) -> (B, T, V)."""

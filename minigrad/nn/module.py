@@ -82,6 +82,11 @@ class Module:
         finally:
             mode.scope = outer
 
+    @property
+    def has_hooks(self):
+        """True if a forward or backward of this module, not counting those below it, calls hooks."""
+        return bool(self._forward_pre_hooks or self._forward_hooks or self._backward_hooks)
+
     # ------------------------------------------------------------------------------------------------------- contents
 
     def named_children(self) -> Iterator[tuple[str, "Module"]]:

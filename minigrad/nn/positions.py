@@ -13,7 +13,7 @@ import numpy as np
 
 from ..dtypes import DEFAULT_FLOAT
 from ..ops import cat
-from ..tensor import tensor
+from ..tensor import Tensor, tensor
 
 
 def sinusoidal(positions, C, dtype=DEFAULT_FLOAT):
@@ -27,13 +27,26 @@ def sinusoidal(positions, C, dtype=DEFAULT_FLOAT):
 
 def rotary(x, start=0, base=10000.0):
     """x (…, T, d), d even, at positions start … start + T - 1, with each pair (x_i, x_{i + d/2}) rotated by
-    position · base^(-2i / d) radians. So q · k depends on the distance between the two, not on where they stand."""
+    position · base^(-2i / d) radians. So q · k depends on the distance between the two, not on where they stand.
+
+    start: an int, or, for T = 1, an int64 Tensor (1,), which is read on the device."""
     T, d = x.shape[-2:]
     if d % 2:
         raise ValueError(f"rotary positions need an even head size, got {d}")
-    cos, sin = (tensor(table, dtype=x.dtype, device=x.device) for table in _turns(start, T, d, base))
+    if isinstance(start, Tensor):
+        cos, sin = (factors.to(x.dtype) for factors in _turns_at(start, d, base))
+    else:
+        cos, sin = (tensor(table, dtype=x.dtype, device=x.device) for table in _turns(start, T, d, base))
     other = cat([x[..., d // 2 :], x[..., : d // 2]], -1)  # (…, T, d): the other number of each pair
     return x * cos + other * sin
+
+
+def _turns_at(position, d, base):
+    """What _turns gives for a position (1,) on the device: two float64 Tensors (1, d)."""
+    rates = np.tile(base ** (-np.arange(0, d, 2) / d), 2)  # (d,)
+    signs = np.repeat([-1.0, 1.0], d // 2)  # (d,)
+    angles = position.double().unsqueeze(-1) * tensor(rates, device=position.device)  # (1, d)
+    return angles.cos(), angles.sin() * tensor(signs, device=position.device)
 
 
 @functools.lru_cache(16)  # queries and keys of all layers need the same

@@ -34,6 +34,7 @@ DTYPES = {  # of files that are not for FLOATS alone; the first of them is compi
     "elementwise_cast": (*FLOATS, "int64", "bool"),
     "reduce": (*FLOATS, "int64", "bool"),
     "reduce_cumsum": (*FLOATS, "int64"),
+    "reduce_argsort": (*FLOATS, "int64", "bool"),
 }
 CONSTANTS = {  # that a file is compiled with; of those for other head sizes and layouts, none takes more
     "attention_forward": ["TILE=64 DP=64"],

@@ -282,8 +282,20 @@ def check_reductions(on, x, rtol):
         if x.size:
             same(on.argmax(x, dim, False), reference.argmax(x, dim, False))
             same(on.argmin(x, dim, True), reference.argmin(x, dim, True))
-    if x.ndim:
-        same(on.argsort(x, 0, True), reference.argsort(x, 0, True))
+        for descending in (False, True):
+            same(on.argsort(x, dim, descending), reference.argsort(x, dim, descending))
+
+
+def test_orders_are_stable_and_have_nan_last(on):
+    rng = np.random.default_rng(0)
+    for dtype in dtypes(on):
+        for shape in ((3, 65), (2, 128), (1, 1), (4, 2), (2, 7, 3), (2, 0), (0, 3)):
+            x = rng.integers(0, 9, shape).astype(dtype)  # so that there are ties
+            if dtype.kind == "f":
+                x = np.where(rng.random(shape) < 0.2, np.nan, x).astype(dtype)
+            for dim in range(x.ndim):
+                for descending in (False, True):
+                    same(on.argsort(x, dim, descending), reference.argsort(x, dim, descending))
 
 
 def test_reducing_nothing_or_a_size_of_1_gives_memory_of_its_own(on):

@@ -111,3 +111,100 @@ def test_nothing_to_attend_to():
         assert o.shape == (1, 2, 3, 5) and not o.any() and (lse[..., 1] == np.inf).all()
         dq, dk, dv = backend.attention_backward(o, q, k, v, None, None, o, lse, 1.0, False)
         assert not dq.any() and dk.shape == k.shape and dv.shape == v.shape
+
+
+# --------------------------------------------------------------------------------------------------------- one position
+
+DECODED = {  # B, nh, nkv, capacity, length, D, Dv, first, slopes
+    "the first": (2, 2, 2, 5, 0, 8, 8, False, False),
+    "the last": (2, 4, 2, 40, 39, 24, 40, True, False),
+    "one element": (1, 1, 1, 1, 0, 1, 1, True, True),
+    "several spans": (1, 6, 2, 600, 571, 32, 33, True, True),
+    "a whole span": (1, 2, 1, 257, 256, 64, 72, False, True),
+    "large heads": (1, 3, 3, 90, 77, 128, 7, False, False),
+}
+
+
+def decoded(case, dtype):
+    """Arguments of attention_decode_, of odd strides; the caches are new at each call."""
+    B, nh, nkv, capacity, length, D, Dv, padded, sloped = DECODED[case]
+    rng = np.random.default_rng(0)
+    qkv = rng.standard_normal((B, nh * D + nkv * (D + Dv))).astype(dtype)  # side by side, as a projection makes them
+    q, k, v = (
+        x.reshape(B, 1, n, d).transpose(0, 2, 1, 3)
+        for x, n, d in zip(np.split(qkv, [nh * D, (nh + nkv) * D], 1), (nh, nkv, nkv), (D, D, Dv))
+    )
+    keys, values = (
+        rng.standard_normal((nkv, B, n, m + 3)).astype(dtype)[..., 1 : m + 1].swapaxes(0, 1)
+        for n, m in ((D, capacity), (capacity, Dv))
+    )
+    keys[..., length:] = values[:, :, length:] = np.nan  # what is not filled yet is never read
+    first = rng.integers(0, length + 1, B) if padded else None
+    slopes = 2.0 ** -np.arange(1, nh + 1) if sloped else None
+    return [q, k, v, keys, values, np.array([length]), first, slopes, 0.3]
+
+
+def check_decode(backend, case, dtype):
+    args = decoded(case, dtype)
+    q, k, v, keys, values, (length,), first, slopes, scale = decoded(case, dtype)
+    o = backend.attention_decode_(*args)
+    assert o.shape == (*q.shape[:3], v.shape[3]) and o.dtype == np.dtype(dtype)
+    assert o.transpose(0, 2, 1, 3).flags.c_contiguous
+    keys[..., length], values[:, :, length] = k[:, :, 0], v[:, :, 0]
+    np.testing.assert_array_equal(args[3], keys)
+    np.testing.assert_array_equal(args[4], values)
+    Q, K, V = wide(q, keys, values)
+    for b in range(len(q)):  # by hand
+        seen = np.arange(0 if first is None else first[b], length + 1)
+        for h in range(q.shape[1]):
+            kv = h * k.shape[1] // q.shape[1]
+            scores = scale * (Q[b, h, 0] @ K[b, kv][:, seen]) - (0 if slopes is None else slopes[h] * (length - seen))
+            p = np.exp(scores - scores.max())
+            np.testing.assert_allclose(o[b, h, 0], p @ V[b, kv, seen] / p.sum(), 0, 2 * EPS[dtype])
+
+
+@pytest.mark.parametrize("dtype", EPS)
+@pytest.mark.parametrize("case", DECODED)
+def test_decoding(case, dtype):
+    for backend in (type(cpu_backend("native"))(any_size=True), reference):
+        check_decode(backend, case, dtype)
+
+
+@pytest.mark.parametrize("case", DECODED)
+def test_decoding_emulated(case):
+    check_decode(Emulated(schedule=2), case, "float32")
+
+
+def test_decoding_wrongly_accesses_nothing():
+    for case in ("the last", "one element", "several spans"):
+        check_decode(Emulated(check=True), case, "float32")
+
+
+def test_decoding_in_half_precision():
+    for backend in (type(cpu_backend("native"))(any_size=True), Emulated(), reference):
+        args = decoded("the last", "float16")
+        expected = reference.attention_decode_(*wide(*decoded("the last", "float16")[:5]), *args[5:])
+        o = backend.attention_decode_(*args)
+        assert o.dtype == np.float16
+        np.testing.assert_allclose(o, expected, 0, 2e-3)
+
+
+@pytest.mark.parametrize("dtype", EPS)
+def test_decoding_what_is_not_finite(dtype):
+    """A NaN among the keys or values that are seen is passed on, and kernels do not read others; scores of -∞ weigh
+    nothing."""
+    for backend in (type(cpu_backend("native"))(any_size=True), Emulated(), reference):
+        for at, bad in ((0, False), (1, True), (3, True)):
+            for which in (3, 4):
+                q, k, v, keys, values = (np.ones((1, 1, *n), dtype) for n in ((1, 4), (1, 4), (1, 4), (4, 5), (5, 4)))
+                args = [q, k, v, keys, values, np.array([4]), np.array([1]), None, 1.0]
+                args[which][(0, 0, slice(None), at) if which == 3 else (0, 0, at)] = np.nan
+                if at or backend is not reference:
+                    assert np.isnan(backend.attention_decode_(*args)).any() == bad
+        for hidden in ([4], [0, 1, 2, 3], *([] if backend is reference else [[0, 1, 2, 3, 4]])):
+            q, k, v, keys, values = (np.ones((1, 1, *n), dtype) for n in ((1, 4), (1, 4), (1, 4), (4, 5), (5, 4)))
+            keys[..., hidden] = -np.inf
+            k[...] = keys[0, 0, 0, 4]
+            with np.errstate(invalid="ignore"):
+                o = backend.attention_decode_(q, k, v, keys, values, np.array([4]), None, None, 1.0)
+            np.testing.assert_array_equal(o, np.full_like(o, 0 if len(hidden) == 5 else 1))

@@ -97,3 +97,116 @@ def test_a_block_size_that_nothing_holds_takes_no_memory():
     """Without learned positions it is only a number: a cache is as large as the text can become."""
     m = nn.GPT(nn.GPTConfig(5, 2**62, n_layer=1, n_head=2, n_embd=8, positions="rotary"))
     assert m.generate(mg.tensor([[1, 2]]), 3).shape == (1, 5)
+
+
+# --------------------------------------------------------------------------------------------------- one token at a time
+
+BLOCK = 6
+KINDS = {
+    "learned": {}, "sinusoidal": dict(positions="sinusoidal"), "rotary": dict(positions="rotary"),
+    "alibi": dict(positions="alibi"), "none": dict(positions="none"), "grouped": dict(n_kv_head=1),
+    "untied": dict(tied=False),
+}  # fmt: skip
+CHOICES = [dict(temperature=0), dict(temperature=1.5), dict(top_k=3), dict(top_p=0.9)]
+
+
+def gpt(**options):
+    m = nn.GPT(nn.GPTConfig(7, BLOCK, n_layer=2, n_head=2, n_embd=8, **options)).double()
+    for p in m.parameters():
+        p.data = p.data * 2
+    return m
+
+
+def recorded(m):
+    """A list to which each run of m.decode, in which a step of one token is recorded, adds its idx."""
+    decode, seen = m.decode, []
+    m.decode = lambda idx, *args: seen.append(idx) or decode(idx, *args)
+    return seen
+
+
+@pytest.mark.needs("g++")
+@pytest.mark.parametrize("choice", CHOICES, ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_replayed_step_writes_what_the_model_would(kind, choice):
+    """Across windows that move on, for one text, several, and prompts of different lengths. A hook, which wants to be
+    called, keeps a step from being recorded."""
+    m = gpt(**KINDS[kind])
+    seen = recorded(m)
+    for prompts in (
+        mg.tensor([[1]]),
+        mg.tensor([[1, 2, 3, 4, 5, 6, 0], [3, 3, 2, 2, 1, 1, 0]]),
+        [[1], [2, 3, 4], [5, 6]],
+    ):
+        seen.clear()
+        replayed = m.generate(prompts, 3 * BLOCK, generator=mg.Generator(3), **choice)
+        assert len(seen) == 1
+        handle = m.norm.register_forward_hook(lambda *args: None)
+        eager = m.generate(prompts, 3 * BLOCK, generator=mg.Generator(3), **choice)
+        handle.remove()
+        assert len(seen) == 1
+        assert [row.tolist() for row in replayed] == [row.tolist() for row in eager]
+
+
+def test_tokens_are_drawn_as_multinomial_draws_them():
+    logits = mg.randn(50, 65, dtype=mg.float64) * 3
+    generators = mg.Generator(7), mg.Generator(7)
+    for _ in range(3):
+        drawn = nn.choose(logits, 0.7, generator=generators[0])
+        largest = logits.amax(-1, keepdim=True)
+        expected = mg.multinomial(((logits - largest) / 0.7).softmax(-1), 1, generator=generators[1])
+        assert drawn.tolist() == expected.tolist() and generators[0].state == generators[1].state
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_logits_that_are_no_longer_finite_are_found_in_a_replayed_step(bad):
+    m = gpt(positions="none")
+    with mg.no_grad():
+        m.norm.weight.fill_(0.0)
+        m.lm_head = nn.Linear(8, 7).double()  # logits are its bias, whatever was written so far
+        m.lm_head.bias[3] = bad
+    for choice in CHOICES:
+        with pytest.raises(FloatingPointError, match="the largest logit is"):
+            m.generate(mg.tensor([[1]]), 4, **choice)
+
+
+@pytest.mark.parametrize("change", ["batched", "hooked head", "uneven", "no heads", "half"])
+def test_what_cannot_be_recorded_is_written_all_the_same(change):
+    m = nn.GPT(nn.GPTConfig(7, BLOCK, n_layer=2, n_head=4, n_embd=8, n_kv_head=2)).double()
+    if change == "batched":
+        m.blocks[1].attn.impl = "batched"
+    elif change == "hooked head":
+        m.blocks[1].attn.register_head_hook("z", lambda layer, z: z * 2)
+    elif change == "uneven":
+        m.prune_heads({1: [0]})
+    elif change == "no heads":
+        m.prune_heads({1: [0, 1, 2, 3]})
+    else:
+        m = m.half()
+    seen = recorded(m)
+    written = m.generate(mg.tensor([[1, 2]]), 3 * BLOCK, temperature=0)
+    assert not seen and written.shape == (1, 2 + 3 * BLOCK)
+    if change != "half":
+        assert written.tolist() == m.generate(mg.tensor([[1, 2]]), 3 * BLOCK, temperature=0, use_cache=False).tolist()
+
+
+@pytest.mark.needs("g++")
+def test_a_captured_step_fills_a_cache_until_it_is_full():
+    m = gpt(positions="rotary").eval()
+    idx = mg.tensor([[1, 2, 3, 4, 5]])
+    cache = m.new_cache(1, 5)
+    step = mg.capture(lambda token: m.decode(token, cache))
+    with mg.no_grad():
+        whole = m.trunk(idx).numpy()
+        for _ in range(2):
+            np.testing.assert_allclose(m.trunk(idx[:, :2], cache).numpy(), whole[:, :2], rtol=1e-12)
+            for t in range(2, 5):
+                np.testing.assert_allclose(step(idx[:, t : t + 1]).numpy(), whole[:, t : t + 1], rtol=1e-12)
+                assert [(layer.length, layer.position.tolist()) for layer in cache] == [(t + 1, [t + 1])] * 2
+            with pytest.raises(ValueError, match="KVCache of 5 positions holds 5 and cannot take 1 more"):
+                step(idx[:, :1])
+            for layer in cache:
+                layer.clear()
+                assert layer.length == 0 and layer.position.tolist() == [0]
+        prefill = mg.capture(lambda tokens: m.decode(tokens, cache))
+        with pytest.raises(mg.CaptureError, match="a KVCache that takes several positions"):
+            prefill(idx)

@@ -2,12 +2,14 @@
 
 import functools
 
-from ..kernels import Struct
+from ..kernels import Struct, constant
 from .launcher import TOTAL, broadcast_strides, layout, real
 from .rules import KERNEL, natively
 from .softmax import Softmax
 
 HEADS = Struct("attention.cuh", "Heads")
+DECODE = Struct("attention_decode.cu", "Decode")
+SPAN = constant("attention_decode.cu", "SPAN")
 PADDED = 32, 64, 128  # what head sizes are padded to; larger ones do not fit
 
 
@@ -47,6 +49,19 @@ class Attention(Softmax):
         if not whole:
             self.launch(file, "attention_dq", q.dtype, (-(-T // tile), B * nh), tile * 4, dq, *given, shared=shared)
         return dq, dk, dv
+
+    @natively(from_size=1)
+    def attention_decode_(self, q, k, v, keys, values, length, first, slopes, scale):
+        q, k, v = (self._rows_dense(x) for x in (q, k, v))
+        (B, nh, _, D), (nkv, _, Dv) = q.shape, v.shape[1:]
+        o = self._heads_last(B, nh, 1, Dv, q.dtype)
+        steps = dict(zip("qkv", (strides(x, 2) for x in (q, k, v))), keys=strides(keys, 3), values=strides(values, 3))
+        self.launch(
+            "attention_decode", "attention_decode", q.dtype, (nh, B), 128, o, q, k, v, keys, values, length, first,
+            slopes, DECODE(nh=nh, group=nh // max(nkv, 1), D=D, Dv=Dv, **steps), scale,
+            shared=(SPAN + D + Dv) * real(q.dtype).itemsize,
+        )  # fmt: skip
+        return o
 
     def _like_heads(self, x):
         """x, or a copy of it that lies in memory as (B, T, nh, D)."""

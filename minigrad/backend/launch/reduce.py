@@ -94,11 +94,13 @@ class Reduce(Launcher):
 
     @NUMPYS
     def argsort(self, x, dim, descending):
-        """On the host: nothing but sampling asks for it."""
-        x = self.to_numpy(x)
-        if not descending:
-            return self.from_numpy(np.argsort(x, axis=dim, kind="stable"))
-        return self.from_numpy(x.shape[dim] - 1 - np.flip(np.argsort(np.flip(x, dim), axis=dim, kind="stable"), dim))
+        dim %= x.ndim
+        n, others = x.shape[dim], [d for d in range(x.ndim) if d != dim]
+        x = self.compact(x.transpose(*others, dim))
+        y, room = self.empty(x.shape, np.dtype(np.int64)), self.empty(x.shape, np.dtype(np.int64))
+        if y.size:
+            self.launch_rows(y.size // n, n, "reduce_argsort", "argsort", x.dtype, y, room, x, n, descending)
+        return y.transpose(*range(dim), -1, *range(dim, x.ndim - 1))
 
     @KERNEL
     def cumsum(self, x, dim, reverse):

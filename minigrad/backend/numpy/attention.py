@@ -75,6 +75,16 @@ class Attention(Primitives):
             dv[b] += product(p.swapaxes(-1, -2), dob).sum(2)
         return dq, dk, dv
 
+    def attention_decode_(self, q, k, v, keys, values, length, first, slopes, scale):
+        B, nh, n = *q.shape[:2], int(length[0])
+        keys[..., n], values[:, :, n] = k[:, :, 0], v[:, :, 0]
+        positions, shape, mask, bias = np.arange(n + 1), (B, nh, 1, n + 1), None, None
+        if first is not None:
+            mask = np.broadcast_to((positions >= first[:, None])[:, None, None], shape)
+        if slopes is not None:
+            bias = np.broadcast_to((-slopes[:, None, None] * (n - positions)).astype(q.dtype), shape)
+        return self.attention(q, keys[..., : n + 1].swapaxes(2, 3), values[:, :, : n + 1], mask, bias, scale, False)[0]
+
     def attention_fits(self, dtype, D):
         return True
 

@@ -224,7 +224,7 @@ def by_rule(name):
             return launch(self, *args, **kwargs)
         if not rule.never and self.pays(rule, args):
             try:
-                if name.endswith("_"):
+                if name.endswith("_") and type(args[0]) is list:
                     self._load_before(name, args[0])
                 return launch(self, *args, **kwargs)
             except CompilerError:  # _load has said why
