@@ -55,7 +55,8 @@ class Attention(Softmax):
         q, k, v = (self._rows_dense(x) for x in (q, k, v))
         (B, nh, _, D), (nkv, _, Dv) = q.shape, v.shape[1:]
         o = self._heads_last(B, nh, 1, Dv, q.dtype)
-        steps = dict(zip("qkv", (strides(x, 2) for x in (q, k, v))), keys=strides(keys, 3), values=strides(values, 3))
+        arrays, counts = dict(q=q, k=k, v=v, keys=keys, values=values), DECODE.counts
+        steps = {name: [step // x.itemsize for step in x.strides[: counts[name]]] for name, x in arrays.items()}
         self.launch(
             "attention_decode", "attention_decode", q.dtype, (nh, B), 128, o, q, k, v, keys, values, length, first,
             slopes, DECODE(nh=nh, group=nh // max(nkv, 1), D=D, Dv=Dv, **steps), scale,
