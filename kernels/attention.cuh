@@ -1,9 +1,9 @@
-// Shared by attention's forward and backward: where heads lie in memory, tiles in shared memory, products of tiles.
+// Shared by attention's forward and backward: where heads lie in memory, tiles in shared memory, their products.
 //
-// A tile is TILE queries by TILE keys. Products are built from rank-1 updates of small blocks of MI × NI elements, which
-// are held in registers. On a GPU a thread has one or two of these blocks; natively the one thread does them all in
-// turn. Compiled for a TILE of 32 or 64, and a DP of 32, 64 or 128, which D and Dv may be less than. Only blocks that have
-// queries, keys or dims of a head are computed, and zeros fill these up: a short text does not take a whole tile's time.
+// A tile is TILE queries by TILE keys. Products are built from rank-1 updates of small blocks of MI × NI elements,
+// which are held in registers. On a GPU a thread has one or two of these blocks; natively the one thread does them all
+// in turn. Compiled for a TILE of 32 or 64, and a DP of 32, 64 or 128, which D and Dv may be less than. Only blocks
+// that have queries, keys or dims of a head are computed, and zeros fill these up: so a short text takes less time.
 #pragma once
 #include "common.cuh"
 
@@ -67,9 +67,9 @@ __device__ __forceinline__ void load_transposed(R* tile, const T* x, long long s
 struct Range { int first, last; };
 #define NONE (Range{1, 0})
 
-// For each block that this thread has of a ROWS × COLUMNS product and that begins within the first `rows` and `columns`:
-// acc = Σ_k a(i, k) b[k][j] over range(i0, j0), where a(i, k) = a[i * ai + k * ak] and b has rows of `ldb` elements; then
-// done(i0, j0, acc). A block whose range is NONE is left out.
+// For each block that this thread has of a ROWS × COLUMNS product and that begins within the first `rows` and
+// `columns`: acc = Σ_k a(i, k) b[k][j] over range(i0, j0), where a(i, k) = a[i * ai + k * ak] and b has rows of `ldb`
+// elements; then done(i0, j0, acc). A block whose range is NONE is left out.
 template <int ROWS, int COLUMNS, typename F, typename G>
 __device__ __forceinline__ void product(long long rows, long long columns, const R* a, int ai, int ak, const R* b,
                                         int ldb, F range, G done) {

@@ -142,7 +142,8 @@ extern "C" void run_blocks(Work work, void* launch, long long blocks) {
   if (blocks >= PROBE) {
     first = blocks / PROBE;
     work(launch, 0, first);
-    if ((now() - begun) * PROBE < (pool->workers_asleep.count ? SMALL_FOR_SLEEPERS : SMALL)) return work(launch, first, blocks);
+    const long long small = pool->workers_asleep.count ? SMALL_FOR_SLEEPERS : SMALL;
+    if ((now() - begun) * PROBE < small) return work(launch, first, blocks);
   }
   if (pool->taken.test_and_set()) return work(launch, first, blocks);
   share(work, launch, first, blocks);
