@@ -5,9 +5,11 @@
 // workers are busy with one caller's job, other callers do theirs alone: nobody waits for the job of another.
 //
 // Where other processes want the cores, a worker may lose its own for milliseconds, in the middle of a part that the
-// caller then has to wait for. So each job is compared with what its caller alone would have taken. What was lost is
-// made good by computing alone for PATIENCE times as long: losses are at most 1 / PATIENCE of all time, however great
-// the load is, and the workers are back soon after it has gone.
+// caller then has to wait for. So each job is compared with what its caller alone would have taken. What is won is
+// saved, up to SAVINGS, and losses are paid from that: a single hiccup changes nothing. A loss that is not covered is
+// made good by computing alone for PATIENCE times as long. So losses are about 1 / PATIENCE of all time at most, however
+// great the load is, and the workers are back soon after it has gone. A loss of more than SLICE is no matter of load:
+// the whole machine stood still, as virtual ones do, or the process was stopped.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -23,7 +25,8 @@ typedef void (*Work)(void* launch, long long first, long long last);
 
 constexpr int PARTS = 8;  // of a job for each thread, so that a slow thread does fewer of them
 constexpr int PROBE = 64;  // of so many parts of a job its caller does one first, to see how long the job is
-constexpr int PATIENCE = 20;
+constexpr int PATIENCE = 10;
+constexpr long long SAVINGS = 20'000'000, SLICE = 10'000'000;  // ns
 // In ns: how long a thread looks for what it waits for before it sleeps, since being woken takes as long as a small
 // kernel; and jobs that are not worth offering to workers who look for one, or who have to be woken.
 constexpr long long SPIN = 100'000, SMALL = 2'000, SMALL_FOR_SLEEPERS = 20'000;
@@ -40,6 +43,7 @@ struct Pool {
   std::atomic_flag taken = ATOMIC_FLAG_INIT;  // by the caller whose job it is
   int workers = 0;                            // that have been started
   std::atomic<long long> alone_until{0};      // the time until which callers do their jobs alone
+  long long saved = 0;                        // ns, by sharing jobs; only the caller who has taken the pool looks at it
   std::atomic<unsigned long long> state{0};
   Work work;  // these four change only while no worker is at the job and none can join
   void* launch;
@@ -127,8 +131,12 @@ void share(Work work, void* launch, long long first, long long blocks) {
   const long long mine = take_parts(first), worked = now() - begun;
   pool->state &= ~OPEN;  // a worker that is late need not come any more
   wait([] { return pool->state % JOB == 0; }, pool->caller_asleep);
-  const long long end = now(), lost = end - begun - worked * (blocks - first) / mine;
-  if (lost > 0) pool->alone_until = end + PATIENCE * lost;
+  const long long end = now(), alone = worked * (blocks - first) / mine;
+  pool->saved = std::min(pool->saved + std::max(alone - (end - begun), -SLICE), SAVINGS);
+  if (pool->saved < 0) {
+    pool->alone_until = end - PATIENCE * pool->saved;
+    pool->saved = 0;
+  }
 }
 
 }  // namespace
