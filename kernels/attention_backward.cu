@@ -55,7 +55,7 @@ __device__ __forceinline__ void load_queries(const Tiles& t, const Heads& n, lon
 // P = exp(scores - lse) and dS = scale P (dO Vᵀ - delta) of the queries from q0 and the keys from k0 on.
 __device__ __forceinline__ void score_gradients(const Tiles& t, const Heads& n, const View& view, long long q0,
                                                 long long k0) {
-  auto any_seen = [&](int i0, int j0) { return j0 < view.block_sees(q0 + i0, k0); };
+  auto any_seen = [&](int i0, int j0) { return q0 + i0 < n.T && j0 < view.block_sees(q0 + i0, k0); };
   product<TILE, TILE>(
       t.Q, DP, 1, t.Kt, LD, [&](int i0, int j0) { return Range{0, any_seen(i0, j0) ? int(n.D) : 0}; },
       [&](int i0, int j0, R(&acc)[MI][NI]) {
@@ -112,8 +112,10 @@ attention_dk_dv(T* dk, T* dv, T* dq, const T* dout, const T* o, const R* lse, co
         __syncthreads();
         score_gradients(t, n, view, q0, k0);
         __syncthreads();
-        auto queries = [&](int i0, int) { return Range{causal ? int(smaller(TILE, k0 + i0 > q0 ? k0 + i0 - q0 : 0)) : 0,
-                                                       int(smaller(TILE, n.T - q0))}; };
+        auto queries = [&](int i0, int) {  // that see a block of keys
+          return Range{causal ? int(smaller(TILE, k0 + i0 > q0 ? k0 + i0 - q0 : 0)) : 0,
+                       k0 + i0 < n.S ? int(smaller(TILE, n.T - q0)) : 0};
+        };
         product<TILE, DP>(t.P, 1, TILE, t.dO, DP, queries,
                           [&](int i0, int j0, R(&acc)[MI][NI]) { add_block(dV, i0, j0, acc); });
         product<TILE, DP>(t.dS, 1, TILE, t.Q, DP, queries,
@@ -121,7 +123,7 @@ attention_dk_dv(T* dk, T* dv, T* dq, const T* dout, const T* o, const R* lse, co
         if (!dq) continue;
         T* dqh = dq + b * n.dq[0] + h * n.dq[1] + q0 * n.dq[2];
         product<TILE, DP>(
-            t.dS, TILE, 1, K, DP, [&](int i0, int) { return Range{0, view.block_sees(q0 + i0, k0)}; },
+            t.dS, TILE, 1, K, DP, [&](int i0, int) { return Range{0, q0 + i0 < n.T ? view.block_sees(q0 + i0, k0) : 0}; },
             [&](int i0, int j0, R(&acc)[MI][NI]) {
               const int end = int(smaller(NI, n.D - j0));
               UNROLL for (int i = 0; i < MI; i++) {
