@@ -123,7 +123,8 @@ attention_dk_dv(T* dk, T* dv, T* dq, const T* dout, const T* o, const R* lse, co
         if (!dq) continue;
         T* dqh = dq + b * n.dq[0] + h * n.dq[1] + q0 * n.dq[2];
         product<TILE, DP>(
-            t.dS, TILE, 1, K, DP, [&](int i0, int) { return Range{0, q0 + i0 < n.T ? view.block_sees(q0 + i0, k0) : 0}; },
+            t.dS, TILE, 1, K, DP,
+            [&](int i0, int) { return Range{0, q0 + i0 < n.T ? view.block_sees(q0 + i0, k0) : 0}; },
             [&](int i0, int j0, R(&acc)[MI][NI]) {
               const int end = int(smaller(NI, n.D - j0));
               UNROLL for (int i = 0; i < MI; i++) {
