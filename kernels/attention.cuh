@@ -2,11 +2,14 @@
 //
 // A tile is TILE queries by TILE keys. Products are built from rank-1 updates of small blocks of MI × NI elements, which
 // are held in registers. On a GPU a thread has one or two of these blocks; natively the one thread does them all in
-// turn. Compiled for a TILE of 32 or 64, and a DP of 32, 64 or 128, to which D and Dv are padded with zeros.
+// turn. Compiled for a TILE of 32 or 64, and a DP of 32, 64 or 128, which D and Dv may be less than. Only blocks that have
+// queries, keys or dims of a head are computed, and zeros fill these up: a short text does not take a whole tile's time.
 #pragma once
 #include "common.cuh"
 
-#ifdef MINIGRAD_NATIVE
+#if defined MINIGRAD_NATIVE && defined __AVX512F__
+constexpr int MI = 8, NI = 64 / sizeof(R);  // columns that fill one register
+#elif defined MINIGRAD_NATIVE
 constexpr int MI = 4, NI = 64 / sizeof(R);  // columns that fill two AVX2 registers
 #else
 constexpr int MI = 4, NI = 4;
@@ -21,22 +24,32 @@ struct Heads {
   long long q[3], k[3], v[3], o[3], mask[4], bias[4], dq[3], dk[3], dv[3];
 };
 
-// f(i, j) for each element of a ROWS × COLUMNS tile, distributed over the block's threads.
-template <int ROWS, int COLUMNS, typename F>
-__device__ __forceinline__ void tile_each(F f) {
+__device__ __forceinline__ long long smaller(long long a, long long b) { return a < b ? a : b; }
+
+// n up to the end of a block of a product: rows of MI, columns of NI, of at most TILE or DP.
+__device__ __forceinline__ int whole_rows(long long n) { return int(smaller((n + MI - 1) / MI * MI, TILE)); }
+__device__ __forceinline__ int whole_columns(long long n, int most) {
+  return int(smaller((n + NI - 1) / NI * NI, most));
+}
+
+// f(i, j) for i < rows and j < columns ≤ COLUMNS, distributed over the block's threads.
+template <int COLUMNS, typename F>
+__device__ __forceinline__ void tile_each(int rows, int columns, F f) {
   const int across = blockDim.x < COLUMNS ? blockDim.x : COLUMNS, down = blockDim.x / across;
-  for (int i = threadIdx.x / across; i < ROWS; i += down) {
-    SIMD for (int j = threadIdx.x % across; j < COLUMNS; j += across) f(i, j);
+  for (int i = threadIdx.x / across; i < rows; i += down) {
+    SIMD for (int j = threadIdx.x % across; j < columns; j += across) f(i, j);
   }
 }
 
-// put(i, d, x[i * stride + d]) for i < rows and d < D, and put(i, d, 0) elsewhere in the TILE × DP tile.
+// put(i, d, x[i * stride + d]) for i < rows and d < D, and put(i, d, 0) elsewhere in those blocks of the TILE × DP tile
+// that have any of these elements. Products read no others.
 template <typename F>
 __device__ __forceinline__ void padded(const T* x, long long stride, long long rows, int D, F put) {
   if (rows >= TILE && D == DP) {  // no bounds to check
-    tile_each<TILE, DP>([&](int i, int d) { put(i, d, R(x[i * stride + d])); });
+    tile_each<DP>(TILE, DP, [&](int i, int d) { put(i, d, R(x[i * stride + d])); });
   } else {
-    tile_each<TILE, DP>([&](int i, int d) { put(i, d, i < rows && d < D ? R(x[i * stride + d]) : R(0)); });
+    tile_each<DP>(whole_columns(rows, TILE), whole_columns(D, DP),
+                  [&](int i, int d) { put(i, d, i < rows && d < D ? R(x[i * stride + d]) : R(0)); });
   }
 }
 
@@ -52,15 +65,20 @@ __device__ __forceinline__ void load_transposed(R* tile, const T* x, long long s
 
 // The range of k that a product needs for its rows from i0 on and its columns from j0 on.
 struct Range { int first, last; };
+#define NONE (Range{1, 0})
 
-// For each block that this thread has of the ROWS × COLUMNS product: acc = Σ_k a(i, k) b[k][j] over range(i0, j0),
-// where a(i, k) = a[i * ai + k * ak] and b has rows of `ldb` elements; then done(i0, j0, acc).
+// For each block that this thread has of a ROWS × COLUMNS product and that begins within the first `rows` and `columns`:
+// acc = Σ_k a(i, k) b[k][j] over range(i0, j0), where a(i, k) = a[i * ai + k * ak] and b has rows of `ldb` elements; then
+// done(i0, j0, acc). A block whose range is NONE is left out.
 template <int ROWS, int COLUMNS, typename F, typename G>
-__device__ __forceinline__ void product(const R* a, int ai, int ak, const R* b, int ldb, F range, G done) {
+__device__ __forceinline__ void product(long long rows, long long columns, const R* a, int ai, int ak, const R* b,
+                                        int ldb, F range, G done) {
   constexpr int ACROSS = COLUMNS / NI;
   for (int block = threadIdx.x; block < ROWS / MI * ACROSS; block += blockDim.x) {
     const int i0 = block / ACROSS * MI, j0 = block % ACROSS * NI;
+    if (i0 >= rows || j0 >= columns) continue;
     const Range span = range(i0, j0);
+    if (span.first > span.last) continue;
     R acc[MI][NI] = {};
     for (int k = span.first; k < span.last; k++) {
       UNROLL for (int i = 0; i < MI; i++) {
@@ -78,8 +96,6 @@ __device__ __forceinline__ void add_block(R* y, int i0, int j0, R (&acc)[MI][NI]
     SIMD for (int j = 0; j < NI; j++) y[(i0 + i) * DP + j0 + j] += acc[i][j];
   }
 }
-
-__device__ __forceinline__ long long smaller(long long a, long long b) { return a < b ? a : b; }
 
 // Which keys a query sees, and the bias that is added to its scores.
 struct View {

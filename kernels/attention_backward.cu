@@ -42,7 +42,7 @@ __device__ __forceinline__ void load_queries(const Tiles& t, const Heads& n, lon
   load(t.dO, dout + q0 * n.o[2], n.o[2], rows, n.Dv);
   dout += q0 * n.o[2];
   o += q0 * n.o[2];
-  warp_rows(TILE, [&](int i) {
+  warp_rows(whole_rows(rows), [&](int i) {
     const long long at = i * n.o[2];
     const R delta = i < rows ? warp_sum(int(n.Dv), [&](int d) { return R(dout[at + d]) * R(o[at + d]); }) : R(0);
     if (!first_lane()) return;
@@ -55,25 +55,21 @@ __device__ __forceinline__ void load_queries(const Tiles& t, const Heads& n, lon
 // P = exp(scores - lse) and dS = scale P (dO Vᵀ - delta) of the queries from q0 and the keys from k0 on.
 __device__ __forceinline__ void score_gradients(const Tiles& t, const Heads& n, const View& view, long long q0,
                                                 long long k0) {
-  auto any_seen = [&](int i0, int j0) { return j0 < view.block_sees(q0 + i0, k0); };
+  const long long rows = n.T - q0;
+  auto seen_by = [&](long long D) {
+    return [&view, q0, k0, D](int i0, int j0) { return j0 < view.block_sees(q0 + i0, k0) ? Range{0, int(D)} : NONE; };
+  };
   product<TILE, TILE>(
-      t.Q, DP, 1, t.Kt, LD, [&](int i0, int j0) { return Range{0, any_seen(i0, j0) ? int(n.D) : 0}; },
-      [&](int i0, int j0, R(&acc)[MI][NI]) {
-        const bool seen = any_seen(i0, j0);
+      rows, TILE, t.Q, DP, 1, t.Kt, LD, seen_by(n.D), [&](int i0, int j0, R(&acc)[MI][NI]) {
         UNROLL for (int i = 0; i < MI; i++) {
           R* p = t.P + (i0 + i) * TILE;
-          if (!seen) {
-            SIMD for (int j = 0; j < NI; j++) p[j0 + j] = 0;
-            continue;
-          }
           view.scores(p, acc[i], q0 + i0 + i, k0, j0);
           const R top = t.top[i0 + i], rest = t.rest[i0 + i];
           SIMD for (int j = 0; j < NI; j++) p[j0 + j] = exp(p[j0 + j] - top - rest);
         }
       });
   product<TILE, TILE>(  // each thread has the same elements as above, so no barrier is needed
-      t.dO, DP, 1, t.Vt, LD, [&](int i0, int j0) { return Range{0, any_seen(i0, j0) ? int(n.Dv) : 0}; },
-      [&](int i0, int j0, R(&acc)[MI][NI]) {
+      rows, TILE, t.dO, DP, 1, t.Vt, LD, seen_by(n.Dv), [&](int i0, int j0, R(&acc)[MI][NI]) {
         UNROLL for (int i = 0; i < MI; i++) {
           const R* p = t.P + (i0 + i) * TILE + j0;
           R* ds = t.dS + (i0 + i) * TILE + j0;
@@ -101,7 +97,8 @@ attention_dk_dv(T* dk, T* dv, T* dq, const T* dout, const T* o, const R* lse, co
     load_transposed(t.Kt, kh + k0 * n.k[2], n.k[2], n.S - k0, n.D);
     load_transposed(t.Vt, vh + k0 * n.v[2], n.v[2], n.S - k0, n.Dv);
     if (dq) load(K, kh + k0 * n.k[2], n.k[2], n.S - k0, n.D);
-    each(TILE * DP, [&](long long i) { dK[i] = 0; dV[i] = 0; });
+    const long long keys = n.S - k0;
+    tile_each<DP>(whole_rows(keys), DP, [&](int i, int d) { dK[i * DP + d] = 0; dV[i * DP + d] = 0; });
     for (long long h = hk * n.group; h < (hk + 1) * n.group; h++) {
       const View view = view_of(n, mask, bias, b, h, causal, scale);
       const T* qh = q + b * n.q[0] + h * n.q[1];
@@ -114,14 +111,14 @@ attention_dk_dv(T* dk, T* dv, T* dq, const T* dout, const T* o, const R* lse, co
         __syncthreads();
         auto queries = [&](int i0, int) { return Range{causal ? int(smaller(TILE, k0 + i0 > q0 ? k0 + i0 - q0 : 0)) : 0,
                                                        int(smaller(TILE, n.T - q0))}; };
-        product<TILE, DP>(t.P, 1, TILE, t.dO, DP, queries,
+        product<TILE, DP>(keys, n.Dv, t.P, 1, TILE, t.dO, DP, queries,
                           [&](int i0, int j0, R(&acc)[MI][NI]) { add_block(dV, i0, j0, acc); });
-        product<TILE, DP>(t.dS, 1, TILE, t.Q, DP, queries,
+        product<TILE, DP>(keys, n.D, t.dS, 1, TILE, t.Q, DP, queries,
                           [&](int i0, int j0, R(&acc)[MI][NI]) { add_block(dK, i0, j0, acc); });
         if (!dq) continue;
         T* dqh = dq + b * n.dq[0] + h * n.dq[1] + q0 * n.dq[2];
         product<TILE, DP>(
-            t.dS, TILE, 1, K, DP, [&](int i0, int) { return Range{0, view.block_sees(q0 + i0, k0)}; },
+            n.T - q0, n.D, t.dS, TILE, 1, K, DP, [&](int i0, int) { return Range{0, view.block_sees(q0 + i0, k0)}; },
             [&](int i0, int j0, R(&acc)[MI][NI]) {
               const int end = int(smaller(NI, n.D - j0));
               UNROLL for (int i = 0; i < MI; i++) {
@@ -158,7 +155,7 @@ attention_dq(T* dq, const T* dout, const T* o, const R* lse, const T* q, const T
   v += b * n.v[0] + h / n.group * n.v[1];
   const long long out = b * n.o[0] + h * n.o[1];
   load_queries(t, n, blockIdx.y, q0, q + b * n.q[0] + h * n.q[1], dout + out, o + out, lse);
-  each(TILE * DP, [&](long long i) { dQ[i] = 0; });
+  tile_each<DP>(whole_rows(n.T - q0), DP, [&](int i, int d) { dQ[i * DP + d] = 0; });
   const long long end = causal ? smaller(n.S, q0 + TILE) : n.S;
   for (long long k0 = 0; k0 < end; k0 += TILE) {
     __syncthreads();
@@ -168,7 +165,7 @@ attention_dq(T* dq, const T* dout, const T* o, const R* lse, const T* q, const T
     __syncthreads();
     score_gradients(t, n, view, q0, k0);
     __syncthreads();
-    product<TILE, DP>(t.dS, TILE, 1, K, DP,
+    product<TILE, DP>(n.T - q0, n.D, t.dS, TILE, 1, K, DP,
                       [&](int i0, int) { return Range{0, view.block_sees(q0 + i0, k0)}; },
                       [&](int i0, int j0, R(&acc)[MI][NI]) { add_block(dQ, i0, j0, acc); });
   }

@@ -32,7 +32,7 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
   const View view = view_of(n, mask, bias, b, h, causal, scale);
 
   load(Q, q, n.q[2], rows, n.D);
-  each(TILE * DP, [&](long long i) { O[i] = 0; });
+  tile_each<DP>(whole_rows(rows), whole_columns(n.Dv, DP), [&](int i, int d) { O[i * DP + d] = 0; });
   each(TILE, [&](long long i) { m[i] = -INF; l[i] = {}; });
   const long long end = causal ? smaller(n.S, q0 + rows) : n.S;
   for (long long k0 = 0; k0 < end; k0 += TILE) {
@@ -40,21 +40,22 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
     load_transposed(KV, k + k0 * n.k[2], n.k[2], n.S - k0, n.D);
     __syncthreads();
     product<TILE, TILE>(
-        Q, DP, 1, KV, LD, [&](int i0, int j0) { return Range{0, j0 < view.block_sees(q0 + i0, k0) ? int(n.D) : 0}; },
+        rows, TILE, Q, DP, 1, KV, LD,
+        [&](int i0, int j0) { return j0 < view.block_sees(q0 + i0, k0) ? Range{0, int(n.D)} : NONE; },
         [&](int i0, int j0, R(&acc)[MI][NI]) {
           UNROLL for (int i = 0; i < MI; i++) view.scores(P + (i0 + i) * TILE, acc[i], q0 + i0 + i, k0, j0);
         });
     __syncthreads();
     load(KV, v + k0 * n.v[2], n.v[2], n.S - k0, n.Dv);
-    warp_rows(TILE, [&](int i) {
+    warp_rows(whole_rows(rows), [&](int i) {
       R* p = P + i * TILE;
-      const int end = view.block_sees(q0 + i, k0);  // the product with V reads no further
+      const int end = whole_columns(view.block_sees(q0 + i, k0), TILE);  // the product with V reads no further
       const R before = m[i], now = warp_largest(end, [&](int j) { return p[j]; });
       const R top = before < now ? now : before, safe = top == -INF ? R(0) : top;
       const R added = warp_sum(end, [&](int j) { return p[j] = exp(p[j] - safe); });
       __syncwarp();  // all lanes have read m
       if (first_lane()) {
-        shrink[i] = exp(before - safe);
+        shrink[i] = before == top ? R(1) : k0 ? exp(before - safe) : R(0);
         m[i] = top;
         l[i].scale(shrink[i]);
         l[i].add(added);
@@ -62,7 +63,7 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
     });
     __syncthreads();
     product<TILE, DP>(
-        P, TILE, 1, KV, DP, [&](int i0, int) { return Range{0, view.block_sees(q0 + i0, k0)}; },
+        rows, n.Dv, P, TILE, 1, KV, DP, [&](int i0, int) { return Range{0, view.block_sees(q0 + i0, k0)}; },
         [&](int i0, int j0, R(&acc)[MI][NI]) {
           UNROLL for (int i = 0; i < MI; i++) {
             R* out = O + (i0 + i) * DP + j0;

@@ -6,7 +6,7 @@ from .autograd import (
     no_grad, registry,
 )  # fmt: skip
 from .backend import DeviceError
-from .capture import capture
+from .captured import capture
 from .dtypes import bool_, float16, float32, float64, int8, int16, int32, int64, uint8
 from .ops import (
     abs, add, all, amax, amin, any, argmax, argmin, argsort, cat, chunk, clamp, clone, cos, cumsum, div, einsum, eq,

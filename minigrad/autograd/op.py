@@ -202,6 +202,8 @@ class Op:
             raise TypeError(f"{op.name}: forward returned None; does it lack its return?")
         several = isinstance(y, tuple)
         outputs = y if several else (y,)
+        if recording.recorder is not None:
+            recording.recorder.results(op, arrays, outputs)
         if op._inputs is not None:
             op._record(outputs)
         results = op._wrapped(outputs, tensors)

@@ -1,4 +1,4 @@
-"""What `update` of an optimizer sees of state and options while a step is being recorded: see capture.py.
+"""What `update` of an optimizer sees of state and options while a step is being recorded: see captured.py.
 
 `update` runs once then, and the numbers that it reads become part of the launches. So each number has to be guarded, or
 refused if it changes with every step.

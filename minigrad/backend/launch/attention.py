@@ -1,5 +1,7 @@
 """Scaled dot-product attention in one pass, forward and backward, without T × S scores; and the pattern alone."""
 
+import functools
+
 from ..kernels import Struct, constant
 from .launcher import TOTAL, broadcast_strides, layout, real
 from .rules import KERNEL, natively
@@ -115,12 +117,15 @@ def backward_bytes(tile, DP, pad, itemsize):
 
 def heads(q, k, v, o, mask, bias, dq=None, dk=None, dv=None):
     """The struct Heads of attention.cuh. dq, dk and dv: in the backward."""
-    (nh, T, D), (nkv, S, Dv) = q.shape[1:], v.shape[1:]
-    arrays = dict(q=q, k=k, v=v, o=o, mask=mask, bias=bias, dq=dq, dk=dk, dv=dv)
-    steps = {name: strides(x, HEADS.counts[name]) for name, x in arrays.items()}
+    arrays = q, k, v, o, mask, bias, dq, dk, dv
+    return _heads(q.shape, v.shape, *[x if x is None else (x.itemsize, x.strides) for x in arrays])
+
+
+@functools.lru_cache(4096)
+def _heads(shape, shape_of_v, *strides):
+    (nh, T, D), (nkv, S, Dv) = shape[1:], shape_of_v[1:]
+    steps = {}
+    for name, of_x in zip(("q", "k", "v", "o", "mask", "bias", "dq", "dk", "dv"), strides):
+        itemsize, in_bytes = of_x or (1, (0,) * HEADS.counts[name])
+        steps[name] = [step // itemsize for step in in_bytes[: HEADS.counts[name]]]
     return HEADS(nh=nh, group=nh // max(nkv, 1), T=T, S=S, D=D, Dv=Dv, **steps)
-
-
-def strides(x, n):
-    """The first n strides of x in elements; 0 for None."""
-    return (0,) * n if x is None else [step // x.itemsize for step in x.strides[:n]]

@@ -68,7 +68,7 @@ class Movement(Launcher):
     def expand(self, x, shape):
         return np.broadcast_to(x, shape)
 
-    @VIEW
+    @COPY
     def reshape(self, x, shape):
         return (x if has_view(x.shape, x.strides, shape) else self.copy(x)).reshape(shape)
 

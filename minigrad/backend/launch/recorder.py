@@ -188,6 +188,13 @@ class Recorder:
                 hooks = list(x.node.hooks.values()) if x.node is not None and x.node.hooks else None
                 self.tensors[id(x)] = x, x.array, x.node, hooks
 
+    def results(self, op, inputs, outputs):
+        """An op has run. What it returns must have been made by launches, or be a view of what was there before."""
+        for y in outputs:
+            if isinstance(y, np.ndarray) and y.base is None and y.size and not any(y is x for x in inputs):
+                if y.flags.writeable and not isinstance(self.located(y), Place):
+                    refuse(f"{op.name}, computed outside of kernels here,")
+
     def module(self, module):
         """A module is called."""
         if id(module) not in self.modules:

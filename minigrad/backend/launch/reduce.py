@@ -1,5 +1,6 @@
 """Reductions, running sums and orderings. x is treated as (outer, n, inner), and the n values are reduced to one."""
 
+import functools
 import math
 
 import numpy as np
@@ -41,23 +42,17 @@ class Reduce(Launcher):
 
     def _reduce(self, name, x, dims, keepdim, dtype, empty=None):
         """x reduced over the tuple dims -> dtype. empty: the result of no values at all; None: it has none."""
-        x, order = self._in_memory_order(x)
-        gone = [d in dims for d in order]
-        shape = tuple(1 if reduced else n for n, reduced in zip(x.shape, gone))
+        order = None
+        if not x.flags.c_contiguous:
+            x, order = self._in_memory_order(x)
+        folds, kept, shape, back = reduction(x.shape, order, dims, keepdim)
         if 0 in x.shape:
-            y = self.full(shape, empty if empty is not None else 0, dtype)
+            y = self.full(kept, empty if empty is not None else 0, dtype)
         else:
-            y, runs = x, _runs(x.shape, gone)
-            while any(reduced for _, reduced in runs):  # one run of dims after the other, from the last
-                at = max(i for i, (_, reduced) in enumerate(runs) if reduced)
-                n = runs.pop(at)[0]
-                outer, inner = (math.prod(size for size, _ in part) for part in (runs[:at], runs[at:]))
+            y = x
+            for outer, n, inner in folds:
                 y = self._fold(name, y, outer, n, inner, dtype)
-            if y is x:  # nothing to reduce, but the result must be a new array, of its dtype
-                y = self._fold(name, x, 1, 1, x.size, dtype)
-            y = y.reshape(shape)
-        y = y.transpose(sorted(range(len(order)), key=order.__getitem__))
-        return y if keepdim else y.reshape(tuple(n for d, n in enumerate(y.shape) if d not in dims))
+        return y.reshape(shape) if back is None else y.reshape(kept).transpose(back).reshape(shape)
 
     def _fold(self, name, x, outer, n, inner, dtype):
         """x (outer, n, inner) -> (outer, inner), n ≥ 1; in two launches or more where n is large."""
@@ -76,13 +71,10 @@ class Reduce(Launcher):
         return y if parts == 1 else self._fold(name, y, outer, parts, inner, dtype)
 
     def _in_memory_order(self, x):
-        """x, or a view of it with its dims in another order, compact if there is one, else a copy; and that order."""
-        order = tuple(range(x.ndim))
-        if x.flags.c_contiguous:
-            return x, order
-        by_stride = tuple(sorted(order, key=lambda d: -x.strides[d]))
+        """A view of x with its dims in another order, compact if there is one, and that order; else a copy and None."""
+        by_stride = tuple(sorted(range(x.ndim), key=lambda d: -x.strides[d]))
         view = x.transpose(by_stride)
-        return (view, by_stride) if view.flags.c_contiguous else (self.copy(x), order)
+        return (view, by_stride) if view.flags.c_contiguous else (self.copy(x), None)
 
     @NUMPYS
     def argmax(self, x, dim, keepdim):
@@ -134,15 +126,32 @@ class Reduce(Launcher):
         return float(self.to_numpy(sums if parts == 1 else self._fold("sum", sums, 1, parts, 1, sums.dtype)).item())
 
 
-def _runs(shape, gone):
-    """[(size, reduced?)] of neighbouring dims that go or stay together."""
-    runs: list = []
+@functools.lru_cache(4096)
+def reduction(shape, order, dims, keepdim):
+    """How to reduce x of `shape`, whose dims have the numbers `order` (None: they are in order), over dims.
+
+    -> ([(outer, n, inner) of each fold], shape of the result in memory, its shape, and the transposition to its order
+    of dims; None: none is needed)."""
+    gone = [d in dims for d in order or range(len(shape))]
+    runs: list = []  # neighbouring dims that go or stay together: (size, do they go?)
     for n, reduced in zip(shape, gone):
         if runs and runs[-1][1] == reduced:
             runs[-1] = runs[-1][0] * n, reduced
         elif n != 1:
             runs.append((n, reduced))
-    return runs
+    folds = []
+    while any(reduced for _, reduced in runs):  # one run after the other, from the last
+        at = max(i for i, (_, reduced) in enumerate(runs) if reduced)
+        n = runs.pop(at)[0]
+        outer, inner = (math.prod(size for size, _ in part) for part in (runs[:at], runs[at:]))
+        folds.append((outer, n, inner))
+    kept = tuple([1 if reduced else n for n, reduced in zip(shape, gone)])
+    back = None if order is None else sorted(range(len(order)), key=order.__getitem__)
+    result = kept if back is None else tuple([kept[d] for d in back])
+    if not keepdim:
+        result = tuple([n for d, n in enumerate(result) if d not in dims])
+    # Where nothing is reduced, the result must be a new array all the same, of its dtype.
+    return folds or [(1, 1, math.prod(shape))], kept, result, back
 
 
 def accumulator(dtype):

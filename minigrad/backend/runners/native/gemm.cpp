@@ -22,9 +22,12 @@ constexpr int BYTES = 16, MR = 6;
 #endif
 constexpr int W = BYTES / sizeof(T), COLS = 2, WIDTH = COLS * W;  // elements of a vector, vectors of a panel
 constexpr int PART = 256;     // the most of k at a time: a panel of it is 32 KB at most
+constexpr int PANELS = 8;     // of b, packed at a time
+constexpr int ROWS = (192 << 10) / (PART * sizeof(T));  // of a, packed at a time: with the panels, less than an L2 cache
 constexpr int RUN = 4096;     // the same for dot products, which are W sums side by side
 constexpr int FEW = 8;        // rows or columns that are computed as dot products
-constexpr int REUSE = 3;      // strips that make packing pay
+constexpr int REUSE = 4;      // strips of a, or panels of b, that make packing the other one pay
+constexpr int LONG = 8;       // vectors of b that a single row is multiplied by at once
 
 typedef T Vector __attribute__((vector_size(BYTES)));
 #define UNROLLED PRAGMA(GCC unroll 16)
@@ -78,26 +81,29 @@ static __forceinline__ void transpose(Vector (&x)[W]) {
   if constexpr (D > 1) transpose<D / 2>(x);
 }
 
-// b's next `count` columns, k of each, to `panel` (k, WIDTH); zeros follow where there are fewer columns.
-static void pack(T* __restrict__ panel, const T* __restrict__ b, const long long* strides, long long k, int count) {
+// x (k, count) by its strides across and along k, to `packed` (k, width), in chunks of W columns; zeros follow where
+// there are fewer columns. A last chunk that is wider than what is left of the row writes into the next one too, so
+// chunks come from right to left, and rows from the first on. Up to W elements after `packed` are written to.
+static void pack(T* __restrict__ packed, int width, const T* __restrict__ x, const long long* strides, long long k,
+                 int count, long long beyond) {
   const long long across = strides[0], along = strides[1];
-  if (across == 1) {
-    for (long long i = 0; i < k; i++)
-      UNROLLED for (int j = 0; j < WIDTH; j += W)
-        store(panel + i * WIDTH + j, count >= j + W ? load(b + i * along + j) : load(b + i * along + j, count - j));
-    return;
-  }
-  long long done = 0;
-  if (along == 1)
-    for (; done + W <= k; done += W)
-      for (int j = 0; j < WIDTH; j += W) {
-        Vector x[W];
-        UNROLLED for (int i = 0; i < W; i++) x[i] = j + i < count ? load(b + (j + i) * across + done) : Vector{};
-        transpose(x);
-        UNROLLED for (int i = 0; i < W; i++) store(panel + (done + i) * WIDTH + j, x[i]);
+  for (int j = (width - 1) / W * W; j >= 0; j -= W) {
+    T* to = packed + j;
+    const T* from = x + j * across;
+    const int left = count - j;
+    long long i = 0;
+    if (across == 1 && left + beyond >= W)
+      for (; i < k; i++) store(to + i * width, load(from + i * along));
+    else if (along == 1)
+      for (; i + W <= k; i += W) {
+        Vector square[W];
+        UNROLLED for (int r = 0; r < W; r++) square[r] = r < left ? load(from + r * across + i) : Vector{};
+        transpose(square);
+        UNROLLED for (int r = 0; r < W; r++) store(to + (i + r) * width, square[r]);
       }
-  for (; done < k; done++)
-    for (int j = 0; j < WIDTH; j++) panel[done * WIDTH + j] = j < count ? b[done * along + j * across] : T(0);
+    for (; i < k; i++)
+      for (int l = 0; l < W && j + l < width; l++) to[i * width + l] = l < left ? from[i * along + l * across] : T(0);
+  }
 }
 
 // ----------------------------------------------------------------------------------------------------- multiplication
@@ -113,7 +119,7 @@ struct Out {
 // The same where the last vector of each row is not a whole one.
 __attribute__((noinline)) static void finish(const Vector* sums, int rows, int cols, const Out& out, int count) {
   for (int r = 0; r < rows; r++) {
-    T z[WIDTH];
+    T z[LONG * W];
     for (int c = 0; c < cols; c++) store(z + c * W, sums[r * cols + c]);
     T* y = out.y + r * out.stride;
     for (int l = 0; l < count; l++) {
@@ -124,21 +130,25 @@ __attribute__((noinline)) static void finish(const Vector* sums, int rows, int c
   }
 }
 
-// ROWS rows of a by the next `count` columns of b, of which there are (cols - 1) W + 1 to cols W.
-template <int ROWS, int cols>
+// HIGH rows of a by the next `count` columns of b, which are WIDE vectors, the last of them perhaps not whole.
+template <int HIGH, int WIDE>
 static void multiply(const T* __restrict__ a, const long long* a_strides, const T* __restrict__ b, long long b_stride,
                      long long k, const Out& out, int count) {
   const long long down = a_strides[0], along = a_strides[1];
-  Vector sums[ROWS][cols] = {};
-  for (long long i = 0; i < k; i++, a += along, b += b_stride) {
-    Vector row[cols];
-    UNROLLED for (int c = 0; c < cols; c++) row[c] = load(b + c * W);
-    UNROLLED for (int r = 0; r < ROWS; r++)
-      UNROLLED for (int c = 0; c < cols; c++) sums[r][c] += a[r * down] * row[c];
+  UNROLLED for (int r = 0; r < HIGH; r++) {  // y is needed at the end only, but then at once
+    __builtin_prefetch(out.y + r * out.stride, 1);
+    __builtin_prefetch(out.y + r * out.stride + (WIDE * W - 1), 1);
   }
-  if (count < cols * W) return finish((const Vector*)sums, ROWS, cols, out, count);
-  UNROLLED for (int r = 0; r < ROWS; r++)
-    UNROLLED for (int c = 0; c < cols; c++) {
+  Vector sums[HIGH][WIDE] = {};
+  for (long long i = 0; i < k; i++, a += along, b += b_stride) {
+    Vector row[WIDE];
+    UNROLLED for (int c = 0; c < WIDE; c++) row[c] = load(b + c * W);
+    UNROLLED for (int r = 0; r < HIGH; r++)
+      UNROLLED for (int c = 0; c < WIDE; c++) sums[r][c] += a[r * down] * row[c];
+  }
+  if (count < WIDE * W) return finish((const Vector*)sums, HIGH, WIDE, out, count);
+  UNROLLED for (int r = 0; r < HIGH; r++)
+    UNROLLED for (int c = 0; c < WIDE; c++) {
       T* y = out.y + r * out.stride + c * W;
       if (out.add) sums[r][c] += load(y);
       if (out.bias) sums[r][c] += load(out.bias + c * W);
@@ -147,33 +157,55 @@ static void multiply(const T* __restrict__ a, const long long* a_strides, const 
 }
 
 typedef void (*Multiply)(const T*, const long long*, const T*, long long, long long, const Out&, int);
-template <int cols, std::size_t... R>
+template <int WIDE, std::size_t... R>
 static Multiply chosen(int rows, std::index_sequence<R...>) {
-  static constexpr Multiply all[] = {multiply<R + 1, cols>...};
+  static constexpr Multiply all[] = {multiply<R + 1, WIDE>...};
   return all[rows - 1];
 }
 
-// Columns first to last of rows first to last, of one product.
+// Rows row0 to row1 and columns column0 to column1 of one product.
 static void tile(T* y, const T* a, const T* b, const T* bias, const Product& p, long long row0, long long row1,
                  long long column0, long long column1) {
-  DYNAMIC_SHARED(T, panel);
-  const long long rows = row1 - row0, strips = (rows + MR - 1) / MR, parts = p.k ? (p.k + PART - 1) / PART : 1;
+  DYNAMIC_SHARED(T, packed_b);
+  T* packed_a = packed_b + PANELS * PART * WIDTH;
+  const long long parts = p.k ? (p.k + PART - 1) / PART : 1, blocks = (row1 - row0 + ROWS - 1) / ROWS;
+  if (p.n == 1 && p.b[0] == 1)
+    for (; column0 + LONG * W <= column1; column0 += LONG * W)
+      for (long long part = 0; part < parts; part++) {
+        const long long k0 = p.k * part / parts, k = p.k * (part + 1) / parts - k0;
+        const Out out = {y + column0, p.m, bias && part == parts - 1 ? bias + column0 : nullptr, part > 0};
+        multiply<1, LONG>(a + k0 * p.a[1], p.a, b + column0 + k0 * p.b[1], p.b[1], k, out, LONG * W);
+      }
+  const bool pack_b = p.b[0] != 1 || row1 - row0 > (REUSE - 1) * MR;
   for (long long part = 0; part < parts; part++) {
     const long long k0 = p.k * part / parts, k = p.k * (part + 1) / parts - k0;
-    for (long long j = column0; j < column1; j += WIDTH) {
-      const int count = least(column1 - j, WIDTH), cols = (count + W - 1) / W;
-      const T* from = b + j * p.b[0] + k0 * p.b[1];
-      long long stride = p.b[1];
-      if (p.b[0] != 1 || count % W || strips >= REUSE) {
-        pack(panel, from, p.b, k, count);
-        from = panel, stride = WIDTH;
-      }
-      for (long long s = 0; s < strips; s++) {
-        const long long i = row0 + rows * s / strips;
-        const int high = row0 + rows * (s + 1) / strips - i;
-        const Out out = {y + i * p.m + j, p.m, bias && part == parts - 1 ? bias + j : nullptr, part > 0};
-        auto all = std::make_index_sequence<MR>();
-        (cols == 1 ? chosen<1>(high, all) : chosen<2>(high, all))(a + i * p.a[0] + k0 * p.a[1], p.a, from, stride, k, out, count);
+    for (long long j0 = column0; j0 < column1; j0 += PANELS * WIDTH) {
+      const long long j1 = least(column1, j0 + PANELS * WIDTH);
+      const bool pack_a = j1 - j0 > (REUSE - 1) * WIDTH;
+      for (long long block = 0; block < blocks; block++) {
+        const long long i0 = row0 + (row1 - row0) * block / blocks, rows = row0 + (row1 - row0) * (block + 1) / blocks - i0;
+        const long long strips = (rows + MR - 1) / MR;
+        const T *from_b = packed_b;
+        for (long long j = j0; j < j1; j += WIDTH, from_b += PART * WIDTH) {
+          const int count = least(column1 - j, WIDTH);
+          const T* x = b + j * p.b[0] + k0 * p.b[1];
+          const bool packed = pack_b || count % W;
+          if (packed && block == 0) pack((T*)from_b, WIDTH, x, p.b, k, count, 0);
+          for (long long s = 0; s < strips; s++) {
+            const long long first = rows * s / strips, i = i0 + first;
+            const int high = rows * (s + 1) / strips - first;
+            const T* from_a = a + i * p.a[0] + k0 * p.a[1];
+            const long long steps[] = {1, high};
+            if (pack_a) {
+              if (j == j0) pack(packed_a + first * k, high, from_a, p.a, k, high, p.n - i - high);
+              from_a = packed_a + first * k;
+            }
+            const Out out = {y + i * p.m + j, p.m, bias && part == parts - 1 ? bias + j : nullptr, part > 0};
+            auto all = std::make_index_sequence<MR>();
+            (count <= W ? chosen<1>(high, all) : chosen<2>(high, all))(
+                from_a, pack_a ? steps : p.a, packed ? from_b : x, packed ? WIDTH : p.b[1], k, out, count);
+          }
+        }
       }
     }
   }
@@ -189,24 +221,24 @@ __attribute__((noinline)) static T sum_of(const Vector& v) {
   return lanes[0];
 }
 
-template <int ROWS, int cols>
+template <int HIGH, int WIDE>
 static void dot(T* y, const T* a, const T* b, const T* bias, const Product& p) {
   for (long long k0 = 0; k0 == 0 || k0 < p.k; k0 += RUN) {
     const long long k1 = least(p.k, k0 + RUN);
-    Vector sums[ROWS][cols] = {};
+    Vector sums[HIGH][WIDE] = {};
     auto add = [&](auto read) {
-      Vector column[cols];
-      UNROLLED for (int c = 0; c < cols; c++) column[c] = read(b + c * p.b[0]);
-      UNROLLED for (int r = 0; r < ROWS; r++) {
+      Vector column[WIDE];
+      UNROLLED for (int c = 0; c < WIDE; c++) column[c] = read(b + c * p.b[0]);
+      UNROLLED for (int r = 0; r < HIGH; r++) {
         const Vector row = read(a + r * p.a[0]);
-        UNROLLED for (int c = 0; c < cols; c++) sums[r][c] += row * column[c];
+        UNROLLED for (int c = 0; c < WIDE; c++) sums[r][c] += row * column[c];
       }
     };
     long long i = k0;
     for (; i + W <= k1; i += W) add([=](const T* x) { return load(x + i); });
     if (i < k1) add([=](const T* x) { return load(x + i, k1 - i); });
-    for (int r = 0; r < ROWS; r++)
-      for (int c = 0; c < cols; c++) {
+    for (int r = 0; r < HIGH; r++)
+      for (int c = 0; c < WIDE; c++) {
         T& z = y[r * p.y[0] + c * p.y[1]];
         z = k0 ? z + sum_of(sums[r][c]) : sum_of(sums[r][c]);
         if (bias && k1 == p.k) z += bias[r * p.bias[0] + c * p.bias[1]];
@@ -214,14 +246,14 @@ static void dot(T* y, const T* a, const T* b, const T* bias, const Product& p) {
   }
 }
 
-template <int ROWS>
+template <int HIGH>
 static void dots(T* y, const T* a, const T* b, const T* bias, const Product& p, long long column0, long long column1) {
-  constexpr int at_once = ROWS == 1 ? 8 : ROWS < 5 ? 4 : 2;
+  constexpr int at_once = HIGH == 1 ? 8 : HIGH < 5 ? 4 : 2;
   auto at = [=](auto* x, long long steps) { return x ? x + steps : nullptr; };
   long long j = column0;
   for (; j + at_once <= column1; j += at_once)
-    dot<ROWS, at_once>(y + j * p.y[1], a, b + j * p.b[0], at(bias, j * p.bias[1]), p);
-  for (; j < column1; j++) dot<ROWS, 1>(y + j * p.y[1], a, b + j * p.b[0], at(bias, j * p.bias[1]), p);
+    dot<HIGH, at_once>(y + j * p.y[1], a, b + j * p.b[0], at(bias, j * p.bias[1]), p);
+  for (; j < column1; j++) dot<HIGH, 1>(y + j * p.y[1], a, b + j * p.b[0], at(bias, j * p.bias[1]), p);
 }
 
 typedef void (*Dots)(T*, const T*, const T*, const T*, const Product&, long long, long long);

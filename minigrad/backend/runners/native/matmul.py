@@ -3,8 +3,9 @@
 import functools
 import math
 from pathlib import Path
+from typing import NamedTuple
 
-from ...kernels import C_TYPES, Struct, text
+from ...kernels import C_TYPES, Struct, constant, text
 from ...launch.launcher import Launcher
 from ...launch.matmul import operands
 from ...launch.source import source as source_of_kernel
@@ -12,9 +13,13 @@ from ...launch.source import source as source_of_kernel
 SOURCE = Path(__file__).parent / "gemm.cpp"
 PRODUCT = Struct(SOURCE, "Product")
 MAX_BATCH_DIMS = PRODUCT.counts["batch"]
-FEW = 8  # gemm.cpp's
-WORTH = 1 << 19  # multiplications worth handing to another core
-WORTH_READING = 1 << 16  # numbers worth reading on another core
+FEW = constant(SOURCE, "FEW")  # rows or columns that are computed as dot products
+WIDTH = 128  # bytes of a row of a panel; fewer where vectors are shorter than 64 bytes
+SCRATCH = 1 << 19  # bytes that a block packs its operands into, at most
+WORTH = 1 << 19  # multiplications worth a block of its own
+READ = 16  # multiplications that take as long as reading a number
+PIECES = 4  # blocks for each thread, so that one that starts late does fewer of them
+TALL = 96  # rows of a tile, at least
 
 
 class Gemm(Launcher):
@@ -24,15 +29,24 @@ class Gemm(Launcher):
 
     def _matmul(self, a, b, bias):
         """a @ b + bias, (m,) or None."""
-        shape, swapped, blocks, numbers = plan(
-            a.shape, a.strides, b.shape, b.strides, a.itemsize, bias is None, self.threads
-        )
-        y = self.empty(shape, a.dtype)
-        bias = None if bias is None else self.compact(bias)
-        if swapped:
-            a, b = b, a
-        self.launch("gemm", "gemm", a.dtype, blocks, 1, y, a, b, bias, numbers)
+        todo = plan(a.shape, a.strides, b.shape, b.strides, a.itemsize, bias is None, self.threads)
+        y = self.empty(todo.shape, a.dtype)
+        if todo.blocks:
+            # An array's address is found much faster if it is compact; that of a.mT is the same.
+            a, b = a.mT if todo.turn_a else a, b.mT if todo.turn_b else b
+            bias = None if bias is None else self.compact(bias)
+            args = (y, b, a, bias, todo.numbers) if todo.swapped else (y, a, b, bias, todo.numbers)
+            self._run("gemm", "gemm", y.dtype, (todo.blocks,), (1,), SCRATCH, args)
         return y
+
+
+class Plan(NamedTuple):
+    shape: tuple  # of y
+    blocks: int
+    swapped: bool  # is it yᵀ = bᵀ aᵀ?
+    turn_a: bool  # is a.mT compact, and a is not?
+    turn_b: bool
+    numbers: bytes  # the struct Product
 
 
 def source(file, dtype):
@@ -44,56 +58,62 @@ def source(file, dtype):
 
 @functools.lru_cache(4096)
 def plan(a_shape, a_strides, b_shape, b_strides, itemsize, plain, threads):
-    """How a @ b is computed, from shapes and strides in bytes -> (shape of y, blocks, the struct Product).
-
-    plain: is there no bias?"""
+    """How a @ b is computed, from shapes and strides in bytes, and whether it is plain, without a bias."""
     shape, n, k, m, a, b, dims = operands(a_shape, a_strides, b_shape, b_strides, itemsize)
     if len(dims) > MAX_BATCH_DIMS:
         raise ValueError(
             f"matmul: at most {MAX_BATCH_DIMS} batch dims that cannot be merged, got {a_shape} @ {b_shape}"
         )
     batches = math.prod(size for size, _, _ in dims)
-    sizes, a_batch, b_batch = (
-        ([*column, *[0] * (MAX_BATCH_DIMS - len(dims))] for column in zip(*dims, strict=True))
-        if dims
-        else [[0] * MAX_BATCH_DIMS] * 3
-    )
+    fill = [0] * (MAX_BATCH_DIMS - len(dims))
+    sizes, a_batch, b_batch = ([dim[column] for dim in dims] + fill for column in range(3))
     y, bias = (m, 1), (0, 1)
     dots = a[1] == b[1] == 1 and min(n, m) <= FEW
-    swapped = m < n and (dots or (m == 1 and plain))  # yᵀ = bᵀ aᵀ
+    swapped = m < n and (dots or (m == 1 and plain))
     if swapped:
-        n, m, a, b, y, bias, a_batch, b_batch = m, n, b, a, y[::-1], bias[::-1], b_batch, a_batch
-    down, across, groups = cut(n, k, m, batches, dots, threads)
-    numbers = PRODUCT(
-        n=n,
-        m=m,
-        k=k,
-        down=down,
-        across=across,
-        groups=groups,
-        batches=batches,
-        dots=dots,
-        a=a,
-        b=b,
-        y=y,
-        bias=bias,
-        batch_dims=len(dims),
-        batch=sizes,
-        a_batch=a_batch,
-        b_batch=b_batch,
+        n, m, a, b, a_batch, b_batch, y, bias = m, n, b, a, b_batch, a_batch, y[::-1], bias[::-1]
+    down, across, groups = cut(n, k, m, batches, WIDTH // itemsize, threads)
+    return Plan(
+        shape=shape,
+        blocks=down * across * groups if math.prod(shape) else 0,
+        swapped=swapped,
+        turn_a=_turned(a_shape, a_strides, itemsize),
+        turn_b=_turned(b_shape, b_strides, itemsize),
+        numbers=PRODUCT(
+            n=n,
+            m=m,
+            k=k,
+            down=down,
+            across=across,
+            groups=groups,
+            batches=batches,
+            dots=dots,
+            a=a,
+            b=b,
+            y=y,
+            bias=bias,
+            batch_dims=len(dims),
+            batch=sizes,
+            a_batch=a_batch,
+            b_batch=b_batch,
+        ),
     )
-    return shape, swapped, down * across * groups if math.prod(shape) else 0, numbers
 
 
-def cut(n, k, m, batches, dots, threads):
-    """(tiles down, tiles across, groups of batches)"""
-    work = n * k * m * batches
-    blocks = min(4 * threads, work // WORTH)
-    if threads == 1 or blocks < 2:
+def _turned(shape, strides, itemsize):
+    return strides[-1] != itemsize == strides[-2] and shape[-1] > 1
+
+
+def cut(n, k, m, batches, width, threads):
+    """(tiles down, tiles across, groups of batches): blocks of about equal work, a few for each thread.
+
+    Every tile packs its own part of b, and of a where it is wide; so tiles are at least TALL high."""
+    pieces = min(PIECES * threads, max(n * k * m, READ * (n + m) * k // 2) * batches // WORTH)
+    if threads == 1 or pieces < 2:
         return 1, 1, 1
-    if batches >= blocks:
-        return 1, 1, blocks
-    panels = -(-m // 32)
-    across = max(1, min(blocks, panels))
-    down = max(1, min(blocks // across, n // 48))
-    return down, across, 1
+    if batches >= pieces:
+        return 1, 1, pieces
+    panels = -(-m // width)
+    across = max(1, min(-(-pieces // batches), panels))
+    down = max(1, min(-(-pieces // (batches * across)), n // TALL))
+    return down, across, batches

@@ -17,11 +17,13 @@
 #define SIMD_SUM(...) PRAGMA(omp simd reduction(+ : __VA_ARGS__))
 #define SIMD_MAX(m) PRAGMA(omp simd reduction(max : m))
 
-// The asm hides where the address comes from: else g++ asks for that of thread_local memory again in each loop.
-#define DYNAMIC_SHARED(type, name)                      \
-  type* name = reinterpret_cast<type*>(shared_bytes); \
-  asm("" : "+r"(name))
+#define DYNAMIC_SHARED(type, name) type* name = reinterpret_cast<type*>(own_shared_bytes())
 alignas(64) static thread_local unsigned char shared_bytes[1 << 19];
+inline void* own_shared_bytes() {
+  unsigned char* first = shared_bytes;
+  asm("" : "+r"(first));  // or the compiler would ask for this thread's address again at every use
+  return __builtin_assume_aligned(first, 64);
+}
 
 struct Index3 { unsigned x, y, z; };
 static const Index3 threadIdx = {0, 0, 0}, blockDim = {1, 1, 1};
