@@ -89,7 +89,7 @@ def _write(model, tokens, T, padding, use_cache, choice, device):
 
     The model looks through a window of block_size tokens. It begins at the first token; each time it is full, it moves
     on by half its size. So keys and values in a cache serve for half a window before they are computed anew."""
-    from ..capture import capture  # which needs nn
+    from ..captured import capture  # which needs nn
 
     (B, n), size = tokens.shape, model.config.block_size
     start = max(0, T - size)
