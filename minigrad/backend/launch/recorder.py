@@ -191,9 +191,9 @@ class Recorder:
     def results(self, op, inputs, outputs):
         """An op has run. What it returns must have been made by launches, or be a view of what was there before."""
         for y in outputs:
-            if isinstance(y, np.ndarray) and y.base is None and y.size and not any(y is x for x in inputs):
-                if y.flags.writeable and not isinstance(self.located(y), Place):
-                    refuse(f"{op.name}, computed outside of kernels here,")
+            own = isinstance(y, np.ndarray) and y.base is None and y.size and y.flags.writeable
+            if own and not any(y is x for x in inputs) and not isinstance(self.located(y), Place):
+                refuse(f"{op.name}, computed outside of kernels here,")
 
     def module(self, module):
         """A module is called."""

@@ -1,8 +1,8 @@
 """Which primitives are kernels on the CPU, and which NumPy computes. Each one of this package says so, and
 runners/native follows. A GPU and the emulator run all of them as kernels.
 
-A primitive gives the same bits at every size, and whether it is recorded or not (see captured.py): a recorded one always
-is a kernel. So NumPy may take its place only where the two are equal to the last bit.
+A primitive gives the same bits at every size, and whether it is recorded or not (see captured.py): a recorded one
+always is a kernel. So NumPy may take its place only where the two are equal to the last bit.
 """
 
 from collections.abc import Callable

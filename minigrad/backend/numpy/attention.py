@@ -76,7 +76,7 @@ class Attention(Primitives):
         return dq, dk, dv
 
     def attention_decode_(self, q, k, v, keys, values, length, first, slopes, scale):
-        B, nh, n = *q.shape[:2], int(length[0])
+        (B, nh), n = q.shape[:2], int(length[0])
         keys[..., n], values[:, :, n] = k[:, :, 0], v[:, :, 0]
         positions, shape, mask, bias = np.arange(n + 1), (B, nh, 1, n + 1), None, None
         if first is not None:
