@@ -120,7 +120,7 @@ class GPT(Module):
         return self.norm(x)  # (B, T, C)
 
     def _positions(self, T, cache, left_padding, device):
-        """Where T new tokens stand: (T,), or (B, T) with left_padding. For one token, the cache has it on the device."""
+        """Where T new tokens stand: (T,), or (B, T) with left_padding. Of one token, the device knows it."""
         if cache is not None and T == 1:
             at = cache[0].position
         else:

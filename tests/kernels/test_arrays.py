@@ -291,7 +291,7 @@ def test_orders_are_stable_and_have_nan_last(on):
     for dtype in dtypes(on):
         for shape in ((3, 65), (2, 128), (1, 1), (4, 2), (2, 7, 3), (2, 0), (0, 3)):
             x = rng.integers(0, 9, shape).astype(dtype)  # so that there are ties
-            if dtype.kind == "f":
+            if x.dtype.kind == "f":
                 x = np.where(rng.random(shape) < 0.2, np.nan, x).astype(dtype)
             for dim in range(x.ndim):
                 for descending in (False, True):

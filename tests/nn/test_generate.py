@@ -99,7 +99,7 @@ def test_a_block_size_that_nothing_holds_takes_no_memory():
     assert m.generate(mg.tensor([[1, 2]]), 3).shape == (1, 5)
 
 
-# -------------------------------------------------------------------------------------------------- one token at a time
+# ------------------------------------------------------------------------------------------------- one token at a time
 
 BLOCK = 6
 KINDS = {

@@ -50,17 +50,15 @@ class Attention(Softmax):
             self.launch(file, "attention_dq", q.dtype, (-(-T // tile), B * nh), tile * 4, dq, *given, shared=shared)
         return dq, dk, dv
 
-    @natively(from_size=1)
+    @KERNEL
     def attention_decode_(self, q, k, v, keys, values, length, first, slopes, scale):
         q, k, v = (self._rows_dense(x) for x in (q, k, v))
-        (B, nh, _, D), (nkv, _, Dv) = q.shape, v.shape[1:]
+        (B, nh, _, D), Dv = q.shape, v.shape[3]
         o = self._heads_last(B, nh, 1, Dv, q.dtype)
-        arrays, counts = dict(q=q, k=k, v=v, keys=keys, values=values), DECODE.counts
-        steps = {name: [step // x.itemsize for step in x.strides[: counts[name]]] for name, x in arrays.items()}
+        sizes = _decode(q.shape, v.shape, q.itemsize, *[x.strides for x in (q, k, v, keys, values)])
         self.launch(
             "attention_decode", "attention_decode", q.dtype, (nh, B), 128, o, q, k, v, keys, values, length, first,
-            slopes, DECODE(nh=nh, group=nh // max(nkv, 1), D=D, Dv=Dv, **steps), scale,
-            shared=(SPAN + D + Dv) * real(q.dtype).itemsize,
+            slopes, sizes, scale, shared=(SPAN + D + Dv) * real(q.dtype).itemsize,
         )  # fmt: skip
         return o
 
@@ -130,3 +128,12 @@ def _heads(shape, shape_of_v, *strides):
         itemsize, in_bytes = of_x or (1, (0,) * HEADS.counts[name])
         steps[name] = [step // itemsize for step in in_bytes[: HEADS.counts[name]]]
     return HEADS(nh=nh, group=nh // max(nkv, 1), T=T, S=S, D=D, Dv=Dv, **steps)
+
+
+@functools.lru_cache(4096)
+def _decode(shape, shape_of_v, itemsize, *strides):
+    """The struct Decode of attention_decode.cu. strides, in bytes: of q, k, v, keys and values."""
+    (nh, _, D), (nkv, _, Dv) = shape[1:], shape_of_v[1:]
+    names = "q", "k", "v", "keys", "values"
+    steps = {name: [step // itemsize for step in steps[: DECODE.counts[name]]] for name, steps in zip(names, strides)}
+    return DECODE(nh=nh, group=nh // max(nkv, 1), D=D, Dv=Dv, **steps)
