@@ -1,6 +1,6 @@
 """How many floating-point operations this CPU can do: a loop of nothing but multiply-adds, on several threads at once.
 
-    python tests/benchmarks/peak.py
+python tests/benchmarks/peak.py
 """
 
 import functools

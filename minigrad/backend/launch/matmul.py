@@ -1,4 +1,7 @@
-"""Matrix products: tiles of the result to blocks, and long sums cut into parts, so that the whole GPU has work."""
+"""Matrix products: tiles of the result to blocks, and long sums cut into parts, so that the whole GPU has work.
+
+Natively, runners/native/matmul.py takes the place of `_matmul`: matmul.cu is not right with one thread per block.
+"""
 
 import functools
 import math

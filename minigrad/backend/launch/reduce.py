@@ -6,7 +6,7 @@ import numpy as np
 
 from ..kernels import constant
 from .launcher import Launcher, real
-from .rules import BLAS, NUMPYS, natively
+from .rules import NUMPYS, natively
 
 ROW_PART = 1 << 14  # elements of a row that a block reduces at most
 WIDTH = constant("accumulate.cuh", "WIDTH")  # columns of a block
@@ -121,7 +121,7 @@ class Reduce(Launcher):
             self.launch("reduce_cumsum", "cumsum_columns", x.dtype, grid, WIDTH, y, x, n, inner, reverse)
         return self.cast(y, x.dtype) if x.dtype == np.float16 else y
 
-    @BLAS
+    @natively()
     def dot(self, x, y):
         if x.size == 0:
             return 0.0

@@ -36,4 +36,3 @@ def natively(from_size: int = MANY, **rule: Any) -> Callable[[Launch], Launch]:
 VIEW = natively(never="a view", silent=True)
 COPY = natively(never="NumPy copies as fast", silent=True)
 NUMPYS = natively(never="NumPy does it")
-BLAS = natively(never="BLAS does it")

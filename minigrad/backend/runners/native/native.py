@@ -24,8 +24,8 @@ log = logging.getLogger("minigrad")
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math", "-w")
 SHARE = 1 << 14  # elements worth handing to another core
 TRAINING = (
-    "elementwise", "softmax", "norm", "cross_entropy", "reduce", "optim", "attention_forward TILE=64 DP=32",
-    "attention_backward TILE=64 DP=32",
+    "gemm", "elementwise", "softmax", "norm", "cross_entropy", "reduce", "optim",
+    "attention_forward TILE=64 DP=32", "attention_backward TILE=64 DP=32",
 )  # fmt: skip
 """What training needs, compiled together the first time that one of them is."""
 
