@@ -124,7 +124,8 @@ class GPT(Module):
         if cache is not None and T == 1:
             at = cache[0].position
         else:
-            at = arange(T, device=device) + (0 if cache is None else cache[0].length)
+            start = 0 if cache is None else cache[0].length
+            at = arange(start, start + T, device=device)
         return at if left_padding is None else (at - left_padding.unsqueeze(1)).clamp(min=0)
 
     def head(self, x):

@@ -1,4 +1,7 @@
-"""Matrix products: tiles of the result to blocks, and long sums cut into parts, so that the whole GPU has work."""
+"""Matrix products: tiles of the result to blocks, and long sums cut into parts, so that the whole GPU has work.
+
+Natively, runners/native/matmul.py takes the place of `_matmul`: matmul.cu is not right with one thread per block.
+"""
 
 import functools
 import math
@@ -8,7 +11,7 @@ import numpy as np
 
 from ..kernels import Struct
 from .launcher import Launcher, real
-from .rules import natively
+from .rules import KERNEL
 
 PRODUCT = Struct("matmul.cu", "Product")
 MAX_BATCH_DIMS = PRODUCT.counts["batch"]  # dims that can be merged count as one
@@ -21,18 +24,18 @@ TRAFFIC = 30  # the cost of a number written to memory or read: so many could th
 class Matmul(Launcher):
     processors = 132  # multiprocessors of the GPU; elsewhere those of an H100
 
-    @natively(0)
+    @KERNEL
     def matmul(self, a, b):
         """(…, n, k) @ (…, k, m) -> (…, n, m), batch dims broadcast, any strides. ValueError if shapes do not fit."""
         return self._matmul(a, b, None)
 
-    @natively(0)
+    @KERNEL
     def linear(self, x, weight, bias):
         if x.ndim == 1:
             return self._matmul(x[None], weight.T, bias)[0]
         return self._matmul(x, weight.T, bias)
 
-    @natively(0)
+    @KERNEL
     def linear_backward(self, dy, x, weight, wanted):
         rows = self._rows(dy)
         dx = self._matmul(rows, weight, None).reshape(*dy.shape[:-1], weight.shape[1]) if wanted[0] else None

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..kernels import constant
 from .launcher import Launcher, real
-from .rules import BLAS, KERNEL, NUMPYS
+from .rules import KERNEL, NUMPYS
 
 ROW_PART = 1 << 14  # elements of a row that a block reduces at most
 WIDTH = constant("accumulate.cuh", "WIDTH")  # columns of a block
@@ -115,7 +115,7 @@ class Reduce(Launcher):
             self.launch("reduce_cumsum", "cumsum_columns", x.dtype, grid, WIDTH, y, x, n, inner, reverse)
         return self.cast(y, x.dtype) if x.dtype == np.float16 else y
 
-    @BLAS
+    @KERNEL
     def dot(self, x, y):
         if x.size == 0:
             return 0.0

@@ -40,4 +40,3 @@ EXACT = natively()  # NumPy gives the same bits, and is faster for few elements
 VIEW = natively(never="it computes nothing", silent=True, same=True)
 COPY = natively(never="NumPy copies as fast", silent=True)
 NUMPYS = natively(never="NumPy gives the same bits, as fast")
-BLAS = natively(never="BLAS does it")

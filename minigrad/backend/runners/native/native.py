@@ -33,8 +33,8 @@ if platform.machine() in ("x86_64", "AMD64"):
     FLAGS += ("-mprefer-vector-width=512",)  # else GCC uses half of AVX-512's registers: exp takes 1.4 times as long
 SHARE = 1 << 14  # elements worth handing to another core
 TRAINING = (
-    "elementwise", "softmax", "norm", "cross_entropy", "reduce", "optim", "attention_forward TILE=64 DP=32",
-    "attention_backward TILE=64 DP=32",
+    "gemm", "elementwise", "softmax", "norm", "cross_entropy", "reduce", "optim",
+    "attention_forward TILE=64 DP=32", "attention_backward TILE=64 DP=32",
 )  # fmt: skip
 """What training needs, compiled together the first time that one of them is wanted where arrays are large. A program
 with small ones waits for no more than it uses."""
