@@ -84,6 +84,20 @@ def train(args, held):
     groups = model.parameter_groups(settings["weight_decay"])
     optimizer = optim.AdamW(groups, lr=settings["lr"], betas=(0.9, 0.99))
     generators = {"default": mg.default_generator, "batches": batches.generator}
+
+    def train_step(x, y):
+        _, loss = model(x, y)  # (B, T, V), ()
+        optimizer.zero_grad()
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(parameters, settings["clip"] or math.inf)
+        optimizer.step()
+        return loss, norm
+
+    def loss_of(x, y):
+        return model(x, y)[1]
+
+    if args.capture:
+        train_step, loss_of = mg.capture(train_step), mg.capture(loss_of)
     start, steps, best_loss = saved.get("step", 0), settings["steps"], saved.get("best_loss")
     if saved:
         options = [{name: value for name, value in g.items() if name != "params"} for g in optimizer.param_groups]
@@ -124,26 +138,23 @@ def train(args, held):
             for group in optimizer.param_groups:
                 group["lr"] = lr
             x, y = next(batches)  # (B, T), (B, T): y is x one character later
-            _, loss = model(mg.tensor(x, device=args.device), mg.tensor(y, device=args.device))  # (B, T, V), ()
-            optimizer.zero_grad()
-            loss.backward()
-            norm = nn.utils.clip_grad_norm_(parameters, settings["clip"] or math.inf).item()
-            if not math.isfinite(loss.item() + norm):
-                raise diverged(f"step {step}: loss {loss.item()}, gradient norm {norm}", kept)
-            optimizer.step()
+            loss, norm = train_step(mg.tensor(x, device=args.device), mg.tensor(y, device=args.device))
+            loss, norm = loss.item(), norm.item()
+            if not math.isfinite(loss + norm):
+                raise diverged(f"step {step}: loss {loss}, gradient norm {norm}", kept)
 
             done, val_loss = step + 1, None
-            progress.step(done, loss.item())
+            progress.step(done, loss)
             if due := done % settings["eval_every"] == 0 or done == steps:
-                val_loss = evaluate(model, val_batches, args.device)
-                progress.say(f"step {done}: training loss {loss.item():.4f}, validation loss {val_loss:.4f}")
+                val_loss = evaluate(model, loss_of, val_batches, args.device)
+                progress.say(f"step {done}: training loss {loss:.4f}, validation loss {val_loss:.4f}")
             stopping = interrupt.asked or progress.broken  # read once: a signal may come at any time
             if (due or stopping) and not all(p.isfinite().all() for p in parameters):
                 raise diverged(f"step {done}: some weights are no longer finite", kept)
             if due and not math.isfinite(val_loss):
                 raise diverged(f"step {done}: validation loss {val_loss}", kept)
             try:
-                table.row(done, loss.item(), val_loss, lr, norm)
+                table.row(done, loss, val_loss, lr, norm)
                 if due or stopping:
                     improved = due and (best_loss is None or val_loss < best_loss)
                     best_loss = val_loss if improved else best_loss
@@ -162,7 +173,7 @@ def train(args, held):
         raise progress.broken
 
     if best_loss is None:  # the run was stopped before its first validation, and resumed with no steps left
-        best_loss = evaluate(model, val_batches, args.device)
+        best_loss = evaluate(model, loss_of, val_batches, args.device)
         save(done, [best, last])
     print(f"step {steps} of {steps}, best validation loss {best_loss:.4f}; it writes:\n")
     print(write(model, vocab, "", 500, args.device, seed=seed))
@@ -201,10 +212,10 @@ def again(args, *words):
 
 
 @mg.no_grad()
-def evaluate(model, batches, device):
-    """The mean loss over the batches, in nats per character. Draws no random numbers."""
+def evaluate(model, loss_of, batches, device):
+    """The mean of loss_of(x, y) over the batches, in nats per character. Draws no random numbers."""
     model.eval()
-    total = sum(model(mg.tensor(x, device=device), mg.tensor(y, device=device))[1].item() * x.size for x, y in batches)
+    total = sum(loss_of(mg.tensor(x, device=device), mg.tensor(y, device=device)).item() * x.size for x, y in batches)
     model.train()
     return total / sum(x.size for x, _ in batches)
 
@@ -308,6 +319,7 @@ def main(argv=()):
         "--text", nargs="+", type=cli.path, metavar="FILE", help="train on these UTF-8 files, not on Python's manual"
     )
     p.add_argument("--preset", choices=PRESETS, help="nanoGPT's settings; options override them")
+    p.add_argument("--no-capture", dest="capture", action="store_false", help="run each step in Python; slower")
     for name, (default, meaning, limits) in SETTINGS.items():
         option, kind = f"--{name.replace('_', '-')}", cli.number(type(default), **limits)
         p.add_argument(option, type=kind, metavar="N", help=f"{meaning} (default: {default})")
