@@ -4,14 +4,14 @@
 //   launch   a block for each tile of y, of each group of batches: see Product
 //   equals   y = np.matmul(a, b); y += bias
 //
-// A tile is computed as in Goto & van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008): for each
-// part of k, a panel of b, WIDTH columns wide, is packed so that it lies in the L1 cache as the multiplication reads it.
-// All rows of the tile then pass by it in strips, each of up to MR rows, whose MR × WIDTH sums stay in registers. a is
-// packed too, strip by strip. What is used only a few times is not packed, but read where it lies. With few rows or
-// columns, and both operands contiguous along k, the sums are dot products instead, so that both are read once, in order.
+// A tile is computed as in Goto & van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008). For each
+// part of k, a panel of b, WIDTH columns wide, is packed: it then lies in the L1 cache as the multiplication reads it.
+// All rows of the tile pass by it in strips of up to MR rows, whose MR × WIDTH sums stay in registers. a is packed too,
+// strip by strip. What is used only a few times is not packed, but read where it lies. With few rows or columns, and
+// both operands contiguous along k, the sums are dot products instead, so that both are read once, in order.
 //
 // Each element is one sum, in an order that depends on n, m, k and the strides alone: not on the tiles, the threads or
-// the batch. Parts of k are summed by themselves first, so that rounding grows with their length and number, not with k.
+// the batch. Parts of k are summed by themselves, so that rounding grows with their length and number, not with k.
 
 #if defined(__AVX512F__)
 constexpr int BYTES = 64, MR = 12;  // of a vector; 12 × 2 sums, 2 vectors of b and one element of a in 32 registers
@@ -81,9 +81,10 @@ static __forceinline__ void transpose(Vector (&x)[W]) {
   if constexpr (D > 1) transpose<D / 2>(x);
 }
 
-// x (k, count) by its strides across and along k, to `packed` (k, width), in chunks of W columns; zeros follow where
-// there are fewer columns. `beyond`: how many columns may be read after the last one. A last chunk that is wider than what is left of the row writes into the next one too, so
-// chunks come from right to left, and rows from the first on. Up to W elements after `packed` are written to.
+// x (k, count) by its strides across and along k, to `packed` (k, width); zeros follow where there are fewer columns.
+// `beyond`: how many more columns there are, which may be read. It is written in chunks of W columns, and the last chunk
+// of a row may reach into the next row. So chunks come from right to left, and their rows from the first on, which
+// writes over that; at the end, up to W elements after `packed` are touched.
 static void pack(T* __restrict__ packed, int width, const T* __restrict__ x, const long long* strides, long long k,
                  int count, long long beyond) {
   const long long across = strides[0], along = strides[1];
