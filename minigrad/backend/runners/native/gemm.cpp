@@ -82,8 +82,8 @@ static __forceinline__ void transpose(Vector (&x)[W]) {
 }
 
 // x (k, count) by its strides across and along k, to `packed` (k, width); zeros follow where there are fewer columns.
-// `beyond`: how many more columns there are, which may be read. It is written in chunks of W columns, and the last chunk
-// of a row may reach into the next row. So chunks come from right to left, and their rows from the first on, which
+// `beyond`: how many more columns may be read. It is written in chunks of W columns, and the last chunk of a row may
+// reach into the next row. So chunks come from right to left, and their rows from the first on, which
 // writes over that; at the end, up to W elements after `packed` are touched.
 static void pack(T* __restrict__ packed, int width, const T* __restrict__ x, const long long* strides, long long k,
                  int count, long long beyond) {
