@@ -22,7 +22,7 @@ def threads():
 @functools.cache
 def _library():
     library = load((Path(__file__).parent / "pool.cpp").read_text(encoding="utf-8"), FLAGS, "pool")
-    library.replay.argtypes, library.replay.restype = (ctypes.POINTER(Launch), ctypes.c_longlong), ctypes.c_longlong
+    library.replay.argtypes, library.replay.restype = (ctypes.c_char_p, ctypes.c_longlong), ctypes.c_longlong
     return library
 
 
@@ -48,11 +48,12 @@ class Launch(ctypes.Structure):
 
 
 def recorded(launches):
-    """Launches as an array for `replay`."""
-    return (Launch * len(launches))(*launches)
+    """Launches as an array for `replay`: bytes, since ctypes would make a type for each length, which only the garbage
+    collector could free. The launches have to be kept for as long."""
+    return b"".join(map(bytes, launches))
 
 
 def replay(launches):
     """Run an array of launches one after the other, in one call that lets other threads of Python run meanwhile.
     -> the place of the first one that fails, or their number."""
-    return _library().replay(launches, len(launches))
+    return _library().replay(launches, len(launches) // ctypes.sizeof(Launch))
