@@ -2,6 +2,7 @@
 
 from ..autograd import FormulaOp, Op, Value
 from ..autograd.cases import Fixed, case, integers
+from ..recording import active
 from .args import float_dim, numpy_names, require_float
 from .index import _check_indices
 from .movement import shaped

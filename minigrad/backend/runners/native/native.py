@@ -125,7 +125,10 @@ class NativeKernels(Gemm, Launched):
             missing.setdefault(dtype, {})[file] = None
         with loading:
             for dtype, files in missing.items():
-                self.compile(list(files), dtype)
+                self._compile(list(files), dtype)
+
+    def _compile(self, files, dtype):
+        self.compile(files, dtype)
 
     def compile(self, files, dtype):
         """Compile kernel files for a dtype, several at a time, and load them."""
@@ -152,15 +155,15 @@ class Native(NativeKernels):
     def _load(self, file, entry, dtype):
         with loading:
             if (file, entry, dtype) not in self._kernels:
-                self.compile(TRAINING if dtype in self.large and file in TRAINING else [file], dtype)
+                self._compile(TRAINING if dtype in self.large and file in TRAINING else [file], dtype)
         return self._kernels[file, entry, dtype]
 
-    def compile(self, files, dtype):
-        """Likewise; but after the first error, nothing is compiled any more."""
+    def _compile(self, files, dtype):
+        """compile(); but after the first error, nothing is compiled any more."""
         if self.failed is not None:
             raise self.failed
         try:
-            super().compile(files, dtype)
+            self.compile(files, dtype)
         except CompilerError as error:
             self.failed, self.captures = error, False
             log.warning("minigrad: %s; computing with NumPy instead", error)
