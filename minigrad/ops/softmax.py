@@ -150,5 +150,8 @@ def cross_entropy(input, target, ignore_index=-100, label_smoothing=0.0, reducti
         return shaped(loss, target.shape)
     if reduction == "sum":
         return loss.sum()
-    n = (target != ignore_index).sum().double()  # 0 gives NaN: 0 times infinity
-    return loss.sum() * (1 / n).to(loss.dtype)
+    if active():  # a captured step has to count them at each call; 0 gives NaN here: 0 times infinity
+        n = (target != ignore_index).sum().double()
+        return loss.sum() * (1 / n).to(loss.dtype)
+    n = int((target.detach().numpy() != ignore_index).sum())
+    return loss.sum() * (1 / n if n else float("nan"))

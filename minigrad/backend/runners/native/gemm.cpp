@@ -4,14 +4,14 @@
 //   launch   a block for each tile of y, of each group of batches: see Product
 //   equals   y = np.matmul(a, b); y += bias
 //
-// A tile is computed as in Goto & van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008): for each
-// part of k, a panel of b, WIDTH columns wide, is packed so that it lies in the L1 cache as the multiplication reads it.
-// All rows of the tile then pass by it in strips, each of up to MR rows, whose MR × WIDTH sums stay in registers. Where
-// there are few rows, packing does not pay and b is read where it lies; a always is. With few rows or columns, and both
-// operands contiguous along k, the sums are dot products instead, so that both are read once, in order.
+// A tile is computed as in Goto & van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008). For each
+// part of k, a panel of b, WIDTH columns wide, is packed: it then lies in the L1 cache as the multiplication reads it.
+// All rows of the tile pass by it in strips of up to MR rows, whose MR × WIDTH sums stay in registers. a is packed too,
+// strip by strip. What is used only a few times is not packed, but read where it lies. With few rows or columns, and
+// both operands contiguous along k, the sums are dot products instead, so that both are read once, in order.
 //
 // Each element is one sum, in an order that depends on n, m, k and the strides alone: not on the tiles, the threads or
-// the batch. Parts of k are summed by themselves first, so that rounding grows with their length and number, not with k.
+// the batch. Parts of k are summed by themselves, so that rounding grows with their length and number, not with k.
 
 #if defined(__AVX512F__)
 constexpr int BYTES = 64, MR = 12;  // of a vector; 12 × 2 sums, 2 vectors of b and one element of a in 32 registers
@@ -20,14 +20,14 @@ constexpr int BYTES = 32, MR = 6;  // 12 sums, 2 and 1, in 16 registers
 #else
 constexpr int BYTES = 16, MR = 6;
 #endif
-constexpr int W = BYTES / sizeof(T), COLS = 2, WIDTH = COLS * W;  // elements of a vector, vectors of a panel
-constexpr int PART = 256;     // the most of k at a time: a panel of it is 32 KB at most
-constexpr int PANELS = 8;     // of b, packed at a time
-constexpr int ROWS = (192 << 10) / (PART * sizeof(T));  // of a, packed at a time: with the panels, less than an L2 cache
-constexpr int RUN = 4096;     // the same for dot products, which are W sums side by side
-constexpr int FEW = 8;        // rows or columns that are computed as dot products
-constexpr int REUSE = 4;      // strips of a, or panels of b, that make packing the other one pay
-constexpr int LONG = 8;       // vectors of b that a single row is multiplied by at once
+constexpr int W = BYTES / sizeof(T), WIDTH = 2 * W;  // elements of a vector and of a row of a panel
+constexpr int PART = 256;   // the most of k at a time: a panel of it is 32 KB at most
+constexpr int PANELS = 8;   // of b, packed at a time
+constexpr int ROWS = (192 << 10) / (PART * sizeof(T));  // of a, packed at a time: all of it fits an L2 cache
+constexpr int RUN = 4096;   // the most of k at a time for dot products, which are W sums side by side
+constexpr int FEW = 8;      // rows or columns that are computed as dot products
+constexpr int REUSE = 4;    // strips of a, or panels of b, that make packing the other one pay
+constexpr int LONG = 8;     // vectors of b that a single row is multiplied by at once
 
 typedef T Vector __attribute__((vector_size(BYTES)));
 #define UNROLLED PRAGMA(GCC unroll 16)
@@ -81,9 +81,10 @@ static __forceinline__ void transpose(Vector (&x)[W]) {
   if constexpr (D > 1) transpose<D / 2>(x);
 }
 
-// x (k, count) by its strides across and along k, to `packed` (k, width), in chunks of W columns; zeros follow where
-// there are fewer columns. A last chunk that is wider than what is left of the row writes into the next one too, so
-// chunks come from right to left, and rows from the first on. Up to W elements after `packed` are written to.
+// x (k, count) by its strides across and along k, to `packed` (k, width); zeros follow where there are fewer columns.
+// `beyond`: how many more columns may be read. It is written in chunks of W columns, and the last chunk of a row may
+// reach into the next row. So chunks come from right to left, and their rows from the first on, which
+// writes over that; at the end, up to W elements after `packed` are touched.
 static void pack(T* __restrict__ packed, int width, const T* __restrict__ x, const long long* strides, long long k,
                  int count, long long beyond) {
   const long long across = strides[0], along = strides[1];
@@ -183,9 +184,10 @@ static void tile(T* y, const T* a, const T* b, const T* bias, const Product& p, 
       const long long j1 = least(column1, j0 + PANELS * WIDTH);
       const bool pack_a = j1 - j0 > (REUSE - 1) * WIDTH;
       for (long long block = 0; block < blocks; block++) {
-        const long long i0 = row0 + (row1 - row0) * block / blocks, rows = row0 + (row1 - row0) * (block + 1) / blocks - i0;
+        const long long i0 = row0 + (row1 - row0) * block / blocks;
+        const long long rows = row0 + (row1 - row0) * (block + 1) / blocks - i0;
         const long long strips = (rows + MR - 1) / MR;
-        const T *from_b = packed_b;
+        const T* from_b = packed_b;
         for (long long j = j0; j < j1; j += WIDTH, from_b += PART * WIDTH) {
           const int count = least(column1 - j, WIDTH);
           const T* x = b + j * p.b[0] + k0 * p.b[1];
@@ -265,12 +267,14 @@ static Dots dots_of(int rows, std::index_sequence<R...>) {
 
 // --------------------------------------------------------------------------------------------------------------- entry
 
-extern "C" __global__ void gemm(T* __restrict__ y, const T* __restrict__ a, const T* __restrict__ b, const T* __restrict__ bias, Product p) {
+extern "C" __global__ void gemm(T* __restrict__ y, const T* __restrict__ a, const T* __restrict__ b,
+                                const T* __restrict__ bias, Product p) {
   const long long tiles = p.down * p.across, group = blockIdx.x / tiles;
   const long long below = blockIdx.x % tiles / p.across, right = blockIdx.x % p.across;
   const long long row0 = p.n * below / p.down, row1 = p.n * (below + 1) / p.down;
   const long long panels = (p.m + WIDTH - 1) / WIDTH;
-  const long long column0 = panels * right / p.across * WIDTH, column1 = least(p.m, panels * (right + 1) / p.across * WIDTH);
+  const long long column0 = panels * right / p.across * WIDTH;
+  const long long column1 = least(p.m, panels * (right + 1) / p.across * WIDTH);
   for (long long i = p.batches * group / p.groups; i < p.batches * (group + 1) / p.groups; i++) {
     const T *a_i = a, *b_i = b;
     long long rest = i;

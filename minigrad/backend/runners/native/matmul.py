@@ -16,10 +16,9 @@ MAX_BATCH_DIMS = PRODUCT.counts["batch"]
 FEW = constant(SOURCE, "FEW")  # rows or columns that are computed as dot products
 WIDTH = 128  # bytes of a row of a panel; fewer where vectors are shorter than 64 bytes
 SCRATCH = 1 << 19  # bytes that a block packs its operands into, at most
-WORTH = 1 << 19  # multiplications worth a block of its own
-READ = 16  # multiplications that take as long as reading a number
-PIECES = 4  # blocks for each thread, so that one that starts late does fewer of them
-TALL = 96  # rows of a tile, at least
+WORTH = 1 << 20  # multiplications worth a block of its own
+READ = 8  # multiplications that take as long as reading a number
+TALL = 64  # rows of a tile, at least
 
 
 class Gemm(Launcher):
@@ -105,15 +104,15 @@ def _turned(shape, strides, itemsize):
 
 
 def cut(n, k, m, batches, width, threads):
-    """(tiles down, tiles across, groups of batches): blocks of about equal work, a few for each thread.
+    """(tiles down, tiles across, groups of batches): a block of the same size for each thread, if the work is worth it.
 
-    Every tile packs its own part of b, and of a where it is wide; so tiles are at least TALL high."""
-    pieces = min(PIECES * threads, max(n * k * m, READ * (n + m) * k // 2) * batches // WORTH)
-    if threads == 1 or pieces < 2:
+    Rows are cut first: then threads do not read the same parts of a. A tile packs all of b that it needs, and so is
+    at least TALL high."""
+    pieces = min(threads, max(n * k * m, READ * (n + m) * k) * batches // WORTH)
+    if pieces < 2:
         return 1, 1, 1
     if batches >= pieces:
         return 1, 1, pieces
-    panels = -(-m // width)
-    across = max(1, min(-(-pieces // batches), panels))
-    down = max(1, min(-(-pieces // (batches * across)), n // TALL))
-    return down, across, batches
+    pieces = -(-pieces // batches)
+    down = max(rows for rows in range(1, pieces + 1) if pieces % rows == 0 and rows <= max(1, n // TALL))
+    return down, min(pieces // down, -(-m // width)), batches
