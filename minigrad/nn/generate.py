@@ -123,6 +123,8 @@ def _write(model, tokens, T, padding, use_cache, choice, device):
 
 
 def _can_be_captured(model):
-    """Not where hooks want to be called each time, where attention needs masks, or where float16 has no kernels."""
-    hooks = any(module.has_hooks for module in model.modules())
-    return not hooks and model.wte.weight.dtype != float16 and all(block.attn.decodes for block in model.blocks)
+    """Not where hooks want to be called each time, where attention needs masks, or where there are no kernels, as for
+    float16 on a CPU."""
+    W, hooks = model.wte.weight, any(module.has_hooks for module in model.modules())
+    kernels = W.storage.backend.captures and W.dtype != float16
+    return kernels and not hooks and all(block.attn.decodes for block in model.blocks)

@@ -207,6 +207,7 @@ def test_recorded_launches_run_again(n):
     between = on.tanh(y)  # whose memory has to stay
     z = on.mul(between, y)
     recorded = pool.recorded(launches)
+    assert len(launches) == 3
     for step in range(3):
         x[:] = np.linspace(-2, step, n)
         expected = np.tanh(np.exp(x)) * np.exp(x)
