@@ -4,6 +4,7 @@ python tests/benchmarks/peak.py
 """
 
 import functools
+import sys
 import threading
 import time
 
@@ -65,7 +66,16 @@ def peak_gflops(dtype="float32", threads=None, seconds=0.1):
     return sum(rates) / 1e9
 
 
-if __name__ == "__main__":
+def main():
+    if sys.argv[1:] == ["--worker"]:  # of train_step.py
+        from workers import serve
+
+        serve(lambda: (peak_gflops(), lambda samples: [peak_gflops(seconds=0.02) for _ in range(samples)]))
+        return
     for dtype in ("float32", "float64"):
         one, all_ = (peak_gflops(dtype, threads) for threads in (1, None))
         print(f"{dtype}: {one:.0f} GFLOP/s on one core, {all_:.0f} on all")
+
+
+if __name__ == "__main__":
+    main()

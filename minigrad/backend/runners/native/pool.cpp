@@ -28,8 +28,9 @@ constexpr int PROBE = 64;  // of so many parts of a job its caller does one firs
 constexpr int PATIENCE = 10;
 constexpr long long SAVINGS = 20'000'000, SLICE = 10'000'000;  // ns
 // In ns: how long a thread looks for what it waits for before it sleeps, since being woken takes as long as a small
-// kernel; and jobs that are not worth offering to workers who look for one, or who have to be woken.
-constexpr long long SPIN = 100'000, SMALL = 2'000, SMALL_FOR_SLEEPERS = 20'000;
+// kernel, and on a virtual machine much longer (the long one is for as long as sharing jobs pays); and jobs that are not
+// worth offering to workers who look for one, or who have to be woken.
+constexpr long long SPIN = 50'000, LONG_SPIN = 3'000'000, SMALL = 2'000, SMALL_FOR_SLEEPERS = 20'000;
 
 // Pool::state: the number of the job << 32 | workers at it << 1 | may others still join?
 constexpr unsigned long long OPEN = 1, WORKER = 2, JOB = 1ull << 32;
@@ -43,7 +44,7 @@ struct Pool {
   std::atomic_flag taken = ATOMIC_FLAG_INIT;  // by the caller whose job it is
   int workers = 0;                            // that have been started
   std::atomic<long long> alone_until{0};      // the time until which callers do their jobs alone
-  long long saved = 0;                        // ns, by sharing jobs; only the caller who has taken the pool looks at it
+  std::atomic<long long> saved{0};            // ns, by sharing jobs; only the caller who has taken the pool changes it
   std::atomic<unsigned long long> state{0};
   Work work;  // these four change only while no worker is at the job and none can join
   void* launch;
@@ -55,7 +56,7 @@ struct Pool {
 
 Pool* pool = new Pool;  // never destroyed: at exit its workers are still waiting
 int threads = 1;
-long long spin = 0;
+bool spins = true;
 
 long long now() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
@@ -63,6 +64,7 @@ long long now() { return std::chrono::steady_clock::now().time_since_epoch() / s
 template <typename There>
 void wait(There there, Sleepers& sleepers) {
   if (there()) return;
+  const long long spin = !spins ? 0 : pool->saved > SAVINGS / 2 ? LONG_SPIN : SPIN;
   for (const long long end = now() + spin; now() < end;)
     if (there()) return;
   std::unique_lock<std::mutex> lock(pool->door);
@@ -132,11 +134,9 @@ void share(Work work, void* launch, long long first, long long blocks) {
   pool->state &= ~OPEN;  // a worker that is late need not come any more
   wait([] { return pool->state % JOB == 0; }, pool->caller_asleep);
   const long long end = now(), alone = worked * (blocks - first) / mine;
-  pool->saved = std::min(pool->saved + std::max(alone - (end - begun), -SLICE), SAVINGS);
-  if (pool->saved < 0) {
-    pool->alone_until = end - PATIENCE * pool->saved;
-    pool->saved = 0;
-  }
+  const long long saved = std::min(pool->saved + std::max(alone - (end - begun), -SLICE), SAVINGS);
+  if (saved < 0) pool->alone_until = end - PATIENCE * saved;
+  pool->saved = std::max(saved, 0ll);
 }
 
 }  // namespace
@@ -162,7 +162,7 @@ extern "C" void run_blocks(Work work, void* launch, long long blocks) {
 // A child of a fork has no workers, whatever they were doing: it begins with a new pool, which starts its own.
 extern "C" void start_pool(int n) {
   threads = n;
-  spin = n > int(std::thread::hardware_concurrency()) ? 0 : SPIN;
+  spins = n <= int(std::thread::hardware_concurrency());
   pthread_atfork(nullptr, nullptr, [] { pool = new Pool; });
 }
 
