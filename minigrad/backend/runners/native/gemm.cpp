@@ -215,12 +215,12 @@ static void tile(T* y, const T* a, const T* b, const T* bias, const Product& p, 
 
 // ------------------------------------------------------------------------------------------------------- dot products
 
-__attribute__((noinline)) static T sum_of(const Vector& v) {
-  T lanes[W];
-  store(lanes, v);
+// The sums of the lanes of W vectors, side by side: added up all at once, after a transposition.
+static __forceinline__ Vector sums_of(Vector (&x)[W]) {
+  transpose(x);
   UNROLLED for (int half = W / 2; half; half /= 2)
-    for (int l = 0; l < half; l++) lanes[l] += lanes[l + half];
-  return lanes[0];
+    UNROLLED for (int l = 0; l < half; l++) x[l] += x[l + half];
+  return x[0];
 }
 
 template <int HIGH, int WIDE>
@@ -239,10 +239,18 @@ static void dot(T* y, const T* a, const T* b, const T* bias, const Product& p) {
     long long i = k0;
     for (; i + W <= k1; i += W) add([=](const T* x) { return load(x + i); });
     if (i < k1) add([=](const T* x) { return load(x + i, k1 - i); });
+    constexpr int count = HIGH * WIDE;
+    T totals[(count + W - 1) / W * W];
+    UNROLLED for (int first = 0; first < count; first += W) {
+      Vector some[W] = {};
+      UNROLLED for (int l = 0; l < W && first + l < count; l++) some[l] = sums[(first + l) / WIDE][(first + l) % WIDE];
+      store(totals + first, sums_of(some));
+    }
     for (int r = 0; r < HIGH; r++)
       for (int c = 0; c < WIDE; c++) {
         T& z = y[r * p.y[0] + c * p.y[1]];
-        z = k0 ? z + sum_of(sums[r][c]) : sum_of(sums[r][c]);
+        const T total = totals[r * WIDE + c];
+        z = k0 ? z + total : total;
         if (bias && k1 == p.k) z += bias[r * p.bias[0] + c * p.bias[1]];
       }
   }
@@ -250,7 +258,7 @@ static void dot(T* y, const T* a, const T* b, const T* bias, const Product& p) {
 
 template <int HIGH>
 static void dots(T* y, const T* a, const T* b, const T* bias, const Product& p, long long column0, long long column1) {
-  constexpr int at_once = HIGH == 1 ? 8 : HIGH < 5 ? 4 : 2;
+  constexpr int at_once = W > HIGH ? W / HIGH : 1;
   auto at = [=](auto* x, long long steps) { return x ? x + steps : nullptr; };
   long long j = column0;
   for (; j + at_once <= column1; j += at_once)
