@@ -3,7 +3,8 @@
 //
 //   layout   q (B, nh, D), k (B, nh / group, D) and v (B, nh / group, Dv), of the new position; keys
 //            (B, nh / group, D, capacity), so that scores of neighbours are summed side by side, and values
-//            (B, nh / group, capacity, Dv): of any strides, but the last is 1. o (B, nh, Dv) compact; length: one number, less than capacity; first (B,) and slopes (nh,), or null
+//            (B, nh / group, capacity, Dv): of any strides, but the last is 1. o (B, nh, Dv) compact; length: one number,
+//            less than capacity; first (B,) and slopes (nh,), or null
 //   launch   grid (nh, B), a block for each head, 1 or a multiple of 32 threads; (SPAN + D + Dv) R of shared memory
 //   equals   keys[:, :, :, length] = k; values[:, :, length] = v; s = np.arange(first, length + 1)
 //            o = softmax(scale * q @ keys[:, s] - slopes * (length - s)) @ values[s]

@@ -145,7 +145,6 @@ class Recording:
     def __init__(self, function, form, tensors, on):
         if any(x.requires_grad for x in tensors):
             raise CaptureError("an argument that requires a gradient cannot be captured: detach() it")
-        self._fresh = True  # has not been replayed: what is to be done on the host has been done by recording
         args, kwargs = rebuilt(form, iter(tensors))
         self._surroundings = Surroundings(function, (*args, *kwargs.values()))
         recorder = Recorder(on)
@@ -184,7 +183,7 @@ class Recording:
 
     def _output(self, recorder, x):
         """What a result is read from: a Place, an array elsewhere, or, if it was there before the step, x itself."""
-        return x if id(x) in recorder.tensors else recorder.located(x.array)
+        return x if id(x) in recorder.tensors and x.array.flags.writeable else recorder.located(x.array)
 
     def _grads(self, recorder):
         """[(node, its .grad after the step: a Place, a Tensor or None)] of the leaves outside of the step."""
@@ -229,15 +228,12 @@ class Recording:
         """Run the step on these arguments. -> what the function returns."""
         for array, x in zip(self._inputs, tensors):
             np.copyto(array, x.array)
-        if not self._fresh:
-            for array, check in self._checks:
-                check(array)
+        for array, check in self._checks:
+            check(array)
         for generator, stream in self._streams.items():
             stream.cell[:] = generator.seed, generator.reserve(4 * stream.blocks).offset
-        if not self._fresh:
-            for call in self._calls:
-                call()
-        self._fresh = False
+        for call in self._calls:
+            call()
         self._program.run()
         for storage in self._changed:
             storage.changed()

@@ -42,10 +42,11 @@ def apart() -> Iterator[None]:
 
 
 def each_call(function: Callable[[], object]) -> None:
-    """Call function now and, if a step is being recorded, again at each of its calls, before its launches."""
-    function()
+    """Call function: now, or if a step is being recorded, at each of its calls, before its launches."""
     if here.recorder is not None:
         here.recorder.calls.append(function)
+    else:
+        function()
 
 
 def depends_on(value_of: Callable[[], Any]) -> None:

@@ -105,6 +105,15 @@ def test_results_that_are_kept_do_not_change(kernels):
         assert same(y, numbers(4, seed=i) * 3) and same(total, numbers(4, seed=i).sum())
 
 
+def test_arguments_that_come_back_do_not_change(kernels):
+    f = mg.capture(lambda x, y: (x, x + y, mg.arange(2) + 0, mg.arange(2)))
+    kept = [f(mg.full((2,), float(i)), mg.ones(2)) for i in range(4)]
+    for i, (x, y, counted, constant) in enumerate(kept):
+        assert x.tolist() == [i, i] and y.tolist() == [i + 1, i + 1] and counted.tolist() == [0, 1]
+        constant += 1
+        assert constant.tolist() == [1, 2]
+
+
 def test_results_have_no_graph(kernels):
     w = numbers(3).requires_grad_()
     f = mg.capture(lambda x: (x * w).sum())

@@ -92,11 +92,12 @@ def test_rate_decay_and_step_change_without_a_new_recording(recorder, kind, monk
     recorded(recorder, optimizer)
     ((slots, options),) = cells
     assert [slot[-1] for slot in slots] == [0, 1, 1]
+    (count,) = recorder.calls
+    count()
     before = options()
     edit("lr", 0.5)(optimizer)
     edit("weight_decay", 0.25)(optimizer)
-    for function in recorder.calls:
-        function()
+    count()
     assert recorder.holds() and all(state["step"] == 2 for state in optimizer.state.values())
     assert options()[1][:2] == (0.5, 0.25) and options()[0][:2] == before[0][:2]
     if kind != "SGD":

@@ -79,10 +79,10 @@ class Launcher(Primitives):
 
     # -- values that a captured step needs anew at each call
 
-    def cells(self, values, dtype):
-        """A small array of what values(), a function of no arguments, returns."""
+    def cells(self, values, shape, dtype):
+        """A small array of what values(), a function of no arguments, returns, which has this shape."""
         if here.recorder is not None:
-            return here.recorder.cells(values, dtype)
+            return here.recorder.cells(values, shape, dtype)
         return self.from_numpy(np.array(values(), dtype))
 
     def stream(self, draw):

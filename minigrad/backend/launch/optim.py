@@ -22,14 +22,14 @@ class Optim(Launcher):
                 decay = 1 - lr * weight_decay if decoupled else weight_decay
                 yield lr / (1 - beta1**step), decay, 1 / math.sqrt(1 - beta2**step)
 
-        cells = self.cells(lambda: list(numbers()), np.float64)
+        cells = self.cells(lambda: list(numbers()), (len(options()), 3), np.float64)
         for dtype, group in _by_dtype(slots):
             rows = [dict(p=p, g=g, m=m, v=v, row=row) for p, g, m, v, row in group]
             self._launch_slots("adam", dtype, rows, cells, beta1, beta2, eps, decoupled)
 
     @KERNEL
     def sgd_(self, slots, options, momentum, nesterov):
-        cells = self.cells(options, np.float64)
+        cells = self.cells(options, (len(options()), 2), np.float64)
         for dtype, group in _by_dtype(slots):
             rows = [dict(p=p, g=g, m=buffer, row=row) for p, g, buffer, row in group]
             self._launch_slots("sgd", dtype, rows, cells, momentum, nesterov)

@@ -133,9 +133,9 @@ class Recorder:
             allocation.first = allocation.last if allocation.first is None else allocation.first
         return place
 
-    def cells(self, values, dtype):
+    def cells(self, values, shape, dtype):
         """See Launcher.cells: an array that holds what values() returns at each call."""
-        array = np.array(values(), dtype)
+        array = np.zeros(shape, dtype)
 
         def refresh():
             array[...] = values()
@@ -184,9 +184,13 @@ class Recorder:
         if not op.primitive:
             refuse(f"{op.name}, an op that may compute in NumPy,")
         for x in tensors:
-            if id(x) not in self.tensors and not isinstance(self.located(x.array), Place):
+            if id(x) not in self.tensors and not isinstance(self.located(x.array), Place) and not self.is_input(x):
                 hooks = list(x.node.hooks.values()) if x.node is not None and x.node.hooks else None
                 self.tensors[id(x)] = x, x.array, x.node, hooks
+
+    def is_input(self, x):
+        """Is a Tensor one of the step's arguments?"""
+        return any(x.array is array for array, _ in self.inputs)
 
     def results(self, op, inputs, outputs):
         """An op has run. What it returns must have been made by launches, or be a view of what was there before."""
