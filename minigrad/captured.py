@@ -22,7 +22,7 @@ import numpy as np
 from . import backend
 from .autograd import mode
 from .autograd.modes import switched
-from .backend.launch.recorder import Place, Program, Recorder, contents
+from .backend.launch.recorder import Place, Program, Recorder
 from .backend.runners.toolchain import CompilerError
 from .nn.module import Module
 from .recording import CaptureError, here
@@ -161,6 +161,11 @@ class Recording:
             self._form = flattened(result, found)
             outputs = [self._output(recorder, x) for x in found]
             grads = self._grads(recorder)
+            for module, contents in recorder.modules.values():
+                if not contents.hold():
+                    raise CaptureError(
+                        f"a step in which {type(module).__name__} changes its attributes cannot be captured"
+                    )
             if any(x.storage.version for x in given):
                 raise CaptureError("a step that changes its arguments in place cannot be captured")
             del result, found, given, args, kwargs
@@ -179,7 +184,10 @@ class Recording:
         self._changed = [*recorder.changed.values(), *(g.storage for _, g in self._grads_after if g is not None)]
         self._calls, self._checks, self._guards = recorder.calls, recorder.checks, recorder.guards
         self._streams = recorder.streams
-        self._tensors, self._modules = list(recorder.tensors.values()), recorder.modules.values()
+        self._tensors, self._modules = (
+            list(recorder.tensors.values()),
+            [contents for _, contents in recorder.modules.values()],
+        )
 
     def _output(self, recorder, x):
         """What a result is read from: a Place, an array elsewhere, or, if it was there before the step, x itself."""
@@ -220,7 +228,7 @@ class Recording:
             and all(
                 x.array is array and x.node is node and _hooks(node) == hooks for x, array, node, hooks in self._tensors
             )
-            and all(contents(module)[0] == before for module, (before, _) in self._modules)
+            and all(contents.hold() for contents in self._modules)
             and self._surroundings.hold()
         )
 

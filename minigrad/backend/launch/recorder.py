@@ -76,7 +76,7 @@ class Recorder:
         self.checks: list[tuple[Any, Any]] = []  # (array, function that raises if its values are wrong)
         self.streams: dict[Any, Stream] = {}  # by generator
         self.tensors: dict[int, tuple[Any, ...]] = {}  # those from outside: (tensor, its array, its node, that's hooks)
-        self.modules: dict[int, tuple[Any, tuple]] = {}  # those called: (module, its contents)
+        self.modules: dict[int, tuple[Any, Contents]] = {}  # those called: (module, its contents)
         self.changed: dict[int, Any] = {}  # storages changed in place
         self.grads: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # {node: its .grad before}
 
@@ -202,8 +202,7 @@ class Recorder:
     def module(self, module):
         """A module is called."""
         if id(module) not in self.modules:
-            module.training = module.training  # as eval() and train() do: an attribute of its own
-            self.modules[id(module)] = module, contents(module)
+            self.modules[id(module)] = module, Contents(module)
 
     def grad(self, node):
         """The .grad of a node is going to be set."""
@@ -228,16 +227,24 @@ class Recorder:
         self.checks.append((array, function))
 
 
-def contents(module):
-    """What must not change of a module between calls: ids, and the objects, so that no id is used again."""
-    values = list(vars(module).values())
-    parts = [values]
-    for value in values:
-        if type(value) is dict and value:
-            parts.append(list(value.values()))
-        elif type(value) in (list, tuple):
-            parts.append(list(value))
-    return [list(map(id, part)) for part in parts], parts
+class Contents:
+    """What must not change of a module between calls: which objects are its attributes, and which are in these, if they
+    are dicts, lists or tuples."""
+
+    def __init__(self, module):
+        module.training = module.training  # as eval() and train() do: an attribute of its own
+        attributes = vars(module)
+        nested = [value for value in attributes.values() if type(value) in (dict, list, tuple)]
+        self._containers = [attributes, *nested]
+        self._kept = [list(_values(each)) for each in self._containers]  # so that no id is used again
+        self._ids = [list(map(id, values)) for values in self._kept]
+
+    def hold(self):
+        return all(list(map(id, _values(each))) == ids for each, ids in zip(self._containers, self._ids))
+
+
+def _values(container):
+    return container.values() if type(container) is dict else container
 
 
 class Stream:
