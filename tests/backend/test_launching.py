@@ -10,7 +10,7 @@ from minigrad.backend.launch.elementwise import compact_strides
 from minigrad.backend.launch.index import any_integers, is_basic, places
 from minigrad.backend.launch.launcher import MAX_DIMS, broadcast_strides, layout, real
 from minigrad.backend.launch.matmul import choose
-from minigrad.backend.launch.reduce import _runs, accumulator, shares
+from minigrad.backend.launch.reduce import accumulator, reduction, shares
 from minigrad.backend.runners.emulated import Emulated
 
 
@@ -65,11 +65,12 @@ def test_threads_for_a_row():
     assert [on.spread(n) for n in (1, 64, 65, 128, 129, 10**6)] == [(blocks, 64) for blocks in (1, 1, 2, 2, 3, 3)]
 
 
-def test_runs_of_dims_that_go_and_stay():
-    assert _runs((2, 3, 4), (True, True, False)) == [(6, True), (4, False)]
-    assert _runs((2, 1, 4), (True, False, True)) == [(8, True)]  # what has size 1 parts nothing
-    assert _runs((2, 3, 4), (True, False, True)) == [(2, True), (3, False), (4, True)]
-    assert _runs((1, 1), (True, True)) == []
+def test_how_dims_that_go_and_stay_are_folded():
+    assert reduction((2, 3, 4), None, (0, 1), False) == ([(1, 6, 4)], (1, 1, 4), (4,), None)
+    assert reduction((2, 1, 4), None, (0, 2), True) == ([(1, 8, 1)], (1, 1, 1), (1, 1, 1), None)  # 1 parts nothing
+    assert reduction((2, 3, 4), None, (0, 2), True)[0] == [(6, 4, 1), (1, 2, 3)]  # the last run first
+    assert reduction((1, 1), None, (0, 1), False) == ([(1, 1, 1)], (1, 1), (), None)  # a new array all the same
+    assert reduction((4, 2, 3), (2, 0, 1), (1,), True) == ([(8, 3, 1)], (4, 2, 1), (2, 1, 4), [1, 2, 0])
 
 
 def test_dtypes_of_sums():

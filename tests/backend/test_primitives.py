@@ -79,7 +79,7 @@ def test_a_rule_is_followed():
 def test_a_family_has_the_same_name_on_every_floor():
     """And kernels/softmax.cu, kernels/attention_forward.cu and the like belong to one of them."""
     families = {name: {path.stem for path in (ROOM / name).glob("*.py")} for name in ("numpy", "launch")}
-    helpers = {"__init__", "precision", "erf", "launcher", "rules", "formulas", "source"}
+    helpers = {"__init__", "precision", "erf", "launcher", "recorder", "rules", "formulas", "source"}
     assert families["numpy"] - helpers == families["launch"] - helpers
     for path in find_kernels().glob("*.cu"):
         assert any(path.stem == f or path.stem.startswith(f"{f}_") for f in families["launch"] - helpers), path
