@@ -171,7 +171,7 @@ class Run:
 def wrapped(array, like):
     """A host array as a Tensor on the device of `like`."""
     backend = like.storage.backend
-    return from_backend(backend.from_numpy(array), backend)
+    return from_backend(backend.from_numpy(np.asarray(array)), backend)  # arithmetic on 0-d arrays gives scalars
 
 
 def host(x):

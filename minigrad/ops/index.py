@@ -92,6 +92,10 @@ class Gather(Op):
 
     def forward(self, x, index, dim):
         self.shape = x.shape
+        if x.ndim != index.ndim or any(a != b for d, (a, b) in enumerate(zip(x.shape, index.shape)) if d != dim):
+            raise ValueError(
+                f"gather along dim {dim}: index of shape {index.shape} does not match x of shape {x.shape}"
+            )
         self.save_inputs(None, index)
         return self.backend.gather(x, dim, index)
 
@@ -107,6 +111,8 @@ class ScatterAdd(Op):
     analytic = True
 
     def forward(self, x, index, shape, dim):
+        if x.shape != index.shape:
+            raise ValueError(f"scatter_add: x of shape {x.shape} and index of shape {index.shape} differ")
         self.save_inputs(None, index)
         return self.backend.scatter_add(shape, dim, index, x)
 
@@ -139,8 +145,6 @@ def gather(x, dim, index):
     if x.ndim == 0:
         raise ValueError("gather of a 0-d tensor")
     _check_indices("gather", index, x.shape[dim])
-    if x.ndim != index.ndim or any(a != b for d, (a, b) in enumerate(zip(x.shape, index.shape)) if d != dim):
-        raise ValueError(f"gather along dim {dim}: index of shape {index.shape} does not match x of shape {x.shape}")
     return Gather.apply(x, index, dim=dim)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn, optim
-from minigrad.training import runs, text
+from minigrad.training import Progress, runs, text
 
 from .runs import SIZES, TINY, WORDS, char_lm, main, options, rows, state
 
@@ -98,7 +98,7 @@ def test_typed_wins_over_the_preset_that_over_the_saved_and_these_over_the_defau
 @pytest.mark.parametrize("apart, code", [(0.0, 130), (0.9, 130), (1.1, None)])
 def test_ctrl_c_twice_within_a_second_is_one_and_the_callers_handler_comes_back(book, out, monkeypatch, apart, code):
     """As a terminal and a program between may both pass it on. Later, it stops the program where it is: 130 as well."""
-    now, clip, calls = [1000.0], nn.utils.clip_grad_norm_, []
+    now, step, calls = [1000.0], Progress.step, []
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
 
     def interrupted(*args):
@@ -107,9 +107,9 @@ def test_ctrl_c_twice_within_a_second_is_one_and_the_callers_handler_comes_back(
             signal.raise_signal(signal.SIGINT)
             now[0] += apart
             signal.raise_signal(signal.SIGINT)
-        return clip(*args)
+        return step(*args)
 
-    monkeypatch.setattr(nn.utils, "clip_grad_norm_", interrupted)
+    monkeypatch.setattr(Progress, "step", interrupted)
     mine = lambda number, frame: None  # noqa: E731
     before = signal.signal(signal.SIGINT, mine)
     try:

@@ -3,7 +3,7 @@
 import functools
 
 from ..kernels import Struct, constant
-from .launcher import TOTAL, broadcast_strides, layout, real
+from .launcher import TOTAL, broadcast_strides, check_shape, layout, real
 from .rules import KERNEL, natively
 from .softmax import Softmax
 
@@ -20,6 +20,7 @@ class Attention(Softmax):
 
     @KERNEL
     def attention(self, q, k, v, mask, bias, scale, is_causal):
+        check_shapes(q, k, v, mask, bias)
         q, k, v = (self._rows_dense(x) for x in (q, k, v))
         B, nh, T = q.shape[:3]
         o = self._heads_last(B, nh, T, v.shape[3], q.dtype)
@@ -35,6 +36,12 @@ class Attention(Softmax):
 
     @KERNEL
     def attention_backward(self, do, q, k, v, mask, bias, o, lse, scale, is_causal):
+        check_shapes(q, k, v, mask, bias)
+        for x in (do, o):
+            check_shape("do or o", x, (*q.shape[:3], v.shape[3]))
+        check_shape("lse", lse, (*q.shape[:3], 2))
+        if not q.shape[1]:
+            return self.zeros(q.shape, q.dtype), self.zeros(k.shape, q.dtype), self.zeros(v.shape, q.dtype)
         q, k, v, o = (self._rows_dense(x) for x in (q, k, v, o))
         if do.strides != o.strides:
             do, o = self._like_heads(do), self._like_heads(o)
@@ -102,6 +109,17 @@ class Attention(Softmax):
     @KERNEL
     def attention_pattern_backward(self, dy, y, scale):
         return self._softmax_backward(self.operand(dy, y.dtype), self.compact(y), scale)
+
+
+def check_shapes(q, k, v, mask, bias):
+    """Raise ValueError unless the arguments of attention() fit each other."""
+    (B, nh, T, D), (nkv, S) = q.shape, k.shape[1:3]
+    check_shape("k", k, (B, nkv, S, D))
+    check_shape("v", v, (B, nkv, S, v.shape[3]))
+    check_shape("mask", mask, (B, nh, T, S))
+    check_shape("bias", bias, (B, nh, T, S))
+    if nh % max(nkv, 1) or (nh and not nkv):
+        raise ValueError(f"attention: {nkv} heads of keys do not divide {nh} heads of queries")
 
 
 def forward_bytes(tile, DP, pad, itemsize):

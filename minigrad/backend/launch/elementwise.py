@@ -189,6 +189,8 @@ def planned(name, out, *operands):
     arrays = [Operand(*x) for x in operands if isinstance(x, tuple)]
     if not arrays or (name == "where" and not isinstance(operands[0], tuple)):
         raise TypeError(f"{name} needs an array, got {operands}")
+    if formula.arity == 3 and name not in ("where", "clamp") and len(arrays) < 3:
+        raise TypeError(f"{name} takes arrays, no numbers, got {operands}")
     kinds = [x[0] if isinstance(x, tuple) else x for x in operands]
     dtype = resolved(formula, kinds, out and out[0])
     if kind_of(dtype) not in formula.kinds:

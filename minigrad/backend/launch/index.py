@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ..kernels import constant
-from .launcher import TOTALS, real
+from .launcher import TOTALS, check_shape, real
 from .movement import BITS, Movement
 from .rules import COPY, KERNEL, NUMPYS
 
@@ -59,6 +59,7 @@ class Index(Movement):
     @COPY
     def gather(self, x, dim, index):
         dim %= x.ndim
+        check_shape("index", index, (*x.shape[:dim], *index.shape[dim : dim + 1], *x.shape[dim + 1 :]))
         y = self.empty(index.shape, x.dtype)
         outer, inner = math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :])
         sizes = outer, x.shape[dim], index.shape[dim], inner
@@ -67,6 +68,7 @@ class Index(Movement):
 
     @KERNEL
     def scatter_add(self, shape, dim, index, dy):
+        check_shape("index", index, dy.shape)
         dim %= len(shape)
         outer, inner, m = math.prod(shape[:dim]), math.prod(shape[dim + 1 :]), index.shape[dim]
         args = self.compact(dy), self._indices(index), outer, shape[dim], m, inner
@@ -92,6 +94,7 @@ class Index(Movement):
 
     @KERNEL
     def take_add(self, rows, index, dy):
+        check_shape("index", index, dy.shape[:1])
         index, dy, (N, C) = self._indices(index), self.compact(dy), dy.shape
         blocks, threads = self.spread(dy.size)
         if threads > 1 and (self.deterministic or dy.dtype.kind != "f"):

@@ -166,6 +166,12 @@ def broadcast_strides(x, shape):
     return (0,) * extra + tuple(0 if n == 1 != m else s for n, m, s in zip(x.shape, shape[extra:], x.strides))
 
 
+def check_shape(name, x, shape):
+    """Raise ValueError unless x has this shape, or is None: a kernel would read what is not there."""
+    if x is not None and x.shape != shape:
+        raise ValueError(f"{name} has shape {x.shape}, but {shape} is expected")
+
+
 def real(dtype):
     """The dtype of arithmetic: R."""
     return np.dtype(np.float32) if dtype == np.float16 else dtype

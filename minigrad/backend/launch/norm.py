@@ -1,6 +1,6 @@
 """LayerNorm and RMSNorm. A block has a row, or several in the backward; x decides the dtype."""
 
-from .launcher import SHARED, TOTAL, TOTALS, Launcher
+from .launcher import SHARED, TOTAL, TOTALS, Launcher, check_shape
 from .rules import KERNEL
 
 
@@ -29,6 +29,8 @@ class Norm(Launcher):
         y, rstd = self.empty(x.shape, x.dtype), self.empty((*x.shape[:-1], 1), x.dtype)
         weight, bias = self.operand(weight, x.dtype), self.operand(bias, x.dtype)
         n = x.shape[-1]
+        check_shape("weight", weight, (n,))
+        check_shape("bias", bias, (n,))
         self.launch_rows(rstd.size, n, "norm", "norm_forward", x.dtype, y, mean, rstd, x, weight, bias, n, eps)
         return y, rstd
 
@@ -36,6 +38,10 @@ class Norm(Launcher):
         x = self.compact(x)
         dy, weight, mean, rstd = (self.operand(a, x.dtype) for a in (dy, weight, mean, rstd))
         rows, n = rstd.size, x.shape[-1]
+        check_shape("dy", dy, x.shape)
+        check_shape("weight", weight, (n,))
+        for each in (mean, rstd):
+            check_shape("mean or rstd", each, (*x.shape[:-1], 1))
         dx = self.empty(x.shape, x.dtype) if wanted[0] else None
         dweight, dbias = (self.empty((n,), x.dtype) if w else None for w in wanted[1:])
         if not x.size:

@@ -1,6 +1,6 @@
 """Softmax and its relatives. A block has a row, of n elements that lie side by side."""
 
-from .launcher import Launcher
+from .launcher import Launcher, check_shape
 from .rules import KERNEL
 
 
@@ -16,6 +16,7 @@ class Softmax(Launcher):
 
     @KERNEL
     def softmax_backward(self, dy, y, dim):
+        check_shape("dy", dy, y.shape)
         y, back = self._rows_last(y, dim)
         dy, _ = self._rows_last(self.operand(dy, y.dtype, compact=False), dim)
         dx = self._softmax_backward(dy, y, 1.0)
