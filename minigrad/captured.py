@@ -18,6 +18,7 @@ import types
 import weakref
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from . import backend
 from .autograd import mode
@@ -25,10 +26,12 @@ from .autograd.modes import switched
 from .backend.launch.recorder import Place, Program, Recorder
 from .backend.runners.toolchain import CompilerError
 from .nn.module import Module
-from .recording import CaptureError, here
+from .recording import PACKAGE, CaptureError, here
 from .tensor import Tensor, from_backend
 
 log = logging.getLogger("minigrad")
+MOST = 64  # kinds of arguments that recordings are kept for
+SPREAD = 8  # times as much memory as its elements take, at most, is copied for an argument that is not dense
 KEPT = 8  # recordings for one kind of arguments; of more, the one that was used longest ago is dropped
 PLAIN = bool, int, float, complex, str, bytes, type(None), np.dtype, np.generic
 
@@ -76,6 +79,8 @@ class Captured:
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args, **kwargs):
+        if here.recorder is not None:  # it is a part of the step that is being recorded
+            return self.function(*args, **kwargs)
         tensors: list[Tensor] = []
         with self._lock:
             recording = self._recording(args, kwargs, tensors)
@@ -100,7 +105,7 @@ class Captured:
     def _recording(self, args, kwargs, tensors):
         """What to replay for these arguments, whose Tensors are appended to `tensors`; None: the function itself."""
         if here.recorder is not None or mode.anomaly or mode.watch is not None:
-            return None  # as a part of the outer step, or where somebody looks at each op
+            return None  # or somebody wants to look at each op
         form = flattened((args, kwargs), tensors)
         on = tensors[0].storage.backend if tensors else backend.get("cpu")
         if not on.captures:
@@ -108,10 +113,14 @@ class Captured:
             return None
         if any(x.storage.backend is not on for x in tensors):
             raise CaptureError("the arguments of a captured function must be on one device")
-        kinds = tuple([(x.shape, x.dtype, x.requires_grad, _memory_order(x)) for x in tensors])
-        known = self._recordings.setdefault((form, kinds, on, mode.grad, mode.inference), [])
+        kinds = tuple([(x.shape, x.dtype, x.requires_grad, x.array.strides) for x in tensors])
+        key = form, kinds, on, mode.grad, mode.inference
+        known = self._recordings[key] = self._recordings.pop(key, [])  # last, as the one that was used last
         recording = next((each for each in known if each.holds()), None)
-        if recording is None:
+        if recording is not None:
+            known.remove(recording)
+            known.append(recording)
+        else:
             try:
                 recording = Recording(self.function, form, tensors, on)
             except CompilerError as error:
@@ -121,6 +130,9 @@ class Captured:
             if len(known) > KEPT:
                 del known[0]
                 self._say_once(f"recorded more than {KEPT} times with such arguments: what changes each time?")
+            if len(self._recordings) > MOST:
+                del self._recordings[next(iter(self._recordings))]
+                self._say_once(f"called with more than {MOST} kinds of arguments, each of which is recorded")
         return recording
 
     def _say_once(self, message):
@@ -149,16 +161,19 @@ class Recording:
         self._surroundings = Surroundings(function, (*args, *kwargs.values()))
         recorder = Recorder(on)
         with switched(inference=False):  # so that in-place changes of the arguments are counted
-            given = [from_backend(np.array(x.array, order="K"), on) for x in tensors]
+            given = [from_backend(_alike(x.array), on) for x in tensors]
         self._inputs = [x.array for x in given]
         recorder.inputs = [(x.array, x.storage) for x in given]
         args, kwargs = rebuilt(form, iter(given))
+        for module in (*self._surroundings.modules(), *(x for x in (*args, *kwargs.values()) if isinstance(x, Module))):
+            recorder.module(module)
         here.recorder = recorder
         try:
             result = function(*args, **kwargs)
             here.recorder = None
+            self._surroundings.settle()
             found: list = []
-            self._form = flattened(result, found)
+            self._form = flattened(result, found, result=True)
             outputs = [self._output(recorder, x) for x in found]
             grads = self._grads(recorder)
             for module, contents in recorder.modules.values():
@@ -239,7 +254,7 @@ class Recording:
         for array, check in self._checks:
             check(array)
         for generator, stream in self._streams.items():
-            stream.cell[:] = generator.seed, generator.reserve(4 * stream.blocks).offset
+            stream.cell[:] = generator.seed, generator.reserve(4 * stream.at).offset
         for call in self._calls:
             call()
         self._program.run()
@@ -253,27 +268,67 @@ class Recording:
 
 
 class Surroundings:
-    """The numbers, strings, Tensors and Modules among the variables of a function's closure and globals, and of the
-    objects that it is a method of or is given."""
+    """What a function finds outside of its arguments: variables of its closure, globals, defaults, and attributes of
+    the objects that it is a method of or is given; and likewise for functions of the user's among these."""
 
     def __init__(self, function, arguments):
-        self._cells, self._names = [], []
-        owners = [getattr(function, "__self__", None), *arguments]
-        function = getattr(function, "__func__", function)
-        code = getattr(function, "__code__", None)
-        if code is not None:
-            self._cells = list(function.__closure__ or ())
-            scopes = [function.__globals__, *(vars(owner) for owner in owners if hasattr(owner, "__dict__"))]
-            self._names = [(scope, name) for name in _names(code) for scope in scopes if name in scope]
-        self._before = self._values()
+        self._cells, self._names, self._attributes, self._defaults = [], [], [], []
+        self._seen: set = set()
+        self._add(function, list(arguments))
+        self._before, self._contents = list(map(_fingerprint, self._values())), None
+
+    def _add(self, function, owners):
+        while isinstance(function, (functools.partial, types.MethodType, Captured)):
+            if isinstance(function, functools.partial):
+                owners += [*function.args, *function.keywords.values()]
+                function = function.func
+            elif isinstance(function, Captured):
+                function = function.function
+            else:
+                owners.append(function.__self__)
+                function = function.__func__
+        if not isinstance(function, types.FunctionType):
+            owners.append(function)
+            function = next(
+                (vars(base)["__call__"] for base in type(function).__mro__ if "__call__" in vars(base)), None
+            )
+        if not isinstance(function, types.FunctionType) or function in self._seen:
+            return
+        if function.__code__.co_filename.startswith(PACKAGE):
+            return
+        self._seen.add(function)
+        names = _names(function.__code__)
+        cells = list(function.__closure__ or ())
+        found = [(function.__globals__, name) for name in names if name in function.__globals__]
+        self._cells += cells
+        self._names += found
+        self._defaults.append(function)
+        self._attributes += [(owner, name) for owner in owners if not isinstance(owner, Tensor) for name in names]
+        for value in [*map(_content, cells), *(scope[name] for scope, name in found)]:
+            if isinstance(value, (types.FunctionType, functools.partial, types.MethodType)):
+                self._add(value, [])
 
     def _values(self):
-        values = [cell.cell_contents if _filled(cell) else None for cell in self._cells]
+        values = [_content(cell) for cell in self._cells]
         values += [scope.get(name) for scope, name in self._names]
-        return [_fingerprint(x) for x in values]
+        values += [_attribute(owner, name) for owner, name in self._attributes]
+        for function in self._defaults:
+            values += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        return values
+
+    def modules(self):
+        """The Modules among them."""
+        values = self._values()
+        parts = [y for x in values if type(x) in (list, tuple) for y in x]
+        return [x for x in (*values, *parts) if isinstance(x, Module)]
+
+    def settle(self):
+        """The function has been recorded: what its lists and dicts hold now has to stay."""
+        self._contents = list(map(_parts, self._values()))
 
     def hold(self):
-        return self._values() == self._before
+        values = self._values()
+        return list(map(_fingerprint, values)) == self._before and list(map(_parts, values)) == self._contents
 
 
 def _names(code):
@@ -285,24 +340,41 @@ def _names(code):
     return found
 
 
-def _filled(cell):
+def _content(cell):
     try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True
+        return cell.cell_contents
+    except ValueError:  # the variable has no value yet
+        return None
+
+
+def _attribute(owner, name):
+    """An attribute of an object or of its class, found without running anything."""
+    bases = owner.__mro__ if isinstance(owner, type) else type(owner).__mro__
+    scopes = [getattr(owner, "__dict__", {}), *map(vars, bases)]
+    return next((scope[name] for scope in scopes if name in scope), None)
 
 
 def _fingerprint(x):
-    """What must not change of a variable. Of one that is no number, string, Tensor or Module, nothing is watched."""
+    """What must not change of a variable: a number's value, else which object it is."""
     if isinstance(x, PLAIN):
         return type(x), repr(x)  # 0.0 and -0.0 are equal, but not alike
     if isinstance(x, Tensor):
-        return _Same(x), _Same(x.array), _Same(x.node)
-    return _Same(x) if isinstance(x, Module) else None
+        return Same(x), Same(x.array), Same(x.node)
+    return None if type(x) is tuple else Same(x)
 
 
-class _Same:
+def _parts(x):
+    """The fingerprints of the Tensors and Modules in a list or tuple, and of all that is in a dict; None for others.
+
+    Lists of numbers are not watched: they are where programs collect what they have seen."""
+    if type(x) is dict:
+        return [_fingerprint(y) for y in x.values()]
+    if type(x) in (list, tuple):
+        return [_fingerprint(y) for y in x if isinstance(y, (Tensor, Module))]
+    return None
+
+
+class Same:
     """Equal to another of the same object only."""
 
     __slots__ = ("x",)
@@ -311,43 +383,48 @@ class _Same:
         self.x = x
 
     def __eq__(self, other):
-        return isinstance(other, _Same) and self.x is other.x
+        return isinstance(other, Same) and self.x is other.x
 
-    __hash__ = None  # type: ignore[assignment]
+    def __hash__(self):
+        return id(self.x)
 
 
 def _hooks(node):
     return None if node is None or not node.hooks else list(node.hooks.values())
 
 
-def _memory_order(x):
-    """The dims of a Tensor, by how far apart its elements lie along them."""
-    strides = x.array.strides
-    return tuple(sorted(range(len(strides)), key=lambda d: -strides[d]))
+def _alike(x):
+    """A copy of x with its strides, since the order in which sums are taken depends on both; without what lies
+    between the elements of a small part of something large, its strides are only in the same order."""
+    low, high = byte_bounds(x) if x.size else (0, 0)
+    if x.size == 0 or high - low > SPREAD * x.nbytes:
+        return np.array(x, order="K")
+    memory = np.empty(high - low, np.uint8)
+    y = np.ndarray(x.shape, x.dtype, memory.data, x.ctypes.data - low, x.strides)
+    y[...] = x
+    return y
 
 
-def flattened(value, tensors):
+def flattened(value, tensors, result=False):
     """The form of nested tuples, lists and dicts: hashable, and equal for what is recorded alike. Their Tensors are
-    appended to `tensors`. Raises TypeError for what cannot be an argument or a result."""
+    appended to `tensors`. Raises TypeError for what cannot be an argument, or a result."""
     kind = type(value)
     if isinstance(value, Tensor):
         tensors.append(value)
         return Tensor
     if kind in (tuple, list):
-        return kind, tuple([flattened(each, tensors) for each in value])
+        return kind, tuple([flattened(each, tensors, result) for each in value])
     if kind is dict:
-        return kind, tuple([(name, flattened(each, tensors)) for name, each in value.items()])
+        return kind, tuple([(name, flattened(each, tensors, result)) for name, each in value.items()])
     if isinstance(value, PLAIN):
         return "plain", repr(value), value
     if isinstance(value, np.ndarray):
         raise TypeError(
             "a captured function takes and returns Tensors, not NumPy arrays: use mg.tensor(x) or from_numpy"
         )
-    try:
-        hash(value)
-    except TypeError:
-        raise TypeError(f"a captured function cannot take or return a {kind.__name__}") from None
-    return "object", kind, value
+    if result or kind.__module__ in ("builtins", "collections"):
+        raise TypeError(f"a captured function cannot take or return a {kind.__name__}")
+    return Same, Same(value)
 
 
 def rebuilt(form, tensors):
@@ -359,4 +436,4 @@ def rebuilt(form, tensors):
         return {name: rebuilt(each, tensors) for name, each in rest[0]}
     if kind in (tuple, list):
         return kind([rebuilt(each, tensors) for each in rest[0]])
-    return rest[1]
+    return rest[0].x if kind is Same else rest[1]

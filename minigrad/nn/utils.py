@@ -1,6 +1,7 @@
 """Helpers for loops of training and evaluation."""
 
 import math
+import threading
 from contextlib import contextmanager
 
 from ..autograd import no_grad
@@ -8,17 +9,28 @@ from ..dtypes import float64
 from ..recording import refuse
 from ..tensor import Tensor, from_backend, zeros
 
+_changing_mode = threading.RLock()
+_evaluated: dict = {}  # {Module: (how many with-blocks it is in, {module: its mode before the first of them})}
+
 
 @contextmanager
 def evaluating(model):
-    """Within a with-block a Module is in eval mode; afterwards every module is in the mode it had before."""
-    before = {module: module.training for module in model.modules()}
-    model.eval()
+    """Within a with-block a Module is in eval mode. After the last of them, if several threads are in one, every module
+    is in the mode it had before the first."""
+    with _changing_mode:
+        users, before = _evaluated.get(model) or (0, {module: module.training for module in model.modules()})
+        _evaluated[model] = users + 1, before
+        model.eval()
     try:
         yield
     finally:
-        for module, training in before.items():
-            module.training = training
+        with _changing_mode:
+            users, _ = _evaluated.pop(model)
+            if users > 1:  # other threads go on
+                _evaluated[model] = users - 1, before
+            else:
+                for module, training in before.items():
+                    module.training = training
 
 
 def clip_grad_norm_(parameters, max_norm, error_if_nonfinite=False):

@@ -7,6 +7,7 @@ import numpy as np
 
 from .. import dtypes
 from ..autograd import Value
+from ..recording import refuse
 
 
 def floating(x):
@@ -42,6 +43,7 @@ def _operand(name, first, x):
     if isinstance(x, np.generic):
         return _operand(name, first, x.item())
     if isinstance(x, np.ndarray):
+        refuse("a NumPy array beside a Tensor, whose values may change,")
         return first.constant(x)
     raise TypeError(f"{name} takes Tensors, arrays and real numbers, not {type(x).__name__}")
 

@@ -50,7 +50,11 @@ class Gradients(Value):
     @property
     def grad(self) -> Any:
         """The gradient that backward() has added up so far: on leaves and after retain_grad(). Else None."""
-        return None if self.node is None else self.node.grad
+        if self.node is None:
+            return None
+        if here.recorder is not None:
+            here.recorder.reads_grad(self.node)
+        return self.node.grad
 
     @grad.setter
     def grad(self, value: Any) -> None:

@@ -66,6 +66,7 @@ class Interop(Value):
         """A leaf on the same device with memory, .grad and attributes of its own, but no hooks. Tensors that share
         memory and are copied in one call share it afterwards. That works on a CPU only; elsewhere it raises, as copies
         that no longer share memory would compute something else."""
+        refuse("copying a Tensor with deepcopy")
         self._check_leaf()
         key = id(self.storage)  # nothing else is stored in memo under a storage's id
         copies = memo.get(key)

@@ -200,9 +200,10 @@ class Recorder:
                 refuse(f"{op.name}, computed outside of kernels here,")
 
     def module(self, module):
-        """A module is called."""
+        """A module is called, or at hand. With it, those below it are watched."""
         if id(module) not in self.modules:
-            self.modules[id(module)] = module, Contents(module)
+            for each in module.modules():
+                self.modules[id(each)] = each, Contents(each)
 
     def grad(self, node):
         """The .grad of a node is going to be set."""
@@ -214,7 +215,22 @@ class Recorder:
             refuse("adding to the gradients of the call before, without zero_grad() in the step,")
         if node not in self.grads:
             self.grads[node] = None
-            self.guards.append((lambda: node.grad is None, True))
+            known = weakref.ref(node)  # else the guard would keep a node of the step, and with it its graph
+            self.guards.append((lambda: getattr(known(), "grad", None) is None, True))
+
+    def reads_grad(self, node):
+        """A .grad from before the step is used: it must be the same Tensor at each call."""
+        g: Any = node.grad
+        known = weakref.ref(node)
+        if g is None:
+            if node not in self.grads:
+                self.guards.append((lambda: getattr(known(), "grad", None) is None, True))
+        elif type(self.located(g.array)) is not Place:
+
+            def is_the_same(g: Any = g, array: Any = g.array) -> bool:
+                return getattr(known(), "grad", None) is g and g.array is array
+
+            self.guards.append((is_the_same, True))
 
     def check(self, array, function):
         """function(array) raises if values are wrong. Call it now and at each call; refuse what the step computes."""
@@ -238,9 +254,12 @@ class Contents:
         self._containers = [attributes, *nested]
         self._kept = [list(_values(each)) for each in self._containers]  # so that no id is used again
         self._ids = [list(map(id, values)) for values in self._kept]
+        self._tensors = [(x, x.array, x.node) for x in attributes.values() if hasattr(x, "storage")]
 
     def hold(self):
-        return all(list(map(id, _values(each))) == ids for each, ids in zip(self._containers, self._ids))
+        return all(list(map(id, _values(each))) == ids for each, ids in zip(self._containers, self._ids)) and all(
+            x.array is array and x.node is node for x, array, node in self._tensors
+        )
 
 
 def _values(container):
