@@ -226,11 +226,8 @@ class Recorder:
             if node not in self.grads:
                 self.guards.append((lambda: getattr(known(), "grad", None) is None, True))
         elif type(self.located(g.array)) is not Place:
-
-            def is_the_same(g: Any = g, array: Any = g.array) -> bool:
-                return getattr(known(), "grad", None) is g and g.array is array
-
-            self.guards.append((is_the_same, True))
+            array = g.array
+            self.guards.append((lambda: g.array is array and getattr(known(), "grad", None) is g, True))
 
     def check(self, array, function):
         """function(array) raises if values are wrong. Call it now and at each call; refuse what the step computes."""
