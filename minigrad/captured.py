@@ -43,16 +43,16 @@ def capture(function):
     model, backward() and an optimizer's step. Results are new Tensors without a graph. Where kernels cannot run (the
     numpy backend), and under detect_anomaly(), the function runs as it is.
 
-    Recorded anew: other shapes, dtypes or layouts of Tensors; other numbers or strings; train() or eval(), no_grad();
+    Recorded anew: other shapes, dtypes or strides of Tensors; other numbers or strings; train() or eval(), no_grad();
     modules with other parameters, hooks or options; optimizers with other options, except learning rates and weight
-    decay, which may change from call to call; and other numbers, strings, Tensors and Modules that the function takes
-    from its closure, from globals, or from attributes of `self` and other objects that it is given. Other side effects
-    of Python (prints, lists that grow) happen only when a call is recorded. After a call, .grad holds that call's
-    gradients, in memory that the next one overwrites.
+    decay, which may change from call to call; and other variables in the function's closure, globals, defaults and
+    `self`, or in those of functions of one's own among them. Other side effects of Python (prints, lists that grow)
+    happen only when a call is recorded. After a call, .grad holds that call's gradients, in memory that the next one
+    overwrites.
 
     Raises CaptureError, naming the line, for what cannot be recorded: values read on the host (item(), numpy(), if on a
-    Tensor), mg.tensor() of the step's surroundings, ops of one's own that compute in NumPy, float16 on a CPU, a Tensor
-    that the step makes and something keeps, and gradients that are added to those of the call before."""
+    Tensor), NumPy arrays and mg.tensor() of what is outside, ops of one's own that compute in NumPy, float16 on a CPU,
+    a Tensor that the step makes and something keeps, and gradients that are added to those of the call before."""
     if isinstance(function, Captured):
         return function
     if not callable(function):
