@@ -37,6 +37,10 @@ __device__ __forceinline__ void row_backward(T* __restrict__ dx, const T* __rest
                                              const T* __restrict__ weight, R mu, R r, bool centred, long long n) {
   auto g = [&](long long i) { return WEIGHT ? R(dy[i]) * R(weight[i]) : R(dy[i]); };
   auto xhat = [&](long long i) { return (R(x[i]) - mu) * r; };
+  if (centred && n == 1) {  // exactly 0: a number is its own mean. Below, a fused multiply-add would leave a rounding
+    each(n, [&](long long i) { dx[i] = T((g(i) + xhat(i)) * R(0)); });
+    return;
+  }
   Pair s = sum_pairs(n, [&](long long i) { return Pair{g(i), g(i) * xhat(i)}; });
   const R along_one = centred ? s.a / n : R(0), along_xhat = s.b / n;
   each(n, [&](long long i) { dx[i] = T((g(i) - along_one - xhat(i) * along_xhat) * r); });
