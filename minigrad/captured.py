@@ -24,7 +24,6 @@ from . import backend
 from .autograd import mode
 from .autograd.modes import switched
 from .backend.launch.recorder import Place, Program, Recorder
-from .backend.runners.toolchain import CompilerError
 from .nn.module import Module
 from .recording import CaptureError, here
 from .surroundings import PLAIN, Same, Surroundings
@@ -121,6 +120,8 @@ class Captured:
             known.remove(recording)
             known.append(recording)
         else:
+            from .backend.runners.toolchain import CompilerError  # here, as importing minigrad should not import it
+
             try:
                 recording = Recording(self.function, form, tensors, on)
             except CompilerError as error:
@@ -199,10 +200,8 @@ class Recording:
         self._changed = [*recorder.changed.values(), *(g.storage for _, g in self._grads_after if g is not None)]
         self._calls, self._checks, self._guards = recorder.calls, recorder.checks, recorder.guards
         self._streams = recorder.streams
-        self._tensors, self._modules = (
-            list(recorder.tensors.values()),
-            [contents for _, contents in recorder.modules.values()],
-        )
+        self._tensors = list(recorder.tensors.values())
+        self._modules = [contents for _, contents in recorder.modules.values()]
 
     def _output(self, recorder, x):
         """What a result is read from: a Place, an array elsewhere, or, if it was there before the step, x itself."""

@@ -36,9 +36,7 @@ class Surroundings:
                 break
         if not isinstance(function, types.FunctionType):
             owners.append(function)
-            function = next(
-                (vars(base)["__call__"] for base in type(function).__mro__ if "__call__" in vars(base)), None
-            )
+            function = _attribute(function, "__call__")
         if not isinstance(function, types.FunctionType) or function in self._seen:
             return
         if function.__code__.co_filename.startswith(PACKAGE):

@@ -1,14 +1,12 @@
 """Searching results for NaN and Inf, under detect_anomaly."""
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ..recording import PACKAGE
 from .graph import Recorded, Value
 from .modes import mode
-
-PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 class AnomalyError(ArithmeticError):
