@@ -55,9 +55,9 @@ def pytest_configure(config):
         usable = os.access(folder(), os.W_OK) and os.access(os.path.expanduser("~"), os.W_OK)
     except CompilerError:
         usable = False
-    if not usable:
+    if not usable and not hasattr(config, "workerinput"):  # the processes of pytest-xdist get what the first one sets
         made = tempfile.mkdtemp(prefix="minigrad-tests-")
-        for name in ("MINIGRAD_CACHE", "CUPY_CACHE_DIR", "MPLCONFIGDIR"):  # the processes of pytest-xdist get them too
+        for name in ("MINIGRAD_CACHE", "CUPY_CACHE_DIR", "MPLCONFIGDIR"):
             os.environ[name] = os.path.join(made, name.lower())
         config.add_cleanup(lambda: shutil.rmtree(made, ignore_errors=True))
     if lacks("dot"):  # then examples say so and go on
