@@ -22,12 +22,15 @@ constexpr int BYTES = 16, MR = 6;
 #endif
 constexpr int W = BYTES / sizeof(T), WIDTH = 2 * W;  // elements of a vector and of a row of a panel
 constexpr int PART = 256;   // the most of k at a time: a panel of it is 32 KB at most
-constexpr int PANELS = 8;   // of b, packed at a time
+constexpr int PANELS = 32;  // of b, packed at a time: an L3 cache holds them
 constexpr int ROWS = (192 << 10) / (PART * sizeof(T));  // of a, packed at a time: all of it fits an L2 cache
 constexpr int RUN = 4096;   // the most of k at a time for dot products, which are W sums side by side
 constexpr int FEW = 8;      // rows or columns that are computed as dot products
 constexpr int REUSE = 4;    // strips of a, or panels of b, that make packing the other one pay
 constexpr int LONG = 8;     // vectors of b that a single row is multiplied by at once
+
+// Packed panels of b, then rows of a; pack() may touch a vector beyond them.
+alignas(64) static thread_local T packed_operands[PANELS * PART * WIDTH + ROWS * PART + W];
 
 typedef T Vector __attribute__((vector_size(BYTES)));
 #define UNROLLED PRAGMA(GCC unroll 16)
@@ -117,37 +120,45 @@ struct Out {
   bool add;
 };
 
-// The same where the last vector of each row is not a whole one.
-__attribute__((noinline)) static void finish(const Vector* sums, int rows, int cols, const Out& out, int count) {
+// The same for rows of sums whose last vector is not a whole one.
+__attribute__((noinline)) static void finish(const T* sums, int rows, int width, const Out& out, int count) {
   for (int r = 0; r < rows; r++) {
-    T z[LONG * W];
-    for (int c = 0; c < cols; c++) store(z + c * W, sums[r * cols + c]);
     T* y = out.y + r * out.stride;
     for (int l = 0; l < count; l++) {
-      if (out.add) z[l] += y[l];
-      if (out.bias) z[l] += out.bias[l];
-      y[l] = z[l];
+      T z = sums[r * width + l];
+      if (out.add) z += y[l];
+      if (out.bias) z += out.bias[l];
+      y[l] = z;
     }
   }
 }
 
-// HIGH rows of a by the next `count` columns of b, which are WIDE vectors, the last of them perhaps not whole.
-template <int HIGH, int WIDE>
+// HIGH rows of a by the next `count` columns of b, which are WIDE vectors, the last of them perhaps not whole. If both
+// are packed, the strides are constants, and the loop has no instructions but those of the sums.
+template <int HIGH, int WIDE, bool PACKED>
 static void multiply(const T* __restrict__ a, const long long* a_strides, const T* __restrict__ b, long long b_stride,
                      long long k, const Out& out, int count) {
-  const long long down = a_strides[0], along = a_strides[1];
+  const long long down = PACKED ? 1 : a_strides[0], along = PACKED ? HIGH : a_strides[1];
+  if (PACKED) b_stride = WIDTH;
   UNROLLED for (int r = 0; r < HIGH; r++) {  // y is needed at the end only, but then at once
     __builtin_prefetch(out.y + r * out.stride, 1);
     __builtin_prefetch(out.y + r * out.stride + (WIDE * W - 1), 1);
   }
-  Vector sums[HIGH][WIDE] = {};
-  for (long long i = 0; i < k; i++, a += along, b += b_stride) {
+  Vector sums[HIGH][WIDE];
+  UNROLLED for (int r = 0; r < HIGH; r++)
+    UNROLLED for (int c = 0; c < WIDE; c++) sums[r][c] = Vector{};
+  PRAGMA(GCC unroll 4) for (long long i = 0; i < k; i++, a += along, b += b_stride) {
     Vector row[WIDE];
     UNROLLED for (int c = 0; c < WIDE; c++) row[c] = load(b + c * W);
     UNROLLED for (int r = 0; r < HIGH; r++)
       UNROLLED for (int c = 0; c < WIDE; c++) sums[r][c] += a[r * down] * row[c];
   }
-  if (count < WIDE * W) return finish((const Vector*)sums, HIGH, WIDE, out, count);
+  if (count < WIDE * W) {
+    T all[HIGH * WIDE * W];
+    UNROLLED for (int r = 0; r < HIGH; r++)
+      UNROLLED for (int c = 0; c < WIDE; c++) store(all + (r * WIDE + c) * W, sums[r][c]);
+    return finish(all, HIGH, WIDE * W, out, count);
+  }
   UNROLLED for (int r = 0; r < HIGH; r++)
     UNROLLED for (int c = 0; c < WIDE; c++) {
       T* y = out.y + r * out.stride + c * W;
@@ -158,16 +169,17 @@ static void multiply(const T* __restrict__ a, const long long* a_strides, const 
 }
 
 typedef void (*Multiply)(const T*, const long long*, const T*, long long, long long, const Out&, int);
-template <int WIDE, std::size_t... R>
+template <int WIDE, bool PACKED, std::size_t... R>
 static Multiply chosen(int rows, std::index_sequence<R...>) {
-  static constexpr Multiply all[] = {multiply<R + 1, WIDE>...};
+  static constexpr Multiply all[] = {multiply<R + 1, WIDE, PACKED>...};
   return all[rows - 1];
 }
 
 // Rows row0 to row1 and columns column0 to column1 of one product.
 static void tile(T* y, const T* a, const T* b, const T* bias, const Product& p, long long row0, long long row1,
                  long long column0, long long column1) {
-  DYNAMIC_SHARED(T, packed_b);
+  T* packed_b = packed_operands;
+  asm("" : "+r"(packed_b));  // or the compiler would ask for this thread's address again at every use
   T* packed_a = packed_b + PANELS * PART * WIDTH;
   const long long parts = p.k ? (p.k + PART - 1) / PART : 1, blocks = (row1 - row0 + ROWS - 1) / ROWS;
   if (p.n == 1 && p.b[0] == 1)
@@ -175,7 +187,7 @@ static void tile(T* y, const T* a, const T* b, const T* bias, const Product& p, 
       for (long long part = 0; part < parts; part++) {
         const long long k0 = p.k * part / parts, k = p.k * (part + 1) / parts - k0;
         const Out out = {y + column0, p.m, bias && part == parts - 1 ? bias + column0 : nullptr, part > 0};
-        multiply<1, LONG>(a + k0 * p.a[1], p.a, b + column0 + k0 * p.b[1], p.b[1], k, out, LONG * W);
+        multiply<1, LONG, false>(a + k0 * p.a[1], p.a, b + column0 + k0 * p.b[1], p.b[1], k, out, LONG * W);
       }
   const bool pack_b = p.b[0] != 1 || row1 - row0 > (REUSE - 1) * MR;
   for (long long part = 0; part < parts; part++) {
@@ -204,7 +216,9 @@ static void tile(T* y, const T* a, const T* b, const T* bias, const Product& p, 
             }
             const Out out = {y + i * p.m + j, p.m, bias && part == parts - 1 ? bias + j : nullptr, part > 0};
             auto all = std::make_index_sequence<MR>();
-            (count <= W ? chosen<1>(high, all) : chosen<2>(high, all))(
+            const bool both = pack_a && packed;
+            (count <= W ? (both ? chosen<1, true>(high, all) : chosen<1, false>(high, all))
+                        : (both ? chosen<2, true>(high, all) : chosen<2, false>(high, all)))(
                 from_a, pack_a ? steps : p.a, packed ? from_b : x, packed ? WIDTH : p.b[1], k, out, count);
           }
         }

@@ -15,7 +15,6 @@ PRODUCT = Struct(SOURCE, "Product")
 MAX_BATCH_DIMS = PRODUCT.counts["batch"]
 FEW = constant(SOURCE, "FEW")  # rows or columns that are computed as dot products
 WIDTH = 128  # bytes of a row of a panel; fewer where vectors are shorter than 64 bytes
-SCRATCH = 1 << 19  # bytes that a block packs its operands into, at most
 WORTH = 1 << 20  # multiplications worth a block of its own
 READ = 8  # multiplications that take as long as reading a number
 TALL = 64  # rows of a tile, at least
@@ -35,7 +34,7 @@ class Gemm(Launcher):
             a, b = a.mT if todo.turn_a else a, b.mT if todo.turn_b else b
             bias = None if bias is None else self.compact(bias)
             args = (y, b, a, bias, todo.numbers) if todo.swapped else (y, a, b, bias, todo.numbers)
-            self._run("gemm", "gemm", y.dtype, (todo.blocks,), (1,), SCRATCH, args)
+            self._run("gemm", "gemm", y.dtype, (todo.blocks,), (1,), 0, args)
         return y
 
 
