@@ -1,28 +1,14 @@
 // Shared by attention's forward and backward: where heads lie in memory, tiles in shared memory, their products.
 //
 // A tile is TILE queries by TILE keys. Products are built from rank-1 updates of small blocks of MI × NI elements,
-// which are held in registers. On a GPU a thread has one or two of these blocks; natively the one thread does them all
-// in turn. Compiled for a TILE of 32 or 64, and a DP of 32, 64 or 128, which D and Dv may be less than. Only blocks
+// which are held in registers; a thread has one or two of these blocks. Compiled for a TILE of 32 or 64, and a DP of 32, 64 or 128, which D and Dv may be less than. Only blocks
 // that have queries, keys or dims of a head are computed, and zeros fill these up: so a short text takes less time.
 #pragma once
 #include "common.cuh"
+#include "heads.cuh"
 
-#if defined MINIGRAD_NATIVE && defined __AVX512F__
-constexpr int MI = 8, NI = 64 / sizeof(R);  // columns that fill one register
-#elif defined MINIGRAD_NATIVE
-constexpr int MI = 4, NI = 64 / sizeof(R);  // columns that fill two AVX2 registers
-#else
 constexpr int MI = 4, NI = 4;
-#endif
 constexpr int LD = TILE + NI;  // elements in a row of a transposed tile: those of a column lie in different banks
-
-// q (B, nh, T, D), k (B, nh / group, S, D), v (B, nh / group, S, Dv), o (B, nh, T, Dv), mask and bias (B, nh, T, S):
-// strides, in elements, of batch, head and position; 0 where a mask or bias is broadcast. The gradients have strides
-// likewise. The last dim of all but mask and bias has stride 1.
-struct Heads {
-  long long nh, group, T, S, D, Dv;
-  long long q[3], k[3], v[3], o[3], mask[4], bias[4], dq[3], dk[3], dv[3];
-};
 
 __device__ __forceinline__ long long smaller(long long a, long long b) { return a < b ? a : b; }
 

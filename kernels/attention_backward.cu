@@ -1,9 +1,8 @@
 // The gradients of attention, from q, k, v and what the forward saved: o and lse.
 //
 //   layout   as in attention_forward.cu; do has the strides of o
-//   launch   attention_dk_dv: grid (⌈S / TILE⌉, B nh / group), or (1, …) if dq is given: then one block has all keys of
-//            a head, and may add to dq. attention_dq: grid (⌈T / TILE⌉, B nh). Both with 4 TILE threads, and the bytes
-//            of shared memory that attention.py gives
+//   launch   attention_dk_dv: grid (⌈S / TILE⌉, B nh / group); attention_dq: grid (⌈T / TILE⌉, B nh). Both with 4 TILE
+//            threads, and the bytes of shared memory that attention.py gives
 //   equals   p = exp(scores - lse.sum(-1)); dv = p.mT @ do; dp = do @ v.mT; ds = scale * p * (dp - (do * o).sum(-1));
 //            dq = ds @ k; dk = ds.mT @ q; with dk and dv summed over the heads of a group
 //
@@ -80,65 +79,45 @@ __device__ __forceinline__ void score_gradients(const Tiles& t, const Heads& n, 
 }
 
 extern "C" __global__ void __launch_bounds__(TILE * 4, 2)
-attention_dk_dv(T* dk, T* dv, T* dq, const T* dout, const T* o, const R* lse, const T* q, const T* k, const T* v,
+attention_dk_dv(T* dk, T* dv, const T* dout, const T* o, const R* lse, const T* q, const T* k, const T* v,
                 const bool* mask, const T* bias, Heads n, double scale, bool causal) {
   DYNAMIC_SHARED(R, shared);
   R* dK;
   const Tiles t = tiles_in(shared, dK);  // dK, TILE × DP
   R* dV = dK + TILE * DP;                // TILE × DP
-  R* K = dV + TILE * DP;                 // TILE × DP, if dq is wanted
 
   const long long nkv = n.nh / n.group, b = blockIdx.y / nkv, hk = blockIdx.y % nkv;
   const T* kh = k + b * n.k[0] + hk * n.k[1];
   const T* vh = v + b * n.v[0] + hk * n.v[1];
-  const long long first = dq ? 0 : blockIdx.x, last = dq ? (n.S - 1) / TILE : blockIdx.x;
-  for (long long k0 = first * TILE; k0 <= last * TILE; k0 += TILE) {
-    __syncthreads();
-    load_transposed(t.Kt, kh + k0 * n.k[2], n.k[2], n.S - k0, n.D);
-    load_transposed(t.Vt, vh + k0 * n.v[2], n.v[2], n.S - k0, n.Dv);
-    if (dq) load(K, kh + k0 * n.k[2], n.k[2], n.S - k0, n.D);
-    const long long keys = n.S - k0;
-    tile_each<DP>(whole_rows(keys), DP, [&](int i, int d) { dK[i * DP + d] = 0; dV[i * DP + d] = 0; });
-    for (long long h = hk * n.group; h < (hk + 1) * n.group; h++) {
-      const View view = view_of(n, mask, bias, b, h, causal, scale);
-      const T* qh = q + b * n.q[0] + h * n.q[1];
-      const long long out = b * n.o[0] + h * n.o[1];
-      for (long long q0 = causal ? k0 : 0; q0 < n.T; q0 += TILE) {
-        __syncthreads();  // the previous tile of queries is done with
-        load_queries(t, n, b * n.nh + h, q0, qh, dout + out, o + out, lse);
-        __syncthreads();
-        score_gradients(t, n, view, q0, k0);
-        __syncthreads();
-        auto queries = [&](int i0, int) { return Range{causal ? int(smaller(TILE, k0 + i0 > q0 ? k0 + i0 - q0 : 0)) : 0,
-                                                       int(smaller(TILE, n.T - q0))}; };
-        product<TILE, DP>(keys, n.Dv, t.P, 1, TILE, t.dO, DP, queries,
-                          [&](int i0, int j0, R(&acc)[MI][NI]) { add_block(dV, i0, j0, acc); });
-        product<TILE, DP>(keys, n.D, t.dS, 1, TILE, t.Q, DP, queries,
-                          [&](int i0, int j0, R(&acc)[MI][NI]) { add_block(dK, i0, j0, acc); });
-        if (!dq) continue;
-        T* dqh = dq + b * n.dq[0] + h * n.dq[1] + q0 * n.dq[2];
-        product<TILE, DP>(
-            n.T - q0, n.D, t.dS, TILE, 1, K, DP, [&](int i0, int) { return Range{0, view.block_sees(q0 + i0, k0)}; },
-            [&](int i0, int j0, R(&acc)[MI][NI]) {
-              const int end = int(smaller(NI, n.D - j0));
-              UNROLL for (int i = 0; i < MI; i++) {
-                if (q0 + i0 + i >= n.T) break;
-                T* row = dqh + (i0 + i) * n.dq[2] + j0;
-                if (k0) for (int j = 0; j < end; j++) acc[i][j] += R(row[j]);
-                if (end == NI) SIMD for (int j = 0; j < NI; j++) row[j] = acc[i][j];
-                else for (int j = 0; j < end; j++) row[j] = acc[i][j];
-              }
-            });
-      }
+  const long long k0 = (long long)blockIdx.x * TILE, keys = n.S - k0;
+  load_transposed(t.Kt, kh + k0 * n.k[2], n.k[2], keys, n.D);
+  load_transposed(t.Vt, vh + k0 * n.v[2], n.v[2], keys, n.Dv);
+  tile_each<DP>(whole_rows(keys), DP, [&](int i, int d) { dK[i * DP + d] = 0; dV[i * DP + d] = 0; });
+  for (long long h = hk * n.group; h < (hk + 1) * n.group; h++) {
+    const View view = view_of(n, mask, bias, b, h, causal, scale);
+    const T* qh = q + b * n.q[0] + h * n.q[1];
+    const long long out = b * n.o[0] + h * n.o[1];
+    for (long long q0 = causal ? k0 : 0; q0 < n.T; q0 += TILE) {
+      __syncthreads();  // the previous tile of queries is done with
+      load_queries(t, n, b * n.nh + h, q0, qh, dout + out, o + out, lse);
+      __syncthreads();
+      score_gradients(t, n, view, q0, k0);
+      __syncthreads();
+      auto queries = [&](int i0, int) { return Range{causal ? int(smaller(TILE, k0 + i0 > q0 ? k0 + i0 - q0 : 0)) : 0,
+                                                     int(smaller(TILE, n.T - q0))}; };
+      product<TILE, DP>(keys, n.Dv, t.P, 1, TILE, t.dO, DP, queries,
+                        [&](int i0, int j0, R(&acc)[MI][NI]) { add_block(dV, i0, j0, acc); });
+      product<TILE, DP>(keys, n.D, t.dS, 1, TILE, t.Q, DP, queries,
+                        [&](int i0, int j0, R(&acc)[MI][NI]) { add_block(dK, i0, j0, acc); });
     }
-    __syncthreads();
-    T* dkh = dk + b * n.dk[0] + hk * n.dk[1] + k0 * n.dk[2];
-    T* dvh = dv + b * n.dv[0] + hk * n.dv[1] + k0 * n.dv[2];
-    warp_rows(int(smaller(TILE, n.S - k0)), [&](int i) {
-      warp_each(int(n.D), [&](int d) { dkh[i * n.dk[2] + d] = dK[i * DP + d]; });
-      warp_each(int(n.Dv), [&](int d) { dvh[i * n.dv[2] + d] = dV[i * DP + d]; });
-    });
   }
+  __syncthreads();
+  dk += b * n.dk[0] + hk * n.dk[1] + k0 * n.dk[2];
+  dv += b * n.dv[0] + hk * n.dv[1] + k0 * n.dv[2];
+  warp_rows(int(smaller(TILE, keys)), [&](int i) {
+    warp_each(int(n.D), [&](int d) { dk[i * n.dk[2] + d] = dK[i * DP + d]; });
+    warp_each(int(n.Dv), [&](int d) { dv[i * n.dv[2] + d] = dV[i * DP + d]; });
+  });
 }
 
 extern "C" __global__ void __launch_bounds__(TILE * 4, 2)

@@ -36,7 +36,8 @@ def text(name):
 
 @functools.cache
 def flattened(name):
-    """The text of a file of kernels/ with its includes in their places: a compiler's cache then sees them all.
+    """The text of a file of kernels/, or of one whose path is given, with its includes in their places: a compiler's
+    cache then sees them all. What it includes lies beside it or in kernels/.
 
     #line directives keep errors pointing at the right file."""
     return _flatten(name, set())
@@ -44,13 +45,15 @@ def flattened(name):
 
 def _flatten(name, seen):
     seen.add(name)
-    lines = [f'#line 1 "{name}"']
+    lines = [f'#line 1 "{Path(name).name}"']
     for number, line in enumerate(text(name).splitlines(), 1):
-        include = re.match(r'#include "(\w+\.cuh)"', line)
+        include = re.match(r'#include "(\w+\.c?u?h)"', line)
         if include:
-            if include[1] not in seen:
-                lines.append(_flatten(include[1], seen))
-            lines.append(f'#line {number + 1} "{name}"')
+            beside = Path(name).with_name(include[1])
+            place = str(beside) if (find_kernels() / beside).is_file() else include[1]
+            if place not in seen:
+                lines.append(_flatten(place, seen))
+            lines.append(f'#line {number + 1} "{Path(name).name}"')
         else:
             lines.append("" if line.startswith("#pragma once") else line)
     return "\n".join(lines)

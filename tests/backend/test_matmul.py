@@ -11,6 +11,7 @@ import pytest
 from minigrad.backend import reference
 from minigrad.backend.runners.native import Native, NativeKernels, native
 
+from .fenced import FENCED
 from .test_native import run
 
 pytestmark = pytest.mark.needs("g++")
@@ -190,26 +191,7 @@ def test_products_of_many_threads_at_once():
     assert not differ
 
 
-FENCED = """
-import ctypes, mmap
-import numpy as np
-from minigrad.backend.runners.native import NativeKernels
-
-PAGE, libc = mmap.PAGESIZE, ctypes.CDLL(None, use_errno=True)
-kept = []
-
-def fenced(shape, dtype=np.float32):
-    "An array between pages that nobody may touch: it ends where the second begins, or starts where the first ends."
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    pages = -(-size // PAGE) * PAGE
-    memory = mmap.mmap(-1, pages + 2 * PAGE)
-    kept.append(memory)
-    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    for page in (start, start + PAGE + pages):
-        assert libc.mprotect(ctypes.c_void_p(page), PAGE, 0) == 0
-    offset = PAGE + (pages - size if fenced.at_end else 0)
-    return np.ndarray(shape, dtype, memory, offset)
-
+PRODUCTS = """
 on = NativeKernels()
 on.empty = fenced
 for fenced.at_end in (True, False):
@@ -225,4 +207,4 @@ print("inside")
 
 
 def test_nothing_outside_the_arrays_is_touched():
-    assert run(FENCED)[0] == "inside"
+    assert run(FENCED + PRODUCTS)[0] == "inside"

@@ -90,8 +90,8 @@ def test_kernels_say_what_fits():
     assert on.attention_fits(np.dtype("float32"), 128) and not on.attention_fits(np.dtype("float64"), 128)
     for tile, DP in ((64, 64), (32, 128)):
         for how, totals in ((forward_bytes, TOTAL * tile), (backward_bytes, 0)):  # totals are 8 bytes in any dtype
-            assert how(tile, DP, 4, 8) - totals == 2 * (how(tile, DP, 4, 4) - totals)
-    assert forward_bytes(64, 32, 4, 4) == 4 * (64 * 32 + 32 * 68 + 64 * 64 + 64 * 32 + 2 * 64) + 8 * 64
+            assert how(tile, DP, 8) - totals == 2 * (how(tile, DP, 4) - totals)
+    assert forward_bytes(64, 32, 4) == 4 * (64 * 32 + 32 * 68 + 64 * 64 + 64 * 32 + 2 * 64) + 8 * 64
 
 
 @pytest.mark.parametrize("needs", ["mask", "query", "both"])

@@ -7,16 +7,15 @@ from .launcher import TOTAL, broadcast_strides, check_shape, layout, real
 from .rules import KERNEL, natively
 from .softmax import Softmax
 
-HEADS = Struct("attention.cuh", "Heads")
+HEADS = Struct("heads.cuh", "Heads")
 DECODE = Struct("attention_decode.cu", "Decode")
 SPAN = constant("attention_decode.cu", "SPAN")
+PAD = constant("attention.cuh", "NI")
 PADDED = 32, 64, 128  # what head sizes are padded to; larger ones do not fit
 
 
 class Attention(Softmax):
-    whole_heads = False  # may one block have all keys of a head? It then computes dq too: 5 products instead of 7
     shared_limit = 227 << 10  # bytes of shared memory that a block may have: this is an H100's
-    tile_pad = 4  # NI of attention.cuh
 
     @KERNEL
     def attention(self, q, k, v, mask, bias, scale, is_causal):
@@ -25,13 +24,7 @@ class Attention(Softmax):
         B, nh, T = q.shape[:3]
         o = self._heads_last(B, nh, T, v.shape[3], q.dtype)
         lse = self.empty((B, nh, T, 2), real(q.dtype))
-        tile, DP = self._shape(q.dtype, max(q.shape[3], v.shape[3]), forward_bytes)
-        grid = -(-T // tile), B * nh
-        self.launch(
-            f"attention_forward TILE={tile} DP={DP}", "attention_forward", q.dtype, grid, tile * tile // 16,
-            o, lse, q, k, v, mask, bias, heads(q, k, v, o, mask, bias), scale, is_causal,
-            shared=forward_bytes(tile, DP, self.tile_pad, lse.itemsize),
-        )  # fmt: skip
+        self._launch_attention(o, lse, q, k, v, mask, bias, heads(q, k, v, o, mask, bias), scale, is_causal)
         return o, lse
 
     @KERNEL
@@ -47,15 +40,25 @@ class Attention(Softmax):
             do, o = self._like_heads(do), self._like_heads(o)
         (B, nh, T, D), (nkv, S, Dv) = q.shape, v.shape[1:]
         dq, dk, dv = (self._heads_last(B, n, t, d, q.dtype) for n, t, d in ((nh, T, D), (nkv, S, D), (nkv, S, Dv)))
-        tile, DP = self._shape(q.dtype, max(D, Dv), backward_bytes)
-        file, shared = f"attention_backward TILE={tile} DP={DP}", backward_bytes(tile, DP, self.tile_pad, lse.itemsize)
-        given = (do, o, lse, q, k, v, mask, bias, heads(q, k, v, o, mask, bias, dq, dk, dv), scale, is_causal)
-        whole = self.whole_heads and S
-        self.launch(file, "attention_dk_dv", q.dtype, (1 if whole else -(-S // tile), B * nkv), tile * 4,
-                    dk, dv, dq if whole else None, *given, shared=shared)  # fmt: skip
-        if not whole:
-            self.launch(file, "attention_dq", q.dtype, (-(-T // tile), B * nh), tile * 4, dq, *given, shared=shared)
+        sizes = heads(q, k, v, o, mask, bias, dq, dk, dv)
+        self._launch_attention_backward(dq, dk, dv, do, o, lse, q, k, v, mask, bias, sizes, scale, is_causal)
         return dq, dk, dv
+
+    def _launch_attention(self, o, lse, q, k, v, *rest):
+        (B, nh, T, D), Dv = q.shape, v.shape[3]
+        tile, DP = self._shape(q.dtype, max(D, Dv), forward_bytes)
+        file, shared = f"attention_forward TILE={tile} DP={DP}", forward_bytes(tile, DP, lse.itemsize)
+        grid, threads = (-(-T // tile), B * nh), tile * tile // 16
+        self.launch(file, "attention_forward", q.dtype, grid, threads, o, lse, q, k, v, *rest, shared=shared)
+
+    def _launch_attention_backward(self, dq, dk, dv, do, o, lse, q, *rest):
+        (B, nh, T, D), (nkv, S, Dv) = q.shape, dv.shape[1:]
+        tile, DP = self._shape(q.dtype, max(D, Dv), backward_bytes)
+        file, shared = f"attention_backward TILE={tile} DP={DP}", backward_bytes(tile, DP, lse.itemsize)
+        given = do, o, lse, q, *rest
+        for entry, length, n, outputs in (("attention_dk_dv", S, nkv, (dk, dv)), ("attention_dq", T, nh, (dq,))):
+            grid = -(-length // tile), B * n
+            self.launch(file, entry, q.dtype, grid, tile * 4, *outputs, *given, shared=shared)
 
     @KERNEL
     def attention_decode_(self, q, k, v, keys, values, length, first, slopes, scale):
@@ -82,14 +85,18 @@ class Attention(Softmax):
 
     @natively(always=True)
     def attention_fits(self, dtype, D):
-        return self._shape(dtype, D, backward_bytes) is not None
+        return self._largest_head(dtype) >= D
+
+    def _largest_head(self, dtype):
+        """The most dims of a head that the kernels can do with."""
+        return max((D for D in PADDED if self._shape(dtype, D, backward_bytes)), default=0)
 
     def _shape(self, dtype, D, needed):
         """(TILE, DP) for a head size: the largest tile of which two, or else one, fit in shared memory; or None."""
         DP = next((size for size in PADDED if size >= D), None)
         for at_once in (2, 1) if DP else ():
             for tile in (64, 32):
-                if at_once * needed(tile, DP, self.tile_pad, real(dtype).itemsize) <= self.shared_limit:
+                if at_once * needed(tile, DP, real(dtype).itemsize) <= self.shared_limit:
                     return tile, DP
         return None
 
@@ -122,14 +129,14 @@ def check_shapes(q, k, v, mask, bias):
         raise ValueError(f"attention: {nkv} heads of keys do not divide {nh} heads of queries")
 
 
-def forward_bytes(tile, DP, pad, itemsize):
+def forward_bytes(tile, DP, itemsize):
     """Shared memory of a block, in bytes: see attention_forward.cu."""
-    return itemsize * (tile * DP + DP * (tile + pad) + tile * tile + tile * DP + 2 * tile) + TOTAL * tile
+    return itemsize * (tile * DP + DP * (tile + PAD) + tile * tile + tile * DP + 2 * tile) + TOTAL * tile
 
 
-def backward_bytes(tile, DP, pad, itemsize):
+def backward_bytes(tile, DP, itemsize):
     """Likewise: see attention_backward.cu."""
-    return itemsize * (2 * tile * DP + 2 * DP * (tile + pad) + 2 * tile * tile + 3 * tile + 3 * tile * DP)
+    return itemsize * (2 * tile * DP + 2 * DP * (tile + PAD) + 2 * tile * tile + 3 * tile + 3 * tile * DP)
 
 
 def heads(q, k, v, o, mask, bias, dq=None, dk=None, dv=None):

@@ -7,13 +7,14 @@ from .formulas import entries
 
 
 @functools.cache
-def source(file, dtype):
+def source(file, dtype, path=None):
     """What to compile for kernels/<file>.cu on arrays of a dtype (a name such as 'float32').
 
-    file may go on with constants that the kernel wants known when it is compiled: 'attention_forward TILE=64 DP=32'."""
+    file may go on with constants that the kernel wants known when it is compiled: 'attention_forward TILE=64 DP=32'.
+    path: of the text, where that is not in kernels/."""
     file, *constants = file.split()
     kind = C_TYPES[dtype]
     real = "float" if dtype == "float16" else kind
     generated = entries(dtype) if file == "elementwise" else ""
     known = "".join(f"constexpr int {constant.replace('=', ' = ')};\n" for constant in constants)
-    return f"typedef {kind} T;\ntypedef {real} R;\n{known}{flattened(file + '.cu')}\n{generated}\n"
+    return f"typedef {kind} T;\ntypedef {real} R;\n{known}{flattened(str(path or file + '.cu'))}\n{generated}\n"

@@ -5,10 +5,9 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
-from ...kernels import C_TYPES, Struct, constant, text
+from ...kernels import Struct, constant
 from ...launch.launcher import Launcher
 from ...launch.matmul import operands
-from ...launch.source import source as source_of_kernel
 
 SOURCE = Path(__file__).parent / "gemm.cpp"
 PRODUCT = Struct(SOURCE, "Product")
@@ -45,13 +44,6 @@ class Plan(NamedTuple):
     turn_a: bool  # is a.mT compact, and a is not?
     turn_b: bool
     numbers: bytes  # the struct Product
-
-
-def source(file, dtype):
-    """What to compile natively: gemm.cpp, or a file of kernels/."""
-    if file != "gemm":
-        return source_of_kernel(file, dtype)
-    return f'typedef {C_TYPES[dtype]} T;\ntypedef {C_TYPES[dtype]} R;\n#line 1 "gemm.cpp"\n{text(SOURCE)}\n'
 
 
 @functools.lru_cache(4096)

@@ -42,9 +42,11 @@ template <typename V, typename W> inline V atomicAdd(V* p, W v) {
 // libm's are exact to half a unit, but scalar; these are within 2 units in the last place and vectorise. Double stays
 // with libm. Each is right at ±∞ and NaN.
 
-// e^x = 2^n e^r, |r| ≤ ln 2 / 2: Cephes' polynomial (S. L. Moshier, "Methods and programs", 1989).
+// e^x = 2^n e^r, |r| ≤ ln 2 / 2: Cephes' polynomial (S. L. Moshier, "Methods and programs", 1989). What is 0 in float is
+// not computed: a product that underflows takes a CPU a hundred times as long, and attention's masks are made of e^-∞.
 inline __attribute__((always_inline)) float exp_(float x) {
-  float clipped = x < -104.f ? -104.f : x;      // e^-104 is 0 in float; a NaN stays
+  const bool zero = x < -104.f;                 // a NaN stays
+  float clipped = zero ? 0.f : x;
   clipped = clipped > 89.f ? 89.f : clipped;    // e^89 is ∞
   float shifted = __builtin_fmaf(clipped, 1.44269504088896341f, 12582912.f);  // 1.5 · 2^23: the last bits are n
   float n = shifted - 12582912.f;
@@ -65,7 +67,7 @@ inline __attribute__((always_inline)) float exp_(float x) {
   float scale1, scale2;
   std::memcpy(&scale1, &bits1, 4);
   std::memcpy(&scale2, &bits2, 4);
-  return p * scale1 * scale2;
+  return zero ? 0.f : p * scale1 * scale2;
 }
 
 inline __attribute__((always_inline)) float tanh_(float x) {

@@ -20,10 +20,12 @@ from ... import primitives
 from ...launch import Launched
 from ...launch.recorder import Table
 from ...launch.rules import MANY
+from ...launch.source import source as source_of
 from ...numpy import Numpy
 from ..toolchain import CompilerError, address, modules
 from . import pool
-from .matmul import Gemm, source
+from .attention import CpuAttention
+from .matmul import Gemm
 
 log = logging.getLogger("minigrad")
 FLAGS: tuple[str, ...] = (
@@ -34,7 +36,7 @@ if platform.machine() in ("x86_64", "AMD64"):
 SHARE = 1 << 14  # elements worth handing to another core
 TRAINING = (
     "gemm", "elementwise", "softmax", "norm", "cross_entropy", "reduce", "optim",
-    "attention_forward TILE=64 DP=32", "attention_backward TILE=64 DP=32",
+    "attention",
 )  # fmt: skip
 """What training needs, compiled together the first time that one of them is wanted where arrays are large. A program
 with small ones waits for no more than it uses."""
@@ -43,19 +45,26 @@ _GRID = struct.Struct("6I").pack
 _byte, _addressof = ctypes.c_char.from_buffer, ctypes.addressof
 
 
+FOLDER = Path(__file__).parent
+OWN = "gemm", "attention"
+"""What a CPU has of its own, in the place of files of kernels/."""
+
+
 @functools.cache
 def header():
-    words = Path(__file__).parent.parent / "toolchain" / "words.h"
-    return words.read_text(encoding="utf-8") + (Path(__file__).parent / "native.h").read_text(encoding="utf-8")
+    words = FOLDER.parent / "toolchain" / "words.h"
+    return words.read_text(encoding="utf-8") + (FOLDER / "native.h").read_text(encoding="utf-8")
 
 
-class NativeKernels(Gemm, Launched):
+def source(file, dtype):
+    """What to compile for a file of kernels/, or for one of OWN."""
+    return source_of(file, dtype, FOLDER / f"{file}.cpp" if file in OWN else None)
+
+
+class NativeKernels(Gemm, CpuAttention, Launched):
     """Every primitive as a kernel, whether that is fast or not. Raises CompilerError without a C++ compiler."""
 
     captures = True
-    whole_heads = True
-    shared_limit = 1 << 19  # native.h's
-    tile_pad = 16
     column_part = 1024  # rows that a block reduces by itself
 
     def __init__(self):

@@ -1,0 +1,25 @@
+"""Attention on the CPU: see attention.cpp."""
+
+from pathlib import Path
+
+from ...kernels import constant
+from ...launch.attention import Attention
+
+SOURCE = Path(__file__).parent / "attention.cpp"
+BLOCK = constant(SOURCE, "BLOCK")  # queries of a block of the grid
+LARGEST = constant(SOURCE, "LARGEST")  # dims of a head
+
+
+class CpuAttention(Attention):
+    """Attention by the native kernels, for a Launcher whose kernels have one thread per block."""
+
+    def _largest_head(self, dtype):
+        return LARGEST
+
+    def _launch_attention(self, o, lse, q, *rest):
+        B, nh, T = q.shape[:3]
+        self.launch("attention", "attention_forward", q.dtype, (-(-T // BLOCK), B * nh), 1, o, lse, q, *rest)
+
+    def _launch_attention_backward(self, dq, dk, *rest):
+        B, nkv = dk.shape[:2]
+        self.launch("attention", "attention_backward", dk.dtype, B * nkv, 1, dq, dk, *rest)
