@@ -188,6 +188,7 @@ class Native(NativeKernels):
     def pays(self, rule, args):
         """Are these arguments of a primitive ones for its kernel?"""
         largest, dtype = -1, None  # of the arrays of floats
+        compact = True
         for x in args:
             if type(x) is np.ndarray:
                 kind = x.dtype.char
@@ -196,6 +197,7 @@ class Native(NativeKernels):
                         largest, dtype = x.size, x.dtype
                 elif kind not in "?bBhHiIlLqQ":
                     return False
+                compact = compact and x.flags.c_contiguous
             elif type(x) is list:  # of arrays, or of slots that begin with one
                 arrays = [slot[0] if type(slot) is tuple else slot for slot in x]
                 if not all(array.dtype.char in "fd" for array in arrays):
@@ -203,19 +205,30 @@ class Native(NativeKernels):
                 for array in arrays:
                     if array.size > largest:
                         largest, dtype = array.size, array.dtype
-            elif isinstance(x, np.dtype):  # of an array to be made
+            elif isinstance(x, np.dtype) and not rule.never:  # of an array to be made
                 if x.char not in "fd":
                     return False
                 largest = max(largest, 0)
         if largest >= MANY:
             self.large.add(dtype)
-        return largest >= (0 if self.any_size else rule.from_size) and self.failed is None
+        many = not rule.never and largest >= (0 if self.any_size else rule.from_size)
+        return (many or (rule.as_operands and not compact)) and self.failed is None
 
 
 def refuse_half(name, args):
     """NumPy computes with float16, and a recorded step cannot call it."""
     if any(type(x) is np.ndarray and x.dtype.char == "e" for x in args):
         refuse(f"{name} of float16, for which there are no kernels on a CPU,")
+
+
+def compacted(y, args):
+    """A result of NumPy as a kernel gives it: compact, where NumPy may let it lie in memory as the operands do. Views
+    stay what they are."""
+    if type(y) is tuple:
+        return tuple(compacted(part, args) for part in y)
+    if type(y) is not np.ndarray or y.flags.c_contiguous:
+        return y
+    return y if any(type(x) is np.ndarray and np.may_share_memory(x, y) for x in args) else y.copy()
 
 
 def by_rule(name):
@@ -234,7 +247,7 @@ def by_rule(name):
         if recording.recorder is not None:
             refuse_half(name, args)
             return launch(self, *args, **kwargs)
-        if not rule.never and self.pays(rule, args):
+        if (rule.as_operands or not rule.never) and self.pays(rule, args):
             try:
                 if name.endswith("_") and type(args[0]) is list:
                     self._load_before(name, args[0])
@@ -242,9 +255,11 @@ def by_rule(name):
             except CompilerError:  # _load has said why
                 pass
         if rule.silent or here.quiet:
-            return numpy(*args, **kwargs)
-        with np.errstate(all="ignore"):
-            return numpy(*args, **kwargs)
+            y = numpy(*args, **kwargs)
+        else:
+            with np.errstate(all="ignore"):
+                y = numpy(*args, **kwargs)
+        return y if type(y) is np.ndarray and y.flags.c_contiguous else compacted(y, args)
 
     return primitive
 
