@@ -1,5 +1,6 @@
 """NumPy's warnings of NaN and Inf, which minigrad never gives: see detect_anomaly for finding the cause of one."""
 
+import contextvars
 import inspect
 import threading
 from contextlib import ContextDecorator
@@ -12,6 +13,8 @@ class _Here(threading.local):
     def __init__(self) -> None:  # once for each thread
         self.quiet = False  # is this thread within quiet()?
         self.before: list[Any] = []  # what each quiet() that is on has replaced, innermost last
+        self.context = contextvars.copy_context()  # in which NumPy gives no warnings: it asks a context variable
+        self.context.run(np.seterr, all="ignore")
 
 
 here = _Here()
@@ -24,6 +27,18 @@ class Switch(ContextDecorator):
         if inspect.isgeneratorfunction(function):
             raise TypeError(f"{type(self).__name__} on a generator would end before it runs; use `with` inside it")
         return super().__call__(function)
+
+
+def quietly(function: Any, args: Any, kwargs: Any) -> Any:
+    """function(*args, **kwargs) without NumPy's warnings: as within quiet(), but for one call it takes a tenth of the
+    time."""
+    if here.quiet:
+        return function(*args, **kwargs)
+    here.quiet = True  # a context cannot be entered again from within
+    try:
+        return here.context.run(function, *args, **kwargs)
+    finally:
+        here.quiet = False
 
 
 class quiet(Switch):

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ....locks import loading
-from ....quiet import here
+from ....quiet import quietly
 from ....recording import here as recording
 from ....recording import refuse
 from ... import primitives
@@ -41,13 +41,18 @@ TRAINING = (
 """What training needs, compiled together the first time that one of them is wanted where arrays are large. A program
 with small ones waits for no more than it uses."""
 
-_GRID = struct.Struct("6I").pack
 _byte, _addressof = ctypes.c_char.from_buffer, ctypes.addressof
 
 
 FOLDER = Path(__file__).parent
 OWN = "gemm", "attention"
 """What a CPU has of its own, in the place of files of kernels/."""
+
+
+@functools.lru_cache(4096)
+def _shape(grid):
+    """A grid of up to three dims, and blocks of one thread, as the entry points take them."""
+    return struct.pack("6I", *grid, *(1,) * (6 - len(grid)))
 
 
 @functools.cache
@@ -102,7 +107,7 @@ class NativeKernels(Gemm, CpuAttention, Launched):
             packed = kernel.packers[sizes](*values)
         except (LookupError, TypeError, ValueError, struct.error):  # the first time, read-only arrays, mistakes
             packed = kernel.pack(args)
-        kernel.function(_GRID(*grid, *(1,) * (6 - len(grid))), shared, packed)
+        kernel.function(_shape(grid), shared, packed)
 
     def _load(self, file, entry, dtype):
         with loading:
@@ -117,7 +122,7 @@ class NativeKernels(Gemm, CpuAttention, Launched):
         for file, entry, dtype, grid, _, shared, args in launches:
             kernel = self._kernels[file, entry, dtype]
             arrays = [self.table(*x) if type(x) is Table else x for x in args]
-            shape = _GRID(*grid, *(1,) * (6 - len(grid)))
+            shape = _shape(grid)
             prepared.append(pool.Launch(kernel.function, shape, shared, kernel.pack(arrays)))
             kept.append(arrays)
         array = pool.recorded(prepared)
@@ -254,11 +259,7 @@ def by_rule(name):
                 return launch(self, *args, **kwargs)
             except CompilerError:  # _load has said why
                 pass
-        if rule.silent or here.quiet:
-            y = numpy(*args, **kwargs)
-        else:
-            with np.errstate(all="ignore"):
-                y = numpy(*args, **kwargs)
+        y = numpy(*args, **kwargs) if rule.silent else quietly(numpy, args, kwargs)
         return y if type(y) is np.ndarray and y.flags.c_contiguous else compacted(y, args)
 
     return primitive
