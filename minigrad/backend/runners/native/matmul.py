@@ -14,7 +14,7 @@ PRODUCT = Struct(SOURCE, "Product")
 MAX_BATCH_DIMS = PRODUCT.counts["batch"]
 FEW = constant(SOURCE, "FEW")  # rows or columns that are computed as dot products
 WIDTH = 128  # bytes of a row of a panel; fewer where vectors are shorter than 64 bytes
-WORTH = 1 << 20  # multiplications worth a block of its own
+WORTH = 1 << 17  # multiplications worth a block of its own
 READ = 8  # multiplications that take as long as reading a number
 TALL = 64  # rows of a tile, at least
 
