@@ -1,8 +1,11 @@
 // Shared by attention's forward and backward: where heads lie in memory, tiles in shared memory, their products.
 //
 // A tile is TILE queries by TILE keys. Products are built from rank-1 updates of small blocks of MI × NI elements,
-// which are held in registers; a thread has one or two of these blocks. Compiled for a TILE of 32 or 64, and a DP of 32, 64 or 128, which D and Dv may be less than. Only blocks
-// that have queries, keys or dims of a head are computed, and zeros fill these up: so a short text takes less time.
+// which are held in registers; a thread has one or two of these blocks. Compiled for a TILE of 32 or 64, and a DP of 32,
+// 64 or 128, which D and Dv may be less than. Only blocks that have queries, keys or dims of a head are computed, and
+// zeros fill these up: so a short text takes less time.
+//
+// Natively, minigrad/backend/runners/native/attention.cpp takes the place of the files that include this one.
 #pragma once
 #include "common.cuh"
 #include "heads.cuh"
@@ -23,7 +26,7 @@ template <int COLUMNS, typename F>
 __device__ __forceinline__ void tile_each(int rows, int columns, F f) {
   const int across = blockDim.x < COLUMNS ? blockDim.x : COLUMNS, down = blockDim.x / across;
   for (int i = threadIdx.x / across; i < rows; i += down) {
-    SIMD for (int j = threadIdx.x % across; j < columns; j += across) f(i, j);
+    for (int j = threadIdx.x % across; j < columns; j += across) f(i, j);
   }
 }
 
@@ -69,7 +72,7 @@ __device__ __forceinline__ void product(long long rows, long long columns, const
     for (int k = span.first; k < span.last; k++) {
       UNROLL for (int i = 0; i < MI; i++) {
         const R x = a[(i0 + i) * ai + k * ak];
-        SIMD for (int j = 0; j < NI; j++) acc[i][j] += x * b[k * ldb + j0 + j];
+        for (int j = 0; j < NI; j++) acc[i][j] += x * b[k * ldb + j0 + j];
       }
     }
     done(i0, j0, acc);
@@ -79,7 +82,7 @@ __device__ __forceinline__ void product(long long rows, long long columns, const
 // y[i][j] += acc[i][j] for a thread's block of a tile with DP columns.
 __device__ __forceinline__ void add_block(R* y, int i0, int j0, R (&acc)[MI][NI]) {
   UNROLL for (int i = 0; i < MI; i++) {
-    SIMD for (int j = 0; j < NI; j++) y[(i0 + i) * DP + j0 + j] += acc[i][j];
+    for (int j = 0; j < NI; j++) y[(i0 + i) * DP + j0 + j] += acc[i][j];
   }
 }
 
@@ -100,7 +103,7 @@ struct View {
   // row[j] = the score of query t and key k0 + j for j in [j0, j0 + NI), given q · k; -∞ where t may not look.
   __device__ __forceinline__ void scores(R* row, const R (&qk)[NI], long long t, long long k0, int j0) const {
     const int end = seen(t, k0);
-    SIMD for (int j = 0; j < NI; j++) row[j0 + j] = j0 + j < end ? qk[j] * scale : -INF;
+    for (int j = 0; j < NI; j++) row[j0 + j] = j0 + j < end ? qk[j] * scale : -INF;
     if ((!mask && !bias) || t >= queries) return;
     for (int j = j0; j < j0 + NI && j < end; j++) {
       if (bias) row[j] += R(bias[t * bias_t + (k0 + j) * bias_s]);

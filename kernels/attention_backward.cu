@@ -64,7 +64,7 @@ __device__ __forceinline__ void score_gradients(const Tiles& t, const Heads& n, 
           R* p = t.P + (i0 + i) * TILE;
           view.scores(p, acc[i], q0 + i0 + i, k0, j0);
           const R top = t.top[i0 + i], rest = t.rest[i0 + i];
-          SIMD for (int j = 0; j < NI; j++) p[j0 + j] = exp(p[j0 + j] - top - rest);
+          for (int j = 0; j < NI; j++) p[j0 + j] = exp(p[j0 + j] - top - rest);
         }
       });
   product<TILE, TILE>(  // each thread has the same elements as above, so no barrier is needed
@@ -73,7 +73,7 @@ __device__ __forceinline__ void score_gradients(const Tiles& t, const Heads& n, 
           const R* p = t.P + (i0 + i) * TILE + j0;
           R* ds = t.dS + (i0 + i) * TILE + j0;
           const R delta = t.delta[i0 + i];
-          SIMD for (int j = 0; j < NI; j++) ds[j] = view.scale * p[j] * (acc[i][j] - delta);
+          for (int j = 0; j < NI; j++) ds[j] = view.scale * p[j] * (acc[i][j] - delta);
         }
       });
 }

@@ -67,7 +67,7 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
         [&](int i0, int j0, R(&acc)[MI][NI]) {
           UNROLL for (int i = 0; i < MI; i++) {
             R* out = O + (i0 + i) * DP + j0;
-            SIMD for (int j = 0; j < NI; j++) out[j] = out[j] * shrink[i0 + i] + acc[i][j];
+            for (int j = 0; j < NI; j++) out[j] = out[j] * shrink[i0 + i] + acc[i][j];
           }
         });
   }
