@@ -44,8 +44,8 @@ def numbers(shape, dtype, seed=0):
 
 
 def arrays(dtype, seed):
-    """As vectors and their ends are met, and not, in NumPy and in a compiler's loops. All are small: for large ones, the
-    CPU's backend would take the kernels that it is compared with."""
+    """As vectors and their ends are met, and not, in NumPy and in a compiler's loops. All are small: for large ones the
+    CPU's backend would itself take the kernels that it is compared with."""
     for n in (0, 1, 3, 31, 203, MANY - 1):
         yield numbers((n,), dtype, seed + n)
     yield numbers((7, 90), dtype, seed)[:, ::3]

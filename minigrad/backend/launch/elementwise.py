@@ -11,7 +11,7 @@ import numpy as np
 from ..numpy.elementwise import Elementwise as Numpys
 from .formulas import POWERS, TABLE, kind_of
 from .launcher import Launcher, broadcast_strides, layout
-from .rules import EXACT, KERNEL, EACH
+from .rules import EACH, EXACT, KERNEL
 
 BOOL = np.dtype(bool)
 
