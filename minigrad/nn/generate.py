@@ -71,6 +71,8 @@ def generate(model, prompts, max_new_tokens, use_cache=True, **choice):
     rows = [as_tensor(prompt).numpy() for prompt in prompts] if several else list(as_tensor(prompts).numpy())
     if not rows or any(row.ndim != 1 or len(row) == 0 or row.dtype.kind not in "iu" for row in rows):
         raise ValueError("generate needs prompts (B, T) of ints, or a list of prompts of any lengths, and none empty")
+    if not isinstance(max_new_tokens, (int, np.integer)) or max_new_tokens < 0:
+        raise ValueError(f"generate: max_new_tokens must be an int ≥ 0, got {max_new_tokens!r}")
     T = max(len(row) for row in rows)
     padding = np.array([T - len(row) for row in rows])
     tokens = np.zeros((len(rows), T + max_new_tokens), np.int64)

@@ -40,6 +40,9 @@ def clip_grad_norm_(parameters, max_norm, error_if_nonfinite=False):
     A norm that is NaN or infinite makes every gradient NaN or 0; with error_if_nonfinite it raises ArithmeticError.
     Without, nothing waits for the device."""
     parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    for p in parameters:
+        if p.grad is not None and not p.grad.storage.backend.is_writeable(p.grad.array):
+            p.grad = p.grad.clone()  # it was expanded, say: an element cannot be scaled for each place it stands in
     grads = [p.grad for p in parameters if p.grad is not None]
     by_device: dict = {}
     for g in grads:

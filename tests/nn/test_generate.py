@@ -69,6 +69,14 @@ def test_what_is_no_choice_is_refused():
             nn.choose(logits, **choice)
 
 
+@pytest.mark.parametrize("count", [-1, 2.5, "3", None])
+def test_what_is_no_number_of_tokens_is_refused(count):
+    model = nn.GPT(nn.GPTConfig(5, block_size=4, n_layer=1, n_head=1, n_embd=4))
+    with pytest.raises(ValueError, match=f"max_new_tokens must be an int ≥ 0, got {count!r}"):
+        model.generate([[1, 2]], count)
+    assert model.generate(mg.tensor([[1, 2]]), np.int64(0)).tolist() == [[1, 2]]
+
+
 @pytest.mark.parametrize("choice", [dict(temperature=0), {}, dict(top_k=1), dict(top_p=0.5)], ids=repr)
 def test_nothing_is_chosen_by_logits_that_are_not_finite(choice):
     for wrong in (np.nan, np.inf, -np.inf):

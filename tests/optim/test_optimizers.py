@@ -306,6 +306,14 @@ def test_clipping_float16_does_not_overflow():
     np.testing.assert_allclose(p.grad.numpy(), np.full(100, 0.1), rtol=2e-3)
 
 
+@pytest.mark.parametrize("n", [4, 5000])
+def test_clipping_a_gradient_whose_elements_share_memory(n):
+    p = mg.ones(n, requires_grad=True)
+    p.grad = mg.tensor([3.0]).expand(n)
+    assert clip_grad_norm_(p, 1.0).item() == pytest.approx(3 * n**0.5, rel=1e-6)
+    np.testing.assert_allclose(p.grad.numpy(), np.full(n, n**-0.5), rtol=1e-5)
+
+
 def test_clipping_is_a_change_in_place_that_a_graph_notices():
     p, w = leaf(2), leaf(2)
     for max_norm in (100.0, 1.0):  # nobody on the host knows whether anything changed
