@@ -69,6 +69,12 @@ def test_what_is_small_or_not_float_is_numpys(monkeypatch):
 
 
 @pytest.mark.needs("g++")
+def test_a_result_that_has_its_place_stays_there():
+    on, y = Native(), np.zeros((3, 4), np.float32).T
+    assert on.add(np.ones((4, 3), np.float32), 1, out=y) is y and (y == 2).all()
+
+
+@pytest.mark.needs("g++")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_nan_and_infinity_are_themselves(dtype):
     """What -ffast-math would lose."""

@@ -34,19 +34,15 @@ FLAGS: tuple[str, ...] = (
 if platform.machine() in ("x86_64", "AMD64"):
     FLAGS += ("-mprefer-vector-width=512",)  # else GCC uses half of AVX-512's registers: exp takes 1.4 times as long
 SHARE = 1 << 14  # elements worth handing to another core
-TRAINING = (
-    "gemm", "elementwise", "softmax", "norm", "cross_entropy", "reduce", "optim",
-    "attention",
-)  # fmt: skip
+TRAINING = "gemm", "elementwise", "softmax", "norm", "cross_entropy", "reduce", "optim", "attention"
 """What training needs, compiled together the first time that one of them is wanted where arrays are large. A program
 with small ones waits for no more than it uses."""
-
-_byte, _addressof = ctypes.c_char.from_buffer, ctypes.addressof
-
 
 FOLDER = Path(__file__).parent
 OWN = "gemm", "attention"
 """What a CPU has of its own, in the place of files of kernels/."""
+
+_byte, _addressof = ctypes.c_char.from_buffer, ctypes.addressof
 
 
 @functools.lru_cache(4096)
@@ -260,7 +256,7 @@ def by_rule(name):
             except CompilerError:  # _load has said why
                 pass
         y = numpy(*args, **kwargs) if rule.silent else quietly(numpy, args, kwargs)
-        return y if type(y) is np.ndarray and y.flags.c_contiguous else compacted(y, args)
+        return y if type(y) is np.ndarray and y.flags.c_contiguous else compacted(y, (*args, *kwargs.values()))
 
     return primitive
 
