@@ -11,7 +11,7 @@ import numpy as np
 from ..numpy.elementwise import Elementwise as Numpys
 from .formulas import POWERS, TABLE, kind_of
 from .launcher import Launcher, broadcast_strides, layout
-from .rules import EACH, EXACT, KERNEL
+from .rules import EXACT, KERNEL, NUMPYS
 
 BOOL = np.dtype(bool)
 
@@ -76,20 +76,20 @@ class Elementwise(Launcher):
     div = binary("div", EXACT)
     maximum = binary("maximum", EXACT)
     minimum = binary("minimum", EXACT)
-    eq = binary("eq", EACH)
-    ne = binary("ne", EACH)
-    lt = binary("lt", EACH)
-    le = binary("le", EACH)
-    gt = binary("gt", EACH)
-    ge = binary("ge", EACH)
-    logical_and = binary("logical_and", EACH)
-    logical_or = binary("logical_or", EACH)
-    logical_xor = binary("logical_xor", EACH)
+    eq = binary("eq", NUMPYS)
+    ne = binary("ne", NUMPYS)
+    lt = binary("lt", NUMPYS)
+    le = binary("le", NUMPYS)
+    gt = binary("gt", NUMPYS)
+    ge = binary("ge", NUMPYS)
+    logical_and = binary("logical_and", NUMPYS)
+    logical_or = binary("logical_or", NUMPYS)
+    logical_xor = binary("logical_xor", NUMPYS)
 
     neg = unary("neg", EXACT)
     abs = unary("abs", EXACT)
-    sign = unary("sign", EACH)
-    floor = unary("floor", EACH)
+    sign = unary("sign", NUMPYS)
+    floor = unary("floor", NUMPYS)
     sqrt = unary("sqrt", EXACT)
     rsqrt = unary("rsqrt", EXACT)
     exp = unary("exp", KERNEL)
@@ -102,10 +102,10 @@ class Elementwise(Launcher):
     relu = unary("relu", EXACT)
     sigmoid = unary("sigmoid", KERNEL)
     silu = unary("silu", KERNEL)
-    logical_not = unary("logical_not", EACH)
-    isnan = unary("isnan", EACH)
-    isinf = unary("isinf", EACH)
-    isfinite = unary("isfinite", EACH)
+    logical_not = unary("logical_not", NUMPYS)
+    isnan = unary("isnan", NUMPYS)
+    isinf = unary("isinf", NUMPYS)
+    isfinite = unary("isfinite", NUMPYS)
 
     @EXACT
     def where(self, condition, x, y):
@@ -139,7 +139,7 @@ class Elementwise(Launcher):
             return self._map("gelu_backward_tanh", dy, x)
         return self._map("gelu_backward_none", dy, x, y)
 
-    @EACH
+    @NUMPYS
     def cast(self, x, dtype):
         dtype = np.dtype(dtype)
         place = cast_placed(dtype, x.dtype, x.shape, x.strides)

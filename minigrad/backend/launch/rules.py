@@ -2,8 +2,9 @@
 runners/native follows. A GPU and the emulator run all of them as kernels.
 
 A primitive gives the same bits at every size, and whether it is recorded or not (see captured.py): a recorded one
-always is a kernel. So NumPy may take its place only where the two are equal to the last bit, and lie in memory alike:
-that decides in which order a later sum is taken.
+always is a kernel. So NumPy may take its place only where the two are equal to the last bit, and lie in memory alike,
+which decides in what order a later sum is taken. What NumPy may compute is compact, therefore; but large arrays of floats
+that are not, such as transposed ones, keep the order in which they lie.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,7 @@ Launch = TypeVar("Launch", bound=Callable[..., Any])
 
 
 class Rule(NamedTuple):
-    """When a primitive runs as a kernel natively: if one of the arguments has `from_size` elements.
+    """When a primitive runs as a kernel natively: if one of the arguments has `from_size` elements, or is not compact.
 
     In any case, all arrays of floats among them must be float32 or float64: other dtypes are left to NumPy."""
 
@@ -23,7 +24,6 @@ class Rule(NamedTuple):
     never: str = ""  # why NumPy does it, whatever the arguments are; empty if it may run as a kernel
     silent: bool = False  # NumPy cannot warn of NaN and Inf here, since it computes nothing
     always: bool = False  # take the method of launch/ in any case: it launches nothing
-    as_operands: bool = False  # its result lies in memory as the operands do: NumPy's does too only if all are compact
     same: bool = False  # NumPy's computes nothing at all, so it serves in a recorded step too
 
 
@@ -37,9 +37,8 @@ def natively(from_size: int = MANY, **rule: Any) -> Callable[[Launch], Launch]:
     return say
 
 
-KERNEL = natively(0, as_operands=True)  # NumPy rounds in another way, or sums in another order
-EXACT = natively(as_operands=True)  # NumPy gives the same bits, and is faster for few elements
+KERNEL = natively(0)  # NumPy rounds in another way, or sums in another order
+EXACT = natively()  # NumPy gives the same bits, and is faster for few elements
 VIEW = natively(never="it computes nothing", silent=True, same=True)
 COPY = natively(never="NumPy copies as fast", silent=True)
 NUMPYS = natively(never="NumPy gives the same bits, as fast")
-EACH = natively(never="NumPy gives the same bits, as fast", as_operands=True)  # likewise, element by element

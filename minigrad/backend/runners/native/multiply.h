@@ -87,7 +87,7 @@ struct Out {
   bool add;
 };
 
-// The same for rows of sums whose last vector is not a whole one.
+// Puts sums where they go, for rows whose last vector is not a whole one.
 __attribute__((noinline)) static void finish(const T* sums, int rows, int width, const Out& out, int count) {
   for (int r = 0; r < rows; r++) {
     T* y = out.y + r * out.stride;
@@ -101,7 +101,7 @@ __attribute__((noinline)) static void finish(const T* sums, int rows, int width,
 }
 
 // HIGH rows of a by the next `count` columns of b, which are WIDE vectors, the last of them perhaps not whole. If both
-// are packed, the strides are constants, and the loop has no instructions but those of the sums.
+// are packed, the strides are constants, and the loop spends nothing on addresses.
 template <int HIGH, int WIDE, bool PACKED>
 static void multiply(const T* __restrict__ a, const long long* a_strides, const T* __restrict__ b, long long b_stride,
                      long long k, const Out& out, int count) {
@@ -114,7 +114,7 @@ static void multiply(const T* __restrict__ a, const long long* a_strides, const 
   Vector sums[HIGH][WIDE];
   UNROLLED for (int r = 0; r < HIGH; r++)
     UNROLLED for (int c = 0; c < WIDE; c++) sums[r][c] = Vector{};
-  PRAGMA(GCC unroll 4) for (long long i = 0; i < k; i++, a += along, b += b_stride) {
+  for (long long i = 0; i < k; i++, a += along, b += b_stride) {
     Vector row[WIDE];
     UNROLLED for (int c = 0; c < WIDE; c++) row[c] = load(b + c * W);
     UNROLLED for (int r = 0; r < HIGH; r++)

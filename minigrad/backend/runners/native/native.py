@@ -206,14 +206,14 @@ class Native(NativeKernels):
                 for array in arrays:
                     if array.size > largest:
                         largest, dtype = array.size, array.dtype
-            elif isinstance(x, np.dtype) and not rule.never:  # of an array to be made
+            elif isinstance(x, np.dtype):  # of an array to be made
                 if x.char not in "fd":
                     return False
                 largest = max(largest, 0)
         if largest >= MANY:
             self.large.add(dtype)
-        many = not rule.never and largest >= (0 if self.any_size else rule.from_size)
-        return (many or (rule.as_operands and not compact)) and self.failed is None
+        enough = 0 if self.any_size or not compact else rule.from_size
+        return largest >= enough and self.failed is None
 
 
 def refuse_half(name, args):
@@ -222,14 +222,17 @@ def refuse_half(name, args):
         refuse(f"{name} of float16, for which there are no kernels on a CPU,")
 
 
-def compacted(y, args):
-    """A result of NumPy as a kernel gives it: compact, where NumPy may let it lie in memory as the operands do. Views
-    stay what they are."""
+def has_floats(args):
+    return any(type(x) is list or (type(x) is np.ndarray and x.dtype.char in "fd") for x in args)
+
+
+def compacted(y, args, copy=np.ascontiguousarray):
+    """A result that NumPy may compute, recorded or not: compact, unless it is a view of an argument."""
     if type(y) is tuple:
-        return tuple(compacted(part, args) for part in y)
+        return tuple(compacted(part, args, copy) for part in y)
     if type(y) is not np.ndarray or y.flags.c_contiguous:
         return y
-    return y if any(type(x) is np.ndarray and np.may_share_memory(x, y) for x in args) else y.copy()
+    return y if any(type(x) is np.ndarray and np.may_share_memory(x, y) for x in args) else copy(y)
 
 
 def by_rule(name):
@@ -247,8 +250,9 @@ def by_rule(name):
     def primitive(self, *args, **kwargs):
         if recording.recorder is not None:
             refuse_half(name, args)
-            return launch(self, *args, **kwargs)
-        if (rule.as_operands or not rule.never) and self.pays(rule, args):
+            y = launch(self, *args, **kwargs)
+            return y if not rule.never and has_floats(args) else compacted(y, (*args, *kwargs.values()), self.copy)
+        if not rule.never and self.pays(rule, args):
             try:
                 if name.endswith("_") and type(args[0]) is list:
                     self._load_before(name, args[0])
