@@ -1,4 +1,4 @@
-// Shared by attention's forward and backward: where heads lie in memory, tiles in shared memory, their products.
+// Shared by attention's forward and backward: tiles in shared memory and their products.
 //
 // A tile is TILE queries by TILE keys. Products are built from rank-1 updates of small blocks of MI × NI elements,
 // which are held in registers; a thread has one or two of these blocks. Compiled for a TILE of 32 or 64, and a DP of 32,

@@ -60,16 +60,27 @@ def as_tensor(data: Any, dtype: Any = None, device: str = "cpu") -> Any:
     if isinstance(data, Tensor):
         return data.to(device).to(dtype or data.dtype)
     if isinstance(data, np.ndarray) and device == "cpu" and (dtype is None or data.dtype == dtypes.as_dtype(dtype)):
-        return from_numpy(data)
+        return from_numpy(data) if _in_elements(data) else tensor(data)
     return tensor(data, dtype, device)
 
 
+def _in_elements(array: np.ndarray) -> bool:
+    """Is each of its strides a whole number of elements? Kernels count in these."""
+    return not any(stride % array.itemsize for stride in array.strides)
+
+
 def from_numpy(array: Any) -> Tensor:
-    """A Tensor that shares the memory of a NumPy array."""
+    """A Tensor that shares the memory of a NumPy array. Raises ValueError if a stride is no whole number of elements, as
+    those of a structured array's field may be: mg.tensor copies it."""
     refuse_users("from_numpy()")
     if not isinstance(array, np.ndarray):
         raise TypeError(f"from_numpy needs a NumPy array, got {type(array).__name__}")
     dtypes.as_dtype(array.dtype)
+    if not _in_elements(array):
+        raise ValueError(
+            f"from_numpy cannot share an array of {array.itemsize}-byte elements with strides of {array.strides} bytes;"
+            " mg.tensor copies it"
+        )
     return _finish(array, "cpu", False)
 
 

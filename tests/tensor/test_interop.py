@@ -122,6 +122,21 @@ def test_arrays_of_other_dtypes_are_refused():
         mg.from_numpy([1, 2])
 
 
+@pytest.mark.parametrize("n", [5, 5000])
+def test_a_field_of_a_structured_array_is_copied_or_refused(n):
+    """Its strides are no whole numbers of elements, and kernels count in elements."""
+    field = np.zeros(n, [("a", "f4"), ("b", "i1")])["a"]
+    field[:] = np.arange(n)
+    for array in (field, field[::-1], field[::4]):
+        for x in (mg.tensor(array), mg.as_tensor(array)):
+            np.testing.assert_array_equal((x + 1).numpy(), array + 1)
+            np.testing.assert_array_equal((x == 3).numpy(), array == 3)
+    for array in (field, field[::-1]):
+        with pytest.raises(ValueError, match=r"from_numpy cannot share .* of 4-byte elements with strides of \(-?5,\)"):
+            mg.from_numpy(array)
+    np.testing.assert_array_equal(mg.from_numpy(field[::4]).exp().numpy() > 0, np.ones(len(field[::4]), bool))
+
+
 def test_read_only_arrays_stay_read_only():
     x = mg.from_numpy(np.broadcast_to(np.float32(1), (3,)))
     assert (x * 2).tolist() == [2, 2, 2]

@@ -140,7 +140,7 @@ def backward_bytes(tile, DP, itemsize):
 
 
 def heads(q, k, v, o, mask, bias, dq=None, dk=None, dv=None):
-    """The struct Heads of attention.cuh. dq, dk and dv: in the backward."""
+    """The struct Heads of heads.cuh. dq, dk and dv: in the backward."""
     arrays = q, k, v, o, mask, bias, dq, dk, dv
     return _heads(q.shape, v.shape, *[x if x is None else (x.itemsize, x.strides) for x in arrays])
 

@@ -63,7 +63,8 @@ inline __attribute__((always_inline)) float exp_(float x) {
   int both;
   std::memcpy(&both, &shifted, 4);
   both += 254 - 0x4b400000;  // n + 254: less the bits of 12582912
-  int first = both >> 1, bits1 = first << 23, bits2 = (both - first) << 23;  // 2^n in two steps: n may be -150
+  int first = both >> 1;  // 2^n in two steps: n may be -150
+  unsigned bits1 = unsigned(first) << 23, bits2 = unsigned(both - first) << 23;
   float scale1, scale2;
   std::memcpy(&scale1, &bits1, 4);
   std::memcpy(&scale2, &bits2, 4);
