@@ -70,8 +70,8 @@ def _in_elements(array: np.ndarray) -> bool:
 
 
 def from_numpy(array: Any) -> Tensor:
-    """A Tensor that shares the memory of a NumPy array. Raises ValueError if a stride is no whole number of elements, as
-    those of a structured array's field may be: mg.tensor copies it."""
+    """A Tensor that shares the memory of a NumPy array. Raises ValueError if a stride is no whole number of elements,
+    as those of a structured array's field may be: mg.tensor copies it."""
     refuse_users("from_numpy()")
     if not isinstance(array, np.ndarray):
         raise TypeError(f"from_numpy needs a NumPy array, got {type(array).__name__}")
