@@ -16,13 +16,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 import numpy as np
-from contenders import initial_weights
-from train_step import Worker, machine
+from train_step import CONFIGS
+from workers import ENVIRONMENT, Worker, machine, ratio, spread
 
 LIMIT = 1.1
 LOOP = "while True: pass"
+STEP = Path(__file__).parent / "train_step.py"
 
 
 @contextlib.contextmanager
@@ -42,16 +44,18 @@ def measure(threads, loads, rounds, steps):
     workers = {}
     try:
         with tempfile.TemporaryDirectory() as folder:
-            np.savez(path := os.path.join(folder, "weights.npz"), **initial_weights())
+            np.savez(path := os.path.join(folder, "weights.npz"), **CONFIGS["nanogpt-cpu"].initial_weights())
+            command = [STEP, "--worker", "minigrad", "--config", "nanogpt-cpu", "--weights", path]
             for n in threads:
-                workers[n] = Worker("minigrad", path, OMP_NUM_THREADS=str(n), OPENBLAS_NUM_THREADS="1")
+                workers[n] = Worker(command, ENVIRONMENT | {"OMP_NUM_THREADS": str(n), "OPENBLAS_NUM_THREADS": "1"})
         times = {load: {n: [] for n in threads} for load in loads}
         for i in range(rounds):
             for load, found in times.items():
                 with busy(load):
                     for n in threads if i % 2 else threads[::-1]:
                         workers[n].turn(steps)
-                        found[n].append(workers[n].rounds.pop())
+                        times_of_steps, _ = workers[n].rounds.pop()
+                        found[n].append(times_of_steps)
             latest = ", ".join(
                 f"{load} loops " + " ".join(f"{statistics.median(found[n][-1]):.1f}" for n in threads)
                 for load, found in times.items()
@@ -64,10 +68,7 @@ def measure(threads, loads, rounds, steps):
 
 
 def summary(rounds, base):
-    times = sorted(ms for of_round in rounds for ms in of_round)
-    ratios = [statistics.median(a) / statistics.median(b) for a, b in zip(rounds, base)]
-    return {"median": statistics.median(times), "p10": times[len(times) // 10], "ratio": statistics.median(ratios),
-            "medians_of_rounds": [statistics.median(of_round) for of_round in rounds]}  # fmt: skip
+    return spread(rounds) | {"ratio": ratio(rounds, base)}
 
 
 def main():

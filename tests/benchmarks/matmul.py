@@ -18,7 +18,7 @@ import time
 
 import numpy as np
 from peak import peak_gflops
-from train_step import ENVIRONMENT, REST, machine
+from workers import ENVIRONMENT, REST, machine
 
 from minigrad import backend
 

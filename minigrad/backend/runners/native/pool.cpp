@@ -5,11 +5,12 @@
 // workers are busy with one caller's job, other callers do theirs alone: nobody waits for the job of another.
 //
 // Where other processes want the cores, a worker may lose its own for milliseconds, in the middle of a part that the
-// caller then has to wait for. So each job is compared with what its caller alone would have taken. What is won is
-// saved, up to SAVINGS, and losses are paid from that: a single hiccup changes nothing. A loss that is not covered is
-// made good by computing alone for PATIENCE times as long. So losses are about 1 / PATIENCE of all time at most, however
-// great the load is, and the workers are back soon after it has gone. A loss of more than SLICE is no matter of load:
-// the whole machine stood still, as virtual ones do, or the process was stopped.
+// caller then has to wait for. So each job is compared with what its caller alone would have taken, going by how long it
+// was on a core for its own part: alone it might not have lost that core. What is won is saved, up to SAVINGS, and losses
+// are paid from that: a single hiccup changes nothing. A loss that is not covered is made good by computing alone for
+// PATIENCE times as long. So losses are about 1 / PATIENCE of all time at most, however great the load is, and the
+// workers are back soon after it has gone. A loss of more than SLICE is no matter of load: the whole machine stood still,
+// as virtual ones do, or the process was stopped.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -18,6 +19,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <thread>
+#include <time.h>
 
 namespace {
 
@@ -59,6 +61,13 @@ int threads = 1;
 bool spins = true;
 
 long long now() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
+
+// The time that this thread has been on a core.
+long long busy() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return t.tv_sec * 1'000'000'000ll + t.tv_nsec;
+}
 
 // Returns when there() does: looks for a while, then sleeps. Who makes it true calls wake_up afterwards.
 template <typename There>
@@ -127,10 +136,10 @@ void share(Work work, void* launch, long long first, long long blocks) {
   pool->blocks = blocks;
   pool->part = std::max(1ll, (blocks - first) / (threads * PARTS));
   pool->next = first + pool->part;
-  const long long begun = now();
+  const long long begun = now(), busy_before = busy();
   pool->state = (pool->state / JOB + 1) * JOB + OPEN;
   wake_up(pool->workers_asleep);
-  const long long mine = take_parts(first), worked = now() - begun;
+  const long long mine = take_parts(first), worked = busy() - busy_before;
   pool->state &= ~OPEN;  // a worker that is late need not come any more
   wait([] { return pool->state % JOB == 0; }, pool->caller_asleep);
   const long long end = now(), alone = worked * (blocks - first) / mine;
