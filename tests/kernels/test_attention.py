@@ -6,6 +6,8 @@ import pytest
 from minigrad.backend import cpu_backend, reference
 from minigrad.backend.runners.emulated import Emulated
 
+from ..devices import backend_of
+
 pytestmark = pytest.mark.needs("g++")
 CASES = {  # B, nh, nkv, T, S, D, Dv, causal, mask, bias
     "one tile": (2, 2, 2, 64, 64, 32, 32, True, False, False),
@@ -71,6 +73,43 @@ def test_every_schedule_gives_the_same_result(schedule):
         results.append([o, lse, *backend.attention_backward(do, q, k, v, mask, bias, o, lse, scale, causal)])
     for a, b in zip(*results):
         np.testing.assert_array_equal(a, b)
+
+
+class Grids(Emulated):
+    """Launches nothing, and keeps the shapes of the grids."""
+
+    def __init__(self):
+        super().__init__()
+        self.grids = []
+
+    def _run(self, file, entry, dtype, grid, *rest):
+        self.grids.append((entry, grid))
+
+
+def test_heads_beyond_the_second_dim_of_a_grid():
+    """A GPU has no grid whose second or third dim is above 65,535: not B nh, and not B."""
+    on, heads = Grids(), 70_000
+    for nh in (1, heads):  # all in the batch, or all in one
+        q = np.zeros((heads // nh, nh, 1, 4), np.float32)
+        o, lse = on.attention(q, q, q, None, None, 1.0, True)
+        on.attention_backward(o, q, q, q, None, None, o, lse, 1.0, True)
+        keys, length = np.zeros((heads // nh, nh, 4, 1), np.float32), np.zeros(1, np.int64)
+        on.attention_decode_(q, q, q, keys, q, length, None, None, 1.0)
+    assert len(on.grids) == 8
+    for entry, grid in on.grids:
+        assert len(grid) == 1 and grid[0] >= heads, entry
+
+
+@pytest.mark.gpu
+def test_many_heads_on_a_gpu():
+    on = backend_of("cuda")
+    q, k, v, do = (np.random.default_rng(i).standard_normal((70_000, 1, 1, 2)).astype(np.float32) for i in range(4))
+    Q, K, V, DO = (on.from_numpy(x) for x in (q, k, v, do))
+    o, lse = on.attention(Q, K, V, None, None, 1.0, True)
+    np.testing.assert_array_equal(on.to_numpy(o), v)  # each query sees one key
+    dq, dk, dv = (on.to_numpy(x) for x in on.attention_backward(DO, Q, K, V, None, None, o, lse, 1.0, True))
+    np.testing.assert_array_equal(dv, do)
+    np.testing.assert_allclose(np.stack([dq, dk]), 0, atol=2e-6)
 
 
 def test_float64_takes_smaller_tiles():
