@@ -24,7 +24,7 @@ class ndarray:
 
     __array_ufunc__ = None  # NumPy's operators and functions raise TypeError
 
-    def __init__(self, shape, dtype=float, _host=None, _base=None):
+    def __init__(self, shape, dtype=float, _host=None, _base=None, _gpu=0):
         if _host is None:
             dtype = np.dtype(dtype)
             _host = np.frombuffer(b"\xff" * (int(np.prod(shape)) * dtype.itemsize), dtype).copy().reshape(shape)
@@ -32,11 +32,11 @@ class ndarray:
         self.shape, self.strides, self.dtype = _host.shape, _host.strides, _host.dtype
         self.ndim, self.size, self.itemsize, self.nbytes = _host.ndim, _host.size, _host.itemsize, _host.nbytes
         self.flags = types.SimpleNamespace(c_contiguous=_host.flags.c_contiguous)  # CuPy has no flags.writeable
-        self.data = types.SimpleNamespace(ptr=_host.ctypes.data, device_id=0)
+        self.data = types.SimpleNamespace(ptr=_host.ctypes.data, device_id=_gpu)
 
     def _view(self, host):
         assert host.size == 0 or np.shares_memory(host, self._host), "CuPy would copy this with a kernel of its own"
-        return ndarray(host.shape, host.dtype, host, self if self.base is None else self.base)
+        return ndarray(host.shape, host.dtype, host, self if self.base is None else self.base, self.data.device_id)
 
     def __getitem__(self, index):
         index = index if isinstance(index, tuple) else (index,)
@@ -58,6 +58,17 @@ class ndarray:
         assert self.flags.c_contiguous, "CuPy would compact this with a kernel of its own"
         return self._host.copy()
 
+    @property
+    def __cuda_array_interface__(self):
+        about = {"shape": self.shape, "strides": self.strides, "typestr": self.dtype.str, "version": 3}
+        return about | {"data": (self.data.ptr, False), "the stand-in's": self}
+
+    def __dlpack_device__(self):
+        return 2, self.data.device_id
+
+    def __dlpack__(self, **keywords):
+        return self
+
     def __array__(self, dtype=None, copy=None):
         raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()`")
 
@@ -70,6 +81,15 @@ class ndarray:
 def array(host):
     assert isinstance(host, np.ndarray) and host.ndim, "CuPy would fill this with a kernel of its own"
     return ndarray(host.shape, host.dtype, host.copy(order="C"))
+
+
+def asarray(x):
+    x = x.__cuda_array_interface__["the stand-in's"]
+    return ndarray(x.shape, x.dtype, x._host, x, x.data.device_id)
+
+
+def from_dlpack(x):
+    return asarray(x.__dlpack__(stream=None))
 
 
 def zeros(shape, dtype):
@@ -85,8 +105,8 @@ def may_share_memory(x, y):
 
 
 class Module:
-    """What the stand-in's NVRTC has made of a source, which is that source. The emulator compiles it when an entry point
-    is called first."""
+    """What the stand-in's NVRTC has made of a source, which is that source. The emulator compiles it when an entry
+    point is called first."""
 
     def load(self, binary):
         assert type(binary) is bytes

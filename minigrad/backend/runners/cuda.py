@@ -124,6 +124,21 @@ class Cuda(Launched):
         """A copy on the GPU, through page-locked memory and without waiting."""
         return self._cupy.array(x.reshape(-1)).reshape(x.shape)  # flat: CuPy fills 0-d arrays with a kernel of its own
 
+    def shared(self, x):
+        """The memory of another library's array on this GPU, an object with __cuda_array_interface__."""
+        return self._fit(self._cupy.asarray(x))
+
+    def from_dlpack(self, x):
+        """Likewise for an object with __dlpack__."""
+        return self._fit(self._cupy.from_dlpack(x))
+
+    def _fit(self, x):
+        """x, an array of CuPy. Raises ValueError unless a kernel could step through it by whole elements."""
+        steps = [step for n, step in zip(x.shape, x.strides) if n > 1]
+        if x.size and any(place % x.itemsize for place in (x.data.ptr, *steps)):
+            raise ValueError(f"an array of {x.dtype} whose elements lie {x.itemsize} bytes wide at strides {x.strides}")
+        return self.own(x)
+
     def to_numpy(self, x):
         """A copy in the CPU's memory. This waits for all that was queued before."""
         return self.compact(x).get()
@@ -147,8 +162,8 @@ class Cuda(Launched):
         """x, an array of CuPy. Raises RuntimeError if it lies on another GPU, whose memory this one may not reach."""
         if x.data.device_id != self.gpu and x.size:
             raise RuntimeError(
-                f"an array of GPU {x.data.device_id}, but device 'cuda' is GPU {self.gpu}, the one that was current when "
-                f"it was first used: copy the array there, or keep GPU {self.gpu} current"
+                f"an array of GPU {x.data.device_id}, but device 'cuda' is GPU {self.gpu}, which was current when it "
+                f"was first used: copy the array there, or keep GPU {self.gpu} current"
             )
         return x
 
