@@ -224,7 +224,11 @@ def test_more_than_48_kib_of_shared_memory_must_be_asked_for():
         try:
             emulated.launch("planted_bugs", "good", F32, 2, 64, y, X, shared=shared)
         except EmulationError as error:
-            assert refused and f"for which the kernel has not asked: grid (2, 1, 1), block (64, 1, 1), {shared} + {static} bytes" in str(error)
+            assert (
+                refused
+                and f"for which the kernel has not asked: grid (2, 1, 1), block (64, 1, 1), {shared} + {static} bytes"
+                in str(error)
+            )
         else:
             assert not refused
 

@@ -65,8 +65,9 @@ def test_what_does_not_compile_is_said():
 
 
 @pytest.mark.parametrize(
-    "capability, ptx, found", [("90", "0", "sm_90"), ("86", None, "compute_80"), ("120", None, "compute_90"), ("90", "1", "compute_90")]
-)  # fmt: skip
+    "capability, ptx, found",
+    [("90", "0", "sm_90"), ("86", None, "compute_80"), ("120", None, "compute_90"), ("90", "1", "compute_90")],
+)
 def test_machine_code_for_the_gpu_or_ptx(monkeypatch, capability, ptx, found):
     """The stand-in's NVRTC knows 75, 80 and 90."""
     if ptx is not None:

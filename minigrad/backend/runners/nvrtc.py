@@ -1,7 +1,7 @@
 """NVRTC, CUDA's compiler: kernels as a GPU's machine code, kept in the cache on disk. It needs no GPU.
 
-CuPy's RawModule would put -ftz=true after all options, so that float32 numbers below 1e-38 became 0 on a GPU alone. Here
-they are what they are on every other device.
+CuPy's RawModule would put -ftz=true after all options, so that float32 numbers below 1e-38 became 0 on a GPU alone.
+Here they are what they are on every other device.
 """
 
 import contextlib
@@ -25,9 +25,9 @@ def text(file, dtype):
 
 
 def target(cupy, capability):
-    """'sm_90' for a GPU of compute capability '90', as CuPy says it: machine code for it. 'compute_90' is PTX, which the
-    driver translates: for a GPU newer than this NVRTC, and where CUPY_COMPILE_WITH_PTX=1. Raises CompilerError for one
-    too old."""
+    """'sm_90' for a GPU of compute capability '90', as CuPy says it: machine code for it. 'compute_90' is PTX, which
+    the driver translates: for a GPU newer than this NVRTC, and where CUPY_COMPILE_WITH_PTX=1. Raises CompilerError for
+    one too old."""
     nvrtc = cupy.cuda.nvrtc
     wanted, known = int(capability), nvrtc.getSupportedArchs()
     usable = [arch for arch in known if arch <= wanted]
