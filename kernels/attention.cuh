@@ -52,6 +52,14 @@ __device__ __forceinline__ void load_transposed(R* tile, const T* x, long long s
   padded(x, stride, rows, D, [&](int i, int d, R value) { tile[d * LD + i] = value; });
 }
 
+// Which tile of which head this block has. A grid is (⌈length / TILE⌉ heads,), tile by tile: its second and third dims
+// could be 65,535 at most.
+struct Tile { long long head, tile; };
+__device__ __forceinline__ Tile tile_of(long long length) {
+  const unsigned tiles = unsigned((length + TILE - 1) / TILE);
+  return {blockIdx.x / tiles, blockIdx.x % tiles};
+}
+
 // The range of k that a product needs for its rows from i0 on and its columns from j0 on.
 struct Range { int first, last; };
 #define NONE (Range{1, 0})

@@ -1,8 +1,8 @@
 // The gradients of attention, from q, k, v and what the forward saved: o and lse.
 //
 //   layout   as in attention_forward.cu; do has the strides of o
-//   launch   attention_dk_dv: grid (⌈S / TILE⌉, B nh / group); attention_dq: grid (⌈T / TILE⌉, B nh). Both with 4 TILE
-//            threads, and the bytes of shared memory that attention.py gives
+//   launch   attention_dk_dv: grid (⌈S / TILE⌉ B nh / group,); attention_dq: grid (⌈T / TILE⌉ B nh,). Both with 4
+//            TILE threads, and the bytes of shared memory that attention.py gives
 //   equals   p = exp(scores - lse.sum(-1)); dv = p.mT @ do; dp = do @ v.mT; ds = scale * p * (dp - (do * o).sum(-1));
 //            dq = ds @ k; dk = ds.mT @ q; with dk and dv summed over the heads of a group
 //
@@ -86,10 +86,11 @@ attention_dk_dv(T* dk, T* dv, const T* dout, const T* o, const R* lse, const T* 
   const Tiles t = tiles_in(shared, dK);  // dK, TILE × DP
   R* dV = dK + TILE * DP;                // TILE × DP
 
-  const long long nkv = n.nh / n.group, b = blockIdx.y / nkv, hk = blockIdx.y % nkv;
+  const Tile at = tile_of(n.S);
+  const long long nkv = n.nh / n.group, b = at.head / nkv, hk = at.head % nkv;
   const T* kh = k + b * n.k[0] + hk * n.k[1];
   const T* vh = v + b * n.v[0] + hk * n.v[1];
-  const long long k0 = (long long)blockIdx.x * TILE, keys = n.S - k0;
+  const long long k0 = at.tile * TILE, keys = n.S - k0;
   load_transposed(t.Kt, kh + k0 * n.k[2], n.k[2], keys, n.D);
   load_transposed(t.Vt, vh + k0 * n.v[2], n.v[2], keys, n.Dv);
   tile_each<DP>(whole_rows(keys), DP, [&](int i, int d) { dK[i * DP + d] = 0; dV[i * DP + d] = 0; });
@@ -128,12 +129,13 @@ attention_dq(T* dq, const T* dout, const T* o, const R* lse, const T* q, const T
   const Tiles t = tiles_in(shared, dQ);  // dQ, TILE × DP
   R* K = dQ + TILE * DP;                 // TILE × DP
 
-  const long long b = blockIdx.y / n.nh, h = blockIdx.y % n.nh, q0 = (long long)blockIdx.x * TILE;
+  const Tile at = tile_of(n.T);
+  const long long b = at.head / n.nh, h = at.head % n.nh, q0 = at.tile * TILE;
   const View view = view_of(n, mask, bias, b, h, causal, scale);
   k += b * n.k[0] + h / n.group * n.k[1];
   v += b * n.v[0] + h / n.group * n.v[1];
   const long long out = b * n.o[0] + h * n.o[1];
-  load_queries(t, n, blockIdx.y, q0, q + b * n.q[0] + h * n.q[1], dout + out, o + out, lse);
+  load_queries(t, n, at.head, q0, q + b * n.q[0] + h * n.q[1], dout + out, o + out, lse);
   tile_each<DP>(whole_rows(n.T - q0), DP, [&](int i, int d) { dQ[i * DP + d] = 0; });
   const long long end = causal ? smaller(n.S, q0 + TILE) : n.S;
   for (long long k0 = 0; k0 < end; k0 += TILE) {

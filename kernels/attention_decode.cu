@@ -5,7 +5,7 @@
 //            (B, nh / group, D, capacity), so that scores of neighbours are summed side by side, and values
 //            (B, nh / group, capacity, Dv): of any strides, but the last is 1. o (B, nh, Dv) compact; length: one number,
 //            less than capacity; first (B,) and slopes (nh,), or null
-//   launch   grid (nh, B), a block for each head, 1 or a multiple of 32 threads; (SPAN + D + Dv) R of shared memory
+//   launch   grid (B nh,), a block for each head, 1 or a multiple of 32 threads; (SPAN + D + Dv) R of shared memory
 //   equals   keys[:, :, :, length] = k; values[:, :, length] = v; s = np.arange(first, length + 1)
 //            o = softmax(scale * q @ keys[:, s] - slopes * (length - s)) @ values[s]
 //
@@ -49,7 +49,7 @@ extern "C" __global__ void attention_decode(T* __restrict__ o, const T* __restri
                                             const double* __restrict__ slopes, Decode n, double scale) {
   DYNAMIC_SHARED(R, shared);
   R *p = shared, *Q = p + SPAN, *O = Q + n.D;  // p: scores, then the unnormalised pattern
-  const long long h = blockIdx.x, b = blockIdx.y, kv = h / n.group, end = *length;
+  const long long h = blockIdx.x % n.nh, b = blockIdx.x / n.nh, kv = h / n.group, end = *length;
   const int D = int(n.D), Dv = int(n.Dv);
   o += (b * n.nh + h) * Dv;
   q += b * n.q[0] + h * n.q[1];

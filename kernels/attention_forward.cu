@@ -3,7 +3,7 @@
 //   layout   q (B, nh, T, D), k (B, nh / group, S, D), v (B, nh / group, S, Dv), o (B, nh, T, Dv), of any strides, but
 //            the last is 1; lse (B, nh, T, 2) compact: ln Σ exp of each row's scores, in two parts so that float32
 //            loses no digits: the largest score and the rest, which is ∞ for a row that sees nothing
-//   launch   grid (⌈T / TILE⌉, B nh), 64 threads for TILE 32 and 256 for 64, attention.py's bytes of shared memory
+//   launch   grid (⌈T / TILE⌉ B nh,), 64 threads for TILE 32 and 256 for 64, attention.py's bytes of shared memory
 //   equals   scores = scale * q @ k.mT + bias; scores[~mask] = -inf; o = softmax(scores) @ v; 0 for a row of -inf
 //
 // The softmax is computed online: with each tile of keys the rows' maxima m may rise, and what was summed so far is
@@ -22,13 +22,14 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
   R* shrink = m + TILE;         // the factor for what was summed before this tile,
   Total<R>* l = reinterpret_cast<Total<R>*>(shrink + TILE);  // and its sum of exponentials
 
-  const long long b = blockIdx.y / n.nh, h = blockIdx.y % n.nh, q0 = (long long)blockIdx.x * TILE;
+  const Tile at = tile_of(n.T);
+  const long long b = at.head / n.nh, h = at.head % n.nh, q0 = at.tile * TILE;
   const long long rows = smaller(TILE, n.T - q0);
   q += b * n.q[0] + h * n.q[1] + q0 * n.q[2];
   k += b * n.k[0] + h / n.group * n.k[1];
   v += b * n.v[0] + h / n.group * n.v[1];
   o += b * n.o[0] + h * n.o[1] + q0 * n.o[2];
-  lse += 2 * (blockIdx.y * n.T + q0);
+  lse += 2 * (at.head * n.T + q0);
   const View view = view_of(n, mask, bias, b, h, causal, scale);
 
   load(Q, q, n.q[2], rows, n.D);

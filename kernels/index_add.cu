@@ -2,9 +2,9 @@
 // take_add_atomic. The indices have been checked to be in range. dx holds zeros before, unless stated otherwise.
 //
 //   take_add          dx (V, C), dy (N, C), index (N,)                            np.add.at(dx, index, dy)
-//     launch          (blocks, ⌈C / SPAN⌉) blocks of 32 to 512 threads: a block for each row of dx, which it writes
-//                     even if the row stays zero; or, by_token, for each row of dy, where the first of the blocks with
-//                     the same index sums for all of them
+//     launch          rows ⌈C / SPAN⌉ blocks of 32 to 512 threads: as many for each row of dx, which they write even
+//                     if the row stays zero; or, by_token, for each row of dy, where the first of the rows with the
+//                     same index sums for all of them
 //   take_add_sorted   the same, natively only: takes dy's rows in the order of their indices, as `order` and `starts`
 //                     from sort_indices give it. A block for each share of the columns. zeroed: dx holds zeros before
 //   sort_indices      order (N,), starts (V + 1,): order[starts[v]:starts[v + 1]] are the i with index[i] = v,
@@ -20,15 +20,16 @@ constexpr int SPAN = 128, WARPS = 16;  // columns that a block works on, and the
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     take_add(T* __restrict__ dx, const T* __restrict__ dy, const long long* __restrict__ index, long long N,
              long long C, bool by_token) {
-  const long long v = by_token ? index[blockIdx.x] : (long long)blockIdx.x;
+  const unsigned spans = unsigned((C + SPAN - 1) / SPAN), row = blockIdx.x / spans;
+  const long long v = by_token ? index[row] : (long long)row;
   if (by_token) {
     bool earlier = false;
-    for (long long i = threadIdx.x; i < blockIdx.x; i += blockDim.x) earlier |= index[i] == v;
+    for (long long i = threadIdx.x; i < row; i += blockDim.x) earlier |= index[i] == v;
     if (block_combine(earlier, [](bool a, bool b) { return a || b; })) return;
   }
   __shared__ Total<R> parts[WARPS][SPAN];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-  const long long c0 = (long long)blockIdx.y * SPAN;
+  const long long c0 = (long long)(blockIdx.x % spans) * SPAN;
   Total<R> acc[SPAN / 32] = {};
   for (long long first = warp * 32; first < N; first += warps * 32) {  // a warp looks at 32 indices at a time
     unsigned hits = first + lane < N && index[first + lane] == v ? 1u << lane : 0u;

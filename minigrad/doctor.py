@@ -87,7 +87,7 @@ def flags():
 
 def cache():
     path = folder()
-    files = [file for file in Path(path).iterdir() if file.suffix == ".so"]
+    files = [file for file in Path(path).iterdir() if file.suffix in (".so", ".cubin")]
     damaged = sum(not intact(file) for file in files)
     said = f"{path}: {len(files)} files, {sum(file.lstat().st_size for file in files) / 1e6:.1f} MB"
     said += f", {damaged} of them damaged or of an older version" if damaged else ""

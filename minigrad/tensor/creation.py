@@ -27,10 +27,17 @@ def from_backend(array: Any, on: Any, requires_grad: bool = False) -> Tensor:
 
 
 def tensor(data: Any, dtype: Any = None, device: str = "cpu", requires_grad: bool = False) -> Tensor:
-    """A Tensor with a copy of data: numbers, nested lists, arrays, Tensors.
+    """A Tensor with a copy of data: numbers, nested lists, arrays, Tensors. An array may be another library's on the
+    GPU, an object with __cuda_array_interface__; with device="cuda" its copy never leaves the GPU.
 
     dtype None: an array keeps its dtype; Python floats become float32, ints int64, bools bool."""
     refuse_users("tensor(), which copies what it is given only once,")
+    if _is_on_gpu(data):
+        data = _shared(data)
+        if device == "cuda":
+            same = dtype is None or data.dtype == dtypes.as_dtype(dtype)
+            copied: Tensor = data.clone() if same else data.to(dtype)
+            return copied.requires_grad_() if requires_grad else copied
     if isinstance(data, Tensor):
         data = data.detach()._host()
     typed = isinstance(data, (np.ndarray, np.generic))
@@ -56,9 +63,13 @@ def _first_is_typed(data: Any) -> bool:
 
 
 def as_tensor(data: Any, dtype: Any = None, device: str = "cpu") -> Any:
-    """data as a Tensor: itself if it is one of that dtype and device, else sharing an array's memory, else a copy."""
+    """data as a Tensor: itself if it is one of that dtype and device, else sharing an array's memory, else a copy.
+
+    With device="cuda" an array is one with __cuda_array_interface__, that may be written to."""
     if isinstance(data, Tensor):
         return data.to(device).to(dtype or data.dtype)
+    if _is_on_gpu(data) and device == "cuda" and not data.__cuda_array_interface__["data"][1]:
+        return _shared(data).to(dtypes.as_dtype(dtype or data.__cuda_array_interface__["typestr"]))
     if isinstance(data, np.ndarray) and device == "cpu" and (dtype is None or data.dtype == dtypes.as_dtype(dtype)):
         return from_numpy(data) if _in_elements(data) else tensor(data)
     return tensor(data, dtype, device)
@@ -85,8 +96,32 @@ def from_numpy(array: Any) -> Tensor:
 
 
 def from_dlpack(other: Any) -> Tensor:
-    """A Tensor that shares the memory of another library's array (PyTorch, CuPy, JAX, …)."""
-    return from_numpy(np.from_dlpack(other))
+    """A Tensor that shares the memory of another library's array (PyTorch, CuPy, JAX, …), on the CPU or the GPU.
+
+    Raises TypeError for dtypes that minigrad has not, RuntimeError for arrays of another GPU than device 'cuda' is."""
+    device = getattr(other, "__dlpack_device__", None)
+    if device is None or device()[0] not in _CUDA:
+        return from_numpy(np.from_dlpack(other))
+    on = backend.get("cuda")
+    return _typed(on.from_dlpack(other), on)
+
+
+_CUDA = 2, 13  # DLPack's numbers of a GPU's memory, and of memory that CPU and GPU share
+
+
+def _is_on_gpu(data: Any) -> bool:
+    return not isinstance(data, (Tensor, np.ndarray)) and hasattr(data, "__cuda_array_interface__")
+
+
+def _shared(array: Any) -> Tensor:
+    """A Tensor that shares the memory of an object with __cuda_array_interface__."""
+    on = backend.get("cuda")
+    return _typed(on.shared(array), on)
+
+
+def _typed(array: Any, on: Any) -> Tensor:
+    dtypes.as_dtype(array.dtype)
+    return from_backend(array, on)
 
 
 def _sizes(name: str, size: Any) -> tuple[int, ...]:

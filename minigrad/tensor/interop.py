@@ -57,10 +57,11 @@ class Interop(Value):
         return self.array.__cuda_array_interface__
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickling and copy.copy keep the values and whether a gradient is required, but not the graph or .grad.
-        Tensors that share memory no longer share it afterwards."""
+        """Pickling and copy.copy keep the values, the device and whether a gradient is required, but not the graph or
+        .grad. Tensors that share memory no longer share it afterwards. Where a pickle's device is missing, loading it
+        raises backend.DeviceError: a checkpoint, or .cpu() before, serves for another machine."""
         self._check_leaf()
-        return _rebuilt, (type(self), self._host().copy(), self.requires_grad)
+        return _rebuilt, (type(self), self._host().copy(), self.requires_grad, self.storage.backend.device)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A leaf on the same device with memory, .grad and attributes of its own, but no hooks. Tensors that share
@@ -173,8 +174,9 @@ def _owner(array: Any) -> Any:
     return array
 
 
-def _rebuilt(cls: Any, array: Any, requires_grad: bool) -> Any:
-    x = cls._wrap(array, Storage(backend.cpu()))
+def _rebuilt(cls: Any, array: Any, requires_grad: bool, device: str = "cpu") -> Any:
+    on = backend.get(device)
+    x = cls._wrap(on.from_numpy(array), Storage(on))
     return x.requires_grad_(requires_grad) if type(x) is cls else cls(x, requires_grad)
 
 

@@ -15,7 +15,7 @@ import minigrad as mg
 import minigrad.nn.functional as F
 from minigrad.autograd import Storage
 from minigrad.backend import reference
-from minigrad.backend.runners import cuda
+from minigrad.backend.runners import cuda, nvrtc
 
 from .. import ROOT, fake_cupy
 
@@ -125,7 +125,8 @@ class Recorded:
 
 
 def kernel_for(kinds, Array=fake_cupy.ndarray):
-    return cuda.Kernel(Recorded(), "k", kinds, np.dtype("float16"), Array)
+    on = types.SimpleNamespace(array_type=Array, room=lambda function: (48 << 10) - 100, ask=lambda function: 200 << 10)
+    return cuda.Kernel(Recorded(), "k", kinds, np.dtype("float16"), on)
 
 
 def test_arguments_become_exactly_what_is_declared():
@@ -174,11 +175,23 @@ def test_the_real_cupy_takes_such_arguments(kind):
 
 
 def test_much_shared_memory_is_asked_for():
+    """48 KiB are to be had without asking, with what is static."""
     kernel = kernel_for(["int"])
-    kernel((1,), (32,), 48 << 10, [1])
-    assert not hasattr(kernel.function, "max_dynamic_shared_size_bytes")
-    kernel((1,), (32,), 100 << 10, [1])
-    assert kernel.function.max_dynamic_shared_size_bytes == 100 << 10
+    for shared, asked in ((0, False), ((48 << 10) - 100, False), ((48 << 10) - 99, True), (100 << 10, True)):
+        kernel((1,), (32,), shared, [1])
+        assert (kernel.room == 200 << 10) == asked
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [2945, 3056, 3072])
+def test_the_backward_of_wide_rows_fits_a_block(on, n, dtype):
+    """Its dynamic shared memory, up to 48 KiB, is more than that with what is static."""
+    x, dy, weight = normal(5, n, dtype=dtype), normal(5, n, dtype=dtype), normal(n, dtype=dtype)
+    _, mean, rstd = reference.layer_norm(x, weight, None, 1e-5)
+    wanted = reference.layer_norm_backward(dy, x, weight, mean, rstd, (True, True, True))
+    put = [on.from_numpy(a) for a in (dy, x, weight, mean, rstd)]
+    for found, right in zip(on.layer_norm_backward(*put, (True, True, True)), wanted):
+        np.testing.assert_allclose(on.to_numpy(found), right, 1e-4, 1e-4)
 
 
 def test_a_file_is_compiled_once_for_a_dtype(fake):
@@ -271,14 +284,17 @@ def count_raises(status):
         (count_raises(100), "no GPU was found"),
         ({"runtime.getDeviceCount": lambda: 0}, "no GPU was found"),
         ({"nvrtc.getVersion": raises(RuntimeError("libnvrtc.so\n…"))}, r"NVRTC.*gpu13.*\(libnvrtc.so\)"),
-        ({"RawModule.compile": raises(ValueError("cannot open"))}, r"headers.*gpu13.*\(cannot open\)"),
+        ({"nvrtc.getSupportedArchs": lambda: (100, 120)}, "NVRTC 13.0 compiles for compute capability 100 and newer"),
+        ({"headers": None}, r"headers.*gpu13.*\(there is no cuda_fp16.h\)"),
         ({}, None),
     ],
 )
 def test_what_is_missing_is_said(fake, monkeypatch, changes, message):
+    monkeypatch.setattr(nvrtc, "headers", lambda cupy: changes.get("headers", ("/include", 1, 1)))
     for name, value in changes.items():
-        where, name = name.split(".")
-        monkeypatch.setattr(getattr(fake_cupy.cuda, where, None) or getattr(fake_cupy, where), name, value)
+        if name != "headers":
+            where, name = name.split(".")
+            monkeypatch.setattr(getattr(fake_cupy.cuda, where), name, value)
     why = cuda.why_not()
     assert why is None if message is None else re.search(message, why) and why.startswith("device 'cuda'")
 
@@ -305,9 +321,9 @@ def test_a_cupy_that_cannot_be_imported_is_said(tmp_path, monkeypatch, error, wh
 
 
 def test_nothing_but_memory_views_and_compiling_is_asked_of_cupy():
-    with open(cuda.__file__, encoding="utf-8") as file:
-        used = set(re.findall(r"\b_?cupy\.(\w+)", file.read()))
-    assert used == {"array", "broadcast_to", "cuda", "may_share_memory", "ndarray", "RawModule", "zeros"}
+    text = "".join(Path(module.__file__).read_text(encoding="utf-8") for module in (cuda, nvrtc))
+    used = set(re.findall(r"\b_?cupy\.(\w+)", text))
+    assert used == {"array", "asarray", "broadcast_to", "cuda", "from_dlpack", "may_share_memory", "ndarray", "zeros"}
 
 
 def test_importing_minigrad_does_not_import_cupy():

@@ -211,6 +211,28 @@ def test_launches_that_a_gpu_refuses():
     assert "shared memory" in findings("past_static_shared", shared=227 << 10)  # which has some of its own
 
 
+def test_more_than_48_kib_of_shared_memory_must_be_asked_for():
+    """Static and dynamic together: planted_bugs.cu has some of the first kind."""
+    whole = 48 << 10
+    static = Emulated(text_of=lambda file, dtype: PLANTED).static_shared("planted_bugs", "good", F32)
+    assert 0 < static < whole
+    for shared, asked, refused in (
+        (whole - static, 0, False), (whole - static + 1, 0, True), (whole, whole - 1, True), (whole, whole, False),
+    ):  # fmt: skip
+        emulated = Emulated(text_of=lambda file, dtype: PLANTED, asked=asked)
+        y = emulated.empty(128, F32)
+        try:
+            emulated.launch("planted_bugs", "good", F32, 2, 64, y, X, shared=shared)
+        except EmulationError as error:
+            assert (
+                refused
+                and f"for which the kernel has not asked: grid (2, 1, 1), block (64, 1, 1), {shared} + {static} bytes"
+                in str(error)
+            )
+        else:
+            assert not refused
+
+
 def test_wrong_arguments():
     emulated = Emulated()
     y = emulated.empty((2, 40), F32)

@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from minigrad.backend.kernels import find_kernels
-from minigrad.backend.runners.cuda import OPTIONS, text
+from minigrad.backend.runners.nvrtc import Nvrtc, text
+from minigrad.backend.runners.toolchain import CompilerError
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("cupy") is None, reason="no GPU's compiler: CuPy is not installed"
@@ -63,32 +64,21 @@ def units():
     ]
 
 
-@functools.cache
-def headers():
-    """The folder of CUDA's headers in the wheel that CuPy uses too."""
-    files = importlib.metadata.files("nvidia-cuda-runtime")
-    return next(str(file.locate().parent) for file in files if file.name == "cuda_fp16.h")
-
-
 def compiled(file, dtype, arch):
     """{entry point: (registers, static shared memory, stack, spills in bytes)} as ptxas tells it."""
-    from cupy.cuda import nvrtc
+    import cupy
 
-    program = nvrtc.createProgram(text(file, dtype), f"{file}.cu", (), ())
-    # -ftz and -default-device are what CuPy adds
-    options = *OPTIONS, f"-arch={arch}", f"-I{headers()}", "-ftz=true", "-default-device", "--ptxas-options=-v"
     try:
-        nvrtc.compileProgram(program, options)
-    except nvrtc.NVRTCError:
-        raise AssertionError(f"{file} {dtype} {arch}:\n{nvrtc.getProgramLog(program)}") from None
+        _, said = Nvrtc(cupy, arch).compiled(text(file, dtype), f"{file} {dtype} {arch}", "--ptxas-options=-v")
+    except CompilerError as error:
+        raise AssertionError(str(error)) from None
     found = {}
-    for part in nvrtc.getProgramLog(program).split("Compiling entry function ")[1:]:
+    for part in said.split("Compiling entry function ")[1:]:
         name = re.match(r"'(\w+)'", part)[1]
         stack, stores, loads = (int(re.search(rf"(\d+) bytes {what}", part)[1]) for what in _MEMORY)
         shared = re.search(r"(\d+) bytes smem", part)
         registers = int(re.search(r"Used (\d+) registers", part)[1])
         found[name] = registers, int(shared[1]) if shared else 0, stack, stores + loads
-    nvrtc.destroyProgram(program)
     return found
 
 

@@ -10,6 +10,8 @@ from minigrad import backend
 from minigrad.backend.runners.emulated import Emulated
 from minigrad.backend.runners.native import NativeKernels
 
+from .on_gpu import OnGpu
+
 DTYPES = [np.dtype(name) for name in ("float32", "float64", "float16", "int64", "bool")]
 FLOATS = DTYPES[:3]
 DEVICES = {"native": DTYPES[:2], "emulated": DTYPES, "cuda": DTYPES}  # native leaves other dtypes to NumPy
@@ -36,8 +38,17 @@ def on_each(names, cases):
 
 
 def call(on, function, *operands, **keywords):
-    """function of `on` on NumPy arrays and numbers -> a NumPy array."""
-    moved = [on.from_numpy(x) if isinstance(x, np.ndarray) else x for x in operands]
-    y = on.to_numpy(getattr(on, function)(*moved, **keywords))
+    """function of `on` on NumPy arrays and numbers -> a NumPy array, laid out as the operands and the result are."""
+    y = getattr(OnGpu(on) if on.device == "cuda" else on, function)(*operands, **keywords)
     assert type(y) is np.ndarray
     return y
+
+
+def hosted(name):
+    """'native', 'emulated' (another order: 'emulated 3') or 'cuda': its kernels on NumPy arrays."""
+    if name == "native":
+        return NativeKernels()
+    return OnGpu(backend.get("cuda")) if name == "cuda" else Emulated(int(name.partition(" ")[2] or 0))
+
+
+GPU = pytest.param("cuda", marks=pytest.mark.gpu)

@@ -1,10 +1,12 @@
-"""Attention's kernels against the NumPy reference in float64: natively, and emulated under several schedules."""
+"""Attention's kernels against the NumPy reference in float64: natively, emulated in several orders, and on a GPU."""
 
 import numpy as np
 import pytest
 
 from minigrad.backend import cpu_backend, reference
 from minigrad.backend.runners.emulated import Emulated
+
+from .calls import GPU, hosted
 
 pytestmark = pytest.mark.needs("g++")
 CASES = {  # B, nh, nkv, T, S, D, Dv, causal, mask, bias
@@ -51,6 +53,11 @@ def check(backend, case, dtype):
         np.testing.assert_allclose(np.where(finite, got, 0), np.where(finite, want, 0), 0, EPS[dtype] * scale_of)
 
 
+@pytest.fixture(params=["emulated 2", GPU])
+def on(request):
+    return hosted(request.param)
+
+
 @pytest.mark.parametrize("dtype", EPS)
 @pytest.mark.parametrize("case", CASES)
 def test_native(case, dtype):
@@ -58,8 +65,8 @@ def test_native(case, dtype):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_emulated(case):
-    check(Emulated(schedule=2), case, "float32")
+def test_blocks_of_threads(on, case):
+    check(on, case, "float32")
 
 
 @pytest.mark.parametrize("schedule", range(4))
@@ -73,16 +80,52 @@ def test_every_schedule_gives_the_same_result(schedule):
         np.testing.assert_array_equal(a, b)
 
 
-def test_float64_takes_smaller_tiles():
-    check(Emulated(schedule=0), "queries of a group", "float64")
+class Grids(Emulated):
+    """Launches nothing, and keeps the shapes of the grids."""
+
+    def __init__(self):
+        super().__init__()
+        self.grids = []
+
+    def _run(self, file, entry, dtype, grid, *rest):
+        self.grids.append((entry, grid))
 
 
-def test_scores_far_from_zero_cost_no_digits():
+def test_heads_beyond_the_second_dim_of_a_grid():
+    """A GPU has no grid whose second or third dim is above 65,535: not B nh, and not B."""
+    on, heads = Grids(), 70_000
+    for nh in (1, heads):  # all in the batch, or all in one
+        q = np.zeros((heads // nh, nh, 1, 4), np.float32)
+        o, lse = on.attention(q, q, q, None, None, 1.0, True)
+        on.attention_backward(o, q, q, q, None, None, o, lse, 1.0, True)
+        keys, length = np.zeros((heads // nh, nh, 4, 1), np.float32), np.zeros(1, np.int64)
+        on.attention_decode_(q, q, q, keys, q, length, None, None, 1.0)
+    assert len(on.grids) == 8
+    for entry, grid in on.grids:
+        assert len(grid) == 1 and grid[0] >= heads, entry
+
+
+@pytest.mark.gpu
+def test_many_heads_on_a_gpu():
+    on = hosted("cuda")
+    q, k, v, do = (np.random.default_rng(i).standard_normal((70_000, 1, 1, 2)).astype(np.float32) for i in range(4))
+    o, lse = on.attention(q, k, v, None, None, 1.0, True)
+    np.testing.assert_array_equal(o, v)  # each query sees one key
+    dq, dk, dv = on.attention_backward(do, q, k, v, None, None, o, lse, 1.0, True)
+    np.testing.assert_array_equal(dv, do)
+    np.testing.assert_allclose(np.stack([dq, dk]), 0, atol=1e-5)  # what rounding leaves
+
+
+def test_float64_takes_smaller_tiles(on):
+    check(on, "queries of a group", "float64")
+
+
+def test_scores_far_from_zero_cost_no_digits(on):
     """Equal keys: dq is exactly 0, and scores are 281, of which float32 holds no more than 3e-5. lse in one number
     would make the pattern, computed again, sum to as much less or more than 1."""
     x = np.full((1, 1, 8, 33), 7, np.float32)
     do = np.random.default_rng(0).standard_normal(x.shape).astype(np.float32)
-    for backend in (type(cpu_backend("native"))(any_size=True), Emulated(), reference):
+    for backend in (type(cpu_backend("native"))(any_size=True), on, reference):
         o, lse = backend.attention(x, x, x, None, None, 33**-0.5, True)
         dq, dk, dv = backend.attention_backward(do, x, x, x, None, None, o, lse, 33**-0.5, True)
         assert np.abs(dq).max() < 2e-5 and np.abs(dk).max() < 2e-5
@@ -95,9 +138,9 @@ def test_no_access_is_wrong():
         check(backend, case, "float32")
 
 
-def test_nothing_to_attend_to():
+def test_nothing_to_attend_to(on):
     q, k, v = np.ones((1, 2, 3, 4), np.float32), np.ones((1, 2, 0, 4), np.float32), np.ones((1, 2, 0, 5), np.float32)
-    for backend in (type(cpu_backend("native"))(any_size=True), Emulated(), reference):
+    for backend in (type(cpu_backend("native"))(any_size=True), on, reference):
         o, lse = backend.attention(q, k, v, None, None, 1.0, False)
         assert o.shape == (1, 2, 3, 5) and not o.any() and (lse[..., 1] == np.inf).all()
         dq, dk, dv = backend.attention_backward(o, q, k, v, None, None, o, lse, 1.0, False)
@@ -162,8 +205,8 @@ def test_decoding(case, dtype):
 
 
 @pytest.mark.parametrize("case", DECODED)
-def test_decoding_emulated(case):
-    check_decode(Emulated(schedule=2), case, "float32")
+def test_decoding_in_blocks_of_threads(on, case):
+    check_decode(on, case, "float32")
 
 
 def test_decoding_wrongly_accesses_nothing():
@@ -171,8 +214,8 @@ def test_decoding_wrongly_accesses_nothing():
         check_decode(Emulated(check=True), case, "float32")
 
 
-def test_decoding_in_half_precision():
-    for backend in (type(cpu_backend("native"))(any_size=True), Emulated(), reference):
+def test_decoding_in_half_precision(on):
+    for backend in (type(cpu_backend("native"))(any_size=True), on, reference):
         args = decoded("the last", "float16")
         expected = reference.attention_decode_(*wide(*decoded("the last", "float16")[:5]), *args[5:])
         o = backend.attention_decode_(*args)
@@ -181,10 +224,10 @@ def test_decoding_in_half_precision():
 
 
 @pytest.mark.parametrize("dtype", EPS)
-def test_decoding_what_is_not_finite(dtype):
+def test_decoding_what_is_not_finite(on, dtype):
     """A NaN among the keys or values that are seen is passed on, and kernels do not read others; scores of -∞ weigh
     nothing."""
-    for backend in (type(cpu_backend("native"))(any_size=True), Emulated(), reference):
+    for backend in (type(cpu_backend("native"))(any_size=True), on, reference):
         for at, bad in ((0, False), (1, True), (3, True)):
             for which in (3, 4):
                 q, k, v, keys, values = (np.ones((1, 1, *n), dtype) for n in ((1, 4), (1, 4), (1, 4), (4, 5), (5, 4)))

@@ -1,4 +1,5 @@
-"""Matrix products emulated, thread by thread, against float64: shapes, strides, batches, parts of k, schedules."""
+"""Matrix products emulated, thread by thread, and on a GPU, against float64: shapes, strides, batches, parts of k,
+schedules."""
 
 import struct
 
@@ -9,9 +10,16 @@ from minigrad.backend import reference
 from minigrad.backend.launch import matmul as launching
 from minigrad.backend.runners.emulated import Emulated
 
+from .calls import GPU, hosted
+
 pytestmark = pytest.mark.needs("g++")
 EPS = {"float32": 3e-7, "float64": 4e-16, "float16": 1e-3, "int64": 0, "uint8": 0}
 SHAPES = (1, 1, 1), (33, 17, 65), (129, 127, 9), (130, 40, 132), (5, 0, 3), (0, 4, 3), (3, 4, 0), (1, 300, 2)
+
+
+@pytest.fixture(params=["emulated", GPU])
+def on(request):
+    return hosted(request.param)
 
 
 @pytest.fixture
@@ -47,24 +55,24 @@ def check(backend, a, b):
 
 @pytest.mark.parametrize("side", [128, 64])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_shapes(tiled, side, shape):
+def test_shapes(on, tiled, side, shape):
     tiled(side)
     n, k, m = shape
-    check(Emulated(), numbers((n, k)), numbers((k, m), seed=1))
+    check(on, numbers((n, k)), numbers((k, m), seed=1))
 
 
 @pytest.mark.parametrize("dtype", EPS)
-def test_dtypes(tiled, dtype):
+def test_dtypes(on, tiled, dtype):
     tiled(128)
-    check(Emulated(), numbers((130, 20), dtype), numbers((20, 72), dtype, seed=1))
+    check(on, numbers((130, 20), dtype), numbers((20, 72), dtype, seed=1))
 
 
 @pytest.mark.parametrize("transposed", [(False, False), (False, True), (True, False), (True, True)], ids=str)
-def test_transposed(tiled, transposed):
+def test_transposed(on, tiled, transposed):
     tiled(128)
     a, b = numbers((132, 36)), numbers((36, 68), seed=1)
     a, b = (x.T.copy().T if t else x for x, t in zip((a, b), transposed))
-    check(Emulated(), a, b)
+    check(on, a, b)
 
 
 @pytest.mark.parametrize("schedule", range(4))
@@ -74,16 +82,16 @@ def test_schedules(tiled, side, schedule):
     check(Emulated(schedule), numbers((132, 100)), numbers((100, 36), seed=1))
 
 
-def test_strides(tiled):
+def test_strides(on, tiled):
     """Views that break the alignment, skip elements, run backwards or stay where they are."""
     tiled(128)
-    backend, a, b = Emulated(), numbers((70, 80)), numbers((80, 70), seed=1)
-    check(backend, a[:, 1:33], b[1:33])
-    check(backend, a[3:, 4:36], b[4:36, 2:66])
-    check(backend, a[:, ::2], b[::2, ::3])
-    check(backend, a[::-1, 3::-1], b[3::-1, ::-1])
-    check(backend, np.broadcast_to(a[:, :1], (70, 20)), np.broadcast_to(b[:20, :1], (20, 8)))
-    check(backend, np.broadcast_to(a[0, 0], (4, 5)), np.broadcast_to(b[0, :8], (5, 8)))
+    a, b = numbers((70, 80)), numbers((80, 70), seed=1)
+    check(on, a[:, 1:33], b[1:33])
+    check(on, a[3:, 4:36], b[4:36, 2:66])
+    check(on, a[:, ::2], b[::2, ::3])
+    check(on, a[::-1, 3::-1], b[3::-1, ::-1])
+    check(on, np.broadcast_to(a[:, :1], (70, 20)), np.broadcast_to(b[:20, :1], (20, 8)))
+    check(on, np.broadcast_to(a[0, 0], (4, 5)), np.broadcast_to(b[0, :8], (5, 8)))
 
 
 @pytest.mark.parametrize(
@@ -99,16 +107,16 @@ def test_strides(tiled):
     ],
     ids=str,
 )
-def test_batches(shapes):
+def test_batches(on, shapes):
     a, b = (numbers(shape, seed=i) for i, shape in enumerate(shapes))
-    check(Emulated(), a, b)
+    check(on, a, b)
 
 
-def test_batches_in_any_order():
+def test_batches_in_any_order(on):
     """Heads of attention: (B, T, nh, hs) seen as (B, nh, T, hs)."""
     q, k = (numbers((2, 5, 3, 8), seed=i).transpose(0, 2, 1, 3) for i in range(2))
-    check(Emulated(), q, k.transpose(0, 1, 3, 2))
-    check(Emulated(), q.transpose(2, 0, 1, 3), k.transpose(2, 0, 3, 1))
+    check(on, q, k.transpose(0, 1, 3, 2))
+    check(on, q.transpose(2, 0, 1, 3), k.transpose(2, 0, 3, 1))
 
 
 def test_one_matrix_of_all_rows():
@@ -146,11 +154,11 @@ def test_sixteen_bytes_are_read_at_once_only_where_all_of_them_are_aligned():
     assert launching.whole(np.dtype("int64")) == 2 and launching.whole(np.dtype("int8")) == 4
 
 
-def test_misaligned_batches_are_right():
+def test_misaligned_batches_are_right(on):
     backing = numbers((3, 65))
     x = backing[:, :64].reshape(3, 8, 8)
-    check(Emulated(), x, x)
-    check(Emulated(), numbers((8, 8), seed=2), x)
+    check(on, x, x)
+    check(on, numbers((8, 8), seed=2), x)
 
 
 def test_batch_dims_are_one_where_both_operands_allow_it():
@@ -174,33 +182,33 @@ def test_batch_dims_are_one_where_both_operands_allow_it():
 
 
 @pytest.mark.parametrize("parts", [2, 3, 50])
-def test_parts_of_k(tiled, parts):
+def test_parts_of_k(on, tiled, parts):
     tiled(64, parts)
     for k in (1, 16, 17, 100):
-        check(Emulated(), numbers((2, 3, k)), numbers((2, k, 5), seed=1))
-    check(Emulated(), numbers((3, 100), "float16"), numbers((100, 5), "float16", seed=1))
+        check(on, numbers((2, 3, k)), numbers((2, k, 5), seed=1))
+    check(on, numbers((3, 100), "float16"), numbers((100, 5), "float16", seed=1))
 
 
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("lead", [(), (3,), (2, 3), (0,)], ids=str)
-def test_linear(tiled, lead, parts):
+def test_linear(on, tiled, lead, parts):
     tiled(64, parts)
-    backend, x, weight, bias, dy = Emulated(), *(numbers(s) for s in (lead + (40,), (7, 40), (7,), lead + (7,)))
+    x, weight, bias, dy = (numbers(s) for s in (lead + (40,), (7, 40), (7,), lead + (7,)))
     wide = [v.astype(np.float64) for v in (x, weight, bias, dy)]
-    same(backend.linear(x, weight, bias), reference.linear(*wide[:3]), "float32", 40)
-    same(backend.linear(x, weight, None), reference.linear(*wide[:2], None), "float32", 40)
-    got = backend.linear_backward(dy, x, weight, (True, True, True))
+    same(on.linear(x, weight, bias), reference.linear(*wide[:3]), "float32", 40)
+    same(on.linear(x, weight, None), reference.linear(*wide[:2], None), "float32", 40)
+    got = on.linear_backward(dy, x, weight, (True, True, True))
     for y, want in zip(got, reference.linear_backward(wide[3], wide[0], wide[1], (True, True, True)), strict=True):
         same(y, want, "float32", 7)
-    assert backend.linear_backward(dy, x, weight, (False, False, False)) == (None, None, None)
+    assert on.linear_backward(dy, x, weight, (False, False, False)) == (None, None, None)
 
 
-def test_special_numbers_stay_in_their_rows_and_columns():
+def test_special_numbers_stay_in_their_rows_and_columns(on):
     a, b = numbers((66, 20)), numbers((20, 66), seed=1)
     a[3, 5], a[65, 0], b[19, 65] = np.nan, np.inf, -np.inf
     with np.errstate(invalid="ignore"):
         want = a.astype(np.float64) @ b
-    np.testing.assert_allclose(Emulated().matmul(a, b), want, 1e-4, 1e-4)
+    np.testing.assert_allclose(on.matmul(a, b), want, 1e-4, 1e-4)
 
 
 @pytest.mark.parametrize("side, parts", [(128, 1), (64, 2)])
@@ -211,9 +219,9 @@ def test_no_race_and_nothing_out_of_bounds(tiled, side, parts):
 
 
 @pytest.mark.parametrize("shapes", [((2, 3), (4, 5)), ((2, 3, 4), (3, 4, 5))], ids=str)
-def test_shapes_that_do_not_fit(shapes):
+def test_shapes_that_do_not_fit(on, shapes):
     with pytest.raises(ValueError):
-        Emulated().matmul(*map(numbers, shapes))
+        on.matmul(*map(numbers, shapes))
 
 
 def test_large_products_fill_the_gpu():
@@ -231,12 +239,12 @@ def test_large_products_fill_the_gpu():
         (numbers((5, 3, 8)).transpose(1, 0, 2), numbers((8, 6))),
     ],
 )
-def test_batches_with_gaps_between_them(a, b):
-    same(Emulated().matmul(a, b), a.astype(np.float64) @ b, "float32", 8)
+def test_batches_with_gaps_between_them(on, a, b):
+    same(on.matmul(a, b), a.astype(np.float64) @ b, "float32", 8)
 
 
 @pytest.mark.parametrize("parts", [1, 3])
-def test_a_bias_that_is_not_compact(tiled, parts):
+def test_a_bias_that_is_not_compact(on, tiled, parts):
     tiled(64, parts)
     x, weight, bias = numbers((5, 60)), numbers((7, 60)), numbers((14,))[::2]
-    same(Emulated().linear(x, weight, bias), x.astype(np.float64) @ weight.T + bias, "float32", 60)
+    same(on.linear(x, weight, bias), x.astype(np.float64) @ weight.T + bias, "float32", 60)

@@ -1,11 +1,11 @@
-"""Kernels that work on rows, and the optimizers, against NumPy in float64: natively and emulated."""
+"""Kernels that work on rows, and the optimizers, against NumPy in float64: natively, emulated and on a GPU."""
 
 import numpy as np
 import pytest
 
 from minigrad.backend import reference
-from minigrad.backend.runners.emulated import Emulated
-from minigrad.backend.runners.native import NativeKernels
+
+from .calls import GPU, hosted
 
 pytestmark = pytest.mark.needs("g++")
 INF, NAN = float("inf"), float("nan")
@@ -13,11 +13,9 @@ SHAPES = [(3, 1), (5, 2), (2, 3, 33), (7, 64), (3, 257), (2, 1000), (1, 4099), (
 TOLERANCE = {np.float64: 1e-12, np.float32: 4e-6, np.float16: 3e-3}
 
 
-@pytest.fixture(scope="module", params=["native", "emulated", "emulated, another order"])
+@pytest.fixture(scope="module", params=["native", "emulated", "emulated 3", GPU])
 def on(request):
-    if request.param == "native":
-        return NativeKernels()
-    return Emulated(schedule=3 if "order" in request.param else 0)
+    return hosted(request.param)
 
 
 @pytest.fixture(params=[np.float32, np.float64])

@@ -48,7 +48,7 @@ class Attention(Softmax):
         (B, nh, T, D), Dv = q.shape, v.shape[3]
         tile, DP = self._shape(q.dtype, max(D, Dv), forward_bytes)
         file, shared = f"attention_forward TILE={tile} DP={DP}", forward_bytes(tile, DP, lse.itemsize)
-        grid, threads = (-(-T // tile), B * nh), tile * tile // 16
+        grid, threads = -(-T // tile) * B * nh, tile * tile // 16
         self.launch(file, "attention_forward", q.dtype, grid, threads, o, lse, q, k, v, *rest, shared=shared)
 
     def _launch_attention_backward(self, dq, dk, dv, do, o, lse, q, *rest):
@@ -57,7 +57,7 @@ class Attention(Softmax):
         file, shared = f"attention_backward TILE={tile} DP={DP}", backward_bytes(tile, DP, lse.itemsize)
         given = do, o, lse, q, *rest
         for entry, length, n, outputs in (("attention_dk_dv", S, nkv, (dk, dv)), ("attention_dq", T, nh, (dq,))):
-            grid = -(-length // tile), B * n
+            grid = -(-length // tile) * B * n
             self.launch(file, entry, q.dtype, grid, tile * 4, *outputs, *given, shared=shared)
 
     @KERNEL
@@ -67,7 +67,7 @@ class Attention(Softmax):
         o = self._heads_last(B, nh, 1, Dv, q.dtype)
         sizes = _decode(q.shape, v.shape, q.itemsize, *[x.strides for x in (q, k, v, keys, values)])
         self.launch(
-            "attention_decode", "attention_decode", q.dtype, (nh, B), 128, o, q, k, v, keys, values, length, first,
+            "attention_decode", "attention_decode", q.dtype, nh * B, 128, o, q, k, v, keys, values, length, first,
             slopes, sizes, scale, shared=(SPAN + D + Dv) * real(q.dtype).itemsize,
         )  # fmt: skip
         return o

@@ -100,7 +100,7 @@ class Index(Movement):
         if threads > 1 and (self.deterministic or dy.dtype.kind != "f"):
             by_token = rows > N
             dx = (self.zeros if by_token else self.empty)((rows, C), dy.dtype)
-            grid, block = (N if by_token else rows, -(-C // SPAN)), min(MOST_THREADS, max(32, N // 32 * 32))
+            grid, block = (N if by_token else rows) * -(-C // SPAN), min(MOST_THREADS, max(32, N // 32 * 32))
             self.launch("index_add", "take_add", dy.dtype, grid, block, dx, dy, index, N, C, by_token)
             return dx
         if threads > 1:

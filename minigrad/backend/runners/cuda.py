@@ -1,7 +1,7 @@
-"""Kernels on an NVIDIA GPU. CuPy gives memory, views, streams and the compiler (NVRTC); it computes nothing.
+"""Kernels on an NVIDIA GPU. CuPy gives memory, views, streams and launches; it computes nothing.
 
-CuPy is imported when a Cuda is made, not before. Work is queued on CuPy's current stream and current device; only
-to_numpy() and synchronize() wait for it.
+CuPy is imported when a Cuda is made, not before. Work is queued on CuPy's current stream; only to_numpy() and
+synchronize() wait for it. A Cuda is the GPU that was current when it was made, and refuses the arrays of others.
 """
 
 import importlib.util
@@ -12,23 +12,17 @@ import numpy as np
 from ..kernels import C_TYPES, signatures
 from ..launch import Launched
 from ..launch.launcher import SHARED
-from ..launch.source import source
+from . import nvrtc
+from .toolchain import CompilerError
 
-# CuPy adds -arch for the GPU at hand, where CUDA's headers are, and -ftz=true: float32 numbers below 1e-38 become 0.
-OPTIONS = ("-std=c++17",)
 INSTALL = "pip install '.[gpu13]' (CUDA 12: '.[gpu12]')"
 NO_DEVICE = 100  # cudaErrorNoDevice
 _SCALARS = {kind: np.dtype(name).type for name, kind in C_TYPES.items()}
 
 
-def text(file, dtype):
-    """What NVRTC gets for kernels/<file>.cu on arrays of a dtype, by its name."""
-    return f"#include <cuda_fp16.h>\n{source(file, dtype)}"
-
-
 def why_not():
     """What stands between this machine and device='cuda', or None: the first missing of CuPy, a driver, a GPU, NVRTC
-    and CUDA's headers. It compiles four words, which CuPy keeps in its cache on disk."""
+    for that GPU, and CUDA's headers."""
     if importlib.util.find_spec("cupy") is None:
         return f"device 'cuda' needs CuPy, which is not installed: {INSTALL}"
     try:
@@ -54,9 +48,11 @@ def why_not():
     except Exception as error:  # CuPy's loader has exceptions of its own
         return f"device 'cuda' needs NVRTC, CUDA's compiler: pip install '.[gpu13]' ({first_line(error)})"
     try:
-        cupy.RawModule(code="#include <cuda_fp16.h>\n", options=OPTIONS).compile()
-    except Exception as error:
-        return f"device 'cuda' needs CUDA's headers: pip install '.[gpu13]' ({first_line(error)})"
+        nvrtc.target(cupy, cupy.cuda.Device().compute_capability)
+    except CompilerError as error:
+        return f"device 'cuda': {error}"
+    if nvrtc.headers(cupy) is None:
+        return "device 'cuda' needs CUDA's headers: pip install '.[gpu13]' (there is no cuda_fp16.h)"
     return None
 
 
@@ -66,15 +62,17 @@ def first_line(error):
 
 
 class Cuda(Launched):
-    """Every primitive, on the current GPU."""
+    """Every primitive, on the GPU that is current when this is made."""
 
     device = "cuda"
 
     def __init__(self):
         import cupy
 
-        about = cupy.cuda.Device().attributes
-        self.array_type = cupy.ndarray
+        device = cupy.cuda.Device()
+        about = device.attributes
+        self.array_type, self.gpu = cupy.ndarray, device.id
+        self._nvrtc = nvrtc.Nvrtc(cupy, nvrtc.target(cupy, device.compute_capability))
         self.shared_limit = about["MaxSharedMemoryPerBlockOptin"]
         self._cupy, self.processors = cupy, about["MultiProcessorCount"]
         self._kernels: dict = {}  # without a lock: two threads that load the same kernel load it twice
@@ -90,11 +88,23 @@ class Cuda(Launched):
         kernel(grid, block, shared, args)
 
     def _load(self, file, entry, dtype):
-        code = text(file, dtype.name)
-        module = self._cupy.RawModule(code=code, options=OPTIONS)
-        for name, kinds in signatures(code).items():
-            self._kernels[file, name, dtype] = Kernel(module.get_function(name), name, kinds, dtype, self.array_type)
+        module = self._cupy.cuda.function.Module()
+        module.load(self._nvrtc.binary(file, dtype.name))
+        for name, kinds in signatures(nvrtc.text(file, dtype.name)).items():
+            self._kernels[file, name, dtype] = Kernel(module.get_function(name), name, kinds, dtype, self)
         return self._kernels[file, entry, dtype]
+
+    def room(self, function):
+        """Bytes of dynamic shared memory that a block of this function may have without asking."""
+        driver = self._cupy.cuda.driver
+        return SHARED - driver.funcGetAttribute(driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function.ptr)
+
+    def ask(self, function):
+        """Ask for all the shared memory that a block of this function can have -> how much of it is dynamic."""
+        driver = self._cupy.cuda.driver
+        most = self.shared_limit - SHARED + self.room(function)
+        driver.funcSetAttribute(function.ptr, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most)
+        return most
 
     # -- memory
 
@@ -114,6 +124,21 @@ class Cuda(Launched):
         """A copy on the GPU, through page-locked memory and without waiting."""
         return self._cupy.array(x.reshape(-1)).reshape(x.shape)  # flat: CuPy fills 0-d arrays with a kernel of its own
 
+    def shared(self, x):
+        """The memory of another library's array on this GPU, an object with __cuda_array_interface__."""
+        return self._fit(self._cupy.asarray(x))
+
+    def from_dlpack(self, x):
+        """Likewise for an object with __dlpack__."""
+        return self._fit(self._cupy.from_dlpack(x))
+
+    def _fit(self, x):
+        """x, an array of CuPy. Raises ValueError unless a kernel could step through it by whole elements."""
+        steps = [step for n, step in zip(x.shape, x.strides) if n > 1]
+        if x.size and any(place % x.itemsize for place in (x.data.ptr, *steps)):
+            raise ValueError(f"an array of {x.dtype} whose elements lie {x.itemsize} bytes wide at strides {x.strides}")
+        return self.own(x)
+
     def to_numpy(self, x):
         """A copy in the CPU's memory. This waits for all that was queued before."""
         return self.compact(x).get()
@@ -131,7 +156,16 @@ class Cuda(Launched):
         self._cupy.cuda.get_current_stream().synchronize()
 
     def pointer(self, x):
-        return x.data.ptr
+        return self.own(x).data.ptr
+
+    def own(self, x):
+        """x, an array of CuPy. Raises RuntimeError if it lies on another GPU, whose memory this one may not reach."""
+        if x.data.device_id != self.gpu and x.size:
+            raise RuntimeError(
+                f"an array of GPU {x.data.device_id}, but device 'cuda' is GPU {self.gpu}, which was current when it "
+                f"was first used: copy the array there, or keep GPU {self.gpu} current"
+            )
+        return x
 
 
 class Kernel:
@@ -139,24 +173,27 @@ class Kernel:
 
     CuPy passes whatever it is given, and a Python number is 8 bytes: so each becomes exactly what is declared."""
 
-    def __init__(self, function, name, kinds, dtype, array_type):
-        self.function, self.name, self.kinds, self.array_type = function, name, kinds, array_type
+    def __init__(self, function, name, kinds, dtype, on):
+        self.function, self.name, self.kinds, self.on = function, name, kinds, on
+        self.room = on.room(function)
         kept, computed = dtype.type, np.float32 if dtype == np.float16 else dtype.type
         made = {"*": self._pointer, "T": kept, "R": computed, **_SCALARS}
         self.makers = [made.get(kind, _struct) for kind in kinds]
 
     def _pointer(self, x):
-        if x is not None and not isinstance(x, self.array_type):  # CuPy would pass one number of NumPy by value
+        if x is None:
+            return None
+        if not isinstance(x, self.on.array_type):  # CuPy would pass one number of NumPy by value
             raise TypeError(f"an array of this device was expected, not {type(x).__name__}")
-        return x
+        return self.on.own(x)
 
     def __call__(self, grid, block, shared, args):
         try:
             values = tuple([make(x) for make, x in zip(self.makers, args, strict=True)])
         except (TypeError, ValueError, OverflowError) as error:
             raise TypeError(f"kernel {self.name}({', '.join(self.kinds)}): {error}") from None
-        if shared > SHARED:
-            self.function.max_dynamic_shared_size_bytes = shared
+        if shared > self.room:
+            self.room = self.on.ask(self.function)
         self.function(grid, block, values, shared_mem=shared)
 
 

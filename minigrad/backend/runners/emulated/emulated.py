@@ -45,12 +45,14 @@ class Emulated(Launched):
     schedule: who runs first, 0 in order, 1 reversed, others shuffled; with odd ones a warp runs ahead of the others.
         Results must not depend on it.
     check: look at every memory access too, for bounds, races and unwritten shared memory; some ten times slower.
-    text_of: (file, dtype name) -> another source than kernels/<file>.cu, to prove that a bug would be found."""
+    text_of: (file, dtype name) -> another source than kernels/<file>.cu, to prove that a bug would be found.
+    asked: bytes of dynamic shared memory that every kernel has asked for; None: what it needs, as runners/cuda.py asks.
+        A block that has not asked gets 48 KiB, its static shared memory included."""
 
     captures = True
 
-    def __init__(self, schedule=0, check=False, text_of=source):
-        self.schedule, self.check, self.text_of = schedule, check, text_of
+    def __init__(self, schedule=0, check=False, text_of=source, asked=None):
+        self.schedule, self.check, self.text_of, self.asked = schedule, check, text_of, asked
         self._kernels: dict = {}
         self._pointed = _Pointed()
         find_compiler()
@@ -81,7 +83,8 @@ class Emulated(Launched):
         key = file, entry, dtype
         module, kernel = self._kernels.get(key) or self._load(*key)
         ones = (1, 1, 1)
-        shape = struct.pack("7I", *(*grid, *ones)[:3], *(*block, *ones)[:3], self.schedule)
+        asked = shared if self.asked is None else self.asked
+        shape = struct.pack("8I", *(*grid, *ones)[:3], *(*block, *ones)[:3], self.schedule, asked)
         values = list(args)
         copies = [(-1, alone) for alone in self._pointed.copies]
         self._pointed.copies.clear()
@@ -102,6 +105,11 @@ class Emulated(Launched):
             raise EmulationError(entry, _located(findings, module.library._name) if self.check else findings)
         for _, alone in copies:
             alone.give_back()
+
+    def static_shared(self, file, entry, dtype):
+        """Bytes of static shared memory of an entry point: here, of all those of its file together."""
+        module, _ = self._kernels.get((file, entry, dtype)) or self._load(file, entry, dtype)
+        return module.library.emulator_static_shared()
 
     def _load(self, file, entry, dtype):
         with loading:
@@ -166,6 +174,7 @@ def _module(file, dtype, check, text):
     flags, kind, libraries = (CHECKED_FLAGS, "checked", CHECKED_LIBRARIES) if check else (FLAGS, "emulated", ())
     (module,) = modules([file], dtype, _header(check), flags, kind, libraries, text_of=lambda *_: text)
     module.library.emulator_message.restype = ctypes.c_char_p
+    module.library.emulator_static_shared.restype = ctypes.c_ulong
     return module
 
 

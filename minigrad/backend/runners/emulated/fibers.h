@@ -37,6 +37,7 @@ namespace emulator {
 
 constexpr unsigned WARP = 32;
 constexpr size_t MAX_SHARED = 227 << 10;  // what an H100 gives a block
+constexpr size_t UNASKED = 48 << 10;      // what any GPU gives a block whose kernel has not asked for more
 
 // ------------------------------------------------------------------------------------------------------------ threads
 
@@ -216,13 +217,16 @@ UNCHECKED static void run_block(unsigned long long block) {
     if (canary_of(t) != CANARY) fail("a thread's local variables need more than its stack of 64 KiB");
 }
 
-UNCHECKED static const char* why_not(unsigned long shared) {  // what a GPU would refuse
+// What a GPU would refuse. asked: how much dynamic shared memory the kernel has asked for.
+UNCHECKED static const char* why_not(unsigned long shared, unsigned long asked) {
   unsigned long long size = (unsigned long long)blockDim.x * blockDim.y * blockDim.z;
   if (size == 0 || size > MAX_THREADS || blockDim.z > 64 || (size % WARP && size != 1))
     return "a block has 1 thread or a multiple of 32, at most 1024";
   if (gridDim.x > 0x7fffffff || gridDim.y > 0xffff || gridDim.z > 0xffff) return "the grid is too large";
   if (!find_static_shared()) return "the loader does not tell where thread-local memory is";
   if (shared + static_shared_bytes > MAX_SHARED) return "more than 227 KiB of shared memory";
+  if (shared + static_shared_bytes > UNASKED && shared > asked)
+    return "more than 48 KiB of shared memory, static and dynamic, for which the kernel has not asked";
   if (!dynamic_shared && !(dynamic_shared = (char*)aligned_alloc(256, MAX_SHARED))) return "no memory";
   return stacks || make_stacks() ? nullptr : "no memory for stacks";
 }
@@ -235,10 +239,10 @@ UNCHECKED static int run_grid(void (*run)(void*), void* arguments, const unsigne
   message[0] = 0;
   failed = false;
   threads = 0;
-  if (const char* why = why_not(shared)) {
+  if (const char* why = why_not(shared, shape[7])) {
     append(message, "%s: grid (%u, %u, %u), block (%u, %u, %u)", why, gridDim.x, gridDim.y, gridDim.z, blockDim.x,
            blockDim.y, blockDim.z);
-    append(message, ", %lu bytes of dynamic shared memory\n", shared);
+    append(message, ", %lu + %zu bytes of dynamic and static shared memory\n", shared, static_shared_bytes);
     return 1;
   }
   threads = blockDim.x * blockDim.y * blockDim.z;
@@ -266,3 +270,6 @@ UNCHECKED static int run_grid(void (*run)(void*), void* arguments, const unsigne
 }  // namespace emulator
 
 extern "C" const char* emulator_message() { return emulator::message; }
+extern "C" unsigned long emulator_static_shared() {
+  return emulator::find_static_shared() ? emulator::static_shared_bytes : 0;
+}

@@ -8,6 +8,7 @@ it is loaded.
 import contextlib
 import errno
 import hashlib
+import logging
 import os
 import shutil
 import stat
@@ -22,6 +23,7 @@ try:
 except ImportError:  # not POSIX
     fcntl = None  # type: ignore[assignment]
 
+log = logging.getLogger("minigrad")
 MAKING = "making-"  # what the folders in which a compiler is at work are called
 LARGEST = 1 << 28  # bytes; no library of ours is near it
 LINKS = 40  # symbolic links on the way to a folder, after which Linux gives up too
@@ -160,6 +162,31 @@ def intact(path):
         return False
     finally:
         os.close(descriptor)
+
+
+def usable(path):
+    """intact(), and a line of log about a damaged file."""
+    found = intact(path)
+    if found is False:
+        log.warning("minigrad: %s is damaged; compiling it again", path)
+    return found
+
+
+def contents(path):
+    """What keep() wrote to a file; None if there is none, or it is damaged. Raises OSError as intact() does."""
+    if not usable(path):
+        return None
+    with open(path, "rb") as file:
+        return file.read()[: -_digest("").digest_size]
+
+
+def keep(path, written):
+    """Write a file of the cache, so that others find all of it or nothing. Raises OSError where there is no room or no
+    right to."""
+    with scratch(os.path.dirname(path)) as folder:
+        sealed = os.path.join(folder, "sealed")
+        seal(sealed, os.path.basename(path), written)
+        put(path, sealed)
 
 
 def seal(path, name, contents):

@@ -75,7 +75,7 @@ def _compiled(units, threads=1):
     folder = cache.folder()
     try:
         paths = {unit: os.path.join(folder, _name(unit)) for unit in units}
-        missing = [unit for unit, path in paths.items() if not _usable(path)]
+        missing = [unit for unit, path in paths.items() if not cache.usable(path)]
         each(lambda unit, cancelled: _build(unit, paths[unit], cancelled), missing, threads, folder)
     except OSError as error:  # full, read-only, gone
         raise CompilerError(f"the cache folder {folder} cannot be written to: {error.strerror}") from error
@@ -86,13 +86,6 @@ def _name(unit):
     about = [FORMAT, unit.text, unit.flags, unit.libraries, identity(find_compiler())]
     key = json.dumps([*about, cpu(), platform.machine(), sys.platform, libc()])
     return f"{unit.label}-{hashlib.sha256(key.encode()).hexdigest()[:20]}.so"
-
-
-def _usable(path):
-    found = cache.intact(path)
-    if found is False:
-        log.warning("minigrad: %s is damaged; compiling it again", path)
-    return found
 
 
 def _build(unit, path, cancelled):

@@ -1,0 +1,149 @@
+"""What NVRTC makes for a GPU: with denormals, kept on disk, and made again where what is kept is of no use."""
+
+import errno
+import importlib.util
+import os
+import types
+
+import pytest
+
+from minigrad.backend.runners import nvrtc
+from minigrad.backend.runners.toolchain import CompilerError
+from minigrad.backend.runners.toolchain import cache as toolchain_cache
+
+from .. import fake_cupy
+from .kernel_cache import end, start
+
+needs_cupy = pytest.mark.skipif(
+    importlib.util.find_spec("cupy") is None, reason="no GPU's compiler: CuPy is not installed"
+)
+SOURCE = 'extern "C" __global__ void k(float* x) { x[0] = -x[0] * 2.5f + x[1] / x[2]; }'
+
+
+class Counted(nvrtc.Nvrtc):
+    """The stand-in's NVRTC. It counts what it compiles."""
+
+    def __init__(self, target="sm_90", headers=None):
+        super().__init__(fake_cupy, target)
+        self.headers, self.count = headers, 0
+
+    def compiled(self, code, label, *options):
+        self.count += 1
+        return super().compiled(code, label, *options)
+
+
+@pytest.fixture
+def source(monkeypatch):
+    """What kernels/any.cu would be; it can be changed."""
+    found = types.SimpleNamespace(text="one")
+    monkeypatch.setattr(nvrtc, "text", lambda file, dtype: found.text)
+    nvrtc._complain.cache_clear()
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------- denormals
+
+
+@needs_cupy
+@pytest.mark.parametrize("target", ["compute_80", "sm_80"])
+def test_denormals_are_not_flushed_to_zero(target):
+    import cupy
+
+    made, _ = nvrtc.Nvrtc(cupy, target).compiled(SOURCE, "denormals")
+    assert made[:4] == b"\x7fELF" if target == "sm_80" else b".entry k(" in made
+    if target == "compute_80":
+        assert b"neg.f32" in made or b"fma.rn.f32" in made
+        assert b"ftz" not in made
+
+
+@needs_cupy
+def test_what_does_not_compile_is_said():
+    import cupy
+
+    with pytest.raises(CompilerError, match=r"(?s)NVRTC cannot compile bad:\n.*identifier .y. is undefined"):
+        nvrtc.Nvrtc(cupy, "sm_90").compiled("int x = y;", "bad")
+
+
+@pytest.mark.parametrize(
+    "capability, ptx, found",
+    [("90", "0", "sm_90"), ("86", None, "compute_80"), ("120", None, "compute_90"), ("90", "1", "compute_90")],
+)
+def test_machine_code_for_the_gpu_or_ptx(monkeypatch, capability, ptx, found):
+    """The stand-in's NVRTC knows 75, 80 and 90."""
+    if ptx is not None:
+        monkeypatch.setenv("CUPY_COMPILE_WITH_PTX", ptx)
+    else:
+        monkeypatch.delenv("CUPY_COMPILE_WITH_PTX", raising=False)
+    assert nvrtc.target(fake_cupy, capability) == found
+
+
+# ---------------------------------------------------------------------------------------------------------- the cache
+
+
+def test_compiles_once(cache, source):
+    one, two = Counted(), Counted()
+    assert [on.binary("any", "float32") for on in (one, one, two)] == [b"one"] * 3
+    assert (one.count, two.count) == (1, 0)
+    (kept,) = cache.glob("*.cubin")
+    assert kept.name.startswith("any-float32-sm_90-") and kept.stat().st_mode & 0o777 == 0o600
+    assert {path.name for path in cache.iterdir()} == {kept.name, ".lock"}  # nothing half made
+
+
+def test_another_source_target_or_compiler_is_compiled(cache, source, monkeypatch):
+    Counted().binary("any", "float32")
+    for change in (
+        lambda: setattr(source, "text", "two"),
+        lambda: monkeypatch.setattr(nvrtc, "OPTIONS", ("-std=c++20",)),
+        lambda: monkeypatch.setattr(Counted, "build", "another"),
+    ):
+        change()
+        on = Counted()
+        assert on.binary("any", "float32") == source.text.encode() and on.count == 1
+    for on in (Counted("sm_80"), Counted(headers=("/include", 1, 1))):
+        on.binary("any", "float32")
+        assert on.count == 1
+    assert len(list(cache.glob("*.cubin"))) == 6
+
+
+@pytest.mark.parametrize("damage", [b"", b"one", b"\xff" * 35, "a folder"])
+def test_damaged_files_are_made_again(cache, source, damage, caplog):
+    Counted().binary("any", "float32")
+    (kept,) = cache.glob("*.cubin")
+    kept.unlink()
+    kept.mkdir() if damage == "a folder" else kept.write_bytes(damage)
+    for count in (1, 0):
+        on = Counted()
+        assert on.binary("any", "float32") == b"one" and on.count == count
+    assert caplog.text.count("is damaged; compiling it again") == 1
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+@pytest.mark.parametrize("step", ["scratch", "seal", "put"])
+def test_without_room_or_right_nothing_is_kept(cache, source, monkeypatch, caplog, step, error):
+    def fails(*args):
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(toolchain_cache, step, fails)
+    on = Counted()
+    assert [on.binary("any", "float32") for _ in range(2)] == [b"one"] * 2 and on.count == 2
+    assert caplog.text.count(f"compiled GPU kernels cannot be kept: {os.strerror(error)}") == 1  # once for all
+    assert {path.name for path in cache.iterdir()} <= {".lock"}
+
+
+def test_a_folder_that_others_can_write_to_is_not_used(cache, source, caplog):
+    cache.mkdir(exist_ok=True)
+    cache.chmod(0o777)
+    assert Counted().binary("any", "float32") == b"one"
+    assert "cannot be kept: the cache folder" in caplog.text and not list(cache.iterdir())
+
+
+def test_processes_that_compile_at_once(cache):
+    code = (
+        "from minigrad.backend.runners import nvrtc\nfrom tests import fake_cupy\n"
+        "nvrtc.text = lambda file, dtype: file * 50_000\n"
+        "on = nvrtc.Nvrtc(fake_cupy, 'sm_90')\n"
+        "print(all(on.binary(f'f{i}', 'float32') == b'f%d' % i * 50_000 for i in range(30)))"
+    )
+    processes = [start(code, MINIGRAD_CACHE=cache) for _ in range(3)]
+    assert [end(process) for process in processes] == [("True", "")] * 3
+    assert len(list(cache.glob("*.cubin"))) == 30 and not list(cache.glob("making-*"))
