@@ -62,14 +62,14 @@ void find_global(const Thread &, u64 address, u32 bytes, Found *);
 [[noreturn]] void unwritten_shared(const Thread &, u64 address, u32 bytes);
 [[noreturn]] void outside_local(const Thread &, u32 bytes);
 
-static inline u8 *global_memory(const Thread &t, u64 address, u32 bytes, Found *found) {
+static __attribute__((noinline, unused)) u8 *global_memory(const Thread &t, u64 address, u32 bytes, Found *found) {
   if (address % bytes) misaligned(t, "global", address, bytes);
   if (found->launch != launch_number || address < found->low || address + bytes > found->high)
     find_global(t, address, bytes, found);
   return (u8 *)address;
 }
 
-static inline u8 *shared_memory(const Thread &t, u64 address, u32 bytes, bool store) {
+static __attribute__((noinline, unused)) u8 *shared_memory(const Thread &t, u64 address, u32 bytes, bool store) {
   if (address % bytes) misaligned(t, "shared", address, bytes);
   if (address + bytes > t.shared_size || address + bytes < address) outside_shared(t, address, bytes);
   if (store) memset(t.written + address, 1, bytes);

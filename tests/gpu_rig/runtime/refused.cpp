@@ -61,4 +61,4 @@ REFUSED(cudaMemcpy3DAsync)
 REFUSED(cudaProfilerStart)
 REFUSED(cudaProfilerStop)
 REFUSED(cudaStreamAddCallback)
-REFUSED(cuGetExportTable)
+extern "C" __attribute__((visibility("default"))) int cuGetExportTable() { return 801; }  // asked for at every start
