@@ -25,7 +25,7 @@ class Body:
 
     def __init__(self, function, addresses, functions):
         self.function, self.addresses, self.functions = function, dict(addresses), functions
-        self.registers: set[str] = set()  # those that have no % in front of their names
+        self.registers: set[str] = set()
         self.sizes = {each.name: each.size for each in (*function.results, *function.parameters)}  # of .params
         self.frame = None  # the name of the .local variable
         self.static_shared: list = []
@@ -54,9 +54,9 @@ class Body:
             declared = []
             for name in split(names):
                 count = re.fullmatch(r"(%[\w$]+)<(\d+)>", name)
-                declared += [register(count[1] + str(i)) for i in range(int(count[2]))] if count else [register(name)]
-                self.registers.add(name)
-            return f"{kind} {', '.join(declared)};"
+                declared += [count[1] + str(i) for i in range(int(count[2]))] if count else [name]
+            self.registers.update(declared)
+            return f"{kind} {', '.join(map(register, declared))};"
         if space == "pragma":
             return ""
         declared = variable(rest)
@@ -82,7 +82,7 @@ class Body:
         """The bits of an operand: a register, a number, or the address of a variable."""
         if text in SPECIAL:
             return SPECIAL[text]
-        if re.fullmatch(r"%[\w$]+", text) or text in self.registers:
+        if text in self.registers:
             return register(text)
         if re.fullmatch(r"0[fF][0-9a-fA-F]{8}", text):
             return f"0x{text[2:]}u"
