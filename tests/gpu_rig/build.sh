@@ -78,9 +78,9 @@ fi
 cat >"$home/run" <<RUN
 #!/usr/bin/env bash
 # Python on the rig.
-export GPU_RIG=$home GPU_RIG_KERNELS=$home/kernels-$stamp GPU_RIG_PYTHON=$python GPU_RIG_CXX=$CXX
-export LD_LIBRARY_PATH=$home\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH} CUPY_CACHE_DIR=$home/cupy CUPY_COMPILE_WITH_PTX=1
-exec $python "\$@"
+export GPU_RIG="$home" GPU_RIG_KERNELS="$home/kernels-$stamp" GPU_RIG_PYTHON="$python" GPU_RIG_CXX="$CXX"
+export LD_LIBRARY_PATH="$home\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}" CUPY_CACHE_DIR="$home/cupy" CUPY_COMPILE_WITH_PTX=1
+exec "$python" "\$@"
 RUN
 chmod +x "$home/run"
 echo "the rig is ready: $home/run -m pytest -m gpu"

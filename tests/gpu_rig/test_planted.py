@@ -218,7 +218,9 @@ def test_more_shared_memory_than_asked_for(cupy, kernels, y):
     wait(cupy)
 
 
-@pytest.mark.parametrize("args", [(2.0, np.int32(1)), (np.float32(2), 1), (np.float64(2), np.int32(1)), (np.float32(2),)])
+@pytest.mark.parametrize(
+    "args", [(2.0, np.int32(1)), (np.float32(2), 1), (np.float64(2), np.int32(1)), (np.float32(2),)]
+)
 def test_arguments_of_the_wrong_size(kernels, y, args):
     with pytest.raises(TypeError, match=r"kernel scale: arguments of .* bytes, where it declares \[8, 4, 4\]"):
         kernels("scale")((1,), (1,), (y, *args))

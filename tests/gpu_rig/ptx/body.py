@@ -1,19 +1,20 @@
-"""The body of one PTX function as C++. instructions.py has what computes; here is what moves data, branches, meets other
-threads, and calls."""
+"""The body of one PTX function as C++. instructions.py has what computes; here is what moves data, branches, meets
+other threads, and calls."""
 
 import re
 
-from .instructions import C_TYPES, FLOATS, c_type, comparison, conversion, form
+from .instructions import FLOATS, c_type, comparison, conversion, form
 from .parse import SIZES, UnknownPTX, split, variable
 
 SPECIAL = {
-    **{f"%{name}.{axis}": f"t.{name}[{i}]" for name in ("tid", "ntid", "ctaid", "nctaid") for i, axis in enumerate("xyz")},
-    **{"%laneid": "t.lane", "%lanemask_lt": "((1u << t.lane) - 1)"},
+    f"%{name}.{axis}": f"t.{name}[{i}]" for name in ("tid", "ntid", "ctaid", "nctaid") for i, axis in enumerate("xyz")
 }
+SPECIAL |= {"%laneid": "t.lane", "%lanemask_lt": "((1u << t.lane) - 1)"}
 SPACES = {"global", "shared", "local", "param", "const"}
 HINTS = {"nc", "ca", "cg", "cs", "lu", "cv", "wb", "wt", "volatile", "relaxed", "weak", "cta", "gpu", "sys"}
 ATOMIC = {
-    **{"add": "old + x", "exch": "x", "cas": "old == x ? y : old", "min": "x < old ? x : old", "max": "x > old ? x : old"},
+    **{"add": "old + x", "exch": "x", "cas": "old == x ? y : old"},
+    **{"min": "x < old ? x : old", "max": "x > old ? x : old"},
     **{"and": "old & x", "or": "old | x", "xor": "old ^ x"},
 }
 SHUFFLES = {"up": "UP", "down": "DOWN", "bfly": "BUTTERFLY", "idx": "INDEX"}
@@ -21,7 +22,7 @@ VOTES = {"any": "votes != 0", "all": "votes == mask", "uni": "votes == 0 || vote
 
 
 class Body:
-    """Translates the statements of a function. `addresses` has what its names stand for: {symbol: C++ of its address}."""
+    """Translates the statements of a function. `addresses` has what its names stand for: {name: C++ of its address}."""
 
     def __init__(self, function, addresses, functions):
         self.function, self.addresses, self.functions = function, dict(addresses), functions
@@ -89,7 +90,8 @@ class Body:
         if re.fullmatch(r"0[dD][0-9a-fA-F]{16}", text):
             return f"0x{text[2:]}ull"
         if re.fullmatch(r"-?\d+U?", text):
-            return f"(u64){text.rstrip('U')}ull" if text.endswith("U") else f"(s64){text}ll" if abs(int(text)) < 1 << 63 else f"{text}ull"
+            number = int(text.rstrip("U"))
+            return f"{number}ull" if number >= 0 else f"(s64)(0 - {-number}ull)"
         if re.fullmatch(r"0x[0-9a-fA-F]+U?", text):
             return f"{text.rstrip('U')}ull"
         if text in self.addresses:
@@ -134,7 +136,8 @@ class Body:
             row = form(whole, kind)
         else:
             flush, saturate = "ftz" in rest and kind == "f32", "sat" in rest and kind == "f32"
-            dropped = {"ftz"} * flush if False else {m for m, is_on in (("ftz", flush), ("sat", saturate)) if is_on}
+            dropped = {"ftz"} if flush else set()
+            dropped |= {"sat"} if saturate else set()
             row = form(".".join([name, *(m for m in rest if m not in dropped)]), kind)
         result, *given = operands
         taken = row.operands.split()
@@ -150,7 +153,8 @@ class Body:
         for letter, operand, declared in zip("abcd", given, taken):
             declared = names.get(declared, declared)
             value = self.typed(operand, declared)
-            lines.append(f"const {c_type(declared)} {letter} = {f'ftz({value})' if flush and declared == 'f32' else value};")
+            value = f"ftz({value})" if flush and declared == "f32" else value
+            lines.append(f"const {c_type(declared)} {letter} = {value};")
         answer = row.expression
         if row.rounds and kind in ("f16", "f32"):
             answer = f"canonical<T>({answer})"
@@ -265,8 +269,11 @@ class Body:
             raise UnknownPTX("modifiers")
         address, *values = operands
         c = c_type(kind)
-        lines = [f"u8 *const p = {self.pointer(address, rest, SIZES[kind], False)}; {c} old; memcpy(&old, p, sizeof old);"]
-        lines += [f"const {c} {letter} = {self.typed(each, kind)};" for letter, each in zip("xy", values, strict=len(values) == 2)]
+        if len(values) != (2 if what == ["cas"] else 1):
+            raise UnknownPTX("operands")
+        lines = [f"u8 *const p = {self.pointer(address, rest, SIZES[kind], False)};"]
+        lines += [f"{c} old; memcpy(&old, p, sizeof old);"]
+        lines += [f"const {c} {letter} = {self.typed(each, kind)};" for letter, each in zip("xy", values)]
         lines.append(f"const {c} now = ({c})({ATOMIC[what[0]]}); memcpy(p, &now, sizeof now);")
         if old:
             lines.append(f"write<{c}>({register(old)}, old);")

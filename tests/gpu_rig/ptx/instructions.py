@@ -171,7 +171,7 @@ def conversion(modifiers, to, of):
     if of not in FLOATS:
         if rounding != ([] if integer else ["rn"]) or (saturate and not integer):
             raise UnknownPTX(f"cvt.{'.'.join(modifiers)}.{to}.{of}")
-        return f"to_integer<T>((long double)a)" if saturate else "(T)a"
+        return "to_integer<T>((long double)a)" if saturate else "(T)a"
     if integer:
         if len(rounding) != 1 or rounding[0] not in TO_INTEGER:
             raise UnknownPTX(f"cvt.{'.'.join(modifiers)}.{to}.{of}")

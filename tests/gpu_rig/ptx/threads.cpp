@@ -15,7 +15,10 @@ extern "C" void set_find_global(FindGlobal f) { owner = f; }
 struct Group {  // the lanes of a warp that meet, by their mask
   u32 mask, arrived = 0, turn = 0, values[2][32];
 };
-struct Fiber { void *stack_pointer; bool ended; };
+struct Fiber {
+  void *stack_pointer;
+  bool ended;
+};
 struct Block {
   const KernelInfo *kernel;
   std::vector<Thread> threads;
@@ -48,7 +51,10 @@ void fail(const Thread &t, int code, const char *format, ...) {
 
 void find_global(const Thread &t, u64 address, u32 bytes, Found *found) {
   const char *why = "";
-  if (owner && !(why = owner(address, bytes, &found->low, &found->high))) { found->launch = launch_number; return; }
+  if (owner && !(why = owner(address, bytes, &found->low, &found->high))) {
+    found->launch = launch_number;
+    return;
+  }
   if (!t.block->kernel->is_constant(address, bytes))
     fail(t, ILLEGAL_ADDRESS, "global memory out of bounds: %u bytes at %#llx: %s", bytes, (unsigned long long)address,
          why);
@@ -65,7 +71,9 @@ void unwritten_shared(const Thread &t, u64 address, u32 bytes) {
   fail(t, LAUNCH_FAILED, "read of shared memory that nothing was written to: %u bytes at %llu", bytes,
        (unsigned long long)address);
 }
-void outside_local(const Thread &t, u32 bytes) { fail(t, ILLEGAL_ADDRESS, "local memory out of bounds: %u bytes", bytes); }
+void outside_local(const Thread &t, u32 bytes) {
+  fail(t, ILLEGAL_ADDRESS, "local memory out of bounds: %u bytes", bytes);
+}
 
 // ------------------------------------------------------------------------------------------------------- fibers
 
@@ -122,7 +130,7 @@ static void start_fibers(Block &b) {
   }
   for (size_t i = 0; i < b.fibers.size(); i++) {
     void **top = (void **)(stacks + STACK * (i + 1) - 64);
-    *--top = nullptr;             // where fiber_main would return to; the stack is aligned as after a call
+    *--top = nullptr;  // where fiber_main would return to; the stack is aligned as after a call
     *--top = (void *)fiber_main;
     for (int saved = 0; saved < 6; saved++) *--top = nullptr;
     b.fibers[i] = {top, false};
@@ -134,7 +142,8 @@ static void stuck(Block &b) {  // nobody can go on
   while (b.fibers[first].ended) first++;
   snprintf(b.failure->text, sizeof b.failure->text,
            "%s: deadlock: of %zu threads, %u wait at a barrier, %u have ended, and the others wait for lanes of their "
-           "warp that never come", where(b.threads[first]), b.fibers.size(), b.waiting, b.ended);
+           "warp that never come",
+           where(b.threads[first]), b.fibers.size(), b.waiting, b.ended);
   b.failure->code = LAUNCH_TIMEOUT;
   b.failed = true;
 }
@@ -162,8 +171,10 @@ void barrier(Thread &t, u32 site) {  // every thread of the block has to come, a
   if (b.waiting && b.site != site) fail(t, LAUNCH_FAILED, "divergent barrier: other threads wait at another one");
   b.site = site;
   const u32 turn = b.turn;
-  if (++b.waiting == b.threads.size()) b.waiting = 0, b.turn++, b.progress = true;
-  else while (b.turn == turn) wait_for_others();
+  if (++b.waiting == b.threads.size())
+    b.waiting = 0, b.turn++, b.progress = true;
+  else
+    while (b.turn == turn) wait_for_others();
 }
 
 static Group &meet(Thread &t, u32 mask, u32 value) {  // returns when all lanes of the mask have come
@@ -177,8 +188,10 @@ static Group &meet(Thread &t, u32 mask, u32 value) {  // returns when all lanes 
   if (at == groups.size()) groups.push_back(Group{mask});
   const u32 turn = groups[at].turn;
   groups[at].values[turn & 1][t.lane] = value;
-  if (++groups[at].arrived == (u32)__builtin_popcount(mask)) groups[at].arrived = 0, groups[at].turn++, t.block->progress = true;
-  else while (groups[at].turn == turn) wait_for_others();
+  if (++groups[at].arrived == (u32)__builtin_popcount(mask))
+    groups[at].arrived = 0, groups[at].turn++, t.block->progress = true;
+  else
+    while (groups[at].turn == turn) wait_for_others();
   return groups[at];
 }
 
@@ -186,14 +199,18 @@ void warp_barrier(Thread &t, u32 mask) { meet(t, mask, 0); }
 
 // A lane can be at most one meeting ahead of another of its mask, so two sets of values are enough.
 static u32 turn_of(Thread &t, u32 mask) {
-  for (const Group &group : t.block->groups[t.warp]) if (group.mask == mask) return group.turn & 1;
+  for (const Group &group : t.block->groups[t.warp])
+    if (group.mask == mask) return group.turn & 1;
   return 0;
 }
 
 u32 shuffle(Thread &t, Shuffle kind, u32 value, u32 b, u32 c, u32 mask, bool *in_range) {
   const u32 segment = c >> 8 & 31, clamp = c & 31, turn = turn_of(t, mask);
   const int first = t.lane & segment, limit = first | (clamp & ~segment), by = b & 31, lane = t.lane;
-  int from = kind == UP ? lane - by : kind == DOWN ? lane + by : kind == BUTTERFLY ? lane ^ by : first | (by & ~segment);
+  int from = kind == UP          ? lane - by
+             : kind == DOWN      ? lane + by
+             : kind == BUTTERFLY ? lane ^ by
+                                 : first | (by & ~segment);
   *in_range = kind == UP ? from >= limit : from <= limit;
   if (!*in_range) from = lane;
   Group &group = meet(t, mask, value);
@@ -205,7 +222,8 @@ u32 ballot(Thread &t, bool vote, u32 mask) {
   const u32 turn = turn_of(t, mask);
   Group &group = meet(t, mask, vote);
   u32 votes = 0;
-  for (u32 lane = 0; lane < 32; lane++) if (mask >> lane & 1) votes |= group.values[turn][lane] << lane;
+  for (u32 lane = 0; lane < 32; lane++)
+    if (mask >> lane & 1) votes |= group.values[turn][lane] << lane;
   return votes;
 }
 
@@ -240,11 +258,12 @@ extern "C" bool run_kernel(const KernelInfo *kernel, const u32 grid[3], const u3
   u8 *shared = (u8 *)aligned_alloc(1024, room), *written = (u8 *)malloc(room);
   bool well = true;
   launch_number++;
-  for (u32 i = 0, blocks = grid[0] * grid[1] * grid[2]; well && i < blocks; i++) {
+  const u64 blocks = (u64)grid[0] * grid[1] * grid[2];
+  for (u64 i = 0; well && i < blocks; i++) {
     Block b;
     b.kernel = kernel, b.failure = failure;
     b.threads.resize(n), b.fibers.resize(n), b.groups.resize((n + 31) / 32);
-    const u32 at[3] = {i % grid[0], i / grid[0] % grid[1], i / grid[0] / grid[1]};
+    const u32 at[3] = {u32(i % grid[0]), u32(i / grid[0] % grid[1]), u32(i / grid[0] / grid[1])};
     memset(shared, 0xff, room), memset(written, 0, room);
     start_threads(b, grid, shape, at, parameters, shared, written, shared_size);
     run_block(b);

@@ -1,6 +1,6 @@
 """One kernel of a PTX module as a C++ file.
 
-    python -m ptx.translate MODULE.ptx KERNEL OUT.cpp
+python -m ptx.translate MODULE.ptx KERNEL OUT.cpp
 """
 
 import os
@@ -29,7 +29,8 @@ def constants(module):
         values = each.values or "0"
         if SIZES[each.type] in (4, 8) and each.type[0] == "f":
             raise UnknownPTX(f"float constant {each.name}")
-        lines.append(f"alignas({max(16, each.align)}) static {c_type(each.type)} g_{each.name}[{each.count or 1}] = {{{values}}};")
+        array = f"{c_type(each.type)} g_{each.name}[{each.count or 1}]"
+        lines.append(f"alignas({max(16, each.align)}) static {array} = {{{values}}};")
         tests.append(f"(at >= (u64)g_{each.name} && at + bytes <= (u64)g_{each.name} + sizeof g_{each.name})")
     lines.append(f"static bool is_constant(u64 at, u32 bytes) {{ return {' || '.join(tests)}; }}")
     return lines
@@ -66,19 +67,21 @@ def translate(text, kernel):
     static_bytes = -(-static_bytes // 16) * 16 if any(each.count is None for each in module.shared) else static_bytes
     dynamic = [(each, static_bytes) for each in module.shared if each.count is None]
 
-    info = {
+    info = {  # in the order of thread.h
         "name": f'"{kernel}"', "body": "body", "is_constant": "is_constant", "parameters": len(placed),
         "parameter_bytes": parameter_bytes, "static_shared": static_bytes, "max_threads": function.max_threads,
         "sizes": "sizes", "offsets": "offsets", "meets": str(any(each.meets for each in bodies)).lower(),
     }  # fmt: skip
     lines = ['#include "instructions.h"', *constants(module)]
     lines += [f"static const u64 SHARED_{each.name} = {offset};" for each, offset in shared + dynamic]
-    lines += [f"static void f_{name}({arguments(module.functions[name])});" for name in codes]
-    lines += [f"static void f_{name}({arguments(module.functions[name])}) {{\n{code}\n}}" for name, code in codes.items()]
+    heads = {name: f"static void f_{name}({arguments(module.functions[name])})" for name in codes}
+    lines += [f"{head};" for head in heads.values()]
+    lines += [f"{heads[name]} {{\n{code}\n}}" for name, code in codes.items()]
     lines.append(f"static void body(Thread &t) {{\n{main_code}\n}}")
     lines.append(f"static const u32 sizes[] = {{{', '.join(str(each.size) for each, _ in placed) or 0}}};")
     lines.append(f"static const u32 offsets[] = {{{', '.join(str(offset) for _, offset in placed) or 0}}};")
-    lines.append(f'extern "C" {{ extern const KernelInfo kernel_info = {{{", ".join(str(v) for v in info.values())}}}; }}')
+    fields = ", ".join(map(str, info.values()))
+    lines.append(f'extern "C" {{ extern const KernelInfo kernel_info = {{{fields}}}; }}')
     return "\n".join(lines) + "\n"
 
 

@@ -68,9 +68,11 @@ API cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
 API cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status) {
   ENTER;
   const Stream &s = stream_of(stream);
-  if (s.legacy) if (auto error = refuse_legacy(s.device)) return error;
-  *status = !s.capture ? cudaStreamCaptureStatusNone
-            : s.capture->invalid ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
+  if (s.legacy)
+    if (auto error = refuse_legacy(s.device)) return error;
+  *status = !s.capture           ? cudaStreamCaptureStatusNone
+            : s.capture->invalid ? cudaStreamCaptureStatusInvalidated
+                                 : cudaStreamCaptureStatusActive;
   return cudaSuccess;
 }
 
@@ -79,12 +81,24 @@ API cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t gr
   *executable = (cudaGraphExec_t) new Nodes(*(Nodes *)graph);
   return cudaSuccess;
 }
-API cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { ENTER; return cudaSuccess; }
+API cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
+  ENTER;
+  return cudaSuccess;
+}
 API cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   ENTER;
   Stream &s = stream_of(stream);
-  for (auto &node : *(Nodes *)executable) if (auto error = enqueue(s, node)) return error;
+  for (auto &node : *(Nodes *)executable)
+    if (auto error = enqueue(s, node)) return error;
   return cudaSuccess;
 }
-API cudaError_t cudaGraphDestroy(cudaGraph_t graph) { ENTER; delete (Nodes *)graph; return cudaSuccess; }
-API cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) { ENTER; delete (Nodes *)executable; return cudaSuccess; }
+API cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  ENTER;
+  delete (Nodes *)graph;
+  return cudaSuccess;
+}
+API cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
+  ENTER;
+  delete (Nodes *)executable;
+  return cudaSuccess;
+}

@@ -13,7 +13,10 @@ void counted(const char *function) { calls[function]++; }
 API long gpu_rig_calls(const char *function) { return calls.count(function) ? calls[function] : 0; }
 
 static int number(const char *name, int otherwise) { return getenv(name) ? atoi(getenv(name)) : otherwise; }
-int device_count() { static const int n = number("GPU_RIG_DEVICES", 1); return n; }
+int device_count() {
+  static const int n = number("GPU_RIG_DEVICES", 1);
+  return n;
+}
 
 // ------------------------------------------------------------------------------------------------------- errors
 
@@ -45,13 +48,29 @@ cudaError_t waited() {
   return refuse(code, "%s", failed_text.c_str());
 }
 
-static const std::map<int, const char *> NAMES = {
-    {1, "InvalidValue"}, {2, "MemoryAllocation"}, {100, "NoDevice"}, {101, "InvalidDevice"}, {209, "NoKernelImageForDevice"},
-    {400, "InvalidResourceHandle"}, {401, "IllegalState"}, {500, "SymbolNotFound"}, {600, "NotReady"},
-    {700, "IllegalAddress"}, {701, "LaunchOutOfResources"}, {702, "LaunchTimeout"}, {716, "MisalignedAddress"},
-    {719, "LaunchFailure"}, {801, "NotSupported"}, {900, "StreamCaptureUnsupported"}, {901, "StreamCaptureInvalidated"},
-    {902, "StreamCaptureMerge"}, {903, "StreamCaptureUnmatched"}, {904, "StreamCaptureUnjoined"},
-    {905, "StreamCaptureIsolation"}, {906, "StreamCaptureImplicit"}, {907, "CapturedEvent"}};
+static const std::map<int, const char *> NAMES = {{1, "InvalidValue"},
+                                                  {2, "MemoryAllocation"},
+                                                  {100, "NoDevice"},
+                                                  {101, "InvalidDevice"},
+                                                  {209, "NoKernelImageForDevice"},
+                                                  {400, "InvalidResourceHandle"},
+                                                  {401, "IllegalState"},
+                                                  {500, "SymbolNotFound"},
+                                                  {600, "NotReady"},
+                                                  {700, "IllegalAddress"},
+                                                  {701, "LaunchOutOfResources"},
+                                                  {702, "LaunchTimeout"},
+                                                  {716, "MisalignedAddress"},
+                                                  {719, "LaunchFailure"},
+                                                  {801, "NotSupported"},
+                                                  {900, "StreamCaptureUnsupported"},
+                                                  {901, "StreamCaptureInvalidated"},
+                                                  {902, "StreamCaptureMerge"},
+                                                  {903, "StreamCaptureUnmatched"},
+                                                  {904, "StreamCaptureUnjoined"},
+                                                  {905, "StreamCaptureIsolation"},
+                                                  {906, "StreamCaptureImplicit"},
+                                                  {907, "CapturedEvent"}};
 
 static const char *name_of(int code) {
   static std::map<int, std::string> made;
@@ -64,14 +83,29 @@ API const char *cudaGetErrorName(cudaError_t code) { return name_of(code); }
 API const char *cudaGetErrorString(cudaError_t code) { return text_of(code); }
 API cudaError_t cudaGetLastError() { return cudaSuccess; }
 API cudaError_t cudaPeekAtLastError() { return cudaSuccess; }
-API CUresult cuGetErrorName(CUresult code, const char **out) { *out = name_of(code); return CUDA_SUCCESS; }
-API CUresult cuGetErrorString(CUresult code, const char **out) { *out = text_of(code); return CUDA_SUCCESS; }
+API CUresult cuGetErrorName(CUresult code, const char **out) {
+  *out = name_of(code);
+  return CUDA_SUCCESS;
+}
+API CUresult cuGetErrorString(CUresult code, const char **out) {
+  *out = text_of(code);
+  return CUDA_SUCCESS;
+}
 
 // ------------------------------------------------------------------------------------------------------- devices
 
-API cudaError_t cudaDriverGetVersion(int *version) { *version = 13000; return cudaSuccess; }
-API cudaError_t cudaRuntimeGetVersion(int *version) { *version = 13000; return cudaSuccess; }
-API CUresult cuDriverGetVersion(int *version) { *version = 13000; return CUDA_SUCCESS; }
+API cudaError_t cudaDriverGetVersion(int *version) {
+  *version = 13000;
+  return cudaSuccess;
+}
+API cudaError_t cudaRuntimeGetVersion(int *version) {
+  *version = 13000;
+  return cudaSuccess;
+}
+API CUresult cuDriverGetVersion(int *version) {
+  *version = 13000;
+  return CUDA_SUCCESS;
+}
 API CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
 
 API cudaError_t cudaGetDeviceCount(int *count) {
@@ -79,16 +113,29 @@ API cudaError_t cudaGetDeviceCount(int *count) {
   *count = device_count();
   return *count ? cudaSuccess : refuse(cudaErrorNoDevice, "no device: GPU_RIG_DEVICES is 0");
 }
-API cudaError_t cudaGetDevice(int *device) { ENTER; *device = current_device; return cudaSuccess; }
+API cudaError_t cudaGetDevice(int *device) {
+  ENTER;
+  *device = current_device;
+  return cudaSuccess;
+}
 API cudaError_t cudaSetDevice(int device) {
   ENTER;
   if (device < 0 || device >= device_count()) return refuse(cudaErrorInvalidDevice, "no device %d", device);
   current_device = device;
   return cudaSuccess;
 }
-API CUresult cuCtxGetCurrent(CUcontext *context) { *context = (CUcontext)(long)(current_device + 1); return CUDA_SUCCESS; }
-API CUresult cuCtxGetDevice(CUdevice *device) { *device = current_device; return CUDA_SUCCESS; }
-API CUresult cuCtxSetCurrent(CUcontext context) { current_device = context ? (int)(long)context - 1 : 0; return CUDA_SUCCESS; }
+API CUresult cuCtxGetCurrent(CUcontext *context) {
+  *context = (CUcontext)(long)(current_device + 1);
+  return CUDA_SUCCESS;
+}
+API CUresult cuCtxGetDevice(CUdevice *device) {
+  *device = current_device;
+  return CUDA_SUCCESS;
+}
+API CUresult cuCtxSetCurrent(CUcontext context) {
+  current_device = context ? (int)(long)context - 1 : 0;
+  return CUDA_SUCCESS;
+}
 
 API cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device) {
   ENTER;
@@ -100,15 +147,20 @@ API cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int
     case cudaDevAttrMaxSharedMemoryPerBlock: *value = 48 << 10; break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 << 10; break;
     case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = 228 << 10; break;
-    case cudaDevAttrMaxThreadsPerBlock: case cudaDevAttrMaxBlockDimX: case cudaDevAttrMaxBlockDimY: *value = 1024; break;
+    case cudaDevAttrMaxThreadsPerBlock:
+    case cudaDevAttrMaxBlockDimX:
+    case cudaDevAttrMaxBlockDimY: *value = 1024; break;
     case cudaDevAttrMaxBlockDimZ: *value = 64; break;
     case cudaDevAttrMaxGridDimX: *value = 0x7fffffff; break;
-    case cudaDevAttrMaxGridDimY: case cudaDevAttrMaxGridDimZ: *value = 65535; break;
+    case cudaDevAttrMaxGridDimY:
+    case cudaDevAttrMaxGridDimZ: *value = 65535; break;
     case cudaDevAttrMaxThreadsPerMultiProcessor: *value = 2048; break;
-    case cudaDevAttrMaxRegistersPerBlock: case cudaDevAttrMaxRegistersPerMultiprocessor: *value = 65536; break;
+    case cudaDevAttrMaxRegistersPerBlock:
+    case cudaDevAttrMaxRegistersPerMultiprocessor: *value = 65536; break;
     case cudaDevAttrWarpSize: *value = 32; break;
     case cudaDevAttrUnifiedAddressing: *value = 1; break;
-    case 95: case 96: return refuse(cudaErrorInvalidValue, "no such attribute: %d", (int)attribute);
+    case 95:
+    case 96: return refuse(cudaErrorInvalidValue, "no such attribute: %d", (int)attribute);
     default: *value = 0;
   }
   return cudaSuccess;
@@ -127,4 +179,8 @@ API cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int device) {
   snprintf(id, size, "0000:%02x:00.0", device);
   return cudaSuccess;
 }
-API cudaError_t cudaDeviceCanAccessPeer(int *can, int, int) { ENTER; *can = 0; return cudaSuccess; }
+API cudaError_t cudaDeviceCanAccessPeer(int *can, int, int) {
+  ENTER;
+  *can = 0;
+  return cudaSuccess;
+}

@@ -8,8 +8,15 @@
 #include "thread.h"
 
 static const unsigned SHARED = 48 << 10, SHARED_OPTED_IN = 227 << 10;
-struct Module { std::string ptx; };
-struct Function { Module *module; std::string name; const KernelInfo *info = nullptr; int max_dynamic = -1; };
+struct Module {
+  std::string ptx;
+};
+struct Function {
+  Module *module;
+  std::string name;
+  const KernelInfo *info = nullptr;
+  int max_dynamic = -1;
+};
 
 static std::string setting(const char *name) {
   const char *value = getenv(name);
@@ -29,13 +36,17 @@ static CUresult load(Function &f) {
     if (!file) return (CUresult)refuse(CUDA_ERROR_OPERATING_SYSTEM, "cannot write to %s", folder.c_str());
     fwrite(f.module->ptx.data(), 1, f.module->ptx.size(), file);
     fclose(file);
-    const std::string command = "cd " + home + " && env -u PYTHONPATH " + setting("GPU_RIG_PYTHON") + " -m ptx.translate " + own +
-        ".ptx " + f.name + " " + own + ".cpp >&2 && " + setting("GPU_RIG_CXX") +
-        " -O1 -w -std=c++17 -ffp-contract=off -mfma -fwrapv -fno-strict-aliasing -shared -fPIC -Iptx " + own + ".cpp -L" +
-        home + " -lgpurig -o " + own + ".so && mv " + own + ".so " + base + ".so";
+    const std::string named = "'" + own + "'";  // a folder's name may have spaces
+    const std::string translate = "cd '" + home + "' && env -u PYTHONPATH '" + setting("GPU_RIG_PYTHON") +
+                                  "' -m ptx.translate " + named + ".ptx " + f.name + " " + named + ".cpp >&2 && ";
+    const std::string compile = setting("GPU_RIG_CXX") +
+                                " -O1 -w -std=c++17 -ffp-contract=off -mfma -fwrapv -fno-strict-aliasing -shared -fPIC"
+                                " -Iptx " + named + ".cpp -L. -lgpurig -o " + named + ".so && ";
+    const std::string command = translate + compile + "mv " + named + ".so '" + base + ".so'";
     const bool failed = system(command.c_str());
     unlink((own + ".cpp").c_str()), unlink((own + ".ptx").c_str());
-    if (failed) return (CUresult)refuse(CUDA_ERROR_INVALID_PTX, "kernel %s cannot be translated: see stderr", f.name.c_str());
+    if (failed)
+      return (CUresult)refuse(CUDA_ERROR_INVALID_PTX, "kernel %s cannot be translated: see stderr", f.name.c_str());
   }
   void *library = dlopen((base + ".so").c_str(), RTLD_NOW);
   f.info = library ? (const KernelInfo *)dlsym(library, "kernel_info") : nullptr;
@@ -53,12 +64,18 @@ API int gpu_rig_parameters(CUfunction function, unsigned *sizes, int most) {
 
 API CUresult cuModuleLoadData(CUmodule *module, const void *image) {
   ENTER;
-  if (!memcmp(image, "\x7f" "ELF", 4))
+  if (!memcmp(image,
+              "\x7f"
+              "ELF",
+              4))
     return (CUresult)refuse(CUDA_ERROR_NO_BINARY_FOR_GPU, "the rig runs PTX, not a GPU's machine code: compile to PTX");
   *module = (CUmodule) new Module{(const char *)image};
   return CUDA_SUCCESS;
 }
-API CUresult cuModuleUnload(CUmodule) { ENTER; return CUDA_SUCCESS; }  // queued launches may still need it
+API CUresult cuModuleUnload(CUmodule) {
+  ENTER;
+  return CUDA_SUCCESS;
+}  // queued launches may still need it
 API CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
   ENTER;
   Module *m = (Module *)module;
@@ -70,8 +87,13 @@ API CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const ch
 
 // CuPy links what it compiles to PTX. Here PTX stays what it is.
 static std::string linked;
-API CUresult cuLinkCreate_v2(unsigned, CUjit_option *, void **, CUlinkState *state) { ENTER; *state = (CUlinkState)1; return CUDA_SUCCESS; }
-API CUresult cuLinkAddData_v2(CUlinkState, CUjitInputType, void *data, size_t size, const char *, unsigned, CUjit_option *, void **) {
+API CUresult cuLinkCreate_v2(unsigned, CUjit_option *, void **, CUlinkState *state) {
+  ENTER;
+  *state = (CUlinkState)1;
+  return CUDA_SUCCESS;
+}
+API CUresult cuLinkAddData_v2(CUlinkState, CUjitInputType, void *data, size_t size, const char *, unsigned,
+                              CUjit_option *, void **) {
   ENTER;
   linked.assign((char *)data, size);
   return CUDA_SUCCESS;
@@ -81,7 +103,10 @@ API CUresult cuLinkComplete(CUlinkState, void **data, size_t *size) {
   *data = (void *)linked.data(), *size = linked.size();
   return CUDA_SUCCESS;
 }
-API CUresult cuLinkDestroy(CUlinkState) { ENTER; return CUDA_SUCCESS; }
+API CUresult cuLinkDestroy(CUlinkState) {
+  ENTER;
+  return CUDA_SUCCESS;
+}
 
 // ------------------------------------------------------------------------------------------------------ launches
 
@@ -91,7 +116,8 @@ API CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attrib
   if (auto error = load(f)) return error;
   if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_SUCCESS;  // preferences
   if (value < 0 || value + f.info->static_shared > SHARED_OPTED_IN)
-    return (CUresult)refuse(CUDA_ERROR_INVALID_VALUE, "kernel %s: %d bytes of dynamic and %u of static shared memory are more than %u",
+    return (CUresult)refuse(CUDA_ERROR_INVALID_VALUE,
+                            "kernel %s: %d bytes of dynamic and %u of static shared memory are more than %u",
                             f.name.c_str(), value, f.info->static_shared, SHARED_OPTED_IN);
   f.max_dynamic = value;
   return CUDA_SUCCESS;
@@ -101,7 +127,9 @@ API CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfu
   Function &f = *(Function *)function;
   if (auto error = load(f)) return error;
   switch (attribute) {
-    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: *value = f.max_dynamic < 0 ? SHARED - f.info->static_shared : f.max_dynamic; break;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+      *value = f.max_dynamic < 0 ? SHARED - f.info->static_shared : f.max_dynamic;
+      break;
     case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: *value = f.info->static_shared; break;
     case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = f.info->max_threads; break;
     default: *value = 0;
@@ -123,15 +151,18 @@ static CUresult check(const Function &f, const unsigned grid[3], const unsigned 
   }
   const unsigned threads = block[0] * block[1] * block[2];
   if (threads > 1024) return impossible(f, "the number of threads", threads, 1024);
-  if (threads > f.info->max_threads) return impossible(f, "the number of threads, by __launch_bounds__,", threads, f.info->max_threads);
-  const unsigned most = f.max_dynamic < 0 ? SHARED : f.max_dynamic + f.info->static_shared > SHARED ? f.max_dynamic + f.info->static_shared : SHARED;
+  if (threads > f.info->max_threads)
+    return impossible(f, "the number of threads, by __launch_bounds__,", threads, f.info->max_threads);
+  const unsigned most = f.max_dynamic < 0                                ? SHARED
+                        : f.max_dynamic + f.info->static_shared > SHARED ? f.max_dynamic + f.info->static_shared
+                                                                         : SHARED;
   if ((unsigned long long)shared + f.info->static_shared > most)
     return impossible(f, "static and dynamic shared memory together", shared + f.info->static_shared, most);
   return CUDA_SUCCESS;
 }
 
-API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                            unsigned shared, CUstream stream, void **arguments, void **) {
+API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                            unsigned bz, unsigned shared, CUstream stream, void **arguments, void **) {
   ENTER;
   if (!function) return (CUresult)refuse(CUDA_ERROR_INVALID_HANDLE, "a launch of no kernel");
   Function &f = *(Function *)function;
@@ -144,10 +175,12 @@ API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsig
   Stream &s = stream_of((cudaStream_t)stream);
   const int device = s.device;
   if (device != current_device)
-    return (CUresult)refuse(CUDA_ERROR_INVALID_HANDLE, "kernel %s: a stream of device %d, while device %d is current", f.name.c_str(), device, current_device);
+    return (CUresult)refuse(CUDA_ERROR_INVALID_HANDLE, "kernel %s: a stream of device %d, while device %d is current",
+                            f.name.c_str(), device, current_device);
   return (CUresult)enqueue(s, [=] {
     Failure failure;
     running_device = device;
-    if (!run_kernel(info, &shape[0], &shape[3], shared, parameters.data(), &failure)) work_failed(failure.code, failure.text);
+    if (!run_kernel(info, &shape[0], &shape[3], shared, parameters.data(), &failure))
+      work_failed(failure.code, failure.text);
   });
 }

@@ -71,8 +71,9 @@ API cudaError_t cudaFreeHost(void *at) {
 API cudaError_t cudaMemGetInfo(size_t *unused, size_t *total) {
   ENTER;
   *total = 8ull << 30, *unused = *total;
-  for (auto &each : allocations) if (!each.second.pinned && each.second.device == current_device)
-    *unused -= each.second.bytes < *unused ? each.second.bytes : *unused;
+  for (auto &each : allocations)
+    if (!each.second.pinned && each.second.device == current_device)
+      *unused -= each.second.bytes < *unused ? each.second.bytes : *unused;
   return cudaSuccess;
 }
 
@@ -108,21 +109,25 @@ static void copy_now(void *to, const void *from, size_t bytes, bool to_device, b
 static cudaError_t copy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, Stream &s, bool async) {
   if (!bytes) return cudaSuccess;
   if (kind == cudaMemcpyDefault)
-    kind = on_device(to, bytes) ? on_device(from, bytes) ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice
-                                : on_device(from, bytes) ? cudaMemcpyDeviceToHost : cudaMemcpyHostToHost;
+    kind = on_device(to, bytes)     ? on_device(from, bytes) ? cudaMemcpyDeviceToDevice : cudaMemcpyHostToDevice
+           : on_device(from, bytes) ? cudaMemcpyDeviceToHost
+                                    : cudaMemcpyHostToHost;
   const bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
   const bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
   if ((to_device && !on_device(to, bytes)) || (from_device && !on_device(from, bytes)))
     return refuse(cudaErrorInvalidValue, "a copy of %zu bytes, which are not all in one allocation of a device", bytes);
-  const bool pageable = (to_device && !from_device && !pinned(from, bytes)) || (from_device && !to_device && !pinned(to, bytes));
+  const bool pageable =
+      (to_device && !from_device && !pinned(from, bytes)) || (from_device && !to_device && !pinned(to, bytes));
   counted(to_device ? from_device ? "copies within devices" : "uploads" : "downloads");
   if (s.capture && pageable)  // not in the documentation, so on the safe side: it would need the host at every replay
-    return invalidate(*s.capture, 900, "a copy from or to memory that is not page-locked, in a stream that is captured");
+    return invalidate(*s.capture, 900,
+                      "a copy from or to memory that is not page-locked, in a stream that is captured");
   if (!async && s.capture) return refuse_wait(s);
   if (pageable && to_device) {  // the source may change as soon as the call returns
     auto kept = std::make_shared<std::vector<char>>((const char *)from, (const char *)from + bytes);
     if (auto error = enqueue(s, [=] { copy_now(to, kept->data(), bytes, true, false); })) return error;
-  } else if (auto error = enqueue(s, [=] { copy_now(to, from, bytes, to_device, from_device); })) return error;
+  } else if (auto error = enqueue(s, [=] { copy_now(to, from, bytes, to_device, from_device); }))
+    return error;
   if (async && !(pageable && from_device)) return cudaSuccess;
   run_until({&s, s.queued});
   return waited();
@@ -149,8 +154,10 @@ API cudaError_t cudaMemsetAsync(void *at, int value, size_t bytes, cudaStream_t 
   ENTER;
   if (bytes && !on_device(at, bytes)) return refuse(cudaErrorInvalidValue, "memset outside an allocation of a device");
   return enqueue(stream_of(stream), [=] {
-    if (bytes && !on_device(at, bytes)) work_failed(cudaErrorIllegalAddress, "memset of memory that was freed before");
-    else memset(at, value, bytes);
+    if (bytes && !on_device(at, bytes))
+      work_failed(cudaErrorIllegalAddress, "memset of memory that was freed before");
+    else
+      memset(at, value, bytes);
   });
 }
 API cudaError_t cudaMemset(void *at, int value, size_t bytes) { return cudaMemsetAsync(at, value, bytes, nullptr); }

@@ -1,12 +1,14 @@
 // What CuPy can call and the rig does not have: managed memory, arrays and textures, pools of the driver's, peers,
-// occupancy, callbacks. Whoever calls one of these is told so. (They are declared nowhere here, so their types do not matter.)
+// occupancy, callbacks. Whoever calls one of these is told so. (They are declared nowhere here, so their types do not
+// matter.)
 #include <stdio.h>
 
 extern "C" int refused(const char *function) {
   fprintf(stderr, "gpu rig: %s is not there\n", function);
   return 801;  // cudaErrorNotSupported
 }
-#define REFUSED(function) extern "C" __attribute__((visibility("default"))) int function() { return refused(#function); }
+#define REFUSED(function) \
+  extern "C" __attribute__((visibility("default"))) int function() { return refused(#function); }
 REFUSED(cuLaunchCooperativeKernel)
 REFUSED(cuModuleLoad)
 REFUSED(cuOccupancyMaxActiveBlocksPerMultiprocessor)

@@ -13,9 +13,11 @@
 #undef cudaEventElapsedTime
 
 #define API extern "C" __attribute__((visibility("default")))
-#define ENTER std::lock_guard<std::recursive_mutex> guard(everything); counted(__func__)
+#define ENTER                                              \
+  std::lock_guard<std::recursive_mutex> guard(everything); \
+  counted(__func__)
 
-extern std::recursive_mutex everything;      // one call at a time
+extern std::recursive_mutex everything;  // one call at a time
 void counted(const char *function);
 
 // ---- errors
@@ -29,14 +31,24 @@ int device_count();
 extern thread_local int current_device;
 
 // ---- memory
-struct Allocation { size_t bytes; int device; bool pinned; };
+struct Allocation {
+  size_t bytes;
+  int device;
+  bool pinned;
+};
 const Allocation *allocation_of(const void *, size_t bytes);  // that all of these bytes lie in, or null
 extern int running_device;                                    // whose kernel is running
 
 // ---- streams
 struct Stream;
-struct Mark { Stream *stream; unsigned long long number; };   // a stream, and how much of its work
-struct Work { std::function<void()> run; std::vector<Mark> after; };
+struct Mark {
+  Stream *stream;
+  unsigned long long number;
+};  // a stream, and how much of its work
+struct Work {
+  std::function<void()> run;
+  std::vector<Mark> after;
+};
 
 struct Capture {
   Stream *origin;
@@ -57,12 +69,12 @@ struct Stream {
 Stream &stream_of(cudaStream_t);
 cudaError_t enqueue(Stream &, std::function<void()>, std::vector<Mark> after = {});
 void run_until(const Mark &);
-void run_all(int device);      // all streams of a device; -1: of all devices
+void run_all(int device);  // all streams of a device; -1: of all devices
 void drop_all();
 bool any_pending(const Stream &);
 
 // ---- capture.cpp
-cudaError_t refuse_wait(Stream &);                // waiting for a stream, or asking it anything, while it is captured
+cudaError_t refuse_wait(Stream &);  // waiting for a stream, or asking it anything, while it is captured
 cudaError_t refuse_wait_device(int device);
 cudaError_t refuse_unsafe(const char *function);  // what may wait implicitly, such as cudaMalloc; mode `relaxed` allows
 cudaError_t refuse_legacy(int device);            // the legacy stream, while a stream is captured that waits for it

@@ -1,12 +1,17 @@
-// Streams, whose work is done as late as CUDA allows: when something waits for it. So what was not waited for is seen not
-// to be there. Events are places in streams.
+// Streams, whose work is done as late as CUDA allows: when something waits for it. So what was not waited for is seen
+// not to be there. Events are places in streams.
 #include "rig.h"
 #include <cstdint>
 
-static const size_t MOST = 20000;  // pieces of work that a stream keeps, before it does the oldest
+static const size_t MOST = 20000;      // pieces of work that a stream keeps, before it does the oldest
 static std::vector<Stream *> streams;  // never deleted: marks point to them
 
-struct Event { Mark mark{nullptr, 0}; Capture *capture = nullptr; Stream *captured_in = nullptr; unsigned long long nodes = 0; };
+struct Event {
+  Mark mark{nullptr, 0};
+  Capture *capture = nullptr;
+  Stream *captured_in = nullptr;
+  unsigned long long nodes = 0;
+};
 
 static Stream &legacy_of(int device) {
   static std::map<int, Stream *> made;
@@ -34,7 +39,8 @@ cudaError_t enqueue(Stream &s, std::function<void()> run, std::vector<Mark> afte
     for (Stream *other : streams)
       if (other->blocking && !other->legacy && other->device == s.device && other->done < other->queued)
         after.push_back({other, other->queued});
-  } else if (s.blocking) after.push_back({&legacy_of(s.device), legacy_of(s.device).queued});
+  } else if (s.blocking)
+    after.push_back({&legacy_of(s.device), legacy_of(s.device).queued});
   s.work.push_back({std::move(run), std::move(after)});
   s.queued++;
   if (s.work.size() > MOST) run_until({&s, s.done + 1});
@@ -72,19 +78,27 @@ API cudaError_t cudaStreamCreate(cudaStream_t *out) { return cudaStreamCreateWit
 API cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int) {
   return cudaStreamCreateWithFlags(out, flags);
 }
-API cudaError_t cudaStreamDestroy(cudaStream_t) { ENTER; return cudaSuccess; }  // its work is still done
+API cudaError_t cudaStreamDestroy(cudaStream_t) {
+  ENTER;
+  return cudaSuccess;
+}  // its work is still done
 API cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned *flags) {
   ENTER;
   *flags = stream_of(stream).blocking ? 0 : cudaStreamNonBlocking;
   return cudaSuccess;
 }
-API cudaError_t cudaStreamGetPriority(cudaStream_t, int *priority) { ENTER; *priority = 0; return cudaSuccess; }
+API cudaError_t cudaStreamGetPriority(cudaStream_t, int *priority) {
+  ENTER;
+  *priority = 0;
+  return cudaSuccess;
+}
 
 API cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   ENTER;
   Stream &s = stream_of(stream);
   if (auto error = refuse_wait(s)) return error;
-  if (s.legacy) if (auto error = enqueue(s, [] {})) return error;  // so that it waits for the blocking streams
+  if (s.legacy)
+    if (auto error = enqueue(s, [] {})) return error;  // so that it waits for the blocking streams
   run_until({&s, s.queued});
   return waited();
 }
@@ -109,7 +123,11 @@ API cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned) {
   return cudaSuccess;
 }
 API cudaError_t cudaEventCreate(cudaEvent_t *out) { return cudaEventCreateWithFlags(out, 0); }
-API cudaError_t cudaEventDestroy(cudaEvent_t event) { ENTER; delete (Event *)event; return cudaSuccess; }
+API cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  ENTER;
+  delete (Event *)event;
+  return cudaSuccess;
+}
 API cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   ENTER;
   Event &e = *(Event *)event;
@@ -137,16 +155,26 @@ API cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (e.mark.stream) run_until(e.mark);
   return waited();
 }
-static cudaError_t elapsed(float *ms) { *ms = 0; return cudaSuccess; }  // the rig has no clock
-API cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t) { ENTER; return elapsed(ms); }
-API cudaError_t cudaEventElapsedTime_v2(float *ms, cudaEvent_t, cudaEvent_t) { ENTER; return elapsed(ms); }
+static cudaError_t elapsed(float *ms) {
+  *ms = 0;
+  return cudaSuccess;
+}  // the rig has no clock
+API cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t) {
+  ENTER;
+  return elapsed(ms);
+}
+API cudaError_t cudaEventElapsedTime_v2(float *ms, cudaEvent_t, cudaEvent_t) {
+  ENTER;
+  return elapsed(ms);
+}
 
 API cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   ENTER;
   Stream &s = stream_of(stream);
   const Event &e = *(Event *)event;
   if (!e.capture) {
-    if (s.capture) return invalidate(*s.capture, 905, "a captured stream waits for an event from outside of the capture");
+    if (s.capture)
+      return invalidate(*s.capture, 905, "a captured stream waits for an event from outside of the capture");
     return e.mark.stream ? enqueue(s, [] {}, {e.mark}) : cudaSuccess;
   }
   if (s.legacy) return invalidate(*e.capture, 906, "the legacy stream waits for an event of a captured stream");
