@@ -28,7 +28,7 @@ gpu-rig:
 	@PYTHON=$(PYTHON) bash tests/gpu_rig/build.sh $(GPU_RIG)
 
 gpu-rig-test: gpu-rig
-	PYTHONPATH=. $(GPU_RIG)/run -m pytest -n auto -m "gpu or rig" $(PYTEST_ARGS)
+	PYTHONPATH=. $(GPU_RIG)/run -m pytest -n auto -m "(gpu or rig) and not oracle" $(PYTEST_ARGS)
 
 lint: $(VENV)/installed-dev
 	$(PY) -m ruff check .

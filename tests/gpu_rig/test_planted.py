@@ -1,5 +1,9 @@
 """Bugs that a GPU would answer with a wrong number, a crash or nothing at all: the rig names each, and the kernel."""
 
+import subprocess
+import sys
+import uuid
+
 import numpy as np
 import pytest
 
@@ -224,3 +228,27 @@ def test_more_shared_memory_than_asked_for(cupy, kernels, y):
 def test_arguments_of_the_wrong_size(kernels, y, args):
     with pytest.raises(TypeError, match=r"kernel scale: arguments of .* bytes, where it declares \[8, 4, 4\]"):
         kernels("scale")((1,), (1,), (y, *args))
+
+
+# ------------------------------------------------------------------------------------------------- the rig itself
+
+SAME = """
+import cupy, numpy as np
+y = cupy.zeros(32, np.float32)
+code = 'extern "C" __global__ void k_%s(float* y) { y[threadIdx.x] = threadIdx.x; }'
+cupy.RawModule(code=code).get_function("k_%s")((1,), (32,), (y,))
+np.testing.assert_array_equal(y.get(), np.arange(32))
+"""
+
+
+def test_two_processes_translate_the_same_kernel_at_once():
+    name = uuid.uuid4().hex  # that nobody has translated before
+    both = [subprocess.Popen([sys.executable, "-c", SAME % (name, name)]) for _ in range(2)]
+    assert [each.wait() for each in both] == [0, 0]
+
+
+def test_a_kernel_that_is_not_known_is_refused(cupy, y, capfd):
+    code = 'extern "C" __global__ void clocked(long long* y) { *y = clock64(); }'
+    with refused(cupy, "cudaErrorInvalidPtx", "kernel clocked cannot be translated"):
+        cupy.RawModule(code=code).get_function("clocked")((1,), (1,), (y,))
+    assert "does not know this PTX: `mov.u64 %rd" in capfd.readouterr().err
