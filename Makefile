@@ -1,6 +1,8 @@
 # make train   trains the default character model and prints a sample of what it writes, also on a fresh machine. A run
 #              that was stopped is resumed. TRAIN_ARGS="--steps 500" is passed to examples/char_lm.py
 # make test    runs the tests. PYTEST_ARGS='-k softmax -x' is passed to pytest
+# make gpu-rig-test  runs the tests of the GPU path on a rig that needs no GPU (tests/gpu_rig/), which make gpu-rig builds in
+#              .gpu-rig, or the folder GPU_RIG. It takes minutes, as kernels are translated when they are first used
 # make lint    ruff, for mistakes and for the format, and mypy
 # make lines   counts lines of Python: the core, room by room, and all of minigrad/
 # make clean   removes what the others made, .venv included, but not runs/
@@ -11,7 +13,9 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 
-.PHONY: train test lint lines clean
+GPU_RIG ?= .gpu-rig
+
+.PHONY: train test gpu-rig gpu-rig-test lint lines clean
 .NOTPARALLEL:
 
 train: $(VENV)/installed-train,viz
@@ -19,6 +23,12 @@ train: $(VENV)/installed-train,viz
 
 test: $(VENV)/installed-test
 	$(PY) -m pytest -n auto $(PYTEST_ARGS)
+
+gpu-rig:
+	@PYTHON=$(PYTHON) bash tests/gpu_rig/build.sh $(GPU_RIG)
+
+gpu-rig-test: gpu-rig
+	PYTHONPATH=. $(GPU_RIG)/run -m pytest -n auto -m "(gpu or rig) and not oracle" $(PYTEST_ARGS)
 
 lint: $(VENV)/installed-dev
 	$(PY) -m ruff check .
@@ -34,7 +44,7 @@ lines:
 	@printf '%6d  minigrad/\n' $(call count,minigrad)
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(GPU_RIG) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find minigrad tests examples -name __pycache__ -prune -exec rm -rf {} +
 
 $(VENV)/installed-%: pyproject.toml $(VENV)/ready

@@ -19,8 +19,10 @@ from minigrad.backend.runners.toolchain.cache import folder
 from minigrad.random import manual_seed
 
 from .devices import DEVICES, backend_of
+from .gpu_rig.arguments import check_launches
 
 SKIP_ALLOWED = "no GPU"
+ON_RIG = "GPU_RIG" in os.environ  # tests/gpu_rig/
 PACKAGES = {"g++": "g++", "dot": "graphviz", "chromium": "chromium"}  # programs, and what Debian and Ubuntu call them
 
 
@@ -60,6 +62,8 @@ def pytest_configure(config):
         for name in ("MINIGRAD_CACHE", "CUPY_CACHE_DIR", "MPLCONFIGDIR"):
             os.environ[name] = os.path.join(made, name.lower())
         config.add_cleanup(lambda: shutil.rmtree(made, ignore_errors=True))
+    if ON_RIG:
+        check_launches()
     if lacks("dot"):  # then examples say so and go on
         config.addinivalue_line("filterwarnings", "ignore:wrote .* but not .* `dot` is not installed:UserWarning")
 
@@ -93,6 +97,8 @@ def pytest_runtest_setup(item):
         for program in marker.args:
             if reason := lacks(program):
                 pytest.skip(reason)
+    if item.get_closest_marker("rig") and not ON_RIG:
+        pytest.skip(f"{SKIP_ALLOWED} rig: make gpu-rig-test")
     if item.get_closest_marker("gpu"):
         try:
             backend.get("cuda")

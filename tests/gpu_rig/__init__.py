@@ -1,0 +1,1 @@
+"""A rig that runs the GPU path without a GPU: README.md."""

@@ -1,0 +1,60 @@
+"""The bytes of every argument of a launch, beside what the kernel declares.
+
+A driver is given the addresses of arguments, and reads as many bytes there as the kernel declares: whether a Python
+float came where a float of 4 bytes belongs, nobody notices. On the rig, `check_launches` has every launch looked at.
+"""
+
+import ctypes
+import os
+from pathlib import Path
+
+import numpy as np
+
+POINTER = 8
+
+
+def size(x):
+    """The bytes that CuPy passes for a Python object."""
+    if isinstance(x, (np.ndarray, np.generic)):
+        return x.nbytes
+    for kind, n in ((bool, 1), ((int, float), 8), (complex, 16)):
+        if isinstance(x, kind):
+            return n
+    return POINTER  # an array of CuPy's, None, or another kind of pointer
+
+
+def declared(function):
+    """The bytes of each parameter of a kernel, from the rig's library."""
+    library = ctypes.CDLL(str(Path(os.environ["GPU_RIG"], "libgpurig.so")))
+    sizes = (ctypes.c_uint * 64)()
+    count = library.gpu_rig_parameters(ctypes.c_void_p(function.ptr), sizes, len(sizes))
+    return list(sizes[:count]) if count >= 0 else None  # None: it cannot be translated, and the launch will say so
+
+
+def check_launches():
+    """Has every kernel that is loaded from now on look at its arguments."""
+    from cupy.cuda import function
+
+    if hasattr(function.Module, "checked"):
+        return
+
+    class Function(function.Function):
+        def __init__(self, module, name):
+            super().__init__(module, name)
+            self.name, self.sizes = name, None
+
+        def __call__(self, grid, block, args, *rest, **options):
+            if self.sizes is None:
+                self.sizes = declared(self)
+            given = [size(x) for x in args]
+            if self.sizes is not None and given != self.sizes:
+                raise TypeError(f"kernel {self.name}: arguments of {given} bytes, where it declares {self.sizes}")
+            return super().__call__(grid, block, args, *rest, **options)
+
+    class Module(function.Module):
+        checked = True
+
+        def get_function(self, name):
+            return Function(self, name)
+
+    function.Module = Module

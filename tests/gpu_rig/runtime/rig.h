@@ -1,0 +1,81 @@
+// What the files of this folder share: devices, their memory, streams of queued work, captures, and errors.
+#pragma once
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+#undef cudaGetDeviceProperties
+#undef cudaStreamGetCaptureInfo
+#undef cudaEventElapsedTime
+
+#define API extern "C" __attribute__((visibility("default")))
+#define ENTER                                              \
+  std::lock_guard<std::recursive_mutex> guard(everything); \
+  counted(__func__)
+
+extern std::recursive_mutex everything;  // one call at a time
+void counted(const char *function);
+
+// ---- errors
+// A call that is refused says why: cudaGetErrorString and cuGetErrorString give that text until the next refusal.
+cudaError_t refuse(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void work_failed(int code, const char *text);  // kept for the next call that waits; drops all queued work
+cudaError_t waited();                          // what a call that has waited answers: that failure, once
+
+// ---- devices
+int device_count();
+extern thread_local int current_device;
+
+// ---- memory
+struct Allocation {
+  size_t bytes;
+  int device;
+  bool pinned;
+};
+const Allocation *allocation_of(const void *, size_t bytes);  // that all of these bytes lie in, or null
+extern int running_device;                                    // whose kernel is running
+
+// ---- streams
+struct Stream;
+struct Mark {
+  Stream *stream;
+  unsigned long long number;
+};  // a stream, and how much of its work
+struct Work {
+  std::function<void()> run;
+  std::vector<Mark> after;
+};
+
+struct Capture {
+  Stream *origin;
+  cudaStreamCaptureMode mode;
+  std::vector<std::function<void()>> nodes;
+  std::map<Stream *, bool> joined;  // other streams, and whether they have work that the origin has not waited for
+  bool invalid = false;
+};
+
+struct Stream {
+  int device = 0;
+  bool legacy = false, blocking = true;
+  std::deque<Work> work;
+  unsigned long long queued = 0, done = 0;
+  Capture *capture = nullptr;
+};
+
+Stream &stream_of(cudaStream_t);
+cudaError_t enqueue(Stream &, std::function<void()>, std::vector<Mark> after = {});
+void run_until(const Mark &);
+void run_all(int device);  // all streams of a device; -1: of all devices
+void drop_all();
+bool any_pending(const Stream &);
+
+// ---- capture.cpp
+cudaError_t refuse_wait(Stream &);  // waiting for a stream, or asking it anything, while it is captured
+cudaError_t refuse_wait_device(int device);
+cudaError_t refuse_unsafe(const char *function);  // what may wait implicitly, such as cudaMalloc; mode `relaxed` allows
+cudaError_t refuse_legacy(int device);            // the legacy stream, while a stream is captured that waits for it
+cudaError_t invalidate(Capture &, int code, const char *why);
