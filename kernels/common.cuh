@@ -7,8 +7,8 @@
 //
 // A kernel therefore has to be right for any launch shape: its loops use the helpers below or stride by blockDim. (The
 // threads of matmul and attention share tiles. Natively others take their places.) A file is compiled once for each
-// dtype: T is what arrays hold, R what arithmetic happens in (float where T is half). The NumPy backend defines what each
-// primitive means. Names are those of the Python code: x, y, dy, dx; q, k, v; B, T, C, nh, hs.
+// dtype: T is what arrays hold, R what arithmetic happens in (float where T is half). The NumPy backend defines what
+// each primitive means. Names are those of the Python code: x, y, dy, dx; q, k, v; B, T, C, nh, hs.
 #pragma once
 
 #ifndef SIMD  // hints to a CPU's vectoriser: a sum or maximum may be taken in any order
