@@ -5,11 +5,10 @@
 //                 a loop over threadIdx.x becomes a plain loop, which vectorises; the blocks are spread over the cores
 //   emulated      compiled likewise, but with real blocks of threads, whose barriers and memory accesses are checked
 //
-// A kernel therefore has to be right for any launch shape: its loops use the helpers below or stride by blockDim. Only
-// the threads of matmul and of attention, forward and backward, share tiles; natively others take the places of these.
-// A file is compiled once for each dtype: T is what arrays hold, R what arithmetic happens in (float where T is half).
-// The NumPy backend defines what each primitive means. The names are those of the Python code: x, y, dy, dx; q, k, v;
-// B, T, C, nh, hs.
+// A kernel therefore has to be right for any launch shape: its loops use the helpers below or stride by blockDim. (The
+// threads of matmul and attention share tiles. Natively others take their places.) A file is compiled once for each
+// dtype: T is what arrays hold, R what arithmetic happens in (float where T is half). The NumPy backend defines what
+// each primitive means. Names are those of the Python code: x, y, dy, dx; q, k, v; B, T, C, nh, hs.
 #pragma once
 
 #ifndef SIMD  // hints to a CPU's vectoriser: a sum or maximum may be taken in any order

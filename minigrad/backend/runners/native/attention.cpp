@@ -16,6 +16,7 @@ constexpr int BLOCK = 64;     // queries of a block of the grid; WIDTH divides i
 constexpr int KEYS = 64;      // of a tile
 constexpr T LEAST = sizeof(T) == 4 ? -87.3 : -708.3;  // e to the power of less is subnormal
 constexpr int LARGEST = 512;  // dims of a head, at most: what is kept for WIDTH queries then fits shared memory
+static_assert((5 * LARGEST + 2 * KEYS) * WIDTH * sizeof(T) <= sizeof shared_bytes, "attention_backward has no more");
 
 // y (n, columns) = a (n, k) @ b (k, columns), or y += that. The strides of a: from row to row, and along k. b's rows are
 // read up to a whole vector.

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ....locks import loading
-from ....quiet import quietly
+from ....quiet import call_quietly
 from ....recording import here as recording
 from ....recording import refuse
 from ... import primitives
@@ -259,7 +259,7 @@ def by_rule(name):
                 return launch(self, *args, **kwargs)
             except CompilerError:  # _load has said why
                 pass
-        y = numpy(*args, **kwargs) if rule.silent else quietly(numpy, args, kwargs)
+        y = numpy(*args, **kwargs) if rule.silent else call_quietly(numpy, args, kwargs)
         return y if type(y) is np.ndarray and y.flags.c_contiguous else compacted(y, (*args, *kwargs.values()))
 
     return primitive
