@@ -41,7 +41,7 @@ class _Visit:
         self.on, self.owners = on, {}
 
     def there(self, x):
-        if isinstance(x, (list, tuple)):
+        if type(x) in (list, tuple):
             return type(x)(self.there(each) for each in x)
         if not isinstance(x, np.ndarray):
             return x
