@@ -7,6 +7,7 @@
 //   equals   adam: m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g**2, with the step t of each array
 //            p -= lr * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + eps)
 //            sgd: b = momentum * b + g; p -= lr * (g + momentum * b if nesterov else b)
+//            nothing, if *stop is not 0: see captured.cu
 //            weight decay: p *= 1 - lr * decay before this if decoupled, else g += decay * p
 #include "common.cuh"
 
@@ -35,7 +36,8 @@ __device__ __forceinline__ const Slot& find(const Slot* __restrict__ slots, int 
 
 extern "C" __global__ void adam(const Slot* __restrict__ slots, int count,
                                 const double* __restrict__ options, double beta1, double beta2, double eps,
-                                bool decoupled) {
+                                bool decoupled, const long long* stop) {
+  if (stop && *stop) return;
   long long from, to;
   const Slot& slot = find(slots, count, from, to);
   T* const __restrict__ p = slot.p + from;
@@ -56,7 +58,9 @@ extern "C" __global__ void adam(const Slot* __restrict__ slots, int count,
 }
 
 extern "C" __global__ void sgd(const Slot* __restrict__ slots, int count,
-                               const double* __restrict__ options, double momentum, bool nesterov) {
+                               const double* __restrict__ options, double momentum, bool nesterov,
+                               const long long* stop) {
+  if (stop && *stop) return;
   long long from, to;
   const Slot& slot = find(slots, count, from, to);
   T* const __restrict__ p = slot.p + from;

@@ -18,12 +18,11 @@ import types
 import weakref
 
 import numpy as np
-from numpy.lib.array_utils import byte_bounds
 
 from . import backend
 from .autograd import mode
 from .autograd.modes import switched
-from .backend.launch.recorder import Place, Program, Recorder
+from .backend.launch.recorder import Place, Program, below, spanned
 from .nn.module import Module
 from .recording import CaptureError, here
 from .surroundings import PLAIN, Same, Surroundings
@@ -160,9 +159,9 @@ class Recording:
             raise CaptureError("an argument that requires a gradient cannot be captured: detach() it")
         args, kwargs = rebuilt(form, iter(tensors))
         self._surroundings = Surroundings(function, (*args, *kwargs.values()))
-        recorder = Recorder(on)
+        recorder = on.recorder()
         with switched(inference=False):  # so that in-place changes of the arguments are counted
-            given = [from_backend(_alike(x.array), on) for x in tensors]
+            given = [from_backend(_alike(x.array, on), on) for x in tensors]
         self._inputs = [x.array for x in given]
         recorder.inputs = [(x.array, x.storage) for x in given]
         args, kwargs = rebuilt(form, iter(given))
@@ -205,7 +204,8 @@ class Recording:
 
     def _output(self, recorder, x):
         """What a result is read from: a Place, an array elsewhere, or, if it was there before the step, x itself."""
-        return x if id(x) in recorder.tensors and x.array.flags.writeable else recorder.located(x.array)
+        own = id(x) in recorder.tensors and not recorder.is_constant(x.array)
+        return x if own else recorder.located(x.array)
 
     def _grads(self, recorder):
         """[(node, its .grad after the step: a Place, a Tensor or None)] of the leaves outside of the step."""
@@ -248,21 +248,22 @@ class Recording:
 
     def replay(self, tensors):
         """Run the step on these arguments. -> what the function returns."""
+        on, (run, begin) = self._on, self._program.replay
+        begin()
         for array, x in zip(self._inputs, tensors):
-            np.copyto(array, x.array)
+            on.refill(array, x.array)
         for array, check in self._checks:
             check(array)
         for generator, stream in self._streams.items():
             stream.cell[:] = generator.seed, generator.reserve(4 * stream.at).offset
         for call in self._calls:
             call()
-        self._program.run()
+        run()
         for storage in self._changed:
             storage.changed()
         for node, g in self._grads_after:
             node.grad = g
-        on = self._on
-        results = [x if isinstance(x, Tensor) else from_backend(np.array(x, order="K"), on) for x in self._outputs]
+        results = [x if isinstance(x, Tensor) else from_backend(on.duplicate(x), on) for x in self._outputs]
         return rebuilt(self._form, iter(results))
 
 
@@ -270,15 +271,14 @@ def _hooks(node):
     return None if node is None or not node.hooks else list(node.hooks.values())
 
 
-def _alike(x):
+def _alike(x, on):
     """A copy of x with its strides, since the order in which sums are taken depends on both; without what lies
     between the elements of a small part of something large, its strides are only in the same order."""
-    low, high = byte_bounds(x) if x.size else (0, 0)
-    if x.size == 0 or high - low > SPREAD * x.nbytes:
-        return np.array(x, order="K")
-    memory = np.empty(high - low, np.uint8)
-    y = np.ndarray(x.shape, x.dtype, memory.data, x.ctypes.data - low, x.strides)
-    y[...] = x
+    before, size = -below(x), spanned(x)
+    if x.size == 0 or size > SPREAD * x.nbytes:
+        return on.duplicate(x)
+    y = on.array_in(on.memory(size), before, x.shape, x.dtype, x.strides)
+    on.refill(y, x)
     return y
 
 

@@ -55,13 +55,13 @@ def depends_on(value_of: Callable[[], Any]) -> None:
         here.recorder.guards.append((value_of, value_of()))
 
 
-def check_values(x: Any, check: Callable[[Any], object]) -> None:
-    """Call check(values) with a Tensor's values on the host; it raises if they are wrong. In a recording it is called
-    now and at each call; there the Tensor must be an argument of the step, or come from outside of it."""
+def checked(x: Any, n: int, ignored: int | None, check: Callable[[Any], object]) -> Any:
+    """An int Tensor's array, of which check(values), given its values on the host, raises if any is neither in [0, n)
+    nor `ignored`. A step that is being recorded checks at each call: see checked() of its recorder."""
     if here.recorder is not None:
-        here.recorder.check(x.array, check)
-    else:
-        check(x.detach().numpy())
+        return here.recorder.checked(x.array, n, ignored, check)
+    check(x.detach().numpy())
+    return x.array
 
 
 def refuse(what: str) -> None:

@@ -6,7 +6,8 @@ import numpy as np
 
 from ..autograd import Op, Value, composite
 from ..autograd.cases import Fixed, booleans, case, integers
-from ..recording import check_values, refuse
+from ..autograd.graph import Storage
+from ..recording import checked, refuse
 from .args import one_dim
 from .movement import expanded
 from .select import where
@@ -121,20 +122,22 @@ class ScatterAdd(Op):
         return Gather.apply(dy, index, dim=self.dim), None
 
 
-def _check_indices(name, index, n, which=None):
-    """index: int Tensor with values in [0, n), at least where which(values), an array of bools, is True."""
+def checked_index(name, index, n, ignored=None):
+    """index, an int Tensor whose values must be in [0, n) or `ignored`; or what a GPU takes in its place. Raises
+    IndexError; a step captured on a GPU does so when something next waits for it."""
     if not isinstance(index, Value) or index.dtype.kind not in "iu":
         raise TypeError(f"{name}: index must be an int Tensor, got {getattr(index, 'dtype', type(index).__name__)}")
 
     def check(values):
-        if which is not None:
-            values = values[which(values)]
+        if ignored is not None:
+            values = values[values != ignored]
         if values.size:
             low, high = int(values.min()), int(values.max())
             if low < 0 or high >= n:
                 raise IndexError(f"{name}: index {low if low < 0 else high} is out of range for size {n}")
 
-    check_values(index, check)
+    array = checked(index, n, ignored, check)
+    return index if array is index.array else index._wrap(array, Storage(index.storage.backend))
 
 
 def gather(x, dim, index):
@@ -144,7 +147,7 @@ def gather(x, dim, index):
     dim = one_dim("gather", x, dim)
     if x.ndim == 0:
         raise ValueError("gather of a 0-d tensor")
-    _check_indices("gather", index, x.shape[dim])
+    index = checked_index("gather", index, x.shape[dim])
     return Gather.apply(x, index, dim=dim)
 
 
@@ -154,7 +157,7 @@ def index_select(x, dim, index):
     dim = one_dim("index_select", x, dim)
     if x.ndim == 0:
         raise ValueError("index_select of a 0-d tensor")
-    _check_indices("index_select", index, x.shape[dim])
+    index = checked_index("index_select", index, x.shape[dim])
     if index.ndim != 1:
         raise ValueError(f"index_select: index must have one dim, got shape {index.shape}")
     return getitem(x, (slice(None),) * dim + (index,))
@@ -195,8 +198,7 @@ def embedding(input, weight):
     """Rows of weight, (V, C), at the int Tensor input, (…) -> (…, C)."""
     if weight.ndim != 2:
         raise ValueError(f"embedding: weight must be (V, C), got shape {weight.shape}")
-    _check_indices("embedding", input, weight.shape[0])
-    return rows(weight, input)
+    return rows(weight, checked_index("embedding", input, weight.shape[0]))
 
 
 def rows(weight, index):

@@ -4,7 +4,7 @@ from ..autograd import FormulaOp, Op, Value
 from ..autograd.cases import Fixed, case, integers
 from ..recording import active
 from .args import float_dim, numpy_names, require_float
-from .index import _check_indices
+from .index import checked_index
 from .movement import shaped
 from .select import where
 
@@ -140,7 +140,7 @@ def cross_entropy(input, target, ignore_index=-100, label_smoothing=0.0, reducti
     if target.dtype.kind not in "iu":
         raise TypeError(f"cross_entropy: target holds class indices, ints; got {target.dtype}")
     V = input.shape[class_dim]
-    _check_indices("cross_entropy", target, V, lambda values: values != ignore_index)
+    target = checked_index("cross_entropy", target, V, ignore_index)
     if input.ndim != 2:
         input = input.permute(*(d for d in range(input.ndim) if d != class_dim), class_dim)
         input = input.reshape(target.numel(), V)

@@ -9,7 +9,7 @@ import numpy as np
 from ...recording import here
 from ..kernels import Struct
 from ..primitives import Primitives
-from .recorder import Table
+from .recorder import Recorder, Table
 
 LAYOUT = Struct("layout.cuh", "Layout")
 MAX_DIMS = LAYOUT.counts["shape"]
@@ -90,6 +90,11 @@ class Launcher(Primitives):
         holds two words [key, offset], of which the key replaces, and the offset is added to, those beside it."""
         return (None, draw.key, draw.offset) if here.recorder is None else here.recorder.stream(draw)
 
+    def stop(self):
+        """An array for kernels that change what lies outside of a step: if its number is not 0, an index was wrong, and
+        they are to do nothing. None: they need not ask."""
+        return None if here.recorder is None else here.recorder.stop()
+
     def table(self, struct, rows):
         """An array of bytes: a Struct for each row, {field: value}, where a pointer is given as an array or None."""
         if here.recorder is not None:
@@ -103,9 +108,25 @@ class Launcher(Primitives):
 
     # -- captured steps
 
+    def recorder(self):
+        """What records a step."""
+        return Recorder(self)
+
     def memory(self, nbytes):
         """An array of bytes in which a captured step computes."""
         return np.empty(nbytes, np.uint8)
+
+    def array_in(self, memory, start, shape, dtype, strides):
+        """An array whose first element is byte `start` of such memory."""
+        return np.ndarray(shape, dtype, memory.data, start, strides)
+
+    def refill(self, y, x):
+        """y[...] = x, of the same shape, dtype and device."""
+        np.copyto(y, x)
+
+    def duplicate(self, x):
+        """A copy of x whose dims lie in memory in the same order, without gaps."""
+        return np.array(x, order="K")
 
     def replayer(self, launches):
         """A function of no arguments that runs recorded launches, in order."""

@@ -27,7 +27,11 @@ class Movement(Launcher):
 
     @natively(always=True)
     def from_numpy(self, x):
-        return x if here.recorder is None else here.recorder.constant(x)
+        if here.recorder is None:
+            return x
+        y = x.copy()
+        y.flags.writeable = False
+        return here.recorder.constant(y)
 
     @natively(always=True)
     def to_numpy(self, x):

@@ -25,14 +25,14 @@ class Optim(Launcher):
         cells = self.cells(lambda: list(numbers()), (len(options()), 3), np.float64)
         for dtype, group in _by_dtype(slots):
             rows = [dict(p=p, g=g, m=m, v=v, row=row) for p, g, m, v, row in group]
-            self._launch_slots("adam", dtype, rows, cells, beta1, beta2, eps, decoupled)
+            self._launch_slots("adam", dtype, rows, cells, beta1, beta2, eps, decoupled, self.stop())
 
     @KERNEL
     def sgd_(self, slots, options, momentum, nesterov):
         cells = self.cells(options, (len(options()), 2), np.float64)
         for dtype, group in _by_dtype(slots):
             rows = [dict(p=p, g=g, m=buffer, row=row) for p, g, buffer, row in group]
-            self._launch_slots("sgd", dtype, rows, cells, momentum, nesterov)
+            self._launch_slots("sgd", dtype, rows, cells, momentum, nesterov, self.stop())
 
     @KERNEL
     def global_norm(self, arrays):

@@ -11,7 +11,6 @@ import weakref
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib.array_utils import byte_bounds
 
 from ...recording import CaptureError, refuse, user_line
 from ..philox import Draw
@@ -61,7 +60,9 @@ class Table(NamedTuple):
 
 class Recorder:
     """What a step has done so far. Code that may run within a step announces here what is to be known of it, through
-    recording.py, and launch code makes its arrays, cells and tables here."""
+    recording.py, and launch code makes its arrays, cells and tables here.
+
+    A GPU's is in runners/graph.py."""
 
     def __init__(self, backend):
         self.backend = backend
@@ -69,7 +70,7 @@ class Recorder:
         self.allocations: list[Allocation] = []
         self._addresses: list[int] = []  # of the allocations that are not freed yet, in order, and those themselves
         self._owners: list[Allocation] = []
-        self._tables: dict[int, tuple[Any, Table]] = {}  # by the address of the placeholder
+        self.constants: dict[int, Any] = {}  # by their ids
         self.inputs: list[tuple[Any, Any]] = []  # the step's arguments: (array, storage)
         self.calls: list[Any] = []  # functions to call each time, before the launches
         self.guards: list[tuple[Any, Any]] = []  # (function, what it must return for this recording to hold)
@@ -85,7 +86,7 @@ class Recorder:
     def made(self, x):
         """x has been made by `empty` of the backend. Returns it."""
         if x.nbytes:
-            start = x.ctypes.data
+            start = self.backend.pointer(x)
 
             def forget(_):
                 at = bisect.bisect_left(self._addresses, start)
@@ -102,17 +103,21 @@ class Recorder:
         """The Place of an array, or the array itself if it is no part of the step's memory."""
         if x.size == 0:
             return x
-        low, _ = byte_bounds(x)
+        start = self.backend.pointer(x)
+        low = start + below(x)
         at = bisect.bisect_right(self._addresses, low) - 1
         if at < 0 or low >= self._addresses[at] + self._owners[at].nbytes:
             return x
-        return Place(self._owners[at], x.ctypes.data - self._addresses[at], x.shape, x.strides, x.dtype)
+        return Place(self._owners[at], start - self._addresses[at], x.shape, x.strides, x.dtype)
 
     def constant(self, x):
-        """A host's array as a constant of the step: what it holds now, for ever, and nobody may write to it."""
-        y = x.copy()
-        y.flags.writeable = False
-        return y
+        """An array that comes from the host in the step: what it holds now is used at each call, and nobody may write
+        to it."""
+        self.constants[id(x)] = x
+        return x
+
+    def is_constant(self, x):
+        return id(x if x.base is None else x.base) in self.constants
 
     # -- launches
 
@@ -122,10 +127,8 @@ class Recorder:
 
     def _used(self, x):
         """An argument of the launch that comes next."""
-        if not isinstance(x, np.ndarray):
+        if not isinstance(x, self.backend.array_type):
             return x
-        if x.size and (found := self._tables.get(x.ctypes.data)) is not None:
-            return found[1]
         place = self.located(x)
         if isinstance(place, Place):
             allocation = place.allocation
@@ -133,28 +136,40 @@ class Recorder:
             allocation.first = allocation.last if allocation.first is None else allocation.first
         return place
 
+    def cell(self, shape, dtype):
+        """A small array that the host fills before each call, as the host and as kernels see it."""
+        array = np.zeros(shape, dtype)
+        return array, array
+
     def cells(self, values, shape, dtype):
         """See Launcher.cells: an array that holds what values() returns at each call."""
-        array = np.zeros(shape, dtype)
+        cell, array = self.cell(shape, dtype)
 
         def refresh():
-            array[...] = values()
+            cell[...] = values()
 
         self.calls.append(refresh)
         return array
 
     def table(self, struct, rows):
-        """See Launcher.table: a placeholder for a table that is packed once the step's memory has been laid out."""
-        placeholder = np.empty(8, np.uint8)
-        located = [{name: self._used(x) for name, x in row.items()} for row in rows]
-        self._tables[placeholder.ctypes.data] = placeholder, Table(struct, located)
-        return placeholder
+        """See Launcher.table: it is packed once the step's memory has been laid out."""
+        return Table(struct, [{name: self._used(x) for name, x in row.items()} for row in rows])
+
+    def stop(self):
+        """See Launcher.stop: here a wrong index is found before the step runs."""
+        return None
+
+    def replayer(self, launches):
+        """What replays launches whose Places have become arrays: see Replay."""
+        return Replay(self.backend.replayer(launches))
 
     # -- random numbers
 
     def reserve(self, generator, blocks):
         """See Generator.reserve: blocks of the stream, counted from where it stands when the step is called."""
-        stream = self.streams.setdefault(generator, Stream())
+        if generator not in self.streams:
+            self.streams[generator] = Stream(*self.cell((2,), np.uint64))
+        stream = self.streams[generator]
         start = stream.at
         stream.at += blocks
         stream.blocks = max(stream.blocks, stream.at)
@@ -166,16 +181,17 @@ class Recorder:
 
     def rewind(self, generator, seed, offset):
         """Draw numbers again that the step has drawn before, as recomputation does."""
-        at, stream = offset - generator.offset, self.streams.get(generator, Stream())
-        if seed != generator.seed or not 0 <= at <= stream.blocks:
+        at, stream = offset - generator.offset, self.streams.get(generator)
+        if seed != generator.seed or not 0 <= at <= (stream.blocks if stream else 0):
             refuse("setting a generator to a state from outside of the step")
-        stream.at = at
+        if stream:
+            stream.at = at
 
     def stream(self, draw):
         """See Launcher.stream."""
         if draw.generator not in self.streams:
             raise CaptureError(f"random numbers that were reserved before the step cannot be captured ({user_line()})")
-        return self.streams[draw.generator].cell, 0, draw.offset
+        return self.streams[draw.generator].array, 0, draw.offset
 
     # -- announcements
 
@@ -229,15 +245,17 @@ class Recorder:
             array = g.array
             self.guards.append((lambda: g.array is array and getattr(known(), "grad", None) is g, True))
 
-    def check(self, array, function):
-        """function(array) raises if values are wrong. Call it now and at each call; refuse what the step computes."""
+    def checked(self, array, n, ignored, function):
+        """An array of indices, of which function(array) raises if any is neither in [0, n) nor `ignored`: called now
+        and before each call. What the step itself computes cannot be checked then, and is refused."""
         if isinstance(self.located(array), Place):
             refuse("an index that the step itself computes")
         for given, storage in self.inputs:
-            if np.may_share_memory(array, given) and storage.version:
+            if self.backend.overlap(array, given) and storage.version:
                 refuse("an index that the step changes in place")
         function(array)
         self.checks.append((array, function))
+        return array
 
 
 class Contents:
@@ -264,16 +282,24 @@ def _values(container):
 
 
 class Stream:
-    """What a step draws from a generator."""
+    """What a step draws from a generator. cell, array: see Recorder.cell; the key, and the offset at which a call
+    begins."""
 
-    def __init__(self):
-        self.cell = np.zeros(2, np.uint64)  # the key, and the offset at which a call begins
+    def __init__(self, cell, array):
+        self.cell, self.array = cell, array
         self.blocks = 0  # of four words, in a call
         self.at = 0  # which of them comes next
 
 
+class Replay(NamedTuple):
+    """How a recorded step is run again: begin(), before its arguments and cells are written, then run()."""
+
+    run: Any
+    begin: Any = lambda: None
+
+
 class Program:
-    """A recorded step, ready to run: `run()`. kept: Places that hold their values until the next call."""
+    """A recorded step, ready to run: see `replay`. kept: Places that hold their values until the next call."""
 
     def __init__(self, recorder, kept):
         end = len(recorder.launches)
@@ -281,11 +307,11 @@ class Program:
             place.allocation.first, place.allocation.last = place.allocation.first or 0, end
         used = [allocation for allocation in recorder.allocations if allocation.first is not None]
         self.nbytes = plan(used)
-        backend = recorder.backend
+        self._backend = backend = recorder.backend
         self._memory = backend.memory(self.nbytes + ALIGNMENT)
         self._skip = -backend.pointer(self._memory) % ALIGNMENT
         self.launches = [launch._replace(args=[self._placed(x) for x in launch.args]) for launch in recorder.launches]
-        self.run = backend.replayer(self.launches)
+        self.replay = recorder.replayer(self.launches)
 
     def _placed(self, x):
         if type(x) is Place:
@@ -298,7 +324,17 @@ class Program:
     def array(self, place):
         """The array of a Place."""
         start = self._skip + place.allocation.offset + place.offset
-        return np.ndarray(place.shape, place.dtype, self._memory.data, start, place.strides)
+        return self._backend.array_in(self._memory, start, place.shape, place.dtype, place.strides)
+
+
+def below(x):
+    """How many bytes before an array's first element its memory begins: 0, or less if strides are negative."""
+    return sum(min(0, step * (n - 1)) for n, step in zip(x.shape, x.strides))
+
+
+def spanned(x):
+    """How many bytes an array's elements lie within."""
+    return sum(abs(step) * (n - 1) for n, step in zip(x.shape, x.strides)) + x.itemsize if x.size else 0
 
 
 def plan(allocations):

@@ -9,10 +9,13 @@ import math
 
 import numpy as np
 
+from ...recording import here, refuse
 from ..kernels import C_TYPES, signatures
 from ..launch import Launched
 from ..launch.launcher import SHARED
+from ..launch.recorder import below, spanned
 from . import nvrtc
+from .graph import GraphRecorder
 from .toolchain import CompilerError
 
 INSTALL = "pip install '.[gpu13]' (CUDA 12: '.[gpu12]')"
@@ -65,6 +68,7 @@ class Cuda(Launched):
     """Every primitive, on the GPU that is current when this is made."""
 
     device = "cuda"
+    captures = True
 
     def __init__(self):
         import cupy
@@ -76,6 +80,7 @@ class Cuda(Launched):
         self.shared_limit = about["MaxSharedMemoryPerBlockOptin"]
         self._cupy, self.processors = cupy, about["MultiProcessorCount"]
         self._kernels: dict = {}  # without a lock: two threads that load the same kernel load it twice
+        self.unread: dict = {}  # Graphs that have run since the host last waited, and may have found wrong indices
 
     # -- kernels
 
@@ -83,6 +88,8 @@ class Cuda(Launched):
         return min(-(-n // 256), 32 * self.processors), 256  # four times as many blocks as run at once
 
     def _run(self, file, entry, dtype, grid, block, shared, args):
+        if here.recorder is not None:
+            return here.recorder.launch(file, entry, dtype, grid, block, shared, args)
         key = file, entry, dtype
         kernel = self._kernels.get(key) or self._load(*key)
         kernel(grid, block, shared, args)
@@ -115,14 +122,18 @@ class Cuda(Launched):
         return self._cupy.may_share_memory(x, y)
 
     def empty(self, shape, dtype):
-        return self.array_type(shape, dtype)
+        x = self.array_type(shape, dtype)
+        return x if here.recorder is None else here.recorder.made(x)
 
     def zeros(self, shape, dtype):
+        if here.recorder is not None:
+            return super().zeros(shape, dtype)
         return self._cupy.zeros(shape, dtype)  # a memset
 
     def from_numpy(self, x):
         """A copy on the GPU, through page-locked memory and without waiting."""
-        return self._cupy.array(x.reshape(-1)).reshape(x.shape)  # flat: CuPy fills 0-d arrays with a kernel of its own
+        y = self._cupy.array(x.reshape(-1)).reshape(x.shape)  # flat: CuPy fills 0-d arrays with a kernel of its own
+        return y if here.recorder is None else here.recorder.constant(y)
 
     def shared(self, x):
         """The memory of another library's array on this GPU, an object with __cuda_array_interface__."""
@@ -141,7 +152,10 @@ class Cuda(Launched):
 
     def to_numpy(self, x):
         """A copy in the CPU's memory. This waits for all that was queued before."""
-        return self.compact(x).get()
+        refuse("reading values on the host")
+        y = self.compact(x).get()
+        self.raise_found()
+        return y
 
     def pinned(self, shape, dtype):
         """A NumPy array, not initialised, in page-locked memory: from_numpy() of it is a single asynchronous copy.
@@ -153,7 +167,19 @@ class Cuda(Launched):
 
     def synchronize(self):
         """Wait for all that was queued on the current stream."""
-        self._cupy.cuda.get_current_stream().synchronize()
+        refuse("waiting for the GPU")
+        self.stream_now().synchronize()
+        self.raise_found()
+
+    def raise_found(self):
+        """Raise IndexError if captured steps that have come to their end were given wrong indices."""
+        for graph in list(self.unread):
+            if graph.done:
+                self.unread.pop(graph, None)
+                graph.raise_found()
+
+    def stream_now(self):
+        return self._cupy.cuda.get_current_stream()
 
     def pointer(self, x):
         return self.own(x).data.ptr
@@ -166,6 +192,62 @@ class Cuda(Launched):
                 f"was first used: copy the array there, or keep GPU {self.gpu} current"
             )
         return x
+
+
+    # -- captured steps
+
+    def recorder(self):
+        return GraphRecorder(self)
+
+    def memory(self, nbytes):
+        return self.array_type((nbytes,), np.uint8)
+
+    def array_in(self, memory, start, shape, dtype, strides):
+        return self.array_type(shape, dtype, memptr=memory.data + start, strides=strides)
+
+    def event(self):
+        return self._cupy.cuda.Event(disable_timing=True)
+
+    def seen_by_gpu(self, x):
+        """The same memory as an array of the GPU, for one of pinned()."""
+        memory = self._cupy.cuda.UnownedMemory(x.ctypes.data, x.nbytes, x, self.gpu)
+        return self.array_type(x.shape, x.dtype, memptr=self._cupy.cuda.MemoryPointer(memory, 0))
+
+    def graph(self, launches, downloads):
+        """A CUDA graph of launches, and then of copies: pairs of an array of pinned() and the one that it is to be."""
+        runtime = self._cupy.cuda.runtime
+        for launch in launches:
+            if launch[:3] not in self._kernels:
+                self._load(*launch[:3])  # which a stream that is being captured would refuse
+        with self._cupy.cuda.Stream(non_blocking=True) as stream:
+            stream.begin_capture()
+            try:
+                for launch in launches:
+                    self._run(*launch)
+                for host, there in downloads:  # by the runtime, as CuPy's own methods refuse all downloads here
+                    kind = runtime.memcpyDeviceToHost
+                    runtime.memcpyAsync(host.ctypes.data, there.data.ptr, there.nbytes, kind, stream.ptr)
+            finally:
+                graph = stream.end_capture()
+        return graph
+
+    def refill(self, y, x):
+        """y[...] = x: a copy by the driver, if they lie alike in memory that is all theirs."""
+        if y.strides == x.strides and self._dense(x):
+            (y.data + below(y)).copy_from_device_async(x.data + below(x), x.nbytes)
+        else:
+            self.copy_to(y, x)
+
+    def duplicate(self, x):
+        if not self._dense(x):
+            return self.copy(x)
+        y = self.array_in(self.memory(x.nbytes), -below(x), x.shape, x.dtype, x.strides)
+        self.refill(y, x)
+        return y
+
+    def _dense(self, x):
+        """Does x have each element of the memory that it spans, once?"""
+        return x.size > 0 and spanned(x) == x.nbytes and self.is_writeable(x)
 
 
 class Kernel:

@@ -31,12 +31,17 @@ static thread_local Index3 gridDim, blockIdx;
 
 template <typename V> inline V __shfl_xor_sync(unsigned, V v, int, int = 32) { return v; }
 template <typename V> inline V __shfl_sync(unsigned, V v, int, int = 32) { return v; }
-template <typename V, typename W> inline V atomicAdd(V* p, W v) {
-  V before, after;
-  __atomic_load(p, &before, __ATOMIC_RELAXED);
-  do after = before + v; while (!__atomic_compare_exchange(p, &before, &after, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-  return before;
-}
+#define ATOMIC(name, result)                                                                                    \
+  template <typename V> inline V name(V* p, std::common_type_t<V> v) {                                          \
+    V old, now;                                                                                                 \
+    __atomic_load(p, &old, __ATOMIC_RELAXED);                                                                   \
+    do now = result; while (!__atomic_compare_exchange(p, &old, &now, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)); \
+    return old;                                                                                                 \
+  }
+ATOMIC(atomicAdd, old + v)
+ATOMIC(atomicMin, v < old ? v : old)
+ATOMIC(atomicMax, old < v ? v : old)
+#undef ATOMIC
 
 // ------------------------------------------------------------------------------------------------- float functions
 // libm's are exact to half a unit, but scalar; these are within 2 units in the last place and vectorise. Double stays

@@ -1,0 +1,35 @@
+// What a step needs beside its own launches when it is captured as a CUDA graph. Arrays are of 8-byte numbers.
+//
+//   deliver  letters: a row for each small array that the host fills before each call. Its numbers are copied from this
+//            call's slot, of `size` numbers, of which there are `count` in the host's memory; turn counts the calls.
+//            Launch one block
+//   check    y = index where it is in [0, n) or is `ignored`, and 0 elsewhere. found[0] becomes the lowest of the numbers
+//            below 0 and found[1] the highest from n on, if there are any, and then *stop is 1; launch over the indices
+#include "common.cuh"
+
+// minigrad/backend/runners/graph.py reads the fields from here.
+struct Letter {
+  T* to;
+  long long at, size;
+};
+
+extern "C" __global__ void deliver(const Letter* letters, int n, const T* slots, long long size, long long count,
+                                   long long* turn) {
+  const T* slot = slots + *turn % count * size;
+  for (int k = 0; k < n; k++) each(letters[k].size, [&](long long i) { letters[k].to[i] = slot[letters[k].at + i]; });
+  __syncthreads();  // all threads have read turn
+  if (threadIdx.x == 0) ++*turn;
+}
+
+extern "C" __global__ void check(long long* __restrict__ y, const long long* __restrict__ index, long long size,
+                                 long long n, bool ignores, long long ignored, long long* found, long long* stop) {
+  grid_each(size, [&](long long i) {
+    const long long value = index[i];
+    const bool low = value < 0, high = value >= n, wrong = (low || high) && !(ignores && value == ignored);
+    y[i] = wrong ? 0 : value;
+    if (!wrong) return;
+    if (low) atomicMin(&found[0], value);
+    else atomicMax(&found[1], value);
+    atomicMax(stop, 1LL);
+  });
+}
