@@ -248,22 +248,25 @@ class Recording:
 
     def replay(self, tensors):
         """Run the step on these arguments. -> what the function returns."""
-        on, (run, begin) = self._on, self._program.replay
-        begin()
-        for array, x in zip(self._inputs, tensors):
-            on.refill(array, x.array)
-        for array, check in self._checks:
-            check(array)
-        for generator, stream in self._streams.items():
-            stream.cell[:] = generator.seed, generator.reserve(4 * stream.at).offset
-        for call in self._calls:
-            call()
-        run()
-        for storage in self._changed:
-            storage.changed()
-        for node, g in self._grads_after:
-            node.grad = g
-        results = [x if isinstance(x, Tensor) else from_backend(on.duplicate(x), on) for x in self._outputs]
+        on, replay = self._on, self._program.replay
+        replay.begin()
+        try:
+            for array, x in zip(self._inputs, tensors):
+                on.refill(array, x.array)
+            for array, check in self._checks:
+                check(array)
+            for generator, stream in self._streams.items():
+                stream.cell[:] = generator.seed, generator.reserve(4 * stream.at).offset
+            for call in self._calls:
+                call()
+            replay.run()
+            for storage in self._changed:
+                storage.changed()
+            for node, g in self._grads_after:
+                node.grad = g
+            results = [x if isinstance(x, Tensor) else from_backend(on.duplicate(x), on) for x in self._outputs]
+        finally:
+            replay.end()
         return rebuilt(self._form, iter(results))
 
 

@@ -229,13 +229,14 @@ def test_an_exception_while_recording_leaves_everything_as_it_was(kernels):
     assert same(got, step(numbers(2, 3)))
 
 
-def test_a_wrong_index_raises_before_anything_runs(kernels):
+def test_a_wrong_index_raises(kernels):
+    """On a CPU before anything runs; on a GPU when the host next waits for it: see gpu_rig/test_replay.py."""
     table = nn.Embedding(5, 3)
     f = mg.capture(lambda idx: table(idx).sum())
     f(mg.tensor([0, 4]))
     for wrong in ([0, 5], [-1, 0]):
         with pytest.raises(IndexError, match="out of range"):
-            f(mg.tensor(wrong))
+            f(mg.tensor(wrong)).item()
     assert same(f(mg.tensor([1, 2])), table(mg.tensor([1, 2])).sum().detach())
 
 

@@ -1,71 +1,178 @@
-"""Forward and backward of a small GPT, captured as a CUDA graph and replayed on new data: equal to eager, bit for bit.
+"""A whole training step captured as a CUDA graph: what the host does for one, that its bits are those of eager steps, and
+what a wrong index does."""
 
-What minigrad uploads and downloads within a step (tables, checks of indices) cannot be captured. So a first step keeps
-what goes up and down, and while the second is captured the same comes from there.
-"""
+import ctypes
+import os
 
 import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import backend, nn
+from minigrad import backend, nn, optim
+from minigrad.backend.runners.graph import SLOTS
+from minigrad.nn import functional as F
 
 pytestmark = [pytest.mark.rig, pytest.mark.gpu]
-CONFIG = dict(vocab_size=11, block_size=8, n_layer=1, n_head=2, n_embd=16)
+CONFIG = dict(vocab_size=11, block_size=8, n_layer=2, n_head=2, n_embd=16, dropout=0.2)
+WAITS = "cudaStreamSynchronize", "cudaEventSynchronize", "cudaDeviceSynchronize", "downloads"
+LAUNCHES = "cuLaunchKernel", "cuLaunchKernelEx", "cudaLaunchKernel"
 
 
-class Kept:
-    """A method of the backend, whose results are kept in a first step and given again in a second."""
-
-    def __init__(self, method):
-        self.method, self.kept, self.given = method, [], None
-
-    def __call__(self, x):
-        if self.given is not None:
-            return next(self.given)
-        self.kept.append(self.method(x))
-        return self.kept[-1]
+def calls():
+    """{what the host has asked of the GPU so far: how often}"""
+    count = ctypes.CDLL(os.path.join(os.environ["GPU_RIG"], "libgpurig.so")).gpu_rig_calls
+    count.restype = ctypes.c_long
+    groups = {"launches": LAUNCHES, "graphs": ["cudaGraphLaunch"], "waits": WAITS, "uploads": ["uploads"]}
+    return {name: sum(count(function.encode()) for function in group) for name, group in groups.items()}
 
 
-def tokens(seed):
-    return np.random.default_rng(seed).integers(0, 11, (2, 8))
+def trainer(captured):
+    """A step of AdamW on a small GPT: (function of the step's number, the tensors that it changes)."""
+    mg.manual_seed(1)
+    model = nn.GPT(nn.GPTConfig(**CONFIG)).to("cuda")
+    optimizer = optim.AdamW(model.parameter_groups(0.1), lr=1e-2)
+
+    def step(x, y):
+        _, loss = model(x, y)
+        optimizer.zero_grad()
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        return loss, norm
+
+    run = mg.capture(step) if captured else step
+    tokens = np.random.default_rng(0).integers(0, 11, (40, 2, 9))
+
+    def take(i):
+        for group in optimizer.param_groups:
+            group["lr"] = optim.warmup_cosine(i, lr=1e-2, min_lr=1e-3, warmup=2, total=20)
+        return run(*(mg.tensor(tokens[i, :, part].copy(), device="cuda") for part in (slice(8), slice(1, None))))
+
+    return take, model, optimizer
 
 
-def test_a_captured_step_is_the_eager_one(monkeypatch):
+def state(model, optimizer):
+    moments = [s[name] for s in optimizer.state.values() for name in ("m", "v")]
+    return [x.detach().numpy() for x in (*model.parameters(), *moments)]
+
+
+def test_twenty_steps_are_the_eager_ones():
+    """With dropout, clipping and a schedule, and without a wait in between."""
+    results = []
+    for captured in (True, False):
+        take, *trained = trainer(captured)
+        losses = [take(i) for i in range(20)]
+        results.append([x.detach().numpy() for pair in losses for x in pair] + state(*trained))
+    for got, expected in zip(*results, strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_what_the_host_does_for_a_step():
+    """One launch, of the graph; no wait; and of uploads the two that the caller asks for: x and y."""
+    take, *_ = trainer(captured=True)
+    take(0)
+    before = calls()
+    for i in range(1, 11):
+        take(i)
+    after = calls()
+    per_step = {name: (after[name] - before[name]) / 10 for name in after}
+    assert per_step == {"launches": 0, "graphs": 1, "waits": 0, "uploads": 2}
+
+
+def test_the_counts_see_an_eager_step():
+    take, *_ = trainer(captured=False)
+    take(0)
+    before = calls()
+    take(1)
+    after = calls()
+    assert after["launches"] - before["launches"] > 100 and after["waits"] - before["waits"] >= 2
+    assert after["uploads"] - before["uploads"] > 2 and after["graphs"] == before["graphs"]
+
+
+def test_the_host_may_be_many_calls_ahead():
+    """Each call's numbers are its own, however many calls wait to be run."""
+    f = mg.capture(lambda x: F.dropout(x, 0.5))
+    x = mg.ones(100, device="cuda")
+    mg.manual_seed(3)
+    captured = [f(x) for _ in range(2 * SLOTS + 3)]
+    mg.manual_seed(3)
+    for y in captured:
+        np.testing.assert_array_equal(y.numpy(), F.dropout(x, 0.5).numpy())
+
+
+def test_two_streams_take_turns():
     import cupy
 
-    on = backend.get("cuda")
-    stream, pool = cupy.cuda.Stream(non_blocking=True), cupy.cuda.MemoryPool()
-    with stream:
-        model = nn.GPT(nn.GPTConfig(**CONFIG)).to("cuda")
-        parameters = list(model.parameters())
-        x, y = (mg.tensor(tokens(0), device="cuda") for _ in range(2))
+    total = mg.zeros(3, device="cuda")
+    backend.get("cuda").synchronize()
 
-        def step():
-            for p in parameters:
-                p.grad = None
-            loss = model(x, y)[1]
-            loss.backward()
-            return loss
+    def add(x):
+        total.add_(x)
+        return total * 1
 
-        step()
-        with monkeypatch.context() as patch:
-            up, down = Kept(on.from_numpy), Kept(on.to_numpy)
-            patch.setattr(on, "from_numpy", up)
-            patch.setattr(on, "to_numpy", down)
-            step()
-            up.given, down.given = iter(up.kept), iter(down.kept)
-            with cupy.cuda.using_allocator(pool.malloc):
-                stream.begin_capture()
-                loss = step()
-                graph = stream.end_capture()
-        gradients = [p.grad.array for p in parameters]
+    f = mg.capture(add)
+    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+    seen = []
+    for i in range(6):
+        with streams[i % 2]:
+            seen.append(f(mg.full((3,), float(i), device="cuda")))
+    for stream in streams:
+        stream.synchronize()
+    assert [y.tolist()[0] for y in seen] == [0, 1, 3, 6, 10, 15]
 
-        for seed in (1, 2):
-            on.copy_to(x.array, on.from_numpy(tokens(seed)))
-            on.copy_to(y.array, on.from_numpy(tokens(seed + 10)))
-            graph.launch(stream)
-            replayed = [on.to_numpy(array) for array in (loss.array, *gradients)]
-            eager = [on.to_numpy(array) for array in (step().array, *(p.grad.array for p in parameters))]
-            for got, expected in zip(replayed, eager):
-                np.testing.assert_array_equal(got, expected)
+
+# ------------------------------------------------------------------------------------------------------- wrong indices
+
+
+def embedding_trainer(make):
+    """A captured step of an optimizer on an embedding and a classifier, and what it changes."""
+    table, head = nn.Embedding(5, 4).to("cuda"), nn.Linear(4, 3).to("cuda")
+    optimizer = make([*table.parameters(), *head.parameters()])
+
+    def step(x, y):
+        loss = F.cross_entropy(head(table(x)), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    def run(x, y):
+        return captured(*(mg.tensor(values, device="cuda") for values in (x, y)))
+
+    captured = mg.capture(step)
+    buffers = [value for s in optimizer.state.values() for value in s.values() if isinstance(value, mg.Tensor)]
+    return run, [*table.parameters(), *head.parameters(), *buffers]
+
+
+@pytest.mark.parametrize("make", [lambda p: optim.AdamW(p, lr=0.1), lambda p: optim.SGD(p, lr=0.1, momentum=0.9)])
+@pytest.mark.parametrize(
+    "x, y, message",
+    [([0, 5], [0, 1], "embedding: index 5 "), ([-1, 7], [0, 1], "index -1 "), ([0, 1], [0, 3], "cross_entropy: index 3 ")],
+)
+def test_a_wrong_index_is_told_and_changes_no_parameter(make, x, y, message):
+    run, changed = embedding_trainer(make)
+    run([0, 4], [2, -100]).item()  # -100 is ignored
+    kept = [t.detach().numpy() for t in changed]
+    run(x, y)
+    run([1, 2], [0, 1])  # nobody has noticed yet
+    with pytest.raises(IndexError, match=message + r".*test_replay\.py:\d+"):
+        backend.get("cuda").synchronize()
+    for t, before in zip(changed, kept):
+        np.testing.assert_array_equal(t.detach().numpy(), before)
+    run([1, 2], [0, 1]).item()  # and on it goes
+    assert not all(np.array_equal(t.detach().numpy(), before) for t, before in zip(changed, kept))
+
+
+def test_a_wrong_index_is_told_by_whatever_waits_first():
+    run, _ = embedding_trainer(lambda p: optim.SGD(p, lr=0.1))
+    loss = run([0, 9], [0, 1])
+    with pytest.raises(IndexError, match="index 9 "):
+        loss.item()
+    assert np.isfinite(loss.item())  # told once
+
+
+def test_an_index_that_the_step_computes():
+    table = mg.randn(4, 3, device="cuda")
+    f = mg.capture(lambda x: F.embedding(x.argmax(1), table))
+    x = mg.randn(6, 4, device="cuda")
+    np.testing.assert_array_equal(f(x).numpy(), table[x.argmax(1)].numpy())

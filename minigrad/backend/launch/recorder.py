@@ -292,10 +292,12 @@ class Stream:
 
 
 class Replay(NamedTuple):
-    """How a recorded step is run again: begin(), before its arguments and cells are written, then run()."""
+    """How a recorded step is run again: run(); begin() before its arguments and cells are written, and end() after its
+    results have been copied."""
 
     run: Any
     begin: Any = lambda: None
+    end: Any = lambda: None
 
 
 class Program:

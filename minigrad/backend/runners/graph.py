@@ -56,7 +56,7 @@ class GraphRecorder(Recorder):
 
     def replayer(self, launches):
         graph = Graph(self, launches)
-        return Replay(graph.run, graph.begin)
+        return Replay(graph.run, graph.begin, graph.end)
 
 
 class Graph:
@@ -92,7 +92,7 @@ class Graph:
     @property
     def done(self):
         """Has the GPU come to the end of the last call?"""
-        return not self._calls or self._events[(self._calls - 1) % SLOTS].done
+        return not self._calls or self._last.done
 
     def begin(self):
         """To be called before arguments are copied. What follows on the current stream comes after the last call,
@@ -100,14 +100,13 @@ class Graph:
         self._on.raise_found()
         stream = self._on.stream_now()
         if self._calls and stream != self._stream:
-            stream.wait_event(self._events[(self._calls - 1) % SLOTS])
+            stream.wait_event(self._last)
         self._stream = stream
 
     def run(self):
         """Queue all launches, with the numbers that the cells hold now."""
-        event = self._events[self._calls % SLOTS]
         if self._calls >= SLOTS:
-            event.synchronize()  # the slot has been read
+            self._events[self._calls % SLOTS].synchronize()  # the slot has been read
         at = 0
         if self._cells:
             slot = self._slots[self._calls % SLOTS]
@@ -116,10 +115,17 @@ class Graph:
                 slot[at : at + words.size] = words
                 at += words.size
         self._graph.launch(self._stream)
-        event.record(self._stream)
         self._calls += 1
         if self._raising:
             self._on.unread[self] = None
+
+    def end(self):
+        """To be called when the results' copies have been queued too."""
+        self._last.record(self._stream)
+
+    @property
+    def _last(self):
+        return self._events[(self._calls - 1) % SLOTS]
 
     def raise_found(self):
         """Raise IndexError if a call that has come to its end was given a wrong index."""
@@ -135,4 +141,4 @@ class Graph:
 
     def __del__(self):
         if not self.done:  # page-locked memory that is given back may be used for something else at once
-            self._events[(self._calls - 1) % SLOTS].synchronize()
+            self._last.synchronize()
