@@ -6,7 +6,7 @@
 
 The first call runs the function with kernels that are noted down and not run (backend/launch/recorder.py), lays out the
 memory that they use in one arena, and then runs them. Later calls copy their arguments in and run the kernels again, in
-one call into C. They give the same bits as the function itself would.
+one call into C, or on a GPU as one CUDA graph. They give the same bits as the function itself would.
 """
 
 import functools
@@ -49,8 +49,9 @@ def capture(function):
     overwrites.
 
     Raises CaptureError, naming the line, for what cannot be recorded: values read on the host (item(), numpy(), if on a
-    Tensor), NumPy arrays and mg.tensor() of what is outside, ops of one's own that compute in NumPy, float16 on a CPU,
-    a Tensor that the step makes and something keeps, and gradients that are added to those of the call before."""
+    Tensor), NumPy arrays and mg.tensor() of what is outside, ops of one's own that compute in NumPy, a Tensor that the
+    step makes and something keeps, gradients that are added to those of the call before, and on a CPU float16 and
+    indices that the step computes. A wrong index is an IndexError, on a GPU when something next waits for it."""
     if isinstance(function, Captured):
         return function
     if not callable(function):

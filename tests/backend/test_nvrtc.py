@@ -28,6 +28,7 @@ ARCHES = "sm_75", "sm_80", "sm_90", "sm_100"
 FLOATS = "float32", "float64", "float16"
 BITS = "uint32", "uint8", "uint16", "uint64"  # what moves elements of that size, whatever they are
 DTYPES = {  # of files that are not for FLOATS alone; the first of them is compiled for all ARCHES
+    "captured": ("uint64",),
     "movement": BITS,
     "index": BITS,
     "index_add": (*FLOATS, "int64"),

@@ -1,8 +1,5 @@
-"""A whole training step captured as a CUDA graph: what the host does for one, that its bits are those of eager steps, and
-what a wrong index does."""
-
-import ctypes
-import os
+"""A whole training step captured as a CUDA graph: what the host does for one, that its bits are those of eager steps,
+and what a wrong index does."""
 
 import numpy as np
 import pytest
@@ -12,43 +9,10 @@ from minigrad import backend, nn, optim
 from minigrad.backend.runners.graph import SLOTS
 from minigrad.nn import functional as F
 
+from .host_work import per_step, trainer
+
 pytestmark = [pytest.mark.rig, pytest.mark.gpu]
-CONFIG = dict(vocab_size=11, block_size=8, n_layer=2, n_head=2, n_embd=16, dropout=0.2)
-WAITS = "cudaStreamSynchronize", "cudaEventSynchronize", "cudaDeviceSynchronize", "downloads"
-LAUNCHES = "cuLaunchKernel", "cuLaunchKernelEx", "cudaLaunchKernel"
-
-
-def calls():
-    """{what the host has asked of the GPU so far: how often}"""
-    count = ctypes.CDLL(os.path.join(os.environ["GPU_RIG"], "libgpurig.so")).gpu_rig_calls
-    count.restype = ctypes.c_long
-    groups = {"launches": LAUNCHES, "graphs": ["cudaGraphLaunch"], "waits": WAITS, "uploads": ["uploads"]}
-    return {name: sum(count(function.encode()) for function in group) for name, group in groups.items()}
-
-
-def trainer(captured):
-    """A step of AdamW on a small GPT: (function of the step's number, the tensors that it changes)."""
-    mg.manual_seed(1)
-    model = nn.GPT(nn.GPTConfig(**CONFIG)).to("cuda")
-    optimizer = optim.AdamW(model.parameter_groups(0.1), lr=1e-2)
-
-    def step(x, y):
-        _, loss = model(x, y)
-        optimizer.zero_grad()
-        loss.backward()
-        norm = nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-        optimizer.step()
-        return loss, norm
-
-    run = mg.capture(step) if captured else step
-    tokens = np.random.default_rng(0).integers(0, 11, (40, 2, 9))
-
-    def take(i):
-        for group in optimizer.param_groups:
-            group["lr"] = optim.warmup_cosine(i, lr=1e-2, min_lr=1e-3, warmup=2, total=20)
-        return run(*(mg.tensor(tokens[i, :, part].copy(), device="cuda") for part in (slice(8), slice(1, None))))
-
-    return take, model, optimizer
+CONFIG = dict(vocab_size=11, block_size=8, n_layer=2, n_head=2, n_embd=16, dropout=0.2, clip=0.5)
 
 
 def state(model, optimizer):
@@ -60,7 +24,7 @@ def test_twenty_steps_are_the_eager_ones():
     """With dropout, clipping and a schedule, and without a wait in between."""
     results = []
     for captured in (True, False):
-        take, *trained = trainer(captured)
+        take, *trained = trainer(captured, **CONFIG)
         losses = [take(i) for i in range(20)]
         results.append([x.detach().numpy() for pair in losses for x in pair] + state(*trained))
     for got, expected in zip(*results, strict=True):
@@ -69,24 +33,14 @@ def test_twenty_steps_are_the_eager_ones():
 
 def test_what_the_host_does_for_a_step():
     """One launch, of the graph; no wait; and of uploads the two that the caller asks for: x and y."""
-    take, *_ = trainer(captured=True)
-    take(0)
-    before = calls()
-    for i in range(1, 11):
-        take(i)
-    after = calls()
-    per_step = {name: (after[name] - before[name]) / 10 for name in after}
-    assert per_step == {"launches": 0, "graphs": 1, "waits": 0, "uploads": 2}
+    take, *_ = trainer(captured=True, **CONFIG)
+    assert per_step(take, steps=10) == {"launches": 0, "graphs": 1, "waits": 0, "uploads": 2}
 
 
 def test_the_counts_see_an_eager_step():
-    take, *_ = trainer(captured=False)
-    take(0)
-    before = calls()
-    take(1)
-    after = calls()
-    assert after["launches"] - before["launches"] > 100 and after["waits"] - before["waits"] >= 2
-    assert after["uploads"] - before["uploads"] > 2 and after["graphs"] == before["graphs"]
+    take, *_ = trainer(captured=False, **CONFIG)
+    eager = per_step(take, steps=1)
+    assert eager["launches"] > 50 and eager["waits"] >= 2 and eager["uploads"] > 2 and eager["graphs"] == 0
 
 
 def test_the_host_may_be_many_calls_ahead():
@@ -147,7 +101,11 @@ def embedding_trainer(make):
 @pytest.mark.parametrize("make", [lambda p: optim.AdamW(p, lr=0.1), lambda p: optim.SGD(p, lr=0.1, momentum=0.9)])
 @pytest.mark.parametrize(
     "x, y, message",
-    [([0, 5], [0, 1], "embedding: index 5 "), ([-1, 7], [0, 1], "index -1 "), ([0, 1], [0, 3], "cross_entropy: index 3 ")],
+    [
+        ([0, 5], [0, 1], "embedding: index 5 "),
+        ([-1, 7], [0, 1], "index -1 "),
+        ([0, 1], [0, 3], "cross_entropy: index 3 "),
+    ],
 )
 def test_a_wrong_index_is_told_and_changes_no_parameter(make, x, y, message):
     run, changed = embedding_trainer(make)
@@ -176,3 +134,15 @@ def test_an_index_that_the_step_computes():
     f = mg.capture(lambda x: F.embedding(x.argmax(1), table))
     x = mg.randn(6, 4, device="cuda")
     np.testing.assert_array_equal(f(x).numpy(), table[x.argmax(1)].numpy())
+
+
+@pytest.mark.parametrize("positions", ["learned", "rotary", "alibi"])
+def test_generation_captures_the_step_of_a_token(monkeypatch, positions):
+    sizes = dict(vocab_size=11, block_size=8, n_layer=2, n_head=2, n_embd=16)
+    model = nn.GPT(nn.GPTConfig(**sizes, positions=positions)).to("cuda")
+    written = []
+    for captured in (True, False):
+        monkeypatch.setattr(backend.get("cuda"), "captures", captured)
+        mg.manual_seed(4)
+        written.append(model.generate(mg.tensor([[1, 2, 3], [4, 5, 6]], device="cuda"), 20).numpy())
+    np.testing.assert_array_equal(*written)

@@ -128,7 +128,15 @@ def test_paths_exist():
     assert not missing, "\n".join(missing)
 
 
-WRITTEN = {"heads.html", "heads.png", "loss.png", "ledger.txt", "backward.svg", "my_ops.py"}  # by programs, by readers
+WRITTEN = {
+    ".gpu-rig/run",
+    "heads.html",
+    "heads.png",
+    "loss.png",
+    "ledger.txt",
+    "backward.svg",
+    "my_ops.py",
+}  # by programs, by readers
 
 
 def test_names_exist():

@@ -86,7 +86,7 @@ class Recorder:
     def made(self, x):
         """x has been made by `empty` of the backend. Returns it."""
         if x.nbytes:
-            start = self.backend.pointer(x)
+            start = self.backend.address(x)
 
             def forget(_):
                 at = bisect.bisect_left(self._addresses, start)
@@ -103,7 +103,7 @@ class Recorder:
         """The Place of an array, or the array itself if it is no part of the step's memory."""
         if x.size == 0:
             return x
-        start = self.backend.pointer(x)
+        start = self.backend.address(x)
         low = start + below(x)
         at = bisect.bisect_right(self._addresses, low) - 1
         if at < 0 or low >= self._addresses[at] + self._owners[at].nbytes:
@@ -311,7 +311,7 @@ class Program:
         self.nbytes = plan(used)
         self._backend = backend = recorder.backend
         self._memory = backend.memory(self.nbytes + ALIGNMENT)
-        self._skip = -backend.pointer(self._memory) % ALIGNMENT
+        self._skip = -backend.address(self._memory) % ALIGNMENT
         self.launches = [launch._replace(args=[self._placed(x) for x in launch.args]) for launch in recorder.launches]
         self.replay = recorder.replayer(self.launches)
 

@@ -193,11 +193,13 @@ class Cuda(Launched):
             )
         return x
 
-
     # -- captured steps
 
     def recorder(self):
         return GraphRecorder(self)
+
+    def address(self, x):
+        return x.data.ptr
 
     def memory(self, nbytes):
         return self.array_type((nbytes,), np.uint8)

@@ -1,0 +1,54 @@
+"""The kernels that a captured step needs on a GPU beside its own. They run on all kinds of devices."""
+
+import numpy as np
+import pytest
+
+from minigrad.backend.runners.graph import LETTER, NONE_WRONG, WORD
+
+from ..devices import DEVICES, backend_of
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    "index, n, ignored, found",
+    [
+        ([0, 4, 2], 5, None, NONE_WRONG),
+        ([0, 5, 2, 7, 6], 5, None, (0, 7)),
+        ([-1, 0, -9, 2], 5, None, (-9, -1)),
+        ([-1, 3, 9], 5, -1, (0, 9)),
+        ([-100, 3, 4], 5, -100, NONE_WRONG),
+        ([-100, 3, -99], 5, -100, (-99, -1)),
+        ([7, 0], 5, 7, NONE_WRONG),
+        ([0], 0, None, (0, 0)),
+        ([2**62, -(2**62)], 5, None, (-(2**62), 2**62)),
+        ([], 5, None, NONE_WRONG),
+        (list(range(3000)), 2999, None, (0, 2999)),
+    ],
+)
+def test_check(device, index, n, ignored, found):
+    on = backend_of(device)
+    index = np.array(index, np.int64)
+    y, x = on.from_numpy(np.full(index.shape, 77)), on.from_numpy(index)
+    row, stop = on.from_numpy(np.array(NONE_WRONG)), on.from_numpy(np.array([0]))
+    args = index.size, n, ignored is not None, ignored or 0, row, stop
+    on.launch_each(index.size, "captured", "check", WORD, y, x, *args)
+    right = ((index >= 0) & (index < n)) | (index == ignored)
+    assert on.to_numpy(y).tolist() == np.where(right, index, 0).tolist()
+    assert tuple(on.to_numpy(row)) == found and on.to_numpy(stop)[0] == (not right.all())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_deliver(device):
+    on = backend_of(device)
+    threads = 1 if device == "native" else 32
+    cells = [np.zeros(shape, dtype) for shape, dtype in [((3, 2), np.float64), ((2,), np.uint64), ((50,), np.int64)]]
+    slots = np.arange(4 * 58, dtype=np.uint64).reshape(4, 58)
+    there = [on.from_numpy(cell) for cell in cells]
+    rows = [dict(to=cell, at=at, size=cell.size) for cell, at in zip(there, (0, 6, 8))]
+    mail, turn = on.from_numpy(slots), on.from_numpy(np.array([2]))
+    for call in range(2, 8):
+        letters = on.table(LETTER, rows)  # the emulator's tables are for one launch
+        on.launch("captured", "deliver", WORD, 1, threads, letters, 3, mail, 58, 4, turn)
+        got = np.concatenate([on.to_numpy(cell).reshape(-1).view(np.uint64) for cell in there])
+        assert got.tolist() == slots[call % 4].tolist()
+    assert on.to_numpy(turn).tolist() == [8]
