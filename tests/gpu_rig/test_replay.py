@@ -1,6 +1,9 @@
 """A whole training step captured as a CUDA graph: what the host does for one, that its bits are those of eager steps,
 and what a wrong index does."""
 
+import gc
+import threading
+
 import numpy as np
 import pytest
 
@@ -12,6 +15,7 @@ from minigrad.nn import functional as F
 from .host_work import per_step, trainer
 
 pytestmark = [pytest.mark.rig, pytest.mark.gpu]
+OF_THE_CPU = mg.ones(3)
 CONFIG = dict(vocab_size=11, block_size=8, n_layer=2, n_head=2, n_embd=16, dropout=0.2, clip=0.5)
 
 
@@ -146,3 +150,43 @@ def test_generation_captures_the_step_of_a_token(monkeypatch, positions):
         mg.manual_seed(4)
         written.append(model.generate(mg.tensor([[1, 2, 3], [4, 5, 6]], device="cuda"), 20).numpy())
     np.testing.assert_array_equal(*written)
+
+
+@pytest.mark.parametrize("other", [lambda: mg.zeros(3), lambda: mg.rand(3), lambda: OF_THE_CPU.to("cuda")])
+def test_tensors_of_another_device_are_refused(other):
+    f = mg.capture(lambda x: x + other())
+    with pytest.raises(mg.CaptureError, match=r"on another device.*test_replay\.py"):
+        f(mg.ones(3, device="cuda"))
+    g = mg.capture(lambda x: mg.ones(3) * OF_THE_CPU)
+    with pytest.raises(mg.CaptureError, match="on another device"):
+        g(mg.ones(3, device="cuda"))
+
+
+def test_eight_threads():
+    f = mg.capture(lambda x: (x * 2 + 1).softmax(0))
+    given = [mg.randn(37, device="cuda") for _ in range(8)]
+    expected, wrong = [(x * 2 + 1).softmax(0).numpy() for x in given], []
+
+    def work(x, y):
+        wrong.extend(1 for _ in range(10) if not np.array_equal(f(x).numpy(), y))
+
+    threads = [threading.Thread(target=work, args=pair) for pair in zip(given, expected)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_graph_that_is_dropped_before_it_has_run():
+    """What it reads in page-locked memory is not given to others before."""
+    f, x, on = mg.capture(lambda x: F.dropout(x, 0.5)), mg.ones(50, device="cuda"), backend.get("cuda")
+    mg.manual_seed(5)
+    captured = [f(x) for _ in range(5)]
+    del f
+    gc.collect()
+    for _ in range(5):
+        on.pinned((SLOTS, 2), np.uint64)[...] = 0
+    mg.manual_seed(5)
+    for y in captured:
+        np.testing.assert_array_equal(y.numpy(), F.dropout(x, 0.5).numpy())

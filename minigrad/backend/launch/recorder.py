@@ -84,7 +84,9 @@ class Recorder:
     # -- memory
 
     def made(self, x):
-        """x has been made by `empty` of the backend. Returns it."""
+        """x has been made by `empty` of a backend. Returns it."""
+        if not isinstance(x, self.backend.array_type):
+            refuse("a Tensor that is made on another device than the arguments'")
         if x.nbytes:
             start = self.backend.address(x)
 
@@ -200,6 +202,8 @@ class Recorder:
         if not op.primitive:
             refuse(f"{op.name}, an op that may compute in NumPy,")
         for x in tensors:
+            if x.storage.backend is not self.backend:
+                refuse(f"{op.name} of a Tensor on another device than the arguments'")
             if id(x) not in self.tensors and not isinstance(self.located(x.array), Place) and not self.is_input(x):
                 hooks = list(x.node.hooks.values()) if x.node is not None and x.node.hooks else None
                 self.tensors[id(x)] = x, x.array, x.node, hooks
