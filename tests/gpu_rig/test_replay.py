@@ -185,8 +185,9 @@ def test_a_graph_that_is_dropped_before_it_has_run():
     captured = [f(x) for _ in range(5)]
     del f
     gc.collect()
-    for _ in range(5):
-        on.pinned((SLOTS, 2), np.uint64)[...] = 0
+    others = [on.pinned((SLOTS, 2), np.uint64) for _ in range(5)]
+    for memory in others:
+        memory[...] = 0
     mg.manual_seed(5)
     for y in captured:
         np.testing.assert_array_equal(y.numpy(), F.dropout(x, 0.5).numpy())
