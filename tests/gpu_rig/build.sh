@@ -5,6 +5,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd); home=$(mkdir -p "$1" && cd "$1" && pwd)
 venv=$home/venv; python=$venv/bin/python; cupy=14.2.0
 CXX=${CXX:-g++}
+kernel_flags="-O1 -w -std=c++17 -ffp-contract=off -mfma -fwrapv -fno-strict-aliasing -fPIC"
 
 # 0. One build at a time in this folder.
 exec 9>"$home/lock"; flock 9
@@ -67,18 +68,20 @@ PYTHON
   touch "$home/venv/relinked"
 fi
 
-# 4. The translator, and a folder of translated kernels that goes with it.
-stamp=$(cat "$here"/ptx/* | sha256sum | cut -c1-16)
+# 4. The translator, the header of translated kernels, compiled beforehand, and the folder that these kernels lie in.
+stamp=$({ cat "$here"/ptx/*; echo "$kernel_flags"; } | sha256sum | cut -c1-16)
 if [ ! -e "$home/kernels-$stamp" ]; then
   rm -rf "$home"/kernels-* "$home/ptx"
   cp -r "$here/ptx" "$home/ptx"
+  "$CXX" $kernel_flags -x c++-header "$home/ptx/instructions.h" -o "$home/ptx/instructions.h.gch"
   mkdir "$home/kernels-$stamp"
 fi
 
 cat >"$home/run" <<RUN
 #!/usr/bin/env bash
 # Python on the rig.
-export GPU_RIG="$home" GPU_RIG_KERNELS="$home/kernels-$stamp" GPU_RIG_PYTHON="$python" GPU_RIG_CXX="$CXX"
+export GPU_RIG="$home" GPU_RIG_KERNELS="$home/kernels-$stamp" GPU_RIG_PYTHON="$python"
+export GPU_RIG_CXX="$CXX $kernel_flags"
 export LD_LIBRARY_PATH="$home\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}" CUPY_CACHE_DIR="$home/cupy" CUPY_COMPILE_WITH_PTX=1
 exec "$python" "\$@"
 RUN

@@ -38,10 +38,9 @@ static CUresult load(Function &f) {
     fclose(file);
     const std::string named = "'" + own + "'";  // a folder's name may have spaces
     const std::string translate = "cd '" + home + "' && env -u PYTHONPATH '" + setting("GPU_RIG_PYTHON") +
-                                  "' -m ptx.translate " + named + ".ptx " + f.name + " " + named + ".cpp >&2 && ";
-    const std::string compile = setting("GPU_RIG_CXX") +
-                                " -O1 -w -std=c++17 -ffp-contract=off -mfma -fwrapv -fno-strict-aliasing -shared -fPIC"
-                                " -Iptx " + named + ".cpp -L. -lgpurig -o " + named + ".so && ";
+                                  ' -S -m ptx.translate "" + named + ".ptx " + f.name + " " + named + ".cpp >&2 && ";
+    const std::string compile =
+        setting("GPU_RIG_CXX") + " -shared -Iptx " + named + ".cpp -L. -lgpurig -o " + named + ".so && ";
     const std::string command = translate + compile + "mv " + named + ".so '" + base + ".so'";
     const bool failed = system(command.c_str());
     unlink((own + ".cpp").c_str()), unlink((own + ".ptx").c_str());
