@@ -38,7 +38,7 @@ static CUresult load(Function &f) {
     fclose(file);
     const std::string named = "'" + own + "'";  // a folder's name may have spaces
     const std::string translate = "cd '" + home + "' && env -u PYTHONPATH '" + setting("GPU_RIG_PYTHON") +
-                                  ' -S -m ptx.translate "" + named + ".ptx " + f.name + " " + named + ".cpp >&2 && ";
+                                  "' -S -m ptx.translate " + named + ".ptx " + f.name + " " + named + ".cpp >&2 && ";
     const std::string compile =
         setting("GPU_RIG_CXX") + " -shared -Iptx " + named + ".cpp -L. -lgpurig -o " + named + ".so && ";
     const std::string command = translate + compile + "mv " + named + ".so '" + base + ".so'";
