@@ -53,16 +53,23 @@ template <> struct Element<Rows> { typedef Pair type; };
 // W neighbours in memory, which are moved at once: up to 16 bytes by an instruction.
 template <int W> struct alignas(W * sizeof(T) < 16 ? W * sizeof(T) : 16) Few { T of[W]; };
 
-template <int W>
-__device__ __forceinline__ Few<W> few(const T* x) {
-  if constexpr (W == 1) return {{*x}};
-  else return *reinterpret_cast<const Few<W>*>(x);
-}
 __device__ __forceinline__ bool aligned(const T* x) { return reinterpret_cast<size_t>(x) % alignof(Few<4>) == 0; }
 __device__ __forceinline__ bool aligned(Rows x) { return aligned(x.a) && aligned(x.b); }
 template <typename F> __device__ __forceinline__ bool aligned(F) { return false; }
 
+// Element i.
+__device__ __forceinline__ R at(const T* x, long long i) { return R(x[i]); }
+__device__ __forceinline__ Pair at(Rows x, long long i) { return {R(x.a[i]), R(x.b[i])}; }
+template <typename F> __device__ __forceinline__ R at(F x, long long i) { return x(i); }
+
+template <int W>
+__device__ __forceinline__ Few<W> few(const T* x) { return *reinterpret_cast<const Few<W>*>(x); }
+
 // v[0] … v[W - 1] = the elements from i on.
+template <int W, typename V, typename X>
+__device__ __forceinline__ void read(V* v, X x, long long i) {
+  UNROLL for (int j = 0; j < W; j++) v[j] = at(x, i + j);
+}
 template <int W>
 __device__ __forceinline__ void read(R* v, const T* x, long long i) {
   const Few<W> some = few<W>(x + i);
@@ -72,10 +79,6 @@ template <int W>
 __device__ __forceinline__ void read(Pair* v, Rows x, long long i) {
   const Few<W> a = few<W>(x.a + i), b = few<W>(x.b + i);
   UNROLL for (int j = 0; j < W; j++) v[j] = {R(a.of[j]), R(b.of[j])};
-}
-template <int W, typename F>
-__device__ __forceinline__ void read(R* v, F x, long long i) {
-  UNROLL for (int j = 0; j < W; j++) v[j] = x(i + j);
 }
 
 // ------------------------------------------------------------------------------------------------- a row
@@ -100,8 +103,7 @@ struct Row {
   template <typename F>
   __device__ __forceinline__ void places(int count, F f) {
     UNROLL for (int k = 0; k < N; k += W) {
-      const int first = k * blockDim.x, i = first + W * threadIdx.x;
-      if (first >= count) break;  // for all threads alike
+      const int i = k * blockDim.x + W * threadIdx.x;
       if (i < count) f(i, k);
     }
   }
@@ -120,16 +122,10 @@ struct Row {
     }
   }
 
-  __device__ __forceinline__ V at(long long i) const {
-    V value;
-    read<1>(&value, x, i);
-    return value;
-  }
-
   // Σ f(i, v) over all elements v, in every thread. What f makes of v stays if the row is held.
   template <typename F>
   __device__ __forceinline__ R sum(F f) {
-    if (ONE_THREAD) return ::sum(n, [&](long long i) { V value = at(i); return f(i, value); });
+    if (ONE_THREAD) return ::sum(n, [f, x = x](long long i) { V value = at(x, i); return f(i, value); });
     Total<R> s = {};
     pieces([&](long long i, V* v) { UNROLL for (int j = 0; j < W; j++) s.add(f(i + j, v[j])); });
     return R(block_combine(s, [](Total<R> a, Total<R> b) { return sum_of(a, b); }));
@@ -137,7 +133,7 @@ struct Row {
 
   // The largest element; -∞ for n = 0. NaN is ignored.
   __device__ __forceinline__ R largest() {
-    if (ONE_THREAD) return ::largest(n, [&](long long i) { return at(i); });
+    if (ONE_THREAD) return ::largest(n, [x = x](long long i) { return at(x, i); });
     R m = -INF;
     pieces([&](long long, V* v) { UNROLL for (int j = 0; j < W; j++) m = m < v[j] ? v[j] : m; });
     return block_combine(m, [](R a, R b) { return a < b ? b : a; });
@@ -146,7 +142,7 @@ struct Row {
   // y[i] = f(i, v, others[i]…) for each element v.
   template <typename F, typename... P>
   __device__ __forceinline__ void map(T* __restrict__ y, F f, const P* __restrict__... others) {
-    if (ONE_THREAD) return each(n, [&](long long i) { y[i] = T(f(i, at(i), R(others[i])...)); });
+    if (ONE_THREAD) return each(n, [=, x = x](long long i) { y[i] = T(f(i, at(x, i), R(others[i])...)); });
     pieces([&](long long i, V* v) {
       auto make = [&](auto... some) {
         Few<W> made;
