@@ -212,10 +212,7 @@ __device__ __forceinline__ R warp_largest(int n, F f) {
   const int lanes = ONE_THREAD ? 1 : 32;
   R m = -INF;
   SIMD_MAX(m) for (int j = threadIdx.x % 32; j < n; j += lanes) { R v = f(j); m = m < v ? v : m; }
-  for (int lane = lanes / 2; lane > 0; lane /= 2) {
-    R v = __shfl_xor_sync(0xffffffffu, m, lane);
-    m = m < v ? v : m;
-  }
+  for (int lane = lanes / 2; lane > 0; lane /= 2) { R v = __shfl_xor_sync(0xffffffffu, m, lane); m = m < v ? v : m; }
   return m;
 }
 

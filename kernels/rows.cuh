@@ -82,9 +82,9 @@ __device__ __forceinline__ void read(Pair* v, Rows x, long long i) {
 }
 
 // ------------------------------------------------------------------------------------------------- a row
-// Each thread has W of W · blockDim.x neighbours, and keeps N elements in registers. Where these are all that it has, the
-// row is held: read from memory once. Otherwise it is read piece by piece, each time that it is needed. Natively it is
-// read element by element.
+// Of W · blockDim.x neighbours each thread has W: 4 where that is one load, or else 1. It reads N elements at a time, so
+// that their loads do not wait for each other. Where these are all that it has, the row is held in registers; otherwise
+// it is read again, from a cache, each time that it is needed. Natively a row is read element by element.
 
 template <int W, typename X>
 struct Row {
@@ -99,7 +99,7 @@ struct Row {
     if (held) load(0, int(n));
   }
 
-  // f(i, k) for the k-th of this thread's elements, the first of W neighbours, i of `count` elements from its own.
+  // f(i, k) for each W neighbours that this thread has of `count` elements: the first is the i-th, and v[k] is for it.
   template <typename F>
   __device__ __forceinline__ void places(int count, F f) {
     UNROLL for (int k = 0; k < N; k += W) {
@@ -111,7 +111,7 @@ struct Row {
     places(count, [&](int i, int k) { read<W>(v + k, x, from + i); });
   }
 
-  // f(i, v) for each W neighbours that this thread has: the first is the i-th, and v points to their values.
+  // f(i, v) for each W neighbours that this thread has of the row: the first is the i-th, and v points to their values.
   template <typename F>
   __device__ __forceinline__ void pieces(F f) {
     const int most = N * blockDim.x;
@@ -122,7 +122,7 @@ struct Row {
     }
   }
 
-  // Σ f(i, v) over all elements v, in every thread. What f makes of v stays if the row is held.
+  // Σ f(i, v) over all elements v, in every thread.
   template <typename F>
   __device__ __forceinline__ R sum(F f) {
     if (ONE_THREAD) return ::sum(n, [f, x = x](long long i) { V value = at(x, i); return f(i, value); });
@@ -154,7 +154,8 @@ struct Row {
   }
 };
 
-// f(row), on a Row of n elements of x. others: the other arrays that f hands to row.map.
+// f(row), on a Row of n elements of x. others: the other arrays that f hands to row.map. They decide W, and so the order
+// of a sum: its last bit may depend on whether a row lies at a multiple of 16 bytes, as all but odd views do.
 template <typename X, typename F, typename... P>
 __device__ __forceinline__ void with_row(long long n, X x, F f, const P*... others) {
   auto call = [&](auto width) {
