@@ -90,7 +90,8 @@ __device__ __forceinline__ Total<V> sum_of(Total<V> a, Total<V> b) {
 }
 
 // ------------------------------------------------------------------------------------------------- loops of a block
-// All threads of a 1-D block call these. There are 1 or a multiple of 32 of them, at most 1024.
+// All threads of a block call these. There is 1, or a power of 2 from 32 to 1024. In a 2-D block each row of threads
+// has a loop of its own, and is a warp.
 
 // f(i) for each i in [0, n), distributed over the block's threads: neighbouring i go to neighbouring threads.
 template <typename F>
@@ -102,13 +103,15 @@ __device__ __forceinline__ void each(long long n, F f) {
 template <typename V, typename Op>
 __device__ __forceinline__ V block_combine(V v, Op op) {
   if (ONE_THREAD) return v;
-  __shared__ V warps[32];
   for (int lane = 16; lane > 0; lane /= 2) v = op(v, __shfl_xor_sync(0xffffffffu, v, lane));
+  if (blockDim.x == 32) return v;
+  __shared__ V warps[32];
   __syncthreads();  // all threads have read `warps` of the previous call
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = v;
   __syncthreads();
-  v = warps[0];
-  for (unsigned warp = 1; warp < blockDim.x / 32; warp++) v = op(v, warps[warp]);
+  const int count = blockDim.x / 32;
+  v = warps[threadIdx.x % count];  // each warp joins all of them, which takes less time than another barrier
+  for (int lane = count / 2; lane > 0; lane /= 2) v = op(v, __shfl_xor_sync(0xffffffffu, v, lane));
   return v;
 }
 
@@ -209,10 +212,7 @@ __device__ __forceinline__ R warp_largest(int n, F f) {
   const int lanes = ONE_THREAD ? 1 : 32;
   R m = -INF;
   SIMD_MAX(m) for (int j = threadIdx.x % 32; j < n; j += lanes) { R v = f(j); m = m < v ? v : m; }
-  for (int lane = lanes / 2; lane > 0; lane /= 2) {
-    R v = __shfl_xor_sync(0xffffffffu, m, lane);
-    m = m < v ? v : m;
-  }
+  for (int lane = lanes / 2; lane > 0; lane /= 2) { R v = __shfl_xor_sync(0xffffffffu, m, lane); m = m < v ? v : m; }
   return m;
 }
 

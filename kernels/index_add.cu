@@ -1,54 +1,126 @@
-// Adding at indices: the adjoints of reading by index. Each element's sum is added up in a fixed order, except in
-// take_add_atomic. The indices have been checked to be in range. dx holds zeros before, unless stated otherwise.
+// Adding at indices: the adjoints of reading by index. Each element's sum is added up in a fixed order. The indices have
+// been checked to be in range. dx holds zeros before, unless stated otherwise.
 //
-//   take_add          dx (V, C), dy (N, C), index (N,)                            np.add.at(dx, index, dy)
-//     launch          rows ⌈C / SPAN⌉ blocks of 32 to 512 threads: as many for each row of dx, which they write even
-//                     if the row stays zero; or, by_token, for each row of dy, where the first of the rows with the
-//                     same index sums for all of them
-//   take_add_sorted   the same, natively only: takes dy's rows in the order of their indices, as `order` and `starts`
-//                     from sort_indices give it. A block for each share of the columns. zeroed: dx holds zeros before
-//   sort_indices      order (N,), starts (V + 1,): order[starts[v]:starts[v + 1]] are the i with index[i] = v,
-//                     ascending. One block of one thread
-//   take_add_atomic   the same with dx in R; launch over dy's elements. The hardware chooses the order of a sum
+//   take_add dx (V, C), dy (N, C), index (N,)                                   np.add.at(dx, index, dy)
+//   A sum is of the rows of dy with the same index. These are found by sorting, so the work does not grow with V.
+//   On a GPU:
+//     sort_runs         keys, order (N,): each run of RUN_LENGTH indices, sorted, and where they were; stable.
+//                       A block for each run
+//     merge_runs        the same with runs twice as long, from those of `length`; launch over N
+//     take_add          dx from indices that are sorted as a whole: ⌈N / WARPS⌉ blocks of WARPS warps for each SPAN
+//                       columns
+//   Natively:
+//     sort_indices      order (N,), starts (V + 1,): order[starts[v]:starts[v + 1]] are the i with index[i] = v,
+//                       ascending. One block of one thread
+//     take_add_sorted   dx from these. A block for each share of the columns. zeroed: dx holds zeros before
+//
 //   scatter_add       dx (outer, V, n), dy and index (outer, m, n)              dx[o, index[o, i, j], j] += dy[o, i, j]
 //                     launch over outer × n; dx in R, for m so small that sums in R lose nothing
 //   scatter_add_long  the same with sums in `totals`, of dx's shape and zeros before; dx need not be zeros
 #include "accumulate.cuh"
 
-constexpr int SPAN = 128, WARPS = 16;  // columns that a block works on, and the most warps it has
+constexpr int RUN_LENGTH = 1024;
+constexpr int SPAN = 128, WARPS = 8;  // columns that a block works on, and its warps
+constexpr int MANY_ROWS = 32;         // of one index: what a warp adds up alone at most
 
-extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    take_add(T* __restrict__ dx, const T* __restrict__ dy, const long long* __restrict__ index, long long N,
-             long long C, bool by_token) {
-  const unsigned spans = unsigned((C + SPAN - 1) / SPAN), row = blockIdx.x / spans;
-  const long long v = by_token ? index[row] : (long long)row;
-  if (by_token) {
-    bool earlier = false;
-    for (long long i = threadIdx.x; i < row; i += blockDim.x) earlier |= index[i] == v;
-    if (block_combine(earlier, [](bool a, bool b) { return a || b; })) return;
+// keys has sorted runs of `length`, of n keys together; the first two are to become one, and so on. Where goes key i?
+// Behind those before it in its own run, and those of the other run that come before it, whose number bisection finds.
+// Of equal keys those of the first run come first.
+__device__ __forceinline__ long long merged(const long long* keys, long long i, long long length, long long n) {
+  const long long first = i & -2 * length;  // length is a power of 2
+  const long long middle = first + length < n ? first + length : n, end = middle + length < n ? middle + length : n;
+  const long long key = keys[i], from = i < middle ? middle : first;
+  long long low = from, high = i < middle ? end : middle;
+  while (low < high) {
+    const long long half = low + (high - low) / 2;
+    if (keys[half] < key || (i >= middle && keys[half] == key)) low = half + 1;
+    else high = half;
   }
-  __shared__ Total<R> parts[WARPS][SPAN];
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
-  const long long c0 = (long long)(blockIdx.x % spans) * SPAN;
-  Total<R> acc[SPAN / 32] = {};
-  for (long long first = warp * 32; first < N; first += warps * 32) {  // a warp looks at 32 indices at a time
-    unsigned hits = first + lane < N && index[first + lane] == v ? 1u << lane : 0u;
-    for (int step = 16; step > 0; step /= 2) hits |= __shfl_xor_sync(0xffffffffu, hits, step);
-    for (int l = 0; l < 32 && hits >> l; l++) {
-      if (!(hits >> l & 1)) continue;
-      UNROLL for (int k = 0; k < SPAN / 32; k++) {
-        const long long c = c0 + k * 32 + lane;
-        if (c < C) acc[k].add(R(dy[(first + l) * C + c]));
-      }
-    }
+  return i + low - middle;
+}
+
+extern "C" __global__ void sort_runs(long long* __restrict__ keys, long long* __restrict__ order,
+                                     const long long* __restrict__ index, long long N) {
+  __shared__ long long sorted[2][RUN_LENGTH];
+  __shared__ short places[2][RUN_LENGTH];
+  const long long first = (long long)blockIdx.x * RUN_LENGTH;
+  const long long n = N - first < RUN_LENGTH ? N - first : RUN_LENGTH;
+  each(n, [&](long long i) { sorted[0][i] = index[first + i], places[0][i] = short(i); });
+  int now = 0;
+  for (int length = 1; length < n; length *= 2, now ^= 1) {
+    __syncthreads();
+    each(n, [&](long long i) {
+      const long long to = merged(sorted[now], i, length, n);
+      sorted[!now][to] = sorted[now][i];
+      places[!now][to] = places[now][i];
+    });
   }
-  UNROLL for (int k = 0; k < SPAN / 32; k++) parts[warp][k * 32 + lane] = acc[k];
   __syncthreads();
-  each(C - c0 < SPAN ? C - c0 : SPAN, [&](long long c) {
-    Total<R> s = {};
-    for (int w = 0; w < warps; w++) s.add(parts[w][c]);
-    dx[v * C + c0 + c] = T(R(s));
+  each(n, [&](long long i) { keys[first + i] = sorted[now][i], order[first + i] = first + places[now][i]; });
+}
+
+extern "C" __global__ void merge_runs(long long* __restrict__ keys, long long* __restrict__ order,
+                                      const long long* __restrict__ runs, const long long* __restrict__ places,
+                                      long long N, long long length) {
+  grid_each(N, [&](long long i) {
+    const long long to = merged(runs, i, length, N);
+    keys[to] = runs[i];
+    order[to] = places[i];
   });
+}
+
+// A warp adds up the rows of the index that begins at its place in the order. Where these are many, all warps of the
+// block share them out.
+extern "C" __global__ void __launch_bounds__(32 * WARPS)
+    take_add(T* __restrict__ dx, const T* __restrict__ dy, const long long* __restrict__ keys,
+             const long long* __restrict__ order, long long N, long long C) {
+  __shared__ Total<R> parts[WARPS][SPAN];
+  __shared__ bool many[WARPS];
+  const unsigned spans = unsigned((C + SPAN - 1) / SPAN);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const long long c0 = (long long)(blockIdx.x % spans) * SPAN, first = (long long)(blockIdx.x / spans) * WARPS;
+  const int width = C - c0 < SPAN ? int(C - c0) : SPAN;
+  // done(c, Σ) for each column c of this lane: the sum over every step-th row of index v, from the i-th in order on.
+  auto add_rows = [&](long long i, long long v, int step, auto done) {
+    Total<R> acc[SPAN / 32] = {};
+    auto take = [&](auto rows) {  // some at once, so that their loads do not wait for each other
+      constexpr int ROWS = decltype(rows)::value;
+      R x[ROWS][SPAN / 32];
+      UNROLL for (int r = 0; r < ROWS; r++) {
+        const T* row = dy + order[i + r * step] * C + c0;
+        UNROLL for (int k = 0; k < SPAN / 32; k++) x[r][k] = k * 32 + lane < width ? R(row[k * 32 + lane]) : R(0);
+      }
+      UNROLL for (int r = 0; r < ROWS; r++) {
+        UNROLL for (int k = 0; k < SPAN / 32; k++) acc[k].add(x[r][k]);
+      }
+      i += ROWS * step;
+    };
+    auto is_v = [&](long long place) { return place < N && keys[place] == v; };
+    while (is_v(i + 3 * step)) take(Count<4>{});
+    while (is_v(i)) take(Count<1>{});
+    UNROLL for (int k = 0; k < SPAN / 32; k++) done(k * 32 + lane, acc[k]);
+  };
+
+  const long long own = first + warp, v = own < N ? keys[own] : 0;
+  const bool begins = own < N && (own == 0 || keys[own - 1] != v);
+  const bool too_many = begins && own + MANY_ROWS < N && keys[own + MANY_ROWS] == v;
+  if (lane == 0) many[warp] = too_many;
+  if (begins && !too_many) {
+    add_rows(own, v, 1, [&](int c, Total<R> s) { if (c < width) dx[v * C + c0 + c] = T(R(s)); });
+  }
+  __syncthreads();
+  for (int w = 0; w < WARPS; w++) {
+    if (!many[w]) continue;
+    const long long shared_v = keys[first + w];
+    add_rows(first + w + warp, shared_v, WARPS, [&](int c, Total<R> s) { parts[warp][c] = s; });
+    __syncthreads();
+    each(width, [&](long long c) {
+      Total<R> s = {};
+      for (int part = 0; part < WARPS; part++) s.add(parts[part][c]);
+      dx[shared_v * C + c0 + c] = T(R(s));
+    });
+    __syncthreads();
+  }
 }
 
 extern "C" __global__ void sort_indices(long long* __restrict__ order, long long* __restrict__ starts,
@@ -73,17 +145,6 @@ extern "C" __global__ void take_add_sorted(T* __restrict__ dx, const T* __restri
                [&](long long i) { return dy + order[starts[v] + i] * C + c0; });
     }
   }
-}
-
-// CUDA has atomic additions for some types only. Integers compile, but are never summed here.
-template <typename V>
-__device__ __forceinline__ void add_atomically(V* p, V v) {
-  if constexpr (V(1) / 2 != 0) atomicAdd(p, v);
-}
-
-extern "C" __global__ void take_add_atomic(R* __restrict__ dx, const T* __restrict__ dy,
-                                           const long long* __restrict__ index, long long N, long long C) {
-  grid_rows(N, C, [&](long long i, long long c) { add_atomically(&dx[index[i] * C + c], R(dy[i * C + c])); });
 }
 
 extern "C" __global__ void scatter_add(R* __restrict__ dx, const T* __restrict__ dy,

@@ -2,9 +2,9 @@
 //
 //   layout   x, y, dy, dx: rows of n elements, one after the other; mean, rstd: one for each row; weight, bias: (n,).
 //            A null mean makes it RMSNorm, as if the mean were 0; a null weight is ones, a null bias zeros.
-//   launch   norm_forward: a block for each row. norm_backward: each block takes a run of rows and accumulates its part
-//            of dweight and dbias in Totals, of 8 bytes each; add_parts then adds up the parts in a fixed order, with a
-//            block for each 32 columns of a result.
+//   launch   norm_forward: a warp or a block for each row: see rows.cuh. norm_backward: each block takes a run of rows
+//            and accumulates its part of dweight and dbias in Totals, of 8 bytes each; add_parts then adds up the parts
+//            in a fixed order, with a block for each 32 columns of a result.
 //   equals   mean = x.mean(-1); rstd = 1 / np.sqrt(((x - mean) ** 2).mean(-1) + eps); xhat = (x - mean) * rstd
 //            y = xhat * weight + bias; dbias = dy.sum(0); dweight = (dy * xhat).sum(0)
 //            g = dy * weight; dx = (g - g.mean(-1) - xhat * (g * xhat).mean(-1)) * rstd (RMSNorm: no g.mean(-1))
@@ -12,23 +12,26 @@
 
 extern "C" __global__ void norm_forward(T* __restrict__ y, T* __restrict__ mean, T* __restrict__ rstd,
                                         const T* __restrict__ x, const T* __restrict__ weight,
-                                        const T* __restrict__ bias, long long n, double eps) {
-  x += blockIdx.x * n;
-  y += blockIdx.x * n;
-  const R mu = mean ? sum(n, [&](long long i) { return R(x[i]); }) / n : R(0);
-  const R variance = sum(n, [&](long long i) { R d = R(x[i]) - mu; return d * d; }) / n;
-  const R r = 1 / sqrt(variance + R(eps));
-  if (threadIdx.x == 0) {
-    if (mean) mean[blockIdx.x] = T(mu);
-    rstd[blockIdx.x] = T(r);
-  }
-  if (weight && bias) {
-    each(n, [&](long long i) { y[i] = T((R(x[i]) - mu) * r * R(weight[i]) + R(bias[i])); });
-  } else if (weight) {
-    each(n, [&](long long i) { y[i] = T((R(x[i]) - mu) * r * R(weight[i])); });
-  } else {
-    each(n, [&](long long i) { y[i] = T((R(x[i]) - mu) * r + (bias ? R(bias[i]) : R(0))); });
-  }
+                                        const T* __restrict__ bias, long long rows, long long n, double eps) {
+  const long long at = own_row();
+  if (at >= rows) return;
+  y += at * n;
+  with_row(n, x + at * n, [&](auto& row) {
+    const R mu = mean ? row.sum([](long long, R v) { return v; }) / n : R(0);
+    const R variance = row.sum([&](long long, R v) { R d = v - mu; return d * d; }) / n;
+    const R r = 1 / sqrt(variance + R(eps));
+    if (threadIdx.x == 0) {
+      if (mean) mean[at] = T(mu);
+      rstd[at] = T(r);
+    }
+    if (weight && bias) {
+      row.map(y, [&](long long, R v, R w, R b) { return (v - mu) * r * w + b; }, weight, bias);
+    } else if (weight) {
+      row.map(y, [&](long long, R v, R w) { return (v - mu) * r * w; }, weight);
+    } else {
+      row.map(y, [&](long long i, R v) { return (v - mu) * r + (bias ? R(bias[i]) : R(0)); });
+    }
+  }, y, weight, bias);
 }
 
 // dx of one row.

@@ -1,8 +1,16 @@
-// Shared by the kernels that work on rows: two sums at once, and the softmax of a row.
+// Rows of n elements, for the kernels that need a whole row before they can write any of it: softmax, norms and their kin.
+//
+// blockDim.x threads share a row: a warp, of which a block has blockDim.y, or a block. All that differs is block_combine,
+// where only the threads of a block have to wait for each other.
 #pragma once
 #include "common.cuh"
 
 struct Pair { R a, b; };
+struct Totals { Total<R> a, b; };
+
+__device__ __forceinline__ Totals __shfl_xor_sync(unsigned mask, Totals s, int lane) {
+  return {s.a.from(mask, lane), s.b.from(mask, lane)};
+}
 
 // {Σ f(i).a, Σ f(i).b} over i in [0, n), in every thread.
 template <typename F>
@@ -26,11 +34,139 @@ __device__ __forceinline__ Pair sum_pairs(long long n, F f) {
     return {R(a), R(b)};
   }
   for (long long i = threadIdx.x; i < n; i += blockDim.x) { Pair v = f(i); a.add(v.a); b.add(v.b); }
-  auto join = [](Total<R> v, Total<R> w) { return sum_of(v, w); };
-  a = block_combine(a, join);
-  b = block_combine(b, join);
-  return {R(a), R(b)};
+  const Totals s = block_combine(Totals{a, b}, [](Totals v, Totals w) {
+    return Totals{sum_of(v.a, w.a), sum_of(v.b, w.b)};
+  });
+  return {R(s.a), R(s.b)};
 }
+
+// The row of this thread. It may be beyond the last, in the last block.
+__device__ __forceinline__ long long own_row() { return (long long)blockIdx.x * blockDim.y + threadIdx.y; }
+
+// ------------------------------------------------------------------------------------------------- what a row is made of
+// x is the row's first element, or a function of the index, or two rows: then an element is a Pair.
+
+struct Rows { const T *a, *b; };
+template <typename X> struct Element { typedef R type; };
+template <> struct Element<Rows> { typedef Pair type; };
+
+// W neighbours in memory, which are moved at once: up to 16 bytes by an instruction.
+template <int W> struct alignas(W * sizeof(T) < 16 ? W * sizeof(T) : 16) Few { T of[W]; };
+
+__device__ __forceinline__ bool aligned(const T* x) { return reinterpret_cast<size_t>(x) % alignof(Few<4>) == 0; }
+__device__ __forceinline__ bool aligned(Rows x) { return aligned(x.a) && aligned(x.b); }
+template <typename F> __device__ __forceinline__ bool aligned(F) { return false; }
+
+// Element i.
+__device__ __forceinline__ R at(const T* x, long long i) { return R(x[i]); }
+__device__ __forceinline__ Pair at(Rows x, long long i) { return {R(x.a[i]), R(x.b[i])}; }
+template <typename F> __device__ __forceinline__ R at(F x, long long i) { return x(i); }
+
+template <int W>
+__device__ __forceinline__ Few<W> few(const T* x) { return *reinterpret_cast<const Few<W>*>(x); }
+
+// v[0] … v[W - 1] = the elements from i on.
+template <int W, typename V, typename X>
+__device__ __forceinline__ void read(V* v, X x, long long i) {
+  UNROLL for (int j = 0; j < W; j++) v[j] = at(x, i + j);
+}
+template <int W>
+__device__ __forceinline__ void read(R* v, const T* x, long long i) {
+  const Few<W> some = few<W>(x + i);
+  UNROLL for (int j = 0; j < W; j++) v[j] = R(some.of[j]);
+}
+template <int W>
+__device__ __forceinline__ void read(Pair* v, Rows x, long long i) {
+  const Few<W> a = few<W>(x.a + i), b = few<W>(x.b + i);
+  UNROLL for (int j = 0; j < W; j++) v[j] = {R(a.of[j]), R(b.of[j])};
+}
+
+// ------------------------------------------------------------------------------------------------- a row
+// Of W · blockDim.x neighbours each thread has W: 4 where that is one load, or else 1. It reads N elements at a time, so
+// that their loads do not wait for each other. Where these are all that it has, the row is held in registers; otherwise
+// it is read again, from a cache, each time that it is needed. Natively a row is read element by element.
+
+template <int W, typename X>
+struct Row {
+  typedef typename Element<X>::type V;
+  static constexpr int N = 4;
+  const long long n;
+  const X x;
+  const bool held;
+  V v[N];
+
+  __device__ __forceinline__ Row(long long n, X x) : n(n), x(x), held(!ONE_THREAD && n <= N * (long long)blockDim.x) {
+    if (held) load(0, int(n));
+  }
+
+  // f(i, k) for each W neighbours that this thread has of `count` elements: the first is the i-th, and v[k] is for it.
+  template <typename F>
+  __device__ __forceinline__ void places(int count, F f) {
+    UNROLL for (int k = 0; k < N; k += W) {
+      const int i = k * blockDim.x + W * threadIdx.x;
+      if (i < count) f(i, k);
+    }
+  }
+  __device__ __forceinline__ void load(long long from, int count) {
+    places(count, [&](int i, int k) { read<W>(v + k, x, from + i); });
+  }
+
+  // f(i, v) for each W neighbours that this thread has of the row: the first is the i-th, and v points to their values.
+  template <typename F>
+  __device__ __forceinline__ void pieces(F f) {
+    const int most = N * blockDim.x;
+    for (long long from = 0; from < n; from += most) {
+      const int count = n - from < most ? int(n - from) : most;
+      if (!held) load(from, count);
+      places(count, [&](int i, int k) { f(from + i, v + k); });
+    }
+  }
+
+  // Σ f(i, v) over all elements v, in every thread.
+  template <typename F>
+  __device__ __forceinline__ R sum(F f) {
+    if (ONE_THREAD) return ::sum(n, [f, x = x](long long i) { V value = at(x, i); return f(i, value); });
+    Total<R> s = {};
+    pieces([&](long long i, V* v) { UNROLL for (int j = 0; j < W; j++) s.add(f(i + j, v[j])); });
+    return R(block_combine(s, [](Total<R> a, Total<R> b) { return sum_of(a, b); }));
+  }
+
+  // The largest element; -∞ for n = 0. NaN is ignored.
+  __device__ __forceinline__ R largest() {
+    if (ONE_THREAD) return ::largest(n, [x = x](long long i) { return at(x, i); });
+    R m = -INF;
+    pieces([&](long long, V* v) { UNROLL for (int j = 0; j < W; j++) m = m < v[j] ? v[j] : m; });
+    return block_combine(m, [](R a, R b) { return a < b ? b : a; });
+  }
+
+  // y[i] = f(i, v, others[i]…) for each element v.
+  template <typename F, typename... P>
+  __device__ __forceinline__ void map(T* __restrict__ y, F f, const P* __restrict__... others) {
+    if (ONE_THREAD) return each(n, [=, x = x](long long i) { y[i] = T(f(i, at(x, i), R(others[i])...)); });
+    pieces([&](long long i, V* v) {
+      auto make = [&](auto... some) {
+        Few<W> made;
+        UNROLL for (int j = 0; j < W; j++) made.of[j] = T(f(i + j, v[j], R(some.of[j])...));
+        return made;
+      };
+      *reinterpret_cast<Few<W>*>(y + i) = make(few<W>(others + i)...);
+    });
+  }
+};
+
+// f(row), on a Row of n elements of x. others: the other arrays that f hands to row.map. They decide W, and so the order
+// of a sum: its last bit may depend on whether a row lies at a multiple of 16 bytes, as all but odd views do.
+template <typename X, typename F, typename... P>
+__device__ __forceinline__ void with_row(long long n, X x, F f, const P*... others) {
+  auto call = [&](auto width) {
+    Row<decltype(width)::value, X> row(n, x);
+    f(row);
+  };
+  if (!ONE_THREAD && n % 4 == 0 && aligned(x) && (aligned(others) && ...)) call(Count<4>{});
+  else call(Count<1>{});
+}
+
+// ------------------------------------------------------------------------------------------------- softmax of a row
 
 struct ExpSum { R top; Total<R> total; };
 
@@ -38,25 +174,23 @@ __device__ __forceinline__ ExpSum __shfl_xor_sync(unsigned mask, ExpSum s, int l
   return {__shfl_xor_sync(mask, s.top, lane), s.total.from(mask, lane)};
 }
 
-// {top, total} of x(0) … x(n - 1): the largest of them, and Σ exp(x(i) - top). If all are -∞, top is 0, so that the
-// differences are -∞ rather than NaN, and total is 0. A NaN or +∞ makes the total NaN.
-template <typename X>
-__device__ __forceinline__ Pair exp_sums(long long n, X x) {
+// {top, total} of a row's elements v: the largest, and Σ exp(v - top). If all are -∞, top is 0, so that the differences
+// are -∞ rather than NaN, and total is 0. A NaN or +∞ makes the total NaN.
+template <int W, typename X>
+__device__ __forceinline__ Pair exp_sums(Row<W, X>& row) {
   if (ONE_THREAD) {
-    R top = largest(n, x);
+    R top = row.largest();
     if (top == -INF) top = 0;
-    return {top, sum(n, [&](long long i) { return exp(x(i) - top); })};
+    return {top, row.sum([&](long long, R v) { return exp(v - top); })};
   }
   ExpSum s = {-INF, {}};
-  for (long long i = threadIdx.x; i < n; i += blockDim.x) {  // one pass over memory: top is corrected on the way
-    R v = x(i);
-    if (v == -INF) continue;
-    if (v > s.top) {
-      s.total.scale(exp(s.top - v));
-      s.top = v;
-    }
-    s.total.add(exp(v - s.top));
-  }
+  row.pieces([&](long long, R* v) {  // one pass over memory: top is corrected on the way
+    R most = s.top;
+    UNROLL for (int j = 0; j < W; j++) most = most < v[j] ? v[j] : most;
+    if (most > s.top) s.total.scale(exp(s.top - most));
+    s.top = most;
+    UNROLL for (int j = 0; j < W; j++) s.total.add(exp(v[j] - (most == -INF ? R(0) : most)));
+  });
   s = block_combine(s, [](ExpSum v, ExpSum w) {
     const R most = v.top < w.top ? w.top : v.top;
     if (most != -INF) {
@@ -68,20 +202,20 @@ __device__ __forceinline__ Pair exp_sums(long long n, X x) {
   return {s.top == -INF ? R(0) : s.top, R(s.total)};
 }
 
-// y[i] = exp(x(i)) / Σ exp(x(j)) for i in [0, n), or zeros if all x are -∞. Returns {top, total}, as above.
-template <typename X>
-__device__ __forceinline__ Pair softmax_row(T* __restrict__ y, long long n, X x) {
+// y[i] = exp(v) / Σ exp(v) for a row's elements v, or zeros if all are -∞. Returns {top, total}, as above.
+template <int W, typename X>
+__device__ __forceinline__ Pair softmax_row(T* __restrict__ y, Row<W, X>& row) {
   Pair s;
-  if (ONE_THREAD && sizeof(T) == sizeof(R)) {  // on a CPU exp is expensive and the row is cached: exp once
-    s.a = largest(n, x);
+  if (ONE_THREAD) {  // on a CPU exp is expensive and the row is cached: exp once
+    s.a = row.largest();
     if (s.a == -INF) s.a = 0;
-    s.b = sum(n, [&](long long i) { R e = exp(x(i) - s.a); y[i] = e; return e; });
+    s.b = row.sum([&](long long i, R v) { R e = exp(v - s.a); y[i] = e; return e; });
     const R scale = s.b == 0 ? R(1) : 1 / s.b;
-    each(n, [&](long long i) { y[i] = R(y[i]) * scale; });
+    each(row.n, [&](long long i) { y[i] = R(y[i]) * scale; });
   } else {  // on a GPU memory traffic is what is expensive
-    s = exp_sums(n, x);
+    s = exp_sums(row);
     const R scale = s.b == 0 ? R(1) : 1 / s.b;
-    each(n, [&](long long i) { y[i] = T(exp(x(i) - s.a) * scale); });
+    row.map(y, [&](long long, R v) { return exp(v - s.a) * scale; });
   }
   return s;
 }

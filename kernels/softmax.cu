@@ -1,38 +1,44 @@
 // Softmax over rows and its relatives.
 //
 //   layout   x, y, dy, dx: rows of n elements, one after the other
-//   launch   a block for each row, 1 or a multiple of 32 threads
+//   launch   a warp or a block for each row: see rows.cuh
 //   equals   softmax: np.exp(x - x.max(-1)) / np.exp(x - x.max(-1)).sum(-1), and 0 for a row that is all -∞
 //            its backward: (dy - (dy * y).sum(-1)) * y * scale
 //            logsumexp: np.log(np.exp(x).sum(-1)); log_softmax: x - logsumexp, and -∞ for a row that is all -∞
 #include "rows.cuh"
 
-extern "C" __global__ void softmax(T* __restrict__ y, const T* __restrict__ x, long long n) {
-  x += blockIdx.x * n;
-  softmax_row(y + blockIdx.x * n, n, [&](long long i) { return R(x[i]); });
+extern "C" __global__ void softmax(T* __restrict__ y, const T* __restrict__ x, long long rows, long long n) {
+  const long long at = own_row() * n;
+  if (own_row() >= rows) return;
+  with_row(n, x + at, [&](auto& row) { softmax_row(y + at, row); }, y + at);
 }
 
 extern "C" __global__ void softmax_backward(T* __restrict__ dx, const T* __restrict__ dy, const T* __restrict__ y,
-                                            long long n, R scale) {
-  dx += blockIdx.x * n;
-  dy += blockIdx.x * n;
-  y += blockIdx.x * n;
-  const R dot = sum(n, [&](long long i) { return R(dy[i]) * R(y[i]); });
-  each(n, [&](long long i) { dx[i] = T((R(dy[i]) - dot) * R(y[i]) * scale); });
+                                            long long rows, long long n, R scale) {
+  const long long at = own_row() * n;
+  if (own_row() >= rows) return;
+  with_row(n, Rows{dy + at, y + at}, [&](auto& row) {
+    const R dot = row.sum([&](long long, Pair v) { return v.a * v.b; });
+    row.map(dx + at, [&](long long, Pair v) { return (v.a - dot) * v.b * scale; });
+  }, dx + at);
 }
 
-extern "C" __global__ void log_softmax(T* __restrict__ y, const T* __restrict__ x, long long n) {
-  x += blockIdx.x * n;
-  y += blockIdx.x * n;
-  const Pair s = exp_sums(n, [&](long long i) { return R(x[i]); });
-  const R log_total = s.b == 0 ? R(0) : log(s.b);
-  each(n, [&](long long i) { y[i] = T(R(x[i]) - s.a - log_total); });
+extern "C" __global__ void log_softmax(T* __restrict__ y, const T* __restrict__ x, long long rows, long long n) {
+  const long long at = own_row() * n;
+  if (own_row() >= rows) return;
+  with_row(n, x + at, [&](auto& row) {
+    const Pair s = exp_sums(row);
+    const R log_total = s.b == 0 ? R(0) : log(s.b);
+    row.map(y + at, [&](long long, R v) { return v - s.a - log_total; });
+  }, y + at);
 }
 
-extern "C" __global__ void logsumexp(T* __restrict__ y, const T* __restrict__ x, long long n) {
-  x += blockIdx.x * n;
-  R top = largest(n, [&](long long i) { return R(x[i]); });
-  if (top == INF || top == -INF) top = 0;  // then the sum is ∞ or 0, or NaN
-  const R total = sum(n, [&](long long i) { return exp(R(x[i]) - top); });
-  if (threadIdx.x == 0) y[blockIdx.x] = T(log(total) + top);
+extern "C" __global__ void logsumexp(T* __restrict__ y, const T* __restrict__ x, long long rows, long long n) {
+  if (own_row() >= rows) return;
+  with_row(n, x + own_row() * n, [&](auto& row) {
+    R top = row.largest();
+    if (top == INF || top == -INF) top = 0;  // then the sum is ∞ or 0, or NaN
+    const R total = row.sum([&](long long, R v) { return exp(v - top); });
+    if (threadIdx.x == 0) y[own_row()] = T(log(total) + top);
+  });
 }

@@ -60,8 +60,8 @@ def test_shares_are_equal_but_for_the_last():
 def test_threads_for_a_row():
     on = Emulated()
     plain = super(Emulated, on).row_threads
-    assert [plain(n) for n in (0, 1, 128, 129, 256, 257, 2048, 2049, 10**6)] == [32, 32, 32, 64, 64, 96, 512, 512, 512]
-    assert [on.row_threads(n) for n in (1, 256, 257)] == [64, 64, 96]
+    assert [plain(n) for n in (0, 1, 128, 129, 256, 257, 2048, 2049, 10**6)] == [32, 32, 32, 64, 64, 128, 512, 512, 512]
+    assert [on.row_threads(n) for n in (1, 256, 257)] == [64, 64, 128]
     assert [on.spread(n) for n in (1, 64, 65, 128, 129, 10**6)] == [(blocks, 64) for blocks in (1, 1, 2, 2, 3, 3)]
 
 

@@ -243,9 +243,6 @@ def test_take(on, V, N, C):
         rtol = tolerance(dtype) * 40
         same(on.take_add(V, index, dy), want.astype(dtype), rtol)
         same(on.take_add(V, index, np.asfortranarray(dy)), want.astype(dtype), rtol)
-        on.deterministic = False
-        same(on.take_add(V, index, dy), want.astype(dtype), rtol)
-        on.deterministic = True
 
 
 # ------------------------------------------------------------------------------------------------- reductions

@@ -4,12 +4,17 @@ import numpy as np
 import pytest
 
 from minigrad.backend import reference
+from minigrad.backend.launch.source import source
+from minigrad.backend.runners.emulated import Emulated, EmulationError
 
 from .calls import GPU, hosted
 
 pytestmark = pytest.mark.needs("g++")
 INF, NAN = float("inf"), float("nan")
-SHAPES = [(3, 1), (5, 2), (2, 3, 33), (7, 64), (3, 257), (2, 1000), (1, 4099), (40, 5), (0, 5), (3, 0)]
+SHAPES = [
+    *((3, 1), (5, 2), (6, 31), (9, 32), (2, 3, 33), (7, 64), (3, 257), (2, 1000), (5, 1024), (3, 1025), (2, 2052)),
+    *((1, 4099), (40, 5), (0, 5), (3, 0)),
+]
 TOLERANCE = {np.float64: 1e-12, np.float32: 4e-6, np.float16: 3e-3}
 
 
@@ -61,9 +66,10 @@ def test_softmax_and_its_kin(on, dtype, name, shape):
         check(on, name, x[::-1].T, 0, dtype=dtype)
 
 
+@pytest.mark.parametrize("n", [70, 72, 1028, 2501])  # of a warp and of a block, with and without loads of four
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp"])
-def test_rows_that_are_not_finite(on, dtype, name):
-    x = numbers((6, 70), dtype)
+def test_rows_that_are_not_finite(on, dtype, name, n):
+    x = numbers((6, n), dtype)
     x[0] = -INF
     x[1, 3], x[2, 69], x[3, :40] = NAN, INF, -INF
     x[4] = -INF
@@ -76,6 +82,43 @@ def test_rows_of_float16(on):
     y = check(on, "softmax", x, 1, dtype=np.float16)
     check(on, "softmax_backward", x, y, 1, dtype=np.float16)
     check(on, "layer_norm", x, x[0], x[1], 1e-5, dtype=np.float16)
+
+
+def test_rows_of_a_vocabulary(on):
+    x, dy = 3 * numbers((2, 50257), np.float32), numbers((2, 50257), np.float32, 1)
+    y = check(on, "softmax", x, 1, dtype=np.float32)
+    check(on, "softmax_backward", dy, y, 1, dtype=np.float32)
+    check(on, "log_softmax", x, 1, dtype=np.float32)
+    _, p = check(on, "cross_entropy", x, np.array([50256, 3]), -100, 0.1, dtype=np.float32)
+    check(on, "cross_entropy_backward", dy[0, :2], p, np.array([50256, 3]), -100, 0.1, dtype=np.float32)
+
+
+@pytest.mark.parametrize("n", [64, 1028])
+def test_rows_that_lie_between_multiples_of_16_bytes(on, dtype, n):
+    x, dy = numbers(5 * n + 1, dtype)[1:].reshape(5, n), numbers((5, n), dtype, 1)
+    y = check(on, "softmax", x, 1, dtype=dtype)
+    check(on, "softmax_backward", x, y, 1, dtype=dtype)
+    check(on, "log_softmax", x, 1, dtype=dtype)
+    check(on, "layer_norm", dy, numbers(n + 1, dtype)[1:], None, 1e-5, dtype=dtype)
+    check(on, "cross_entropy", x, np.arange(5), -100, 0.0, dtype=dtype)
+
+
+def test_a_short_row_waits_for_no_barrier():
+    """Without barriers, a row of a warp is computed without a race, and one of a block is not."""
+
+    def text_of(file, dtype):
+        return source(file, dtype).replace("__syncthreads();", "")
+
+    on = Emulated(check=True, text_of=text_of)
+    for n in (33, 1024):
+        x, target = numbers((6, n), np.float32), np.arange(6)
+        y = check(on, "softmax", x, 1, dtype=np.float32)
+        check(on, "softmax_backward", x, y, 1, dtype=np.float32)
+        check(on, "layer_norm", x, x[0], x[1], 1e-5, dtype=np.float32)
+        check(on, "cross_entropy", x, target, -100, 0.1, dtype=np.float32)
+        check(on, "attention_pattern", x[None], 0.3, None, True, dtype=np.float32)
+    with pytest.raises(EmulationError, match=r"race|unwritten"):
+        on.softmax(numbers((1, 1025), np.float32), 1)
 
 
 def test_long_rows_lose_no_digits(on):

@@ -1,4 +1,4 @@
-"""Cross-entropy of logits against class indices. A block has a row."""
+"""Cross-entropy of logits against class indices."""
 
 import numpy as np
 
@@ -28,4 +28,4 @@ class CrossEntropy(Launcher):
         check_shape("target", target, (rows,))
         if rows and not n:
             raise ValueError("cross-entropy over no classes")
-        self.launch_rows(rows, n, "cross_entropy", entry, x.dtype, *arrays, target, n, ignore_index, smoothing)
+        self.launch_rows(rows, n, "cross_entropy", entry, x.dtype, *arrays, target, rows, n, ignore_index, smoothing)

@@ -10,14 +10,12 @@ from .movement import BITS, Movement
 from .rules import COPY, KERNEL, NUMPYS
 
 INT64 = np.dtype(np.int64)
-SPAN = constant("index_add.cu", "SPAN")  # columns of a block of take_add
-MOST_THREADS = 32 * constant("index_add.cu", "WARPS")  # of such a block
+SPAN, WARPS = (constant("index_add.cu", name) for name in ("SPAN", "WARPS"))  # columns and warps of a block of take_add
+RUN_LENGTH = constant("index_add.cu", "RUN_LENGTH")  # indices that a block sorts
 SHORT = 8  # as many numbers may be added up without a Total: no digit is lost
 
 
 class Index(Movement):
-    deterministic = True  # False: the backward of an embedding may add in any order, which is faster
-
     @COPY
     def getitem(self, x, index):
         if is_basic(index):
@@ -97,16 +95,13 @@ class Index(Movement):
         check_shape("index", index, dy.shape[:1])
         index, dy, (N, C) = self._indices(index), self.compact(dy), dy.shape
         blocks, threads = self.spread(dy.size)
-        if threads > 1 and (self.deterministic or dy.dtype.kind != "f"):
-            by_token = rows > N
-            dx = (self.zeros if by_token else self.empty)((rows, C), dy.dtype)
-            grid, block = (N if by_token else rows) * -(-C // SPAN), min(MOST_THREADS, max(32, N // 32 * 32))
-            self.launch("index_add", "take_add", dy.dtype, grid, block, dx, dy, index, N, C, by_token)
-            return dx
         if threads > 1:
-            dx = self.zeros((rows, C), real(dy.dtype))
-            self.launch_each(dy.size, "index_add", "take_add_atomic", dy.dtype, dx, dy, index, N, C)
-            return dx if dx.dtype == dy.dtype else self.cast(dx, dy.dtype)
+            dx = self.zeros((rows, C), dy.dtype)
+            if dy.size:
+                grid = -(-N // WARPS) * -(-C // SPAN)
+                keys, order = self._sorted(index, dy.dtype)
+                self.launch("index_add", "take_add", dy.dtype, grid, 32 * WARPS, dx, dy, keys, order, N, C)
+            return dx
         zeroed = rows > N
         dx = (self.zeros if zeroed else self.empty)((rows, C), dy.dtype)
         order, starts = self.empty((N,), INT64), self.empty((rows + 1,), INT64)
@@ -114,6 +109,20 @@ class Index(Movement):
         grid = max(1, min(blocks, -(-C // 16)))
         self.launch("index_add", "take_add_sorted", dy.dtype, grid, 1, dx, dy, order, starts, rows, C, zeroed)
         return dx
+
+    def _sorted(self, index, dtype):
+        """-> keys, order: index sorted, and where each of them was; equal ones in their order. By merging, with half as
+        many runs after each launch. dtype: of a kernel file that is loaded anyway."""
+        N = index.size
+        keys, order = self.empty((N,), INT64), self.empty((N,), INT64)
+        self.launch("index_add", "sort_runs", dtype, -(-N // RUN_LENGTH), 512, keys, order, index, N)
+        length = RUN_LENGTH
+        while length < N:
+            runs, places = keys, order
+            keys, order = self.empty((N,), INT64), self.empty((N,), INT64)
+            self.launch_each(N, "index_add", "merge_runs", dtype, keys, order, runs, places, N, length)
+            length *= 2
+        return keys, order
 
     def _indices(self, index):
         """Compact int64."""

@@ -16,6 +16,8 @@ MAX_DIMS = LAYOUT.counts["shape"]
 OPERANDS = LAYOUT.counts["strides"] // MAX_DIMS
 TOTAL = 8  # bytes of a Total of common.cuh, for any float
 TOTALS = np.dtype(np.float64)  # the dtype of arrays of Totals
+WARP_ROW = 1024  # elements of the longest row that a warp has
+WARPS = 4  # of a block whose warps have a row each
 SHARED = 48 << 10  # bytes of dynamic shared memory that a block may have without asking
 
 
@@ -69,13 +71,16 @@ class Launcher(Primitives):
             self._run(file, entry, dtype, (blocks,), (threads,), 0, args)
 
     def launch_rows(self, rows, n, file, entry, dtype, *args):
-        """Run an entry point that has a block for each of `rows` rows of n elements."""
-        if rows:
+        """Run an entry point built on rows.cuh over `rows` rows of n elements: each is a warp's, or a block's if it
+        is long."""
+        if rows and n <= WARP_ROW:
+            self._run(file, entry, dtype, (-(-rows // WARPS),), (32, WARPS), 0, args)
+        elif rows:
             self._run(file, entry, dtype, (rows,), (self.row_threads(n),), 0, args)
 
     def row_threads(self, n):
-        """Threads for a block that works on a row of n elements, 4 each: a multiple of a warp, at most 512."""
-        return min(512, max(32, -(-n // 128) * 32))
+        """Threads for a block that works on a row of n elements, 4 each or more: a power of 2 from 32 to 512."""
+        return min(512, max(32, 32 << (-(-n // 128) - 1).bit_length()))
 
     # -- values that a captured step needs anew at each call
 

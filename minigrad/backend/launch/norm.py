@@ -1,4 +1,4 @@
-"""LayerNorm and RMSNorm. A block has a row, or several in the backward; x decides the dtype."""
+"""LayerNorm and RMSNorm. In the backward a block has several rows; x decides the dtype."""
 
 from .launcher import SHARED, TOTAL, TOTALS, Launcher, check_shape
 from .rules import KERNEL
@@ -28,10 +28,10 @@ class Norm(Launcher):
         x = self.compact(x)
         y, rstd = self.empty(x.shape, x.dtype), self.empty((*x.shape[:-1], 1), x.dtype)
         weight, bias = self.operand(weight, x.dtype), self.operand(bias, x.dtype)
-        n = x.shape[-1]
+        rows, n = rstd.size, x.shape[-1]
         check_shape("weight", weight, (n,))
         check_shape("bias", bias, (n,))
-        self.launch_rows(rstd.size, n, "norm", "norm_forward", x.dtype, y, mean, rstd, x, weight, bias, n, eps)
+        self.launch_rows(rows, n, "norm", "norm_forward", x.dtype, y, mean, rstd, x, weight, bias, rows, n, eps)
         return y, rstd
 
     def _norm_backward(self, dy, x, weight, mean, rstd, wanted):

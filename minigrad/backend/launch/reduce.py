@@ -89,7 +89,7 @@ class Reduce(Launcher):
         n, shape = x.shape[dim], x.shape[:dim] + x.shape[dim + 1 :]
         last = tuple(d for d in range(x.ndim) if d != dim) + (dim,)
         y = self.empty(shape, np.dtype(np.int64))
-        self.launch_rows(y.size, n, "reduce", entry, x.dtype, y, self.compact(x.transpose(last)), n)
+        self.launch("reduce", entry, x.dtype, y.size, self.row_threads(n), y, self.compact(x.transpose(last)), n)
         return y.reshape(x.shape[:dim] + (1,) + x.shape[dim + 1 :]) if keepdim else y
 
     @NUMPYS
@@ -99,7 +99,8 @@ class Reduce(Launcher):
         x = self.compact(x.transpose(*others, dim))
         y, room = self.empty(x.shape, np.dtype(np.int64)), self.empty(x.shape, np.dtype(np.int64))
         if y.size:
-            self.launch_rows(y.size // n, n, "reduce_argsort", "argsort", x.dtype, y, room, x, n, descending)
+            block = self.row_threads(n)
+            self.launch("reduce_argsort", "argsort", x.dtype, y.size // n, block, y, room, x, n, descending)
         return y.transpose(*range(dim), -1, *range(dim, x.ndim - 1))
 
     @KERNEL

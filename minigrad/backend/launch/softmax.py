@@ -1,4 +1,4 @@
-"""Softmax and its relatives. A block has a row, of n elements that lie side by side."""
+"""Softmax and its relatives, over rows of n elements that lie side by side."""
 
 from .launcher import Launcher, check_shape
 from .rules import KERNEL
@@ -10,8 +10,8 @@ class Softmax(Launcher):
         as_it_is = dim == x.ndim - 1 and x.flags.c_contiguous  # nearly always
         x, back = (x, None) if as_it_is else self._rows_last(x, dim)
         y = self.empty(x.shape, x.dtype)
-        n = x.shape[-1]
-        self.launch_rows(x.size // (n or 1), n, "softmax", "softmax", x.dtype, y, x, n)
+        rows, n = rows_of(x)
+        self.launch_rows(rows, n, "softmax", "softmax", x.dtype, y, x, rows, n)
         return y if back is None else y.transpose(back)
 
     @KERNEL
@@ -26,23 +26,22 @@ class Softmax(Launcher):
     def log_softmax(self, x, dim):
         x, back = self._rows_last(x, dim)
         y = self.empty(x.shape, x.dtype)
-        n = x.shape[-1]
-        self.launch_rows(x.size // (n or 1), n, "softmax", "log_softmax", x.dtype, y, x, n)
+        rows, n = rows_of(x)
+        self.launch_rows(rows, n, "softmax", "log_softmax", x.dtype, y, x, rows, n)
         return y if back is None else y.transpose(back)
 
     @KERNEL
     def logsumexp(self, x, dim):
         x, back = self._rows_last(x, dim)
         y = self.empty((*x.shape[:-1], 1), x.dtype)
-        n = x.shape[-1]
-        self.launch_rows(y.size, n, "softmax", "logsumexp", x.dtype, y, x, n)
+        self.launch_rows(y.size, x.shape[-1], "softmax", "logsumexp", x.dtype, y, x, y.size, x.shape[-1])
         return y if back is None else y.transpose(back)
 
     def _softmax_backward(self, dy, y, scale):
         """dx of scale * x, all compact, along the last dim."""
         dx = self.empty(y.shape, y.dtype)
-        n = y.shape[-1]
-        self.launch_rows(y.size // (n or 1), n, "softmax", "softmax_backward", y.dtype, dx, dy, y, n, scale)
+        rows, n = rows_of(y)
+        self.launch_rows(rows, n, "softmax", "softmax_backward", y.dtype, dx, dy, y, rows, n, scale)
         return dx
 
     def _rows_last(self, x, dim):
@@ -51,3 +50,9 @@ class Softmax(Launcher):
             return x if x.flags.c_contiguous else self.copy(x), None
         order = [d for d in range(x.ndim) if d != dim % x.ndim] + [dim % x.ndim]
         return self.compact(x.transpose(order)), sorted(range(x.ndim), key=order.__getitem__)
+
+
+def rows_of(x):
+    """(number of rows, n) of a compact x; no rows if they are empty."""
+    n = x.shape[-1]
+    return (x.size // n if n else 0), n
