@@ -72,14 +72,13 @@ __device__ __forceinline__ void load(R* tile, const T* x, long long stride, long
   const int count = int(smaller(rows, LENGTH)), left = int(smaller(D - d, CHUNK));
   x += first * stride + d;
   Chunk<T> held[STEPS];  // so that all of them are on their way at once
-  if (whole) {
-    UNROLL for (int s = 0; s < STEPS; s++)
-      held[s] = left > 0 && first + s * AT_ONCE < count
-          ? *reinterpret_cast<const Chunk<T>*>(x + s * AT_ONCE * stride) : Chunk<T>{};
-  } else {
-    UNROLL for (int s = 0; s < STEPS; s++)
-      UNROLL for (int e = 0; e < CHUNK; e++)
-        held[s].v[e] = e < left && first + s * AT_ONCE < count ? x[s * AT_ONCE * stride + e] : T(0);
+  UNROLL for (int s = 0; s < STEPS; s++, x += AT_ONCE * stride) {
+    const int found = first + s * AT_ONCE < count ? left : 0;
+    if (whole) {
+      held[s] = found > 0 ? *reinterpret_cast<const Chunk<T>*>(x) : Chunk<T>{};
+    } else {
+      UNROLL for (int e = 0; e < CHUNK; e++) held[s].v[e] = e < found ? x[e] : T(0);
+    }
   }
   UNROLL for (int s = 0; s < STEPS; s++) {
     Chunk<R> y;

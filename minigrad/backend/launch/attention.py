@@ -3,7 +3,7 @@
 import functools
 
 from ..kernels import Struct, constant
-from .launcher import TOTAL, broadcast_strides, check_shape, layout, real
+from .launcher import broadcast_strides, check_shape, layout, real
 from .rules import KERNEL, natively
 from .softmax import Softmax
 
@@ -15,7 +15,7 @@ ACROSS = constant("attention.cuh", "ACROSS")
 CHUNK = 16  # bytes
 PADDED = 32, 64, 128, 256  # what head sizes are padded to; larger ones do not fit
 TILES = (64, 64), (64, 32), (32, 32)  # ROWS and COLUMNS of attention.cuh
-SUMS = 64 * 128 * 4  # bytes of dk or dv, ROWS × DP, that the registers of a block have room for
+REGISTERS = 32 << 10  # bytes of dk or dv, ROWS × DP, or of p and dp, ROWS × COLUMNS each, that a block can hold in them
 
 
 class Attention(Softmax):
@@ -60,13 +60,9 @@ class Attention(Softmax):
         rows, *tile = self._shape(q.dtype, max(D, Dv), dk_dv_bytes)
         file, delta = _compiled("attention_backward", rows, *tile), self.empty((B, nh, T), lse.dtype)
         grid, shared = -(-T // rows) * B * nh, dq_bytes(rows, *tile, lse.itemsize)
-        self.launch(
-            file, "attention_dq", q.dtype, grid, THREADS, dq, delta, do, o, lse, q, *rest, shared=shared
-        )  # fmt: skip
+        self.launch(file, "attention_dq", q.dtype, grid, THREADS, dq, delta, do, o, lse, q, *rest, shared=shared)
         grid, shared = -(-S // rows) * B * nkv, dk_dv_bytes(rows, *tile, lse.itemsize)
-        self.launch(
-            file, "attention_dk_dv", q.dtype, grid, THREADS, dk, dv, delta, do, lse, q, *rest, shared=shared
-        )  # fmt: skip
+        self.launch(file, "attention_dk_dv", q.dtype, grid, THREADS, dk, dv, delta, do, lse, q, *rest, shared=shared)
 
     @KERNEL
     def attention_decode_(self, q, k, v, keys, values, length, first, slopes, scale):
@@ -102,11 +98,11 @@ class Attention(Softmax):
     def _shape(self, dtype, D, needed):
         """(ROWS, COLUMNS, DP) for a head size: the largest of which two blocks, or else one, fit in shared memory; or
         None."""
-        DP, itemsize = next((size for size in PADDED if size >= D), None), real(dtype).itemsize
+        DP, itemsize = next((size for size in PADDED if size >= D), 0), real(dtype).itemsize
         for at_once in (2, 1) if DP else ():
             for rows, columns in TILES:
-                fits = at_once * needed(rows, columns, DP, itemsize) <= self.shared_limit
-                if fits and rows * DP * itemsize <= SUMS:
+                held = rows * max(DP, 2 * columns) * itemsize
+                if held <= REGISTERS and at_once * needed(rows, columns, DP, itemsize) <= self.shared_limit:
                     return rows, columns, DP
         return None
 
