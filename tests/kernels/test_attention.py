@@ -73,10 +73,13 @@ def test_blocks_of_threads(on, case):
 
 
 @pytest.mark.parametrize("limit, dtype, D", [(99, "float32", 64), (64, "float32", 64), (227, "float64", 128)])
-def test_smaller_tiles(on, limit, dtype, D, monkeypatch):
+def test_smaller_tiles(on, limit, dtype, D):
     """Those that are chosen where a block may have so many KiB of shared memory, or numbers have 8 bytes."""
-    monkeypatch.setattr(on, "shared_limit", limit << 10)
-    check(on, (1, 2, 1, 70, 69, D, D, True, True, True), dtype)
+    before, on.shared_limit = on.shared_limit, limit << 10
+    try:
+        check(on, (1, 2, 1, 70, 69, D, D, True, True, True), dtype)
+    finally:
+        on.shared_limit = before
 
 
 class Launches(Emulated):

@@ -92,10 +92,10 @@ def test_kernels_say_what_fits():
         for how, rows in ((forward_bytes, 1), (dq_bytes, 2), (dk_dv_bytes, 2)):
             columns = 2 if how is dk_dv_bytes else 1
             ends = 16 * (rows * shape[0] + columns * shape[1])
-            assert how(*shape, 8) - ends == 2 * (how(*shape, 4) - ends)
-    assert forward_bytes(64, 64, 32, 4) == 4 * (64 * 36 + 64 * 36 + 64 * 72)
-    assert dq_bytes(64, 32, 32, 4) == 4 * (2 * 64 * 36 + 32 * 36 + 64 * 40)
-    assert dk_dv_bytes(64, 32, 32, 4) == 4 * (2 * 64 * 36 + 2 * 32 * 36 + 64 * 40 + 3 * 32)
+            assert how(shape, 8) - ends == 2 * (how(shape, 4) - ends)
+    assert forward_bytes((64, 64, 32), 4) == 4 * (64 * 36 + 64 * 36 + 64 * 72)
+    assert dq_bytes((64, 32, 32), 4) == 4 * (2 * 64 * 36 + 32 * 36 + 64 * 40)
+    assert dk_dv_bytes((64, 32, 32), 4) == 4 * (2 * 64 * 36 + 2 * 32 * 36 + 64 * 40 + 3 * 32)
 
 
 @pytest.mark.parametrize("needs", ["mask", "query", "both"])

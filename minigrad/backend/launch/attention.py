@@ -50,18 +50,18 @@ class Attention(Softmax):
 
     def _launch_attention(self, o, lse, q, k, v, *rest):
         (B, nh, T, D), Dv = q.shape, v.shape[3]
-        rows, *tile = self._shape(q.dtype, max(D, Dv), forward_bytes)
-        file, grid = _compiled("attention_forward", rows, *tile), -(-T // rows) * B * nh
-        shared = forward_bytes(rows, *tile, lse.itemsize)
+        shape = self._shape(q.dtype, max(D, Dv), forward_bytes)
+        file, shared = _compiled("attention_forward", shape), forward_bytes(shape, lse.itemsize)
+        grid = _blocks(T, shape) * B * nh
         self.launch(file, "attention_forward", q.dtype, grid, THREADS, o, lse, q, k, v, *rest, shared=shared)
 
     def _launch_attention_backward(self, dq, dk, dv, do, o, lse, q, *rest):
         (B, nh, T, D), (nkv, S, Dv) = q.shape, dv.shape[1:]
-        rows, *tile = self._shape(q.dtype, max(D, Dv), dk_dv_bytes)
-        file, delta = _compiled("attention_backward", rows, *tile), self.empty((B, nh, T), lse.dtype)
-        grid, shared = -(-T // rows) * B * nh, dq_bytes(rows, *tile, lse.itemsize)
+        shape = self._shape(q.dtype, max(D, Dv), dk_dv_bytes)
+        file, delta = _compiled("attention_backward", shape), self.empty((B, nh, T), lse.dtype)
+        grid, shared = _blocks(T, shape) * B * nh, dq_bytes(shape, lse.itemsize)
         self.launch(file, "attention_dq", q.dtype, grid, THREADS, dq, delta, do, o, lse, q, *rest, shared=shared)
-        grid, shared = -(-S // rows) * B * nkv, dk_dv_bytes(rows, *tile, lse.itemsize)
+        grid, shared = _blocks(S, shape) * B * nkv, dk_dv_bytes(shape, lse.itemsize)
         self.launch(file, "attention_dk_dv", q.dtype, grid, THREADS, dk, dv, delta, do, lse, q, *rest, shared=shared)
 
     @KERNEL
@@ -101,9 +101,9 @@ class Attention(Softmax):
         DP, itemsize = next((size for size in PADDED if size >= D), 0), real(dtype).itemsize
         for at_once in (2, 1) if DP else ():
             for rows, columns in TILES:
-                held = rows * max(DP, 2 * columns) * itemsize
-                if held <= REGISTERS and at_once * needed(rows, columns, DP, itemsize) <= self.shared_limit:
-                    return rows, columns, DP
+                shape, held = (rows, columns, DP), rows * max(DP, 2 * columns) * itemsize
+                if held <= REGISTERS and at_once * needed(shape, itemsize) <= self.shared_limit:
+                    return shape
         return None
 
     @KERNEL
@@ -135,28 +135,37 @@ def check_shapes(q, k, v, mask, bias):
         raise ValueError(f"attention: {nkv} heads of keys do not divide {nh} heads of queries")
 
 
-def forward_bytes(rows, columns, DP, itemsize):
-    """Shared memory of a block, in bytes: see attention_forward.cu."""
-    return _tiles(rows + columns, rows, columns, DP, itemsize)
+def forward_bytes(shape, itemsize):
+    """Shared memory of a block, in bytes, for (ROWS, COLUMNS, DP): see attention_forward.cu."""
+    rows, columns, _ = shape
+    return _tiles(rows + columns, shape, itemsize)
 
 
-def dq_bytes(rows, columns, DP, itemsize):
+def dq_bytes(shape, itemsize):
     """Likewise: see attention_dq of attention_backward.cu."""
-    return _tiles(2 * rows + columns, rows, columns, DP, itemsize)
+    rows, columns, _ = shape
+    return _tiles(2 * rows + columns, shape, itemsize)
 
 
-def dk_dv_bytes(rows, columns, DP, itemsize):
-    """Likewise: see attention_dk_dv of attention_backward.cu. It has more than attention_dq."""
-    return _tiles(2 * rows + 2 * columns, rows, columns, DP, itemsize) + 3 * columns * itemsize
+def dk_dv_bytes(shape, itemsize):
+    """Likewise: see attention_dk_dv of attention_backward.cu. It is more than attention_dq's."""
+    rows, columns, _ = shape
+    return _tiles(2 * (rows + columns), shape, itemsize) + 3 * columns * itemsize
 
 
-def _tiles(lines, rows, columns, DP, itemsize):
+def _tiles(lines, shape, itemsize):
     """Bytes of tiles that have so many rows together, and of the pattern."""
+    rows, columns, DP = shape
     return lines * (DP * itemsize + CHUNK) + rows * (columns + ACROSS) * itemsize
 
 
-def _compiled(file, rows, columns, DP):
-    return f"{file} ROWS={rows} COLUMNS={columns} DP={DP}"
+def _compiled(file, shape):
+    return "{} ROWS={} COLUMNS={} DP={}".format(file, *shape)
+
+
+def _blocks(length, shape):
+    """How many of a shape's ROWS so many queries or keys take."""
+    return -(-length // shape[0])
 
 
 def heads(q, k, v, o, mask, bias, dq=None, dk=None, dv=None):
