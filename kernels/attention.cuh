@@ -11,8 +11,8 @@
 // row of scores is within a warp, what is computed from it needs no barrier, and Y stays in registers to the end. For
 // MI × N products, a thread reads MI + N numbers of shared memory: with 4 × 8, 128 of 140 instructions multiply.
 //
-// Banks: the chunks that half a warp reads at once are either one next to the other, or of 8 neighbouring rows, which
-// begin 16 bytes further each, or of 2 rows whose neighbours all other threads share. None are in each other's way.
+// Banks: the chunks that half a warp reads at once lie side by side, or in 8 neighbouring rows, which begin 16 bytes
+// further each, or in 2 rows, each read by half of its threads. So none are in each other's way, nor are 32 stores to P.
 //
 // Compiled for ROWS and COLUMNS of 32 or 64, and a DP of 32, 64, 128 or 256, which D and Dv may be less than. Natively,
 // minigrad/backend/runners/native/attention.cpp takes the place of the files that include this one.
