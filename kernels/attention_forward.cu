@@ -10,7 +10,7 @@
 // multiplied by exp(m before - m after) (Milakov and Gimelshein 2018; Dao et al., "FlashAttention", 2022).
 #include "attention.cuh"
 
-constexpr int RESIDENT = ROWS * DP * sizeof(R) > (16 << 10) ? 2 : 3;  // blocks on a multiprocessor
+constexpr int RESIDENT = sizeof(R) == 4 && DP <= 64 ? 3 : 2;  // blocks on a multiprocessor: 168 or 255 registers
 
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* mask, const T* bias, Heads n,
