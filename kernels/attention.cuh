@@ -33,7 +33,7 @@ __device__ __forceinline__ long long smaller(long long a, long long b) { return 
 
 // Where a thread is in its warp, such that both quarters of half a warp read the same 8 chunks across.
 __device__ __forceinline__ int down() { return threadIdx.x % 32 / 16 * 2 + threadIdx.x % 2; }
-__device__ __forceinline__ int across() { return threadIdx.x / 2 % ACROSS; }
+__device__ __forceinline__ int across() { return threadIdx.x % (2 * ACROSS) / 2; }
 
 // The first row of a thread's warp; a thread's rows; its columns of S; and its columns of Y, in chunks.
 __device__ __forceinline__ int warp_row() { return threadIdx.x / 32 * (MI * DOWN); }
@@ -87,22 +87,21 @@ __device__ __forceinline__ void load(R* tile, const T* x, long long stride, long
   }
 }
 
-// x[i * stride + d] = y[i][d] for i < rows and d < D.
+// x[row(i) * stride + place(j)] = y[i][j] for those of the rows and of the D columns that exist.
 __device__ __forceinline__ void store(T* x, long long stride, long long rows, long long D, const R (&y)[MI][DI]) {
   const bool whole = in_chunks(x, stride, D);
   UNROLL for (int i = 0; i < MI; i++) {
     if (row(i) >= rows) break;
-    UNROLL for (int j = 0; j < DI; j += CHUNK) {
-      T* to = x + row(i) * stride + place(j);
-      const long long left = D - place(j);
-      Chunk<T> z;
-      UNROLL for (int e = 0; e < CHUNK; e++) z.v[e] = T(y[i][j + e]);
-      if (whole) {
-        if (left > 0) *reinterpret_cast<Chunk<T>*>(to) = z;
-      } else {
-        UNROLL for (int e = 0; e < CHUNK; e++)
-          if (e < left) to[e] = z.v[e];
+    T* to = x + row(i) * stride;
+    if (whole) {
+      UNROLL for (int j = 0; j < DI; j += CHUNK) {
+        Chunk<T> z;
+        UNROLL for (int e = 0; e < CHUNK; e++) z.v[e] = T(y[i][j + e]);
+        if (place(j) < D) *reinterpret_cast<Chunk<T>*>(to + place(j)) = z;
       }
+    } else {
+      UNROLL for (int j = 0; j < DI; j++)
+        if (place(j) < D) to[place(j)] = T(y[i][j]);
     }
   }
 }
