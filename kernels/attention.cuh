@@ -41,7 +41,7 @@ __device__ __forceinline__ int row(int i) { return warp_row() + i * DOWN + down(
 __device__ __forceinline__ int column(int j) { return j * ACROSS + across(); }
 __device__ __forceinline__ int place(int j) { return j / CHUNK * (CHUNK * ACROSS) + across() * CHUNK + j % CHUNK; }
 
-// x and y of all threads across combined by op.
+// The x of all threads across, combined by op.
 template <typename Op>
 __device__ __forceinline__ R row_combine(R x, Op op) {
   for (int lane = ACROSS; lane > 1; lane /= 2) x = op(x, __shfl_xor_sync(0xffffffffu, x, lane));
