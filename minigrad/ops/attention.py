@@ -283,8 +283,8 @@ def scaled_dot_product_attention(
     model trains or not: pass 0 to evaluate. enable_gqa: key and value may have fewer heads, in dim -3, a divisor of
     query's. Unlike in PyTorch, attn_mask and is_causal may be given together, and a query that sees nothing gives
     zeros. The pattern is held whole only with dropout_p, a mask that requires a gradient, or heads larger than the
-    kernels take: 128 on a GPU, 512 on a CPU. Raises ValueError for shapes, and TypeError for dtypes, that do not fit
-    each other."""
+    kernels take: 512 on a CPU; 128 or 256 on a GPU, as its shared memory allows. Raises ValueError for shapes, and
+    TypeError for dtypes, that do not fit each other."""
     require_float("scaled_dot_product_attention", query, key, value)
     if not query.dtype == key.dtype == value.dtype:
         raise TypeError(

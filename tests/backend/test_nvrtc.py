@@ -39,8 +39,8 @@ DTYPES = {  # of files that are not for FLOATS alone; the first of them is compi
     "reduce_argsort": (*FLOATS, "int64", "bool"),
 }
 CONSTANTS = {  # that a file is compiled with; of those for other head sizes and layouts, none takes more
-    "attention_forward": ["TILE=64 DP=64"],
-    "attention_backward": ["TILE=32 DP=64"],
+    "attention_forward": ["ROWS=64 COLUMNS=64 DP=64", "ROWS=64 COLUMNS=64 DP=128", "ROWS=32 COLUMNS=32 DP=128"],
+    "attention_backward": ["ROWS=64 COLUMNS=64 DP=64", "ROWS=64 COLUMNS=32 DP=128", "ROWS=32 COLUMNS=32 DP=128"],
     "matmul": ["SIDE=128 READ_A=1 READ_B=0", "SIDE=128 READ_A=1 READ_B=1", "SIDE=64 READ_A=0 READ_B=0"],
 }
 
@@ -61,7 +61,7 @@ def units():
         for file in files
         for constants in CONSTANTS.get(file, [""])
         for dtype in dtypes(file)
-        if not (dtype == "float64" and "SIDE=128" in constants)  # launch/matmul.py takes 64
+        if not (dtype == "float64" and re.search("SIDE=128|ROWS=64", constants))  # launch/ takes smaller ones
     ]
 
 

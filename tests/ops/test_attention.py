@@ -8,8 +8,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.backend import cpu_backend, reference
-from minigrad.backend.launch.attention import backward_bytes, forward_bytes
-from minigrad.backend.launch.launcher import TOTAL
+from minigrad.backend.launch.attention import dk_dv_bytes, dq_bytes, forward_bytes
 from minigrad.nn import functional as F
 
 blockwise = importlib.import_module("minigrad.backend.numpy.attention")  # the name is the function's, too
@@ -66,9 +65,9 @@ def test_shapes(query, key, value):
 
 
 @pytest.mark.parametrize("n", [4, 60])  # for NumPy; for kernels
-@pytest.mark.parametrize("d_k, d_v", [(8, 160), (160, 8), (128, 128), (8, 8)])
+@pytest.mark.parametrize("d_k, d_v", [(8, 260), (260, 8), (128, 128), (8, 8)])
 def test_heads_of_any_size(n, d_k, d_v):
-    """Kernels take heads of at most 128, of queries and of values: what is larger takes the way of the formula."""
+    """Kernels take heads of at most 256, of queries and of values: what is larger takes the way of the formula."""
     q, k, v = normal(1, 2, n, d_k), normal(1, 2, n, d_k, seed=1), normal(1, 2, n, d_v, seed=2)
     for dtype, rtol in ((np.float64, 1e-11), (np.float32, 2e-4)):
         z = F.scaled_dot_product_attention(*(mg.tensor(x.astype(dtype)) for x in (q, k, v)), is_causal=True)
@@ -80,18 +79,23 @@ def test_kernels_say_what_fits():
     """The largest tile of which two blocks fit into a multiprocessor's shared memory, or else one."""
     on = cpu_backend("emulated")
     shapes = {
-        D: [on._shape(np.dtype(t), D, backward_bytes) for t in ("float16", "float32", "float64")]
-        for D in (1, 32, 33, 64, 65, 128, 129)
+        D: [on._shape(np.dtype(t), D, dk_dv_bytes) for t in ("float16", "float32", "float64")]
+        for D in (1, 32, 33, 64, 65, 128, 129, 256, 257)
     }
     assert shapes[1] == shapes[32] and shapes[33] == shapes[64] and shapes[65] == shapes[128]
-    assert shapes[32] == [(64, 32), (64, 32), (32, 32)]
-    assert shapes[64] == [(32, 64), (32, 64), (32, 64)]
-    assert shapes[128] == [(32, 128), (32, 128), None] and shapes[129] == [None] * 3
-    assert on.attention_fits(np.dtype("float32"), 128) and not on.attention_fits(np.dtype("float64"), 128)
-    for tile, DP in ((64, 64), (32, 128)):
-        for how, totals in ((forward_bytes, TOTAL * tile), (backward_bytes, 0)):  # totals are 8 bytes in any dtype
-            assert how(tile, DP, 8) - totals == 2 * (how(tile, DP, 4) - totals)
-    assert forward_bytes(64, 32, 4) == 4 * (64 * 32 + 32 * 68 + 64 * 64 + 64 * 32 + 2 * 64) + 8 * 64
+    assert shapes[32] == [(64, 64, 32), (64, 64, 32), (64, 32, 32)]
+    assert shapes[64] == [(64, 64, 64), (64, 64, 64), (32, 32, 64)]
+    assert shapes[128] == [(64, 32, 128), (64, 32, 128), (32, 32, 128)]
+    assert shapes[129] == shapes[256] == [(32, 32, 256), (32, 32, 256), None] and shapes[257] == [None] * 3
+    assert on.attention_fits(np.dtype("float32"), 256) and not on.attention_fits(np.dtype("float64"), 129)
+    for shape in ((64, 64, 64), (64, 32, 128)):  # float64 takes twice as much, but for the 16 bytes that end a row
+        for how, rows in ((forward_bytes, 1), (dq_bytes, 2), (dk_dv_bytes, 2)):
+            columns = 2 if how is dk_dv_bytes else 1
+            ends = 16 * (rows * shape[0] + columns * shape[1])
+            assert how(shape, 8) - ends == 2 * (how(shape, 4) - ends)
+    assert forward_bytes((64, 64, 32), 4) == 4 * (64 * 36 + 64 * 36 + 64 * 72)
+    assert dq_bytes((64, 32, 32), 4) == 4 * (2 * 64 * 36 + 32 * 36 + 64 * 40)
+    assert dk_dv_bytes((64, 32, 32), 4) == 4 * (2 * 64 * 36 + 2 * 32 * 36 + 64 * 40 + 3 * 32)
 
 
 @pytest.mark.parametrize("needs", ["mask", "query", "both"])

@@ -3,15 +3,19 @@
 import functools
 
 from ..kernels import Struct, constant
-from .launcher import TOTAL, broadcast_strides, check_shape, layout, real
+from .launcher import broadcast_strides, check_shape, layout, real
 from .rules import KERNEL, natively
 from .softmax import Softmax
 
 HEADS = Struct("heads.cuh", "Heads")
 DECODE = Struct("attention_decode.cu", "Decode")
 SPAN = constant("attention_decode.cu", "SPAN")
-PAD = constant("attention.cuh", "NI")
-PADDED = 32, 64, 128  # what head sizes are padded to; larger ones do not fit
+THREADS = constant("attention.cuh", "THREADS")
+ACROSS = constant("attention.cuh", "ACROSS")
+CHUNK = 16  # bytes
+PADDED = 32, 64, 128, 256  # what head sizes are padded to; larger ones do not fit
+TILES = (64, 64), (64, 32), (32, 32)  # ROWS and COLUMNS of attention.cuh
+REGISTERS = 32 << 10  # bytes of dk or dv, ROWS × DP, or of p and dp, ROWS × COLUMNS each, that a block can hold in them
 
 
 class Attention(Softmax):
@@ -46,19 +50,19 @@ class Attention(Softmax):
 
     def _launch_attention(self, o, lse, q, k, v, *rest):
         (B, nh, T, D), Dv = q.shape, v.shape[3]
-        tile, DP = self._shape(q.dtype, max(D, Dv), forward_bytes)
-        file, shared = f"attention_forward TILE={tile} DP={DP}", forward_bytes(tile, DP, lse.itemsize)
-        grid, threads = -(-T // tile) * B * nh, tile * tile // 16
-        self.launch(file, "attention_forward", q.dtype, grid, threads, o, lse, q, k, v, *rest, shared=shared)
+        shape = self._shape(q.dtype, max(D, Dv), forward_bytes)
+        file, shared = _compiled("attention_forward", shape), forward_bytes(shape, lse.itemsize)
+        grid = _blocks(T, shape) * B * nh
+        self.launch(file, "attention_forward", q.dtype, grid, THREADS, o, lse, q, k, v, *rest, shared=shared)
 
     def _launch_attention_backward(self, dq, dk, dv, do, o, lse, q, *rest):
         (B, nh, T, D), (nkv, S, Dv) = q.shape, dv.shape[1:]
-        tile, DP = self._shape(q.dtype, max(D, Dv), backward_bytes)
-        file, shared = f"attention_backward TILE={tile} DP={DP}", backward_bytes(tile, DP, lse.itemsize)
-        given = do, o, lse, q, *rest
-        for entry, length, n, outputs in (("attention_dk_dv", S, nkv, (dk, dv)), ("attention_dq", T, nh, (dq,))):
-            grid = -(-length // tile) * B * n
-            self.launch(file, entry, q.dtype, grid, tile * 4, *outputs, *given, shared=shared)
+        shape = self._shape(q.dtype, max(D, Dv), dk_dv_bytes)
+        file, delta = _compiled("attention_backward", shape), self.empty((B, nh, T), lse.dtype)
+        grid, shared = _blocks(T, shape) * B * nh, dq_bytes(shape, lse.itemsize)
+        self.launch(file, "attention_dq", q.dtype, grid, THREADS, dq, delta, do, o, lse, q, *rest, shared=shared)
+        grid, shared = _blocks(S, shape) * B * nkv, dk_dv_bytes(shape, lse.itemsize)
+        self.launch(file, "attention_dk_dv", q.dtype, grid, THREADS, dk, dv, delta, do, lse, q, *rest, shared=shared)
 
     @KERNEL
     def attention_decode_(self, q, k, v, keys, values, length, first, slopes, scale):
@@ -89,15 +93,17 @@ class Attention(Softmax):
 
     def _largest_head(self, dtype):
         """The most dims of a head that the kernels can do with."""
-        return max((D for D in PADDED if self._shape(dtype, D, backward_bytes)), default=0)
+        return max((D for D in PADDED if self._shape(dtype, D, dk_dv_bytes)), default=0)
 
     def _shape(self, dtype, D, needed):
-        """(TILE, DP) for a head size: the largest tile of which two, or else one, fit in shared memory; or None."""
-        DP = next((size for size in PADDED if size >= D), None)
+        """(ROWS, COLUMNS, DP) for a head size: the largest of which two blocks, or else one, fit in shared memory; or
+        None."""
+        DP, itemsize = next((size for size in PADDED if size >= D), 0), real(dtype).itemsize
         for at_once in (2, 1) if DP else ():
-            for tile in (64, 32):
-                if at_once * needed(tile, DP, real(dtype).itemsize) <= self.shared_limit:
-                    return tile, DP
+            for rows, columns in TILES:
+                shape, held = (rows, columns, DP), rows * max(DP, 2 * columns) * itemsize
+                if held <= REGISTERS and at_once * needed(shape, itemsize) <= self.shared_limit:
+                    return shape
         return None
 
     @KERNEL
@@ -129,14 +135,37 @@ def check_shapes(q, k, v, mask, bias):
         raise ValueError(f"attention: {nkv} heads of keys do not divide {nh} heads of queries")
 
 
-def forward_bytes(tile, DP, itemsize):
-    """Shared memory of a block, in bytes: see attention_forward.cu."""
-    return itemsize * (tile * DP + DP * (tile + PAD) + tile * tile + tile * DP + 2 * tile) + TOTAL * tile
+def forward_bytes(shape, itemsize):
+    """Shared memory of a block, in bytes, for (ROWS, COLUMNS, DP): see attention_forward.cu."""
+    rows, columns, _ = shape
+    return _tiles(rows + columns, shape, itemsize)
 
 
-def backward_bytes(tile, DP, itemsize):
-    """Likewise: see attention_backward.cu."""
-    return itemsize * (2 * tile * DP + 2 * DP * (tile + PAD) + 2 * tile * tile + 3 * tile + 3 * tile * DP)
+def dq_bytes(shape, itemsize):
+    """Likewise: see attention_dq of attention_backward.cu."""
+    rows, columns, _ = shape
+    return _tiles(2 * rows + columns, shape, itemsize)
+
+
+def dk_dv_bytes(shape, itemsize):
+    """Likewise: see attention_dk_dv of attention_backward.cu. It is more than attention_dq's."""
+    rows, columns, _ = shape
+    return _tiles(2 * (rows + columns), shape, itemsize) + 3 * columns * itemsize
+
+
+def _tiles(lines, shape, itemsize):
+    """Bytes of tiles that have so many rows together, and of the pattern."""
+    rows, columns, DP = shape
+    return lines * (DP * itemsize + CHUNK) + rows * (columns + ACROSS) * itemsize
+
+
+def _compiled(file, shape):
+    return "{} ROWS={} COLUMNS={} DP={}".format(file, *shape)
+
+
+def _blocks(length, shape):
+    """How many of a shape's ROWS so many queries or keys take."""
+    return -(-length // shape[0])
 
 
 def heads(q, k, v, o, mask, bias, dq=None, dk=None, dv=None):

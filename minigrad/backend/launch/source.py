@@ -10,7 +10,7 @@ from .formulas import entries
 def source(file, dtype, path=None):
     """What to compile for kernels/<file>.cu on arrays of a dtype (a name such as 'float32').
 
-    file may go on with constants that the kernel wants known when it is compiled: 'attention_forward TILE=64 DP=32'.
+    file may go on with constants that the kernel wants known when it is compiled: 'matmul SIDE=64 READ_A=0 READ_B=0'.
     path: of the text, where that is not in kernels/."""
     file, *constants = file.split()
     kind = C_TYPES[dtype]
