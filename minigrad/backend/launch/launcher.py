@@ -14,6 +14,8 @@ from .recorder import Table
 LAYOUT = Struct("layout.cuh", "Layout")
 MAX_DIMS = LAYOUT.counts["shape"]
 OPERANDS = LAYOUT.counts["strides"] // MAX_DIMS
+NARROW = 1 << 31  # what indices and offsets of the fast loops of layout.cuh stay below
+MOST_PER_TURN = 8  # elements of a thread in such a loop
 TOTAL = 8  # bytes of a Total of common.cuh, for any float
 TOTALS = np.dtype(np.float64)  # the dtype of arrays of Totals
 SHARED = 48 << 10  # bytes of dynamic shared memory that a block may have without asking
@@ -63,9 +65,17 @@ class Launcher(Primitives):
             self._run(file, entry, dtype, grid, block, shared, args)
 
     def launch_each(self, n, file, entry, dtype, *args):
-        """Run an entry point built on grid_each or grid_places over n elements."""
+        """Run an entry point built on grid_each over n elements."""
         if n:
             blocks, threads = self.spread(n)
+            self._run(file, entry, dtype, (blocks,), (threads,), 0, args)
+
+    def launch_places(self, n, widest, file, entry, dtype, *args):
+        """Run an entry point built on map_places over n elements, the widest of which have so many bytes."""
+        if n:
+            blocks, threads = self.spread(n)
+            if threads > 1:  # each of which takes several elements a turn
+                blocks = min(blocks, -(-n // (threads * min(MOST_PER_TURN, 16 // widest))))
             self._run(file, entry, dtype, (blocks,), (threads,), 0, args)
 
     def launch_rows(self, rows, n, file, entry, dtype, *args):
@@ -150,12 +160,32 @@ def layout(shape, itemsizes, *strides):
     columns = [[steps[k] for _, steps in merged] + unused for k in range(len(strides))]
     columns += [[0] * MAX_DIMS] * (OPERANDS - len(columns))
     size = math.prod(shape)
+    reach = max(sum((n - 1) * abs(steps[k]) for n, steps in merged) for k in range(len(strides)))
+    narrow = max(size, reach) < NARROW
     return size, LAYOUT(
         size=size,
         ndim=len(merged),
+        narrow=narrow,
+        run=_run(merged),
         shape=[n for n, _ in merged] + unused,
+        divisors=[divisor(n) if narrow and n else 0 for n, _ in merged] + unused,
         strides=[step for column in columns for step in column],
     )
+
+
+def _run(merged):
+    """The field `run` of a Layout with these dims: [(size, steps of the operands)]."""
+    *outer, (n, steps) = merged
+    if steps[0] != 1 or any(step not in (0, 1) for step in steps):
+        return 1
+    sizes = [n, *(of[k] for _, of in outer for k, step in enumerate(steps) if step)] if outer else []
+    return math.gcd(MOST_PER_TURN, *sizes)
+
+
+def divisor(d):
+    """What quotient() of layout.cuh takes to divide by d, in [1, 2^31)."""
+    shift = (d - 1).bit_length()  # ⌈log2 d⌉
+    return shift << 32 | -(-(1 << (31 + shift)) // d)
 
 
 def broadcast_strides(x, shape):

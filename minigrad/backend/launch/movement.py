@@ -105,7 +105,7 @@ class Movement(Launcher):
         if transposed:
             self.launch("movement", "transpose", BITS[y.itemsize], n, TILE_THREADS, y, x, packed)
         else:
-            self.launch_each(n, "movement", "copy", BITS[y.itemsize], y, x, packed)
+            self.launch_places(n, y.itemsize, "movement", "copy", BITS[y.itemsize], y, x, packed)
         return y
 
     @COPY
