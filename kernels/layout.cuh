@@ -29,10 +29,15 @@ __device__ __forceinline__ long long quotient(long long n, const Layout& layout,
 __device__ __forceinline__ int signed_(unsigned offset) { return int(offset); }  // unsigned, it wrapped around
 __device__ __forceinline__ long long signed_(long long offset) { return offset; }
 
+template <int... K> struct Numbers {};
+template <int N, int... K> struct UpTo : UpTo<N - 1, N, K...> {};
+template <int... K> struct UpTo<0, K...> { typedef Numbers<K...> numbers; };  // from 1 on
+
+// --------------------------------------------------------------------------------------------------- natively, by rows
+
 // The offsets in all operands at which row number `row` (a run along the last dim) begins.
 __device__ void seek_row(const Layout& layout, long long row, long long at[4]) {
   for (int k = 0; k < 4; k++) at[k] = 0;
-  _Pragma("unroll 1")  // a division is a hundred instructions; unrolled, they took most of a file's compile time
   for (long long d = layout.ndim - 2; d >= 0; d--) {
     long long rest = row / layout.shape[d], index = row - rest * layout.shape[d];
     row = rest;
@@ -40,35 +45,42 @@ __device__ void seek_row(const Layout& layout, long long row, long long at[4]) {
   }
 }
 
-// --------------------------------------------------------------------------------------------------- natively, by rows
+// y[j] = f(a[j S], …) for each j in [from, to). S is 0 or 1, and a constant, so that the loop vectorises.
+template <int... S, typename F, typename Y, typename... A>
+__device__ __forceinline__ void each_of_row(long long from, long long to, F f, Y* y, const A*... a) {
+  SIMD for (long long j = from; j < to; j++) y[j] = f(a[j * S]...);
+}
 
-// f(i0, i1, i2, i3), the offsets in operands 0 to 3, for each place of the layout. The usual strides of the last dim
-// become constants, so that the loops vectorise.
-template <int OPERANDS, typename F>
-__device__ __forceinline__ void each_by_rows(const Layout& layout, F f) {
+template <int... K, typename F, typename Y, typename... A>
+__device__ __forceinline__ void each_by_rows(Numbers<K...>, const Layout& layout, F f, Y* y, const A*... a) {
   const long long last = layout.ndim - 1, inner = layout.shape[last];
-  const long long s0 = layout.strides[0][last], s1 = OPERANDS > 1 ? layout.strides[1][last] : 0;
-  const long long s2 = OPERANDS > 2 ? layout.strides[2][last] : 0, s3 = OPERANDS > 3 ? layout.strides[3][last] : 0;
+  const long long s[] = {layout.strides[0][last], layout.strides[K][last]...};
+  const bool dense = s[0] == 1 && ((s[K] == 1) && ...);
   long long chunk = (layout.size + gridDim.x - 1) / gridDim.x, first = chunk * blockIdx.x;
   long long end = first + chunk < layout.size ? first + chunk : layout.size;
   while (first < end) {
     long long at[4], row = first / inner, from = first - row * inner;
-    long long to = end - row * inner < inner ? end - row * inner : inner;
+    const long long to = end - row * inner < inner ? end - row * inner : inner;
     seek_row(layout, row, at);
-    const long long a = at[0], b = at[1], c = at[2], d = at[3];
-    if (s0 == 1 && (OPERANDS < 2 || s1 == 1) && (OPERANDS < 3 || s2 == 1) && (OPERANDS < 4 || s3 == 1)) {
-      SIMD for (long long j = from; j < to; j++) f(a + j, b + j, c + j, d + j);
-    } else if (OPERANDS == 3 && s0 == 1 && s1 == 1 && s2 == 0) {
-      SIMD for (long long j = from; j < to; j++) f(a + j, b + j, c, d);
-    } else if (OPERANDS == 3 && s0 == 1 && s1 == 0 && s2 == 1) {
-      SIMD for (long long j = from; j < to; j++) f(a + j, b, c + j, d);
-    } else {
-      for (long long j = from; j < to; j++) {
-        asm volatile("");  // keeps this rare loop scalar: vectorising it too would take half of the compile time
-        f(a + j * s0, b + j * s1, c + j * s2, d + j * s3);
+    first += to - from;
+    if (dense) {
+      each_of_row<(K > 0)...>(from, to, f, y + at[0], (a + at[K])...);
+      continue;
+    }
+    if constexpr (sizeof...(A) == 2) {
+      if (s[0] == 1 && s[1] == 1 && s[2] == 0) {
+        each_of_row<1, 0>(from, to, f, y + at[0], (a + at[K])...);
+        continue;
+      }
+      if (s[0] == 1 && s[1] == 0 && s[2] == 1) {
+        each_of_row<0, 1>(from, to, f, y + at[0], (a + at[K])...);
+        continue;
       }
     }
-    first += to - from;
+    for (long long j = from; j < to; j++) {
+      asm volatile("");  // keeps this rare loop scalar: vectorising it too would take half of the compile time
+      y[at[0] + j * s[0]] = f(a[at[K] + j * s[K]]...);
+    }
   }
 }
 
@@ -159,27 +171,17 @@ __device__ __forceinline__ void each_in_turns(const Layout& layout, F f, Y* y, I
 
 // ------------------------------------------------------------------------------------------------------- either way
 
-template <int... K> struct Numbers {};
-template <int N, int... K> struct UpTo : UpTo<N - 1, N, K...> {};
-template <int... K> struct UpTo<0, K...> { typedef Numbers<K...> numbers; };  // from 1 on
-
 template <int... K, typename F, typename Y, typename... A>
-__device__ __forceinline__ void map_numbered(Numbers<K...>, const Layout& layout, F f, Y* y, const A*... a) {
-  if constexpr (ONE_THREAD) {
-    each_by_rows<1 + sizeof...(A)>(layout, [=](long long i, long long j, long long k, long long l) {
-      const long long at[] = {i, j, k, l};
-      y[i] = f(a[at[K]]...);
-    });
-  } else {
-    constexpr int N = per_turn<Y, A...>();
-    if (layout.narrow) each_in_turns<N, unsigned>(layout, f, y, Operand<A, K, N>{a, {}}...);
-    else each_in_turns<1, long long>(layout, f, y, Operand<A, K, 1>{a, {}}...);
-  }
+__device__ __forceinline__ void map_operands(Numbers<K...> numbers, const Layout& layout, F f, Y* y, const A*... a) {
+  constexpr int N = per_turn<Y, A...>();
+  if constexpr (ONE_THREAD) each_by_rows(numbers, layout, f, y, a...);
+  else if (layout.narrow) each_in_turns<N, unsigned>(layout, f, y, Operand<A, K, N>{a, {}}...);
+  else each_in_turns<1, long long>(layout, f, y, Operand<A, K, 1>{a, {}}...);
 }
 
 // y[…] = f(a[…], …) at each place of the layout, whose operands are y and each a, distributed over the whole 1-D grid.
 // y may be one of the operands itself.
 template <typename F, typename Y, typename... A>
 __device__ __forceinline__ void map_places(const Layout& layout, F f, Y* y, const A*... a) {
-  map_numbered(typename UpTo<sizeof...(A)>::numbers(), layout, f, y, a...);
+  map_operands(typename UpTo<sizeof...(A)>::numbers(), layout, f, y, a...);
 }

@@ -144,38 +144,51 @@ class Launcher(Primitives):
 
 @functools.lru_cache(4096)
 def layout(shape, itemsizes, *strides):
-    """The struct Layout for operands of one shape and their strides in bytes, as bytes: dims that all operands run
-    through alike are merged. -> (number of elements, bytes)."""
-    dims = [(n, [s // size for s, size in zip(steps, itemsizes)]) for n, *steps in zip(shape, *strides) if n != 1]
-    merged: list = []
-    for n, steps in dims:
-        if merged and all(outer == inner * n for outer, inner in zip(merged[-1][1], steps)):
-            merged[-1] = (merged[-1][0] * n, steps)
-        else:
-            merged.append((n, steps))
-    if len(merged) > MAX_DIMS:
+    """The struct Layout for operands of one shape and their strides in bytes -> (number of elements, bytes)."""
+    dims = merged(shape, itemsizes, strides)
+    if len(dims) > MAX_DIMS:
         raise ValueError(f"kernels take at most {MAX_DIMS} dims that cannot be merged, got shape {shape}")
-    merged = merged or [(1, [1] * len(strides))]
-    unused = [0] * (MAX_DIMS - len(merged))
-    columns = [[steps[k] for _, steps in merged] + unused for k in range(len(strides))]
+    narrow, unused = is_narrow(dims), [0] * (MAX_DIMS - len(dims))
+    columns = [[steps[k] for _, steps in dims] + unused for k in range(len(strides))]
     columns += [[0] * MAX_DIMS] * (OPERANDS - len(columns))
     size = math.prod(shape)
-    reach = max(sum((n - 1) * abs(steps[k]) for n, steps in merged) for k in range(len(strides)))
-    narrow = max(size, reach) < NARROW
     return size, LAYOUT(
         size=size,
-        ndim=len(merged),
+        ndim=len(dims),
         narrow=narrow,
-        run=_run(merged),
-        shape=[n for n, _ in merged] + unused,
-        divisors=[divisor(n) if narrow and n else 0 for n, _ in merged] + unused,
+        run=_run(dims),
+        shape=[n for n, _ in dims] + unused,
+        divisors=[divisor(n) if narrow and n else 0 for n, _ in dims] + unused,
         strides=[step for column in columns for step in column],
     )
 
 
-def _run(merged):
-    """The field `run` of a Layout with these dims: [(size, steps of the operands)]."""
-    *outer, (n, steps) = merged
+def merged(shape, itemsizes, strides):
+    """[(size, [step in each operand, in elements])]: the dims, where those that all operands run through alike are one."""
+    dims: list = []
+    for n, *in_bytes in zip(shape, *strides):
+        if n == 1:
+            continue
+        steps = [step // size for step, size in zip(in_bytes, itemsizes)]
+        if dims and all(outer == inner * n for outer, inner in zip(dims[-1][1], steps)):
+            dims[-1] = (dims[-1][0] * n, steps)
+        else:
+            dims.append((n, steps))
+    return dims or [(1, [1] * len(strides))]
+
+
+def is_narrow(dims):
+    """Do all indices of merged dims, and the offsets of all operands, fit into 31 bits?"""
+    sizes, steps = zip(*dims)
+    if 0 in sizes:
+        return True
+    reaches = [sum((n - 1) * abs(step) for n, step in zip(sizes, of)) for of in zip(*steps)]
+    return max(math.prod(sizes), *reaches) < NARROW
+
+
+def _run(dims):
+    """The field `run` of a Layout with these dims."""
+    *outer, (n, steps) = dims
     if steps[0] != 1 or any(step not in (0, 1) for step in steps):
         return 1
     sizes = [n, *(of[k] for _, of in outer for k, step in enumerate(steps) if step)] if outer else []
