@@ -9,7 +9,7 @@ from minigrad.backend.launch import elementwise, launcher, movement
 from minigrad.backend.launch.launcher import MAX_DIMS
 from minigrad.backend.runners.emulated import Emulated
 
-from .calls import GPU, call, hosted
+from .calls import GPU, hosted
 
 pytestmark = pytest.mark.needs("g++")
 SIZES = 0, 1, 3, 5, 255, 256, 257, 1023, 1024, 1025, 4099
@@ -70,23 +70,23 @@ def test_sizes_and_offsets(on, n):
         mask = a < b
         for i, j in [(0, 0), *((i, OFFSETS[-k]) for k, i in enumerate(OFFSETS))]:
             x, y = at(i, a), at(j, b)
-            same(call(on, "add", x, y), a + b)
-            same(call(on, "add", x, b[:1].reshape(())[()].item() if n else 1), a + (b[0] if n else a.dtype.type(1)))
-            same(call(on, "lt", x, y), mask)
-            same(call(on, "where", at(j, mask), x, y), np.where(mask, a, b))
-            same(call(on, "copy", x), a)
-            same(call(on, "cast", x, np.dtype("float32")), a.astype("float32"))
-            same(call(on, "cast", at(j, mask), np.dtype(dtype)), mask.astype(dtype))
+            same(on.add(x, y), a + b)
+            same(on.maximum(x, True), np.maximum(a, True))
+            same(on.lt(x, y), mask)
+            same(on.where(at(j, mask), x, y), np.where(mask, a, b))
+            same(on.copy(x), a)
+            same(on.cast(x, np.dtype("float32")), a.astype("float32"))
+            same(on.cast(at(j, mask), np.dtype(dtype)), mask.astype(dtype))
 
 
 def test_a_million_and_one(on):
     rng = np.random.default_rng(0)
     n = (1 << 20) + 1 if on.device == "cpu" and not isinstance(on, Emulated) else (1 << 17) + 1
     a, b = (at(i, rng.standard_normal(n, "float32")) for i in (0, 1))
-    same(call(on, "add", a, a), a + a)
-    same(call(on, "add", a, b), a + b)
-    same(call(on, "mul", a[::-1], b), a[::-1] * b)
-    same(call(on, "full", (n,), 7, "float32"), np.full(n, 7, "float32"))
+    same(on.add(a, a), a + a)
+    same(on.add(a, b), a + b)
+    same(on.mul(a[::-1], b), a[::-1] * b)
+    same(on.full((n,), 7, "float32"), np.full(n, 7, "float32"))
 
 
 def test_broadcast_rows_columns_and_scalars(on):
@@ -97,11 +97,11 @@ def test_broadcast_rows_columns_and_scalars(on):
             row, column, one = numbers(rng, n, dtype), numbers(rng, (rows, 1), dtype), numbers(rng, (), dtype)
             for i in 0, 1, 4:
                 for b in row, column, one, row[None]:
-                    same(call(on, "add", at(i, a), at(i, b)), a + b)
-                    same(call(on, "add", at(i, b), at(0, a)), b + a)
-            same(call(on, "where", a > row, column, one), np.where(a > row, column, one))
+                    same(on.add(at(i, a), at(i, b)), a + b)
+                    same(on.add(at(i, b), at(0, a)), b + a)
+            same(on.where(a > row, column, one), np.where(a > row, column, one))
             for view in np.broadcast_to(row, a.shape), np.broadcast_to(column, a.shape), np.broadcast_to(one, a.shape):
-                same(call(on, "copy", view), view.copy())
+                same(on.copy(view), view.copy())
 
 
 def test_parts_of_rows(on):
@@ -110,8 +110,8 @@ def test_parts_of_rows(on):
     for dtype in dtypes(on):
         base = at(0, numbers(rng, (6, 11, 48), dtype))
         for x in base[:, :, :32], base[:, :, 16:], base[:, 2:9, 1:17], base[:, ::2, :40], base[::-1, :, :8], base[..., 5:]:
-            same(call(on, "add", x, x), x + x)
-            same(call(on, "copy", x), x.copy())
+            same(on.add(x, x), x + x)
+            same(on.copy(x), x.copy())
             y = np.zeros((6, 11, 64), dtype)[:, : x.shape[1], 16 : 16 + x.shape[2]][: x.shape[0]]
             on.add(x, x, out=y)
             same(y, x + x)
@@ -138,11 +138,11 @@ def test_in_place(on, offset):
 
 def test_as_many_dims_as_there_may_be(on):
     for dtype in dtypes(on):
-        x = np.arange(1 << MAX_DIMS).astype(dtype).reshape((2,) * MAX_DIMS)
+        x = (np.arange(1 << MAX_DIMS) % 2039).astype(dtype).reshape((2,) * MAX_DIMS)
         every = x[tuple(slice(None, None, (-1) ** d) for d in range(MAX_DIMS))]
-        same(call(on, "add", every, x), every + x)
-        same(call(on, "copy", every), every.copy())
-        same(call(on, "copy", x.T), x.T.copy())
+        same(on.add(every, x), every + x)
+        same(on.copy(every), every.copy())
+        same(on.copy(x.T), x.T.copy())
 
 
 # ------------------------------------------------------------------------------------------------------ random calls
@@ -150,15 +150,16 @@ def test_as_many_dims_as_there_may_be(on):
 
 def operand(rng, shape, dtype):
     """An array that broadcasts to `shape`: permuted, sliced, reversed or broadcast, beginning anywhere."""
-    shape = [n if rng.random() < 0.85 else 1 for n in shape[rng.integers(0, len(shape) + 1) if rng.random() < 0.2 else 0 :]]
+    shape = shape[rng.integers(0, len(shape) + 1) if rng.random() < 0.2 else 0 :]
+    shape = [n if rng.random() < 0.85 else 1 for n in shape]
     order = rng.permutation(len(shape))
     steps = [int(rng.choice([1, 1, 1, 2, -1, -3])) for _ in shape]
     extra = [int(rng.choice([0, 0, 0, 1, 3, 4])) for _ in shape]
     sizes = [abs(s) * n + e for n, s, e in zip(shape, steps, extra)]
     base = at(int(rng.choice([0, 0, 1, 3])), numbers(rng, [sizes[d] for d in order], dtype))
     x = base.transpose(np.argsort(order))
-    x = x[tuple(slice(e, e + abs(s) * n, abs(s)) for n, s, e in zip(shape, steps, extra))]
-    return x[tuple(slice(None, None, -1 if s < 0 else 1) for s in steps)]
+    x = x[(*(slice(e, e + abs(s) * n, abs(s)) for n, s, e in zip(shape, steps, extra)), ...)]
+    return x[(*(slice(None, None, -1 if s < 0 else 1) for s in steps), ...)]
 
 
 def random_calls(on, seed, count):
@@ -171,18 +172,18 @@ def random_calls(on, seed, count):
         a, b = operand(rng, shape, dtype), operand(rng, shape, dtype)
         kind = rng.integers(0, 6)
         if kind == 0:
-            same(call(on, "add", a, b), np.add(a, b, dtype=dtype))
+            same(on.add(a, b), np.add(a, b, dtype=dtype))
         elif kind == 1:
             mask = operand(rng, shape, "bool")
-            same(call(on, "where", mask, a, b), np.where(mask, a, b))
+            same(on.where(mask, a, b), np.where(mask, a, b))
         elif kind == 2:
-            same(call(on, "ge", a, b), np.asarray(a >= b))
+            same(on.ge(a, b), np.asarray(a >= b))
         elif kind == 3:
             to = np.dtype(rng.choice(["float32", "float64", "int64", "float16", "bool", "int8"]))
-            same(call(on, "cast", a, to), a.astype(to))
+            same(on.cast(a, to), a.astype(to))
         elif kind == 4:
             x = np.broadcast_to(a, np.broadcast_shapes(a.shape, b.shape))
-            same(call(on, "copy", x), np.array(x))
+            same(on.copy(x), np.array(x))
         else:
             whole = operand(rng, shape, dtype)
             out = whole if whole.ndim == len(shape) and whole.shape == tuple(shape) else np.zeros(shape, dtype)
@@ -205,8 +206,8 @@ def test_random_calls_in_64_bits(on, monkeypatch):
 def test_transpositions_in_64_bits(on, monkeypatch):
     x = np.arange(3 * 40 * 70, dtype="float32").reshape(3, 40, 70)
     with limit(monkeypatch, 1000):
-        same(call(on, "copy", x.swapaxes(1, 2)), x.swapaxes(1, 2).copy())
-    same(call(on, "copy", x.swapaxes(1, 2)), x.swapaxes(1, 2).copy())
+        same(on.copy(x.swapaxes(1, 2)), x.swapaxes(1, 2).copy())
+    same(on.copy(x.swapaxes(1, 2)), x.swapaxes(1, 2).copy())
 
 
 def test_no_access_is_wrong():
