@@ -8,8 +8,9 @@ struct Layout {
   long long size;              // Π shape
   long long ndim;              // at least 1; neighbouring dims that are contiguous in every operand are merged
   long long narrow;            // do all indices and offsets fit into 31 bits?
-  long long run;               // a power of 2. From each multiple of it along the last dim on, so many elements lie one
-                               // after the other in each operand, or are a single one, and begin at a multiple of it
+  long long run;               // 1, 2, 4 or 8. Cut into pieces of so many places, the last dim has only whole ones, each
+                               // of which is neighbours in memory, or one element, in each operand; they begin at
+                               // multiples of `run`. (If there is no other dim, the last piece may be shorter.)
   long long shape[16];
   long long divisors[16];      // what quotient() takes for the dims but the first, if narrow
   long long strides[4][16];

@@ -66,7 +66,7 @@ def test_divisions_by_multiplying_are_exact():
 
 def test_only_what_fits_into_31_bits_is_narrow():
     def narrow(shape, *strides, itemsize=4):
-        size, about, columns = fields(shape, *strides, itemsize=itemsize)
+        _, about, columns = fields(shape, *strides, itemsize=itemsize)
         assert about[2] or not any(columns[1])
         return bool(about[2])
 
@@ -87,7 +87,8 @@ def test_runs_of_neighbours():
         return fields(shape, *strides)[1][3]
 
     assert run((5,), (4,), (4,)) == run((7, 3), (12, 4), (12, 4)) == run((7,), (4,), (0,)) == 8
-    assert run((5,), (4,), (-4,)) == run((5,), (4,), (8,)) == run((5,), (8,), (4,)) == run((4, 4), (16, 4), (4, 16)) == 1
+    assert run((5,), (4,), (-4,)) == run((5,), (4,), (8,)) == run((5,), (8,), (4,)) == 1
+    assert run((4, 4), (16, 4), (4, 16)) == run((4, 4), (16, 4), (20, 4)) == 1
     assert [run((3, n), (4 * n, 4), (0, 4)) for n in (2, 4, 6, 8, 12, 16, 7)] == [2, 4, 2, 8, 4, 8, 1]
     assert [run((3, n), (4 * n, 4), (4, 0)) for n in (2, 4, 16)] == [2, 4, 8]  # one element for a whole row
     assert [run((3, 16), (64, 4), (4 * n, 4)) for n in (17, 18, 20, 24, -24, 32)] == [1, 2, 4, 8, 8, 8]

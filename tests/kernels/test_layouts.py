@@ -109,7 +109,15 @@ def test_parts_of_rows(on):
     rng = np.random.default_rng(2)
     for dtype in dtypes(on):
         base = at(0, numbers(rng, (6, 11, 48), dtype))
-        for x in base[:, :, :32], base[:, :, 16:], base[:, 2:9, 1:17], base[:, ::2, :40], base[::-1, :, :8], base[..., 5:]:
+        views = (
+            base[:, :, :32],
+            base[:, :, 16:],
+            base[:, 2:9, 1:17],
+            base[:, ::2, :40],
+            base[::-1, :, :8],
+            base[..., 5:],
+        )
+        for x in views:
             same(on.add(x, x), x + x)
             same(on.copy(x), x.copy())
             y = np.zeros((6, 11, 64), dtype)[:, : x.shape[1], 16 : 16 + x.shape[2]][: x.shape[0]]

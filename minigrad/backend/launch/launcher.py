@@ -164,7 +164,7 @@ def layout(shape, itemsizes, *strides):
 
 
 def merged(shape, itemsizes, strides):
-    """[(size, [step in each operand, in elements])]: the dims, where those that all operands run through alike are one."""
+    """[(size, [step in each operand, in elements])]: the dims; those that all operands run through alike are one."""
     dims: list = []
     for n, *in_bytes in zip(shape, *strides):
         if n == 1:
