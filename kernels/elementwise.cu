@@ -1,7 +1,7 @@
 // Elementwise primitives: y = f(a), f(a, b) or f(a, b, c) at every place of arrays of any strides, broadcast.
 //
 //   layout   y and those operands that are arrays, in this order. A null pointer stands for the number passed beside it
-//   launch   1-D, as for grid_places. y may be a or b itself (in place), so nothing is __restrict__ here
+//   launch   1-D, as for map_places. y may be a or b itself (in place), so nothing is __restrict__ here
 //   equals   np.add(a, b), np.exp(a), np.where(a, b, c), …
 //
 // minigrad/backend/launch/formulas.py generates the entry points from the table of formulas at the end of this file, and
@@ -83,52 +83,33 @@ __device__ __forceinline__ X gelu_slope_tanh(X x) {
 
 template <typename X, typename Y, typename F>
 __device__ __forceinline__ void map1(Y* y, const T* a, const Layout& layout, F f) {
-  grid_places<2>(layout, [=](long long i, long long j, long long, long long) { y[i] = Y(f(X(a[j]))); });
+  map_places(layout, [=](T a) { return Y(f(X(a))); }, y, a);
 }
 
 template <typename X, typename Y, typename N, typename F>
 __device__ __forceinline__ void map2(Y* y, const T* a, const T* b, N na, N nb, const Layout& layout, F f) {
   const X left = X(na), right = X(nb);
-  if (!b) {
-    grid_places<2>(layout, [=](long long i, long long j, long long, long long) { y[i] = Y(f(X(a[j]), right)); });
-  } else if (!a) {
-    grid_places<2>(layout, [=](long long i, long long j, long long, long long) { y[i] = Y(f(left, X(b[j]))); });
-  } else {
-    grid_places<3>(layout, [=](long long i, long long j, long long k, long long) { y[i] = Y(f(X(a[j]), X(b[k]))); });
-  }
+  if (!b) map_places(layout, [=](T a) { return Y(f(X(a), right)); }, y, a);
+  else if (!a) map_places(layout, [=](T b) { return Y(f(left, X(b))); }, y, b);
+  else map_places(layout, [=](T a, T b) { return Y(f(X(a), X(b))); }, y, a, b);
 }
 
 template <typename X, typename F>
 __device__ __forceinline__ void map3(T* y, const T* a, const T* b, const T* c, const Layout& layout, F f) {
-  grid_places<4>(layout, [=](long long i, long long j, long long k, long long l) {
-    y[i] = T(f(X(a[j]), X(b[k]), X(c[l])));
-  });
+  map_places(layout, [=](T a, T b, T c) { return T(f(X(a), X(b), X(c))); }, y, a, b, c);
 }
 
 // y = b where a, else c. Both are read, and the bools are read as bytes, so that a CPU can select eight at a time.
 template <typename N>
 __device__ __forceinline__ void choose(T* y, const bool* bools, const T* b, const T* c, N nb, N nc,
                                        const Layout& layout) {
-  const unsigned char* a = reinterpret_cast<const unsigned char*>(bools);
+  typedef unsigned char Byte;
+  const Byte* a = reinterpret_cast<const Byte*>(bools);
   const T then = T(nb), other = T(nc);
-  if (!b && !c) {
-    grid_places<2>(layout, [=](long long i, long long j, long long, long long) { y[i] = a[j] ? then : other; });
-  } else if (!c) {
-    grid_places<3>(layout, [=](long long i, long long j, long long k, long long) {
-      const T found = b[k];
-      y[i] = a[j] ? found : other;
-    });
-  } else if (!b) {
-    grid_places<3>(layout, [=](long long i, long long j, long long k, long long) {
-      const T found = c[k];
-      y[i] = a[j] ? then : found;
-    });
-  } else {
-    grid_places<4>(layout, [=](long long i, long long j, long long k, long long l) {
-      const T found = b[k], instead = c[l];
-      y[i] = a[j] ? found : instead;
-    });
-  }
+  if (!b && !c) map_places(layout, [=](Byte a) { return a ? then : other; }, y, a);
+  else if (!c) map_places(layout, [=](Byte a, T b) { return a ? b : other; }, y, a, b);
+  else if (!b) map_places(layout, [=](Byte a, T c) { return a ? then : c; }, y, a, c);
+  else map_places(layout, [=](Byte a, T b, T c) { return a ? b : c; }, y, a, b, c);
 }
 
 // ------------------------------------------------------------------------------------------------------ entry points

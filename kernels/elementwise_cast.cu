@@ -1,14 +1,14 @@
 // Casts: y = x in another dtype. Compiled for each dtype of x, with an entry point for each of y.
 //
 //   layout   y, x: any strides
-//   launch   1-D, as for grid_places
+//   launch   1-D, as for map_places
 //   equals   x.astype(dtype): floats to integers round towards zero, and to bool is x != 0. NaN, or a float beyond the
 //            integer type's limits, gives an unspecified integer, which differs between GPU and CPU
 #include "layout.cuh"
 
 template <typename Y>
 __device__ __forceinline__ void cast(Y* __restrict__ y, const T* __restrict__ x, const Layout& layout) {
-  grid_places<2>(layout, [=](long long i, long long j, long long, long long) { y[i] = Y(R(x[j])); });
+  map_places(layout, [=](T x) { return Y(R(x)); }, y, x);
 }
 
 extern "C" __global__ void to_float32_kernel(float* y, const T* x, Layout layout) { cast(y, x, layout); }

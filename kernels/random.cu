@@ -5,6 +5,7 @@
 //            If `stream` is not null, it holds another key, which is taken instead, and an offset, which is added
 //   launch   1-D, as for grid_each over the blocks of four words: n / 4, rounded up
 //   equals   philox.words(key, offset, n), and what backend/numpy/random.py makes of them
+#include "layout.cuh"
 #include "philox.cuh"
 
 // Where in which stream a launch begins. What a launch repeats may differ each time: so it can lie in memory.
@@ -15,16 +16,41 @@ struct Start {
       : key(stream ? stream[0] : key), offset(stream ? stream[1] + offset : offset) {}
 };
 
-// f(i, word) for each i in [0, n).
-template <typename F>
-__device__ __forceinline__ void each_word(Start start, long long n, F f) {
+// Four neighbours of an array, loaded at once if V is const, else stored.
+template <typename V>
+struct Four {
+  V* p;
+  Run<V, 4> x;
+  __device__ __forceinline__ void load() {}
+  __device__ __forceinline__ void store() const { *reinterpret_cast<Run<V, 4>*>(p) = x; }
+};
+template <typename V>
+struct Four<const V> {
+  const V* p;
+  Run<V, 4> x;
+  __device__ __forceinline__ void load() { x = *reinterpret_cast<const Run<V, 4>*>(p); }
+  __device__ __forceinline__ void store() const {}
+};
+
+template <typename F, typename... V>
+__device__ __forceinline__ void each_of_four(const Words& words, F f, Four<V>... a) {
+  (a.load(), ...);
+  UNROLL for (int k = 0; k < 4; k++) f(words.w[k], a.x.at[k]...);
+  (a.store(), ...);
+}
+
+// f(word, a[i], …) for each i in [0, n). It reads those arrays that are const, and writes the others.
+template <typename F, typename... V>
+__device__ __forceinline__ void each_word(Start start, long long n, F f, V*... a) {
+  const bool at_once = !ONE_THREAD && (((unsigned long long)a % sizeof(Run<V, 4>) == 0) && ...);
   grid_each(n / 4, [=](long long block) {
     const Words words = philox(start.key, start.offset + block);
-    UNROLL for (int k = 0; k < 4; k++) f(4 * block + k, words.w[k]);
+    if (at_once) each_of_four(words, f, Four<V>{a + 4 * block, {}}...);
+    else UNROLL for (int k = 0; k < 4; k++) f(words.w[k], a[4 * block + k]...);
   });
   if (n % 4 && blockIdx.x == 0 && threadIdx.x == 0) {  // the rest, so that the loop above needs no branch
     const Words words = philox(start.key, start.offset + n / 4);
-    for (int k = 0; k < n % 4; k++) f(n / 4 * 4 + k, words.w[k]);
+    for (int k = 0; k < n % 4; k++) f(words.w[k], a[n / 4 * 4 + k]...);
   }
 }
 
@@ -35,7 +61,7 @@ __device__ __forceinline__ double unit(unsigned high, unsigned low) {
 
 extern "C" __global__ void words_kernel(const unsigned long long* __restrict__ stream, unsigned long long key,
                                         unsigned long long offset, unsigned* __restrict__ y, long long n) {
-  each_word({stream, key, offset}, n, [=](long long i, unsigned word) { y[i] = word; });
+  each_word({stream, key, offset}, n, [=](unsigned word, unsigned& y) { y = word; }, y);
 }
 
 // y = x mask, mask = scale where the element's word ≥ threshold, else 0.
@@ -43,18 +69,20 @@ extern "C" __global__ void dropout_kernel(const unsigned long long* __restrict__
                                           unsigned long long offset, T* __restrict__ y, T* __restrict__ mask,
                                           const T* __restrict__ x, unsigned threshold, double scale, long long n) {
   const R kept = R(T(scale));
-  each_word({stream, key, offset}, n, [=](long long i, unsigned word) {
+  auto drop = [=](unsigned word, T& y, T& mask, const T& x) {
     R m = word >= threshold ? kept : R(0);
-    mask[i] = T(m);
-    y[i] = T(R(x[i]) * m);
-  });
+    mask = T(m);
+    y = T(R(x) * m);
+  };
+  each_word({stream, key, offset}, n, drop, y, mask, x);
 }
 
 // Numbers in [0, 1), each from `bits` bits of a word.
 extern "C" __global__ void uniform_kernel(const unsigned long long* __restrict__ stream, unsigned long long key,
                                           unsigned long long offset, T* __restrict__ y, int bits, long long n) {
   const R step = R(1) / R(1u << bits);
-  each_word({stream, key, offset}, n, [=](long long i, unsigned word) { y[i] = T(R(int(word >> (32 - bits))) * step); });
+  auto number = [=](unsigned word, T& y) { y = T(R(int(word >> (32 - bits))) * step); };
+  each_word({stream, key, offset}, n, number, y);
 }
 
 // Doubles in [0, 1), each from 53 bits of two words.

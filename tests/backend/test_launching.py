@@ -8,20 +8,29 @@ import pytest
 
 from minigrad.backend.launch.elementwise import compact_strides
 from minigrad.backend.launch.index import any_integers, is_basic, places
-from minigrad.backend.launch.launcher import MAX_DIMS, broadcast_strides, layout, real
+from minigrad.backend.launch.launcher import MAX_DIMS, NARROW, broadcast_strides, divisor, layout, real
 from minigrad.backend.launch.matmul import choose
+from minigrad.backend.launch.movement import _moving
 from minigrad.backend.launch.reduce import accumulator, reduction, shares
 from minigrad.backend.runners.emulated import Emulated
 
 
 def unpacked(shape, *strides, itemsize=4):
     """(size, [(n, *steps)]) of the struct Layout."""
+    size, about, columns = fields(shape, *strides, itemsize=itemsize)
+    n, divisors, *steps = columns
+    column = [n, *steps]
+    assert size == math.prod(shape) and divisors == [divisor(d) if d else 0 for d in n]
+    assert all(not any(c[about[1] :]) for c in column) and not any(n for c in column[len(strides) + 1 :] for n in c)
+    return [tuple(c[d] for c in column[: len(strides) + 1]) for d in range(about[1])]
+
+
+def fields(shape, *strides, itemsize=4):
+    """(number of elements, (size, ndim, narrow, run), the columns of MAX_DIMS numbers) of the struct Layout."""
     size, packed = layout(shape, (itemsize,) * len(strides), *strides)
-    numbers = struct.unpack(f"{len(packed) // 8}q", packed)
-    assert len(numbers) == 2 + 5 * MAX_DIMS and numbers[0] == size == math.prod(shape)
-    column = [numbers[2 + MAX_DIMS * k : 2 + MAX_DIMS * (k + 1)] for k in range(5)]
-    assert all(not any(c[numbers[1] :]) for c in column) and not any(n for c in column[len(strides) + 1 :] for n in c)
-    return [tuple(c[d] for c in column[: len(strides) + 1]) for d in range(numbers[1])]
+    numbers = list(struct.unpack(f"{len(packed) // 8}q", packed))
+    assert len(numbers) == 4 + 6 * MAX_DIMS and numbers[0] == size
+    return size, numbers[:4], [numbers[4 + MAX_DIMS * k : 4 + MAX_DIMS * (k + 1)] for k in range(6)]
 
 
 def test_dims_that_all_operands_run_through_alike_are_one():
@@ -37,6 +46,52 @@ def test_dims_that_all_operands_run_through_alike_are_one():
     assert len(unpacked((2,) * MAX_DIMS, steps[:-1])) == MAX_DIMS
     with pytest.raises(ValueError, match="at most 16 dims that cannot be merged"):
         unpacked((2,) * (MAX_DIMS + 1), steps)
+
+
+def test_divisions_by_multiplying_are_exact():
+    """What quotient() of layout.cuh computes, in numbers of 32 and 64 bits, for each n at which it could be off."""
+    edges = {1 << k for k in range(31)} | {(1 << k) + 1 for k in range(30)} | {(1 << k) - 1 for k in range(1, 32)}
+    rng = np.random.default_rng(0)
+    for d in sorted({*range(1, 2000), *edges, *rng.integers(1, NARROW, 3000).tolist()}):
+        factor, shift = np.uint64(divisor(d) % (1 << 32)), np.uint64(divisor(d) >> 32)
+        assert shift < 32 and divisor(d) < 1 << 63
+        most = (NARROW - 1) // d
+        times = {0, 1, 2, most - 1, most, *rng.integers(0, most + 1, 8).tolist()}
+        near = {k * d + i for k in times for i in (-1, 0, 1)} | {NARROW - 1, NARROW - 2}
+        n = np.array([n for n in near if 0 <= n < NARROW], np.uint64)
+        doubled = n << np.uint64(1)
+        assert doubled.max() < 1 << 32
+        np.testing.assert_array_equal(doubled * factor >> np.uint64(32) >> shift, n // np.uint64(d))
+
+
+def test_only_what_fits_into_31_bits_is_narrow():
+    def narrow(shape, *strides, itemsize=4):
+        _, about, columns = fields(shape, *strides, itemsize=itemsize)
+        assert about[2] or not any(columns[1])
+        return bool(about[2])
+
+    most = NARROW - 1
+    assert narrow((most,), (4,), (4,)) and not narrow((most + 1,), (4,), (4,))
+    assert narrow((2, 2**30 - 1), (4 * 2**30, 4), (0, 4)) and not narrow((2, 2**30), (4 * 2**30, 4), (0, 4))
+    assert not narrow((2**16, 2**16), (0, 4), (4, 0))  # few elements in memory, but many places
+    assert narrow((3, 5), (20, 4), (4 * 2**29, 4)) and not narrow((3, 5), (20, 4), (4 * 2**30, 4))
+    assert narrow((3, 5), (20, 4), (-4 * 2**29, 4)) and not narrow((3, 5), (20, 4), (-4 * 2**30, 4))
+    assert narrow((0, 2**40), (4, 4), (4, 4)) and narrow((), (), ()) and narrow((1,), (2**60,), (0,))
+    assert narrow((2, 2), (4 * 2**30, 4), itemsize=4) and not narrow((2, 2), (8 * 2**30, 4), itemsize=4)
+    assert _moving((64, 2**20), 4, (4 * 2**20, 4), (4, 4 * 64))[0] is not None  # as a transposition
+    assert _moving((64, 2**26), 4, (4 * 2**26, 4), (4, 4 * 64))[0] is None
+
+
+def test_runs_of_neighbours():
+    def run(shape, *strides):
+        return fields(shape, *strides)[1][3]
+
+    assert run((5,), (4,), (4,)) == run((7, 3), (12, 4), (12, 4)) == run((7,), (4,), (0,)) == 8
+    assert run((5,), (4,), (-4,)) == run((5,), (4,), (8,)) == run((5,), (8,), (4,)) == 1
+    assert run((4, 4), (16, 4), (4, 16)) == run((4, 4), (16, 4), (20, 4)) == 1
+    assert [run((3, n), (4 * n, 4), (0, 4)) for n in (2, 4, 6, 8, 12, 16, 7)] == [2, 4, 2, 8, 4, 8, 1]
+    assert [run((3, n), (4 * n, 4), (4, 0)) for n in (2, 4, 16)] == [2, 4, 8]  # one element for a whole row
+    assert [run((3, 16), (64, 4), (4 * n, 4)) for n in (17, 18, 20, 24, -24, 32)] == [1, 2, 4, 8, 8, 8]
 
 
 def test_strides_of_what_is_broadcast():

@@ -92,6 +92,14 @@ def inserted(a, b, start, count):
     return b
 
 
+def permuted(a, b, which):
+    y = 0
+    for i in range(4):
+        byte = (b << 32 | a) >> 8 * (which >> 4 * i & 7) & 255
+        y |= (byte if not which >> 4 * i & 8 else 255 if byte > 127 else 0) << 8 * i
+    return y
+
+
 S32, U32, S64, U64, F32, F64 = "s32", "u32", "s64", "u64", "f32", "f64"
 # text, with %0 to %3 for the operands and %d for the result; types of operands; type of the result; meaning
 CASES = [
@@ -129,6 +137,9 @@ CASES = [
     ("bfe.u32 %d, %0, %1, %2;", [U32] * 3, U32, lambda a, b, c: extracted(a, b, c, U32)),
     ("bfe.s32 %d, %0, %1, %2;", [S32, U32, U32], S32, lambda a, b, c: extracted(a, b, c, S32)),
     ("bfi.b32 %d, %0, %1, %2, %3;", [U32] * 4, U32, inserted),
+    ("prmt.b32 %d, %0, %1, %2;", [U32] * 3, U32, permuted),
+    ("prmt.b32 %d, %0, %1, 30212;", [U32] * 2, U32, lambda a, b: permuted(a, b, 30212)),
+    ("prmt.b32 %d, %0, %1, 0x9A4F;", [U32] * 2, U32, lambda a, b: permuted(a, b, 0x9A4F)),
     ("clz.b32 %d, %0;", [U32], U32, lambda a: 32 - a.bit_length()),
     ("clz.b64 %d, %0;", [U64], U32, lambda a: 64 - a.bit_length()),
     ("popc.b64 %d, %0;", [U64], U32, lambda a: bin(a).count("1")),

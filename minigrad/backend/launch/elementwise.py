@@ -144,7 +144,8 @@ class Elementwise(Launcher):
         dtype = np.dtype(dtype)
         place = cast_placed(dtype, x.dtype, x.shape, x.strides)
         y = self._made(place, dtype)
-        self.launch_each(place.size, "elementwise_cast", f"to_{dtype.name}_kernel", x.dtype, y, x, place.layout)
+        entry, widest = f"to_{dtype.name}_kernel", max(dtype.itemsize, x.itemsize)
+        self.launch_places(place.size, widest, "elementwise_cast", entry, x.dtype, y, x, place.layout)
         return y
 
     def _as(self, x, dtype):
@@ -170,7 +171,8 @@ class Elementwise(Launcher):
                 pointers.append(None)
                 numbers.append(_number(x, plan.dtype, TABLE[name].wide))
         size, packed = plan.place.size, plan.place.layout
-        self.launch_each(size, "elementwise", name + "_kernel", plan.dtype, y, *pointers, *numbers, packed)
+        args = y, *pointers, *numbers, packed
+        self.launch_places(size, plan.dtype.itemsize, "elementwise", name + "_kernel", plan.dtype, *args)
         return y
 
     def _made(self, place, dtype):

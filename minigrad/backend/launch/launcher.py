@@ -14,6 +14,8 @@ from .recorder import Recorder, Table
 LAYOUT = Struct("layout.cuh", "Layout")
 MAX_DIMS = LAYOUT.counts["shape"]
 OPERANDS = LAYOUT.counts["strides"] // MAX_DIMS
+NARROW = 1 << 31  # what indices and offsets of the fast loops of layout.cuh stay below
+MOST_PER_TURN = 8  # elements of a thread in such a loop
 TOTAL = 8  # bytes of a Total of common.cuh, for any float
 TOTALS = np.dtype(np.float64)  # the dtype of arrays of Totals
 WARP_ROW = 1024  # elements of the longest row that a warp has
@@ -65,9 +67,17 @@ class Launcher(Primitives):
             self._run(file, entry, dtype, grid, block, shared, args)
 
     def launch_each(self, n, file, entry, dtype, *args):
-        """Run an entry point built on grid_each or grid_places over n elements."""
+        """Run an entry point built on grid_each over n elements."""
         if n:
             blocks, threads = self.spread(n)
+            self._run(file, entry, dtype, (blocks,), (threads,), 0, args)
+
+    def launch_places(self, n, widest, file, entry, dtype, *args):
+        """Run an entry point built on map_places over n elements, the widest of which have so many bytes."""
+        if n:
+            blocks, threads = self.spread(n)
+            if threads > 1:  # each of which takes several elements a turn
+                blocks = min(blocks, -(-n // (threads * min(MOST_PER_TURN, 16 // widest))))
             self._run(file, entry, dtype, (blocks,), (threads,), 0, args)
 
     def launch_rows(self, rows, n, file, entry, dtype, *args):
@@ -164,28 +174,61 @@ class Launcher(Primitives):
 
 @functools.lru_cache(4096)
 def layout(shape, itemsizes, *strides):
-    """The struct Layout for operands of one shape and their strides in bytes, as bytes: dims that all operands run
-    through alike are merged. -> (number of elements, bytes)."""
-    dims = [(n, [s // size for s, size in zip(steps, itemsizes)]) for n, *steps in zip(shape, *strides) if n != 1]
-    merged: list = []
-    for n, steps in dims:
-        if merged and all(outer == inner * n for outer, inner in zip(merged[-1][1], steps)):
-            merged[-1] = (merged[-1][0] * n, steps)
-        else:
-            merged.append((n, steps))
-    if len(merged) > MAX_DIMS:
+    """The struct Layout for operands of one shape and their strides in bytes -> (number of elements, bytes)."""
+    dims = merged(shape, itemsizes, strides)
+    if len(dims) > MAX_DIMS:
         raise ValueError(f"kernels take at most {MAX_DIMS} dims that cannot be merged, got shape {shape}")
-    merged = merged or [(1, [1] * len(strides))]
-    unused = [0] * (MAX_DIMS - len(merged))
-    columns = [[steps[k] for _, steps in merged] + unused for k in range(len(strides))]
+    narrow, unused = is_narrow(dims), [0] * (MAX_DIMS - len(dims))
+    columns = [[steps[k] for _, steps in dims] + unused for k in range(len(strides))]
     columns += [[0] * MAX_DIMS] * (OPERANDS - len(columns))
     size = math.prod(shape)
     return size, LAYOUT(
         size=size,
-        ndim=len(merged),
-        shape=[n for n, _ in merged] + unused,
+        ndim=len(dims),
+        narrow=narrow,
+        run=_run(dims),
+        shape=[n for n, _ in dims] + unused,
+        divisors=[divisor(n) if narrow and n else 0 for n, _ in dims] + unused,
         strides=[step for column in columns for step in column],
     )
+
+
+def merged(shape, itemsizes, strides):
+    """[(size, [step in each operand, in elements])]: the dims; those that all operands run through alike are one."""
+    dims: list = []
+    for n, *in_bytes in zip(shape, *strides):
+        if n == 1:
+            continue
+        steps = [step // size for step, size in zip(in_bytes, itemsizes)]
+        if dims and all(outer == inner * n for outer, inner in zip(dims[-1][1], steps)):
+            dims[-1] = (dims[-1][0] * n, steps)
+        else:
+            dims.append((n, steps))
+    return dims or [(1, [1] * len(strides))]
+
+
+def is_narrow(dims):
+    """Do all indices of merged dims, and the offsets of all operands, fit into 31 bits?"""
+    sizes, steps = zip(*dims)
+    if 0 in sizes:
+        return True
+    reaches = [sum((n - 1) * abs(step) for n, step in zip(sizes, of)) for of in zip(*steps)]
+    return max(math.prod(sizes), *reaches) < NARROW
+
+
+def _run(dims):
+    """The field `run` of a Layout with these dims."""
+    *outer, (n, steps) = dims
+    if steps[0] != 1 or any(step not in (0, 1) for step in steps):
+        return 1
+    sizes = [n, *(of[k] for _, of in outer for k, step in enumerate(steps) if step)] if outer else []
+    return math.gcd(MOST_PER_TURN, *sizes)
+
+
+def divisor(d):
+    """What quotient() of layout.cuh takes to divide by d, in [1, 2^31)."""
+    shift = (d - 1).bit_length()  # ⌈log2 d⌉
+    return shift << 32 | -(-(1 << (31 + shift)) // d)
 
 
 def broadcast_strides(x, shape):

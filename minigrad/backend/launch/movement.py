@@ -10,7 +10,7 @@ import numpy as np
 
 from ...recording import here, refuse
 from ..kernels import constant
-from .launcher import Launcher, layout
+from .launcher import Launcher, divisor, is_narrow, layout, merged
 from .rules import COPY, NUMPYS, VIEW, natively
 
 BITS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
@@ -51,7 +51,8 @@ class Movement(Launcher):
         y = self.empty(shape, np.dtype(dtype))
         bits = BITS[y.itemsize]
         value = int(np.full((), value, y.dtype).view(bits))
-        self.launch_each(y.size, "movement", "fill", bits, y, value, y.size)
+        n, packed = layout((y.size,), (y.itemsize,), (y.itemsize,))
+        self.launch_places(n, y.itemsize, "movement", "fill", bits, y, value, packed)
         return y
 
     @VIEW
@@ -105,11 +106,11 @@ class Movement(Launcher):
 
     def move(self, y, x):
         """y[...] = x for arrays of one shape and item size that share no memory; returns y."""
-        transposed, packed, n = _moving(y.shape, y.itemsize, y.strides, x.strides)
-        if transposed:
-            self.launch("movement", "transpose", BITS[y.itemsize], n, TILE_THREADS, y, x, packed)
+        tiles, packed, n = _moving(y.shape, y.itemsize, y.strides, x.strides)
+        if tiles is not None:
+            self.launch("movement", "transpose", BITS[y.itemsize], n, TILE_THREADS, y, x, packed, *tiles)
         else:
-            self.launch_each(n, "movement", "copy", BITS[y.itemsize], y, x, packed)
+            self.launch_places(n, y.itemsize, "movement", "copy", BITS[y.itemsize], y, x, packed)
         return y
 
     @COPY
@@ -165,7 +166,8 @@ def has_view(shape, strides, wanted):
 
 @functools.lru_cache(4096)
 def _moving(shape, itemsize, y_strides, x_strides):
-    """How to move x to y: (as a transposition?, the struct Layout, tiles or else elements)."""
+    """How to move x to y: (what the kernel `transpose` takes beside it, or None, the struct Layout, tiles or else
+    elements)."""
     dims = [d for d, n in enumerate(shape) if n != 1]
     dims.sort(key=lambda d: -abs(y_strides[d]))  # so that writes run along the memory
     pair = [next((d for d in dims if strides[d] == itemsize), -1) for strides in (x_strides, y_strides)]  # dense there
@@ -174,6 +176,9 @@ def _moving(shape, itemsize, y_strides, x_strides):
         dims = [d for d in dims if d not in pair] + pair
     sizes, y_steps, x_steps = (tuple(of[d] for d in dims) for of in (shape, y_strides, x_strides))
     n, packed = layout(sizes, (itemsize, itemsize), y_steps, x_steps)
-    if transposed and n:
-        n = n // math.prod(sizes[-2:]) * math.prod(-(-n // SIDE) for n in sizes[-2:])
-    return transposed, packed, n
+    laid = merged(sizes, (itemsize, itemsize), (y_steps, x_steps))
+    if not transposed or not is_narrow(laid):
+        return None, packed, n
+    *outer, across, down = (n for n, _ in laid)
+    across, down = -(-across // SIDE), -(-down // SIDE)
+    return (divisor(across * down), divisor(across)), packed, math.prod(outer) * across * down

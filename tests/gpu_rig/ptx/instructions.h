@@ -149,6 +149,15 @@ static inline T subtract_borrow(Thread &t, T a, T b, bool borrow, bool set) {
   return (T)difference;
 }
 
+static inline u32 permute_bytes(u32 a, u32 b, u32 which) {  // four of the eight bytes of a and b, or their sign
+  const u64 both = (u64)b << 32 | a;
+  u32 y = 0;
+  for (int i = 0; i < 4; i++) {
+    const u32 one = which >> 4 * i, byte = (u32)(both >> 8 * (one & 7)) & 255;
+    y |= (one & 8 ? (byte >> 7) * 255 : byte) << 8 * i;
+  }
+  return y;
+}
 template <class T>
 static inline T insert_bits(T a, T b, u32 from, u32 count) {  // a's low bits into b
   from &= 255, count &= 255;

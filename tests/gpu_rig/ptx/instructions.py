@@ -125,6 +125,7 @@ TABLE = {
     "shf.r.wrap": [Form(frozenset({"b32"}), "funnel_right(a, b, c & 31)", "T T T")],
     "shf.l.clamp": [Form(frozenset({"b32"}), "funnel_left(a, b, c < 32 ? c : 32)", "T T T")],
     "shf.r.clamp": [Form(frozenset({"b32"}), "funnel_right(a, b, c < 32 ? c : 32)", "T T T")],
+    "prmt": [Form(frozenset({"b32"}), "permute_bytes(a, b, c)", "T T T")],
     "bfi": [Form(BITS - {"b16"}, "insert_bits<T>(a, b, c, d)", "T T u32 u32")],
     "bfe": [Form(WORDS - BITS, "extract_bits<T>(a, b, c)", "T u32 u32")],
     "clz": [Form(BITS - {"b16"}, "leading_zeros<T>(a)", "T", "u32")],
