@@ -17,7 +17,7 @@ WIDTHS = "ldg", "stg", "lds", "sts"
 
 @functools.cache
 def budget(path=BUDGET):
-    """{"about": …, "nvrtc": its version, "sass": {file: {entry: {arch: counts}}}, "launches": {problem: {entry: counts}}}"""
+    """{"nvrtc": its version, "sass": {file: {entry: {arch: counts}}}, "launches": {problem: {entry: counts}}}"""
     return json.loads(Path(path).read_text(encoding="utf-8"))
 
 
@@ -43,7 +43,7 @@ def mean_width(row, what):
 
 
 def worse(file, was, now, slack=0.01):
-    """[what has become worse] from one count of instructions to another, by more than a rounding: a share of `slack`."""
+    """[what has become worse] from one count of instructions to another, by more than `slack`, which is a share."""
     found = []
     if file.split()[0] in PRODUCTS and was["fma"]:
         if share(now) < share(was) - slack:
@@ -118,33 +118,30 @@ def _lines(rows, depth=2):
     return "{\n" + ",\n".join(parts) + "}"
 
 
+COLUMNS = {  # of the table: what is shown of counts of instructions
+    "FMA": lambda row: f"{share(row):.3f}",
+    "instr./byte": lambda row: f"{effort(row):.2f}",
+    **{what.upper(): lambda row, what=what: f"{mean_width(row, what):.1f}" for what in ("ldg", "lds", "sts")},
+    **{what: lambda row, what=what: str(row[what]) for what in ("divisions", "barriers", "registers")},
+}
+LAUNCH_COLUMNS = {what: lambda row, what=what: f"{row[what]:g}" for what in ACCESSES}
+
+
 def table(before, now):
-    """Lines of text: each kernel's counts, and in front of them those of another budget where they differ."""
-    lines = [
-        f"{'kernel':64} {'FMA':>13} {'instr./byte':>15} {'LDG':>11} {'LDS':>11} {'STS':>11} {'div':>7} {'regs':>9}"
-    ]
+    """Lines of text: the counts of each kernel and launch, and before them those of another budget if they differ."""
+    lines = []
+    for part, columns in (("sass", COLUMNS), ("launches", LAUNCH_COLUMNS)):
+        lines += ["", part.ljust(60) + "".join(name.rjust(17) for name in columns)]
+        old, new = flat(before[part]), flat(now[part])
+        for name, row in new.items():
+            lines.append(name.ljust(60) + "".join(_cell(show, old.get(name), row) for show in columns.values()))
+        lines += [f"{name}: gone" for name in old if name not in new]
+    return lines[1:]
 
-    def both(function, form, width):
-        parts = [format(function(row), form) if row else "" for row in (was, row_now)]
-        return (parts[1] if parts[0] in ("", parts[1]) else f"{parts[0]} → {parts[1]}").rjust(width)
 
-    old = flat(before["sass"])
-    for name, row_now in flat(now["sass"]).items():
-        was = old.get(name)
-        lines.append(
-            f"{name:64} {both(share, '.3f', 13)} {both(effort, '.2f', 15)}"
-            + "".join(
-                f" {both(lambda row, what=what: mean_width(row, what), '.1f', 11)}" for what in ("ldg", "lds", "sts")
-            )
-            + f" {both(lambda row: row['divisions'], 'd', 7)} {both(lambda row: row['registers'], 'd', 9)}"
-        )
-    lines += ["", f"{'launch':64} " + " ".join(f"{what:>15}" for what in ACCESSES)]
-    old = flat(before["launches"])
-    for name, row_now in flat(now["launches"]).items():
-        was = old.get(name)
-        lines.append(f"{name:64} " + " ".join(both(lambda row, what=what: row[what], ".4g", 15) for what in ACCESSES))
-    gone = [name for part in ("sass", "launches") for name in flat(before[part]) if name not in flat(now[part])]
-    return lines + [f"{name}: gone" for name in gone]
+def _cell(show, was, row):
+    now = show(row)
+    return (now if was is None or show(was) == now else f"{show(was)} → {now}").rjust(17)
 
 
 def main():

@@ -130,7 +130,7 @@ class Kernel:
             for each in after:
                 before[each].append(block)
         everything = set(blocks)
-        dominators = {block: everything for block in blocks} | {0: {0}}  # the blocks that all ways to it lead through
+        dominators = dict.fromkeys(blocks, everything) | {0: {0}}  # the blocks that all ways to it lead through
         changed = True
         while changed:
             changed = False

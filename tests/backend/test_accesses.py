@@ -3,7 +3,7 @@ cycles that accesses to shared memory wait for its banks. No count may get worse
 
 The rig runs PTX. Where ptxas then joins neighbouring accesses to shared memory, there are fewer conflicts than this.
 
-    .gpu-rig/run -m tests.backend.test_accesses    rewrites that part of sass_budget.json. Read what it prints, and the diff.
+    .gpu-rig/run -m tests.backend.test_accesses    rewrites that part of sass_budget.json. Read what it prints.
 """
 
 import contextlib
@@ -37,20 +37,27 @@ class Problem:
         return self.on.from_numpy(self.rng.integers(0, most, shape))
 
 
+# Each problem is how many elements it has, and launches. For products, an element is a multiply-add.
+
+
 def matmul(x):
-    return 256 * 256 * 64, [lambda a=x(256, 64), b=x(64, 256): x.on.matmul(a, b)]
+    a, b = x(256, 64), x(64, 256)
+    return 256 * 256 * 64, [lambda: x.on.matmul(a, b)]
 
 
 def linear(x):
-    return 256 * 256 * 64, [lambda a=x(256, 64), w=x(256, 64), b=x(256): x.on.linear(a, w, b)]
+    a, weight, bias = x(256, 64), x(256, 64), x(256)
+    return 256 * 256 * 64, [lambda: x.on.linear(a, weight, bias)]
 
 
 def small_tiles(x):
-    return 64 * 64 * 64, [lambda a=x(64, 64), w=x(64, 64): x.on.linear(a, w, None)]
+    a, weight = x(64, 64), x(64, 64)
+    return 64 * 64 * 64, [lambda: x.on.linear(a, weight, None)]
 
 
 def weight_gradient(x):
-    return 64 * 64 * 512, [lambda dy=x(512, 64), a=x(512, 64): x.on.matmul(dy.T, a)]
+    a, dy = x(512, 64), x(512, 64)
+    return 64 * 64 * 512, [lambda: x.on.matmul(dy.T, a)]
 
 
 def heads(x, n):
@@ -75,14 +82,14 @@ def elementwise(x):
 
 
 def softmax(x):
-    y = x.on.softmax(x(16, 1000), 1)
-    return 16 * 1000, [lambda a=x(16, 1000): x.on.softmax(a, 1), lambda a=x(16, 1000): x.on.softmax_backward(a, y, 1)]
+    a, dy = x(16, 1000), x(16, 1000)
+    y = x.on.softmax(a, 1)
+    return 16 * 1000, [lambda: x.on.softmax(a, 1), lambda: x.on.softmax_backward(dy, y, 1)]
 
 
 def cross_entropy(x):
-    logits, target = x(16, 1000), x.whole(1000, 16)
+    logits, target, dloss = x(16, 1000), x.whole(1000, 16), x(16)
     _, p = x.on.cross_entropy(logits, target, -100, 0.0)
-    dloss = x(16)
     return 16 * 1000, [
         lambda: x.on.cross_entropy(logits, target, -100, 0.0),
         lambda: x.on.cross_entropy_backward(dloss, p, target, -100, 0.0),
@@ -95,11 +102,11 @@ def take_add(x):
 
 
 def layer_norm(x):
-    a, w, dy = x(64, 384), x(384), x(64, 384)
-    _, mean, rstd = x.on.layer_norm(a, w, w, 1e-5)
+    a, weight, dy = x(64, 384), x(384), x(64, 384)
+    _, mean, rstd = x.on.layer_norm(a, weight, weight, 1e-5)
     return 64 * 384, [
-        lambda: x.on.layer_norm(a, w, w, 1e-5),
-        lambda: x.on.layer_norm_backward(dy, a, w, mean, rstd, (True, True, True)),
+        lambda: x.on.layer_norm(a, weight, weight, 1e-5),
+        lambda: x.on.layer_norm_backward(dy, a, weight, mean, rstd, (True, True, True)),
     ]
 
 
@@ -128,7 +135,8 @@ PROBLEMS = {each.__name__: each for each in [*PROBLEMS, take_add, layer_norm, re
 
 @contextlib.contextmanager
 def counting():
-    """Counts the accesses of what is launched meanwhile: {kernel: {"shared load", …: (accesses, bytes, cost, least, worst)}}"""
+    """Counts what is launched meanwhile: {kernel: {"global load", …: (accesses, bytes, cost, least, worst)}}, of
+    warps; cost and least in sectors of global memory, or in cycles of shared memory."""
     import cupy
 
     library = ctypes.CDLL(str(Path(os.environ["GPU_RIG"], "libgpurig.so")))

@@ -104,14 +104,14 @@ def test_what_is_worse_is_seen(name):
 
 
 MATMUL = CONSTANTS["matmul"][0]
+STORE = "    from_a.store(as[now ^ 1]);"
 WORSE_MATMUL = {  # edits of matmul.cu, and what they must be found by
-    "smaller blocks of products": (
-        "TN = 8, TM = SIDE == 128 ? 8 : 4", "TN = 4, TM = 4", "of its instructions multiply and add"),
-    "single numbers from global memory": ("ALONG = READ % 2, WHOLE = READ < 2", "ALONG = READ % 2, WHOLE = false", "LDG"),
-    "a second barrier": ("    from_a.store(as[now ^ 1]);", "    __syncthreads();\n    from_a.store(as[now ^ 1]);", "2 barriers, of 1"),
+    "smaller blocks of products": ("TN = 8, TM = SIDE == 128 ? 8 : 4", "TN = 4, TM = 4", "multiply and add"),
+    "single numbers from global memory": ("WHOLE = READ < 2", "WHOLE = false", "LDG of 4.0 bytes, of 16.0"),
+    "a second barrier": (STORE, f"    __syncthreads();\n{STORE}", "2 barriers, of 1"),
     "a division": ("left -= STEP;", "left -= STEP; from_a.x += k0 / (p.n + left) / p.m;", "divisions, of 0"),
     "more registers": (", RESIDENT)", ", 1)", "registers, of"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", WORSE_MATMUL)

@@ -34,7 +34,8 @@ TYPED = [(name, line) for name, language, code in BLOCKS if language == "sh" for
 
 def test_the_files_and_their_blocks():
     assert {"README.md", "CONTRIBUTING.md", "kernels/README.md", "minigrad/README.md"} <= set(DOCS)
-    assert {language for _, language, _ in BLOCKS} == {"python", "sh", "text", "cuda"}  # cuda: ../backend/test_matmul_steps.py
+    # Those of "cuda" run in ../backend/test_matmul_steps.py.
+    assert {language for _, language, _ in BLOCKS} == {"python", "sh", "text", "cuda"}
     assert sum(name == "README.md" for name, _ in PYTHON) >= 3
     assert len(TEXTS["README.md"].splitlines()) <= 200
 
@@ -128,7 +129,15 @@ def test_paths_exist():
     assert not missing, "\n".join(missing)
 
 
-WRITTEN = {"heads.html", "heads.png", "loss.png", "ledger.txt", "backward.svg", "my_ops.py"}  # by programs, by readers
+WRITTEN = {
+    ".gpu-rig/run",
+    "heads.html",
+    "heads.png",
+    "loss.png",
+    "ledger.txt",
+    "backward.svg",
+    "my_ops.py",
+}  # by programs, by readers
 
 
 def test_names_exist():
