@@ -30,7 +30,7 @@ constexpr int V = sizeof(R) == 8 ? 2 : 4;  // elements moved at once
 constexpr int TN = 8, TM = SIDE == 128 ? 8 : 4, THREADS = SIDE * SIDE / (TN * TM);
 constexpr int STEP = SIDE == 128 || sizeof(R) == 8 ? 8 : 16;
 constexpr int RESIDENT = (sizeof(R) == 8 ? 256 : 512) / THREADS;  // blocks on a multiprocessor: 255 or 128 registers
-constexpr int PAD = 16 / sizeof(R);  // transposed stores of a warp's 4 consecutive k then fall into different banks
+constexpr int PAD = 16 / sizeof(R);  // a warp's transposed stores then fall into different banks; SIDE 64: two in each
 
 // Strides count elements: of a along n and k, of b along m and k, and of both along the batch dims, of which the last
 // varies fastest in y. A block covers `part` values of k: a multiple of STEP, less than 2^31.
@@ -99,24 +99,24 @@ __device__ __forceinline__ int place(int i, int thread) {
   return i / V * (SIDE * V / COUNT) + thread * V;
 }
 
-// Writes a thread's part of a tile to y, whose rows are `stride` apart. Only rows × columns of the tile exist.
+// Writes a thread's part of a tile to y, whose rows are `stride` apart. Only rows × columns of the tile exist. Tiles of
+// 64 write V at once where y allows. In those of 128 the registers, V of them in a row, would have others spilled.
 template <typename W>
 __device__ __forceinline__ void write(W* y, long long stride, int rows, int columns, const R (&acc)[TN][TM],
                                       int row, int column) {
-  const bool whole = (unsigned long long)y % sizeof(Vector<W>) == 0 && stride % V == 0;  // writes V at once
+  const bool whole = SIDE == 64 && (unsigned long long)y % sizeof(Vector<W>) == 0 && stride % V == 0;
   UNROLL for (int i = 0; i < TN; i++) {
     const int at = place<TN>(i, row) + i % V;
     if (at >= rows) break;
     UNROLL for (int j = 0; j < TM; j += V) {
       const int first = place<TM>(j, column);
-      W* to = y + at * stride + first;
       Vector<W> z;
       UNROLL for (int e = 0; e < V; e++) z.v[e] = W(acc[i][j + e]);
-      if (whole) {
-        if (first < columns) *reinterpret_cast<Vector<W>*>(to) = z;
+      if (whole) {  // an index into Vectors: of `y + at * stride`, NVRTC would not see that it is aligned
+        if (first < columns) reinterpret_cast<Vector<W>*>(y)[at * (stride / V) + first / V] = z;
       } else {
         UNROLL for (int e = 0; e < V; e++)
-          if (first + e < columns) to[e] = z.v[e];
+          if (first + e < columns) y[at * stride + first + e] = z.v[e];
       }
     }
   }

@@ -66,13 +66,18 @@ def units():
 
 
 def compiled(file, dtype, arch):
-    """{entry point: (registers, static shared memory, stack, spills in bytes)} as ptxas tells it."""
+    """resources() of kernels/<file>.cu."""
     import cupy
 
     try:
         _, said = Nvrtc(cupy, arch).compiled(text(file, dtype), f"{file} {dtype} {arch}", "--ptxas-options=-v")
     except CompilerError as error:
         raise AssertionError(str(error)) from None
+    return resources(said)
+
+
+def resources(said):
+    """{entry point: (registers, static shared memory, stack, spills in bytes)} as ptxas tells it."""
     found = {}
     for part in said.split("Compiling entry function ")[1:]:
         name = re.match(r"'(\w+)'", part)[1]

@@ -34,7 +34,8 @@ TYPED = [(name, line) for name, language, code in BLOCKS if language == "sh" for
 
 def test_the_files_and_their_blocks():
     assert {"README.md", "CONTRIBUTING.md", "kernels/README.md", "minigrad/README.md"} <= set(DOCS)
-    assert {language for _, language, _ in BLOCKS} == {"python", "sh", "text"}
+    # Those of "cuda" run in ../backend/test_matmul_steps.py.
+    assert {language for _, language, _ in BLOCKS} == {"python", "sh", "text", "cuda"}
     assert sum(name == "README.md" for name, _ in PYTHON) >= 3
     assert len(TEXTS["README.md"].splitlines()) <= 200
 

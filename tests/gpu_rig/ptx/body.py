@@ -226,14 +226,16 @@ class Body:
                 raise UnknownPTX("outside of its parameter")
             return f"(u8 *)({self.value(base)} + {offset})"
         at = f"(u64){self.value(base)} + {offset}"
+        how = f"{size}, {str(store).lower()}, __LINE__"
         if space == ["shared"]:
-            return f"shared_memory(t, (u32)({at}), {size}, {str(store).lower()})"
+            return f"shared_memory(t, (u32)({at}), {how})"
         frame = (f"(const u8 *){self.frame}", f"sizeof {self.frame}") if self.frame else ("(const u8 *)0", "0")
         if space == ["local"]:
             return f"local_memory(t, {at}, {size}, {frame[0]}, {frame[1]})"
         if space == ["generic"]:
-            return f"generic_memory(t, {at}, {size}, {frame[0]}, {frame[1]}, {str(store).lower()}, &{self.found()})"
-        return f"global_memory(t, {at}, {size}, &{self.found()})"
+            where = f"{size}, {frame[0]}, {frame[1]}, {str(store).lower()}, __LINE__"
+            return f"generic_memory(t, {at}, {where}, &{self.found()})"
+        return f"global_memory(t, {at}, {how}, &{self.found()})"
 
     def found(self):
         self.sites += 1

@@ -76,15 +76,24 @@ void find_global(const Thread &, u64 address, u32 bytes, Found *);
 [[noreturn]] void unwritten_shared(const Thread &, u64 address, u32 bytes);
 [[noreturn]] void outside_local(const Thread &, u32 bytes);
 
-static __attribute__((noinline, unused)) u8 *global_memory(const Thread &t, u64 address, u32 bytes, Found *found) {
+// An access for accesses.cpp to count. site: the line of the translated kernel, which tells one from another.
+extern bool counting;
+void note(const Thread &, u32 site, bool shared, bool store, u64 address, u32 bytes);
+void count_block(const char *kernel);  // what the threads of a block that has ended have noted
+
+static __attribute__((noinline, unused)) u8 *global_memory(const Thread &t, u64 address, u32 bytes, bool store,
+                                                           u32 site, Found *found) {
   if (address % bytes) misaligned(t, "global", address, bytes);
+  if (counting) note(t, site, false, store, address, bytes);
   if (found->launch != launch_number || address < found->low || address + bytes > found->high)
     find_global(t, address, bytes, found);
   return (u8 *)address;
 }
 
-static __attribute__((noinline, unused)) u8 *shared_memory(const Thread &t, u64 address, u32 bytes, bool store) {
+static __attribute__((noinline, unused)) u8 *shared_memory(const Thread &t, u64 address, u32 bytes, bool store,
+                                                           u32 site) {
   if (address % bytes) misaligned(t, "shared", address, bytes);
+  if (counting) note(t, site, true, store, address, bytes);
   if (address + bytes > t.shared_size || address + bytes < address) outside_shared(t, address, bytes);
   if (store)
     memset(t.written + address, 1, bytes);
@@ -102,8 +111,8 @@ static inline u8 *local_memory(const Thread &t, u64 address, u32 bytes, const u8
 
 // A generic address is of global memory unless it lies in this block's shared memory or this thread's local frame.
 static inline u8 *generic_memory(const Thread &t, u64 address, u32 bytes, const u8 *frame, u64 size, bool store,
-                                 Found *found) {
-  if (address - (u64)t.shared < t.shared_size) return shared_memory(t, address - (u64)t.shared, bytes, store);
+                                 u32 site, Found *found) {
+  if (address - (u64)t.shared < t.shared_size) return shared_memory(t, address - (u64)t.shared, bytes, store, site);
   if (address - (u64)frame < size) return local_memory(t, address, bytes, frame, size);
-  return global_memory(t, address, bytes, found);
+  return global_memory(t, address, bytes, store, site, found);
 }

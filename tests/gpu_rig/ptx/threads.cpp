@@ -268,6 +268,7 @@ extern "C" bool run_kernel(const KernelInfo *kernel, const u32 grid[3], const u3
     start_threads(b, grid, shape, at, parameters, shared, written, shared_size);
     run_block(b);
     well = !b.failed;
+    if (counting) count_block(kernel->name);
   }
   free(shared), free(written);
   return well;
