@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from workers import environment, interleaved, machine, parser, ratio, serve, spread, write
 
-CALLS, BATCHES = 200, 10  # of each case in a turn: so few calls that a driver's queue has room for them
+CALLS, BATCHES = 500, 4  # of each case in a turn: so few calls that a driver's queue has room for them
 
 
 def cases(mg, on):

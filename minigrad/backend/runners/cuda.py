@@ -85,7 +85,7 @@ class Cuda(Launched):
     # -- kernels
 
     def spread(self, n):
-        return min(-(-n // 256), 32 * self.processors), 256  # four times as many blocks as run at once
+        return _spread(n, self.processors)
 
     def _run(self, file, entry, dtype, grid, block, shared, args):
         key = file, entry, dtype
@@ -176,6 +176,11 @@ class Cuda(Launched):
         return x
 
 
+@functools.lru_cache(4096)
+def _spread(n, processors):
+    return min(-(-n // 256), 32 * processors), 256  # four times as many blocks as run at once
+
+
 class Driver(threading.local):
     """CUDA's driver, in a thread that has the GPU's context."""
 
@@ -193,7 +198,7 @@ class Kernel:
     def __init__(self, function, name, kinds, structs, on):
         """kinds: the C type of each parameter, '*' for a pointer. structs: {C type: bytes}, of the others."""
         self.function, self.name, self.kinds, self.on = function, name, kinds, on
-        self.room = on.room(function)
+        self.room, self.address = on.room(function), function.ptr
         self.pointers = [i for i, kind in enumerate(kinds) if kind == "*"]
         self.structs = [(i, structs[kind]) for i, kind in enumerate(kinds) if kind in structs]
         formats = [FORMATS.get(kind) or f"{structs[kind]}s" for kind in kinds]
@@ -202,11 +207,17 @@ class Kernel:
         self.unused: list = []  # Memory that no launch is using just now
 
     def __call__(self, grid, block, shared, args):
-        values = list(args)
+        on, values = self.on, list(args)
         try:
-            for i in self.pointers:
+            for i in self.pointers:  # on.pointer(), without a call
                 x = values[i]
-                values[i] = 0 if x is None else self.on.pointer(x)
+                if x is None:
+                    values[i] = 0
+                    continue
+                data = x.data
+                if data.device_id != on.gpu:
+                    on.own(x)
+                values[i] = data.ptr
             for i, size in self.structs:
                 if len(values[i]) != size:
                     raise TypeError(f"a {self.kinds[i]} has {size} bytes, not {len(values[i])}")
@@ -218,9 +229,9 @@ class Kernel:
         except (AttributeError, LookupError, OverflowError, TypeError, struct.error) as error:
             raise self.refused(args, error) from None
         if shared > self.room:
-            self.room = self.on.ask(self.function)
-        stream, launch = self.on.current_stream().ptr, self.on.driver.launch
-        launch(self.function.ptr, *_shape(grid, block), shared, stream, memory.addresses, 0)
+            self.room = on.ask(self.function)
+        x, y, z, i, j, k = _shape(grid, block)
+        on.driver.launch(self.address, x, y, z, i, j, k, shared, on.current_stream().ptr, memory.addresses, 0)
         self.unused.append(memory)  # the driver has copied what was there
 
     def refused(self, args, error):
