@@ -250,6 +250,8 @@ def compact_strides(shape, itemsize):
 
 def _kind(x):
     """What a plan needs to know of a number: the dtype of one of NumPy's, else bool, int or float."""
+    if type(x) is float or type(x) is int:  # nearly always
+        return type(x)
     if isinstance(x, np.generic):
         return x.dtype
     for kind in (bool, int, float):
@@ -261,7 +263,7 @@ def _kind(x):
 def _number(x, dtype, wide):
     """A number as what a kernel for `dtype` takes. wide: it may lie outside an integer dtype, as in a comparison."""
     x = x.item() if isinstance(x, np.generic) else x
-    if dtype == np.float16:
+    if dtype.char == "e":  # float16
         return float(dtype.type(x))
     if dtype.kind in "iu" and not wide and not np.iinfo(dtype).min <= x <= np.iinfo(dtype).max:
         raise OverflowError(f"the number {x} does not fit into {dtype}")

@@ -73,7 +73,9 @@ class Launcher(Primitives):
         if rows:
             self._run(file, entry, dtype, (rows,), (self.row_threads(n),), 0, args)
 
-    def row_threads(self, n):
+    @staticmethod
+    @functools.lru_cache(4096)
+    def row_threads(n):
         """Threads for a block that works on a row of n elements, 4 each: a multiple of a warp, at most 512."""
         return min(512, max(32, -(-n // 128) * 32))
 
@@ -172,6 +174,7 @@ def check_shape(name, x, shape):
         raise ValueError(f"{name} has shape {x.shape}, but {shape} is expected")
 
 
+@functools.cache
 def real(dtype):
     """The dtype of arithmetic: R."""
     return np.dtype(np.float32) if dtype == np.float16 else dtype

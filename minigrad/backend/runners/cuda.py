@@ -90,7 +90,7 @@ class Cuda(Launched):
     def _run(self, file, entry, dtype, grid, block, shared, args):
         key = file, entry, dtype
         kernel = self._kernels.get(key) or self._load(*key)
-        kernel(grid, block, shared, args)
+        kernel.launch(grid, block, shared, args)
 
     def _load(self, file, entry, dtype):
         module, text = self._cupy.cuda.function.Module(), nvrtc.text(file, dtype.name)
@@ -206,7 +206,7 @@ class Kernel:
         self.sizes = [struct.calcsize("=" + each) for each in formats]
         self.unused: list = []  # Memory that no launch is using just now
 
-    def __call__(self, grid, block, shared, args):
+    def launch(self, grid, block, shared, args):
         on, values = self.on, list(args)
         try:
             for i in self.pointers:  # on.pointer(), without a call
