@@ -10,7 +10,6 @@ of minigrad, in a process of its own, with which turns are interleaved.
 
 import ctypes
 import importlib
-import statistics
 import sys
 import time
 from pathlib import Path
@@ -96,8 +95,8 @@ def main():
         return 1
 
     print(", ".join(f"{key} {value}" for key, value in about.items()) + "\n")
-    columns = [f"{name:>16}" for name in ("µs: median", "least", *(("beside", "least", "ratio") if args.beside else ()))]
-    print(f"{'':20}" + "".join(columns))
+    names = ["median", "least", "beside: median", "least", "ratio"] if args.beside else ["median", "least"]
+    print(f"{'µs':20}" + "".join(f"{name:>16}" for name in names))
     results = {}
     for case in workers[here].rounds[0]:
         rounds = {folder: [[turn[case]] for turn in worker.rounds] for folder, worker in workers.items()}

@@ -158,16 +158,18 @@ class Elementwise(Launcher):
         if out is not None:
             operands = tuple([self._apart(x, out) if type(x) is array_type else x for x in operands])
         about = [(x.dtype, x.shape, x.strides) if type(x) is array_type else _kind(x) for x in operands]
-        plan = planned(name, None if out is None else (out.dtype, out.shape, out.strides), *about)
-        if plan.casts:
-            pairs = zip(operands, plan.dtypes)
+        into = None if out is None else (out.dtype, out.shape, out.strides)
+        entry, dtype, dtypes, casts, zeros, result, place = planned(name, into, *about)
+        if casts:
+            pairs = zip(operands, dtypes)
             return self._map(name, [self._as(x, t) if type(x) is array_type else x for x, t in pairs], out)
-        place, numbers = plan.place, plan.zeros
-        y = self._made(place, plan.result) if out is None else out
-        if numbers is None:
-            numbers = [0 if type(x) is array_type else _number(x, plan.dtype, TABLE[name].wide) for x in operands]
+        y = self._made(place, result) if out is None else out
+        if zeros is None:
+            numbers = [0 if type(x) is array_type else _number(x, dtype, TABLE[name].wide) for x in operands]
             operands = [x if type(x) is array_type else None for x in operands]
-        self.launch_each(place.size, "elementwise", plan.entry, plan.dtype, y, *operands, *numbers, place.layout)
+        else:
+            numbers = zeros
+        self.launch_each(place.size, "elementwise", entry, dtype, y, *operands, *numbers, place.layout)
         return y
 
     def _made(self, place, dtype):

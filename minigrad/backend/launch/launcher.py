@@ -73,11 +73,9 @@ class Launcher(Primitives):
         if rows:
             self._run(file, entry, dtype, (rows,), (self.row_threads(n),), 0, args)
 
-    @staticmethod
-    @functools.lru_cache(4096)
-    def row_threads(n):
+    def row_threads(self, n):
         """Threads for a block that works on a row of n elements, 4 each: a multiple of a warp, at most 512."""
-        return min(512, max(32, -(-n // 128) * 32))
+        return _row_threads(n)
 
     # -- values that a captured step needs anew at each call
 
@@ -132,6 +130,11 @@ class Launcher(Primitives):
         if x.dtype != dtype:
             x = self.cast(x, dtype)
         return self.compact(x) if compact else x
+
+
+@functools.lru_cache(4096)
+def _row_threads(n):
+    return min(512, max(32, -(-n // 128) * 32))
 
 
 @functools.lru_cache(4096)

@@ -245,7 +245,7 @@ class Kernel:
 
 
 class Memory:
-    """Where the arguments of a launch lie, one after the other, and the array of their addresses that a driver takes."""
+    """Where the arguments of a launch lie, one after the other, and the array of their addresses, for a driver."""
 
     def __init__(self, sizes):
         self.arguments = ctypes.create_string_buffer(sum(sizes))
