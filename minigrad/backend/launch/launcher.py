@@ -75,7 +75,7 @@ class Launcher(Primitives):
 
     def row_threads(self, n):
         """Threads for a block that works on a row of n elements, 4 each: a multiple of a warp, at most 512."""
-        return _row_threads(n)
+        return min(512, max(32, -(-n // 128) * 32))
 
     # -- values that a captured step needs anew at each call
 
@@ -130,11 +130,6 @@ class Launcher(Primitives):
         if x.dtype != dtype:
             x = self.cast(x, dtype)
         return self.compact(x) if compact else x
-
-
-@functools.lru_cache(4096)
-def _row_threads(n):
-    return min(512, max(32, -(-n // 128) * 32))
 
 
 @functools.lru_cache(4096)

@@ -99,7 +99,7 @@ class Cuda(Launched):
         for name, kinds in signatures(text).items():
             kinds = [named.get(kind, kind) for kind in kinds]
             structs = {kind: Struct(file, kind, text).size for kind in kinds if kind not in FORMATS}
-            self._kernels[file, name, dtype] = Kernel(module.get_function(name), name, kinds, structs, self)
+            self._kernels[file, name, dtype] = Kernel(self, module.get_function(name), name, kinds, structs)
         return self._kernels[file, entry, dtype]
 
     def room(self, function):
@@ -195,9 +195,9 @@ class Kernel:
     A driver gets the addresses of arguments, and reads at each as many bytes as the kernel declares. So they are packed
     as what is declared, in one go. (CuPy makes an object of each argument, in several times as long.)"""
 
-    def __init__(self, function, name, kinds, structs, on):
+    def __init__(self, on, function, name, kinds, structs):
         """kinds: the C type of each parameter, '*' for a pointer. structs: {C type: bytes}, of the others."""
-        self.function, self.name, self.kinds, self.on = function, name, kinds, on
+        self.on, self.function, self.name, self.kinds = on, function, name, kinds
         self.room, self.address = on.room(function), function.ptr
         self.pointers = [i for i, kind in enumerate(kinds) if kind == "*"]
         self.structs = [(i, structs[kind]) for i, kind in enumerate(kinds) if kind in structs]
