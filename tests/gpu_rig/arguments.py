@@ -1,8 +1,8 @@
 """The bytes of every argument of a launch, beside what the kernel declares.
 
 A driver is given the addresses of arguments, and reads as many bytes there as the kernel declares: whether a Python
-float came where a float of 4 bytes belongs, nobody notices. On the rig, `check_launches` has every launch by CuPy looked
-at, and every kernel of minigrad's, whose arguments are packed in the same way at each launch.
+float came where a float of 4 bytes belongs, nobody notices. On the rig, `check_launches` has every launch by CuPy
+looked at, and every kernel of minigrad's, whose arguments are packed in one way at each launch.
 """
 
 import ctypes
@@ -69,6 +69,7 @@ def check_launches():
         def __init__(self, on, function, name, kinds, structs):
             super().__init__(on, function, name, kinds, structs)
             packed = [structs[kind] if kind in structs else struct.calcsize(cuda.FORMATS[kind][0]) for kind in kinds]
-            same(name, packed, declared(function))
+            if isinstance(function, Function):  # and no test's
+                same(name, packed, declared(function))
 
     function.Module, cuda.Kernel = Module, Kernel
