@@ -85,10 +85,11 @@ def constant(file, name):
 class Struct:
     """A struct that a file of kernels/ declares, read there so that it is written once. Called, it packs its fields.
 
-    Fields are pointers, long long, double, and arrays of these: all of 8 bytes, so that nothing lies between them."""
+    Fields are pointers, long long, double, and arrays of these: all of 8 bytes, so that nothing lies between them.
+    source: the text to find it in, where that is not the file's alone."""
 
-    def __init__(self, file, name):
-        declared = re.search(rf"struct {name} {{(.*?)\n}};", text(file), re.DOTALL)
+    def __init__(self, file, name, source=None):
+        declared = re.search(rf"struct {name} {{(.*?)\n}};", source or text(file), re.DOTALL)
         if declared is None:
             raise ValueError(f"kernels/{file} declares no struct {name}")
         body = re.sub(r"//[^\n]*", "", declared[1])
@@ -107,7 +108,8 @@ class Struct:
                 self.counts[parts[1]] = count = math.prod(int(n) for n in re.findall(r"\d+", parts[2]))
                 self.kinds[parts[1]] = "*" if kind.endswith("*") else kind
                 formats.append(f"{count}{'q' if kind == 'long long' else 'd' if kind == 'double' else 'Q'}")
-        self._pack = struct.Struct("".join(formats)).pack
+        packer = struct.Struct("".join(formats))
+        self._pack, self.size = packer.pack, packer.size
 
     def __call__(self, **values):
         """The struct as bytes. An array is given as a sequence of all its numbers."""

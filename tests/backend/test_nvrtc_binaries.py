@@ -11,7 +11,6 @@ from minigrad.backend.runners import nvrtc
 from minigrad.backend.runners.toolchain import CompilerError
 from minigrad.backend.runners.toolchain import cache as toolchain_cache
 
-from .. import fake_cupy
 from .kernel_cache import end, start
 
 needs_cupy = pytest.mark.skipif(
@@ -21,15 +20,16 @@ SOURCE = 'extern "C" __global__ void k(float* x) { x[0] = -x[0] * 2.5f + x[1] / 
 
 
 class Counted(nvrtc.Nvrtc):
-    """The stand-in's NVRTC. It counts what it compiles."""
+    """For which a source, compiled, stays what it is. It counts what it compiles."""
+
+    build = "one"
 
     def __init__(self, target="sm_90", headers=None):
-        super().__init__(fake_cupy, target)
-        self.headers, self.count = headers, 0
+        self.target, self.headers, self.count = target, headers, 0
 
     def compiled(self, code, label, *options):
         self.count += 1
-        return super().compiled(code, label, *options)
+        return code.encode(), ""
 
 
 @pytest.fixture
@@ -64,17 +64,26 @@ def test_what_does_not_compile_is_said():
         nvrtc.Nvrtc(cupy, "sm_90").compiled("int x = y;", "bad")
 
 
+@needs_cupy
+def test_its_build_is_named():
+    """By more than the version: machine code of another build is another."""
+    import cupy
+
+    version = "{}.{}".format(*cupy.cuda.nvrtc.getVersion())
+    assert f"release {version}, V{version}." in nvrtc.Nvrtc(cupy, "sm_90").build
+
+
 @pytest.mark.parametrize(
     "capability, ptx, found",
     [("90", "0", "sm_90"), ("86", None, "compute_80"), ("120", None, "compute_90"), ("90", "1", "compute_90")],
 )
 def test_machine_code_for_the_gpu_or_ptx(monkeypatch, capability, ptx, found):
-    """The stand-in's NVRTC knows 75, 80 and 90."""
     if ptx is not None:
         monkeypatch.setenv("CUPY_COMPILE_WITH_PTX", ptx)
     else:
         monkeypatch.delenv("CUPY_COMPILE_WITH_PTX", raising=False)
-    assert nvrtc.target(fake_cupy, capability) == found
+    known = types.SimpleNamespace(getSupportedArchs=lambda: (75, 80, 90))
+    assert nvrtc.target(types.SimpleNamespace(cuda=types.SimpleNamespace(nvrtc=known)), capability) == found
 
 
 # ---------------------------------------------------------------------------------------------------------- the cache
@@ -139,9 +148,9 @@ def test_a_folder_that_others_can_write_to_is_not_used(cache, source, caplog):
 
 def test_processes_that_compile_at_once(cache):
     code = (
-        "from minigrad.backend.runners import nvrtc\nfrom tests import fake_cupy\n"
+        "from minigrad.backend.runners import nvrtc\nfrom tests.backend.test_nvrtc_binaries import Counted\n"
         "nvrtc.text = lambda file, dtype: file * 50_000\n"
-        "on = nvrtc.Nvrtc(fake_cupy, 'sm_90')\n"
+        "on = Counted()\n"
         "print(all(on.binary(f'f{i}', 'float32') == b'f%d' % i * 50_000 for i in range(30)))"
     )
     processes = [start(code, MINIGRAD_CACHE=cache) for _ in range(3)]

@@ -1,11 +1,13 @@
 """The bytes of every argument of a launch, beside what the kernel declares.
 
 A driver is given the addresses of arguments, and reads as many bytes there as the kernel declares: whether a Python
-float came where a float of 4 bytes belongs, nobody notices. On the rig, `check_launches` has every launch looked at.
+float came where a float of 4 bytes belongs, nobody notices. On the rig, `check_launches` has every launch by CuPy
+looked at, and every kernel of minigrad's, whose arguments are packed in one way at each launch.
 """
 
 import ctypes
 import os
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +33,17 @@ def declared(function):
     return list(sizes[:count]) if count >= 0 else None  # None: it cannot be translated, and the launch will say so
 
 
+def same(name, given, wanted):
+    """Raise TypeError for arguments of these bytes, unless they are those wanted, or nobody knows what is."""
+    if wanted is not None and given != wanted:
+        raise TypeError(f"kernel {name}: arguments of {given} bytes, where it declares {wanted}")
+
+
 def check_launches():
     """Has every kernel that is loaded from now on look at its arguments."""
     from cupy.cuda import function
+
+    from minigrad.backend.runners import cuda
 
     if hasattr(function.Module, "checked"):
         return
@@ -46,9 +56,7 @@ def check_launches():
         def __call__(self, grid, block, args, *rest, **options):
             if self.sizes is None:
                 self.sizes = declared(self)
-            given = [size(x) for x in args]
-            if self.sizes is not None and given != self.sizes:
-                raise TypeError(f"kernel {self.name}: arguments of {given} bytes, where it declares {self.sizes}")
+            same(self.name, [size(x) for x in args], self.sizes)
             return super().__call__(grid, block, args, *rest, **options)
 
     class Module(function.Module):
@@ -57,4 +65,11 @@ def check_launches():
         def get_function(self, name):
             return Function(self, name)
 
-    function.Module = Module
+    class Kernel(cuda.Kernel):
+        def __init__(self, on, function, name, kinds, structs):
+            super().__init__(on, function, name, kinds, structs)
+            packed = [structs[kind] if kind in structs else struct.calcsize(cuda.FORMATS[kind][0]) for kind in kinds]
+            if isinstance(function, Function):  # and no test's
+                same(name, packed, declared(function))
+
+    function.Module, cuda.Kernel = Module, Kernel

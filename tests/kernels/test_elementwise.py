@@ -122,7 +122,7 @@ ROWS = [(row, dtype) for row in TABLE.values() for dtype in DTYPES if kind_of(dt
 
 
 def run(on, row, *operands):
-    return on.to_numpy(on._map(row.name, *[on.from_numpy(x) if isinstance(x, np.ndarray) else x for x in operands]))
+    return on.to_numpy(on._map(row.name, [on.from_numpy(x) if isinstance(x, np.ndarray) else x for x in operands]))
 
 
 # -------------------------------------------------------------------------------------------------------------- tests

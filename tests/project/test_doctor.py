@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+import types
 
 import numpy as np
 import pytest
@@ -127,17 +128,19 @@ def test_missing_packages_come_with_the_way_to_get_them(monkeypatch):
 
 
 def test_a_gpu_is_described(monkeypatch):
-    from .. import fake_cupy
-
     about = {"name": b"NVIDIA H200", "totalGlobalMem": 140 << 30, "major": 9, "minor": 0, "multiProcessorCount": 132}
-    monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
-    monkeypatch.setattr(fake_cupy.cuda.runtime, "getDeviceProperties", lambda i: about, raising=False)
+    runtime = types.SimpleNamespace(
+        driverGetVersion=lambda: 13000, getDeviceCount=lambda: 1, getDeviceProperties=lambda i: about
+    )
+    compiler = types.SimpleNamespace(getVersion=lambda: (13, 0))
+    cupy = types.SimpleNamespace(cuda=types.SimpleNamespace(runtime=runtime, nvrtc=compiler))
+    monkeypatch.setattr(doctor, "cupy", lambda: cupy)
     found = dict(doctor.inventory())
     assert found["GPU"] == "NVIDIA H200, 140 GiB, compute capability 9.0, 132 multiprocessors"
     assert (found["driver"], found["NVRTC"]) == ("for CUDA up to 13.0", "13.0")
-    monkeypatch.setattr(fake_cupy.cuda.runtime, "driverGetVersion", lambda: 12080)
+    runtime.driverGetVersion = lambda: 12080
     assert doctor.driver() == "for CUDA up to 12.8"
-    monkeypatch.setattr(fake_cupy.cuda.runtime, "driverGetVersion", lambda: 0)
+    runtime.driverGetVersion = lambda: 0
     found = dict(doctor.inventory())
     assert (found["driver"], found["GPU"]) == ("none", "none")
 

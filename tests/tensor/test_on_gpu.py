@@ -1,9 +1,7 @@
-"""Tensors of a GPU and other libraries: copies stay there, arrays come in, those of another GPU do not. On a stand-in
-for CuPy, and on a GPU where there is one."""
+"""Tensors of a GPU and other libraries: copies stay there, arrays come in, those of another GPU do not."""
 
 import copy
 import pickle
-import sys
 import types
 
 import numpy as np
@@ -11,21 +9,13 @@ import pytest
 
 import minigrad as mg
 from minigrad import backend, nn
-from minigrad.backend.runners import cuda
 
-from .. import fake_cupy
+pytestmark = pytest.mark.gpu
 
 
-@pytest.fixture(params=["fake", pytest.param("real", marks=pytest.mark.gpu)])
-def cupy(request, monkeypatch):
-    """CuPy, or the stand-in for it, of which device="cuda" then is one."""
-    if request.param == "real":
-        return pytest.importorskip("cupy")
-    request.getfixturevalue("a_compiler")
-    monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
-    on = cuda.Cuda()
-    monkeypatch.setattr(backend, "_cuda", lambda: on)
-    return fake_cupy
+@pytest.fixture
+def cupy():
+    return pytest.importorskip("cupy")
 
 
 class Interface:

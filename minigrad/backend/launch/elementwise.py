@@ -44,9 +44,11 @@ class Place(NamedTuple):
 class Plan(NamedTuple):
     """A call of a primitive on operands of certain dtypes, shapes and strides. Plans are cached."""
 
+    entry: str
     dtype: np.dtype  # that the kernel is compiled for
     dtypes: tuple  # of the operands
     casts: bool  # must an array be cast first?
+    zeros: tuple | None  # for the numbers of operands that are all arrays; None: some are numbers
     result: np.dtype
     place: Place
 
@@ -55,7 +57,7 @@ def unary(name, rule):
     """A primitive that is the formula `name` of an operand."""
 
     def primitive(self, x):
-        return self._map(name, x)
+        return self._map(name, (x,))
 
     return rule(primitive)
 
@@ -64,7 +66,7 @@ def binary(name, rule):
     """The same of two operands."""
 
     def primitive(self, x, y, out=None):
-        return self._map(name, x, y, out=out)
+        return self._map(name, (x, y), out)
 
     return rule(primitive)
 
@@ -109,16 +111,16 @@ class Elementwise(Launcher):
 
     @EXACT
     def where(self, condition, x, y):
-        return self._map("where", condition, x, y)
+        return self._map("where", (condition, x, y))
 
     @KERNEL
     def pow(self, x, y):
         if isinstance(y, (int, float)) and not isinstance(x, (int, float)):
             if y in POWERS and x.dtype.kind == "f":
-                return self._map(POWERS[y], x)
+                return self._map(POWERS[y], (x,))
             if y < 0 and x.dtype.kind in "iub" and isinstance(y, int):
                 raise ValueError("integers to negative integer powers are not allowed")
-        return self._map("pow", x, y)
+        return self._map("pow", (x, y))
 
     @KERNEL
     def clamp(self, x, min, max):
@@ -127,17 +129,17 @@ class Elementwise(Launcher):
         if dtype.kind in "iu":  # bounds beyond the dtype's limits bind nothing
             low, high = (int(n) for n in (np.iinfo(dtype).min, np.iinfo(dtype).max))
             min, max = (v if v is None else sorted((low, v, high))[1] for v in (min, max))
-        return self._map("clamp", self._as(x, dtype), low if min is None else min, high if max is None else max)
+        return self._map("clamp", (self._as(x, dtype), low if min is None else min, high if max is None else max))
 
     @KERNEL
     def gelu(self, x, approximate):
-        return self._map(f"gelu_{approximate}", x)
+        return self._map(f"gelu_{approximate}", (x,))
 
     @KERNEL
     def gelu_backward(self, dy, x, y, approximate):
         if approximate == "tanh":
-            return self._map("gelu_backward_tanh", dy, x)
-        return self._map("gelu_backward_none", dy, x, y)
+            return self._map("gelu_backward_tanh", (dy, x))
+        return self._map("gelu_backward_none", (dy, x, y))
 
     @NUMPYS
     def cast(self, x, dtype):
@@ -151,28 +153,25 @@ class Elementwise(Launcher):
     def _as(self, x, dtype):
         return x if x.dtype == dtype else self.cast(x, dtype)
 
-    def _map(self, name, *operands, out=None):
+    def _map(self, name, operands, out=None):
         """The formula `name` on arrays and numbers. `out`, if given, is where the result goes; it may be an operand."""
         array_type = self.array_type
         if out is not None:
             operands = tuple([self._apart(x, out) if type(x) is array_type else x for x in operands])
         about = [(x.dtype, x.shape, x.strides) if type(x) is array_type else _kind(x) for x in operands]
-        plan = planned(name, None if out is None else (out.dtype, out.shape, out.strides), *about)
-        if plan.casts:
-            pairs = zip(operands, plan.dtypes)
-            return self._map(name, *(self._as(x, t) if type(x) is array_type else x for x, t in pairs), out=out)
-        y = self._made(plan.place, plan.result) if out is None else out
-        pointers, numbers = [], []
-        for x in operands:
-            if type(x) is array_type:
-                pointers.append(x)
-                numbers.append(0)
-            else:
-                pointers.append(None)
-                numbers.append(_number(x, plan.dtype, TABLE[name].wide))
-        size, packed = plan.place.size, plan.place.layout
-        args = y, *pointers, *numbers, packed
-        self.launch_places(size, plan.dtype.itemsize, "elementwise", name + "_kernel", plan.dtype, *args)
+        into = None if out is None else (out.dtype, out.shape, out.strides)
+        entry, dtype, dtypes, casts, zeros, result, place = planned(name, into, *about)
+        if casts:
+            pairs = zip(operands, dtypes)
+            return self._map(name, [self._as(x, t) if type(x) is array_type else x for x, t in pairs], out)
+        y = self._made(place, result) if out is None else out
+        if zeros is None:
+            numbers = [0 if type(x) is array_type else _number(x, dtype, TABLE[name].wide) for x in operands]
+            operands = [x if type(x) is array_type else None for x in operands]
+        else:
+            numbers = zeros
+        args = y, *operands, *numbers, place.layout
+        self.launch_places(place.size, dtype.itemsize, "elementwise", entry, dtype, *args)
         return y
 
     def _made(self, place, dtype):
@@ -205,7 +204,8 @@ def planned(name, out, *operands):
         if np.broadcast_shapes(shape, out[1]) != out[1]:
             raise ValueError(f"{name}: operands of shape {shape} do not fit into an output of shape {out[1]}")
         out, shape = Operand(*out), out[1]
-    return Plan(dtype, dtypes, casts, result, placed(result, shape, arrays, out))
+    zeros = (0,) * len(operands) if len(arrays) == len(operands) else None
+    return Plan(f"{name}_kernel", dtype, dtypes, casts, zeros, result, placed(result, shape, arrays, out))
 
 
 def placed(dtype, shape, operands, out=None):
@@ -254,6 +254,8 @@ def compact_strides(shape, itemsize):
 
 def _kind(x):
     """What a plan needs to know of a number: the dtype of one of NumPy's, else bool, int or float."""
+    if type(x) is float or type(x) is int:  # nearly always
+        return type(x)
     if isinstance(x, np.generic):
         return x.dtype
     for kind in (bool, int, float):
@@ -265,7 +267,7 @@ def _kind(x):
 def _number(x, dtype, wide):
     """A number as what a kernel for `dtype` takes. wide: it may lie outside an integer dtype, as in a comparison."""
     x = x.item() if isinstance(x, np.generic) else x
-    if dtype == np.float16:
+    if dtype.char == "e":  # float16
         return float(dtype.type(x))
     if dtype.kind in "iu" and not wide and not np.iinfo(dtype).min <= x <= np.iinfo(dtype).max:
         raise OverflowError(f"the number {x} does not fit into {dtype}")

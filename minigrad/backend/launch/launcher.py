@@ -245,6 +245,7 @@ def check_shape(name, x, shape):
         raise ValueError(f"{name} has shape {x.shape}, but {shape} is expected")
 
 
+@functools.cache
 def real(dtype):
     """The dtype of arithmetic: R."""
     return np.dtype(np.float32) if dtype == np.float16 else dtype

@@ -157,6 +157,7 @@ def _merged(shape, a, b):
     return dims
 
 
+@functools.cache
 def whole(dtype):
     """How many elements the kernel moves at once: its V."""
     return 2 if real(dtype).itemsize == 8 else 4

@@ -155,6 +155,7 @@ def reduction(shape, order, dims, keepdim):
     return folds or [(1, 1, math.prod(shape))], kept, result, back
 
 
+@functools.cache
 def accumulator(dtype):
     """The dtype that sums add up in: A of accumulate.cuh."""
     return real(dtype) if dtype.kind == "f" else np.dtype(np.int64)

@@ -4,23 +4,27 @@ CuPy is imported when a Cuda is made, not before. Work is queued on CuPy's curre
 synchronize() wait for it. A Cuda is the GPU that was current when it was made, and refuses the arrays of others.
 """
 
+import ctypes
+import functools
 import importlib.util
 import math
+import struct
+import threading
 
 import numpy as np
 
 from ...recording import here, refuse
-from ..kernels import C_TYPES, signatures
+from ..kernels import C_TYPES, Struct, signatures
 from ..launch import Launched
-from ..launch.launcher import SHARED
+from ..launch.launcher import SHARED, real
 from ..launch.recorder import below, spanned
 from . import nvrtc
 from .graph import GraphRecorder
 from .toolchain import CompilerError
+from .toolchain.module import FORMATS
 
 INSTALL = "pip install '.[gpu13]' (CUDA 12: '.[gpu12]')"
 NO_DEVICE = 100  # cudaErrorNoDevice
-_SCALARS = {kind: np.dtype(name).type for name, kind in C_TYPES.items()}
 
 
 def why_not():
@@ -79,26 +83,30 @@ class Cuda(Launched):
         self._nvrtc = nvrtc.Nvrtc(cupy, nvrtc.target(cupy, device.compute_capability))
         self.shared_limit = about["MaxSharedMemoryPerBlockOptin"]
         self._cupy, self.processors = cupy, about["MultiProcessorCount"]
+        self.current_stream, self.driver = cupy.cuda.get_current_stream, Driver(cupy.cuda)
         self._kernels: dict = {}  # without a lock: two threads that load the same kernel load it twice
         self.unread: dict = {}  # Graphs that have run since the host last waited, and may have found wrong indices
 
     # -- kernels
 
     def spread(self, n):
-        return min(-(-n // 256), 32 * self.processors), 256  # four times as many blocks as run at once
+        return _spread(n, self.processors)
 
     def _run(self, file, entry, dtype, grid, block, shared, args):
         if here.recorder is not None:
             return here.recorder.launch(file, entry, dtype, grid, block, shared, args)
         key = file, entry, dtype
         kernel = self._kernels.get(key) or self._load(*key)
-        kernel(grid, block, shared, args)
+        kernel.launch(grid, block, shared, args)
 
     def _load(self, file, entry, dtype):
-        module = self._cupy.cuda.function.Module()
+        module, text = self._cupy.cuda.function.Module(), nvrtc.text(file, dtype.name)
         module.load(self._nvrtc.binary(file, dtype.name))
-        for name, kinds in signatures(nvrtc.text(file, dtype.name)).items():
-            self._kernels[file, name, dtype] = Kernel(module.get_function(name), name, kinds, dtype, self)
+        named = {"T": C_TYPES[dtype.name], "R": C_TYPES[real(dtype).name]}
+        for name, kinds in signatures(text).items():
+            kinds = [named.get(kind, kind) for kind in kinds]
+            structs = {kind: Struct(file, kind, text).size for kind in kinds if kind not in FORMATS}
+            self._kernels[file, name, dtype] = Kernel(self, module.get_function(name), name, kinds, structs)
         return self._kernels[file, entry, dtype]
 
     def room(self, function):
@@ -168,7 +176,7 @@ class Cuda(Launched):
     def synchronize(self):
         """Wait for all that was queued on the current stream."""
         refuse("waiting for the GPU")
-        self.stream_now().synchronize()
+        self.current_stream().synchronize()
         self.raise_found()
 
     def raise_found(self):
@@ -177,9 +185,6 @@ class Cuda(Launched):
             if graph.done:
                 self.unread.pop(graph, None)
                 graph.raise_found()
-
-    def stream_now(self):
-        return self._cupy.cuda.get_current_stream()
 
     def pointer(self, x):
         return self.own(x).data.ptr
@@ -252,35 +257,85 @@ class Cuda(Launched):
         return x.size > 0 and spanned(x) == x.nbytes and self.is_writeable(x)
 
 
+@functools.lru_cache(4096)
+def _spread(n, processors):
+    return min(-(-n // 256), 32 * processors), 256  # four times as many blocks as run at once
+
+
+class Driver(threading.local):
+    """CUDA's driver, in a thread that has the GPU's context."""
+
+    def __init__(self, cuda):  # at a thread's first launch
+        cuda.runtime.memGetInfo()  # gives the thread that context, which the driver itself would not
+        self.launch = cuda.driver.launchKernel
+
+
 class Kernel:
     """One entry point. Arguments are arrays, None for a null pointer, numbers, and bytes for structs.
 
-    CuPy passes whatever it is given, and a Python number is 8 bytes: so each becomes exactly what is declared."""
+    A driver gets the addresses of arguments, and reads at each as many bytes as the kernel declares. So they are packed
+    as what is declared, in one go. (CuPy makes an object of each argument, in several times as long.)"""
 
-    def __init__(self, function, name, kinds, dtype, on):
-        self.function, self.name, self.kinds, self.on = function, name, kinds, on
-        self.room = on.room(function)
-        kept, computed = dtype.type, np.float32 if dtype == np.float16 else dtype.type
-        made = {"*": self._pointer, "T": kept, "R": computed, **_SCALARS}
-        self.makers = [made.get(kind, _struct) for kind in kinds]
+    def __init__(self, on, function, name, kinds, structs):
+        """kinds: the C type of each parameter, '*' for a pointer. structs: {C type: bytes}, of the others."""
+        self.on, self.function, self.name, self.kinds = on, function, name, kinds
+        self.room, self.address = on.room(function), function.ptr
+        self.pointers = [i for i, kind in enumerate(kinds) if kind == "*"]
+        self.structs = [(i, structs[kind]) for i, kind in enumerate(kinds) if kind in structs]
+        formats = [FORMATS.get(kind) or f"{structs[kind]}s" for kind in kinds]
+        self.pack_into = struct.Struct("=" + "".join(formats)).pack_into
+        self.sizes = [struct.calcsize("=" + each) for each in formats]
+        self.unused: list = []  # Memory that no launch is using just now
 
-    def _pointer(self, x):
-        if x is None:
-            return None
-        if not isinstance(x, self.on.array_type):  # CuPy would pass one number of NumPy by value
-            raise TypeError(f"an array of this device was expected, not {type(x).__name__}")
-        return self.on.own(x)
-
-    def __call__(self, grid, block, shared, args):
+    def launch(self, grid, block, shared, args):
+        on, values = self.on, list(args)
         try:
-            values = tuple([make(x) for make, x in zip(self.makers, args, strict=True)])
-        except (TypeError, ValueError, OverflowError) as error:
-            raise TypeError(f"kernel {self.name}({', '.join(self.kinds)}): {error}") from None
+            for i in self.pointers:  # on.pointer(), without a call
+                x = values[i]
+                if x is None:
+                    values[i] = 0
+                    continue
+                data = x.data
+                if data.device_id != on.gpu:
+                    on.own(x)
+                values[i] = data.ptr
+            for i, size in self.structs:
+                if len(values[i]) != size:
+                    raise TypeError(f"a {self.kinds[i]} has {size} bytes, not {len(values[i])}")
+            try:
+                memory = self.unused.pop()  # never that of a launch which another thread has begun
+            except IndexError:
+                memory = Memory(self.sizes)
+            self.pack_into(memory.arguments, 0, *values)
+        except (AttributeError, LookupError, OverflowError, TypeError, struct.error) as error:
+            raise self.refused(args, error) from None
         if shared > self.room:
-            self.room = self.on.ask(self.function)
-        self.function(grid, block, values, shared_mem=shared)
+            self.room = on.ask(self.function)
+        x, y, z, i, j, k = _shape(grid, block)
+        on.driver.launch(self.address, x, y, z, i, j, k, shared, on.current_stream().ptr, memory.addresses, 0)
+        self.unused.append(memory)  # the driver has copied what was there
+
+    def refused(self, args, error):
+        """The TypeError for arguments that cannot be packed, for which there was another error."""
+        if len(args) != len(self.kinds):
+            error = f"{len(self.kinds)} arguments were expected, not {len(args)}"
+        for x in (args[i] for i in self.pointers if i < len(args)):
+            if x is not None and not isinstance(x, self.on.array_type):
+                error = f"an array of this device was expected, not {type(x).__name__}"
+        return TypeError(f"kernel {self.name}({', '.join(self.kinds)}): {error}")
 
 
-def _struct(x):
-    """bytes as what CuPy passes by value: a NumPy array of one element, here of as many bytes."""
-    return np.frombuffer(x, np.dtype((np.void, len(x))))
+class Memory:
+    """Where the arguments of a launch lie, one after the other, and the array of their addresses, for a driver."""
+
+    def __init__(self, sizes):
+        self.arguments = ctypes.create_string_buffer(sum(sizes))
+        place = ctypes.addressof(self.arguments)
+        self._addresses = (ctypes.c_void_p * len(sizes))(*(place + sum(sizes[:i]) for i in range(len(sizes))))
+        self.addresses = ctypes.addressof(self._addresses)
+
+
+@functools.lru_cache(4096)
+def _shape(grid, block):
+    """A grid and a block of up to three dims, as the six numbers that the driver takes."""
+    return (*grid, 1, 1)[:3] + (*block, 1, 1)[:3]

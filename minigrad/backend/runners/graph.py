@@ -98,7 +98,7 @@ class Graph:
         """To be called before arguments are copied. What follows on the current stream comes after the last call,
         whichever stream that was on. Raises IndexError if it is known that an earlier call was given a wrong index."""
         self._on.raise_found()
-        stream = self._on.stream_now()
+        stream = self._on.current_stream()
         if self._calls and stream != self._stream:
             stream.wait_event(self._last)
         self._stream = stream

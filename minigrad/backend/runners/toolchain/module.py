@@ -8,9 +8,9 @@ from ...launch.source import source
 from .compiler import Unit, load_all
 
 # How an argument of a C type is packed; each begins at a multiple of 8 bytes. A struct comes as bytes.
-_FORMATS = {"*": "Q", "double": "d", "float": "f4x", "int": "i4x", "unsigned": "I4x", "long long": "q",
-            "unsigned long long": "Q", "bool": "?7x", "half": "e6x", "signed char": "b7x", "unsigned char": "B7x",
-            "short": "h6x", "unsigned short": "H6x"}  # fmt: skip
+FORMATS = {"*": "Q", "double": "d", "float": "f4x", "int": "i4x", "unsigned": "I4x", "long long": "q",
+           "unsigned long long": "Q", "bool": "?7x", "half": "e6x", "signed char": "b7x", "unsigned char": "B7x",
+           "short": "h6x", "unsigned short": "H6x"}  # fmt: skip
 
 
 def modules(files, dtype, header, flags, kind, libraries=(), text_of=source, threads=1):
@@ -72,7 +72,7 @@ class Kernel:
         function.restype = ctypes.c_int
         self.function = function
         self.pointers = [i for i, kind in enumerate(kinds) if kind == "*"]
-        self.structs = [i for i, kind in enumerate(kinds) if kind not in _FORMATS]
+        self.structs = [i for i, kind in enumerate(kinds) if kind not in FORMATS]
         self.packers: dict = {}  # by the sizes of the structs
 
     def pack(self, args):
@@ -88,7 +88,7 @@ class Kernel:
             raise TypeError(f"kernel {self.name}({', '.join(self.kinds)}): {error}") from None
 
     def _packer(self, sizes):
-        formats = [_FORMATS.get(kind, "") for kind in self.kinds]
+        formats = [FORMATS.get(kind, "") for kind in self.kinds]
         for i, size in zip(self.structs, sizes):
             formats[i] = f"{-(-size // 8) * 8}s"
         return self.packers.setdefault(sizes, struct.Struct("=" + "".join(formats)).pack)
