@@ -50,12 +50,15 @@ struct Rows { const T *a, *b; };
 template <typename X> struct Element { typedef R type; };
 template <> struct Element<Rows> { typedef Pair type; };
 
-// W neighbours in memory, which are moved at once: up to 16 bytes by an instruction.
+// W neighbours in memory, which are moved at once, up to 16 bytes by an instruction, or one by one.
 template <int W> struct alignas(W * sizeof(T) < 16 ? W * sizeof(T) : 16) Few { T of[W]; };
+
+template <typename X> constexpr bool IN_MEMORY = false;
+template <> constexpr bool IN_MEMORY<const T*> = true;
+template <> constexpr bool IN_MEMORY<Rows> = true;
 
 __device__ __forceinline__ bool aligned(const T* x) { return reinterpret_cast<size_t>(x) % alignof(Few<4>) == 0; }
 __device__ __forceinline__ bool aligned(Rows x) { return aligned(x.a) && aligned(x.b); }
-template <typename F> __device__ __forceinline__ bool aligned(F) { return false; }
 
 // Element i.
 __device__ __forceinline__ R at(const T* x, long long i) { return R(x[i]); }
@@ -63,26 +66,36 @@ __device__ __forceinline__ Pair at(Rows x, long long i) { return {R(x.a[i]), R(x
 template <typename F> __device__ __forceinline__ R at(F x, long long i) { return x(i); }
 
 template <int W>
-__device__ __forceinline__ Few<W> few(const T* x) { return *reinterpret_cast<const Few<W>*>(x); }
+__device__ __forceinline__ Few<W> few(const T* x, bool at_once) {
+  if (at_once) return *reinterpret_cast<const Few<W>*>(x);
+  Few<W> y;
+  UNROLL for (int j = 0; j < W; j++) y.of[j] = x[j];
+  return y;
+}
+template <int W>
+__device__ __forceinline__ void put(T* x, const Few<W>& y, bool at_once) {
+  if (at_once) *reinterpret_cast<Few<W>*>(x) = y;
+  else UNROLL for (int j = 0; j < W; j++) x[j] = y.of[j];
+}
 
 // v[0] … v[W - 1] = the elements from i on.
 template <int W, typename V, typename X>
-__device__ __forceinline__ void read(V* v, X x, long long i) {
+__device__ __forceinline__ void read(V* v, X x, long long i, bool) {
   UNROLL for (int j = 0; j < W; j++) v[j] = at(x, i + j);
 }
 template <int W>
-__device__ __forceinline__ void read(R* v, const T* x, long long i) {
-  const Few<W> some = few<W>(x + i);
+__device__ __forceinline__ void read(R* v, const T* x, long long i, bool at_once) {
+  const Few<W> some = few<W>(x + i, at_once);
   UNROLL for (int j = 0; j < W; j++) v[j] = R(some.of[j]);
 }
 template <int W>
-__device__ __forceinline__ void read(Pair* v, Rows x, long long i) {
-  const Few<W> a = few<W>(x.a + i), b = few<W>(x.b + i);
+__device__ __forceinline__ void read(Pair* v, Rows x, long long i, bool at_once) {
+  const Few<W> a = few<W>(x.a + i, at_once), b = few<W>(x.b + i, at_once);
   UNROLL for (int j = 0; j < W; j++) v[j] = {R(a.of[j]), R(b.of[j])};
 }
 
 // ------------------------------------------------------------------------------------------------- a row
-// Of W · blockDim.x neighbours each thread has W: 4 where that is one load, or else 1. It reads N elements at a time, so
+// Of W · blockDim.x neighbours each thread has W: 4 where rows are made of fours, or else 1. It reads N elements at a time, so
 // that their loads do not wait for each other. Where these are all that it has, the row is held in registers; otherwise
 // it is read again, from a cache, each time that it is needed. Natively a row is read element by element.
 
@@ -92,10 +105,11 @@ struct Row {
   static constexpr int N = 4;
   const long long n;
   const X x;
-  const bool held;
+  const bool at_once, held;
   V v[N];
 
-  __device__ __forceinline__ Row(long long n, X x) : n(n), x(x), held(!ONE_THREAD && n <= N * (long long)blockDim.x) {
+  __device__ __forceinline__ Row(long long n, X x, bool at_once)
+      : n(n), x(x), at_once(at_once), held(!ONE_THREAD && n <= N * (long long)blockDim.x) {
     if (held) load(0, int(n));
   }
 
@@ -108,7 +122,7 @@ struct Row {
     }
   }
   __device__ __forceinline__ void load(long long from, int count) {
-    places(count, [&](int i, int k) { read<W>(v + k, x, from + i); });
+    places(count, [&](int i, int k) { read<W>(v + k, x, from + i, at_once); });
   }
 
   // f(i, v) for each W neighbours that this thread has of the row: the first is the i-th, and v points to their values.
@@ -149,21 +163,23 @@ struct Row {
         UNROLL for (int j = 0; j < W; j++) made.of[j] = T(f(i + j, v[j], R(some.of[j])...));
         return made;
       };
-      *reinterpret_cast<Few<W>*>(y + i) = make(few<W>(others + i)...);
+      put(y + i, make(few<W>(others + i, at_once)...), at_once);
     });
   }
 };
 
-// f(row), on a Row of n elements of x. others: the other arrays that f hands to row.map. They decide W, and so the order
-// of a sum: its last bit may depend on whether a row lies at a multiple of 16 bytes, as all but odd views do.
+// f(row), on a Row of n elements of x. others: the other arrays that f hands to row.map. Which thread has which element
+// decides the order of sums, so it depends on n alone, and not on where in memory a row lies.
 template <typename X, typename F, typename... P>
 __device__ __forceinline__ void with_row(long long n, X x, F f, const P*... others) {
-  auto call = [&](auto width) {
-    Row<decltype(width)::value, X> row(n, x);
-    f(row);
-  };
-  if (!ONE_THREAD && n % 4 == 0 && aligned(x) && (aligned(others) && ...)) call(Count<4>{});
-  else call(Count<1>{});
+  if constexpr (IN_MEMORY<X> && !ONE_THREAD) {
+    if (n % 4 == 0) {
+      Row<4, X> row(n, x, aligned(x) && (aligned(others) && ...));
+      return f(row);
+    }
+  }
+  Row<1, X> row(n, x, true);
+  f(row);
 }
 
 // ------------------------------------------------------------------------------------------------- softmax of a row
