@@ -285,7 +285,6 @@ PLANTED_IN_KERNELS = [
     (softmax, "warps[32];", "warps[1];", 1, "write out of bounds: warps"),
     (softmax, EVERYONE, "warps[threadIdx.x / 32]", 1, "race: write after write: warps"),
     (softmax, "if (i < count)", "if (i <= count)", 1, "read out of bounds: x"),
-    (softmax, "n - from < most ? int(n - from) : most", "most", 1, "race: write after write: y"),
     (softmax, "softmax_row(y + at", "softmax_row(y", 1, "race: write after write: y"),
     (softmax_of_short_rows, "if (own_row() >= rows) return;", "", 1, "read out of bounds: x"),
     (softmax_of_short_rows, "softmax_row(y + at", "softmax_row(y", 1, "race: write after write: y"),
