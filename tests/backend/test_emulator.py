@@ -236,7 +236,7 @@ def test_more_than_48_kib_of_shared_memory_must_be_asked_for():
 def test_wrong_arguments():
     emulated = Emulated()
     y = emulated.empty((2, 40), F32)
-    for args in [(y, X), (y, X, 40, 40), (y, X, "40"), (y, X, 1.5)]:
+    for args in [(y, X, 2), (y, X, 2, 40, 40), (y, X, 2, "40"), (y, X, 2, 1.5)]:
         with pytest.raises(TypeError, match="kernel softmax"):
             emulated.launch("softmax", "softmax", F32, 2, 64, *args)
 
@@ -255,10 +255,15 @@ def edited(old, new, count=1):
     return text_of
 
 
-ROWS = np.random.default_rng(2).standard_normal((9, 200)).astype(F32)
+ROWS = np.random.default_rng(2).standard_normal((9, 200)).astype(F32)  # each is a warp's
+LONG = np.random.default_rng(3).standard_normal((2, 1100)).astype(F32)  # each is a block's
 
 
 def softmax(emulated):
+    return emulated.softmax(apart(emulated, LONG), 1)
+
+
+def softmax_of_short_rows(emulated):
     return emulated.softmax(apart(emulated, ROWS), 1)
 
 
@@ -276,12 +281,13 @@ BARRIER, EVERYONE = "__syncthreads();", "if (threadIdx.x % 32 == 0) warps[thread
 TILE_FULL = "__syncthreads();\n  tile_each"
 PLANTED_IN_KERNELS = [
     (softmax, BARRIER, "", 2, "unwritten: warps"),
-    (softmax, "warp < blockDim.x / 32", "warp <= blockDim.x / 32", 1, "unwritten: warps"),
+    (softmax, "threadIdx.x % count", "threadIdx.x % 32", 1, "unwritten: warps"),
     (softmax, "warps[32];", "warps[1];", 1, "write out of bounds: warps"),
     (softmax, EVERYONE, "warps[threadIdx.x / 32]", 1, "race: write after write: warps"),
-    (softmax, "i < n; i += blockDim.x) f(i)", "i <= n; i += blockDim.x) f(i)", 1, "read out of bounds: x"),
-    (softmax, "i < n; i += blockDim.x) {  //", "i <= n; i += blockDim.x) {  //", 1, "read out of bounds: x"),
-    (softmax, "softmax_row(y + blockIdx.x * n", "softmax_row(y", 1, "race: write after write: y"),
+    (softmax, "if (i < count)", "if (i <= count)", 1, "read out of bounds: x"),
+    (softmax, "softmax_row(y + at", "softmax_row(y", 1, "race: write after write: y"),
+    (softmax_of_short_rows, "if (own_row() >= rows) return;", "", 1, "read out of bounds: x"),
+    (softmax_of_short_rows, "softmax_row(y + at", "softmax_row(y", 1, "race: write after write: y"),
     (softmax, BARRIER, "if (threadIdx.x < 32) __syncthreads();", 1, "threads of a block meet at different barriers"),
     (layer_norm_backward, BARRIER, "", 1, "race: write after read: warps"),
     (transpose, TILE_FULL, "tile_each", 1, "unwritten: tile"),
@@ -301,9 +307,10 @@ def test_the_checker_finds_bugs_in_real_kernels(compute, old, new, count, findin
 @pytest.mark.parametrize(
     "compute, old, new, count, expected",
     [
-        (softmax, "lane = 16", "lane = 8", 1, reference.softmax(ROWS, 1)),
-        (softmax, BARRIER, "", 2, reference.softmax(ROWS, 1)),
-        (softmax, "warp = 1; warp < blockDim.x / 32", "warp = 1; warp < 1", 1, reference.softmax(ROWS, 1)),
+        (softmax, "lane = 16", "lane = 8", 1, reference.softmax(LONG, 1)),
+        (softmax, BARRIER, "", 2, reference.softmax(LONG, 1)),
+        (softmax, "lane = count / 2", "lane = count / 4", 1, reference.softmax(LONG, 1)),
+        (softmax_of_short_rows, "lane = 16", "lane = 8", 1, reference.softmax(ROWS, 1)),
         (transpose, TILE_FULL, "tile_each", 1, ROWS.T),
     ],
 )

@@ -90,7 +90,7 @@ class Launcher(Primitives):
 
     def row_threads(self, n):
         """Threads for a block that works on a row of n elements, 4 each or more: a power of 2 from 32 to 512."""
-        return min(512, max(32, 32 << (-(-n // 128) - 1).bit_length()))
+        return min(512, 32 << (max(1, -(-n // 128)) - 1).bit_length())
 
     # -- values that a captured step needs anew at each call
 
