@@ -170,9 +170,9 @@ class Elementwise(Launcher):
             else:
                 pointers.append(None)
                 numbers.append(_number(x, plan.dtype, TABLE[name].wide))
-        size, packed = plan.place.size, plan.place.layout
-        args = y, *pointers, *numbers, packed
-        self.launch_places(size, plan.dtype.itemsize, "elementwise", name + "_kernel", plan.dtype, *args)
+        dtype, size, packed = plan.dtype, plan.place.size, plan.place.layout
+        entry = name + "_kernel"
+        self.launch_places(size, dtype.itemsize, "elementwise", entry, dtype, y, *pointers, *numbers, packed)
         return y
 
     def _made(self, place, dtype):
