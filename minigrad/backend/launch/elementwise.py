@@ -170,8 +170,8 @@ class Elementwise(Launcher):
             operands = [x if type(x) is array_type else None for x in operands]
         else:
             numbers = zeros
-        args = y, *operands, *numbers, place.layout
-        self.launch_places(place.size, dtype.itemsize, "elementwise", entry, dtype, *args)
+        size, packed = place.size, place.layout
+        self.launch_places(size, dtype.itemsize, "elementwise", entry, dtype, y, *operands, *numbers, packed)
         return y
 
     def _made(self, place, dtype):
