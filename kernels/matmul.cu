@@ -100,11 +100,13 @@ __device__ __forceinline__ int place(int i, int thread) {
 }
 
 // Writes a thread's part of a tile to y, whose rows are `stride` apart. Only rows × columns of the tile exist. Tiles of
-// 64 write V at once where y allows. In those of 128 the registers, V of them in a row, would have others spilled.
+// 64 write V at once where y allows. That takes V registers in a row, which tiles of 128 and those of doubles lack: some
+// would be spilled, or fewer blocks be resident.
 template <typename W>
 __device__ __forceinline__ void write(W* y, long long stride, int rows, int columns, const R (&acc)[TN][TM],
                                       int row, int column) {
-  const bool whole = SIDE == 64 && (unsigned long long)y % sizeof(Vector<W>) == 0 && stride % V == 0;
+  const bool room = SIDE == 64 && sizeof(R) < 8;
+  const bool whole = room && (unsigned long long)y % sizeof(Vector<W>) == 0 && stride % V == 0;
   UNROLL for (int i = 0; i < TN; i++) {
     const int at = place<TN>(i, row) + i % V;
     if (at >= rows) break;

@@ -225,7 +225,7 @@ def test_what_the_readme_says_of_banks_and_sectors():
 
 # ------------------------------------------------------------------------------------------- that the tests can fail
 
-SOURCE = r"""
+PLANTED = r"""
 typedef TYPE V;
 extern "C" __global__ void planted(V* y, const V* x, int stride, int step) {
   __shared__ V tile[32 * 33];
@@ -241,7 +241,7 @@ def planted(kind, dtype, stride, step):
     import cupy
 
     x, y = (cupy.zeros(2048, dtype) for _ in range(2))
-    kernel = cupy.RawModule(code=SOURCE.replace("TYPE", kind)).get_function("planted")
+    kernel = cupy.RawModule(code=PLANTED.replace("TYPE", kind)).get_function("planted")
     with counting() as found:
         kernel((1,), (32,), (y, x, np.int32(stride), np.int32(step)))
     return found["planted"]

@@ -104,9 +104,10 @@ def test_what_is_worse_is_seen(name):
 
 
 MATMUL = CONSTANTS["matmul"][0]
+K = "UNROLL for (int k = 0; k < STEP; k++)"
 STORE = "    from_a.store(as[now ^ 1]);"
 WORSE_MATMUL = {  # edits of matmul.cu, and what they must be found by
-    "smaller blocks of products": ("TN = 8, TM = SIDE == 128 ? 8 : 4", "TN = 4, TM = 4", "multiply and add"),
+    "a loop that is not unrolled": (K, K.replace("UNROLL", '_Pragma("unroll 1")'), "multiply and add"),
     "single numbers from global memory": ("WHOLE = READ < 2", "WHOLE = false", "LDG of 4.0 bytes, of 16.0"),
     "a second barrier": (STORE, f"    __syncthreads();\n{STORE}", "2 barriers, of 1"),
     "a division": ("left -= STEP;", "left -= STEP; from_a.x += k0 / (p.n + left) / p.m;", "divisions, of 0"),
