@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 import uuid
 
 import numpy as np
@@ -228,6 +229,40 @@ def test_more_shared_memory_than_asked_for(cupy, kernels, y):
 def test_arguments_of_the_wrong_size(kernels, y, args):
     with pytest.raises(TypeError, match=r"kernel scale: arguments of .* bytes, where it declares \[8, 4, 4\]"):
         kernels("scale")((1,), (1,), (y, *args))
+
+
+def test_arguments_packed_otherwise_than_declared(monkeypatch):
+    """minigrad's own launches, were it to misread a kernel's signature."""
+    from minigrad.backend.runners import cuda
+
+    kinds = {"softmax": ["*", "*", "int"]}
+    monkeypatch.setattr(cuda, "signatures", lambda text: kinds)
+    on = cuda.Cuda()
+    with pytest.raises(
+        TypeError, match=r"kernel softmax: arguments of \[8, 8, 4\] bytes, where it declares \[8, 8, 8\]"
+    ):
+        on.softmax(on.zeros((2, 3), np.dtype(np.float32)), -1)
+
+
+def test_a_thread_without_a_context(cupy, kernels, y):
+    """The driver's own functions do not make one, as those of the runtime do."""
+    kernel, errors = kernels("bounded").kernel, []
+    place = np.array([y.data.ptr], np.uint64)
+    addresses = np.array([place.ctypes.data], np.uint64)
+
+    def launch():
+        try:
+            cupy.cuda.driver.launchKernel(kernel.ptr, 1, 1, 1, 1, 1, 1, 0, 0, addresses.ctypes.data, 0)
+        except cupy.cuda.driver.CUDADriverError as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=launch)
+    thread.start()
+    thread.join()
+    (error,) = errors
+    assert error.startswith("cudaErrorDeviceUninitialized: kernel bounded: this thread has no context")
+    launch()
+    assert len(errors) == 1
 
 
 # ------------------------------------------------------------------------------------------------- the rig itself

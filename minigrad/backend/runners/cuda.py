@@ -309,10 +309,11 @@ class Kernel:
             self.pack_into(memory.arguments, 0, *values)
         except (AttributeError, LookupError, OverflowError, TypeError, struct.error) as error:
             raise self.refused(args, error) from None
+        x, y, z, i, j, k = _shape(grid, block)
+        launch, stream = on.driver.launch, on.current_stream().ptr
         if shared > self.room:
             self.room = on.ask(self.function)
-        x, y, z, i, j, k = _shape(grid, block)
-        on.driver.launch(self.address, x, y, z, i, j, k, shared, on.current_stream().ptr, memory.addresses, 0)
+        launch(self.address, x, y, z, i, j, k, shared, stream, memory.addresses, 0)
         self.unused.append(memory)  # the driver has copied what was there
 
     def refused(self, args, error):

@@ -4,12 +4,21 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 
 std::recursive_mutex everything;
 thread_local int current_device = 0;
 static std::map<std::string, long> calls;
 
-void counted(const char *function) { calls[function]++; }
+thread_local bool has_context = false;
+static const std::set<std::string> without_context = {
+    "cudaDeviceGetAttribute",  "cudaDriverGetVersion", "cudaGetDevice",         "cudaGetDeviceCount",
+    "cudaGetDeviceProperties", "cudaGetLastError",     "cudaPeekAtLastError", "cudaRuntimeGetVersion"};
+
+void counted(const char *function) {
+  calls[function]++;
+  if (!has_context) has_context = !strncmp(function, "cuda", 4) && !without_context.count(function);
+}
 API long gpu_rig_calls(const char *function) { return calls.count(function) ? calls[function] : 0; }
 
 static int number(const char *name, int otherwise) { return getenv(name) ? atoi(getenv(name)) : otherwise; }
@@ -52,6 +61,7 @@ static const std::map<int, const char *> NAMES = {{1, "InvalidValue"},
                                                   {2, "MemoryAllocation"},
                                                   {100, "NoDevice"},
                                                   {101, "InvalidDevice"},
+                                                  {201, "DeviceUninitialized"},
                                                   {209, "NoKernelImageForDevice"}, {218, "InvalidPtx"},
                                                   {400, "InvalidResourceHandle"},
                                                   {401, "IllegalState"},
@@ -134,6 +144,7 @@ API CUresult cuCtxGetDevice(CUdevice *device) {
 }
 API CUresult cuCtxSetCurrent(CUcontext context) {
   current_device = context ? (int)(long)context - 1 : 0;
+  has_context = context;
   return CUDA_SUCCESS;
 }
 

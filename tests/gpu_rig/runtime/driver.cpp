@@ -109,9 +109,16 @@ API CUresult cuLinkDestroy(CUlinkState) {
 
 // ------------------------------------------------------------------------------------------------------ launches
 
+static CUresult no_context(const Function &f) {
+  return (CUresult)refuse(CUDA_ERROR_INVALID_CONTEXT,
+                          "kernel %s: this thread has no context, which the runtime gives and the driver does not",
+                          f.name.c_str());
+}
+
 API CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
   ENTER;
   Function &f = *(Function *)function;
+  if (!has_context) return no_context(f);
   if (auto error = load(f)) return error;
   if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_SUCCESS;  // preferences
   if (value < 0 || value + f.info->static_shared > SHARED_OPTED_IN)
@@ -165,6 +172,7 @@ API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsig
   ENTER;
   if (!function) return (CUresult)refuse(CUDA_ERROR_INVALID_HANDLE, "a launch of no kernel");
   Function &f = *(Function *)function;
+  if (!has_context) return no_context(f);
   if (auto error = load(f)) return error;
   const std::vector<unsigned> shape = {gx, gy, gz, bx, by, bz};
   if (auto error = check(f, &shape[0], &shape[3], shared)) return error;

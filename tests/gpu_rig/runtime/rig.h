@@ -29,6 +29,7 @@ cudaError_t waited();                          // what a call that has waited an
 // ---- devices
 int device_count();
 extern thread_local int current_device;
+extern thread_local bool has_context;  // has this thread called the runtime, which gives it one?
 
 // ---- memory
 struct Allocation {
