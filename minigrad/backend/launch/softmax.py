@@ -10,7 +10,8 @@ class Softmax(Launcher):
         as_it_is = dim == x.ndim - 1 and x.flags.c_contiguous  # nearly always
         x, back = (x, None) if as_it_is else self._rows_last(x, dim)
         y = self.empty(x.shape, x.dtype)
-        rows, n = rows_of(x)
+        n = x.shape[-1]
+        rows = x.size // (n or 1)
         self.launch_rows(rows, n, "softmax", "softmax", x.dtype, y, x, rows, n)
         return y if back is None else y.transpose(back)
 
@@ -26,7 +27,8 @@ class Softmax(Launcher):
     def log_softmax(self, x, dim):
         x, back = self._rows_last(x, dim)
         y = self.empty(x.shape, x.dtype)
-        rows, n = rows_of(x)
+        n = x.shape[-1]
+        rows = x.size // (n or 1)
         self.launch_rows(rows, n, "softmax", "log_softmax", x.dtype, y, x, rows, n)
         return y if back is None else y.transpose(back)
 
@@ -40,7 +42,8 @@ class Softmax(Launcher):
     def _softmax_backward(self, dy, y, scale):
         """dx of scale * x, all compact, along the last dim."""
         dx = self.empty(y.shape, y.dtype)
-        rows, n = rows_of(y)
+        n = y.shape[-1]
+        rows = y.size // (n or 1)
         self.launch_rows(rows, n, "softmax", "softmax_backward", y.dtype, dx, dy, y, rows, n, scale)
         return dx
 
@@ -50,9 +53,3 @@ class Softmax(Launcher):
             return x if x.flags.c_contiguous else self.copy(x), None
         order = [d for d in range(x.ndim) if d != dim % x.ndim] + [dim % x.ndim]
         return self.compact(x.transpose(order)), sorted(range(x.ndim), key=order.__getitem__)
-
-
-def rows_of(x):
-    """(number of rows, n) of a compact x; no rows if they are empty."""
-    n = x.shape[-1]
-    return (x.size // n if n else 0), n
