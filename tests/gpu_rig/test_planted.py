@@ -239,7 +239,7 @@ def test_arguments_packed_otherwise_than_declared(monkeypatch):
     monkeypatch.setattr(cuda, "signatures", lambda text: kinds)
     on = cuda.Cuda()
     with pytest.raises(
-        TypeError, match=r"kernel softmax: arguments of \[8, 8, 4\] bytes, where it declares \[8, 8, 8\]"
+        TypeError, match=r"kernel softmax: arguments of \[8, 8, 4\] bytes, where it declares \[8, 8, 8, 8\]"
     ):
         on.softmax(on.zeros((2, 3), np.dtype(np.float32)), -1)
 
