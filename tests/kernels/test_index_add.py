@@ -79,6 +79,8 @@ def test_the_work_grows_with_the_indices_and_not_with_the_rows():
     """
 
     def text_of(file, dtype):
+        if file != "index_add":
+            return source(file, dtype)
         return counter + re.sub(r"\b(keys|runs|index|order|row)\[(?!\d)", r"counted(\1)[", source(file, dtype))
 
     def reads(N, rows, C=32):
