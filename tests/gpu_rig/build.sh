@@ -69,7 +69,7 @@ PYTHON
 fi
 
 # 4. The translator, the header of translated kernels, compiled beforehand, and the folder that these kernels lie in.
-stamp=$({ cat "$here"/ptx/*; echo "$kernel_flags"; } | sha256sum | cut -c1-16)
+stamp=$({ cat "$here"/ptx/*.*; echo "$kernel_flags"; } | sha256sum | cut -c1-16)
 if [ ! -e "$home/kernels-$stamp" ]; then
   rm -rf "$home"/kernels-* "$home/ptx"
   cp -r "$here/ptx" "$home/ptx"

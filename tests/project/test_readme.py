@@ -226,6 +226,8 @@ def short(line):
         return "make test PYTEST_ARGS='--collect-only -q'"
     if words[:3] == ["python", "-m", "pytest"]:
         return "python -m pytest --collect-only -q"
+    if words[0] == "make" and words[1].startswith("gpu-rig"):  # .ci/run does that, for real
+        return f"make --dry-run {shlex.join(words[1:])}"
     if words == ["make", "train"]:
         return "make train TRAIN_ARGS='--steps 20'"
     if words[:2] == ["python", "examples/char_lm.py"] and "--steps" in words:
