@@ -205,7 +205,7 @@ class Recording:
 
     def _output(self, recorder, x):
         """What a result is read from: a Place, an array elsewhere, or, if it was there before the step, x itself."""
-        own = id(x) in recorder.tensors and not recorder.is_constant(x.array)
+        own = id(x) in recorder.tensors and x.is_leaf and not recorder.is_constant(x.array)
         return x if own else recorder.located(x.array)
 
     def _grads(self, recorder):
@@ -256,10 +256,10 @@ class Recording:
                 on.refill(array, x.array)
             for array, check in self._checks:
                 check(array)
+            for call in self._calls:  # which may raise, so before random numbers are drawn
+                call()
             for generator, stream in self._streams.items():
                 stream.cell[:] = generator.seed, generator.reserve(4 * stream.at).offset
-            for call in self._calls:
-                call()
             replay.run()
             for storage in self._changed:
                 storage.changed()

@@ -68,6 +68,8 @@ def _index_part(part):
     if isinstance(part, Value):
         refuse("an index that is a Tensor, as in x[index],")
         part = part.detach().numpy()
+    elif isinstance(part, np.ndarray):
+        refuse("an index that is a NumPy array, whose values may change,")
     array = np.array(part)
     if array.size == 0 and array.dtype.kind == "f":
         array = array.astype(np.int64)

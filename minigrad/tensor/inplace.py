@@ -8,6 +8,7 @@ import numpy as np
 from .. import ops
 from ..autograd import GraphError, Value, is_grad_enabled
 from ..errors import devices_differ
+from ..recording import refuse
 
 
 class InPlace(Value):
@@ -29,13 +30,16 @@ class InPlace(Value):
                 f"detach(), or out of place"
             )
         if not backend.is_writeable(self.array):
-            raise GraphError(f"{what}: this tensor is read-only (the result of expand); clone() it first")
+            why = "the result of expand, or a constant of a captured step"
+            raise GraphError(f"{what}: this tensor is read-only ({why}); clone() it first")
         self.storage.changed()
 
     def _raw(self, other: Any) -> Any:
         """other as its backend's array, or a number."""
         if isinstance(other, Value):
             return other.array
+        if isinstance(other, np.ndarray):
+            refuse("a NumPy array beside a Tensor, whose values may change,")
         return other if isinstance(other, (bool, int, float)) else self.storage.backend.from_numpy(np.asarray(other))
 
     def _update(self, what: str, primitive: Callable[..., Any], other: Any) -> Any:

@@ -27,6 +27,7 @@ class Doubled(mg.Op):
 
 
 STORE = []
+ARRAY = np.zeros(3, np.float32)
 
 
 def keeps(x):
@@ -49,6 +50,9 @@ REFUSED = {
     "tolist": (lambda x: x * len(x.tolist()), "reading a Tensor's values"),
     "tensor": (lambda x: x * mg.tensor([1.0, 2.0, 3.0]), r"tensor\(\)"),
     "from_numpy": (lambda x: x * mg.from_numpy(np.ones(3, np.float32)), r"from_numpy\(\)"),
+    "an array in place": (lambda x: mg.ones(3).add_(ARRAY) + x, "a NumPy array beside"),
+    "an array copied in": (lambda x: mg.zeros(3).copy_(ARRAY) + x, "a NumPy array beside"),
+    "an array as an index": (lambda x: x[ARRAY > 0], "an index that is a NumPy array"),
     "an index": (lambda x: x[mg.arange(2)], r"x\[index\]"),
     "a mask": (lambda x: x[x > 0], r"x\[index\]"),
     "a computed index": (lambda x: F.embedding(x.argmax(0, keepdim=True), mg.ones(5, 2)), "an index that the step"),

@@ -1,5 +1,6 @@
 """What users of other captures stumble over: nothing that changes between calls is ever silently stale."""
 
+import contextlib
 import gc
 import logging
 import os
@@ -9,6 +10,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn, optim
+from minigrad.autograd import GraphError
 from minigrad.nn import functional as F
 
 from .steps import count_runs, numbers, same, supported
@@ -238,6 +240,52 @@ def test_a_wrong_index_raises(kernels):
         with pytest.raises(IndexError, match="out of range"):
             f(mg.tensor(wrong)).item()
     assert same(f(mg.tensor([1, 2])), table(mg.tensor([1, 2])).sum().detach())
+
+
+def test_a_constant_of_the_step_is_read_only(kernels):
+    """Each call would change it further."""
+
+    def counts(x):
+        a = mg.arange(4)
+        a += 1
+        return a + x
+
+    with pytest.raises(GraphError, match="read-only"):
+        mg.capture(counts)(mg.zeros(4))
+
+
+def test_results_are_new_at_each_call(kernels):
+    w = mg.ones(2, 3).requires_grad_()
+
+    def step(x):
+        a, t = mg.arange(4), w.T
+        return a, a * 2 + x.sum().long(), t, t @ x
+
+    f, x = mg.capture(step), mg.ones(2, 2)
+    first = f(x)
+    first[0].add_(5)
+    again = f(x)
+    assert again[0].tolist() == [0, 1, 2, 3] and again[0] is not first[0]
+    assert again[2] is not first[2] and again[2].node is None and same(again[2], w.T)
+
+
+def test_a_call_that_fails_draws_no_random_numbers(kernels):
+    model = nn.GPT(nn.GPTConfig(11, block_size=4, n_layer=1, n_head=2, n_embd=8)).eval()
+    states = []
+    for captured in (False, True):
+        mg.manual_seed(3)
+        cache = model.new_cache(1, 2)
+
+        def step(x, cache=cache):
+            return model.decode(x, cache), mg.rand(2)
+
+        f = mg.capture(step) if captured else step
+        with mg.inference():
+            for i in range(4):
+                with contextlib.nullcontext() if i < 2 else pytest.raises(ValueError, match="holds 2"):
+                    f(mg.tensor([[1]]))
+        states.append(mg.default_generator.state)
+    assert states[0] == states[1]
 
 
 def test_captures_within_captures_are_one(kernels):

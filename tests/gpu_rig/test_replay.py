@@ -191,3 +191,87 @@ def test_a_graph_that_is_dropped_before_it_has_run():
     mg.manual_seed(5)
     for y in captured:
         np.testing.assert_array_equal(y.numpy(), F.dropout(x, 0.5).numpy())
+
+
+def test_no_optimizer_trains_on_a_wrong_index():
+    """Not outside of the captured step, not in another recording, and not before the check in the step's next call."""
+    table, w = nn.Embedding(6, 4).to("cuda"), mg.ones(2, device="cuda", requires_grad=True)
+    outside, other = optim.SGD(table.parameters(), lr=0.1), optim.SGD([w], lr=0.1)
+
+    @mg.capture
+    def backward(idx):
+        other.zero_grad()
+        (w * w).sum().backward()
+        other.step()  # before any index is checked
+        outside.zero_grad()
+        loss = (table(idx) ** 2).sum()
+        loss.backward()
+        return loss
+
+    def indices(*values):
+        return mg.tensor(np.array(values), device="cuda")
+
+    backward(indices(1, 2)).item()
+    backward(indices(1)).item()
+    backward(indices(1, 99))
+    kept = [x.detach() * 1 for x in (table.weight, w)]
+    outside.step()
+    backward(indices(1))
+    backward(indices(1, 2))
+    after = [x.detach() * 1 for x in (table.weight, w)]
+    with pytest.raises(IndexError, match="index 99 "):
+        backend.get("cuda").synchronize()
+    for a, b in zip(kept, after):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
+def test_ctrl_c_during_a_launch(monkeypatch):
+    """Whether it was queued is asked of the GPU before the next call: else each call would read another's numbers."""
+    seen = []
+    for interrupted in (False, True):
+        f = mg.capture(lambda x: x + mg.rand(2, device="cuda"))
+        mg.manual_seed(1)
+        x = mg.zeros(2, device="cuda")
+        f(x)
+        (recording,) = next(iter(f._recordings.values()))
+        graph = recording._program.replay.run.__self__
+        real = graph._graph
+
+        class Interrupted:
+            def launch(self, stream, real=real):
+                real.launch(stream)
+                raise KeyboardInterrupt
+
+        if interrupted:
+            monkeypatch.setattr(graph, "_graph", Interrupted())
+            with pytest.raises(KeyboardInterrupt):
+                f(x)
+            monkeypatch.setattr(graph, "_graph", real)
+        else:
+            f(x)
+        seen.append([f(x).tolist() for _ in range(3)])
+    assert seen[0] == seen[1]
+
+
+def test_a_wait_of_another_thread_loses_no_error():
+    on = backend.get("cuda")
+    table = nn.Embedding(5, 2).to("cuda")
+    f = mg.capture(lambda idx: table(idx).sum())
+    f(mg.tensor([1], device="cuda")).item()
+    f(mg.tensor([2], device="cuda"))
+    on.current_stream().synchronize()
+
+    class Meanwhile(dict):  # a call comes just when the graph has been taken off the list
+        def pop(self, graph, default=None):
+            found = super().pop(graph, default)
+            if not self.called:
+                self.called = True
+                f(mg.tensor([9], device="cuda"))
+            return found
+
+    on.unread = Meanwhile(on.unread)
+    on.unread.called = False
+    with pytest.raises(IndexError, match="index 9 "):
+        on.raise_found()
+        on.synchronize()
+    on.unread = dict(on.unread)

@@ -115,7 +115,8 @@ class Recorder:
     def constant(self, x):
         """An array that comes from the host in the step: what it holds now is used at each call, and nobody may write
         to it."""
-        self.constants[id(x)] = x
+        owner = x if x.base is None else x.base
+        self.constants[id(owner)] = owner
         return x
 
     def is_constant(self, x):

@@ -13,7 +13,7 @@ import threading
 
 import numpy as np
 
-from ...recording import here, refuse
+from ...recording import apart, here, refuse
 from ..kernels import C_TYPES, Struct, signatures
 from ..launch import Launched
 from ..launch.launcher import SHARED, real
@@ -182,9 +182,11 @@ class Cuda(Launched):
     def raise_found(self):
         """Raise IndexError if captured steps that have come to their end were given wrong indices."""
         for graph in list(self.unread):
+            self.unread.pop(graph, None)  # before it is asked: another thread's call may enter it again
             if graph.done:
-                self.unread.pop(graph, None)
                 graph.raise_found()
+            else:
+                self.unread[graph] = None
 
     def pointer(self, x):
         return self.own(x).data.ptr
@@ -202,6 +204,19 @@ class Cuda(Launched):
 
     def recorder(self):
         return GraphRecorder(self)
+
+    def stop(self):
+        recorded = super().stop()
+        return self.stopped if recorded is None and self.unread else recorded
+
+    @functools.cached_property
+    def stopped(self):
+        """(1,) int64: 1 if a captured step was given a wrong index, of which the host does not know yet."""
+        with apart():
+            return self.from_numpy(np.zeros(1, np.int64))
+
+    def is_writeable(self, x):
+        return super().is_writeable(x) and not (here.recorder is not None and here.recorder.is_constant(x))
 
     def address(self, x):
         return x.data.ptr

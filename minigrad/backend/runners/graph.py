@@ -7,6 +7,8 @@ slot, the host may be that many calls ahead. A wrong index is replaced by 0 and 
 minigrad's changes anything, until the host next waits for the GPU, notices, and raises.
 """
 
+from typing import Any
+
 import numpy as np
 
 from ...recording import apart, refuse, user_line
@@ -26,7 +28,7 @@ class GraphRecorder(Recorder):
     def __init__(self, backend):
         super().__init__(backend)
         self.cells_there: list = []  # (array of the host, its copy on the GPU)
-        self.found = None  # (CHECKS + 1, 2): in row 0 whether an index was wrong, then what each check has found
+        self.found = None  # (CHECKS, 2): what each check has found
         self.raising: list = []  # for each check: (function that raises, line)
 
     def cell(self, shape, dtype):
@@ -41,18 +43,18 @@ class GraphRecorder(Recorder):
         on = self.backend
         if self.found is None:
             with apart():
-                self.found = on.from_numpy(np.array([(0, 0)] + CHECKS * [NONE_WRONG]))
+                self.found = on.from_numpy(np.array(CHECKS * [NONE_WRONG]))
         if len(self.raising) == CHECKS:
             refuse(f"a step that checks more than {CHECKS} arrays of indices")
-        self.raising.append((function, user_line()))
         index = on.operand(array, np.dtype(np.int64))
         y, found = on.empty(index.shape, index.dtype), self.found[len(self.raising)]
-        args = y, index, index.size, n, ignored is not None, ignored or 0, found, self.found
+        self.raising.append((function, user_line()))
+        args = y, index, index.size, n, ignored is not None, ignored or 0, found, on.stopped
         on.launch_each(index.size, "captured", "check", WORD, *args)
         return y
 
     def stop(self):
-        return self.found
+        return self.backend.stopped
 
     def replayer(self, launches):
         graph = Graph(self, launches)
@@ -66,6 +68,8 @@ class Graph:
         self._on = on = recorder.backend
         self._cells, self._raising, self._found = recorder.cells_there, recorder.raising, recorder.found
         self._calls, self._stream = 0, None
+        self._turn: Any = None  # how many calls the GPU has begun, if there are cells
+        self._counted = True  # False: an interrupted launch may have been queued or not
         self._events = [on.event() for _ in range(SLOTS)]  # when each of the last calls had come to its end
         tables = [[on.table(*x) if type(x) is Table else x for x in launch.args] for launch in launches]
         launches = [launch._replace(args=args) for launch, args in zip(launches, tables)]
@@ -85,8 +89,8 @@ class Graph:
             rows.append(dict(to=there, at=size, size=cell.nbytes // WORD.itemsize))
             size += rows[-1]["size"]
         self._slots = on.pinned((SLOTS, size), WORD)
-        slots, turn = on.seen_by_gpu(self._slots), on.from_numpy(np.zeros(1, np.int64))
-        args = [on.table(LETTER, rows), len(rows), slots, size, SLOTS, turn]
+        self._turn = on.from_numpy(np.zeros(1, np.int64))
+        args = [on.table(LETTER, rows), len(rows), on.seen_by_gpu(self._slots), size, SLOTS, self._turn]
         return Launch("captured", "deliver", WORD, (1,), (32,), 0, args)
 
     @property
@@ -102,6 +106,8 @@ class Graph:
         if self._calls and stream != self._stream:
             stream.wait_event(self._last)
         self._stream = stream
+        if not self._counted:
+            self._calls, self._counted = int(self._turn.get()[0]), True  # which waits
 
     def run(self):
         """Queue all launches, with the numbers that the cells hold now."""
@@ -114,10 +120,12 @@ class Graph:
                 words = cell.reshape(-1).view(WORD)
                 slot[at : at + words.size] = words
                 at += words.size
-        self._graph.launch(self._stream)
-        self._calls += 1
         if self._raising:
             self._on.unread[self] = None
+        self._counted = self._turn is None
+        self._graph.launch(self._stream)
+        self._calls += 1
+        self._counted = True
 
     def end(self):
         """To be called when the results' copies have been queued too."""
@@ -129,15 +137,17 @@ class Graph:
 
     def raise_found(self):
         """Raise IndexError if a call that has come to its end was given a wrong index."""
-        if not self._seen[0, 0]:
+        if (self._seen == self._clean).all():
             return
         found, self._seen[...] = self._seen.copy(), self._clean
         self._found.set(self._clean)
-        for (function, line), lowest_and_highest in zip(self._raising, found[1:]):
+        self._on.stopped.fill(0)
+        for (function, line), lowest_and_highest in zip(self._raising, found):
             try:
                 function(lowest_and_highest[lowest_and_highest != NONE_WRONG])
             except IndexError as error:
-                raise IndexError(f"{error}, in a captured step ({line}); no optimizer changed anything since") from None
+                since = "no optimizer has changed anything since"
+                raise IndexError(f"{error}, in a captured step ({line}); {since}") from None
 
     def __del__(self):
         if not self.done:  # page-locked memory that is given back may be used for something else at once
