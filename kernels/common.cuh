@@ -180,42 +180,6 @@ __device__ __forceinline__ R largest(long long n, F f) {
   return block_combine(m, [](R a, R b) { return a < b ? b : a; });
 }
 
-// ------------------------------------------------------------------------------------------------- loops of a warp
-
-// f(i) for each i in [0, n), distributed over the block's warps. All lanes of a warp call f with the same i.
-template <typename F>
-__device__ __forceinline__ void warp_rows(int n, F f) {
-  const int warps = ONE_THREAD ? 1 : blockDim.x / 32;
-  for (int i = threadIdx.x / 32; i < n; i += warps) f(i);
-}
-
-// f(j) for each j in [0, n), distributed over the lanes of the warp.
-template <typename F>
-__device__ __forceinline__ void warp_each(int n, F f) {
-  SIMD for (int j = threadIdx.x % 32; j < n; j += ONE_THREAD ? 1 : 32) f(j);
-}
-
-__device__ __forceinline__ bool first_lane() { return threadIdx.x % 32 == 0; }
-
-// Σ f(j) and the largest f(j) over j in [0, n), in every lane of the warp. n is the size of a tile or a head, so the
-// sum is short and needs no Total.
-template <typename F>
-__device__ __forceinline__ R warp_sum(int n, F f) {
-  const int lanes = ONE_THREAD ? 1 : 32;
-  R s = 0;
-  SIMD_SUM(s) for (int j = threadIdx.x % 32; j < n; j += lanes) s += f(j);
-  for (int lane = lanes / 2; lane > 0; lane /= 2) s += __shfl_xor_sync(0xffffffffu, s, lane);
-  return s;
-}
-template <typename F>
-__device__ __forceinline__ R warp_largest(int n, F f) {
-  const int lanes = ONE_THREAD ? 1 : 32;
-  R m = -INF;
-  SIMD_MAX(m) for (int j = threadIdx.x % 32; j < n; j += lanes) { R v = f(j); m = m < v ? v : m; }
-  for (int lane = lanes / 2; lane > 0; lane /= 2) { R v = __shfl_xor_sync(0xffffffffu, m, lane); m = m < v ? v : m; }
-  return m;
-}
-
 // ------------------------------------------------------------------------------------------------- loops of the grid
 
 // f(i) for each i in [0, n), distributed over the whole 1-D grid. On a GPU neighbouring i go to neighbouring threads,

@@ -42,13 +42,13 @@ def compute_beside_numpy(case, dtype):
 
 
 def in_threads(n, work):
-    """work(i) in n threads at once; raises the first error that one of them raised."""
-    gate, errors = threading.Barrier(n), []
+    """work(i) in n threads at once -> what they return. Raises the first error that one of them raised."""
+    gate, errors, results = threading.Barrier(n), [], [None] * n
 
     def run(i):
         try:
             gate.wait()
-            work(i)
+            results[i] = work(i)
         except BaseException as error:
             errors.append(error)
 
@@ -59,6 +59,7 @@ def in_threads(n, work):
         thread.join()
     if errors:
         raise errors[0]
+    return results
 
 
 def bits(threads, rounds=600):

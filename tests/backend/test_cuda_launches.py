@@ -5,13 +5,14 @@ import functools
 import itertools
 import re
 import struct
-import threading
 import types
 
 import numpy as np
 import pytest
 
 from minigrad.backend.runners import cuda
+
+from .in_threads import in_threads
 
 rng = np.random.default_rng(0)
 
@@ -151,27 +152,6 @@ def test_much_shared_memory_is_asked_for():
 
 
 # --------------------------------------------------------------------------------------- threads, streams and memory
-
-
-def in_threads(count, function):
-    """function(i) in so many threads at once -> what they return. What one raises is raised."""
-    results, errors, start = [None] * count, [], threading.Barrier(count)
-
-    def run(i):
-        try:
-            start.wait()
-            results[i] = function(i)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-    return results
 
 
 def test_threads_launch_at_once(on):
