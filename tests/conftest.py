@@ -92,6 +92,11 @@ def pytest_sessionstart(session):
             on.compile(TRAINING, np.dtype(dtype))
 
 
+def pytest_collection_modifyitems(items):
+    """Slow tests first, so that in the end no process is left alone with one."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 def pytest_runtest_setup(item):
     for marker in item.iter_markers("needs"):
         for program in marker.args:

@@ -32,6 +32,9 @@ registry: dict[str, Declaration] = {}
 
 
 def register(declaration: Declaration) -> None:
+    for each in declaration.cases:
+        if not isinstance(each, Case):
+            raise TypeError(f"{declaration.name}: cases are made by minigrad.case(…); got {each!r}")
     old = registry.get(declaration.name)
     if old is not None and old.builtin and old.module != declaration.module:
         declaration.name = f"{declaration.module}.{declaration.name}"  # a user's op may have the name of a built-in one

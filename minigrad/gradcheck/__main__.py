@@ -1,7 +1,8 @@
 """Check the gradient of every declared op on each of its cases. Prints a table, the worst first; exits with status 1 if
-anything fails.
+anything fails, and if there was nothing to check. Other sizes, numbers and parameters are tried for the first case of
+each op.
 
-Files and modules named on the command line are imported first, so that the ops they declare are checked too."""
+Files and modules named on the command line are imported first, and only the ops that they declare are checked."""
 
 import importlib
 import json
@@ -12,31 +13,38 @@ import traceback
 from datetime import datetime, timezone
 from pathlib import Path
 
-import numpy as np
-
 from .. import backend, cli
 from ..autograd import registry
 from ..files import atomic_write
-from .report import KINK, PASS
-from .sweep import check_op, page, summary, table, worst_first
+from .page import page
+from .report import KINK, PASS, versions
+from .sweep import cores, summary, sweep, table, worst_first
 
 
 def arguments(argv):
     parser = cli.Parser("python -m minigrad.gradcheck", description=__doc__)
-    parser.add_argument("modules", nargs="*", metavar="MODULE", help="my_ops.py or my_ops: imported first")
+    parser.add_argument("modules", nargs="*", metavar="FILE", help="my_ops.py, or a module my_ops: its ops only")
     parser.add_argument("--op", action="append", metavar="NAME", help="only this op (may be given several times)")
     parser.add_argument("--device", action="append", metavar="NAME", help="where to run: cpu (default), cuda")
     parser.add_argument("--order", type=int, choices=(1, 2), action="append", help="only this order; default both")
     parser.add_argument("--mode", choices=("auto", "full", "directional"), default="auto")
     parser.add_argument("--rtol", type=cli.number(float, above=0, below=1), default=1e-7)
     parser.add_argument("--seed", type=cli.SEED, default=0)
+    parser.add_argument("--budget", type=cli.number(float, above=0), metavar="SECONDS", help="for each check")
+    parser.add_argument("--jobs", type=cli.COUNT, default=cores(), metavar="N", help="processes; default: all cores")
     parser.add_argument("--json", type=cli.path, metavar="FILE", help="write every row there")
     parser.add_argument("--html", type=cli.path, metavar="FILE", help="write a heat map of the errors there")
     parser.add_argument("--quiet", action="store_true", help="only failures and the last line")
     args = parser.parse_args(argv)
-    args.before = dict(registry)
-    for name in args.modules:
-        load(parser, name)
+    before = dict(registry)
+    seen: dict = {}  # what the files so far declare
+    files, args.modules = args.modules, []
+    for file in files:
+        args.modules.append(load(file))
+        for name, d in seen.items():
+            if registry[name] is not d:
+                parser.error(f"{d.module} and {registry[name].module} both have an op called {name!r}: rename one")
+        seen = {name: d for name, d in registry.items() if d is not before.get(name)}
     for op in args.op or ():
         if op not in registry:
             near = [name for name in sorted(registry) if op.lower() in name or name in op.lower()]
@@ -49,38 +57,48 @@ def arguments(argv):
     for path, option in ((args.json, "--json"), (args.html, "--html")):
         if path:
             cli.file_to_write(path, option, "gradcheck" + option.replace("--", "."))
+    args.names = args.op or [name for name, d in registry.items() if not args.modules or d is not before.get(name)]
     return args
 
 
-def load(parser, name):
-    """Import a module by its name or from its file. An error in it is its author's, and reported in one line."""
-    path = Path(os.path.realpath(name)) if name.endswith(".py") else None
+def load(name):
+    """Import a module by its name or from its file; returns its name. Its errors are told in one line."""
+    file = Path(name)
+    if name and file.is_dir() and not (file / "__init__.py").is_file():
+        raise cli.CommandError(f"{name} is a folder: give a file, such as {file / 'my_ops.py'}")
+    if file.is_file() and file.suffix != ".py":
+        raise cli.CommandError(f"cannot import {name}: the name of a Python file ends with .py")
+    path = Path(os.path.realpath(name)) if file.suffix == ".py" else None
     if path and not path.is_file():
-        parser.error(f"cannot import {name}: there is no such file")
+        raise cli.CommandError(f"cannot import {name}: there is no such file")
     sys.path.insert(0, str(path.parent) if path else "")
     try:
         module = importlib.import_module(path.stem if path else name)
     except (Exception, SystemExit) as error:
         lines = [call.lineno for call in traceback.extract_tb(error.__traceback__) if call.filename == str(path)]
         where = f", at its line {lines[-1]}" if lines else ""
-        parser.error(f"cannot import {name}: {type(error).__name__}: {error}{where}")
+        raise cli.CommandError(f"cannot import {name}: {type(error).__name__}: {error}{where}") from None
     if path and os.path.realpath(getattr(module, "__file__", None) or "") != str(path):
-        parser.error(f"cannot import {name}: another module is called {path.stem!r} already; rename the file")
+        raise cli.CommandError(f"cannot import {name}: another module is called {path.stem!r} already; rename the file")
+    return module.__name__
 
 
 @cli.command("gradcheck")
 def main(argv=()):
     args = arguments(argv)
-    names = args.op or [name for name, d in registry.items() if not args.modules or d is not args.before.get(name)]
-    orders, devices, began = args.order or (1, 2), args.device or ["cpu"], time.perf_counter()
+    began = time.perf_counter()
+    names = [name for name in args.names if registry[name].cases]
+    unchecked = [n for n in args.names if n not in names and getattr(registry[n].source, "differentiable", True)]
+    for name in unchecked:
+        print(f"{name}: declares no cases, so nothing was checked", file=sys.stderr)
+    if not args.names:
+        print(f"no op is declared in {', '.join(args.modules)}, so nothing was checked", file=sys.stderr)
+    options = {"devices": args.device or ["cpu"], "orders": args.order or (1, 2), "seed": args.seed, "mode": args.mode}
+    options |= {"rtol": args.rtol, "budget": args.budget}
     rows, nothing = [], []
-    for i, name in enumerate(names):
+    for i, (name, found) in enumerate(sweep(names, args.modules, args.jobs, **options)):
         if sys.stderr.isatty():
             print(f"\r{i + 1}/{len(names)} {name:40.40}", end="", file=sys.stderr, flush=True)
-        if not registry[name].cases:
-            print(f"{name}: declares no cases, so nothing was checked", file=sys.stderr)
-            continue
-        found = [row for d in devices for row in check_op(name, d, orders, args.seed, mode=args.mode, rtol=args.rtol)]
         rows += found
         nothing += [] if found else [name]
     if sys.stderr.isatty():
@@ -92,17 +110,17 @@ def main(argv=()):
     for row in failed:
         print(f"\n{row.case} on {row.device}:\n{row.message}")
     if nothing:
-        print(f"no float inputs, so no gradient to check: {', '.join(nothing)}")
+        print(f"no gradient to check: {', '.join(nothing)}")
     said = summary(rows, time.perf_counter() - began)
     print(said)
     if args.json:
         made = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        results = {"made": made, "numpy": np.__version__, "summary": said, "seed": args.seed}
+        results = {"made": made, "versions": versions(), "summary": said, "seed": args.seed, "without_cases": unchecked}
         results["rows"] = [row.to_dict() for row in rows]
-        atomic_write(args.json, json.dumps(results, indent=1).encode())
+        atomic_write(args.json, json.dumps(results, indent=1, allow_nan=False).encode())
     if args.html:
-        atomic_write(args.html, page(rows, said).encode())
-    return 1 if failed or not rows else 0
+        atomic_write(args.html, page(rows, said, unchecked).encode())
+    return 1 if failed or unchecked or not rows else 0
 
 
 if __name__ == "__main__":

@@ -1,19 +1,85 @@
-"""A user's call, fn(*inputs): which arrays of it vary, how to call again with others in their place, what to call it in
-reports, and the Python that repeats a check of it."""
+"""A user's call, fn(*inputs): which arrays of it vary, how to call again with others in their place, and what to call
+it in reports."""
 
 import inspect
-import re
+import os
+import threading
 from contextlib import contextmanager
 from functools import partial
-from reprlib import repr as shortened
+from typing import Any
 
-from .. import autograd
+import numpy as np
+
+from .. import autograd, dtypes
 from ..nn import Module
 from ..random import default_generator
 from ..tensor import Tensor
-from .subject import Leaf, Subject, flat, host, mapped, wrapped
+from .adapters import framework_of
+from .adapters.foreign import Adapted
+from .subject import Leaf, Subject, aligned, branches, flat, host, mapped, nothing_returned, wrapped
 
-LITERAL = 256  # a Tensor of at most so many elements is written out in a snippet
+_checking = threading.RLock()
+
+
+@contextmanager
+def alone():
+    """Inside the with, no other thread checks anything. A check puts numbers of its own into the parameters of Modules
+    and into the default generator, which all threads share; two at a time would each find the other's there."""
+    with _checking:
+        yield
+
+
+def _after_fork():
+    """The child has no other thread, so nobody would release what one had acquired."""
+    global _checking
+    _checking = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+class Keywords(dict):
+    """The last input of a function that is to be called with keyword arguments."""
+
+
+class Expecting(partial):
+    """fn, whose gradient is meant to be what expected_vjp(dy, *inputs) says, not the derivative of its values."""
+
+    def __init__(self, fn, expected_vjp):
+        self.whole, self.expected_vjp = fn, expected_vjp
+
+    def __new__(cls, fn, expected_vjp):
+        return super().__new__(cls, fn)
+
+
+def prepared(fn, inputs, kwargs=None, vjp=None, expected_vjp=None):
+    """(fn, inputs) as subject_of and the probes take them: one tuple of inputs is unpacked, keyword arguments are the
+    last input, and a function of another framework is one of Tensors."""
+    if not callable(fn):
+        raise TypeError(f"gradcheck: the first argument must be a function; got {fn!r}")
+    framework = framework_of(fn, (inputs, kwargs), vjp)
+    inputs = unpacked(inputs, framework)
+    if kwargs:
+        inputs = (*inputs, Keywords(kwargs))
+    if framework is not None:
+        fn = framework.adapted(fn, framework.public(fn) or label_of(framework.source(fn)))
+        inputs = framework.arguments(inputs)
+        expected_vjp = expected_vjp and fn.expectation(expected_vjp)
+    return (Expecting(fn, expected_vjp) if expected_vjp else fn), inputs
+
+
+def unpacked(inputs, framework):
+    """All inputs, where they came as one tuple, or one list with PyTorch."""
+    packings = (tuple,) if framework is None else framework.packings
+    return tuple(inputs[0]) if len(inputs) == 1 and type(inputs[0]) in packings else inputs
+
+
+def called(function, inputs):
+    """function(*inputs), the last of which may be Keywords."""
+    if inputs and isinstance(inputs[-1], Keywords):
+        return function(*inputs[:-1], **inputs[-1])
+    return function(*inputs)
 
 
 @contextmanager
@@ -25,7 +91,9 @@ def subject_of(fn, inputs, wrt):
     state = default_generator.state
     try:
         with autograd.enable_grad():
-            yield Subject(call, call.chosen, label_of(fn), call.constants)
+            subject = Subject(call, call.chosen, label_of(fn), call.constants)
+            subject.expected = call.expected if isinstance(fn, Expecting) else None
+            yield subject
     finally:
         default_generator.state = state
         for p, array, storage, node in saved:
@@ -37,6 +105,8 @@ class _Call:
 
     def __init__(self, fn, inputs, wrt):
         op = op_of(fn)
+        self.expected_vjp: Any = fn.expected_vjp if isinstance(fn, Expecting) else None
+        fn = fn.whole if isinstance(fn, Expecting) else fn
         self.function, self.inputs = op.apply if fn is op else fn, inputs
         self.leaves: dict = {}  # id of a float Tensor or a parameter -> Leaf; one Tensor passed twice is one leaf
         self.others: dict = {}  # id of another Tensor -> (name, array)
@@ -44,7 +114,8 @@ class _Call:
         names = argument_names(fn, len(inputs))
         for x, name in zip(inputs, names):
             self.collect(x, name)
-        self.collect(fn if isinstance(fn, Module) else getattr(plain(fn), "__self__", None), "")  # model, model.method
+        self.module = _module_of(fn)
+        self.collect(self.module, "")
         self.chosen = _chosen(list(self.leaves.values()), wrt, names)
         self.position = {id(leaf.tensor): i for i, leaf in enumerate(self.chosen)}
         self.parameters = [leaf.tensor for leaf in self.leaves.values() if leaf.parameter]
@@ -59,15 +130,25 @@ class _Call:
             self.leaves.setdefault(id(x), Leaf(name, x))
         elif isinstance(x, Tensor):
             self.others[id(x)] = name, host(x).copy()
-        elif isinstance(x, dict):
-            for key, value in x.items():
-                self.collect(value, f"{name}[{key!r}]")
-        elif isinstance(x, (tuple, list)):
-            for i, value in enumerate(x):
-                self.collect(value, f"{name}[{i}]")
+        else:
+            for path, branch in branches(x):
+                self.collect(branch, path[2:-2] if isinstance(x, Keywords) else name + path)
 
     def __call__(self, tensors):
         """fn's outputs, with `tensors` for the chosen leaves. Other floats are cast to their dtype, on their device."""
+        try:
+            y = called(self.function, self.replaced(tensors))
+        except TypeError as error:
+            if tensors[0].dtype == np.float64 and any(leaf.given.dtype != np.float64 for leaf in self.chosen):
+                hint = "gradcheck computes in float64: pass the Tensors that the function closes over as inputs"
+                raise TypeError(f"{error}. ({hint})") from error
+            raise
+        if not any(x.dtype.kind in dtypes.FLOATS for x in flat(y)):  # or anything would pass
+            raise TypeError(nothing_returned(y))
+        return y
+
+    def replaced(self, tensors):
+        """The user's inputs with `tensors` for the chosen leaves."""
         self.constants.clear()
         like = tensors[0]
         for leaf in self.fixed:
@@ -83,10 +164,38 @@ class _Call:
             self.constants.append((name, constant.array, array))
             return constant
 
-        y = self.function(*[mapped(x, replaced) for x in self.inputs])
-        if not flat(y):  # nothing would be compared, and a function that lacks its return would pass
-            raise TypeError(f"gradcheck: the function returned no Tensor, but {shortened(y)}")
-        return y
+        return mapped(tuple(self.inputs), replaced)
+
+    def expected(self, dys, arrays):
+        """The gradient of each chosen leaf that expected_vjp gives at `arrays`."""
+        like = self.chosen[0].tensor
+        tensors = [leaf.tensor if leaf.parameter else wrapped(a.copy(), like) for leaf, a in zip(self.chosen, arrays)]
+        inputs = self.replaced(tensors)
+        dys = [wrapped(dy, like) for dy in dys]
+        found = called(partial(self.expected_vjp, dys[0] if len(dys) == 1 else tuple(dys)), inputs)
+        args, keywords = (inputs[:-1], inputs[-1]) if isinstance(inputs[-1], Keywords) else (inputs, None)
+        at = aligned(found, mapped((args, keywords or self.module), _parameters, of=Module))
+        gradients = []
+        for leaf, x in zip(self.chosen, tensors):
+            g = at.get(id(x))
+            if g is None and leaf.parameter:
+                raise TypeError(f"gradcheck: expected_vjp gives no gradient for {leaf.name}; leave it out with wrt")
+            g = np.zeros(leaf.array.shape) if g is None else host(g) if isinstance(g, Tensor) else np.asarray(g)
+            if g.shape != leaf.array.shape:
+                raise TypeError(f"gradcheck: expected_vjp gives shape {g.shape} for {leaf.name}: {leaf.array.shape}")
+            gradients.append(g)
+        return gradients
+
+
+def _module_of(fn):
+    """The Module that fn is, stands for, or is a method of, or None."""
+    fn = plain(fn)
+    candidates = fn, getattr(fn, "__self__", None), fn.module if isinstance(fn, Adapted) else None
+    return next((x for x in candidates if isinstance(x, Module)), None)
+
+
+def _parameters(module):
+    return dict(module.named_parameters())
 
 
 def _chosen(leaves, wrt, names):
@@ -95,7 +204,11 @@ def _chosen(leaves, wrt, names):
         flagged = any(leaf.tensor.requires_grad for leaf in leaves if not leaf.parameter)
         chosen = [x for x in leaves if x.tensor.requires_grad or not (x.parameter or flagged)]
     else:
-        wanted = [names[w] if isinstance(w, int) else str(w) for w in ([wrt] if isinstance(wrt, (int, str)) else wrt)]
+        wanted = [wrt] if isinstance(wrt, (int, str)) else wrt
+        for w in wanted:
+            if isinstance(w, int) and not -len(names) <= w < len(names):
+                raise ValueError(f"gradcheck: wrt={w!r} is none of the {len(names)} inputs")
+        wanted = [names[w] if isinstance(w, int) else str(w) for w in wanted]
         chosen = [x for x in leaves if any(_within(x.name, w) for w in wanted)]
         for w in wanted:
             if not any(_within(x.name, w) for x in leaves):
@@ -103,7 +216,7 @@ def _chosen(leaves, wrt, names):
     if not chosen:
         raise ValueError(
             "gradcheck: nothing to differentiate. Pass float Tensors, or Modules with parameters (also in lists and "
-            "dicts); NumPy arrays and numbers are constants"
+            "dicts), or arrays of another framework; numbers are constants, and so are NumPy arrays beside Tensors"
         )
     return chosen
 
@@ -111,6 +224,18 @@ def _chosen(leaves, wrt, names):
 def _within(name, path):
     """Is the leaf of this name what the path names, or a part of it? 'model.blocks.0.mlp' is part of 'model.blocks'."""
     return name == path or name.startswith((path + ".", path + "["))
+
+
+def left_out_of(fn):
+    """What the report should say of outputs of fn that are not checked, or ""."""
+    fn = plain(fn)
+    return fn.left_out() if isinstance(fn, Adapted) else ""
+
+
+def compiles(fn):
+    """Is each new shape slow, since the framework of fn compiles for it?"""
+    fn = plain(fn)
+    return isinstance(fn, Adapted) and fn.framework.compiles
 
 
 # -- names
@@ -135,6 +260,8 @@ def label_of(fn):
     op, fn = op_of(fn), plain(fn)
     if op:
         return op.name
+    if isinstance(fn, Adapted):
+        return fn.label
     code = getattr(fn, "__code__", None)
     name = getattr(fn, "__qualname__", None) or type(fn).__name__
     return f"lambda at {code.co_filename}:{code.co_firstlineno}" if code and "<lambda>" in name else name
@@ -144,45 +271,13 @@ def argument_names(fn, n):
     """Names for n positional inputs: those of fn's arguments, as far as they are known."""
     op = op_of(fn)
     try:
-        parameters = list(inspect.signature(op.forward if op else fn).parameters.values())[1 if op else 0 :]
+        parameters = list(inspect.signature(op.forward if op else _signed(fn)).parameters.values())[1 if op else 0 :]
     except (TypeError, ValueError):
         parameters = []
     known = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return [known[i] if i < len(known) else f"inputs[{i}]" for i in range(n)]
 
 
-# -- Python that repeats a check
-
-
-def snippet(fn, inputs, options):
-    """Python that repeats a check. Large inputs and Modules are left as names to fill in."""
-    keywords = getattr(fn, "keywords", {})  # of functools.partial
-    fn = op_of(fn) or plain(fn)
-    name = getattr(fn, "__qualname__", "<unnamed>")
-    if "<" in name or " " in name or getattr(fn, "__module__", "__main__") == "__main__":
-        source, called = [], "fn"
-    else:
-        source, called = [f"from {fn.__module__} import {name.split('.')[0]}"], name
-    missing = [f"fn = {label_of(fn)}"] if called == "fn" else []
-    if keywords:
-        source.append("from functools import partial")
-        called = f"partial({called}, {', '.join(f'{key}={value!r}' for key, value in keywords.items())})"
-    literals = [_literal(x, f"inputs_{i}") for i, x in enumerate(inputs)]
-    missing = [text for text in literals if text.startswith("inputs_")] + missing
-    arguments = [called, *literals, *(f"{key}={value!r}" for key, value in options.items() if value is not None)]
-    lines = ["import minigrad as mg", "from minigrad.gradcheck import gradcheck"]
-    lines += ["from math import inf, nan"] if re.search(r"\b(inf|nan)\b", " ".join(literals)) else []
-    lines += source
-    lines += [f"# and, as in the failing call: {', '.join(missing)}"] if missing else []
-    return "\n".join([*lines, f"gradcheck({', '.join(arguments)})"])
-
-
-def _literal(x, name):
-    """An input as Python, or `name` if it is too large or cannot be written."""
-    if isinstance(x, Tensor):
-        dtype = "bool_" if x.dtype.kind == "b" else x.dtype.name
-        return f"mg.tensor({host(x).tolist()!r}, dtype=mg.{dtype})" if x.numel() <= LITERAL else name
-    if type(x) in (list, tuple):
-        parts = [_literal(value, name) for value in x]
-        return name if name in parts else f"[{', '.join(parts)}]" if type(x) is list else f"({', '.join(parts)},)"
-    return repr(x) if isinstance(x, (int, float, str, type(None))) else name
+def _signed(fn):
+    """What has the signature of fn: torch's functions and modules have it elsewhere."""
+    return fn.framework.signed(fn.__wrapped__) if isinstance(fn, Adapted) else fn

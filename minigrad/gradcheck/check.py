@@ -4,76 +4,128 @@ import time
 
 import numpy as np
 
-from .call import snippet, subject_of
-from .compare import Comparison, difference_of
+from .budget import NO_TIME, follow, limited
+from .call import alone, called, left_out_of, prepared, subject_of
+from .compare import Comparison
 from .failures import culprit, excuse
 from .jacobian import check_directions, check_elements
-from .probes import PROBES, run_probes
+from .numeric import LEVELS
+from .options import answered, check_options
+from .probes import SALT, run_probes
 from .report import FAIL, PASS, Finding, GradcheckError, GradcheckReport, failure
+from .rounding import difference_of
+from .snippet import snippet
 from .subject import host, joined, mapped
 
 FULL = 512  # as many elements get a full Jacobian in mode "auto"
 
 
 def gradcheck(
-    fn, *inputs, wrt=None, mode="auto", directions=4, order=1, rtol=1e-7, numeric="ridders", reference=None,
-    kinks="report", probes="all", seed=0, raise_on_fail=True,
+    fn, *inputs, kwargs=None, wrt=None, mode="auto", directions=4, order=1, rtol=1e-7, atol=0.0, eps=None,
+    numeric="ridders", reference=None, vjp=None, expected_vjp=None, kinks="report", probes="all", seed=0, budget=None,
+    progress=None, raise_on_fail=True, **torch_options,
 ):  # fmt: skip
     """Check the gradient of fn(*inputs) against finite differences, in float64. Returns a GradcheckReport.
 
-    fn          a function of Tensors that returns a Tensor, or a tuple, list or dict of them: a loss, a Module (its
-                parameters are checked too), or an Op class. It may draw from the default generator: each call sees
-                the same numbers.
+    fn          a function of Tensors that returns a Tensor, or a tuple, list, dict or dataclass of them: a loss, a
+                Module (its parameters are checked too), or an Op class. It may draw from the default generator: each
+                call sees the same numbers. Or a function of another framework, see below.
     inputs      Tensors, Modules (checked with respect to their parameters, in float64 for as long as it takes), and
-                tuples, lists and dicts of those; all else is passed on. float32 is converted: its differences are too
-                coarse.
+                tuples, lists, dicts and dataclasses of those; all else is passed on. float32 is converted: its
+                differences are too coarse. A single tuple holds all the inputs, as PyTorch has it: gradcheck(fn,
+                (x, w)) is gradcheck(fn, x, w), and gradcheck(fn, ((h, c),)) checks fn((h, c)).
+    kwargs      a dict of keyword arguments of fn. Tensors in it are inputs too.
     wrt         what to check: positions or names of inputs (1, "weight", "model.blocks.0"). Default: what requires a
                 gradient; if no Tensor does, all of them; and the parameters of Modules.
     mode        "full": every element of the Jacobian. "directional": random directions, a wrong one bisected down to
                 the element. "auto": full up to 512 input elements, then with `directions` random combinations of the
-                outputs if there are more than 512 of those.
+                outputs if there are more than 512 of those. "probes": no differences, only the probes.
     order       2 checks the gradient of the gradient, with respect to inputs and cotangents, and so on.
-    rtol        passes if |analytic - numeric| <= rtol max(|analytic|, |numeric|) + 3 bar: no absolute tolerance.
+    rtol, atol  passes if |analytic - numeric| <= atol + rtol max(|analytic|, |numeric|) + 3 bar. An atol hides wrong
+                gradients that are small.
+    eps         the first step of the differences, of which the others are fractions. Default: 2^-9, less where many
+                elements move at once, and others in doubt.
     numeric     "ridders": extrapolated central differences with an error bar. "complex": Im f(x + ih) / h, exact but
                 for rounding, for functions of ops that are declared `analytic`, on the cpu.
     reference   a function of NumPy arrays with the values that fn should have.
+    vjp         (dy, *inputs) -> gradients: the gradient to check, for an fn of NumPy arrays.
+    expected_vjp  (dy, *inputs) -> gradients: what the gradient is meant to be where it is no derivative, such as that
+                of a straight-through estimator. It is compared at order 1 in place of differences, also by the probes.
+                This and vjp return a tuple with an entry for each input, of the input's structure (for a Module a dict
+                by the parameters' paths); None stands for zeros. dy is a tuple if fn has several outputs.
     kinks       where the one-sided slopes differ and the gradient lies between them: "report" makes it a KINK,
                 which passes; "error" fails; "skip" does not mention it.
     probes      "all", or names out of PROBES, or () for none.
     seed        the same seed gives the same directions, cotangents and probes.
+    budget      seconds that it may take, or None. The most telling comes first: directions that move everything, then
+                each leaf by itself, up to two thirds of the time; then the probes. What there is no time for is in
+                report.left_out and counted in the summary. One direction is always compared. A difference that was
+                found is followed to its element, for as long again. mode "auto" takes a full Jacobian only if it fits.
+    progress    called with what is being done, as text. Default: a line on stderr, if that is a terminal and the check
+                takes more than two seconds; False for none.
+
+    Other frameworks, which need only be installed if you use them:
+    PyTorch     fn takes torch tensors: any function, autograd.Function (the class or its apply) or nn.Module. Its
+                gradient is torch.autograd.grad's, at any order. Tensors are converted to float64 on the cpu, buffers
+                start each call anew, and every call sees the same random numbers. An output that requires no gradient,
+                where others do, is left out.
+    JAX         fn takes JAX arrays or pytrees of them, and may be written for float32: x64 is on while it runs.
+    autograd    (HIPS) fn takes NumPy arrays and uses autograd.numpy.
+    NumPy       fn takes NumPy arrays, and its gradient is vjp.
+
+    Of torch.autograd.gradcheck's options, raise_exception is raise_on_fail, and fast_mode chooses mode "directional"
+    or "full". Those that have no counterpart raise a TypeError that says what to do, unless they change nothing.
 
     Raises GradcheckError (an AssertionError, with .report) if the report is false, unless raise_on_fail=False. Raises
-    ValueError for options that make no sense or an fn with nothing to differentiate, TypeError if fn returns no Tensor.
+    ValueError for options that make no sense or an fn with nothing to differentiate, TypeError if fn returns no Tensor
+    of floats, or takes NumPy arrays and nothing says what its gradient is.
     """
-    _check_options(mode, order, rtol, numeric, kinks, probes)
-    began = time.perf_counter()
-    rng = np.random.default_rng(seed)
-    with subject_of(fn, inputs, wrt) as subject, np.errstate(all="ignore"):
+    __tracebackhide__ = True  # pytest shows the line that called this, and the message
+    raise_on_fail, mode = answered(torch_options, raise_on_fail, mode)
+    probes = check_options(mode, directions, order, rtol, atol, eps, numeric, kinks, probes, seed, budget)
+    given = fn, inputs, kwargs
+    with alone():
+        fn, inputs = prepared(fn, inputs, kwargs, vjp, expected_vjp)
+    rng = np.random.default_rng([SALT, seed])
+    with alone(), limited(budget, progress) as clock, subject_of(fn, inputs, wrt) as subject, np.errstate(all="ignore"):
         label = subject.label
         for _ in range(order - 1):
             subject = subject.derivative(rng)
-        comparison = Comparison(subject, rng, rtol, numeric, kinks)
-        chosen = ("full" if subject.size <= FULL else "directional") if mode == "auto" else mode
-        if chosen == "directional":
-            check_directions(comparison, directions)
-        else:
-            check_elements(comparison, directions if mode == "auto" and comparison.y.size > FULL else None)
-        report = GradcheckReport(label, order, chosen, seed, rtol, kinks, list(comparison.findings))
+        comparison = Comparison(subject, rng, rtol, numeric, kinks, atol, eps)
+        chosen = mode if mode != "auto" else "full" if _small(subject, clock) else "directional"
+        with clock.share(2 / 3):
+            if chosen == "directional":
+                check_directions(comparison, directions)
+            elif chosen == "full":
+                check_elements(comparison, directions if mode == "auto" and comparison.y.size > FULL else None)
+        report = GradcheckReport(label, order, chosen, seed, rtol, kinks, list(comparison.findings), budget=budget)
         if reference is not None:
             report.findings.append(_against_reference(comparison, reference, inputs))
+        if not subject.size or not comparison.y.size:
+            report.left_out["Jacobian"] = (
+                f"every {'output' if subject.size else 'input'} is empty: nothing was compared"
+            )
+        if unchecked := left_out_of(fn):
+            report.left_out["other outputs"] = unchecked
         if infinite := int(np.isinf(comparison.y).sum()):
             report.left_out["outputs"] = f"{infinite} of {comparison.y.size} are infinite, where there is no derivative"
-        run_probes(comparison, report, PROBES if probes == "all" else probes, (fn, inputs, wrt, order))
-        excuse(comparison)
+        comparison.rng = np.random.default_rng([SALT, seed, 1])  # whatever was drawn before, the probes draw the same
+        run_probes(comparison, report, probes, (fn, inputs, wrt, order))
+        if any(f.verdict == FAIL for f in comparison.findings):
+            follow("question", "whether a kink explains it", excuse, comparison)
         report.leaves = [(x.name, x.given.shape, str(x.given.dtype), x.given.strides) for x in subject.leaves]
         report.ops = comparison.forward.op_names()
-        if report.verdict == FAIL and len(report.ops) > 1:
-            report.culprit = culprit(subject)
-        report.evaluations = subject.evaluations
-        report.seconds = time.perf_counter() - began
+        if report.verdict == FAIL and len(report.ops) > 1 and not subject.expected:
+            report.culprit = follow("question", "the op that is wrong", culprit, subject) or ""
+        report.evaluations, report.seconds = subject.evaluations, clock.spent
+        report.unfinished = clock.left_out
+        report.left_out |= dict.fromkeys(clock.left_out, NO_TIME)
     if not report:
         options = {"wrt": wrt, "mode": chosen, "order": order, "rtol": rtol, "kinks": kinks, "seed": seed}
-        report.snippet = snippet(fn, inputs, options)
+        options |= {"atol": atol or None, "eps": eps}
+        report.snippet = (report.findings and report.worst.snippet) or snippet(
+            *given, options, vjp=vjp, expected_vjp=expected_vjp
+        )
         if raise_on_fail:
             raise GradcheckError(report)
     return report
@@ -84,25 +136,13 @@ def gradgradcheck(fn, *inputs, **options):
     return gradcheck(fn, *inputs, **options, order=2)
 
 
-def _check_options(mode, order, rtol, numeric, kinks, probes):
-    for name, value, known in [
-        ("mode", mode, ("auto", "full", "directional")),
-        ("numeric", numeric, ("ridders", "complex")),
-        ("kinks", kinks, ("report", "error", "skip")),
-    ]:
-        if value not in known:
-            raise ValueError(f"gradcheck: {name} must be one of {', '.join(known)}; got {value!r}")
-    if not isinstance(order, int) or order < 1:
-        raise ValueError(f"gradcheck: order must be 1, 2, …; got {order!r}")
-    if order > 1 and numeric == "complex":
-        raise ValueError("gradcheck: numeric='complex' differentiates the forward; for order > 1 use 'ridders'")
-    if not 0 < rtol < 1:
-        raise ValueError(f"gradcheck: rtol must lie between 0 and 1; got {rtol!r}")
-    if isinstance(probes, str) and probes != "all":
-        raise ValueError(f"gradcheck: probes must be 'all' or a sequence of names; got {probes!r}")
-    for name in () if probes == "all" else probes:
-        if name not in PROBES:
-            raise ValueError(f"gradcheck: no probe is called {name!r}; there are {', '.join(PROBES)}")
+def _small(subject, clock):
+    """Is a full Jacobian cheap? At least so many forwards must fit into half of a budget."""
+    if subject.size > FULL or clock.seconds is None:
+        return subject.size <= FULL
+    began = time.perf_counter()
+    subject.run()
+    return (time.perf_counter() - began) * 2 * LEVELS * subject.size < clock.seconds / 2
 
 
 def _against_reference(comparison, reference, inputs):
@@ -111,7 +151,7 @@ def _against_reference(comparison, reference, inputs):
     def array(x):
         return host(x).astype(np.float64 if x.is_floating_point() else x.dtype)
 
-    expected = reference(*[mapped(x, array) for x in inputs])
+    expected = called(reference, mapped(tuple(inputs), array))
     expected = [np.asarray(y) for y in (expected if isinstance(expected, (tuple, list)) else [expected])]
     expected = [y for y in expected if y.dtype.kind == "f"]
     shapes, wanted = [y.shape for y in comparison.forward.outputs], [y.shape for y in expected]

@@ -2,9 +2,13 @@
 
 import json
 import math
+import platform
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 
 import numpy as np
+
+from .. import __version__
 
 PASS, KINK, INCONCLUSIVE, NONFINITE, FAIL = "PASS", "KINK", "INCONCLUSIVE", "NONFINITE", "FAIL"
 SEVERITY = [PASS, KINK, INCONCLUSIVE, NONFINITE, FAIL]
@@ -38,9 +42,12 @@ class Finding:
     excess: float = 0.0  # |analytic - numeric| / allowed: more than 1 fails
     left: float | None = None  # one-sided slopes
     right: float | None = None
+    jump: bool = False  # does the function itself jump there?
     note: str = ""
     hints: list = field(default_factory=list)
     probe: str = ""  # the probe that found it, if one did
+    snippet: str = ""  # Python that repeats it with smaller inputs, if it has some of its own
+    op: str = ""  # the op that it is about, where one can be told
 
     @property
     def error(self):
@@ -75,6 +82,8 @@ class GradcheckReport:
     left_out: dict = field(default_factory=dict)  # probe -> why it does not apply here
     ops: list = field(default_factory=list)  # names of the ops that the function recorded
     leaves: list = field(default_factory=list)  # (name, shape, dtype as given, strides)
+    unfinished: dict = field(default_factory=dict)  # what there was no time for -> its kind; also in left_out
+    budget: float | None = None  # seconds that the check had
     culprit: str = ""  # the op that fails when checked alone
     snippet: str = ""  # Python that repeats the check
     evaluations: int = 0
@@ -85,7 +94,8 @@ class GradcheckReport:
 
     @property
     def verdict(self):
-        return max((f.verdict for f in self.findings), key=SEVERITY.index, default=PASS)
+        """The gravest one. Where nothing was compared, as by probes none of which applies, nothing is known."""
+        return max((f.verdict for f in self.findings), key=SEVERITY.index, default=INCONCLUSIVE)
 
     @property
     def worst(self):
@@ -104,7 +114,8 @@ class GradcheckReport:
             numbers = [number(f.analytic), number(f.numeric), number(f.bar, ".1e")]
             rows.append((f.check, f.place, f.verdict, *numbers, f"{f.excess:.2g}", f.note))
         lines = aligned(rows)
-        lines += [f"not applicable: {probe}: {why}" for probe, why in self.left_out.items()]
+        for what, why in self.left_out.items():
+            lines.append(f"{'left out' if what in self.unfinished else 'not applicable'}: {what}: {why}")
         return "\n".join(lines)
 
     def __str__(self):
@@ -113,18 +124,49 @@ class GradcheckReport:
     def summary(self):
         order = {1: "", 2: ", second order"}.get(self.order, f", order {self.order}")
         cost = f"{len(self.findings)} checks, {self.evaluations} evaluations, {self.seconds:.2f} s"
-        return f"{self.verdict} {self.label}{order} ({self.mode}): {cost}, seed {self.seed}"
+        return f"{self.verdict} {self.label}{order} ({self.mode}){self._within()}: {cost}, seed {self.seed}"
+
+    def _within(self):
+        """Of a check with a budget: ' within 60 s, 8 directions and 1 probe left out'."""
+        if self.budget is None:
+            return ""
+        kinds = Counter(self.unfinished.values())
+        left = " and ".join(f"{n} {kind}{'s' * (n > 1)}" for kind, n in kinds.items())
+        return f" within {self.budget:g} s" + (f", {left} left out" if left else "")
 
     def to_json(self):
-        """A JSON object as a string. Numbers that are not finite become strings: "nan", "inf"."""
-        data = asdict(self) | {"verdict": self.verdict, "passed": bool(self)}
-        return json.dumps(_plain(data), allow_nan=False)
+        """The report as JSON, an object with
+
+        verdict, passed     "PASS" … "FAIL"; did it pass (a KINK does, unless kinks="error")?
+        label, order, mode, seed, rtol, kinks, budget
+                            what was checked, and how; the same seed repeats it
+        findings            a list of objects:
+            check, probe    "Jacobian", "direction 0", …; the probe that found it, or ""
+            verdict, note, hints, op
+            place           leaf and index as text, "w[2, 0]"; also as leaf (name) and index (list of ints, or null)
+            output          the output element, such as "[3]"; "" for a single number or a combination of them
+            analytic, numeric, bar, left, right
+                            what backward says, what differences say ± bar, one-sided slopes; null if not compared
+            excess, error   |analytic - numeric| as a part of what is allowed; as a part of the larger one, or null
+        left_out            {probe or direction: why}; unfinished has those that there was no time for
+        culprit, ops, leaves (name, shape, dtype, strides), snippet, evaluations, seconds
+        versions            of minigrad, NumPy and Python
+
+        Numbers that are not finite are strings: "nan", "inf", "-inf"."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def to_dict(self):
+        """What to_json writes, as a dict."""
+        data = asdict(self) | {"verdict": self.verdict, "passed": bool(self), "versions": versions()}
+        for f, of in zip(data["findings"], self.findings):
+            f |= {"place": of.place, "error": of.error}
+        return plain_values(data)
 
     def message(self):
         """What failed and where, the numbers, hints at the cause, and Python that repeats the check."""
         f = self.worst
         if f is None:
-            return self.summary()
+            return "\n  ".join([self.summary(), *(f"{what}: {why}" for what, why in self.left_out.items())])
         lines = [self.summary(), f"  {f.check}: {f.verdict}" + (f" at {f.place}" if f.leaf else "")]
         if f.output:
             lines[-1] += f", output {f.output}"
@@ -135,6 +177,11 @@ class GradcheckReport:
         if f.left is not None and f.right is not None:
             lines.append(f"  slopes    {number(f.left, '.9g')} from the left, {number(f.right, '.9g')} from the right")
         lines += [f"  note      {f.note}"] if f.note else []
+        if f.left is not None and not math.isfinite(f.analytic) and math.isfinite(f.left + f.right):
+            lines.append(
+                f"  note      the backward gives {f.analytic}, though the function is finite and has a slope here"
+            )
+        lines += [f"  op        {f.op}"] if f.op else []
         lines += [f"  hint      {hint}" for hint in f.hints]
         lines += [f"  culprit   {self.culprit}"] if self.culprit else []
         lines += [f"  ops       {', '.join(self.ops)}"] if self.ops else []
@@ -157,15 +204,21 @@ def aligned(rows):
     return ["  ".join([*[cell.ljust(w) for cell, w in zip(row, widths)], row[-1]]).rstrip() for row in rows]
 
 
+def versions():
+    """Of all that a result may depend on."""
+    return {"minigrad": __version__, "numpy": np.__version__, "python": platform.python_version()}
+
+
 def number(x, form=".6g"):
     return "" if x is None else format(x, form)
 
 
-def _plain(x):
+def plain_values(x):
+    """x as what JSON can hold: numbers that are not finite become strings, keys too."""
     if isinstance(x, dict):
-        return {str(key): _plain(value) for key, value in x.items()}
+        return {str(key): plain_values(value) for key, value in x.items()}
     if isinstance(x, (list, tuple)):
-        return [_plain(value) for value in x]
+        return [plain_values(value) for value in x]
     if isinstance(x, (bool, np.bool_)):
         return bool(x)
     if isinstance(x, (float, np.floating)):

@@ -13,41 +13,65 @@ class Rounding:
 
     A value v on the way is off by about eps |v|, and the weighted outputs then by |dv| eps |v|, where dv is v's
     gradient in the walk. `noise` is four times the root of the sum of their squares over all v. `flow` is that root
-    without eps: the size of the terms that add up to the result, before any of them cancel.
+    without eps: the size of the terms that add up to the result, before any of them cancel. `gain` is the root of the
+    sum of |dv|²: what becomes of 1 that is lost on the way, such as 1 + 1e-20 loses 1e-20.
 
     The outputs alone would not tell: 1 - erf(5) is 1e-12, and off by 1e-16. Source: Iri 1984; Langlois 2001."""
 
     def __init__(self, subject):
-        self.noise_squared = self.flow_squared = 0.0
+        self.noise_squared = self.flow_squared = self.gain_squared = 0.0
+        self.coarsest = PRECISION[np.dtype("float64")]  # eps of the coarsest float dtype on the way
+        self.steps = False  # did an op run whose values go in steps, such as round?
+        self.by_op: dict = {}  # op -> its part of the noise squared, in all walks so far
         values = {}  # node -> the array that an op computed
 
         def keep(op, inputs, outputs):
+            self.steps |= not op.differentiable and any(y is not None and y.dtype.kind in "if" for y in outputs)
             for y in outputs:
                 if y is not None and y.node is not None:
                     values[y.node] = host(y)
 
         with watch(keep):
             self.run = subject.run()
-        for _, node in self.run.results():
+        for op, node in self.run.results():
             if node in values:
-                node.add_hook(lambda g, v=values[node]: self._add(host(g), v))
+                self.coarsest = max(self.coarsest, PRECISION.get(values[node].dtype, 0))
+                node.add_hook(lambda g, op=op, v=values[node]: self._add(host(g), op, v))
 
-    def _add(self, g, v):
-        effect = np.multiply(g, v, dtype=np.float64)
-        square = float(np.square(effect, where=np.isfinite(effect), out=np.zeros(effect.shape)).sum())
+    @property
+    def roughest(self):
+        """The op whose rounding is the largest part of the noise, described; "" if there is none."""
+        op = max(self.by_op, key=self.by_op.__getitem__, default=None)
+        return op.describe() if op is not None and self.by_op[op] else ""
+
+    def _add(self, g, op, v):
+        square = _sum_of_squares(np.multiply(g, v, dtype=np.float64))
         self.flow_squared += square
-        self.noise_squared += PRECISION[v.dtype] ** 2 * square
+        noise_squared = PRECISION[v.dtype] ** 2 * square
+        self.noise_squared += noise_squared
+        self.by_op[op] = self.by_op.get(op, 0.0) + noise_squared
+        self.gain_squared += _sum_of_squares(np.asarray(g, np.float64))
+
+    @property
+    def gain(self):
+        """Of the latest gradient()."""
+        return np.sqrt(self.gain_squared)
 
     def gradient(self, dys):
         """(the gradients of the leaves, noise, flow) for these dys. It may be asked any number of times."""
-        self.noise_squared = self.flow_squared = 0.0
+        self.noise_squared = self.flow_squared = self.gain_squared = 0.0
         gradient = self.run.gradient(dys, retain_graph=True)
         return gradient, 4 * np.sqrt(self.noise_squared), np.sqrt(self.flow_squared)
 
 
+def _sum_of_squares(x):
+    return float(np.square(x, where=np.isfinite(x), out=np.zeros(x.shape)).sum())
+
+
 def unsteadiness(subject, cotangent, arrays=None):
     """By how much the outputs, and the gradient of cotangent @ outputs, change if every result on the way there and
-    back is off by its rounding: (array, [array for each leaf]), the largest of some random trials.
+    back is off by its rounding: (array, [array for each leaf]), the largest of some random trials. Infinite where that
+    makes NaN of a number.
 
     arrays: another point, or another dtype.
 
@@ -69,7 +93,8 @@ def unsteadiness(subject, cotangent, arrays=None):
             with no_grad(), watch(None):
                 again = type(op).apply(*off, **op.params)
             for y, z in zip(outputs, again if isinstance(again, tuple) else (again,)):
-                overwrite(y, z.array)
+                if y is not None:
+                    overwrite(y, z.array)
 
     def disturb(op, inputs, outputs):
         repeat(op, inputs, outputs)
@@ -86,8 +111,14 @@ def unsteadiness(subject, cotangent, arrays=None):
             return [run.y, *run.gradient(run.dys(cotangent))]
 
     exact, *trials = [results(trial > 0) for trial in range(TRIALS + 1)]
-    change, *changes = [np.max([np.abs(a - b) for b in others], axis=0) for a, *others in zip(exact, *trials)]
+    change, *changes = [np.max([difference_of(a, b) for b in others], axis=0) for a, *others in zip(exact, *trials)]
     return change, changes
+
+
+def difference_of(a, b):
+    """|a - b|: 0 where both are NaN or the same infinity, and infinite where only one is."""
+    equal = (a == b) | ((a != a) & (b != b))
+    return np.where(equal, 0.0, np.nan_to_num(np.abs(a - b), nan=np.inf, posinf=np.inf))
 
 
 def _is_float(x):

@@ -7,7 +7,12 @@ Four words are used for what goes in and out, here and in all of gradcheck:
     dys         the same weights as arrays, one for each output
 """
 
+import copy
 import math
+from dataclasses import fields, is_dataclass
+from functools import partial
+from reprlib import repr as shortened
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +20,7 @@ from .. import autograd, dtypes
 from ..autograd import Storage, reachable
 from ..random import default_generator
 from ..tensor import Tensor, from_backend
+from .budget import check_time
 
 PRECISION = {np.dtype(name): float(np.finfo(name).eps) for name in ("float16", "float32", "float64")}
 
@@ -37,6 +43,9 @@ class Subject:
         self.constants = constants  # those of the latest call: (name, the array passed, what it held before)
         self.random_state = default_generator.state
         self.evaluations = 0
+        self.expected: Any = None  # (dys, arrays) -> the gradients that are meant, where they are no derivatives
+        self._expected_rows: tuple = (None, None)
+        self.needs_graph = False  # of its own: a function that takes a gradient inside
 
     @property
     def arrays(self):
@@ -50,28 +59,54 @@ class Subject:
         """Forward at `arrays` (default: the point itself), recorded. Returns a Run.
 
         on: another backend; needs: which leaves require a gradient (default: all); tie: leaf tie[1] is leaf tie[0]."""
+        check_time()
         default_generator.state = self.random_state
         tensors = []
         for i, (leaf, array) in enumerate(zip(self.leaves, self.arrays if arrays is None else arrays)):
-            backend = on or leaf.backend
             x = leaf.tensor if leaf.parameter else Tensor.__new__(Tensor)
             array = np.array(array) if copy else np.asarray(array)  # NumPy makes scalars of sums of 0-d arrays
-            x.array, x.storage, x.node = backend.from_numpy(array), Storage(backend), None
-            if needs is None or needs[i]:
-                x.node = autograd.Node(None, 0, x.array.shape, x.array.dtype, backend.device)
-            tensors.append(x)
+            tensors.append(_filled(x, array, on or leaf.backend, needs is None or needs[i]))
         if tie:
             tensors[tie[1]] = tensors[tie[0]]
         return Run(tensors, self.call(tensors))
 
+    def rest(self):
+        """Give parameters the numbers of the point, in float64: a run elsewhere leaves others in them."""
+        for leaf in self.leaves:
+            if leaf.parameter:
+                _filled(leaf.tensor, leaf.array.copy(), leaf.backend)
+
     def values(self, arrays):
-        """The outputs at `arrays` as one vector."""
+        """The outputs at `arrays` as one vector. Nothing is recorded, unless the function needs a graph of its own."""
         self.evaluations += 1
+        if not self.needs_graph:
+            try:
+                with autograd.no_grad():
+                    return self.run(arrays).y
+            except autograd.GraphError:
+                self.needs_graph = True
         return self.run(arrays).y
+
+    def moved(self, arrays):
+        """The same Subject at another point, with a count of evaluations of its own."""
+        other = copy.copy(self)
+        other.leaves = [copy.copy(leaf) for leaf in self.leaves]
+        for leaf, array in zip(other.leaves, arrays):
+            leaf.array = array
+        return other
 
     def shifted(self, direction, t):
         """The point that lies t along `direction`."""
         return [a if u is None else a + t * u for a, u in zip(self.arrays, direction)]
+
+    def expected_slopes(self, direction, cotangents):
+        """What the derivative of each row of cotangents @ outputs along `direction` is meant to be."""
+        known_for, rows = self._expected_rows
+        if known_for is not cotangents:
+            run = self.run()
+            rows = np.array([joined(self.expected(run.dys(row), self.arrays)) for row in cotangents])
+            self._expected_rows = cotangents, rows
+        return rows @ joined([np.zeros(a.shape) if u is None else u for a, u in zip(self.arrays, direction)])
 
     def require_analytic(self):
         """Raise unless the complex step holds for every op on floats that the function runs, recorded or not."""
@@ -109,9 +144,11 @@ class Subject:
         leaves = [Leaf(f"dy[{i}]", wrapped(dy, run.outputs[i])) for i, dy in zip(connected, drawn)]
 
         def call(tensors):
-            run = Run(tensors[:n], self.call(tensors[:n]))
-            dys = dict(zip(connected, tensors[n:]))
-            return run.backward([dys.get(i) for i in range(len(run.outputs))], run.nodes, create_graph=True)
+            recorded = autograd.is_grad_enabled()  # if not, only the values of the gradient are asked for
+            with autograd.enable_grad():
+                run = Run(tensors[:n], self.call(tensors[:n]))
+            dys = {i: dy.to(run.outputs[i].dtype) for i, dy in zip(connected, tensors[n:])}
+            return run.backward([dys.get(i) for i in range(len(run.outputs))], run.nodes, create_graph=recorded)
 
         return Subject(call, [*self.leaves, *leaves], f"the gradient of {self.label}", self.constants)
 
@@ -132,6 +169,11 @@ class Run:
     def results(self):
         """(op, node) of every result on the way from the leaves to the outputs."""
         return [(op, node) for op, nodes in reachable(self.roots, 0).items() for node in nodes.values()]
+
+    @property
+    def hides(self):
+        """Does an op on that way run others inside, as a fused one does, or anything at all, as one of a user's may?"""
+        return any(op.rounds_inside or not op.primitive for op, _ in self.results())
 
     def op_names(self):
         """The names of the ops on that way, each once, in the order in which they ran."""
@@ -168,6 +210,14 @@ class Run:
 # -- between Tensors, arrays and vectors
 
 
+def _filled(x, array, backend, needs_grad=True):
+    """x, which is a leaf now, with this host array on this backend."""
+    x.array, x.storage, x.node = backend.from_numpy(array), Storage(backend), None
+    if needs_grad:
+        x.node = autograd.Node(None, 0, x.array.shape, x.array.dtype, backend.device)
+    return x
+
+
 def wrapped(array, like):
     """A host array as a Tensor on the device of `like`."""
     backend = like.storage.backend
@@ -189,24 +239,83 @@ def split(vector, shapes):
     return [part.reshape(shape) for part, shape in zip(np.split(vector, ends), shapes)]
 
 
-def flat(tree):
-    """The Tensors in a tree of tuples, lists and dicts, or a single one. Whatever else is in it is left out."""
-    if isinstance(tree, Tensor):
-        return [tree]
+def branches(tree):
+    """[(the path to it, branch)] of a tuple, list, dict or dataclass; [] of anything else."""
     if isinstance(tree, dict):
-        tree = tree.values()
-    elif not isinstance(tree, (tuple, list)):
-        return []
-    return [x for branch in tree for x in flat(branch)]
-
-
-def mapped(tree, f):
-    """The same tree with f(x) in place of each Tensor x."""
-    if isinstance(tree, Tensor):
-        return f(tree)
-    if isinstance(tree, dict):
-        return type(tree)((key, mapped(branch, f)) for key, branch in tree.items())
+        return [(f"[{key!r}]", branch) for key, branch in tree.items()]
     if isinstance(tree, (tuple, list)):
-        branches = [mapped(branch, f) for branch in tree]
-        return type(tree)(*branches) if hasattr(tree, "_fields") else type(tree)(branches)
-    return tree
+        return [(f"[{i}]", branch) for i, branch in enumerate(tree)]
+    if is_dataclass(tree) and not isinstance(tree, type):
+        return [(f".{f.name}", getattr(tree, f.name)) for f in fields(tree) if hasattr(tree, f.name)]
+    return []
+
+
+def flat(tree, of=Tensor):
+    """The Tensors (or what else `of` says, a type or several) in a tree of tuples, lists, dicts and dataclasses, or a
+    single one. Whatever else is in it is left out."""
+    if isinstance(tree, of):
+        return [tree]
+    return [x for _, branch in branches(tree) for x in flat(branch, of)]
+
+
+def mapped(tree, f, of=Tensor):
+    """The same tree with f(x) in place of each Tensor x (or what else `of` says). What has none is not copied."""
+    if isinstance(tree, of):
+        return f(tree)
+    old = [branch for _, branch in branches(tree)]
+    new = [mapped(branch, f, of) for branch in old]
+    if all(a is b for a, b in zip(old, new)):
+        return tree
+    if isinstance(tree, (tuple, list)):
+        return type(tree)(*new) if hasattr(tree, "_fields") else type(tree)(new)
+    other = copy.copy(tree)
+    if isinstance(tree, dict):
+        other.update(zip(tree, new))
+    else:
+        for (path, _), branch in zip(branches(tree), new):
+            object.__setattr__(other, path[1:], branch)  # it may be frozen
+    return other
+
+
+def aligned(found, inputs):
+    """{id(x): gradient} for the arrays x in `inputs` (args, keywords), out of what a vjp returned for them: a tuple
+    with an entry for each of args, and maybe one for the keywords, of the same structure; None stands for zeros."""
+    args, keywords = inputs
+    entries = found if isinstance(found, tuple) else (found,)
+    if len(entries) not in (len(args), len(args) + 1):
+        raise TypeError(
+            f"gradcheck: the vjp returned {len(entries)} gradients for {len(args)} inputs; None means zeros"
+        )
+    gradients: dict = {}
+
+    def pair(x, g):
+        parts = branches(x)
+        if g is None:
+            return
+        if not parts:
+            gradients[id(x)] = gradients[id(x)] + g if id(x) in gradients else g
+            return
+        there = dict(branches(g))
+        for path, branch in parts:
+            pair(branch, there.get(path))
+
+    for x, g in zip([*args, keywords], entries):
+        pair(x, g)
+    return gradients
+
+
+def owner_of(fn):
+    """What fn is, or is a method of, without the arguments that partial() has bound."""
+    while isinstance(fn, partial):
+        fn = fn.func
+    return getattr(fn, "__self__", fn)
+
+
+def nothing_returned(y, what="Tensor"):
+    """Why a function that returned y cannot be checked, where it should return what is called `what`."""
+    kind = f"{type(y).__name__} of {y.dtype}" if hasattr(y, "dtype") else type(y).__name__
+    said = f"gradcheck: the function returned no {what} of floats, but {kind}: {shortened(y)}. "
+    held = [name for name, x in getattr(y, "__dict__", {}).items() if hasattr(x, "shape") and hasattr(x, "dtype")]
+    if held and not hasattr(y, "dtype"):
+        return f"{said}Nothing of it can be compared: return .{' or .'.join(held)} of it"
+    return f"{said}Nothing of it can be compared: return a {what}, or a tuple, list, dict or dataclass of them"

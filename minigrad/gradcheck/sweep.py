@@ -1,10 +1,14 @@
-"""Every declared op on every case of it, on every device asked for, at both orders. The results as a table, and as a
-heat map in one self-contained HTML page."""
+"""Every declared op on every case of it, on every device asked for, at both orders, and the results as a table."""
 
-import html
-import math
+import importlib
+import multiprocessing
+import os
+import signal
+import threading
 import time
 import zlib
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,8 +18,10 @@ from ..autograd import declared
 from ..random import default_generator
 from ..tensor import tensor
 from .check import gradcheck
-from .report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, SEVERITY, GradcheckReport, aligned
+from .probes import CHEAP
+from .report import FAIL, PASS, SEVERITY, GradcheckReport, aligned, plain_values
 from .subject import flat
+from .where import raised
 
 
 @dataclass
@@ -42,24 +48,31 @@ class Row:
         return 0 if self.report is None else self.report.evaluations
 
     def to_dict(self):
-        names = ("op", "case", "device", "order", "numeric", "verdict", "seconds", "evaluations", "message")
-        error = self.error if np.isfinite(self.error) else str(self.error)
-        return {name: getattr(self, name) for name in names} | {"error": error}
+        """What --json writes of it: these fields, and all findings that are not PASS (see GradcheckReport.to_json)."""
+        names = ("op", "case", "device", "order", "numeric", "verdict", "seconds", "evaluations", "message", "error")
+        found: dict = {"findings": [], "left_out": {}, "culprit": ""}
+        if self.report is not None:
+            data = self.report.to_dict()
+            found = {name: data[name] for name in found}
+            found["findings"] = [f for f in found["findings"] if f["verdict"] != PASS]
+        return plain_values({name: getattr(self, name) for name in names} | found)
 
 
 def check_op(op, device="cpu", orders=(1, 2), seed=0, **options):
-    """Check an op or composite (itself, or by its name) on each case that it declares. Returns a list of Rows.
+    """Check an op or composite (itself, or by its name) on each case that it declares. Returns a list of Rows, which
+    is empty for an op that is declared not to be differentiable.
 
-    Where all ops are analytic the first order is checked by the complex step as well. options go to gradcheck."""
+    Where all ops are analytic the first order is checked by the complex step as well. options go to gradcheck. The
+    probes that look for other points are run on the first case only, unless `probes` says otherwise."""
     declaration = declared(op)
     name = declaration.name
     if not declaration.cases:
         raise ValueError(f"op {name} declares no cases to check it on")
     rows = []
-    for case in declaration.cases:
+    for k, case in enumerate(declaration.cases):
         inputs = inputs_of(name, case, seed, device)
         floats = [x for x in flat(inputs) if x.is_floating_point()]
-        if not floats:
+        if not floats or not getattr(declaration.source, "differentiable", True):  # nothing has a gradient
             continue
         checks = [(order, "ridders", {}) for order in orders]
         analytic = getattr(declaration.source, "analytic", False) and all(np.isfinite(x.numpy()).all() for x in floats)
@@ -67,16 +80,63 @@ def check_op(op, device="cpu", orders=(1, 2), seed=0, **options):
             checks.append((1, "complex", {"probes": ()}))
         for order, numeric, extra in checks:
             state, began, report, message = default_generator.state, time.perf_counter(), None, ""
-            settings = {**options, **extra, "order": order, "numeric": numeric, "seed": seed, "raise_on_fail": False}
+            settings = {"probes": "all" if k == 0 else CHEAP, **options, **extra}
+            settings |= {"order": order, "numeric": numeric, "seed": seed, "raise_on_fail": False}
             try:
                 report = gradcheck(partial(declaration.call, **case.params), *inputs, **settings)
                 verdict, message = report.verdict, "" if report else report.message()
             except Exception as error:  # an op that raises is a failed check; the others are still to be made
-                verdict, message = FAIL, f"FAIL {name}: {type(error).__name__}: {error}"
+                verdict, message = FAIL, f"FAIL {name}: {raised(error)}"
             default_generator.state = state
             seconds = time.perf_counter() - began
             rows.append(Row(name, repr(case), device, order, numeric, verdict, report, message, seconds))
     return rows
+
+
+def sweep(names, modules=(), jobs=1, devices=("cpu",), orders=(1, 2), seed=0, **options):
+    """Yields (name, Rows) for each op, in this order, whatever the number of processes that share the work.
+
+    modules: names of those that declare them, imported in each process."""
+    check = partial(_rows, devices=devices, orders=orders, seed=seed, **options)
+    if min(jobs, len(names)) < 2:
+        yield from zip(names, map(check, names))
+        return
+    os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))  # each process has a core
+    started = multiprocessing.get_context("spawn")  # a fork of a process that has threads, or a GPU, may hang
+    pool = ProcessPoolExecutor(min(jobs, len(names)), started, _start, (tuple(modules),))
+    try:
+        with _deaf_to_ctrl_c():
+            results = pool.map(check, names)
+        yield from zip(names, results)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def _deaf_to_ctrl_c():
+    """Processes that are started inside the with inherit it: Ctrl-C is for the one that shares out the work."""
+    if threading.current_thread() is not threading.main_thread():  # which alone may say so
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _start(modules):
+    for name in modules:
+        importlib.import_module(name)
+
+
+def _rows(name, devices, orders, seed, **options):
+    return [row for d in devices for row in check_op(name, d, orders, seed, progress=False, **options)]
+
+
+def cores():
+    """How many processes can run at a time."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def inputs_of(name, case, seed, device="cpu"):
@@ -113,67 +173,3 @@ def summary(rows, seconds):
     verdicts = ", ".join(f"{n} {verdict}" for verdict, n in counts.items()) or "nothing checked"
     ops, evaluations = len({row.op for row in rows}), sum(row.evaluations for row in rows)
     return f"{ops} ops, {len(rows)} checks: {verdicts}; {evaluations} evaluations in {seconds:.1f} s"
-
-
-# -- and as a heat map: a row for each op, a column for each way it was checked
-
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: #222 }
-table { border-collapse: collapse } th { text-align: left; font-weight: 600; padding: .2rem .8rem .2rem 0 }
-td { padding: 0 } td > * { display: block; min-width: 6.5rem; padding: .15rem .5rem; margin: 1px; text-align: right;
-font-variant-numeric: tabular-nums } summary { cursor: pointer } details { text-align: left }
-pre { white-space: pre-wrap; background: #f6f6f6; padding: 1rem } .scale span { padding: .15rem .7rem }
-.FAIL, .NONFINITE, .INCONCLUSIVE { background: #b3261e; color: white; font-weight: 600 } .KINK { background: #f3c14b }
-"""
-
-
-def page(rows, said):
-    """The HTML as a string. A cell's colour is its error as a part of what is allowed, on a logarithmic scale."""
-    columns = sorted({_column(r) for r in rows})
-    cells: dict = {}
-    for r in rows:
-        cells.setdefault(r.op, {}).setdefault(_column(r), []).append(r)
-    ops = list(dict.fromkeys(r.op for r in worst_first(rows)))
-    head = "".join(f"<th>{html.escape(_title(c))}</th>" for c in columns)
-    body = "".join(
-        f"<tr><th>{html.escape(op)}</th>" + "".join(_cell(cells[op].get(c)) for c in columns) + "</tr>\n" for op in ops
-    )
-    failed = "".join(f"<h2>{html.escape(r.case)}</h2><pre>{html.escape(r.message)}</pre>\n" for r in rows if r.message)
-    steps = "".join(f'<span style="{_colour(10.0**e)}">1e{e}</span>' for e in range(-10, 1, 2))
-    return f"""<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>minigrad gradcheck</title><style>{STYLE}</style>
-<h1>Gradient checks</h1>
-<p>{html.escape(said)}</p>
-<p>Each cell is the worst case of an op: its error as a part of what is allowed (more than 1 fails), and the number of
-its cases. Point at a cell to see which.</p>
-<p class="scale">{steps} <span class="KINK">at a kink</span> <span class="FAIL">failed</span></p>
-<table><tr><th>op</th>{head}</tr>
-{body}</table>
-{failed}</html>
-"""
-
-
-def _column(row):
-    return row.device, row.order, row.numeric == "complex"
-
-
-def _title(column):
-    device, order, is_complex = column
-    return f"{device}, {'complex step' if is_complex else ('first', 'second')[order - 1] + ' order'}"
-
-
-def _cell(rows):
-    if not rows:
-        return "<td></td>"
-    rows = worst_first(rows)
-    worst = rows[0]
-    title = "\n".join(f"{r.verdict} {r.error:.1e} {r.case}, {r.evaluations} evaluations" for r in rows)
-    style = f' style="{_colour(worst.error)}"' if worst.verdict == PASS else f' class="{worst.verdict}"'
-    words = {FAIL: "FAIL", NONFINITE: "NaN", INCONCLUSIVE: "unsure", KINK: "kink", PASS: f"{worst.error:.0e}"}
-    return f'<td><span{style} title="{html.escape(title)}">{words[worst.verdict]} · {len(rows)}</span></td>'
-
-
-def _colour(error):
-    """White at 1e-10 of what is allowed and below, deep blue at 1."""
-    part = min(max((math.log10(error) + 10) / 10, 0), 1) if error > 0 else 0
-    return f"background: hsl(215 70% {98 - 48 * part:.0f}%)" + ("; color: white" if part > 0.85 else "")

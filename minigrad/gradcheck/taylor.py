@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .call import subject_of
+from .call import alone, prepared, subject_of
 from .numeric import EPS
 from .report import GradcheckError
 from .subject import joined
@@ -65,8 +65,10 @@ def check_taylor(f, *inputs, wrt=None, directions=4, seed=0, raise_on_fail=True)
     Source: the Taylor test of adjoint PDE codes (Farrell, Ham, Funke and Rognes 2013, section 5)."""
     if directions < 1:
         raise ValueError(f"check_taylor: directions must be at least 1; got {directions!r}")
+    with alone():
+        f, inputs = prepared(f, inputs)
     rng = np.random.default_rng(seed)
-    with subject_of(f, inputs, wrt) as subject, np.errstate(all="ignore"):
+    with alone(), subject_of(f, inputs, wrt) as subject, np.errstate(all="ignore"):
         report = TaylorReport(subject.label, seed, [], [], [])
         run = subject.run()
         weights = np.ones(1) if run.y.size == 1 else rng.standard_normal(run.y.size)

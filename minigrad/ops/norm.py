@@ -27,6 +27,7 @@ class LayerNorm(Op):
         case((5,), None, None, eps=1e-3),
     ]
     analytic = True
+    rounds_inside = True  # x - mean
 
     def forward(self, x, weight, bias, eps):
         y, mean, rstd = self.backend.layer_norm(x, weight, bias, eps)
@@ -48,6 +49,8 @@ class LayerNormBackward(FormulaOp):
         case((2, 2, 4), (2, 2, 4), (4,), None, None, eps=1e-5, wanted=(True, True, True)),
         case((3, 5), (3, 5), None, None, None, eps=1e-5, wanted=(True, False, False)),
     ]
+
+    rounds_inside = True
 
     def forward(self, dy, x, weight, mean, rstd, eps, wanted):
         self.save_inputs(dy, x, weight, mean, rstd)

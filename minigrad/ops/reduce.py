@@ -76,6 +76,8 @@ class Amax(Op):
     def backward(self, dy):
         (x,) = self.saved_inputs()
         kept = _kept(x.shape, self.dims)
+        if 0 in x.shape:  # no ties to divide by
+            return expanded(shaped(dy, kept), x.shape)
         ties = x == shaped(self.saved_output(), kept)
         count = "float32" if dy.dtype == "float16" else dy.dtype  # float16 ends at 65504
         n = ties.to(count).sum(self.dims, keepdim=True)  # 0 where y is NaN, and so is the gradient then

@@ -55,6 +55,7 @@ def check(file, arch):
     assert not over, "\n".join([*over, "if that is meant: python -m tests.backend.test_sass"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 def test_no_count_is_worse_on_hopper(file):
     check(file, "sm_90")

@@ -1,9 +1,11 @@
 """python -m minigrad.gradcheck: the table, JSON and HTML files, users' own ops, exit statuses."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +31,15 @@ class Softmax(mg.Op):  # a name of ours
     def backward(self, dy):
         return dy * 2.0
 
+class Base(mg.Op, abstract=True):  # no op
+    pass
+
+class Step(mg.Op):  # without a gradient to check
+    differentiable = False
+    def forward(self, x):
+        return x
+"""
+UNCHECKED = """
 class Unchecked(mg.Op):
     def forward(self, x):
         return x
@@ -66,7 +77,38 @@ def test_users_ops_pass(module, capsys):
     printed = capsys.readouterr()
     assert "2 ops, 6 checks: 6 PASS" in printed.out  # its own ops only, both orders
     assert "ops_of_the_test_right.softmax" in printed.out
-    assert "unchecked: declares no cases, so nothing was checked" in printed.err
+    assert printed.err == ""
+
+
+def test_an_op_without_cases_is_no_success(module, capsys, tmp_path):
+    file = module("3", "ops_of_the_test_with_one_more")
+    Path(file).write_text(OPS.format(factor="3") + UNCHECKED)
+    where = tmp_path / "report.json", tmp_path / "report.html"
+    assert main([file, "--order", "1", "--json", str(where[0]), "--html", str(where[1])]) == 1
+    assert "unchecked: declares no cases, so nothing was checked" in capsys.readouterr().err
+    assert json.loads(where[0].read_text())["without_cases"] == ["unchecked"]
+    assert "<b>unchecked</b> declares no cases" in where[1].read_text()
+
+
+def test_a_file_without_ops_is_no_success(module, tmp_path, capsys):
+    file = tmp_path / "ops_of_the_test_none.py"
+    file.write_text("x = 1\n")
+    assert main([str(file)]) == 1
+    assert "no op is declared in ops_of_the_test_none, so nothing was checked" in capsys.readouterr().err
+
+
+def test_processes_share_the_work_and_keep_the_order(module, capsys):
+    file = module("3.001", "ops_of_the_test_shared")
+
+    def printed(jobs):
+        assert main([file, "--order", "1", "--jobs", jobs]) == 1
+        return re.sub(r" +", " ", re.sub(r"[\d.]+ s\b|\d+ +case", "", capsys.readouterr().out))  # but for times
+
+    alone = printed("1")
+    for name in ("cube", "ops_of_the_test_shared.softmax", "step"):
+        del registry[name]
+    del sys.modules["ops_of_the_test_shared"]
+    assert printed("2") == alone
 
 
 def test_a_module_in_which_nothing_is_checked_is_no_success(module, tmp_path, capsys):
@@ -89,25 +131,31 @@ def test_a_wrong_op_fails_and_is_reported(module, capsys, tmp_path):
     assert {row["order"] for row in rows if row["verdict"] == "FAIL"} == {1}  # its own gradient's gradient is right
     assert rows[0]["error"] == max(row["error"] for row in rows) > 1  # the worst first
     assert rows[0]["evaluations"] > 0 and rows[0]["seconds"] > 0
+    worst = rows[0]["findings"][0]
+    assert worst["verdict"] == "FAIL" and worst["place"].startswith("x[") and worst["error"] == pytest.approx(1 / 3001)
+    assert not [f for row in rows for f in row["findings"] if f["verdict"] == "PASS"]
+    assert report["versions"].keys() == {"minigrad", "numpy", "python"}
     page = where[1].read_text()
-    assert "<th>cube</th>" in page and 'class="FAIL"' in page and "http" not in page  # self-contained
+    assert (
+        '<th scope="row">cube</th>' in page and "✗ FAIL" in page and "http:" not in page and "https:" not in page
+    )  # self-contained
 
 
 def test_all_pass_page(capsys, tmp_path):
     assert main(["--op", "tanh", "--op", "exp", "--html", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text()
-    assert (
-        "complex step" in page
-        and "first order" in page
-        and "second order" in page
-        and "FAIL" not in page.split("<table>")[1]
-    )
+    for text in ("complex step", "first order", "second order", "✓ PASS", "Content-Security-Policy", "width=device"):
+        assert text in page
+    assert "FAIL" not in page.split("<table>")[1] and "did not pass" not in page
+    assert "title=" not in page  # nothing that only a pointer can read
 
 
 def test_a_raising_op_is_a_failed_check(module, capsys):
     file = module("(1 / 0)", "ops_of_the_test_raising")
     assert main([file]) == 1
-    assert "FAIL cube: ZeroDivisionError" in capsys.readouterr().out
+    line = next(i for i, code in enumerate(Path(file).read_text().splitlines(), 1) if "1 / 0" in code)
+    said = f"FAIL cube: ZeroDivisionError: division by zero, at {file}:{line} in backward: return (1 / 0) * x * x * dy"
+    assert said in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -119,6 +167,13 @@ def test_a_raising_op_is_a_failed_check(module, capsys):
         (["--html", "/"], "--html / is a folder: give a file, such as /gradcheck.html"),
         (["--rtol", "nan"], "--rtol must be above 0 and below 1, not nan"),
         (["--seed", "-1"], "--seed must be at least 0"),
+        (["--seed", "words"], "--seed must be a whole number, not 'words'"),
+        (["--rtol", "-1"], "--rtol must be above 0"),
+        (["--jobs", "0"], "--jobs must be at least 1"),
+        (["--budget", "0"], "--budget must be above 0"),
+        (["--json", "/"], "--json / is a folder: give a file, such as /gradcheck.json"),
+        (["/"], "/ is a folder: give a file, such as /my_ops.py"),
+        (["/etc/passwd"], "cannot import /etc/passwd: the name of a Python file ends with .py"),
         (["no_such_module_of_mine"], "cannot import no_such_module_of_mine"),
         (["/nowhere/no_such_file.py"], "cannot import /nowhere/no_such_file.py"),
         ([""], "cannot import : ValueError: Empty module name"),
@@ -136,6 +191,7 @@ def test_bad_arguments(argv, message, capsys):
     [
         ("import minigrad\n1 / 0\n", "ZeroDivisionError: division by zero, at its line 2"),
         ("import sys\nsys.exit(3)\n", "SystemExit: 3, at its line 2"),
+        ("import minigrad as mg\nclass Odd(mg.Op):\n    cases = [3]\n", "odd: cases are made by minigrad.case"),
         ("x = (\n", "SyntaxError: '(' was never closed (ops_of_the_test_broken.py, line 1)"),
         ("\0", "null bytes"),
     ],
@@ -146,6 +202,15 @@ def test_a_module_that_cannot_be_imported_is_told_in_one_line(module, tmp_path, 
         main([str(tmp_path / "ops_of_the_test_broken.py")])
     line = capsys.readouterr().err
     assert line.startswith("gradcheck: cannot import") and message in line and line.count("\n") == 1
+
+
+@pytest.mark.parametrize("closed", ["| head -1", "> /dev/full"])
+def test_a_closed_pipe_and_a_full_disk_end_it_quietly(closed):
+    command = f"{sys.executable} -m minigrad.gradcheck --op exp --op tanh {closed}"
+    env = os.environ | {"MINIGRAD_CPU": "numpy"}  # or it would say where there is no compiler
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, env=env)
+    assert done.returncode != 0 or "head" in closed
+    assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) <= 1
 
 
 def test_a_file_named_as_another_module_is_not_taken_for_checked(module, tmp_path, capsys):
@@ -183,3 +248,11 @@ def test_what_cannot_be_decided_is_no_success(tmp_path, capsys):
     )
     assert main([str(tmp_path / "roots.py"), "--order", "1"]) == 1
     assert "NONFINITE" in capsys.readouterr().out
+
+
+def test_an_op_does_not_take_the_place_of_one_with_its_name(module, capsys):
+    wrong, right = module("4.0", "ops_of_the_test_wrong"), module("3.0", "ops_of_the_test_right")
+    with pytest.raises(SystemExit, match="2"):
+        main([wrong, right])
+    said = "ops_of_the_test_wrong and ops_of_the_test_right both have an op called 'cube': rename one"
+    assert said in capsys.readouterr().err

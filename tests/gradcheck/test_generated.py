@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 import minigrad as mg
 from minigrad.gradcheck import gradcheck
+from minigrad.gradcheck.probes import CHEAP
 from minigrad.gradcheck.report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS
 from minigrad.nn import functional as F
 
 from .generated import generated
 
+pytestmark = pytest.mark.slow
 quick = settings(max_examples=25, deadline=None, derandomize=True, database=None)
 sizes = st.integers(0, 3)
 shapes = st.lists(sizes, max_size=3).map(tuple)
@@ -33,13 +35,13 @@ def verdicts(seeds, probes):
     return counts
 
 
-@pytest.mark.parametrize("seeds", [range(50), pytest.param(range(50, 200), marks=pytest.mark.slow)], ids=repr)
+@pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 200), marks=pytest.mark.long)], ids=repr)
 def test_no_false_alarm_with_all_probes(seeds):
     counts = verdicts(seeds, probes="all")
     assert counts[PASS] + counts[KINK] >= 0.96 * len(seeds), counts
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(10))
 def test_no_false_alarm_in_10_000(part):
     """Where the differences cannot decide, it says so; that is rare."""
@@ -94,5 +96,8 @@ def test_movement(shape, data, order):
 @given(st.integers(0, 2), st.integers(0, 2), st.integers(2, 4), orders)  # of a single number, rms_norm is its sign
 def test_norms_and_losses(B, T, C, order):
     x, target = normal((B, T, C)), mg.tensor(np.zeros(B * T, int))
-    assert gradcheck(lambda x: F.layer_norm(x, C) + F.rms_norm(x, C), x, order=order).verdict == PASS
-    assert gradcheck(lambda x: F.cross_entropy(x.reshape(B * T, C), target, reduction="sum"), x, order=order)
+    for fn in (
+        lambda x: F.layer_norm(x, C) + F.rms_norm(x, C),
+        lambda x: F.cross_entropy(x.reshape(B * T, C), target, reduction="sum"),
+    ):
+        assert gradcheck(fn, x, order=order, probes=CHEAP).verdict == PASS

@@ -9,9 +9,10 @@ from minigrad.nn import functional as F
 
 from .engine_mutants import MUTANTS  # these, and those of formulas
 
+pytestmark = pytest.mark.slow
 BY_NAME = {m.name: m for m in MUTANTS}
 RIGHT = {(m.right, m.case, m.order, m.reference): m for m in MUTANTS}.values()  # each once
-seeds = pytest.mark.parametrize("seed", [0, 1])
+seeds = pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 
 
 def check(mutant, function, seed):

@@ -11,7 +11,9 @@ from minigrad.gradcheck.numeric import EPS, STEP, bisect, derivative
 def at(f, x):
     """(value, bar, Derivative) of f at x."""
     with np.errstate(all="ignore"):
-        d = derivative(lambda t: np.array([f(x + t) - f(x)]), 2 * EPS * np.abs(np.array([f(x)])), STEP)
+        d = derivative(
+            lambda t: np.array([f(x + t) - f(x)]), 2 * EPS * np.abs(np.array([f(x)])), STEP, 64 * EPS * abs(x)
+        )
     return d.value[0], d.bar[0], d
 
 

@@ -12,7 +12,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn
 from minigrad.gradcheck import GradcheckError, gradcheck
-from minigrad.gradcheck.report import FAIL, NONFINITE, patterns
+from minigrad.gradcheck.report import FAIL, INCONCLUSIVE, NONFINITE, patterns
 
 from .wrong_sin import WrongSin, data, values, wrong_sin
 
@@ -48,7 +48,7 @@ def test_the_snippet_repeats_the_check():
             exec(report.snippet, {})
         assert again.value.report.verdict == report.verdict and again.value.report.worst.place == report.worst.place
     keyword = gradcheck(wrong_sin, data(2), raise_on_fail=False).snippet
-    assert "partial(WrongSin, factor=1.001)" in keyword
+    assert "partial(WrongSin.apply, factor=1.001)" in keyword
 
 
 class WrongGate(mg.Op):
@@ -163,3 +163,11 @@ def test_probes_run_beside_what_is_not_finite_if_something_is_wrong():
     report = gradcheck(lambda a, b: Wrong.apply(a).sum() + b.sqrt().sum(), a, b, raise_on_fail=False)
     assert {f.verdict for f in report.findings} >= {FAIL, NONFINITE}
     assert "the gradient is not finite here" not in report.left_out.values()
+
+
+def test_a_check_that_compared_nothing_does_not_pass():
+    report = gradcheck(mg.exp, data(3), mode="probes", probes=["parameters"], raise_on_fail=False)
+    assert report.verdict == INCONCLUSIVE and not report
+    assert "parameters: no parameters are known" in report.message()
+    with pytest.raises(GradcheckError, match="0 checks"):
+        gradcheck(mg.exp, data(3), mode="probes", probes=["parameters"])

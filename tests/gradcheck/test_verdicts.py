@@ -44,7 +44,7 @@ def test_a_kink_is_told_as_one(fn, x, mode):
     report = gradcheck(fn, x, mode=mode)
     assert report and report.verdict == KINK
     f = report.worst
-    assert f.leaf == "x" and f.index is not None and f.left != f.right
+    assert f.leaf == "x" and f.index is not None and (f.left != f.right or fn is mg.floor)  # two pieces of slope 0
     with pytest.raises(GradcheckError, match="KINK"):
         gradcheck(fn, x, mode=mode, kinks="error")
     silent = gradcheck(fn, x, mode=mode, kinks="skip")
@@ -75,7 +75,7 @@ def test_a_gradient_beyond_both_slopes_of_a_kink_fails(slope):
             return dy * mg.where(x == 0, slope, x.sign())
 
     assert verdict(Abs, values(0.0, 1.0)) == FAIL
-    assert verdict(Abs, values(0.5, 1.0)) == PASS
+    assert verdict(Abs, values(0.5, 1.0), probes=()) == PASS  # a probe looks at 0
 
 
 def test_nan_at_a_jump_is_no_kink():
@@ -106,7 +106,7 @@ def test_infinite_outputs_are_left_out_and_said_so():
 
 
 def test_inconclusive():
-    for dtype, factor in [(mg.float32, 1e4), (mg.float32, 1.0), (mg.float16, 20.0)]:
+    for dtype, factor in [(mg.float32, 1e6), (mg.float16, 200.0)]:  # radians that rounding changes by tenths
 
         def rounded(x, dtype=dtype, factor=factor):
             return (x * factor).to(dtype).double().sin()
@@ -192,13 +192,12 @@ def _raises(model, x):
 def test_nothing_to_check():
     with pytest.raises(ValueError, match="nothing to differentiate"):
         gradcheck(mg.abs, mg.tensor([1, 2]))
-    with pytest.raises(ValueError, match="nothing to differentiate"):
+    with pytest.raises(TypeError, match="NumPy arrays have no gradient"):
         gradcheck(mg.exp, np.ones(3))
-    for returned in (None, 3.0, [], np.ones(3)):  # a forgotten return, loss.item(), y.numpy()
+    for returned in (None, 3.0, [], np.ones(3), mg.tensor(3)):  # a forgotten return, loss.item(), y.numpy(), argmax
         with pytest.raises(TypeError, match="returned no Tensor"):
             gradcheck(lambda x, y=returned: y, data(3))
     assert gradcheck(mg.exp, mg.zeros(0, 3)).verdict == PASS
-    assert gradcheck(mg.argmax, data(3)).verdict == PASS  # no float output
     assert gradcheck(lambda x: x.detach() * 0 + 5, data(3)).verdict == PASS  # constant, and says so
 
 
@@ -246,7 +245,7 @@ def test_modes_agree_and_say_which():
         report = gradcheck(wrong_sin, x, mode=mode, raise_on_fail=False)
         assert report.verdict == FAIL and report.worst.analytic / report.worst.numeric == pytest.approx(1.001, rel=1e-8)
     assert gradcheck(mg.tanh, data(512)).mode == "full" and gradcheck(mg.tanh, data(513)).mode == "directional"
-    report = gradcheck(lambda x: x.expand(600, 2), data(2))  # many outputs: random combinations of them
+    report = gradcheck(lambda x: x.expand(600, 2), data(2), probes=())  # many outputs: random combinations of them
     assert report.mode == "full" and report.evaluations < 100
 
 
@@ -264,7 +263,7 @@ def test_same_seed_same_report():
 
 def test_complex_step():
     a, b = data(3, 4), data(4, 2)
-    report = gradcheck(lambda a, b: (a @ b).exp().softmax(-1), a, b, numeric="complex", rtol=1e-13)
+    report = gradcheck(lambda a, b: (a @ b).exp().softmax(-1), a, b, numeric="complex", rtol=1e-13, probes=())
     assert report.evaluations <= 150
     assert verdict(wrong_sin, a, numeric="complex") == FAIL
 
@@ -272,7 +271,7 @@ def test_complex_step():
 def test_options_that_make_no_sense():
     x = data(2)
     for options, message in [
-        ({"mode": "fast"}, "mode must be one of auto, full, directional; got 'fast'"),
+        ({"mode": "fast"}, "mode must be one of auto, full, directional, probes; got 'fast'"),
         ({"order": 0}, "order must be 1, 2"),
         ({"rtol": 2}, "rtol must lie between"),
         ({"probes": "layouts"}, "probes must be 'all' or a sequence"),
@@ -374,7 +373,8 @@ def test_a_device_is_compared_with_the_cpu():
 
 def test_an_op_at_its_kink_is_no_culprit():
     report = gradcheck(lambda x: x.relu() - (-x).relu(), mg.tensor([0.0, 1.0]), raise_on_fail=False, probes=())
-    assert report.verdict == KINK and not report.culprit
+    assert report.verdict == INCONCLUSIVE and not report.culprit
+    assert "do not compose" in report.message()
 
 
 def test_a_grad_in_the_memory_of_the_cotangent_fails(monkeypatch):

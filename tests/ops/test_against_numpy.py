@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import minigrad as mg
 from minigrad.autograd import registry
-from minigrad.gradcheck.variants import LAYOUTS
+from minigrad.gradcheck.probes.layouts import LAYOUTS
 from minigrad.nn import functional as F
 
 quick = settings(max_examples=60, deadline=None, derandomize=True, database=None)

@@ -1,6 +1,7 @@
 """The planted bugs before other gradient checkers, at their default settings.
 
-    python -m tests.oracle.other_checkers       a Markdown table of who catches what
+    python -m tests.oracle.other_checkers             a Markdown table of who catches what
+    python -m tests.oracle.other_checkers reported    the same of the mistakes that users of frameworks reported
 
 A minigrad function is presented to each framework as a function of its own with a backward of its own, which asks
 minigrad for the gradient; so each checker differentiates the same code and judges it in its own way."""
@@ -8,6 +9,7 @@ minigrad for the gradient; so each checker differentiates the same code and judg
 import contextlib
 import logging
 import os
+import sys
 import warnings
 from functools import cache
 
@@ -19,6 +21,8 @@ import minigrad as mg
 from minigrad.gradcheck import gradcheck
 
 from ..gradcheck.engine_mutants import MUTANTS  # these, and those of formulas
+from ..gradcheck.reported import REPORTS
+from ..gradcheck.reported.report import drawn, tensors
 
 # -------------------------------------------------------------------------------------------------- the minigrad side
 
@@ -193,6 +197,22 @@ OTHERS = {
 # ------------------------------------------------------------------------------------------------------- the comparison
 
 
+class Reported:
+    """A report as if it were a planted bug, at its natural input."""
+
+    reference = None
+
+    def __init__(self, report):
+        self.report, self.name, self.order = report, report.name, report.order
+        self.wrong, self.right = report.bug, report.right
+
+    def inputs(self, seed):
+        self.report.forget()
+        return tensors(drawn(self.report.natural, seed))
+
+    patch = staticmethod(contextlib.nullcontext)
+
+
 def objection(checker, mutant, planted, seed=0):
     """What a checker raises about a mutant, with or without its bug, or None."""
     function, inputs = mutant.wrong if planted else mutant.right, mutant.inputs(seed)
@@ -219,20 +239,20 @@ def outcome(checker, mutant):
     return "✓" if objection(checker, mutant, planted=True) else "✗"
 
 
-def table(checkers=("minigrad", *OTHERS)):
+def table(checkers=("minigrad", *OTHERS), mutants=MUTANTS):
     yield f"| bug | {' | '.join(checkers)} |"
     yield f"|---|{'---|' * len(checkers)}"
     counts = dict.fromkeys(checkers, 0)
-    for mutant in MUTANTS:
+    for mutant in mutants:
         row = [outcome(checker, mutant) for checker in checkers]
         for checker, mark in zip(checkers, row):
             counts[checker] += mark == "✓"
         order = ", second derivative" if mutant.order == 2 else ""
         yield f"| {mutant.name}{order} | {' | '.join(row)} |"
-    yield f"| caught, of {len(MUTANTS)} | {' | '.join(map(str, counts.values()))} |"
+    yield f"| caught, of {len(mutants)} | {' | '.join(map(str, counts.values()))} |"
 
 
 if __name__ == "__main__":
     print("✓ caught, ✗ missed, – cannot tell: it objects to the right function too\n")
-    for line in table():
+    for line in table(mutants=[Reported(r) for r in REPORTS] if sys.argv[1:] == ["reported"] else MUTANTS):
         print(line, flush=True)

@@ -37,10 +37,13 @@ def wheel(tmp_path_factory):
 def test_wheel_contents(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    assert {name.split("/")[0].split("-")[0] for name in names} == {"minigrad"}  # above all, no top-level `kernels`
+        (entry_points,) = (archive.read(name).decode() for name in names if name.endswith("entry_points.txt"))
+    tops = {name.split("/")[0].split("-")[0] for name in names}
+    assert tops == {"minigrad", "pytest_minigrad.py"}  # above all, no top-level `kernels`
+    assert entry_points.split() == ["[pytest11]", "pytest_minigrad", "=", "pytest_minigrad"]
     files = {f"minigrad/kernels/{path.name}" for path in (ROOT / "kernels").glob("*.cu*")} | {"minigrad/py.typed"}
     files |= {
-        path.relative_to(ROOT).as_posix()
+        path.relative_to(ROOT).as_posix().removeprefix("minigrad/gradcheck/plugin/")
         for path in (ROOT / "minigrad").rglob("*")
         if path.suffix in {".py", ".h", ".cpp", ".html", ".css", ".js"}
     }

@@ -1,0 +1,68 @@
+"""A pair of NumPy functions: f(*inputs), and vjp(dy, *inputs) -> the gradients of the inputs."""
+
+import numpy as np
+
+from ..subject import aligned, flat
+from .foreign import Framework, as_tensor
+
+
+class Pair(Framework):
+    array = "NumPy array"
+    imports = "import numpy as np"
+    kinds = (np.ndarray,)
+
+    def __init__(self, vjp=None):
+        self.vjp = vjp
+
+    def entered(self, x):
+        if x.dtype.kind == "c":
+            raise TypeError("gradcheck: complex inputs are not checked; pass real and imaginary part instead")
+        if x.dtype.kind == "f":
+            return as_tensor(x if x.dtype.itemsize <= 8 else x.astype(np.float64))
+        return as_tensor(x) if x.dtype in (np.int64, np.int32, np.bool_) else x
+
+    def function(self, call, label):
+        return _Function(call, label, self.vjp)
+
+    def outputs(self, y):
+        found = [np.asarray(x) for x in flat(y, of=(np.ndarray, np.floating, float))]
+        return [x for x in found if x.dtype.kind == "f"]
+
+    def constant(self, array):
+        return array
+
+    def literal(self, x, most):
+        return f"np.array({x.tolist()!r}, dtype=np.{x.dtype.name})" if x.size <= most else None
+
+
+class _Function:
+    def __init__(self, call, label, of):
+        self.call, self.label, self.of = call, label, of
+
+    def vjp(self, arrays, needs):
+        ys = self.call(arrays)
+        return ys, lambda dys, wanted: self.pulled(arrays, ys, dys, wanted)
+
+    def pulled(self, arrays, ys, dys, wanted):
+        """What the user's vjp returns for the arrays that are wanted."""
+        dys = [np.zeros_like(y) if dy is None else dy for y, dy in zip(ys, dys)]
+        args, keywords = self.call.inputs(arrays)
+        found = aligned(self.of(dys[0] if len(dys) == 1 else tuple(dys), *args, **keywords), (args, keywords))
+        chosen = [a for a, want in zip(arrays, wanted) if want]
+        return [np.asarray(found[id(a)], a.dtype) if id(a) in found else np.zeros_like(a) for a in chosen]
+
+    def gradient(self, n, wanted, label):
+        def call(arrays):
+            return self.pulled(arrays[:n], self.call(arrays[:n]), arrays[n:], wanted)
+
+        return _Last(call, label, None)
+
+
+class _Last(_Function):
+    """A gradient that has no gradient."""
+
+    def pulled(self, arrays, ys, dys, wanted):
+        raise TypeError("gradcheck: a pair of NumPy functions is checked at order 1 only: there is no vjp of the vjp")
+
+
+framework = Pair()

@@ -1,0 +1,123 @@
+"""How long a check may take, what is left out when its time is up, and a line that says what it is at.
+
+Every forward asks `check_time`, so that whatever is under way stops there, however long it would have taken."""
+
+import math
+import sys
+import time
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+NO_TIME = "no time was left for it"
+QUIET = 2.0  # seconds before a terminal shows what a check is at
+
+
+class OutOfTime(BaseException):
+    """The time is up. Not an Exception, which a probe or a user's function might catch and take for its own."""
+
+
+class Budget:
+    """`seconds` for one check; None for as long as it takes.
+
+    progress: called with what is being done, such as "direction 2"; None shows that on stderr if it is a terminal, in
+    one line that is rewritten; False shows nothing."""
+
+    def __init__(self, seconds=None, progress=None):
+        self.seconds, self.began = seconds, time.perf_counter()
+        self.end = math.inf if seconds is None else self.began + seconds
+        self.limit = math.inf  # what comes before the first attempt is needed by all
+        self.tried = self.busy = False  # has anything been attempted; is something being attempted?
+        self.left_out: dict = {}  # what -> its kind, such as "probe"
+        self.shown = False
+        self.progress = self._show if progress is None and _is_terminal(sys.stderr) else progress or None
+
+    @property
+    def spent(self):
+        return time.perf_counter() - self.began
+
+    def attempt(self, kind, what, work, *args):
+        """work(*args); None if the time is up before it is done, and `what` is then left out. The first attempt has all
+        the time that it needs, since a check that has compared nothing says nothing. An attempt inside of another is a
+        part of that."""
+        return work(*args) if self.busy else self._try(self.limit if self.tried else math.inf, kind, what, work, args)
+
+    def follow(self, kind, what, work, *args):
+        """As attempt, with as much time again as the whole check has, also inside of an attempt: a difference that was
+        found is worth it."""
+        more = math.inf if self.seconds is None else self.seconds
+        return self._try(time.perf_counter() + more, kind, what, work, args)
+
+    def _try(self, limit, kind, what, work, args):
+        before = self.limit, self.busy
+        self.limit, self.busy, self.tried = limit, True, True
+        if self.progress:
+            self.progress(what)
+        try:
+            self.check()
+            return work(*args)
+        except OutOfTime:
+            self.left_out[what] = kind
+            return None
+        finally:
+            self.limit, self.busy = before
+
+    @contextmanager
+    def share(self, part):
+        """Inside the with, this part of the time counts as all of it. What it has cost is off the rest."""
+        self.limit = self.end if self.seconds is None else self.began + part * self.seconds
+        yield
+        self.limit = self.end
+
+    def check(self):
+        if time.perf_counter() > self.limit:
+            raise OutOfTime
+
+    def _show(self, what):
+        if self.shown or self.spent > QUIET:
+            self.shown = True
+            of = "" if self.seconds is None else f" of {self.seconds:g}"
+            print(f"\r\x1b[Kgradcheck: {what[:50]}, {self.spent:.0f}{of} s", end="", file=sys.stderr, flush=True)
+
+    def clear(self):
+        """Take the line away."""
+        if self.shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+_current: ContextVar = ContextVar("budget")
+
+
+@contextmanager
+def limited(seconds, progress):
+    """A Budget for all that runs inside the with."""
+    budget = Budget(seconds, progress)
+    token = _current.set(budget)
+    try:
+        yield budget
+    finally:
+        _current.reset(token)
+        budget.clear()
+
+
+def _running():
+    """The Budget of the check that is running; one without a limit if none is."""
+    return _current.get(None) or Budget(progress=False)
+
+
+def check_time():
+    """Raise OutOfTime if the time of the check that is running is up."""
+    _running().check()
+
+
+def attempt(kind, what, work, *args):
+    """See Budget.attempt, of the check that is running."""
+    return _running().attempt(kind, what, work, *args)
+
+
+def follow(kind, what, work, *args):
+    """See Budget.follow, of the check that is running."""
+    return _running().follow(kind, what, work, *args)
+
+
+def _is_terminal(stream):
+    return stream is not None and stream.isatty()

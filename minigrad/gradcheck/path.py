@@ -1,0 +1,71 @@
+"""The way along one direction: a function of one number, the steps to look at it with, and the two looks."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from .numeric import EPS, derivative
+from .plateaus import flattened, measured_noise, rungs, survey
+
+LOWEST = 2.0**-64  # where the second look ends
+
+
+@dataclass
+class Path:
+    """phi: t -> the change of some weighted outputs between the point and t along a direction, as an array of one value
+    for each weighting. Arrays of that shape, or numbers:"""
+
+    phi: Callable
+    noise: np.ndarray  # what rounding does to phi, as far as its graph tells
+    gain: np.ndarray  # what becomes of 1 that is lost on the way: see Rounding
+    step: float  # the first step,
+    highest: float  # and the largest one of the second look
+    largest: float  # the largest |x| of what moves
+
+    @property
+    def least(self):
+        """The step below which x + h would be rounded."""
+        return 64 * EPS * self.largest
+
+    def first_look(self):
+        """The Derivative from a few steps near the first. Enough for almost all."""
+        d = derivative(self.phi, self.noise, self.step, self.least)
+        if d.jump.any():  # or is it rounding, where nothing is rounded at the point itself?
+            start = 1.07 * self.step
+            d.jump &= self.change(start) > 64 * measured_noise(self.phi, 0.11 * start, start)
+        return d
+
+    def second_look(self, disputed, noise):
+        """(the steps, the Derivative from all of them, does each component of it stand on a plateau?): steps of all
+        sizes, but for those so small that they would see nothing but rounding of what is disputed, slopes beside their
+        noise."""
+        blind = np.where(disputed > 0, 40 * noise / disputed, np.inf)
+        lowest = max(self.least, LOWEST, min(blind.min(), self.step))
+        steps = rungs(self.step, self.highest, lowest)
+        other, plateau = survey(self.phi, self.noise, steps)
+        still = other.swing == 0
+        if still.any():  # would it change at larger steps?
+            other.bar = np.where(
+                still & (self.change(4 * self.highest) > 0), np.maximum(other.bar, self.lost), other.bar
+            )
+        return steps, other, plateau
+
+    def change(self, h):
+        """|phi| at ±h, the larger one."""
+        return np.maximum(np.abs(self.phi(h)), np.abs(self.phi(-h)))
+
+    def changes_on_both_sides(self, h):
+        """Does phi change by more than its noise at h, and at -h?"""
+        return np.minimum(np.abs(self.phi(h)), np.abs(self.phi(-h))) > self.noise
+
+    def flattened(self, steps, reach=np.inf):
+        """Did rounding make the flat at the end of these steps, rather than the function itself? Not if it begins above
+        reach, for numbers near 1."""
+        return flattened(self.phi, steps, reach * (1 + self.largest))
+
+    @property
+    def lost(self):
+        """The slope that phi may have where it stands still: half an ulp of terms of size 1, or of x, may be lost in
+        any op."""
+        return EPS / 2 * max(1.0, self.largest) * self.gain / self.highest

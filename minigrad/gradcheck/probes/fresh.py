@@ -1,0 +1,217 @@
+"""A check of the gradient at another point, or of the function for other inputs: the differences are taken anew."""
+
+import numpy as np
+
+from ... import autograd
+from ..call import subject_of
+from ..compare import Comparison
+from ..failures import at_a_kink, culprit, excuse, nearby
+from ..jacobian import Directional, draw
+from ..numeric import EPS, STEP
+from ..report import FAIL, NONFINITE, PASS, Finding, failure
+from ..snippet import snippet_of_prepared
+from ..subject import host, joined, split
+from .base import Refused, refusal
+from .shrink import smallest
+
+MOST_KINKS = 2  # that are taken out of a direction before it is given up: another point may have many
+STRETCH = 0.8541  # of the steps in a second opinion
+
+
+def never():
+    return False
+
+
+def check_call(p, check, fn, inputs, lenient=never, singles=0):
+    """Findings for the gradient of fn(*inputs), another call than the one that is checked. What fails is made as small
+    as it gets, and shown. lenient() says whether a backward may raise here. Raises Refused."""
+
+    def examine(inputs):
+        with subject_of(fn, inputs, p.wrt) as subject:
+            try:
+                for _ in range(p.order - 1):
+                    subject = subject.derivative(p.rng)
+            except Exception as error:
+                raise refusal(error) from None
+            found = check_point(p, check, subject, lenient, singles)
+            p.subject.evaluations += subject.evaluations
+            return found
+
+    f = examine(inputs)
+    if f.verdict == FAIL and p.order == 1:
+        inputs, f = smallest(inputs, f, examine)
+        f.snippet = snippet_of_prepared(fn, inputs, {"wrt": p.wrt})
+    return f
+
+
+def check_point(p, check, subject, lenient=never, singles=0):
+    """A Finding for the gradient of a Subject at its point: FAIL, or PASS for all that another point may bring about,
+    as kinks and noise. Raises Refused where the forward raises or gives NaN.
+
+    singles: so many elements are looked at one by one besides. Most points need no more than four evaluations along
+    each direction; only where those do not agree with the gradient are they measured with error bars."""
+    try:
+        run = subject.run()
+    except Exception as error:  # whatever fn says to what it is not made for
+        raise refusal(error) from None
+    if np.isnan(run.y).any():
+        raise Refused("its value is NaN")
+    if not run.y.size or not subject.size:
+        return _backward_only(check, run, lenient)
+    dys = [p.rng.standard_normal(y.shape).astype(y.dtype) for y in run.outputs]
+    try:
+        gradient = run.gradient(dys) if run.roots else [np.zeros(leaf.array.shape) for leaf in subject.leaves]
+    except Exception as error:
+        return _raised(check, error, lenient)
+    gradient, undefined = joined(gradient), ~np.isfinite(joined(gradient))
+    directions = [u * ~undefined for u in _directions(p.rng, subject, singles)]
+    doubtful = [u for u in directions if u.any() and not _agrees(subject, run, dys, gradient, u)]
+    if undefined.any():
+        doubtful.append(_unit(joined(subject.arrays), int(p.rng.choice(np.flatnonzero(undefined)))))
+    try:
+        return _in_doubt(p, check, subject, doubtful) if doubtful else Finding(check, PASS)
+    except Exception as error:  # of the forward, close by: the backward has run here
+        raise refusal(error) from None
+
+
+def _backward_only(check, run, lenient):
+    try:
+        run.gradient([np.zeros(y.shape) for y in run.outputs]) if run.roots else None
+    except Exception as error:
+        return _raised(check, error, lenient)
+    return Finding(check, PASS)
+
+
+def _raised(check, error, lenient):
+    """A backward that raises where the forward ran is wrong, unless it says itself that it is not made for this."""
+    if isinstance(error, NotImplementedError) or lenient():
+        raise refusal(error) from None
+    return failure(check, f"the forward runs, but the backward raises {type(error).__name__}: {error}")
+
+
+def _directions(rng, subject, singles):
+    """One random direction in all leaves, of the size of each, and `singles` that move one element."""
+    x = joined(subject.arrays)
+    sizes = [_scale_of(np.abs(a[np.isfinite(a)]).max(initial=0)) or 1.0 for a in subject.arrays]
+    directions = [joined([size * draw(rng, a.shape) for size, a in zip(sizes, subject.arrays)])]
+    chosen = dict.fromkeys([int(np.abs(x).argmin()), int(np.abs(x).argmax()), *rng.permutation(x.size)[:singles]])
+    for j in list(chosen)[:singles] if x.size > 1 else ():
+        directions.append(_unit(x, j))
+    return directions
+
+
+def _unit(x, j):
+    """The direction that moves element j, by about its size."""
+    u = np.zeros(x.size)
+    u[j] = _scale_of(x[j]) or 1.0
+    return u
+
+
+def _agrees(subject, run, dys, gradient, u):
+    """Do two or three central differences, extrapolated, agree with the gradient to a ten-millionth? No wrong one
+    would."""
+    cotangent, parts = joined(dys), gradient[u != 0] * u[u != 0]
+    if not np.isfinite(run.y).all():
+        return False
+    direction = [part if part.any() else None for part in split(u, [a.shape for a in subject.arrays])]
+    h, analytic = STEP / 2 ** np.round(np.log2(max(1, int(np.count_nonzero(u)))) / 4), parts.sum()
+    row: list = []
+    for k in range(3):
+        try:
+            up, down = (subject.values(subject.shifted(direction, sign * h / 2**k)) for sign in (1, -1))
+            slope = cotangent @ (up - down) / (2 * h / 2**k)
+        except Exception:  # a step further on, fn refuses or has another number of outputs
+            return False
+        above, row = row, [slope]
+        for order, before in enumerate(above, 1):  # Richardson's extrapolation
+            row.append(row[-1] + (row[-1] - before) / (4**order - 1))
+        still = not (slope or any(above))
+        if k and (still if not analytic else abs(analytic - row[-1]) <= 1e-7 * min(abs(analytic), abs(row[-1]))):
+            return True
+    return False
+
+
+def _in_doubt(p, check, subject, doubtful):
+    """The Finding for those directions, each measured with error bars and all the excuses that there are: where the
+    function jumps, no gradient is right. What is wrong is so at steps that are stretched by an odd factor, too."""
+    f = _worst_along(p, check, subject, doubtful, 1.0)
+    if f.verdict == FAIL and _worst_along(p, check, subject, doubtful, STRETCH).verdict != FAIL:
+        return Finding(check, PASS)
+    return f
+
+
+def _worst_along(p, check, subject, doubtful, stretch):
+    comparison = Comparison(subject, p.rng, p.comparison.rtol, stretch=stretch)
+    at_kink = len(doubtful) > 1 and at_a_kink(subject, p.rng)
+    for u in doubtful[at_kink:]:  # at ties all elements kink together: to take them out one by one would take long
+        directional = Directional(comparison, check, MOST_KINKS)
+        finite = np.isfinite(directional.gradient)
+        directional.gradient = np.where((u != 0) | finite, directional.gradient, 0.0)  # not infinity times 0
+        directional.check(u.copy())
+    excuse(comparison)
+    for f in comparison.findings:
+        if f.analytic is not None and not np.isfinite(f.analytic) and f.verdict in (NONFINITE, FAIL):
+            if not _is_smooth(f) or _excused(subject, p.rng, f):
+                continue
+            f.verdict, f.excess, f.note = FAIL, np.inf, "the function is finite and smooth here, its gradient is not"
+        if f.jump and at_a_kink(subject, p.rng):  # ops inside change their piece, as topk does at ties
+            continue
+        if f.verdict == FAIL and not _lost_in_rounding(subject):
+            f.check = check
+            return f
+    return Finding(check, PASS, excess=min(1.0, max((f.excess for f in comparison.findings), default=0.0)))
+
+
+def _lost_in_rounding(subject):
+    """Does the last bit of x already change the gradient by a thousandth, as that of sin(1e6 x) at 1e8? All numbers are
+    scaled alike, so that equal ones stay equal and zeros zero.
+
+    The cotangent is random: for a cotangent of ones the gradient of a softmax is 0, of which rounding is all there is.
+    The point itself is not compared: a gradient that is wrong at x = 1 alone is not noise."""
+    here, close = (subject.moved([a * (1 + 4 * EPS * k) for a in subject.arrays]).run() for k in (1, 2))
+    if here.y.size != close.y.size:
+        return False
+    cotangent = np.random.default_rng(0).standard_normal(here.y.size)
+    before, after = (joined(run.gradient(run.dys(cotangent))) if run.roots else np.zeros(1) for run in (here, close))
+    return before.size == after.size and bool(np.abs(after - before).max() > 1e-3 * np.abs(before).max())
+
+
+def _is_smooth(f):
+    """Is there a gradient, by the differences?"""
+    if f.left is None:
+        return False
+    steepest = max(abs(f.left), abs(f.right))
+    return np.isfinite([f.numeric, f.bar, f.left, f.right]).all() and (
+        abs(f.left - f.right) <= 1e-3 * steepest and abs(f.numeric - f.left) <= 1e-3 * steepest
+    )
+
+
+def _excused(subject, rng, f):
+    """May a composition of right ops have a gradient that is not finite here?
+
+    Where exp(x) is beyond the range of floats, 1 / exp(x) still is 0, but no chain rule gets across; sqrt(x²)² has a
+    slope of infinity times 0 at 0, but not close by; and the area of a triangle on a line, sqrt(0), does not change
+    whatever its corners do. A single op has no such excuse where its value is finite,
+    unless it hides others."""
+    infinite, ops = [], set()
+
+    def look(op, inputs, outputs):
+        infinite.extend(np.isinf(host(y)).any() for y in outputs if y is not None)
+        ops.add(op)
+
+    with autograd.watch(look):
+        subject.run()
+    if any(infinite):
+        return True
+    if len(ops) == 1 and not any(op.rounds_inside for op in ops):
+        return False
+    for signs in ((-1, 1), (1,), (-1,)):  # at the edge of a domain, one side alone may be in it
+        near = nearby(subject, rng, 1e-3, signs).run()
+        if np.isfinite(joined([near.y, *near.gradient([np.ones(y.shape) for y in near.outputs])])).all():
+            return True
+    return f.left == f.right == 0 and not culprit(subject)
+
+
+def _scale_of(x):
+    """The size of x as a power of two, or None where there is none."""
+    return 2.0 ** np.round(np.log2(abs(x))) if x and np.isfinite(x) else None

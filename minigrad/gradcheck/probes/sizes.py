@@ -1,0 +1,192 @@
+"""The probes of shapes: the same function of inputs with smaller, larger, more and fewer dims."""
+
+import contextlib
+import itertools
+import math
+
+import numpy as np
+
+from ... import autograd
+from ...autograd import FormulaOp
+from ...nn import Module
+from ..call import compiles, op_of, subject_of
+from ..report import NotApplicable
+from ..subject import flat, host
+from .base import attempts
+from .constants import checks_nothing, may_read_anywhere, whole_numbers
+from .fresh import check_call
+from .shrink import like, mapped_once, resized
+
+MOST_SIZES = 6  # sizes, and inputs, that are tried
+GROWN = (2, 3, 8, 17, 65, 1025)  # even, odd, and one more than the blocks that kernels work in
+MOST_COMPILED = 2  # of all such calls, where a framework compiles anew for each shape
+MOST_ELEMENTS = 2**15  # of all inputs, after they have grown
+MOST_ELEMENTS_KNOWN = 2**19  # where the new size stands in the code: there it matters
+
+
+def sizes(p):
+    """The same function where every dim of n elements is cut to 1 or to 0, and where it is cut to 1 in one input only,
+    which then broadcasts against the others. What fn does not accept, or answers with NaN, is left out. So are sizes
+    that occur in a parameter bound with partial(), which is not cut with the inputs."""
+    if _modules(p):
+        raise NotApplicable("the shapes of a Module are its own")
+    changes = _cuts(p)
+    if not changes:
+        raise NotApplicable("there is no dim to shrink")
+    yield from attempts(_checks(p, changes))
+
+
+def growth(p):
+    """The same function where every dim of n elements has 2, 3, 8, 17, 65 or 1025, or a number that stands in the code
+    of its ops, and where inputs have one or two dims more, or none."""
+    p.require_first_order()
+    if may_read_anywhere(p):
+        raise NotApplicable("the op does not look whether an index fits")
+    changes = [*_ranks(p), *_growths(p)]
+    if not changes:
+        raise NotApplicable("there is no dim to grow")
+    yield from attempts(_checks(p, changes))
+
+
+def resized_calls(p):
+    """[(name, inputs)] of the same call with other sizes, for another call in between."""
+    if _modules(p) or compiles(p.fn):
+        return []
+    return [(name, inputs) for name, inputs, broadcasts in _cuts(p) if not broadcasts and name.endswith("1")]
+
+
+def _checks(p, changes):
+    def check(name, inputs, broadcasts):
+        def lenient():
+            """A backward that says that it does not broadcast is right to say so; inputs cut to 1 may do that too,
+            against what fn holds itself."""
+            return broadcasts or (name.endswith(" -> 1") and not _accepts_more(p, int(name.split()[1])))
+
+        yield check_call(p, name, p.fn, inputs, lenient)
+
+    if compiles(p.fn) and len(changes) > MOST_COMPILED:  # another seed takes others
+        changes = [changes[i] for i in sorted(p.rng.permutation(len(changes))[:MOST_COMPILED])]
+    return [lambda change=change: check(*change) for change in changes]
+
+
+def _accepts_more(p, n):
+    """Does the function accept n + 1 where dims have n elements?"""
+    return _ops_of_more(p, n) is not None
+
+
+def _ops_of_more(p, n):
+    """How many ops run, there and back, where dims of n elements have n + 1; None if the function refuses that."""
+    return _ops(p, resized(p.inputs, n, lambda a, axis: _resampled(p.rng, a, axis, n + 1)))
+
+
+def _ops(p, inputs):
+    ran = []
+    with contextlib.ExitStack() as stack:
+        try:
+            subject = stack.enter_context(subject_of(p.fn, inputs, p.wrt))
+            stack.enter_context(autograd.watch(lambda op, inputs, outputs: ran.append(op)))
+            run = subject.run()
+        except Exception:  # whatever it says to a shape that it is not made for
+            return None
+        with contextlib.suppress(Exception):  # the check there will tell
+            run.gradient([np.ones(y.shape) for y in run.outputs])
+    return len(ran)
+
+
+def _modules(p):
+    return any(isinstance(x, Module) for x in (p.fn, *p.inputs))
+
+
+def _free_sizes(p):
+    """The sizes of dims that may change: not those bound by partial(), nor those of a parameter."""
+    values = getattr(p.fn, "keywords", {}).values()
+    bound = {n for value in values if isinstance(value, (tuple, list)) for n in value if isinstance(n, int)}
+    bound |= {n for leaf in p.subject.leaves if leaf.parameter for n in leaf.array.shape}
+    return sorted({n for x in flat(p.inputs) for n in x.shape if n > 1} - bound)[:MOST_SIZES]
+
+
+def _fused(p):
+    """Is it an op that is called by our own ops only? Those never broadcast."""
+    op = op_of(p.fn)
+    return op is not None and issubclass(op, FormulaOp)
+
+
+def _cuts(p):
+    """[(what is changed, the inputs after it, does one input broadcast against the others?)]"""
+
+    def cut(n, m, chosen):
+        return resized(p.inputs, n, lambda a, axis: np.take(a, range(m), axis), chosen)
+
+    tensors, every = list(dict.fromkeys(flat(p.inputs))), _free_sizes(p)
+    changes = [(f"size {n} -> {m}", cut(n, m, None), False) for n in every for m in (0, 1)]
+    for i, x in enumerate(tensors[:MOST_SIZES] if len(tensors) > 1 and not _fused(p) else ()):
+        for n in sorted(set(x.shape) & set(every)):
+            changes.append((f"size {n} -> 1 in input {i} alone", cut(n, 1, [x]), True))
+    return [change for change in changes if not may_read_anywhere(p) or _fits(change[0], tensors)]
+
+
+def _fits(name, tensors):
+    """Are all numbers in an index less than what "size 3 -> 1" leaves of a dim?"""
+    largest = max((host(x).max(initial=-1) for x in tensors if x.dtype.kind in "iu"), default=-1)
+    return largest < int(name.split()[3])
+
+
+def _growths(p):
+    tensors, every, changes = list(dict.fromkeys(flat(p.inputs))), _free_sizes(p), []
+    known = {n + more for n in whole_numbers(p) if 1 < n < MOST_ELEMENTS_KNOWN for more in (0, 1)}
+    # where a loop in Python runs over a dim, 1025 might take 1025! ops, and no kernel would see more for it
+    here = _ops(p, p.inputs) or 0
+    loops = {n for n in every if (_ops_of_more(p, n) or 0) > here}
+    for n, m in itertools.product(every, sorted({*GROWN, *known, *(n + 1 for n in loops)} - {1})):
+        if n in loops and m > n + 1:
+            continue
+        elements = sum(math.prod(m if size == n else size for size in x.shape) for x in tensors)
+        if m != n and elements <= (MOST_ELEMENTS_KNOWN if m in known else MOST_ELEMENTS):
+            inputs = resized(p.inputs, n, lambda a, axis, m=m: _resampled(p.rng, a, axis, m))
+            changes.append((f"size {n} -> {m}", inputs, checks_nothing(p)))
+    return changes
+
+
+def _resampled(rng, a, axis, m):
+    """m slices along an axis: those that are there, or between two of them, so that all stay in the domain."""
+    n = a.shape[axis]
+    if m <= n or a.dtype.kind != "f":
+        return np.take(a, np.arange(m) if m <= n else rng.integers(0, n, m), axis)
+    weight = rng.uniform(0.05, 0.95, [m if k == axis else 1 for k in range(a.ndim)])
+    first, second = (np.take(a, rng.integers(0, n, m), axis) for _ in range(2))
+    return weight * first + (1 - weight) * second
+
+
+def _ranks(p):
+    """Inputs with one or two leading dims more, in all of them or in the first alone, and without any."""
+    if _modules(p) or _fused(p):
+        return []
+    tensors = list(dict.fromkeys(flat(p.inputs)))
+    changes = []
+
+    def more(lead):
+        def change(x):
+            a = np.repeat(host(x)[None], math.prod(lead), 0).reshape(*lead, *x.shape)
+            if a.dtype.kind == "f":
+                a = a * p.rng.uniform(0.9, 1.0, a.shape)
+            return like(x, a.astype(x.dtype))
+
+        return change
+
+    for lead in ((1,), (2,), (2, 3)):
+        if sum(x.numel() for x in tensors) * math.prod(lead) > MOST_ELEMENTS:
+            continue
+        changes.append((f"{lead} more dims", mapped_once(p.inputs, more(lead)), True))
+        if len(tensors) > 1:
+            one = mapped_once(p.inputs, lambda x, lead=lead: more(lead)(x) if x is tensors[0] else x)
+            changes.append((f"{lead} more dims of input 0", one, True))
+            others = flat(one)[1:]
+            for n in _free_sizes(p) if lead == (2,) else ():  # prepended dims and a dim of 1 at once
+                cut = resized(one, n, lambda a, axis: np.take(a, [0], axis), others)
+                changes.append((f"{lead} more dims of input 0, size {n} -> 1 in the others", cut, True))
+    if all(x.ndim and x.numel() for x in tensors):
+        first = mapped_once(p.inputs, lambda x: like(x, host(x).reshape(-1)[0]))
+        fewer = mapped_once(p.inputs, lambda x: like(x, host(x)[0]) if x.ndim > 1 else x)
+        flattened = mapped_once(p.inputs, lambda x: like(x, host(x).reshape(-1)))
+        changes += [("no dims", first, True), ("a dim less", fewer, True), ("one dim", flattened, True)]
+    return changes

@@ -1,0 +1,398 @@
+"""Each probe finds a bug that nothing else finds on an input that a developer would choose; and none fails what is
+right, but not made for what a probe hands it."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn
+from minigrad.gradcheck import FAIL, KINK, PASS, gradcheck
+from minigrad.gradcheck.probes import PROBES
+
+X = np.linspace(0.5, 1.7, 12).reshape(3, 4)
+
+
+def sine(wrong=None, forward=None, factor=1.001):
+    """sin(x), whose gradient is `factor` times too large where wrong(x, dy) says so; arrays go in, a mask comes out."""
+
+    class Sine(mg.Op, abstract=True):
+        def forward(self, x, **params):
+            self.save_inputs(x)
+            return np.sin(x)
+
+        def backward(self, dy):
+            (x,) = self.saved_inputs()
+            mask = np.broadcast_to(False if wrong is None else wrong(x.array, dy.array), x.shape)
+            return dy * x.cos() * mg.tensor(np.where(mask, factor, 1.0).astype(x.dtype))
+
+    if forward:
+        Sine.forward = forward
+    return Sine
+
+
+def failed(fn, *inputs, **options):
+    report = gradcheck(fn, *inputs, raise_on_fail=False, **options)
+    return {f.probe or "differences" for f in report.findings if f.verdict == FAIL}, report
+
+
+def stride(x, axis):
+    return x.strides[axis] if x.ndim >= abs(axis) else 1
+
+
+class Product(mg.Op, abstract=True):
+    """y = a b, wrong in da if wrong(op)."""
+
+    wrong = staticmethod(lambda op, a, b: False)
+
+    def forward(self, a, b):
+        self.save_inputs(a, b)
+        return a * b
+
+    def backward(self, dy):
+        a, b = self.saved_inputs()
+        factor = 1.5 if self.wrong(self, a.array, b.array) else 1.0
+        return dy * b * factor if self.needs[0] else None, dy * a if self.needs[1] else None
+
+
+def product(wrong):
+    return type("Product", (Product,), {"wrong": staticmethod(wrong)}, abstract=True)
+
+
+class Outputs(mg.Op, abstract=True):
+    """sin and cos at once; wrong where only the first has a cotangent."""
+
+    def forward(self, x):
+        self.save_inputs(x)
+        return np.sin(x), np.cos(x)
+
+    def backward(self, dy, dz):
+        (x,) = self.saved_inputs()
+        return (x.cos() * dy - x.sin() * dz) * (1.0 if dz.array.any() else 1.5)
+
+
+class Kept(mg.Op, abstract=True):
+    """Saves its input as if it were its own: nobody notices when it changes."""
+
+    def forward(self, x):
+        self.save(x)
+        return np.sin(x)
+
+    def backward(self, dy):
+        return dy * self.saved()[0].cos()
+
+
+class OnTheClass(mg.Op, abstract=True):
+    """Keeps the shape of the latest call on the class."""
+
+    def forward(self, x):
+        type(self).size = x.shape[-1:] or (1,)
+        return x * x.shape[-1] if x.ndim else x * 1
+
+    def backward(self, dy):
+        return dy * float(self.size[0])
+
+
+class Scaled(mg.Op, abstract=True):
+    """x / n along a dim, wrong where the dim is counted from the end."""
+
+    def forward(self, x, dim=0, squared=False):
+        self.dim, self.squared = dim, squared
+        self.save_inputs(x)
+        return np.sum(x * x if squared else np.sin(x), dim, keepdims=True)
+
+    def backward(self, dy):
+        (x,) = self.saved_inputs()
+        slope = x if self.squared else x.cos()  # not 2 x
+        return dy * slope * (1.0 if self.dim >= 0 else 1.01)
+
+
+class Picked(mg.Op, abstract=True):
+    """Rows by their index; a row that is picked twice keeps one of the two gradients."""
+
+    def forward(self, x, index):
+        self.shape, self.index = x.shape, index
+        return x[index]
+
+    def backward(self, dy):
+        dx = np.zeros(self.shape)
+        dx[self.index] = dy.array
+        return mg.tensor(dx), None
+
+
+def of_dtype(dtype):
+    return sine(lambda x, dy: x.dtype == dtype, factor=1.5)
+
+
+BUGS = {
+    "linearity": [sine(lambda x, dy: 0.2 < (dy == 0).mean() < 0.8), sine(lambda x, dy: (dy == 1).all())],
+    "scaling": [sine(lambda x, dy: np.abs(dy) > 1e6), sine(lambda x, dy: np.abs(dy).max() < 1e-6)],
+    "overwritten": [Kept],
+    "single_outputs": [Outputs],
+    "cotangents": [
+        sine(lambda x, dy: stride(dy, -1) < 0 < stride(dy, -2)),
+        sine(lambda x, dy: stride(dy, 0) == 0 != stride(dy, -1)),
+        sine(lambda x, dy: not dy.flags.writeable and 0 not in dy.strides),
+    ],
+    "layouts": [
+        sine(lambda x, dy: stride(x, 0) < 0 < stride(x, -1)),
+        sine(lambda x, dy: x.base is not None and x.base.size > 2 * x.size and 0 not in x.strides and x.ndim == 2
+             and x.strides[-1] == x.itemsize),
+    ],
+    "interleaved": [OnTheClass],
+    "float16": [of_dtype(np.float16)],
+    "sizes": [sine(lambda x, dy: x.shape[0] == 1)],
+    "growth": [
+        sine(lambda x, dy: x.shape[-1] > 1024),
+        sine(lambda x, dy: (x.ndim > 1 and x.shape[-1] % 8 == 1) * (np.arange(x.shape[-1] if x.ndim else 1) == 16)),
+        sine(lambda x, dy: x.ndim == 4),
+        sine(lambda x, dy: x.ndim == 0),
+        sine(lambda x, dy: x.shape[-1:] == (113,)),  # a number that only its code knows
+    ],
+    "values": [
+        sine(lambda x, dy: x > 20),
+        sine(lambda x, dy: x < 0),
+        sine(lambda x, dy: x == 0),
+        sine(lambda x, dy: len(set(x.ravel())) < x.size),
+        sine(lambda x, dy: x > 4321.5),  # likewise
+        sine(lambda x, dy: np.abs(x) < 1e-3),
+        sine(lambda x, dy: x == 0, factor=np.nan),
+    ],
+    "parameters": [Scaled],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("probe, k", [(probe, k) for probe, bugs in BUGS.items() for k in range(len(bugs))])
+def test_a_bug_that_only_this_probe_finds(probe, k):
+    """Of all probes but those that are made of several others."""
+    op = BUGS[probe][k]
+    found, report = failed(op, mg.tensor(X), mode="directional")
+    assert probe in found, report
+    others, report = failed(op, mg.tensor(X), mode="directional", probes=[name for name in PROBES if name != probe])
+    assert others <= {"values", "growth", "sizes"} - {probe} or probe in ("linearity", "interleaved"), report
+    assert "differences" not in others
+
+
+def pair():
+    return mg.tensor(X), mg.tensor(X + 0.1)
+
+
+def test_every_combination_of_needs():
+    class Five(mg.Op, abstract=True):
+        def forward(self, *xs):
+            self.save_inputs(*xs)
+            return sum(np.sin(x) for x in xs)
+
+        def backward(self, dy):
+            factor = 1.5 if self.needs == (True, False, True, True, False) else 1.0
+            return tuple(dy * x.cos() * factor if need else None for x, need in zip(self.saved_inputs(), self.needs))
+
+    assert failed(Five.apply, *[mg.tensor(X + i) for i in range(5)], probes=["alone"])[0] == {"alone"}
+
+
+def test_one_memory_for_two_inputs():
+    square = mg.tensor(X[:, :3]), mg.tensor(X[:, 1:])
+    wrong = product(lambda op, a, b: np.shares_memory(a, b) and a.strides != b.strides)
+    assert failed(wrong, *square, probes=["shared_memory", "repeated_input"])[0] == {"shared_memory"}
+    assert gradcheck(Product, *square).verdict == PASS
+
+
+def test_repeated_indices():
+    index = mg.tensor(np.array([0, 2]))
+    found, report = failed(Picked, mg.tensor(X), index, probes=["indices", "layouts"])
+    assert found == {"indices"}, report
+    assert gradcheck(lambda x, i: x[i], mg.tensor(X), index).verdict == PASS
+
+
+def test_the_users_random_numbers_are_not_ours():
+    """aᵀa where both should be a·dy: a gradient that is transposed shows only if dy is not what a was drawn from."""
+
+    class Gram(mg.Op, abstract=True):
+        def forward(self, x, a):
+            self.save_inputs(None, a)
+            return a @ x
+
+        def backward(self, dy):
+            return dy.mT @ self.saved_inputs()[1], None  # not aᵀ dy
+
+    a = mg.tensor(np.random.default_rng(0).standard_normal((3, 3)))
+    x = mg.tensor(np.eye(3) + 0.1)
+    report = gradcheck(Gram, x, a, wrt=0, mode="directional", probes=(), raise_on_fail=False)
+    assert report.verdict == FAIL
+
+
+# -------------------------------------------------------------------------------- what is refused is no failure
+
+
+def refusing(condition, message="not for me"):
+    class Refusing(mg.Op, abstract=True):
+        def forward(self, x):
+            if condition(x):
+                raise ValueError(message)
+            self.save_inputs(x)
+            return np.sin(x)
+
+        def backward(self, dy):
+            return dy * self.saved_inputs()[0].cos()
+
+    return Refusing
+
+
+REFUSING = {
+    "float64 only": refusing(lambda x: x.dtype != np.float64),
+    "contiguous only": refusing(lambda x: not x.flags.c_contiguous),
+    "writeable only": refusing(lambda x: not x.flags.writeable),
+    "within [-1, 2]": refusing(lambda x: x.min() < -1 or x.max() > 2),
+    "two dims only": refusing(lambda x: x.ndim != 2),
+    "distinct numbers only": refusing(lambda x: len(set(x.ravel())) < x.size),
+}
+
+
+@pytest.mark.parametrize("name", REFUSING)
+def test_a_forward_that_raises_is_refused(name):
+    assert gradcheck(REFUSING[name], mg.tensor(X)).verdict == PASS
+
+
+class Cube(mg.Op, abstract=True):
+    """Its backward is in NumPy: no second derivative."""
+
+    def forward(self, x):
+        self.save(x.copy())
+        return x**3
+
+    def backward(self, dy):
+        return mg.tensor(3 * self.saved()[0].numpy() ** 2 * dy.numpy())
+
+
+class Gate(mg.Op, abstract=True):
+    def forward(self, x, m):
+        self.save(m > 0.5)
+        return np.where(m > 0.5, x, 0)
+
+    def backward(self, dy):
+        return mg.where(self.saved()[0], dy, 0.0), None
+
+
+def test_loud_backwards_that_nobody_asked_for():
+    assert gradcheck(lambda x: Cube.apply(x).sin(), mg.tensor(X)).verdict == PASS
+    mask = mg.tensor(np.array([0.9, 0.1, 0.8]))
+    assert gradcheck(lambda x: Gate.apply(x, mask), mg.tensor(X[0, :3])).verdict == PASS  # broadcasts where x is cut
+
+
+def test_a_backward_that_raises_is_not():
+    class Raising(REFUSING["two dims only"]):
+        def forward(self, x):
+            self.save_inputs(x)
+            return np.sin(x)
+
+        def backward(self, dy):
+            if dy.shape[0] == 17:
+                raise IndexError("17")
+            return super().backward(dy)
+
+    found, report = failed(Raising, mg.tensor(X))
+    assert found == {"growth"} and "the backward raises IndexError: 17" in report.message()
+
+
+class Inverse(mg.Op, abstract=True):
+    def forward(self, x):
+        return self.save_output(np.linalg.inv(x))
+
+    def backward(self, dy):
+        y = self.saved_output()
+        return -(y.mT @ dy @ y.mT)
+
+
+class Arccos(mg.Op, abstract=True):
+    def forward(self, x):
+        self.save_inputs(x)
+        return np.arccos(x)
+
+    def backward(self, dy):
+        (x,) = self.saved_inputs()
+        return -dy / (1 - x * x).sqrt()
+
+
+def test_what_leaves_its_domain_passes():
+    rng = np.random.default_rng(0)
+    assert gradcheck(Inverse, mg.tensor(rng.standard_normal((3, 3)))).verdict == PASS  # singular where rows are equal
+    assert gradcheck(Arccos, mg.tensor(rng.uniform(-0.98, 0.98, (2, 3)))).verdict == PASS
+    assert gradcheck(lambda x: x.log().sqrt(), mg.tensor(1.2 + rng.random(5))).verdict == PASS
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x.sort(-1)[0],
+        lambda x: x.topk(2, -1)[0],
+        lambda x: x.amax(-1),
+        lambda x: (x * x).sum(-1).sqrt(),
+        lambda x: (x * x).sqrt() ** 2,
+        lambda x: 1 / (1 + (-x).exp()),
+        lambda x: x.relu() - (-x).relu(),
+        lambda x: x.prod(-1),
+        lambda x: x.std(-1),
+        lambda x: (1e6 * x).sin(),
+    ],
+    ids=["sort", "topk", "amax", "norm", "square of a root", "sigmoid", "two relus", "prod", "std", "fast sine"],
+)
+def test_kinks_elsewhere_are_no_failure(fn):
+    assert gradcheck(fn, mg.tensor(X)).verdict in (PASS, KINK)
+
+
+# ----------------------------------------------------------------------------------------------- what the report says
+
+
+def test_a_finding_is_made_small_and_can_be_repeated():
+    found, report = failed(sine(lambda x, dy: x < -2, factor=2), mg.tensor(X), probes=["values"])
+    assert found == {"values"} and "as small as (1, 1)" in report.worst.note
+    assert "mg.tensor([[-" in report.snippet
+
+
+def test_lines_that_never_ran_are_named():
+    class Branches(mg.Op, abstract=True):
+        def forward(self, x):
+            self.save_inputs(x)
+            return np.sin(x)
+
+        def backward(self, dy):
+            (x,) = self.saved_inputs()
+            if x.shape == (5, 4, 3, 2, 1):
+                return dy * 0
+            return dy * x.cos()
+
+    line = Branches.backward.__code__.co_firstlineno + 3
+    assert (
+        gradcheck(Branches, mg.tensor(X)).left_out["lines that never ran"] == f"line {line} of the backward of branches"
+    )
+    assert "lines that never ran" not in gradcheck(sine(), mg.tensor(X)).left_out
+
+
+def test_what_is_not_checked_is_said():
+    layer = nn.Linear(4, 2).double()
+    report = gradcheck(lambda x: layer(x), mg.tensor(X))
+    assert "(2, 4)" in report.left_out["gradients that are not checked"]
+    assert "gradients that are not checked" not in gradcheck(layer, mg.tensor(X)).left_out
+
+
+def test_partial_parameters_are_tried():
+    found, report = failed(partial(Scaled.apply, dim=1), mg.tensor(X), probes=["parameters"])
+    assert found == {"parameters"} and any("dim=-" in f.check for f in report.findings), report
+    found, report = failed(lambda x: Scaled.apply(x, dim=1, squared=False) * 2, mg.tensor(X), probes=["parameters"])
+    assert found == {"parameters"}, report
+
+
+def test_a_parameter_that_is_none_is_tried_as_a_number():
+    class Scores(mg.Op, abstract=True):
+        def forward(self, q, k, scale=None):
+            self.save_inputs(q, k)
+            return q @ k.T * (q.shape[-1] ** -0.5 if scale is None else scale)
+
+        def backward(self, dy):
+            q, k = self.saved_inputs()
+            scale = q.shape[-1] ** -0.5  # whatever was given
+            return dy @ k * scale, dy.T @ q * scale
+
+    report = gradcheck(Scores, mg.randn(3, 5), mg.randn(2, 5), probes=["parameters"], raise_on_fail=False)
+    assert report.verdict == FAIL and report.worst.check == "scale=0.5"

@@ -1,0 +1,170 @@
+"""What probes must not say of functions that are right: at points, sizes and indices that those are not made for."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.gradcheck import FAIL, INCONCLUSIVE, NONFINITE, PASS, gradcheck
+from minigrad.gradcheck.call import subject_of
+from minigrad.gradcheck.rounding import unsteadiness
+from minigrad.ops.index import Embedding
+
+
+def tensor(*numbers):
+    return mg.tensor(np.array(numbers, dtype=float))
+
+
+def batch_norm(x, weight):
+    return (x - x.mean(0)) * (x.var(0, correction=0) + 1e-5).rsqrt() * weight
+
+
+def area(p):
+    """The area of a triangle by Heron's formula: 0 for points on a line, whatever they do there."""
+    a, b, c = (((p[i] - p[j]) ** 2).sum().sqrt() for i, j in ((0, 1), (1, 2), (2, 0)))
+    s = (a + b + c) / 2
+    return (s * (s - a) * (s - b) * (s - c)).sqrt()
+
+
+class Median(mg.Op, abstract=True):
+    """Computed in NumPy, so that nothing tells which numbers it has taken but its slopes."""
+
+    def forward(self, x):
+        self.shape = x.shape
+        self.middle = np.argsort(x, -1, kind="stable")[..., x.shape[-1] // 2, None]
+        return np.take_along_axis(x, self.middle, -1)[..., 0]
+
+    def backward(self, dy):
+        return (mg.one_hot(mg.tensor(self.middle[..., 0]), self.shape[-1]) * dy.unsqueeze(-1)).to(dy.dtype)
+
+
+def mixture(x, g, w):
+    """Of two experts for each row. It jumps where the second largest of x @ g is not the only one."""
+    v, i = (x @ g).topk(2, -1)
+    return (v.softmax(-1) * (x @ w).gather(-1, i)).sum(-1)
+
+
+RIGHT = {
+    "a median by NumPy": (Median, tensor([0.3, -1.2, 0.8], [1.5, 0.1, -0.4])),
+    "a jump at ties": (
+        mixture,
+        *(mg.tensor(np.random.default_rng(0).standard_normal(s)) for s in ((2, 2), (2, 4), (2, 4))),
+    ),
+    "log: infinite at 0": (mg.log, tensor(0.5, 2.0)),
+    "rsqrt: infinite at 0": (mg.rsqrt, tensor(0.5, 2.0)),
+    "a power: infinite at 0": (lambda x: x**-1.5, tensor(0.5, 2.0)),
+    "exp: infinite at 1e8": (lambda x: (-x.exp()).exp(), tensor(0.5, 2.0)),
+    "rounding inside, the same at each step": (batch_norm, mg.tensor(np.arange(8.0).reshape(4, 2) ** 2), tensor(1, 2)),
+    "a triangle on a line": (area, mg.tensor(np.array([[0.0, 0.1], [1.0, 0.3], [0.2, 2.0]]))),
+    "float16, below its normal numbers": (lambda x: (x.half() / 300).double(), tensor(0.7, 1.3)),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_function_is_not_failed(name):
+    fn, *inputs = RIGHT[name]
+    report = gradcheck(fn, *inputs, raise_on_fail=False)
+    assert report.verdict != FAIL, report.message()
+
+
+def test_a_gradient_that_is_not_finite_where_all_else_is_fails():
+    class Sine(mg.Op, abstract=True):
+        def forward(self, x):
+            self.save_inputs(x)
+            return np.sin(x)
+
+        def backward(self, dy):
+            (x,) = self.saved_inputs()
+            return dy * x.cos() * (x / x)
+
+    report = gradcheck(Sine, tensor(0.5, 2.0), raise_on_fail=False)
+    assert report.verdict == FAIL and report.worst.probe == "values"
+
+
+def test_a_tail_that_rounds_to_nothing_is_not_failed():
+    x = mg.tensor(np.array([[100.7, 0.7], [0.9554258589047299, -99.04457414109527]]))
+    report = gradcheck(lambda x: x.log_softmax(-1), x, probes=(), raise_on_fail=False)
+    assert report.verdict in (PASS, INCONCLUSIVE)  # what half an ulp of 1 may hide is not decided
+
+
+def test_second_order_of_a_float32_output():
+    assert gradcheck(lambda x: x.float() / 3, tensor(1.0, 2.0), order=2, raise_on_fail=False).verdict != FAIL
+
+
+@pytest.mark.parametrize("call", [Embedding, Embedding.apply, lambda w, i: Embedding.apply(w, i)], ids=range(3))
+def test_an_op_of_ours_gets_no_index_that_it_would_not_look_at(call, monkeypatch):
+    seen, forward = [], Embedding.forward
+
+    def noted(self, weight, index):
+        seen.append((weight.shape[0], index.min(initial=0), index.max(initial=-1)))
+        return forward(self, weight, np.clip(index, 0, max(0, weight.shape[0] - 1)))  # no harm if it fails
+
+    monkeypatch.setattr(Embedding, "forward", noted)
+    gradcheck(call, mg.randn(5, 3, dtype=mg.float64), mg.tensor([4, 2, 2, 1]), probes=["sizes", "indices", "growth"])
+    assert len(seen) > 20
+    assert all(low >= 0 and high < n for n, low, high in seen)
+
+
+def test_an_op_of_the_user_gets_them():
+    seen = []
+
+    class Row(mg.Op, abstract=True):
+        def forward(self, x, index):
+            seen.append(int(index.min()))
+            self.save_inputs(x, index)
+            return x[index]
+
+        def backward(self, dy):
+            x, index = self.saved_inputs()
+            dx = np.zeros(x.shape)
+            np.add.at(dx, index.numpy(), dy.numpy())
+            return mg.tensor(dx), None
+
+    gradcheck(Row, mg.randn(5, 3, dtype=mg.float64), mg.tensor([4, 2, 2, 1]), probes=["indices"], raise_on_fail=False)
+    assert min(seen) < 0
+
+
+def determinant(a):
+    """By expansion along the first row: n! products."""
+    n = a.shape[0]
+    if n == 1:
+        return a[0, 0]
+    minors = (mg.cat([a[1:, :j], a[1:, j + 1 :]], 1) for j in range(n))
+    return sum((-1) ** j * a[0, j] * determinant(minor) for j, minor in enumerate(minors))
+
+
+def test_a_loop_over_a_dim_is_not_run_a_thousand_times():
+    report = gradcheck(determinant, mg.randn(3, 3, dtype=mg.float64), probes=["growth"])
+    assert report.verdict == PASS and report.seconds < 10
+
+
+def test_no_point_is_looked_at_twice():
+    """Of three ones, "rounded", "sorted", "all equal" and more are the same point; so are "zeros" of all kinds."""
+    few, many = (gradcheck(mg.exp, x, probes=["values"]).evaluations for x in (tensor(1, 1, 1), tensor(0.3, 1.2, 0.7)))
+    assert few < 0.8 * many
+
+
+def test_each_probe_begins_with_the_parameters_of_the_point():
+    model = mg.nn.Sequential(mg.nn.Linear(3, 2, dtype=mg.float64), mg.nn.Linear(2, 2, dtype=mg.float64))
+    weight, grown = model[0].weight, []
+    there = weight.detach().numpy().copy()
+
+    def fn(model, x):
+        if len(x) == 17:
+            grown.append(np.abs(weight.detach().numpy() - there).max())
+        return model(x).tanh()
+
+    gradcheck(fn, model, mg.randn(5, 3, dtype=mg.float64), probes=("values", "growth"))
+    assert grown and max(grown) < 0.5, "where values went last, to numbers near 1e4, growth began"
+    np.testing.assert_array_equal(weight.detach().numpy(), there)
+
+
+def test_rounding_that_makes_nan_explains_anything():
+    """The difference of equal numbers is 0 here, and its root 0; off by rounding, it may have no root."""
+    with subject_of(lambda x: (x * 3 - x - x - x).sqrt(), (tensor(1.0, 2.0),), None) as subject:
+        assert np.isinf(unsteadiness(subject, np.ones(2))[0]).all()
+
+
+def test_where_all_is_infinite_there_is_no_gradient_to_check():
+    for fn in (lambda x: 1 / x, lambda x: 1 / (x * 0)):
+        report = gradcheck(fn, tensor(0.0), raise_on_fail=False)
+        assert report.verdict == NONFINITE and "all outputs are infinite" in report.message()

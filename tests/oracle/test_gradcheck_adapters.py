@@ -1,0 +1,369 @@
+"""gradcheck on functions of PyTorch, JAX and HIPS autograd: their users' calls, and bugs from their public threads that
+their own checkers pass or that they see where there is none."""
+
+import copy
+from functools import partial
+
+import numpy as np
+import pytest
+
+from minigrad.gradcheck import FAIL, INCONCLUSIVE, KINK, PASS, GradcheckError, check_taylor, gradcheck, gradgradcheck
+
+from .foreign_functions import checked, jax_functions, torch_functions
+
+pytestmark = pytest.mark.oracle
+
+
+@pytest.fixture
+def x(torch):
+    torch.manual_seed(0)
+    return torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
+
+
+@pytest.fixture(scope="module")
+def jnp():
+    return pytest.importorskip("jax.numpy", reason="JAX is not installed")
+
+
+@pytest.fixture(scope="module")
+def anp():
+    return pytest.importorskip("autograd.numpy", reason="HIPS autograd is not installed")
+
+
+def names(report):
+    return [leaf[0] for leaf in report.leaves]
+
+
+def failed(report):
+    return {f.check for f in report.findings if f.verdict == FAIL}
+
+
+# -- a list of functions
+
+
+def test_functions_of_pytorch(torch):
+    found = [(name, order, r.verdict) for _, name, order, r, right, _ in checked("PyTorch", torch_functions())
+             if r.verdict not in right]  # fmt: skip
+    assert found == []
+
+
+def test_functions_of_jax(jnp):
+    found = [(name, r.verdict) for _, name, _, r, right, _ in checked("JAX", jax_functions()) if r.verdict not in right]
+    assert found == []
+
+
+# -- PyTorch: in place of torch.autograd.gradcheck
+
+
+def test_a_call_as_pytorch_has_it(torch, x):
+    w = torch.randn(2, 3, dtype=torch.float64)
+    report = gradcheck(torch.matmul, (x, w), eps=1e-6, atol=1e-4, raise_exception=True)
+    assert report and names(report) == ["inputs[0]"]  # w requires no gradient
+    assert gradcheck(torch.matmul, (x.detach(), w)).leaves[1][0] == "inputs[1]"  # none does: all are checked
+    assert gradgradcheck(torch.tanh, x) and gradgradcheck(torch.tanh, (x,), check_undefined_grad=False)
+    assert names(gradcheck(torch.mul, [x, x[:1]], probes=())) == names(gradcheck(torch.mul, (x, x[:1]), probes=()))
+    assert gradcheck(torch.tanh, x.detach().float(), order=3, mode="directional")
+
+
+def test_modules(torch):
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Tanh())
+    before = copy.deepcopy(net.state_dict())
+    report = gradcheck(net, torch.randn(5, 3))
+    assert report.verdict == PASS
+    assert names(report) == ["input", "0.weight", "0.bias", "1.weight", "1.bias"]
+    assert all(torch.equal(a, b) and a.dtype == b.dtype for a, b in zip(before.values(), net.state_dict().values()))
+    assert all(p.grad is None for p in net.parameters())
+    report = gradcheck(lambda net, x: net(x).square().mean(), net, torch.randn(5, 3), wrt="net.0", mode="directional")
+    assert names(report) == ["net.0.weight", "net.0.bias"]
+    assert check_taylor(lambda net, x: net(x).square().mean(), net, torch.randn(5, 3))
+    net[2].register_full_backward_hook(lambda module, given, dys: (2 * given[0],))
+    assert failed(gradcheck(net, torch.randn(5, 3), raise_on_fail=False))
+
+
+def test_frozen_parameters_are_constants(torch):
+    linear = torch.nn.Linear(3, 2)
+    linear.weight.requires_grad_(False)
+    assert names(gradcheck(linear, torch.randn(2, 3))) == ["input", "bias"]
+
+
+def test_random_numbers_are_the_same_at_each_call(torch, x):
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    assert gradcheck(torch.nn.functional.dropout, x).verdict == PASS
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_grad_modes_of_the_caller_do_not_matter(torch, x):
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            assert gradcheck(torch.sin, x)
+
+
+def test_outputs_that_require_no_gradient_are_left_out_and_named(torch, x):
+    report = gradcheck(lambda x: (x * 2, x.detach().exp()), x)
+    assert "float outputs [1]" in report.left_out["other outputs"]
+    with pytest.raises(GradcheckError, match="no gradient arrives"):
+        gradcheck(lambda x: x.detach() * 2, x)
+
+
+def test_what_cannot_be_checked_is_refused(torch, x):
+    for returned, said in ((lambda x: x.sum().item(), "float"), (torch.argmax, "Tensor of torch.int64")):
+        with pytest.raises(TypeError, match=f"no torch.Tensor of floats, but {said}"):
+            gradcheck(returned, x)
+    with pytest.raises(TypeError, match="complex inputs are not checked"):
+        gradcheck(torch.abs, torch.randn(3, dtype=torch.complex128))
+    with pytest.raises(TypeError, match=r"returned a complex tensor; return torch.view_as_real"):
+        gradcheck(torch.fft.fft, x)
+    with pytest.raises(TypeError, match=r"dense and on the cpu; one is torch.sparse_coo"):
+        gradcheck(torch.sparse.sum, x.detach().to_sparse())
+
+
+def test_an_expected_gradient(torch, x):
+    def straight_through(x):
+        return x + (x.round() - x).detach()
+
+    def reversed_(x):
+        return x.detach() * 2 - x
+
+    assert gradcheck(straight_through, x, expected_vjp=lambda dy, x: dy)
+    assert not gradcheck(straight_through, x, raise_on_fail=False)
+    assert gradcheck(reversed_, x, expected_vjp=lambda dy, x: -dy)
+    assert not gradcheck(reversed_, x, expected_vjp=lambda dy, x: dy, raise_on_fail=False)
+
+
+def test_a_snippet_repeats_the_check(torch, x):
+    def double(x):
+        return Double.apply(x)
+
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, dy):
+            return 3 * dy
+
+    report = gradcheck(Double, (x,), raise_on_fail=False)
+    assert report.label.endswith("Double")
+    assert report.snippet.startswith("import torch\n") and "requires_grad=True" in report.snippet
+    with pytest.raises(GradcheckError, match=r"off by the same factor 1\.5"):
+        exec(report.snippet, {"fn": double})
+
+
+def test_snippets_run_as_they_are(torch, x):
+    from . import wrong_torch
+    from .wrong_torch import Third, scaled, wrong_for_one
+
+    for fn, *inputs in (
+        (Third, x), (Third.apply, x), (wrong_for_one, x), (partial(scaled, by=0.5), x, x[:1].detach()),
+        (partial(scaled, w=x[:1].detach(), by=True), x),
+    ):  # fmt: skip
+        report = gradcheck(fn, tuple(inputs), raise_on_fail=False)
+        assert wrong_torch.__name__ in report.snippet and "torch.tensor(" in report.snippet
+        with pytest.raises(GradcheckError):
+            exec(report.snippet, {})
+
+
+def test_a_method_of_an_object_is_left_to_fill_in(torch, x):
+    from .wrong_torch import Third
+
+    class Layer(torch.nn.Module):
+        def call(self, x):
+            return Third.apply(x)
+
+    Layer.__qualname__, Layer.call.__qualname__ = "Layer", "Layer.call"
+    report = gradcheck(Layer().call, x, probes=(), raise_on_fail=False)
+    assert "fn = Layer.call\ngradcheck(fn, " in report.snippet
+
+
+def test_points_where_right_functions_are_not_finite_or_kink(torch, x):
+    """Whatever a probe finds there, an op that hides others may do, as they may: y is infinite, or all are tied."""
+    for fn in (lambda x: torch.log1p(x.exp()), lambda x: torch.topk(x, 2), torch.nn.functional.gelu):
+        assert gradcheck(fn, x[:, 0].detach(), probes=("values",))
+
+
+def test_a_public_function_is_named_in_the_snippet(torch):
+    report = gradcheck(torch.sqrt, torch.tensor([-1.0]), raise_on_fail=False)
+    assert report.label == "torch.sqrt" and "gradcheck(torch.sqrt, torch.tensor([-1.0]" in report.snippet
+
+
+# -- PyTorch: what its own checker does not see
+
+
+def cases(torch):
+    class Kernel(torch.autograd.Function):
+        """pytorch#194719: the backward reads its cotangent as if it lay in memory as x does; cat() hands it a view."""
+
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, dy):
+            (x,) = ctx.saved_tensors
+            return torch.as_strided(dy, x.shape, x.contiguous().stride()) * x.cos()
+
+    class Overwriting(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 3 * x
+
+        @staticmethod
+        def backward(ctx, dy):
+            return dy.mul_(3)
+
+    class Buffered(torch.autograd.Function):
+        buffer = torch.zeros(3, 2, dtype=torch.float64)
+
+        @staticmethod
+        def forward(ctx, x):
+            if x.shape == Buffered.buffer.shape and x.dtype == torch.float64:
+                ctx.saved = Buffered.buffer.copy_(x)
+            else:
+                ctx.saved = x
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, dy):
+            return dy * ctx.saved.cos()
+
+    class Second(torch.autograd.Function):
+        """A backward that is right, and is cut off from the graph."""
+
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, dy):
+            return dy * ctx.saved_tensors[0].detach().cos()
+
+    return {"Kernel": Kernel, "Overwriting": Overwriting, "Buffered": Buffered, "Second": Second}
+
+
+@pytest.mark.parametrize(
+    "name, check",
+    [("Kernel", "cotangent strided"), ("Overwriting", "unchanged"), ("Buffered", "interleaved")],
+)
+def test_what_differences_cannot_see(torch, x, name, check):
+    fn = cases(torch)[name]
+    assert torch.autograd.gradcheck(fn.apply, (x,))
+    assert check in failed(gradcheck(fn, x, raise_on_fail=False))
+
+
+def test_a_second_order_that_is_cut_off(torch, x):
+    fn = cases(torch)["Second"]
+    assert gradcheck(fn, x)
+    assert not gradcheck(fn, x, order=2, raise_on_fail=False)
+
+
+def test_fast_mode_and_slow_mode_agree_on_sort(torch):
+    """pytorch#57166: among many numbers, two lie closer than the step 1e-6. Slow mode fails the right gradient; fast
+    mode passes it, as it passes a wrong one."""
+
+    class Sort(torch.autograd.Function):
+        """Its gradient is that of sort(), but for one element."""
+
+        @staticmethod
+        def forward(ctx, x):
+            y, ctx.index = x.sort()
+            return y
+
+        @staticmethod
+        def backward(ctx, dy):
+            dx = torch.zeros_like(dy).scatter(0, ctx.index, dy)
+            return torch.cat([dx[:7], 1.5 * dx[7:8], dx[8:]])
+
+    x = torch.linspace(-3, 3, 3000, dtype=torch.float64)[torch.randperm(3000)]
+    x[1] = x[0] + 4e-7
+    x.requires_grad_()
+    theirs = torch.autograd.gradcheck
+    assert theirs(lambda x: x.sort()[0], (x,), fast_mode=True)
+    assert theirs(Sort.apply, (x,), fast_mode=True)
+    assert not theirs(lambda x: x[:40].sort()[0], (x[:40].detach().requires_grad_(),), raise_exception=False)
+    assert gradcheck(lambda x: x.sort()[0], x[:40].detach()).verdict in (PASS, KINK)
+    assert gradcheck(lambda x: x.sort()[0], x, probes=()).verdict in (PASS, KINK)
+    assert gradcheck(Sort, x, probes=(), raise_on_fail=False).verdict == FAIL
+
+
+# -- JAX
+
+
+def test_half_precision_is_checked_in_double(jnp):
+    """jax#39821: check_grads takes steps of 1e-4, which in float16 change nothing; so it fails what is right."""
+    import jax
+    from jax.test_util import check_grads
+
+    x = jnp.array([0.5, 1.25, -0.75], jnp.float16)
+    for fn in (jnp.sin, jnp.exp, jnp.tanh, lambda x: x**3):
+        with pytest.raises(AssertionError):
+            check_grads(fn, (x,), order=1)
+        assert gradcheck(fn, x).verdict == PASS
+
+    @jax.custom_vjp
+    def wrong(x):
+        return jnp.sin(x)
+
+    wrong.defvjp(lambda x: (jnp.sin(x), x), lambda x, dy: (1.001 * jnp.cos(x) * dy,))
+    report = gradcheck(wrong, x, raise_on_fail=False)
+    assert report.verdict == FAIL and "import jax" in report.snippet
+    check_grads(wrong, (x.astype(jnp.float32),), order=1, modes=["rev"])  # passes what is wrong by a thousandth
+
+
+def test_pytrees_of_a_class_of_ones_own(jnp):
+    import jax
+
+    @jax.tree_util.register_pytree_node_class
+    class Line:
+        def __init__(self, slope, offset):
+            self.slope, self.offset = slope, offset
+
+        def tree_flatten(self):
+            return (self.slope, self.offset), None
+
+        @classmethod
+        def tree_unflatten(cls, _, children):
+            return cls(*children)
+
+    report = gradcheck(lambda line, x: line.slope * x + line.offset, Line(jnp.ones(3), jnp.ones(())), jnp.arange(3.0))
+    assert report.verdict == PASS and len(report.leaves) == 3
+
+
+def test_random_keys_are_constants(jnp):
+    import jax
+
+    report = gradcheck(lambda key, x: x * jax.random.bernoulli(key, 0.5, x.shape), jax.random.key(0), jnp.ones(4))
+    assert report.verdict == PASS and names(report) == ["x"]
+    assert gradcheck(lambda key, x: x * jax.random.normal(key), jax.random.PRNGKey(0), jnp.ones(3))
+
+
+def test_numpy_arrays_go_to_the_framework_that_the_function_uses(jnp, anp):
+    x = np.random.default_rng(0).standard_normal((2, 3))
+    assert gradcheck(lambda x: jnp.tanh(x), x).verdict == PASS
+    assert gradcheck(lambda x: anp.tanh(x), x).verdict == PASS
+    with pytest.raises(TypeError, match="Pass vjp="):
+        gradcheck(lambda x: x * 2, x)
+
+
+# -- HIPS autograd
+
+
+def test_hips_autograd(anp):
+    from autograd.extend import defvjp, primitive
+
+    x = np.random.default_rng(0).standard_normal((2, 3))
+    for order in (1, 2):
+        assert gradcheck(lambda x, w: anp.tanh(anp.dot(x, w)), (x, x.T.copy()), order=order).verdict == PASS
+
+    @primitive
+    def cube(x):
+        return x**3
+
+    defvjp(cube, lambda y, x: lambda dy: dy * 3 * x**2 * 1.00001)
+    report = gradcheck(lambda x: anp.sum(cube(x)), x, raise_on_fail=False)
+    assert report.verdict == FAIL and report.worst.verdict != INCONCLUSIVE
+    with pytest.raises(TypeError, match=r"no autograd.numpy array of floats, but float"):
+        gradcheck(lambda x: anp.tanh(3.0) and 3.0, x)
