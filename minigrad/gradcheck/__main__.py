@@ -69,6 +69,8 @@ def load(name):
     if file.is_file() and file.suffix != ".py":
         raise cli.CommandError(f"cannot import {name}: the name of a Python file ends with .py")
     path = Path(os.path.realpath(name)) if file.suffix == ".py" else None
+    if path and "." in path.stem:
+        raise cli.CommandError(f"cannot import {name}: Python imports no file that has a dot in its name; rename it")
     if path and not path.is_file():
         raise cli.CommandError(f"cannot import {name}: there is no such file")
     sys.path.insert(0, str(path.parent) if path else "")

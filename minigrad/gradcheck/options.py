@@ -35,7 +35,7 @@ def answered(others, raise_on_fail, mode):
         if name not in ANSWERED:
             raise TypeError(f"gradcheck() got an unexpected keyword argument {name!r}")
         harmless, instead = ANSWERED[name]
-        if not any(value is x or (x is not None and value == x) for x in harmless):
+        if not any(value is x or (isinstance(value, (int, float)) and value == x) for x in harmless):
             raise TypeError(f"gradcheck: {name}={value!r} of torch.autograd.gradcheck is not to be had: {instead}")
     return raise_on_fail, mode
 
@@ -61,7 +61,7 @@ def check_options(mode, directions, order, rtol, atol, eps, numeric, kinks, prob
         raise ValueError(f"gradcheck: atol must be 0 or more; got {atol!r}")
     if eps is not None and not (isinstance(eps, NUMBERS) and 0 < eps < 1):
         raise ValueError(f"gradcheck: eps must lie between 0 and 1; got {eps!r}")
-    if not (budget is None or (isinstance(budget, (int, float)) and budget > 0)):
+    if not (budget is None or (isinstance(budget, NUMBERS) and 0 < budget < np.inf)):
         raise ValueError(f"gradcheck: budget must be a number of seconds above 0, or None; got {budget!r}")
     if not isinstance(seed, Integral) or seed < 0:
         raise ValueError(f"gradcheck: seed must be 0, 1, 2, …; got {seed!r}")

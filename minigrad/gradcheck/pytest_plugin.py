@@ -59,12 +59,19 @@ def parametrize(metafunc):
         items, ids = _items(metafunc.definition.get_closest_marker("gradcheck"))
     except ValueError as why:
         raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {why}") from None
+    if inspect.iscoroutinefunction(metafunc.function):
+        raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: an async function has no gradient to check")
     names = _inputs(metafunc.function, items[0])
     for name in names:
         if name not in metafunc.fixturenames:
             raise pytest.Collector.CollectError(
                 f"{metafunc.definition.nodeid}: the case has {len(items[0].case.inputs)} inputs, which the function's "
                 "arguments do not match"
+            )
+        kind = inspect.signature(metafunc.function).parameters[name].kind
+        if kind is inspect.Parameter.KEYWORD_ONLY and name not in items[0].case.params:
+            raise pytest.Collector.CollectError(
+                f"{metafunc.definition.nodeid}: inputs are given by position, and {name!r} is taken by keyword only"
             )
     if "gradcheck" not in metafunc.fixturenames:
         metafunc.fixturenames.append("gradcheck")

@@ -157,7 +157,7 @@ def test_a_line_on_a_terminal_after_two_seconds(slow, monkeypatch):
     assert terminal.getvalue() == written
 
 
-@pytest.mark.parametrize("budget", [0, -1, "60", float("nan")])
+@pytest.mark.parametrize("budget", [0, -1, "60", float("nan"), float("inf")])
 def test_budgets_that_make_no_sense(budget):
     with pytest.raises(ValueError, match="budget must be"):
         gradcheck(mg.sin, data(2), budget=budget)

@@ -182,6 +182,8 @@ def test_options_of_pytorch():
     assert gradgradcheck(mg.exp, (x,), gen_non_contig_grad_outputs=True, check_fwd_over_rev=False)
     with pytest.raises(TypeError, match=r"nondet_tol=1e-05 .* leave out that probe"):
         gradcheck(mg.exp, x, nondet_tol=1e-5)
+    with pytest.raises(TypeError, match="leave out that probe"):
+        gradcheck(mg.exp, x, nondet_tol=np.zeros(2))
     with pytest.raises(TypeError, match="pass the vmapped function"):
         gradcheck(mg.exp, x, check_batched_grad=True)
     with pytest.raises(TypeError, match="unexpected keyword argument 'rtoll'"):

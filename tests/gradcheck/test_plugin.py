@@ -195,6 +195,18 @@ def test_wrong_marks_are_errors(suite, mark, message):
     assert "Traceback" not in result.stdout.str()
 
 
+@pytest.mark.parametrize(
+    "function, message",
+    [
+        ("def test_it(x, *, w): return x * w", "inputs are given by position, and 'w' is taken by keyword only"),
+        ("async def test_it(x, w): return x * w", "an async function has no gradient to check"),
+    ],
+)
+def test_functions_that_cannot_be_called_are_errors(suite, function, message):
+    result = suite(f"@pytest.mark.gradcheck(case((2,), (2,)))\n{function}\n")
+    assert result.ret == pytest.ExitCode.INTERRUPTED and message in result.stdout.str()
+
+
 def test_a_mark_in_a_unittest_class_is_an_error(suite):
     result = suite("""
 import unittest

@@ -22,7 +22,9 @@ def chromium():
     sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     program = shutil.which("chromium")
     with sync.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        # No GPU process and no shared memory of a container's size, for want of which it may hang.
+        args = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        browser = driver.chromium.launch(executable_path=program, args=args)
         yield browser
         browser.close()
 
