@@ -44,6 +44,7 @@ class Op:
     broadcasts = False  # inputs were broadcast against each other: the engine sums gradients back to their shapes
     differentiable = True  # False: never recorded (comparisons, argmax)
     rounds_inside = False  # True: large terms cancel within it, so that more is lost than its result's rounding
+    rounds_as = 0.0  # its result is rounded as if it were at least this large: a term of that size cancels in it
     primitive = False  # True: forward calls primitives of the backend and nothing else, as all of ours do
     analytic = False  # True: the reference forward is right for complex numbers, so gradcheck may use the complex step
 
@@ -299,6 +300,8 @@ class FormulaOp(Op, abstract=True):
 
     For the backward of an op with kernels of its own: the derivative of that, the second derivative, has to be right,
     but not fast. Inputs must be saved whole with save_inputs()."""
+
+    from_forward: tuple[int, ...] = ()  # positions of inputs that follow from the others; None: computed again
 
     @staticmethod
     def formula(*inputs: Any, **params: Any) -> Any:

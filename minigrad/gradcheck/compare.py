@@ -1,11 +1,13 @@
 """One comparison at one point: gradients on one side, differences on the other, and the verdict on each pair."""
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
 
 from .numeric import EPS, STEP, Derivative
-from .path import Path
+from .path import LOWEST, Path
+from .plateaus import LEAST, rungs
 from .report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, SEVERITY, Finding, ratio_hint
 from .rounding import Rounding
 from .subject import PRECISION
@@ -18,9 +20,11 @@ MEANING = {
 }
 WIDE = 1e-6  # a bar wider than this part of the gradient decides nothing;
 WIDE_BY_ROUNDING = 1e-2  # this part, where the bar is no more than rounding explains
-COARSE = 16  # rtol in ulps, of a function that computes in float32 or float16 inside
+COARSE = 16  # rtol in ulps, of a function that computes in float32 or float16 inside,
+UNDERFLOWN = 4  # and atol in the smallest numbers of that dtype
 WIDE_BY_CANCELLING = 0.6  # or this part, if it is the rounding of terms that cancel but for 1e-12: what is left of a
 # saturated tanh is known to a digit or none, but it is no 0 and has its sign
+HIDDEN = 64 * EPS  # a bar of this size, beside terms of size 1, is rounding in an op that hides what it does
 FAR = 2.0**-3  # the second look begins there, or at an eighth of x
 EDGE = 2.0**-12  # rounding flattens functions below this part of 1 + |x|: (cos x - 1 + x²/2) / x³ is flat below 2e-4
 SURE = 10  # bars count for more beside rounding that flattens: it may have blurred the plateau too
@@ -57,8 +61,10 @@ class Comparison:
         self.findings: list = []
         self.rounding = Rounding(subject)
         self.forward, self.coarsest = self.rounding.run, self.rounding.coarsest
-        if self.coarsest > EPS:  # a backward in float32 is no better than that
+        self.coarse = next(dtype for dtype, eps in PRECISION.items() if eps == self.coarsest)
+        if self.coarsest > EPS:  # a backward in float32 is no better than that, and in float16 it may underflow
             self.rtol = max(rtol, COARSE * self.coarsest)
+            self.atol = max(atol, UNDERFLOWN * float(np.finfo(self.coarse).smallest_subnormal))
         self.y = self.forward.y
         if self.complex:
             subject.require_analytic()
@@ -134,7 +140,7 @@ class Comparison:
             rows = self.each_output if cotangents is None else cotangents
             value = self.subject.expected_slopes(direction, rows)
         bar, never = 16 * EPS * np.abs(value).max(initial=0) + noise, np.zeros(value.shape, bool)
-        return Derivative(value, bar, bar, value, value, never, never, never, np.abs(value), never, ~never)
+        return Derivative(value, bar, bar, value, value, never, never, never, np.abs(value), never, ~never, bar)
 
     def slope(self, direction, cotangents, noise):
         """The Derivative along `direction` from a first look, without a second opinion."""
@@ -155,10 +161,38 @@ class Comparison:
         highest = max(4 * step, FAR, sizes[sizes > 0].min(initial=np.inf) / 8 if sizes.any() else 0)
         return step, highest, sizes.max(initial=0)
 
+    def too_rough(self, direction, cotangent, disputed, noise):
+        """Does the gradient itself vary so fast along this direction that no step could tell a slope of the size of what
+        is disputed? The point itself is left out: what is wrong there alone is not rough.
+
+        A difference is as good as the mean of two gradients at its ends, extrapolated alike."""
+
+        if not np.isfinite(disputed):
+            return False
+
+        @functools.cache
+        def slope(t):
+            run = self.subject.run(self.subject.shifted(direction, t))
+            parts = zip(run.gradient(run.dys(cotangent)), direction)
+            return sum(float((g * u).sum()) for g, u in parts if u is not None)
+
+        def mean(h):
+            near, far = ((slope(t) + slope(-t)) / 2 for t in (h, 2 * h))
+            return near + (near - far) / 3
+
+        step, highest, _ = self.steps(direction)
+        steady = 0
+        for h in rungs(step, highest, max(LOWEST, 16 * noise / disputed)):
+            steady = steady + 1 if abs(mean(h) - mean(2 * h)) < disputed / 8 else 0
+            if steady == LEAST:  # once may be luck
+                return False
+        return True
+
     # -- and their judgement
 
-    def compare(self, direction, cotangents, noise, gain, analytic):
-        """Compared: the analytic derivatives along one direction, one for each cotangent, against differences.
+    def compare(self, direction, cotangents, noise, gain, analytic, size=0.0):
+        """Compared: the analytic derivatives along one direction, one for each cotangent, against differences. size:
+        how large the derivatives for the same cotangent are along others.
 
         What is in doubt after a first look gets a second, at steps of all sizes."""
         if self.is_exact:
@@ -167,17 +201,17 @@ class Comparison:
         path = self.path(direction, cotangents, noise, gain)
         d = path.first_look()
         found = Compared(analytic, d, *self.judge(analytic, d))
-        doubtful = self.doubtful(path, found)
+        doubtful = self.doubtful(path, found, size)
         if doubtful.any():
             self.look_again(path, found, doubtful)
         return found
 
-    def doubtful(self, path, found):
+    def doubtful(self, path, found, size):
         """What needs a second look (bool): what disagrees, what cannot be told for rounding, and what rounding may have
         flattened."""
         analytic, d, codes = found.analytic, found.d, found.codes
         wrong = found.is_wrong
-        size = np.maximum(np.abs(analytic), np.abs(d.value)).max(initial=0)
+        size = np.maximum(size, np.maximum(np.abs(analytic), np.abs(d.value)))
         loose = (3 * d.bar > WIDE * np.maximum(size, d.swing)) & ~wrong & ~d.jump
         unseen = (loose & ~d.seen) | (d.flat & ~wrong) | ((codes == CODE[PASS]) & ~d.swing.any())
         if unseen.any():  # is there more to see far off?
@@ -188,10 +222,11 @@ class Comparison:
         """Look at steps of all sizes, and judge what is doubtful by what they show. What is not the same in both looks
         has not failed."""
         analytic, d, codes = found.analytic, found.d, found.codes
-        disputed = np.where(found.is_wrong, found.difference, np.where(d.flat, d.swing, 0))
+        passed = doubtful & ~found.is_wrong & d.seen & (self.coarsest == EPS)  # the noise of float32 could be anything
+        disputed = np.where(found.is_wrong, found.difference, np.where(d.flat, d.swing, np.where(passed, d.bar, 0)))
         noise = np.broadcast_to(path.noise, codes.shape)
-        steps, other, plateau = path.second_look(disputed[doubtful], noise[doubtful])
-        seen = d.seen | other.seen | (self.coarsest > EPS)  # whose noise could be anything
+        steps, other, plateau, end = path.second_look(disputed[doubtful], noise[doubtful], d.step[passed])
+        seen = d.seen | other.seen | (self.coarsest > EPS)
         same = np.abs(d.value - other.value) <= 3 * (d.bar + other.bar)
         d.flat = np.where(doubtful, other.flat, d.flat)
         better = doubtful & np.isfinite(other.value + other.bar) & ~d.jump
@@ -200,9 +235,17 @@ class Comparison:
         for old, new in zip((codes, found.excess), self.judge(analytic, d)):
             old[doubtful] = new[doubtful]
         unsettled = doubtful & ~plateau & ~d.jump & (d.flat | ((codes == CODE[FAIL]) & (seen | ~same)))
+        unsettled |= plateau & ~d.jump & (codes == CODE[FAIL]) & (passed & ~same | self._swings(analytic, d, *end))
         unsettled |= (codes == CODE[FAIL]) & (d.swing == 0) & (np.abs(analytic) <= 3 * path.lost)
         codes[unsettled & (codes != CODE[KINK])] = CODE[INCONCLUSIVE]
         self._settle_flats(path, steps, found, doubtful & d.flat & ~(d.jump | d.bent), plateau)
+
+    def _swings(self, analytic, d, value, bar):
+        """Does the end of the plateau, (value, bar), take the side of the analytic value (bool)? A small and fast
+        oscillation averages out over larger steps."""
+        distance = np.abs(analytic - value)
+        clear = bar <= np.abs(analytic - d.value) / 2
+        return clear & (distance <= 3 * bar) & (distance < np.abs(d.value - value))
 
     def _settle_flats(self, path, steps, found, flat, plateau):
         """A flat stretch that rounding made decides nothing; one that the function has by itself does."""
@@ -252,7 +295,9 @@ class Comparison:
         analytic, d = compared.analytic, compared.d
         size = np.maximum(np.abs(analytic), np.abs(d.value)).max(axis=-1, keepdims=True, initial=0)
         size = np.maximum(size, d.swing)
-        size = np.where((np.abs(analytic) <= 3 * d.bar) & ~d.seen, np.maximum(size, np.maximum(flow, 1)), size)
+        nothing = ~d.seen | (self.forward.hides & (d.bar <= HIDDEN * np.maximum(flow, 1)))
+        nothing &= np.abs(analytic) <= 3 * d.bar
+        size = np.where(nothing, np.maximum(size, np.maximum(flow, 1)), size)
         rounded = (d.bar <= 2 * d.floor) | (d.bar <= 1e-9 * flow)
         allowed = np.where(rounded, max(WIDE_BY_ROUNDING, min(30 * self.coarsest, 3e-2)), WIDE)
         allowed = np.where(d.bar <= 1e-12 * flow, WIDE_BY_CANCELLING, allowed)
@@ -270,8 +315,7 @@ class Comparison:
             float(x[at]) for x in (compared.analytic, d.value, d.bar, compared.excess)
         )
         if self.coarsest > EPS:
-            name = next(name for name, eps in PRECISION.items() if eps == self.coarsest)
-            f.note += ("; " if f.note else "") + f"{name} inside: compared to rtol {self.rtol:.2g}"
+            f.note += ("; " if f.note else "") + f"{self.coarse} inside: compared to rtol {self.rtol:.2g}"
         if verdict == INCONCLUSIVE:
             f.op = self.rounding.roughest
         if verdict != PASS:

@@ -37,7 +37,7 @@ def check_elements(comparison, combinations=None):
         tiny = table.difference < c.negligible(analytic, 0 * flow)  # whatever rounding may have flattened
         codes[((small & ~table.d.flat) | tiny) & ((codes == CODE[FAIL]) | (codes == CODE[INCONCLUSIVE]))] = CODE[PASS]
         what = f"whether rounding explains it in {leaf.name}"
-        follow("question", what, _allow_for_backward, c.subject, i, cotangents, table)
+        follow("question", what, _allow_for_rounding, c, i, cotangents, noise, table)
         codes[(codes == CODE[PASS]) & c.too_wide(table, flow[:, None]) & ~small] = CODE[INCONCLUSIVE]
         tables[leaf] = table
     for leaf in tables:
@@ -46,18 +46,21 @@ def check_elements(comparison, combinations=None):
 
 def _columns(c, i, drawn, noise, gain, analytic):
     """What is found for each element of leaf i."""
+    size = np.abs(analytic).max(axis=1)
     elements = range(c.subject.leaves[i].array.size)
-    return [c.compare(c.unit(i, j), drawn, noise, gain, analytic[:, j]) for j in elements]
+    return [c.compare(c.unit(i, j), drawn, noise, gain, analytic[:, j], size) for j in elements]
 
 
-def _allow_for_backward(subject, i, cotangents, table):
-    """A FAIL in leaf i that rounding within the backward explains is not decided."""
-    for codes, difference, cotangent in zip(table.codes, table.difference, cotangents):
+def _allow_for_rounding(comparison, i, cotangents, noise, table):
+    """A FAIL in leaf i is not decided if rounding within the backward explains it, or if no step could tell."""
+    for codes, difference, cotangent, n in zip(table.codes, table.difference, cotangents, noise):
         if CODE[FAIL] in codes:
-            allowed = 8 * unsteadiness(subject, cotangent)[1][i].ravel()
+            allowed = 8 * unsteadiness(comparison.subject, cotangent)[1][i].ravel()
             codes[(codes == CODE[FAIL]) & (difference <= allowed)] = CODE[INCONCLUSIVE]
-            if CODE[FAIL] in codes:  # the leaf fails, whatever becomes of the other cotangents
-                return
+        for j in np.flatnonzero(codes == CODE[FAIL]):
+            if not comparison.too_rough(comparison.unit(i, j), cotangent, difference[j], n):
+                return  # the leaf fails, whatever becomes of its other elements
+            codes[j] = CODE[INCONCLUSIVE]
 
 
 def _worst(comparison, leaf, tables, of_outputs):
@@ -146,7 +149,7 @@ class Directional:
 
     def along(self, u, name, element=None):
         """The Finding for the derivative along u. element: (leaf, j) if u is a single one."""
-        c, parts = self.comparison, self.gradient * u
+        c, parts = self.comparison, self.terms(u)
         found = c.compare(self.direction(u), self.cotangents, self.noise, self.gain, np.array([parts.sum()]))
         (difference,), codes = found.difference, found.codes
         if codes[0] == CODE[FAIL] and difference <= c.negligible(self.gradient, self.flow[0]):
@@ -154,11 +157,17 @@ class Directional:
         elif codes[0] == CODE[FAIL]:  # may rounding within the backward explain it?
             moving = u != 0
             rounded = joined(unsteadiness(self.subject, self.cotangents[0])[1])[moving] * u[moving]
-            if difference <= 8 * np.linalg.norm(rounded):
+            if difference <= 8 * np.linalg.norm(rounded) or (
+                element and c.too_rough(self.direction(u), self.cotangents[0], difference, self.noise[0])
+            ):
                 codes[0] = CODE[INCONCLUSIVE]
         elif codes[0] == CODE[PASS] and c.too_wide(found, np.maximum(self.flow, np.linalg.norm(parts))):
             codes[0] = CODE[INCONCLUSIVE]
         return c.finding(name, found, 0, element)
+
+    def terms(self, u):
+        """What adds up to the analytic derivative along u: infinite elements that do not move have no part in it."""
+        return self.gradient[u != 0] * u[u != 0]
 
     def guilty(self, u):
         """The position in u of one element that makes this direction disagree."""
@@ -169,7 +178,7 @@ class Directional:
             part[positions[chosen]] = u[positions[chosen]]
             direction = self.direction(part)
             d = self.comparison.slope(direction, self.cotangents, self.noise)
-            return self.comparison.judge(np.array([self.gradient @ part]), d)[0][0] != CODE[PASS]
+            return self.comparison.judge(np.array([self.terms(part).sum()]), d)[0][0] != CODE[PASS]
 
         return int(positions[bisect(disagrees, positions.size)])
 

@@ -27,6 +27,7 @@ class Derivative:
     swing: np.ndarray  # the largest |change| / step on one side: how much there was to see
     flat: np.ndarray  # bool: phi changes at larger steps and not at all at smaller ones: rounding?
     seen: np.ndarray  # bool: phi changes by more than its noise at the steps that the value is from
+    step: np.ndarray  # the smallest of those
 
     @property
     def strange(self):
@@ -109,7 +110,7 @@ def derivative(phi, noise, step, least=0.0):
     if jump.any():
         left, right = np.where(jump, pieces.left, left), np.where(jump, pieces.right, right)
         floor = np.where(jump, pieces.error / 8, floor)
-    return Derivative(best, bar, floor, left, right, kink, bent, jump, swing, flat, seen)
+    return Derivative(best, bar, floor, left, right, kink, bent, jump, swing, flat, seen, found_at)
 
 
 def _finite_step(phi, step):

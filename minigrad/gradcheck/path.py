@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from .numeric import EPS, derivative
-from .plateaus import flattened, measured_noise, rungs, survey
+from .plateaus import LEAST, RATIO, flattened, measured_noise, rungs, survey
 
-LOWEST = 2.0**-64  # where the second look ends
+LOWEST = 2.0**-64  # where the second look ends for x = 0
 
 
 @dataclass
@@ -36,20 +36,23 @@ class Path:
             d.jump &= self.change(start) > 64 * measured_noise(self.phi, 0.11 * start, start)
         return d
 
-    def second_look(self, disputed, noise):
-        """(the steps, the Derivative from all of them, does each component of it stand on a plateau?): steps of all
-        sizes, but for those so small that they would see nothing but rounding of what is disputed, slopes beside their
-        noise."""
+    def second_look(self, disputed, noise, passed):
+        """(the steps, the Derivative from all of them, does each component of it stand on a plateau? and what does that
+        end with, see survey).
+
+        Steps of all sizes, but for those so small that they would see nothing but rounding of what is disputed, slopes
+        beside their noise; and as far as it takes to find a plateau at those steps at which something has `passed`."""
         blind = np.where(disputed > 0, 40 * noise / disputed, np.inf)
-        lowest = max(self.least, LOWEST, min(blind.min(), self.step))
+        lowest = min(blind.min(), self.step, passed.min(initial=np.inf) / RATIO**LEAST)
+        lowest = max(self.least or LOWEST, lowest)
         steps = rungs(self.step, self.highest, lowest)
-        other, plateau = survey(self.phi, self.noise, steps)
+        other, plateau, end = survey(self.phi, self.noise, steps)
         still = other.swing == 0
         if still.any():  # would it change at larger steps?
             other.bar = np.where(
                 still & (self.change(4 * self.highest) > 0), np.maximum(other.bar, self.lost), other.bar
             )
-        return steps, other, plateau
+        return steps, other, plateau, end
 
     def change(self, h):
         """|phi| at ±h, the larger one."""

@@ -29,7 +29,8 @@ def rungs(step, highest, lowest):
 
 
 def survey(phi, noise, steps):
-    """The Derivative of phi at 0 from all of `steps`, and whether each component stands on a plateau (bool).
+    """The Derivative of phi at 0 from all of `steps`, whether each component stands on a plateau (bool), and (value, bar)
+    at the end of that plateau, which is coarser and tells of what happens between larger steps.
 
     phi: t -> array, the change from phi(0). noise: what rounding does to it, as far as its graph tells. What it really
     does is measured at the step that the value is from."""
@@ -51,9 +52,9 @@ def survey(phi, noise, steps):
     still = (swings[-1] == 0) & moves.any(axis=0)
     d = Derivative(
         value, np.maximum(bar, rounding), rounding, left, right, kink > 0, bent > 0, np.zeros(best.size, bool), swing,
-        still, seen,
+        still, seen, h,
     )  # fmt: skip
-    return d, plateau
+    return d, plateau, (values[last, columns], bars[last, columns])
 
 
 def _estimates(phi, noise, steps):

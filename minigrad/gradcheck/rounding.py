@@ -45,7 +45,7 @@ class Rounding:
         return op.describe() if op is not None and self.by_op[op] else ""
 
     def _add(self, g, op, v):
-        square = _sum_of_squares(np.multiply(g, v, dtype=np.float64))
+        square = _sum_of_squares(np.multiply(g, np.maximum(np.abs(v), op.rounds_as), dtype=np.float64))
         self.flow_squared += square
         noise_squared = PRECISION[v.dtype] ** 2 * square
         self.noise_squared += noise_squared
@@ -79,8 +79,9 @@ def unsteadiness(subject, cotangent, arrays=None):
     gradient. Source: Parker 1997, Monte Carlo arithmetic."""
     rng = np.random.default_rng(0)
 
-    def rounded(v):
-        return v * (1 + PRECISION[v.dtype] * rng.uniform(-1, 1, v.shape))
+    def rounded(v, least=0.0):
+        size = np.where(np.isfinite(v), np.maximum(np.abs(v), least), 0.0)
+        return v + size * PRECISION[v.dtype] * rng.uniform(-1, 1, v.shape)
 
     def overwrite(y, array):
         y.storage.backend.setitem(y.array, (...,), array)
@@ -100,7 +101,7 @@ def unsteadiness(subject, cotangent, arrays=None):
         repeat(op, inputs, outputs)
         for y in outputs:
             if y is not None and y.dtype in PRECISION and not _handed_through(y, inputs):
-                overwrite(y, y.storage.backend.from_numpy(rounded(host(y)).astype(y.dtype)))
+                overwrite(y, y.storage.backend.from_numpy(rounded(host(y), op.rounds_as).astype(y.dtype)))
 
     def results(disturbed):
         with watch(disturb if disturbed else None):

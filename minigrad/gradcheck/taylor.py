@@ -21,7 +21,8 @@ class TaylorReport:
     seed: int
     steps: list  # for each direction, the steps h
     residuals: list  # and |J(x + hd) - J(x) - h ∇J·d|
-    rates: list  # and the rate at which these shrink over the smallest steps above rounding; inf if all drown in it
+    rates: list  # and the rate at which these shrink, but for their cubic term, over the smallest steps above rounding;
+    # inf if all drown in it
 
     @property
     def rate(self):
@@ -77,19 +78,28 @@ def check_taylor(f, *inputs, wrt=None, directions=4, seed=0, raise_on_fail=True)
             d = [rng.standard_normal(leaf.array.shape) for leaf in subject.leaves]
             slope, rounding = gradient @ joined(d), 1e3 * EPS * (np.abs(weights * run.y).sum() or 1.0)
             h, steps, residuals = 2.0**-4 / max(1, subject.size) ** 0.25, [], []
-            while len(steps) < 14 and (not steps or residuals[-1] > rounding):
+            while len(steps) < 14 and (not steps or abs(residuals[-1]) > rounding):
                 change = weights @ (subject.values(subject.shifted(d, h)) - run.y)
                 steps.append(h)
-                residuals.append(float(abs(change - h * slope)))
+                residuals.append(float(change - h * slope))
                 h /= 4
             report.steps.append(steps)
-            report.residuals.append(residuals)
-            above = [r for r in residuals if not r <= rounding]
-            rates = [_rate(a, b) for a, b in itertools.pairwise(above)][-3:]
-            report.rates.append(min(rates, default=math.inf) if np.isfinite(residuals).all() else math.nan)
+            report.residuals.append([abs(r) for r in residuals])
+            above = [r for r in residuals if abs(r) > rounding]
+            report.rates.append(_slowest(above) if np.isfinite(residuals).all() else math.nan)
     if raise_on_fail and not report:
         raise GradcheckError(report)
     return report
+
+
+def _slowest(remainders):
+    """The smallest of the last three rates, infinite if there is none.
+
+    Where the cubic term outweighs the quadratic one at first, the remainder passes through 0 on the way, and its rates
+    are anything near there. So the cubic term is taken out, of which a fourth of the step leaves a 64th."""
+    if len(remainders) > 2:
+        remainders = [after - before / 64 for before, after in itertools.pairwise(remainders)]
+    return min([_rate(abs(a), abs(b)) for a, b in itertools.pairwise(remainders)][-3:], default=math.inf)
 
 
 def _rate(before, after):

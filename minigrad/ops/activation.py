@@ -83,6 +83,7 @@ class GeluBackward(FormulaOp):
     """dx = dy (Φ(x) + x Φ'(x)). y = gelu(x) comes from the forward; None: computed again."""
 
     cases = [case((3, 4), (3, 4), None, approximate="none"), case((3, 4), (3, 4), None, approximate="tanh")]
+    from_forward = (2,)
 
     def forward(self, dy, x, y, approximate):
         self.save_inputs(dy, x, y)

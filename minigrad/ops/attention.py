@@ -160,7 +160,7 @@ class AttentionBackward(FormulaOp):
             (2, 2, 2, 2), (2, 2, 2, 3), (2, 1, 3, 3), (2, 1, 3, 2), None, None, None, None, scale=0.3, is_causal=False
         ),
     ]
-
+    from_forward = (6, 7)
     rounds_inside = True
 
     def forward(self, dz, q, k, v, mask, bias, z, lse, scale, is_causal):

@@ -49,7 +49,7 @@ class LayerNormBackward(FormulaOp):
         case((2, 2, 4), (2, 2, 4), (4,), None, None, eps=1e-5, wanted=(True, True, True)),
         case((3, 5), (3, 5), None, None, None, eps=1e-5, wanted=(True, False, False)),
     ]
-
+    from_forward = (3, 4)
     rounds_inside = True
 
     def forward(self, dy, x, weight, mean, rstd, eps, wanted):
@@ -98,6 +98,7 @@ class RmsNormBackward(FormulaOp):
         case((3, 5), (3, 5), (5,), None, eps=1e-5, wanted=(True, True)),
         case((3, 5), (3, 5), None, None, eps=1e-5, wanted=(True, False)),
     ]
+    from_forward = (3,)
 
     def forward(self, dy, x, weight, rstd, eps, wanted):
         self.save_inputs(dy, x, weight, rstd)

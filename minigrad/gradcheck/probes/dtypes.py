@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from ... import backend
+from ... import autograd, backend
 from ..failures import piece
 from ..report import NotApplicable
 from ..rounding import difference_of, unsteadiness
-from ..subject import PRECISION, joined
+from ..subject import PRECISION, host, joined
 from .base import Refused, attempts, refusal
 
 RANGE = {"float16": 1e3, "float32": 1e30}  # inputs and gradients beyond it are left alone
@@ -54,6 +54,9 @@ def _in_lower_precision(p, check, dtypes):
         if len(set(dtypes)) > 1:  # it does not take both: it says so, later than it could
             raise refusal(error) from None
         raise
+    overflown = any((~np.isfinite(g) & np.isfinite(a)).any() for g, a in zip(found, exact))
+    if overflown and _largest_on_the_way(p, exact_arrays, exact_dys) > np.finfo(lowest).max:
+        raise Refused(f"beyond the range of {lowest} on the way")
     unsteady = unsteadiness(p.subject, joined(dys), arrays)[1]
     largest = max((np.abs(dy).max(initial=0) for dy in p.dys), default=0)
     for leaf, x, a, g, rough, spread in zip(
@@ -70,6 +73,20 @@ def _in_lower_precision(p, check, dtypes):
         f = p.finding(check, leaf, a, g, difference_of(a, g) / (allowed or 1e-300), f"far off in {lowest}")
         f.note = f.note or (f"{np.abs(g - a).max(initial=0) / ulp:.1f} ulps of the largest" if ulp else "")
         yield f
+
+
+def _largest_on_the_way(p, arrays, dys):
+    """The largest finite number that an op computes there, or in the backward."""
+    largest = [0.0]
+
+    def look(op, inputs, outputs):
+        for y in outputs:
+            if y is not None and y.dtype.kind == "f" and np.isfinite(y := host(y)).any():
+                largest.append(float(np.abs(y[np.isfinite(y)]).max()))
+
+    with autograd.watch(look):
+        p.at([a.copy() for a in arrays], dys)
+    return max(largest)
 
 
 def device(p):
