@@ -1,0 +1,105 @@
+"""Right functions that gradcheck failed once, each for a reason of its own."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.gradcheck import FAIL, check_taylor, gradcheck
+from minigrad.gradcheck.call import subject_of
+from minigrad.gradcheck.failures import culprit
+from minigrad.nn import functional as F
+
+from .generated import generated
+from .right_functions.judge import answer
+
+GENERATED = {
+    166: "in float16 it overflows inside, where a mask hides it",
+    1744: "kinks so near that a second look, at larger steps than the first, jumped over them",
+    4410: "the same, to the second order",
+    5388: "sin(10⁶ x), so small that larger steps average it out",
+}
+OF_KINDS = {
+    304: "a gradient that underflows in float16",
+    308: "log_softmax, where the result is exactly 0 and what was rounded was of size 1",
+    774: "a sine of 10⁷ beside something large: the smallest steps tell another slope than larger ones",
+    860: "cross_entropy of no classes, to the second order",
+    1088: "(1 - p)^½ at p = 1: infinity times 0 made every other element of the gradient NaN",
+    1468: "a first look that passed, and a second one at larger steps than that",
+    2028: "a system of equations that becomes singular when a matrix is broadcast",
+    3961: "numbers of 10⁻¹⁰⁰, where all steps were too large",
+    4157: "a pendulum at 10³ radians: chaos, where differences at no step agree",
+    4814: "the median of three equal numbers, of which two directions said nothing",
+}
+
+
+@pytest.mark.parametrize("seed", GENERATED)
+def test_generated_functions(seed):
+    mg.manual_seed(seed)
+    _, function, inputs = generated(seed)
+    probes = "all" if seed == 166 else ()
+    report = gradcheck(function, *inputs, order=2 - bool(seed % 10), probes=probes, seed=seed, raise_on_fail=False)
+    assert report.verdict != FAIL, f"{GENERATED[seed]}\n{report.message()}"
+
+
+@pytest.mark.parametrize("seed", OF_KINDS)
+def test_functions_that_people_write(seed):
+    found = answer(seed)
+    assert not found.wrong, f"{OF_KINDS[seed]}\n{found}"
+
+
+class Sorted(mg.Op, abstract=True):
+    """Breaks ties at random, as sorting networks do."""
+
+    factor = 1.0
+
+    def forward(self, x):
+        self.order = np.lexsort((np.random.default_rng(x.size).permutation(x.size), x))
+        return x[self.order]
+
+    def backward(self, dy):
+        return dy[mg.tensor(np.argsort(self.order))] * self.factor
+
+
+class WronglySorted(Sorted, abstract=True):
+    factor = 1.5
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_ties_of_many(seed):
+    """The gradient of one of twenty equal numbers is seldom between those of 32 points close by."""
+    x = mg.tensor(np.round(np.random.default_rng(seed).standard_normal(40)))
+    assert gradcheck(Sorted, x, seed=seed, raise_on_fail=False).verdict != FAIL
+    assert gradcheck(WronglySorted, x, seed=seed, raise_on_fail=False).verdict == FAIL
+
+
+def test_a_taylor_remainder_that_changes_its_sign():
+    """Between steps where the cubic term and where the quadratic one is larger, the rate is anything."""
+
+    def loss(x, w, b, g, h):
+        z = x @ w.T + b
+        return ((((z - z.mean(0)) * (z.var(0, correction=0) + 1e-5).rsqrt()) * g + h).tanh() ** 2).mean()
+
+    def wrong(*inputs):
+        y = loss(*inputs)
+        return y * 0.999 + (y * 0.001).detach()
+
+    for seed in (*range(20), 105, 350):
+        rng = np.random.default_rng(seed)
+        inputs = [mg.tensor(rng.standard_normal(shape)) for shape in ((5, 3), (4, 3), (4,), (4,), (4,))]
+        assert check_taylor(loss, *inputs, seed=seed)
+        assert not check_taylor(wrong, *inputs, seed=seed, raise_on_fail=False)
+
+
+def test_what_comes_from_the_forward_is_no_input_of_its_own():
+    """cross_entropy_backward is handed the softmax of its logits: moving those alone would blame it."""
+    logits, target = mg.randn(4, 3, dtype=mg.float64), mg.tensor([0, 2, 1, 1])
+    for name, fn in {
+        "cross_entropy": lambda x: F.cross_entropy(x, target),
+        "gelu": lambda x: F.gelu(x),
+        "layer_norm": lambda x: F.layer_norm(x, 3),
+        "rms_norm": lambda x: F.rms_norm(x, 3),
+        "attention": lambda x: F.scaled_dot_product_attention(*[x.reshape(1, 1, 4, 3)] * 3),
+    }.items():
+        with subject_of(fn, (logits,), None) as subject:
+            second = subject.derivative(np.random.default_rng(0))
+            assert culprit(second) == "", name
