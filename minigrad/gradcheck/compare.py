@@ -162,7 +162,7 @@ class Comparison:
         return step, highest, sizes.max(initial=0)
 
     def too_rough(self, direction, cotangent, disputed, noise):
-        """Does the gradient itself vary so fast along this direction that no step could tell a slope of the size of what
+        """Does the gradient itself vary so fast along this direction that no step could tell slopes that differ by what
         is disputed? The point itself is left out: what is wrong there alone is not rough.
 
         A difference is as good as the mean of two gradients at its ends, extrapolated alike."""

@@ -52,9 +52,9 @@ def right_close_by(subject, rng):
 def between_neighbours(subject, rng):
     """Does each element of the gradient lie between those at random points close by, for a random cotangent?
 
-    Where sort() breaks a tie of many, a point close by breaks it otherwise, and any of them may have what is the largest
-    here: one more of N draws that are alike lies outside the others with probability 2 / N. So it takes many points, and
-    among thousands of elements a few may lie outside."""
+    sort() breaks a tie of many in one way here, and otherwise close by: of N + 1 draws that are alike, one lies outside
+    the others with probability 2 / (N + 1). So it takes many points, and of thousands of elements a few may be outside.
+    """
     run = subject.run()
     cotangent = rng.standard_normal(run.y.size)
     cotangent[~np.isfinite(run.y)] = 0

@@ -29,8 +29,8 @@ def rungs(step, highest, lowest):
 
 
 def survey(phi, noise, steps):
-    """The Derivative of phi at 0 from all of `steps`, whether each component stands on a plateau (bool), and (value, bar)
-    at the end of that plateau, which is coarser and tells of what happens between larger steps.
+    """The Derivative of phi at 0 from all of `steps`, whether each component stands on a plateau (bool), and (value,
+    bar) at the end of that plateau, which is coarser and tells of what happens between larger steps.
 
     phi: t -> array, the change from phi(0). noise: what rounding does to it, as far as its graph tells. What it really
     does is measured at the step that the value is from."""
