@@ -1,6 +1,15 @@
 """PyTorch for the tests that compare with it. It is imported only when one runs: a collection must not take seconds."""
 
+import sys
+
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def torch_seed():
+    """Each test draws the same numbers, whatever ran before."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
 
 
 @pytest.fixture(scope="session")
