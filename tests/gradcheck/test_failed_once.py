@@ -27,6 +27,7 @@ OF_KINDS = {
     1468: "a first look that passed, and a second one at larger steps than that",
     2028: "a system of equations that becomes singular when a matrix is broadcast",
     3961: "numbers of 10⁻¹⁰⁰, where all steps were too large",
+    4080: "a view of NaNs, which was to be disturbed in place, and may not be written to",
     4157: "a pendulum at 10³ radians: chaos, where differences at no step agree",
     4814: "the median of three equal numbers, of which two directions said nothing",
 }
