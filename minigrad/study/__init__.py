@@ -8,6 +8,9 @@
     trace.to_html("heads.html")                     patterns beside their gradients, and bars for the statistics
 
     study.ledger(lambda: loss_fn(model(x), y), scope="blocks.1.attn", head=2)     backward, step by step
+    study.flow(model, (x, y))                       from which later part a head's gradient comes, by Q, K or V
+    study.patch, edge_patch                         one head's value, or one edge, of another run
+    study.attention_attribution, what_if            single cells of a pattern
     study.head_scores(model)                        previous, duplicate, induction, copying
     study.head_importance(model, [(x, y)])          by ablation, gate gradients or their path integral
     study.ablate_heads, prune, Recorder, designed_head, logit_attribution, qk_circuit, ov_circuit, rollout
@@ -26,6 +29,7 @@ from .ledger import Ledger, ledger
 from .scores import head_scores, repeated_tokens
 from .models import AttentionOnly, designed_head
 from .circuits import LogitAttribution, logit_attribution, ov_circuit, qk_circuit
+from .flow import Edges, Flow, Node, edge_patch, flow
 from .importance import (
     METHODS,
     PruneReport,
@@ -37,5 +41,7 @@ from .importance import (
     prune,
     ranked,
 )
+from .patching import patch
+from .cells import WhatIf, attention_attribution, what_if
 from .recorder import Recorder
 from .report import LayerView

@@ -2,6 +2,7 @@
 
 python -m minigrad.study report CHECKPOINT --text "To be, or not to be" -o heads.html
 python -m minigrad.study ledger CHECKPOINT --text "To be, or not to be" --scope blocks.1.attn --head 2
+python -m minigrad.study flow CHECKPOINT --text "To be, or not to be" --of blocks.0.attn:2 -o flow.svg
 python -m minigrad.study stats
 """
 
@@ -16,6 +17,7 @@ from ..nn.attention import FORMS
 from ..nn.heads import known_heads
 from ..tensor import tensor
 from ..training.runs import load_char_model
+from .flow import Edges, flow
 from .importance import head_importance
 from .layers import attention_layers
 from .ledger import ledger
@@ -56,6 +58,27 @@ def write_ledger(args):
     book = ledger(lambda: model(x, y)[1], args.scope, args.head, args.values, args.check, names=model)
     print(book)
     return 1 if book.failed else 0
+
+
+def write_flow(args):
+    """Print where the gradients of the loss on the text come from, the largest edges first, and draw them."""
+    model, _, x, y = given(args)
+    found = flow(model, (x, y))
+    edges = found.all
+    if args.of is not None:
+        with cli.refusing(KeyError):
+            edges = Edges(sorted(found.into(*args.of) + found.out_of(*args.of), key=lambda edge: -abs(edge[-1])))
+    print(edges)
+    if args.out is not None:
+        cli.file_to_write(args.out, "--out", "flow.svg")
+        with cli.refusing(ValueError, ImportError):
+            print(f"wrote {', '.join(map(str, found.graph(edges, args.least).save(args.out)))}")
+    return 0
+
+
+def node(text):
+    path, _, head = text.partition(":")
+    return (path, cli.WHOLE(head)) if head else (path,)
 
 
 def list_stats(args):
@@ -106,7 +129,13 @@ def main(argv=()):
     q.add_argument("--impl", choices=FORMS, default="batched", help="the form of attention (default: batched)")
     r = commands.add_parser("stats", help="what the columns of the table and the bars of the report are")
     r.set_defaults(run=list_stats)
-    for command in (p, q):
+    f = commands.add_parser("flow", help="where gradients come from: from which later part, by Q, K or V")
+    f.set_defaults(run=write_flow)
+    f.add_argument("--of", type=node, metavar="PATH[:HEAD]", help="only edges of this part, such as blocks.0.attn:2")
+    f.add_argument("-o", "--out", type=cli.path, metavar="FILE", help="draw them: .svg, .png or .dot, by graphviz")
+    f.add_argument("--least", type=cli.number(float, above=0, at_most=1), default=0.05, metavar="PART",
+                   help="draw no edges below this part of the largest (default: %(default)g)")  # fmt: skip
+    for command in (p, q, f):
         command.add_argument("checkpoint", type=cli.path, metavar="CHECKPOINT", help="a file of examples/char_lm.py")
         command.add_argument("--text", required=True, help="what the model reads; its loss is traced")
         command.add_argument("--device", choices=("cpu", "cuda"), default="cpu")

@@ -13,7 +13,7 @@ from ..nn.heads import known_heads
 from ..tensor import Tensor, grad, ones, tensor
 from .layers import as_float64, attention_layers, path_of, several, undisturbed
 
-METHODS = "ablate", "gate_path", "abs_gate_grad"
+METHODS = "ablate", "gate_path", "joint_path", "abs_gate_grad"
 
 
 def returned_loss(model, *batch):
@@ -35,6 +35,8 @@ def head_importance(model, batches, method="ablate", steps=20, loss=returned_los
 
         ablate         L(g_h = 0) - L, where a gate g_h multiplies the head's z: the truth, one forward for each head
         gate_path      -∫₀¹ ∂L/∂g_h dg_h, by the midpoints of `steps` intervals: the same, from gradients on the way
+        joint_path     the same while all gates close together, with one backward for each of the steps, whatever the
+                       number of heads: each head's share of L(no heads) - L, to which all shares add up
         abs_gate_grad  E |∂L/∂g_h| = E |⟨z_h, ∂L/∂z_h⟩| at g_h = 1, the mean over sequences (Michel, Levy and Neubig
                        2019): a first-order estimate from one backward. It can be small for a head that matters much,
                        where the loss is flat at g_h = 1 and rises only as the gate closes
@@ -50,6 +52,8 @@ def head_importance(model, batches, method="ablate", steps=20, loss=returned_los
     with undisturbed(model):
         if method == "abs_gate_grad":
             return _abs_gate_grads(model, layers, batches, loss)
+        if method == "joint_path":
+            return _along_joint_path(model, layers, batches, loss, steps)
         if method == "ablate":
             of_head = partial(_ablated, model, batches, loss, mean_loss(model, batches, loss))
         else:
@@ -80,6 +84,19 @@ def _along_path(model, batches, loss, steps, layer, h):
     return -total / (steps * len(batches))
 
 
+def _along_joint_path(model, layers, batches, loss, steps):
+    total = {path: np.zeros(layer.num_heads) for path, layer in layers.items()}
+    for t in (np.arange(steps) + 0.5) / steps:
+        with ExitStack() as stack:
+            gates = [stack.enter_context(_gate(layer, slice(None), t)) for layer in layers.values()]
+            with enable_grad():
+                found = [grad(loss(model, *batch), gates, allow_unused=True) for batch in batches]
+        for of_batch in found:
+            for path, g in zip(total, of_batch):
+                total[path] -= 0.0 if g is None else as_float64(g)
+    return {path: x / (steps * len(batches)) for path, x in total.items()}
+
+
 def _abs_gate_grads(model, layers, batches, loss):
     """Each sequence has gates of its own. A mean loss divides by B, so the sum of their |gradients| is a mean."""
     total = {path: np.zeros(layer.num_heads) for path, layer in layers.items()}
@@ -106,7 +123,7 @@ def _gated(gates, path, layer, z):
 
 @contextmanager
 def _gate(layer, h, value):
-    """Within a with-block, head h of a layer is multiplied by value. Yields the factors of all heads, (nh,).
+    """Within a with-block, head h of a layer (or heads, a slice) is multiplied by value. Yields all factors, (nh,).
 
     They come on top of head_gates that the layer may have."""
     weight, before = layer.out_proj.weight, layer.head_gates

@@ -1,8 +1,12 @@
 """Heads in the course of training: patterns and gradients on the same input, once in so many steps."""
 
+import numpy as np
+
 from ..autograd import enable_grad
+from ..errors import unknown
 from ..tensor import Tensor, grad
 from . import report
+from .flow import flow
 from .importance import returned_loss
 from .layers import attention_layers, undisturbed
 from .trace import trace_heads
@@ -20,13 +24,16 @@ class Recorder:
     probe: the arguments of loss(model, *probe), or a single Tensor for model(probe), which gives no gradients. The
     model sees it in eval mode, no .grad is touched, no hook of a parameter runs and no random numbers are drawn, so
     training goes on as if nothing had been recorded. start: the step at which training begins or resumes.
-    snapshots: [(step, {path: report.LayerView})], in memory. losses: (steps, values)."""
+    flow: also keep where the gradients come from, at the price of another forward and backward.
+    snapshots: [(step, {path: report.LayerView})], in memory. losses: (steps, values). flows: [(step, Flow)]."""
 
-    def __init__(self, model, probe, every=25, loss=returned_loss, start=0):
+    def __init__(self, model, probe, every=25, loss=returned_loss, start=0, flow=False):
         if every < 1:
             raise ValueError(f"every must be at least 1, got {every}")
-        self.model, self.probe, self.every, self.loss = model, probe, every, loss
-        self.snapshots, self.losses = [], ([], [])
+        if flow and isinstance(probe, Tensor):
+            raise ValueError("flow=True needs a probe with a loss: the arguments of loss(model, *probe)")
+        self.model, self.probe, self.every, self.loss, self._with_flow = model, probe, every, loss, flow
+        self.snapshots, self.losses, self.flows = [], ([], []), []
         self._record(start)
 
     def __call__(self, step, loss):
@@ -35,6 +42,25 @@ class Recorder:
         self.losses[1].append(loss.item() if isinstance(loss, Tensor) else float(loss))
         if step % self.every == 0:
             self._record(step)
+
+    def series(self, stat):
+        """(steps, {path: (snapshots, heads)}) of a statistic, by its name in study.STATS. Raises KeyError."""
+        views = [view for _, layers in self.snapshots for view in layers.values()]
+        if any(stat not in view.stats for view in views):
+            raise KeyError(unknown("statistic", stat, views[0].stats))
+        paths = self.snapshots[0][1]
+        return self._steps, {p: np.array([layers[p].stats[stat] for _, layers in self.snapshots]) for p in paths}
+
+    def edges(self, source, target):
+        """(steps, {input: (snapshots,)}) of the edges between two nodes, as in Flow.edge. Needs flow=True."""
+        if not self.flows:
+            raise ValueError("no flow was recorded: make the Recorder with flow=True")
+        each = [flow.edge(source, target) for _, flow in self.flows]
+        return self._steps, {p: np.array([edges[p] for edges in each]) for p in each[0]}
+
+    @property
+    def _steps(self):
+        return [step for step, _ in self.snapshots]
 
     def to_html(self, path, tokens=None, title="Attention heads in training", limit=report.LIMIT):
         """Write all snapshots as one HTML file with a scrubber through training; returns its path. tokens, limit: as
@@ -51,6 +77,8 @@ class Recorder:
         table = trace.table()
         self.snapshots.append((step, {path: trace[path].view(table) for path in trace}))
         self._trace = trace
+        if self._with_flow:
+            self.flows.append((step, flow(self.model, self.probe, self.loss)))
 
     def _backward(self):
         """A forward, and a backward that ends at the first layer's heads, for the trace to record."""

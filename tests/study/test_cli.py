@@ -132,3 +132,25 @@ def test_the_command_runs():
     command = [sys.executable, "-m", "minigrad.study", "ledger", "--help"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "--scope" in shown.stdout and "--head" in shown.stdout
+
+
+@pytest.mark.needs("dot")
+def test_flow(saved, tmp_path, capsys):
+    path, model = saved
+    assert run("flow", path, "--text", TEXT[:17], "-o", tmp_path / "flow.svg") == 0
+    printed = capsys.readouterr().out
+    vocab = runs.load_char_model(path)[1]
+    x, y = (mg.tensor(vocab.encode(part)[None]) for part in (TEXT[:16], TEXT[1:17]))
+    assert str(study.flow(model, (x, y))) in printed and (tmp_path / "flow.svg").is_file()
+    assert run("flow", path, "--text", TEXT[:17], "--of", "blocks.0.attn:1") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all("blocks.0.attn head 1" in line for line in lines[1:] if "smaller" not in line)
+    for of, message in {
+        "blocks.0.attn:7": "there is no node 'blocks.0.attn head 7'",
+        "blocks.0.atn:1": "did you mean blocks.0.attn head 1",
+        "blocks.0.attn:x": "must be a whole number",
+    }.items():
+        assert run("flow", path, "--text", TEXT[:17], "--of", of) == 2
+        assert message in capsys.readouterr().err
+    assert run("flow", path, "--text", TEXT[:17], "-o", tmp_path / "flow.gif") == 2
+    assert "not '.gif'" in capsys.readouterr().err

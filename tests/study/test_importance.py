@@ -58,6 +58,17 @@ def test_the_path_integral_reproduces_ablation():
     assert errors[2] < 1e-4 and errors[1] / errors[2] > 3 and errors[0] / errors[1] > 3  # midpoints: order 2
 
 
+def test_all_shares_add_up_while_all_gates_close_together():
+    model, batches = gpt(), [batch(2), batch(3)]
+    with study.ablate_heads(model, dict.fromkeys(PATHS, range(4))):
+        nothing = study.mean_loss(model.eval(), batches)
+    whole, errors = study.mean_loss(model, batches), []
+    for steps in (5, 10, 20):
+        shares = study.head_importance(model, batches, "joint_path", steps=steps)
+        errors.append(abs(sum(x.sum() for x in shares.values()) - (nothing - whole)))
+    assert errors[2] < 1e-3 and errors[0] / errors[1] > 3 and errors[1] / errors[2] > 3  # midpoints: order 2
+
+
 def test_abs_gate_grad_is_the_mean_over_sequences_of_the_gates_gradients():
     model, (x, y) = gpt(), batch()
     found = study.head_importance(model, [(x, y)], "abs_gate_grad")

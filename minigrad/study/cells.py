@@ -1,0 +1,96 @@
+"""The cells of one head's pattern: what each weight adds to the loss, and what if the head had looked elsewhere.
+
+A gradient dP_ij alone answers neither question. Where a head is sure of itself its gradient is small although all rests
+on it; and a row of P always sums to 1, so that no weight grows alone."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..tensor import tensor
+from .importance import returned_loss
+from .layers import as_float64, attention_layers, path_of, undisturbed
+from .patching import gradients_at, values_at
+
+
+def attention_attribution(model, batch, layer, head, steps=20, loss=returned_loss):
+    """What each weight of a head's pattern P adds to loss(model, *batch): (B, T, S) float64, P ⊙ ∫₀¹ dL/dP(αP) dα.
+
+    All cells together give L - L(without the head), by the midpoints of `steps` intervals of α, with one backward for
+    each: what lowers the loss is negative. layer: a path or a number. The model runs in eval mode; neither it nor any
+    .grad is changed. Raises KeyError for an unknown layer, ValueError for an unknown head.
+
+    Source: Hao, Dong, Wei and Xu 2021, Self-attention attribution."""
+    if steps < 1:
+        raise ValueError(f"steps must be at least 1, got {steps}")
+    layer = _known(model, layer, head)
+    with undisturbed(model):
+        P = _only(values_at(model, [layer], batch, loss, "pattern")[0][layer], head)
+        total = np.zeros_like(P)
+        for alpha in (np.arange(steps) + 0.5) / steps:
+            total += as_float64(gradients_at(model, [layer], batch, loss, "pattern", {layer: (alpha - 1) * P})[layer])
+    return (P * total / steps)[:, head]
+
+
+@dataclass(eq=False)
+class WhatIf:
+    """What what_if returns, for one query: arrays (S,), nan for keys that it does not see."""
+
+    weights: np.ndarray  # of the pattern, as it is
+    slope: np.ndarray  # how the loss changes as the query begins to look at key j instead
+    change: np.ndarray  # L(the query looks at key j, and at nothing else) - L
+    loss: float
+
+    def __str__(self):
+        lines = ["key  weight   slope    change"]
+        for j in np.flatnonzero(~np.isnan(self.slope)):
+            lines.append(f"{j:3}  {self.weights[j]:6.3f}  {self.slope[j]:+.1e}  {self.change[j]:+.1e}")
+        return "\n".join(lines)
+
+
+def what_if(model, batch, layer, head, query, sequence=0, amount=1.0, loss=returned_loss):
+    """What if a query of a head had looked somewhere else? A WhatIf of the query's row P_i of one sequence.
+
+    slope is dP_ij - D_i with D_i = Σ_k P_ik dP_ik, from one backward: the derivative of the loss on the way from P_i to
+    e_j, all on key j. change is exact, a forward for each key that the query sees: L(P_i := (1 - a) P_i + a e_j) - L,
+    where a is `amount`. Signed and causal: what is negative would have helped. Raises KeyError for an unknown layer,
+    ValueError for an unknown head, query or sequence."""
+    layer = _known(model, layer, head)
+    with undisturbed(model):
+        values, before = values_at(model, [layer], batch, loss, "pattern")
+        P = values[layer]
+        for what, number, n in ("query", query, P.shape[2]), ("sequence", sequence, len(P)):
+            if number not in range(n):
+                raise ValueError(f"there is no {what} {number}: there are {n}, from 0 on")
+        row = P[sequence, head, query]
+        dP = as_float64(gradients_at(model, [layer], batch, loss, "pattern", {})[layer])[sequence, head, query]
+        sees = row > 0
+        change = np.full(row.shape, np.nan)
+        for j in np.flatnonzero(sees):
+
+            def looks(_, pattern, j=j):
+                array = pattern.numpy().copy()
+                array[sequence, head, query] *= 1 - amount
+                array[sequence, head, query, j] += amount
+                return tensor(array, device=pattern.device)
+
+            handle = layer.register_head_hook("pattern", looks)
+            try:
+                change[j] = loss(model, *batch).item() - before
+            finally:
+                handle.remove()
+    return WhatIf(row, np.where(sees, dP - (row * dP).sum(), np.nan), change, before)
+
+
+def _known(model, layer, head):
+    layers = attention_layers(model)
+    layer = layers[path_of(layer, layers)]
+    layer.head(head)  # raises ValueError for an unknown one
+    return layer
+
+
+def _only(values, head):
+    """values (B, nh, …), 0 for all other heads."""
+    kept = np.zeros_like(values)
+    kept[:, head] = values[:, head]
+    return kept

@@ -1,0 +1,127 @@
+"""Which heads carry the difference between two inputs: their values in one run are put into the other.
+
+A clean run, such as one on a text that can be predicted, and a corrupt one differ in a few tokens. A head whose clean
+value brings the corrupt run's metric back, alone, carries what differs. One forward for each head says so exactly; one
+backward for all of them, to first order (attribution patching, Nanda 2023); and the gradients on the way from one value
+to the other add up to the exact effect.
+
+Sources: Meng et al. 2022; Wang et al. 2022, Interpretability in the wild; Syed, Rager and Conmy 2023, for edges."""
+
+from contextlib import ExitStack, contextmanager
+
+import numpy as np
+
+from ..autograd import enable_grad
+from ..errors import unknown
+from ..nn.attention import POINTS
+from ..tensor import grad, tensor
+from .importance import returned_loss
+from .layers import as_float64, attention_layers, undisturbed
+
+METHODS = "exact", "first_order", "integrated"
+
+
+def patch(model, clean, corrupt, metric=returned_loss, point="z", method="exact", positions=None, steps=20):
+    """{path: (nh,) float64}: how metric(model, *corrupt) changes when one head's value is that of the clean run.
+
+    clean, corrupt: tuples of arguments of the same shapes. metric: a function of the model and those, by default the
+    loss that the model returns. point: what of a head is patched: "z", "q", "k", "v", "qk" (its unscaled scores) or
+    "pattern". positions: only there, numbers of queries, or of keys for "k" and "v" (None: everywhere).
+
+        exact        one forward for each head
+        first_order  ⟨clean - corrupt, gradient in the corrupt run⟩, one backward for all heads
+        integrated   the same with the mean gradient on the way, at the midpoints of `steps` intervals, one backward for
+                     each head and step: it tends to the exact effect
+
+    The model runs in eval mode; neither it nor any .grad is changed. A run patched with itself changes nothing. Raises
+    ValueError for an unknown point, method or position, and for runs whose shapes differ."""
+    if point not in POINTS:
+        raise ValueError(unknown("point", point, POINTS))
+    if method not in METHODS:
+        raise ValueError(unknown("method", method, METHODS))
+    if steps < 1:
+        raise ValueError(f"steps must be at least 1, got {steps}")
+    layers = {path: layer for path, layer in attention_layers(model).items() if layer.num_heads}
+    with undisturbed(model):
+        wanted = values_at(model, layers.values(), clean, metric, point)[0]
+        given, before = values_at(model, layers.values(), corrupt, metric, point)
+        differences = {}  # layer -> (B, nh, …), 0 where nothing is patched
+        for path, layer in layers.items():
+            if wanted[layer].shape != given[layer].shape:
+                shapes = wanted[layer].shape, given[layer].shape
+                raise ValueError(
+                    f"{point} of {path} is {shapes[0]} in the clean run, but {shapes[1]} in the corrupt one"
+                )
+            differences[layer] = _kept(wanted[layer] - given[layer], positions, path)
+        if method == "first_order":
+            gradients = gradients_at(model, layers.values(), corrupt, metric, point, {})
+            change = {layer: as_float64(g) * differences[layer] for layer, g in gradients.items()}
+            return {p: change[m].reshape(*change[m].shape[:2], -1).sum((0, 2)) for p, m in layers.items()}
+
+        def of_head(layer, h):
+            own = np.zeros_like(differences[layer])
+            own[:, h] = differences[layer][:, h]
+            if method == "exact":
+                with _shifted(layer, point, own):
+                    return metric(model, *corrupt).item() - before
+            total = 0.0
+            for t in (np.arange(steps) + 0.5) / steps:
+                g = gradients_at(model, [layer], corrupt, metric, point, {layer: t * own})[layer]
+                total += float((as_float64(g) * own).sum())
+            return total / steps
+
+        return {path: np.array([of_head(layer, h) for h in range(layer.num_heads)]) for path, layer in layers.items()}
+
+
+def values_at(model, layers, batch, metric, point):
+    """({layer: its heads' values at a point}, the metric)"""
+    values = {}
+
+    def keep(layer, x):
+        if layer in values:
+            raise ValueError("a layer runs twice for this metric: patching needs one run of each")
+        values[layer] = as_float64(x)
+
+    with ExitStack() as stack:
+        for layer in layers:
+            stack.callback(layer.register_head_hook(point, keep, last=True).remove)
+        return values, metric(model, *batch).item()
+
+
+def _kept(difference, positions, path):
+    if positions is None:
+        return difference
+    T = difference.shape[2]
+    if wrong := [t for t in positions if t not in range(-T, T)]:
+        raise ValueError(f"there is no position {wrong[0]} in {path}: there are {T}")
+    kept = np.zeros_like(difference)
+    kept[:, :, list(positions)] = difference[:, :, list(positions)]
+    return kept
+
+
+def gradients_at(model, layers, batch, metric, point, shifts):
+    """{layer: the gradient of the metric at a point}, where shifts, {layer: array}, are added to the values there."""
+    with ExitStack() as stack, enable_grad():
+        added = {layer: stack.enter_context(_shifted(layer, point, shifts.get(layer, 0.0))) for layer in layers}
+        value = metric(model, *batch)
+        leaves = [leaf for found in added.values() for leaf in found]
+        gradients = grad(value, leaves, allow_unused=True)
+    return {layer: np.zeros(x.shape) if g is None else g for layer, x, g in zip(added, leaves, gradients)}
+
+
+@contextmanager
+def _shifted(layer, point, by):
+    """Within a with-block, the layer's heads have `by` added to their values at a point. Yields a list, to which each
+    forward adds the Tensor that it added: its gradient is that of the values, whatever parameters are frozen."""
+    added = []
+
+    def add(layer, x):
+        by_now = np.broadcast_to(by, x.shape)
+        added.append(tensor(by_now, dtype=x.dtype, device=x.device, requires_grad=True))
+        return x + added[-1]
+
+    handle = layer.register_head_hook(point, add)
+    try:
+        yield added
+    finally:
+        handle.remove()

@@ -1,0 +1,208 @@
+"""The residual streams of a model: what is written into them, what reads them, and where norms lie.
+
+A stream begins with what is put in, such as embeddings. Each part, an attention layer or an MLP, reads it, through a
+norm of its own if the norms come first, and adds to it. In the original transformer the stream itself passes through a
+norm after each sum. What comes out is read at the end, or by the cross-attention of a decoder."""
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..nn import (
+    LayerNorm,
+    Module,
+    MultiheadAttention,
+    RMSNorm,
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)  # fmt: skip
+from .layers import as_float64
+
+_LAYERS = TransformerEncoderLayer, TransformerDecoderLayer
+
+
+@dataclass(eq=False)
+class Part:
+    """An attention layer, or an MLP from its module `first` to its module `last`."""
+
+    path: str
+    first: Module
+    last: Module
+    before: Module | None = None  # the norm that it reads through,
+    after: Module | None = None  # or the one that the stream passes through once it has written
+    memory: "Stream | None" = None  # where keys and values come from, if not from the same stream
+
+    @property
+    def is_attention(self):
+        return isinstance(self.first, MultiheadAttention)
+
+
+@dataclass(eq=False)
+class Stream:
+    """A residual stream: its parts in order, and the norm through which it is read at the end."""
+
+    name: str  # "" for the only one
+    body: list[Module]  # the modules that it runs through
+    parts: list[Part]
+    norm: Module | None
+    end: str = "output"  # what is read there
+    embedding: Module | None = None
+    readers: list[Part] = field(default_factory=list)  # of other streams
+
+
+def streams(model):
+    """The Streams of a Module that is, or contains, an nn.GPT, a study.AttentionOnly, an nn.Transformer, an encoder, a
+    decoder or layers of one; or has blocks with attn, and perhaps norm1, norm2 and mlp, as nn.GPT has. Raises TypeError
+    for any other, and for norms that are not nn.LayerNorm or nn.RMSNorm."""
+    found = _streams(model, "")
+    if not found:
+        raise TypeError(
+            f"{type(model).__name__} has no residual stream that is known: no blocks with attn, as nn.GPT has, and no "
+            "nn.TransformerEncoder or nn.TransformerDecoder"
+        )
+    for stream in found:
+        for norm in (stream.norm, *(n for part in stream.parts for n in (part.before, part.after))):
+            if norm is not None and not isinstance(norm, (LayerNorm, RMSNorm)):
+                raise TypeError(f"a norm must be nn.LayerNorm or nn.RMSNorm, got {type(norm).__name__}")
+    return found
+
+
+def _streams(module, path):
+    if isinstance(module, Transformer):
+        encoder, decoder = (_of_layers(getattr(module, side), _under(path, side)) for side in ("encoder", "decoder"))
+        encoder.readers = [part for part in decoder.parts if part.path.endswith("multihead_attn")]
+        for part in encoder.readers:
+            part.memory = encoder
+        return [encoder, decoder]
+    if isinstance(module, (TransformerEncoder, TransformerDecoder, *_LAYERS)):
+        return [_of_layers(module, path)]
+    if _is_trunk(module):
+        return [_of_blocks(module, path)]
+    return [stream for name, child in module.named_children() for stream in _streams(child, _under(path, name))]
+
+
+def _is_trunk(module):
+    blocks = getattr(module, "blocks", None)
+    return blocks is not None and all(isinstance(getattr(b, "attn", None), MultiheadAttention) for b in blocks)
+
+
+def _of_blocks(model, path):
+    parts = []
+    for i, block in enumerate(model.blocks):
+        here = _under(path, f"blocks.{i}")
+        parts.append(Part(f"{here}.attn", block.attn, block.attn, getattr(block, "norm1", None)))
+        if hasattr(block, "mlp"):
+            parts.append(Part(f"{here}.mlp", block.mlp, block.mlp, getattr(block, "norm2", None)))
+    return Stream(path, list(model.blocks), parts, getattr(model, "norm", None), "logits", getattr(model, "wte", None))
+
+
+def _of_layers(module, path):
+    """Of a TransformerEncoder or TransformerDecoder, or of a single layer."""
+    alone = isinstance(module, _LAYERS)
+    layers = {path: module} if alone else {_under(path, f"layers.{i}"): m for i, m in enumerate(module.layers)}
+    parts = []
+    for here, layer in layers.items():
+        modules = [("self_attn", layer.self_attn, layer.self_attn)]
+        if hasattr(layer, "multihead_attn"):
+            modules.append(("multihead_attn", layer.multihead_attn, layer.multihead_attn))
+        modules.append(("mlp", layer.linear1, layer.linear2))
+        for n, (name, first, last) in enumerate(modules, 1):
+            norm = getattr(layer, f"norm{n}")
+            norms = (norm, None) if layer.norm_first else (None, norm)
+            parts.append(Part(_under(here, name), first, last, *norms))
+    return Stream(path, list(layers.values()), parts, None if alone else module.norm)
+
+
+def _under(path, name):
+    return f"{path}.{name}" if path else name
+
+
+# ------------------------------------------------------------------------------------------------------------ recording
+
+
+@dataclass(eq=False)
+class Seen:
+    """What one forward and backward left of the streams: {module: array}, float64."""
+
+    into: dict = field(default_factory=dict)  # what norms, parts without one, and the first module were called with
+    out: dict = field(default_factory=dict)  # what parts, embeddings, norms and the last module returned
+    dtype: Any = None  # what the model computes in
+    d_into: dict = field(default_factory=dict)  # the gradient of an MLP's own copy of its input
+    d_out: dict = field(
+        default_factory=dict
+    )  # that of what was returned; at (module, "in"), of what came into the first
+
+
+@contextmanager
+def watching(found):
+    """Within a with-block, keep in a Seen what runs through these Streams. Each module may run once."""
+    seen, handles = Seen(), []
+
+    def enter(module, args):
+        if module in seen.into:
+            raise ValueError("a layer ran twice: once is needed, without recompute, to tell its gradients apart")
+        seen.into[module], seen.dtype = as_float64(args[0]), args[0].dtype
+        if args[0].node is not None and any(module is stream.body[0] for stream in found):
+            args[0].register_hook(partial(came, (module, "in")))
+
+    def leave(module, args, output):
+        y = output[0] if isinstance(output, tuple) else output
+        seen.out[module] = as_float64(y)
+        if y.node is not None:
+            y.register_hook(partial(came, module))
+
+    def came(key, g):
+        seen.d_out[key] = seen.d_out.get(key, 0.0) + as_float64(g)
+
+    def own_copy(module, dxs, dys):
+        if dxs[0] is not None:
+            seen.d_into[module] = as_float64(dxs[0])
+
+    for stream in found:
+        entered, left = [stream.body[0]], [stream.body[-1], stream.embedding, stream.norm]
+        for part in stream.parts:
+            entered += [part.before or part.first, part.after]
+            left.append(part.last)
+            if not part.is_attention:
+                handles.append(part.first.register_full_backward_hook(own_copy))
+        entered.append(stream.norm)
+        handles += [m.register_forward_pre_hook(enter) for m in dict.fromkeys(entered) if m is not None]
+        handles += [m.register_forward_hook(leave) for m in dict.fromkeys(left) if m is not None]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+# ---------------------------------------------------------------------------------------------------------------- norms
+
+
+def through_norm(norm, x, u, dtype):
+    """The change of norm(x) when x changes by u: x (n, C), u (…, n, C), float64. dtype: what the model computes in."""
+    return _weight(norm) * _projected(norm, x, u, dtype)
+
+
+def back_through_norm(norm, x, dy, dtype):
+    """dx of y = norm(x), from dy (…, n, C)."""
+    return _projected(norm, x, _weight(norm) * dy, dtype)
+
+
+def _weight(norm):
+    return 1.0 if norm.weight is None else as_float64(norm.weight)
+
+
+def _projected(norm, x, u, dtype):
+    """(I - x̂ x̂ᵀ / C) u / σ, for a LayerNorm after centering: symmetric, so that it serves in both directions."""
+    eps = np.finfo(dtype).eps if norm.eps is None else norm.eps
+    if isinstance(norm, LayerNorm):
+        x, u = (a - a.mean(-1, keepdims=True) for a in (x, u))
+    sigma = np.sqrt((x**2).mean(-1, keepdims=True) + eps)
+    xhat = x / sigma
+    return (u - xhat * (u * xhat).mean(-1, keepdims=True)) / sigma

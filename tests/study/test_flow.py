@@ -1,0 +1,267 @@
+"""study.flow: edges against a forward in which every input of every head has a copy of the stream of its own."""
+
+import html
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn, study
+from minigrad.nn import functional as F
+from minigrad.nn.positions import rotary
+from minigrad.study.streams import back_through_norm, through_norm
+
+from .models import EncoderDecoder, V, gpt, tokens
+
+MODELS = {
+    "learned positions": {},
+    "shared keys": {"n_kv_head": 2},
+    "rotary, one key for all": {"positions": "rotary", "n_kv_head": 1, "bias": False},
+    "alibi": {"positions": "alibi"},
+    "sinusoidal, three layers": {"positions": "sinusoidal", "n_layer": 3},
+}
+
+
+class Copies:
+    """A forward of an nn.GPT, by hand: what each node writes, and each reader's own copy of the stream."""
+
+    def __init__(self, model, idx, targets):
+        self.model, self.reads = model, {}
+        at = mg.arange(idx.shape[1])
+        if model.wpe is not None:
+            put_in = {"tokens": model.wte(idx), "positions": model.wpe(at)}
+        elif model.config.positions == "sinusoidal":
+            put_in = {"tokens": model.wte(idx), "positions": nn.positions.sinusoidal(at, 16, mg.float64)}
+        else:
+            put_in = {"tokens": model.wte(idx)}
+        self.writes = {study.Node(name): x + mg.zeros(*idx.shape, 16, dtype=mg.float64) for name, x in put_in.items()}
+        for i, block in enumerate(model.blocks):
+            self.attend(f"blocks.{i}.attn", block)
+            self.writes[study.Node(f"blocks.{i}.mlp")] = block.mlp(
+                block.norm2(self.read(study.Node(f"blocks.{i}.mlp")))
+            )
+        logits = model.head(model.norm(self.read(study.Node("logits"))))
+        self.loss = F.cross_entropy(logits.reshape(-1, V), targets.reshape(-1))
+
+    def read(self, node, p=""):
+        x = sum(self.writes.values()).clone()
+        self.reads[node, p] = x
+        return x
+
+    def attend(self, path, block):
+        layer, written = block.attn, {}
+        biases = [[None] * n if b is None else b.split(d) for b, (n, d) in zip(layer.biases(), layer.sizes)]
+        for h in range(layer.num_heads):
+            node, head, j = study.Node(path, h), layer.head(h), layer.kv_of_head[h]
+            q, k, v = (
+                block.norm1(self.read(node, p)) @ W + (0 if b[n] is None else b[n])
+                for p, W, b, n in zip("qkv", (head.W_Q, head.W_K, head.W_V), biases, (h, j, j))
+            )
+            if layer.positions == "rotary":
+                q, k = rotary(q), rotary(k)
+            mask = None
+            if layer.positions == "alibi":
+                distance = np.subtract.outer(np.arange(q.shape[1]), np.arange(q.shape[1]))
+                mask = mg.tensor(-layer.slopes[h] * np.maximum(distance, 0.0))
+            written[node] = F.attention_pattern(q @ k.mT, mask, True, head.scale) @ v @ head.W_O
+        if layer.out_proj.bias is not None:
+            written[study.Node(f"{path}.bias")] = layer.out_proj.bias + 0 * sum(written.values())
+        self.writes |= written
+
+    def edges(self):
+        """{(source, reader, input): edge}"""
+        found = mg.grad(self.loss, list(self.reads.values()))
+        order = list(self.reads)
+        return {
+            (u, v, p): float((write * g).sum())
+            for (v, p), g in zip(order, found)
+            for u, write in self.writes.items()
+            if self.before(u, v)
+        }
+
+    def before(self, u, v):
+        def place(node):
+            block = {"tokens": -1, "positions": -1, "logits": 99}.get(node.path)
+            return (block, 0) if block is not None else (int(node.path.split(".")[1]), "mlp" in node.path)
+
+        return place(u) < place(v)
+
+
+@pytest.mark.parametrize("changes", MODELS.values(), ids=MODELS)
+def test_edges_are_what_copies_of_the_stream_get(changes):
+    model, batch = gpt(**changes), tokens()
+    flow, copies = study.flow(model, batch), Copies(model, *batch)
+    assert flow.loss == pytest.approx(copies.loss.item(), abs=1e-12)
+    expected = copies.edges()
+    found = {(u, v, p): edge for u, v, p, edge in flow.all}
+    assert found.keys() <= expected.keys()
+    largest = max(map(abs, expected.values()))
+    for key, edge in expected.items():
+        assert found.get(key, 0.0) == pytest.approx(edge, abs=1e-12 * largest), key
+    assert flow.check().worst < 1e-12
+
+
+def test_an_edge_is_what_a_change_of_it_does():
+    """By differences: what one node sends to one input of another is scaled, and nothing else."""
+    model, batch = gpt(positions="rotary"), tokens()
+    flow = study.flow(model, batch)
+    source, target = study.Node("blocks.0.attn", 2), study.Node("blocks.1.attn", 1)
+
+    class Scaled(Copies):
+        def read(self, node, p=""):
+            x = super().read(node, p)
+            return x + self.by * self.writes[source] if (node, p) == (target, self.p) else x
+
+    for p in "qkv":
+        losses = [type("S", (Scaled,), {"by": by, "p": p})(model, *batch).loss.item() for by in (1e-4, -1e-4)]
+        assert flow.edge(source, target)[p] == pytest.approx((losses[0] - losses[1]) / 2e-4, rel=1e-5, abs=1e-9)
+
+
+class Normed(nn.Module):
+    """An encoder and a decoder whose norms come first, and an nn.RMSNorm at the end of the first."""
+
+    def __init__(self):
+        self.source, self.target, self.head = nn.Embedding(V, 16), nn.Embedding(V, 16), nn.Linear(16, V)
+        self.transformer = nn.Transformer(16, 4, 2, 2, 32, norm_first=True, attention={"num_kv_heads": 2})
+        self.transformer.encoder.norm = nn.RMSNorm(16)
+
+    def forward(self, src, tgt):
+        x = self.transformer(self.source(src), self.target(tgt), tgt_is_causal=True)
+        return F.cross_entropy(self.head(x).reshape(-1, V), tgt.reshape(-1))
+
+
+class Encoder(nn.Module):
+    def __init__(self, **options):
+        self.embed, self.head = nn.Embedding(V, 16), nn.Linear(16, V)
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, **options), 3)
+
+    def forward(self, x, y):
+        return F.cross_entropy(self.head(self.encoder(self.embed(x))).reshape(-1, V), y.reshape(-1))
+
+
+def attention_only():
+    return study.AttentionOnly(V, 6, n_layer=3, n_embd=16)
+
+
+OTHERS = {
+    "encoder and decoder": EncoderDecoder,
+    "the same, norms first": Normed,
+    "encoder": Encoder,
+    "encoder, norms first": lambda: Encoder(norm_first=True),
+    "attention only": attention_only,
+    "pruned": lambda: gpt().prune_heads({0: [1, 3], 1: [0]}),
+    "a layer without heads": lambda: gpt().prune_heads({0: range(4)}),
+    "untied": lambda: gpt(tied=False),
+}
+
+
+@pytest.mark.parametrize("dtype, rtol", [(mg.float64, 1e-10), (mg.float32, 1e-5)])
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_identities_hold(name, dtype, rtol):
+    flow = study.flow(OTHERS[name]().to(dtype=dtype), tokens())
+    report = flow.check()
+    assert report.worst < rtol and not report.failed
+    assert {row[2][:18] for row in report.rows} >= {"Σ edges from it = "}
+    heads = [u for u in flow.sources if u.head is not None]
+    assert {(row[0], row[1]) for row in report.rows if "from it" in row[2]} >= {(u.path, u.head) for u in heads}
+
+
+def test_a_wrong_backward_is_seen(monkeypatch):
+    model = gpt()
+    model.blocks[1].attn.register_head_hook("k", lambda layer, k: k * 1.0 + (0.3 * k - (0.3 * k).detach()))
+    with pytest.raises(study.IdentityError, match=r"blocks\.0\.attn"):  # k's gradient is 1.3 times what the trace saw
+        study.flow(model, tokens()).check()
+
+
+def test_queries_of_a_decoder_come_from_its_own_stream_and_keys_from_the_encoder():
+    flow = study.flow(EncoderDecoder().double(), tokens())
+    into = flow.into("transformer.decoder.layers.0.multihead_attn", 1)
+    by = {p: {u.path.split(".")[1] for u, _, q, _ in into if q == p} for p in "qkv"}
+    assert by == {"q": {"decoder"}, "k": {"encoder"}, "v": {"encoder"}}
+
+
+def test_one_backward_and_nothing_is_changed(monkeypatch):
+    model, batch, walks = gpt(dropout=0.5), tokens(), []
+    original = mg.autograd.walk.backward
+    monkeypatch.setattr(mg.autograd, "backward", lambda *args, **kw: walks.append(args) or original(*args, **kw))
+    model.train()
+    state = mg.random.default_generator.state
+    flow = study.flow(model, batch)
+    assert len([w for w in walks if len(w[0])]) <= 3
+    assert model.training and all(p.grad is None for p in model.parameters())
+    assert mg.random.default_generator.state == state and not any(m.has_hooks for m in model.modules())
+    assert flow.loss == study.flow(model.eval(), batch).loss
+
+
+def test_norms_forward_and_back_are_adjoint_and_are_derivatives():
+    rng = np.random.default_rng(0)
+    x, u, dy = rng.standard_normal((3, 5, 8))
+    for norm in (nn.LayerNorm(8).double(), nn.RMSNorm(8, eps=1e-3).double(), nn.RMSNorm(8, elementwise_affine=False)):
+        if norm.weight is not None:
+            norm.weight.detach().copy_(mg.tensor(rng.standard_normal(8)))
+        there, back = through_norm(norm, x, u, np.float64), back_through_norm(norm, x, dy, np.float64)
+        assert (there * dy).sum() == pytest.approx((back * u).sum(), rel=1e-12)
+        up, down = (norm(mg.tensor(x + t * u)).detach().numpy() for t in (1e-5, -1e-5))
+        np.testing.assert_allclose(there, (up - down) / 2e-5, rtol=1e-6, atol=1e-8)
+
+
+def test_names_and_errors():
+    flow = study.flow(gpt(), tokens())
+    assert flow.edge("tokens", "logits")[""] == next(e for u, _, _, e in flow.into("logits") if u.path == "tokens")
+    assert set(flow.edge(("blocks.0.attn", 1), ("blocks.1.attn", 0))) == {"q", "k", "v"}
+    assert flow.edge(("blocks.1.attn", 1), ("blocks.0.attn", 0)) == {"q": 0, "k": 0, "v": 0}
+    assert all(u == study.Node("blocks.0.attn", 1) for u, *_ in flow.out_of("blocks.0.attn", 1))
+    assert "blocks.1.attn head 0" in str(flow.into("blocks.1.attn", 0)) and "smaller ones" in str(flow)
+    with pytest.raises(KeyError, match=r"there is no node 'blocks.7.attn head 0'; did you mean blocks.\d.attn head 0"):
+        flow.out_of("blocks.7.attn", 0)
+    with pytest.raises(TypeError, match="Linear has no residual stream that is known"):
+        study.flow(nn.Linear(3, 3), tokens())
+    with pytest.raises(ValueError, match=r"ran (twice|2 times)"):
+        study.flow(gpt(recompute=True), tokens())
+    with pytest.raises(ValueError, match="the loss requires no gradient"):
+        study.flow(gpt(), tokens(), lambda model, x, y: model(x, y)[1].detach())
+    model = gpt()
+    model.blocks[0].norm1 = nn.Linear(16, 16)
+    with pytest.raises(TypeError, match=r"a norm must be nn\.LayerNorm or nn\.RMSNorm, got Linear"):
+        study.flow(model, tokens())
+
+
+@pytest.mark.needs("dot")
+def test_the_picture(tmp_path):
+    flow = study.flow(gpt(), tokens())
+    dot, svg = flow.graph().save(tmp_path / "flow.svg")
+    largest, text = abs(flow.all[0][-1]), dot.read_text()
+    shown = [edge for edge in flow.all if abs(edge[-1]) >= 0.05 * largest]
+    assert text.count("penwidth") == len(shown) < len(flow.all) and f"{len(shown)} of {len(flow.all)} edges" in text
+    drawn = html.unescape(svg.read_text())
+    assert all(f"{u} → {v} {p}".strip() + f": {edge:+.4g}" in drawn for u, v, p, edge in shown)
+    alone = flow.graph(flow.out_of("blocks.0.attn", 1), least=0).source
+    assert alone.count("penwidth") == len(flow.out_of("blocks.0.attn", 1))
+
+
+def test_a_recorder_keeps_flows_and_gives_series():
+    model, batch = gpt(dtype=mg.float32), tokens()
+    record = study.Recorder(model, batch, every=2, flow=True)
+    before = study.flow(model, batch)
+    optimizer = mg.optim.SGD(model.parameters(), lr=0.5)
+    for step in range(1, 5):
+        optimizer.zero_grad()
+        loss = model(*batch)[1]
+        loss.backward()
+        optimizer.step()
+        record(step, loss)
+    assert [step for step, _ in record.flows] == [0, 2, 4]
+    steps, edges = record.edges(("blocks.0.attn", 0), ("blocks.1.attn", 1))
+    assert steps == [0, 2, 4] and set(edges) == {"q", "k", "v"} and edges["k"].shape == (3,)
+    assert edges["v"][0] == before.edge(("blocks.0.attn", 0), ("blocks.1.attn", 1))["v"] != edges["v"][1]
+    steps, entropy = record.series("entropy")
+    assert steps == [0, 2, 4] and entropy["blocks.1.attn"].shape == (3, 4)
+    with study.trace_heads(model) as trace:
+        model(*batch)
+    np.testing.assert_allclose(entropy["blocks.1.attn"][-1], trace.table(["entropy"])["entropy"]["blocks.1.attn"])
+    with pytest.raises(KeyError, match="there is no statistic 'entropie'; did you mean entropy"):
+        record.series("entropie")
+    with pytest.raises(ValueError, match="flow=True"):
+        study.Recorder(model, batch).edges("tokens", "logits")
+    with pytest.raises(ValueError, match="needs a probe with a loss"):
+        study.Recorder(model, batch[0], flow=True)
