@@ -29,7 +29,8 @@ from .ledger import Ledger, ledger
 from .scores import head_scores, repeated_tokens
 from .models import AttentionOnly, designed_head
 from .circuits import LogitAttribution, logit_attribution, ov_circuit, qk_circuit
-from .flow import Edges, Flow, Node, edge_patch, flow
+from .stream_edges import Node
+from .flow import Edges, Flow, edge_patch, flow
 from .importance import (
     METHODS,
     PruneReport,

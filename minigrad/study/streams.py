@@ -22,6 +22,7 @@ from ..nn import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )  # fmt: skip
+from ..tensor import zeros
 from .layers import as_float64
 
 _LAYERS = TransformerEncoderLayer, TransformerDecoderLayer
@@ -36,7 +37,6 @@ class Part:
     last: Module
     before: Module | None = None  # the norm that it reads through,
     after: Module | None = None  # or the one that the stream passes through once it has written
-    memory: "Stream | None" = None  # where keys and values come from, if not from the same stream
 
     @property
     def is_attention(self):
@@ -77,8 +77,6 @@ def _streams(module, path):
     if isinstance(module, Transformer):
         encoder, decoder = (_of_layers(getattr(module, side), _under(path, side)) for side in ("encoder", "decoder"))
         encoder.readers = [part for part in decoder.parts if part.path.endswith("multihead_attn")]
-        for part in encoder.readers:
-            part.memory = encoder
         return [encoder, decoder]
     if isinstance(module, (TransformerEncoder, TransformerDecoder, *_LAYERS)):
         return [_of_layers(module, path)]
@@ -134,9 +132,14 @@ class Seen:
     out: dict = field(default_factory=dict)  # what parts, embeddings, norms and the last module returned
     dtype: Any = None  # what the model computes in
     d_into: dict = field(default_factory=dict)  # the gradient of an MLP's own copy of its input
-    d_out: dict = field(
-        default_factory=dict
-    )  # that of what was returned; at (module, "in"), of what came into the first
+    d_out: dict = field(default_factory=dict)  # of what was returned; at (module, "in"), of what came into the first
+    put_in: dict = field(default_factory=dict)  # {first module: a Tensor of zeros that was added to what came in}
+
+    def take(self, gradients):
+        """Keep the gradients of put_in."""
+        for module, g in zip(self.put_in, gradients):
+            if g is not None:
+                self.d_out[module, "in"] = as_float64(g)
 
 
 @contextmanager
@@ -147,9 +150,11 @@ def watching(found):
     def enter(module, args):
         if module in seen.into:
             raise ValueError("a layer ran twice: once is needed, without recompute, to tell its gradients apart")
-        seen.into[module], seen.dtype = as_float64(args[0]), args[0].dtype
-        if args[0].node is not None and any(module is stream.body[0] for stream in found):
-            args[0].register_hook(partial(came, (module, "in")))
+        x = args[0]
+        seen.into[module], seen.dtype = as_float64(x), x.dtype
+        if any(module is stream.body[0] for stream in found):  # all that follows needs a gradient then
+            seen.put_in[module] = zeros(*x.shape, dtype=x.dtype, device=x.device, requires_grad=True)
+            return (x + seen.put_in[module], *args[1:])
 
     def leave(module, args, output):
         y = output[0] if isinstance(output, tuple) else output

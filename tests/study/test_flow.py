@@ -193,6 +193,16 @@ def test_one_backward_and_nothing_is_changed(monkeypatch):
     assert flow.loss == study.flow(model.eval(), batch).loss
 
 
+def test_frozen_parameters_do_not_matter():
+    model, batch = gpt(), tokens()
+    free = study.flow(model, batch)
+    for p in model.parameters():
+        p.requires_grad_(False)
+    frozen = study.flow(model, batch)
+    np.testing.assert_array_equal(free.edges, frozen.edges)
+    assert free.check().rows == frozen.check().rows and len(free.check().rows) == len(free.sources) + len(free.inputs)
+
+
 def test_norms_forward_and_back_are_adjoint_and_are_derivatives():
     rng = np.random.default_rng(0)
     x, u, dy = rng.standard_normal((3, 5, 8))
@@ -218,7 +228,7 @@ def test_names_and_errors():
         study.flow(nn.Linear(3, 3), tokens())
     with pytest.raises(ValueError, match=r"ran (twice|2 times)"):
         study.flow(gpt(recompute=True), tokens())
-    with pytest.raises(ValueError, match="the loss requires no gradient"):
+    with pytest.raises(ValueError, match="the loss does not depend on a residual stream"):
         study.flow(gpt(), tokens(), lambda model, x, y: model(x, y)[1].detach())
     model = gpt()
     model.blocks[0].norm1 = nn.Linear(16, 16)

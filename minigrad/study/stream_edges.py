@@ -1,0 +1,212 @@
+"""The edges within one residual stream: what each node writes times the gradient at each reader's copy. See flow.py."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..autograd import enable_grad
+from ..dtypes import float64
+from ..nn.positions import rotary
+from ..nn.utils import evaluating
+from ..tensor import Tensor, grad, tensor, zeros
+from .layers import as_float64, attention_layers, head_weights
+from .streams import Seen, back_through_norm, streams, through_norm, watching
+from .trace import HeadTrace, trace_heads
+
+ROWS = 2.0**23  # numbers of all writes or reads that are held at a time
+
+
+@dataclass(frozen=True)
+class Node:
+    """What writes into the stream or reads it. head: its number, or None for what is no head."""
+
+    path: str
+    head: int | None = None
+
+    def __str__(self):
+        return self.path if self.head is None else f"{self.path} head {self.head}"
+
+
+@dataclass(eq=False)
+class Run:
+    """What a forward and a backward left."""
+
+    seen: Seen
+    trace: HeadTrace
+    loss: Tensor
+
+
+def run_once(model, batch, loss):
+    """The Run of loss(model, *batch). The gradient is that of what is put into the streams: it does not matter which
+    parameters are frozen, and none of theirs is computed."""
+    if all(layer.num_heads == 0 for layer in attention_layers(model).values()):
+        raise ValueError("all heads are pruned")
+    with evaluating(model), trace_heads(model) as trace, watching(streams(model)) as seen, enable_grad():
+        value = loss(model, *batch)
+        if not value.requires_grad:
+            raise ValueError("the loss does not depend on a residual stream, or requires no gradient")
+        seen.take(grad(value, list(seen.put_in.values()), allow_unused=True))
+    return Run(seen, trace, value.detach())
+
+
+class StreamEdges:
+    """One stream: its writes, reads and norms in order, each as a function of rows (positions of all sequences). With a
+    `clean` run, what is written is the difference between the two."""
+
+    def __init__(self, stream, run, clean):
+        self.stream, self.run, self.clean = stream, run, clean
+        seen = run.seen
+        self.sources, self.inputs, self.steps = [], [], []
+        self.identities = []  # (name, what, is it about a source?, its number, the sum that the edges have to give)
+        self.has_norms = False  # on the stream itself, so far
+        self._begin()
+        for part in stream.parts:
+            if part.is_attention:
+                self._read_heads(part, "q" if part.path.endswith("multihead_attn") else "qkv", part.before)
+                self._write_heads(part)
+            else:
+                self._read(Node(part.path), part.before, part.first, seen.d_into.get(part.first))
+                self._write(Node(part.path), lambda run, part=part: run.seen.out[part.last], seen.d_out.get(part.last))
+            if part.after is not None:
+                self._pass(part.after)
+        end = stream.norm if stream.norm is not None else stream.body[-1]
+        for part in stream.readers:
+            self._read_heads(part, "kv", stream.norm, end)
+        if not stream.readers:
+            self._read(Node(stream.end), stream.norm, end, seen.d_out.get(end))
+
+    # -- what is written
+
+    def _begin(self):
+        first, embedding, seen = self.stream.body[0], self.stream.embedding, self.run.seen
+        x, dx, tokens = seen.into[first], seen.d_out.get((first, "in")), seen.out.get(embedding)
+        if tokens is None or tokens.shape != x.shape:
+            self._write(self._named("input"), lambda run: run.seen.into[first], dx)
+            return
+        self._write(self._named("tokens"), lambda run: run.seen.out[embedding], dx)
+        if not np.array_equal(tokens, x):
+            self._write(self._named("positions"), lambda run: run.seen.into[first] - run.seen.out[embedding], dx)
+
+    def _written(self, of_run):
+        """of_run(run), or the difference between the clean run and this one."""
+        return of_run(self.run) if self.clean is None else of_run(self.clean) - of_run(self.run)
+
+    def _named(self, name):
+        return Node(f"{self.stream.name}.{name}" if self.stream.name else name)
+
+    def _write(self, node, of_run, dy):
+        y = self._written(of_run)
+        rows = _rows(y)
+        total = None if dy is None else float((y * dy).sum())
+        self._add([node], [total], lambda at: rows[None, at])
+
+    def _write_heads(self, part):
+        layer = part.last
+        dy = self.run.seen.d_out.get(layer)
+        if layer.num_heads:
+            call = _call(self.run, part)
+            z, dz = self._written(lambda run: as_float64(_call(run, part).z)), as_float64(call.z_grad)
+            W_O, rows = np.array(call.W_O), _rows_of_heads(z)
+            nodes = [Node(part.path, h) for h in call.heads]
+            self._add(nodes, (z * dz).sum((0, 2, 3)).tolist(), lambda at: rows[:, at] @ W_O)
+        if layer.out_proj.bias is not None and self.clean is None:
+            b = as_float64(layer.out_proj.bias)
+            self._write(Node(f"{part.path}.bias"), lambda run: np.broadcast_to(b, run.seen.out[layer].shape), dy)
+
+    def _add(self, nodes, totals, rows):
+        for i, (node, total) in enumerate(zip(nodes, totals), len(self.sources)):
+            if total is not None:
+                self.identities.append((node, "Σ edges from it = ⟨write, dwrite⟩", True, i, total))
+        self.sources += nodes
+        self.steps.append(("write", rows))
+
+    # -- what reads
+
+    def _read(self, node, norm, module, dx):
+        """A reader with one input, of which dx is the gradient behind the norm, if there is one."""
+        if dx is None:
+            return
+        dx = _rows(dx)
+        self._ask([(node, "")], norm, module, lambda at: dx[None, at])
+
+    def _read_heads(self, part, inputs, norm, module=None):
+        layer = part.first
+        if not layer.num_heads:
+            return
+        call = _call(self.run, part)
+        of = {p: np.array([head_weights(layer, h)["qkv".index(p)] for h in call.heads]) for p in inputs}
+        for p in inputs:
+            dx = getattr(call, f"{p}_grad")
+            dx = _rows_of_heads(_turned_back(dx) if layer.positions == "rotary" and p != "v" else as_float64(dx))
+            names, W = [(Node(part.path, h), p) for h in call.heads], of[p].swapaxes(-1, -2)  # W (n, d, C)
+            self._ask(names, norm, module or layer, lambda at, dx=dx, W=W: dx[:, at] @ W)
+
+    def _ask(self, names, norm, module, rows):
+        def stream(run):
+            known = run.seen.into if norm is not None or module in run.seen.into else run.seen.out
+            return _rows(known[module if norm is None else norm])
+
+        x, dtype = stream(self.run), self.run.seen.dtype
+        if not self.has_norms:
+            for i, (node, p) in enumerate(names, len(self.inputs)):
+                self.identities.append((node, f"Σ edges to its {p or 'input'} = ⟨stream, G⟩", False, i, None))
+        before = len(self.inputs)
+        self.inputs += names
+        back = rows if norm is None else lambda at: back_through_norm(norm, x[at], rows(at), dtype)
+        self.steps.append(("read", before, len(self.inputs), self._written(stream), back))
+
+    def _pass(self, norm):
+        x, dtype = _rows(self.run.seen.into[norm]), self.run.seen.dtype
+        self.has_norms = True
+        self.steps.append(("norm", lambda at, U: through_norm(norm, x[at], U, dtype)))
+
+    # -- the edges
+
+    def edges(self):
+        """(edges (sources, inputs), [(path, head, identity, error)]), errors relative to the sum of absolute values."""
+        E, whole = np.zeros((len(self.sources), len(self.inputs))), np.zeros(len(self.inputs))
+        n, C = _rows(self.run.seen.into[self.stream.body[0]]).shape
+        some = max(1, int(ROWS // (C * max(E.shape))))
+        for start in range(0, n, some):
+            at, U = slice(start, start + some), np.zeros((0, min(some, n - start), C))
+            for kind, *step in self.steps:
+                if kind == "write":
+                    U = np.concatenate([U, step[0](at)])
+                elif kind == "norm":
+                    U = step[0](at, U)
+                else:
+                    i, j, x, rows = step
+                    G = rows(at)
+                    E[: len(U), i:j] += U.reshape(len(U), -1) @ G.reshape(j - i, -1).T
+                    whole[i:j] += np.tensordot(G, x[at], 2)
+        return E, [self._error(E, whole, *each) for each in self.identities]
+
+    def _error(self, E, whole, node, what, of_source, i, total):
+        terms, total = (E[i], total) if of_source else (E[:, i], whole[i])
+        size = np.abs(terms).sum() + abs(total)
+        return node.path, node.head, what, float(abs(terms.sum() - total) / size) if size else 0.0
+
+
+def _call(run, part):
+    calls = run.trace.calls(part.path)
+    if len(calls) != 1:
+        raise ValueError(f"{part.path} ran {len(calls)} times: once is needed, and recompute off")
+    return calls[0]
+
+
+def _rows(x):
+    """(B, T, C) -> (B T, C)"""
+    return x.reshape(-1, x.shape[-1])
+
+
+def _rows_of_heads(x):
+    """(B, n, T, d) -> (n, B T, d)"""
+    return x.swapaxes(0, 1).reshape(x.shape[1], -1, x.shape[-1])
+
+
+def _turned_back(dx):
+    """The gradient of what rotary positions have turned, from that of the result: (B, n, T, d), float64."""
+    x = zeros(*dx.shape, dtype=float64, requires_grad=True)
+    with enable_grad():
+        y = rotary(x)
+    return grad(y, x, tensor(dx, dtype=float64))[0].numpy()
