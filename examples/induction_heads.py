@@ -12,6 +12,10 @@ trained on, 16, shows whether the heads learned this rather than distances. (15 
 expected there: the last one must look at position 16, counted from 0, where with periods up to 15 an earlier position
 always served as well.)
 
+Why do they appear? At first nothing asks for a head that knows the token before: what it sends, by way of values and
+straight to the logits, is noise. Then the keys of the second layer begin to use it. study.flow splits the gradient of
+the head by who reads it, and by Q, K or V; the script prints that for the whole training.
+
 The controls: a single layer cannot do it; and with a single period, 12, the heads learn to look 11 tokens back.
 """
 
@@ -73,6 +77,15 @@ def report(title, model, seen):
         print(f"{title}, period {period}: induction {score:.2f}, {right:.0%} right")
 
 
+def pulls(flows, head):
+    """What pulled at a head of the first layer in training: its edges to all heads of the second, by input. As text."""
+    lines = ["step       by Q     by K     by V   logits"]
+    for step, flow in flows:
+        each = [sum(edge for *_, by, edge in flow.out_of(*head) if by == p) for p in ("q", "k", "v", "")]
+        lines.append(f"{step:4}  " + "".join(f"{edge:+9.4f}" for edge in each))
+    return "\n".join(lines)
+
+
 @cli.command("induction_heads")
 def main(argv=()):
     parser = cli.Parser(description=__doc__)
@@ -85,7 +98,7 @@ def main(argv=()):
         cli.needs("matplotlib", "--out")
         cli.folder_to_write(args.out, "--out")
 
-    model, steps, scores = new_model(args.seed), [], {"previous": [], "induction": []}
+    model, steps, scores, flows = new_model(args.seed), [], {"previous": [], "induction": []}, []
     tokens = study.repeated_tokens([9, UNSEEN], V, T + 1, mg.Generator(args.seed))
     record = study.Recorder(model, probe=(tokens[:, :-1], tokens[:, 1:])) if args.out else None
 
@@ -95,6 +108,7 @@ def main(argv=()):
         if step % EVERY == 0:
             table = study.head_scores(model, list(scores), [UNSEEN])
             steps.append(step)
+            flows.append((step, study.flow(model, *batches(9))))
             for kind, found in scores.items():
                 found.append(table.best(kind)[2])
             said = ", ".join(f"{kind} {found[-1]:.2f}" for kind, found in scores.items())
@@ -104,6 +118,11 @@ def main(argv=()):
     emerged = [step for step, score in zip(steps, scores["induction"]) if score > 0.5]
     print(f"\nInduction {f'was there at step {emerged[0]}' if emerged else 'has not appeared'}. On period {UNSEEN}:\n")
     print(study.head_scores(model, periods=[UNSEEN]).sorted("induction"))
+    head = study.head_scores(model, ["previous"], [UNSEEN]).best("previous")[:2]
+    print(
+        f"\nWhat pulled at {head[0]} head {head[1]}, which looks at the token before. As far as a number is negative,"
+    )
+    print(f"more of what the head sends to the second layer's Q, K or V lowers the loss:\n\n{pulls(flows, head)}")
     importance = study.HeadTable({m: study.head_importance(model, batches(9), m) for m in study.METHODS})
     print(f"\nHow much the loss on period 9 rises without a head, in nats:\n\n{importance.sorted('ablate')}\n")
     report("two layers", model, 9)
