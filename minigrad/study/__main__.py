@@ -6,6 +6,7 @@ python -m minigrad.study flow CHECKPOINT --text "To be, or not to be" --of block
 python -m minigrad.study stats
 """
 
+import dataclasses
 import os
 import sys
 from contextlib import ExitStack
@@ -17,7 +18,7 @@ from ..nn.attention import FORMS
 from ..nn.heads import known_heads
 from ..tensor import tensor
 from ..training.runs import load_char_model
-from .flow import Edges, flow
+from .flow import flow
 from .importance import head_importance
 from .layers import attention_layers
 from .ledger import ledger
@@ -63,14 +64,14 @@ def write_ledger(args):
 def write_flow(args):
     """Print where the gradients of the loss on the text come from, the largest edges first, and draw them."""
     model, _, x, y = given(args)
-    found = flow(model, (x, y))
-    edges = found.all
-    if args.of is not None:
-        with cli.refusing(KeyError):
-            edges = Edges(sorted(found.into(*args.of) + found.out_of(*args.of), key=lambda edge: -abs(edge[-1])))
-    print(edges)
     if args.out is not None:
         cli.file_to_write(args.out, "--out", "flow.svg")
+    model.config = dataclasses.replace(model.config, recompute=False)  # each layer has to run once
+    found = flow(model, (x, y))
+    with cli.refusing(KeyError):
+        edges = found.all if args.of is None else found.around(*args.of)
+    print(edges)
+    if args.out is not None:
         with cli.refusing(ValueError, ImportError):
             print(f"wrote {', '.join(map(str, found.graph(edges, args.least).save(args.out)))}")
     return 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..tensor import tensor
-from .importance import returned_loss
+from .importance import check_batch, check_steps, returned_loss
 from .layers import as_float64, attention_layers, path_of, undisturbed
 from .patching import gradients_at, values_at
 
@@ -21,8 +21,8 @@ def attention_attribution(model, batch, layer, head, steps=20, loss=returned_los
     .grad is changed. Raises KeyError for an unknown layer, ValueError for an unknown head.
 
     Source: Hao, Dong, Wei and Xu 2021, Self-attention attribution."""
-    if steps < 1:
-        raise ValueError(f"steps must be at least 1, got {steps}")
+    check_steps(steps)
+    check_batch(batch)
     layer = _known(model, layer, head)
     with undisturbed(model):
         P = _only(values_at(model, [layer], batch, loss, "pattern")[0][layer], head)
@@ -55,6 +55,7 @@ def what_if(model, batch, layer, head, query, sequence=0, amount=1.0, loss=retur
     e_j, all on key j. change is exact, a forward for each key that the query sees: L(P_i := (1 - a) P_i + a e_j) - L,
     where a is `amount`. Signed and causal: what is negative would have helped. Raises KeyError for an unknown layer,
     ValueError for an unknown head, query or sequence."""
+    check_batch(batch)
     layer = _known(model, layer, head)
     with undisturbed(model):
         values, before = values_at(model, [layer], batch, loss, "pattern")
@@ -64,7 +65,7 @@ def what_if(model, batch, layer, head, query, sequence=0, amount=1.0, loss=retur
                 raise ValueError(f"there is no {what} {number}: there are {n}, from 0 on")
         row = P[sequence, head, query]
         dP = as_float64(gradients_at(model, [layer], batch, loss, "pattern", {})[layer])[sequence, head, query]
-        sees = row > 0
+        sees = _visible(model, layer, batch, loss)[sequence, head, query]
         change = np.full(row.shape, np.nan)
         for j in np.flatnonzero(sees):
 
@@ -87,6 +88,16 @@ def _known(model, layer, head):
     layer = layers[path_of(layer, layers)]
     layer.head(head)  # raises ValueError for an unknown one
     return layer
+
+
+def _visible(model, layer, batch, loss):
+    """Which keys each query sees (B, nh, T, S): those that have a weight where all scores are equal. A weight may be
+    rounded to 0 as it is."""
+    handle = layer.register_head_hook("qk", lambda _, x: x * 0.0)
+    try:
+        return values_at(model, [layer], batch, loss, "pattern")[0][layer] > 0
+    finally:
+        handle.remove()
 
 
 def _only(values, head):

@@ -3,7 +3,7 @@
 import itertools
 
 COLOURS = {"q": "#0072b2", "k": "#d55e00", "v": "#009e73", "": "#666666"}  # told apart with any colour vision
-READS = {"q": "Q", "k": "K", "v": "V", "": "the only input"}
+READS = {"q": "Q", "k": "K", "v": "V", "": "an MLP, or at the end"}
 WIDEST = 6.0  # points
 
 
@@ -18,7 +18,7 @@ def digraph(flow, edges, least):
     picture = graphviz.Digraph(
         graph_attr={
             "rankdir": "BT",
-            "label": _legend(len(shown), len(edges)),
+            "label": _legend(len(shown), len(edges), largest),
             "fontname": "sans-serif",
             "fontsize": "11",
         },
@@ -43,18 +43,19 @@ def digraph(flow, edges, least):
 
 
 def _rows(flow, used):
-    """Lists of nodes, from the bottom up: what the stream begins with, then each part where it stands in the model."""
-    order = dict.fromkeys(node for node, _ in flow.inputs)  # readers, in the order in which they read
-    first = [node for node in flow.sources if node not in order]  # embeddings, and biases, which do not read
-    rows = {node.path: [] for node in order}
-    for node in order:
-        rows[node.path].append(node)
+    """Lists of nodes, from the bottom up: what the streams begin with, then each part where it stands in the model."""
+    readers = dict.fromkeys(node for node, _ in flow.inputs)
+    first = [node for node in flow.sources if node not in readers]  # embeddings, and biases, which do not read
+    rows: dict = {}
+    for node in dict.fromkeys([*flow.sources, *readers]):  # in the order in which they write, and then the ends
+        if node in readers:
+            rows.setdefault(node.path, []).append(node)
     return [kept for row in [first, *rows.values()] if (kept := [node for node in row if node in used])]
 
 
-def _legend(shown, of):
+def _legend(shown, of, largest):
     colours = "".join(f'<font color="{COLOURS[p]}"><b> {READS[p]} </b></font>' for p in COLOURS)
     return (
-        f"<{shown} of {of} edges. Read by{colours}<br/>"
+        f"<{shown} of {of} edges; the widest is {largest:.3g}. Read by{colours}<br/>"
         "Solid: more of it raises the loss. Dashed: more of it lowers the loss.>"
     )

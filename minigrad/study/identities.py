@@ -57,7 +57,7 @@ class IdentityReport:
             rows = [row for row in self.rows if row[2] == identity]
             layer, head, _, error = max(rows, key=lambda row: np.nan_to_num(row[3], nan=np.inf))
             holds = "holds" if error <= self.rtol[layer] else "FAILS"
-            lines.append((holds, identity, f"{error:.1e}", f"{layer} head {head}".strip()))
+            lines.append((holds, identity, f"{error:.1e}", layer if head is None else f"{layer} head {head}".strip()))
         return "\n".join([*aligned(lines), *(f"not checked: {each}" for each in self.skipped)])
 
 

@@ -46,8 +46,7 @@ def head_importance(model, batches, method="ablate", steps=20, loss=returned_los
     method, and if there are no batches."""
     if method not in METHODS:
         raise ValueError(unknown("method", method, METHODS))
-    if steps < 1:
-        raise ValueError(f"steps must be at least 1, got {steps}")
+    check_steps(steps)
     batches, layers = _as_list(batches), attention_layers(model)
     with undisturbed(model):
         if method == "abs_gate_grad":
@@ -59,6 +58,16 @@ def head_importance(model, batches, method="ablate", steps=20, loss=returned_los
         else:
             of_head = partial(_along_path, model, batches, loss, steps)
         return {path: np.array([of_head(layer, h) for h in range(layer.num_heads)]) for path, layer in layers.items()}
+
+
+def check_steps(steps):
+    if not isinstance(steps, int) or steps < 1:
+        raise ValueError(f"steps must be at least 1, got {steps!r}")
+
+
+def check_batch(batch):
+    if not isinstance(batch, (tuple, list)):
+        raise ValueError(f"a batch must be a tuple of the model's arguments, got {type(batch).__name__}")
 
 
 def _as_list(batches):

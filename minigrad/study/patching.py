@@ -15,8 +15,8 @@ from ..autograd import enable_grad
 from ..errors import unknown
 from ..nn.attention import POINTS
 from ..tensor import grad, tensor
-from .importance import returned_loss
-from .layers import as_float64, attention_layers, undisturbed
+from .importance import check_batch, check_steps, returned_loss
+from .layers import as_float64, attention_layers, several, undisturbed
 
 METHODS = "exact", "first_order", "integrated"
 
@@ -39,8 +39,9 @@ def patch(model, clean, corrupt, metric=returned_loss, point="z", method="exact"
         raise ValueError(unknown("point", point, POINTS))
     if method not in METHODS:
         raise ValueError(unknown("method", method, METHODS))
-    if steps < 1:
-        raise ValueError(f"steps must be at least 1, got {steps}")
+    check_steps(steps)
+    check_batch(clean)
+    check_batch(corrupt)
     layers = {path: layer for path, layer in attention_layers(model).items() if layer.num_heads}
     with undisturbed(model):
         wanted = values_at(model, layers.values(), clean, metric, point)[0]
@@ -85,17 +86,20 @@ def values_at(model, layers, batch, metric, point):
     with ExitStack() as stack:
         for layer in layers:
             stack.callback(layer.register_head_hook(point, keep, last=True).remove)
-        return values, metric(model, *batch).item()
+        value = metric(model, *batch).item()
+    if any(layer not in values for layer in layers):
+        raise ValueError("an attention layer did not run for this metric")
+    return values, value
 
 
 def _kept(difference, positions, path):
     if positions is None:
         return difference
-    T = difference.shape[2]
+    T, positions = difference.shape[2], several(positions)
     if wrong := [t for t in positions if t not in range(-T, T)]:
         raise ValueError(f"there is no position {wrong[0]} in {path}: there are {T}")
     kept = np.zeros_like(difference)
-    kept[:, :, list(positions)] = difference[:, :, list(positions)]
+    kept[:, :, positions] = difference[:, :, positions]
     return kept
 
 
@@ -111,14 +115,14 @@ def gradients_at(model, layers, batch, metric, point, shifts):
 
 @contextmanager
 def _shifted(layer, point, by):
-    """Within a with-block, the layer's heads have `by` added to their values at a point. Yields a list, to which each
-    forward adds the Tensor that it added: its gradient is that of the values, whatever parameters are frozen."""
+    """Within a with-block, the layer's heads have `by` added to their values at a point. Yields a list, to which the
+    first forward adds the Tensor that is added: its gradient is that of the values, whatever is frozen."""
     added = []
 
     def add(layer, x):
-        by_now = np.broadcast_to(by, x.shape)
-        added.append(tensor(by_now, dtype=x.dtype, device=x.device, requires_grad=True))
-        return x + added[-1]
+        if not added:  # the same again when the forward is recomputed
+            added.append(tensor(np.broadcast_to(by, x.shape), dtype=x.dtype, device=x.device, requires_grad=True))
+        return x + added[0]
 
     handle = layer.register_head_hook(point, add)
     try:

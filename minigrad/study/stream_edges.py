@@ -9,8 +9,9 @@ from ..dtypes import float64
 from ..nn.positions import rotary
 from ..nn.utils import evaluating
 from ..tensor import Tensor, grad, tensor, zeros
+from .importance import check_batch
 from .layers import as_float64, attention_layers, head_weights
-from .streams import Seen, back_through_norm, streams, through_norm, watching
+from .streams import Seen, back_through_norm, through_norm, watching
 from .trace import HeadTrace, trace_heads
 
 ROWS = 2.0**23  # numbers of all writes or reads that are held at a time
@@ -36,17 +37,36 @@ class Run:
     loss: Tensor
 
 
-def run_once(model, batch, loss):
-    """The Run of loss(model, *batch). The gradient is that of what is put into the streams: it does not matter which
-    parameters are frozen, and none of theirs is computed."""
+def run_once(model, found, batch, loss):
+    """The Run of loss(model, *batch), whose streams have been found. The gradient is that of what is put into the
+    streams: it does not matter which parameters are frozen, and none of theirs is computed."""
     if all(layer.num_heads == 0 for layer in attention_layers(model).values()):
         raise ValueError("all heads are pruned")
-    with evaluating(model), trace_heads(model) as trace, watching(streams(model)) as seen, enable_grad():
+    check_batch(batch)
+    with evaluating(model), trace_heads(model) as trace, watching(found) as seen, enable_grad():
         value = loss(model, *batch)
+        if not isinstance(value, Tensor) or value.numel() != 1:
+            raise ValueError("the loss must be a Tensor with one element")
         if not value.requires_grad:
             raise ValueError("the loss does not depend on a residual stream, or requires no gradient")
         seen.take(grad(value, list(seen.put_in.values()), allow_unused=True))
+    for stream in found:
+        for path, module in _modules(stream):
+            if module not in seen.into and module not in seen.out:
+                raise ValueError(f"{path} did not run for this loss")
     return Run(seen, trace, value.detach())
+
+
+def _modules(stream):
+    """(what to call it, module) of all that has to run in a stream."""
+    yield stream.name or "the model", stream.body[0]
+    for part in stream.parts:
+        yield part.path, part.last
+        for norm in (part.before, part.after):
+            if norm is not None:
+                yield f"the norm of {part.path}", norm
+    if stream.norm is not None:
+        yield f"the norm at the end of {stream.name or 'the model'}", stream.norm
 
 
 class StreamEdges:
@@ -62,18 +82,18 @@ class StreamEdges:
         self._begin()
         for part in stream.parts:
             if part.is_attention:
-                self._read_heads(part, "q" if part.path.endswith("multihead_attn") else "qkv", part.before)
+                self._read_heads(part, "q" if part.path.endswith("multihead_attn") else "qkv", part.before, part.first)
                 self._write_heads(part)
             else:
                 self._read(Node(part.path), part.before, part.first, seen.d_into.get(part.first))
                 self._write(Node(part.path), lambda run, part=part: run.seen.out[part.last], seen.d_out.get(part.last))
             if part.after is not None:
                 self._pass(part.after)
-        end = stream.norm if stream.norm is not None else stream.body[-1]
         for part in stream.readers:
-            self._read_heads(part, "kv", stream.norm, end)
+            self._read_heads(part, "kv", stream.norm)
         if not stream.readers:
-            self._read(Node(stream.end), stream.norm, end, seen.d_out.get(end))
+            end = stream.norm if stream.norm is not None else stream.body[-1]
+            self._read(self._named(stream.end), stream.norm, None, seen.d_out.get(end))
 
     # -- what is written
 
@@ -85,7 +105,7 @@ class StreamEdges:
             return
         self._write(self._named("tokens"), lambda run: run.seen.out[embedding], dx)
         if not np.array_equal(tokens, x):
-            self._write(self._named("positions"), lambda run: run.seen.into[first] - run.seen.out[embedding], dx)
+            self._write(self._named(self.stream.rest), lambda run: run.seen.into[first] - run.seen.out[embedding], dx)
 
     def _written(self, of_run):
         """of_run(run), or the difference between the clean run and this one."""
@@ -130,6 +150,7 @@ class StreamEdges:
         self._ask([(node, "")], norm, module, lambda at: dx[None, at])
 
     def _read_heads(self, part, inputs, norm, module=None):
+        """The heads of an attention layer, by their inputs "q", "k", "v". module: see _ask."""
         layer = part.first
         if not layer.num_heads:
             return
@@ -139,12 +160,15 @@ class StreamEdges:
             dx = getattr(call, f"{p}_grad")
             dx = _rows_of_heads(_turned_back(dx) if layer.positions == "rotary" and p != "v" else as_float64(dx))
             names, W = [(Node(part.path, h), p) for h in call.heads], of[p].swapaxes(-1, -2)  # W (n, d, C)
-            self._ask(names, norm, module or layer, lambda at, dx=dx, W=W: dx[:, at] @ W)
+            self._ask(names, norm, module, lambda at, dx=dx, W=W: dx[:, at] @ W)
 
     def _ask(self, names, norm, module, rows):
+        """rows(at): the gradients behind the norm, if there is one. The stream there is what the norm was called with,
+        or else the module; None: what came out at the end."""
+
         def stream(run):
-            known = run.seen.into if norm is not None or module in run.seen.into else run.seen.out
-            return _rows(known[module if norm is None else norm])
+            came_in = module if norm is None else norm
+            return _rows(run.seen.out[self.stream.body[-1]] if came_in is None else run.seen.into[came_in])
 
         x, dtype = stream(self.run), self.run.seen.dtype
         if not self.has_norms:
@@ -163,8 +187,10 @@ class StreamEdges:
     # -- the edges
 
     def edges(self):
-        """(edges (sources, inputs), [(path, head, identity, error)]), errors relative to the sum of absolute values."""
+        """(edges (sources, inputs), [(path, head, identity, error)]). Errors are relative to Σ |write| |G| over
+        positions: the edges themselves may be small because what they add up cancels."""
         E, whole = np.zeros((len(self.sources), len(self.inputs))), np.zeros(len(self.inputs))
+        sizes = np.zeros_like(E)
         n, C = _rows(self.run.seen.into[self.stream.body[0]]).shape
         some = max(1, int(ROWS // (C * max(E.shape))))
         for start in range(0, n, some):
@@ -178,13 +204,14 @@ class StreamEdges:
                     i, j, x, rows = step
                     G = rows(at)
                     E[: len(U), i:j] += U.reshape(len(U), -1) @ G.reshape(j - i, -1).T
+                    sizes[: len(U), i:j] += np.linalg.norm(U, axis=-1) @ np.linalg.norm(G, axis=-1).T
                     whole[i:j] += np.tensordot(G, x[at], 2)
-        return E, [self._error(E, whole, *each) for each in self.identities]
+        return E, [self._error(E, sizes, whole, *each) for each in self.identities]
 
-    def _error(self, E, whole, node, what, of_source, i, total):
-        terms, total = (E[i], total) if of_source else (E[:, i], whole[i])
-        size = np.abs(terms).sum() + abs(total)
-        return node.path, node.head, what, float(abs(terms.sum() - total) / size) if size else 0.0
+    def _error(self, E, sizes, whole, node, what, of_source, i, total):
+        at = np.s_[i] if of_source else np.s_[:, i]
+        difference, size = abs(E[at].sum() - (total if of_source else whole[i])), sizes[at].sum()
+        return node.path, node.head, what, float(difference / size) if difference else 0.0
 
 
 def _call(run, part):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..nn import (
+    GPT,
     LayerNorm,
     Module,
     MultiheadAttention,
@@ -24,6 +25,7 @@ from ..nn import (
 )  # fmt: skip
 from ..tensor import zeros
 from .layers import as_float64
+from .models import AttentionOnly
 
 _LAYERS = TransformerEncoderLayer, TransformerDecoderLayer
 
@@ -53,6 +55,7 @@ class Stream:
     norm: Module | None
     end: str = "output"  # what is read there
     embedding: Module | None = None
+    rest: str = "positions"  # what is put in besides
     readers: list[Part] = field(default_factory=list)  # of other streams
 
 
@@ -70,6 +73,8 @@ def streams(model):
         for norm in (stream.norm, *(n for part in stream.parts for n in (part.before, part.after))):
             if norm is not None and not isinstance(norm, (LayerNorm, RMSNorm)):
                 raise TypeError(f"a norm must be nn.LayerNorm or nn.RMSNorm, got {type(norm).__name__}")
+            if norm is not None and len(norm.normalized_shape) != 1:
+                raise TypeError(f"a norm must be over the last dim alone, got {norm}")
     return found
 
 
@@ -97,7 +102,9 @@ def _of_blocks(model, path):
         parts.append(Part(f"{here}.attn", block.attn, block.attn, getattr(block, "norm1", None)))
         if hasattr(block, "mlp"):
             parts.append(Part(f"{here}.mlp", block.mlp, block.mlp, getattr(block, "norm2", None)))
-    return Stream(path, list(model.blocks), parts, getattr(model, "norm", None), "logits", getattr(model, "wte", None))
+    norm, embedding = getattr(model, "norm", None), getattr(model, "wte", None)
+    rest = "positions" if isinstance(model, (GPT, AttentionOnly)) else "the rest"
+    return Stream(path, list(model.blocks), parts, norm, "logits", embedding, rest)
 
 
 def _of_layers(module, path):
@@ -146,8 +153,11 @@ class Seen:
 def watching(found):
     """Within a with-block, keep in a Seen what runs through these Streams. Each module may run once."""
     seen, handles = Seen(), []
+    embeddings = {stream.embedding: stream.body[0] for stream in found if stream.embedding is not None}
 
     def enter(module, args):
+        if not args:
+            raise ValueError(f"{type(module).__name__} was called by keyword: its input has to be the first argument")
         if module in seen.into:
             raise ValueError("a layer ran twice: once is needed, without recompute, to tell its gradients apart")
         x = args[0]
@@ -157,6 +167,8 @@ def watching(found):
             return (x + seen.put_in[module], *args[1:])
 
     def leave(module, args, output):
+        if module in embeddings and embeddings[module] in seen.into:
+            return  # a later look at the table, such as the loss may take
         y = output[0] if isinstance(output, tuple) else output
         seen.out[module] = as_float64(y)
         if y.node is not None:

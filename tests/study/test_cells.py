@@ -75,3 +75,12 @@ def test_errors():
     with pytest.raises(ValueError, match="steps must be at least 1"):
         study.attention_attribution(model, batch, 0, 0, steps=0)
     assert all(not m._head_hooks for m in study.attention_layers(model).values()) and model.training
+
+
+def test_a_key_is_seen_even_if_its_weight_is_rounded_to_nothing():
+    model, batch = gpt(dtype=mg.float32), tokens()
+    model.blocks[1].attn.scale = 3000.0
+    found = study.what_if(model, batch, 1, 0, 5)
+    assert (found.weights == 0).any() and not np.isnan(found.change).any()
+    causal = study.what_if(model, batch, 1, 0, 2)
+    assert np.isnan(causal.change[3:]).all() and not np.isnan(causal.change[:3]).any()

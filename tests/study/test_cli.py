@@ -145,6 +145,9 @@ def test_flow(saved, tmp_path, capsys):
     assert run("flow", path, "--text", TEXT[:17], "--of", "blocks.0.attn:1") == 0
     lines = capsys.readouterr().out.splitlines()
     assert all("blocks.0.attn head 1" in line for line in lines[1:] if "smaller" not in line)
+    for of in "tokens", "logits", "blocks.0.mlp":
+        assert run("flow", path, "--text", TEXT[:17], "--of", of) == 0
+        assert of in capsys.readouterr().out
     for of, message in {
         "blocks.0.attn:7": "there is no node 'blocks.0.attn head 7'",
         "blocks.0.atn:1": "did you mean blocks.0.attn head 1",

@@ -155,12 +155,12 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("dtype, rtol", [(mg.float64, 1e-10), (mg.float32, 1e-5)])
+@pytest.mark.parametrize("dtype, rtol", [(mg.float64, 1e-10), (mg.float32, 1e-6)])
 @pytest.mark.parametrize("name", OTHERS)
 def test_the_identities_hold(name, dtype, rtol):
     flow = study.flow(OTHERS[name]().to(dtype=dtype), tokens())
     report = flow.check()
-    assert report.worst < rtol and not report.failed
+    assert report.worst < rtol and not report.failed and "head None" not in str(report)
     assert {row[2][:18] for row in report.rows} >= {"Σ edges from it = "}
     heads = [u for u in flow.sources if u.head is not None]
     assert {(row[0], row[1]) for row in report.rows if "from it" in row[2]} >= {(u.path, u.head) for u in heads}
@@ -170,7 +170,54 @@ def test_a_wrong_backward_is_seen(monkeypatch):
     model = gpt()
     model.blocks[1].attn.register_head_hook("k", lambda layer, k: k * 1.0 + (0.3 * k - (0.3 * k).detach()))
     with pytest.raises(study.IdentityError, match=r"blocks\.0\.attn"):  # k's gradient is 1.3 times what the trace saw
-        study.flow(model, tokens()).check()
+        study.flow(model, tokens())
+
+
+def test_a_structure_that_does_not_fit_is_seen():
+    class Scaled(nn.Module):
+        """Adds half of what its parts say, which the edges know nothing of."""
+
+        def __init__(self, block):
+            self.norm1, self.attn, self.norm2, self.mlp = block.norm1, block.attn, block.norm2, block.mlp
+
+        def forward(self, x, left_padding=None, cache=None):
+            x = x + 0.5 * self.attn(self.norm1(x), is_causal=True)[0]
+            return x + 0.5 * self.mlp(self.norm2(x))
+
+    model = gpt()
+    model.blocks = nn.ModuleList(Scaled(block) for block in model.blocks)
+    with pytest.raises(study.IdentityError):
+        study.flow(model, tokens())
+
+
+class Two(nn.Module):
+    """Two streams in one model, and a decoder whose memory comes from an encoder beside it."""
+
+    def __init__(self):
+        self.embed, self.head = nn.Embedding(V, 16), nn.Linear(16, V)
+        self.a = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, norm_first=True), 1)
+        self.b = nn.TransformerDecoder(nn.TransformerDecoderLayer(16, 4, 32, norm_first=True), 1)
+
+    def forward(self, x, y):
+        memory = self.a(self.embed(x))
+        return F.cross_entropy(self.head(self.b(self.embed(y), memory) + memory).reshape(-1, V), y.reshape(-1))
+
+
+def test_two_streams_have_names_of_their_own():
+    flow = study.flow(Two().double(), tokens())
+    assert flow.edge("a.input", "a.output") != {"": 0.0} and flow.edge("b.input", "b.output") != {"": 0.0}
+    assert {p for *_, p, _ in flow.into("b.layers.0.multihead_attn", 1)} == {"q"}
+
+
+def test_a_loss_that_looks_into_the_embedding_again():
+    model, (x, y) = gpt(), tokens()
+    again = study.flow(model, (x, y), lambda model, x, y: model(x, y)[1] + 0.0 * model.wte(y).sum())
+    np.testing.assert_allclose(again.edges, study.flow(model, (x, y)).edges, rtol=1e-12)
+
+
+def test_a_float32_model_with_a_loss_in_float64():
+    flow = study.flow(gpt(dtype=mg.float32), tokens(), lambda model, x, y: model(x, y)[1].double())
+    assert flow.check().worst < 1e-6
 
 
 def test_queries_of_a_decoder_come_from_its_own_stream_and_keys_from_the_encoder():
@@ -222,6 +269,16 @@ def test_names_and_errors():
     assert flow.edge(("blocks.1.attn", 1), ("blocks.0.attn", 0)) == {"q": 0, "k": 0, "v": 0}
     assert all(u == study.Node("blocks.0.attn", 1) for u, *_ in flow.out_of("blocks.0.attn", 1))
     assert "blocks.1.attn head 0" in str(flow.into("blocks.1.attn", 0)) and "smaller ones" in str(flow)
+    assert flow.edge("blocks.0.attn head 1", "logits") == flow.edge(("blocks.0.attn", 1), "logits")
+    assert len(flow.around("blocks.0.mlp")) == len(flow.out_of("blocks.0.mlp")) + len(flow.into("blocks.0.mlp"))
+    with pytest.raises(ValueError, match="a batch must be a tuple"):
+        study.flow(gpt(), tokens()[0])
+    with pytest.raises(ValueError, match="the loss must be a Tensor"):
+        study.flow(gpt(), tokens(), lambda model, x, y: model(x, y)[1].item())
+    with pytest.raises(ValueError, match="the norm at the end of the model did not run"):
+        model = study.AttentionOnly(V, 6, n_embd=16)
+        model.norm = nn.LayerNorm(16)
+        study.flow(model, tokens())
     with pytest.raises(KeyError, match=r"there is no node 'blocks.7.attn head 0'; did you mean blocks.\d.attn head 0"):
         flow.out_of("blocks.7.attn", 0)
     with pytest.raises(TypeError, match="Linear has no residual stream that is known"):
