@@ -17,7 +17,8 @@ from .report import FAIL, INCONCLUSIVE, KINK
 from .subject import Leaf, Subject, host, joined
 
 MOST_OPS = 64  # distinct ops that are tried for a culprit
-CLOSE = 1e-5  # how far off, as a part of 1 + |x|, the gradients lie that one at a kink must lie between,
+CLOSE = 1e-5  # how far off, as a part of 1 + |x|, the gradients lie that one at a kink must lie between;
+CLOSEST = 1e-9  # half of them so near that what is smooth does not change on the way,
 NEIGHBOURS = 1024  # and how many of them at most; FEW tell whether most elements do not
 FEW = 32
 PAIRS = 6  # of directions, until one shows a kink: three in which the same of equal numbers is the median show none
@@ -61,7 +62,7 @@ def between_neighbours(subject, rng):
     here = joined(run.gradient(run.dys(cotangent)))
     low, high = np.full(here.shape, np.inf), np.full(here.shape, -np.inf)
     for count in range(1, NEIGHBOURS + 1):
-        other = nearby(subject, rng, CLOSE).run()
+        other = nearby(subject, rng, CLOSE if count % 2 else CLOSEST).run()
         gradient = joined(other.gradient(other.dys(cotangent)))
         low, high = np.minimum(low, gradient), np.maximum(high, gradient)
         margin = 1e-7 * np.maximum(np.abs(low), np.abs(high))

@@ -9,6 +9,7 @@ import numpy as np
 from .call import alone, prepared, subject_of
 from .numeric import EPS
 from .report import GradcheckError
+from .rounding import Rounding, unsteadiness
 from .subject import joined
 
 
@@ -22,7 +23,7 @@ class TaylorReport:
     steps: list  # for each direction, the steps h
     residuals: list  # and |J(x + hd) - J(x) - h ∇J·d|
     rates: list  # and the rate at which these shrink, but for their cubic term, over the smallest steps above rounding;
-    # inf if all drown in it
+    # inf if all drown in it, nan if what the gradient says drowns too
 
     @property
     def rate(self):
@@ -71,13 +72,16 @@ def check_taylor(f, *inputs, wrt=None, directions=4, seed=0, raise_on_fail=True)
     rng = np.random.default_rng(seed)
     with alone(), subject_of(f, inputs, wrt) as subject, np.errstate(all="ignore"):
         report = TaylorReport(subject.label, seed, [], [], [])
-        run = subject.run()
+        of_rounding = Rounding(subject)
+        run = of_rounding.run
         weights = np.ones(1) if run.y.size == 1 else rng.standard_normal(run.y.size)
-        gradient = joined(run.gradient(run.dys(weights)))
+        found, _, flow = of_rounding.gradient(run.dys(weights))
+        gradient, rounding = joined(found), 1e3 * EPS * (max(np.abs(weights * run.y).sum(), flow) or 1.0)
         for _ in range(directions):
             d = [rng.standard_normal(leaf.array.shape) for leaf in subject.leaves]
-            slope, rounding = gradient @ joined(d), 1e3 * EPS * (np.abs(weights * run.y).sum() or 1.0)
-            h, steps, residuals = 2.0**-4 / max(1, subject.size) ** 0.25, [], []
+            slope, steps, residuals = gradient @ joined(d), [], []
+            h = _finite_step(subject, d, 2.0**-4 / max(1, subject.size) ** 0.25)
+            first = h
             while len(steps) < 14 and (not steps or abs(residuals[-1]) > rounding):
                 change = weights @ (subject.values(subject.shifted(d, h)) - run.y)
                 steps.append(h)
@@ -86,10 +90,28 @@ def check_taylor(f, *inputs, wrt=None, directions=4, seed=0, raise_on_fail=True)
             report.steps.append(steps)
             report.residuals.append([abs(r) for r in residuals])
             above = [r for r in residuals if abs(r) > rounding]
-            report.rates.append(_slowest(above) if np.isfinite(residuals).all() else math.nan)
+            finite = np.isfinite(residuals).all()
+            lost = (
+                finite and not above and abs(first * slope) <= rounding and abs(slope) > _unsteady(subject, weights, d)
+            )
+            report.rates.append(math.nan if lost or not finite else _slowest(above))
     if raise_on_fail and not report:
         raise GradcheckError(report)
     return report
+
+
+def _unsteady(subject, weights, d):
+    """A slope along d that may be nothing but rounding in the backward."""
+    return 64 * np.linalg.norm(joined(unsteadiness(subject, weights)[1]) * joined(d))
+
+
+def _finite_step(subject, d, h):
+    """The largest of h, h/16, … at which the function is defined."""
+    for _ in range(8):
+        if np.isfinite(subject.values(subject.shifted(d, h))).all():
+            break
+        h /= 16
+    return h
 
 
 def _slowest(remainders):

@@ -91,6 +91,61 @@ def test_a_taylor_remainder_that_changes_its_sign():
         assert not check_taylor(wrong, *inputs, seed=seed, raise_on_fail=False)
 
 
+def test_a_taylor_remainder_near_the_edge_of_a_domain_or_in_rounding():
+    assert check_taylor(lambda x: x.log().sum(), mg.tensor([1e-3, 1.0, 10.0], dtype=mg.float64))
+    x = mg.randn(8, 4, dtype=mg.float64)
+    assert all(check_taylor(lambda x: (8 * x).sin().mean(), x, seed=seed) for seed in range(20))
+
+    def twice(x):
+        y = (x**2).mean()
+        return 2 * y - y.detach()
+
+    for fn in twice, lambda x: twice(x) + 1e12, lambda x: 1e-12 * twice(x) + 1:  # the last two: nothing is seen
+        assert not check_taylor(fn, x, raise_on_fail=False)
+    assert check_taylor(lambda x: x.softmax(-1).sum(), x)  # constant: its gradient is rounding
+    assert check_taylor(lambda x: (x - x.mean()).mean() + (x * 0).sum(), x)
+    assert check_taylor(lambda x: ((x - x.detach()) ** 2).sum(), x)  # at its minimum
+
+
+class SortedSquares(mg.Op, abstract=True):
+    """Smooth but for its ties, close to which its gradient changes too."""
+
+    def forward(self, x):
+        self.save_inputs(x)
+        self.order = np.argsort(x * x, kind="stable")
+        return (x * x)[self.order]
+
+    def backward(self, dy):
+        (x,) = self.saved_inputs()
+        return dy[mg.tensor(np.argsort(self.order))] * 2 * x
+
+
+@pytest.mark.parametrize("n", [5, 10, 30])
+def test_ties_between_which_the_gradient_changes(n):
+    x = mg.tensor(np.random.default_rng(n).standard_normal(n))
+    assert gradcheck(SortedSquares, x, mode="directional", raise_on_fail=False).verdict != FAIL
+
+
+def test_numbers_below_those_of_float16_are_no_nonlinearity():
+    x = mg.tensor([3.9, 4.0, -3.8], dtype=mg.float64)
+    assert gradcheck(lambda x: (-(x * x)).half().exp().double(), x, raise_on_fail=False).verdict != FAIL
+
+
+def test_a_gradient_of_nothing_is_compared_in_other_layouts():
+    class Variance(mg.Op, abstract=True):
+        def forward(self, x):
+            self.save_inputs(x)
+            return x.var(0)
+
+        def backward(self, dy):
+            (x,) = self.saved_inputs()
+            array = x.detach().numpy()
+            mean = 0.0 if array.strides[0] == 0 else array.mean(0)  # wrong where all rows are one
+            return dy * mg.tensor(2 / len(array) * (array - mean))
+
+    assert gradcheck(Variance, mg.randn(4, 3, dtype=mg.float64), raise_on_fail=False).verdict == FAIL
+
+
 def test_what_comes_from_the_forward_is_no_input_of_its_own():
     """cross_entropy_backward is handed the softmax of its logits: moving those alone would blame it."""
     logits, target = mg.randn(4, 3, dtype=mg.float64), mg.tensor([0, 2, 1, 1])

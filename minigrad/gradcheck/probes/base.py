@@ -106,17 +106,20 @@ class Probed:
     def same(self, check, expected, found, note, slack=1e-10, arrays=None):
         """For two gradients, at the point or at `arrays`, that may differ by rounding: by `slack` of the largest
         element, by 64 times what a relative change of EPS in the inputs does, or by what rounding inside does."""
+        underflown = 0.0
         if self.coarsest > EPS:
             slack = max(slack, 64 * self.coarsest)
+            underflown = 16 * float(np.finfo(self.comparison.coarse).smallest_subnormal)
         for i, (leaf, a, b, spread) in enumerate(zip(self.subject.leaves, expected, found, self.spread()[1:])):
             largest = np.abs(a[np.isfinite(a)]).max(initial=0)
-            allowed = slack * largest + 64 * (spread + EPS * self.terms(leaf))
+            allowed = underflown + slack * largest + 64 * (spread + EPS * self.terms(leaf))
             difference = difference_of(a, b)
             if (difference > allowed).any():
                 allowed += 64 * self.unsteadiness(arrays)[1][i].max(initial=0)
                 if arrays is not None:
                     allowed += 64 * self.spread(EPS, arrays)[1 + i]
-                    if allowed >= largest:  # it is singular there, say, and may be any number, or NaN
+                    if not np.isfinite(a).all() or 0 < largest <= allowed:  # it is singular there, say
+                        yield Finding(check, PASS, leaf.name)
                         continue
             yield self.finding(check, leaf, a, b, difference / (allowed or 1e-300), note)
 

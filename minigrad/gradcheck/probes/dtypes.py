@@ -54,7 +54,7 @@ def _in_lower_precision(p, check, dtypes):
         if len(set(dtypes)) > 1:  # it does not take both: it says so, later than it could
             raise refusal(error) from None
         raise
-    overflown = any((~np.isfinite(g) & np.isfinite(a)).any() for g, a in zip(found, exact))
+    overflown = len(p.ran) > 1 and any((~np.isfinite(g) & np.isfinite(a)).any() for g, a in zip(found, exact))
     if overflown and _largest_on_the_way(p, exact_arrays, exact_dys) > np.finfo(lowest).max:
         raise Refused(f"beyond the range of {lowest} on the way")
     unsteady = unsteadiness(p.subject, joined(dys), arrays)[1]
