@@ -166,8 +166,7 @@ class Comparison:
         is disputed? The point itself is left out: what is wrong there alone is not rough.
 
         A difference is as good as the mean of two gradients at its ends, extrapolated alike."""
-
-        if not np.isfinite(disputed):
+        if self.is_exact or not np.isfinite(disputed):
             return False
 
         @functools.cache

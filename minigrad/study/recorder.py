@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..autograd import enable_grad
-from ..errors import unknown
+from ..errors import UnknownName, unknown
 from ..tensor import Tensor, grad
 from . import report
 from .flow import flow
@@ -47,7 +47,7 @@ class Recorder:
         """(steps, {path: (snapshots, heads)}) of a statistic, by its name in study.STATS. Raises KeyError."""
         views = [view for _, layers in self.snapshots for view in layers.values()]
         if any(stat not in view.stats for view in views):
-            raise KeyError(unknown("statistic", stat, views[0].stats))
+            raise UnknownName(unknown("statistic", stat, views[0].stats))
         paths = self.snapshots[0][1]
         if any(layers[p].heads != paths[p].heads for _, layers in self.snapshots for p in paths):
             raise ValueError("heads were pruned between snapshots: there is no series of them")

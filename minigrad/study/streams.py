@@ -22,7 +22,7 @@ from ..nn import (
     TransformerDecoderLayer,
     TransformerEncoder,
     TransformerEncoderLayer,
-)  # fmt: skip
+)
 from ..tensor import zeros
 from .layers import as_float64
 from .models import AttentionOnly
