@@ -25,7 +25,8 @@ def digraph(flow, edges, least):
         node_attr={"shape": "box", "style": "rounded", "fontname": "sans-serif", "fontsize": "11"},
         edge_attr={"arrowsize": "0.6"},
     )
-    rows = _rows(flow, {node for u, v, *_ in shown for node in (u, v)})
+    used = {node for u, v, *_ in shown for node in (u, v)}
+    rows = [kept for row in rows_of(flow) if (kept := [node for node in row if node in used])]
     for nodes in rows:
         with picture.subgraph(graph_attr={"rank": "same"}) as row:
             for node in nodes:
@@ -42,15 +43,16 @@ def digraph(flow, edges, least):
     return picture
 
 
-def _rows(flow, used):
-    """Lists of nodes, from the bottom up: what the streams begin with, then each part where it stands in the model."""
+def rows_of(flow):
+    """Lists of Nodes, from the bottom up: what the streams begin with, then each part where it stands in the model. The
+    bias of an attention layer stands beside its heads."""
     readers = dict.fromkeys(node for node, _ in flow.inputs)
-    first = [node for node in flow.sources if node not in readers]  # embeddings, and biases, which do not read
-    rows: dict = {}
+    parts = {node.path for node in readers}
+    first, rows = [], {}
     for node in dict.fromkeys([*flow.sources, *readers]):  # in the order in which they write, and then the ends
-        if node in readers:
-            rows.setdefault(node.path, []).append(node)
-    return [kept for row in [first, *rows.values()] if (kept := [node for node in row if node in used])]
+        part = node.path.removesuffix(".bias")
+        (rows.setdefault(part, []) if part in parts else first).append(node)
+    return [first, *rows.values()]
 
 
 def _legend(shown, of, largest):

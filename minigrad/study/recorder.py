@@ -33,7 +33,7 @@ class Recorder:
         if flow and isinstance(probe, Tensor):
             raise ValueError("flow=True needs a probe with a loss: the arguments of loss(model, *probe)")
         self.model, self.probe, self.every, self.loss, self._with_flow = model, probe, every, loss, flow
-        self.snapshots, self.losses, self.flows = [], ([], []), []
+        self.snapshots, self.losses, self.flows, self._outcomes = [], ([], []), [], []
         self._record(start)
 
     def __call__(self, step, loss):
@@ -64,11 +64,20 @@ class Recorder:
     def _steps(self):
         return [step for step, _ in self.snapshots]
 
-    def to_html(self, path, tokens=None, title="Attention heads in training", limit=report.LIMIT):
-        """Write all snapshots as one HTML file with a scrubber through training; returns its path. tokens, limit: as
-        in HeadTrace.to_html."""
-        tokens = self._trace.labels(tokens)
-        return report.write(path, self.snapshots, title=title, tokens=tokens, losses=self.losses, limit=limit)
+    def to_html(self, path, tokens=None, title="Attention heads in training", vocab=None, limit=report.LIMIT):
+        """Write all snapshots as one HTML file with a scrubber through training; returns its path. tokens, vocab and
+        limit: as in HeadTrace.to_html."""
+        return report.write(
+            path,
+            self.snapshots,
+            title=title,
+            tokens=self._trace.labels(tokens, vocab),
+            losses=self.losses,
+            flows=[flow for _, flow in self.flows] or None,
+            outcomes=self._outcomes if any(self._outcomes) else None,
+            vocab=vocab,
+            limit=limit,
+        )
 
     def _record(self, step):
         with undisturbed(self.model), trace_heads(self.model, grads=not isinstance(self.probe, Tensor)) as trace:
@@ -78,6 +87,7 @@ class Recorder:
                 self._backward()
         table = trace.table()
         self.snapshots.append((step, {path: trace[path].view(table) for path in trace}))
+        self._outcomes.append(trace.outcome)
         self._trace = trace
         if self._with_flow:
             self.flows.append((step, flow(self.model, self.probe, self.loss)))

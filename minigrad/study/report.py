@@ -1,4 +1,5 @@
-"""Attention heads as one HTML file: patterns beside their gradients, statistics, and how training changed them.
+"""Attention heads as one HTML file: the text, each head's pattern beside its gradient, where the gradients come from,
+and how training changed all of it.
 
 The file needs no network: script, style and numbers are all in it, and it opens from a disk. Names, titles and tokens
 come from models and corpora and are not trusted. They are escaped here, the page's script inserts them as text only,
@@ -18,12 +19,14 @@ import numpy as np
 
 from ..files import atomic_write
 from ..viz.labels import printable
+from . import packed
+from .report_flow import flow_data
 from .stats import STATS
 
 PAGE = Path(__file__).parent / "page"
-FILES = "template.html", "style.css", "numbers.js", "maps.js", "panels.js", "state.js"
-LIMIT = 20_000_000  # bytes of a whole file: a larger one is slow to open on a phone
-TOP = 2.0**15  # each head's largest value is stored as this, so that float16 keeps 11 bits down to 2e-9 of it
+SCRIPTS = "numbers.js", "maps.js", "text.js", "panels.js", "backward.js", "flow.js", "training.js", "state.js"
+FILES = "template.html", "style.css", *SCRIPTS
+LIMIT = 30_000_000  # bytes of a whole file: a larger one is slow to open on a phone
 STRETCHES = 600  # how many stretches a long loss curve is cut into; each is drawn by its extremes
 
 
@@ -31,24 +34,35 @@ STRETCHES = 600  # how many stretches a long loss curve is cut into; each is dra
 class LayerView:
     """What a report shows of one layer, for nh of its heads, B sequences, T queries and S keys.
 
-    heads: the heads' numbers. pattern: (B, nh, T, S). gradients: {label: (B, nh, T, S)}, such as dP and dS; they may
-    hold NaN and infinity, which the page marks. stats: {name: (nh,)}, nan where there is no number.
+    heads: the heads' numbers. pattern: (B, nh, T, S), with zeros where a query does not see a key. gradients: {label:
+    (B, nh, T, S)}, such as dS and dP; they may hold NaN and infinity, which the page marks. stats: {name: (nh,)}, nan
+    where there is no number. by_token: {label: (B, nh, T or S)}, sizes of gradients such as dq, which has queries, or
+    dk and dv, which have keys.
     """
 
     heads: list[int]
     pattern: np.ndarray
     gradients: dict[str, np.ndarray] = field(default_factory=dict)
     stats: dict[str, np.ndarray] = field(default_factory=dict)
+    by_token: dict[str, np.ndarray] = field(default_factory=dict)
 
 
-def page(snapshots, *, title, tokens=None, losses=None, limit=LIMIT):
+def page(
+    snapshots, *, title, tokens=None, losses=None, flows=None, outcomes=None, vocab=None, meanings=None, matters=None,
+    limit=LIMIT,
+):  # fmt: skip
     """The HTML as a string.
 
     snapshots: list of (step or None, {layer path: LayerView}), with the same layers and shapes in each.
     tokens: the text along the axes: B lists of T strings, or {layer path: (B lists of T queries, B lists of S keys)}.
         Without tokens, and for layers that are not named, the axes show positions.
     losses: (steps, values), the training curve; NaN and infinity are gaps in it.
-    limit: bytes that the file may have.
+    flows, outcomes: for each snapshot a study.Flow and an outcome.Outcome, or None. vocab: a function or a list that
+        gives the text of a token's number, for the outcomes.
+    meanings: {name of a statistic: what it means}, beside those of STATS. matters: the statistic whose largest size
+        tells on which head the page opens (None: gate_grad, if there is one).
+    limit: bytes that the file may have. A report that would be larger gets coarser numbers, and lacks all gradients but
+        the first of each layer if that is not enough; it says so.
     Raises ValueError for what does not fit together, naming the layer, and for a page over the limit.
     """
     arrays = _checked(snapshots)
@@ -57,6 +71,8 @@ def page(snapshots, *, title, tokens=None, losses=None, limit=LIMIT):
         raise ValueError(f"tokens are given for {sorted(tokens.keys() - first.keys())}, but layers are {list(first)}")
     pool: list = []
     stats = _stats(snapshots)
+    seen = [[packed.seen_cells(kinds["pattern"]) for kinds in frame] for frame in arrays]
+    by_token = [[view.by_token for view in views.values()] for _, views in snapshots]
     header = {
         "sequences": len(arrays[0][0]["pattern"]),
         "steps": [None if step is None else int(step) for step, _ in snapshots],
@@ -66,17 +82,42 @@ def page(snapshots, *, title, tokens=None, losses=None, limit=LIMIT):
                 "heads": [int(h) for h in view.heads],
                 "queries": kinds["pattern"].shape[2],
                 "keys": kinds["pattern"].shape[3],
-                "kinds": list(kinds),
+                "byToken": [[str(name), len(x[0, 0])] for name, x in view.by_token.items()],
                 "tokens": _labels(tokens, path, kinds["pattern"].shape, pool),
             }
             for (path, view), kinds in zip(first.items(), arrays[0])
         ],
         "tokens": [[[visible(t) for t in sequence] for sequence in lists] for lists in pool],
-        "scales": [[{kind: _scales(x).tolist() for kind, x in kinds.items()} for kinds in frame] for frame in arrays],
         "stats": stats,
-        "meanings": {name: str(STATS[name]) for name in stats if name in STATS},
+        "meanings": {name: str(STATS[name]) for name in stats if name in STATS} | (meanings or {}),
+        "matters": matters or ("gate_grad" if "gate_grad" in stats else None),
         "losses": None if losses is None else _thinned(*losses),
+        "flow": None if flows is None else flow_data(flows, list(first), [list(v.heads) for v in first.values()]),
+        "outcomes": None if outcomes is None else [_outcome(each, vocab) for each in outcomes],
     }
+    others = {label for kinds in arrays[0] for label in list(kinds)[2:]}  # gradients but the first
+    for precision, left_out in (None, set()), (127, set()), (31, set()), (31, others), (15, others):
+        frames = [[{k: x for k, x in kinds.items() if k not in left_out} for kinds in frame] for frame in arrays]
+        chunks = packed.chunks(frames, seen, by_token, precision, limit)
+        if chunks is not None:
+            about = {"precision": precision, "leftOut": sorted(left_out), "kinds": [list(kinds) for kinds in frames[0]]}
+            about["peaks"] = [[_peaks(*of_layer) for of_layer in zip(*of_frame)] for of_frame in zip(frames, seen)]
+            about["tokenPeaks"] = [[_peaks(x) for x in frame] for frame in by_token]
+            whole = _filled(title, header | about, chunks)
+            if len(whole.encode()) <= limit:
+                return whole
+    raise ValueError(
+        f"the report would be larger than its limit of {limit / 1e6:.3g} MB: give fewer layers=, heads=, sequences or "
+        "snapshots, shorter text, or a larger limit="
+    )
+
+
+def _peaks(arrays, seen=None):
+    return {str(name): packed.peaks(x, seen).tolist() for name, x in arrays.items()}
+
+
+def _filled(title, header, chunks):
+    """The template with everything in its place."""
     # Keys may be hostile text too. An escaped < can neither end a script element nor open a comment.
     text = json.dumps(header, allow_nan=False)
     text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -87,17 +128,9 @@ def page(snapshots, *, title, tokens=None, losses=None, limit=LIMIT):
         "STYLE": style,
         "HASH": base64.b64encode(hashlib.sha256(f"\n{script}".encode()).digest()).decode(),
         "DATA": text,
+        "NUMBERS": "".join(f'<script type="text/plain">{chunk}</script>' for chunk in chunks),
         "SCRIPT": script,
     }
-    each = [x for frame in arrays for kinds in frame for x in kinds.values()]
-    size = sum(x.shape[1] * _base64_size(x[:, 0].size * 2) for x in each)
-    size += sum(len(part.encode()) for part in (template, *parts.values(), parts["TITLE"]))  # the title comes twice
-    if size > limit:
-        raise ValueError(
-            f"the report would be {size / 1e6:.1f} MB, over its limit of {limit / 1e6:.3g} MB: give fewer layers=, "
-            "heads=, sequences or snapshots, shorter text, or a larger limit="
-        )
-    parts["ARRAYS"] = "".join(map(_encoded, each))
     # One pass over the template, so that text which looks like a placeholder stays text.
     return re.sub(f"<!--({'|'.join(parts)})-->", lambda match: parts[match[1]], template)
 
@@ -109,6 +142,11 @@ def write(path, snapshots, **options):
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(path, data)
     return path
+
+
+def texts_of(vocab):
+    """The function that gives the text of a token's number, from a function, a list or a dict."""
+    return vocab if callable(vocab) else lambda i: vocab[i]
 
 
 def visible(token):
@@ -157,6 +195,9 @@ def _layer(name, view):
         kinds[str(label)] = np.asarray(gradient)
         if label == "pattern" or np.shape(gradient) != pattern.shape:
             raise ValueError(f"{name}: gradient {label!r} is {np.shape(gradient)}, its pattern {pattern.shape}")
+    for label, sizes in view.by_token.items():
+        if np.shape(sizes) not in (pattern.shape[:3], (*pattern.shape[:2], pattern.shape[3])):
+            raise ValueError(f"{name}: {label!r} by token is {np.shape(sizes)}, its pattern {pattern.shape}")
     for stat, values in view.stats.items():
         if np.shape(values) != (nh,):
             raise ValueError(f"{name}: statistic {stat!r} of {nh} heads must be ({nh},), not {np.shape(values)}")
@@ -217,17 +258,18 @@ def _numbers(values):
     return [words.get(str(v), v) for v in np.asarray(values, np.float64).tolist()]
 
 
-def _scales(x):
-    """(nh,) float64: the factors by which each head's stored numbers are to be multiplied."""
-    peaks = np.max(np.abs(x), axis=(0, 2, 3), where=np.isfinite(x), initial=0).astype(np.float64)
-    return np.maximum(peaks / TOP, np.finfo(np.float64).tiny)
+def _outcome(outcome, vocab):
+    """An Outcome for JSON: the texts and probabilities of predictions, and the loss of each token."""
+    if outcome is None:
+        return None
+    text = str if vocab is None else texts_of(vocab)
 
-
-def _encoded(x):
-    """The numbers of each head as little-endian float16 in base64, `_base64_size` characters each, joined."""
-    heads = (x[:, h].astype(np.float64) / scale for h, scale in enumerate(_scales(x)))
-    return "".join(base64.b64encode(head.astype("<f2").tobytes()).decode() for head in heads)
-
-
-def _base64_size(n):
-    return -(-n // 3) * 4
+    right = None
+    if outcome.targets is not None:
+        right = [[visible(text(t)) if t >= 0 else None for t in row] for row in outcome.targets.tolist()]
+    return {
+        "top": [[[visible(text(i)) for i in ids] for ids in sequence] for sequence in outcome.ids.tolist()],
+        "p": [[_numbers(np.round(row, 4)) for row in sequence] for sequence in outcome.probabilities],
+        "loss": None if outcome.loss is None else [_numbers(np.round(row, 4)) for row in outcome.loss],
+        "right": right,
+    }

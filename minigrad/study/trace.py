@@ -24,6 +24,7 @@ from ..tensor import Tensor
 from . import identities, report
 from .layers import as_float64, attention_layers, head_weights, path_of, several
 from .models import AttentionOnly
+from .outcome import outcome_of
 from .stats import GRADIENTS, POSITIONS, STATS, TOKENS
 from .table import HeadTable
 
@@ -56,7 +57,7 @@ class HeadTrace:
 
     def __init__(self, model, grads, layers, heads):
         self._paths, self.layers = list(attention_layers(model)), attention_layers(model, layers)
-        self.tokens = None
+        self.tokens = self._targets = self._logits = None
         self._grads, self._calls = grads, {path: [] for path in self.layers}
         self._products = {}  # {Parameter of a layer: dp ⊙ p and |dp ⊙ p|, (2, …)}, of what came back in this block
         owners = Counter(p for m in model.modules() for p in vars(m).values() if isinstance(p, Parameter))
@@ -114,12 +115,17 @@ class HeadTrace:
         columns = {name: {path: STATS[name].of(self[path], tokens) for path in self} for name in stats}
         return HeadTable(columns, {path: self._heads[path] for path in self})
 
-    def to_html(self, path, tokens=None, title="Attention heads", importance=None, limit=report.LIMIT):
+    def to_html(
+        self, path, tokens=None, title="Attention heads", importance=None, flow=None, vocab=None, limit=report.LIMIT
+    ):
         """Write the patterns, their gradients and .table() as one HTML file; returns its path.
 
         tokens: the text along the axes: a list of T str for each sequence; one str or list for a single sequence; or
-        {layer path: (lists of queries, lists of keys)}. None: the numbers that the model was given. importance: {title:
-        {layer path: (nh,)}}, further bars, such as head_importance's. limit: bytes; raises ValueError for more."""
+        {layer path: (lists of queries, lists of keys)}. None: what vocab makes of the numbers that the model was given.
+        vocab: a function or a list that gives the text of a token's number, also of those that the model predicts.
+        importance: {title: {layer path: (nh,)}}, further bars, such as head_importance's; the page opens on the head
+        for which the first is largest. flow: a study.Flow of the same loss. limit: bytes; raises ValueError for
+        more."""
         table = self.table()
         for name, column in (importance or {}).items():
             if name in table.stats:
@@ -127,13 +133,30 @@ class HeadTrace:
             for layer in column:
                 path_of(layer, self._paths)
             table[name] = {p: np.asarray(column[p])[list(self._heads[p])] for p in self if p in column}
-        views = {p: self[p].view(table) for p in self}
-        return report.write(path, [(None, views)], title=title, tokens=self.labels(tokens), limit=limit)
+        return report.write(
+            path,
+            [(None, {p: self[p].view(table) for p in self})],
+            title=title,
+            tokens=self.labels(tokens, vocab),
+            flows=None if flow is None else [flow],
+            outcomes=None if self.outcome is None else [self.outcome],
+            vocab=vocab,
+            meanings=dict.fromkeys(importance or {}, "how much the head matters, in the unit of the loss"),
+            matters=next(iter(importance or {}), None),
+            limit=limit,
+        )
 
-    def labels(self, tokens):
+    @property
+    def outcome(self):
+        """The outcome.Outcome of the model's last call: its predictions and the loss of each token. None where its
+        tokens are not known or its output is not, or does not begin with, their logits (B, T, V)."""
+        return None if self._logits is None else outcome_of(self._logits, self._targets)
+
+    def labels(self, tokens, vocab=None):
         """tokens as report.page takes them, from what to_html takes."""
         if tokens is None and self.tokens is not None:
-            ids = [[str(token) for token in row] for row in self.tokens.tolist()]
+            text = str if vocab is None else report.texts_of(vocab)
+            ids = [[text(token) for token in row] for row in self.tokens.tolist()]
             return {path: (ids, ids) for path in self if self[path].pattern.shape[-2:] == (len(ids[0]),) * 2}
         tokens = tokens.tolist() if hasattr(tokens, "tolist") else tokens
         alone = not isinstance(tokens, dict) and tokens and isinstance(tokens[0], str)
@@ -143,7 +166,10 @@ class HeadTrace:
 
     def _register_hooks(self, model):
         """Returns the handles."""
-        handles = [model.register_forward_pre_hook(self._keep_tokens)]
+        handles = [
+            model.register_forward_pre_hook(self._keep_tokens),
+            model.register_forward_hook(self._keep_logits),
+        ]
         parameters = {}
         for path, layer in self.layers.items():
             if self._heads[path]:
@@ -157,6 +183,12 @@ class HeadTrace:
         ints = [x for x in args if isinstance(x, Tensor) and x.ndim == 2 and x.dtype.kind in "iu"]
         known = len(ints) == 1 or (ints and isinstance(model, (GPT, AttentionOnly)))
         self.tokens = ints[0].cpu().numpy().copy() if known else None
+        self._targets = ints[1].cpu().numpy().copy() if known and len(ints) > 1 else None
+
+    def _keep_logits(self, model, args, output):
+        first = output[0] if isinstance(output, tuple) and output else output
+        shape = None if self.tokens is None else self.tokens.shape
+        self._logits = first.detach() if isinstance(first, Tensor) and first.shape[:-1] == shape else None
 
     def _keep_products(self, p, g):
         products = as_float64(g) * as_float64(p)  # at once, since the optimizer may change p later
@@ -213,10 +245,13 @@ class LayerTrace:
 
     def view(self, table):
         """This layer as the report shows it, with its own rows of a HeadTable."""
-        gradients = {"dP": self.pattern_grad, "dS": self.scores_grad} if self.has_grads else {}
+        gradients, by_token = {}, {}
+        if self.has_grads:  # dS first, since of dP much lies on keys that the mask hides
+            gradients = {"dS": self.scores_grad, "dP": self.pattern_grad}
+            by_token = {f"d{point}": np.linalg.norm(getattr(self, f"{point}_grad"), axis=-1) for point in "zqkv"}
         none = np.full(len(self.heads), np.nan)
         stats = {stat: table[stat].get(self.path, none) for stat in table.stats}
-        return report.LayerView(list(self.heads), self.pattern, gradients, stats)
+        return report.LayerView(list(self.heads), self.pattern, gradients, stats, by_token)
 
     def _keep(self, point, x):
         self._values[point] = self._own(x)

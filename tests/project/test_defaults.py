@@ -70,9 +70,9 @@ text.fixed_batches: name='text'
 text.read_corpus: paths=()
 text.split: fraction=0.9
 study.AttentionOnly: n_layer=2, n_head=4, n_embd=64, impl='batched'
-study.HeadTrace.to_html: title='Attention heads', limit=20000000
+study.HeadTrace.to_html: title='Attention heads', limit=30000000
 study.Recorder: every=25, loss=returned_loss, start=0, flow=False
-study.Recorder.to_html: title='Attention heads in training', limit=20000000
+study.Recorder.to_html: title='Attention heads in training', limit=30000000
 study.ablate_heads: mode='zero'
 study.attention_attribution: steps=20, loss=returned_loss
 study.designed_head: vocab_size=32, block_size=32, sharpness=20.0
@@ -89,7 +89,7 @@ study.patch: metric=returned_loss, point='z', method='exact', steps=20
 study.prune: method='ablate', loss=returned_loss
 study.trace_heads: grads=True
 study.what_if: sequence=0, amount=1.0, loss=returned_loss
-report.page: limit=20000000
+report.page: limit=30000000
 viz.graph: direction='forward', show=('shape',), max_nodes=200
 viz.curves: log=''
 """  # those that are None, which the functions explain, are left out

@@ -3,10 +3,12 @@ test_report_browser.py for what it does."""
 
 import base64
 import html
+import io
 import json
 import math
 import re
 import warnings
+import zlib
 
 import numpy as np
 import pytest
@@ -26,23 +28,39 @@ def view(heads=(0, 1), shape=(2, 3, 4), gradients=("dP", "dS"), seed=0, **stats)
 
 
 def parts(text):
-    """(header, {(snapshot, layer's place, kind): (B, nh, T, S)}) of a page, decoded as the page's script does it."""
+    """(header, {(snapshot, layer's place, kind): array}) of a page, unpacked as the page's script does it: (B, nh, T, S)
+    with 0 for cells that are not seen, and (B, nh, T) for what is by token."""
     header = json.loads(re.search('id="data">(.*?)</script>', text, re.DOTALL)[1])
-    stream = re.search('id="arrays">(.*?)</script>', text, re.DOTALL)[1]
-    place, arrays = 0, {}
-    for s, scales in enumerate(header["scales"]):
+    for layer, kinds in zip(header["layers"], header["kinds"]):
+        layer["kinds"] = kinds
+    found = re.findall('<script type="text/plain">(.*?)</script>', text)
+    chunks = [io.BytesIO(zlib.decompress(base64.b64decode(chunk), -15)) for chunk in found]
+    arrays, B = {}, header["sequences"]
+    assert len(chunks) == len(header["steps"]) * (1 + len(header["layers"]))
+    for s, (peaks, by_token) in enumerate(zip(header["peaks"], header["tokenPeaks"])):
         for i, layer in enumerate(header["layers"]):
-            shape = header["sequences"], layer["queries"], layer["keys"]
-            size = -(-int(np.prod(shape)) * 2 // 3) * 4
+            data, shape = chunks[s * (1 + len(header["layers"])) + 1 + i], (B, layer["queries"], layer["keys"])
+            cells = int(np.prod(shape))
+            bits = np.unpackbits(np.frombuffer(data.read(-(-cells // 8)), np.uint8), bitorder="little")
+            seen = bits[:cells].astype(bool).reshape(shape)
             for kind in layer["kinds"]:
-                heads = []
-                for scale in scales[i][kind]:
-                    codes = np.frombuffer(base64.b64decode(stream[place : place + size]), "<f2")
-                    heads.append(codes.astype(np.float64).reshape(shape) * scale)
-                    place += size
-                arrays[s, i, kind] = np.stack(heads, 1)
-    assert place == len(stream)
+                x = np.zeros((len(layer["heads"]), *shape))
+                for h, peak in enumerate(peaks[i][kind]):
+                    x[h][seen] = numbers(data, int(seen.sum()), header["precision"]) * peak
+                arrays[s, i, kind] = x.swapaxes(0, 1)
+            for name, n in layer["byToken"]:
+                heads = [numbers(data, B * n, None).reshape(B, n) * peak for peak in by_token[i][name]]
+                arrays[s, i, name] = np.stack(heads, 1)
+            assert data.read() == b""
     return header, arrays
+
+
+def numbers(data, n, steps):
+    """n fractions: float16, or bytes with so many steps."""
+    if not steps:
+        return np.frombuffer(data.read(2 * n), "<f2").astype(np.float64) / 2**15
+    codes = np.frombuffer(data.read(n), "i1").astype(np.float64)
+    return np.where(codes == -128, np.nan, np.sign(codes) * (codes / steps) ** 2)
 
 
 def test_arrays_come_back():
@@ -86,7 +104,7 @@ def test_text_stays_text():
     layer = view(shape=(2, 4, 4), gradients=(HOSTILE,), **{HOSTILE: np.ones(2)})
     text = page([(None, {HOSTILE: layer})], title=HOSTILE, tokens=[[HOSTILE] * 4] * 2)
     assert HOSTILE not in text and "<img" not in text and "\u2028" not in text.replace(html.escape(HOSTILE), "")
-    assert text.count("</script>") == 3 and text.count("<script") == 3
+    assert text.count("</script>") == 4 and text.count("<script") == 4  # data, thumbnails, one layer, and the script
     header, _ = parts(text)
     assert header["layers"][0]["path"] == HOSTILE and HOSTILE in header["layers"][0]["kinds"]
     assert header["tokens"] == [[[visible(HOSTILE)] * 4] * 2] and list(header["stats"]) == [HOSTILE]
@@ -96,7 +114,7 @@ def test_text_stays_text():
 def test_no_network_and_one_script():
     text = page([(3, {"a": view(norm=np.ones(2))})], title="x", losses=([1], [2.0]))
     assert "http" not in text.replace("http-equiv", "") and "//" not in re.sub(
-        r"\s// .*", "", re.sub('id="arrays">.*', "", text)
+        r"\s// .*", "", re.sub('"text/plain">[^<]*', "", text)
     )
     assert not re.findall(r"<!--[A-Z]+-->", text)
     assert "default-src 'none'" in text and "script-src 'sha256-" in text and "innerHTML" not in text
@@ -138,40 +156,65 @@ def test_curves_are_thinned_only_when_they_are_long():
             page([(0, {"a": view()})], title="", losses=losses)
 
 
-def test_a_page_of_exactly_the_limit_is_written_and_its_numbers_are_exact():
-    snapshots = [(None, {"a": view(gradients=("dP",))})]
-    size = _smallest(snapshots)
-    assert 0 <= size - len(page(snapshots, title="t").encode()) < 100  # placeholders are counted with the template
+def test_the_largest_number_is_kept_exactly():
     peak = view(shape=(1, 1, 3))
     peak.pattern[0, :, 0] = [0.0, 2.0**-26, 1.0]
     _, arrays = parts(page([(None, {"a": peak})], title=""))
     assert (arrays[0, 0, "pattern"][0, :, 0] == [0.0, 2.0**-26, 1.0]).all()  # 2^15 is the largest that is stored
 
 
-def _fits(snapshots, limit):
-    try:
-        page(snapshots, title="t", limit=limit)
-    except ValueError:
-        return False
-    return True
-
-
-def _smallest(snapshots):
-    low, high = 0, 10**6
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _fits(snapshots, middle) else (middle, high)
-    return high
-
-
-def test_size_is_what_was_said_and_has_a_limit(monkeypatch):
+def test_a_limit_is_kept_and_named():
     snapshots = [(i, {"a": view((0, 1), (2, 7, 11)), "b": view((5,), (2, 3, 3), ())}) for i in range(3)]
     options = dict(title="é<", tokens={"a": ([["é"] * 7] * 2, [[" "] * 11] * 2)})
     size = len(page(snapshots, **options).encode())
-    assert len(page(snapshots, **options, limit=size + 100).encode()) == size
-    monkeypatch.setattr(report, "_encoded", lambda x: pytest.fail("encoded before the size was looked at"))
-    with pytest.raises(ValueError, match=r"would be 0\.\d MB, over its limit of 0\.\d+ MB: give fewer layers=.*limit="):
-        page(snapshots, **options, limit=size - 200)
+    assert len(page(snapshots, **options, limit=size).encode()) == size  # exactly the limit is fine
+    assert len(page(snapshots, **options, limit=size - 1).encode()) < size  # with coarser numbers
+    with pytest.raises(ValueError, match=r"larger than its limit of 0\.\d+ MB: give fewer layers=.*limit="):
+        page(snapshots, **options, limit=size - 10_000)
+
+
+def many(n=40, gradients=("dS", "dP")):
+    return [(None, {"a": view(shape=(1, n, n), heads=range(16), gradients=gradients)})]
+
+
+def test_what_is_large_gets_coarser_numbers_and_then_fewer_gradients():
+    snapshots = many()
+    layer = snapshots[0][1]["a"]
+    limit = 10**6
+    for steps, left_out in [(None, []), (127, []), (31, []), (31, ["dP"]), (15, ["dP"])]:
+        text = page(snapshots, title="", limit=limit)
+        limit = len(text.encode()) - 1  # too small for the same again
+        header, arrays = parts(text)
+        assert (header["precision"], header["leftOut"]) == (steps, left_out)
+        kinds = {"pattern": layer.pattern, **layer.gradients}
+        for kind in header["layers"][0]["kinds"]:
+            x, got = kinds[kind], arrays[0, 0, kind]
+            largest = np.abs(x).max((0, 2, 3), keepdims=True)
+            roots = [np.sqrt(np.abs(a) / largest) for a in (x, got)]
+            assert np.abs(roots[0] - roots[1]).max() < (0.51 / steps if steps else 1e-3) and (got * x >= 0).all()
+        assert ("dP" in header["layers"][0]["kinds"]) == (not left_out)
+
+
+def test_cells_that_no_head_sees_are_left_out_and_scale_nothing():
+    layer = view(shape=(2, 5, 5), heads=(0, 3))
+    layer.pattern *= np.tril(np.ones((5, 5)))
+    layer.pattern[1, 1, 4, 2] = 0.0  # one head's weight is rounded to 0: the other sees it
+    layer.gradients["dP"][:, :, 0, 4] = 1e6  # the mask hides these
+    header, arrays = parts(page([(None, {"a": layer})], title=""))
+    seen = np.broadcast_to(np.tril(np.ones((5, 5))), (2, 2, 5, 5))
+    np.testing.assert_allclose(arrays[0, 0, "dP"], layer.gradients["dP"] * seen, rtol=5e-4)
+    assert max(header["peaks"][0][0]["dP"]) < 1 and (arrays[0, 0, "dS"][1, 1, 4, 2] != 0)
+
+
+def test_sizes_by_token_come_back():
+    layer = view(heads=(1, 2))
+    layer.by_token = {"dq": np.random.default_rng(0).random((2, 2, 3)), "dk": np.zeros((2, 2, 4))}
+    _, arrays = parts(page([(None, {"a": layer})], title=""))
+    for name, x in layer.by_token.items():
+        np.testing.assert_allclose(arrays[0, 0, name], x, rtol=5e-4)
+    layer.by_token["dq"] = np.ones((2, 2, 5))
+    with pytest.raises(ValueError, match=r"'dq' by token is \(2, 2, 5\)"):
+        page([(None, {"a": layer})], title="")
 
 
 def test_write_makes_folders(tmp_path):

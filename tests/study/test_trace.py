@@ -328,7 +328,7 @@ def test_the_page_of_a_trace(tmp_path):
     path = trace.to_html(tmp_path / "heads.html", title="heads", importance=importance)
     header = page_data(path)
     assert [layer["path"] for layer in header["layers"]] == ["blocks.0.attn", ATTN]
-    assert header["layers"][0]["kinds"] == ["pattern", "dP", "dS"]
+    assert header["kinds"][0] == ["pattern", "dS", "dP"] and header["matters"] == "ablation"
     assert header["tokens"] == [[[str(t) for t in row] for row in trace.tokens.tolist()]]
     assert header["stats"]["ablation"] == [[["NaN"] * 4, [0.5, 0.25, 0.0, -1.0]]]
     np.testing.assert_allclose(header["stats"]["norm"][0][1], trace.table(["norm"])["norm"][ATTN])

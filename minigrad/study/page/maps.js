@@ -1,4 +1,5 @@
 // ---- the two maps
+let scrolling = false;
 class Heatmap {
   constructor(id) {
     const canvas = this.canvas = el("canvas", { id: id + "-map", tabIndex: 0, role: "application" });
@@ -7,8 +8,15 @@ class Heatmap {
     this.plot = el("div", { className: "plot" }, canvas);
     this.none = el("p", { className: "none muted", textContent: "no gradient was traced" });
     this.legend = el("span", { className: "legend" }, this.low, this.bar, this.high);
+    this.note = el("small", { className: "note" });
     const axes = el("small", { className: "axes", textContent: id === "pattern" ? "query ↓ key →" : "" });
-    $(id).append(el("figcaption", {}, el("span", {}, this.title, axes), this.legend), this.plot, this.none);
+    $(id).append(el("figcaption", {}, el("span", {}, this.title, axes), this.legend), this.note, this.plot, this.none);
+    this.plot.onscroll = () => {  // both maps show the same cells
+      if (scrolling) return;
+      scrolling = true;
+      for (const { plot } of maps) plot.scrollTo(this.plot.scrollLeft, this.plot.scrollTop);
+      requestAnimationFrame(() => scrolling = false);
+    };
     canvas.onmousedown = event => event.preventDefault();  // a click must not take the focus, and so the arrow keys
     canvas.onpointermove = event => point(this.cell(event));
     canvas.onpointerleave = event => { if (event.pointerType === "mouse") point(null); };
@@ -20,7 +28,7 @@ class Heatmap {
     canvas.onkeydown = event => {
       const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
       const [q, k] = state.cell || [0, 0], { queries, keys } = layers[state.layer];
-      if (move) point([clamp(q + move[0], 0, queries - 1), clamp(k + move[1], 0, keys - 1)]);
+      if (move) { point([clamp(q + move[0], 0, queries - 1), clamp(k + move[1], 0, keys - 1)]); this.reveal(); }
       else if (event.key === "Enter" || event.key === " ") set({ pin: q });
       else return;
       event.preventDefault(); event.stopPropagation();
@@ -30,6 +38,8 @@ class Heatmap {
     const has = layers[state.layer].kinds.includes(kind);
     this.plot.hidden = this.legend.hidden = !has; this.none.hidden = has;
     this.title.textContent = kind === "pattern" ? kind : `gradient ${kind}`;
+    this.note.textContent = !has ? "" : SIGNS[kind] || (kind === "pattern" ? "How much of each key a query reads."
+      : "Orange: more of it raises the loss. Green: it lowers the loss.");
     this.canvas.ariaLabel = `${this.title.textContent}: arrow keys move from cell to cell, Enter pins the query`;
     this.view = has ? numbers(state.layer, state.head, kind) : null;
     if (!has) return;
@@ -47,17 +57,24 @@ class Heatmap {
     const type = (size, weight = "") => context.font = `${weight} ${size * ratio}px ${style("--mono")}`;
     type(11);
     const widths = texts.map(side => Math.max(...side.map(text => context.measureText(text).width)));
-    const left = Math.ceil(widths[0] + 8 * ratio), room = this.plot.clientWidth * ratio - left - 5 * ratio;
+    // Short labels that are too close for one line take turns in two or three, so that none has to be left out.
+    const room = this.plot.clientWidth * ratio - 5 * ratio, pitch = room / columns * state.zoom;
+    const lanes = widths.map(width => width > 22 * ratio || pitch >= 11 * ratio ? 1 : pitch >= 5.5 * ratio ? 2 : 3);
+    const left = Math.ceil(widths[0] * lanes[0] + (lanes[0] + 7) * ratio);
     // Cells of whole device pixels all look alike. Small ones may be uneven, but not below a pixel: then it scrolls.
-    let size = Math.min(room / columns, 44 * ratio);
+    let size = Math.min((room - left) / columns, 44 * ratio) * state.zoom;
     size = size >= 4 ? Math.floor(size) : Math.max(size, 1);
+    size = Math.min(size, Math.max(1, Math.floor(8000 / Math.max(rows, columns))));  // browsers refuse larger canvases
     const font = clamp(size / ratio * 1.1, ratio < 1.5 ? 9 : 7, 11), wide = widths[1] * font / 11;
-    const upright = wide <= Math.max(size * .95, 8 * ratio), above = Math.ceil(upright ? 17 * ratio : wide + 8 * ratio);
+    const upright = lanes[1] > 1 || wide <= Math.max(size * .95, 8 * ratio);
+    const above = Math.ceil(upright ? (12 * lanes[1] + 5) * ratio : wide + 8 * ratio);
     const width = Math.round(size * columns), height = Math.round(size * rows);
     this.box = { left, above, size };
     this.canvas.width = left + width + 2 * ratio; this.canvas.height = above + height + 2 * ratio;
     this.canvas.style.width = this.canvas.width / ratio + "px";
     this.canvas.style.height = this.canvas.height / ratio + "px";
+    context.fillStyle = hatching(context, ratio);
+    context.fillRect(left, above, width, height);
     context.imageSmoothingEnabled = false;
     context.drawImage(this.image, left, above, width, height);
     const frame = (colour, weight, x, y, w, h, out = 0) => {  // on half pixels, or a line would be spread over two
@@ -66,11 +83,12 @@ class Heatmap {
                          Math.round(w * size) + 1 + 2 * out, Math.round(h * size) + 1 + 2 * out);
     };
     const label = (side, i, strong) => {
-      const at = (i + .5) * size, text = texts[side][i];
+      const at = (i + .5) * size, text = texts[side][i], lane = strong ? 0 : i % lanes[side];
       context.save();
       type(font, strong ? "bold" : "");
       context.textBaseline = "middle"; context.textAlign = !side ? "right" : upright ? "center" : "left";
-      context.translate(side ? left + at : left - 5 * ratio, side ? above - (upright ? 9 : 5) * ratio : above + at);
+      const far = !side ? 5 * ratio + lane * (widths[0] + ratio) : upright ? (9 + 12 * lane) * ratio : 5 * ratio;
+      context.translate(side ? left + at : left - far, side ? above - far : above + at);
       if (side && !upright) context.rotate(-Math.PI / 2);
       if (strong) {  // on a background that hides its neighbours, which may overlap it
         const w = context.measureText(text).width + 4 * ratio, h = (font + 3) * ratio;
@@ -82,7 +100,8 @@ class Heatmap {
       context.restore();
     };
     texts.forEach((side, s) => {  // one label in `every`; positions, which are numbers, get fewer and round ones
-      const apart = (s && upright ? wide + ratio : font * .86 * ratio) / size, round = [1, 2, 5, 10, 20, 50, 100, 200];
+      const apart = (s && upright ? wide + ratio : font * .86 * ratio) / size / lanes[s];
+      const round = [1, 2, 5, 10, 20, 50, 100, 200];
       const every = layers[state.layer].tokens ? Math.ceil(apart) : round.find(n => n >= apart * 1.6) || 500;
       for (let i = 0; i < side.length; i += every) label(s, i, false);
     });
@@ -102,7 +121,26 @@ class Heatmap {
     const k = Math.floor(((event.clientX - rect.left) * devicePixelRatio - left) / size);
     return q >= 0 && k >= 0 && q < this.view.rows && k < this.view.columns ? [q, k] : null;
   }
+  reveal() {  // scrolls so that the cell that is pointed at is in sight
+    const { left, above, size } = this.box, ratio = devicePixelRatio, { plot } = this;
+    const [y, x] = [above + state.cell[0] * size, left + state.cell[1] * size].map(at => at / ratio), s = size / ratio;
+    plot.scrollLeft = clamp(plot.scrollLeft, x + s - plot.clientWidth, x - left / ratio);
+    plot.scrollTop = clamp(plot.scrollTop, y + s - plot.clientHeight, y - above / ratio);
+  }
 }
+function hatching(context, ratio) {  // of cells that no query sees
+  const n = Math.round(6 * ratio), tile = el("canvas", { width: n, height: n }), pen = tile.getContext("2d");
+  pen.fillStyle = style("--raised"); pen.fillRect(0, 0, n, n);
+  pen.strokeStyle = style("--line"); pen.lineWidth = ratio;
+  pen.beginPath();
+  for (const x of [-n, 0, n]) { pen.moveTo(x, n); pen.lineTo(x + n, 0); }
+  pen.stroke();
+  return context.createPattern(tile, "repeat");
+}
+const SIGNS = {
+  dS: "Gradient of the scores. Orange: a higher score here raises the loss. Green: it lowers the loss.",
+  dP: "Gradient of the pattern. Orange: more attention here raises the loss. Green: it lowers the loss.",
+};
 
 // ---- the cell that is pointed at, and a pinned query: the text, shaded by how much the query attends to each token
 function point(cell) {
@@ -110,27 +148,37 @@ function point(cell) {
   state.cell = cell;
   maps.forEach(map => map.draw());
   read();
+  if (ready()) showStrip();
 }
 const named = (side, i) => [small(side ? "key " : "query "), el("code", { textContent: token(side, i) }),
                             layers[state.layer].tokens ? ` (${i})` : ""];
+const says = { dS: "a higher score here", dP: "more attention here" };
+const effect = (kind, v) => v ? `${says[kind] || "more of it"} ${v > 0 ? "raises" : "lowers"} the loss` : "";
 function read() {
+  if (!ready()) return;
   if (!state.cell) return $("readout").replaceChildren(small("Point at a cell, or tap it, to read it."));
-  const [q, k] = state.cell, values = layers[state.layer].kinds.map(kind => el("span", { className: "value" },
-    small(kind + " "), el("b", { textContent: format(numbers(state.layer, state.head, kind).at(q, k)) })));
-  $("readout").replaceChildren(el("span", {}, ...named(0, q), " → ", ...named(1, k)), ...values);
+  const [q, k] = state.cell, at = kind => numbers(state.layer, state.head, kind);
+  const where = el("span", {}, ...named(0, q), " → ", ...named(1, k));
+  if (at("pattern").hides(q, k))
+    return $("readout").replaceChildren(where, small("The query does not see this key: the mask hides it."));
+  const values = layers[state.layer].kinds.map(kind => el("span", { className: "value" }, small(kind + " "),
+    el("b", { textContent: format(at(kind).at(q, k)) })));
+  const kind = state.gradient, has = layers[state.layer].kinds.includes(kind);
+  $("readout").replaceChildren(where, ...values, small(has ? effect(kind, at(kind).at(q, k)) : ""));
 }
 function showPinned() {
-  const q = state.pin, { kinds, keys, tokens } = layers[state.layer], own = !tokens || tokens[0] === tokens[1];
+  const q = state.pin, { kinds, keys, tokens } = layers[state.layer], alike = !tokens || tokens[0] === tokens[1];
   $("pinned").hidden = q === null;
   if (q === null) return;
   const lines = ["pattern", state.gradient].filter(kind => kinds.includes(kind)).flatMap(kind => {
     const view = numbers(state.layer, state.head, kind), row = Array.from({ length: keys }, (_, k) => view.at(q, k));
     const top = Math.max(0, ...row.map(Math.abs).filter(isFinite));
     const chips = row.map((v, k) => {
-      const c = colour(v && v / top, view.signed), bright = c[0] * .3 + c[1] * .59 + c[2] * .11 > 140;
-      const chip = el("span", { className: own && k === q ? "token self" : "token", textContent: cut(token(1, k), 24),
-                                title: `${token(1, k)} (${k}): ${format(v)}`, onpointerenter: () => point([q, k]) });
-      Object.assign(chip.style, { background: css(c), color: bright ? "#111" : "#fff" });
+      const hides = view.hides(q, k), c = colour(v && v / top, view.signed);
+      const chip = el("span", { className: `token${alike && k === q ? " self" : ""}${hides ? " hatched" : ""}`,
+        textContent: cut(token(1, k), 24), title: `${token(1, k)} (${k}): ${hides ? "not seen" : format(v)}`,
+        onpointerenter: () => point([q, k]) });
+      if (!hides) Object.assign(chip.style, { background: css(c), color: inkOn(c) });
       return chip;
     });
     const deepest = kind === "pattern" ? `attends to (deepest: ${format(top)})` : `${kind} (deepest: ±${format(top)})`;

@@ -1,9 +1,12 @@
-// The report's script is four files joined into one. This is the first: reading the numbers, and colouring them.
+// The report's script is several files joined into one. This is the first: unpacking the numbers, and colouring them.
 "use strict";
 const $ = id => document.getElementById(id);
-const data = JSON.parse($("data").textContent), arrays = $("arrays").textContent, { layers, steps } = data;
-const state = { layer: 0, head: 0, sequence: 0, snapshot: steps.length - 1, gradient: "", root: true,
-                cell: null, pin: null };  // cell: the [query, key] that is pointed at; pin: a query
+const data = JSON.parse($("data").textContent), { layers, steps } = data;
+layers.forEach((layer, l) => layer.kinds = data.kinds[l]);
+const chunks = document.querySelectorAll('script[type="text/plain"]');  // thumbnails and all layers of each snapshot
+const state = { layer: 0, head: 0, sequence: 0, snapshot: steps.length - 1, gradient: "", root: true, lines: false,
+                order: "", zoom: 1, of: null, curve: "",
+                cell: null, pin: null };  // cell: the [query, key] that is pointed at; pin: a query; of: a part's edges
 
 // An element. Text from the data is only ever passed to append or textContent, so that it stays text.
 const el = (tag, properties = {}, ...children) => {
@@ -20,37 +23,87 @@ const format = (v, digits = 4) => {
     : isFinite(v) ? v.toExponential(digits - 1) : String(v);
 };
 const brief = v => v === 0 || Math.abs(v) >= .01 && Math.abs(v) < 1e4 ? String(+v.toPrecision(3)) : v.toExponential(1);
+const signed = v => (v > 0 ? "+" : v < 0 ? "−" : "") + brief(Math.abs(v));
 const cut = (text, n = 14) => [...text].length > n ? [...text].slice(0, n - 1).join("") + "…" : text;
 const each = f => layers.forEach((layer, l) => layer.heads.forEach((head, h) => f(l, h, head)));
 const full = (l, h) => `${layers[l].path} · head ${layers[l].heads[h]}`;
+const own = (object, key) => Object.hasOwn(object, key) ? object[key] : undefined;
 
-// ---- numbers: base64 of little-endian float16, of equal length for all heads of a layer, decoded when first needed
+// ---- chunks: base64 of what was deflated (see packed.py), unpacked when first needed and then kept for a while
 const HALF = Float32Array.from({ length: 65536 }, (_, i) => {
   const sign = i >> 15 ? -1 : 1, exponent = i >> 10 & 31, fraction = i & 1023;
   if (exponent === 31) return fraction ? NaN : sign * Infinity;
-  return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -24 * fraction);
+  return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -24 * fraction) / 2 ** 15;
 });
-let total = 0;  // how many characters a snapshot takes
-for (const layer of layers) {
-  layer.size = Math.ceil(data.sequences * layer.queries * layer.keys * 2 / 3) * 4;
-  layer.offset = total;
-  total += layer.size * layer.kinds.length * layer.heads.length;
+const unpacked = new Map(), KEPT = 64;  // the bytes of the chunks used last
+async function unpack(i) {
+  if (unpacked.has(i)) return;
+  const text = atob(chunks[i].textContent), packed = Uint8Array.from(text, c => c.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  unpacked.set(i, { bytes: new Uint8Array(await new Response(stream).arrayBuffer()) });
 }
-const decoded = new Map();
-function numbers(l, h, kind) {
-  const { queries: rows, keys: columns, kinds, heads, size, offset } = layers[l], n = rows * columns;
-  const start = state.snapshot * total + offset + (kinds.indexOf(kind) * heads.length + h) * size;
-  if (!decoded.has(start)) {
-    const text = atob(arrays.substring(start, start + size)), bytes = new Uint8Array(text.length);
-    for (let i = 0; i < bytes.length; i++) bytes[i] = text.charCodeAt(i);
-    decoded.set(start, new Uint16Array(bytes.buffer));
+const place = (snapshot, l) => snapshot * (layers.length + 1) + 1 + l;  // of a layer's chunk
+const ready = () => unpacked.has(place(state.snapshot, state.layer)) && unpacked.has(place(state.snapshot, -1));
+async function unpackShown() {
+  const wanted = [place(state.snapshot, state.layer), place(state.snapshot, -1)];
+  for (const i of unpacked.keys()) if (unpacked.size > KEPT && !wanted.includes(i)) unpacked.delete(i);
+  await Promise.all(wanted.map(unpack));
+}
+// What stands where in the chunk of a layer: a bit for each cell, then the codes of the cells that some head sees.
+function contents(l) {
+  const chunk = unpacked.get(place(state.snapshot, l));
+  if (chunk.starts) return chunk;
+  const { queries, keys, kinds, heads, byToken } = layers[l], n = queries * keys, bytes = chunk.bytes;
+  chunk.starts = [0];  // how many cells are seen in all sequences before one
+  for (let b = 0, i = 0, count = 0; b < data.sequences; b++) {
+    for (let j = 0; j < n; j++, i++) count += bytes[i >> 3] >> (i & 7) & 1;
+    chunk.starts.push(count);
   }
-  const codes = decoded.get(start).subarray(state.sequence * n, (state.sequence + 1) * n);
-  const scale = data.scales[state.snapshot][l][kind][h];
-  let top = 0;
-  for (const code of codes) { const a = Math.abs(HALF[code]); if (a > top && a < Infinity) top = a; }
-  return { codes, rows, columns, top, max: top * scale, signed: kind !== "pattern",
-           at: (q, k) => HALF[codes[q * columns + k]] * scale };
+  const codes = Math.ceil(data.sequences * n / 8), size = chunk.starts.at(-1) * width;  // of a head's numbers
+  chunk.codes = (kind, h) => codes + (kinds.indexOf(kind) * heads.length + h) * size;
+  let at = codes + kinds.length * heads.length * size;
+  chunk.tokens = {};
+  for (const [name, length] of byToken) {
+    chunk.tokens[name] = { at, length };
+    at += heads.length * data.sequences * length * 2;
+  }
+  return chunk;
+}
+const width = data.precision ? 1 : 2;  // bytes of a number
+const half = (bytes, at) => HALF[bytes[at] | bytes[at + 1] << 8];
+const coarse = code => {  // a byte: the root of a fraction, in so many steps, with its sign
+  const c = code << 24 >> 24;
+  return c === -128 ? NaN : Math.sign(c) * (c / data.precision) ** 2;
+};
+// A head's numbers of a kind, in the current sequence, as fractions of the head's largest; 0 where nothing is seen.
+const views = new Map();
+function numbers(l, h, kind) {
+  const key = `${state.snapshot} ${l} ${h} ${kind} ${state.sequence}`;
+  if (views.has(key)) return views.get(key);
+  const { queries: rows, keys: columns } = layers[l], n = rows * columns, chunk = contents(l), { bytes } = chunk;
+  const first = state.sequence * n, peak = data.peaks[state.snapshot][l][kind][h];
+  const part = new Float32Array(n), hidden = new Uint8Array(n);
+  let at = chunk.codes(kind, h) + chunk.starts[state.sequence] * width, top = 0, largest = -1, squares = 0;
+  for (let j = 0, i = first; j < n; j++, i++) {
+    if (!(bytes[i >> 3] >> (i & 7) & 1)) { hidden[j] = 1; continue; }
+    const v = part[j] = width === 2 ? half(bytes, at) : coarse(bytes[at]), a = Math.abs(v);
+    at += width; squares += v * v;
+    if (a > top && a < Infinity) { top = a; largest = j; }
+  }
+  const view = { part, hidden, rows, columns, top, max: top * peak, signed: kind !== "pattern",
+                 largest: largest < 0 ? null : [Math.floor(largest / columns), largest % columns],
+                 norm: Math.sqrt(squares) * peak, at: (q, k) => part[q * columns + k] * peak,
+                 hides: (q, k) => hidden[q * columns + k] === 1 };
+  if (views.size > 200) views.clear();
+  views.set(key, view);
+  return view;
+}
+// The sizes of a gradient by token, such as dq: one number for each query or key of the current sequence.
+function byToken(name) {
+  const chunk = contents(state.layer), { at, length } = chunk.tokens[name];
+  const start = at + (state.head * data.sequences + state.sequence) * length * 2;
+  const peak = data.tokenPeaks[state.snapshot][state.layer][name][state.head];
+  return Array.from({ length }, (_, i) => half(chunk.bytes, start + 2 * i) * peak);
 }
 // The text of query (side 0) or key (side 1) number i of the current layer.
 const token = (side, i) => {
@@ -82,22 +135,16 @@ function colour(part, signed, root = state.root) {
   return tables[signed][Math.round((signed ? (x + 1) / 2 : Math.max(x, 0)) * 512)];
 }
 const css = ([r, g, b]) => `rgb(${r}, ${g}, ${b})`;
+const inkOn = ([r, g, b]) => r * .3 + g * .59 + b * .11 > 140 ? "#111" : "#fff";
 
-// Draws `view` as w × h pixels on `canvas`. If a pixel covers several cells, it shows the one of largest size.
-function paint(canvas, { codes, rows, columns, top, signed }, w = columns, h = rows, root = state.root) {
-  canvas.width = w; canvas.height = h;
-  const largest = new Float32Array(w * h);
-  for (let q = 0, i = 0; q < rows; q++) {
-    const row = Math.floor(q * h / rows) * w;
-    for (let k = 0; k < columns; k++, i++) {
-      const j = row + Math.floor(k * w / columns), v = HALF[codes[i]];
-      if (!(Math.abs(v) <= Math.abs(largest[j]))) largest[j] = v;
-    }
-  }
-  const context = canvas.getContext("2d"), image = context.createImageData(w, h);
-  largest.forEach((v, j) => {
-    const [r, g, b] = colour(v && v / top, signed, root), p = 4 * j;
+// Draws a view on `canvas`, a pixel for each cell. Cells that are hidden are left clear: the canvas's hatching shows.
+function paint(canvas, { part, hidden, rows, columns, top, signed }) {
+  canvas.width = columns; canvas.height = rows;
+  const context = canvas.getContext("2d"), image = context.createImageData(columns, rows);
+  for (let j = 0; j < part.length; j++) {
+    if (hidden[j]) continue;
+    const [r, g, b] = colour(part[j] && part[j] / top, signed), p = 4 * j;
     image.data[p] = r; image.data[p + 1] = g; image.data[p + 2] = b; image.data[p + 3] = 255;
-  });
+  }
   context.putImageData(image, 0, 0);
 }

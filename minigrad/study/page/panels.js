@@ -1,4 +1,5 @@
-// ---- the grid of heads: a row for each layer, whose name leaves out what all paths begin or end with
+// ---- the grid of heads: a row for each layer, whose name leaves out what all paths begin or end with; or in the order
+// of a statistic. As small maps, or as lines from each query, at the left, to the keys that it reads
 const short = layers.map(({ path }) => path.split("."));
 for (const [end, drop] of [[0, "shift"], [-1, "pop"]])
   while (layers.length > 1 && short.every(p => p.length > 1 && p.at(end) === short[0].at(end)))
@@ -6,23 +7,63 @@ for (const [end, drop] of [[0, "shift"], [-1, "pop"]])
 const names = short.map(parts => parts.join("."));
 const columns = [...new Set(layers.flatMap(layer => layer.heads))].sort((a, b) => a - b), thumbs = layers.map(() => []);
 $("thumbs").style.setProperty("--n", columns.length);
-$("thumbs").append(small(""), ...columns.map(small));
-layers.forEach(({ path }, l) => {
+const rowLabels = [small(""), ...columns.map(small), ...layers.map(({ path }, l) => {
   const label = el("small", { textContent: cut(names[l], 12), title: path });
   label.style.gridArea = `${l + 2} / 1`;
-  $("thumbs").append(label);
-});
+  return label;
+})];
+$("thumbs").append(...rowLabels);
 each((l, h, head) => {
   const properties = { ariaLabel: full(l, h), title: full(l, h), onclick: () => set({ layer: l, head: h }) };
-  thumbs[l][h] = el("button", properties, el("canvas"));
-  thumbs[l][h].style.gridArea = `${l + 2} / ${columns.indexOf(head) + 2}`;
+  thumbs[l][h] = el("button", properties, el("canvas"), el("em", { textContent: `${cut(names[l], 6)}.${head}` }));
   $("thumbs").append(thumbs[l][h]);
 });
+let arranged = null;
+function arrange() {  // puts the heads in order
+  const raw = own(data.stats, state.order), what = raw ? `${state.order} ${state.snapshot}` : "";
+  if (arranged === what) return;
+  arranged = what;
+  const places = [];
+  each((l, h, head) => {
+    thumbs[l][h].style.gridArea = raw ? "auto" : `${l + 2} / ${columns.indexOf(head) + 2}`;
+    places.push([raw ? Math.abs(Number(raw[state.snapshot][l][h])) : 0, thumbs[l][h]]);
+  });
+  if (raw) places.sort(([a], [b]) => isNaN(a) ? isNaN(b) ? 0 : 1 : isNaN(b) ? -1 : b - a);
+  $("thumbs").classList.toggle("sorted", !!raw);
+  rowLabels.forEach(label => label.hidden = !!raw);
+  places.forEach(([, thumb]) => $("thumbs").append(thumb));
+}
 function paintThumbs() {
-  const of = n => Math.min(n, Math.ceil(54 * devicePixelRatio));
-  each((l, h) => {
-    const view = numbers(l, h, "pattern");
-    paint(thumbs[l][h].firstChild, view, of(view.columns), of(view.rows), true);
+  const { bytes } = unpacked.get(place(state.snapshot, -1));
+  const side = Math.ceil(54 * devicePixelRatio);
+  let at = 0;
+  layers.forEach((layer, l) => {
+    const rows = Math.min(layer.queries, 32), columns = Math.min(layer.keys, 32), n = rows * columns;
+    layer.heads.forEach((_, h) => {
+      const start = at + (state.sequence * layer.heads.length + h) * n, canvas = thumbs[l][h].firstChild;
+      const codes = bytes.subarray(start, start + n), context = canvas.getContext("2d");
+      if (state.lines) {
+        canvas.width = canvas.height = side;
+        context.strokeStyle = style("--accent"); context.lineWidth = devicePixelRatio;
+        codes.forEach((code, i) => {
+          if (code < 64) return;
+          context.globalAlpha = (code / 255) ** 2;
+          context.beginPath();
+          context.moveTo(0, (Math.floor(i / columns) + .5) / rows * side);
+          context.lineTo(side, (i % columns + .5) / columns * side);
+          context.stroke();
+        });
+        return;
+      }
+      canvas.width = columns; canvas.height = rows;
+      const image = context.createImageData(columns, rows);
+      codes.forEach((code, i) => {
+        const [r, g, b] = tables[false][Math.round(code / 255 * 512)];
+        image.data[4 * i] = r; image.data[4 * i + 1] = g; image.data[4 * i + 2] = b; image.data[4 * i + 3] = 255;
+      });
+      context.putImageData(image, 0, 0);
+    });
+    at += data.sequences * layer.heads.length * n;
   });
 }
 
@@ -39,9 +80,9 @@ const charts = Object.entries(data.stats).map(([name, raw]) => {
   const under = names.map((textContent, l) => el("small", { textContent, title: layers[l].path }));
   const scale = small(all.length ? `${brief(low)} … ${brief(high)}` : "no values");
   scale.title = "the range of the bars";
-  const title = el("span", { title: Object.hasOwn(data.meanings, name) ? data.meanings[name] : "" }, name + " ", caption);
-  $("stats").append(el("figure", {}, el("figcaption", {}, title, scale), plot,
-                       el("div", { className: "under" }, ...under)));
+  const meaning = el("p", { className: "meaning", textContent: own(data.meanings, name) || "" });
+  $("stats").append(el("figure", {}, el("figcaption", {}, el("span", {}, name + " ", caption), scale), plot,
+                       el("div", { className: "under" }, ...under), meaning));
   return () => {
     say(state.layer, state.head);
     each((l, h) => {
@@ -54,51 +95,3 @@ const charts = Object.entries(data.stats).map(([name, raw]) => {
     });
   };
 });
-
-// ---- training: the loss over the steps, with marks where the snapshots are
-const stepName = s => steps[s] === null ? `snapshot ${s + 1} of ${steps.length}` : `step ${steps[s]}`;
-const curve = data.losses ? data.losses[0].map((step, i) => [step, Number(data.losses[1][i])]) : [];
-let across = x => x;  // from a step to its place in the drawing, in CSS pixels
-function drawLoss() {
-  if (!curve.length) return;
-  const canvas = $("loss"), context = canvas.getContext("2d"), { clientWidth: width, clientHeight: height } = canvas;
-  canvas.width = width * devicePixelRatio; canvas.height = height * devicePixelRatio;
-  context.scale(devicePixelRatio, devicePixelRatio);
-  const ys = curve.map(p => p[1]).filter(isFinite), xs = [...curve.map(p => p[0]), ...steps.filter(s => s !== null)];
-  const x0 = Math.min(...xs), x1 = Math.max(...xs), y0 = Math.min(...ys), y1 = Math.max(...ys);
-  const left = 44, right = width - 8, top = 7, bottom = height - 18;
-  across = x => left + (x - x0) / (x1 - x0 || 1) * (right - left);
-  const write = (text, x, y, textAlign) => Object.assign(context, { textAlign }).fillText(text, x, y);
-  Object.assign(context, { font: "11px system-ui, sans-serif", fillStyle: style("--muted"), textBaseline: "middle" });
-  if (ys.length) { write(brief(y1), left - 6, top + 1, "right"); write(brief(y0), left - 6, bottom, "right"); }
-  write("loss", 0, (top + bottom) / 2, "left");
-  write(x0, left, height - 6, "left"); write("step " + x1, right, height - 6, "right");
-  context.strokeStyle = style("--line");
-  context.strokeRect(left + .5, top - .5, right - left, bottom - top + 1);
-  Object.assign(context, { strokeStyle: style("--accent"), lineWidth: 1.2, lineJoin: "round" });
-  context.beginPath();
-  let gap = true;
-  for (const [x, y] of curve) {
-    if (isFinite(y)) context[gap ? "moveTo" : "lineTo"](across(x), bottom - (y - y0) / (y1 - y0 || 1) * (bottom - top));
-    gap = !isFinite(y);
-  }
-  context.stroke();
-  steps.forEach((step, s) => {
-    if (step === null) return;
-    const current = s === state.snapshot;
-    context.fillStyle = style(current ? "--mark" : "--muted");
-    if (current) context.fillRect(across(step) - .75, top - 5, 1.5, bottom - top + 8);
-    context.beginPath(); context.arc(across(step), bottom, current ? 4 : 2, 0, 7); context.fill();
-  });
-  const from = across(steps[0]), to = across(steps.at(-1));  // the scrubber ends below these, where there is room
-  const place = { marginLeft: from - 8 + "px", width: to - from + 16 + "px" };
-  if (to - from > 150) Object.assign($("scrubber").style, place);
-  canvas.ariaLabel = `loss from ${format(curve[0][1])} to ${format(curve.at(-1)[1])}, ${stepName(state.snapshot)}`;
-}
-let timer = null;
-function play(on) {
-  clearInterval(timer);
-  const next = () => state.snapshot + 1 < steps.length ? set({ snapshot: state.snapshot + 1 }) : play(false);
-  timer = on ? setInterval(next, 350) : null;
-  $("play").textContent = on ? "Pause" : "Play";
-}

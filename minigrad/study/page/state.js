@@ -2,37 +2,73 @@
 const maps = [new Heatmap("pattern"), new Heatmap("gradient")];
 const gradients = [...new Set(layers.flatMap(layer => layer.kinds.slice(1)))];
 state.gradient = gradients[0] || "";
-const toggles = (place, key, options) => options.map(([value, textContent]) => {
+const toggles = (place, key, options) => options.map(([value, textContent, ariaLabel]) => {
   const button = el("button", { textContent, onclick: () => set({ [key]: value }) });
+  if (ariaLabel) button.ariaLabel = ariaLabel;
   $(place).append(button);
-  return () => button.ariaPressed = state[key] === value;
+  return () => button.ariaPressed = key === "of" ? (state.of === "all") === (value === "all") : state[key] === value;
 });
+const ZOOMS = [1, 2, 4, 8];
 const pressed = [...toggles("gradients", "gradient", gradients.map(kind => [kind, kind])),
-                 ...toggles("shades", "root", [[true, "root"], [false, "linear"]])];
-let painted = "", saving;
+                 ...toggles("shades", "root", [[true, "root"], [false, "linear"]]),
+                 ...toggles("zooms", "zoom", ZOOMS.map(z => [z, z + "×"])),
+                 ...toggles("looks", "lines", [[false, "maps"], [true, "lines"]]),
+                 ...toggles("edges", "of", [[null, "this head"], ["all", "all"]])];
+for (const name of ["", ...Object.keys(data.stats)])
+  $("order").append(el("option", { value: name, textContent: name ? "by |" + name + "|" : "by layer" }));
+$("order").onchange = event => set({ order: event.target.value });
+for (const name of curvable) $("curve").append(el("option", { value: name, textContent: name }));
+$("curve").onchange = event => set({ curve: event.target.value });
+state.curve = curvable.includes("gate_grad") ? "gate_grad" : curvable[0] || "";
+
+let painted = "", saving, changes = 0;
 function set(change) {
+  if ("head" in change && !("of" in change) && state.of !== "all") state.of = null;
   Object.assign(state, change);
   const layer = layers[state.layer], [q, k] = state.cell || [0, 0];
   state.head = clamp(state.head, 0, layer.heads.length - 1);
   if (state.pin >= layer.queries) state.pin = null;
   if (q >= layer.queries || k >= layer.keys) state.cell = null;
-  if (painted !== (painted = `${state.snapshot} ${state.sequence} ${dark.matches} ${devicePixelRatio}`)) paintThumbs();
   $("name").textContent = full(state.layer, state.head);
   $("step").textContent = $("scrubber").ariaValueText = stepName(state.snapshot);
-  $("scrubber").value = state.snapshot; $("sequence").value = state.sequence;
-  pressed.forEach(show => show());
+  const now = ++changes;
+  document.body.ariaBusy = !ready();
+  if (ready()) return show();
+  unpackShown().then(() => {
+    if (now !== changes) return;  // something else has been asked for meanwhile
+    document.body.ariaBusy = false;
+    show();
+  });
+}
+function show() {
+  const layer = layers[state.layer];
+  const look = `${state.snapshot} ${state.sequence} ${state.lines} ${dark.matches} ${devicePixelRatio}`;
+  if (painted !== (painted = look)) paintThumbs();
+  $("scrubber").value = state.snapshot; $("sequence").value = state.sequence; $("order").value = state.order;
+  $("curve").value = state.curve;
+  pressed.forEach(press => press());
+  arrange();
   thumbs.flat().forEach(thumb => { thumb.ariaCurrent = false; thumb.tabIndex = -1; });  // the grid is one tab stop
-  const thumb = thumbs[state.layer][state.head], picker = $("picker");
+  const thumb = thumbs[state.layer][state.head], picker = $("thumbs");
   thumb.ariaCurrent = true; thumb.tabIndex = 0;
   if ($("thumbs").contains(document.activeElement)) thumb.focus({ preventScroll: true });
   const box = picker.getBoundingClientRect(), inner = thumb.getBoundingClientRect();  // scrolls the box, not the page
   picker.scrollTop += Math.max(0, inner.bottom + 4 - box.bottom) - Math.max(0, box.top + 24 - inner.top);
   picker.scrollLeft += Math.max(0, inner.right + 4 - box.right) - Math.max(0, box.left + 24 - inner.left);
   maps[0].load("pattern"); maps[1].load(state.gradient);
-  for (const show of [read, showPinned, drawLoss, ...charts]) show();
+  for (const part of [read, showPinned, showText, summarize, showStrip, showFlow, drawLoss, showCurves, ...charts]) part();
   clearTimeout(saving);  // after a pause, since browsers refuse an address that changes many times a second
   saving = setTimeout(() => history.replaceState(null, "", "#" + new URLSearchParams({ layer: layer.path,
     head: layer.heads[state.head], sequence: state.sequence, snapshot: state.snapshot })), 100);
+}
+function most() {  // the head that matters most at the end, as far as that is known
+  const raw = data.matters && own(data.stats, data.matters);
+  let found = { layer: 0, head: 0 }, top = -1;
+  if (raw) each((l, h) => {
+    const v = Math.abs(Number(raw.at(-1)[l][h]));
+    if (v > top) { top = v; found = { layer: l, head: h }; }
+  });
+  return found;
 }
 function restore() {  // the state that the address asks for, as far as this report has it
   const wanted = new URLSearchParams(location.hash.slice(1)), l = layers.findIndex(x => x.path === wanted.get("layer"));
@@ -46,14 +82,15 @@ const climb = by => {  // to the head of the same number in another layer, or th
   const l = (state.layer + by + layers.length) % layers.length, head = layers[state.layer].heads[state.head];
   set({ layer: l, head: Math.max(0, layers[l].heads.findLastIndex(other => other <= head)) });
 };
+const magnify = by => set({ zoom: ZOOMS[clamp(ZOOMS.indexOf(state.zoom) + by, 0, ZOOMS.length - 1)] });
 const scrub = snapshot => { play(false); set({ snapshot: clamp(snapshot, 0, steps.length - 1) }); };
 const back = () => scrub(state.snapshot - 1), forth = () => scrub(state.snapshot + 1);
 const keys = { ArrowLeft: () => flip(-1), ArrowRight: () => flip(1), ArrowUp: () => climb(-1),
                ArrowDown: () => climb(1), "[": back, ",": back, "]": forth, ".": forth,
-               Escape: () => set({ pin: null }) };
+               "+": () => magnify(1), "=": () => magnify(1), "-": () => magnify(-1), Escape: () => set({ pin: null }) };
 addEventListener("keydown", event => {
-  const own = event.key.startsWith("Arrow") && event.target.closest("input, select");
-  if (!keys[event.key] || own || event.ctrlKey || event.altKey || event.metaKey) return;
+  const mine = event.key.startsWith("Arrow") && event.target.closest("input, select");
+  if (!own(keys, event.key) || mine || event.ctrlKey || event.altKey || event.metaKey) return;
   event.preventDefault();
   keys[event.key]();
 });
@@ -80,12 +117,18 @@ const counted = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`, about = [count
 if (steps.length > 1) about.push(counted(steps.length, "snapshot"));
 else if (steps[0] !== null) about.push(stepName(0));
 $("about").textContent = about.join(" · ");
+$("precision").textContent = (data.precision
+  ? `To keep this file small, values are stored in ${data.precision} steps of the square root, from 0 to each head's largest.`
+  : "Values are stored relative to each head's largest, with errors up to 0.05 %.")
+  + (data.leftOut.length ? ` Left out: ${data.leftOut.join(", ")}; a larger limit= would keep it.` : "")
+  + " Hatched cells are not seen by any head of the layer, and count for no colour scale.";
 $("loss").hidden = !curve.length; $("sequences").hidden = data.sequences < 2; $("gradients").hidden = !gradients.length;
-$("meaning").hidden = !gradients.includes("dP");
+$("training").hidden = steps.length < 2 && !curve.length;
+$("order").parentNode.hidden = !Object.keys(data.stats).length;
 for (const id of ["scrubber", "play", "step", "stepkeys"]) $(id).hidden = steps.length < 2;
-document.querySelector(".columns").classList.toggle("many", thumbs.flat().length > 100);
 document.querySelector(".maps").classList.toggle("single", !gradients.length);
 mix();
+Object.assign(state, most());
 restore();
 addEventListener("hashchange", restore);
 dark.onchange = () => { mix(); set({}); };

@@ -1,0 +1,39 @@
+"""What a language model says of each token: its loss, and what it would have written instead."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .layers import as_float64
+
+SHOWN = 5  # predictions of each token
+
+
+@dataclass(eq=False)
+class Outcome:
+    """Of B sequences of T tokens: the predictions of what comes after each, the most probable first.
+
+    ids, probabilities: (B, T, n). loss: (B, T), in nats, nan where there is no target; None if there are no targets at
+    all. targets: (B, T) ints, or None."""
+
+    ids: np.ndarray
+    probabilities: np.ndarray
+    loss: np.ndarray | None = None
+    targets: np.ndarray | None = None
+
+
+def outcome_of(logits, targets=None):
+    """The Outcome of logits (B, T, V) and perhaps targets (B, T) ints, of which negative ones do not count."""
+    logits = as_float64(logits)
+    top = logits.max(-1, keepdims=True)
+    log_total = np.log(np.exp(logits - top).sum(-1, keepdims=True)) + top  # (B, T, 1)
+    n = min(SHOWN, logits.shape[-1])
+    ids = np.argpartition(-logits, n - 1, axis=-1)[..., :n]
+    ids = np.take_along_axis(ids, np.argsort(-np.take_along_axis(logits, ids, -1), axis=-1, kind="stable"), -1)
+    found = Outcome(ids, np.exp(np.take_along_axis(logits, ids, -1) - log_total))
+    if targets is not None:
+        found.targets = np.asarray(targets)
+        known = found.targets >= 0
+        right = np.take_along_axis(logits, np.where(known, found.targets, 0)[..., None], -1)
+        found.loss = np.where(known, (log_total - right)[..., 0], np.nan)
+    return found

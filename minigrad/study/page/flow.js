@@ -1,0 +1,72 @@
+// ---- the flow of gradients between the parts of the model, from the bottom up, as study.flow found it
+const SVG = document.querySelector("svg").namespaceURI;
+const draw = (name, attributes, ...children) => {
+  const element = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...children);
+  return element;
+};
+const INPUTS = { q: "Q", k: "K", v: "V", "": "its only input" }, KINDS = { q: "q", k: "k", v: "v", "": "one" };
+const MANY = 60, IN_LIST = 8;  // edges that are drawn, and that are told in words
+const headNode = () => data.flow.nodes.findIndex(([, l, h]) => l === state.layer && h === state.head);
+let flowShown = "";
+function showFlow() {
+  $("flow").hidden = !data.flow;
+  if (!data.flow) return;
+  const { nodes, rows, edges } = data.flow, width = $("graph").clientWidth || 600;
+  const centre = state.of === "all" ? null : state.of === null ? headNode() : state.of;
+  const what = [centre, state.of, state.snapshot, state.layer, state.head, width].join();
+  if (flowShown === what) return;
+  flowShown = what;
+  const touching = edges[state.snapshot].filter(([u, v]) => centre === null || u === centre || v === centre);
+  const shown = touching.slice(0, MANY), top = shown.length ? Math.abs(shown[0][3]) : 1;
+  const pitch = clamp(520 / rows.length, 46, 92), height = rows.length * pitch, at = [];
+  rows.forEach((row, r) => row.forEach((node, i) =>
+    at[node] = [width * (i + .5) / row.length, height - (r + .5) * pitch]));
+  const picture = draw("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
+    "aria-label": "edges between the parts of the model; the largest are listed beside it" });
+  for (const [u, v, p, edge] of [...shown].reverse()) {  // the largest are drawn last, above the others
+    const [x0, y0] = at[u], [x1, y1] = at[v], bend = (y0 - y1) / 2;
+    const line = draw("path", { d: `M${x0},${y0 - 11}C${x0},${y0 - bend} ${x1},${y1 + bend} ${x1},${y1 + 11}`,
+      class: `edge ${KINDS[p]}`, "stroke-width": Math.max(.6, Math.abs(edge) / top * 7).toFixed(2) });
+    if (edge < 0) line.setAttribute("stroke-dasharray", "5 3");
+    const told = draw("title", {});
+    told.textContent = inWords(u, v, p, edge);
+    line.append(told);
+    picture.append(line);
+  }
+  nodes.forEach(([name, l, h], node) => {
+    const [x, y] = at[node], room = width / rows.find(row => row.includes(node)).length;
+    const label = l < 0 ? cut(name.replace(/^blocks\./, ""), Math.max(1, Math.floor(room / 8))) : String(layers[l].heads[h]);
+    const box = draw("g", { class: `node${node === centre ? " centre" : ""}${l === state.layer && h === state.head ? " now" : ""}`,
+      transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` });
+    const wide = Math.min(room - 2, Math.max(20, label.length * 7 + 10)), title = draw("title", {}), text = draw("text", {});
+    title.textContent = name; text.textContent = label;
+    box.append(draw("rect", { x: -wide / 2, y: -11, width: wide, height: 22, rx: 5 }), text, title);
+    box.onclick = () => l < 0 ? set({ of: node }) : set({ layer: l, head: h, of: null });
+    picture.append(box);
+  });
+  rows.forEach((row, r) => {  // the names of layers
+    const [, l] = nodes[row[0]];
+    if (l < 0) return;
+    const label = draw("text", { x: 2, y: height - r * pitch - 2, class: "layer" });
+    label.textContent = layers[l].path;
+    picture.append(label);
+  });
+  $("graph").replaceChildren(picture);
+  const heading = centre === null ? "The largest edges" : `The largest edges of ${nodes[centre][0]}`;
+  const items = touching.slice(0, IN_LIST).map(([u, v, p, edge]) => el("li", { textContent: inWords(u, v, p, edge) }));
+  const total = centre === null ? [] : [el("p", { className: "muted", textContent: totals(centre) })];
+  $("list").replaceChildren(el("h3", { textContent: heading }), el("ol", {}, ...items), ...total);
+}
+function inWords(u, v, p, edge) {
+  const { nodes } = data.flow;
+  return `${nodes[u][0]} → ${nodes[v][0]}${p ? " by " + INPUTS[p] : ""}: ${signed(edge)}, `
+    + (edge > 0 ? "raises the loss" : "lowers the loss");
+}
+function totals(node) {  // what leaves a part, by the input that reads it
+  const sums = {};
+  for (const [u, , p, edge] of data.flow.edges[state.snapshot]) if (u === node) sums[p] = (sums[p] || 0) + edge;
+  const parts = Object.entries(sums).map(([p, sum]) => `${p ? INPUTS[p] : "others"} ${signed(sum)}`);
+  return parts.length ? `What reads it pulls by ${parts.join(", ")}.` : "";
+}

@@ -1,0 +1,83 @@
+// ---- the text, each token shaded by its loss; and what the model would have written after the one that is looked at
+const outcome = () => data.outcomes && data.outcomes[state.snapshot];
+let chips = [], written = "";
+function showText() {
+  const { queries, tokens } = layers[state.layer], what = `${state.sequence} ${tokens ? tokens[0] : "-" + queries}`;
+  if (written !== (written = what)) {
+    chips = Array.from({ length: queries }, (_, i) => el("button", { className: "token", textContent: cut(token(0, i), 24),
+      role: "option", onclick: () => set({ pin: state.pin === i ? null : i }), onpointerenter: () => predict(i),
+      onpointerleave: () => predict(state.pin), onfocus: () => predict(i) }));
+    $("tokens").replaceChildren(...chips);
+  }
+  const losses = outcome() && outcome().loss && outcome().loss[state.sequence].map(Number);
+  const fits = losses && losses.length === chips.length, top = fits ? Math.max(0, ...losses.filter(isFinite)) : 0;
+  chips.forEach((chip, i) => {
+    const c = fits && !isNaN(losses[i]) ? colour(top && losses[i] / top, false, false) : null;
+    Object.assign(chip.style, { background: c ? css(c) : "", color: c ? inkOn(c) : "" });
+    chip.title = `${token(0, i)} (${i})${c ? ": loss of the next token " + format(losses[i]) : ""}`;
+    chip.ariaSelected = chip.ariaCurrent = state.pin === i;
+    chip.tabIndex = i === (state.pin === null ? 0 : state.pin) ? 0 : -1;
+  });
+  $("text-help").textContent = "Click a token to see where it looks" + (fits
+    ? `. The stronger its colour, the larger the loss of what comes after it, up to ${format(top)} nats.` : ".");
+  predict(state.pin);
+}
+$("tokens").onkeydown = event => {  // the text is one tab stop
+  const by = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key], i = chips.indexOf(event.target);
+  if (!by || i < 0) return;
+  const to = chips[clamp(i + by, 0, chips.length - 1)];
+  event.target.tabIndex = -1; to.tabIndex = 0; to.focus();
+  event.preventDefault(); event.stopPropagation();
+};
+function predict(i) {
+  const found = outcome(), sequence = found && found.top[state.sequence];
+  $("predictions").hidden = !found;
+  if (!sequence || i === null || !sequence[i])
+    return $("predictions").replaceChildren(small(found ? "Predictions of what comes after a token appear here." : ""));
+  const right = found.right && found.right[state.sequence][i], loss = found.loss && Number(found.loss[state.sequence][i]);
+  const after = el("span", {}, small("after "), el("code", { textContent: token(0, i) }), ` (${i}) `);
+  const guesses = sequence[i].map((text, n) => el("span", { className: text === right ? "value right" : "value" },
+    el("code", { textContent: text }), ` ${(Number(found.p[state.sequence][i][n]) * 100).toFixed(1)} % `));
+  const truth = right === null || right === undefined ? [] : [small("right: "), el("code", { textContent: right })];
+  if (loss !== null && !isNaN(loss)) truth.push(small(` loss ${format(loss)}`));
+  $("predictions").replaceChildren(after, ...guesses, ...truth);
+}
+
+// ---- a head in a few sentences, for those who do not see the maps, and for all others
+function summarize() {
+  const l = state.layer, h = state.head, { kinds, queries, keys } = layers[l], P = numbers(l, h, "pattern");
+  const sums = { before: 0, itself: 0, first: 0 };
+  let n = 0, entropy = 0;
+  for (let q = 0; q < queries; q++) {
+    let seen = 0, nats = 0;
+    for (let k = 0; k < keys; k++) {
+      const p = P.at(q, k);
+      if (P.hides(q, k)) continue;
+      seen++;
+      if (p > 0) nats -= p * Math.log(p);
+    }
+    if (seen < 2) continue;
+    n++; entropy += nats;
+    sums.first += P.at(q, 0);
+    if (queries === keys) { sums.itself += P.at(q, q); if (q) sums.before += P.at(q, q - 1); }
+  }
+  const share = v => `${Math.round(v / n * 100)} %`, said = [];
+  if (n) {
+    const parts = [["the token before it", sums.before], ["itself", sums.itself], ["the first token", sums.first]];
+    const main = parts.filter(([, v]) => v / n >= .01).sort((a, b) => b[1] - a[1]).map(([name, v]) => `${share(v)} to ${name}`);
+    said.push(`On average a query gives ${main.join(", ") || "next to nothing to the token before, itself or the first"}; `
+      + `it reads as if from ${(Math.exp(entropy / n)).toFixed(1)} keys.`);
+  }
+  const kind = kinds.includes("dS") ? "dS" : kinds[1];
+  if (kind) {
+    const view = numbers(l, h, kind), at = view.largest;
+    said.push(!at ? `Its ${kind} is 0 everywhere.`
+      : `Its largest ${kind}, ${signed(view.at(...at))}, is at query ${token(0, at[0])} (${at[0]}) → key ${token(1, at[1])} `
+        + `(${at[1]}): ${effect(kind, view.at(...at))}.`);
+  }
+  const number = name => { const raw = own(data.stats, name); return raw ? Number(raw[state.snapshot][l][h]) : NaN; };
+  const gate = number("gate_grad"), matters = data.matters && data.matters !== "gate_grad" ? number(data.matters) : NaN;
+  if (!isNaN(gate)) said.push(`More of what it writes ${gate > 0 ? "raises" : "lowers"} the loss (gate_grad ${signed(gate)}).`);
+  if (!isNaN(matters)) said.push(`${data.matters}: ${signed(matters)}.`);
+  $("summary").textContent = said.join(" ");
+}

@@ -1,0 +1,34 @@
+"""A Flow as the report's page draws it."""
+
+from .flow_picture import rows_of
+
+EACH = 12  # how many edges of a node are kept, the largest ones, of those that leave it and of those that lead to it
+
+
+def flow_data(flows, paths, heads):
+    """{"nodes": [name, number of the layer, place of the head], "rows": [[node]], "edges": [snapshot][source, target,
+    input, edge]}. nodes that are no head of the report, {paths: heads}, have the layer -1. flows may hold None."""
+    given = next((flow for flow in flows if flow is not None), None)
+    if given is None:
+        return None
+    rows = rows_of(given)
+    number = {node: i for i, node in enumerate(node for row in rows for node in row)}
+    for flow in flows:
+        if flow is not None and {*flow.sources, *(v for v, _ in flow.inputs)} != number.keys():
+            raise ValueError("the flows of the snapshots are of different models")
+    place = {(path, head): (i, j) for i, path in enumerate(paths) for j, head in enumerate(heads[i])}
+    return {
+        "nodes": [[str(node), *place.get((node.path, node.head), (-1, -1))] for node in number],
+        "rows": [[number[node] for node in row] for row in rows],
+        "edges": [[] if flow is None else _largest(flow, number) for flow in flows],
+    }
+
+
+def _largest(flow, number):
+    kept, leaving, leading = [], dict.fromkeys(number, 0), dict.fromkeys(number, 0)
+    for u, v, p, edge in flow.all:
+        if edge == edge and abs(edge) < float("inf") and (leaving[u] < EACH or leading[v] < EACH):
+            leaving[u] += 1
+            leading[v] += 1
+            kept.append([number[u], number[v], p, float(f"{edge:.4g}")])
+    return kept

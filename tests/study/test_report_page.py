@@ -1,0 +1,247 @@
+"""The report's page in Chromium, beyond its two maps: text, predictions, the way backward, flow, curves, and size."""
+
+import re
+import time
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import study
+from minigrad.study.report import LayerView, write
+
+from .conftest import settle
+
+pytestmark = [pytest.mark.browser, pytest.mark.needs("chromium")]
+VOCAB = list("abcdefgh")
+
+
+@pytest.fixture(scope="module")
+def model():
+    mg.manual_seed(0)
+    return study.AttentionOnly(vocab_size=8, block_size=12, n_layer=2, n_head=3, n_embd=24)
+
+
+@pytest.fixture(scope="module")
+def batch(model):
+    return mg.randint(0, 8, (2, 12)), mg.randint(0, 8, (2, 12))
+
+
+@pytest.fixture(scope="module")
+def traced(model, batch, tmp_path_factory):
+    """(the trace, its flow, importances, the report)"""
+    with study.trace_heads(model) as trace:
+        model(*batch)[1].backward()
+    flow, importance = study.flow(model, batch), {"ablation": study.head_importance(model, [batch])}
+    path = tmp_path_factory.mktemp("r") / "heads.html"
+    return trace, flow, importance, trace.to_html(path, vocab=VOCAB, flow=flow, importance=importance)
+
+
+def words(page, selector):
+    return re.sub(r"\s+", " ", page.locator(selector).inner_text())
+
+
+def test_it_opens_on_the_head_that_matters_most(open_page, traced):
+    page, importance = open_page(traced[3]), traced[2]["ablation"]
+    path = max(importance, key=lambda p: np.abs(importance[p]).max())
+    assert page.locator("#name").inner_text() == f"{path} · head {np.abs(importance[path]).argmax()}"
+    assert page.evaluate("heads.state().gradient") == "dS"
+
+
+def test_the_text_shows_losses_and_predictions(open_page, traced, batch):
+    page, trace = open_page(traced[3]), traced[0]
+    tokens = page.locator("#tokens button")
+    assert tokens.all_inner_texts() == [VOCAB[t] for t in batch[0].numpy()[0]]
+    said = [float(t.get_attribute("title").split()[-1]) for t in tokens.all()]
+    np.testing.assert_allclose(said, trace.outcome.loss[0], atol=1e-3)
+    tokens.nth(4).click()
+    settle(page)
+    assert page.evaluate("heads.state().pin") == 4 and tokens.nth(4).get_attribute("aria-selected") == "true"
+    guesses = page.locator("#predictions .value").all_inner_texts()
+    right = [f"{VOCAB[i]} {100 * p:.1f} %" for i, p in zip(trace.outcome.ids[0, 4], trace.outcome.probabilities[0, 4])]
+    assert [re.sub(r"\s+", " ", g).strip() for g in guesses] == right
+    assert f"right: {VOCAB[batch[1].numpy()[0, 4]]}" in words(page, "#predictions")
+    tokens.nth(4).click()
+    assert page.evaluate("heads.state().pin") is None
+    page.locator("#tokens [tabindex='0']").focus()
+    for key in ("ArrowRight", "ArrowRight", "ArrowLeft", "End", "ArrowLeft"):
+        page.keyboard.press(key)
+    page.keyboard.press("Enter")
+    assert page.evaluate("heads.state().pin") == 10
+    assert page.locator("#tokens [tabindex='0']").count() == 1  # the text is one tab stop
+
+
+def test_what_the_mask_hides(open_page, traced):
+    page, trace = open_page(traced[3]), traced[0]
+    point = "([q, k]) => { state.cell = null; point([q, k]); }"
+    page.evaluate(point, [2, 9])
+    assert "the mask hides it" in words(page, "#readout") and page.locator("#readout .value").count() == 0
+    state = page.evaluate("heads.state()")
+    seen = trace[state["layer"]]
+    for kind, x in {"dS": seen.scores_grad, "dP": seen.pattern_grad}.items():
+        page.locator("#gradients").get_by_role("button", name=kind, exact=True).click()
+        settle(page)
+        visible = np.tril(np.ones((12, 12))) * x[0, state["head"]]
+        legend = page.locator("#gradient .legend small").last.inner_text()
+        assert float(legend) == pytest.approx(np.abs(visible).max(), rel=0.05)
+        q, k = np.unravel_index(np.abs(visible).argmax(), visible.shape)
+        page.evaluate(point, [int(q), int(k)])
+        what = {"dS": "a higher score here", "dP": "more attention here"}[kind]
+        assert f"{what} {'raises' if visible[q, k] > 0 else 'lowers'} the loss" in words(page, "#readout")
+        assert "Orange: " + what in words(page, "#gradient")
+
+
+def test_the_summary_says_what_the_maps_show(open_page, traced):
+    page, trace = open_page(traced[3]), traced[0]
+    for _ in range(6):
+        page.keyboard.press("ArrowRight")
+        settle(page)
+        state = page.evaluate("heads.state()")
+        seen, h = trace[state["layer"]], state["head"]
+        P, dS = seen.pattern[0, h], seen.scores_grad[0, h]
+        text = words(page, "#summary")
+        assert f"{np.floor(100 * np.diagonal(P, -1).mean() + 0.5):.0f} % to the token before it" in text
+        q, k = np.unravel_index(np.abs(np.tril(dS)).argmax(), dS.shape)
+        assert f"({q}) → key" in text and f"({k}): a higher score here {'raises' if dS[q, k] > 0 else 'lowers'}" in text
+        gate = (seen.z_grad * seen.z)[:, h].sum()
+        assert f"More of what it writes {'raises' if gate > 0 else 'lowers'} the loss" in text
+        page.keyboard.press("ArrowDown")
+
+
+def test_the_way_backward(open_page, traced):
+    page, trace = open_page(traced[3]), traced[0]
+    state = page.evaluate("heads.state()")
+    seen, h = trace[state["layer"]], state["head"]
+    cards = {c.split()[0]: re.sub(r"\s+", " ", c) for c in page.locator("#strip .card").all_inner_texts()}
+    assert list(cards) == ["dz", "dv", "dP", "dS", "dq", "dk", "dW"]
+    sizes = {"dz": seen.z_grad, "dv": seen.v_grad, "dq": seen.q_grad, "dk": seen.k_grad, "dS": seen.scores_grad}
+    for name, x in sizes.items():
+        assert float(re.search("= (.*?) ", cards[name])[1]) == pytest.approx(np.linalg.norm(x[0, h]), rel=0.05)
+    largest = int(np.linalg.norm(seen.q_grad[0, h], axis=-1).argmax())
+    assert f"({largest})" in page.locator("#strip .card").nth(4).locator("canvas").get_attribute("title")
+    page.locator("#strip").get_by_role("button", name="show dP").click()
+    settle(page)
+    assert page.evaluate("heads.state().gradient") == "dP"
+
+
+def test_the_flow_of_a_head(open_page, traced):
+    page, flow = open_page(traced[3]), traced[1]
+    page.evaluate("set({ layer: 0, head: 1 })")
+    settle(page)
+    around = flow.around("blocks.0.attn", 1)
+    assert page.locator("#graph path.edge").count() == len(around)
+    assert page.locator("#graph g.node").count() == len({*flow.sources, *(v for v, _ in flow.inputs)})
+    for told, (u, v, p, edge) in zip(page.locator("#list li").all_inner_texts(), around):
+        assert told.startswith(f"{u} → {v}{' by ' + p.upper() if p else ''}: {'+' if edge > 0 else '−'}")
+        assert told.endswith(f"{'raises' if edge > 0 else 'lowers'} the loss")
+    page.locator("#graph g.node", has=page.locator("title", has_text="blocks.1.attn head 2")).click()
+    settle(page)
+    assert page.locator("#name").inner_text() == "blocks.1.attn · head 2"
+    page.locator("#graph g.node", has=page.locator("title", has_text="positions")).click()
+    settle(page)
+    assert "positions" in words(page, "#list h3") and page.locator("#name").inner_text() == "blocks.1.attn · head 2"
+    page.locator("#edges").get_by_role("button", name="all").click()
+    settle(page)
+    assert page.locator("#graph path.edge").count() == min(60, len(flow.all))
+
+
+def test_heads_in_the_order_of_a_statistic(open_page, traced):
+    page, trace = open_page(traced[3]), traced[0]
+    page.locator("#order").select_option("entropy")
+    settle(page)
+    order = [b.get_attribute("aria-label") for b in page.locator("#thumbs button").all()]
+    rows = trace.table().sorted("entropy").rows
+    assert order == [f"{path} · head {head}" for path, head in rows]
+    maps = page.locator("#thumbs canvas").first.screenshot()
+    page.get_by_role("button", name="lines").click()
+    settle(page)
+    assert page.locator("#thumbs canvas").first.screenshot() != maps
+    page.locator("#order").select_option("")
+    settle(page)
+    assert page.locator("#thumbs button").first.get_attribute("aria-label") == "blocks.0.attn · head 0"
+
+
+def test_zoom_and_scroll_of_both_maps(open_page, traced):
+    page = open_page(traced[3])
+    width = "document.getElementById('pattern-map').offsetWidth"
+    before = page.evaluate(width)
+    page.keyboard.press("+")
+    settle(page)
+    assert page.evaluate(width) > 1.8 * before
+    page.locator("#zooms").get_by_role("button", name="8×").click()
+    settle(page)
+    page.locator("#pattern .plot").evaluate("plot => plot.scrollTo(300, 200)")
+    page.wait_for_timeout(100)
+    at = "plot => [plot.scrollLeft, plot.scrollTop]"
+    assert page.locator("#gradient .plot").evaluate(at) == [300, 200]
+    page.locator("#gradient-map").focus()
+    for _ in range(11):
+        page.keyboard.press("ArrowDown")
+    assert page.locator("#gradient .plot").evaluate(at)[1] > 200  # the cell that the keys move stays in sight
+
+
+def test_training_in_the_page(open_page, model, batch, tmp_path):
+    record = study.Recorder(model, batch, every=2, flow=True)
+    before = model.wte.weight.detach().numpy().copy()
+    for step in range(1, 5):
+        model.wte.weight.detach().copy_(mg.tensor(before * (1 + step / 4)))
+        record(step, 1.0 / step)
+    page = open_page(record.to_html(tmp_path / "t.html", vocab=VOCAB))
+    assert page.locator("#lines path.curve").count() == 6
+    steps, series = record.series("entropy")
+    page.locator("#curve").select_option("entropy")
+    for s, step in enumerate(steps):
+        page.locator("#scrubber").fill(str(s))
+        settle(page)
+        state = page.evaluate("heads.state()")
+        said = words(page, "#curve-value")
+        assert f"step {step}:" in said
+        assert float(said.split()[-1]) == pytest.approx(series[state["layer"]][s, state["head"]], rel=1e-3)
+        largest = record.flows[s][1].around(state["layer"], state["head"])[0][-1]
+        told = page.locator("#list li").first.inner_text()
+        assert float(told.split(": ")[1].split(",")[0].replace("−", "-")) == pytest.approx(largest, rel=0.01)
+    page.locator("#lines path.curve:not(.now)").first.dispatch_event("click")
+    settle(page)
+    assert page.locator("#lines path.curve.now title").inner_html() == page.locator("#name").inner_text()
+
+
+def test_all_labels_of_64_tokens_are_there(open_page, tmp_path):
+    rng = np.random.default_rng(0)
+    pattern = rng.dirichlet(np.ones(64), (1, 1, 64))
+    path = write(
+        tmp_path / "a.html", [(None, {"a": LayerView([0], pattern, {"dS": pattern})})], title="", tokens=[["x"] * 64]
+    )
+    page = open_page(path)
+    page.evaluate("""() => {
+        const pen = CanvasRenderingContext2D.prototype, fill = pen.fillText;
+        window.told = [];
+        pen.fillText = function (text) { told.push(text); fill.apply(this, arguments); };
+        maps[0].draw();
+    }""")
+    assert page.evaluate("told.filter(text => text === 'x').length") == 128
+
+
+@pytest.mark.slow
+def test_144_heads_of_512_tokens(open_page, tmp_path):
+    rng = np.random.default_rng(0)
+    mask = np.tril(np.ones((512, 512), np.float32))
+    layers = {}
+    for i in range(12):
+        pattern = np.exp(rng.normal(size=(1, 12, 512, 512)).astype(np.float32)) * mask
+        pattern /= pattern.sum(-1, keepdims=True)
+        dP = rng.normal(size=pattern.shape).astype(np.float32)
+        dS = pattern * (dP - (pattern * dP).sum(-1, keepdims=True))
+        layers[f"blocks.{i}.attn"] = LayerView(list(range(12)), pattern, {"dS": dS, "dP": dP})
+    path = write(tmp_path / "a.html", [(None, layers)], title="large")
+    assert path.stat().st_size <= 30e6
+    start = time.monotonic()
+    page = open_page(path)
+    assert time.monotonic() - start < 10  # 1.0 to 1.5 where nothing else runs
+    page.evaluate("set({ layer: 7, head: 3 })")
+    settle(page)
+    x, top = layers["blocks.7.attn"].gradients["dS"][0, 3], np.abs(layers["blocks.7.attn"].gradients["dS"][0, 3]).max()
+    for q, k in [(511, 0), (3, 2), (400, 333)]:
+        shown = page.evaluate("([q, k]) => numbers(7, 3, 'dS').at(q, k)", [q, k])
+        roots = [np.sign(v) * np.sqrt(abs(v) / top) for v in (shown, x[q, k])]
+        assert abs(roots[0] - roots[1]) < 0.51 / 15
+    assert "Left out: dP" in words(page, "#precision")
