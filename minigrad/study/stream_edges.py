@@ -194,18 +194,23 @@ class StreamEdges:
         n, C = _rows(self.run.seen.into[self.stream.body[0]]).shape
         some = max(1, int(ROWS // (C * max(E.shape))))
         for start in range(0, n, some):
-            at, U = slice(start, start + some), np.zeros((0, min(some, n - start), C))
+            at = slice(start, min(start + some, n))
+            U = np.empty((len(self.sources), at.stop - start, C))  # what has been written so far, by `k` sources
+            U_size, k = np.empty(U.shape[:2]), 0
             for kind, *step in self.steps:
                 if kind == "write":
-                    U = np.concatenate([U, step[0](at)])
+                    written = step[0](at)
+                    U[k : k + len(written)], U_size[k : k + len(written)] = written, _norms(written)
+                    k += len(written)
                 elif kind == "norm":
-                    U = step[0](at, U)
+                    U[:k] = step[0](at, U[:k])
+                    U_size[:k] = _norms(U[:k])
                 else:
                     i, j, x, rows = step
                     G = rows(at)
-                    E[: len(U), i:j] += U.reshape(len(U), -1) @ G.reshape(j - i, -1).T
-                    sizes[: len(U), i:j] += np.linalg.norm(U, axis=-1) @ np.linalg.norm(G, axis=-1).T
-                    whole[i:j] += np.tensordot(G, x[at], 2)
+                    E[:k, i:j] += U[:k].reshape(k, -1) @ G.reshape(j - i, -1).T
+                    sizes[:k, i:j] += U_size[:k] @ _norms(G).T
+                    whole[i:j] += G.reshape(j - i, -1) @ x[at].ravel()
         return E, [self._error(E, sizes, whole, *each) for each in self.identities]
 
     def _error(self, E, sizes, whole, node, what, of_source, i, total):
@@ -219,6 +224,11 @@ def _call(run, part):
     if len(calls) != 1:
         raise ValueError(f"{part.path} ran {len(calls)} times: once is needed, and recompute off")
     return calls[0]
+
+
+def _norms(x):
+    """(…, C) -> (…)"""
+    return np.sqrt(np.einsum("...c,...c->...", x, x))
 
 
 def _rows(x):
