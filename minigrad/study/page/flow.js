@@ -8,6 +8,10 @@ const draw = (name, attributes, ...children) => {
 };
 const INPUTS = { q: "Q", k: "K", v: "V", "": "its only input" }, KINDS = { q: "q", k: "k", v: "v", "": "one" };
 const MANY = 60, IN_LIST = 8;  // edges that are drawn, and that are told in words
+const paths = (data.flow ? data.flow.nodes : []).map(([name]) => name.split(" head ")[0].split("."));
+let common = 0;  // how many parts all paths begin with
+while (paths.length && paths.every(p => p.length > common + 1 && p[common] === paths[0][common])) common++;
+const briefly = path => path.split(".").slice(common).filter(part => part !== "layers" && part !== "blocks").join(".");
 const headNode = () => data.flow.nodes.findIndex(([, l, h]) => l === state.layer && h === state.head);
 let flowShown = "";
 function showFlow() {
@@ -36,8 +40,10 @@ function showFlow() {
     picture.append(line);
   }
   nodes.forEach(([name, l, h], node) => {
-    const [x, y] = at[node], room = width / rows.find(row => row.includes(node)).length;
-    const label = l < 0 ? cut(name.replace(/^blocks\./, ""), Math.max(1, Math.floor(room / 8))) : String(layers[l].heads[h]);
+    const [x, y] = at[node], row = rows.find(row => row.includes(node)), room = width / row.length;
+    const beside = name.endsWith(".bias") && nodes[row[0]][1] >= 0;  // the bias of these heads' layer
+    const brief = beside ? "bias" : cut(briefly(name), Math.max(1, Math.floor(room / 8)));
+    const label = l < 0 ? brief : String(layers[l].heads[h]);
     const box = draw("g", { class: `node${node === centre ? " centre" : ""}${l === state.layer && h === state.head ? " now" : ""}`,
       transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` });
     const wide = Math.min(room - 2, Math.max(20, label.length * 7 + 10)), title = draw("title", {}), text = draw("text", {});
@@ -50,7 +56,7 @@ function showFlow() {
     const [, l] = nodes[row[0]];
     if (l < 0) return;
     const label = draw("text", { x: 2, y: height - r * pitch - 2, class: "layer" });
-    label.textContent = layers[l].path;
+    label.textContent = briefly(layers[l].path);
     picture.append(label);
   });
   $("graph").replaceChildren(picture);

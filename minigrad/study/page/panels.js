@@ -4,11 +4,11 @@ const short = layers.map(({ path }) => path.split("."));
 for (const [end, drop] of [[0, "shift"], [-1, "pop"]])
   while (layers.length > 1 && short.every(p => p.length > 1 && p.at(end) === short[0].at(end)))
     short.forEach(p => p[drop]());
-const names = short.map(parts => parts.join("."));
+const names = short.map(parts => parts.filter(part => part !== "layers" && part !== "blocks").join("."));
 const columns = [...new Set(layers.flatMap(layer => layer.heads))].sort((a, b) => a - b), thumbs = layers.map(() => []);
 $("thumbs").style.setProperty("--n", columns.length);
 const rowLabels = [small(""), ...columns.map(small), ...layers.map(({ path }, l) => {
-  const label = el("small", { textContent: cut(names[l], 12), title: path });
+  const label = el("small", { textContent: cut(names[l], 22), title: path });
   label.style.gridArea = `${l + 2} / 1`;
   return label;
 })];
