@@ -38,8 +38,6 @@ def main(argv=()):
         cli.needs(package, "this report")
     cli.folder_to_write(args.out, "--out")
     model.eval()
-    for layer in study.attention_layers(model).values():
-        layer.impl = "batched"  # the fused form would be a single step of the ledger
     x, y = mg.tensor(ids[None, :-1]), mg.tensor(ids[None, 1:])  # (1, T)
     tokens = list(vocab.decode(ids[:-1]))
 
