@@ -49,6 +49,7 @@ COMMANDS = {
     "doctor": [],
     "ops": [],
     "backprop_through_heads": [],
+    "backprop_between_heads": [],
     "check_gradients": [],
     "head_count": [*TEXT, "--seeds=1", "--steps=0"],
     "head_report": ["--checkpoint", "model.safetensors", "--text", "The fox"],
