@@ -49,7 +49,7 @@ def main(argv=()):
     table = study.HeadTable(importance).sorted("ablate")
     print(f"\nimportance for this text, in nats per character\n{table}")
 
-    bars = {"ablation": importance["ablate"]}
+    bars = {"ablate": importance["ablate"]}
     wrote = [trace.to_html(args.out / "heads.html", tokens, title=args.text, importance=bars)]
     viz.heads_grid({path: trace[path].pattern[0] for path in trace}, args.out / "heads.png", title=args.text)
     picture = viz.graph(loss, names=model, direction="backward", depth=2, show=("grad_norm",))

@@ -136,7 +136,7 @@ def report(args):
         cli.file_to_write(args.out, "--out", "heads.html")
         loss = text.loss(text.model, *text.batch)
         loss.backward()
-    importance = {"ablation": head_importance(text.model, [text.batch], loss=text.loss)}
+    importance = {"ablate": head_importance(text.model, [text.batch], "ablate", loss=text.loss)}
     title = f"{os.path.basename(args.checkpoint)}: {text.title}: {loss.item():.4f}"
     with cli.refusing(ValueError):  # larger than --limit
         path = trace.to_html(args.out, text.tokens, title=title, importance=importance, limit=int(args.limit * 1e6))

@@ -53,7 +53,7 @@ def test_report(saved, tmp_path, capsys):
     assert str(trace.table()) in printed and printed.startswith(f"loss in nats per character: {loss.item():.4f}\n")
     page = (tmp_path / "heads.html").read_text(encoding="utf-8")
     assert f"loss in nats per character: {loss.item():.4f}" in page
-    assert "ablation" in page and "best.safetensors" in page and "http:" not in page
+    assert '"ablate":' in page and "best.safetensors" in page and "http:" not in page
 
 
 def test_a_long_text_is_several_sequences(saved, tmp_path, capsys):
