@@ -119,9 +119,13 @@ def _layer_of(args, model):
     """The path of --layer. Raises CommandError if --head is not one of its heads."""
     layers = attention_layers(model)
     path = path_of(args.layer, layers)
-    with cli.refusing(ValueError):
-        known_heads([args.head], layers[path].num_heads)
+    _check_head(args.head, layers[path])
     return path
+
+
+def _check_head(head, layer):
+    with cli.refusing(ValueError):
+        known_heads([head], layer.num_heads)
 
 
 # ------------------------------------------------------------------------------------------------------- the commands
@@ -148,9 +152,11 @@ def write_ledger(args):
     """Print the ledger of the loss on the text."""
     (text,) = read(args, args.text)
     layers = attention_layers(text.model)
-    if args.head is not None and args.scope not in layers:
-        raise cli.CommandError(f"--head needs the --scope of one attention layer: {', '.join(layers)}")
-    with cli.refusing(ValueError):  # unknown heads, or a form that has no parts for heads
+    if args.head is not None:
+        if args.scope not in layers:
+            raise cli.CommandError(f"--head needs the --scope of one attention layer: {', '.join(layers)}")
+        _check_head(args.head, layers[args.scope])
+    with cli.refusing(ValueError):  # a form without values that heads divide
         book = ledger(
             lambda: text.loss(text.model, *text.batch), args.scope, args.head, args.values, args.check,
             names=text.model, impl=args.impl,
