@@ -183,8 +183,9 @@ def write_flow(args):
 def write_importance(args):
     """Print how much each head matters, by all methods."""
     (text,) = read(args, args.text)
-    found = {method: head_importance(text.model, [text.batch], method, args.steps, text.loss) for method in METHODS}
-    print(f"{text}\n\n{HeadTable(found).sorted(METHODS[0])}")
+    options = dict(steps=args.steps, loss=text.loss)
+    found = {method: head_importance(text.model, [text.batch], method, **options) for method in METHODS}
+    print(f"{text}\n\n{HeadTable(found).sorted('ablate')}")
     return 0
 
 
@@ -203,7 +204,8 @@ def write_patch(args):
         raise cli.CommandError(f"--clean and --corrupt must be of one length, not of {lengths} characters")
     clean, corrupt = read(args, args.clean, args.corrupt)
     with cli.refusing(ValueError):  # positions that there are not
-        found = patch(clean.model, clean.batch, corrupt.batch, clean.loss, args.point, args.method, args.positions)
+        where = dict(point=args.point, method=args.method, positions=args.positions)
+        found = patch(clean.model, clean.batch, corrupt.batch, clean.loss, **where)
     what = "" if args.right else " of the clean text"
     print(f"{clean.title}{what}: {clean.value:.4f} if it is read, {corrupt.value:.4f} if the corrupt one is")
     print(f"how the latter changes with a head's {args.point} of the clean text:\n\n{HeadTable({args.method: found})}")

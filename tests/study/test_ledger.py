@@ -11,6 +11,8 @@ from minigrad.autograd import GraphError, reachable
 from minigrad.ops.attention import AttentionPattern
 from minigrad.ops.matmul import Linear, Matmul
 
+from .models import EncoderDecoder
+
 V, T = 11, 5
 ATTN = "blocks.1.attn"
 
@@ -203,6 +205,26 @@ def test_the_words_in_cross_attention_and_with_dropout():
         np.testing.assert_allclose(found[value], getattr(trace[0], f"{value}_grad"), rtol=1e-12, atol=1e-15)
     np.testing.assert_allclose(found["qk"], trace[0].scores_grad * layer.score_scale, rtol=1e-12, atol=1e-15)
     assert "dv = aᵀ dz" in str(book)
+
+
+@pytest.mark.parametrize("dtype", [mg.float64, mg.float32])
+def test_the_words_in_an_encoder_and_a_decoder(dtype):
+    mg.manual_seed(0)
+    model = EncoderDecoder().to(dtype=dtype)
+    src, tgt = mg.randint(0, V, (3, 6)), mg.randint(0, V, (3, 4))
+    with study.trace_heads(model) as trace:
+        model(src, tgt).backward()
+    rtol = {8: 1e-11, 4: 1e-4}[np.dtype(dtype).itemsize]
+    for path in trace:
+        book = study.ledger(lambda: model(src, tgt), path, head=1, names=model, fd_check=True)
+        found, seen = complete(book), trace[path]
+        assert not book.failed and len(book.entries) >= 8
+        for value in "q", "k", "v", "pattern", "z":
+            g = getattr(seen, f"{value}_grad")[:, [1]]
+            np.testing.assert_allclose(found[value], g, rtol=rtol, atol=rtol * abs(g).max())
+        g = seen.scores_grad[:, [1]] * seen.scale
+        np.testing.assert_allclose(found["qk"], g, rtol=rtol, atol=rtol * abs(g).max())
+    assert len(list(trace)) == 5
 
 
 @pytest.mark.parametrize("impl", ["fused", "per_head"])
