@@ -98,7 +98,7 @@ def ledger(loss, scope="", head=None, values="summary", fd_check=False, names=No
     `scope` divide among them, only this head's part is shown. values: "summary", or "full" to show all numbers.
     fd_check: compare each gradient with finite differences of its op alone, in float64; loss must be a function then.
     names: a Module, or {name: Tensor}, for the names of parameters. impl: the form that attention layers take while a
-    function runs, since the fused one is a single step, with neither dpattern nor dqk (None: each layer's own). Values
+    function runs; the fused one would be a single step, with neither dpattern nor dqk. None: each layer's own. Values
     have the names of a trace, and of head hooks: qk is q kᵀ, before the scale makes scores of it.
     Raises KeyError for an unknown scope, naming near matches, ValueError for an unknown head or an unsuitable loss, and
     GraphError if there is no graph or backward has freed it."""
