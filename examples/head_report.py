@@ -38,8 +38,6 @@ def main(argv=()):
         cli.needs(package, "this report")
     cli.folder_to_write(args.out, "--out")
     model.eval()
-    for layer in study.attention_layers(model).values():
-        layer.impl = "batched"  # the fused form would be a single step of the ledger
     x, y = mg.tensor(ids[None, :-1]), mg.tensor(ids[None, 1:])  # (1, T)
     tokens = list(vocab.decode(ids[:-1]))
 
@@ -51,7 +49,7 @@ def main(argv=()):
     table = study.HeadTable(importance).sorted("ablate")
     print(f"\nimportance for this text, in nats per character\n{table}")
 
-    bars = {"ablation": importance["ablate"]}
+    bars = {"ablate": importance["ablate"]}
     wrote = [trace.to_html(args.out / "heads.html", tokens, title=args.text, importance=bars)]
     viz.heads_grid({path: trace[path].pattern[0] for path in trace}, args.out / "heads.png", title=args.text)
     picture = viz.graph(loss, names=model, direction="backward", depth=2, show=("grad_norm",))

@@ -1,6 +1,8 @@
 """Multi-head attention (Vaswani et al. 2017, section 3.2.2), in three forms that compute the same."""
 
 import warnings
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from ..autograd import Handle
 from ..dtypes import DEFAULT_FLOAT, float64
@@ -17,6 +19,26 @@ from .positions import alibi, alibi_slopes, rotary
 
 FORMS = "per_head", "batched", "fused"
 POINTS = "q", "k", "v", "qk", "pattern", "z"  # the values that head hooks see, in the order of the forward
+_taken: ContextVar[str | None] = ContextVar("the form that all layers take", default=None)
+
+
+@contextmanager
+def all_take(impl):
+    """Within a with-block, all MultiheadAttention layers that this thread runs take the form `impl`, whatever their own
+    impl says (None: each its own). Those with head hooks take the batched one still. Raises ValueError if there is no
+    such form."""
+    if impl is not None:
+        _check_form(impl)
+    before = _taken.set(impl)
+    try:
+        yield
+    finally:
+        _taken.reset(before)
+
+
+def _check_form(impl):
+    if impl not in FORMS:
+        raise ValueError(f"impl must be one of {', '.join(FORMS)}, got {impl!r}")
 
 
 class MultiheadAttention(Module):
@@ -67,7 +89,7 @@ class MultiheadAttention(Module):
         self.impl, self.scale, self.dropout, self.positions = impl, scale, dropout, positions
         self.slopes = alibi_slopes(num_heads)
         self.register_buffer("head_gates", None, persistent=False)
-        self._form(need_weights=False)  # raises if impl is not the name of a form
+        _check_form(impl)
         self.in_proj_weight = self.q_proj_weight = self.k_proj_weight = self.v_proj_weight = None
         if self.kdim == self.vdim == embed_dim:
             self.in_proj_weight = Parameter(empty(sum(self._rows), embed_dim, dtype=dtype))
@@ -169,7 +191,7 @@ class MultiheadAttention(Module):
     @property
     def decodes(self):
         """True if a single query without masks, given a cache, takes the way that mg.capture can record."""
-        if self.impl != "fused" or self._head_hooks or (self.training and self.dropout):
+        if (_taken.get() or self.impl) != "fused" or self._head_hooks or (self.training and self.dropout):
             return False
         W = self.out_proj.weight
         fits = W.storage.backend.attention_fits(W.dtype, max(self.d_k, self.d_v))
@@ -303,12 +325,12 @@ class MultiheadAttention(Module):
         return nh % max(nkv, 1) == 0 and self.kv_of_head == tuple(i * nkv // nh for i in range(nh))
 
     def _form(self, need_weights):
-        if self.impl not in FORMS:
-            raise ValueError(f"impl must be one of {', '.join(FORMS)}, got {self.impl!r}")
-        if need_weights and self.impl == "fused":
+        _check_form(self.impl)
+        impl = _taken.get() or self.impl
+        if need_weights and impl == "fused":
             warnings.warn("the fused form never holds the pattern: need_weights takes the batched one", stacklevel=4)
             return self._batched
-        return getattr(self, f"_{self.impl}")
+        return getattr(self, f"_{impl}")
 
     def _check(self, query, key, value):
         given = {"query": (query, "T", self.embed_dim), "key": (key, "S", self.kdim), "value": (value, "S", self.vdim)}

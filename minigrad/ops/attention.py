@@ -67,7 +67,8 @@ def merge_heads(x):
 
 
 class AttentionPattern(Op):
-    """pattern = softmax(scale · qk), 0 where masked;   dqk = scale · pattern (dpattern - Σ dpattern pattern)
+    """pattern = softmax(scores), 0 where masked, scores = scale · qk;
+    dscores = pattern (dpattern - Σ dpattern pattern), dqk = scale · dscores
 
     qk (…, T, S). mask: bool (True: attend) or None, broadcast to qk; is_causal: query i sees keys up to i.
     A query that sees nothing has a pattern of zeros, and zero gradients."""
@@ -87,7 +88,7 @@ class AttentionPattern(Op):
 
 
 class AttentionPatternBackward(FormulaOp):
-    """dqk = scale · pattern (dpattern - Σ dpattern pattern)"""
+    """dqk = scale · dscores, dscores = pattern (dpattern - Σ dpattern pattern)"""
 
     cases = [case((2, 3, 4), (2, 3, 4), scale=0.5)]
     analytic = True

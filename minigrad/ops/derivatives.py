@@ -16,7 +16,7 @@ def derivative(op, outputs=None, letters=None):
     known = {argument(op, i): letters[node] for i, node in enumerate(op.parents) if node in letters}
     if len(outputs) == 1 and not op.outputs:
         known["y"] = letters.get(outputs[0], "y")
-    text = re.sub(r"\b(d?)([a-z])(?![a-zA-Z])", lambda m: m[1] + known.get(m[2], m[2]), found[1])
+    text = re.sub(r"\b(d?)([a-z]+)(?![a-zA-Z])", lambda m: m[1] + known.get(m[2], m[2]), found[1])
     return text.replace("ᵀᵀ", "")
 
 
@@ -29,7 +29,10 @@ def argument(op, i):
 
 
 def letters_of(graph):
-    """{node: letter} of what attention has letters for: q, k, v, qk, pattern, z. graph: {op: {index: node}}."""
+    """{node: letter} of what attention has letters for. graph: {op: {index of an output: node}}.
+
+    They are those of head hooks and of study.trace_heads: q, k, v, qk, pattern, z. With a float mask there are also
+    scores = scale · qk and masked, the sum with the mask. k_shared and v_shared are what several heads read."""
     found = {}
 
     def call(letters, nodes):
@@ -39,18 +42,31 @@ def letters_of(graph):
 
     for op, outputs in graph.items():
         if op.name == "attention":
-            call("qkvz", (*op.parents[:3], outputs.get(0)))
+            q, k, v = op.parents[:3]
+            shared = None not in (q, k, v) and k.shape[1] != q.shape[1]
+            call(("q", "k_shared", "v_shared", "z") if shared else "qkvz", (q, k, v, outputs.get(0)))
         elif op.name == "attention_pattern":
             qk = op.parents[0]
-            while qk.op is not None and qk.op.name in ("add", "mul") and qk.op.parents[0] is not None:
-                qk = qk.op.parents[0]  # before it was scaled, and a float mask added
+            if op.scale == 1.0 and _made_by("add", qk) and _made_by("mul", qk.op.parents[0]):  # by a float mask
+                call(("masked", "scores"), (qk, qk.op.parents[0]))
+                qk = qk.op.parents[0].op.parents[0]
             call(("qk", "pattern"), (qk, outputs.get(0)))
-            if qk.op is not None and qk.op.name == "matmul":
+            while _made_by("add", qk) or _made_by("mul", qk):  # by a head hook
+                qk = qk.op.parents[0]
+            if _made_by("matmul", qk):
                 call(("q", "kᵀ"), qk.op.parents)
-    for op, outputs in graph.items():
-        letters = [found.get(node) for node in (*outputs.values(), *op.parents)]
-        if op.name == "permute" and letters[0] == "kᵀ":
-            call("k", op.parents)
-        elif op.name == "matmul" and letters[1] == "pattern":
-            call("vz", (op.parents[1], outputs.get(0)))
+    dropped = {y: op.parents[0] for op, ys in graph.items() if op.name == "dropout" for y in ys.values()}
+    for op in sorted(graph, key=lambda op: op.serial, reverse=True):
+        outputs = graph[op]
+        letter, parents = found.get(outputs.get(0)), op.parents
+        if op.name == "permute" and letter == "kᵀ":
+            call("k", parents)
+        elif op.name == "matmul" and found.get(dropped.get(parents[0], parents[0])) == "pattern":
+            call("vz", (parents[1], outputs.get(0)))
+        elif op.name == "getitem" and letter in ("k", "v") and parents[0].shape[1] != outputs[0].shape[1]:
+            call((f"{letter}_shared",), parents)
     return found
+
+
+def _made_by(name, node):
+    return node is not None and node.op is not None and node.op.name == name

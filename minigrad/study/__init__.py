@@ -15,8 +15,8 @@
     study.head_importance(model, [(x, y)])          by ablation, gate gradients or their path integral
     study.ablate_heads, prune, Recorder, designed_head, logit_attribution, qk_circuit, ov_circuit, rollout
 
-`python -m minigrad.study` writes the report, and prints the ledger, of a character model's checkpoint. An order of
-reading stands in README.md in this folder.
+`python -m minigrad.study` does all this for a character model's checkpoint. An order of reading stands in README.md in
+this folder.
 """
 
 from .layers import attention_layers, head_weights

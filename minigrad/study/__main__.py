@@ -3,78 +3,36 @@
 python -m minigrad.study report CHECKPOINT --text "To be, or not to be" -o heads.html
 python -m minigrad.study ledger CHECKPOINT --text "To be, or not to be" --scope blocks.1.attn --head 2
 python -m minigrad.study flow CHECKPOINT --text "To be, or not to be" --of blocks.0.attn:2 -o flow.svg
+python -m minigrad.study importance CHECKPOINT --text "To be, or not to b" --right e --wrong a
+python -m minigrad.study patch CHECKPOINT --clean "To be, or not to b" --corrupt "To go, or not to b"
+python -m minigrad.study cells CHECKPOINT --text "To be, or not to be" --layer 1 --head 2
+python -m minigrad.study what-if CHECKPOINT --text "To be, or not to be" --layer 1 --head 2 --query 16
+python -m minigrad.study prune CHECKPOINT --text "To be, or not to be" --remove 2 -o pruned.safetensors
+python -m minigrad.study scores CHECKPOINT
 python -m minigrad.study stats
+
+What is differentiated is the mean loss over the characters of the text. With --right and --wrong it is logit(wrong) -
+logit(right) after the last character, so that less of it is better too: a negative edge, cell or patch favours the
+right character, and so does a head whose importance is positive.
 """
 
-import dataclasses
-import os
-import sys
-from contextlib import ExitStack
-
-import numpy as np
-
 from .. import cli
-from ..nn.attention import FORMS
-from ..nn.heads import known_heads
-from ..tensor import tensor
-from ..training.runs import load_char_model
-from .flow import flow
-from .importance import head_importance
-from .layers import attention_layers
-from .ledger import ledger
+from ..nn.attention import FORMS, POINTS
+from . import commands, patching
 from .report import LIMIT
-from .stats import listed
-from .trace import trace_heads
 
 
-def report(args):
-    """Trace the loss on the text, write the report and print its table."""
-    model, vocab, x, y = given(args)
-    with ExitStack() as stack:
-        with cli.refusing(ValueError):  # unknown heads
-            trace = stack.enter_context(trace_heads(model, layers=args.layers, heads=args.heads))
-        cli.file_to_write(args.out, "--out", "heads.html")
-        loss = model(x, y)[1]
-        loss.backward()
-    importance = {"ablation": head_importance(model, [(x, y)])}
-    tokens = [list(vocab.decode(row)) for row in x.numpy()]
-    title = f"{os.path.basename(args.checkpoint)}: loss {loss.item():.3f} nats per character"
-    with cli.refusing(ValueError):  # larger than --limit
-        path = trace.to_html(args.out, tokens, title=title, importance=importance, limit=int(args.limit * 1e6))
-    print(f"{trace.table()}\n\nwrote {path}: {path.stat().st_size / 1e6:.1f} MB, {title}")
-    return 0
+def layer(text):
+    """A layer by its number or its path."""
+    return cli.WHOLE(text) if text.isdecimal() else text
 
 
-def write_ledger(args):
-    """Print the ledger of the loss on the text."""
-    model, _, x, y = given(args)
-    layers = attention_layers(model)
-    if args.head is not None:
-        if args.scope not in layers:
-            raise cli.CommandError(f"--head needs the --scope of one attention layer: {', '.join(layers)}")
-        with cli.refusing(ValueError):
-            known_heads([args.head], layers[args.scope].num_heads)
-    for layer in layers.values():
-        layer.impl = args.impl
-    book = ledger(lambda: model(x, y)[1], args.scope, args.head, args.values, args.check, names=model)
-    print(book)
-    return 1 if book.failed else 0
+def layers(text):
+    return [layer(part) for part in text.split(",")]
 
 
-def write_flow(args):
-    """Print where the gradients of the loss on the text come from, the largest edges first, and draw them."""
-    model, _, x, y = given(args)
-    if args.out is not None:
-        cli.file_to_write(args.out, "--out", "flow.svg")
-    model.config = dataclasses.replace(model.config, recompute=False)  # each layer has to run once
-    found = flow(model, (x, y))
-    with cli.refusing(KeyError):
-        edges = found.all if args.of is None else found.around(*args.of)
-    print(edges)
-    if args.out is not None:
-        with cli.refusing(ValueError, ImportError):
-            print(f"wrote {', '.join(map(str, found.graph(edges, args.least).save(args.out)))}")
-    return 0
+def numbers(text):
+    return [cli.WHOLE(part) for part in text.split(",")]
 
 
 def node(text):
@@ -82,64 +40,103 @@ def node(text):
     return (path, cli.WHOLE(head)) if head else (path,)
 
 
-def list_stats(args):
-    """Print what the columns of the table and the bars of the report are."""
-    print(listed())
-    return 0
+def add_head(command):
+    command.add_argument("--layer", type=layer, required=True, metavar="L", help="its number or path")
+    command.add_argument("--head", type=cli.WHOLE, required=True, metavar="H", help="its number")
 
 
-def given(args):
-    """The model, in eval mode, its vocabulary, and the text as inputs and targets, (B, T) each."""
-    model, vocab, _ = load_char_model(args.checkpoint, args.device)
-    ids, T = vocab.encode(args.text), model.config.block_size
-    if len(ids) < 2:
-        raise cli.CommandError("--text needs two characters at least: one to read, one to predict")
-    T = min(T, len(ids) - 1)
-    used = (len(ids) - 1) // T * T  # a text longer than the model sees at once is cut into several sequences
-    if used < len(ids) - 1:
-        print(f"the last {len(ids) - 1 - used} characters are left out: the model reads {T} at once", file=sys.stderr)
-    x, y = (tensor(np.reshape(part, (-1, T)), device=args.device) for part in (ids[:used], ids[1 : used + 1]))
-    return model.eval(), vocab, x, y
+def add_report(command):
+    command.add_argument("-o", "--out", type=cli.path, default="heads.html", metavar="FILE", help="default: heads.html")
+    command.add_argument("--layers", type=layers, metavar="L,L", help="only these, by number or path")
+    command.add_argument("--heads", type=numbers, metavar="H,H", help="only these numbers")
+    command.add_argument("--limit", type=cli.number(float, above=0, at_most=1e6), default=LIMIT / 1e6, metavar="MB",
+                         help="largest file (default: %(default)g)")  # fmt: skip
 
 
-def numbers_or_paths(text):
-    return [cli.WHOLE(part) if part.isdecimal() else part for part in text.split(",")]
+def add_ledger(command):
+    command.add_argument("--scope", default="", metavar="PATH", help="a module, such as blocks.1.attn (default: all)")
+    command.add_argument("--head", type=cli.WHOLE, metavar="H", help="only this head's part of what heads divide")
+    command.add_argument("--values", choices=("summary", "full"), default="summary", help="full: with all numbers")
+    command.add_argument(
+        "--check", action="store_true", help="against finite differences; exit status 1 if one differs"
+    )
+    command.add_argument("--impl", choices=FORMS, default="batched", help="the form of attention (default: batched)")
 
 
-def numbers(text):
-    return [cli.WHOLE(part) for part in text.split(",")]
+def add_flow(command):
+    command.add_argument("--of", type=node, metavar="PATH[:H]", help="only edges of this part, as blocks.0.attn:2")
+    command.add_argument(
+        "-o", "--out", type=cli.path, metavar="FILE", help="draw them: .svg, .png or .dot, by graphviz"
+    )
+    command.add_argument("--least", type=cli.number(float, above=0, at_most=1), default=0.05, metavar="PART",
+                         help="draw no edges below this part of the largest (default: %(default)g)")  # fmt: skip
+
+
+def add_steps(command):
+    command.add_argument("--steps", type=cli.COUNT, default=20, metavar="N", help="of an integral (default: 20)")
+
+
+def add_patch(command):
+    command.add_argument("--clean", required=True, metavar="TEXT", help="what heads are given of")
+    command.add_argument("--corrupt", required=True, metavar="TEXT", help="of the same length: what the model reads")
+    command.add_argument("--point", choices=POINTS, default="z", help="what of a head is put in (default: z)")
+    command.add_argument("--method", choices=patching.METHODS, default="exact", help="default: exact")
+    command.add_argument("--positions", type=numbers, metavar="N,N", help="only there, in each sequence")
+
+
+def add_cells(command):
+    add_head(command)
+    add_steps(command)
+
+
+def add_what_if(command):
+    add_head(command)
+    command.add_argument("--query", type=cli.WHOLE, required=True, metavar="N", help="a character, counted from 0")
+
+
+def add_prune(command):
+    command.add_argument("--remove", type=cli.COUNT, required=True, metavar="N", help="how many heads")
+    command.add_argument("-o", "--out", type=cli.path, default="pruned.safetensors", metavar="FILE",
+                         help="default: pruned.safetensors")  # fmt: skip
+
+
+def add_scores(command):
+    command.add_argument("--periods", type=numbers, default=[9, 16], metavar="P,P", help="default: 9,16")
+    command.add_argument("--sequences", type=cli.number(int, at_least=1, at_most=10**6), default=64, metavar="N",
+                         help="of each period (default: 64)")  # fmt: skip
+    command.add_argument("--seed", type=cli.SEED, default=0, help="of the tokens (default: 0)")
+
+
+COMMANDS = {  # name: (what it does, its own options, what runs)
+    "report": ("patterns and gradients of all heads as one HTML file", add_report, commands.report),
+    "ledger": ("the backward pass step by step", add_ledger, commands.write_ledger),
+    "flow": ("where gradients come from: from which later part, by Q, K or V", add_flow, commands.write_flow),
+    "importance": ("how much each head matters, by all methods", add_steps, commands.write_importance),
+    "patch": ("which heads carry the difference between two texts", add_patch, commands.write_patch),
+    "cells": ("what each weight of a head's pattern adds to the loss", add_cells, commands.write_cells),
+    "what-if": ("the loss, had a query looked at another key", add_what_if, commands.write_what_if),
+    "prune": ("remove the heads that matter least, and save the model", add_prune, commands.write_pruned),
+    "scores": ("how far a head is a previous, duplicate, induction or copying one", add_scores, commands.write_scores),
+}
 
 
 @cli.command("study")
 def main(argv=()):
     parser = cli.Parser("python -m minigrad.study", description=__doc__)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    p = commands.add_parser("report", help="patterns and gradients of all heads as one HTML file")
-    p.set_defaults(run=report)
-    p.add_argument("-o", "--out", type=cli.path, default="heads.html", metavar="FILE", help="default: heads.html")
-    p.add_argument("--layers", type=numbers_or_paths, metavar="L,L", help="only these, by number or path")
-    p.add_argument("--heads", type=numbers, metavar="H,H", help="only these numbers")
-    p.add_argument("--limit", type=cli.number(float, above=0, at_most=1e6), default=LIMIT / 1e6, metavar="MB",
-                   help="largest file (default: %(default)g)")  # fmt: skip
-    q = commands.add_parser("ledger", help="the backward pass step by step")
-    q.set_defaults(run=write_ledger)
-    q.add_argument("--scope", default="", metavar="PATH", help="a module, such as blocks.1.attn (default: all)")
-    q.add_argument("--head", type=cli.WHOLE, metavar="N", help="only this head's part of what heads divide")
-    q.add_argument("--values", choices=("summary", "full"), default="summary", help="full: with all numbers")
-    q.add_argument("--check", action="store_true", help="against finite differences; exit status 1 if one differs")
-    q.add_argument("--impl", choices=FORMS, default="batched", help="the form of attention (default: batched)")
-    r = commands.add_parser("stats", help="what the columns of the table and the bars of the report are")
-    r.set_defaults(run=list_stats)
-    f = commands.add_parser("flow", help="where gradients come from: from which later part, by Q, K or V")
-    f.set_defaults(run=write_flow)
-    f.add_argument("--of", type=node, metavar="PATH[:HEAD]", help="only edges of this part, such as blocks.0.attn:2")
-    f.add_argument("-o", "--out", type=cli.path, metavar="FILE", help="draw them: .svg, .png or .dot, by graphviz")
-    f.add_argument("--least", type=cli.number(float, above=0, at_most=1), default=0.05, metavar="PART",
-                   help="draw no edges below this part of the largest (default: %(default)g)")  # fmt: skip
-    for command in (p, q, f):
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    for word, (does, add_options, run) in COMMANDS.items():
+        command = subparsers.add_parser(word, help=does)
+        command.set_defaults(run=run)
         command.add_argument("checkpoint", type=cli.path, metavar="CHECKPOINT", help="a file of examples/char_lm.py")
-        command.add_argument("--text", required=True, help="what the model reads; its loss is traced")
+        if word not in ("patch", "scores"):
+            command.add_argument("--text", required=True, help="what the model reads; longer ones in several sequences")
+        add_options(command)
+        if word != "scores":
+            command.add_argument("--right", metavar="C", help="differentiate logit(wrong) - logit(right), not the loss")
+            command.add_argument("--wrong", metavar="C", help="the character that should not come next")
         command.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    stats = subparsers.add_parser("stats", help="what the columns of the table and the bars of the report are")
+    stats.set_defaults(run=commands.list_stats)
     args = parser.parse_args(argv)
     return args.run(args)
 

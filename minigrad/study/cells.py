@@ -42,9 +42,15 @@ class WhatIf:
     loss: float
 
     def __str__(self):
+        return self.text()
+
+    def text(self, tokens=None, first=0):
+        """A line for each key that the query sees. tokens: what the keys are, a str each. first: the number of the
+        first."""
         lines = ["key  weight   slope    change"]
         for j in np.flatnonzero(~np.isnan(self.slope)):
-            lines.append(f"{j:3}  {self.weights[j]:6.3f}  {self.slope[j]:+.1e}  {self.change[j]:+.1e}")
+            line = f"{first + j:3}  {self.weights[j]:6.3f}  {self.slope[j]:+.1e}  {self.change[j]:+.1e}"
+            lines.append(line if tokens is None else f"{line}  {tokens[j]!r}")
         return "\n".join(lines)
 
 

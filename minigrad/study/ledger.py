@@ -1,6 +1,6 @@
 """The ledger of a backward pass: a readable entry for each step, in the order in which the steps happen.
 
-    print(study.ledger(loss, scope="blocks.1.attn", head=2))
+    print(study.ledger(lambda: loss_fn(model(x), y), scope="blocks.1.attn", head=2))
 
 It comes from a backward that changes nothing (see autograd.backward). The formulas are those of the ops' docstrings.
 """
@@ -13,6 +13,7 @@ import numpy as np
 
 from ..autograd import GraphError, backward, reachable, watch
 from ..errors import UnknownName, unknown
+from ..nn.attention import all_take
 from ..ops.derivatives import argument, derivative, letters_of
 from ..tensor import Tensor, ones_like
 from .differences import Run, check_input
@@ -89,21 +90,24 @@ class Ledger:
         return "\n".join([self.title, *(f"{i:3} {entry.text(self.full)}" for i, entry in enumerate(self.entries, 1))])
 
 
-def ledger(loss, scope="", head=None, values="summary", fd_check=False, names=None):
+def ledger(loss, scope="", head=None, values="summary", fd_check=False, names=None, impl="batched"):
     """A Ledger of what backward does, step by step, in the module at path `scope` and below it ("": everywhere).
 
     loss: a Tensor of one element whose graph has not been freed, or a function without arguments that computes one. No
     .grad is touched, no hook is run, and the graph is kept. head: a number: of values that the heads of the layer at
     `scope` divide among them, only this head's part is shown. values: "summary", or "full" to show all numbers.
     fd_check: compare each gradient with finite differences of its op alone, in float64; loss must be a function then.
-    names: a Module, or {name: Tensor}, for the names of parameters.
+    names: a Module, or {name: Tensor}, for the names of parameters. impl: the form that attention layers take while a
+    function runs; the fused one would be a single step, with neither dpattern nor dqk. None: each layer's own. Values
+    have the names of a trace, and of head hooks: qk is q kᵀ, before the scale makes scores of it.
     Raises KeyError for an unknown scope, naming near matches, ValueError for an unknown head or an unsuitable loss, and
     GraphError if there is no graph or backward has freed it."""
     if values not in ("summary", "full"):
         raise ValueError(f"values must be 'summary' or 'full', got {values!r}")
     runs: dict = {}  # op -> Run, for fd_check
     if callable(loss):
-        with watch(lambda op, given, _: runs.update({op: Run(given)}) if _within(op.scope, scope) else None):
+        watching = watch(lambda op, given, _: runs.update({op: Run(given)}) if _within(op.scope, scope) else None)
+        with all_take(impl), watching:
             loss = loss()
     elif fd_check:
         raise ValueError(

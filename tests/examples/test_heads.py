@@ -28,6 +28,28 @@ def test_backprop_through_heads(capsys, tmp_path):
         assert name in text
 
 
+def test_backprop_between_heads(capsys):
+    assert load("backprop_between_heads").main([]) == 0
+    printed = capsys.readouterr().out
+    rows = re.findall(r"^ +((?:to|all|⟨z).*?)  +(-?\d+\.\d{4}(?: +-?\d+\.\d{4})*)$", printed, re.MULTILINE)
+    assert len(rows) == 2 * (3 + 3 + 1 + 1 + 1)
+    sums = {}
+    for name, row in rows:  # by hand, by study.flow, and by differences
+        numbers = [float(x) for x in row.split()]
+        assert len(numbers) == (2 if "⟨z" in name else 3)
+        np.testing.assert_allclose(numbers, numbers[0], atol=1.01e-4)
+        sums[name] = sums.get(name, 0.0) + numbers[0]
+    edges = sum(number for name, number in sums.items() if name.startswith("to "))
+    assert edges == pytest.approx(sums["all together"], abs=2e-3) == sums["⟨z, dz⟩"]
+    edge, S, dS, products = (
+        np.array(re.search(rf"^ +{name} +(-?\d.*)$", printed, re.MULTILINE)[1].split(), float)
+        for name in ("to blocks.1.attn head 0, k", "S = q kᵀ", "dS", "dS S")
+    )
+    np.testing.assert_allclose(S * dS, products, atol=3e-4)
+    assert products.sum() == pytest.approx(edge[0], abs=3e-4)
+    assert float(re.search(r"largest disagreement, of 42 edges: (\S+)", printed)[1]) < 1e-8 and "FAILS" not in printed
+
+
 @pytest.mark.needs("dot")
 def test_the_backward_graph_in_the_repo_is_the_one_that_it_draws(tmp_path):
     pytest.importorskip("graphviz")

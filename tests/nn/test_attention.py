@@ -1,6 +1,7 @@
 """MultiheadAttention: its three forms against a loop over heads and each other, gradients, and the exact identities."""
 
 import math
+import threading
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from minigrad import nn
 from minigrad.gradcheck import gradcheck
 from minigrad.gradcheck.probes import CHEAP
 from minigrad.nn import functional as F
+from minigrad.nn.attention import all_take
 
 from .heads import FORMS, HS, NH, PADDING, B, C, S, T, close, data, layer
 
@@ -236,6 +238,42 @@ def test_the_fused_form_says_so_when_it_is_asked_for_its_pattern():
 
 def inner(x, y):
     return (x * y).sum().item()
+
+
+def test_all_layers_take_one_form_in_a_block_of_one_thread():
+    marks = {"per_head": "cat", "batched": "attention_pattern", "fused": "attention"}
+    layers = {form: nn.MultiheadAttention(8, 2, impl=form) for form in FORMS}
+    x, found = mg.randn(1, 3, 8), []
+
+    def forms(wanted):
+        for form, attention in layers.items():
+            seen = []
+            with mg.autograd.watch(lambda op, given, made, seen=seen: seen.append(op.name)):
+                attention(x)
+            assert marks[wanted or form] in seen and attention.impl == form
+
+    for form in FORMS:
+        with all_take(form):
+            forms(form)
+            with all_take(None):
+                forms(None)
+            forms(form)
+            other = threading.Thread(target=lambda: found.append(forms(None)))
+            other.start()
+            other.join()
+    forms(None)
+    assert len(found) == len(FORMS)
+    with pytest.raises(RuntimeError, match="stop"), all_take("batched"):
+        raise RuntimeError("stop")
+    forms(None)
+    handle = layers["fused"].register_head_hook("z", lambda layer, z: found.append(z))
+    with all_take("fused"):
+        layers["fused"](x)
+    handle.remove()
+    assert len(found) == len(FORMS) + 1
+    for wrong in "flash", "":
+        with pytest.raises(ValueError, match="impl must be one of per_head, batched, fused"), all_take(wrong):
+            pass
 
 
 def test_identities_of_one_backward():

@@ -38,10 +38,18 @@ COMMANDS = {
     "char_lm sample": ["--checkpoint", "model.safetensors", "--tokens=2"],
     "study report": ["model.safetensors", "--text", "The fox", "-o", "made/heads.html"],
     "study ledger": ["model.safetensors", "--text", "The fox", "--scope", "blocks.0.attn"],
+    "study flow": ["model.safetensors", "--text", "The fox and the dog"],
+    "study importance": ["model.safetensors", "--text", "The fox", "--steps=1", "--right=e", "--wrong=o"],
+    "study patch": ["model.safetensors", "--clean", "The fox", "--corrupt", "The dog"],
+    "study cells": ["model.safetensors", "--text", "The fox", "--layer=0", "--head=0", "--steps=1"],
+    "study what-if": ["model.safetensors", "--text", "The fox", "--layer=0", "--head=0", "--query=2"],
+    "study prune": ["model.safetensors", "--text", "The fox", "--remove=1", "-o", "made/pruned.safetensors"],
+    "study scores": ["model.safetensors", "--periods=2", "--sequences=2"],
     "gradcheck": ["--op", "exp", "--order", "1"],
     "doctor": [],
     "ops": [],
     "backprop_through_heads": [],
+    "backprop_between_heads": [],
     "check_gradients": [],
     "head_count": [*TEXT, "--seeds=1", "--steps=0"],
     "head_report": ["--checkpoint", "model.safetensors", "--text", "The fox"],
@@ -185,7 +193,9 @@ def test_texts_that_are_none(command, path, capsys):
             assert not os.path.exists("made")
 
 
-@pytest.mark.parametrize("command", ["char_lm sample", "study report", "study ledger", "head_report", "prune_heads"])
+@pytest.mark.parametrize(
+    "command", [*(c for c in COMMANDS if c.startswith("study ")), "char_lm sample", "head_report", "prune_heads"]
+)
 def test_checkpoints_that_are_none(command, capsys):
     main = main_of(command)
     for path in NO_CHECKPOINT:

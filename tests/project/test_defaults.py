@@ -81,7 +81,7 @@ study.entropy: normalised=True
 study.flow: loss=returned_loss
 study.head_importance: method='ablate', steps=20, loss=returned_loss
 study.head_scores: kinds=('previous', 'duplicate', 'induction', 'copying'), periods=(9, 16), n=64, seed=0
-study.ledger: scope='', values='summary', fd_check=False
+study.ledger: scope='', values='summary', fd_check=False, impl='batched'
 study.logit_attribution: positions=(-1,)
 study.losses_without: loss=returned_loss
 study.mean_loss: loss=returned_loss

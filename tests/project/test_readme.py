@@ -69,13 +69,14 @@ def test_the_failure_shown_is_the_one_that_happens(capsys):
         assert gist(each) == gist(printed)
 
 
-def test_the_backward_pass_shown_is_the_one_that_is_printed(capsys):
-    shown = [code for code in SHOWN if "P = softmax" in code]
-    printed = printed_by("backprop_through_heads.py", capsys, "0")
+@pytest.mark.parametrize("example, inside, n", [("through", "P = softmax", 3), ("between", "study.flow diff", 5)])
+def test_the_backward_pass_shown_is_the_one_that_is_printed(example, inside, n, capsys):
+    shown = [code for code in SHOWN if inside in code]
+    printed = printed_by(f"backprop_{example}_heads.py", capsys, "0")
     assert shown
     for each in shown:
         parts = each.rstrip("\n").split("\n\n")
-        assert len(parts) == 3
+        assert len(parts) == n
         for part in parts:
             assert part in printed
 
@@ -88,7 +89,7 @@ def test_the_smallest_training_loop_is_short_and_learns(capsys):
 
 
 def test_every_block_of_output_is_compared():
-    assert all(code.startswith("FAIL") or "P = softmax" in code for code in SHOWN)
+    assert all(code.startswith("FAIL") or "P = softmax" in code or "study.flow diff" in code for code in SHOWN)
 
 
 def test_the_table_of_ops_has_every_op_and_its_formula(capsys):

@@ -10,6 +10,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn, study
+from minigrad.nn import functional as F
 from minigrad.study.__main__ import main
 from minigrad.training import checkpoint, runs
 from minigrad.training.text import CharVocab
@@ -49,17 +50,40 @@ def test_report(saved, tmp_path, capsys):
     with study.trace_heads(model) as trace:
         _, loss = model(x, y)
         loss.backward()
-    assert str(trace.table()) in printed and f"loss {loss.item():.3f} nats per character" in printed
+    assert str(trace.table()) in printed and printed.startswith(f"loss in nats per character: {loss.item():.4f}\n")
     page = (tmp_path / "heads.html").read_text(encoding="utf-8")
-    assert "ablation" in page and "best.safetensors" in page and "http:" not in page
+    assert f"loss in nats per character: {loss.item():.4f}" in page
+    assert '"ablate":' in page and "best.safetensors" in page and "http:" not in page
 
 
 def test_a_long_text_is_several_sequences(saved, tmp_path, capsys):
     path, _ = saved
     assert run("report", path, "--text", TEXT * 3, "-o", tmp_path / "heads.html", "--layers", "1", "--heads", "0") == 0
     out, err = capsys.readouterr()
-    assert "the last 4 characters are left out: the model reads 16 at once" in err
-    assert re.findall(r"^(blocks\S+) +(\d)", out, re.MULTILINE) == [("blocks.1.attn", "0")]
+    assert re.findall(r"^(blocks\S+) +(\d)", out, re.MULTILINE) == [("blocks.1.attn", "0")] and not err
+
+
+@pytest.mark.parametrize("n", [2, 16, 17, 18, 32, 33, 40, 49, 69])
+def test_each_character_of_a_text_is_read_and_counts_once(saved, n, capsys):
+    """The loss is the mean over all characters but the first, each predicted once, from up to 16 before it."""
+    path, model = saved
+    text = (TEXT * 3)[:n]
+    assert run("flow", path, "--text", text) == 0
+    printed = capsys.readouterr().out
+    ids = runs.load_char_model(path)[1].encode(text)
+    losses = {}
+    for start in sorted({*range(0, max(1, n - 16), 16), max(0, n - 17)}):
+        window = mg.tensor(ids[None, start : start + 17])
+        logits = model(window[:, :-1])[0]
+        for i, each in enumerate(F.cross_entropy(logits[0], window[0, 1:], reduction="none").tolist()):
+            losses.setdefault(start + i + 1, each)
+    assert sorted(losses) == list(range(1, n))
+    said = float(re.match(r"loss in nats per character: (\S+)\n", printed)[1])
+    assert said == pytest.approx(np.mean(list(losses.values())), abs=1e-4)
+    assert ("the text is read in" in printed) == (n > 17)
+    overlap = {18: 15, 32: 1, 40: 9, 69: 12}.get(n)
+    assert (f"the last one begins with {overlap} characters of the one before" in printed) == bool(overlap)
+    assert ("begins with" in printed) == bool(overlap)
 
 
 def test_ledger(saved, capsys):
@@ -68,10 +92,10 @@ def test_ledger(saved, capsys):
     printed = capsys.readouterr().out
     vocab = runs.load_char_model(path)[1]
     x, y = (mg.tensor(vocab.encode(part)[None]) for part in (TEXT[:8], TEXT[1:9]))
-    model.blocks[1].attn.impl = model.blocks[0].attn.impl = "batched"
     book = study.ledger(lambda: model(x, y)[1], "blocks.1.attn", 1, fd_check=True, names=model)
-    made = re.compile(r"   made at .*")
-    assert made.sub("", printed) == made.sub("", f"{book}\n") and "agrees" in printed
+    made, title = re.compile(r"   made at .*"), f"loss in nats per character: {model(x, y)[1].item():.4f}"
+    assert made.sub("", printed) == made.sub("", f"{title}\n{book}\n") and "agrees" in printed
+    assert "|dpattern| = " in printed and "|dqk| = " in printed
 
 
 def test_a_step_that_differs_is_an_exit_status(saved, capsys, monkeypatch):
@@ -84,13 +108,15 @@ def test_a_step_that_differs_is_an_exit_status(saved, capsys, monkeypatch):
 
 
 LAYERS = ["report", "CHECKPOINT", "--text", TEXT, "--layers"]
+LEDGER = ["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blocks.1.attn"]
+HEAD, VERSUS = ["--head", "1", "--layer", "1"], ["--right", "a", "--wrong", "o"]
 
 
 @pytest.mark.parametrize(
     "argv, message",
     [
         (["report", "CHECKPOINT", "--text", "é"], r"the vocabulary lacks 'é'"),
-        (["report", "CHECKPOINT", "--text", "t"], r"--text needs two characters at least"),
+        (["report", "CHECKPOINT", "--text", "t"], r"the text needs two characters at least"),
         ([*LAYERS, "blocks.1.atn"], r"no attention layer 'blocks.1.atn'; did you mean blocks.1.attn"),
         ([*LAYERS, "2"], r"no attention layer 2; there are blocks.0.attn"),
         (["report", "CHECKPOINT", "--text", TEXT, "--heads", "5"], r"no head \[5\]: this layer has 2"),
@@ -103,6 +129,23 @@ LAYERS = ["report", "CHECKPOINT", "--text", TEXT, "--layers"]
         (["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blocks.1.mlp.dropout"], r"there is no module"),
         (["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blocks.1.attn", "--head", "2"], r"no head \[2\]"),
         (["ledger", "CHECKPOINT", "--text", TEXT, "--head", "0"], r"--head needs the --scope of one attention layer"),
+        ([*LEDGER, "--head", "1", "--impl", "per_head"], r"there is none of impl 'batched' or 'fused'"),
+        (["flow", "CHECKPOINT", "--text", TEXT, "--right", "a"], r"--right and --wrong need each other: --wrong is"),
+        (["flow", "CHECKPOINT", "--text", TEXT, "--wrong", "a"], r"--right and --wrong need each other: --right is"),
+        (["flow", "CHECKPOINT", "--text", TEXT, "--right", "ab", "--wrong", "c"], r"--right must be one .*, not 'ab'"),
+        (["flow", "CHECKPOINT", "--text", TEXT, "--right", "a", "--wrong", ""], r"--wrong must be one char.*, not ''"),
+        (["flow", "CHECKPOINT", "--text", TEXT, "--right", "a", "--wrong", "é"], r"the vocabulary lacks 'é'"),
+        (["flow", "CHECKPOINT", "--text", TEXT, "--right", "a", "--wrong", "a"], r"must differ: both are 'a'"),
+        (["flow", "CHECKPOINT", "--text", "", "--right", "a", "--wrong", "c"], r"the text needs one character"),
+        (["patch", "CHECKPOINT", "--clean", TEXT, "--corrupt", TEXT + "t"], r"must be of one length, not of 23 and 24"),
+        (["patch", "CHECKPOINT", "--clean", TEXT, "--corrupt", TEXT, "--positions", "16"], r"there is no position 16"),
+        (["cells", "CHECKPOINT", "--text", TEXT, *HEAD[:2], "--layer", "2"], r"no attention layer 2; there are"),
+        (["cells", "CHECKPOINT", "--text", TEXT, "--layer", "1", "--head", "2"], r"no head \[2\]: this layer has 2"),
+        (["what-if", "CHECKPOINT", "--text", TEXT, *HEAD, "--query", "22"], r"--query must be from 0 to 21, a char"),
+        (["what-if", "CHECKPOINT", "--text", TEXT, *HEAD, "--query", "6", *VERSUS], r"--query must be from 7 to 22"),
+        (["prune", "CHECKPOINT", "--text", TEXT, "--remove", "5"], r"cannot remove 5 heads: the model has 4"),
+        (["prune", "CHECKPOINT", "--text", TEXT, "--remove", "1", "-o", "/proc/nix/a"], r"/proc/nix"),
+        (["scores", "CHECKPOINT"], r"no period 9"),
         (["ledger", "missing.safetensors", "--text", TEXT], r"there is no checkpoint missing.safetensors"),
         (["report", __file__, "--text", TEXT], r"is damaged, cut short or no checkpoint at all"),
     ],
@@ -144,7 +187,7 @@ def test_flow(saved, tmp_path, capsys):
     assert str(study.flow(model, (x, y))) in printed and (tmp_path / "flow.svg").is_file()
     assert run("flow", path, "--text", TEXT[:17], "--of", "blocks.0.attn:1") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert all("blocks.0.attn head 1" in line for line in lines[1:] if "smaller" not in line)
+    assert all("blocks.0.attn head 1" in line for line in lines[3:] if "smaller" not in line) and len(lines) > 8
     for of in "tokens", "logits", "blocks.0.mlp":
         assert run("flow", path, "--text", TEXT[:17], "--of", of) == 0
         assert of in capsys.readouterr().out
@@ -157,3 +200,165 @@ def test_flow(saved, tmp_path, capsys):
         assert message in capsys.readouterr().err
     assert run("flow", path, "--text", TEXT[:17], "-o", tmp_path / "flow.gif") == 2
     assert "not '.gif'" in capsys.readouterr().err
+
+
+# ----------------------------------------------------------------------------------------------------- of two logits
+
+
+def versus(path, text=TEXT[7:]):
+    """(x, the difference of two logits as a loss of (model, x)), written out."""
+    vocab = runs.load_char_model(path)[1]
+    right, wrong = vocab.encode("ao")
+
+    def loss(model, x):
+        logits = model(x)[0]
+        return logits[0, -1, int(wrong)] - logits[0, -1, int(right)]
+
+    return mg.tensor(vocab.encode(text)[None]), loss
+
+
+SAYS = "logit of 'o' - logit of 'a', the right one, after the last character: "
+
+
+def test_the_difference_of_two_logits_instead_of_the_loss(saved, tmp_path, capsys):
+    path, model = saved
+    x, loss = versus(path)
+    value = f"{SAYS}{loss(model, x).item():.4f}"
+    given = [path, "--text", TEXT, *VERSUS]
+    assert run("flow", *given) == 0
+    flow = study.flow(model, (x,), loss)
+    title = f"{value}\nthe model reads the last 16 characters, no more at once\n"
+    assert capsys.readouterr().out == f"{title}\n{flow}\n"
+    helps = min(flow.all, key=lambda edge: edge[-1])  # less is better: a negative edge favours the right character
+    assert helps[-1] < 0
+
+    assert run("ledger", *given, "--scope", "blocks.1.attn", "--head", 1, "--check") == 0
+    printed = capsys.readouterr().out
+    book = study.ledger(lambda: loss(model, x), "blocks.1.attn", 1, names=model)
+    numbers = re.findall(r"\|d[^|]+\| = \S+", printed)
+    assert printed.startswith(title) and numbers == re.findall(r"\|d[^|]+\| = \S+", str(book)) and "agrees" in printed
+
+    assert run("importance", *given, "--steps", 2) == 0
+    found = {m: study.head_importance(model, [(x,)], m, 2, loss) for m in study.METHODS}
+    assert capsys.readouterr().out == f"{title}\n{study.HeadTable(found).sorted('ablate')}\n"
+
+    assert run("report", *given, "-o", tmp_path / "heads.html") == 0
+    with study.trace_heads(model) as trace:
+        loss(model, x).backward()
+    assert str(trace.table()) in capsys.readouterr().out
+    assert "logit of" in (tmp_path / "heads.html").read_text(encoding="utf-8")
+
+
+def test_a_short_text_and_two_logits(saved, capsys):
+    path, model = saved
+    x, loss = versus(path, "t")
+    assert run("flow", path, "--text", "t", *VERSUS) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"{SAYS}{loss(model, x).item():.4f}\n\n")
+
+
+# ------------------------------------------------------------------------------------------- the other studies of heads
+
+
+def batch_of(path, text):
+    vocab = runs.load_char_model(path)[1]
+    return tuple(mg.tensor(vocab.encode(part)[None]) for part in (text[:-1], text[1:]))
+
+
+def test_importance(saved, capsys):
+    path, model = saved
+    batch = batch_of(path, TEXT[:9])
+    assert run("importance", path, "--text", TEXT[:9], "--steps", 3) == 0
+    found = {m: study.head_importance(model, [batch], m, 3) for m in study.METHODS}
+    assert str(study.HeadTable(found).sorted("ablate")) in capsys.readouterr().out
+
+
+def test_patch(saved, capsys):
+    path, model = saved
+    clean, corrupt = "the cat sat", "the mat sat"
+    (x, y), (other, _) = batch_of(path, clean), batch_of(path, corrupt)
+    for method, point in ("exact", "z"), ("first_order", "k"), ("integrated", "pattern"):
+        options = ["--method", method, "--point", point]
+        assert run("patch", path, "--clean", clean, "--corrupt", corrupt, *options) == 0
+        printed = capsys.readouterr().out
+        found = study.patch(model, (x, y), (other, y), point=point, method=method)
+        assert printed.endswith(f"\n\n{study.HeadTable({method: found})}\n")
+        losses = [model(x, y)[1].item(), model(other, y)[1].item()]
+        assert [float(n) for n in re.findall(r"(\d\.\d{4}) if", printed)] == pytest.approx(losses, abs=1e-4)
+        assert "of the clean text: " in printed and any(found["blocks.1.attn"])
+    assert run("patch", path, "--clean", clean, "--corrupt", clean) == 0
+    numbers = re.findall(r"^blocks\S+ +\d +(\S+)$", capsys.readouterr().out, re.MULTILINE)
+    assert len(numbers) == 4 and all(abs(float(x)) < 1e-6 for x in numbers)
+    assert run("patch", path, "--clean", clean, "--corrupt", corrupt, "--positions", "4,5", *VERSUS) == 0
+    x, loss = versus(path, clean)
+    found = study.patch(model, (x,), (versus(path, corrupt)[0],), loss, positions=[4, 5])
+    printed = capsys.readouterr().out
+    assert printed.startswith(SAYS) and printed.endswith(f"\n\n{study.HeadTable({'exact': found})}\n")
+
+
+def test_cells(saved, capsys):
+    path, model = saved
+    text = TEXT[:9]
+    assert run("cells", path, "--text", text, *HEAD, "--steps", 4) == 0
+    printed = capsys.readouterr().out
+    cells = study.attention_attribution(model, batch_of(path, text), 1, 1, steps=4)
+    assert float(re.search(r"blocks.1.attn head 1 add (\S+);", printed)[1]) == pytest.approx(cells.sum(), rel=1e-3)
+    rows = re.findall(r"^(\d+) +'(.)' +(\d+) +'(.)' +(\S+)$", printed, re.MULTILINE)
+    assert len(rows) == 20
+    for i, of_query, j, of_key, adds in rows:
+        assert float(adds) == pytest.approx(cells[0, int(i), int(j)], rel=1e-3)
+        assert (of_query, of_key) == (text[int(i)], text[int(j)])
+    assert float(rows[0][-1]) == pytest.approx(max(cells.ravel(), key=abs), rel=1e-3)
+    assert run("cells", path, "--text", "t", *HEAD, *VERSUS) == 0
+    assert len(re.findall(r"^0 +'t' +0 +'t'", capsys.readouterr().out, re.MULTILINE)) == 1
+
+
+@pytest.mark.parametrize("query, sequence, start", [(3, 0, 0), (15, 0, 0), (16, 1, 6), (21, 1, 6)])
+def test_what_if(saved, capsys, query, sequence, start):
+    """Of 22 characters to read, the second sequence of 16 begins with 10 of the first."""
+    path, model = saved
+    assert run("what-if", path, "--text", TEXT, *HEAD, "--query", query) == 0
+    printed = capsys.readouterr().out
+    ids = runs.load_char_model(path)[1].encode(TEXT)
+    x, y = (np.stack([ids[s : s + 16], ids[s + 6 : s + 22]]) for s in (0, 1))
+    y[1, :10] = -100
+    found = study.what_if(model, (mg.tensor(x), mg.tensor(y)), 1, 1, query - start, sequence)
+    rows = re.findall(r"^ *(\d+) +(\S+) +(\S+) +(\S+)  '(.)'$", printed, re.MULTILINE)
+    assert [int(row[0]) for row in rows] == list(range(start, query + 1))
+    assert "".join(row[-1] for row in rows) == TEXT[start : query + 1]
+    assert f"looked from {TEXT[query]!r}, number {query}, at one key alone" in printed
+    assert [row[3] for row in rows] == [f"{x:+.1e}" for x in found.change[: len(rows)]]
+
+
+def test_prune(saved, tmp_path, capsys):
+    path, model = saved
+    out = tmp_path / "pruned.safetensors"
+    config = dataclasses.asdict(dataclasses.replace(model.config, recompute=True))
+    write(tmp_path / "recompute.safetensors", model, {"chars": CharVocab(TEXT + "<>/&").chars, "config": config})
+    assert run("prune", tmp_path / "recompute.safetensors", "--text", TEXT[:17], "--remove", 3, "-o", out) == 0
+    printed = capsys.readouterr().out
+    smaller, _, _ = runs.load_char_model(out)
+    x, y = batch_of(path, TEXT[:17])
+    assert sum(layer.num_heads for layer in study.attention_layers(smaller).values()) == 1
+    assert smaller.config.recompute and len(re.findall(r"^without blocks", printed, re.MULTILINE)) == 3
+    loss = float(printed.split("\n\n")[0].split()[-1])
+    assert smaller.eval()(x, y)[1].item() == pytest.approx(loss, abs=1e-4) and f"wrote {out}" in printed
+
+
+def test_scores(saved, capsys):
+    path, model = saved
+    assert run("scores", path, "--periods", "3,5", "--sequences", 4, "--seed", 1) == 0
+    assert capsys.readouterr().out == f"{study.head_scores(model, periods=(3, 5), n=4, seed=1)}\n"
+
+
+def test_layers_that_are_computed_again_are_studied_too(saved, tmp_path, capsys):
+    path, model = saved
+    config = dataclasses.asdict(dataclasses.replace(model.config, recompute=True))
+    again = tmp_path / "recompute.safetensors"
+    write(again, model, {"chars": CharVocab(TEXT + "<>/&").chars, "config": config})
+    for command in ["flow"], ["ledger", "--scope", "blocks.1.attn"], ["cells", *HEAD], ["importance", "--steps", 1]:
+        texts = []
+        for each in path, again:
+            assert run(command[0], each, *command[1:], "--text", TEXT) == 0
+            texts.append(re.sub(r"   made at .*", "", capsys.readouterr().out))
+        assert texts[0] == texts[1]

@@ -11,6 +11,8 @@ from minigrad.autograd import GraphError, reachable
 from minigrad.ops.attention import AttentionPattern
 from minigrad.ops.matmul import Linear, Matmul
 
+from .models import EncoderDecoder
+
 V, T = 11, 5
 ATTN = "blocks.1.attn"
 
@@ -61,7 +63,7 @@ def test_a_head_reads_as_in_the_textbook():
     text = str(book)
     for formula in (
         "dpattern = dz vᵀ, dv = patternᵀ dz",
-        "dqk = scale · pattern (dpattern - Σ dpattern pattern)",
+        "dscores = pattern (dpattern - Σ dpattern pattern), dqk = scale · dscores",
         "dq = dqk k, dkᵀ = qᵀ dqk",
     ):
         assert f"formula   {formula}\n" in text
@@ -85,7 +87,7 @@ def test_the_parts_of_a_head_in_other_forms(changes):
     model = gpt(**changes)
     layer, loss = model.blocks[1].attn, loss_of(model)
     for h in range(layer.num_heads):
-        book = study.ledger(loss, ATTN, head=h, names=model, fd_check=True)
+        book = study.ledger(loss, ATTN, head=h, names=model, fd_check=True, impl=None)
         assert not book.failed and len(book.entries) >= 5
         group, d = layer.kv_of_head[h], layer.d_k
         rows = np.concatenate(
@@ -138,9 +140,112 @@ def test_letters_behind_a_float_mask():
         loss.backward(retain_graph=True)
     book = study.ledger(loss, ATTN, head=2)
     found = {g.name: g.array for entry in book.entries for g in entry.gives}
-    for point in ("q", "k", "v", "pattern", "z"):
+    for point in ("q", "k", "v", "pattern", "z", "scores"):
         np.testing.assert_allclose(found[point], getattr(trace[ATTN], f"{point}_grad")[:, [2]], rtol=1e-12)
     np.testing.assert_allclose(found["qk"], trace[ATTN].scores_grad[:, [2]] * 0.5, rtol=1e-12, atol=1e-18)
+    np.testing.assert_array_equal(found["masked"], found["scores"])
+    assert "dscores = pattern (dpattern - Σ dpattern pattern), dmasked = scale · dscores" in str(book)
+
+
+# ------------------------------------------------------------------------------------- the same words as in a trace
+
+
+def complete(book):
+    """{name: array} of the gradients that steps received, which are complete."""
+    return {g.name: g.array for entry in book.entries for g in entry.upstream}
+
+
+FORMS = [
+    dict(), dict(impl="fused"), dict(n_kv_head=2), dict(n_kv_head=1, positions="rotary", impl="fused"),
+    dict(positions="alibi"), dict(positions="alibi", impl="fused"), dict(pruned={1: [0]}, n_kv_head=2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [mg.float64, mg.float32])
+@pytest.mark.parametrize("changes", FORMS)
+def test_what_the_trace_names_too_has_the_same_gradient_there(changes, dtype):
+    model = gpt(**changes).to(dtype=dtype)
+    layer, loss = model.blocks[1].attn, loss_of(model)
+    layer.head_gates = mg.tensor(np.linspace(0.5, 2, layer.num_heads), dtype=dtype)
+    with study.trace_heads(model) as trace:
+        loss().backward()
+    seen, rtol = trace[ATTN], {8: 1e-12, 4: 2e-5}[np.dtype(dtype).itemsize]
+    for given, impl in (loss, "batched"), (loss, None), (loss(), None):
+        found = complete(study.ledger(given, ATTN, impl=impl))
+        named = {"q", "k", "v", "scores", "pattern", "z"} & set(found)
+        for value in named:
+            g = getattr(seen, f"{value}_grad")
+            np.testing.assert_allclose(found[value], g, rtol=rtol, atol=rtol * abs(g).max())
+        assert {"q", "z"} <= named and (impl is None or {"v", "pattern"} <= named)
+        if "qk" in found:
+            g = seen.scores_grad
+            np.testing.assert_allclose(found["qk"], g * layer.score_scale, rtol=rtol, atol=rtol * abs(g).max())
+        for shared in "kv" if changes.get("n_kv_head") == 2 and "k_shared" in found else "":
+            g = np.zeros_like(found[f"{shared}_shared"])
+            for h, group in enumerate(layer.kv_of_head):
+                g[:, group] += getattr(seen, f"{shared}_grad")[:, h]
+            np.testing.assert_allclose(found[f"{shared}_shared"], g, rtol=rtol, atol=rtol * abs(g).max())
+
+
+def test_the_words_in_cross_attention_and_with_dropout():
+    mg.manual_seed(0)
+    q, kv = mg.randn(2, 3, 8, dtype=mg.float64), mg.randn(2, 5, 8, dtype=mg.float64)
+    layer = nn.MultiheadAttention(8, 4, dropout=0.5, dtype=mg.float64)
+    layer.register_head_hook("qk", lambda layer, x: x * 3.0)
+
+    def loss():
+        mg.manual_seed(1)  # so that both runs drop the same
+        return (layer(q, kv)[0] ** 2).sum()
+
+    with study.trace_heads(layer) as trace:
+        loss().backward()
+    book = study.ledger(loss)
+    found = complete(book)
+    for value in "q", "v", "pattern", "z":
+        np.testing.assert_allclose(found[value], getattr(trace[0], f"{value}_grad"), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(found["qk"], trace[0].scores_grad * layer.score_scale, rtol=1e-12, atol=1e-15)
+    assert "dv = aᵀ dz" in str(book)
+
+
+@pytest.mark.parametrize("dtype", [mg.float64, mg.float32])
+def test_the_words_in_an_encoder_and_a_decoder(dtype):
+    mg.manual_seed(0)
+    model = EncoderDecoder().to(dtype=dtype)
+    src, tgt = mg.randint(0, V, (3, 6)), mg.randint(0, V, (3, 4))
+    with study.trace_heads(model) as trace:
+        model(src, tgt).backward()
+    rtol = {8: 1e-11, 4: 1e-4}[np.dtype(dtype).itemsize]
+    for path in trace:
+        book = study.ledger(lambda: model(src, tgt), path, head=1, names=model, fd_check=True)
+        found, seen = complete(book), trace[path]
+        assert not book.failed and len(book.entries) >= 8
+        for value in "q", "k", "v", "pattern", "z":
+            g = getattr(seen, f"{value}_grad")[:, [1]]
+            np.testing.assert_allclose(found[value], g, rtol=rtol, atol=rtol * abs(g).max())
+        g = seen.scores_grad[:, [1]] * seen.scale
+        np.testing.assert_allclose(found["qk"], g, rtol=rtol, atol=rtol * abs(g).max())
+    assert len(list(trace)) == 5
+
+
+@pytest.mark.parametrize("impl", ["fused", "per_head"])
+def test_a_function_runs_in_the_batched_form(impl):
+    model = gpt(impl=impl)
+    loss, before = loss_of(model), repr(model)
+    assert "attention_pattern" not in {entry.op for entry in study.ledger(loss()).entries} or impl == "per_head"
+    text = str(study.ledger(loss, ATTN, head=2))
+    for gradient in "dz", "dv", "dpattern", "dqk", "dq", "dk":
+        assert f"|{gradient}| = " in text
+    assert repr(model) == before
+
+    def fails():
+        loss()
+        raise RuntimeError("stop")
+
+    with pytest.raises(RuntimeError, match="stop"):
+        study.ledger(fails, ATTN, head=2)
+    own = {"fused": "attention", "per_head": "cat"}[impl]
+    for again in study.ledger(loss()), study.ledger(loss, impl=None), study.ledger(loss, impl=impl):
+        assert own in {entry.op for entry in again.entries}
 
 
 def test_contributions_are_counted_and_add_up():
@@ -265,7 +370,9 @@ def test_what_it_refuses():
     with pytest.raises(ValueError, match=r"one attention layer; in '' there is blocks.0.attn, blocks.1.attn"):
         study.ledger(loss, head=0)
     with pytest.raises(ValueError, match=r"there is none of impl 'batched' or 'fused'"):
-        study.ledger(loss_of(gpt(impl="per_head")), ATTN, head=0)
+        study.ledger(loss_of(gpt(impl="per_head")), ATTN, head=0, impl=None)
+    with pytest.raises(ValueError, match="impl must be one of per_head, batched, fused, got 'fast'"):
+        study.ledger(loss_of(model), impl="fast")
     with pytest.raises(ValueError, match="values must be 'summary' or 'full', got 'all'"):
         study.ledger(loss, values="all")
     with pytest.raises(ValueError, match=r"fd_check needs the inputs .* pass a function"):

@@ -1,0 +1,165 @@
+"""Every edge by which gradients flow between the heads of two layers: by hand, by study.flow, by finite differences.
+
+    python examples/backprop_between_heads.py
+
+Two layers of two heads read C A B C A, and B should come next, as it did after the first A. The weights are set so
+that each head does something that can be said in words (see HEADS). The residual stream has a place for each token, for
+each position, and for each token that stood `before`, from which the logits are read.
+
+A part u of the model writes into the stream, and a reader v.p reads it: q, k or v of a head, or the logits. The edge
+u → v.p says how the loss changes as what u sends to v.p, and to no other reader, grows:
+
+    by hand       Σ ⟨what u writes, the gradient at v.p's own copy of the stream⟩, by the formulas of one head in NumPy
+    study.flow    the same of the model as a Module, from one backward
+    differences   (L(1 + h) - L(1 - h)) / 2h, where the factor 1 ± h is on what u sends to v.p
+
+⟨z, dz⟩, the gradient of a gate on the head, is that of one head's backward by hand, and of trace.table().
+"""
+
+import numpy as np
+
+import minigrad as mg
+from minigrad import cli, study
+
+NAMES, TOKENS, NEXT = "ABC", np.array([2, 0, 1, 2, 0]), 1
+V, T, C = len(NAMES), len(TOKENS), 12
+token, position, before, _ = np.split(np.eye(C), [V, V + T, 2 * V + T])  # (V, C), (T, C), (V, C); one place is left
+LAYERS = "blocks.0.attn", "blocks.1.attn"
+PREVIOUS, MEAN, INDUCTION, OTHER = ((path, h) for path in LAYERS for h in (0, 1))
+HEADS = {  # W_Q (C, d_k), W_K (C, d_k), W_V (C, d_v), W_O (d_v, C); d_k = T in the first layer, all others are V
+    # looks at the position before, and writes which token stands there
+    PREVIOUS: (2 * position.T @ np.eye(T, k=-1), position.T, token.T, before),
+    # looks at all positions alike, and writes half of each token, as if it stood here
+    MEAN: (0 * position.T, position.T, token.T, token / 2),
+    # looks for the current token among those that stood before the others, and writes what it finds there
+    INDUCTION: (2 * token.T, before.T, token.T + before.T / 2, before),
+    # looks for the token before this one among the tokens, and writes it
+    OTHER: (before.T, token.T, token.T, before),
+}
+W_U = 2 * before.T  # (C, V)
+READERS = [(head, p) for head in HEADS for p in "qkv"] + [("logits", "")]
+
+
+def heads_of(path):
+    return [head for head in HEADS if head[0] == path]
+
+
+def forward(factors=None):
+    """(loss, probabilities (V,), {part: what it writes (T, C)}, {head: its q, k, v, P and z}).
+
+    factors: {(part, reader): of what the part sends to that reader}, where it is not 1."""
+    writes, values = {"tokens": token[TOKENS], "positions": position}, {}
+
+    def stream(*reader):  # (T, C)
+        return sum((factors or {}).get((u, reader), 1) * write for u, write in writes.items())
+
+    for path in LAYERS:
+        new = {}
+        for head in heads_of(path):
+            W_Q, W_K, W_V, W_O = HEADS[head]
+            q, k, v = stream(head, "q") @ W_Q, stream(head, "k") @ W_K, stream(head, "v") @ W_V
+            exp = np.exp(q @ k.T) * np.tri(T)  # (T, T): no key after the query
+            P = exp / exp.sum(1, keepdims=True)
+            values[head] = q, k, v, P, P @ v
+            new[head] = P @ v @ W_O
+        writes |= new
+    exp = np.exp(stream("logits", "")[-1] @ W_U)
+    return -np.log(exp[NEXT] / exp.sum()), exp / exp.sum(), writes, values
+
+
+def backward(probabilities, values):
+    """({reader: the gradient at its copy of the stream (T, C)}, {head: dz (T, d_v)}, {head: dS (T, T)})"""
+    dlogits = np.zeros((T, V))
+    dlogits[-1] = probabilities - np.eye(V)[NEXT]  # only the last prediction counts
+    dx = dlogits @ W_U.T  # (T, C): of the stream after the last layer
+    G, dzs, dSs = {("logits", ""): dx}, {}, {}
+    for path in reversed(LAYERS):
+        for head in heads_of(path):
+            (W_Q, W_K, W_V, W_O), (q, k, v, P, _) = HEADS[head], values[head]
+            dzs[head] = dz = dx @ W_O.T
+            dP = dz @ v.T
+            dSs[head] = dS = P * (dP - (P * dP).sum(1, keepdims=True))
+            G |= {(head, "q"): dS @ k @ W_Q.T, (head, "k"): dS.T @ q @ W_K.T, (head, "v"): P.T @ dz @ W_V.T}
+        dx = dx + sum(G[head, p] for head in heads_of(path) for p in "qkv")  # of the stream before this layer
+    return G, dzs, dSs
+
+
+def comes_later(v, u):
+    """Does part v of the model come after part u?"""
+    return v == "logits" or u not in HEADS or LAYERS.index(v[0]) > LAYERS.index(u[0])
+
+
+def by_differences(edges, h=1e-5):
+    """The slope of the loss as all these edges, each a part and a reader, grow together."""
+    up, down = (forward(dict.fromkeys(edges, 1 + by))[0] for by in (h, -h))
+    return (up - down) / (2 * h)
+
+
+def as_module():
+    """The same as a model: a study.AttentionOnly with these weights, in float64."""
+    model = study.AttentionOnly(V, T, n_layer=2, n_head=2, n_embd=C).double()
+    for module, weight in (model.wte, token), (model.wpe, position), (model.lm_head, W_U.T):
+        module.weight.detach().copy_(mg.tensor(weight))
+    for path, block in zip(LAYERS, model.blocks):
+        W_Q, W_K, W_V, W_O = zip(*(HEADS[head] for head in heads_of(path)))
+        block.attn.scale = 1.0
+        block.attn.load_from_heads(W_Q, W_K, W_V, np.concatenate(W_O))
+    return model
+
+
+def loss_of(model, idx):
+    """-ln P(B) after the last token."""
+    return -model(idx)[0][0, -1].log_softmax(-1)[NEXT]
+
+
+def row(name, *numbers):
+    print(f"    {name:28}" + "".join(f"{round(number, 4) + 0.0:12.4f}" for number in numbers))  # + 0.0: no -0.0000
+
+
+@cli.command("backprop_between_heads")
+def main(argv=()):
+    cli.Parser(description=__doc__).parse_args(argv)
+    loss, probabilities, writes, values = forward()
+    G, dzs, dSs = backward(probabilities, values)
+    model, idx = as_module(), mg.tensor(TOKENS[None])
+    flow = study.flow(model, (idx,), loss_of)
+    with study.trace_heads(model) as trace:
+        loss_of(model, idx).backward()
+    gates = trace.table()["gate_grad"]
+
+    edges = [(u, reader) for u in writes for reader in READERS if comes_later(reader[0], u)]
+    hand = {(u, reader): (writes[u] * G[reader]).sum() for u, reader in edges}
+    found = {(u, (v, p)): flow.edge(u, v)[p] for u, (v, p) in edges}
+    slopes = {edge: by_differences([edge]) for edge in edges}
+
+    said = ", ".join(f"{name} {p:.3f}" for name, p in zip(NAMES, probabilities))
+    print(f"{' '.join(NAMES[t] for t in TOKENS)} and then {said}. The loss is -ln P({NAMES[NEXT]}) = {loss:.4f}")
+    for head in PREVIOUS, MEAN:
+        own = [edge for edge in edges if edge[0] == head]
+        print(f"\n    {'from ' + str(study.Node(*head)):28}     by hand  study.flow differences")
+        for edge in own:
+            v, p = edge[1]
+            row(f"to {v}" if v == "logits" else f"to {study.Node(*v)}, {p}", hand[edge], found[edge], slopes[edge])
+        row("all together", sum(hand[e] for e in own), sum(found[e] for e in own), by_differences(own))
+        row("⟨z, dz⟩", (values[head][-1] * dzs[head]).sum(), gates[head[0]][head[1]])
+
+    q, k, _, P, _ = values[INDUCTION]
+    S, dS = (q @ k.T)[-1], dSs[INDUCTION][-1]  # of the last query: those of the others have no gradient
+    keys = "".join(f"{NAMES[t]:>12}" for t in TOKENS)
+    print(f"\n    {str(study.Node(*INDUCTION)) + ' reads':28}{keys}")
+    row("P of the last A", *P[-1])
+    row("S = q kᵀ", *S)
+    row("dS", *dS)
+    row("dS S", *(dS * S))
+    more = {(PREVIOUS, (INDUCTION, "k")): 1.01}
+    print(f"\nΣ dS S = {(dS * S).sum():.4f}. With 1 % more on the edge to k alone, the loss is {forward(more)[0]:.4f}")
+    print(f"\n    {str(study.Node(*PREVIOUS)) + ' reads':28}{keys}")
+    row("dS of B", *dSs[PREVIOUS][2])
+    row("dS of the last A", *dSs[PREVIOUS][-1])
+    worst = max(abs(x[edge] - hand[edge]) for x in (found, slopes) for edge in hand)
+    print(f"\nlargest disagreement, of {len(hand)} edges: {worst:.0e}\n\n{flow.check()}")
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,260 @@
+"""The commands of `python -m minigrad.study`: each does what the parsed arguments say, and returns the exit status."""
+
+import dataclasses
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import cli
+from ..gradcheck.report import aligned
+from ..nn import GPT
+from ..nn.heads import known_heads
+from ..tensor import Tensor, tensor
+from ..training import checkpoint
+from ..training.runs import load_char_model
+from ..training.text import CharVocab
+from .cells import attention_attribution, what_if
+from .flow import flow
+from .importance import METHODS, head_importance, prune, returned_loss
+from .layers import attention_layers, path_of, undisturbed
+from .ledger import ledger
+from .patching import patch
+from .scores import head_scores
+from .stats import listed
+from .table import HeadTable
+from .trace import trace_heads
+
+MOST = 20  # cells that are listed
+
+
+@dataclass(eq=False)
+class Reading:
+    """A text as the model reads it: in B sequences, of which number b begins at starts[b], and whose characters are
+    tokens[b]. loss(model, *batch) is what is differentiated, `value` what it gives, and `title` says what it is."""
+
+    model: GPT
+    vocab: CharVocab
+    batch: tuple[Tensor, ...]
+    loss: Callable
+    title: str
+    starts: list[int]
+    tokens: list[list[str]]
+    meta: dict  # of the checkpoint
+
+    @property
+    def value(self):
+        with undisturbed(self.model):
+            return self.loss(self.model, *self.batch).item()
+
+    def __str__(self):
+        B, T = len(self.starts), len(self.tokens[0])
+        lines = [f"{self.title}: {self.value:.4f}"]
+        if B == 1 and self.starts[0]:
+            lines.append(f"the model reads the last {T} characters, no more at once")
+        if B > 1:
+            lines.append(f"the text is read in {B} sequences of {T} characters, no more at once")
+            if overlap := self.starts[-2] + T - self.starts[-1]:
+                lines.append(f"the last one begins with {overlap} characters of the one before; none counts twice")
+        return "\n".join(lines)
+
+
+def read(args, *texts):
+    """A Reading of each text: all the same model, and all with the targets of the first.
+
+    The loss is the mean over all characters but the first. With --right and --wrong, it is the difference of two logits
+    after the last character. Raises CommandError for what the model cannot read."""
+    model, vocab, meta = load_char_model(args.checkpoint, args.device)
+    model.eval()
+    model.config = dataclasses.replace(model.config, recompute=False)  # each layer has to run once
+    encoded = [vocab.encode(text) for text in texts]  # (n,) each
+    T, predicts = model.config.block_size, args.right is None and args.wrong is None
+    at, rest, loss, title = _predicted(encoded[0], T) if predicts else _compared(args, vocab, len(encoded[0]), T)
+    rest = [tensor(array, device=args.device) for array in rest]
+    readings = []
+    for ids in encoded:
+        x, tokens = tensor(ids[at], device=args.device), [list(vocab.decode(row)) for row in ids[at]]
+        readings.append(Reading(model, vocab, (x, *rest), loss, title, at[:, 0].tolist(), tokens, meta))
+    return readings
+
+
+def _predicted(ids, block_size):
+    """(which characters the model reads (B, T), [the targets], the loss, what it is called)"""
+    n = len(ids) - 1  # characters to predict
+    if n < 1:
+        raise cli.CommandError("the text needs two characters at least: one to read, one to predict")
+    T = min(block_size, n)
+    starts = [*range(0, n - T, T), n - T]  # the last sequence is as long as the others, so that it may overlap
+    at = np.reshape(starts, (-1, 1)) + np.arange(T)
+    targets = ids[at + 1]
+    if len(starts) > 1:
+        targets[-1, : starts[-2] + T - starts[-1]] = -100  # they count in the sequence before
+    return at, [targets], returned_loss, "loss in nats per character"
+
+
+def _compared(args, vocab, n, block_size):
+    """The same for the difference of two logits after the last of n characters."""
+    for option, char in ("--right", args.right), ("--wrong", args.wrong):
+        if char is None:
+            raise cli.CommandError(f"--right and --wrong need each other: {option} is missing")
+        if len(char) != 1:
+            raise cli.CommandError(f"{option} must be one character, not {char!r}")
+    if args.right == args.wrong:
+        raise cli.CommandError(f"--right and --wrong must differ: both are {args.right!r}")
+    if n < 1:
+        raise cli.CommandError("the text needs one character at least")
+    right, wrong = vocab.encode(args.right + args.wrong).tolist()
+
+    def loss(model, x):
+        last = model(x)[0][:, -1]  # (B, V)
+        return (last[:, wrong] - last[:, right]).mean()
+
+    at = np.arange(max(0, n - block_size), n)[None]
+    return at, [], loss, f"logit of {args.wrong!r} - logit of {args.right!r}, the right one, after the last character"
+
+
+def _layer_of(args, model):
+    """The path of --layer. Raises CommandError if --head is not one of its heads."""
+    layers = attention_layers(model)
+    path = path_of(args.layer, layers)
+    _check_head(args.head, layers[path])
+    return path
+
+
+def _check_head(head, layer):
+    with cli.refusing(ValueError):
+        known_heads([head], layer.num_heads)
+
+
+# ------------------------------------------------------------------------------------------------------- the commands
+
+
+def report(args):
+    """Trace the loss on the text, write the report and print its table."""
+    (text,) = read(args, args.text)
+    with ExitStack() as stack:
+        with cli.refusing(ValueError):  # unknown heads
+            trace = stack.enter_context(trace_heads(text.model, layers=args.layers, heads=args.heads))
+        cli.file_to_write(args.out, "--out", "heads.html")
+        loss = text.loss(text.model, *text.batch)
+        loss.backward()
+    importance = {"ablate": head_importance(text.model, [text.batch], "ablate", loss=text.loss)}
+    title = f"{os.path.basename(args.checkpoint)}: {text.title}: {loss.item():.4f}"
+    with cli.refusing(ValueError):  # larger than --limit
+        path = trace.to_html(args.out, text.tokens, title=title, importance=importance, limit=int(args.limit * 1e6))
+    print(f"{text}\n\n{trace.table()}\n\nwrote {path}: {path.stat().st_size / 1e6:.1f} MB")
+    return 0
+
+
+def write_ledger(args):
+    """Print the ledger of the loss on the text."""
+    (text,) = read(args, args.text)
+    layers = attention_layers(text.model)
+    if args.head is not None:
+        if args.scope not in layers:
+            raise cli.CommandError(f"--head needs the --scope of one attention layer: {', '.join(layers)}")
+        _check_head(args.head, layers[args.scope])
+    with cli.refusing(ValueError):  # a form without values that heads divide
+        book = ledger(
+            lambda: text.loss(text.model, *text.batch), args.scope, args.head, args.values, args.check,
+            names=text.model, impl=args.impl,
+        )  # fmt: skip
+    print(f"{text}\n{book}")
+    return 1 if book.failed else 0
+
+
+def write_flow(args):
+    """Print where the gradients of the loss on the text come from, the largest edges first, and draw them."""
+    (text,) = read(args, args.text)
+    if args.out is not None:
+        cli.file_to_write(args.out, "--out", "flow.svg")
+    with cli.refusing(ValueError):  # all heads are pruned
+        found = flow(text.model, text.batch, text.loss)
+    edges, wrote = found.all if args.of is None else found.around(*args.of), []
+    if args.out is not None:
+        with cli.refusing(ValueError, ImportError):
+            wrote = found.graph(edges, args.least).save(args.out)
+    print(f"{text}\n\n{edges}" + f"\n\nwrote {', '.join(map(str, wrote))}" * bool(wrote))
+    return 0
+
+
+def write_importance(args):
+    """Print how much each head matters, by all methods."""
+    (text,) = read(args, args.text)
+    options = dict(steps=args.steps, loss=text.loss)
+    found = {method: head_importance(text.model, [text.batch], method, **options) for method in METHODS}
+    print(f"{text}\n\n{HeadTable(found).sorted('ablate')}")
+    return 0
+
+
+def write_scores(args):
+    """Print what kind of head each one is."""
+    model, _, _ = load_char_model(args.checkpoint, args.device)
+    with cli.refusing(ValueError):  # periods that do not fit
+        print(head_scores(model, periods=args.periods, n=args.sequences, seed=args.seed))
+    return 0
+
+
+def write_patch(args):
+    """Print how the metric of the corrupt text changes as each head gets what it has in the clean one."""
+    if len(args.clean) != len(args.corrupt):
+        lengths = f"{len(args.clean)} and {len(args.corrupt)}"
+        raise cli.CommandError(f"--clean and --corrupt must be of one length, not of {lengths} characters")
+    clean, corrupt = read(args, args.clean, args.corrupt)
+    with cli.refusing(ValueError):  # positions that there are not
+        where = dict(point=args.point, method=args.method, positions=args.positions)
+        found = patch(clean.model, clean.batch, corrupt.batch, clean.loss, **where)
+    what = "" if args.right else " of the clean text"
+    print(f"{clean.title}{what}: {clean.value:.4f} if it is read, {corrupt.value:.4f} if the corrupt one is")
+    print(f"how the latter changes with a head's {args.point} of the clean text:\n\n{HeadTable({args.method: found})}")
+    return 0
+
+
+def write_cells(args):
+    """Print what the weights of one head's pattern add to the loss."""
+    (text,) = read(args, args.text)
+    path = _layer_of(args, text.model)
+    cells = attention_attribution(text.model, text.batch, path, args.head, args.steps, text.loss)
+    order = np.argsort(-np.abs(cells), axis=None)[: min(MOST, np.count_nonzero(cells))]
+    rows = [("query", "", "key", "", "adds")]
+    for b, i, j in zip(*np.unravel_index(order, cells.shape)):
+        at, chars = text.starts[b], text.tokens[b]
+        rows.append((str(at + i), repr(chars[i]), str(at + j), repr(chars[j]), f"{cells[b, i, j]:+.4g}"))
+    print(f"{text}\n\nall weights of {path} head {args.head} add {cells.sum():+.4g}; the largest parts of that:\n")
+    print(*aligned(rows), sep="\n")
+    return 0
+
+
+def write_what_if(args):
+    """Print what the loss would be, had one query of a head looked at another key."""
+    (text,) = read(args, args.text)
+    path, T = _layer_of(args, text.model), len(text.tokens[0])
+    inside = [b for b, start in enumerate(text.starts) if args.query in range(start, start + T)]
+    if not inside:
+        last = text.starts[-1] + T - 1
+        raise cli.CommandError(f"--query must be from {text.starts[0]} to {last}, a character that is read")
+    b = inside[0]  # where sequences overlap, the one in which it counts
+    found = what_if(text.model, text.batch, path, args.head, args.query - text.starts[b], b, loss=text.loss)
+    print(f"{text}\n\nif {path} head {args.head} looked from {text.tokens[b][args.query - text.starts[b]]!r},", end=" ")
+    print(f"number {args.query}, at one key alone:\n\n{found.text(text.tokens[b], text.starts[b])}")
+    return 0
+
+
+def write_pruned(args):
+    """Remove the heads that matter least for the text, and save the model as a checkpoint."""
+    (text,) = read(args, args.text)
+    cli.file_to_write(args.out, "--out", "pruned.safetensors")
+    with cli.refusing(ValueError):  # more heads than there are
+        done = prune(text.model, [text.batch], args.remove, loss=text.loss)
+    config = dataclasses.asdict(text.model.config) | {"recompute": text.meta["config"]["recompute"]}
+    checkpoint.save(args.out, *checkpoint.pack(text.model, config=config, chars=text.vocab.chars))
+    print(f"{text.title}\n{done}\n\nwrote {args.out}")
+    return 0
+
+
+def list_stats(args):
+    """Print what the columns of the table and the bars of the report are."""
+    print(listed())
+    return 0
