@@ -39,7 +39,6 @@ def main(argv=()):
     cli.folder_to_write(args.out, "--out")
     model.eval()
     x, y = mg.tensor(ids[None, :-1]), mg.tensor(ids[None, 1:])  # (1, T)
-    tokens = list(vocab.decode(ids[:-1]))
 
     with study.trace_heads(model) as trace:
         _, loss = model(x, y)
@@ -50,7 +49,8 @@ def main(argv=()):
     print(f"\nimportance for this text, in nats per character\n{table}")
 
     bars = {"ablate": importance["ablate"]}
-    wrote = [trace.to_html(args.out / "heads.html", tokens, title=args.text, importance=bars)]
+    page = dict(importance=bars, flow=study.flow(model, (x, y)), vocab=lambda i: vocab.decode([i]))
+    wrote = [trace.to_html(args.out / "heads.html", title=args.text, **page)]
     viz.heads_grid({path: trace[path].pattern[0] for path in trace}, args.out / "heads.png", title=args.text)
     picture = viz.graph(loss, names=model, direction="backward", depth=2, show=("grad_norm",))
     wrote += [args.out / "heads.png", *picture.save(args.out / "backward.svg")]

@@ -143,7 +143,10 @@ def report(args):
     importance = {"ablate": head_importance(text.model, [text.batch], "ablate", loss=text.loss)}
     title = f"{os.path.basename(args.checkpoint)}: {text.title}: {loss.item():.4f}"
     with cli.refusing(ValueError):  # larger than --limit
-        path = trace.to_html(args.out, text.tokens, title=title, importance=importance, limit=int(args.limit * 1e6))
+        path = trace.to_html(
+            args.out, text.tokens, title=title, importance=importance, flow=flow(text.model, text.batch, text.loss),
+            vocab=lambda i: text.vocab.decode([i]), limit=int(args.limit * 1e6),
+        )  # fmt: skip
     print(f"{text}\n\n{trace.table()}\n\nwrote {path}: {path.stat().st_size / 1e6:.1f} MB")
     return 0
 

@@ -28,8 +28,8 @@ def view(heads=(0, 1), shape=(2, 3, 4), gradients=("dP", "dS"), seed=0, **stats)
 
 
 def parts(text):
-    """(header, {(snapshot, layer's place, kind): array}) of a page, unpacked as the page's script does it: (B, nh, T, S)
-    with 0 for cells that are not seen, and (B, nh, T) for what is by token."""
+    """(header, {(snapshot, layer, kind): array}) of a page, unpacked as its script does it: (B, nh, T, S), with 0 for
+    cells that are not seen, and (B, nh, T) for what is by token. Layers are counted."""
     header = json.loads(re.search('id="data">(.*?)</script>', text, re.DOTALL)[1])
     for layer, kinds in zip(header["layers"], header["kinds"]):
         layer["kinds"] = kinds
