@@ -66,7 +66,7 @@ function summarize() {
     const parts = [["the token before it", sums.before], ["itself", sums.itself], ["the first token", sums.first]];
     const main = parts.filter(([, v]) => v / n >= .01).sort((a, b) => b[1] - a[1]).map(([name, v]) => `${share(v)} to ${name}`);
     said.push(`On average a query gives ${main.join(", ") || "next to nothing to the token before, itself or the first"}; `
-      + `it reads as if from ${(Math.exp(entropy / n)).toFixed(1)} keys.`);
+      + `it reads about ${Math.exp(entropy / n).toFixed(1)} keys at a time.`);
   }
   const kind = kinds.includes("dS") ? "dS" : kinds[1];
   if (kind) {
