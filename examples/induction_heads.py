@@ -2,7 +2,8 @@
 
     python examples/induction_heads.py              about ten seconds
     python examples/induction_heads.py --controls   also two trainings in which no induction can, or need, appear
-    python examples/induction_heads.py --out runs   also writes runs/induction.html, to scrub through the training
+    python examples/induction_heads.py --out runs   also writes runs/induction.html, to scrub through the training and
+                                                    its flow of gradients, and curves
 
 Each sequence is random tokens that repeat, with a period from 5 to 15 that differs from sequence to sequence. To
 predict the next token, a head has to find where the current token stood before, and copy what followed it there. That
@@ -14,7 +15,7 @@ always served as well.)
 
 Why do they appear? At first nothing asks for a head that knows the token before: what it sends, by way of values and
 straight to the logits, is noise. Then the keys of the second layer begin to use it. study.flow splits the gradient of
-the head by who reads it, and by Q, K or V; the script prints that for the whole training.
+the head by who reads it, and by Q, K or V; the script prints that for the whole training, and says what pulled most.
 
 The controls: a single layer cannot do it; and with a single period, 12, the heads learn to look 11 tokens back.
 """
@@ -77,12 +78,31 @@ def report(title, model, seen):
         print(f"{title}, period {period}: induction {score:.2f}, {right:.0%} right")
 
 
+READERS = {"q": "Q", "k": "K", "v": "V", "": "the logits"}
+
+
 def pulls(flows, head):
-    """What pulled at a head of the first layer in training: its edges to all heads of the second, by input. As text."""
-    lines = ["step       by Q     by K     by V   logits"]
-    for step, flow in flows:
-        each = [sum(edge for *_, by, edge in flow.out_of(*head) if by == p) for p in ("q", "k", "v", "")]
-        lines.append(f"{step:4}  " + "".join(f"{edge:+9.4f}" for edge in each))
+    """What pulled at a head of the first layer in training: {input: its edges to all heads of the second by this input,
+    or to the logits, at each step}."""
+    return {p: [sum(edge for *_, by, edge in flow.out_of(*head) if by == p) for _, flow in flows] for p in READERS}
+
+
+def why(flows, head):
+    """The same in words: when the strongest pull came, from which heads, and what was against it."""
+    steps, each = [step for step, _ in flows], pulls(flows, head)
+    lines = ["step  " + "".join(f"{'by ' + name if p else name:>12}" for p, name in READERS.items())]
+    lines += [f"{step:4}  " + "".join(f"{each[p][i]:+12.4f}" for p in READERS) for i, step in enumerate(steps)]
+    edge, i, p = min((edge, i, p) for p, edges in each.items() for i, edge in enumerate(edges))
+    others = [f"{name} {each[o][i]:+.4f}" for o, name in READERS.items() if o != p]
+    lines += [
+        "",
+        f"The strongest pull came at step {steps[i]}, by {READERS[p]}: {edge:+.4f}. Beside it: {', '.join(others)}.",
+    ]
+    if p:
+        readers = [f"head {v.head} {x:+.4f}" for _, v, by, x in flows[i][1].out_of(*head) if by == p]
+        lines.append(
+            f"It is the {READERS[p]} of the second layer's heads that asks for this head: {', '.join(readers)}."
+        )
     return "\n".join(lines)
 
 
@@ -92,7 +112,9 @@ def main(argv=()):
     parser.add_argument("--seed", type=cli.SEED, default=0)
     parser.add_argument("--steps", type=cli.COUNT, default=STEPS)
     parser.add_argument("--controls", action="store_true", help="also train a single layer, and on a single period")
-    parser.add_argument("--out", type=cli.path, metavar="FOLDER", help="write induction.html and induction.png there")
+    parser.add_argument(
+        "--out", type=cli.path, metavar="FOLDER", help="write induction.html, induction.png and why.png there"
+    )
     args = parser.parse_args(argv)
     if args.out:
         cli.needs("matplotlib", "--out")
@@ -100,7 +122,7 @@ def main(argv=()):
 
     model, steps, scores, flows = new_model(args.seed), [], {"previous": [], "induction": []}, []
     tokens = study.repeated_tokens([9, UNSEEN], V, T + 1, mg.Generator(args.seed))
-    record = study.Recorder(model, probe=(tokens[:, :-1], tokens[:, 1:])) if args.out else None
+    record = study.Recorder(model, probe=(tokens[:, :-1], tokens[:, 1:]), flow=True) if args.out else None
 
     def watch(step, loss):
         if record:
@@ -122,7 +144,7 @@ def main(argv=()):
     print(
         f"\nWhat pulled at {head[0]} head {head[1]}, which looks at the token before. As far as a number is negative,"
     )
-    print(f"more of what the head sends to the second layer's Q, K or V lowers the loss:\n\n{pulls(flows, head)}")
+    print(f"more of what the head sends to the second layer's Q, K or V lowers the loss:\n\n{why(flows, head)}")
     importance = study.HeadTable({m: study.head_importance(model, batches(9), m) for m in study.METHODS})
     print(f"\nHow much the loss on period 9 rises without a head, in nats:\n\n{importance.sorted('ablate')}\n")
     report("two layers", model, 9)
@@ -133,7 +155,9 @@ def main(argv=()):
         print("wrote", record.to_html(args.out / "induction.html", title="Induction heads appear"))
         series = {kind: (steps, found) for kind, found in scores.items()}
         curves(series, args.out / "induction.png", "step", f"score on period {UNSEEN}")
-        print("wrote", args.out / "induction.png")
+        of_readers = {READERS[p]: (steps, edges) for p, edges in pulls(flows, head).items()}
+        curves(of_readers, args.out / "why.png", "step", "edges of the head that looks at the token before")
+        print("wrote", args.out / "induction.png", args.out / "why.png")
     return 0
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.study import METHODS, head_importance, head_scores, ranked, repeated_tokens
+from minigrad.study import METHODS, flow, head_importance, head_scores, ranked, repeated_tokens
 
 from .scripts import load
 
@@ -36,7 +36,8 @@ def test_the_script_runs(example, capsys, tmp_path):
         len(re.findall(r"^blocks\.[01]\.attn +[0-3]( +-?0\.\d{3}){4}$", printed.partition("How much")[2], re.MULTILINE))
         == 8
     )  # importance
-    assert (tmp_path / "runs" / "induction.png").read_bytes().startswith(b"\x89PNG")
+    for name in ("induction.png", "why.png"):
+        assert (tmp_path / "runs" / name).read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "runs" / "induction.html").stat().st_size > 100_000
 
 
@@ -88,6 +89,24 @@ def the_path_integral_is_ablation_and_the_gate_gradient_is_not(model, batches):
         others = [scores[p][h] for p, h in ranked(scores) if (p, h) != (layer, head)]
         times[name] = scores[layer][head] / max(others)
     assert times["ablate"] > 2 and times["grad"] < times["ablate"] / 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_it_is_k_that_asks_for_the_previous_token_head(example, seed):
+    model, flows = example.new_model(seed), []
+
+    def watch(step, loss):
+        if step % 50 == 0:
+            flows.append((step, flow(model, *example.batches(9))))
+
+    example.train(model, seed, steps=300, watch=watch)
+    head = best(model, "previous", example.UNSEEN)[:2]
+    each = example.pulls(flows, head)
+    step, by_k = min(zip((step for step, _ in flows), each["k"]), key=lambda pull: pull[1])
+    assert head[0] == "blocks.0.attn" and 150 <= step <= 250
+    assert by_k < -0.1 and min(min(edges) for p, edges in each.items() if p != "k") > by_k / 3
+    assert f"The strongest pull came at step {step}, by K: {by_k:+.4f}." in example.why(flows, head)
 
 
 @pytest.mark.slow
