@@ -12,6 +12,8 @@ from ..nn.positions import rotary
 from ..nn.utils import evaluating
 from ..tensor import Tensor, grad, tensor, zeros
 
+WEIGHTS = "W_Q", "W_K", "W_V", "W_O"  # of a head
+
 
 def attention_layers(model, names=None):
     """{path: layer} of the MultiheadAttention layers in a Module. names: only these, by path or number (None: all).

@@ -22,14 +22,13 @@ from ..nn.attention import INPUTS, OUTPUT, POINTS
 from ..nn.heads import known_heads
 from ..tensor import Tensor
 from . import identities, report
-from .layers import as_float64, attention_layers, before_rotary, path_of, several
+from .layers import WEIGHTS, as_float64, attention_layers, before_rotary, path_of, several
 from .models import AttentionOnly
 from .stats import GRADIENTS, POSITIONS, STATS, TOKENS
 from .table import HeadTable
 
 VALUES = ["scores" if point == "qk" else point for point in POINTS]  # what a LayerTrace has of heads,
 SHARED = [*INPUTS, OUTPUT]  # and what their heads share; it has the gradients of all
-WEIGHTS = "W_Q", "W_K", "W_V", "W_O"
 NAMES = [*VALUES, *SHARED, *(f"{value}_grad" for value in [*VALUES, *SHARED]), *WEIGHTS]
 
 
