@@ -74,7 +74,8 @@ def token_gradients(seen, head, weight, labels=None):
     hooks that replace q, k or v are not known of: dq is the gradient of what was used."""
     if weight not in WEIGHTS:
         raise ValueError(unknown("matrix", weight, WEIGHTS))
-    x, dy = factors(seen, weight)[place(seen, head)]
+    i = place(seen, head)
+    x, dy = factors(seen, weight)[i]
     name = f"{seen.path or 'the layer'} head {head}, {weight}"
     return TokenGradients(name, x, dy, None if labels is None else as_labels(labels, x.shape[:2]))
 
@@ -91,8 +92,10 @@ def factors(seen, weight):
 
 def place(seen, head):
     """Where a head, by its number, stands among those of a LayerTrace. Raises ValueError."""
+    if not hasattr(seen, "heads"):
+        raise TypeError(f"a LayerTrace is needed, such as trace[0], not a {type(seen).__name__}")
     if head not in seen.heads:
-        raise ValueError(f"head {head} was not traced in {seen.path or 'the layer'}: there are {list(seen.heads)}")
+        raise ValueError(f"head {head!r} was not traced in {seen.path or 'the layer'}: there are {list(seen.heads)}")
     return seen.heads.index(head)
 
 

@@ -197,7 +197,8 @@ class LayerTrace:
         self.altered = layer.hooks_may_replace
         self.twice = self._differentiable = False
         self._selected = None if len(heads) == layer.num_heads else list(heads)
-        self._values, self._came, self._why_none = {}, {}, "" if grads else "the trace was made with grads=False"
+        self._grads, self._values, self._came = grads, {}, {}
+        self._constant = set()  # the points where no gradient comes back
         self._given = {}  # {point: Tensor}, the inputs, until all of them are known
         each = [layer.head(h) for h in heads]
         self.gates = np.array([head.gate for head in each])
@@ -219,8 +220,7 @@ class LayerTrace:
         if name == value:
             return self._values[point] if scale is None else self._values[point] * scale
         if point not in self._came:
-            why = self._why_none or "call backward() on a loss that depends on it"
-            raise RuntimeError(f"no grad yet of {value} in {self.path or 'the layer'}: {why}")
+            raise RuntimeError(f"no grad yet of {value} in {self.path or 'the layer'}: {self._why_none(point)}")
         return self._came[point] if scale is None else self._came[point] / scale
 
     def __dir__(self):
@@ -241,6 +241,13 @@ class LayerTrace:
     def has_grads(self):
         return all(point in self._came for point in (*POINTS, OUTPUT))
 
+    def _why_none(self, point):
+        if not self._grads:
+            return "the trace was made with grads=False"
+        if point in self._constant:
+            return "its forward ran under no_grad(), or needed no gradient"
+        return "call backward() on a loss that depends on it"
+
     def view(self, table):
         """This layer as the report shows it, with its own rows of a HeadTable."""
         gradients = {"dP": self.pattern_grad, "dS": self.scores_grad} if self.has_grads else {}
@@ -254,8 +261,8 @@ class LayerTrace:
         self._given.clear()
         self._values[point] = self._own(point, x)
         if x.node is None:
-            self._why_none = self._why_none or "its forward ran under no_grad(), or needed no gradient"
-        elif not self._why_none:
+            self._constant.add(point)
+        elif self._grads:
             kept = weakref.ref(self)  # so that a graph which outlives the trace keeps this hook, but not our arrays
             x.register_hook(lambda g: (trace := kept()) and trace._arrived(point, g))
 

@@ -83,6 +83,20 @@ def test_what_is_frozen_has_parts_all_the_same():
 
 
 @pytest.mark.parametrize("weight", WEIGHTS)
+def test_what_is_frozen_below_has_parts_where_there_are_gradients(weight):
+    model = gpt()
+    model.requires_grad_(False)
+    out = model.blocks[1].attn.out_proj.weight.requires_grad_(True)
+    seen = traced(model)[ATTN]
+    assert not seen.has_grads
+    if weight == "W_O":
+        near(study.token_gradients(seen, 2, weight).total, out.grad.numpy()[:, 8:12].T)
+    else:
+        with pytest.raises(RuntimeError, match=f"no grad yet of {weight[2].lower()} .* needed no gradient"):
+            study.token_gradients(seen, 2, weight)
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
 def test_parts_norms_and_shares(weight):
     found = study.token_gradients(traced(gpt())[ATTN], 2, weight)
     parts = np.array([[found.of(b, t) for t in range(T)] for b in range(B)])  # (B, T, m, d)
@@ -146,6 +160,10 @@ def test_what_is_not_there_is_named():
     seen = traced(gpt(), heads=[1, 3])[ATTN]
     with pytest.raises(ValueError, match=r"head 2 was not traced in blocks.1.attn: there are \[1, 3\]"):
         study.token_gradients(seen, 2, "W_Q")
+    with pytest.raises(ValueError, match="head '1' was not traced"):
+        study.token_gradients(seen, "1", "W_Q")
+    with pytest.raises(TypeError, match=r"a LayerTrace is needed, such as trace\[0\], not a HeadTrace"):
+        study.token_gradients(traced(gpt()), 1, "W_Q")
     with pytest.raises(ValueError, match="no matrix 'W_q'; did you mean"):
         study.token_gradients(seen, 1, "W_q")
     with pytest.raises(RuntimeError, match="no grad yet of q"):
