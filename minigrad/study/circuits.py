@@ -84,10 +84,10 @@ def logit_attribution(model, idx, right, wrong, positions=(-1,)):
     which is model.lm_head if there is no norm: AttentionOnly, nn.GPT and others with these names. Raises ValueError for
     a model with other streams, or with norms on the stream itself, after its sums."""
     norm, stream = _final_norm(model), []
-    last = model.lm_head if norm is None else norm
+    known, last = _the_stream(model, norm), model.lm_head if norm is None else norm
     with ExitStack() as stack:
         stack.callback(last.register_forward_pre_hook(lambda module, args: stream.append(args[0])).remove)
-        written = _watched(_the_stream(model, norm), stack)
+        written = _watched(known, stack)
         with undisturbed(model), trace_heads(model, grads=False) as trace:
             output = model(idx)
     logits, at = output[0] if isinstance(output, tuple) else output, list(positions)

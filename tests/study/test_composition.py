@@ -84,6 +84,12 @@ def test_gates_count_as_weights_do():
     after = study.composition(model, "k")[FIRST, ATTN]
     assert np.isnan(after[0]).all()
     np.testing.assert_allclose(after[1:], before[1:], rtol=1e-12)
+    assert str(study.composition(model, "k")).splitlines()[-1].endswith("0.000")  # nan comes last
+
+
+def test_layers_without_heads_are_left_out():
+    model = gpt(n_layer=3, pruned={1: [0, 1, 2, 3]})
+    assert list(study.composition(model, "q")) == [(FIRST, "blocks.2.attn")]
 
 
 @pytest.mark.parametrize("kind", "qkv")

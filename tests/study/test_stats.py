@@ -119,6 +119,16 @@ def test_a_head_without_a_gradient_has_no_gain():
     assert trace.table()["dW_V"][""][0] == trace.table()["dW_O"][""][0] == 0
 
 
+def test_a_gradient_that_does_not_come_through_the_output():
+    """The loss is of z: there is no gradient of what the head writes, so statistics that need gradients are nan."""
+    layer, heads = nn.MultiheadAttention(8, 2), []
+    with study.trace_heads(layer) as trace:
+        layer.register_head_hook("z", lambda layer, z: heads.append(z), last=True)
+        layer(mg.randn(3, 2, 8))
+        heads[0].sum().backward()
+    assert not trace[0].has_grads and trace[0].z_grad.all() and "dW_O" not in trace.table().stats
+
+
 def test_statistics_in_the_course_of_training(model):
     """The Recorder has all of them, as a trace of the same batch has."""
     idx = mg.tensor(CharVocab(TEXT).encode(TEXT)[None, :17])
@@ -145,6 +155,8 @@ def test_a_wide_table_goes_on_below():
     columns = " ".join(block.splitlines()[0].removeprefix("layer          head  ") for block in blocks)
     assert columns.split() == " ".join(table.stats).split()
     assert all(block.splitlines()[1].startswith("blocks.0.attn     0  ") for block in blocks)
+    for size, n in ((55, 1), (56, 2)):  # "layer  head  ", 50, 2, and 55 fill a line
+        assert len(str(HeadTable({"x" * 50: {"": [1.0]}, "y" * size: {"": [2.0]}})).split("\n\n")) == n
     alone = HeadTable({"x" * 130: {"": [1.0]}, "y": {"": [2.0]}})
     assert [line.split() for line in str(alone).splitlines()] == [
         ["layer", "head", "x" * 130], ["-", "0", "1.000"], [], ["layer", "head", "y"], ["-", "0", "2.000"],

@@ -129,6 +129,11 @@ def test_tokens_are_ranked():
     share, size, _, _, sequence, position, token = rows[0].split()
     assert (int(sequence), int(position), int(token)) == (b, t, x[int(b), int(t)].item())
     assert share == f"{found.share[b, t]:+.1%}" and size == f"{found.norms[b, t]:.3g}"
+    pulls = study.TokenGradients(
+        "", np.ones((1, 3, 1)), np.array([[[2.0], [0.1], [-1.5]]]), [["for", "a bit", "against"]]
+    )
+    assert [line.split("  ")[-1].strip() for line in str(pulls).splitlines()[2:]] == ["for", "against", "a bit"]
+    assert "-250.0%" in str(pulls) and pulls.label(0, 2) == "against"
     many = study.TokenGradients("", np.ones((2, 20, 3)), np.ones((2, 20, 3)))
     assert str(many).endswith("… and 20 with smaller shares")
 
