@@ -18,7 +18,9 @@ from .module import Module, Parameter
 from .positions import alibi, alibi_slopes, rotary
 
 FORMS = "per_head", "batched", "fused"
-POINTS = "q", "k", "v", "qk", "pattern", "z"  # the values that head hooks see, in the order of the forward
+POINTS = "q", "k", "v", "qk", "pattern", "z"  # the values that head hooks see, in the order of the forward,
+INPUTS = "x_q", "x_k", "x_v"  # and those that all heads share: what comes in, before them,
+OUTPUT = "y"  # and what goes out, after them
 _taken: ContextVar[str | None] = ContextVar("the form that all layers take", default=None)
 
 
@@ -147,6 +149,8 @@ class MultiheadAttention(Module):
         form = self._no_heads if not self.num_heads else self._batched if self._head_hooks else self._form(need_weights)
         z, pattern = form(query, key, value, mask, is_causal, cache)  # (B, T, nh·d_v)
         y = self.out_proj(z)  # (B, T, C)
+        if self._head_hooks:
+            y = self._hooked(OUTPUT, y)  # (B, T, C)
         if not need_weights:
             return y, None
         return y, pattern.sum(1) / max(self.num_heads, 1) if average_attn_weights else pattern
@@ -171,6 +175,7 @@ class MultiheadAttention(Module):
         return cat(zs, dim=-1), stack(patterns, dim=1)  # (B, T, nh·d_v), (B, nh, T, S)
 
     def _batched(self, query, key, value, mask, is_causal, cache):
+        query, key, value = map(self._hooked, INPUTS, (query, key, value))  # (B, T, C), (B, S, kdim), (B, S, vdim)
         q, k, v = self._with_past(query, key, value, cache)
         q = self._hooked("q", q)  # (B, nh, T, d_k)
         k = self._hooked("k", self._for_each_head(k))  # (B, nh, S, d_k)
@@ -254,11 +259,12 @@ class MultiheadAttention(Module):
 
         point: "q" (B, nh, T, d_k); "k" (B, nh, S, d_k) and "v" (B, nh, S, d_v), repeated for each head that reads them;
         "qk" = q kᵀ (B, nh, T, S), before scale and mask; "pattern" (B, nh, T, S), before dropout; or "z"
-        (B, nh, T, d_v), before head_gates. last: call the hook after all those without `last`, so that it sees what the
-        forward uses; it may not return anything. A layer with head hooks takes the batched form, whatever impl says.
-        Returns a handle whose remove() takes off this hook and no other."""
-        if point not in POINTS:
-            raise ValueError(f"there is no {point!r} in attention: there are {', '.join(POINTS)}")
+        (B, nh, T, d_v), before head_gates. Or one that all heads share: the query "x_q" (B, T, C), key "x_k" and value
+        "x_v" that forward was called with, or its output "y" (B, T, C). last: call the hook after all those without
+        `last`, so that it sees what the forward uses; it may not return anything. A layer with head hooks takes the
+        batched form, whatever impl says. Returns a handle whose remove() takes off this hook and no other."""
+        if point not in (known := (*POINTS, *INPUTS, OUTPUT)):
+            raise ValueError(f"there is no {point!r} in attention: there are {', '.join(known)}")
         if "_head_hooks" not in self.__dict__:
             self._head_hooks = {}
         return Handle(self._head_hooks, (last, point, hook))

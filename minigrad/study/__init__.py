@@ -11,9 +11,12 @@
     study.flow(model, (x, y))                       from which later part a head's gradient comes, by Q, K or V
     study.patch, edge_patch                         one head's value, or one edge, of another run
     study.attention_attribution, what_if            single cells of a pattern
+    study.token_gradients, backward_lens            what each token teaches a head's weights, as numbers and as tokens
+    study.composition(model, "k")                   how much heads read of what earlier heads write, by their weights
     study.head_scores(model)                        previous, duplicate, induction, copying
     study.head_importance(model, [(x, y)])          by ablation, gate gradients or their path integral
-    study.ablate_heads, prune, Recorder, designed_head, logit_attribution, qk_circuit, ov_circuit, rollout
+    study.logit_attribution, unembedding            what heads, MLPs and embeddings add to the logits
+    study.ablate_heads, prune, Recorder, designed_head, qk_circuit, ov_circuit, rollout
 
 `python -m minigrad.study` does all this for a character model's checkpoint. An order of reading stands in README.md in
 this folder.
@@ -28,7 +31,10 @@ from .identities import IdentityError, IdentityReport
 from .ledger import Ledger, ledger
 from .scores import head_scores, repeated_tokens
 from .models import AttentionOnly, designed_head
-from .circuits import LogitAttribution, logit_attribution, ov_circuit, qk_circuit
+from .circuits import LogitAttribution, logit_attribution, ov_circuit, qk_circuit, unembedding
+from .composition import Composition, composition
+from .token_gradients import TokenGradients, token_gradients
+from .backward_lens import BackwardLens, backward_lens
 from .stream_edges import Node
 from .flow import Edges, Flow, edge_patch, flow
 from .importance import (

@@ -1,13 +1,17 @@
 """What heads do, read off their weights, and what they add to the logits (Elhage et al. 2021)."""
 
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from ..autograd import no_grad
+from ..gradcheck.report import aligned
 from ..nn import LayerNorm, MultiheadAttention, RMSNorm
 from ..tensor import eye, zeros
 from .layers import as_float64, attention_layers, head_weights, undisturbed
+from .streams import streams
 from .table import HeadTable
 from .trace import trace_heads
 
@@ -43,51 +47,113 @@ def unembedding(model):
 
 @dataclass(eq=False)
 class LogitAttribution:
-    """What differences of two logits are made of, at n positions of B sequences: total = Σ heads + rest."""
+    """What differences of two logits are made of, at n positions of B sequences: total = Σ heads + Σ parts + rest.
+
+    print() shows all of them, the largest first."""
 
     total: np.ndarray  # (B, n)
     heads: dict[str, np.ndarray]  # {path: (B, n, nh)}
-    rest: np.ndarray  # (B, n): of embeddings, MLPs and biases
+    parts: dict[str, np.ndarray]  # {"tokens", "positions", or the path of an MLP: (B, n)}
+    rest: np.ndarray  # (B, n): of biases; in a model that study.streams does not know, of all but heads
 
     def table(self):
         """The heads' means over sequences and positions, as a HeadTable of the stat "logits"."""
         return HeadTable({"logits": {path: each.mean((0, 1)) for path, each in self.heads.items()}})
 
+    def __str__(self):
+        found = {f"{path} head {h}": x for path, each in self.heads.items() for h, x in enumerate(each.mean((0, 1)))}
+        found |= {name: each.mean() for name, each in (*self.parts.items(), ("rest", self.rest))}
+        ranked = sorted(found.items(), key=lambda row: -abs(row[1]))
+        if len(ranked) > 21:
+            ranked[20:] = [(f"{len(ranked) - 20} smaller ones", sum(x for _, x in ranked[20:]))]
+        rows = [("", "logits"), ("total", f"{self.total.mean():+.4f}"), *((name, f"{x:+.4f}") for name, x in ranked)]
+        return "\n".join(aligned(rows))
+
 
 def logit_attribution(model, idx, right, wrong, positions=(-1,)):
     """Direct logit attribution: how much each head adds to (logit of the token `right`) - (logit of the token `wrong`),
 
-        z_h W_O^h (u_right - u_wrong) / σ.
+        z_h W_O^h (u_right - u_wrong) / σ,
 
-    u are the columns of unembedding(model). σ is the divisor of the final norm for the whole residual stream; it is
-    held fixed, so that the parts add up. What a head adds by way of later layers does not count.
+    and each MLP and embedding. u are the columns of unembedding(model). σ is the divisor of the final norm for the
+    whole residual stream; it is held fixed, so that the parts add up. What a part adds by way of later layers does not
+    count.
 
     idx (B, T) int; right, wrong: a token, or (B, 1) or (B, n) of them; positions: n of them, from the end if negative.
     The model's layers must add to one residual stream, followed by model.norm, if it has one, and by model.head(x),
-    which is model.lm_head if there is no norm: AttentionOnly, nn.GPT and others with these names."""
+    which is model.lm_head if there is no norm: AttentionOnly, nn.GPT and others with these names. Raises ValueError for
+    a model with other streams, or with norms on the stream itself, after its sums."""
     norm, stream = _final_norm(model), []
-    last = model.lm_head if norm is None else norm
-    handle = last.register_forward_pre_hook(lambda module, args: stream.append(args[0]))
-    try:
+    known, last = _the_stream(model, norm), model.lm_head if norm is None else norm
+    with ExitStack() as stack:
+        stack.callback(last.register_forward_pre_hook(lambda module, args: stream.append(args[0])).remove)
+        written = _watched(known, stack)
         with undisturbed(model), trace_heads(model, grads=False) as trace:
             output = model(idx)
-    finally:
-        handle.remove()
     logits, at = output[0] if isinstance(output, tuple) else output, list(positions)
     logits, x = as_float64(logits)[:, at], as_float64(stream[0])[:, at]  # (B, n, V), (B, n, C)
     right, wrong = (np.broadcast_to(tokens, logits.shape[:2]) for tokens in (right, wrong))  # (B, n)
     W_U, constant = _unembedding(model, norm)  # (C, V), (V,)
     direction = (W_U.T[right] - W_U.T[wrong]) / _divisor(norm, stream[0])[:, at]  # (B, n, C)
-    heads = {}
+    heads, parts = {}, {name: y[:, at] for name, y in written.items()}  # {name: (B, n, C)}
     for path in trace:
         layer = trace.layers[path]
         z = sum(as_float64(call.z)[:, :, at] for call in trace.calls(path))  # (B, nh, n, d_v)
-        written = [z[:, h] @ head_weights(layer, h)[-1] for h in range(layer.num_heads)]  # (B, n, C) each
-        heads[path] = np.stack([(y * direction).sum(-1) for y in written], -1)  # (B, n, nh)
-        x = x - sum(written)
-    rest = (x * direction).sum(-1) + constant[right] - constant[wrong]
+        ys = [z[:, h] @ head_weights(layer, h)[-1] for h in range(layer.num_heads)]  # (B, n, C) each
+        heads[path] = np.stack([(y * direction).sum(-1) for y in ys], -1)  # (B, n, nh)
+        x = x - sum(ys)
+    rest = ((x - sum(parts.values())) * direction).sum(-1) + constant[right] - constant[wrong]
+    parts = {name: (y * direction).sum(-1) for name, y in parts.items()}
     of_right, of_wrong = (np.take_along_axis(logits, t[..., None], -1)[..., 0] for t in (right, wrong))
-    return LogitAttribution(of_right - of_wrong, heads, rest)
+    return LogitAttribution(of_right - of_wrong, heads, parts, rest)
+
+
+def _the_stream(model, norm):
+    """The model's Stream, or None if study.streams knows none."""
+    try:
+        found = streams(model)
+    except TypeError:
+        return None
+    if len(found) > 1 or any(part.path.endswith("multihead_attn") for part in found[0].parts):
+        raise ValueError("the model has several residual streams: attribution is known for one")
+    if any(part.after is not None for part in found[0].parts):
+        raise ValueError("the residual stream goes through norms after its sums, so its parts do not add up")
+    if found[0].norm not in (None, norm):
+        raise ValueError("the norm at the end of the residual stream is not model.norm")
+    return found[0]
+
+
+def _watched(stream, stack):
+    """{name: (B, T, C)} of what embeddings and MLPs write, to be filled by the next forward."""
+    written: dict = {}
+    if stream is None:
+        return written
+    tokens = []  # what the embedding gave, the first time
+
+    def begin(module, args):
+        x = as_float64(args[0])
+        if written:
+            return  # the first block runs again
+        if not tokens or tokens[0].shape != x.shape:
+            written["input"] = x
+        else:
+            written["tokens"] = tokens[0]
+            if not np.array_equal(tokens[0], x):
+                written[stream.rest] = x - tokens[0]
+
+    def added(name, module, args, y):
+        written[name] = written.get(name, 0.0) + as_float64(y)
+
+    stack.callback(stream.body[0].register_forward_pre_hook(begin).remove)
+    if stream.embedding is not None:
+        keep = stream.embedding.register_forward_hook(lambda module, args, y: tokens.append(as_float64(y)))
+        stack.callback(keep.remove)
+    paths = {
+        part.last: part.path for part in reversed(stream.parts) if not part.is_attention
+    }  # of shared ones the first
+    for module, path in paths.items():
+        stack.callback(module.register_forward_hook(partial(added, path)).remove)
+    return written
 
 
 def _final_norm(model):

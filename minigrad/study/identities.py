@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..gradcheck.report import aligned
+from .layers import WEIGHTS
 
 RTOL = {8: 1e-10, 4: 1e-5, 2: 2e-2}  # itemsize -> the error allowed, relative to the sum of the terms' absolute values
 
@@ -124,7 +125,7 @@ def _inner_products(layer, calls, products, shared):
     ]
     missing, heads = [], list(calls[0].heads)
     own_parts = [layer.head(h).parts for h in heads]
-    for name in ("W_Q", "W_K", "W_V", "W_O"):
+    for name in WEIGHTS:
         what, of_heads = ("⟨dz, z⟩", z) if name in ("W_O", "W_V") else ("⟨dS, S⟩", S)
         owner = np.array(layer.kv_of_head if name in ("W_K", "W_V") else range(layer.num_heads))
         if any(p not in products or p in shared for p, _ in own_parts[0][name]):

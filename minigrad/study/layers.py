@@ -4,11 +4,15 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ..autograd import no_grad
+from ..autograd import enable_grad, no_grad
+from ..dtypes import float64
 from ..errors import UnknownName, unknown
 from ..nn import MultiheadAttention
+from ..nn.positions import rotary
 from ..nn.utils import evaluating
-from ..tensor import Tensor
+from ..tensor import Tensor, grad, tensor, zeros
+
+WEIGHTS = "W_Q", "W_K", "W_V", "W_O"  # of a head
 
 
 def attention_layers(model, names=None):
@@ -48,6 +52,14 @@ def head_weights(layer, head):
     head = layer.head(head)
     W_Q, W_K, W_V, W_O = map(as_float64, (head.W_Q, head.W_K, head.W_V, head.W_O))
     return W_Q, W_K, W_V, W_O * head.gate
+
+
+def before_rotary(dx):
+    """The gradient of what rotary positions, from 0 on, have turned, from that of the result: (B, n, T, d), float64."""
+    x = zeros(*dx.shape, dtype=float64, requires_grad=True)
+    with enable_grad():
+        y = rotary(x)
+    return grad(y, x, tensor(dx, dtype=float64))[0].numpy()
 
 
 def as_float64(x):

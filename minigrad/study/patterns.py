@@ -12,14 +12,27 @@ def entropy(pattern, normalised=True):
     In a causal pattern, where all is 0 above the diagonal, n is the query's position + 1. In others it is S, which
     counts padding too. Queries that see nothing are left out; if normalised, so are those for which n is 1."""
     pattern = np.asarray(pattern, np.float64)
-    T, S = pattern.shape[-2:]
     each = -(pattern * np.log(np.where(pattern > 0, pattern, 1.0))).sum(-1)  # (…, T)
-    sees = np.broadcast_to(pattern.sum(-1) > 0, each.shape)
-    if normalised:
-        causal = T == S and not np.triu(pattern, 1).any()
-        visible = np.arange(1, T + 1) if causal else np.full(T, S)
-        each, sees = each / np.log(np.maximum(visible, 2)), sees & (visible > 1)
-    return _mean(each, sees)
+    if not normalised:
+        return _mean(each, pattern.sum(-1) > 0)
+    n, choose = _visible(pattern)
+    return _mean(each / np.log(np.maximum(n, 2)), choose)
+
+
+def openness(pattern):
+    """Mean over queries that see more than one key of 1 - Σ P², (…, T, S) -> (…): from 0, where one key gets all, to
+    1 - 1/n, where n keys get the same. It is the trace of the softmax's Jacobian, Σ_j ∂P_j/∂S_j = Σ_j P_j (1 - P_j):
+    where it is near 0 the head is saturated, and hardly any gradient reaches its scores. Which keys a query sees is
+    taken as in entropy."""
+    pattern = np.asarray(pattern, np.float64)
+    return _mean(1 - (pattern**2).sum(-1), _visible(pattern)[1])
+
+
+def sink(pattern):
+    """Mean attention to the first key, over the queries that see others too, (…, T, S) -> (…). Heads that have nothing
+    to do often rest there (Xiao et al. 2023). Which keys a query sees is taken as in entropy."""
+    pattern = np.asarray(pattern, np.float64)
+    return _mean(pattern[..., 0], _visible(pattern)[1])
 
 
 def previous(pattern):
@@ -63,6 +76,14 @@ def rollout(patterns):
     for A in patterns:
         result = (A + eye) / 2 @ result
     return result
+
+
+def _visible(pattern):
+    """How many keys each query can see at most, (T,), and which queries see several, (…, T) bool."""
+    T, S = pattern.shape[-2:]
+    causal = T == S and not np.triu(pattern, 1).any()
+    n = np.arange(1, T + 1) if causal else np.full(T, S)
+    return n, (pattern.sum(-1) > 0) & (n > 1)
 
 
 def _earlier_copies(tokens):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import patterns
+from .token_gradients import factors
 
 GRADIENTS, TOKENS, POSITIONS = "gradients", "tokens", "positions"  # what a statistic may need
 
@@ -84,6 +85,48 @@ def induction(seen, tokens):
 @stat("mean P_i,i-1", "0 to 1", "attention to the position before", POSITIONS)
 def previous(seen, tokens):
     return patterns.previous(seen.pattern).mean(0)
+
+
+@stat("mean 1 - Σ P²", "0 to 1", "the slope that the softmax has left, over queries with a choice: 0 is saturated")
+def openness(seen, tokens):
+    return patterns.openness(seen.pattern).mean(0)
+
+
+@stat("mean P_i0", "0 to 1", "attention to the first key, over queries that see others: the attention sink")
+def sink(seen, tokens):
+    return patterns.sink(seen.pattern).mean(0)
+
+
+@stat("‖dS‖ / ‖dP‖ where P > 0", "0 to 1/2", "how much of dP the softmax lets through: 0 is saturated", GRADIENTS)
+def softmax_gain(seen, tokens):
+    dP = np.where(seen.pattern > 0, seen.pattern_grad, 0.0)
+    into = np.sqrt((dP.astype(np.float64) ** 2).sum((0, 2, 3)))
+    return score_grad(seen, tokens) / np.where(into > 0, into, np.nan)
+
+
+@stat("‖dW_Q‖", "loss per weight", "how hard training pulls at what the head asks for", GRADIENTS)
+def dW_Q(seen, tokens):
+    return _weight_grad(seen, "W_Q")
+
+
+@stat("‖dW_K‖", "loss per weight", "the same for its keys; of shared ones the head's own part", GRADIENTS)
+def dW_K(seen, tokens):
+    return _weight_grad(seen, "W_K")
+
+
+@stat("‖dW_V‖", "loss per weight", "the same for its values", GRADIENTS)
+def dW_V(seen, tokens):
+    return _weight_grad(seen, "W_V")
+
+
+@stat("‖dW_O‖", "loss per weight", "the same for what it writes", GRADIENTS)
+def dW_O(seen, tokens):
+    return _weight_grad(seen, "W_O")
+
+
+def _weight_grad(seen, weight):
+    """The size of the head's own part of a weight's gradient."""
+    return np.array([np.linalg.norm(np.tensordot(x, dy, ([0, 1], [0, 1]))) for x, dy in factors(seen, weight)])
 
 
 def listed():

@@ -5,10 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..autograd import enable_grad
-from ..dtypes import float64
-from ..nn.positions import rotary
 from ..nn.utils import evaluating
-from ..tensor import Tensor, grad, tensor, zeros
+from ..tensor import Tensor, grad
 from .importance import check_batch
 from .layers import as_float64, attention_layers, head_weights
 from .streams import Seen, back_through_norm, through_norm, watching
@@ -126,7 +124,7 @@ class StreamEdges:
         if layer.num_heads:
             call = _call(self.run, part)
             z, dz = self._written(lambda run: as_float64(_call(run, part).z)), as_float64(call.z_grad)
-            W_O, rows = np.array(call.W_O), _rows_of_heads(z)
+            W_O, rows = call.W_O, _rows_of_heads(z)
             nodes = [Node(part.path, h) for h in call.heads]
             self._add(nodes, (z * dz).sum((0, 2, 3)).tolist(), lambda at: rows[:, at] @ W_O)
         if layer.out_proj.bias is not None and self.clean is None:
@@ -157,8 +155,7 @@ class StreamEdges:
         call = _call(self.run, part)
         of = {p: np.array([head_weights(layer, h)["qkv".index(p)] for h in call.heads]) for p in inputs}
         for p in inputs:
-            dx = getattr(call, f"{p}_grad")
-            dx = _rows_of_heads(_turned_back(dx) if layer.positions == "rotary" and p != "v" else as_float64(dx))
+            dx = _rows_of_heads(call.projection_grad(p))
             names, W = [(Node(part.path, h), p) for h in call.heads], of[p].swapaxes(-1, -2)  # W (n, d, C)
             self._ask(names, norm, module, lambda at, dx=dx, W=W: dx[:, at] @ W)
 
@@ -239,11 +236,3 @@ def _rows(x):
 def _rows_of_heads(x):
     """(B, n, T, d) -> (n, B T, d)"""
     return x.swapaxes(0, 1).reshape(x.shape[1], -1, x.shape[-1])
-
-
-def _turned_back(dx):
-    """The gradient of what rotary positions have turned, from that of the result: (B, n, T, d), float64."""
-    x = zeros(*dx.shape, dtype=float64, requires_grad=True)
-    with enable_grad():
-        y = rotary(x)
-    return grad(y, x, tensor(dx, dtype=float64))[0].numpy()

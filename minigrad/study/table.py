@@ -6,6 +6,8 @@ import numpy as np
 
 from ..errors import unknown
 
+WIDTH = 120  # of a printed line
+
 
 class HeadTable:
     """Statistics of heads, {stat: {path: array (nh,)}}; nan where there is no number.
@@ -61,11 +63,25 @@ class HeadTable:
         return float(of[path][list(self._heads[path]).index(head)]) if path in of else math.nan
 
     def __repr__(self):
-        columns = [["layer", *(path or "-" for path, _ in self.rows)], ["head", *(str(head) for _, head in self.rows)]]
-        columns += [[stat, *_written([self._number(stat, *row) for row in self.rows])] for stat in self._stats]
-        widths = [max(map(len, column)) for column in columns]
-        lines = ([cell.rjust(width) for cell, width in zip(row, widths)] for row in zip(*columns))
-        return "\n".join("  ".join([line[0].strip().ljust(widths[0]), *line[1:]]) for line in lines)
+        """Lines of at most WIDTH characters: columns that do not fit stand in another block below."""
+        rows = [["layer", *(path or "-" for path, _ in self.rows)], ["head", *(str(head) for _, head in self.rows)]]
+        blocks = [[*rows]]
+        for stat in self._stats:
+            column = [stat, *_written([self._number(stat, *row) for row in self.rows])]
+            if len(blocks[-1]) > 2 and sum(_width(each) + 2 for each in blocks[-1]) + _width(column) > WIDTH:
+                blocks.append([*rows])
+            blocks[-1].append(column)
+        return "\n\n".join(map(_block, blocks))
+
+
+def _block(columns):
+    layers, *others = ([cell.rjust(_width(column)) for cell in column] for column in columns)
+    layers = [cell.strip().ljust(len(cell)) for cell in layers]
+    return "\n".join("  ".join(line) for line in zip(layers, *others))
+
+
+def _width(column):
+    return max(map(len, column))
 
 
 def _descending(number):

@@ -18,17 +18,19 @@ import numpy as np
 from ..autograd import is_grad_enabled
 from ..errors import unknown
 from ..nn import GPT, Parameter
-from ..nn.attention import POINTS
+from ..nn.attention import INPUTS, OUTPUT, POINTS
 from ..nn.heads import known_heads
 from ..tensor import Tensor
 from . import identities, report
-from .layers import as_float64, attention_layers, head_weights, path_of, several
+from .layers import WEIGHTS, as_float64, attention_layers, before_rotary, path_of, several
 from .models import AttentionOnly
 from .outcome import outcome_of
 from .stats import GRADIENTS, POSITIONS, STATS, TOKENS
 from .table import HeadTable
 
-VALUES = ["scores" if point == "qk" else point for point in POINTS]  # what a LayerTrace has, and the gradients of
+VALUES = ["scores" if point == "qk" else point for point in POINTS]  # what a LayerTrace has of heads,
+SHARED = [*INPUTS, OUTPUT]  # and what their heads share; it has the gradients of all
+NAMES = [*VALUES, *SHARED, *(f"{value}_grad" for value in [*VALUES, *SHARED]), *WEIGHTS]
 
 
 @contextmanager
@@ -173,7 +175,8 @@ class HeadTrace:
         parameters = {}
         for path, layer in self.layers.items():
             if self._heads[path]:
-                handles += [layer.register_head_hook(p, partial(self._keep, path, p), last=True) for p in POINTS]
+                points = (*INPUTS, *POINTS, OUTPUT)
+                handles += [layer.register_head_hook(p, partial(self._keep, path, p), last=True) for p in points]
                 parameters |= dict.fromkeys(p for p in layer.parameters() if p.requires_grad)
         if self._grads:
             handles += [p.register_hook(partial(self._keep_products, p)) for p in parameters]
@@ -195,7 +198,7 @@ class HeadTrace:
         _add(self._products, p, np.stack([products, np.abs(products)]))
 
     def _keep(self, path, point, layer, x):
-        if point == POINTS[0]:
+        if point == INPUTS[0]:
             self._calls[path].append(LayerTrace(path, layer, self._heads[path], self._grads))
         self._calls[path][-1]._keep(point, x)
 
@@ -205,12 +208,20 @@ class LayerTrace:
 
         q (B, n, T, d_k), k (B, n, S, d_k), v (B, n, S, d_v)    as a head uses them: after rotary, shared ones repeated
         scores (B, n, T, S) = scale · q kᵀ, not yet masked      pattern (B, n, T, S) = softmax of the masked scores
-        z (B, n, T, d_v) = pattern v                            W_O: a list of n (d_v, C), float64, times head_gates
+        z (B, n, T, d_v) = pattern v
 
     q_grad, k_grad, v_grad, scores_grad, pattern_grad and z_grad have the same shapes: sums over all backward passes so
-    far. They raise RuntimeError until a gradient has come. scale: of the scores. dropout: the probability in use.
-    altered: had the layer hooks that may replace what it computes? twice: did gradients come again after a backward
-    with create_graph=True, so that some of them may be second derivatives?"""
+    far. They raise RuntimeError until a gradient has come. What the heads share:
+
+        x_q (B, T, C), x_k (B, S, kdim), x_v (B, S, vdim)       the layer's query, key and value; often all one array
+        y (B, T, C), and y_grad                                 its output
+        x_q_grad (B, n, T, C), x_k_grad, x_v_grad               of each head's own copy: dq W_Qᵀ, … All heads' add up to
+                                                                the gradient of x_q. float64, computed when asked for
+        W_Q (n, C, d_k), W_K, W_V, W_O (n, d_v, C)              float64, in this forward; W_O times head_gates
+
+    gates (n,): these. scale: of the scores. dropout: the probability in use. altered: had the layer hooks that may
+    replace what it computes? Gradients are then those of what was used. twice: did gradients come again after a
+    backward with create_graph=True, so that some of them may be second derivatives?"""
 
     def __init__(self, path, layer, heads, grads):
         self.path, self.layer, self.heads, self.scale = path, layer, heads, layer.score_scale
@@ -218,21 +229,40 @@ class LayerTrace:
         self.altered = layer.hooks_may_replace
         self.twice = self._differentiable = False
         self._selected = None if len(heads) == layer.num_heads else list(heads)
-        self._values, self._came, self._why_none = {}, {}, "" if grads else "the trace was made with grads=False"
+        self._grads, self._values, self._came = grads, {}, {}
+        self._constant = set()  # the points where no gradient comes back
+        self._given = {}  # {point: Tensor}, the inputs, until all of them are known
+        each = [layer.head(h) for h in heads]
+        self.gates = np.array([head.gate for head in each])
+        copies = ([getattr(head, name).cpu().numpy() for head in each] for name in WEIGHTS)
+        self._weights = dict(zip(WEIGHTS, map(np.stack, copies)))  # since the optimizer may change what they are of
 
     def __getattr__(self, name):
+        if name.startswith("__") or name not in NAMES:
+            raise AttributeError(unknown("value", name, [*NAMES, *vars(self)]))
+        if name in WEIGHTS:
+            return as_float64(self._weights[name]) * (self.gates[:, None, None] if name == "W_O" else 1.0)
         value = name.removesuffix("_grad")
-        if name.startswith("__") or value not in VALUES:
-            raise AttributeError(unknown("value", name, [*VALUES, *(f"{v}_grad" for v in VALUES), *vars(self)]))
+        if name != value and value in INPUTS:
+            p = value.removeprefix("x_")
+            return self.projection_grad(p) @ as_float64(self._weights[f"W_{p.upper()}"]).swapaxes(1, 2)
         point, scale = ("qk", self.scale) if value == "scores" else (value, None)
         if point not in self._values:
             raise RuntimeError(f"the forward of {self.path or 'the layer'} stopped before it had computed {value}")
         if name == value:
             return self._values[point] if scale is None else self._values[point] * scale
         if point not in self._came:
-            why = self._why_none or "call backward() on a loss that depends on it"
-            raise RuntimeError(f"no grad yet of {value} in {self.path or 'the layer'}: {why}")
+            raise RuntimeError(f"no grad yet of {value} in {self.path or 'the layer'}: {self._why_none(point)}")
         return self._came[point] if scale is None else self._came[point] / scale
+
+    def __dir__(self):
+        return [*super().__dir__(), *NAMES]
+
+    def projection_grad(self, p):
+        """The gradient of "q", "k" or "v" as the weights made it, before rotary positions: (B, n, T or S, d), float64.
+        It is q_grad, k_grad or v_grad where there are none."""
+        dx = as_float64(getattr(self, f"{p}_grad"))
+        return before_rotary(dx) if self.layer.positions == "rotary" and p != "v" else dx
 
     def __repr__(self):
         (B, _, T, S), with_grads = self.pattern.shape, "with" if self.has_grads else "without"
@@ -241,7 +271,14 @@ class LayerTrace:
 
     @property
     def has_grads(self):
-        return len(self._came) == len(POINTS)
+        return all(point in self._came for point in (*POINTS, OUTPUT))
+
+    def _why_none(self, point):
+        if not self._grads:
+            return "the trace was made with grads=False"
+        if point in self._constant:
+            return "its forward ran under no_grad(), or needed no gradient"
+        return "call backward() on a loss that depends on it"
 
     def view(self, table):
         """This layer as the report shows it, with its own rows of a HeadTable."""
@@ -254,24 +291,37 @@ class LayerTrace:
         return report.LayerView(list(self.heads), self.pattern, gradients, stats, by_token)
 
     def _keep(self, point, x):
-        self._values[point] = self._own(x)
-        if point == "z":
-            self.W_O = [head_weights(self.layer, h)[-1] for h in self.heads]  # copies: the optimizer may change them
+        if point in INPUTS:
+            return self._keep_input(point, x)
+        self._given.clear()
+        self._values[point] = self._own(point, x)
         if x.node is None:
-            self._why_none = self._why_none or "its forward ran under no_grad(), or needed no gradient"
-        elif not self._why_none:
+            self._constant.add(point)
+        elif self._grads:
             kept = weakref.ref(self)  # so that a graph which outlives the trace keeps this hook, but not our arrays
             x.register_hook(lambda g: (trace := kept()) and trace._arrived(point, g))
+
+    def _keep_input(self, point, x):
+        """Keep a copy, as anything may happen to x after the layer has read it: one of those that are one."""
+        same = next((p for p, given in self._given.items() if given is x), None)
+        self._values[point] = _copy(x) if same is None else self._values[same]
+        self._given[point] = x
 
     def _arrived(self, point, g):
         self.twice = self.twice or (self._differentiable and point in self._came)
         self._differentiable = self._differentiable or is_grad_enabled()
-        _add(self._came, point, self._own(g))
+        _add(self._came, point, self._own(point, g))
 
-    def _own(self, x):
-        """x (B, nh, …) as an array (B, n, …)."""
+    def _own(self, point, x):
+        """x (B, nh, …) as an array (B, n, …). The output (B, T, C) is copied: a residual stream may be added to it."""
+        if point == OUTPUT:
+            return _copy(x)
         array = x.detach().cpu().numpy()
         return array if self._selected is None else array[:, self._selected]
+
+
+def _copy(x):
+    return np.array(x.detach().cpu().numpy())
 
 
 def _add(sums, key, g):

@@ -75,6 +75,7 @@ study.Recorder: every=25, loss=returned_loss, start=0, flow=False
 study.Recorder.to_html: title='Attention heads in training', limit=30000000
 study.ablate_heads: mode='zero'
 study.attention_attribution: steps=20, loss=returned_loss
+study.backward_lens: weight='W_O', top=5
 study.designed_head: vocab_size=32, block_size=32, sharpness=20.0
 study.edge_patch: metric=returned_loss
 study.entropy: normalised=True

@@ -30,6 +30,19 @@ def traced(model, **options):
     return trace
 
 
+def wild_gpt(positions="learned", **changes):
+    """Another GPT, in float64, whose weights are all random, norms and biases too."""
+    sizes = dict(vocab_size=13, block_size=12, n_layer=2, n_head=4, n_embd=16, bias=True, positions=positions)
+    return randomised(nn.GPT(nn.GPTConfig(**sizes | changes)))
+
+
+def randomised(model):
+    model = model.double()
+    for p in model.parameters():
+        nn.init.normal_(p, std=0.5)
+    return model
+
+
 class EncoderDecoder(nn.Module):
     """Reads one sequence, writes another, and returns the loss."""
 

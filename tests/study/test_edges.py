@@ -142,7 +142,7 @@ def test_attribution_adds_up_behind_any_norm(norm, tiny):
     found = logit_attribution(model, idx, 3, 5, range(6))
     logits = model(idx)[0].detach().numpy()
     near(found.total, logits[..., 3] - logits[..., 5], 1e-8)
-    near(sum(x.sum(-1) for x in found.heads.values()) + found.rest, found.total, 1e-7)
+    near(sum(x.sum(-1) for x in found.heads.values()) + sum(found.parts.values()) + found.rest, found.total, 1e-7)
     assert found.total.shape == (2, 6) and found.heads[ATTN].shape == (2, 6, 4)
     x = np.random.default_rng(0).standard_normal(16)
     W_U = unembedding(model)

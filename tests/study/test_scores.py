@@ -1,4 +1,4 @@
-"""Scores of heads and of patterns, heads made to have them, circuits and what heads add to logits."""
+"""Scores of heads and of patterns, and heads made to have them."""
 
 import math
 
@@ -9,29 +9,18 @@ import minigrad as mg
 from minigrad import nn
 from minigrad.random import default_generator
 from minigrad.study import patterns
-from minigrad.study.circuits import logit_attribution, ov_circuit, qk_circuit, unembedding
+from minigrad.study.circuits import unembedding
 from minigrad.study.layers import head_weights
 from minigrad.study.models import AttentionOnly, designed_head
 from minigrad.study.scores import KINDS, head_scores, repeated_tokens
 from minigrad.study.table import HeadTable
 from minigrad.study.trace import trace_heads
 
+from .models import wild_gpt as gpt
+
 
 def near(x, expected, atol=1e-10):
     np.testing.assert_allclose(x, expected, rtol=0, atol=atol)
-
-
-def gpt(positions="learned", **changes):
-    """A small GPT in float64 with random weights, norms and biases too."""
-    sizes = dict(vocab_size=13, block_size=12, n_layer=2, n_head=4, n_embd=16, bias=True, positions=positions)
-    return randomised(nn.GPT(nn.GPTConfig(**sizes | changes)))
-
-
-def randomised(model):
-    model = model.double()
-    for p in model.parameters():
-        nn.init.normal_(p, std=0.5)
-    return model
 
 
 # ------------------------------------------------------------------------------------------------------------ patterns
@@ -174,90 +163,3 @@ def test_head_table():
         table["e"] = {"0": [1, 2, 3]}
     with pytest.raises(ValueError, match="no head has 'f'"):
         HeadTable({"f": {"0": [math.nan]}}).best("f")
-
-
-# ------------------------------------------------------------------------------------------------------------ circuits
-
-
-@pytest.mark.parametrize("sizes", [dict(), dict(num_kv_heads=2, scale=0.3), dict(kdim=5, vdim=7)])
-def test_circuits_are_what_the_layer_computes(sizes):
-    layer = randomised(nn.MultiheadAttention(8, 4, bias=False, **sizes))
-    x, key, value = (mg.randn(2, n, size, dtype=mg.float64) for n, size in ((3, 8), (6, layer.kdim), (6, layer.vdim)))
-    layer.head_gates = mg.tensor([1.0, 0.5, -1.0, 2.0], dtype=mg.float64)
-    with mg.no_grad(), trace_heads(layer, grads=False) as trace:
-        y, _ = layer(x, key, value)
-    total = 0
-    for h in range(4):
-        near(x.numpy() @ qk_circuit(layer, h) @ key.mT.numpy(), trace[0].scores[:, h])
-        total = total + trace[0].pattern[:, h] @ value.numpy() @ ov_circuit(layer, h)
-    near(total, y.numpy())
-    with pytest.raises(ValueError, match="no head 4"):
-        ov_circuit(layer, 4)
-    with pytest.raises(ValueError, match="rotary"):
-        qk_circuit(nn.MultiheadAttention(8, 4, positions="rotary"), 0)
-
-
-class Normed(AttentionOnly):
-    """With a final RMSNorm, and no loss."""
-
-    def __init__(self):
-        super().__init__(13, 12, n_head=4, n_embd=16)
-        self.norm = nn.RMSNorm(16)
-
-    def forward(self, idx):
-        x = self.wte(idx) + self.wpe(mg.arange(idx.shape[1]))
-        for block in self.blocks:
-            x = block(x)
-        return self.head(self.norm(x))
-
-
-MODELS = {
-    "AttentionOnly": lambda: randomised(AttentionOnly(13, 12, n_head=4, n_embd=16)),
-    "GPT": gpt,
-    "untied GPT of grouped heads, one pruned": lambda: gpt("rotary", tied=False, n_kv_head=2, pruned={0: [1]}),
-    "GPT without biases": lambda: gpt(bias=False),
-    "RMSNorm": lambda: randomised(Normed()),
-}
-
-
-@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
-def test_attribution_adds_up(make):
-    model, idx = make(), mg.randint(0, 13, (3, 9))
-    model.blocks[1].attn.head_gates = mg.tensor([1.0, 0.5, 0.0, 1.0], dtype=mg.float64)
-    right, wrong, at = np.array([[1, 2], [3, 4], [5, 6]]), 0, (4, -1)
-    found = logit_attribution(model, idx, right, wrong, at)
-    logits = model(idx) if isinstance(model, Normed) else model(idx)[0]
-    logits = logits.detach().numpy()[:, at]
-    near(found.total, np.take_along_axis(logits, right[..., None], -1)[..., 0] - logits[..., wrong])
-    near(sum(each.sum(-1) for each in found.heads.values()) + found.rest, found.total)
-    assert abs(found.heads["blocks.1.attn"][..., 0]).min() > 1e-6 and (found.heads["blocks.1.attn"][..., 2] == 0).all()
-    near(found.table()["logits"]["blocks.1.attn"], found.heads["blocks.1.attn"].mean((0, 1)))
-
-
-def test_attribution_of_heads_and_of_the_rest_is_theirs():
-    model, idx = MODELS["AttentionOnly"](), mg.randint(0, 13, (3, 9))
-    found = logit_attribution(model, idx, 1, 0)
-    direction = (model.lm_head.weight[1] - model.lm_head.weight[0]).detach().numpy()
-    embedded = (model.wte(idx) + model.wpe(mg.arange(9))).detach().numpy()
-    near(found.rest[:, 0], embedded[:, -1] @ direction)
-    before = model(idx)[0].detach().numpy()[:, -1]
-    model.blocks[1].attn.head_gates = mg.tensor([1.0, 0.0, 1.0, 1.0], dtype=mg.float64)  # nothing comes after it
-    after = model(idx)[0].detach().numpy()[:, -1]
-    near(found.heads["blocks.1.attn"][:, 0, 1], (before - after) @ (np.eye(13)[1] - np.eye(13)[0]))
-
-
-def test_the_head_that_copies_is_found_in_the_logits():
-    model, path, head = designed_head("induction")
-    tokens = repeated_tokens([9], 32, 20, mg.Generator(0))
-    found = logit_attribution(model, tokens[:, :19], tokens[0, 19].item(), tokens[0, 0].item())
-    assert found.table().best("logits") == (path, head, pytest.approx(20, abs=1e-3))
-    near(found.rest, 0, 1e-4)
-
-
-def test_a_final_norm_that_is_not_known_is_refused():
-    model = gpt()
-    model.norm = nn.Identity()
-    with pytest.raises(TypeError, match=r"must be .* got Identity"):
-        unembedding(model)
-    with pytest.raises(TypeError, match="has no head"):
-        unembedding(nn.MultiheadAttention(8, 2))

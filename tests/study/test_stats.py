@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import nn, study
+from minigrad import nn, optim, study
 from minigrad.study.__main__ import main
+from minigrad.study.table import HeadTable
 from minigrad.training import checkpoint
 from minigrad.training.text import CharVocab
 
@@ -66,7 +67,7 @@ def test_a_declaration_is_enough(peak, model, tmp_path, capsys):
         assert np.shape(data["stats"]["peak"]) == (1, 2, 2)
         assert data["meanings"]["peak"] == "mean max P (0 to 1): how much a query gives to its favourite key"
     assert main(["stats"]) == 0
-    assert "peak        mean max P (0 to 1): how much a query gives" in capsys.readouterr().out
+    assert "peak          mean max P (0 to 1): how much a query gives" in capsys.readouterr().out
 
 
 def test_every_statistic_says_what_it_is(model, capsys):
@@ -82,7 +83,8 @@ def test_what_a_statistic_needs_and_the_layer_lacks_is_nan():
     with study.trace_heads(layer) as trace:
         layer(mg.randn(2, 3, 8), mg.randn(2, 5, 8))
     got = {name: stat.of(trace[""], np.zeros((2, 3), int)) for name, stat in study.STATS.items()}
-    assert {name for name, values in got.items() if not np.isnan(values).any()} == {"norm", "entropy"}
+    known = {name for name, values in got.items() if not np.isnan(values).any()}
+    assert known == {"norm", "entropy", "openness", "sink"}
     assert all(values.shape == (2,) for values in got.values())
 
 
@@ -92,3 +94,70 @@ def test_a_name_is_given_once():
         @study.stat("", "", "")
         def entropy(seen, tokens):
             return np.zeros(len(seen.heads))
+
+
+@pytest.mark.parametrize("scale, open_by, least, most", [(1e-9, 0.5, 1e-2, 0.5 + 1e-9), (1e5, 0.0, 0.0, 1e-9)])
+def test_a_saturated_head_is_closed(scale, open_by, least, most):
+    """Two keys that get the same are as open as can be; where one gets all, nothing passes the softmax."""
+    mg.manual_seed(0)
+    layer = nn.MultiheadAttention(8, 2, dtype=mg.float64)
+    layer.scale = scale
+    with study.trace_heads(layer) as trace:
+        (layer(mg.randn(3, 2, 8, dtype=mg.float64))[0] ** 2).sum().backward()
+    table = trace.table()
+    np.testing.assert_allclose(table["openness"][""], open_by, atol=1e-9)
+    np.testing.assert_allclose(table["sink"][""], trace[0].pattern[..., 0].mean((0, 2)))
+    assert ((least <= table["softmax_gain"][""]) & (table["softmax_gain"][""] <= most)).all()
+
+
+def test_a_head_without_a_gradient_has_no_gain():
+    layer = nn.MultiheadAttention(8, 2, dtype=mg.float64)
+    layer.head_gates = mg.tensor([0.0, 1.0], dtype=mg.float64)
+    with study.trace_heads(layer) as trace:
+        (layer(mg.randn(3, 2, 8, dtype=mg.float64))[0] ** 2).sum().backward()
+    assert np.isnan(trace.table()["softmax_gain"][""]).tolist() == [True, False]
+    assert trace.table()["dW_V"][""][0] == trace.table()["dW_O"][""][0] == 0
+
+
+def test_a_gradient_that_does_not_come_through_the_output():
+    """The loss is of z: there is no gradient of what the head writes, so statistics that need gradients are nan."""
+    layer, heads = nn.MultiheadAttention(8, 2), []
+    with study.trace_heads(layer) as trace:
+        layer.register_head_hook("z", lambda layer, z: heads.append(z), last=True)
+        layer(mg.randn(3, 2, 8))
+        heads[0].sum().backward()
+    assert not trace[0].has_grads and trace[0].z_grad.all() and "dW_O" not in trace.table().stats
+
+
+def test_statistics_in_the_course_of_training(model):
+    """The Recorder has all of them, as a trace of the same batch has."""
+    idx = mg.tensor(CharVocab(TEXT).encode(TEXT)[None, :17])
+    record, optimizer = study.Recorder(model, (idx[:, :-1], idx[:, 1:]), every=1), optim.SGD(model.parameters(), lr=0.5)
+    for step in (1, 2):
+        optimizer.zero_grad()
+        loss = model(idx[:, :-1], idx[:, 1:])[1]
+        loss.backward()
+        optimizer.step()
+        record(step, loss)
+    table = traced(model).table()
+    for name in study.STATS:
+        steps, series = record.series(name)
+        assert steps == [0, 1, 2] and all(of_layer.shape == (3, 2) for of_layer in series.values())
+        for path, of_layer in series.items():
+            np.testing.assert_allclose(of_layer[-1], table[name][path], rtol=1e-4)
+            assert not np.array_equal(of_layer[0], of_layer[-1])
+
+
+def test_a_wide_table_goes_on_below():
+    table = HeadTable({f"column {i}": {"blocks.0.attn": [i, 2.0 * i]} for i in range(30)})
+    blocks = str(table).split("\n\n")
+    assert all(len(line) <= 120 for line in str(table).splitlines()) and len(blocks) == 4
+    columns = " ".join(block.splitlines()[0].removeprefix("layer          head  ") for block in blocks)
+    assert columns.split() == " ".join(table.stats).split()
+    assert all(block.splitlines()[1].startswith("blocks.0.attn     0  ") for block in blocks)
+    for size, n in ((55, 1), (56, 2)):  # "layer  head  ", 50, 2, and 55 fill a line
+        assert len(str(HeadTable({"x" * 50: {"": [1.0]}, "y" * size: {"": [2.0]}})).split("\n\n")) == n
+    alone = HeadTable({"x" * 130: {"": [1.0]}, "y": {"": [2.0]}})
+    assert [line.split() for line in str(alone).splitlines()] == [
+        ["layer", "head", "x" * 130], ["-", "0", "1.000"], [], ["layer", "head", "y"], ["-", "0", "2.000"],
+    ]  # fmt: skip

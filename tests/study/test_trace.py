@@ -284,7 +284,8 @@ def test_the_table_by_hand():
     model = gpt()
     trace = traced(model)
     seen, table = trace[ATTN], trace.table()
-    assert table.stats == ("norm", "entropy", "gate_grad", "score_grad", "induction", "previous")
+    assert table.stats[:6] == ("norm", "entropy", "gate_grad", "score_grad", "induction", "previous")
+    assert table.stats[6:] == ("openness", "sink", "softmax_gain", "dW_Q", "dW_K", "dW_V", "dW_O")
     h = 2
     W_O = model.blocks[1].attn.out_proj.weight.detach().numpy()[:, 4 * h : 4 * h + 4].T
     expected = {
@@ -304,6 +305,16 @@ def test_the_table_by_hand():
     rows = seen.pattern[:, h, 1:]
     bits = -(rows * np.log(np.maximum(rows, 1e-300))).sum(-1) / np.log(np.arange(2, T + 1))
     expected["entropy"] = bits.mean()
+    expected["openness"] = np.mean([1 - (row**2).sum() for row in rows.reshape(-1, T)])
+    expected["sink"] = rows[..., 0].mean()
+    visible = np.tri(T, dtype=bool) * seen.pattern_grad[:, h]
+    expected["softmax_gain"] = expected["score_grad"] / np.sqrt((visible**2).sum())
+    layer = model.blocks[1].attn
+    for i, name in enumerate(("dW_Q", "dW_K", "dW_V")):
+        rows_of_head = layer.in_proj_weight.grad.numpy()[16 * i + 4 * h : 16 * i + 4 * h + 4]
+        expected[name] = np.sqrt((rows_of_head**2).sum())
+    expected["dW_O"] = np.sqrt((layer.out_proj.weight.grad.numpy()[:, 4 * h : 4 * h + 4] ** 2).sum())
+    assert set(expected) == set(table.stats)
     for stat, value in expected.items():
         assert table[stat][ATTN][h] == pytest.approx(value, rel=1e-9), stat
     assert f"{ATTN}     2" in str(table)
@@ -313,7 +324,7 @@ def test_a_table_of_what_has_no_tokens():
     layer = nn.MultiheadAttention(8, 2)
     with study.trace_heads(layer) as trace:
         layer(mg.randn(2, 3, 8), mg.randn(2, 5, 8))
-    assert trace.tokens is None and trace.table().stats == ("norm", "entropy", "previous")
+    assert trace.tokens is None and trace.table().stats == ("norm", "entropy", "previous", "openness", "sink")
     assert np.isnan(trace.table(["previous"])["previous"][""]).all()  # no position is before another's
     with pytest.raises(ValueError, match="induction needs the tokens"):
         trace.table(["induction"])

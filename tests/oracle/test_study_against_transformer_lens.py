@@ -1,0 +1,276 @@
+"""What study says of heads against TransformerLens (3.9, with PyTorch 2.13), with the same weights in float64.
+
+TransformerLens 4 has no HookedTransformer that could be made from a config, so it takes "transformer-lens<4"."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn, study
+from minigrad.study.layers import as_float64, head_weights
+from minigrad.study.streams import back_through_norm
+
+pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]  # its imports warn of their own affairs
+V, T, B, NH, C = 11, 6, 3, 4, 16
+CHANGES = {
+    "GPT-2": dict(),
+    "grouped, rotary": dict(n_kv_head=2, positions="rotary", tied=False),
+    "attention only": None,
+}
+
+
+@pytest.fixture(scope="session")
+def lens(torch):
+    return pytest.importorskip("transformer_lens", reason="TransformerLens is not installed")
+
+
+@pytest.fixture(params=CHANGES.values(), ids=CHANGES)
+def pair(request, torch, lens):
+    """(our model, theirs)"""
+    return pair_of(torch, lens, request.param)
+
+
+def pair_of(torch, lens, changes):
+    mg.manual_seed(0)
+    if changes is None:
+        model = study.AttentionOnly(V, T, n_layer=2, n_head=NH, n_embd=C).double()
+    else:
+        config = dict(n_layer=2, n_head=NH, n_embd=C, bias=True, impl="batched") | changes
+        model = nn.GPT(nn.GPTConfig(V, T, **config)).double()
+        for p in model.parameters():
+            nn.init.normal_(p, std=0.5)
+    rotary, groups = getattr(model, "wpe", None) is None, model.blocks[0].attn.num_kv_heads
+    options = dict(n_key_value_heads=groups) if groups < NH else {}
+    if rotary:
+        options |= dict(positional_embedding_type="rotary", rotary_dim=C // NH)
+    config = lens.HookedTransformerConfig(
+        n_layers=2, d_model=C, n_ctx=T, d_head=C // NH, n_heads=NH, d_mlp=4 * C, d_vocab=V, act_fn="gelu_new",
+        attn_only=changes is None, normalization_type=None if changes is None else "LN", dtype=torch.float64, seed=0,
+        device="cpu", use_split_qkv_input=True, ungroup_grouped_query_attention=True, use_attn_result=True, **options,
+    )  # fmt: skip
+    theirs = lens.HookedTransformer(config)
+    state = {name: torch.from_numpy(np.array(x)) for name, x in translated(model).items()}
+    missing, unexpected = theirs.load_state_dict(state, strict=False)
+    assert not unexpected and all(name.endswith(FIXED) for name in missing), (missing, unexpected)
+    return model, theirs
+
+
+FIXED = "mask", "IGNORE", "rotary_sin", "rotary_cos"
+
+
+def translated(model):
+    """{TransformerLens's name: array} of our weights."""
+    state = {"embed.W_E": as_float64(model.wte.weight)}
+    if getattr(model, "wpe", None) is not None:
+        state["pos_embed.W_pos"] = as_float64(model.wpe.weight)
+    for i, block in enumerate(model.blocks):
+        attn, at = block.attn, f"blocks.{i}.attn"
+        W_Q, _, _, W_O = map(np.stack, zip(*(head_weights(attn, h) for h in range(NH))))
+        state |= {f"{at}.W_Q": W_Q, f"{at}.W_O": W_O}
+        shared = "_" if attn.num_kv_heads < NH else ""
+        for name, W in zip("KV", attn.weights()[1:]):
+            of_groups = as_float64(W).reshape(attn.num_kv_heads, -1, C).swapaxes(1, 2)
+            state[f"{at}.{shared}W_{name}"] = of_groups
+        sizes = (NH, attn.num_kv_heads, attn.num_kv_heads)
+        for name, n, b in zip("QKV", sizes, attn.biases()):
+            b = np.zeros((n, C // NH)) if b is None else as_float64(b).reshape(n, -1)
+            state[f"{at}.{shared if name != 'Q' else ''}b_{name}"] = b
+        state[f"{at}.b_O"] = np.zeros(C) if attn.out_proj.bias is None else as_float64(attn.out_proj.bias)
+        if hasattr(block, "mlp"):
+            for name, linear in (("in", block.mlp.fc), ("out", block.mlp.proj)):
+                state[f"blocks.{i}.mlp.W_{name}"] = as_float64(linear.weight).T
+                state[f"blocks.{i}.mlp.b_{name}"] = as_float64(linear.bias)
+            for n in (1, 2):
+                norm = getattr(block, f"norm{n}")
+                state |= {f"blocks.{i}.ln{n}.{p[0]}": as_float64(getattr(norm, p)) for p in ("weight", "bias")}
+    if hasattr(model, "norm"):
+        state |= {f"ln_final.{p[0]}": as_float64(getattr(model.norm, p)) for p in ("weight", "bias")}
+    head = model.wte if model.lm_head is None else model.lm_head
+    return state | {"unembed.W_U": as_float64(head.weight).T, "unembed.b_U": np.zeros(V)}
+
+
+def batch(seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, V, (B, T)), rng.integers(0, V, (B, T))
+
+
+def ours_of(*arrays):
+    return tuple(map(mg.tensor, arrays))
+
+
+def loss_of(torch, theirs, x, y):
+    logits = theirs(torch.from_numpy(x), return_type="logits")
+    return torch.nn.functional.cross_entropy(logits.reshape(-1, V), torch.from_numpy(y).reshape(-1))
+
+
+def watched(torch, theirs, x, y):
+    """{hook: array} of all activations, and of their gradients."""
+    values = {}
+
+    def keep(value, hook):
+        if value.requires_grad:
+            value.retain_grad()
+        values[hook.name] = value
+
+    with theirs.hooks(fwd_hooks=[(lambda name: True, keep)]):
+        loss_of(torch, theirs, x, y).backward()
+    gradients = {name: value.grad.numpy() for name, value in values.items() if value.grad is not None}
+    return {name: value.detach().numpy() for name, value in values.items()}, gradients
+
+
+def folded(torch, theirs):
+    """Make the weights of norms part of the matrices that read through them, and center these, as theirs does by
+    process_weights_, which goes by way of float32."""
+    if theirs.cfg.normalization_type is None:
+        return
+    state = {name: x.detach().numpy().copy() for name, x in theirs.state_dict().items()}
+
+    def fold(norm, weights):
+        w, b = state[f"{norm}.w"].copy(), state[f"{norm}.b"].copy()
+        state[f"{norm}.w"][:], state[f"{norm}.b"][:] = 1.0, 0.0
+        for name in weights:
+            W, bias = state[name], state[name.replace("W_", "b_")]
+            bias += b @ W
+            W *= w[:, None]
+            W -= W.mean(-2, keepdims=True)
+
+    for i, block in enumerate(theirs.blocks):
+        shared = "" if block.cfg.n_key_value_heads is None else "_"
+        at = f"blocks.{i}.attn."
+        fold(f"blocks.{i}.ln1", [f"{at}W_Q", f"{at}{shared}W_K", f"{at}{shared}W_V"])
+        fold(f"blocks.{i}.ln2", [f"blocks.{i}.mlp.W_in"])
+    fold("ln_final", ["unembed.W_U"])
+    theirs.load_state_dict({name: torch.from_numpy(x) for name, x in state.items()})
+
+
+def near(x, expected, rtol=1e-12):
+    np.testing.assert_allclose(x, expected, rtol=0, atol=rtol * abs(expected).max())
+
+
+def test_values_and_gradients_of_heads(torch, pair):
+    model, theirs = pair
+    values, gradients = watched(torch, theirs, *batch())
+    with study.trace_heads(model) as trace:
+        model(*ours_of(*batch()))[1].backward()
+    rotary = model.blocks[0].attn.positions == "rotary"
+    for i, path in enumerate(trace):
+        seen, at = trace[path], f"blocks.{i}.attn.hook_"
+        for name in ("q", "k", "v", "z"):
+            hook = f"{at}rot_{name}" if rotary and name in "qk" else at + name
+            near(getattr(seen, name), values[hook].swapaxes(1, 2))
+            near(getattr(seen, f"{name}_grad"), gradients[hook].swapaxes(1, 2))
+        near(seen.pattern, values[f"{at}pattern"])
+        near(seen.pattern_grad, gradients[f"{at}pattern"])
+        visible = np.tri(T, dtype=bool)
+        near(seen.scores_grad, gradients[f"{at}attn_scores"] * visible)
+        near(seen.scores * visible, np.where(visible, values[f"{at}attn_scores"], 0.0))
+
+
+def test_gradients_of_each_heads_own_input(torch, pair):
+    model, theirs = pair
+    values, gradients = watched(torch, theirs, *batch())
+    with study.trace_heads(model) as trace:
+        model(*ours_of(*batch()))[1].backward()
+    for i, path in enumerate(trace):
+        norm, seen = getattr(model.blocks[i], "norm1", None), trace[path]
+        for p in "qkv":
+            stream, G = values[f"blocks.{i}.hook_{p}_input"], gradients[f"blocks.{i}.hook_{p}_input"]  # (B, T, nh, C)
+            dx = getattr(seen, f"x_{p}_grad")
+            if norm is not None:  # theirs comes before it
+                dx = back_through_norm(norm, stream.swapaxes(1, 2), dx, np.float64)
+            near(dx, G.swapaxes(1, 2))
+        near(seen.y, values[f"blocks.{i}.hook_attn_out"])
+        near(seen.y_grad, gradients[f"blocks.{i}.hook_attn_out"])
+
+
+def test_gradients_of_weights_token_by_token(torch, pair):
+    model, theirs = pair
+    values, gradients = watched(torch, theirs, *batch())
+    with study.trace_heads(model) as trace:
+        model(*ours_of(*batch()))[1].backward()
+    for i, path in enumerate(trace):
+        found = {w: [study.token_gradients(trace[path], h, w) for h in range(NH)] for w in ("W_Q", "W_O")}
+        attn = theirs.blocks[i].attn
+        near([each.total for each in found["W_Q"]], attn.W_Q.grad.numpy())
+        near([each.total for each in found["W_O"]], attn.W_O.grad.numpy())
+        z, dy = values[f"blocks.{i}.attn.hook_z"], gradients[f"blocks.{i}.hook_attn_out"]
+        near(found["W_O"][2].of(1, 3), np.outer(z[1, 3, 2], dy[1, 3]))
+
+
+@pytest.mark.parametrize("kind", "qkv")
+def test_composition_scores(torch, lens, kind):
+    """Of a GPT with the weights of its norms folded in, which centers them, and of one without norms."""
+    from transformer_lens.utils import composition_scores
+
+    for changes in (CHANGES["GPT-2"], None):
+        model, theirs = pair_of(torch, lens, changes)
+        folded(torch, theirs)
+        right = {"q": theirs.QK, "k": theirs.QK.T, "v": theirs.OV}[kind]
+        scores = composition_scores(theirs.OV, right, broadcast_dims=True).detach().numpy()  # (2, nh, 2, nh)
+        near(study.composition(model, kind)["blocks.0.attn", "blocks.1.attn"], scores[0, :, 1, :])
+
+
+def test_logit_attribution(torch, pair):
+    model, theirs = pair
+    x, _ = batch()
+    found = study.logit_attribution(model, mg.tensor(x), 3, 5, (-1,))
+    before = theirs(torch.from_numpy(x))
+    folded(torch, theirs)
+    logits, cache = theirs.run_with_cache(torch.from_numpy(x))
+    right, wrong = torch.full((B,), 3), torch.full((B,), 5)
+    stacked, names = cache.get_full_resid_decomposition(pos_slice=-1, expand_neurons=False, return_labels=True)
+    each = cache.logit_attrs(stacked, tokens=right, incorrect_tokens=wrong, pos_slice=-1).detach().numpy()  # (n, B)
+    each = dict(zip(names, each))
+    for i, path in enumerate(found.heads):
+        for h in range(NH):
+            near(found.heads[path][:, 0, h], each[f"L{i}H{h}"])
+    known = {"embed": "tokens", "pos_embed": "positions", "0_mlp_out": "blocks.0.mlp", "1_mlp_out": "blocks.1.mlp"}
+    assert set(found.parts) == {ours for name, ours in known.items() if name in each}
+    for name, ours in known.items():
+        if name in each:
+            near(found.parts[ours][:, 0], each[name])
+    b_U = theirs.unembed.b_U.detach().numpy()
+    rest = each.get("bias", 0.0) + b_U[3] - b_U[5]  # theirs adds the biases up in float32
+    np.testing.assert_allclose(found.rest[:, 0], np.broadcast_to(rest, B), rtol=0, atol=1e-7)
+    total = (logits[:, -1, 3] - logits[:, -1, 5]).detach().numpy()
+    near(found.total[:, 0], total)
+    near(logits.detach().numpy(), before.detach().numpy())
+
+
+@pytest.mark.parametrize("point", ["z", "q", "v"])
+def test_patching(torch, pair, point):
+    """Exact, head by head, and to first order."""
+    model, theirs = pair
+    rotary = model.blocks[0].attn.positions == "rotary"
+    hook = f"rot_{point}" if rotary and point == "q" else point
+    clean, corrupt = batch(1), batch(2)
+    clean = clean[0], corrupt[1]
+    wanted, _ = watched(torch, theirs, *clean)
+    given, gradients = watched(torch, theirs, *corrupt)
+    theirs.zero_grad()
+    before = loss_of(torch, theirs, *corrupt).item()
+    exact = study.patch(model, ours_of(*clean), ours_of(*corrupt), point=point)
+    first = study.patch(model, ours_of(*clean), ours_of(*corrupt), point=point, method="first_order")
+    for i, path in enumerate(exact):
+        name = f"blocks.{i}.attn.hook_{hook}"
+
+        def effect(h, name=name):
+            def put(value, hook):
+                value = value.clone()
+                value[:, :, h] = torch.from_numpy(wanted[name][:, :, h])
+                return value
+
+            with theirs.hooks(fwd_hooks=[(name, put)]):
+                return loss_of(torch, theirs, *corrupt).item() - before
+
+        near(exact[path], np.array([effect(h) for h in range(NH)]), 1e-11)
+        near(first[path], ((wanted[name] - given[name]) * gradients[name]).sum((0, 1, 3)), 1e-11)
+
+
+def test_circuits(torch, pair):
+    model, theirs = pair
+    for i, block in enumerate(model.blocks):
+        for h in range(NH):
+            near(study.ov_circuit(block.attn, h), theirs.OV[i, h].AB.detach().numpy())
+            if block.attn.positions != "rotary":
+                near(study.qk_circuit(block.attn, h), theirs.QK[i, h].AB.detach().numpy() / np.sqrt(C // NH))

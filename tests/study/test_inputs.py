@@ -1,0 +1,185 @@
+"""What a trace has of a layer's inputs and output, and the gradients of each head's own copy of them."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn, optim, study
+
+from .models import ATTN, B, EncoderDecoder, T, gpt, tokens, traced
+
+EXACT = {mg.float64: 1e-12, mg.float32: 2e-5}
+S = 5
+
+
+def near(x, expected, dtype=mg.float64):
+    expected = np.asarray(expected)
+    np.testing.assert_allclose(x, expected, rtol=EXACT[dtype], atol=EXACT[dtype] * abs(expected).max())
+
+
+def leaf(*shape, dtype):
+    return mg.randn(*shape, dtype=dtype, requires_grad=True)
+
+
+def wild(layer):
+    """The layer with biases that are not 0."""
+    for p in layer.parameters():
+        if p.ndim == 1:
+            nn.init.normal_(p)
+    return layer
+
+
+LAYERS = {
+    "self": dict(),
+    "without bias": dict(bias=False),
+    "grouped, rotary": dict(num_kv_heads=2, positions="rotary"),
+    "one key for all, alibi": dict(num_kv_heads=1, positions="alibi", scale=0.7),
+    "of other sizes": dict(kdim=5, vdim=3),
+}
+
+
+@pytest.mark.parametrize("dtype", EXACT)
+@pytest.mark.parametrize("changes", [dict(), dict(pruned=[2]), dict(gates=[1.0, 0.5, -2.0, 0.0])], ids=str)
+@pytest.mark.parametrize("options", LAYERS.values(), ids=LAYERS)
+def test_the_gradients_of_the_heads_copies_add_up_to_that_of_the_input(options, changes, dtype):
+    layer = wild(nn.MultiheadAttention(16, 4, dtype=dtype, **options))
+    layer.prune_heads(changes.get("pruned", []))
+    if "gates" in changes:
+        layer.head_gates = mg.tensor(changes["gates"], dtype=dtype)
+    query, key, value = (
+        leaf(B, T, 16, dtype=dtype),
+        leaf(B, S, layer.kdim, dtype=dtype),
+        leaf(B, S, layer.vdim, dtype=dtype),
+    )
+    with study.trace_heads(layer) as trace:
+        y, _ = layer(query, value=value, key=key)
+        (y**2).sum().backward()
+    seen = trace[0]
+    for name, x in (("x_q", query), ("x_k", key), ("x_v", value)):
+        np.testing.assert_array_equal(getattr(seen, name), x.detach().numpy())
+        of_heads = getattr(seen, f"{name}_grad")
+        assert of_heads.shape == (B, layer.num_heads, *x.shape[1:]) and of_heads.dtype == np.float64
+        near(of_heads.sum(1), x.grad.numpy(), dtype)
+    np.testing.assert_array_equal(seen.y, y.detach().numpy())
+    near(seen.y_grad, 2 * seen.y, dtype)
+    bias = 0.0 if layer.out_proj.bias is None else layer.out_proj.bias.detach().numpy()
+    near((seen.z @ seen.W_O).sum(1) + bias, seen.y, dtype)
+    near(seen.z_grad, seen.y_grad[:, None] @ seen.W_O.swapaxes(1, 2), dtype)
+
+
+@pytest.mark.parametrize("dtype", EXACT)
+@pytest.mark.parametrize("changes", [dict(), dict(n_kv_head=2, positions="rotary", recompute=True)], ids=str)
+def test_of_a_model(changes, dtype):
+    """One array for all three; its gradient is what comes back to the norm before the layer."""
+    model, came = gpt(dtype, **changes), []
+    model.blocks[1].norm1.register_full_backward_hook(lambda norm, dxs, dys: came.append(dys[0].numpy()))
+    seen = traced(model)[ATTN]
+    assert seen.x_q is seen.x_k is seen.x_v and seen.x_q.dtype == dtype
+    near((seen.x_q_grad + seen.x_k_grad + seen.x_v_grad).sum(1), came[0], dtype)
+
+
+@pytest.mark.parametrize("head", range(4))
+@pytest.mark.parametrize("p", "qkv")
+def test_of_one_head_is_what_differences_say(p, head):
+    """The head's copy of the input changes, and nothing else does."""
+    model = gpt(n_kv_head=2)
+    seen = traced(model)[ATTN]
+    change = np.random.default_rng(0).standard_normal((B, T, 16))
+    W = getattr(seen, f"W_{p.upper()}")[head]
+
+    def loss(by):
+        of_head = np.zeros((B, 4, T, 4))
+        of_head[:, head] = by * change @ W
+        handle = model.blocks[1].attn.register_head_hook(p, lambda layer, x: x + mg.tensor(of_head))
+        value = model(*tokens())[1].item()
+        handle.remove()
+        return value
+
+    expected = (getattr(seen, f"x_{p}_grad")[:, head] * change).sum()
+    assert (loss(1e-5) - loss(-1e-5)) / 2e-5 == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_decoder_reads_what_the_encoder_wrote():
+    model, (src, tgt) = EncoderDecoder().double(), tokens()
+    decoder, came = model.transformer.decoder.layers[1], []
+    memory = []
+    handle = model.transformer.encoder.norm.register_forward_hook(lambda norm, args, y: memory.append(y))
+    decoder.norm1.register_full_backward_hook(lambda norm, dxs, dys: came.append(dys[0].numpy()))
+    with study.trace_heads(model) as trace:
+        loss = model(src, tgt[:, :5])
+        memory[0].retain_grad()
+        loss.backward()
+    handle.remove()
+    seen = [trace[f"transformer.decoder.layers.{i}.multihead_attn"] for i in range(2)]
+    assert all(call.x_k is call.x_v and call.x_k.shape == (B, T, 16) for call in seen)
+    near(sum((call.x_k_grad + call.x_v_grad).sum(1) for call in seen), memory[0].grad.numpy())
+    assert seen[1].x_q is not seen[1].x_k
+    near(seen[1].x_q_grad.sum(1) + seen[1].y_grad, came[0])  # by the heads, and past them
+
+
+def test_heads_that_are_chosen():
+    whole, some = traced(gpt(n_kv_head=2))[ATTN], traced(gpt(n_kv_head=2), heads=[3, 1])[ATTN]
+    for name in ("x_q_grad", "x_k_grad", "x_v_grad"):
+        np.testing.assert_array_equal(getattr(some, name), getattr(whole, name)[:, [1, 3]])
+    for name in ("W_Q", "W_K", "W_V", "W_O", "gates"):
+        np.testing.assert_array_equal(getattr(some, name), getattr(whole, name)[[1, 3]])
+    for name in ("x_q", "y", "y_grad"):
+        np.testing.assert_array_equal(getattr(some, name), getattr(whole, name))
+
+
+def test_they_stay_what_they_were():
+    """Whatever becomes of the weights, the gates, the input and the output."""
+    layer = nn.MultiheadAttention(16, 4, dtype=mg.float64)
+    layer.head_gates = mg.tensor([1.0, 0.5, 2.0, 1.0], dtype=mg.float64)
+    optimizer, x = optim.SGD(layer.parameters(), lr=0.5), mg.randn(B, T, 16, dtype=mg.float64)
+    with study.trace_heads(layer) as trace:
+        y, _ = layer(x)
+        (y**2).sum().backward()
+    seen, names = trace[0], ("x_q", "x_k", "y", "y_grad", "x_q_grad", "x_v_grad", "W_Q", "W_K", "W_V", "W_O")
+    before = [getattr(seen, name).copy() for name in names]
+    optimizer.step()
+    x.fill_(0)
+    y.detach().fill_(0)
+    layer.head_gates.fill_(0)
+    for name, array in zip(names, before):
+        np.testing.assert_array_equal(getattr(seen, name), array)
+
+
+def test_nothing_is_kept_of_the_graph_and_the_layer_is_as_it_was():
+    model = gpt()
+    trace = traced(model)
+    assert not trace[ATTN]._given and not model.blocks[1].attn._head_hooks and not model.blocks[1].attn.has_hooks
+
+
+def test_all_names_can_be_completed_and_read():
+    seen = traced(gpt())[ATTN]
+    wanted = {"pattern", "q", "z_grad", "scores_grad", "x_q", "x_v_grad", "y", "y_grad", "W_Q", "heads", "has_grads"}
+    assert wanted <= set(dir(seen)) and all(hasattr(seen, name) for name in dir(seen))
+
+
+def test_no_gradient_yet():
+    model = gpt()
+    with study.trace_heads(model, grads=False) as trace:
+        model(*tokens())[1].backward()
+    assert trace[0].x_q.shape == (B, T, 16) and trace[0].W_Q.shape == (4, 16, 4)
+    for name, of in (("x_q_grad", "q"), ("y_grad", "y")):
+        with pytest.raises(RuntimeError, match=f"no grad yet of {of} in blocks.0.attn: .* grads=False"):
+            getattr(trace[0], name)
+
+
+def test_a_hook_may_replace_what_comes_in_and_what_goes_out():
+    layer = nn.MultiheadAttention(16, 4, dtype=mg.float64)
+    x, memory = (mg.randn(B, T, 16, dtype=mg.float64) for _ in range(2))
+    handles = [layer.register_head_hook(p, lambda layer, given: memory) for p in ("x_k", "x_v")]
+    handles.append(layer.register_head_hook("y", lambda layer, y: 2 * y))
+    with study.trace_heads(layer) as trace:
+        y, _ = layer(x)
+    for handle in handles:
+        handle.remove()
+    near(y.detach().numpy(), 2 * layer(x, memory)[0].detach().numpy())
+    assert trace[0].x_k is trace[0].x_v and trace[0].altered
+    np.testing.assert_array_equal(trace[0].x_k, memory.numpy())
+    np.testing.assert_array_equal(trace[0].y, y.detach().numpy())
+    with pytest.raises(ValueError, match=r"hook <lambda> on 'x_q' returns must have shape \(3, 6, 16\)"):
+        layer.register_head_hook("x_q", lambda layer, x: x[:1])
+        layer(x)

@@ -1,0 +1,274 @@
+"""The gradient of a head's weights, token by token, and what it says in tokens."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn, optim, study
+from minigrad.study.layers import WEIGHTS
+from minigrad.training.text import CharVocab
+
+from .models import ATTN, B, EncoderDecoder, T, V, gpt, tokens, traced
+
+RTOL = {mg.float64: 1e-13, mg.float32: 5e-6}
+
+
+def near(x, expected, rtol=1e-12):
+    np.testing.assert_allclose(x, expected, rtol=0, atol=rtol * abs(np.asarray(expected)).max())
+
+
+def grads(layer, weight):
+    """{group of heads: their part of .grad, as in head_weights}, and the numbers of each group's heads."""
+    owner = layer.kv_of_head if weight in ("W_K", "W_V") else tuple(range(layer.num_heads))
+    found = {}
+    for h, group in enumerate(owner):
+        p, index = layer.head(h).parts[weight][0]
+        found[group] = p.grad.numpy()[index].T
+    return found, owner
+
+
+def check_rebuilt(calls, layer, rtol):
+    for weight in WEIGHTS:
+        found, owner = grads(layer, weight)
+        for group, expected in found.items():
+            heads = [h for h, of in enumerate(owner) if of == group]
+            near(sum(study.token_gradients(call, h, weight).total for call in calls for h in heads), expected, rtol)
+
+
+@pytest.mark.parametrize("dtype", RTOL)
+@pytest.mark.parametrize("changes", [
+    dict(), dict(n_kv_head=2, positions="rotary"), dict(n_kv_head=1), dict(bias=False), dict(dropout=0.4),
+    dict(pruned={0: [1], 1: [0, 2]}), dict(n_kv_head=2, pruned={1: [0]}), dict(positions="alibi"),
+], ids=str)  # fmt: skip
+def test_the_tokens_parts_add_up_to_the_gradient(changes, dtype):
+    model = gpt(dtype, **changes)
+    trace = traced(model)
+    for path in trace:
+        check_rebuilt([trace[path]], trace.layers[path], RTOL[dtype])
+
+
+@pytest.mark.parametrize("dtype", RTOL)
+def test_of_cross_attention(dtype):
+    model, (src, tgt) = EncoderDecoder().to(dtype=dtype), tokens()
+    with study.trace_heads(model) as trace:
+        model(src, tgt[:, :5]).backward()
+    for path in trace:
+        check_rebuilt([trace[path]], trace.layers[path], RTOL[dtype])
+    cross = trace["transformer.decoder.layers.0.multihead_attn"]
+    assert study.token_gradients(cross, 0, "W_K").share.shape == (B, T)
+    assert study.token_gradients(cross, 0, "W_Q").share.shape == (B, 5)
+
+
+@pytest.mark.parametrize("gates", [None, [1.0, 0.0, -2.0, 0.5]])
+def test_of_other_sizes_with_gates_and_of_a_layer_that_runs_twice(gates):
+    layer = nn.MultiheadAttention(16, 4, kdim=5, vdim=3, dtype=mg.float64)
+    layer.head_gates = None if gates is None else mg.tensor(gates, dtype=mg.float64)
+    key, value = mg.randn(B, 5, 5, dtype=mg.float64), mg.randn(B, 5, 3, dtype=mg.float64)
+    with study.trace_heads(layer) as trace:
+        y, _ = layer(layer(mg.randn(B, T, 16, dtype=mg.float64), key, value)[0], key, value)
+        loss = (y**2).sum()
+        loss.backward(retain_graph=True)
+        loss.backward()
+    assert len(trace.calls(0)) == 2
+    check_rebuilt(trace.calls(0), layer, 1e-13)
+
+
+def test_what_is_frozen_has_parts_all_the_same():
+    """They need the gradient of q, not that of the weight."""
+    model, frozen = gpt(), gpt()
+    for p in frozen.blocks[1].attn.parameters():
+        p.requires_grad_(False)
+    one, other = (study.token_gradients(traced(m)[ATTN], 2, "W_Q") for m in (model, frozen))
+    np.testing.assert_array_equal(one.total, other.total)
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_what_is_frozen_below_has_parts_where_there_are_gradients(weight):
+    model = gpt()
+    model.requires_grad_(False)
+    out = model.blocks[1].attn.out_proj.weight.requires_grad_(True)
+    seen = traced(model)[ATTN]
+    assert not seen.has_grads
+    if weight == "W_O":
+        near(study.token_gradients(seen, 2, weight).total, out.grad.numpy()[:, 8:12].T)
+    else:
+        with pytest.raises(RuntimeError, match=f"no grad yet of {weight[2].lower()} .* needed no gradient"):
+            study.token_gradients(seen, 2, weight)
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_parts_norms_and_shares(weight):
+    found = study.token_gradients(traced(gpt())[ATTN], 2, weight)
+    parts = np.array([[found.of(b, t) for t in range(T)] for b in range(B)])  # (B, T, m, d)
+    near(parts.sum((0, 1)), found.total)
+    near(found.norms, np.sqrt((parts**2).sum((2, 3))))
+    near(found.share, (parts * found.total).sum((2, 3)) / (found.total**2).sum())
+    assert found.share.sum() == pytest.approx(1, rel=1e-12)
+    with pytest.raises(IndexError):
+        found.of(0, T)
+
+
+def test_a_head_without_a_gradient():
+    model = gpt()
+    model.blocks[1].attn.head_gates = mg.tensor([1.0, 1.0, 0.0, 1.0], dtype=mg.float64)
+    seen = traced(model)[ATTN]
+    for weight in WEIGHTS:
+        found = study.token_gradients(seen, 2, weight)
+        assert not found.total.any() and np.isnan(found.share).all() and not found.norms.any()
+        assert "‖dW‖ = 0" in str(found)
+
+
+def test_tokens_are_ranked():
+    x = tokens()[0]
+    seen = traced(gpt())[ATTN]
+    found = study.token_gradients(seen, 2, "W_Q", labels=x)
+    title, names, *rows = str(found).splitlines()
+    assert title.startswith("blocks.1.attn head 2, W_Q: dW = Σ x ⊗ dy, ‖dW‖ = ")
+    assert names.split() == ["share", "size", "‖x‖", "‖dy‖", "sequence", "position", "token"] and len(rows) == B * T
+    b, t = np.unravel_index(abs(found.share).argmax(), (B, T))
+    share, size, _, _, sequence, position, token = rows[0].split()
+    assert (int(sequence), int(position), int(token)) == (b, t, x[int(b), int(t)].item())
+    assert share == f"{found.share[b, t]:+.1%}" and size == f"{found.norms[b, t]:.3g}"
+    pulls = study.TokenGradients(
+        "", np.ones((1, 3, 1)), np.array([[[2.0], [0.1], [-1.5]]]), [["for", "a bit", "against"]]
+    )
+    assert [line.split("  ")[-1].strip() for line in str(pulls).splitlines()[2:]] == ["for", "against", "a bit"]
+    assert "-250.0%" in str(pulls) and pulls.label(0, 2) == "against"
+    many = study.TokenGradients("", np.ones((2, 20, 3)), np.ones((2, 20, 3)))
+    assert str(many).endswith("… and 20 with smaller shares")
+
+
+@pytest.mark.parametrize("labels, shape, expected", [
+    ("abc", (1, 3), ["abc"]), (["a", "b", "c"], (1, 3), ["abc"]), ([1, 2, 3], (1, 3), ["123"]),
+    ([["a", "b"], ["c", "d"]], (2, 2), ["ab", "cd"]), (np.array([[1, 2]]), (1, 2), ["12"]),
+])  # fmt: skip
+def test_labels(labels, shape, expected):
+    found = study.token_gradients(seen_of(*shape), 0, "W_Q", labels)
+    assert found.labels == [list(text) for text in expected]
+
+
+@pytest.mark.parametrize("labels, got", [("abc", "[3]"), ([["a"], ["b"]], "[1, 1]"), ([], "[]"), ([["a", "b"]], "[2]")])
+def test_labels_that_do_not_fit(labels, got):
+    with pytest.raises(ValueError, match=r"labels must be 2 lists of 2, got lists of") as error:
+        study.token_gradients(seen_of(2, 2), 0, "W_Q", labels)
+    assert got in str(error.value)
+
+
+def seen_of(n, length):
+    layer = nn.MultiheadAttention(4, 2)
+    with study.trace_heads(layer) as trace:
+        layer(mg.randn(n, length, 4))[0].sum().backward()
+    return trace[0]
+
+
+def test_what_is_not_there_is_named():
+    seen = traced(gpt(), heads=[1, 3])[ATTN]
+    with pytest.raises(ValueError, match=r"head 2 was not traced in blocks.1.attn: there are \[1, 3\]"):
+        study.token_gradients(seen, 2, "W_Q")
+    with pytest.raises(ValueError, match="head '1' was not traced"):
+        study.token_gradients(seen, "1", "W_Q")
+    with pytest.raises(TypeError, match=r"a LayerTrace is needed, such as trace\[0\], not a HeadTrace"):
+        study.token_gradients(traced(gpt()), 1, "W_Q")
+    with pytest.raises(ValueError, match="no matrix 'W_q'; did you mean"):
+        study.token_gradients(seen, 1, "W_q")
+    with pytest.raises(RuntimeError, match="no grad yet of q"):
+        study.token_gradients(traced(gpt(), grads=False)[ATTN], 1, "W_Q")
+    near(study.token_gradients(seen, 3, "W_K").total, study.token_gradients(traced(gpt())[ATTN], 3, "W_K").total)
+
+
+# -------------------------------------------------------------------------------------------------------- backward lens
+
+
+def attention_only(dtype=mg.float64):
+    mg.manual_seed(4)
+    return study.AttentionOnly(V, T, n_layer=2, n_head=4, n_embd=16).to(dtype=dtype)
+
+
+@pytest.mark.parametrize("weight", ["W_O", "W_V"])
+def test_a_step_of_training_does_what_the_lens_says(weight):
+    """In the last layer, nothing comes after the head: the logits move by Σ_t ⟨x, x_t⟩ times what the lens has at t."""
+    model, (x, y), eta, h = attention_only(), tokens(), 1e-3, 2
+    with study.trace_heads(model) as trace:
+        model(x, y)[1].backward()
+    seen = trace[ATTN]
+    lens = study.backward_lens(model, seen, h, weight)
+    before = model(x)[0].detach().numpy()
+    p, index = model.blocks[1].attn.head(h).parts[weight][0]
+    p.detach().numpy()[index] -= eta * p.grad.numpy()[index]
+    moved = model(x)[0].detach().numpy() - before  # (B, T, V)
+    by = np.array([[lens.logits(b, t) for t in range(T)] for b in range(B)])  # (B, T, V)
+    alike = np.einsum("bim,ctm->bict", lens.gradients.x, lens.gradients.x)  # of each input to all others
+    expected = eta * np.einsum("bict,ctv->biv", alike, by)
+    if weight == "W_V":  # a value is read by the queries that attend to it
+        expected = seen.pattern[:, h] @ expected
+    near(moved, expected, 1e-9)
+
+
+@pytest.mark.parametrize("dtype", RTOL)
+@pytest.mark.parametrize("weight", ["W_O", "W_V"])
+@pytest.mark.parametrize("make", [gpt, lambda dtype: gpt(dtype, n_kv_head=2, positions="rotary"), attention_only])
+def test_the_lens_shows_both_factors(make, weight, dtype):
+    model = make(dtype)
+    seen, h = traced(model)[ATTN], 3
+    lens = study.backward_lens(model, seen, h, weight, top=V)
+    W_U = study.unembedding(model)
+    near(lens.gradients.total, study.token_gradients(seen, h, weight).total)
+    if weight == "W_O":
+        reads, changes = seen.z[:, h] @ seen.W_O[h] @ W_U, -seen.y_grad @ W_U
+    else:
+        reads, changes = seen.x_v @ W_U, -seen.v_grad[:, h] @ seen.W_O[h] @ W_U
+        near(np.tensordot(seen.x_v, -lens.changes, ([0, 1], [0, 1])), lens.gradients.total @ seen.W_O[h], 1e-5)
+    for ids, logits in ((lens.reads, reads), (lens.raised, changes), (lens.lowered, -changes)):
+        assert ids.shape == (B, T, V)
+        ranked = np.take_along_axis(logits, ids, -1)
+        assert (np.diff(ranked) <= RTOL[dtype] * abs(logits).max()).all()
+    near(lens.logits(1, 2), changes[1, 2], RTOL[dtype] * 10)
+
+
+def test_the_lens_in_words():
+    model, x = gpt(), tokens()[0]
+    letters = "abcdefghij\n"
+    lens = study.backward_lens(model, traced(model)[ATTN], 1, top=2, vocabulary=letters, labels=x)
+    title, names, *rows = str(lens).splitlines()
+    assert title == "blocks.1.attn head 1, W_O: a step of training" and len(rows) == B * T
+    assert names.split() == ["size", "sequence", "position", "token", "reads", "raises", "lowers"]
+    b, t = np.unravel_index(lens.gradients.norms.argmax(), (B, T))
+    shown = [repr(letters[i]) for ids in (lens.reads, lens.raised, lens.lowered) for i in ids[b, t]]
+    assert rows[0].split()[1:] == [str(b), str(t), str(x[int(b), int(t)].item()), *shown]
+    by_number = study.backward_lens(model, traced(model)[ATTN], 1, top=100)
+    assert by_number.raised.shape == (B, T, V) and str(by_number.raised[b, t, 0]) in str(by_number)
+    of_vocab = study.backward_lens(model, traced(model)[ATTN], 1, top=2, vocabulary=CharVocab(letters))
+    assert of_vocab.names == sorted(letters)
+
+
+def test_what_the_lens_cannot_show_is_refused():
+    model = gpt()
+    seen = traced(model)[ATTN]
+    for weight, words in (("W_Q", "no matrix 'W_Q'"), ("W_x", "no matrix 'W_x'")):
+        with pytest.raises(ValueError, match=words):
+            study.backward_lens(model, seen, 1, weight)
+    with pytest.raises(ValueError, match="top must be at least 1, got 0"):
+        study.backward_lens(model, seen, 1, top=0)
+    with pytest.raises(ValueError, match="the vocabulary has 3 names, for 11 logits"):
+        study.backward_lens(model, seen, 1, vocabulary="abc")
+    with pytest.raises(ValueError, match="head 4 was not traced"):
+        study.backward_lens(model, seen, 4)
+    with pytest.raises(TypeError, match=r"has no head\(x\)"):
+        study.backward_lens(nn.MultiheadAttention(16, 4), seen, 1)
+    layer = nn.MultiheadAttention(16, 4, vdim=3, dtype=mg.float64)
+    with study.trace_heads(layer) as trace:
+        y = layer(*(mg.randn(B, T, size, dtype=mg.float64) for size in (16, 16, 3)))[0]
+        (y**2).sum().backward()
+    with pytest.raises(ValueError, match="input and output of the layer are of size 3 and 16, the stream of 16"):
+        study.backward_lens(model, trace[0], 1, "W_V")
+    assert study.backward_lens(model, trace[0], 1).raised.shape == (B, T, 5)
+
+
+def test_the_optimizer_may_go_on():
+    model, (x, y) = gpt(), tokens()
+    optimizer = optim.SGD(model.parameters(), lr=0.5)
+    with study.trace_heads(model) as trace:
+        model(x, y)[1].backward()
+    before = study.token_gradients(trace[ATTN], 1, "W_V").total
+    optimizer.step()
+    np.testing.assert_array_equal(study.token_gradients(trace[ATTN], 1, "W_V").total, before)
