@@ -49,7 +49,7 @@ def main(argv=()):
     print(f"\nimportance for this text, in nats per character\n{table}")
 
     bars = {"ablate": importance["ablate"]}
-    page = dict(importance=bars, flow=study.flow(model, (x, y)), vocab=lambda i: vocab.decode([i]))
+    page = dict(importance=bars, flow=study.flow(model, (x, y)), vocab=vocab)
     wrote = [trace.to_html(args.out / "heads.html", title=args.text, **page)]
     viz.heads_grid({path: trace[path].pattern[0] for path in trace}, args.out / "heads.png", title=args.text)
     picture = viz.graph(loss, names=model, direction="backward", depth=2, show=("grad_norm",))

@@ -12,6 +12,7 @@ own, but W_O takes them there, so both factors of both matrices can be read. It 
 later layers make of a change is left out."""
 
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,7 @@ from ..errors import unknown
 from ..gradcheck.report import aligned
 from .circuits import unembedding
 from .layers import as_float64
+from .outcome import texts_of
 from .token_gradients import TokenGradients, place, token_gradients
 
 
@@ -38,7 +40,7 @@ class BackwardLens:
     reads: np.ndarray
     raised: np.ndarray
     lowered: np.ndarray
-    names: list | None
+    text: Callable | None  # of a token's number
 
     def logits(self, sequence, position):
         """By how much `changes` there changes the logits, but for the divisor of a final norm: (V,)."""
@@ -55,23 +57,23 @@ class BackwardLens:
         return "\n".join([f"{self.gradients.name}: a step of training", *aligned(rows), *more])
 
     def _named(self, ids):
-        return " ".join(str(i) if self.names is None else repr(self.names[i]) for i in ids)
+        return " ".join(str(i) if self.text is None else repr(self.text(i)) for i in ids)
 
 
-def backward_lens(model, seen, head, weight="W_O", top=5, vocabulary=None, labels=None):
+def backward_lens(model, seen, head, weight="W_O", top=5, vocab=None, labels=None):
     """The BackwardLens of "W_O" or "W_V" of a head, from a LayerTrace of `model`, such as an nn.GPT or AttentionOnly.
 
-    vocabulary: the tokens' names, a list or str of V, or a CharVocab. labels: as in token_gradients. Raises ValueError
-    for another matrix, head, size or vocabulary, TypeError for a model without head(x); RuntimeError without gradients.
+    vocab: the text of a token's number, a list or str of V, a CharVocab or a function. labels: as in token_gradients.
+    Raises ValueError for another matrix, head, size or vocab, TypeError for a model without head(x); RuntimeError
+    without gradients.
     """
     if weight not in ("W_O", "W_V"):
         raise ValueError(f"{unknown('matrix', weight, ('W_O', 'W_V'))}: the others write nothing")
     if (top := operator.index(top)) < 1:
         raise ValueError(f"top must be at least 1, got {top}")
     gradients, W_U = token_gradients(seen, head, weight, labels), unembedding(model)
-    names = getattr(vocabulary, "chars", vocabulary)
-    if names is not None and len(names) != W_U.shape[1]:
-        raise ValueError(f"the vocabulary has {len(names)} names, for {W_U.shape[1]} logits")
+    if hasattr(vocab, "__len__") and len(vocab) != W_U.shape[1]:
+        raise ValueError(f"the vocabulary has {len(vocab)} names, for {W_U.shape[1]} logits")
     i = place(seen, head)
     W_O = seen.W_O[i]
     if weight == "W_O":
@@ -84,7 +86,7 @@ def backward_lens(model, seen, head, weight="W_O", top=5, vocabulary=None, label
             f"input and output of {seen.path or 'the layer'} are of size {sizes}, the stream of {len(W_U)}"
         )
     return BackwardLens(gradients, changes, W_U, _largest(inputs, W_U, top), _largest(changes, W_U, top),
-                        _largest(-changes, W_U, top), None if names is None else list(names))  # fmt: skip
+                        _largest(-changes, W_U, top), None if vocab is None else texts_of(vocab))  # fmt: skip
 
 
 def _largest(x, W_U, top):

@@ -145,7 +145,7 @@ def report(args):
     with cli.refusing(ValueError):  # larger than --limit
         path = trace.to_html(
             args.out, text.tokens, title=title, importance=importance, flow=flow(text.model, text.batch, text.loss),
-            vocab=lambda i: text.vocab.decode([i]), limit=int(args.limit * 1e6),
+            vocab=text.vocab, limit=int(args.limit * 1e6),
         )  # fmt: skip
     print(f"{text}\n\n{trace.table()}\n\nwrote {path}: {path.stat().st_size / 1e6:.1f} MB")
     return 0

@@ -22,6 +22,12 @@ class Outcome:
     targets: np.ndarray | None = None
 
 
+def texts_of(vocab):
+    """The function that gives the text of a token's number, from a function, a list, a str, a dict or a CharVocab."""
+    texts = getattr(vocab, "chars", vocab)
+    return texts if callable(texts) else texts.__getitem__
+
+
 def outcome_of(logits, targets=None):
     """The Outcome of logits (B, T, V) and perhaps targets (B, T) ints, of which negative ones do not count."""
     logits = as_float64(logits)

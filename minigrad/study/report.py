@@ -20,6 +20,7 @@ import numpy as np
 from ..files import atomic_write
 from ..viz.labels import printable
 from . import packed
+from .outcome import texts_of
 from .report_flow import flow_data
 from .stats import STATS
 
@@ -142,11 +143,6 @@ def write(path, snapshots, **options):
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(path, data)
     return path
-
-
-def texts_of(vocab):
-    """The function that gives the text of a token's number, from a function, a list or a dict."""
-    return vocab if callable(vocab) else lambda i: vocab[i]
 
 
 def visible(token):

@@ -24,7 +24,7 @@ from ..tensor import Tensor
 from . import identities, report
 from .layers import WEIGHTS, as_float64, attention_layers, before_rotary, path_of, several
 from .models import AttentionOnly
-from .outcome import outcome_of
+from .outcome import outcome_of, texts_of
 from .stats import GRADIENTS, POSITIONS, STATS, TOKENS
 from .table import HeadTable
 
@@ -124,7 +124,7 @@ class HeadTrace:
 
         tokens: the text along the axes: a list of T str for each sequence; one str or list for a single sequence; or
         {layer path: (lists of queries, lists of keys)}. None: what vocab makes of the numbers that the model was given.
-        vocab: a function or a list that gives the text of a token's number, also of those that the model predicts.
+        vocab: a function, a list or a CharVocab that gives the text of a token's number, also of predicted ones.
         importance: {title: {layer path: (nh,)}}, further bars, such as head_importance's; the page opens on the head
         for which the first is largest. flow: a study.Flow of the same loss. limit: bytes; raises ValueError for
         more."""
@@ -157,7 +157,7 @@ class HeadTrace:
     def labels(self, tokens, vocab=None):
         """tokens as report.page takes them, from what to_html takes."""
         if tokens is None and self.tokens is not None:
-            text = str if vocab is None else report.texts_of(vocab)
+            text = str if vocab is None else texts_of(vocab)
             ids = [[text(token) for token in row] for row in self.tokens.tolist()]
             return {path: (ids, ids) for path in self if self[path].pattern.shape[-2:] == (len(ids[0]),) * 2}
         tokens = tokens.tolist() if hasattr(tokens, "tolist") else tokens

@@ -60,7 +60,9 @@ def test_a_long_text_is_several_sequences(saved, tmp_path, capsys):
     path, _ = saved
     assert run("report", path, "--text", TEXT * 3, "-o", tmp_path / "heads.html", "--layers", "1", "--heads", "0") == 0
     out, err = capsys.readouterr()
-    assert re.findall(r"^(blocks\S+) +(\d)", out, re.MULTILINE) == [("blocks.1.attn", "0")] * 2 and not err  # it goes on below
+    assert (
+        re.findall(r"^(blocks\S+) +(\d)", out, re.MULTILINE) == [("blocks.1.attn", "0")] * 2 and not err
+    )  # it goes on below
 
 
 @pytest.mark.parametrize("n", [2, 16, 17, 18, 32, 33, 40, 49, 69])

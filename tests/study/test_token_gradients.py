@@ -228,7 +228,7 @@ def test_the_lens_shows_both_factors(make, weight, dtype):
 def test_the_lens_in_words():
     model, x = gpt(), tokens()[0]
     letters = "abcdefghij\n"
-    lens = study.backward_lens(model, traced(model)[ATTN], 1, top=2, vocabulary=letters, labels=x)
+    lens = study.backward_lens(model, traced(model)[ATTN], 1, top=2, vocab=letters, labels=x)
     title, names, *rows = str(lens).splitlines()
     assert title == "blocks.1.attn head 1, W_O: a step of training" and len(rows) == B * T
     assert names.split() == ["size", "sequence", "position", "token", "reads", "raises", "lowers"]
@@ -237,8 +237,8 @@ def test_the_lens_in_words():
     assert rows[0].split()[1:] == [str(b), str(t), str(x[int(b), int(t)].item()), *shown]
     by_number = study.backward_lens(model, traced(model)[ATTN], 1, top=100)
     assert by_number.raised.shape == (B, T, V) and str(by_number.raised[b, t, 0]) in str(by_number)
-    of_vocab = study.backward_lens(model, traced(model)[ATTN], 1, top=2, vocabulary=CharVocab(letters))
-    assert of_vocab.names == sorted(letters)
+    of_vocab = study.backward_lens(model, traced(model)[ATTN], 1, top=2, vocab=CharVocab(letters))
+    assert [of_vocab.text(i) for i in range(V)] == sorted(letters)
 
 
 def test_what_the_lens_cannot_show_is_refused():
@@ -250,7 +250,7 @@ def test_what_the_lens_cannot_show_is_refused():
     with pytest.raises(ValueError, match="top must be at least 1, got 0"):
         study.backward_lens(model, seen, 1, top=0)
     with pytest.raises(ValueError, match="the vocabulary has 3 names, for 11 logits"):
-        study.backward_lens(model, seen, 1, vocabulary="abc")
+        study.backward_lens(model, seen, 1, vocab="abc")
     with pytest.raises(ValueError, match="head 4 was not traced"):
         study.backward_lens(model, seen, 4)
     with pytest.raises(TypeError, match=r"has no head\(x\)"):
