@@ -62,6 +62,7 @@ class BackwardLens:
 
 def backward_lens(model, seen, head, weight="W_O", top=5, vocab=None, labels=None):
     """The BackwardLens of "W_O" or "W_V" of a head, from a LayerTrace of `model`, such as an nn.GPT or AttentionOnly.
+    Where heads share values, it is of the head's own part of the gradient.
 
     vocab: the text of a token's number, a list or str of V, a CharVocab or a function. labels: as in token_gradients.
     Raises ValueError for another matrix, head, size or vocab, TypeError for a model without head(x); RuntimeError

@@ -114,7 +114,7 @@ def _the_stream(model, norm):
         found = streams(model)
     except TypeError:
         return None
-    if len(found) > 1 or any(part.path.endswith("multihead_attn") for part in found[0].parts):
+    if len(found) > 1:
         raise ValueError("the model has several residual streams: attribution is known for one")
     if any(part.after is not None for part in found[0].parts):
         raise ValueError("the residual stream goes through norms after its sums, so its parts do not add up")
@@ -131,9 +131,9 @@ def _watched(stream, stack):
     tokens = []  # what the embedding gave, the first time
 
     def begin(module, args):
+        if written or not args:
+            return  # the first block runs again, or is called by keyword
         x = as_float64(args[0])
-        if written:
-            return  # the first block runs again
         if not tokens or tokens[0].shape != x.shape:
             written["input"] = x
         else:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import patterns
-from .token_gradients import factors
+from .token_gradients import totals
 
 GRADIENTS, TOKENS, POSITIONS = "gradients", "tokens", "positions"  # what a statistic may need
 
@@ -58,8 +58,8 @@ def stat(formula, unit, meaning, *needs):
 
 @stat("mean ‖z W_O‖", "size in the residual stream", "how much the head writes")
 def norm(seen, tokens):
-    written = (seen.z[:, i] @ W_O for i, W_O in enumerate(seen.W_O))  # (B, T, C) each
-    return np.array([np.linalg.norm(y, axis=-1).mean() for y in written])
+    R = np.linalg.qr(seen.W_O.swapaxes(1, 2), mode="r")  # W_O = Rᵀ Qᵀ, so ‖z W_O‖ = ‖z Rᵀ‖, a smaller product
+    return np.linalg.norm(seen.z @ np.swapaxes(R, 1, 2), axis=-1).mean((0, 2))
 
 
 @stat("mean -Σ P ln P / ln n", "0 to 1", "how evenly a query reads the n keys that it sees: 0 is one key, 1 all alike")
@@ -126,7 +126,7 @@ def dW_O(seen, tokens):
 
 def _weight_grad(seen, weight):
     """The size of the head's own part of a weight's gradient."""
-    return np.array([np.linalg.norm(np.tensordot(x, dy, ([0, 1], [0, 1]))) for x, dy in factors(seen, weight)])
+    return np.linalg.norm(totals(seen, weight), axis=(1, 2))
 
 
 def listed():

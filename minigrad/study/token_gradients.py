@@ -75,19 +75,24 @@ def token_gradients(seen, head, weight, labels=None):
     if weight not in WEIGHTS:
         raise ValueError(unknown("matrix", weight, WEIGHTS))
     i = place(seen, head)
-    x, dy = factors(seen, weight)[i]
+    x, dy = (each[:, i] if each.ndim == 4 else each for each in factors(seen, weight))
     name = f"{seen.path or 'the layer'} head {head}, {weight}"
     return TokenGradients(name, x, dy, None if labels is None else as_labels(labels, x.shape[:2]))
 
 
 def factors(seen, weight):
-    """[(x (B, T, m), dy (B, T, d))] of a LayerTrace's heads, float64: dW = Σ x_t ⊗ dy_t. Heads share the arrays."""
+    """The x and dy of a LayerTrace's heads, float64: (B, T, m), or (B, n, T, m) for the one that is not shared."""
     if weight == "W_O":
-        z, dy = as_float64(seen.z) * seen.gates[:, None, None], as_float64(seen.y_grad)
-        return [(z[:, i], dy) for i in range(z.shape[1])]
+        return as_float64(seen.z) * seen.gates[:, None, None], as_float64(seen.y_grad)
     p = weight.removeprefix("W_").lower()
-    x, dx = as_float64(getattr(seen, f"x_{p}")), seen.projection_grad(p)
-    return [(x, dx[:, i]) for i in range(dx.shape[1])]
+    return as_float64(getattr(seen, f"x_{p}")), seen.projection_grad(p)
+
+
+def totals(seen, weight):
+    """dW of all heads of a LayerTrace, in one product: (n, m, d)."""
+    x, dy = factors(seen, weight)
+    dW = np.tensordot(x, dy, ([0, x.ndim - 2], [0, dy.ndim - 2]))  # (m, n, d) or (n, m, d)
+    return dW if weight == "W_O" else dW.swapaxes(0, 1)
 
 
 def place(seen, head):

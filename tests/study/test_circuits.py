@@ -6,6 +6,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn
 from minigrad.study.circuits import LogitAttribution, logit_attribution, ov_circuit, qk_circuit, unembedding
+from minigrad.study.layers import attention_layers
 from minigrad.study.models import AttentionOnly, designed_head
 from minigrad.study.scores import repeated_tokens
 from minigrad.study.trace import trace_heads
@@ -209,6 +210,46 @@ def test_attribution_within_an_encoder():
         logit_attribution(randomised(Encoder(False)), idx, 1, 0)
     with pytest.raises(ValueError, match=r"the norm at the end of the residual stream is not model\.norm"):
         logit_attribution(randomised(Encoder(True, nn.LayerNorm(16))), idx, 1, 0)
+
+
+class Decoder(Encoder):
+    """The same with a TransformerDecoder, which reads what was embedded."""
+
+    def __init__(self):
+        super().__init__(True)
+        self.encoder = nn.TransformerDecoder(
+            nn.TransformerDecoderLayer(16, 4, 32, dropout=0.0, norm_first=True), 2, None
+        )
+
+    def forward(self, idx):
+        return self.head(self.encoder(self.wte(idx), self.wte(idx) * 0.5))
+
+
+def test_attribution_within_a_decoder():
+    """Its heads that read from elsewhere write into the same stream."""
+    model = randomised(Decoder())
+    found = logit_attribution(model, mg.randint(0, 13, (3, 9)), 1, 0)
+    assert len(found.heads) == 4 and list(found.parts) == ["input", "encoder.layers.0.mlp", "encoder.layers.1.mlp"]
+    near(sum(each.sum(-1) for each in found.heads.values()) + sum(found.parts.values()) + found.rest, found.total)
+    layers = attention_layers(model).values()
+    direction = (model.lm_head.weight[1] - model.lm_head.weight[0]).detach().numpy()
+    biases = sum(layer.out_proj.bias.detach().numpy() for layer in layers) @ direction
+    near(found.rest, biases + (model.lm_head.bias[1] - model.lm_head.bias[0]).item())
+
+
+class ByKeyword(AttentionOnly):
+    def forward(self, idx):
+        x = self.wte(idx)
+        for block in self.blocks:
+            x = block(x=x)
+        return self.head(x)
+
+
+def test_attribution_of_blocks_that_are_called_by_keyword():
+    model, idx = randomised(ByKeyword(13, 12, n_head=4, n_embd=16)), mg.randint(0, 13, (3, 9))
+    found = logit_attribution(model, idx, 1, 0)
+    near(sum(each.sum(-1) for each in found.heads.values()) + found.rest, found.total)
+    assert found.parts == {}
 
 
 def test_attribution_of_a_block_that_runs_twice():
