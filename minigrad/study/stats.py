@@ -109,17 +109,22 @@ def dW_Q(seen, tokens):
     return _weight_grad(seen, "W_Q")
 
 
-@stat("‖dW_K‖", "loss per weight", "the same for its keys; of shared ones the head's own part", GRADIENTS)
+@stat(
+    "‖dW_K‖",
+    "loss per weight",
+    "how hard training pulls at what its keys offer; of shared keys, the head's own part",
+    GRADIENTS,
+)
 def dW_K(seen, tokens):
     return _weight_grad(seen, "W_K")
 
 
-@stat("‖dW_V‖", "loss per weight", "the same for its values", GRADIENTS)
+@stat("‖dW_V‖", "loss per weight", "how hard training pulls at what it carries over", GRADIENTS)
 def dW_V(seen, tokens):
     return _weight_grad(seen, "W_V")
 
 
-@stat("‖dW_O‖", "loss per weight", "the same for what it writes", GRADIENTS)
+@stat("‖dW_O‖", "loss per weight", "how hard training pulls at where it writes that", GRADIENTS)
 def dW_O(seen, tokens):
     return _weight_grad(seen, "W_O")
 
