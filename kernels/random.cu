@@ -106,9 +106,15 @@ extern "C" __global__ void normal_kernel(const unsigned long long* __restrict__ 
     const Words words = philox(start.key, start.offset + i / 2);
     return i % 2 ? unit(words.w[2], words.w[3]) : unit(words.w[0], words.w[1]);
   };
-  grid_each(pairs, [=](long long i) {
-    const double radius = sqrt(-2 * log1p(-number(i))), angle = 6.283185307179586 * number(pairs + i);
-    y[i] = T(radius * cos(angle));
-    if (pairs + i < n) y[pairs + i] = T(radius * sin(angle));
+  constexpr int AT_ONCE = ONE_THREAD ? 64 : 1;  // natively, a loop that does nothing but draw numbers vectorises
+  grid_each((pairs + AT_ONCE - 1) / AT_ONCE, [=](long long some) {
+    const long long first = some * AT_ONCE, end = first + AT_ONCE < pairs ? first + AT_ONCE : pairs;
+    double u[AT_ONCE], v[AT_ONCE];
+    SIMD for (int k = 0; k < AT_ONCE; k++) u[k] = number(first + k), v[k] = number(pairs + first + k);
+    for (long long i = first; i < end; i++) {
+      const double radius = sqrt(-2 * log1p(-u[i - first])), angle = 6.283185307179586 * v[i - first];
+      y[i] = T(radius * cos(angle));
+      if (pairs + i < n) y[pairs + i] = T(radius * sin(angle));
+    }
   });
 }
