@@ -12,7 +12,7 @@
     study.patch, edge_patch                         one head's value, or one edge, of another run
     study.attention_attribution, what_if            single cells of a pattern
     study.head_scores(model)                        previous, duplicate, induction, copying
-    study.head_importance(model, [(x, y)])          by ablation, gate gradients or their path integral
+    study.head_importance(model, [(x, y)])          by ablation, by gate gradients, or by their integral
     study.ablate_heads, prune, Recorder, designed_head, logit_attribution, qk_circuit, ov_circuit, rollout
 
 `python -m minigrad.study` writes the report, and prints the ledger, of a character model's checkpoint. An order of
