@@ -36,7 +36,7 @@ from minigrad.viz import curves
 V, S, C = 64, 16, 64  # questions, keys and values of each kind; pairs of a sequence; numbers of an embedding
 FACTORS = 1, 2, 4, 8, 16, 32
 HALF, STEPS, EVERY = 30, 300, 25  # steps until the task is half learned; of a training; between two looks at it
-W = 10  # width of a column
+WIDTH = 10  # of a column
 TRAININGS = {"as usual": (1, False), "scores × 16": (16, False), "× 16, q and k normed": (16, True)}
 
 
@@ -151,7 +151,7 @@ def table(columns):
     rows = [list(columns)]
     for row in zip(*columns.values()):
         rows.append([str(x) if isinstance(x, int) else "" if np.isnan(x) else f"{x:.2g}" for x in row])
-    return "\n".join("".join(f"{x:>{W}}" for x in row) for row in rows)
+    return "\n".join("".join(f"{x:>{WIDTH}}" for x in row) for row in rows)
 
 
 @cli.command("saturation")

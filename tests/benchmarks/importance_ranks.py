@@ -4,7 +4,7 @@
 
 Three tasks, four sizes each, --seeds times: to continue random tokens that repeat (examples/induction_heads.py), to
 reverse words (examples/reverse_sequence.py), and to write characters of Python's own manual. Ablation, the rise of the
-loss on held-out batches without a head, is what the others are compared with, by Spearman's correlation of the ranks
+loss on new batches without a head, is what the others are compared with, by Spearman's correlation of the ranks
 of a model's heads. Then come the heads that a gradient misses: saturated ones, which cost much when they are removed
 although the loss hardly changes as their gate begins to close.
 
@@ -68,10 +68,8 @@ def characters(layers, heads, T=32):
     vocab = text.CharVocab(corpus)
     ids = vocab.encode(corpus[: 1 << 20])
 
-    def draw(B, generator):
-        at = generator.integers(0, len(ids) - T, (B, 1)) + np.arange(
-            T + 1
-        )  # the training is too short to learn by heart
+    def draw(B, generator):  # for new batches too: the training is too short to learn the text by heart
+        at = generator.integers(0, len(ids) - T, (B, 1)) + np.arange(T + 1)
         return mg.tensor(ids[at[:, :-1]]), mg.tensor(ids[at[:, 1:]])
 
     return nn.GPT(nn.GPTConfig(len(vocab), T, layers, heads, 64)), returned, draw, 400, 4e-3
@@ -85,7 +83,7 @@ TASKS = {
 
 
 def trained(task, layers, heads, seed, share):
-    """(model, loss, held-out batches, as many others, the loss on the first)"""
+    """(model, loss, new batches, as many others, the loss on the first)"""
     mg.manual_seed(seed)
     model, loss, draw, steps, lr = task(layers, heads)
     generator, steps = mg.Generator(seed + 1), max(1, round(share * steps))
@@ -98,8 +96,8 @@ def trained(task, layers, heads, seed, share):
         value.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-    held_out = mg.Generator(seed + 10**6)
-    batches, others = ([draw(MEASURED[1], held_out) for _ in range(MEASURED[0])] for _ in range(2))
+    generator = mg.Generator(seed + 10**6)
+    batches, others = ([draw(MEASURED[1], generator) for _ in range(MEASURED[0])] for _ in range(2))
     return model.eval(), loss, batches, others, study.mean_loss(model, batches, loss)
 
 
