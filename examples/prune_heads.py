@@ -1,13 +1,13 @@
-"""Which heads does a character model need? Rank them in four ways, remove the least important, and plot the loss.
+"""Which heads does a character model need? Rank them in three ways, remove the least important, and plot the loss.
 
     python examples/prune_heads.py [--remove 4] [--out runs/prune]
     python examples/prune_heads.py --checkpoint runs/char_lm/best.safetensors
 
 Without --checkpoint, it first trains a small model (about half a minute). It ranks the model's heads by ablation, by
-gate gradients, and by their path integrals, of one gate and of all at once (study.head_importance), on one half of some
-held-out batches. On the other half it measures the loss without the first 0, 1, 2, … heads of each ranking. Then it
-removes --remove heads for good, by the ranking of ablation, checks that the smaller model computes the same as the
-whole one with those heads silenced, saves it, loads it again, and has it write. The folder --out gets prune.png and
+gate gradients, and by the integral of these as all gates close (study.head_importance), on one half of some held-out
+batches. On the other half it measures the loss without the first 0, 1, 2, … heads of each ranking. Then it removes
+--remove heads for good, by the ranking of ablation, checks that the smaller model computes the same as the whole one
+with those heads silenced, saves it, loads it again, and has it write. The folder --out gets prune.png and
 pruned.safetensors, which `char_lm.py sample --checkpoint` takes.
 """
 

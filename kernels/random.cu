@@ -106,9 +106,17 @@ extern "C" __global__ void normal_kernel(const unsigned long long* __restrict__ 
     const Words words = philox(start.key, start.offset + i / 2);
     return i % 2 ? unit(words.w[2], words.w[3]) : unit(words.w[0], words.w[1]);
   };
-  grid_each(pairs, [=](long long i) {
-    const double radius = sqrt(-2 * log1p(-number(i))), angle = 6.283185307179586 * number(pairs + i);
-    y[i] = T(radius * cos(angle));
-    if (pairs + i < n) y[pairs + i] = T(radius * sin(angle));
+  constexpr int AT_ONCE = ONE_THREAD ? 64 : 1;  // natively, a loop that does nothing but draw numbers vectorises
+  grid_each((pairs + AT_ONCE - 1) / AT_ONCE, [=](long long some) {
+    const long long first = some * AT_ONCE, count = pairs - first < AT_ONCE ? pairs - first : AT_ONCE;
+    double radius[AT_ONCE], angle[AT_ONCE];
+    SIMD for (int k = 0; k < AT_ONCE; k++) radius[k] = number(first + k);
+    for (int k = 0; k < AT_ONCE; k++) radius[k] = sqrt(-2 * log1p(-radius[k]));
+    SIMD for (int k = 0; k < AT_ONCE; k++) angle[k] = 6.283185307179586 * number(pairs + first + k);
+    for (int k = 0; k < count; k++) {
+      const long long i = first + k;
+      y[i] = T(radius[k] * cos(angle[k]));
+      if (pairs + i < n) y[pairs + i] = T(radius[k] * sin(angle[k]));
+    }
   });
 }

@@ -14,6 +14,7 @@ _ROUNDS = 10
 _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _WEYL = 0x9E3779B9, 0xBB67AE85
 _LOW, _SHIFT = np.uint64(0xFFFFFFFF), np.uint64(32)
+AT_ONCE = 1 << 14  # blocks, or numbers made of them, computed in one go: few enough to stay in a core's cache
 
 
 class Draw(NamedTuple):
@@ -38,7 +39,11 @@ def blocks(key, counter):
 def words(draw, n):
     """n 32-bit words (uint32) of a stream, from where a Draw begins (four words a block)."""
     refuse("drawing random numbers on the host")
-    index = np.arange(draw.offset, draw.offset + -(-n // 4), dtype=np.uint64)
-    zero = np.zeros_like(index)
-    four = blocks(draw.key, (index & _LOW, index >> _SHIFT, zero, zero))
-    return np.stack(four, axis=1).astype(np.uint32).reshape(-1)[:n]
+    y = np.empty((-(-n // 4), 4), np.uint32)
+    for first in range(0, len(y), AT_ONCE):
+        some = y[first : first + AT_ONCE]
+        index = np.arange(len(some), dtype=np.uint64) + np.uint64(draw.offset + first)
+        zero = np.zeros_like(index)
+        for k, word in enumerate(blocks(draw.key, (index & _LOW, index >> _SHIFT, zero, zero))):
+            some[:, k] = word
+    return y.reshape(-1)[:n]

@@ -62,12 +62,13 @@ class GPT(Module):
     that project into the residual stream; biases are 0."""
 
     def __init__(self, config):
-        self.wte = Embedding(config.vocab_size, config.n_embd)
-        self.wpe = Embedding(config.block_size, config.n_embd) if config.positions == "learned" else None
-        self.dropout = Dropout(config.dropout)
-        self.blocks = ModuleList(Block(config) for _ in range(config.n_layer))
-        self.norm = LayerNorm(config.n_embd, bias=config.bias)
-        self.lm_head = None if config.tied else Linear(config.n_embd, config.vocab_size, bias=False)
+        with init.passed_over():  # what layers would draw for themselves, the loop below draws anew
+            self.wte = Embedding(config.vocab_size, config.n_embd)
+            self.wpe = Embedding(config.block_size, config.n_embd) if config.positions == "learned" else None
+            self.dropout = Dropout(config.dropout)
+            self.blocks = ModuleList(Block(config) for _ in range(config.n_layer))
+            self.norm = LayerNorm(config.n_embd, bias=config.bias)
+            self.lm_head = None if config.tied else Linear(config.n_embd, config.vocab_size, bias=False)
         std = 0.02 * math.sqrt(768 / config.n_embd) if config.init_std is None else config.init_std
         for name, p in self.named_parameters():
             if p.ndim == 2:

@@ -4,20 +4,40 @@ import math
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from ..random import default_generator
+from ..random import Generator, default_generator
 from ..tensor import rand, randn
 
-_skipping = ContextVar("skipping", default=False)
+_way = ContextVar("way", default="draw")
 
 
 @contextmanager
-def skipped():
-    """Within a with-block no random numbers are drawn and values stay as they are: for a model that loads weights."""
-    before = _skipping.set(True)
+def _instead(way):
+    before = _way.set("skip" if _way.get() == "skip" else way)
     try:
         yield
     finally:
-        _skipping.reset(before)
+        _way.reset(before)
+
+
+def skipped():
+    """Within a with-block no random numbers are drawn and values stay as they are: for a model that loads weights."""
+    return _instead("skip")
+
+
+def passed_over():
+    """Within a with-block values stay as they are, but the generator goes on as if they had been drawn: for a model
+    that draws its own in the place of its layers', so that theirs need not be computed."""
+    return _instead("pass over")
+
+
+class _Nowhere:
+    """In the place of a backend: numbers are reserved, but not computed."""
+
+    @staticmethod
+    def random_uniform(draw, shape, dtype):
+        pass
+
+    random_normal = random_uniform
 
 
 def _fill(x, values):
@@ -37,14 +57,24 @@ def ones_(x):
     return _fill(x, 1)
 
 
+def _random(x, make, draw, scale, shift, generator):
+    """x filled with scale · numbers + shift, where make(…) gives a Tensor of what draw(generator, …) computes."""
+    way = _way.get()
+    if way == "draw":
+        return _fill(x, make(x.shape, dtype=x.dtype, generator=generator).mul_(scale).add_(shift))
+    if way == "pass over":
+        draw(default_generator if generator is None else generator, x.shape, x.dtype, _Nowhere)
+    return x
+
+
 def uniform_(x, a=0.0, b=1.0, generator=default_generator):
     """Uniform in [a, b)."""
-    return x if _skipping.get() else _fill(x, rand(x.shape, dtype=x.dtype, generator=generator) * (b - a) + a)
+    return _random(x, rand, Generator.uniform, b - a, a, generator)
 
 
 def normal_(x, mean=0.0, std=1.0, generator=default_generator):
     """Normal."""
-    return x if _skipping.get() else _fill(x, randn(x.shape, dtype=x.dtype, generator=generator) * std + mean)
+    return _random(x, randn, Generator.normal, std, mean, generator)
 
 
 def _fans(x):

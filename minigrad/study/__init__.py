@@ -14,7 +14,7 @@
     study.token_gradients, backward_lens            what each token teaches a head's weights, as numbers and as tokens
     study.composition(model, "k")                   how much heads read of what earlier heads write, by their weights
     study.head_scores(model)                        previous, duplicate, induction, copying
-    study.head_importance(model, [(x, y)])          by ablation, gate gradients or their path integral
+    study.head_importance(model, [(x, y)])          by ablation, by gate gradients, or by their integral
     study.logit_attribution, unembedding            what heads, MLPs and embeddings add to the logits
     study.ablate_heads, prune, Recorder, designed_head, qk_circuit, ov_circuit, rollout
 

@@ -13,7 +13,7 @@ from ..nn.heads import known_heads
 from ..tensor import Tensor, grad, ones, tensor
 from .layers import as_float64, attention_layers, path_of, several, undisturbed
 
-METHODS = "ablate", "gate_path", "joint_path", "abs_gate_grad"
+METHODS = "ablate", "joint_path", "abs_gate_grad"
 
 
 def returned_loss(model, *batch):
@@ -34,9 +34,9 @@ def head_importance(model, batches, method="ablate", steps=20, loss=returned_los
     """{path: (nh,) float64}: how much each head matters to mean_loss(model, batches, loss), in its unit.
 
         ablate         L(g_h = 0) - L, where a gate g_h multiplies the head's z: the truth, one forward for each head
-        gate_path      -∫₀¹ ∂L/∂g_h dg_h, by the midpoints of `steps` intervals: the same, from gradients on the way
-        joint_path     the same while all gates close together, with one backward for each of the steps, whatever the
-                       number of heads: each head's share of L(no heads) - L, to which all shares add up
+        joint_path     -∫₀¹ ∂L/∂g_h dg with all gates at g, by the midpoints of `steps` intervals: one backward for each
+                       of them, whatever the number of heads. It is each head's share of L(no heads) - L, to which all
+                       shares add up. (Were its own gate alone to close, the integral would be its ablation.)
         abs_gate_grad  E |∂L/∂g_h| = E |⟨z_h, ∂L/∂z_h⟩| at g_h = 1, the mean over sequences (Michel, Levy and Neubig
                        2019): a first-order estimate from one backward. It can be small for a head that matters much,
                        where the loss is flat at g_h = 1 and rises only as the gate closes
@@ -53,11 +53,11 @@ def head_importance(model, batches, method="ablate", steps=20, loss=returned_los
             return _abs_gate_grads(model, layers, batches, loss)
         if method == "joint_path":
             return _along_joint_path(model, layers, batches, loss, steps)
-        if method == "ablate":
-            of_head = partial(_ablated, model, batches, loss, mean_loss(model, batches, loss))
-        else:
-            of_head = partial(_along_path, model, batches, loss, steps)
-        return {path: np.array([of_head(layer, h) for h in range(layer.num_heads)]) for path, layer in layers.items()}
+        whole = mean_loss(model, batches, loss)
+        return {
+            path: np.array([_loss_without(model, batches, loss, layer, h) - whole for h in range(layer.num_heads)])
+            for path, layer in layers.items()
+        }
 
 
 def check_steps(steps):
@@ -79,25 +79,16 @@ def _as_list(batches):
     return batches
 
 
-def _ablated(model, batches, loss, whole, layer, h):
-    with _gate(layer, h, 0.0):
-        return mean_loss(model, batches, loss) - whole
-
-
-def _along_path(model, batches, loss, steps, layer, h):
-    total = 0.0
-    for t in (np.arange(steps) + 0.5) / steps:
-        with _gate(layer, h, t) as gates, enable_grad():
-            found = [grad(loss(model, *batch), gates, allow_unused=True)[0] for batch in batches]
-        total += sum(0.0 if g is None else g[h].item() for g in found)
-    return -total / (steps * len(batches))
+def _loss_without(model, batches, loss, layer, h):
+    with _gates(layer, h, 0.0):
+        return mean_loss(model, batches, loss)
 
 
 def _along_joint_path(model, layers, batches, loss, steps):
     total = {path: np.zeros(layer.num_heads) for path, layer in layers.items()}
     for t in (np.arange(steps) + 0.5) / steps:
         with ExitStack() as stack:
-            gates = [stack.enter_context(_gate(layer, slice(None), t)) for layer in layers.values()]
+            gates = [stack.enter_context(_gates(layer, slice(None), t)) for layer in layers.values()]
             with enable_grad():
                 found = [grad(loss(model, *batch), gates, allow_unused=True) for batch in batches]
         for of_batch in found:
@@ -131,7 +122,7 @@ def _gated(gates, path, layer, z):
 
 
 @contextmanager
-def _gate(layer, h, value):
+def _gates(layer, h, value):
     """Within a with-block, head h of a layer (or heads, a slice) is multiplied by value. Yields all factors, (nh,).
 
     They come on top of head_gates that the layer may have."""

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.backend import philox
+from minigrad.backend import philox, reference
+from minigrad.backend.numpy import random
 from minigrad.nn import functional as F
 
 # Random123's kat_vectors: counter, key, result of philox4x32-10
@@ -34,6 +35,23 @@ def test_words_are_blocks_in_order():
     far = philox.words(philox.Draw(5, 2**32 - 1), 8)  # the counter carries into its second word
     np.testing.assert_array_equal(far[4:], philox.words(philox.Draw(5, 2**32), 4))
     assert len(set(far.tolist())) == 8
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 8])
+def test_numbers_computed_a_few_at_a_time_are_the_same(at_once, monkeypatch):
+    draw, shapes = philox.Draw(5, 2**32 - 4), [(n,) for n in (0, 1, 2, 6, 7, 8, 25, 50)]
+
+    def drawn():
+        found = [philox.words(draw, *shape) for shape in shapes]
+        for dtype in (np.float16, np.float32, np.float64):
+            found += [reference.random_uniform(draw, shape, dtype) for shape in shapes]
+            found += [reference.random_normal(draw, shape, dtype) for shape in shapes]
+        return [(y.dtype, y.tolist()) for y in found]
+
+    whole = drawn()
+    for module in (philox, random):
+        monkeypatch.setattr(module, "AT_ONCE", at_once)
+    assert drawn() == whole
 
 
 # --------------------------------------------------------------------------------------------------------- generators

@@ -57,6 +57,7 @@ COMMANDS = {
     "kv_cache": ["--prompt=2", "--tokens=1"],
     "prune_heads": [*TEXT, "--steps=0", "--batches=1", "--remove=1"],
     "reverse_sequence": ["--steps=0"],
+    "saturation": ["--steps=1"],
     "scale": [],
     "why_topological_order": [],
     "worked_examples": [],
@@ -67,6 +68,7 @@ SMALL = {  # what makes examples quick that no option does
     "kv_cache": {"KINDS": {"GQA": 2}},
     "prune_heads": {"SIZES": dict(block_size=8, n_layer=1, n_head=2, n_embd=8)},
     "reverse_sequence": {"exact": lambda model: 0.0},
+    "saturation": {"FACTORS": (1, 2), "HALF": 1},
     "scale": {"SIZES": (4, 8)},
 }
 OUTPUTS = "--out", "--json", "--html"
@@ -175,7 +177,7 @@ def test_outputs_are_tried_before_the_work(command, capsys):
     for option in options(command, capsys):
         for path in NO_OUTPUT if option in OUTPUTS else ():
             if path == "." and command in ("char_lm train", "head_report", "induction_heads", "prune_heads",
-                                           "why_topological_order"):  # fmt: skip
+                                           "saturation", "why_topological_order"):  # fmt: skip
                 continue  # theirs is a folder
             if option == "--out" and command == "char_lm sample":
                 continue  # it is read there
@@ -262,7 +264,7 @@ def test_optional_packages_are_asked_for_before_the_work(package, monkeypatch, c
     monkeypatch.setitem(sys.modules, package, None)
     needed = {
         "matplotlib": {"head_count": "a.png", "scale": "a.png", "induction_heads": "a", "prune_heads": "a",
-                       "head_report": "a"},
+                       "saturation": "a", "head_report": "a"},
         "graphviz": {"backprop_through_heads": "a.svg", "why_topological_order": "a", "head_report": "a"},
     }  # fmt: skip
     for command, path in needed[package].items():

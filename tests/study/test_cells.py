@@ -6,7 +6,7 @@ import pytest
 import minigrad as mg
 from minigrad import study
 
-from .models import EncoderDecoder, gpt, tokens
+from .models import EncoderDecoder, along_gate, gpt, tokens
 
 
 @pytest.mark.parametrize("changes", [{}, {"positions": "rotary", "n_kv_head": 2}])
@@ -26,8 +26,7 @@ def test_cells_of_cross_attention():
     model, batch = EncoderDecoder().double(), tokens()
     path = "transformer.decoder.layers.1.multihead_attn"
     cells = study.attention_attribution(model, batch, path, 0, 20)
-    along = study.head_importance(model, [batch], "gate_path", steps=20)  # a gate scales the pattern, and so z
-    assert cells.sum() == pytest.approx(-along[path][0], rel=1e-10)
+    assert cells.sum() == pytest.approx(-along_gate(model, batch, path, 0), rel=1e-10)  # a gate scales the pattern
     assert (cells[0, :, 4:] == 0).all()  # padding
 
 

@@ -245,7 +245,7 @@ def test_importance_is_a_mean_over_batches_of_any_sizes():
             for batches in ([(x, y), (x[:1], y[:1])], [(x, y)], [(x[:1], y[:1])])
         )
         near(whole[ATTN], (one[ATTN] + two[ATTN]) / 2, 1e-9)
-    assert study.head_importance(model, [(x, y)], "gate_path", steps=1)[ATTN].shape == (4,)
+    assert study.head_importance(model, [(x, y)], "joint_path", steps=1)[ATTN].shape == (4,)
 
 
 def test_a_recorder_looks_when_it_should_and_writes_what_it_saw(tmp_path):

@@ -10,6 +10,8 @@ from minigrad import nn, optim, study
 from minigrad.nn import functional as F
 from minigrad.training import checkpoint
 
+from .models import EncoderDecoder, along_gate, tokens
+
 V, T, B = 11, 6, 4
 PATHS = "blocks.0.attn", "blocks.1.attn"
 
@@ -48,14 +50,22 @@ def test_ablation_is_the_rise_of_the_loss_without_a_head(changes):
             assert importance[path][h] == pytest.approx(loss_without(model, batches, path, h) - whole, abs=1e-12)
 
 
-def test_the_path_integral_reproduces_ablation():
-    model, batches = gpt(), [batch(2), batch(3)]
-    exact = study.head_importance(model, batches)
-    errors = []
-    for steps in (5, 10, 20):
-        path = study.head_importance(model, batches, "gate_path", steps=steps)
-        errors.append(max(np.abs(path[p] - exact[p]).max() for p in PATHS))
-    assert errors[2] < 1e-4 and errors[1] / errors[2] > 3 and errors[0] / errors[1] > 3  # midpoints: order 2
+@pytest.mark.parametrize("changes", [{}, dict(n_kv_head=2, positions="rotary")])
+def test_the_integral_of_a_single_gates_gradient_is_the_ablation(changes):
+    model, x = gpt(**changes).eval(), batch()
+    exact = study.head_importance(model, [x])
+    for path, head in (PATHS[0], 1), (PATHS[1], 3):
+        errors = [abs(along_gate(model, x, path, head, steps) - exact[path][head]) for steps in (10, 20, 40)]
+        assert errors[2] < 1e-4 and errors[1] / errors[2] > 3 and errors[0] / errors[1] > 3  # midpoints: order 2
+
+
+@pytest.mark.parametrize("dtype", [mg.float32, mg.float64], ids=str)
+def test_the_integral_of_a_single_gates_gradient_of_cross_attention(dtype):
+    model, x = EncoderDecoder().to(dtype=dtype).eval(), tokens()
+    exact = study.head_importance(model, [x])
+    path = "transformer.decoder.layers.1.multihead_attn"
+    assert abs(exact[path][2]) > 0.01  # 100 times what ReLU's kinks leave of the order
+    assert along_gate(model, x, path, 2, 80) == pytest.approx(exact[path][2], abs=1e-4)
 
 
 def test_all_shares_add_up_while_all_gates_close_together():
@@ -84,7 +94,7 @@ def test_abs_gate_grad_is_the_mean_over_sequences_of_the_gates_gradients():
         np.testing.assert_allclose(found[path], expected[path], rtol=1e-10)
 
 
-@pytest.mark.parametrize("method", ["ablate", "abs_gate_grad", "gate_path"])
+@pytest.mark.parametrize("method", study.METHODS)
 def test_importance_leaves_the_model_as_it_was(method):
     model = gpt(dropout=0.1)
     gates = model.blocks[0].attn.head_gates = mg.tensor([1.0, 2.0, 0.5, 1.0], dtype=mg.float64)
@@ -106,8 +116,10 @@ def test_importance_of_any_loss():
 
     exact = study.head_importance(layer, [(x,)], loss=square)
     assert exact[""].shape == (2,)
-    path = study.head_importance(layer, [(x,)], "gate_path", loss=square)
-    np.testing.assert_allclose(path[""], exact[""], rtol=1e-9)  # a parabola: midpoints are exact
+    shares = study.head_importance(layer, [(x,)], "joint_path", steps=1, loss=square)
+    with study.ablate_heads(layer, {"": [0, 1]}):
+        nothing = square(layer, x).item()
+    assert shares[""].sum() == pytest.approx(nothing - square(layer, x).item())  # a parabola: midpoints are exact
 
 
 def test_importance_refuses():
@@ -121,7 +133,7 @@ def test_importance_refuses():
     with pytest.raises(ValueError, match="list of tuples of arguments: got one of Tensor"):
         study.head_importance(model, batch())
     with pytest.raises(ValueError, match="steps must be at least 1, got 0"):
-        study.head_importance(model, [batch()], "gate_path", steps=0)
+        study.head_importance(model, [batch()], "joint_path", steps=0)
 
 
 @pytest.mark.parametrize("method", study.METHODS)
