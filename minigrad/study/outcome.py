@@ -25,7 +25,14 @@ class Outcome:
 def texts_of(vocab):
     """The function that gives the text of a token's number, from a function, a list, a str, a dict or a CharVocab."""
     texts = getattr(vocab, "chars", vocab)
-    return texts if callable(texts) else texts.__getitem__
+
+    def text(i):
+        try:
+            return texts[i]
+        except LookupError as error:
+            raise ValueError(f"the vocabulary has no text for token {i}") from error
+
+    return texts if callable(texts) else text
 
 
 def outcome_of(logits, targets=None):

@@ -38,7 +38,7 @@ class LayerView:
     heads: the heads' numbers. pattern: (B, nh, T, S), with zeros where a query does not see a key. gradients: {label:
     (B, nh, T, S)}, such as dS and dP; they may hold NaN and infinity, which the page marks. stats: {name: (nh,)}, nan
     where there is no number. by_token: {label: (B, nh, T or S)}, sizes of gradients such as dq, which has queries, or
-    dk and dv, which have keys.
+    dk and dv, which have keys. crossed: are queries and keys of different sequences?
     """
 
     heads: list[int]
@@ -46,6 +46,7 @@ class LayerView:
     gradients: dict[str, np.ndarray] = field(default_factory=dict)
     stats: dict[str, np.ndarray] = field(default_factory=dict)
     by_token: dict[str, np.ndarray] = field(default_factory=dict)
+    crossed: bool = False
 
 
 def page(
@@ -83,6 +84,7 @@ def page(
                 "heads": [int(h) for h in view.heads],
                 "queries": kinds["pattern"].shape[2],
                 "keys": kinds["pattern"].shape[3],
+                "crossed": bool(view.crossed),
                 "byToken": [[str(name), len(x[0, 0])] for name, x in view.by_token.items()],
                 "tokens": _labels(tokens, path, kinds["pattern"].shape, pool),
             }
@@ -96,9 +98,10 @@ def page(
         "flow": None if flows is None else flow_data(flows, list(first), [list(v.heads) for v in first.values()]),
         "outcomes": None if outcomes is None else [_outcome(each, vocab) for each in outcomes],
     }
-    others = {label for kinds in arrays[0] for label in list(kinds)[2:]}  # gradients but the first
-    for precision, left_out in (None, set()), (127, set()), (31, set()), (31, others), (15, others):
-        frames = [[{k: x for k, x in kinds.items() if k not in left_out} for kinds in frame] for frame in arrays]
+    most = max(map(len, arrays[0]))  # kinds of numbers: the pattern, and gradients
+    for precision, n in (None, most), (127, most), (31, most), (31, 2), (15, 2):
+        frames = [[dict(list(kinds.items())[:n]) for kinds in frame] for frame in arrays]
+        left_out = {label for kinds in arrays[0] for label in list(kinds)[n:]}
         chunks = packed.chunks(frames, seen, by_token, precision, limit)
         if chunks is not None:
             about = {"precision": precision, "leftOut": sorted(left_out), "kinds": [list(kinds) for kinds in frames[0]]}
@@ -125,7 +128,7 @@ def _filled(title, header, chunks):
     template, style, *scripts = ((PAGE / name).read_text(encoding="utf-8") for name in FILES)
     script = "".join(scripts)
     parts = {
-        "TITLE": html.escape(str(title)),
+        "TITLE": html.escape(str(title).encode("utf-8", "backslashreplace").decode()),  # it may hold lone surrogates
         "STYLE": style,
         "HASH": base64.b64encode(hashlib.sha256(f"\n{script}".encode()).digest()).decode(),
         "DATA": text,
@@ -248,10 +251,10 @@ def _thinned(steps, values):
     return [steps[keep].tolist(), _numbers(values[keep])]
 
 
-def _numbers(values):
+def _numbers(values, digits=17):
     """A list for JSON, which has no nan and no infinity: they become words that JavaScript's Number() reads."""
     words = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-    return [words.get(str(v), v) for v in np.asarray(values, np.float64).tolist()]
+    return [words.get(str(v), float(f"{v:.{digits}g}")) for v in np.asarray(values, np.float64).tolist()]
 
 
 def _outcome(outcome, vocab):
@@ -265,7 +268,7 @@ def _outcome(outcome, vocab):
         right = [[visible(text(t)) if t >= 0 else None for t in row] for row in outcome.targets.tolist()]
     return {
         "top": [[[visible(text(i)) for i in ids] for ids in sequence] for sequence in outcome.ids.tolist()],
-        "p": [[_numbers(np.round(row, 4)) for row in sequence] for sequence in outcome.probabilities],
-        "loss": None if outcome.loss is None else [_numbers(np.round(row, 4)) for row in outcome.loss],
+        "p": [[_numbers(row, 5) for row in sequence] for sequence in outcome.probabilities],
+        "loss": None if outcome.loss is None else [_numbers(row, 5) for row in outcome.loss],
         "right": right,
     }

@@ -6,8 +6,11 @@ EACH = 12  # how many edges of a node are kept, the largest ones, of those that 
 
 
 def flow_data(flows, paths, heads):
-    """{"nodes": [name, number of the layer, place of the head], "rows": [[node]], "edges": [snapshot][source, target,
-    input, edge]}. nodes that are no head of the report, {paths: heads}, have the layer -1. flows may hold None."""
+    """The flows of all snapshots, which may be None, as a dict for JSON.
+
+    nodes: [name, number of the layer, place of the head], -1 for what is no head of the report, {paths: heads}.
+    rows: lists of nodes, by their numbers. edges: [snapshot][source, target, input, edge], the largest of each node.
+    totals: [snapshot][node]{input: sum of all edges that leave the node}."""
     given = next((flow for flow in flows if flow is not None), None)
     if given is None:
         return None
@@ -21,6 +24,7 @@ def flow_data(flows, paths, heads):
         "nodes": [[str(node), *place.get((node.path, node.head), (-1, -1))] for node in number],
         "rows": [[number[node] for node in row] for row in rows],
         "edges": [[] if flow is None else _largest(flow, number) for flow in flows],
+        "totals": [[] if flow is None else _totals(flow, number) for flow in flows],
     }
 
 
@@ -32,3 +36,13 @@ def _largest(flow, number):
             leading[v] += 1
             kept.append([number[u], number[v], p, float(f"{edge:.4g}")])
     return kept
+
+
+def _totals(flow, number):
+    found = [{} for _ in number]
+    for u, row in zip(flow.sources, flow.edges):
+        for p in dict.fromkeys(p for _, p in flow.inputs):
+            total = float(row[[q == p for _, q in flow.inputs]].sum())
+            if total and total - total == 0:  # finite
+                found[number[u]][p] = float(f"{total:.4g}")
+    return found

@@ -62,7 +62,11 @@ def norm(seen, tokens):
     return np.linalg.norm(seen.z @ np.swapaxes(R, 1, 2), axis=-1).mean((0, 2))
 
 
-@stat("mean -Σ P ln P / ln n", "0 to 1", "how evenly a query reads the n keys that it sees: 0 is one key, 1 all alike")
+@stat(
+    "mean -Σ P ln P / ln n",
+    "0 to 1",
+    "how evenly a query reads its n keys, padding included: 0 is one key, 1 all alike",
+)
 def entropy(seen, tokens):
     return patterns.entropy(seen.pattern).mean(0)
 

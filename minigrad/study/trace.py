@@ -285,10 +285,11 @@ class LayerTrace:
         gradients, by_token = {}, {}
         if self.has_grads:  # dS first, since of dP much lies on keys that the mask hides
             gradients = {"dS": self.scores_grad, "dP": self.pattern_grad}
-            by_token = {f"d{point}": np.linalg.norm(getattr(self, f"{point}_grad"), axis=-1) for point in "zqkv"}
+            by_token = {f"d{p}": np.linalg.norm(as_float64(getattr(self, f"{p}_grad")), axis=-1) for p in "zqkv"}
         none = np.full(len(self.heads), np.nan)
         stats = {stat: table[stat].get(self.path, none) for stat in table.stats}
-        return report.LayerView(list(self.heads), self.pattern, gradients, stats, by_token)
+        crossed = self.x_q is not self.x_k
+        return report.LayerView(list(self.heads), self.pattern, gradients, stats, by_token, crossed)
 
     def _keep(self, point, x):
         if point in INPUTS:

@@ -75,7 +75,7 @@ def test_what_the_mask_hides(open_page, traced):
     page, trace = open_page(traced[3]), traced[0]
     point = "([q, k]) => { state.cell = null; point([q, k]); }"
     page.evaluate(point, [2, 9])
-    assert "the mask hides it" in words(page, "#readout") and page.locator("#readout .value").count() == 0
+    assert "the mask hides this key" in words(page, "#readout") and page.locator("#readout .value").count() == 0
     state = page.evaluate("heads.state()")
     seen = trace[state["layer"]]
     for kind, x in {"dS": seen.scores_grad, "dP": seen.pattern_grad}.items():
@@ -104,7 +104,9 @@ def test_the_summary_says_what_the_maps_show(open_page, traced):
         q, k = np.unravel_index(np.abs(np.tril(dS)).argmax(), dS.shape)
         assert f"({q}) → key" in text and f"({k}): a higher score here {'raises' if dS[q, k] > 0 else 'lowers'}" in text
         gate = (seen.z_grad * seen.z)[:, h].sum()
-        assert f"More of what it writes {'raises' if gate > 0 else 'lowers'} the loss" in text
+        assert f"more of what it writes {'raises' if gate > 0 else 'lowers'} the loss" in text
+        without = traced[2]["ablation"][state["layer"]][h]
+        assert f"Without it the loss {'rises' if without > 0 else 'falls'} by" in text
         page.keyboard.press("ArrowDown")
 
 
@@ -219,6 +221,126 @@ def test_all_labels_of_64_tokens_are_there(open_page, tmp_path):
         maps[0].draw();
     }""")
     assert page.evaluate("told.filter(text => text === 'x').length") == 128
+
+
+def test_all_that_leaves_a_head_is_told_though_few_edges_are_drawn(open_page, tmp_path):
+    model = study.AttentionOnly(8, 6, n_layer=4, n_head=6, n_embd=24)
+    x, y = mg.randint(0, 8, (1, 6)), mg.randint(0, 8, (1, 6))
+    with study.trace_heads(model) as trace:
+        model(x, y)[1].backward()
+    flow = study.flow(model, (x, y))
+    page = open_page(trace.to_html(tmp_path / "a.html", flow=flow))
+    page.evaluate("set({ layer: 0, head: 2 })")
+    settle(page)
+    said = re.search("All its readers together: by (.*)\\.", words(page, "#list"))[1]
+    told = {part.rsplit(" ", 1)[0]: float(part.rsplit(" ", 1)[1].replace("−", "-")) for part in said.split(", ")}
+    sums = {p: sum(edge for *_, by, edge in flow.out_of("blocks.0.attn", 2) if by == p) for p in ("q", "k", "v", "")}
+    right = {"MLPs and the end" if p == "" else p.upper(): x for p, x in sums.items()}
+    assert told == pytest.approx(right, rel=0.06)
+
+
+def test_a_head_outside_of_the_flow(open_page, traced, tmp_path):
+    view = LayerView([0], np.eye(3)[None, None], {"dS": np.ones((1, 1, 3, 3))})
+    flow, path = traced[1], tmp_path / "a.html"
+    page = open_page(write(path, [(None, {"pool": view, "blocks.0.attn": view})], title="", flows=[flow]))
+    assert "This head is not part of the flow" in words(page, "#list")
+    page.keyboard.press("ArrowDown")
+    settle(page)
+    assert "The largest edges of blocks.0.attn head 0" in words(page, "#list")
+
+
+def test_gradients_that_are_not_finite_or_zero(open_page, tmp_path):
+    pattern = np.tril(np.ones((4, 4)))[None, None] / np.arange(1, 5)[:, None]
+    dS = np.stack([np.full((4, 4), np.nan), np.zeros((4, 4)), np.full((4, 4), np.inf)])[None]
+    view = LayerView([0, 1, 2], np.repeat(pattern, 3, 1), {"dS": dS}, {"gate_grad": np.zeros(3)})
+    page = open_page(write(tmp_path / "a.html", [(None, {"a": view})], title="a\ud800b"))
+    for says, shown in [("is not finite in 10 cells", "–"), ("is 0 everywhere", "0"), ("is not finite", "Infinity")]:
+        assert says in words(page, "#summary") and "changes nothing, to first order" in words(page, "#summary")
+        page.evaluate("point(null); point([3, 1])")
+        assert page.locator("#readout .value b").nth(1).inner_text() == shown
+        page.keyboard.press("ArrowRight")
+        settle(page)
+
+
+def test_pointing_while_numbers_are_unpacked(open_page, tmp_path):
+    rng = np.random.default_rng(0)
+    big, small = (LayerView([0], rng.dirichlet(np.ones(n), (1, 1, n))) for n in (40, 5))
+    tokens = {"big": ([["t"] * 40], [["t"] * 40]), "small": ([["u"] * 5], [["u"] * 5])}
+    page = open_page(write(tmp_path / "a.html", [(None, {"big": big, "small": small})], title="", tokens=tokens))
+    page.evaluate("() => { set({ layer: 1 }); point([35, 35]); }")  # before the chunk is there
+    settle(page)
+    assert page.evaluate("heads.state().cell") is None
+    page.evaluate("point([4, 3])")
+    assert words(page, "#readout").startswith("query u (4) → key u (3)")
+
+
+def test_queries_and_keys_of_different_texts_have_no_neighbours(open_page, tmp_path):
+    view = LayerView([0], np.full((1, 1, 4, 4), 0.25), crossed=True)
+    page = open_page(write(tmp_path / "a.html", [(None, {"cross": view})], title=""))
+    assert (
+        words(page, "#summary")
+        == "On average a query gives 25 % to the first token; it reads about 4.0 keys at a time."
+    )
+
+
+def test_the_focus_stays_where_it_was(open_page, traced):
+    page = open_page(traced[3])
+    page.locator("#tokens button").nth(3).click()
+    page.get_by_role("button", name="Unpin").focus()
+    page.keyboard.press("ArrowRight")
+    settle(page)
+    focus = "document.activeElement.textContent"
+    assert page.evaluate(focus) == "Unpin"
+    page.keyboard.press("Enter")
+    settle(page)
+    assert page.evaluate("document.activeElement.title").split()[1] == "(3):"  # the token
+    page.locator("#strip").get_by_role("button", name="show dP").click()
+    settle(page)
+    assert page.evaluate(focus) == "dP"
+    page.locator("#order").select_option("entropy")
+    page.locator("#thumbs [aria-current=true]").focus()
+    page.keyboard.press("ArrowRight")
+    settle(page)
+    assert page.evaluate("document.activeElement.ariaLabel") == page.locator("#name").inner_text()
+
+
+def test_the_flow_by_keys(open_page, traced):
+    page = open_page(traced[3])
+    page.evaluate("set({ layer: 0, head: 1 })")
+    settle(page)
+    assert page.locator("#graph [tabindex='0']").count() == 1
+    page.locator("#graph [tabindex='0']").focus()
+    for key in ("ArrowRight", "ArrowUp", "ArrowLeft", "ArrowLeft", "ArrowLeft", "Enter"):
+        page.keyboard.press(key)
+    settle(page)
+    assert page.locator("#name").inner_text() == "blocks.1.attn · head 0"
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "blocks.1.attn head 0"
+    for key in ("ArrowDown", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    settle(page)
+    assert "The largest edges of tokens" in words(page, "#list")
+
+
+@pytest.mark.parametrize("width", [390, 1100])
+def test_reading_a_cell_moves_nothing(open_page, traced, width):
+    page = open_page(traced[3], viewport={"width": width, "height": 900})
+    at = [page.locator("#pattern-map").bounding_box()]
+    page.evaluate("point([11, 3])")
+    at.append(page.locator("#pattern-map").bounding_box())
+    assert at[0] == at[1] and "loss" in words(page, "#readout")
+
+
+def test_text_can_be_read_on_its_colour(open_page, traced):
+    for scheme in ("light", "dark"):
+        page = open_page(traced[3], color_scheme=scheme)
+        worst = page.evaluate("""() => {
+            const light = rgb => { const [r, g, b] = rgb.map(v => v / 255 <= .03928 ? v / 255 / 12.92
+                : ((v / 255 + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
+            const contrast = rgb => { const a = light(rgb), b = inkOn(rgb) === "#000" ? 0 : 1;
+                return (Math.max(a, b) + .05) / (Math.min(a, b) + .05); };
+            return Math.min(...tables[true].map(contrast), ...tables[false].map(contrast), contrast(tables.bad));
+        }""")
+        assert worst > 4.5
 
 
 @pytest.mark.slow

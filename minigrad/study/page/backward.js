@@ -5,21 +5,26 @@ const CARDS = [
   { name: "dv", formula: "dv = Pᵀ dz", by: "key",
     says: "One way to change z = P v: other values. Each key is asked in proportion to how much it is read." },
   { name: "dP", formula: "dP = dz vᵀ", map: true,
-    says: "The other way: another pattern. How the loss would rise if a query read more of a key." },
+    says: "The other way: another pattern. How the loss would rise if a query read more of a key. (The size is that of "
+      + "cells that are seen.)" },
   { name: "dS", formula: "dS = P ⊙ (dP − D), D = Σ P dP", map: true,
     says: "Through the softmax: a row of P always sums to 1, so only what differs from the row's mean D gets through, "
       + "and only where P is not 0. A head that is sure of itself lets nothing pass." },
   { name: "dq", formula: "dq = s dS k", by: "query", says: "Each query moves towards the keys whose scores should rise." },
   { name: "dk", formula: "dk = s dSᵀ q", by: "key", says: "Each key moves towards the queries that should see more of it." },
   { name: "dW", formula: "dW_Q = xᵀ dq, dW_K = xᵀ dk, dW_V = xᵀ dv, dW_O = zᵀ dy", weights: true,
-    says: "Sums over all tokens, in which the wishes of single tokens are lost." },
+    says: "Sums over all tokens of all sequences, in which the wishes of single tokens are lost. Where positions are rotary, "
+      + "q and k were turned after x W_Q and x W_K, and dq and dk have to be turned back first." },
 ];
 const strip = CARDS.map(card => {
   const size = el("b"), canvas = el("canvas", { role: "img" }), list = el("p", { className: "value" });
   const element = el("div", { className: "card" }, el("div", {}, el("b", { textContent: card.name + " " }), size),
     el("code", { textContent: card.formula }), canvas, list, el("p", { textContent: card.says }));
   if (card.map) element.append(el("button", { textContent: `show ${card.name}`,
-    onclick: () => set({ gradient: card.name }), hidden: true }));
+    onclick: () => {
+      set({ gradient: card.name });
+      $("gradients").querySelector("[aria-pressed=true]").focus();  // since this button goes
+    }, hidden: true }));
   $("strip").append(element);
   return { ...card, size, canvas, list, element };
 });

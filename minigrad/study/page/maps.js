@@ -38,7 +38,7 @@ class Heatmap {
     const has = layers[state.layer].kinds.includes(kind);
     this.plot.hidden = this.legend.hidden = !has; this.none.hidden = has;
     this.title.textContent = kind === "pattern" ? kind : `gradient ${kind}`;
-    this.note.textContent = !has ? "" : SIGNS[kind] || (kind === "pattern" ? "How much of each key a query reads."
+    this.note.textContent = !has ? "" : own(SIGNS, kind) || (kind === "pattern" ? "How much of each key a query reads."
       : "Orange: more of it raises the loss. Green: it lowers the loss.");
     this.canvas.ariaLabel = `${this.title.textContent}: arrow keys move from cell to cell, Enter pins the query`;
     this.view = has ? numbers(state.layer, state.head, kind) : null;
@@ -144,7 +144,7 @@ const SIGNS = {
 
 // ---- the cell that is pointed at, and a pinned query: the text, shaded by how much the query attends to each token
 function point(cell) {
-  if (String(cell) === String(state.cell)) return;
+  if (!ready() || String(cell) === String(state.cell)) return;
   state.cell = cell;
   maps.forEach(map => map.draw());
   read();
@@ -153,21 +153,21 @@ function point(cell) {
 const named = (side, i) => [small(side ? "key " : "query "), el("code", { textContent: token(side, i) }),
                             layers[state.layer].tokens ? ` (${i})` : ""];
 const says = { dS: "a higher score here", dP: "more attention here" };
-const effect = (kind, v) => v ? `${says[kind] || "more of it"} ${v > 0 ? "raises" : "lowers"} the loss` : "";
+const effect = (kind, v) => v ? `${own(says, kind) || "more of it"} ${v > 0 ? "raises" : "lowers"} the loss` : "";
 function read() {
   if (!ready()) return;
-  if (!state.cell) return $("readout").replaceChildren(small("Point at a cell, or tap it, to read it."));
+  if (!state.cell) return fill("readout", small("Point at a cell, or tap it, to read it."));
   const [q, k] = state.cell, at = kind => numbers(state.layer, state.head, kind);
   const where = el("span", {}, ...named(0, q), " → ", ...named(1, k));
   if (at("pattern").hides(q, k))
-    return $("readout").replaceChildren(where, small("The query does not see this key: the mask hides it."));
+    return fill("readout", where, small("No weight here: the mask hides this key, or all weights are rounded to 0."));
   const values = layers[state.layer].kinds.map(kind => el("span", { className: "value" }, small(kind + " "),
     el("b", { textContent: format(at(kind).at(q, k)) })));
   const kind = state.gradient, has = layers[state.layer].kinds.includes(kind);
-  $("readout").replaceChildren(where, ...values, small(has ? effect(kind, at(kind).at(q, k)) : ""));
+  fill("readout", where, ...values, small(has ? effect(kind, at(kind).at(q, k)) : ""));
 }
 function showPinned() {
-  const q = state.pin, { kinds, keys, tokens } = layers[state.layer], alike = !tokens || tokens[0] === tokens[1];
+  const q = state.pin, { kinds, keys } = layers[state.layer], alike = alikeSides();
   $("pinned").hidden = q === null;
   if (q === null) return;
   const lines = ["pattern", state.gradient].filter(kind => kinds.includes(kind)).flatMap(kind => {
@@ -184,6 +184,17 @@ function showPinned() {
     const deepest = kind === "pattern" ? `attends to (deepest: ${format(top)})` : `${kind} (deepest: ±${format(top)})`;
     return [small(deepest), el("div", { className: "chips" }, ...chips)];
   });
-  const unpin = el("button", { textContent: "Unpin", onclick: () => set({ pin: null }) });
+  const focused = document.activeElement === unpin;
   $("pinned").replaceChildren(el("div", {}, el("span", {}, ...named(0, q)), unpin), ...lines);
+  if (focused) unpin.focus();
 }
+const unpin = el("button", { textContent: "Unpin", onclick: () => {
+  const q = state.pin;
+  set({ pin: null });
+  if (chips[q]) { chips[q].tabIndex = 0; chips[q].focus({ preventScroll: true }); }  // the button has gone
+} });
+// Do queries and keys stand at the same positions of the same text?
+const alikeSides = () => {
+  const { tokens, queries, keys, crossed } = layers[state.layer];
+  return queries === keys && !crossed && (!tokens || tokens[0] === tokens[1]);
+};

@@ -26,7 +26,14 @@ const brief = v => v === 0 || Math.abs(v) >= .01 && Math.abs(v) < 1e4 ? String(+
 const signed = v => (v > 0 ? "+" : v < 0 ? "−" : "") + brief(Math.abs(v));
 const cut = (text, n = 14) => [...text].length > n ? [...text].slice(0, n - 1).join("") + "…" : text;
 const each = f => layers.forEach((layer, l) => layer.heads.forEach((head, h) => f(l, h, head)));
-const full = (l, h) => `${layers[l].path} · head ${layers[l].heads[h]}`;
+const full = (l, h) => `${layers[l].path || "the layer"} · head ${layers[l].heads[h]}`;
+// Replaces what an element holds, but only if it says something else now: else a screen reader would read it out again.
+const fill = (id, ...children) => {
+  const now = el("div", {}, ...children);
+  if (now.textContent !== $(id).textContent) $(id).replaceChildren(...now.childNodes);
+};
+const extent = values => values.reduce(([low, high], v) => isFinite(v) ? [Math.min(low, v), Math.max(high, v)]
+  : [low, high], [0, 0]);  // of the finite ones and 0
 const own = (object, key) => Object.hasOwn(object, key) ? object[key] : undefined;
 
 // ---- chunks: base64 of what was deflated (see packed.py), unpacked when first needed and then kept for a while
@@ -83,16 +90,18 @@ function numbers(l, h, kind) {
   const { queries: rows, keys: columns } = layers[l], n = rows * columns, chunk = contents(l), { bytes } = chunk;
   const first = state.sequence * n, peak = data.peaks[state.snapshot][l][kind][h];
   const part = new Float32Array(n), hidden = new Uint8Array(n);
-  let at = chunk.codes(kind, h) + chunk.starts[state.sequence] * width, top = 0, largest = -1, squares = 0;
+  let at = chunk.codes(kind, h) + chunk.starts[state.sequence] * width, top = 0, largest = -1, squares = 0, strange = 0;
   for (let j = 0, i = first; j < n; j++, i++) {
     if (!(bytes[i >> 3] >> (i & 7) & 1)) { hidden[j] = 1; continue; }
     const v = part[j] = width === 2 ? half(bytes, at) : coarse(bytes[at]), a = Math.abs(v);
     at += width; squares += v * v;
     if (a > top && a < Infinity) { top = a; largest = j; }
+    if (!isFinite(v)) strange++;
   }
   const view = { part, hidden, rows, columns, top, max: top * peak, signed: kind !== "pattern",
                  largest: largest < 0 ? null : [Math.floor(largest / columns), largest % columns],
-                 norm: Math.sqrt(squares) * peak, at: (q, k) => part[q * columns + k] * peak,
+                 strange, norm: strange ? NaN : Math.sqrt(squares) * peak,
+                 at: (q, k) => { const v = part[q * columns + k]; return isFinite(v) ? v * peak : v; },
                  hides: (q, k) => hidden[q * columns + k] === 1 };
   if (views.size > 200) views.clear();
   views.set(key, view);
@@ -108,7 +117,7 @@ function byToken(name) {
 // The text of query (side 0) or key (side 1) number i of the current layer.
 const token = (side, i) => {
   const { tokens } = layers[state.layer];
-  return tokens ? data.tokens[tokens[side]][state.sequence][i] : String(i);
+  return tokens ? cut(data.tokens[tokens[side]][state.sequence][i], 200) : String(i);
 };
 
 // ---- colours: from a fraction (-1 to 1) of the largest value; its square root shows small values beside a large one
@@ -135,7 +144,10 @@ function colour(part, signed, root = state.root) {
   return tables[signed][Math.round((signed ? (x + 1) / 2 : Math.max(x, 0)) * 512)];
 }
 const css = ([r, g, b]) => `rgb(${r}, ${g}, ${b})`;
-const inkOn = ([r, g, b]) => r * .3 + g * .59 + b * .11 > 140 ? "#111" : "#fff";
+const inkOn = rgb => {  // black or white, whichever contrasts more: by the relative luminance of WCAG 2
+  const [r, g, b] = rgb.map(v => v <= 10 ? v / 3294.6 : ((v / 255 + .055) / 1.055) ** 2.4);
+  return .2126 * r + .7152 * g + .0722 * b > .179 ? "#000" : "#fff";
+};
 
 // Draws a view on `canvas`, a pixel for each cell. Cells that are hidden are left clear: the canvas's hatching shows.
 function paint(canvas, { part, hidden, rows, columns, top, signed }) {

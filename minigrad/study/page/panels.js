@@ -5,6 +5,8 @@ for (const [end, drop] of [[0, "shift"], [-1, "pop"]])
   while (layers.length > 1 && short.every(p => p.length > 1 && p.at(end) === short[0].at(end)))
     short.forEach(p => p[drop]());
 const names = short.map(parts => parts.filter(part => part !== "layers" && part !== "blocks").join("."));
+// "0", or "e0s" for encoder.0.self_attn, where there is room for no more.
+const initials = name => name.split(".").map(part => /^\d+$/.test(part) ? part : part[0]).join("");
 const columns = [...new Set(layers.flatMap(layer => layer.heads))].sort((a, b) => a - b), thumbs = layers.map(() => []);
 $("thumbs").style.setProperty("--n", columns.length);
 const rowLabels = [small(""), ...columns.map(small), ...layers.map(({ path }, l) => {
@@ -15,7 +17,7 @@ const rowLabels = [small(""), ...columns.map(small), ...layers.map(({ path }, l)
 $("thumbs").append(...rowLabels);
 each((l, h, head) => {
   const properties = { ariaLabel: full(l, h), title: full(l, h), onclick: () => set({ layer: l, head: h }) };
-  thumbs[l][h] = el("button", properties, el("canvas"), el("em", { textContent: `${cut(names[l], 6)}.${head}` }));
+  thumbs[l][h] = el("button", properties, el("canvas"), el("em", { textContent: `${initials(names[l])}.${head}` }));
   $("thumbs").append(thumbs[l][h]);
 });
 let arranged = null;
@@ -69,16 +71,16 @@ function paintThumbs() {
 
 // ---- bars: a statistic of every head, on one scale for all snapshots, so that bars can be compared between them
 const charts = Object.entries(data.stats).map(([name, raw]) => {
-  const values = raw.map(snapshot => snapshot.map(layer => layer.map(Number))), all = values.flat(2).filter(isFinite);
-  const high = Math.max(0, ...all), low = Math.min(0, ...all), percent = x => x / (high - low || 1) * 100 + "%";
+  const values = raw.map(snapshot => snapshot.map(layer => layer.map(Number))), [low, high] = extent(values.flat(2));
+  const any = values.flat(2).some(isFinite), percent = x => x / (high - low || 1) * 100 + "%";
   const caption = el("b"), bars = layers.map(() => []);
   const say = (l, h) => caption.textContent = format(values[state.snapshot][l][h]);
   each((l, h) => bars[l][h] = el("button", { tabIndex: -1, onclick: () => set({ layer: l, head: h }),
                                              onpointerenter: () => say(l, h) }));
   const plot = el("div", { className: "bars", onpointerleave: () => say(state.layer, state.head) },
                   ...bars.map(group => el("div", {}, ...group)));
-  const under = names.map((textContent, l) => el("small", { textContent, title: layers[l].path }));
-  const scale = small(all.length ? `${brief(low)} … ${brief(high)}` : "no values");
+  const under = names.map((name, l) => el("small", { textContent: initials(name), title: layers[l].path }));
+  const scale = small(any ? `${brief(low)} … ${brief(high)}` : "no values");
   scale.title = "the range of the bars";
   const meaning = el("p", { className: "meaning", textContent: own(data.meanings, name) || "" });
   $("stats").append(el("figure", {}, el("figcaption", {}, el("span", {}, name + " ", caption), scale), plot,

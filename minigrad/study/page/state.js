@@ -41,7 +41,7 @@ function set(change) {
   });
 }
 function show() {
-  const layer = layers[state.layer];
+  const layer = layers[state.layer], inGrid = $("thumbs").contains(document.activeElement);
   const look = `${state.snapshot} ${state.sequence} ${state.lines} ${dark.matches} ${devicePixelRatio}`;
   if (painted !== (painted = look)) paintThumbs();
   $("scrubber").value = state.snapshot; $("sequence").value = state.sequence; $("order").value = state.order;
@@ -51,7 +51,7 @@ function show() {
   thumbs.flat().forEach(thumb => { thumb.ariaCurrent = false; thumb.tabIndex = -1; });  // the grid is one tab stop
   const thumb = thumbs[state.layer][state.head], picker = $("thumbs");
   thumb.ariaCurrent = true; thumb.tabIndex = 0;
-  if ($("thumbs").contains(document.activeElement)) thumb.focus({ preventScroll: true });
+  if (inGrid) thumb.focus({ preventScroll: true });
   const box = picker.getBoundingClientRect(), inner = thumb.getBoundingClientRect();  // scrolls the box, not the page
   picker.scrollTop += Math.max(0, inner.bottom + 4 - box.bottom) - Math.max(0, box.top + 24 - inner.top);
   picker.scrollLeft += Math.max(0, inner.right + 4 - box.right) - Math.max(0, box.left + 24 - inner.left);
@@ -116,10 +116,11 @@ const counted = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`, about = [count
   counted(thumbs.flat().length, "head"), counted(data.sequences, "sequence")];
 if (steps.length > 1) about.push(counted(steps.length, "snapshot"));
 else if (steps[0] !== null) about.push(stepName(0));
-$("about").textContent = about.join(" · ");
+$("about").textContent = window.DecompressionStream ? about.join(" · ")
+  : "This browser cannot unpack the numbers: it has no DecompressionStream.";
 $("precision").textContent = (data.precision
   ? `To keep this file small, values are stored in ${data.precision} steps of the square root, from 0 to each head's largest.`
-  : "Values are stored relative to each head's largest, with errors up to 0.05 %.")
+  : "Values are stored relative to each head's largest, with errors up to 0.05 %, or 1e-12 of that largest one.")
   + (data.leftOut.length ? ` Left out: ${data.leftOut.join(", ")}; a larger limit= would keep it.` : "")
   + " Hatched cells are not seen by any head of the layer, and count for no colour scale.";
 $("loss").hidden = !curve.length; $("sequences").hidden = data.sequences < 2; $("gradients").hidden = !gradients.length;

@@ -23,7 +23,8 @@ function showText() {
   predict(state.pin);
 }
 $("tokens").onkeydown = event => {  // the text is one tab stop
-  const by = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key], i = chips.indexOf(event.target);
+  const by = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1, Home: -Infinity, End: Infinity }[event.key];
+  const i = chips.indexOf(event.target);
   if (!by || i < 0) return;
   const to = chips[clamp(i + by, 0, chips.length - 1)];
   event.target.tabIndex = -1; to.tabIndex = 0; to.focus();
@@ -33,51 +34,57 @@ function predict(i) {
   const found = outcome(), sequence = found && found.top[state.sequence];
   $("predictions").hidden = !found;
   if (!sequence || i === null || !sequence[i])
-    return $("predictions").replaceChildren(small(found ? "Predictions of what comes after a token appear here." : ""));
+    return fill("predictions", small(found ? "Predictions of what comes after a token appear here." : ""));
   const right = found.right && found.right[state.sequence][i], loss = found.loss && Number(found.loss[state.sequence][i]);
   const after = el("span", {}, small("after "), el("code", { textContent: token(0, i) }), ` (${i}) `);
   const guesses = sequence[i].map((text, n) => el("span", { className: text === right ? "value right" : "value" },
     el("code", { textContent: text }), ` ${(Number(found.p[state.sequence][i][n]) * 100).toFixed(1)} % `));
   const truth = right === null || right === undefined ? [] : [small("right: "), el("code", { textContent: right })];
   if (loss !== null && !isNaN(loss)) truth.push(small(` loss ${format(loss)}`));
-  $("predictions").replaceChildren(after, ...guesses, ...truth);
+  fill("predictions", after, ...guesses, ...truth);
 }
 
 // ---- a head in a few sentences, for those who do not see the maps, and for all others
 function summarize() {
   const l = state.layer, h = state.head, { kinds, queries, keys } = layers[l], P = numbers(l, h, "pattern");
-  const sums = { before: 0, itself: 0, first: 0 };
+  const alike = alikeSides(), means = { "the token before it": [0, 0], itself: [0, 0], "the first token": [0, 0] };
+  const add = (what, p) => { means[what][0] += p; means[what][1]++; };
   let n = 0, entropy = 0;
   for (let q = 0; q < queries; q++) {
     let seen = 0, nats = 0;
     for (let k = 0; k < keys; k++) {
       const p = P.at(q, k);
-      if (P.hides(q, k)) continue;
-      seen++;
+      if (!P.hides(q, k)) seen++;
       if (p > 0) nats -= p * Math.log(p);
     }
-    if (seen < 2) continue;
+    if (!seen || alike && !q && seen === 1) continue;  // nothing to choose from
     n++; entropy += nats;
-    sums.first += P.at(q, 0);
-    if (queries === keys) { sums.itself += P.at(q, q); if (q) sums.before += P.at(q, q - 1); }
+    if (alike) { add("itself", P.at(q, q)); if (q) add("the token before it", P.at(q, q - 1)); }
+    if (!alike || q > 1) add("the first token", P.at(q, 0));  // the first of others is itself, or the one before
   }
-  const share = v => `${Math.round(v / n * 100)} %`, said = [];
+  const said = [];
   if (n) {
-    const parts = [["the token before it", sums.before], ["itself", sums.itself], ["the first token", sums.first]];
-    const main = parts.filter(([, v]) => v / n >= .01).sort((a, b) => b[1] - a[1]).map(([name, v]) => `${share(v)} to ${name}`);
-    said.push(`On average a query gives ${main.join(", ") || "next to nothing to the token before, itself or the first"}; `
+    const shares = Object.entries(means).map(([what, [sum, of]]) => [what, of ? sum / of : 0]);
+    const main = shares.filter(([, v]) => v >= .01).sort((a, b) => b[1] - a[1])
+      .map(([what, v]) => `${Math.round(100 * v)} % to ${what}`);
+    said.push(`On average a query gives ${main.join(", ") || "next to nothing to its neighbours or the first token"}; `
       + `it reads about ${Math.exp(entropy / n).toFixed(1)} keys at a time.`);
   }
   const kind = kinds.includes("dS") ? "dS" : kinds[1];
   if (kind) {
     const view = numbers(l, h, kind), at = view.largest;
-    said.push(!at ? `Its ${kind} is 0 everywhere.`
+    if (view.strange) said.push(`Its ${kind} is not finite in ${view.strange} cells.`);
+    if (at || !view.strange) said.push(!at ? `Its ${kind} is 0 everywhere.`
       : `Its largest ${kind}, ${signed(view.at(...at))}, is at query ${token(0, at[0])} (${at[0]}) → key ${token(1, at[1])} `
         + `(${at[1]}): ${effect(kind, view.at(...at))}.`);
   }
   const number = name => { const raw = own(data.stats, name); return raw ? Number(raw[state.snapshot][l][h]) : NaN; };
   const gate = number("gate_grad"), matters = data.matters && data.matters !== "gate_grad" ? number(data.matters) : NaN;
-  if (!isNaN(gate)) said.push(`More of what it writes ${gate > 0 ? "raises" : "lowers"} the loss (gate_grad ${signed(gate)}).`);
-  if (!isNaN(matters)) said.push(`${data.matters}: ${signed(matters)}.`);
-  $("summary").textContent = said.join(" ");
+  if (gate === 0) said.push("More or less of what it writes changes nothing, to first order (gate_grad 0).");
+  else if (!isNaN(gate))
+    said.push(`To first order, more of what it writes ${gate > 0 ? "raises" : "lowers"} the loss (gate_grad ${signed(gate)}).`);
+  if (!isNaN(matters)) said.push(data.matters.startsWith("ablat")
+    ? `Without it the loss ${matters > 0 ? "rises" : "falls"} by ${brief(Math.abs(matters))} (${data.matters}).`
+    : `${data.matters}: ${signed(matters)}.`);
+  fill("summary", said.join(" "));
 }

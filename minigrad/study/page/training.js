@@ -44,6 +44,7 @@ function play(on) {
   const next = () => state.snapshot + 1 < steps.length ? set({ snapshot: state.snapshot + 1 }) : play(false);
   timer = on ? setInterval(next, 350) : null;
   $("play").textContent = on ? "Pause" : "Play";
+  for (const id of ["summary", "readout", "predictions"]) $(id).ariaLive = on ? "off" : "polite";
 }
 
 // ---- a statistic of all heads in the course of training
@@ -53,7 +54,7 @@ function showCurves() {
   if (!curvable.length) return;
   const raw = data.stats[state.curve], width = $("lines").clientWidth || 600, height = 180, left = 52, bottom = 20;
   const xs = steps.map((step, s) => step === null ? s : step);
-  const all = raw.flat(2).map(Number).filter(isFinite), y0 = Math.min(0, ...all), y1 = Math.max(0, ...all);
+  const [y0, y1] = extent(raw.flat(2).map(Number));
   const x = s => left + (xs[s] - xs[0]) / (xs.at(-1) - xs[0] || 1) * (width - left - 8);
   const y = v => 8 + (y1 - v) / (y1 - y0 || 1) * (height - bottom - 8);
   const picture = draw("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
