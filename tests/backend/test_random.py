@@ -37,7 +37,7 @@ def test_words_are_blocks_in_order():
     assert len(set(far.tolist())) == 8
 
 
-@pytest.mark.parametrize("at_once", [1, 3, 8])
+@pytest.mark.parametrize("at_once", [4, 12])
 def test_numbers_computed_a_few_at_a_time_are_the_same(at_once, monkeypatch):
     draw, shapes = philox.Draw(5, 2**32 - 4), [(n,) for n in (0, 1, 2, 6, 7, 8, 25, 50)]
 

@@ -4,10 +4,8 @@ import math
 
 import numpy as np
 
-from ..philox import AT_ONCE, Draw, words
+from ..philox import AT_ONCE, Draw, doubles, words
 from ..primitives import Primitives
-
-_FLOAT64 = np.dtype(np.float64)
 
 
 class Random(Primitives):
@@ -26,8 +24,8 @@ class Random(Primitives):
         cosines, sines = y[:pairs], y[pairs:]
         for first in range(0, pairs, AT_ONCE):
             n = min(AT_ONCE, pairs - first)
-            radius = np.sqrt(-2 * np.log1p(-_uniform(draw, first, n, _FLOAT64)))
-            angle = 2 * np.pi * _uniform(draw, pairs + first, n, _FLOAT64)
+            radius = np.sqrt(-2 * np.log1p(-doubles(draw, first, n)))
+            angle = 2 * np.pi * doubles(draw, pairs + first, n)
             for half, wave in (cosines, np.cos), (sines, np.sin):
                 some = half[first : first + n]
                 some[:] = (radius * wave(angle))[: some.size]  # of an odd number of numbers, the last sine is not one
@@ -40,13 +38,10 @@ class Random(Primitives):
 
 
 def _uniform(draw, first, n, dtype):
-    """Numbers first, …, first + n - 1 of those that random_uniform makes of a Draw: (n,)."""
-    each = 2 if dtype == _FLOAT64 else 1  # words of a number
-    block, skipped = divmod(each * first, 4)
-    drawn = words(Draw(draw.key, draw.offset + block), skipped + each * n)[skipped:]
-    if each == 2:  # 53 bits: nothing is rounded
-        return drawn[::2] * 2.0**-32 + (drawn[1::2] >> np.uint32(11)) * 2.0**-53
-    bits = random_bits(dtype)
+    """Numbers first, …, first + n - 1 of those that random_uniform makes of a Draw: (n,). first: a multiple of 4."""
+    if dtype == np.float64:
+        return doubles(draw, first, n)
+    bits, drawn = random_bits(dtype), words(Draw(draw.key, draw.offset + first // 4), n)
     return (drawn >> np.uint32(32 - bits)).astype(dtype) * dtype.type(2.0**-bits)
 
 
