@@ -89,6 +89,8 @@ def pulls(flows, head):
 
 def why(flows, head):
     """The same in words: when the strongest pull came, from which heads, and what was against it."""
+    if not flows:
+        return f"(nothing yet: it is looked at every {EVERY} steps)"
     steps, each = [step for step, _ in flows], pulls(flows, head)
     lines = ["step  " + "".join(f"{'by ' + name if p else name:>12}" for p, name in READERS.items())]
     lines += [f"{step:4}  " + "".join(f"{each[p][i]:+12.4f}" for p in READERS) for i, step in enumerate(steps)]

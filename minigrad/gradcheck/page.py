@@ -17,7 +17,7 @@ WORDS = {
 }
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
-# Colours and type are those of the report of attention heads (minigrad/study/page/style.css).
+# Colours and type are those of the report of attention heads (minigrad/study/report/page/style.css).
 STYLE = """
 :root { color-scheme: light dark; --mono: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace;
   --bg: #fff; --raised: #f5f6f8; --ink: #1b222c; --muted: #5b6675; --line: #d9dee6; --accent: #1f5fbf;

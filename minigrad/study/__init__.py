@@ -28,16 +28,16 @@ from .stats import STATS, Stat, stat
 from .table import HeadTable
 from .trace import HeadTrace, LayerTrace, trace_heads
 from .identities import IdentityError, IdentityReport
-from .ledger import Ledger, ledger
+from .steps.ledger import Ledger, ledger
 from .scores import head_scores, repeated_tokens
 from .models import AttentionOnly, designed_head
-from .circuits import LogitAttribution, logit_attribution, ov_circuit, qk_circuit, unembedding
-from .composition import Composition, composition
-from .token_gradients import TokenGradients, token_gradients
-from .backward_lens import BackwardLens, backward_lens
-from .stream_edges import Node
-from .flow import Edges, Flow, edge_patch, flow
-from .importance import (
+from .weights.circuits import LogitAttribution, logit_attribution, ov_circuit, qk_circuit, unembedding
+from .weights.composition import Composition, composition
+from .weights.token_gradients import TokenGradients, token_gradients
+from .weights.backward_lens import BackwardLens, backward_lens
+from .residual.edges import Node
+from .residual.flow import Edges, Flow, edge_patch, flow
+from .effects.importance import (
     METHODS,
     PruneReport,
     ablate_heads,
@@ -48,7 +48,7 @@ from .importance import (
     prune,
     ranked,
 )
-from .patching import patch
-from .cells import WhatIf, attention_attribution, what_if
+from .effects.patching import patch
+from .effects.cells import WhatIf, attention_attribution, what_if
 from .recorder import Recorder
 from .report import LayerView

@@ -18,7 +18,8 @@ right character, and so does a head whose importance is positive.
 
 from .. import cli
 from ..nn.attention import FORMS, POINTS
-from . import commands, patching
+from . import commands
+from .effects import patching
 from .report import LIMIT
 
 

@@ -16,14 +16,14 @@ from ..tensor import Tensor, tensor
 from ..training import checkpoint
 from ..training.runs import load_char_model
 from ..training.text import CharVocab
-from .cells import attention_attribution, what_if
-from .flow import flow
-from .importance import METHODS, head_importance, prune, returned_loss
+from .effects.cells import attention_attribution, what_if
+from .effects.importance import METHODS, head_importance, prune, returned_loss
+from .effects.patching import patch
 from .layers import attention_layers, path_of, undisturbed
-from .ledger import ledger
-from .patching import patch
+from .residual.flow import flow
 from .scores import head_scores
 from .stats import listed
+from .steps.ledger import ledger
 from .table import HeadTable
 from .trace import trace_heads
 

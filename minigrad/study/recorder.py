@@ -6,9 +6,9 @@ from ..autograd import enable_grad
 from ..errors import UnknownName, unknown
 from ..tensor import Tensor, grad
 from . import report
-from .flow import flow
-from .importance import returned_loss
+from .effects.importance import returned_loss
 from .layers import attention_layers, undisturbed
+from .residual.flow import flow
 from .trace import trace_heads
 
 

@@ -8,9 +8,9 @@ from ..errors import unknown
 from ..random import Generator
 from ..tensor import tensor
 from . import patterns
-from .circuits import unembedding
 from .layers import attention_layers, head_weights, several, undisturbed
 from .table import HeadTable
+from .weights.circuits import unembedding
 
 _OF_PATTERN = {
     "previous": lambda pattern, tokens: patterns.previous(pattern).mean(0),

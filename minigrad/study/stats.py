@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import patterns
-from .token_gradients import totals
+from .weights.token_gradients import totals
 
 GRADIENTS, TOKENS, POSITIONS = "gradients", "tokens", "positions"  # what a statistic may need
 

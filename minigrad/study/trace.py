@@ -24,7 +24,7 @@ from ..tensor import Tensor
 from . import identities, report
 from .layers import WEIGHTS, as_float64, attention_layers, before_rotary, path_of, several
 from .models import AttentionOnly
-from .outcome import outcome_of, texts_of
+from .report.outcome import outcome_of, texts_of
 from .stats import GRADIENTS, POSITIONS, STATS, TOKENS
 from .table import HeadTable
 

@@ -5,11 +5,11 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn
-from minigrad.study.circuits import LogitAttribution, logit_attribution, ov_circuit, qk_circuit, unembedding
 from minigrad.study.layers import attention_layers
 from minigrad.study.models import AttentionOnly, designed_head
 from minigrad.study.scores import repeated_tokens
 from minigrad.study.trace import trace_heads
+from minigrad.study.weights.circuits import LogitAttribution, logit_attribution, ov_circuit, qk_circuit, unembedding
 
 from .models import EncoderDecoder, randomised
 from .models import wild_gpt as gpt

@@ -9,10 +9,10 @@ import minigrad as mg
 from minigrad import nn, study
 from minigrad.errors import unknown
 from minigrad.study import layers, patterns
-from minigrad.study.circuits import logit_attribution, unembedding
-from minigrad.study.ledger import _numbers
 from minigrad.study.models import AttentionOnly, designed_head
+from minigrad.study.steps.ledger import _numbers
 from minigrad.study.table import HeadTable
+from minigrad.study.weights.circuits import logit_attribution, unembedding
 
 from .models import ATTN, gpt, page_data, tokens, traced
 
@@ -230,11 +230,11 @@ def test_ranks_groups_and_the_printed_report():
 def test_a_mean_loss_is_over_batches():
     losses = iter([1.0, 2.0, 6.0])
     assert study.mean_loss(None, [(), (), ()], lambda model: mg.tensor(next(losses))) == 3.0
-    assert study.importance.returned_loss(lambda x: (x, x.sum()), mg.ones(3)).item() == 3
-    assert study.importance.returned_loss(lambda x: x.sum(), mg.ones(3)).item() == 3
+    assert study.effects.importance.returned_loss(lambda x: (x, x.sum()), mg.ones(3)).item() == 3
+    assert study.effects.importance.returned_loss(lambda x: x.sum(), mg.ones(3)).item() == 3
     for wrong in (lambda x: x, lambda x: (x.sum(), x), lambda x: 3.0):
         with pytest.raises(ValueError, match="function returns no loss for these 1 arguments: pass loss="):
-            study.importance.returned_loss(wrong, mg.ones(3))
+            study.effects.importance.returned_loss(wrong, mg.ones(3))
 
 
 def test_importance_is_a_mean_over_batches_of_any_sizes():

@@ -9,7 +9,7 @@ import minigrad as mg
 from minigrad import nn, study
 from minigrad.nn import functional as F
 from minigrad.nn.positions import rotary
-from minigrad.study.streams import back_through_norm, through_norm
+from minigrad.study.residual.streams import back_through_norm, through_norm
 
 from .models import EncoderDecoder, V, gpt, tokens
 

@@ -49,7 +49,7 @@ def test_an_exact_patch_is_what_it_is_by_hand(point):
 
 
 @pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("method", study.patching.METHODS)
+@pytest.mark.parametrize("method", study.effects.patching.METHODS)
 def test_a_run_patched_with_itself_is_the_same(point, method):
     model, (clean, _) = gpt(), runs()
     found = study.patch(model, clean, clean, point=point, method=method, steps=2)

@@ -13,8 +13,7 @@ import zlib
 import numpy as np
 import pytest
 
-from minigrad.study import report
-from minigrad.study.report import LayerView, page, visible, write
+from minigrad.study.report import LayerView, document, page, visible, write
 
 HOSTILE = "</script><img src=x onerror=alert(1)><!--DATA-->&\u2028"
 
@@ -143,14 +142,14 @@ def test_long_curves_are_thinned_but_keep_their_extremes():
     values[20_000] = np.nan
     header, _ = parts(page([(0, {"a": view()})], title="", losses=(np.arange(50_000), values)))
     steps, kept = header["losses"]
-    assert len(steps) == len(kept) <= 3 * report.STRETCHES + 2 and steps == sorted(steps)
+    assert len(steps) == len(kept) <= 3 * document.STRETCHES + 2 and steps == sorted(steps)
     assert dict(zip(steps, kept)).items() >= {777: 9.0, 31_234: -9.0, 20_000: "NaN", 0: 0.0, 49_999: values[-1]}.items()
 
 
 def test_curves_are_thinned_only_when_they_are_long():
-    for n in (0, 1, 3 * report.STRETCHES, 3 * report.STRETCHES + 1):
+    for n in (0, 1, 3 * document.STRETCHES, 3 * document.STRETCHES + 1):
         header, _ = parts(page([(0, {"a": view()})], title="", losses=(range(n), np.zeros(n))))
-        assert len(header["losses"][0]) == (n if n <= 3 * report.STRETCHES else report.STRETCHES + 1), n
+        assert len(header["losses"][0]) == (n if n <= 3 * document.STRETCHES else document.STRETCHES + 1), n
     for losses in (([[1]], [[1.0]]), ([math.nan], [1.0]), ([math.inf], [1.0]), ([1], [1.0, 2.0])):
         with pytest.raises(ValueError, match="losses: as many steps as values are needed"):
             page([(0, {"a": view()})], title="", losses=losses)

@@ -9,12 +9,12 @@ import minigrad as mg
 from minigrad import nn
 from minigrad.random import default_generator
 from minigrad.study import patterns
-from minigrad.study.circuits import unembedding
 from minigrad.study.layers import head_weights
 from minigrad.study.models import AttentionOnly, designed_head
 from minigrad.study.scores import KINDS, head_scores, repeated_tokens
 from minigrad.study.table import HeadTable
 from minigrad.study.trace import trace_heads
+from minigrad.study.weights.circuits import unembedding
 
 from .models import wild_gpt as gpt
 

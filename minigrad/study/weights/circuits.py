@@ -6,14 +6,14 @@ from functools import partial
 
 import numpy as np
 
-from ..autograd import no_grad
-from ..gradcheck.report import aligned
-from ..nn import LayerNorm, MultiheadAttention, RMSNorm
-from ..tensor import eye, zeros
-from .layers import as_float64, attention_layers, head_weights, undisturbed
-from .streams import streams
-from .table import HeadTable
-from .trace import trace_heads
+from ...autograd import no_grad
+from ...gradcheck.report import aligned
+from ...nn import LayerNorm, MultiheadAttention, RMSNorm
+from ...tensor import eye, zeros
+from ..layers import as_float64, attention_layers, head_weights, undisturbed
+from ..residual.streams import streams
+from ..table import HeadTable
+from ..trace import trace_heads
 
 
 def qk_circuit(layer, head):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..nn import (
+from ...nn import (
     GPT,
     LayerNorm,
     Module,
@@ -23,9 +23,9 @@ from ..nn import (
     TransformerEncoder,
     TransformerEncoderLayer,
 )
-from ..tensor import zeros
-from .layers import as_float64
-from .models import AttentionOnly
+from ...tensor import zeros
+from ..layers import as_float64
+from ..models import AttentionOnly
 
 _LAYERS = TransformerEncoderLayer, TransformerDecoderLayer
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .layers import as_float64
+from ..layers import as_float64
 
 SHOWN = 5  # predictions of each token
 

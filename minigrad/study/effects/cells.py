@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..tensor import tensor
+from ...tensor import tensor
+from ..layers import as_float64, attention_layers, path_of, undisturbed
 from .importance import check_batch, check_steps, returned_loss
-from .layers import as_float64, attention_layers, path_of, undisturbed
 from .patching import gradients_at, values_at
 
 

@@ -1,6 +1,6 @@
 """A Flow as the report's page draws it."""
 
-from .flow_picture import rows_of
+from ..residual.picture import rows_of
 
 EACH = 12  # how many edges of a node are kept, the largest ones, of those that leave it and of those that lead to it
 

@@ -6,12 +6,12 @@ from functools import partial
 
 import numpy as np
 
-from ..autograd import enable_grad
-from ..errors import unknown
-from ..nn import GPT
-from ..nn.heads import known_heads
-from ..tensor import Tensor, grad, ones, tensor
-from .layers import as_float64, attention_layers, path_of, several, undisturbed
+from ...autograd import enable_grad
+from ...errors import unknown
+from ...nn import GPT
+from ...nn.heads import known_heads
+from ...tensor import Tensor, grad, ones, tensor
+from ..layers import as_float64, attention_layers, path_of, several, undisturbed
 
 METHODS = "ablate", "joint_path", "abs_gate_grad"
 

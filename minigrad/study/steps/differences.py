@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from ..autograd import no_grad, registry
-from ..dtypes import float64
-from ..gradcheck import numeric
-from ..tensor import Tensor, tensor
+from ...autograd import no_grad, registry
+from ...dtypes import float64
+from ...gradcheck import numeric
+from ...tensor import Tensor, tensor
 
 RTOL = {8: 1e-7, 4: 1e-4, 2: 2e-2}  # itemsize of a gradient -> the error allowed, relative to Σ |dx ⊙ u|
 WIDE = 1e-3  # an error bar wider than this, relative to Σ |dx ⊙ u|, decides nothing

@@ -17,12 +17,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ..files import atomic_write
-from ..viz.labels import printable
+from ...files import atomic_write
+from ...viz.labels import printable
+from ..stats import STATS
 from . import packed
+from .flow_data import flow_data
 from .outcome import texts_of
-from .report_flow import flow_data
-from .stats import STATS
 
 PAGE = Path(__file__).parent / "page"
 SCRIPTS = "numbers.js", "maps.js", "text.js", "panels.js", "backward.js", "flow.js", "training.js", "state.js"

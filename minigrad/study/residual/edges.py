@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..autograd import enable_grad
-from ..nn.utils import evaluating
-from ..tensor import Tensor, grad
-from .importance import check_batch
-from .layers import as_float64, attention_layers, head_weights
+from ...autograd import enable_grad
+from ...nn.utils import evaluating
+from ...tensor import Tensor, grad
+from ..effects.importance import check_batch
+from ..layers import as_float64, attention_layers, head_weights
+from ..trace import HeadTrace, trace_heads
 from .streams import Seen, back_through_norm, through_norm, watching
-from .trace import HeadTrace, trace_heads
 
 ROWS = 2.0**23  # numbers of all writes or reads that are held at a time
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..autograd import GraphError, backward, reachable, watch
-from ..errors import UnknownName, unknown
-from ..nn.attention import all_take
-from ..ops.derivatives import argument, derivative, letters_of
-from ..tensor import Tensor, ones_like
+from ...autograd import GraphError, backward, reachable, watch
+from ...errors import UnknownName, unknown
+from ...nn.attention import all_take
+from ...ops.derivatives import argument, derivative, letters_of
+from ...tensor import Tensor, ones_like
 from .differences import Run, check_input
 from .head_parts import head_parts
 

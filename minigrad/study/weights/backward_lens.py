@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import unknown
-from ..gradcheck.report import aligned
+from ...errors import unknown
+from ...gradcheck.report import aligned
+from ..layers import as_float64
+from ..report.outcome import texts_of
 from .circuits import unembedding
-from .layers import as_float64
-from .outcome import texts_of
 from .token_gradients import TokenGradients, place, token_gradients
 
 

@@ -22,13 +22,13 @@ about the gradient of one."""
 
 import numpy as np
 
-from ..errors import UnknownName, unknown
-from ..gradcheck.report import aligned
-from ..viz.graph import Graph
-from . import flow_picture
-from .identities import IdentityError, IdentityReport
-from .importance import returned_loss
-from .stream_edges import Node, StreamEdges, run_once
+from ...errors import UnknownName, unknown
+from ...gradcheck.report import aligned
+from ...viz.graph import Graph
+from ..effects.importance import returned_loss
+from ..identities import IdentityError, IdentityReport
+from . import picture
+from .edges import Node, StreamEdges, run_once
 from .streams import streams
 
 RTOL = {8: 1e-10, 4: 1e-6, 2: 2e-2}  # itemsize of what the model computes in -> the error allowed
@@ -98,7 +98,7 @@ class Flow:
         coloured by the input that reads, and dashed where they are negative. Raises ImportError without the Python
         package graphviz."""
         edges = self.all if edges is None else edges
-        return Graph(flow_picture.digraph(self, edges, least))
+        return Graph(picture.digraph(self, edges, least))
 
     def check(self, rtol=None):
         """Test both identities, each sum against what the backward gave. Returns an IdentityReport, whose errors are

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import unknown
-from ..gradcheck.report import aligned
-from ..nn import LayerNorm
-from .layers import as_float64, head_weights
-from .streams import streams
+from ...errors import unknown
+from ...gradcheck.report import aligned
+from ...nn import LayerNorm
+from ..layers import as_float64, head_weights
+from ..residual.streams import streams
 
 KINDS = "q", "k", "v"
 

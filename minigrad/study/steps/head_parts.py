@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..nn.heads import known_heads
+from ...nn.heads import known_heads
 
 
 def head_parts(graph, scope, head):

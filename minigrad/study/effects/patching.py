@@ -11,12 +11,12 @@ from contextlib import ExitStack, contextmanager
 
 import numpy as np
 
-from ..autograd import enable_grad
-from ..errors import unknown
-from ..nn.attention import POINTS
-from ..tensor import grad, tensor
+from ...autograd import enable_grad
+from ...errors import unknown
+from ...nn.attention import POINTS
+from ...tensor import grad, tensor
+from ..layers import as_float64, attention_layers, several, undisturbed
 from .importance import check_batch, check_steps, returned_loss
-from .layers import as_float64, attention_layers, several, undisturbed
 
 METHODS = "exact", "first_order", "integrated"
 

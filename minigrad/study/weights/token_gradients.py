@@ -13,9 +13,9 @@ from functools import cached_property
 
 import numpy as np
 
-from ..errors import unknown
-from ..gradcheck.report import aligned
-from .layers import WEIGHTS, as_float64
+from ...errors import unknown
+from ...gradcheck.report import aligned
+from ..layers import WEIGHTS, as_float64
 
 
 @dataclass(eq=False)

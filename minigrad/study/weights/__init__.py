@@ -1,0 +1,1 @@
+"""What a head's weights say, and what each token teaches them."""
