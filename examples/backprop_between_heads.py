@@ -28,13 +28,13 @@ LAYERS = "blocks.0.attn", "blocks.1.attn"
 PREVIOUS, MEAN, INDUCTION, OTHER = ((path, h) for path in LAYERS for h in (0, 1))
 HEADS = {  # W_Q (C, d_k), W_K (C, d_k), W_V (C, d_v), W_O (d_v, C); d_k = T in the first layer, all others are V
     # looks at the position before, and writes which token stands there
-    PREVIOUS: (2 * position.T @ np.eye(T, k=-1), position.T, token.T, before),
+    PREVIOUS: (4 * position.T @ np.eye(T, k=-1), position.T, token.T, before),
     # looks at all positions alike, and writes half of each token, as if it stood here
     MEAN: (0 * position.T, position.T, token.T, token / 2),
     # looks for the current token among those that stood before the others, and writes what it finds there
-    INDUCTION: (2 * token.T, before.T, token.T + before.T / 2, before),
-    # looks for the token before this one among the tokens, and writes it
-    OTHER: (before.T, token.T, token.T, before),
+    INDUCTION: (4 * token.T, before.T, token.T + before.T / 2, 2 * before),
+    # looks for the token before this one among the tokens, and writes half of it
+    OTHER: (before.T, token.T, token.T, before / 2),
 }
 W_U = 2 * before.T  # (C, V)
 READERS = [(head, p) for head in HEADS for p in "qkv"] + [("logits", "")]
@@ -152,7 +152,9 @@ def main(argv=()):
     row("dS", *dS)
     row("dS S", *(dS * S))
     more = {(PREVIOUS, (INDUCTION, "k")): 1.01}
-    print(f"\nΣ dS S = {(dS * S).sum():.4f}. With 1 % more on the edge to k alone, the loss is {forward(more)[0]:.4f}")
+    none = {(PREVIOUS, reader): 0 for reader in READERS}
+    print(f"\nΣ dS S = {(dS * S).sum():.4f}. With 1 % more on the edge to k alone, the loss is {forward(more)[0]:.4f};")
+    print(f"without {study.Node(*PREVIOUS)} it is {forward(none)[0]:.4f}")
     print(f"\n    {str(study.Node(*PREVIOUS)) + ' reads':28}{keys}")
     row("dS of B", *dSs[PREVIOUS][2])
     row("dS of the last A", *dSs[PREVIOUS][-1])
