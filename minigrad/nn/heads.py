@@ -24,7 +24,7 @@ class Head:
 
     def __init__(self, layer, number):
         if number not in range(layer.num_heads):
-            raise ValueError(f"there is no head {number}: this layer has {layer.num_heads}, from 0 on")
+            raise ValueError(_no_head(number, layer.num_heads))
         gates, kv = layer.head_gates, layer.kv_of_head[number]
         self.number, self.d_k, self.d_v, self.scale = number, layer.d_k, layer.d_v, layer.score_scale
         self.gate = 1.0 if gates is None else gates[number].item()
@@ -53,8 +53,12 @@ def known_heads(heads, nh):
     """heads as a set of numbers below nh. Raises ValueError for any other number."""
     heads = {operator.index(h) for h in heads}
     if unknown := sorted(heads.difference(range(nh))):
-        raise ValueError(f"there is no head {unknown}: this layer has {nh}, from 0 on")
+        raise ValueError(_no_head(unknown, nh))
     return heads
+
+
+def _no_head(which, nh):
+    return f"there is no head {which}: this layer has {f'{nh}, from 0 on' if nh else 'none'}"
 
 
 # ------------------------------------------------------------------------------------------------------------- surgery

@@ -38,7 +38,7 @@ def numbers(text):
 
 def node(text):
     path, _, head = text.partition(":")
-    return (path, cli.WHOLE(head)) if head else (path,)
+    return (layer(path), cli.WHOLE(head)) if head else (path,)
 
 
 def add_head(command):
@@ -69,8 +69,8 @@ def add_flow(command):
     command.add_argument(
         "-o", "--out", type=cli.path, metavar="FILE", help="draw them: .svg, .png or .dot, by graphviz"
     )
-    command.add_argument("--least", type=cli.number(float, above=0, at_most=1), default=0.05, metavar="PART",
-                         help="draw no edges below this part of the largest (default: %(default)g)")  # fmt: skip
+    command.add_argument("--least", type=cli.number(float, above=0, at_most=1), default=0.05, metavar="SHARE",
+                         help="draw no edges below this share of the largest (default: %(default)g)")  # fmt: skip
 
 
 def add_steps(command):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from ..training import checkpoint
 from ..training.runs import load_char_model
 from ..training.text import CharVocab
 from .effects.cells import attention_attribution, what_if
-from .effects.importance import METHODS, head_importance, prune, returned_loss
+from .effects.importance import METHODS, grouped, head_importance, prune, returned_loss
 from .effects.patching import patch
 from .layers import attention_layers, path_of, undisturbed
 from .residual.flow import flow
@@ -40,6 +41,7 @@ class Reading:
     batch: tuple[Tensor, ...]
     loss: Callable
     title: str
+    of: str  # what is differentiated, in the words of the report
     starts: list[int]
     tokens: list[list[str]]
     meta: dict  # of the checkpoint
@@ -50,15 +52,19 @@ class Reading:
             return self.loss(self.model, *self.batch).item()
 
     def __str__(self):
-        B, T = len(self.starts), len(self.tokens[0])
-        lines = [f"{self.title}: {self.value:.4f}"]
+        return "\n".join([f"{self.title}: {self.value:.4f}", *self.how])
+
+    @property
+    def how(self):
+        """Lines that say how a long text is read."""
+        B, T, lines = len(self.starts), len(self.tokens[0]), []
         if B == 1 and self.starts[0]:
             lines.append(f"the model reads the last {T} characters, no more at once")
         if B > 1:
             lines.append(f"the text is read in {B} sequences of {T} characters, no more at once")
             if overlap := self.starts[-2] + T - self.starts[-1]:
                 lines.append(f"the last one begins with {overlap} characters of the one before; none counts twice")
-        return "\n".join(lines)
+        return lines
 
 
 def read(args, *texts):
@@ -71,17 +77,17 @@ def read(args, *texts):
     model.config = dataclasses.replace(model.config, recompute=False)  # each layer has to run once
     encoded = [vocab.encode(text) for text in texts]  # (n,) each
     T, predicts = model.config.block_size, args.right is None and args.wrong is None
-    at, rest, loss, title = _predicted(encoded[0], T) if predicts else _compared(args, vocab, len(encoded[0]), T)
+    at, rest, loss, title, of = _predicted(encoded[0], T) if predicts else _compared(args, vocab, len(encoded[0]), T)
     rest = [tensor(array, device=args.device) for array in rest]
     readings = []
     for ids in encoded:
         x, tokens = tensor(ids[at], device=args.device), [list(vocab.decode(row)) for row in ids[at]]
-        readings.append(Reading(model, vocab, (x, *rest), loss, title, at[:, 0].tolist(), tokens, meta))
+        readings.append(Reading(model, vocab, (x, *rest), loss, title, of, at[:, 0].tolist(), tokens, meta))
     return readings
 
 
 def _predicted(ids, block_size):
-    """(which characters the model reads (B, T), [the targets], the loss, what it is called)"""
+    """(which characters the model reads (B, T), [the targets], the loss, its title, what it is called in a sentence)"""
     n = len(ids) - 1  # characters to predict
     if n < 1:
         raise cli.CommandError("the text needs two characters at least: one to read, one to predict")
@@ -91,7 +97,7 @@ def _predicted(ids, block_size):
     targets = ids[at + 1]
     if len(starts) > 1:
         targets[-1, : starts[-2] + T - starts[-1]] = -100  # they count in the sequence before
-    return at, [targets], returned_loss, "loss in nats per character"
+    return at, [targets], returned_loss, "loss in nats per character", "the loss"
 
 
 def _compared(args, vocab, n, block_size):
@@ -105,6 +111,9 @@ def _compared(args, vocab, n, block_size):
         raise cli.CommandError(f"--right and --wrong must differ: both are {args.right!r}")
     if n < 1:
         raise cli.CommandError("the text needs one character at least")
+    for option, char in ("--right", args.right), ("--wrong", args.wrong):
+        if char not in vocab.chars:
+            raise cli.CommandError(f"the vocabulary lacks {char!r}, given as {option}")
     right, wrong = vocab.encode(args.right + args.wrong).tolist()
 
     def loss(model, x):
@@ -112,7 +121,8 @@ def _compared(args, vocab, n, block_size):
         return (last[:, wrong] - last[:, right]).mean()
 
     at = np.arange(max(0, n - block_size), n)[None]
-    return at, [], loss, f"logit of {args.wrong!r} - logit of {args.right!r}, the right one, after the last character"
+    difference = f"logit({args.wrong!r}) - logit({args.right!r})"
+    return at, [], loss, f"{difference} after the last character; {args.right!r} is right", difference
 
 
 def _layer_of(args, model):
@@ -145,7 +155,7 @@ def report(args):
     with cli.refusing(ValueError):  # larger than --limit
         path = trace.to_html(
             args.out, text.tokens, title=title, importance=importance, flow=flow(text.model, text.batch, text.loss),
-            vocab=text.vocab, limit=int(args.limit * 1e6),
+            vocab=text.vocab, of=text.of, limit=int(args.limit * 1e6),
         )  # fmt: skip
     print(f"{text}\n\n{trace.table()}\n\nwrote {path}: {path.stat().st_size / 1e6:.1f} MB")
     return 0
@@ -178,9 +188,19 @@ def write_flow(args):
     edges, wrote = found.all if args.of is None else found.around(*args.of), []
     if args.out is not None:
         with cli.refusing(ValueError, ImportError):
-            wrote = found.graph(edges, args.least).save(args.out)
+            wrote = _drawn(found.graph(edges, args.least), args.out)
     print(f"{text}\n\n{edges}" + f"\n\nwrote {', '.join(map(str, wrote))}" * bool(wrote))
     return 0
+
+
+def _drawn(picture, path):
+    """Save a picture, or raise CommandError: graphviz warns where it cannot draw one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        try:
+            return picture.save(path)
+        except (UserWarning, OSError) as error:
+            raise cli.CommandError(f"no picture: {error}") from None
 
 
 def write_importance(args):
@@ -201,16 +221,27 @@ def write_scores(args):
 
 
 def write_patch(args):
-    """Print how the metric of the corrupt text changes as each head gets what it has in the clean one."""
+    """Print how the loss on the corrupt text changes as each head gets what it has in the clean one."""
     if len(args.clean) != len(args.corrupt):
         lengths = f"{len(args.clean)} and {len(args.corrupt)}"
         raise cli.CommandError(f"--clean and --corrupt must be of one length, not of {lengths} characters")
     clean, corrupt = read(args, args.clean, args.corrupt)
+    if clean.tokens == corrupt.tokens:
+        last = " (the last character is not read: it is what the model predicts)" if args.right is None else ""
+        raise cli.CommandError(f"--clean and --corrupt do not differ in what the model reads{last}")
+    if args.positions and len(clean.starts) > 1:
+        raise cli.CommandError("--positions needs texts that the model reads at once: these are several sequences")
+    if args.positions:
+        args.positions = [at - clean.starts[0] for at in args.positions]
     with cli.refusing(ValueError):  # positions that there are not
         where = dict(point=args.point, method=args.method, positions=args.positions)
         found = patch(clean.model, clean.batch, corrupt.batch, clean.loss, **where)
-    what = "" if args.right else " of the clean text"
-    print(f"{clean.title}{what}: {clean.value:.4f} if it is read, {corrupt.value:.4f} if the corrupt one is")
+    what = "" if args.right else ", of what follows in the clean text"
+    print(
+        f"{clean.title}{what}: {clean.value:.4f} on the clean text, {corrupt.value:.4f} on the corrupt one",
+        *clean.how,
+        sep="\n",
+    )
     print(f"how the latter changes with a head's {args.point} of the clean text:\n\n{HeadTable({args.method: found})}")
     return 0
 
@@ -249,11 +280,17 @@ def write_pruned(args):
     """Remove the heads that matter least for the text, and save the model as a checkpoint."""
     (text,) = read(args, args.text)
     cli.file_to_write(args.out, "--out", "pruned.safetensors")
+    before = {path: layer.num_heads for path, layer in attention_layers(text.model).items()}
     with cli.refusing(ValueError):  # more heads than there are
         done = prune(text.model, [text.batch], args.remove, loss=text.loss)
     config = dataclasses.asdict(text.model.config) | {"recompute": text.meta["config"]["recompute"]}
     checkpoint.save(args.out, *checkpoint.pack(text.model, config=config, chars=text.vocab.chars))
-    print(f"{text.title}\n{done}\n\nwrote {args.out}")
+    print(text.title, *text.how, str(done), "", sep="\n")
+    for path, heads in grouped(done.removed).items():
+        kept = [h for h in range(before[path]) if h not in heads]
+        print(f"heads {', '.join(map(str, kept))} of {path} are now called {', '.join(map(str, range(len(kept))))}"
+              if kept else f"no heads are left in {path}")  # fmt: skip
+    print(f"\nwrote {args.out}")
     return 0
 
 

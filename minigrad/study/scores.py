@@ -62,7 +62,10 @@ def head_scores(model, kinds=KINDS, periods=(9, 16), n=64, seed=0):
     V, T = _size(model, "vocab_size"), _size(model, "block_size")
     for p in periods:
         if not 1 <= p <= min(V, T // 2):
-            raise ValueError(f"no period {p}: it takes {p} different tokens of {V}, and twice in block_size {T}")
+            raise ValueError(
+                f"no period {p}: it takes {p} different tokens, and there are {V}; and {2 * p} positions for two "
+                f"repetitions, and there are {T} in block_size"
+            )
     layers = {path: layer for path, layer in attention_layers(model).items() if layer.num_heads}
     W_U = unembedding(model) if "copying" in kinds else None
     largest = max([V * T if "copying" in kinds else 0, *(layer.num_heads * T * T for layer in layers.values())])

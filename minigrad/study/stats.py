@@ -71,13 +71,13 @@ def entropy(seen, tokens):
     return patterns.entropy(seen.pattern).mean(0)
 
 
-@stat("⟨dz, z⟩", "loss", "the gradient of a gate on the head, with its sign: importance to first order", GRADIENTS)
+@stat("⟨dz, z⟩", "loss", "the gradient of a gate on the head: minus its importance, to first order", GRADIENTS)
 def gate_grad(seen, tokens):
     return (seen.z_grad * seen.z).sum((0, 2, 3), dtype=np.float64)
 
 
 @stat("‖dS‖", "loss per score", "what the softmax lets through of the gradient, to queries and keys", GRADIENTS)
-def score_grad(seen, tokens):
+def dS(seen, tokens):
     return np.sqrt((seen.scores_grad.astype(np.float64) ** 2).sum((0, 2, 3)))
 
 
@@ -91,7 +91,11 @@ def previous(seen, tokens):
     return patterns.previous(seen.pattern).mean(0)
 
 
-@stat("mean 1 - Σ P²", "0 to 1", "the slope that the softmax has left, over queries with a choice: 0 is saturated")
+@stat(
+    "mean 1 - Σ P²",
+    "0 to 1",
+    "how strongly the softmax still responds to its scores, over queries with a choice: 0 is saturated",
+)
 def openness(seen, tokens):
     return patterns.openness(seen.pattern).mean(0)
 
@@ -105,7 +109,7 @@ def sink(seen, tokens):
 def softmax_gain(seen, tokens):
     dP = np.where(seen.pattern > 0, seen.pattern_grad, 0.0)
     into = np.sqrt((dP.astype(np.float64) ** 2).sum((0, 2, 3)))
-    return score_grad(seen, tokens) / np.where(into > 0, into, np.nan)
+    return dS(seen, tokens) / np.where(into > 0, into, np.nan)
 
 
 @stat("‖dW_Q‖", "loss per weight", "how hard training pulls at what the head asks for", GRADIENTS)

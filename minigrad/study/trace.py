@@ -99,6 +99,8 @@ class HeadTrace:
 
         tokens: (B, T) ints, for statistics that need them (None: those of the trace). Numbers are nan in a layer that
         lacks what a statistic needs: gradients, or keys that stand at the same positions as the queries."""
+        if all(layer.num_heads == 0 for layer in self.layers.values()):
+            raise ValueError(f"all heads of {', '.join(self.layers)} are pruned")
         tokens = self.tokens if tokens is None else np.asarray(tokens)
         if stats is None:
             has = {POSITIONS}
@@ -118,16 +120,17 @@ class HeadTrace:
         return HeadTable(columns, {path: self._heads[path] for path in self})
 
     def to_html(
-        self, path, tokens=None, title="Attention heads", importance=None, flow=None, vocab=None, limit=report.LIMIT
-    ):
+        self, path, tokens=None, title="Attention heads", importance=None, flow=None, vocab=None, of="the loss",
+        limit=report.LIMIT,
+    ):  # fmt: skip
         """Write the patterns, their gradients and .table() as one HTML file; returns its path.
 
         tokens: the text along the axes: a list of T str for each sequence; one str or list for a single sequence; or
         {layer path: (lists of queries, lists of keys)}. None: what vocab makes of the numbers that the model was given.
         vocab: a function, a list or a CharVocab that gives the text of a token's number, also of predicted ones.
         importance: {title: {layer path: (nh,)}}, further bars, such as head_importance's; the page opens on the head
-        for which the first is largest. flow: a study.Flow of the same loss. limit: bytes; raises ValueError for
-        more."""
+        for which the first is largest. flow: a study.Flow of the same loss. of: what is differentiated, in words.
+        limit: bytes; raises ValueError for more."""
         table = self.table()
         for name, column in (importance or {}).items():
             if name in table.stats:
@@ -143,8 +146,9 @@ class HeadTrace:
             flows=None if flow is None else [flow],
             outcomes=None if self.outcome is None else [self.outcome],
             vocab=vocab,
-            meanings=dict.fromkeys(importance or {}, "how much the head matters, in the unit of the loss"),
+            meanings=dict.fromkeys(importance or {}, f"how much the head matters to {of}"),
             matters=next(iter(importance or {}), None),
+            of=of,
             limit=limit,
         )
 

@@ -70,14 +70,14 @@ text.fixed_batches: name='text'
 text.read_corpus: paths=()
 text.split: fraction=0.9
 study.AttentionOnly: n_layer=2, n_head=4, n_embd=64, impl='batched'
-study.HeadTrace.to_html: title='Attention heads', limit=30000000
+study.HeadTrace.to_html: title='Attention heads', of='the loss', limit=30000000
 study.Recorder: every=25, loss=returned_loss, start=0, flow=False
 study.Recorder.to_html: title='Attention heads in training', limit=30000000
 study.ablate_heads: mode='zero'
 study.attention_attribution: steps=20, loss=returned_loss
 study.backward_lens: weight='W_O', top=5
 study.designed_head: vocab_size=32, block_size=32, sharpness=20.0
-study.edge_patch: metric=returned_loss
+study.edge_patch: loss=returned_loss
 study.entropy: normalised=True
 study.flow: loss=returned_loss
 study.head_importance: method='ablate', steps=20, loss=returned_loss
@@ -86,11 +86,11 @@ study.ledger: scope='', values='summary', fd_check=False, impl='batched'
 study.logit_attribution: positions=(-1,)
 study.losses_without: loss=returned_loss
 study.mean_loss: loss=returned_loss
-study.patch: metric=returned_loss, point='z', method='exact', steps=20
+study.patch: loss=returned_loss, point='z', method='exact', steps=20
 study.prune: method='ablate', loss=returned_loss
 study.trace_heads: grads=True
 study.what_if: sequence=0, amount=1.0, loss=returned_loss
-report.page: limit=30000000
+report.page: of='the loss', limit=30000000
 viz.graph: direction='forward', show=('shape',), max_nodes=200
 viz.curves: log=''
 """  # those that are None, which the functions explain, are left out

@@ -140,7 +140,13 @@ HEAD, VERSUS = ["--head", "1", "--layer", "1"], ["--right", "a", "--wrong", "o"]
         (["flow", "CHECKPOINT", "--text", TEXT, "--right", "a", "--wrong", "a"], r"must differ: both are 'a'"),
         (["flow", "CHECKPOINT", "--text", "", "--right", "a", "--wrong", "c"], r"the text needs one character"),
         (["patch", "CHECKPOINT", "--clean", TEXT, "--corrupt", TEXT + "t"], r"must be of one length, not of 23 and 24"),
-        (["patch", "CHECKPOINT", "--clean", TEXT, "--corrupt", TEXT, "--positions", "16"], r"there is no position 16"),
+        (["patch", "CHECKPOINT", "--clean", TEXT, "--corrupt", TEXT], r"do not differ"),
+        (
+            ["patch", "CHECKPOINT", "--clean", "the", "--corrupt", "tho"],
+            r"\(the last character is not read: it is what",
+        ),
+        (["patch", "CHECKPOINT", "--clean", "then", "--corrupt", "tehn", "--positions", "16"], r"no position 16"),
+        (["patch", "CHECKPOINT", "--clean", TEXT, "--corrupt", TEXT[::-1], "--positions", "1"], r"several seq"),
         (["cells", "CHECKPOINT", "--text", TEXT, *HEAD[:2], "--layer", "2"], r"no attention layer 2; there are"),
         (["cells", "CHECKPOINT", "--text", TEXT, "--layer", "1", "--head", "2"], r"no head \[2\]: this layer has 2"),
         (["what-if", "CHECKPOINT", "--text", TEXT, *HEAD, "--query", "22"], r"--query must be from 0 to 21, a char"),
@@ -219,7 +225,7 @@ def versus(path, text=TEXT[7:]):
     return mg.tensor(vocab.encode(text)[None]), loss
 
 
-SAYS = "logit of 'o' - logit of 'a', the right one, after the last character: "
+SAYS = "logit('o') - logit('a') after the last character; 'a' is right: "
 
 
 def test_the_difference_of_two_logits_instead_of_the_loss(saved, tmp_path, capsys):
@@ -248,7 +254,7 @@ def test_the_difference_of_two_logits_instead_of_the_loss(saved, tmp_path, capsy
     with study.trace_heads(model) as trace:
         loss(model, x).backward()
     assert str(trace.table()) in capsys.readouterr().out
-    assert "logit of" in (tmp_path / "heads.html").read_text(encoding="utf-8")
+    assert "logit(" in (tmp_path / "heads.html").read_text(encoding="utf-8")
 
 
 def test_a_short_text_and_two_logits(saved, capsys):
@@ -286,11 +292,8 @@ def test_patch(saved, capsys):
         found = study.patch(model, (x, y), (other, y), point=point, method=method)
         assert printed.endswith(f"\n\n{study.HeadTable({method: found})}\n")
         losses = [model(x, y)[1].item(), model(other, y)[1].item()]
-        assert [float(n) for n in re.findall(r"(\d\.\d{4}) if", printed)] == pytest.approx(losses, abs=1e-4)
-        assert "of the clean text: " in printed and any(found["blocks.1.attn"])
-    assert run("patch", path, "--clean", clean, "--corrupt", clean) == 0
-    numbers = re.findall(r"^blocks\S+ +\d +(\S+)$", capsys.readouterr().out, re.MULTILINE)
-    assert len(numbers) == 4 and all(abs(float(x)) < 1e-6 for x in numbers)
+        assert [float(n) for n in re.findall(r"(\d\.\d{4}) on the", printed)] == pytest.approx(losses, abs=1e-4)
+        assert "what follows in the clean text: " in printed and any(found["blocks.1.attn"])
     assert run("patch", path, "--clean", clean, "--corrupt", corrupt, "--positions", "4,5", *VERSUS) == 0
     x, loss = versus(path, clean)
     found = study.patch(model, (x,), (versus(path, corrupt)[0],), loss, positions=[4, 5])
@@ -345,6 +348,18 @@ def test_prune(saved, tmp_path, capsys):
     assert smaller.config.recompute and len(re.findall(r"^without blocks", printed, re.MULTILINE)) == 3
     loss = float(printed.split("\n\n")[0].split()[-1])
     assert smaller.eval()(x, y)[1].item() == pytest.approx(loss, abs=1e-4) and f"wrote {out}" in printed
+    (kept,) = re.findall(r"^heads (\d) of (\S+) are now called 0$", printed, re.MULTILINE)
+    removed = re.findall(r"^without (\S+) (\d)", printed, re.MULTILINE)
+    assert len({*removed, kept[::-1]}) == 4 and printed.count("no heads are left in ") == 1
+    empty = next(i for i, layer in enumerate(study.attention_layers(smaller).values()) if not layer.num_heads)
+    assert run("report", out, "--text", TEXT[:17], "--layers", empty, "-o", tmp_path / "h.html") == 2
+    assert "are pruned" in capsys.readouterr().err
+
+
+def test_a_flow_that_cannot_be_drawn(saved, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    assert run("flow", saved[0], "--text", TEXT[:9], "-o", tmp_path / "flow.svg") == 2
+    assert "study: no picture: " in (err := capsys.readouterr().err) and "`dot` is not installed" in err
 
 
 def test_scores(saved, capsys):

@@ -190,7 +190,7 @@ def test_periods_and_sizes_of_scores():
     assert study.head_scores(model, periods=5, n=1).stats == ("previous", "duplicate", "induction", "copying")
     assert study.head_scores(model, "previous", periods=(1, 5), n=2).stats == ("previous",)
     for options, words in (
-        (dict(periods=6), "no period 6: it takes 6 different tokens of 5, and twice in block_size"),
+        (dict(periods=6), "no period 6: it takes 6 different tokens, and there are 5; and 12 positions"),
         (dict(periods=0), "no period 0"),
         (dict(periods=(5, -1)), "no period -1"),
         (dict(n=0), "scores need sequences and periods, got n=0 and 2 periods"),
@@ -275,8 +275,8 @@ def test_what_a_trace_says_of_itself():
     with study.trace_heads(model.eval(), grads=False) as trace:
         model(*tokens())
     assert repr(trace[1]).endswith("B=3, T=6, S=6, without gradients>") and trace[1].dropout == 0
-    columns = trace.table(["gate_grad", "score_grad"])
-    assert np.isnan(columns["gate_grad"][ATTN]).all() and np.isnan(columns["score_grad"][ATTN]).all()
+    columns = trace.table(["gate_grad", "dS"])
+    assert np.isnan(columns["gate_grad"][ATTN]).all() and np.isnan(columns["dS"][ATTN]).all()
     model.blocks[0].attn.register_head_hook("z", lambda layer, z: None)
     with study.trace_heads(model) as trace:
         model(*tokens())

@@ -50,8 +50,9 @@ def test_an_exact_patch_is_what_it_is_by_hand(point):
 
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("method", study.effects.patching.METHODS)
-def test_a_run_patched_with_itself_is_the_same(point, method):
-    model, (clean, _) = gpt(), runs()
+@pytest.mark.parametrize("model", [gpt(), gpt(mg.float32, impl="fused")], ids=["batched", "fused, float32"])
+def test_a_run_patched_with_itself_is_the_same(point, method, model):
+    clean, _ = runs()
     found = study.patch(model, clean, clean, point=point, method=method, steps=2)
     assert all((x == 0).all() for x in found.values()) and list(found) == list(PATHS)
 
@@ -94,7 +95,7 @@ def test_to_first_order_it_is_the_slope_of_the_exact_effect():
 
 def test_a_metric_of_ones_own_on_an_encoder_and_a_decoder():
     model, (clean, corrupt) = EncoderDecoder().double(), runs()
-    found = study.patch(model, clean, corrupt, metric=lambda model, src, tgt: 2 * model(src, tgt))
+    found = study.patch(model, clean, corrupt, loss=lambda model, src, tgt: 2 * model(src, tgt))
     halved = study.patch(model, clean, corrupt)
     assert list(found) == list(halved) == list(study.attention_layers(model))
     for path in found:
@@ -135,7 +136,7 @@ def test_errors():
     with pytest.raises(ValueError, match="steps must be at least 1"):
         study.patch(model, clean, corrupt, method="integrated", steps=0)
     with pytest.raises(ValueError, match="a layer runs twice"):
-        study.patch(model, clean, corrupt, metric=lambda m, x, y: m(x, y)[1] + m(x, y)[1])
+        study.patch(model, clean, corrupt, loss=lambda m, x, y: m(x, y)[1] + m(x, y)[1])
 
 
 @pytest.mark.parametrize("make", [gpt, lambda: gpt(positions="rotary", n_kv_head=2), lambda: EncoderDecoder().double()])

@@ -239,6 +239,17 @@ def test_all_that_leaves_a_head_is_told_though_few_edges_are_drawn(open_page, tm
     assert told == pytest.approx(right, rel=0.06)
 
 
+def test_it_says_what_is_differentiated(open_page, traced, tmp_path):
+    trace, flow, _, _ = traced
+    difference = "logit('a') - logit('b')"
+    page = open_page(trace.to_html(tmp_path / "a.html", flow=flow, of=difference))
+    for where in "#summary", "#gradient", "#flow", "#strip", "#backward":
+        assert difference in words(page, where)
+    page.evaluate("point([11, 3])")
+    assert f"s {difference}" in words(page, "#readout")
+    assert not re.search(r"(raises|lowers|rises|falls|gradient of) the loss", page.locator("body").inner_text())
+
+
 def test_a_head_outside_of_the_flow(open_page, traced, tmp_path):
     view = LayerView([0], np.eye(3)[None, None], {"dS": np.ones((1, 1, 3, 3))})
     flow, path = traced[1], tmp_path / "a.html"

@@ -129,9 +129,9 @@ def test_errors_of_scores():
     with pytest.raises(KeyError, match="no kind of score 'inductoin'; did you mean induction"):
         head_scores(model, ["inductoin"])
     for p in (7, 0):
-        with pytest.raises(ValueError, match=f"period {p}.*block_size 12"):
+        with pytest.raises(ValueError, match=f"no period {p}: .* there are 12 in block_size"):
             head_scores(model, periods=(p,))
-    with pytest.raises(ValueError, match=r"period 5.*of 4"):
+    with pytest.raises(ValueError, match=r"period 5.*there are 4;"):
         head_scores(gpt(vocab_size=4), periods=(5,))
     with pytest.raises(ValueError, match="vocab_size"):
         head_scores(nn.MultiheadAttention(8, 2))

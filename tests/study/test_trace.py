@@ -284,14 +284,14 @@ def test_the_table_by_hand():
     model = gpt()
     trace = traced(model)
     seen, table = trace[ATTN], trace.table()
-    assert table.stats[:6] == ("norm", "entropy", "gate_grad", "score_grad", "induction", "previous")
+    assert table.stats[:6] == ("norm", "entropy", "gate_grad", "dS", "induction", "previous")
     assert table.stats[6:] == ("openness", "sink", "softmax_gain", "dW_Q", "dW_K", "dW_V", "dW_O")
     h = 2
     W_O = model.blocks[1].attn.out_proj.weight.detach().numpy()[:, 4 * h : 4 * h + 4].T
     expected = {
         "norm": np.sqrt(((seen.z[:, h] @ W_O) ** 2).sum(-1)).mean(),
         "gate_grad": (seen.z_grad[:, h] * seen.z[:, h]).sum(),
-        "score_grad": np.sqrt((seen.scores_grad[:, h] ** 2).sum()),
+        "dS": np.sqrt((seen.scores_grad[:, h] ** 2).sum()),
         "previous": np.mean([[seen.pattern[b, h, i, i - 1] for i in range(1, T)] for b in range(B)]),
     }
     idx = trace.tokens
@@ -308,7 +308,7 @@ def test_the_table_by_hand():
     expected["openness"] = np.mean([1 - (row**2).sum() for row in rows.reshape(-1, T)])
     expected["sink"] = rows[..., 0].mean()
     visible = np.tri(T, dtype=bool) * seen.pattern_grad[:, h]
-    expected["softmax_gain"] = expected["score_grad"] / np.sqrt((visible**2).sum())
+    expected["softmax_gain"] = expected["dS"] / np.sqrt((visible**2).sum())
     layer = model.blocks[1].attn
     for i, name in enumerate(("dW_Q", "dW_K", "dW_V")):
         rows_of_head = layer.in_proj_weight.grad.numpy()[16 * i + 4 * h : 16 * i + 4 * h + 4]

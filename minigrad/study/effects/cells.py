@@ -9,7 +9,7 @@ import numpy as np
 
 from ...tensor import tensor
 from ..layers import as_float64, attention_layers, path_of, undisturbed
-from .importance import check_batch, check_steps, returned_loss
+from .importance import check_batch, check_steps, returned_loss, value_of
 from .patching import gradients_at, values_at
 
 
@@ -83,7 +83,7 @@ def what_if(model, batch, layer, head, query, sequence=0, amount=1.0, loss=retur
 
             handle = layer.register_head_hook("pattern", looks)
             try:
-                change[j] = loss(model, *batch).item() - before
+                change[j] = value_of(loss, model, batch).item() - before
             finally:
                 handle.remove()
     return WhatIf(row, np.where(sees, dP - (row * dP).sum(), np.nan), change, before)

@@ -25,9 +25,18 @@ def returned_loss(model, *batch):
     return loss
 
 
+def value_of(loss, model, batch):
+    """loss(model, *batch), a Tensor with one element. Raises ValueError if it is anything else."""
+    value = loss(model, *batch)
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        what = f"a Tensor of shape {value.shape}" if isinstance(value, Tensor) else type(value).__name__
+        raise ValueError(f"the loss must be a Tensor with one element, not {what}")
+    return value
+
+
 def mean_loss(model, batches, loss=returned_loss):
     """The mean over batches, tuples of arguments, of loss(model, *batch): a float."""
-    return float(np.mean([loss(model, *batch).item() for batch in _as_list(batches)]))
+    return float(np.mean([value_of(loss, model, batch).item() for batch in _as_list(batches)]))
 
 
 def head_importance(model, batches, method="ablate", steps=20, loss=returned_loss):
@@ -90,7 +99,7 @@ def _along_joint_path(model, layers, batches, loss, steps):
         with ExitStack() as stack:
             gates = [stack.enter_context(_gates(layer, slice(None), t)) for layer in layers.values()]
             with enable_grad():
-                found = [grad(loss(model, *batch), gates, allow_unused=True) for batch in batches]
+                found = [grad(value_of(loss, model, batch), gates, allow_unused=True) for batch in batches]
         for of_batch in found:
             for path, g in zip(total, of_batch):
                 total[path] -= 0.0 if g is None else as_float64(g)
@@ -105,7 +114,7 @@ def _abs_gate_grads(model, layers, batches, loss):
         with ExitStack() as stack, enable_grad():
             for path, layer in layers.items():
                 stack.callback(layer.register_head_hook("z", partial(_gated, gates, path)).remove)
-            value = loss(model, *batch)
+            value = value_of(loss, model, batch)
             found = grad(value, list(gates.values()), allow_unused=True)
         for (path, _), g in zip(gates, found):
             if g is not None:

@@ -1,7 +1,7 @@
 """Which heads carry the difference between two inputs: their values in one run are put into the other.
 
 A clean run, such as one on a text that can be predicted, and a corrupt one differ in a few tokens. A head whose clean
-value brings the corrupt run's metric back, alone, carries what differs. One forward for each head says so exactly; one
+value brings the corrupt run's loss back, alone, carries what differs. One forward for each head says so exactly; one
 backward for all of them, to first order (attribution patching, Nanda 2023); and the gradients on the way from one value
 to the other add up to the exact effect.
 
@@ -13,20 +13,21 @@ import numpy as np
 
 from ...autograd import enable_grad
 from ...errors import unknown
-from ...nn.attention import POINTS
+from ...nn.attention import POINTS, all_take
 from ...tensor import grad, tensor
 from ..layers import as_float64, attention_layers, several, undisturbed
-from .importance import check_batch, check_steps, returned_loss
+from .importance import check_batch, check_steps, returned_loss, value_of
 
 METHODS = "exact", "first_order", "integrated"
 
 
-def patch(model, clean, corrupt, metric=returned_loss, point="z", method="exact", positions=None, steps=20):
-    """{path: (nh,) float64}: how metric(model, *corrupt) changes when one head's value is that of the clean run.
+def patch(model, clean, corrupt, loss=returned_loss, point="z", method="exact", positions=None, steps=20):
+    """{path: (nh,) float64}: how loss(model, *corrupt) changes when one head's value is that of the clean run.
 
-    clean, corrupt: tuples of arguments of the same shapes. metric: a function of the model and those, by default the
-    loss that the model returns. point: what of a head is patched: "z", "q", "k", "v", "qk" (its unscaled scores) or
-    "pattern". positions: only there, numbers of queries, or of keys for "k" and "v" (None: everywhere).
+    clean, corrupt: tuples of arguments of the same shapes. loss: a function of the model and those, such as the
+    difference of two logits; by default what the model returns last. point: what of a head is patched: "z", "q", "k",
+    "v", "qk" (its unscaled scores) or "pattern". positions: only there, numbers of queries, or of keys for "k" and "v"
+    (None: everywhere).
 
         exact        one forward for each head
         first_order  ⟨clean - corrupt, gradient in the corrupt run⟩, one backward for all heads
@@ -43,9 +44,9 @@ def patch(model, clean, corrupt, metric=returned_loss, point="z", method="exact"
     check_batch(clean)
     check_batch(corrupt)
     layers = {path: layer for path, layer in attention_layers(model).items() if layer.num_heads}
-    with undisturbed(model):
-        wanted = values_at(model, layers.values(), clean, metric, point)[0]
-        given, before = values_at(model, layers.values(), corrupt, metric, point)
+    with undisturbed(model), all_take("batched"):  # the same form in each forward, so that only the patch differs
+        wanted = values_at(model, layers.values(), clean, loss, point)[0]
+        given, before = values_at(model, layers.values(), corrupt, loss, point)
         differences = {}  # layer -> (B, nh, …), 0 where nothing is patched
         for path, layer in layers.items():
             if wanted[layer].shape != given[layer].shape:
@@ -55,7 +56,7 @@ def patch(model, clean, corrupt, metric=returned_loss, point="z", method="exact"
                 )
             differences[layer] = _kept(wanted[layer] - given[layer], positions, path)
         if method == "first_order":
-            gradients = gradients_at(model, layers.values(), corrupt, metric, point, {})
+            gradients = gradients_at(model, layers.values(), corrupt, loss, point, {})
             change = {layer: as_float64(g) * differences[layer] for layer, g in gradients.items()}
             return {p: change[m].reshape(*change[m].shape[:2], -1).sum((0, 2)) for p, m in layers.items()}
 
@@ -64,31 +65,31 @@ def patch(model, clean, corrupt, metric=returned_loss, point="z", method="exact"
             own[:, h] = differences[layer][:, h]
             if method == "exact":
                 with _shifted(layer, point, own):
-                    return metric(model, *corrupt).item() - before
+                    return value_of(loss, model, corrupt).item() - before
             total = 0.0
             for t in (np.arange(steps) + 0.5) / steps:
-                g = gradients_at(model, [layer], corrupt, metric, point, {layer: t * own})[layer]
+                g = gradients_at(model, [layer], corrupt, loss, point, {layer: t * own})[layer]
                 total += float((as_float64(g) * own).sum())
             return total / steps
 
         return {path: np.array([of_head(layer, h) for h in range(layer.num_heads)]) for path, layer in layers.items()}
 
 
-def values_at(model, layers, batch, metric, point):
-    """({layer: its heads' values at a point}, the metric)"""
+def values_at(model, layers, batch, loss, point):
+    """({layer: its heads' values at a point}, the loss)"""
     values = {}
 
     def keep(layer, x):
         if layer in values:
-            raise ValueError("a layer runs twice for this metric: patching needs one run of each")
+            raise ValueError("a layer runs twice for this loss: patching needs one run of each")
         values[layer] = as_float64(x)
 
     with ExitStack() as stack:
         for layer in layers:
             stack.callback(layer.register_head_hook(point, keep, last=True).remove)
-        value = metric(model, *batch).item()
+        value = value_of(loss, model, batch).item()
     if any(layer not in values for layer in layers):
-        raise ValueError("an attention layer did not run for this metric")
+        raise ValueError("an attention layer did not run for this loss")
     return values, value
 
 
@@ -103,11 +104,11 @@ def _kept(difference, positions, path):
     return kept
 
 
-def gradients_at(model, layers, batch, metric, point, shifts):
-    """{layer: the gradient of the metric at a point}, where shifts, {layer: array}, are added to the values there."""
+def gradients_at(model, layers, batch, loss, point, shifts):
+    """{layer: the gradient of the loss at a point}, where shifts, {layer: array}, are added to the values there."""
     with ExitStack() as stack, enable_grad():
         added = {layer: stack.enter_context(_shifted(layer, point, shifts.get(layer, 0.0))) for layer in layers}
-        value = metric(model, *batch)
+        value = value_of(loss, model, batch)
         leaves = [leaf for found in added.values() for leaf in found]
         gradients = grad(value, leaves, allow_unused=True)
     return {layer: np.zeros(x.shape) if g is None else g for layer, x, g in zip(added, leaves, gradients)}

@@ -51,7 +51,7 @@ class LayerView:
 
 def page(
     snapshots, *, title, tokens=None, losses=None, flows=None, outcomes=None, vocab=None, meanings=None, matters=None,
-    limit=LIMIT,
+    of="the loss", limit=LIMIT,
 ):  # fmt: skip
     """The HTML as a string.
 
@@ -63,6 +63,7 @@ def page(
         gives the text of a token's number, for the outcomes.
     meanings: {name of a statistic: what it means}, beside those of STATS. matters: the statistic whose largest size
         tells on which head the page opens (None: gate_grad, if there is one).
+    of: what is differentiated, in words.
     limit: bytes that the file may have. A report that would be larger gets coarser numbers, and lacks all gradients but
         the first of each layer if that is not enough; it says so.
     Raises ValueError for what does not fit together, naming the layer, and for a page over the limit.
@@ -94,6 +95,7 @@ def page(
         "stats": stats,
         "meanings": {name: str(STATS[name]) for name in stats if name in STATS} | (meanings or {}),
         "matters": matters or ("gate_grad" if "gate_grad" in stats else None),
+        "of": visible(of).replace("␣", " "),
         "losses": None if losses is None else _thinned(*losses),
         "flow": None if flows is None else flow_data(flows, list(first), [list(v.heads) for v in first.values()]),
         "outcomes": None if outcomes is None else [_outcome(each, vocab) for each in outcomes],

@@ -7,7 +7,7 @@ import numpy as np
 from ...autograd import enable_grad
 from ...nn.utils import evaluating
 from ...tensor import Tensor, grad
-from ..effects.importance import check_batch
+from ..effects.importance import check_batch, value_of
 from ..layers import as_float64, attention_layers, head_weights
 from ..trace import HeadTrace, trace_heads
 from .streams import Seen, back_through_norm, through_norm, watching
@@ -42,9 +42,7 @@ def run_once(model, found, batch, loss):
         raise ValueError("all heads are pruned")
     check_batch(batch)
     with evaluating(model), trace_heads(model) as trace, watching(found) as seen, enable_grad():
-        value = loss(model, *batch)
-        if not isinstance(value, Tensor) or value.numel() != 1:
-            raise ValueError("the loss must be a Tensor with one element")
+        value = value_of(loss, model, batch)
         if not value.requires_grad:
             raise ValueError("the loss does not depend on a residual stream, or requires no gradient")
         seen.take(grad(value, list(seen.put_in.values()), allow_unused=True))

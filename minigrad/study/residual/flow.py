@@ -17,6 +17,9 @@ helps: the next step of training strengthens it. Two identities hold, as gradien
     Σ over v.p of edge(u → v.p) = ⟨write_u, dwrite_u⟩    for a head ⟨z, dz⟩, the gradient of a gate on it
     Σ over u of edge(u → v.p)   = ⟨stream, G_vp⟩          if no norm lies on the stream itself
 
+A norm removes the length of what it reads, so the edges into a reader behind one add up to about 0: what one part
+does for it, others pay for. Read such edges beside each other, and those that leave a part for what it does.
+
 It takes one forward and one backward. Path patching and edge attribution (Syed et al. 2023) compare two inputs; this is
 about the gradient of one."""
 
@@ -46,7 +49,8 @@ class Flow:
 
     def edge(self, source, target):
         """{input: edge} from a source to a target. A node is named as in the tables, "blocks.0.mlp" or "blocks.0.attn
-        head 2", or as (path, head). Raises KeyError for an unknown one."""
+        head 2", or as (path, head), where an attention layer may be given by its number. Raises KeyError for an unknown
+        one."""
         u, v = self._node(source, self.sources), self._node(target, self._readers)
         i = self.sources.index(u)
         return {p: float(self.edges[i, j]) for j, (w, p) in enumerate(self.inputs) if w == v}
@@ -62,7 +66,7 @@ class Flow:
         return self._chosen(lambda u, v: v == node)
 
     def around(self, path, head=None):
-        """Both of them."""
+        """The edges that lead to a node, and those that leave it, as an Edges."""
         node = self._node((path, head), self.sources + self._readers)
         return self._chosen(lambda u, v: node in (u, v))
 
@@ -86,6 +90,9 @@ class Flow:
 
     def _node(self, name, known):
         path, head = name if isinstance(name, tuple) else (name, None)
+        layers = list(dict.fromkeys(node.path for node in known if node.head is not None))
+        if path in range(len(layers)):  # an attention layer by its number
+            path = layers[path]
         text = str(path if head is None else Node(path, head))
         for node in known:
             if str(node) == text:
@@ -101,9 +108,9 @@ class Flow:
         return Graph(picture.digraph(self, edges, least))
 
     def check(self, rtol=None):
-        """Test both identities, each sum against what the backward gave. Returns an IdentityReport, whose errors are
-        relative to Σ |write| |G|; raises IdentityError if one is above rtol (None: 1e-10 in float64, 1e-6 in float32).
-        flow() does so itself; here are the figures."""
+        """Test that the edges of each source and of each input add up to what the backward gave. Returns an
+        IdentityReport, whose errors are relative to Σ |write| |G|; raises IdentityError if one is above rtol (None:
+        1e-10 in float64, 1e-6 in float32). flow() does so itself; here are the figures."""
         rtol = self._rtol if rtol is None else rtol
         report = IdentityReport(self._rows, [], dict.fromkeys((row[0] for row in self._rows), rtol))
         if report.failed:
@@ -140,13 +147,13 @@ def flow(model, batch, loss=returned_loss):
     return _flow(found, run_once(model, found, batch, loss))
 
 
-def edge_patch(model, clean, corrupt, metric=returned_loss):
+def edge_patch(model, clean, corrupt, loss=returned_loss):
     """A Flow whose edges are Σ ⟨write_u in the clean run - write_u in the corrupt one, G_vp in the corrupt one⟩: to
-    first order, how metric(model, *corrupt) changes when v.p gets from u what it gets in the clean run, and nothing
+    first order, how loss(model, *corrupt) changes when v.p gets from u what it gets in the clean run, and nothing
     else changes (edge attribution patching, Syed et al. 2023). Two forwards and two backwards for all edges; those of a
     head add up to study.patch's "first_order". clean and corrupt are batches of the same shapes; else as flow()."""
     found = streams(model)
-    own, other = (run_once(model, found, batch, metric) for batch in (corrupt, clean))
+    own, other = (run_once(model, found, batch, loss) for batch in (corrupt, clean))
     shapes = [[run.seen.into[stream.body[0]].shape for stream in found] for run in (other, own)]
     if shapes[0] != shapes[1]:
         raise ValueError(f"the streams of the clean run are {shapes[0]}, but {shapes[1]} in the corrupt one")

@@ -3,17 +3,17 @@ const CARDS = [
   { name: "dz", formula: "dz = dy W_Oᵀ", by: "query",
     says: "What arrives: the part of the gradient that lies along what this head can write." },
   { name: "dv", formula: "dv = Pᵀ dz", by: "key",
-    says: "One way to change z = P v: other values. Each key is asked in proportion to how much it is read." },
+    says: "One way to change z = P v: other values. Each key has a part in this in proportion to how much it is read." },
   { name: "dP", formula: "dP = dz vᵀ", map: true,
-    says: "The other way: another pattern. How the loss would rise if a query read more of a key. (The size is that of "
-      + "cells that are seen.)" },
+    says: `The other way: another pattern. How ${data.of} would rise if a query read more of a key. (The size is that of ` +
+      "cells that are seen.)" },
   { name: "dS", formula: "dS = P ⊙ (dP − D), D = Σ P dP", map: true,
     says: "Through the softmax: a row of P always sums to 1, so only what differs from the row's mean D gets through, "
       + "and only where P is not 0. A head that is sure of itself lets nothing pass." },
-  { name: "dq", formula: "dq = s dS k", by: "query", says: "Each query moves towards the keys whose scores should rise." },
-  { name: "dk", formula: "dk = s dSᵀ q", by: "key", says: "Each key moves towards the queries that should see more of it." },
+  { name: "dq", formula: "dq = s dS k", by: "query", says: "A step of training moves each query against this: towards the keys whose scores should rise." },
+  { name: "dk", formula: "dk = s dSᵀ q", by: "key", says: "And each key towards the queries that should see more of it." },
   { name: "dW", formula: "dW_Q = xᵀ dq, dW_K = xᵀ dk, dW_V = xᵀ dv, dW_O = zᵀ dy", weights: true,
-    says: "Sums over all tokens of all sequences, in which the wishes of single tokens are lost. Where positions are rotary, "
+    says: "Sums over all tokens of all sequences: the part of a single token can no longer be seen. Where positions are rotary, "
       + "q and k were turned after x W_Q and x W_K, and dq and dk have to be turned back first." },
 ];
 const strip = CARDS.map(card => {

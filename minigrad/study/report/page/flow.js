@@ -77,7 +77,7 @@ function showFlow() {
 function inWords(u, v, p, edge) {
   const { nodes } = data.flow;
   return `${nodes[u][0]} → ${nodes[v][0]}${p ? " by " + INPUTS[p] : ""}: ${signed(edge)}, `
-    + (edge > 0 ? "raises the loss" : "lowers the loss");
+    + `${edge > 0 ? "raises" : "lowers"} ${data.of}`;
 }
 function totals(node) {  // what leaves a part, by the input that reads it
   const parts = Object.entries(data.flow.totals[state.snapshot][node] || {}).map(([p, sum]) => `${p ? INPUTS[p] : "MLPs and the end"} ${signed(sum)}`);

@@ -39,7 +39,7 @@ class Heatmap {
     this.plot.hidden = this.legend.hidden = !has; this.none.hidden = has;
     this.title.textContent = kind === "pattern" ? kind : `gradient ${kind}`;
     this.note.textContent = !has ? "" : own(SIGNS, kind) || (kind === "pattern" ? "How much of each key a query reads."
-      : "Orange: more of it raises the loss. Green: it lowers the loss.");
+      : `Orange: more of it raises ${data.of}. Green: it lowers it.`);
     this.canvas.ariaLabel = `${this.title.textContent}: arrow keys move from cell to cell, Enter pins the query`;
     this.view = has ? numbers(state.layer, state.head, kind) : null;
     if (!has) return;
@@ -138,8 +138,8 @@ function hatching(context, ratio) {  // of cells that no query sees
   return context.createPattern(tile, "repeat");
 }
 const SIGNS = {
-  dS: "Gradient of the scores. Orange: a higher score here raises the loss. Green: it lowers the loss.",
-  dP: "Gradient of the pattern. Orange: more attention here raises the loss. Green: it lowers the loss.",
+  dS: `Gradient of the scores. Orange: a higher score here raises ${data.of}. Green: it lowers it.`,
+  dP: `Gradient of the pattern. Orange: more attention here raises ${data.of}. Green: it lowers it.`,
 };
 
 // ---- the cell that is pointed at, and a pinned query: the text, shaded by how much the query attends to each token
@@ -153,7 +153,7 @@ function point(cell) {
 const named = (side, i) => [small(side ? "key " : "query "), el("code", { textContent: token(side, i) }),
                             layers[state.layer].tokens ? ` (${i})` : ""];
 const says = { dS: "a higher score here", dP: "more attention here" };
-const effect = (kind, v) => v ? `${own(says, kind) || "more of it"} ${v > 0 ? "raises" : "lowers"} the loss` : "";
+const effect = (kind, v) => v ? `${own(says, kind) || "more of it"} ${v > 0 ? "raises" : "lowers"} ${data.of}` : "";
 function read() {
   if (!ready()) return;
   if (!state.cell) return fill("readout", small("Point at a cell, or tap it, to read it."));

@@ -1,5 +1,6 @@
 // The report's script is several files joined into one. This is the first: unpacking the numbers, and colouring them.
 "use strict";
+// data.of says what is differentiated: "the loss", or what was given instead.
 const $ = id => document.getElementById(id);
 const data = JSON.parse($("data").textContent), { layers, steps } = data;
 layers.forEach((layer, l) => layer.kinds = data.kinds[l]);

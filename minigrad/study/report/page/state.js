@@ -123,6 +123,7 @@ $("precision").textContent = (data.precision
   : "Values are stored relative to each head's largest, with errors up to 0.05 %, or 1e-12 of that largest one.")
   + (data.leftOut.length ? ` Left out: ${data.leftOut.join(", ")}; a larger limit= would keep it.` : "")
   + " Hatched cells are not seen by any head of the layer, and count for no colour scale.";
+document.querySelectorAll(".of").forEach(span => span.textContent = data.of);
 $("loss").hidden = !curve.length; $("sequences").hidden = data.sequences < 2; $("gradients").hidden = !gradients.length;
 $("training").hidden = steps.length < 2 && !curve.length;
 $("order").parentNode.hidden = !Object.keys(data.stats).length;

@@ -82,9 +82,9 @@ function summarize() {
   const gate = number("gate_grad"), matters = data.matters && data.matters !== "gate_grad" ? number(data.matters) : NaN;
   if (gate === 0) said.push("More or less of what it writes changes nothing, to first order (gate_grad 0).");
   else if (!isNaN(gate))
-    said.push(`To first order, more of what it writes ${gate > 0 ? "raises" : "lowers"} the loss (gate_grad ${signed(gate)}).`);
+    said.push(`To first order, more of what it writes ${gate > 0 ? "raises" : "lowers"} ${data.of} (gate_grad ${signed(gate)}).`);
   if (!isNaN(matters)) said.push(data.matters.startsWith("ablat")
-    ? `Without it the loss ${matters > 0 ? "rises" : "falls"} by ${brief(Math.abs(matters))} (${data.matters}).`
+    ? `Without it ${data.of} ${matters > 0 ? "rises" : "falls"} by ${brief(Math.abs(matters))} (${data.matters}).`
     : `${data.matters}: ${signed(matters)}.`);
   fill("summary", said.join(" "));
 }
