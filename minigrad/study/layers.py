@@ -32,7 +32,7 @@ def attention_layers(model, names=None):
 
 def several(names):
     """Names or numbers as a list. A single one becomes a list of length 1."""
-    return [names] if isinstance(names, (str, int)) else list(names)
+    return [names] if isinstance(names, (str, int, np.integer)) else list(names)
 
 
 def path_of(name, layers):

@@ -33,8 +33,8 @@ class Stat:
         B, n, T, S = seen.pattern.shape
         has = {
             GRADIENTS: seen.has_grads,
-            POSITIONS: T == S,
-            TOKENS: T == S and tokens is not None and tokens.shape == (B, T),
+            POSITIONS: T == S and not seen.crossed,
+            TOKENS: T == S and not seen.crossed and tokens is not None and tokens.shape == (B, T),
         }
         return self.compute(seen, tokens) if all(has[need] for need in self.needs) else np.full(n, np.nan)
 
@@ -68,7 +68,7 @@ def norm(seen, tokens):
     "how evenly a query reads its n keys, padding included: 0 is one key, 1 all alike",
 )
 def entropy(seen, tokens):
-    return patterns.entropy(seen.pattern).mean(0)
+    return _over_sequences(patterns.entropy(seen.pattern))
 
 
 @stat("⟨dz, z⟩", "loss", "the gradient of a gate on the head: minus its importance, to first order", GRADIENTS)
@@ -97,12 +97,12 @@ def previous(seen, tokens):
     "how strongly the softmax still responds to its scores, over queries with a choice: 0 is saturated",
 )
 def openness(seen, tokens):
-    return patterns.openness(seen.pattern).mean(0)
+    return _over_sequences(patterns.openness(seen.pattern))
 
 
 @stat("mean P_i0", "0 to 1", "attention to the first key, over queries that see others: the attention sink")
 def sink(seen, tokens):
-    return patterns.sink(seen.pattern).mean(0)
+    return _over_sequences(patterns.sink(seen.pattern))
 
 
 @stat("‖dS‖ / ‖dP‖ where P > 0", "0 to 1/2", "how much of dP the softmax lets through: 0 is saturated", GRADIENTS)
@@ -135,6 +135,12 @@ def dW_V(seen, tokens):
 @stat("‖dW_O‖", "loss per weight", "how hard training pulls at where it writes that", GRADIENTS)
 def dW_O(seen, tokens):
     return _weight_grad(seen, "W_O")
+
+
+def _over_sequences(x):
+    """(B, n) -> (n,): the mean over the sequences that have a number; in one that is all padding no query has."""
+    n = np.isfinite(x).sum(0)
+    return np.where(n > 0, np.nansum(x, 0) / np.maximum(n, 1), np.nan)
 
 
 def _weight_grad(seen, weight):

@@ -292,8 +292,12 @@ class LayerTrace:
             by_token = {f"d{p}": np.linalg.norm(as_float64(getattr(self, f"{p}_grad")), axis=-1) for p in "zqkv"}
         none = np.full(len(self.heads), np.nan)
         stats = {stat: table[stat].get(self.path, none) for stat in table.stats}
-        crossed = self.x_q is not self.x_k
-        return report.LayerView(list(self.heads), self.pattern, gradients, stats, by_token, crossed)
+        return report.LayerView(list(self.heads), self.pattern, gradients, stats, by_token, self.crossed)
+
+    @property
+    def crossed(self):
+        """Do queries and keys come from different sequences?"""
+        return self.x_q is not self.x_k
 
     def _keep(self, point, x):
         if point in INPUTS:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import study
+from minigrad import nn, study
 
 from .models import EncoderDecoder, along_gate, gpt, tokens
 
@@ -83,3 +83,13 @@ def test_a_key_is_seen_even_if_its_weight_is_rounded_to_nothing():
     assert (found.weights == 0).any() and not np.isnan(found.change).any()
     causal = study.what_if(model, batch, 1, 0, 2)
     assert np.isnan(causal.change[3:]).all() and not np.isnan(causal.change[:3]).any()
+
+
+@pytest.mark.parametrize("dtype", [mg.float16, mg.float32])
+def test_keys_that_alibi_hides_in_rounding_are_seen(dtype):
+    mg.manual_seed(0)
+    model = nn.GPT(nn.GPTConfig(11, 256, n_layer=1, n_head=8, n_embd=16, positions="alibi")).to(dtype=dtype)
+    batch = mg.randint(0, 11, (1, 256)), mg.randint(0, 11, (1, 256))
+    found = study.what_if(model, batch, 0, 0, query=254, amount=0.5)
+    assert (found.weights[:20] == 0).all()  # far away: rounded to 0
+    assert np.isfinite(found.change[:255]).all() and np.isnan(found.change[255:]).all()

@@ -294,3 +294,12 @@ def test_a_final_norm_that_is_not_known_is_refused():
         unembedding(model)
     with pytest.raises(TypeError, match="has no head"):
         unembedding(nn.MultiheadAttention(8, 2))
+
+
+def test_tokens_that_are_none_are_refused():
+    model, idx = AttentionOnly(7, 5, n_layer=1, n_head=2, n_embd=8), mg.randint(0, 7, (2, 5))
+    for right, wrong in [(-100, 3), (3, 7), ("e", "a"), (1.5, 2), ([[-1], [2]], 3)]:
+        with pytest.raises(ValueError, match="must be tokens, whole numbers from 0 to 6"):
+            logit_attribution(model, idx, right, wrong)
+    with pytest.raises(ValueError, match=r"idx must be a Tensor \(B, T\)"):
+        logit_attribution(model, idx[0], 1, 2)

@@ -332,3 +332,23 @@ def test_a_recorder_keeps_flows_and_gives_series():
         study.Recorder(model, batch).edges("tokens", "logits")
     with pytest.raises(ValueError, match="needs a probe with a loss"):
         study.Recorder(model, batch[0], flow=True)
+
+
+def test_a_loss_that_reads_the_stream_before_its_end_is_refused():
+    model, batch, seen = gpt(), tokens(), []
+    model.blocks[0].register_forward_hook(lambda module, args, output: seen.append(output))
+
+    def loss(model, *batch):
+        seen.clear()
+        model(*batch)
+        return (seen[-1] ** 2).mean()
+
+    with pytest.raises(study.IdentityError, match="Σ edges from it"):
+        study.flow(model, batch, loss)
+
+
+def test_a_shared_mlp_is_refused():
+    model = gpt()
+    model.blocks[1].mlp = model.blocks[0].mlp
+    with pytest.raises(ValueError, match="a layer ran twice"):
+        study.flow(model, tokens())

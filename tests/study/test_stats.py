@@ -14,6 +14,8 @@ from minigrad.study.table import HeadTable
 from minigrad.training import checkpoint
 from minigrad.training.text import CharVocab
 
+from .models import EncoderDecoder, tokens
+
 TEXT = "the cat sat on the mat."
 
 
@@ -161,3 +163,24 @@ def test_a_wide_table_goes_on_below():
     assert [line.split() for line in str(alone).splitlines()] == [
         ["layer", "head", "x" * 130], ["-", "0", "1.000"], [], ["layer", "head", "y"], ["-", "0", "2.000"],
     ]  # fmt: skip
+
+
+def test_queries_and_keys_of_different_texts_are_at_no_same_positions():
+    model, (x, y) = EncoderDecoder(), tokens()
+    with study.trace_heads(model) as trace:
+        model(x, y).backward()  # T == S
+    table = trace.table(["previous", "induction", "norm"], tokens=x)
+    assert np.isnan(table["previous"]["transformer.decoder.layers.0.multihead_attn"]).all()
+    assert np.isnan(table["induction"]["transformer.decoder.layers.1.multihead_attn"]).all()
+    assert np.isfinite(table["previous"]["transformer.decoder.layers.0.self_attn"]).all()
+
+
+def test_a_sequence_of_padding_does_not_count():
+    layer, x = nn.MultiheadAttention(8, 2, impl="batched"), mg.randn(2, 4, 8)
+    padding = mg.tensor([[False] * 4, [True] * 4])
+    with study.trace_heads(layer, grads=False) as both:
+        layer(x, key_padding_mask=padding)
+    with study.trace_heads(layer, grads=False) as alone:
+        layer(x[:1])
+    for stat in "entropy", "openness", "sink":
+        np.testing.assert_allclose(both.table([stat])[stat][""], alone.table([stat])[stat][""], rtol=1e-5)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...nn.positions import alibi
 from ...tensor import tensor
 from ..layers import as_float64, attention_layers, path_of, undisturbed
 from .importance import check_batch, check_steps, returned_loss, value_of
@@ -97,9 +98,16 @@ def _known(model, layer, head):
 
 
 def _visible(model, layer, batch, loss):
-    """Which keys each query sees (B, nh, T, S): those that have a weight where all scores are equal. A weight may be
-    rounded to 0 as it is."""
-    handle = layer.register_head_hook("qk", lambda _, x: x * 0.0)
+    """Which keys each query sees (B, nh, T, S): those that have a weight where all scores are equal, ALiBi's biases
+    taken back. As it is, a weight may be rounded to 0."""
+
+    def equal(layer, x):
+        if layer.positions != "alibi":
+            return x * 0.0
+        T, S = x.shape[2:]
+        return x * 0.0 - alibi(layer.slopes, T, S, 0, x.dtype, x.device) / layer.score_scale
+
+    handle = layer.register_head_hook("qk", equal)
     try:
         return values_at(model, [layer], batch, loss, "pattern")[0][layer] > 0
     finally:

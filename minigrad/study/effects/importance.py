@@ -70,7 +70,7 @@ def head_importance(model, batches, method="ablate", steps=20, loss=returned_los
 
 
 def check_steps(steps):
-    if not isinstance(steps, int) or steps < 1:
+    if not isinstance(steps, (int, np.integer)) or steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps!r}")
 
 
@@ -151,7 +151,8 @@ def _gates(layer, h, value):
 def ablate_heads(model, heads, mode="zero"):
     """Within a with-block, silence heads, {layer: numbers of heads}; a layer is named by its path or number.
 
-    mode "zero": z_h = 0. "mean": z_h is its mean over all sequences and positions of the forward. The layers named take
+    mode "zero": z_h = 0. "mean": z_h is its mean over all sequences and positions of the forward, a
+    constant for gradients. The layers named take
     the batched form. Raises KeyError for an unknown layer, ValueError for an unknown head or mode."""
     if mode not in ("zero", "mean"):
         raise ValueError(unknown("mode", mode, ("zero", "mean")))

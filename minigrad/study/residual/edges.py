@@ -121,10 +121,12 @@ class StreamEdges:
         dy = self.run.seen.d_out.get(layer)
         if layer.num_heads:
             call = _call(self.run, part)
-            z, dz = self._written(lambda run: as_float64(_call(run, part).z)), as_float64(call.z_grad)
+            z = self._written(lambda run: as_float64(_call(run, part).z))
             W_O, rows = call.W_O, _rows_of_heads(z)
             nodes = [Node(part.path, h) for h in call.heads]
-            self._add(nodes, (z * dz).sum((0, 2, 3)).tolist(), lambda at: rows[:, at] @ W_O)
+            dz = as_float64(call.z_grad) if call.has_grads else None
+            totals = [None] * len(nodes) if dz is None else (z * dz).sum((0, 2, 3)).tolist()
+            self._add(nodes, totals, lambda at: rows[:, at] @ W_O)
         if layer.out_proj.bias is not None and self.clean is None:
             b = as_float64(layer.out_proj.bias)
             self._write(Node(f"{part.path}.bias"), lambda run: np.broadcast_to(b, run.seen.out[layer].shape), dy)
@@ -151,6 +153,8 @@ class StreamEdges:
         if not layer.num_heads:
             return
         call = _call(self.run, part)
+        if not call.has_grads:  # what comes after it does not matter to this loss
+            return
         of = {p: np.array([head_weights(layer, h)["qkv".index(p)] for h in call.heads]) for p in inputs}
         for p in inputs:
             dx = _rows_of_heads(call.projection_grad(p))
@@ -211,7 +215,7 @@ class StreamEdges:
     def _error(self, E, sizes, whole, node, what, of_source, i, total):
         at = np.s_[i] if of_source else np.s_[:, i]
         difference, size = abs(E[at].sum() - (total if of_source else whole[i])), sizes[at].sum()
-        return node.path, node.head, what, float(difference / size) if difference else 0.0
+        return node.path, node.head, what, float(difference / size if size else difference and np.inf)
 
 
 def _call(run, part):

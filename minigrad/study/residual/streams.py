@@ -27,6 +27,7 @@ from ...tensor import zeros
 from ..layers import as_float64
 from ..models import AttentionOnly
 
+TWICE = "a layer ran twice: once is needed, without recompute, to tell its gradients apart"
 _LAYERS = TransformerEncoderLayer, TransformerDecoderLayer
 
 
@@ -159,7 +160,7 @@ def watching(found):
         if not args:
             raise ValueError(f"{type(module).__name__} was called by keyword: its input has to be the first argument")
         if module in seen.into:
-            raise ValueError("a layer ran twice: once is needed, without recompute, to tell its gradients apart")
+            raise ValueError(TWICE)
         x = args[0]
         seen.into[module], seen.dtype = as_float64(x), x.dtype
         if any(module is stream.body[0] for stream in found):  # all that follows needs a gradient then
@@ -169,6 +170,8 @@ def watching(found):
     def leave(module, args, output):
         if module in embeddings and embeddings[module] in seen.into:
             return  # a later look at the table, such as the loss may take
+        if module in seen.out:
+            raise ValueError(TWICE)
         y = output[0] if isinstance(output, tuple) else output
         seen.out[module] = as_float64(y)
         if y.node is not None:

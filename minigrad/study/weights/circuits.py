@@ -9,7 +9,7 @@ import numpy as np
 from ...autograd import no_grad
 from ...gradcheck.report import aligned
 from ...nn import LayerNorm, MultiheadAttention, RMSNorm
-from ...tensor import eye, zeros
+from ...tensor import Tensor, eye, zeros
 from ..layers import as_float64, attention_layers, head_weights, undisturbed
 from ..residual.streams import streams
 from ..table import HeadTable
@@ -83,6 +83,8 @@ def logit_attribution(model, idx, right, wrong, positions=(-1,)):
     The model's layers must add to one residual stream, followed by model.norm, if it has one, and by model.head(x),
     which is model.lm_head if there is no norm: AttentionOnly, nn.GPT and others with these names. Raises ValueError for
     a model with other streams, or with norms on the stream itself, after its sums."""
+    if not isinstance(idx, Tensor) or idx.ndim != 2:
+        raise ValueError(f"idx must be a Tensor (B, T) of tokens, got {getattr(idx, 'shape', type(idx).__name__)}")
     norm, stream = _final_norm(model), []
     known, last = _the_stream(model, norm), model.lm_head if norm is None else norm
     with ExitStack() as stack:
@@ -92,7 +94,9 @@ def logit_attribution(model, idx, right, wrong, positions=(-1,)):
             output = model(idx)
     logits, at = output[0] if isinstance(output, tuple) else output, list(positions)
     logits, x = as_float64(logits)[:, at], as_float64(stream[0])[:, at]  # (B, n, V), (B, n, C)
-    right, wrong = (np.broadcast_to(tokens, logits.shape[:2]) for tokens in (right, wrong))  # (B, n)
+    right, wrong = (
+        _tokens(name, given, logits.shape) for name, given in (("right", right), ("wrong", wrong))
+    )  # (B, n)
     W_U, constant = _unembedding(model, norm)  # (C, V), (V,)
     direction = (W_U.T[right] - W_U.T[wrong]) / _divisor(norm, stream[0])[:, at]  # (B, n, C)
     heads, parts = {}, {name: y[:, at] for name, y in written.items()}  # {name: (B, n, C)}
@@ -154,6 +158,14 @@ def _watched(stream, stack):
     for module, path in paths.items():
         stack.callback(module.register_forward_hook(partial(added, path)).remove)
     return written
+
+
+def _tokens(name, given, shape):
+    """Tokens as an array (B, n), shape being (B, n, V)."""
+    given = np.asarray(given.numpy() if isinstance(given, Tensor) else given)
+    if given.dtype.kind not in "iu" or not ((given >= 0) & (given < shape[2])).all():
+        raise ValueError(f"{name} must be tokens, whole numbers from 0 to {shape[2] - 1}, not {given.tolist()!r}")
+    return np.broadcast_to(given, shape[:2])
 
 
 def _final_norm(model):
