@@ -73,7 +73,7 @@ def entropy(seen, tokens):
 
 @stat("⟨dz, z⟩", "loss", "the gradient of a gate on the head: minus its importance, to first order", GRADIENTS)
 def gate_grad(seen, tokens):
-    return (seen.z_grad * seen.z).sum((0, 2, 3), dtype=np.float64)
+    return (seen.z_grad.astype(np.float64) * seen.z).sum((0, 2, 3))
 
 
 @stat("‖dS‖", "loss per score", "what the softmax lets through of the gradient, to queries and keys", GRADIENTS)

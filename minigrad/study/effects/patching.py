@@ -86,7 +86,7 @@ def values_at(model, layers, batch, loss, point):
 
     with ExitStack() as stack:
         for layer in layers:
-            stack.callback(layer.register_head_hook(point, keep, last=True).remove)
+            stack.callback(layer.register_head_hook(point, keep).remove)
         value = value_of(loss, model, batch).item()
     if any(layer not in values for layer in layers):
         raise ValueError("an attention layer did not run for this loss")

@@ -325,3 +325,36 @@ def test_a_hook_on_the_output_replaces_it_whether_weights_are_needed_or_not(need
     y, pattern = layer(x, need_weights=need_weights)
     near(y.detach().numpy(), 2 * before, 1e-5)
     assert (pattern is not None) == need_weights
+
+
+def test_a_hook_that_the_loss_registers_itself_comes_after_the_patch():
+    model, clean, corrupt = gpt(), tokens(2), tokens(3)
+    corrupt = corrupt[0], clean[1]
+    layer = model.blocks[0].attn
+
+    def loss(model, x, y):
+        handle = layer.register_head_hook("z", lambda _, z: z * 2.0)
+        try:
+            return model(x, y)[1]
+        finally:
+            handle.remove()
+
+    kept = []
+    handle = layer.register_head_hook("z", lambda _, z: kept.append(z.detach().numpy().copy()))
+    loss(model, *clean)
+    handle.remove()
+
+    def replaced(head):
+        def replace(_, z):
+            values = z.detach().numpy().copy()
+            values[:, head] = kept[0][:, head]
+            return mg.tensor(values)
+
+        handle = layer.register_head_hook("z", replace)
+        try:
+            return loss(model, *corrupt).item()
+        finally:
+            handle.remove()
+
+    by_hand = [replaced(head) - loss(model, *corrupt).item() for head in range(4)]
+    np.testing.assert_allclose(study.patch(model, clean, corrupt, loss)["blocks.0.attn"], by_hand, atol=1e-12)
