@@ -24,7 +24,7 @@ import zlib
 from pathlib import Path
 
 import minigrad as mg
-from minigrad import cli, distributed, launched, nn, optim, training
+from minigrad import cli, distributed, nn, optim, training
 from minigrad.errors import unknown
 from minigrad.files import claimed
 from minigrad.training import checkpoint, runs, text
@@ -59,8 +59,8 @@ for _name, _preset in PRESETS.items():
     _preset |= {size: nn.gpt.PRESETS[_name][size] for size in SHAPE}
 
 
-def begin(args):
-    with contextlib.ExitStack() as held, distributed.world() as world:
+def begin(args, world):
+    with contextlib.ExitStack() as held:
         return train(args, world, held)
 
 
@@ -254,8 +254,8 @@ def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=Non
     return vocab.decode(idx.numpy()[0])
 
 
-def sample(args):
-    if launched.rank > 0:
+def sample(args, world):
+    if world.rank > 0:
         return 0
     model, vocab, _ = runs.load_char_model(checkpoint_of(args), args.device)
     choice = args.temperature, args.top_k, args.top_p
@@ -341,6 +341,12 @@ def read_text(args, settings, saved):
 
 @cli.command("char_lm")
 def main(argv=()):
+    with distributed.world() as world:
+        args = read_options(argv)
+        return args.run(args, world)
+
+
+def read_options(argv):
     parser = cli.Parser(description=__doc__)
     commands = parser.add_subparsers()
     p = commands.add_parser("train", help="train a model; this is the default command")
@@ -377,7 +383,7 @@ def main(argv=()):
     if rest:
         misplaced = f"{rest[0]} is a command: it goes first"
         parser.error(misplaced if rest[0] in commands.choices else f"unrecognized arguments: {' '.join(rest)}")
-    return args.run(args)
+    return args
 
 
 if __name__ == "__main__":

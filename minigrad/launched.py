@@ -4,52 +4,70 @@ minigrad imports this first: libraries read the number of threads when NumPy is 
 it starts. Without mpiexec, nothing changes.
 """
 
+import contextlib
 import os
 import shutil
 import sys
 from pathlib import Path
+from typing import Any, NamedTuple
 
-# How launchers say (rank, ranks in all, ranks on this machine): MPICH and what descends from it, such as Intel MPI;
-# Open MPI; and PMIx, as Slurm's srun has it.
+
+class Place(NamedTuple):
+    """Where a process stands among those that mpiexec has started."""
+
+    rank: Any = 0  # among all
+    size: Any = 1  # how many there are
+    beside: Any = 0  # the rank among those on this machine
+    local: Any = 1  # how many are on this machine
+
+
+# How launchers say it: MPICH and what descends from it, such as Intel MPI; Open MPI; and Slurm's srun with PMIx, which
+# hands out the cores itself.
 NAMES = (
-    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
-    ("PMIX_RANK", "SLURM_STEP_NUM_TASKS", ""),  # srun hands out the cores itself
+    Place("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    Place(*(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))),
+    Place("PMIX_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""),
 )
 
 
-def _read(environment):
+def place_in(environment):
+    """The Place that the variables of an environment tell."""
     for names in NAMES:
-        if environment.get(names[0], "").isdecimal():
-            rank, size, beside = (environment.get(name, "1") for name in names)
-            return int(rank), int(size) if size.isdecimal() else 1, int(beside) if beside.isdecimal() else 1
-    return 0, 1, 1
+        said = [environment.get(name, "") for name in names]
+        if said[0].isdecimal() and said[1].isdecimal():
+            return Place(*(int(s) if s.isdecimal() else default for s, default in zip(said, Place())))
+    return Place()
 
 
-rank, size, beside = _read(os.environ)
+rank, size, beside, local = place_in(os.environ)
 
 
 def cores():
-    """How many cores this process has for itself, if each of the ranks on this machine gets its share."""
+    """(of this process, of all on this machine): how many cores there are for it, and for those that are beside it."""
     if not hasattr(os, "sched_getaffinity"):
-        return max(1, (os.cpu_count() or 1) // beside)
-    mine = os.sched_getaffinity(0)
-    try:
-        bound = mine != os.sched_getaffinity(os.getppid())  # the launcher has shared the cores out itself
-    except OSError:
-        bound = False
-    return len(mine) if bound else max(1, len(mine) // beside)
+        count = os.cpu_count() or 1
+        return max(1, count // local), count
+    mine = launchers = os.sched_getaffinity(0)
+    with contextlib.suppress(OSError):
+        launchers = os.sched_getaffinity(os.getppid())
+    bound = mine != launchers  # the launcher has shared them out
+    return len(mine) if bound else max(1, len(mine) // local), len(launchers)
 
 
 def prepare(environment):
     """Set what has to be set before NumPy and MPI start, except for what the user has set."""
     if size == 1:
         return
-    environment.setdefault("OMP_NUM_THREADS", str(cores()))
-    total = len(os.sched_getaffinity(os.getppid())) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if beside > total:  # a rank that waits must not keep another from computing
+    own, total = cores()
+    environment.setdefault("OMP_NUM_THREADS", str(own))
+    if local > total:  # a rank that waits must not keep another from computing
         environment.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
         environment.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
+
+
+def connected():
+    """Has MPI started in this process?"""
+    return "mpi4py.MPI" in sys.modules
 
 
 def mpiexec():

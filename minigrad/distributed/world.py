@@ -4,10 +4,13 @@ mpiexec starts the same program several times. Each process does the same; what 
 rank 0 does for all.
 """
 
+import atexit
+import contextlib
 import hashlib
 import importlib.util
 import os
 import platform
+import signal
 import sys
 import time
 import traceback
@@ -40,18 +43,32 @@ def world():
     import mpi4py
 
     mpi4py.rc.thread_level = "funneled"  # the kernels' threads do not talk to MPI
-    try:
-        with warnings.catch_warnings():  # of what is said below
-            warnings.simplefilter("ignore", RuntimeWarning)
+    with _ctrl_c_later(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of what is said below
+        try:
             from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:  # no library, or one that mpi4py was not made for
-        raise _for_all(f"finds no MPI that works with mpi4py ({error}): pip install mpich") from None
-    if MPI.COMM_WORLD.size != launched.size:
-        raise _for_all(
-            f"was started by the mpiexec of another MPI than mpi4py's, which is {library()}: use that one's, "
-            f"{launched.mpiexec()}"
-        )
-    return World(MPI.COMM_WORLD)
+        except (ImportError, RuntimeError) as error:  # no library, or one that mpi4py was not made for
+            raise _for_all(f"finds no MPI that works with mpi4py ({error}): pip install mpich") from None
+        if MPI.COMM_WORLD.size != launched.size:
+            raise _for_all(
+                f"was started by the mpiexec of another MPI than mpi4py's, which is {library()}: use that one's, "
+                f"{launched.mpiexec()}"
+            )
+        return World(MPI.COMM_WORLD)
+
+
+@contextlib.contextmanager
+def _ctrl_c_later():
+    """While MPI starts, which may take until all others have, Ctrl-C waits: a process that ends with MPI half started
+    would leave the others hanging."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def library():
@@ -88,10 +105,14 @@ def fingerprint(model):
 
 
 def _for_all(why):
-    """What to raise where no MPI connects the processes: each finds out by itself, and rank 0 tells."""
-    if launched.rank:
+    """What to raise where no MPI connects the processes: each finds out by itself, and one on each machine tells."""
+    if launched.beside > 0:
         return SystemExit(2)
-    return RanksError(f"training on {launched.size} processes {why}")
+    if launched.rank == 0:
+        return RanksError(f"training on {launched.size} processes {why}")
+    print(f"rank {launched.rank}: training on machine {platform.node()} {why}", file=sys.stderr, flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)  # or mpiexec would let the others wait for it for ever
+    return SystemExit(2)
 
 
 class World:
@@ -105,7 +126,10 @@ class World:
     def __init__(self, comm=None):
         self.comm: Any = comm
         self.rank, self.size = (0, 1) if comm is None else (comm.rank, comm.size)
-        self._ending: Any = None if comm is None else comm.Dup()  # so that what was under way on `comm` is not mixed in
+        self._ending: Any = None
+        if comm is not None:
+            self._ending = comm.Dup()  # so that what was under way on `comm` is not mixed in
+            atexit.register(self._at_exit)
 
     def first(self, function):
         """function() of rank 0, for every process: what it returned or raised, sent to all by pickle."""
@@ -164,15 +188,22 @@ class World:
         return self
 
     def __exit__(self, kind, error, trace):
-        if self.size == 1:
+        if self._ending is None:
             return
         try:
             statuses = self._statuses(GOOD if error is None else cli.status_of(error), error)
         except KeyboardInterrupt as impatient:
             self._abort(impatient)
+        self._ending = None
         failed = [rank for rank, status in enumerate(statuses) if status != GOOD]
         if failed and failed[0] != self.rank:
             raise SystemExit(int(statuses[failed[0]])) from None
+
+    def _at_exit(self):
+        """For a program that has not come to the end of its with-block, or has none."""
+        error = getattr(sys, "last_value", None)  # what it ends by, if it was not caught
+        with contextlib.suppress(SystemExit):
+            self.__exit__(type(error), error, None)
 
     def _statuses(self, mine, error):
         """The exit statuses of all processes, once all have come here."""
