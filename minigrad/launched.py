@@ -72,8 +72,8 @@ def connected():
 
 def mpiexec():
     """The path of the mpiexec that belongs to this Python, also in a venv that is not active; or another; or None."""
-    beside = Path(sys.executable or "python").with_name("mpiexec")
-    return str(beside) if os.access(beside, os.X_OK) else shutil.which("mpiexec")
+    own = Path(sys.executable or "python").with_name("mpiexec")
+    return str(own) if os.access(own, os.X_OK) else shutil.which("mpiexec")
 
 
 prepare(os.environ)

@@ -10,6 +10,11 @@ from .tree import exchange, is_power_of_two, tree_sum
 APART = 2**40  # between the seeds of two shards
 
 
+def stream(state, shard):
+    """The state that a shard's random numbers begin at, given that of the generator."""
+    return {"seed": (state["seed"] + shard * APART) % 2**64, "offset": state["offset"]}
+
+
 class Shards:
     """A batch is cut into `count` shards side by side: a power of two, which the batch size is a multiple of.
 
@@ -50,7 +55,7 @@ class Shards:
             raise RanksError(f"a batch of {size} cannot be cut into {self.count} shards of one size")
         each, before, ends = size // self.count, self.generator.state, set()
         for shard in self.mine:
-            self.generator.state = {"seed": (before["seed"] + shard * APART) % 2**64, "offset": before["offset"]}
+            self.generator.state = stream(before, shard)
             yield function(*(x[shard * each : (shard + 1) * each] for x in batch))
             ends.add(self.generator.state["offset"])
         if len(ends) > 1:

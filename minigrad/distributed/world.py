@@ -146,6 +146,10 @@ class World:
             raise error
         return result
 
+    def everyone(self, value):
+        """[value of each process], sent by pickle."""
+        return [value] if self.size == 1 else self.comm.allgather(value)
+
     def largest(self, number):
         """The largest of the processes' ints."""
         if self.size == 1:
@@ -165,9 +169,7 @@ class World:
 
     def check_same(self, **values):
         """Raise RanksError with the names of those values that the processes do not agree on, and who has what."""
-        if self.size == 1:
-            return
-        everyone = self.comm.allgather((platform.node(), values))
+        everyone = self.everyone((platform.node(), values))
         wrong = []
         for name, mine in everyone[0][1].items():
             others = [(rank, host, found[name]) for rank, (host, found) in enumerate(everyone) if found[name] != mine]
