@@ -54,13 +54,14 @@ def world():
                 f"was started by the mpiexec of another MPI than mpi4py's, which is {library()}: use that one's, "
                 f"{launched.mpiexec()}"
             )
-        return World(MPI.COMM_WORLD)
+        made = World(MPI.COMM_WORLD)
+    return made
 
 
 @contextlib.contextmanager
 def _ctrl_c_later():
     """While MPI starts, which may take until all others have, Ctrl-C waits: a process that ends with MPI half started
-    would leave the others hanging."""
+    would leave the others hanging. If it came, it ends all."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -68,7 +69,14 @@ def _ctrl_c_later():
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        except KeyboardInterrupt as error:
+            if launched.connected():
+                from mpi4py import MPI
+
+                _abort(MPI.COMM_WORLD, error)
+            raise
 
 
 def library():
@@ -195,7 +203,7 @@ class World:
         try:
             statuses = self._statuses(GOOD if error is None else cli.status_of(error), error)
         except KeyboardInterrupt as impatient:
-            self._abort(impatient)
+            _abort(self.comm, impatient)
         self._ending = None
         failed = [rank for rank, status in enumerate(statuses) if status != GOOD]
         if failed and failed[0] != self.rank:
@@ -214,14 +222,15 @@ class World:
         deadline = time.monotonic() + GRACE
         while not request.Test():
             if error is not None and time.monotonic() > deadline:
-                self._abort(error)
+                _abort(self.comm, error)
             time.sleep(POLL)
         return statuses
 
-    def _abort(self, error):
-        """End all processes now."""
-        line = cli.line_of(error)
-        if line is None:
-            traceback.print_exception(error)
-        print(f"rank {self.rank} of {self.size} ends all: {line or type(error).__name__}", file=sys.stderr, flush=True)
-        self.comm.Abort(cli.status_of(error))
+
+def _abort(comm, error):
+    """End all processes now."""
+    line = cli.line_of(error)
+    if line is None:
+        traceback.print_exception(error)
+    print(f"rank {comm.rank} of {comm.size} ends all: {line or type(error).__name__}", file=sys.stderr, flush=True)
+    comm.Abort(cli.status_of(error))

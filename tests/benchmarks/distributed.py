@@ -2,9 +2,9 @@
 
     python tests/benchmarks/distributed.py [--rounds 5]
 
-For each size of model: the median time of a training step of char_lm's model, measured in turns; the time of the exchange
-alone; and from these, what N machines on a network of 10 Gbit/s would take, on paper: computation / N, and 2 (1 - 1/N)
-times the bytes of the gradients over the network, which nothing hides.
+For each size of model: the median time of a training step of char_lm's model, measured in turns; the time of the
+exchange alone; and from these, what N machines on a network of 10 Gbit/s would take, on paper: computation / N, and
+2 (1 - 1/N) times the bytes of the gradients over the network, which nothing hides.
 """
 
 import argparse
@@ -88,12 +88,16 @@ def main():
         alone = statistics.median(b["exchange"] for _, b in rounds)
         nbytes = rounds[0][0]["bytes"]
         print(f"{name}, {nbytes / 1e6:.1f} MB of gradients:")
-        print(f"  1 process × 2 threads {one * 1e3:.1f} ms, 2 processes × 1 thread {two * 1e3:.1f} ms: {ratio:.2f} of it")
+        print(
+            f"  1 process × 2 threads {one * 1e3:.1f} ms, 2 processes × 1 thread {two * 1e3:.1f} ms: {ratio:.2f} of it"
+        )
         print(f"  exchange {alone * 1e3:.2f} ms, {alone / two:.1%} of the step")
         speed, latency = NETWORK
         for n in (2, 4, 8):
             sent = 2 * (1 - 1 / n) * nbytes / speed + 2 * np.log2(n) * latency
-            print(f"  on paper, {n} machines: {1e3 * (one / n + sent):.1f} ms, {one / (one / n + sent):.2f} times as fast")
+            print(
+                f"  on paper, {n} machines: {1e3 * (one / n + sent):.1f} ms, {one / (one / n + sent):.2f} times as fast"
+            )
 
 
 if __name__ == "__main__":

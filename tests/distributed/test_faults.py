@@ -17,7 +17,7 @@ pytestmark = pytest.mark.needs("mpiexec")
 # char_lm, where something happens to one rank before it draws the batch of a step.
 FAULTY = """
 import os, runpy, signal, sys
-from minigrad import launched
+from minigrad import distributed, launched
 from minigrad.training import checkpoint, text
 
 script, fault, victim, step, *argv = sys.argv[1:]
@@ -34,6 +34,8 @@ def faulty(self):
             raise ZeroDivisionError("a mistake of ours")
         elif fault == "full":
             checkpoint.save = full
+        elif fault == "weights":
+            distributed.fingerprint = lambda model: "other"
         else:
             os.kill(os.getpid(), getattr(signal, fault))
     return draw(self)
@@ -83,6 +85,12 @@ def test_a_full_disk(faulty):
     status, err, step = faulty("full", 0, 7)
     assert (status, step) == (2, 4)
     assert err.startswith("char_lm: cannot save step 8 in ") and err.count("cannot save") == 1
+
+
+def test_weights_that_are_no_longer_the_same_are_not_saved(faulty):
+    status, err, step = faulty("weights", 1, 7)
+    assert (status, step) == (2, 4)
+    assert err.startswith("char_lm: the processes differ in weights: ") and "other on rank 1, machine " in err
 
 
 def test_what_was_typed_wrong_is_said_once_and_other_settings_are_named(tmp_path):
