@@ -4,11 +4,15 @@
     python examples/char_lm.py --text book.txt --out runs/book   train on a text of your own
     python examples/char_lm.py --resume                          continue a run that stopped, as if it never had
     python examples/char_lm.py sample --prompt "The "            have the best model so far write
+    mpiexec -n 2 python examples/char_lm.py …                    train on two processes, of one machine or of several
 
 The folder --out gets last.safetensors (all that --resume needs), best.safetensors (the lowest validation loss),
 losses.csv and loss.png. On Ctrl-C, SIGTERM or SIGHUP the program finishes its step, saves, and exits with that signal's
 status: 130, 143 or 129. Bad input is answered in one line, with exit status 2. A run is never overwritten: choose
 another --out, or remove the old run yourself.
+
+Several processes compute what one process does with the same --shards, bit for bit, and --resume may go on with
+another number of them: see minigrad/distributed/README.md. Only rank 0 reads and writes files.
 """
 
 import contextlib
@@ -20,7 +24,7 @@ import zlib
 from pathlib import Path
 
 import minigrad as mg
-from minigrad import cli, nn, optim, training
+from minigrad import cli, distributed, nn, optim, training
 from minigrad.errors import unknown
 from minigrad.files import claimed
 from minigrad.training import checkpoint, runs, text
@@ -42,6 +46,7 @@ SETTINGS = {  # name: (default, meaning, limits). The checkpoint stores them, an
     "clip": (1.0, "largest norm of the gradient; 0: no clipping", dict(at_least=0)),
     "eval_every": (300, "steps between validations, each of which saves the run", dict(at_least=1)),
     "eval_batches": (200, "batches per validation, spread evenly over the split; 0: all of it", dict(at_least=0)),
+    "shards": (1, "parts of a batch, for as many processes or fewer; under mpiexec 8, if that fits", dict(at_least=1)),
     "seed": (1337, "of initial weights, batches, dropout and samples", dict(at_least=0, below=2**32)),
 }
 SHAPE = ("block_size", "n_layer", "n_head", "n_embd")
@@ -54,41 +59,47 @@ for _name, _preset in PRESETS.items():
     _preset |= {size: nn.gpt.PRESETS[_name][size] for size in SHAPE}
 
 
-def begin(args):
+def begin(args, world):
     with contextlib.ExitStack() as held:
-        return train(args, held)
+        return train(args, world, held)
 
 
-def train(args, held):
-    """Begin a run, or continue one. `held` gets the claim on its folder, which keeps other processes out."""
-    out, last, best, losses = (args.out / name for name in ("", "last.safetensors", "best.safetensors", "losses.csv"))
+def train(args, world, held):
+    """Begin a run, or continue one. `held` gets the claim on its folder, which keeps other programs out.
+
+    All processes of `world` do the same. What touches files, rank 0 does for all."""
+    names = "", "last.safetensors", "best.safetensors", "losses.csv", "loss.png"
+    out, last, best, losses, picture = (args.out / name for name in names)
     # Nothing is written until all input has been checked.
-    if args.resume and out.is_dir():
-        claim(out, held)
-    tensors, saved = saved_run(last) if args.resume else ({}, {})
-    settings = settings_for(args, saved)
+    tensors, saved = world.first(lambda: saved_run(out, last, held)) if args.resume else ({}, {})
+    settings = settings_for(args, saved, world.size)
     if not args.resume:
-        refuse_another(out, last, best, losses)
-    corpus = read_text(args, settings, saved)
+        world.first(lambda: refuse_another(out, last, best, losses))
+    corpus = world.first(lambda: read_text(args, settings, saved))
     vocab, crc = text.CharVocab(corpus), zlib.crc32(corpus.encode())
     if saved:
         text.CharVocab(saved["chars"]).check_same(vocab)
     train_ids, val_ids = text.split(vocab.encode(corpus), 0.9)
     seed, T, B = settings["seed"], settings["block_size"], settings["batch_size"]
+    shards = distributed.Shards(world, settings["shards"])
+    world.check_same(device=args.device, **{name: settings[name] for name in SETTINGS})
     batches = text.Batches(train_ids, T, B, mg.random.Generator(seed + 2**32), "training split")  # a separate stream
     val_batches = text.fixed_batches(val_ids, T, B, settings["eval_batches"], "validation split")
 
     mg.manual_seed(seed)  # for the initial weights, then for dropout
     model = build(settings, vocab, args.device)
+    model.load_state_dict(world.first(model.state_dict))
     parameters = list(model.parameters())
     groups = model.parameter_groups(settings["weight_decay"])
     optimizer = optim.AdamW(groups, lr=settings["lr"], betas=(0.9, 0.99))
     generators = {"default": mg.default_generator, "batches": batches.generator}
 
-    def train_step(x, y):
-        _, loss = model(x, y)  # (B, T, V), ()
-        optimizer.zero_grad()
-        loss.backward()
+    def gradient(x, y):
+        _, loss = model(x, y)  # (B / shards, T, V), ()
+        return distributed.gathered(loss, parameters)  # (n + 1,)
+
+    def update(total):
+        loss = distributed.scattered(total / shards.count, parameters)
         norm = nn.utils.clip_grad_norm_(parameters, settings["clip"] or math.inf)
         optimizer.step()
         return loss, norm
@@ -97,40 +108,47 @@ def train(args, held):
         return model(x, y)[1]
 
     if args.capture:
-        train_step, loss_of = mg.capture(train_step), mg.capture(loss_of)
+        gradient, update, loss_of = mg.capture(gradient), mg.capture(update), mg.capture(loss_of)
     start, steps, best_loss = saved.get("step", 0), settings["steps"], saved.get("best_loss")
     if saved:
         options = [{name: value for name, value in g.items() if name != "params"} for g in optimizer.param_groups]
         checkpoint.unpack(tensors, saved, model, optimizer, generators)
         for group, typed in zip(optimizer.param_groups, options):
             group.update(typed)  # the options of this command line, such as --weight-decay, win over the file's
-    if not best.exists():  # it was deleted or not copied along: start over with the best from here on
+    if not world.first(best.exists):  # it was deleted or not copied along: start over with the best from here on
         best_loss = None
-    if saved.get("crc", crc) != crc:
+    if saved.get("crc", crc) != crc and world.rank == 0:
         print("char_lm: note: the text has changed since the run began; the new text is used", file=sys.stderr)
 
     def save(step, paths):
+        world.check_same(step=step, weights=distributed.fingerprint(model), random=mg.default_generator.state)
+        world.first(lambda: write_checkpoint(step, paths))
+
+    def write_checkpoint(step, paths):
         run = dict(step=step, best_loss=best_loss, settings=settings, chars=vocab.chars, crc=crc)
         run["config"] = dataclasses.asdict(model.config)
         tensors, meta = checkpoint.pack(model, optimizer, generators, **run)
         for path in paths:
             checkpoint.save(path, tensors, meta)
 
-    cli.folder_to_write(out, "--out")
-    picture = out / "loss.png"
-    for path in (last, best, losses, picture):
-        if path.is_dir():
-            raise cli.CommandError(f"{path} is a folder, but a file is to be written there: choose another --out")
+    def begin_writing():
+        cli.folder_to_write(out, "--out")
+        for path in (last, best, losses, picture):
+            if path.is_dir():
+                raise cli.CommandError(f"{path} is a folder, but a file is to be written there: choose another --out")
+        if not saved:
+            claim(out, held)
+            refuse_another(out, last, best, losses)  # again: another process may have begun one since
+
+    world.first(begin_writing)
     if not saved:
-        claim(out, held)
-        refuse_another(out, last, best, losses)  # again: another process may have begun one since
         save(0, [last])
     columns = "step", "train", "val", "lr", "grad_norm"
     done = kept = start  # the steps done, and those that last.safetensors holds
     with (
-        training.Table(losses, columns, keep=start) as table,
+        training.Table(losses if world.rank == 0 else None, columns, keep=start) as table,
         training.Interrupt() as interrupt,
-        training.Progress(start, steps, B * T) as progress,
+        training.Progress(start, steps, B * T, silent=world.rank > 0) as progress,
     ):
         progress.say(f"{len(corpus):,} characters, {len(vocab)} different; {model.num_parameters():,} parameters")
         for step in range(start, steps):
@@ -138,17 +156,18 @@ def train(args, held):
             for group in optimizer.param_groups:
                 group["lr"] = lr
             x, y = next(batches)  # (B, T), (B, T): y is x one character later
-            loss, norm = train_step(mg.tensor(x, device=args.device), mg.tensor(y, device=args.device))
-            loss, norm = loss.item(), norm.item()
+            total = shards.sum(gradient, mg.tensor(x, device=args.device), mg.tensor(y, device=args.device))  # (n + 1,)
+            loss, norm = (number.item() for number in update(total))
             if not math.isfinite(loss + norm):
                 raise diverged(f"step {step}: loss {loss}, gradient norm {norm}", kept)
 
             done, val_loss = step + 1, None
             progress.step(done, loss)
             if due := done % settings["eval_every"] == 0 or done == steps:
-                val_loss = evaluate(model, loss_of, val_batches, args.device)
+                val_loss = evaluate(world, model, loss_of, val_batches, args.device)
                 progress.say(f"step {done}: training loss {loss:.4f}, validation loss {val_loss:.4f}")
-            stopping = interrupt.asked or progress.broken  # read once: a signal may come at any time
+            # Read once: a signal may come at any time, and to one process alone.
+            stopping = world.largest(bool(interrupt.asked or progress.broken))
             if (due or stopping) and not all(p.isfinite().all() for p in parameters):
                 raise diverged(f"step {done}: some weights are no longer finite", kept)
             if due and not math.isfinite(val_loss):
@@ -158,7 +177,7 @@ def train(args, held):
                 if due or stopping:
                     improved = due and (best_loss is None or val_loss < best_loss)
                     best_loss = val_loss if improved else best_loss
-                    table.flush()
+                    world.first(table.flush)
                     save(done, [best, last] if improved else [last])
                     kept = done
             except OSError as error:
@@ -166,15 +185,17 @@ def train(args, held):
                 raise cli.CommandError(f"{why}; step {kept} is saved: make room, then --resume") from None
             if stopping:
                 break
-    if interrupt.asked:
+    if status := world.largest(interrupt.status if interrupt.asked else 0):
         line = again(args, "--resume")
-        raise cli.CommandError(f"stopped and saved at step {done}; go on with: {line}", status=interrupt.status)
-    if progress.broken:
-        raise progress.broken
+        raise cli.CommandError(f"stopped and saved at step {done}; go on with: {line}", status=status)
+    if broken := world.first(lambda: progress.broken):
+        raise broken
 
     if best_loss is None:  # the run was stopped before its first validation, and resumed with no steps left
-        best_loss = evaluate(model, loss_of, val_batches, args.device)
+        best_loss = evaluate(world, model, loss_of, val_batches, args.device)
         save(done, [best, last])
+    if world.rank > 0:
+        return 0
     print(f"step {steps} of {steps}, best validation loss {best_loss:.4f}; it writes:\n")
     print(write(model, vocab, "", 500, args.device, seed=seed))
     wrote = [last, best, losses, picture]
@@ -208,16 +229,18 @@ def refuse_another(out, *paths):
 
 def again(args, *words):
     """What to type to run another command on the run in --out."""
-    return cli.typed(__file__, *words, "--out", args.out, *(() if args.device == "cpu" else ("--device", args.device)))
+    device = () if args.device == "cpu" else ("--device", args.device)
+    return cli.typed(__file__, *words, "--out", args.out, *device, together="sample" not in words)
 
 
 @mg.no_grad()
-def evaluate(model, loss_of, batches, device):
+def evaluate(world, model, loss_of, batches, device):
     """The mean of loss_of(x, y) over the batches, in nats per character. Draws no random numbers."""
     model.eval()
-    total = sum(loss_of(mg.tensor(x, device=device), mg.tensor(y, device=device)).item() * x.size for x, y in batches)
+    losses = world.dealt(lambda xy: loss_of(*(mg.tensor(ids, device=device) for ids in xy)).item(), batches)
     model.train()
-    return total / sum(x.size for x, _ in batches)
+    sizes = [x.size for x, _ in batches]
+    return sum(loss * size for loss, size in zip(losses, sizes)) / sum(sizes)
 
 
 def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=None, top_p=None):
@@ -231,7 +254,9 @@ def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=Non
     return vocab.decode(idx.numpy()[0])
 
 
-def sample(args):
+def sample(args, world):
+    if world.rank > 0:
+        return 0
     model, vocab, _ = runs.load_char_model(checkpoint_of(args), args.device)
     choice = args.temperature, args.top_k, args.top_p
     with cli.refusing(FloatingPointError):  # weights so large that the logits overflow
@@ -268,8 +293,10 @@ def build(settings, vocab, device):
     return nn.GPT(nn.GPTConfig(V, dropout=settings["dropout"], bias=False, **shape)).to(device)
 
 
-def saved_run(path):
-    """(tensors, meta) of a run to resume, after checking that the file holds one."""
+def saved_run(out, path, held):
+    """(tensors, meta) of a run to resume, after claiming its folder and checking that the file holds one."""
+    if out.is_dir():
+        claim(out, held)
     if not path.exists():
         raise cli.CommandError(f"there is no checkpoint {path} to resume from: begin a run without --resume")
     tensors, saved = runs.load_run(path, {name: row[0] for name, row in SETTINGS.items()} | {"text": []})
@@ -279,12 +306,16 @@ def saved_run(path):
     return tensors, saved
 
 
-def settings_for(args, saved):
+def settings_for(args, saved, processes):
     """What was typed wins over the preset, the preset over the resumed run's settings, and those over the defaults."""
     typed = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
     settings = {name: row[0] for name, row in SETTINGS.items()} | {"text": []}
     old = saved.get("settings", {})
     settings |= old | PRESETS.get(args.preset, {}) | typed
+    if processes > 1 and not saved and "shards" not in typed:
+        settings["shards"] = math.gcd(settings["batch_size"], max(8, processes))
+    if settings["batch_size"] % settings["shards"]:
+        raise cli.CommandError(f"batch_size {settings['batch_size']} is not a multiple of shards {settings['shards']}")
     if args.text:
         settings["text"] = [os.path.abspath(path) for path in args.text]
     changed = [f"{k} {old[k]}, not {settings[k]}" for k in (*SHAPE, "seed") if k in old and old[k] != settings[k]]
@@ -310,6 +341,12 @@ def read_text(args, settings, saved):
 
 @cli.command("char_lm")
 def main(argv=()):
+    with distributed.world() as world:
+        args = read_options(argv)
+        return args.run(args, world)
+
+
+def read_options(argv):
     parser = cli.Parser(description=__doc__)
     commands = parser.add_subparsers()
     p = commands.add_parser("train", help="train a model; this is the default command")
@@ -346,7 +383,7 @@ def main(argv=()):
     if rest:
         misplaced = f"{rest[0]} is a command: it goes first"
         parser.error(misplaced if rest[0] in commands.choices else f"unrecognized arguments: {' '.join(rest)}")
-    return args.run(args)
+    return args
 
 
 if __name__ == "__main__":

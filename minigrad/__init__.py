@@ -1,5 +1,6 @@
 """minigrad: tensors, autograd and attention from scratch. See README.md."""
 
+from . import launched  # first, before NumPy
 from . import autograd, dtypes, nn, ops, optim, random
 from .autograd import (
     AnomalyError, FormulaOp, GraphError, Op, case, composite, detect_anomaly, enable_grad, inference, is_grad_enabled,

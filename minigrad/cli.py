@@ -30,9 +30,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from . import launched
 from .backend import DeviceError
 from .backend.runners.toolchain import CompilerError
-from .errors import CheckpointError, TextError, UnknownName, printable
+from .errors import CheckpointError, RanksError, TextError, UnknownName, printable
 
 LARGEST = 10**15  # of all whole numbers that can be typed: no loop gets that far, and floats count not much further
 LIMITS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
@@ -44,6 +45,9 @@ class CommandError(Exception):
     def __init__(self, message, status=2):
         super().__init__(message)
         self.status = status
+
+
+EXPECTED = CommandError, CheckpointError, TextError, UnknownName, RanksError, DeviceError, CompilerError
 
 
 # ------------------------------------------------------------------------------------------------------- what is typed
@@ -145,12 +149,19 @@ def refusing(*errors):
         raise CommandError(error) from None
 
 
-def typed(file, *words):
-    """The line to type, from here, to run the script `file` with these words and the Python that runs now."""
-    python = sys.executable or "python"
-    if shutil.which(os.path.basename(python)) == python:
-        python = os.path.basename(python)
-    return " ".join(shlex.quote(_from_here(str(word))) for word in (python, os.path.abspath(file), *words))
+def typed(file, *words, together=False):
+    """The line to type, from here, to run the script `file` with these words and the Python that runs now; together: on
+    as many processes as mpiexec has started now."""
+    start = [sys.executable or "python", os.path.abspath(file)]
+    if together and launched.size > 1:
+        start = [launched.mpiexec() or "mpiexec", "-n", launched.size, *start]
+    return " ".join(shlex.quote(_from_here(_by_name(str(word)))) for word in (*start, *words))
+
+
+def _by_name(word):
+    """The path of a program as its name, if a shell finds it by that."""
+    name = os.path.basename(word)
+    return name if name != word and shutil.which(name) == word else word
 
 
 def _from_here(word):
@@ -176,20 +187,39 @@ def command(name):
                 if sys.stdout is not None:
                     sys.stdout.flush()  # a full disk, or a closed pipe, shows here at the latest
                 return status
-            except KeyboardInterrupt:
-                _end(name, "stopped", 128 + signal.SIGINT)
-            except BrokenPipeError:  # `| head` has read enough
-                _end(name, "", 128 + getattr(signal, "SIGPIPE", 13))
-            except (CommandError, CheckpointError, TextError, UnknownName, DeviceError, CompilerError) as error:
-                _end(name, error, getattr(error, "status", 2))
-            except MemoryError as error:
-                _end(name, f"not enough memory: {error}" if str(error) else "not enough memory", 2)
-            except OSError as error:
-                _end(name, said(error), 2)
+            except (Exception, KeyboardInterrupt) as error:
+                line = line_of(error)
+                if line is None:
+                    raise
+                _end(name, line, status_of(error))
 
         return decorated
 
     return decorate
+
+
+def line_of(error):
+    """What a command says of an expected error, '' for nothing; None if it is a bug of ours, or of the caller's."""
+    if isinstance(error, SystemExit | BrokenPipeError):  # `| head` has read enough
+        return ""
+    if isinstance(error, KeyboardInterrupt):
+        return "stopped"
+    if isinstance(error, MemoryError):
+        return f"not enough memory: {error}" if str(error) else "not enough memory"
+    if isinstance(error, OSError):
+        return said(error)
+    return str(error) if isinstance(error, EXPECTED) else None
+
+
+def status_of(error):
+    """The exit status of a command that ends by this error."""
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    if isinstance(error, KeyboardInterrupt):
+        return 128 + signal.SIGINT
+    if isinstance(error, BrokenPipeError):
+        return 128 + getattr(signal, "SIGPIPE", 13)
+    return getattr(error, "status", 2) if isinstance(error, (*EXPECTED, MemoryError, OSError)) else 1
 
 
 def said(error):
@@ -211,7 +241,7 @@ def run(main):
     """Call main with what was typed, and end the process: what is under `if __name__ == "__main__"`.
 
     A status above 128 stands for a signal, and the process dies by that signal, so that a shell's loop stops too. The
-    shell's $? is that status all the same."""
+    shell's $? is that status all the same. With MPI it exits with it: there, a process that dies is an accident."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by `>&-`
@@ -229,7 +259,7 @@ def run(main):
         except OSError as error:  # Python would try again at exit and complain: let it write to nowhere
             if error.errno != errno.EBADF:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    if os.name == "posix" and isinstance(status, int) and status > 128:
+    if os.name == "posix" and isinstance(status, int) and status > 128 and not launched.connected():
         signal.signal(status - 128, signal.SIG_DFL)
         os.kill(os.getpid(), status - 128)
     sys.exit(status)

@@ -12,6 +12,10 @@ class TextError(ValueError):
     """A text that cannot be trained on, or that has characters a vocabulary lacks; the message says where and why."""
 
 
+class RanksError(RuntimeError):
+    """Processes that were to train together cannot, or no longer do; the message says why."""
+
+
 class UnknownName(KeyError):
     """Something was asked for by a name that does not exist. `unknown` words the message."""
 

@@ -1,6 +1,7 @@
 """Every test starts from the same seed. What a test needs that is not here is said in one place, and skips it; with
 --only-gpu-skips, no test may be skipped but for want of a GPU."""
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -12,7 +13,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # each core has a process of its own th
 import numpy as np
 import pytest
 
-from minigrad import backend
+from minigrad import backend, launched
 from minigrad.backend.runners.native import TRAINING, Native
 from minigrad.backend.runners.toolchain import CompilerError, find_compiler
 from minigrad.backend.runners.toolchain.cache import folder
@@ -23,7 +24,12 @@ from .gpu_rig.arguments import check_launches
 
 SKIP_ALLOWED = "no GPU"
 ON_RIG = "GPU_RIG" in os.environ  # tests/gpu_rig/
-PACKAGES = {"g++": "g++", "dot": "graphviz", "chromium": "chromium"}  # programs, and what Debian and Ubuntu call them
+INSTALL = {  # programs, and how to get them on Debian and Ubuntu
+    "g++": "apt install g++",
+    "dot": "apt install graphviz",
+    "chromium": "apt install chromium",
+    "mpiexec": "pip install mpi4py mpich",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -71,10 +77,13 @@ def pytest_configure(config):
 def lacks(program):
     """Why tests that need a program cannot run; '' if it is here."""
     try:
-        here = find_compiler() if program == "g++" else shutil.which(program)
+        if program == "mpiexec":
+            here = launched.mpiexec() and importlib.util.find_spec("mpi4py")
+        else:
+            here = find_compiler() if program == "g++" else shutil.which(program)
     except CompilerError:
         here = None
-    return "" if here else f"no {program}: apt install {PACKAGES[program]}"
+    return "" if here else f"no {program}: {INSTALL[program]}"
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,7 @@
 """Around a training loop: a table of losses, signals that let a step finish, and a line of progress."""
 
 import contextlib
+import os
 import re
 import shutil
 import signal
@@ -14,10 +15,14 @@ from ..files import atomic_write, open_regular
 class Table:
     """A CSV file with one row per step, written by `row(step, ...)`. Opening it keeps the rows up to step `keep`.
 
-    So a run that resumes at that step drops what the stopped run wrote after it, and no row occurs twice.
+    So a run that resumes at that step drops what the stopped run wrote after it, and no row occurs twice. With None for
+    the path, rows go nowhere: of several processes, one writes the table.
     """
 
     def __init__(self, path, columns, keep=0):
+        if path is None:
+            self._file = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+            return
         old = []
         with contextlib.suppress(FileNotFoundError), open_regular(path) as file:
             old = [line for line in file if line.endswith(b"\n")]  # a killed run may have left part of a line
@@ -85,16 +90,16 @@ class Progress:
 
     start: steps done before. steps: steps in all. tokens: tokens per step. Once nobody reads the output any more
     (`| head`, a closed terminal), nothing is raised and nothing more is written. `broken` is then the OSError, and the
-    loop looks at it where it can stop and save.
+    loop looks at it where it can stop and save. silent: of several processes, one tells of the progress of all.
     """
 
     EVERY = 5.0  # seconds
 
-    def __init__(self, start, steps, tokens):
-        self.broken = None
+    def __init__(self, start, steps, tokens, silent=False):
+        self.broken, self._silent = None, silent
         self.start, self.steps, self.tokens, self._began, self._next = start, steps, tokens, time.monotonic(), 0.0
         self._bar = None
-        if sys.stderr is not None and sys.stderr.isatty():
+        if sys.stderr is not None and sys.stderr.isatty() and not silent:
             with contextlib.suppress(ImportError):
                 from tqdm import tqdm
 
@@ -110,7 +115,7 @@ class Progress:
         self._write(self._say, line)
 
     def _write(self, function, *args):
-        if self.broken is None:
+        if self.broken is None and not self._silent:
             try:
                 function(*args)
             except OSError as error:

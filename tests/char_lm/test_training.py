@@ -128,7 +128,7 @@ BOUNDS = {  # name: (default, lowest, below)
     "n_layer": (2, 1, INF), "n_head": (4, 1, INF), "n_embd": (128, 1, INF), "block_size": (64, 1, INF),
     "batch_size": (12, 1, INF), "dropout": (0.0, 0, 1), "steps": (2400, 1, INF), "lr": (4e-3, 0, INF),
     "min_lr": (1e-4, 0, INF), "warmup": (100, 0, INF), "weight_decay": (0.1, 0, INF), "clip": (1.0, 0, INF),
-    "eval_every": (300, 1, INF), "eval_batches": (200, 0, INF), "seed": (1337, 0, 2**32),
+    "eval_every": (300, 1, INF), "eval_batches": (200, 0, INF), "shards": (1, 1, INF), "seed": (1337, 0, 2**32),
 }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import minigrad.distributed.__main__
 import minigrad.gradcheck.__main__
 import minigrad.ops.__main__
 import minigrad.study.__main__
@@ -27,6 +28,7 @@ TINY = ["--n-layer=1", "--n-head=2", "--n-embd=8", "--block-size=8", "--batch-si
         "--eval-batches=1", "--steps=1"]  # fmt: skip
 TEXT = ["--text", "book.txt"]
 MODULES = {
+    "distributed": minigrad.distributed.__main__,
     "gradcheck": minigrad.gradcheck.__main__,
     "study": minigrad.study.__main__,
     "ops": minigrad.ops.__main__,
@@ -46,6 +48,7 @@ COMMANDS = {
     "study prune": ["model.safetensors", "--text", "The fox", "--remove=1", "-o", "made/pruned.safetensors"],
     "study scores": ["model.safetensors", "--periods=2", "--sequences=2"],
     "gradcheck": ["--op", "exp", "--order", "1"],
+    "distributed": [],
     "doctor": [],
     "ops": [],
     "backprop_through_heads": [],

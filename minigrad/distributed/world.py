@@ -1,0 +1,236 @@
+"""The processes that train one model together: which of them this is, how they agree, and how they end together.
+
+mpiexec starts the same program several times. Each process does the same; what only one may do, such as writing files,
+rank 0 does for all.
+"""
+
+import atexit
+import contextlib
+import hashlib
+import importlib.util
+import os
+import platform
+import signal
+import sys
+import time
+import traceback
+import warnings
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import backend, cli, launched
+from ..errors import RanksError
+from ..training.tensorfile import as_bytes
+from .tree import exchange
+
+GRACE = 3.0  # seconds that a process which ends by an error waits for the others to do so too
+POLL = 0.005  # seconds between two looks at whether they have
+GOOD = -1  # in place of an exit status: a process that has come to the end
+
+
+def world():
+    """The World of this process, for a with-block around all that the processes do together.
+
+    Without mpiexec, or with one process, it needs neither MPI nor mpi4py. Raises RanksError, on rank 0 only, if there
+    are several processes, but no MPI that connects them; the others end."""
+    if launched.size == 1:
+        return World()
+    if importlib.util.find_spec("mpi4py") is None:
+        raise _for_all("needs the package mpi4py, and an MPI, such as MPICH: pip install mpi4py mpich")
+    import mpi4py
+
+    mpi4py.rc.thread_level = "funneled"  # the kernels' threads do not talk to MPI
+    with _ctrl_c_later(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of what is said below
+        try:
+            from mpi4py import MPI
+        except (ImportError, RuntimeError) as error:  # no library, or one that mpi4py was not made for
+            raise _for_all(f"finds no MPI that works with mpi4py ({error}): pip install mpich") from None
+        if MPI.COMM_WORLD.size != launched.size:
+            raise _for_all(
+                f"was started by the mpiexec of another MPI than mpi4py's, which is {library()}: use that one's, "
+                f"{launched.mpiexec()}"
+            )
+        made = World(MPI.COMM_WORLD)
+    return made
+
+
+@contextlib.contextmanager
+def _ctrl_c_later():
+    """While MPI starts, which may take until all others have, Ctrl-C waits: a process that ends with MPI half started
+    would leave the others hanging. If it came, it ends all."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        except KeyboardInterrupt as error:
+            if launched.connected():
+                from mpi4py import MPI
+
+                _abort(MPI.COMM_WORLD, error)
+            raise
+
+
+def library():
+    """The name and version of mpi4py's MPI, such as 'MPICH 5.0.0'."""
+    from mpi4py import MPI
+
+    return " ".join(MPI.Get_library_version().partition("\n")[0].partition(",")[0].replace("Version:", "").split())
+
+
+def versions():
+    """What processes that train together must have in common, by name."""
+    return {
+        "program": _hash([sys.argv[0]]) if os.path.isfile(sys.argv[0]) else "",
+        "minigrad": _hash(sorted(Path(__file__).parents[1].rglob("*.py"))),
+        "Python": platform.python_version(),
+        "NumPy": np.__version__,
+        "kernels": type(backend.get("cpu")).__name__,
+    }
+
+
+def _hash(files):
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(Path(file).read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def fingerprint(model):
+    """A checksum of a Module's weights and buffers."""
+    crc = 0
+    for x in model.state_dict().values():
+        crc = zlib.crc32(as_bytes(x.numpy()), crc)
+    return f"{crc:08x}"
+
+
+def _for_all(why):
+    """What to raise where no MPI connects the processes: each finds out by itself, and one on each machine tells."""
+    if launched.beside > 0:
+        return SystemExit(2)
+    if launched.rank == 0:
+        return RanksError(f"training on {launched.size} processes {why}")
+    print(f"rank {launched.rank}: training on machine {platform.node()} {why}", file=sys.stderr, flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)  # or mpiexec would let the others wait for it for ever
+    return SystemExit(2)
+
+
+class World:
+    """rank: the number of this process, from 0. size: how many there are. comm: their mpi4py communicator, or None.
+
+    Methods are called by all processes, in the same order. The with-block ends for all together: if one raises, rank
+    0 or the first of those that did tells why, and the others end silently, with the same exit status. A process that
+    raises while the others go on ends them after three seconds, and tells why. At the end they wait for each other
+    without computing."""
+
+    def __init__(self, comm=None):
+        self.comm: Any = comm
+        self.rank, self.size = (0, 1) if comm is None else (comm.rank, comm.size)
+        self._ending: Any = None
+        if comm is not None:
+            self._ending = comm.Dup()  # so that what was under way on `comm` is not mixed in
+            atexit.register(self._at_exit)
+
+    def first(self, function):
+        """function() of rank 0, for every process: what it returned or raised, sent to all by pickle."""
+        if self.size == 1:
+            return function()
+        result = error = None
+        if self.rank == 0:
+            try:
+                result = function()
+            except Exception as caught:
+                error = caught
+        result, error = self.comm.bcast((result, error))
+        if error is not None:
+            raise error
+        return result
+
+    def everyone(self, value):
+        """[value of each process], sent by pickle."""
+        return [value] if self.size == 1 else self.comm.allgather(value)
+
+    def largest(self, number):
+        """The largest of the processes' ints."""
+        if self.size == 1:
+            return number
+        from mpi4py import MPI
+
+        return self.comm.allreduce(int(number), MPI.MAX)
+
+    def dealt(self, function, items):
+        """[function(item), a float, for each item], where each process computes some and all get every one."""
+        values = np.zeros(len(items))
+        for i in range(self.rank, len(items), self.size):
+            values[i] = function(items[i])
+        if self.size > 1:
+            exchange(values, self.comm)  # each is added to zeros only, which changes no bit of it
+        return values.tolist()
+
+    def check_same(self, **values):
+        """Raise RanksError with the names of those values that the processes do not agree on, and who has what."""
+        everyone = self.everyone((platform.node(), values))
+        wrong = []
+        for name, mine in everyone[0][1].items():
+            others = [(rank, host, found[name]) for rank, (host, found) in enumerate(everyone) if found[name] != mine]
+            if others:
+                rank, host, found = others[0]
+                more = f" (and {len(others) - 1} more)" * (len(others) > 1)
+                wrong.append(f"{name}: {mine} on rank 0, {found} on rank {rank}{more}, machine {host}")
+        if wrong:
+            raise RanksError(f"the processes differ in {'; '.join(wrong)}")
+
+    def __enter__(self):
+        if self.size > 1:
+            try:
+                self.check_same(**versions())
+            except RanksError:
+                self.__exit__(*sys.exc_info())
+                raise
+        return self
+
+    def __exit__(self, kind, error, trace):
+        if self._ending is None:
+            return
+        try:
+            statuses = self._statuses(GOOD if error is None else cli.status_of(error), error)
+        except KeyboardInterrupt as impatient:
+            _abort(self.comm, impatient)
+        self._ending = None
+        failed = [rank for rank, status in enumerate(statuses) if status != GOOD]
+        if failed and failed[0] != self.rank:
+            raise SystemExit(int(statuses[failed[0]])) from None
+
+    def _at_exit(self):
+        """For a program that has not come to the end of its with-block, or has none."""
+        error = getattr(sys, "last_value", None)  # what it ends by, if it was not caught
+        with contextlib.suppress(SystemExit):
+            self.__exit__(type(error), error, None)
+
+    def _statuses(self, mine, error):
+        """The exit statuses of all processes, once all have come here."""
+        statuses = np.zeros(self.size, np.int64)
+        request = self._ending.Iallgather(np.array([mine]), statuses)
+        deadline = time.monotonic() + GRACE
+        while not request.Test():
+            if error is not None and time.monotonic() > deadline:
+                _abort(self.comm, error)
+            time.sleep(POLL)
+        return statuses
+
+
+def _abort(comm, error):
+    """End all processes now."""
+    line = cli.line_of(error)
+    if line is None:
+        traceback.print_exception(error)
+    print(f"rank {comm.rank} of {comm.size} ends all: {line or type(error).__name__}", file=sys.stderr, flush=True)
+    comm.Abort(cli.status_of(error))

@@ -1,0 +1,79 @@
+"""What mpiexec says of this process, in the environment, and how many threads it should have then.
+
+minigrad imports this first: libraries read the number of threads when NumPy is imported, and MPI how it is to wait when
+it starts. Without mpiexec, nothing changes.
+"""
+
+import contextlib
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Place(NamedTuple):
+    """Where a process stands among those that mpiexec has started."""
+
+    rank: Any = 0  # among all
+    size: Any = 1  # how many there are
+    beside: Any = 0  # the rank among those on this machine
+    local: Any = 1  # how many are on this machine
+
+
+# How launchers say it: MPICH and what descends from it, such as Intel MPI; Open MPI; and Slurm's srun with PMIx, which
+# hands out the cores itself.
+NAMES = (
+    Place("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    Place(*(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))),
+    Place("PMIX_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""),
+)
+
+
+def place_in(environment):
+    """The Place that the variables of an environment tell."""
+    for names in NAMES:
+        said = [environment.get(name, "") for name in names]
+        if said[0].isdecimal() and said[1].isdecimal():
+            return Place(*(int(s) if s.isdecimal() else default for s, default in zip(said, Place())))
+    return Place()
+
+
+rank, size, beside, local = place_in(os.environ)
+
+
+def cores():
+    """(of this process, of all on this machine): how many cores there are for it, and for those that are beside it."""
+    if not hasattr(os, "sched_getaffinity"):
+        count = os.cpu_count() or 1
+        return max(1, count // local), count
+    mine = launchers = os.sched_getaffinity(0)
+    with contextlib.suppress(OSError):
+        launchers = os.sched_getaffinity(os.getppid())
+    bound = mine != launchers  # the launcher has shared them out
+    return len(mine) if bound else max(1, len(mine) // local), len(launchers)
+
+
+def prepare(environment):
+    """Set what has to be set before NumPy and MPI start, except for what the user has set."""
+    if size == 1:
+        return
+    own, total = cores()
+    environment.setdefault("OMP_NUM_THREADS", str(own))
+    if local > total:  # a rank that waits must not keep another from computing
+        environment.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
+        environment.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
+
+
+def connected():
+    """Has MPI started in this process?"""
+    return "mpi4py.MPI" in sys.modules
+
+
+def mpiexec():
+    """The path of the mpiexec that belongs to this Python, also in a venv that is not active; or another; or None."""
+    own = Path(sys.executable or "python").with_name("mpiexec")
+    return str(own) if os.access(own, os.X_OK) else shutil.which("mpiexec")
+
+
+prepare(os.environ)

@@ -1,0 +1,166 @@
+"""A rank that raises, dies, gets a signal or finds the disk full: all end within seconds, and the checkpoint loads."""
+
+import os
+import random
+import signal
+import time
+
+import pytest
+
+from minigrad.training import checkpoint
+
+from ..char_lm.runs import SCRIPT, SIZES, WORDS, options
+from .ranks import run, start
+
+pytestmark = pytest.mark.needs("mpiexec")
+
+# char_lm, where something happens to one rank before it draws the batch of a step.
+FAULTY = """
+import os, runpy, signal, sys
+from minigrad import distributed, launched
+from minigrad.training import checkpoint, text
+
+script, fault, victim, step, *argv = sys.argv[1:]
+draw, drawn = text.Batches.__next__, 0
+
+def full(*args):
+    raise OSError(28, "No space left on device")
+
+def faulty(self):
+    global drawn
+    drawn += 1
+    if drawn == int(step) and launched.rank == int(victim):
+        if fault == "raise":
+            raise ZeroDivisionError("a mistake of ours")
+        elif fault == "full":
+            checkpoint.save = full
+        elif fault == "weights":
+            distributed.fingerprint = lambda model: "other"
+        else:
+            os.kill(os.getpid(), getattr(signal, fault))
+    return draw(self)
+
+text.Batches.__next__ = faulty
+sys.argv = [script, *argv]
+runpy.run_path(script, run_name="__main__")
+"""
+ENDLESS = options(SIZES | dict(batch_size=8, eval_every=4, steps=10**6, dropout=0.2, warmup=2, lr=0.001, min_lr=0.001))
+
+
+@pytest.fixture
+def faulty(tmp_path):
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    (tmp_path / "book.txt").write_text(WORDS * 50)
+    out = tmp_path / "run"
+
+    def begin(fault, victim, step):
+        argv = SCRIPT, fault, victim, step, "--text", tmp_path / "book.txt", *ENDLESS, "--out", out
+        status, _, err, seconds = run(2, tmp_path / "faulty.py", *argv)
+        assert seconds < 30  # it would train for hours
+        return status, err, checkpoint.load(out / "last.safetensors")[1]["step"]
+
+    return begin
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_rank_that_is_killed(victim, faulty):
+    status, _, step = faulty("SIGKILL", victim, 7)
+    assert status != 0 and step == 4
+
+
+def test_a_mistake_in_one_rank(faulty):
+    status, err, step = faulty("raise", 1, 7)
+    assert (status, step) == (1, 4)
+    assert err.count("ZeroDivisionError: a mistake of ours") == 1 and "rank 1 of 2 ends all: ZeroDivisionError" in err
+
+
+@pytest.mark.parametrize("victim, name", [(0, "SIGTERM"), (1, "SIGTERM"), (1, "SIGINT"), (1, "SIGHUP")])
+def test_a_signal_to_one_rank_stops_all_after_the_same_step(victim, name, faulty):
+    status, err, step = faulty(name, victim, 7)
+    assert (status, step) == (128 + getattr(signal, name), 7)
+    assert err.startswith("char_lm: stopped and saved at step 7; go on with: ") and err.count("stopped") == 1
+
+
+def test_a_full_disk(faulty):
+    status, err, step = faulty("full", 0, 7)
+    assert (status, step) == (2, 4)
+    assert err.startswith("char_lm: cannot save step 8 in ") and err.count("cannot save") == 1
+
+
+def test_weights_that_are_no_longer_the_same_are_not_saved(faulty):
+    status, err, step = faulty("weights", 1, 7)
+    assert (status, step) == (2, 4)
+    assert err.startswith("char_lm: the processes differ in weights: ") and "other on rank 1, machine " in err
+
+
+def test_what_was_typed_wrong_is_said_once_and_other_settings_are_named(tmp_path):
+    status, _, err, _ = run(2, SCRIPT, "--steps", "x")
+    assert status == 2 and err.count("char_lm: --steps must be a whole number, not 'x'") == 1
+    status, _, err, _ = run(4, SCRIPT, "--batch-size", 6, "--out", tmp_path / "run")
+    assert status == 2 and err.count("4 processes need as many shards or more, not 2") == 1
+    (tmp_path / "own.py").write_text(
+        "import runpy, sys\nfrom minigrad import launched\nsys.argv[1:] += ['--lr', str(launched.rank)]\n"
+        f"sys.argv[0] = {str(SCRIPT)!r}\nrunpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    status, _, err, _ = run(2, tmp_path / "own.py", "--out", tmp_path / "run")
+    assert status == 2 and err.startswith("char_lm: the processes differ in lr: 0.0 on rank 0, 1.0 on rank 1, machine ")
+    assert not (tmp_path / "run").exists()
+
+
+def below(pid):
+    """The processes that descend from one, in Linux's /proc."""
+    parents = {}
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat") as file:
+                parents.setdefault(int(file.read().rpartition(")")[2].split()[1]), []).append(int(name))
+        except OSError:
+            pass
+    found, todo = [], [pid]
+    while todo:
+        children = parents.get(todo.pop(), [])
+        found, todo = found + children, todo + children
+    return found
+
+
+def ranks_below(pid):
+    found = []
+    for each in below(pid):
+        try:
+            with open(f"/proc/{each}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:
+            continue
+        if b"python" in os.path.basename(words[0]) and str(SCRIPT).encode() in words:
+            found.append(each)
+    return found
+
+
+@pytest.mark.slow
+def test_twenty_kills_at_random_moments(tmp_path):
+    """No rank is left, nothing hangs, every checkpoint loads; the next process goes on from it."""
+    rng, out = random.Random(0), tmp_path / "run"
+    (tmp_path / "book.txt").write_text(WORDS * 50)
+    steps = []
+    for _ in range(20):
+        new = not (out / "last.safetensors").exists()
+        argv = ["--text", tmp_path / "book.txt", *ENDLESS] if new else ["--resume"]
+        process = start(2, SCRIPT, *argv, "--out", out)
+        try:
+            time.sleep(rng.uniform(0.2, 3))
+            ranks = ranks_below(process.pid)
+            for rank in ranks and [rng.choice(ranks)]:
+                os.kill(rank, rng.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT]))
+            if not ranks:
+                process.kill()
+            process.communicate(timeout=20)
+        finally:
+            process.kill()
+            process.wait()
+        deadline = time.monotonic() + 5
+        while any(os.path.exists(f"/proc/{rank}") for rank in ranks):
+            assert time.monotonic() < deadline, "a rank is left"
+            time.sleep(0.05)
+        if (out / "last.safetensors").exists():
+            steps.append(checkpoint.load(out / "last.safetensors")[1]["step"])
+    assert steps == sorted(steps) and steps[-1] > 0

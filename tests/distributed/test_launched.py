@@ -1,0 +1,92 @@
+"""What mpiexec says of a process, and what follows: threads, waiting, errors where no MPI connects the processes."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from minigrad import launched
+from minigrad.launched import Place, place_in
+
+from .. import ROOT
+
+LAUNCHERS = {
+    "MPICH": dict(PMI_RANK="3", PMI_SIZE="8", MPI_LOCALRANKID="1", MPI_LOCALNRANKS="4"),
+    "Open MPI": dict(
+        PMIX_RANK="3",
+        OMPI_COMM_WORLD_RANK="3",
+        OMPI_COMM_WORLD_SIZE="8",
+        OMPI_COMM_WORLD_LOCAL_RANK="1",
+        OMPI_COMM_WORLD_LOCAL_SIZE="4",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_the_place_among_others(name):
+    assert place_in(LAUNCHERS[name]) == Place(rank=3, size=8, beside=1, local=4)
+
+
+def test_none_and_srun():
+    assert (
+        place_in({}) == place_in({"PMI_RANK": "x"}) == place_in({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}) == Place()
+    )
+    assert place_in(dict(PMIX_RANK="1", SLURM_STEP_NUM_TASKS="4", SLURM_LOCALID="1")) == Place(1, 4, 1, 1)
+
+
+def said(code, **variables):
+    """A process as mpiexec would start it, without an mpiexec. -> (exit status, stdout, stderr)"""
+    env = {name: value for name, value in os.environ.items() if name not in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    env |= {"PYTHONPATH": str(ROOT)} | variables
+    run = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    return run.returncode, run.stdout.strip(), run.stderr
+
+
+THREADS = "import os, minigrad; print(*map(os.environ.get, ('OMP_NUM_THREADS', 'MPIR_CVAR_ENABLE_HEAVY_YIELD')))"
+
+
+def test_threads_are_cores_by_ranks_and_the_user_wins():
+    cores = len(os.sched_getaffinity(0))
+    several = dict(PMI_RANK="0", PMI_SIZE="64", MPI_LOCALRANKID="0")
+    assert said(THREADS, PMI_RANK="0", PMI_SIZE="1", MPI_LOCALNRANKS="1")[1] == "None None"
+    assert said(THREADS, **several, MPI_LOCALNRANKS="1")[1] == f"{cores} None"
+    assert said(THREADS, **several, MPI_LOCALNRANKS=str(cores))[1] == "1 None"
+    assert said(THREADS, **several, MPI_LOCALNRANKS=str(2 * cores))[1] == "1 1"  # they take turns, and do not spin
+    assert said(THREADS, **several, MPI_LOCALNRANKS=str(2 * cores), OMP_NUM_THREADS="3")[1] == "3 1"
+
+
+WITHOUT = """
+import sys
+sys.modules["mpi4py"] = None
+import importlib.util
+importlib.util.find_spec = lambda name, found=importlib.util.find_spec: None if name == "mpi4py" else found(name)
+from minigrad import cli, distributed
+
+@cli.command("prog")
+def main(argv):
+    with distributed.world():
+        pass
+
+cli.run(main)
+"""
+
+
+def test_without_mpi4py_one_process_works_and_several_are_told_what_to_install():
+    assert said(WITHOUT)[::2] == (0, "")
+    place = LAUNCHERS["MPICH"]
+    message = "training on 8 processes needs the package mpi4py, and an MPI, such as MPICH: pip install mpi4py mpich\n"
+    assert said(WITHOUT, **place | dict(PMI_RANK="0", MPI_LOCALRANKID="0"))[::2] == (2, f"prog: {message}")
+    assert said(WITHOUT, **place)[::2] == (2, "")  # one on each machine tells
+    status, _, err = said(WITHOUT, **place | dict(MPI_LOCALRANKID="0"))
+    assert status < 0 and err.startswith("rank 3: training on machine ")  # it dies, so that mpiexec ends the others
+
+
+@pytest.mark.needs("mpiexec")
+def test_the_mpiexec_of_another_mpi_is_named():
+    """Each process then sees only itself."""
+    place = dict(OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2")
+    if b"open" in subprocess.check_output([launched.mpiexec(), "--version"]).lower():
+        place = dict(PMI_RANK="0", PMI_SIZE="2")
+    status, _, err = said(WITHOUT[WITHOUT.index("from minigrad") :], **place)
+    assert status == 2 and "was started by the mpiexec of another MPI than mpi4py's, which is " in err
