@@ -48,19 +48,21 @@ def test_ctrl_c_at_any_moment(monkeypatch):
     step(x, y)
     duration, done = time.perf_counter() - begun, 1
     for k in range(10):
-        signal.setitimer(signal.ITIMER_REAL, duration * (k + 1) / 40)
         before = signal.signal(signal.SIGALRM, signal.default_int_handler)
         try:
-            for _ in range(3):
-                if done == 12:
-                    break
-                step(x, y)
-                done += 1
+            signal.setitimer(signal.ITIMER_REAL, duration * (k + 1) / 40)
+            try:
+                for _ in range(3):
+                    if done == 12:
+                        break
+                    step(x, y)
+                    done += 1
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)  # from here on no alarm comes: a late one is caught below
         except KeyboardInterrupt:
             found = [i for i, w in enumerate(after) if (w == weights(model)).all()]
             assert found and found[0] in (done, done + 1), "a step was left half done"
             done = found[0]
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
     assert (weights(model) == after[done]).all()

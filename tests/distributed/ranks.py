@@ -23,7 +23,8 @@ def start(n, *argv, **environment):
     command = [launched.mpiexec(), "-n", str(n)] if n > 1 else []
     command += [sys.executable, *map(str, argv)]
     piped = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    return subprocess.Popen(command, env=env | environment, **piped)
+    # In a session of its own, so that no signal to a group of processes reaches the one that runs the tests.
+    return subprocess.Popen(command, env=env | environment, start_new_session=True, **piped)
 
 
 def run(n, *argv, seconds=60, **environment):
