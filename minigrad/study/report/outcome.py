@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...tensor import tensor
 from ..layers import as_float64
 
 SHOWN = 5  # predictions of each token
@@ -37,16 +38,14 @@ def texts_of(vocab):
 
 def outcome_of(logits, targets=None):
     """The Outcome of logits (B, T, V) and perhaps targets (B, T) ints, of which negative ones do not count."""
-    logits = as_float64(logits)
-    top = logits.max(-1, keepdims=True)
-    log_total = np.log(np.exp(logits - top).sum(-1, keepdims=True)) + top  # (B, T, 1)
-    n = min(SHOWN, logits.shape[-1])
-    ids = np.argpartition(-logits, n - 1, axis=-1)[..., :n]
-    ids = np.take_along_axis(ids, np.argsort(-np.take_along_axis(logits, ids, -1), axis=-1, kind="stable"), -1)
-    found = Outcome(ids, np.exp(np.take_along_axis(logits, ids, -1) - log_total))
+    log_p = tensor(as_float64(logits)).log_softmax(-1).numpy()  # (B, T, V)
+    n = min(SHOWN, log_p.shape[-1])
+    ids = np.argpartition(-log_p, n - 1, axis=-1)[..., :n]
+    ids = np.take_along_axis(ids, np.argsort(-np.take_along_axis(log_p, ids, -1), axis=-1, kind="stable"), -1)
+    found = Outcome(ids, np.exp(np.take_along_axis(log_p, ids, -1)))
     if targets is not None:
         found.targets = np.asarray(targets)
         known = found.targets >= 0
-        right = np.take_along_axis(logits, np.where(known, found.targets, 0)[..., None], -1)
-        found.loss = np.where(known, (log_total - right)[..., 0], np.nan)
+        right = np.take_along_axis(log_p, np.where(known, found.targets, 0)[..., None], -1)
+        found.loss = np.where(known, -right[..., 0], np.nan)
     return found
