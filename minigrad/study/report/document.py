@@ -95,7 +95,7 @@ def page(
         "stats": stats,
         "meanings": {name: str(STATS[name]) for name in stats if name in STATS} | (meanings or {}),
         "matters": matters or ("gate_grad" if "gate_grad" in stats else None),
-        "of": visible(of).replace("␣", " "),
+        "of": printable(str(of)),
         "losses": None if losses is None else _thinned(*losses),
         "flow": None if flows is None else flow_data(flows, list(first), [list(v.heads) for v in first.values()]),
         "outcomes": None if outcomes is None else [_outcome(each, vocab) for each in outcomes],

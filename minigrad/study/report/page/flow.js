@@ -19,8 +19,8 @@ function showFlow() {
   $("flow").hidden = !data.flow;
   if (!data.flow) return;
   const { nodes, rows, edges } = data.flow, width = $("graph").clientWidth || 600;
-  const centre = state.of === "all" ? null : state.of === null ? headNode() : state.of;
-  const what = [centre, state.of, state.snapshot, state.layer, state.head, width].join();
+  const centre = state.part === "all" ? null : state.part === null ? headNode() : state.part;
+  const what = [centre, state.part, state.snapshot, state.layer, state.head, width].join();
   if (flowShown === what) return;
   flowShown = what;
   const touching = edges[state.snapshot].filter(([u, v]) => centre === null || u === centre || v === centre);
@@ -51,7 +51,7 @@ function showFlow() {
     const wide = Math.min(room - 2, Math.max(20, label.length * 7 + 10)), title = draw("title", {}), text = draw("text", {});
     title.textContent = name; text.textContent = label;
     box.append(draw("rect", { x: -wide / 2, y: -11, width: wide, height: 22, rx: 5 }), text, title);
-    box.onclick = () => l < 0 ? set({ of: node }) : set({ layer: l, head: h, of: null });
+    box.onclick = () => l < 0 ? set({ part: node }) : set({ layer: l, head: h, part: null });
     box.onkeydown = event => steer(event, node, boxes);
     picture.append(box);
   });

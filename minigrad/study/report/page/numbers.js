@@ -6,8 +6,8 @@ const data = JSON.parse($("data").textContent), { layers, steps } = data;
 layers.forEach((layer, l) => layer.kinds = data.kinds[l]);
 const chunks = document.querySelectorAll('script[type="text/plain"]');  // thumbnails and all layers of each snapshot
 const state = { layer: 0, head: 0, sequence: 0, snapshot: steps.length - 1, gradient: "", root: true, lines: false,
-                order: "", zoom: 1, of: null, curve: "",
-                cell: null, pin: null };  // cell: the [query, key] that is pointed at; pin: a query; of: a part's edges
+                order: "", zoom: 1, part: null, curve: "",
+                cell: null, pin: null };  // cell: the [query, key] that is pointed at; pin: a query; part: whose edges
 
 // An element. Text from the data is only ever passed to append or textContent, so that it stays text.
 const el = (tag, properties = {}, ...children) => {

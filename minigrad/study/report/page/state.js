@@ -6,14 +6,14 @@ const toggles = (place, key, options) => options.map(([value, textContent, ariaL
   const button = el("button", { textContent, onclick: () => set({ [key]: value }) });
   if (ariaLabel) button.ariaLabel = ariaLabel;
   $(place).append(button);
-  return () => button.ariaPressed = key === "of" ? (state.of === "all") === (value === "all") : state[key] === value;
+  return () => button.ariaPressed = key === "part" ? (state.part === "all") === (value === "all") : state[key] === value;
 });
 const ZOOMS = [1, 2, 4, 8];
 const pressed = [...toggles("gradients", "gradient", gradients.map(kind => [kind, kind])),
                  ...toggles("shades", "root", [[true, "root"], [false, "linear"]]),
                  ...toggles("zooms", "zoom", ZOOMS.map(z => [z, z + "×"])),
                  ...toggles("looks", "lines", [[false, "maps"], [true, "lines"]]),
-                 ...toggles("edges", "of", [[null, "this head"], ["all", "all"]])];
+                 ...toggles("edges", "part", [[null, "this head"], ["all", "all"]])];
 for (const name of ["", ...Object.keys(data.stats)])
   $("order").append(el("option", { value: name, textContent: name ? "by |" + name + "|" : "by layer" }));
 $("order").onchange = event => set({ order: event.target.value });
@@ -23,7 +23,7 @@ state.curve = curvable.includes("gate_grad") ? "gate_grad" : curvable[0] || "";
 
 let painted = "", saving, changes = 0;
 function set(change) {
-  if ("head" in change && !("of" in change) && state.of !== "all") state.of = null;
+  if ("head" in change && !("part" in change) && state.part !== "all") state.part = null;
   Object.assign(state, change);
   const layer = layers[state.layer], [q, k] = state.cell || [0, 0];
   state.head = clamp(state.head, 0, layer.heads.length - 1);
