@@ -1,7 +1,7 @@
 """What mpiexec says of this process, in the environment, and how many threads it should have then.
 
-minigrad imports this first: libraries read the number of threads when NumPy is imported, and MPI how it is to wait when
-it starts. Without mpiexec, nothing changes.
+minigrad imports this first: libraries read the number of threads when NumPy is imported, MPI how it is to wait when it
+starts, and CUDA which GPUs it may see. Without mpiexec, nothing changes.
 """
 
 import contextlib
@@ -54,10 +54,26 @@ def cores():
     return len(mine) if bound else max(1, len(mine) // local), len(launchers)
 
 
+def own_gpu(environment, present=Path("/proc/driver/nvidia/gpus")):
+    """What CUDA_VISIBLE_DEVICES should be: one GPU for each process of a machine, in turn, of those it names, or of
+    all; None where there is no driver."""
+    named = environment.get("CUDA_VISIBLE_DEVICES")
+    if named is None:
+        try:
+            gpus = [str(i) for i in range(len(os.listdir(present)))]
+        except OSError:
+            return None
+    else:
+        gpus = [gpu for gpu in named.split(",") if gpu]
+    return gpus[beside % len(gpus)] if gpus else named
+
+
 def prepare(environment):
-    """Set what has to be set before NumPy and MPI start, except for what the user has set."""
+    """Set what has to be set before NumPy, MPI and CUDA start, except for what the user has set."""
     if size == 1:
         return
+    if (gpu := own_gpu(environment)) is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = gpu
     own, total = cores()
     environment.setdefault("OMP_NUM_THREADS", str(own))
     if local > total:  # a rank that waits must not keep another from computing

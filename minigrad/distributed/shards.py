@@ -1,11 +1,8 @@
 """A batch cut into shards, which any number of processes compute to the same bits."""
 
-import numpy as np
-
 from ..errors import RanksError
 from ..random import default_generator
-from ..tensor import from_numpy
-from .tree import exchange, is_power_of_two, tree_sum
+from .tree import is_power_of_two, tree_sum
 
 APART = 2**40  # between the seeds of two shards
 
@@ -41,12 +38,7 @@ class Shards:
         """The sum over all shards of function(*shard), a Tensor (n,), along the tree: the same on every process.
 
         batch: Tensors or arrays with the same size of dim 0. A shard is as many slices of them."""
-        total = tree_sum(self._parts(function, batch))
-        if self.world.size == 1:
-            return total
-        host = np.require(total.numpy(), requirements=["C", "W"])  # from a GPU it is a copy, after waiting for it
-        exchange(host, self.world.comm)
-        return from_numpy(host).to(total.device)
+        return self.world.sum(tree_sum(self._parts(function, batch)))
 
     def _parts(self, function, batch):
         """function(*shard) for each shard of this process."""

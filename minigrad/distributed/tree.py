@@ -29,21 +29,24 @@ def tree_sum(parts):
     return stack.pop()
 
 
-def exchange(x, comm):
+def exchange(x, comm, room=None):
     """Replace x, a contiguous array (n,), by the sum over the 2^k ranks of comm, along the tree, the same on all.
+
+    room: an array for what is received, half as long as x, rounded up; by default it is made for the call. A Tensor x
+    needs one, and a comm that sends Tensors.
 
     Each sends and receives 2 n (1 - 2^-k) numbers in 2 k messages. First, pairs at distances 1, 2, 4, … halve what they
     sum: one adds the first half, the other the second. Then they return the halves in the opposite order. (Rabenseifner
     and Träff, "More efficient reduction algorithms for non-power-of-two number of processors in message-passing
     parallel systems", 2004, call it recursive halving and doubling; the distances here grow, so that neighbours
     are summed first.)"""
-    received = np.empty(-(-x.size // 2), x.dtype)
+    received = np.empty(-(-x.size // 2), x.dtype) if room is None else room
     done, distance, part = [], 1, x
     while distance < comm.size:
-        partner, half = comm.rank ^ distance, part.size // 2
+        partner, half = comm.rank ^ distance, len(part) // 2
         mine, theirs = (part[half:], part[:half]) if comm.rank & distance else (part[:half], part[half:])
-        comm.Sendrecv(theirs, partner, recvbuf=received[: mine.size], source=partner)
-        mine += received[: mine.size]  # a + b = b + a to the bit, so it does not matter which of the two adds
+        comm.Sendrecv(theirs, partner, recvbuf=received[: len(mine)], source=partner)
+        mine += received[: len(mine)]  # a + b = b + a to the bit, so it does not matter which of the two adds
         done.append((partner, mine, theirs))
         part, distance = mine, 2 * distance
     for partner, mine, theirs in reversed(done):

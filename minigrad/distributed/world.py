@@ -24,6 +24,7 @@ import numpy as np
 from .. import backend, cli, launched
 from ..errors import RanksError
 from ..training.tensorfile import as_bytes
+from . import routes
 from .tree import exchange
 
 GRACE = 3.0  # seconds that a process which ends by an error waits for the others to do so too
@@ -93,6 +94,7 @@ def versions():
         "minigrad": _hash(sorted(Path(__file__).parents[1].rglob("*.py"))),
         "Python": platform.python_version(),
         "NumPy": np.__version__,
+        routes.VARIABLE: os.environ.get(routes.VARIABLE, ""),
         "kernels": type(backend.get("cpu")).__name__,
     }
 
@@ -135,6 +137,7 @@ class World:
         self.comm: Any = comm
         self.rank, self.size = (0, 1) if comm is None else (comm.rank, comm.size)
         self._ending: Any = None
+        self._route: Any = None
         if comm is not None:
             self._ending = comm.Dup()  # so that what was under way on `comm` is not mixed in
             atexit.register(self._at_exit)
@@ -166,6 +169,15 @@ class World:
 
         return self.comm.allreduce(int(number), MPI.MAX)
 
+    def sum(self, x):
+        """The sum of a Tensor (n,) over the 2^k processes, along the tree: equal on all. It may share x's memory.
+        From a GPU it takes the route that MINIGRAD_MPI names: see routes.py."""
+        if self.size == 1:
+            return x
+        if self._route is None:
+            self._route = routes.route(self.comm)
+        return self._route.sum(x)
+
     def dealt(self, function, items):
         """[function(item), a float, for each item], where each process computes some and all get every one."""
         values = np.zeros(len(items))
@@ -192,6 +204,7 @@ class World:
         if self.size > 1:
             try:
                 self.check_same(**versions())
+                routes.name()  # is known
             except RanksError:
                 self.__exit__(*sys.exc_info())
                 raise

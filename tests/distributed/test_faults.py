@@ -164,3 +164,23 @@ def test_twenty_kills_at_random_moments(tmp_path):
         if (out / "last.safetensors").exists():
             steps.append(checkpoint.load(out / "last.safetensors")[1]["step"])
     assert steps == sorted(steps) and steps[-1] > 0
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_with_other_numbers_of_processes(tmp_path):
+    """The files are, byte for byte, those of one process that nothing happened to."""
+    (tmp_path / "faulty.py").write_text(FAULTY)
+    (tmp_path / "book.txt").write_text(WORDS * 50)
+    sizes = dict(n_layer=2, n_head=2, n_embd=32, block_size=16, batch_size=16, steps=50, eval_every=5, shards=8)
+    argv = ["--text", tmp_path / "book.txt", *options(SIZES | sizes | dict(dropout=0.2, clip=0.5, weight_decay=0.1))]
+    assert run(1, SCRIPT, *argv, "--out", tmp_path / "straight")[0] == 0
+    saved = []
+    for n, victim, draw in (2, 1, 13), (4, 2, 9), (8, 5, 12), (1, 0, 8), (2, 0, 17):
+        more = argv if n == 2 and not saved else ["--resume"]
+        status, *_ = run(n, tmp_path / "faulty.py", SCRIPT, "SIGKILL", victim, draw, *more, "--out", tmp_path / "run")
+        assert status != 0
+        saved.append(checkpoint.load(tmp_path / "run" / "last.safetensors")[1]["step"])
+    assert saved == [10, 15, 25, 30, 45]
+    assert run(4, SCRIPT, "--resume", "--out", tmp_path / "run")[0] == 0
+    for name in "last.safetensors", "best.safetensors", "losses.csv":
+        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "straight" / name).read_bytes(), name

@@ -56,6 +56,23 @@ def test_threads_are_cores_by_ranks_and_the_user_wins():
     assert said(THREADS, **several, MPI_LOCALNRANKS=str(2 * cores), OMP_NUM_THREADS="3")[1] == "3 1"
 
 
+GPU = "import os, minigrad; print(os.environ.get('CUDA_VISIBLE_DEVICES'))"
+
+
+def test_a_gpu_for_each_process_of_a_machine(tmp_path, monkeypatch):
+    third = dict(PMI_RANK="3", PMI_SIZE="4", MPI_LOCALRANKID="3", MPI_LOCALNRANKS="4")
+    assert said(GPU, **third, CUDA_VISIBLE_DEVICES="4,5,6,7")[1] == "7"
+    assert said(GPU, **third, CUDA_VISIBLE_DEVICES="4,5")[1] == "5"  # two share each
+    assert said(GPU, **third, CUDA_VISIBLE_DEVICES="GPU-8a")[1] == "GPU-8a"  # Slurm may have dealt them out
+    assert said(GPU, **third, CUDA_VISIBLE_DEVICES="")[1] == ""  # none is to be seen
+    assert said(GPU, CUDA_VISIBLE_DEVICES="4,5")[1] == "4,5"
+    monkeypatch.setattr(launched, "beside", 3)
+    assert launched.own_gpu({}, tmp_path / "gpus") is None  # no driver
+    for name in ("0000:00:1e.0", "0000:00:1f.0"):
+        (tmp_path / "gpus" / name).mkdir(parents=True)
+    assert launched.own_gpu({}, tmp_path / "gpus") == "1"
+
+
 WITHOUT = """
 import sys
 sys.modules["mpi4py"] = None
