@@ -60,6 +60,10 @@ class Parser(argparse.ArgumentParser):
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(*args, **options)
 
+    def print_help(self, file=None):
+        if launched.rank == 0:  # under mpiexec, once
+            super().print_help(file)
+
     def error(self, message):
         # argparse's "argument --steps: must be at least 1" reads better without two of its words.
         message = message.removeprefix("argument ").replace(": must ", " must ", 1)

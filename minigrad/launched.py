@@ -83,7 +83,12 @@ def prepare(environment):
 
 def connected():
     """Has MPI started in this process?"""
-    return "mpi4py.MPI" in sys.modules
+    return "mpi4py.MPI" in sys.modules and sys.modules["mpi4py.MPI"].Is_initialized()
+
+
+def by_open_mpi(environment):
+    """Is it an mpiexec of Open MPI that has started this process?"""
+    return "OMPI_COMM_WORLD_SIZE" in environment
 
 
 def mpiexec():

@@ -6,13 +6,15 @@ import numpy as np
 
 from ..errors import RanksError
 from ..random import default_generator
-from ..tensor import as_tensor, grad
+from ..tensor import Tensor, as_tensor, grad
 from ..training.tensorfile import as_bytes
 from .gradients import gathered
 from .shards import Shards, stream
 from .world import fingerprint
 
-TOLERANCE = 1e-5  # of the largest element of a gradient: sums of another order differ by less
+TOLERANCE = 1e-5  # of the largest element of a gradient on any process: sums of another order differ by less
+COARSE = 5e-3  # likewise, in float16
+ROUNDING = 1e-6  # of the largest element of any gradient: one that is 0 in theory, as of a bias of k, has its rounding
 MOST = 6  # mistakes that are told at once
 
 
@@ -21,16 +23,23 @@ def check(world, model, loss_of, *part, gradients=None, step=0):
     Returns a line that says what was compared.
 
     model: a Module. loss_of(*part) -> its loss, (), the mean over dim 0. part: the part of a batch that this process
-    trains on, Tensors or arrays. gradients(*part) -> {name of the parameter: array}, the mean over all processes, is
-    a loop of the caller's own; by default, ours. step: where the loop is; the processes must agree on it.
+    trains on, Tensors or arrays. gradients(*part) -> {name of the parameter: array or Tensor}, the mean over all
+    processes, is a loop of the caller's own; by default, ours. step: where the loop is; the processes must agree on it.
 
     Changes no weight and no .grad; random numbers go on where they were. Raises RanksError, on all processes, with what
     is wrong: other weights, steps, parts of other sizes or the same part twice, equal random numbers, a parameter that
-    one loss depends on and another does not, a sum where the mean was meant, or gradients that were not exchanged."""
+    one loss depends on and another does not, a sum where the mean was meant, or gradients that were not exchanged.
+    Raises ValueError if there is nothing to compare."""
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    world.check_same(step=step, weights=fingerprint(model), trained=list(named))
+    parts = [np.asarray(x.numpy() if hasattr(x, "numpy") else x) for x in part]
+    if not named or not parts or any(x.ndim == 0 or len(x) == 0 for x in parts):
+        raise ValueError("check needs a model that has parameters to train, and this process's part of a batch, (B, …)")
     before, device = default_generator.state, next(iter(named.values())).device
-    parts = world.everyone([np.asarray(x.numpy() if hasattr(x, "numpy") else x) for x in part])
+    same = dict(step=step, weights=fingerprint(model), trained=list(named))
+    if gradients is None:
+        same["random"] = before  # which the streams of the shards are made from
+    world.check_same(**same)
+    parts = world.everyone(parts)
     state = default_generator.state = before if gradients else stream(before, world.rank)
     loss = loss_of(*(as_tensor(x).to(device) for x in parts[world.rank]))
     drew = world.largest(default_generator.state != state)
@@ -40,18 +49,19 @@ def check(world, model, loss_of, *part, gradients=None, step=0):
     default_generator.state = before
 
     wrong = [*wrong_parts(parts), *wrong_random(states), *unused(alone)]
+    used = {name: p for name, p in named.items() if alone[0][name] is not None}
     if not wrong:
-        used = {name: p for name, p in named.items() if alone[0][name] is not None}
-        mean = {name: sum(each[name].astype(np.float64) for each in alone) / world.size for name in used}
         found = gradients(*part) if gradients else _ours(world, loss_of, parts, used, device)
         default_generator.state = before
-        wrong = [line for name in used if (line := mistake(name, found.get(name), mean, alone[world.rank], world.size))]
+        wrong = mistakes(found, [{name: each[name] for name in used} for each in alone], world.rank)
     everyone = world.everyone(wrong)
     lines = list(dict.fromkeys(line for lines in everyone for line in lines))
     if lines:
         more = f"; and {len(lines) - MOST} more" if len(lines) > MOST else ""
         raise RanksError("; ".join(lines[:MOST]) + more)
-    return f"{len(named)} gradients of {world.size} processes are those of one"
+    unused_by_all = [name for name in named if name not in used]
+    rest = f"; no loss depends on {', '.join(unused_by_all)}" if unused_by_all else ""
+    return f"{len(used)} gradients of {world.size} processes are those of one{rest}"
 
 
 def _ours(world, loss_of, parts, used, device):
@@ -93,25 +103,46 @@ def unused(alone):
             yield f"{name}: the loss of rank {without[0]} does not depend on it, and that of others does"
 
 
-def mistake(name, found, mean, alone, size):
-    """What is wrong with a gradient after the exchange, '' if nothing is. mean, alone: {name: array}, the mean over all
-    processes, and that of this process alone."""
-    expected = mean[name]
+def mistakes(found, alone, rank):
+    """A line for each gradient of this rank that is wrong after the exchange. found: {name: array or Tensor}. alone: of
+    each process, {name: array}, what it had before."""
+    if not isinstance(found, dict):
+        return [f"gradients must return {{name: array}}, not {type(found).__name__}"]
+    sizes = {name: max(np.abs(each[name]).max(initial=0) for each in alone) for name in alone[0]}
+    largest = max(sizes.values(), default=0)
+    lines = []
+    for name, size in sizes.items():  # not that of the mean, which is less where they cancel
+        each = [gradients[name] for gradients in alone]
+        of_its_own = COARSE if each[0].dtype == np.float16 else TOLERANCE
+        g = found.get(name)
+        g = g.detach().numpy() if isinstance(g, Tensor) else g
+        if line := mistake(g, each, rank, max(of_its_own * size, ROUNDING * largest)):
+            lines.append(f"{name}: {line}")
+    return lines
+
+
+def mistake(found, alone, rank, allowed):
+    """What is wrong with one gradient, '' if nothing is. allowed: how far its elements may be off."""
+    expected = sum(g.astype(np.float64) for g in alone) / len(alone)
     if found is None or np.shape(found) != expected.shape:
-        return f"{name}: no gradient of shape {expected.shape} came out of the exchange"
-    if _close(found, expected):
+        return f"no gradient of shape {expected.shape} came out of the exchange"
+    if not np.isfinite(expected).all():
+        return "it is not finite, before the exchange"
+    if not np.isfinite(found).all():
+        return "it is not finite, after the exchange"
+
+    def close(value):
+        return bool(np.abs(found - value).max(initial=0) <= allowed)
+
+    if close(expected):
         return ""
+    n = len(alone)
     usual = {
-        f"it is {size} times the mean: a sum where the mean was meant": size * expected,
-        f"it is 1/{size} of the mean, which was divided twice": expected / size,
-        "it is that of one process alone: nothing was exchanged": alone[name],
+        f"it is {n} times the mean: a sum where the mean was meant": n * expected,
+        f"it is 1/{n} of the mean, which was divided twice": expected / n,
+        "it is that of one process alone: nothing was exchanged": alone[rank],
     }
     for words, value in usual.items():
-        if _close(found, value):
-            return f"{name}: {words}"
-    apart = np.abs(found - expected).max() / max(np.abs(expected).max(), np.finfo(np.float64).tiny)
-    return f"{name}: it is off by {apart:.1e} of its largest element"
-
-
-def _close(found, expected):
-    return bool(np.abs(found - expected).max(initial=0) <= TOLERANCE * np.abs(expected).max(initial=0))
+        if close(value):
+            return words
+    return f"it is off by {np.abs(found - expected).max():.1e}, where {allowed:.1e} would be rounding"

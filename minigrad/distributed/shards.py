@@ -37,8 +37,13 @@ class Shards:
     def sum(self, function, *batch):
         """The sum over all shards of function(*shard), a Tensor (n,), along the tree: the same on every process.
 
-        batch: Tensors or arrays with the same size of dim 0. A shard is as many slices of them."""
-        return self.world.sum(tree_sum(self._parts(function, batch)))
+        batch: Tensors or arrays with the same size of dim 0. A shard is as many slices of them. The function makes a
+        new Tensor each time, into which the next may be added. Raises RanksError where the processes have sums of
+        different shapes, or have drawn different amounts of random numbers."""
+        total = tree_sum(self._parts(function, batch))
+        offset = self.generator.state["offset"]
+        self.world.check_same(sum=f"{tuple(total.shape)} of {total.dtype}", random_offset=offset)
+        return self.world.sum(total)
 
     def _parts(self, function, batch):
         """function(*shard) for each shard of this process."""
@@ -46,10 +51,18 @@ class Shards:
         if any(len(x) != size for x in batch) or size % self.count:
             raise RanksError(f"a batch of {size} cannot be cut into {self.count} shards of one size")
         each, before, ends = size // self.count, self.generator.state, set()
-        for shard in self.mine:
-            self.generator.state = stream(before, shard)
-            yield function(*(x[shard * each : (shard + 1) * each] for x in batch))
-            ends.add(self.generator.state["offset"])
-        if len(ends) > 1:
-            raise RanksError("the shards of a batch drew different amounts of random numbers")
-        self.generator.state = {"seed": before["seed"], "offset": ends.pop()}
+        after = before
+        try:
+            for shard in self.mine:
+                self.generator.state = stream(before, shard)
+                part = function(*(x[shard * each : (shard + 1) * each] for x in batch))
+                if getattr(part, "ndim", None) != 1:
+                    said = f"of shape {tuple(part.shape)}" if hasattr(part, "shape") else type(part).__name__
+                    raise RanksError(f"the function of a shard must give a Tensor (n,), not one {said}")
+                yield part
+                ends.add(self.generator.state["offset"])
+            if len(ends) > 1:
+                raise RanksError("the shards of a batch drew different amounts of random numbers")
+            after = {"seed": before["seed"], "offset": ends.pop()}
+        finally:
+            self.generator.state = after

@@ -9,9 +9,11 @@ import contextlib
 import hashlib
 import importlib.util
 import os
+import pickle
 import platform
 import signal
 import sys
+import threading
 import time
 import traceback
 import warnings
@@ -22,13 +24,16 @@ from typing import Any
 import numpy as np
 
 from .. import backend, cli, launched
+from ..backend.kernels import find_kernels
 from ..errors import RanksError
 from ..training.tensorfile import as_bytes
 from . import routes
-from .tree import exchange
+from .tree import is_power_of_two
 
 GRACE = 3.0  # seconds that a process which ends by an error waits for the others to do so too
+PATIENCE = 30.0  # seconds after which one that has come to its end says that it waits
 POLL = 0.005  # seconds between two looks at whether they have
+SOURCES = ".py", ".cu", ".cuh", ".h", ".cpp"
 GOOD = -1  # in place of an exit status: a process that has come to the end
 
 
@@ -43,14 +48,17 @@ def world():
         raise _for_all("needs the package mpi4py, and an MPI, such as MPICH: pip install mpi4py mpich")
     import mpi4py
 
-    mpi4py.rc.thread_level = "funneled"  # the kernels' threads do not talk to MPI
-    with _ctrl_c_later(), warnings.catch_warnings():
+    mpi4py.rc(initialize=False, finalize=True)
+    with _signals_later(), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of what is said below
         try:
             from mpi4py import MPI
         except (ImportError, RuntimeError) as error:  # no library, or one that mpi4py was not made for
             raise _for_all(f"finds no MPI that works with mpi4py ({error}): pip install mpich") from None
-        if MPI.COMM_WORLD.size != launched.size:
+        another = launched.by_open_mpi(os.environ) and "Open MPI" not in library()
+        if not another:
+            MPI.Init_thread(MPI.THREAD_FUNNELED)  # the kernels' threads do not talk to MPI
+        if another or MPI.COMM_WORLD.size != launched.size:
             raise _for_all(
                 f"was started by the mpiexec of another MPI than mpi4py's, which is {library()}: use that one's, "
                 f"{launched.mpiexec()}"
@@ -60,15 +68,19 @@ def world():
 
 
 @contextlib.contextmanager
-def _ctrl_c_later():
-    """While MPI starts, which may take until all others have, Ctrl-C waits: a process that ends with MPI half started
-    would leave the others hanging. If it came, it ends all."""
+def _signals_later():
+    """While MPI starts, which may take until all others have, signals wait: a process that ends with MPI half started
+    would leave the others hanging. If Ctrl-C came, it ends all."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    ours = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ours)
     try:
         yield
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in ours.items():
+                signal.signal(number, handler)  # a library under MPI may have put its own there
     finally:
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -91,12 +103,18 @@ def versions():
     """What processes that train together must have in common, by name."""
     return {
         "program": _hash([sys.argv[0]]) if os.path.isfile(sys.argv[0]) else "",
-        "minigrad": _hash(sorted(Path(__file__).parents[1].rglob("*.py"))),
+        "minigrad": _hash(sources()),
         "Python": platform.python_version(),
         "NumPy": np.__version__,
         routes.VARIABLE: os.environ.get(routes.VARIABLE, ""),
         "kernels": type(backend.get("cpu")).__name__,
     }
+
+
+def sources():
+    """The files that decide what is computed: ours in Python, and the kernels."""
+    places = Path(__file__).parents[1], find_kernels()
+    return sorted({x for place in places for x in place.rglob("*") if x.suffix in SOURCES}, key=lambda x: (x.name, x))
 
 
 def _hash(files):
@@ -128,16 +146,16 @@ def _for_all(why):
 class World:
     """rank: the number of this process, from 0. size: how many there are. comm: their mpi4py communicator, or None.
 
-    Methods are called by all processes, in the same order. The with-block ends for all together: if one raises, rank
+    Methods are called by all processes, in the same order. A with-block ends for all together: if one raises, rank
     0 or the first of those that did tells why, and the others end silently, with the same exit status. A process that
     raises while the others go on ends them after three seconds, and tells why. At the end they wait for each other
-    without computing."""
+    without computing; one that has waited for long says so."""
 
     def __init__(self, comm=None):
         self.comm: Any = comm
         self.rank, self.size = (0, 1) if comm is None else (comm.rank, comm.size)
-        self._ending: Any = None
         self._route: Any = None
+        self._ending: Any = None  # a communicator, until one of the processes has failed
         if comm is not None:
             self._ending = comm.Dup()  # so that what was under way on `comm` is not mixed in
             atexit.register(self._at_exit)
@@ -147,12 +165,20 @@ class World:
         if self.size == 1:
             return function()
         result = error = None
+        sent = b""
         if self.rank == 0:
             try:
                 result = function()
+                sent = pickle.dumps((result, None))
             except Exception as caught:
                 error = caught
-        result, error = self.comm.bcast((result, error))
+                sent = pickle.dumps((None, _sendable(error)))
+        sent = self.comm.bcast(sent)
+        if error is not None:
+            raise error  # itself, which knows where it came from
+        if self.rank == 0:
+            return result
+        result, error = pickle.loads(sent)
         if error is not None:
             raise error
         return result
@@ -174,18 +200,16 @@ class World:
         From a GPU it takes the route that MINIGRAD_MPI names: see routes.py."""
         if self.size == 1:
             return x
+        if not is_power_of_two(self.size):
+            raise RanksError(f"a sum along the tree takes 2, 4, 8, … processes, not {self.size}")
         if self._route is None:
             self._route = routes.route(self.comm)
         return self._route.sum(x)
 
     def dealt(self, function, items):
-        """[function(item), a float, for each item], where each process computes some and all get every one."""
-        values = np.zeros(len(items))
-        for i in range(self.rank, len(items), self.size):
-            values[i] = function(items[i])
-        if self.size > 1:
-            exchange(values, self.comm)  # each is added to zeros only, which changes no bit of it
-        return values.tolist()
+        """[function(item) for each item], where each process computes some, and all get every one by pickle."""
+        found = self.everyone([function(item) for item in items[self.rank :: self.size]])
+        return [found[i % self.size][i // self.size] for i in range(len(items))]
 
     def check_same(self, **values):
         """Raise RanksError with the names of those values that the processes do not agree on, and who has what."""
@@ -205,7 +229,7 @@ class World:
             try:
                 self.check_same(**versions())
                 routes.name()  # is known
-            except RanksError:
+            except BaseException:  # Ctrl-C, or kernels that cannot be had: what keeps this process from the block
                 self.__exit__(*sys.exc_info())
                 raise
         return self
@@ -217,14 +241,15 @@ class World:
             statuses = self._statuses(GOOD if error is None else cli.status_of(error), error)
         except KeyboardInterrupt as impatient:
             _abort(self.comm, impatient)
-        self._ending = None
         failed = [rank for rank, status in enumerate(statuses) if status != GOOD]
+        if failed:
+            self._ending = None
         if failed and failed[0] != self.rank:
             raise SystemExit(int(statuses[failed[0]])) from None
 
     def _at_exit(self):
-        """For a program that has not come to the end of its with-block, or has none."""
-        error = getattr(sys, "last_value", None)  # what it ends by, if it was not caught
+        """Once more at the end of the program, for what is done outside of a with-block."""
+        error = getattr(sys, "last_value", None)  # what it ends by, if it was not caught: Python has printed it
         with contextlib.suppress(SystemExit):
             self.__exit__(type(error), error, None)
 
@@ -232,18 +257,38 @@ class World:
         """The exit statuses of all processes, once all have come here."""
         statuses = np.zeros(self.size, np.int64)
         request = self._ending.Iallgather(np.array([mine]), statuses)
-        deadline = time.monotonic() + GRACE
+        began = time.monotonic()
+        deadline = began + GRACE + 0.1 * self.rank  # so that one tells, if several have failed
+        notice = began + PATIENCE * max(1, self.rank)  # likewise
         while not request.Test():
-            if error is not None and time.monotonic() > deadline:
+            now = time.monotonic()
+            if error is not None and now > deadline:
                 _abort(self.comm, error)
+            if error is None and now > notice:
+                notice = np.inf
+                line = f"rank {self.rank} of {self.size} has come to its end, and waits for the others"
+                print(line, file=sys.stderr, flush=True)
             time.sleep(POLL)
         return statuses
+
+
+def _sendable(error):
+    """An exception as other processes can have it: of its type, if pickle can send that."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # a class within a function, arguments that its __init__ does not take, an open file
+        return RuntimeError(f"{type(error).__name__} on rank 0: {error}")
+    return error
 
 
 def _abort(comm, error):
     """End all processes now."""
     line = cli.line_of(error)
-    if line is None:
+    if isinstance(error, SystemExit) and isinstance(error.code, str):
+        line = error.code  # which Python would have printed
+    if line is None and error is not getattr(sys, "last_value", None):
         traceback.print_exception(error)
     print(f"rank {comm.rank} of {comm.size} ends all: {line or type(error).__name__}", file=sys.stderr, flush=True)
-    comm.Abort(cli.status_of(error))
+    status = cli.status_of(error) or 1  # sys.exit(0) too: the others have not come to their end
+    comm.Abort(status)
+    os._exit(status)  # MPICH's Abort returns, and leaves it to mpiexec to end this process

@@ -35,6 +35,62 @@ def test_none_and_srun():
     assert place_in(dict(PMIX_RANK="1", SLURM_STEP_NUM_TASKS="4", SLURM_LOCALID="1")) == Place(1, 4, 1, 1)
 
 
+def test_a_job_of_another_launcher_around_it():
+    """mpiexec of Open MPI within a step of Slurm, which says that it has one task."""
+    slurm = dict(SLURM_STEP_NUM_TASKS="1", SLURM_LOCALID="0", PMIX_RANK="0")
+    assert place_in(slurm | LAUNCHERS["Open MPI"]) == Place(3, 8, 1, 4)
+    assert place_in({"PMI_RANK": "1"}) == Place()
+
+
+def test_cores_of_a_process(monkeypatch):
+    monkeypatch.setattr(launched, "local", 4)
+
+    def affinity(own, parents):
+        def of(pid):
+            if pid and parents is None:
+                raise ProcessLookupError
+            return parents if pid else own
+
+        monkeypatch.setattr(os, "sched_getaffinity", of)
+        return launched.cores()
+
+    every = set(range(8))
+    assert affinity(every, every) == (2, 8)
+    assert affinity({0, 1, 2}, every) == (3, 8)  # the launcher has bound each to cores of its own
+    assert affinity(every, None) == (2, 8)  # the launcher is not to be asked
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 12)
+    assert launched.cores() == (3, 12)
+
+
+def test_waiting_yields_where_there_are_more_processes_than_cores(monkeypatch):
+    monkeypatch.setattr(launched, "local", 4)
+    monkeypatch.setattr(launched, "size", 8)
+    monkeypatch.setattr(launched, "own_gpu", lambda environment: None)
+
+    def prepared(cores, **environment):
+        monkeypatch.setattr(launched, "cores", lambda: (1, cores))
+        launched.prepare(environment)
+        return environment
+
+    both = dict(MPIR_CVAR_ENABLE_HEAVY_YIELD="1", OMPI_MCA_mpi_yield_when_idle="1")
+    assert prepared(4) == dict(OMP_NUM_THREADS="1") and prepared(2) == dict(OMP_NUM_THREADS="1") | both
+    own = dict.fromkeys(["OMP_NUM_THREADS", *both], "of the user")
+    assert prepared(2, **own) == own
+
+
+def test_the_mpiexec_of_the_venv_comes_first(monkeypatch, tmp_path):
+    for name in ("bin", "venv"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mpiexec").write_text("#!/bin/sh\n")
+        (tmp_path / name / "mpiexec").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "python"))
+    assert launched.mpiexec() == str(tmp_path / "venv" / "mpiexec")
+    (tmp_path / "venv" / "mpiexec").unlink()
+    assert launched.mpiexec() == str(tmp_path / "bin" / "mpiexec")
+
+
 def said(code, **variables):
     """A process as mpiexec would start it, without an mpiexec. -> (exit status, stdout, stderr)"""
     env = {name: value for name, value in os.environ.items() if name not in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}

@@ -6,7 +6,10 @@ import pytest
 import minigrad as mg
 from minigrad import nn
 from minigrad.distributed import Shards, World, gathered, scattered
+from minigrad.distributed.shards import stream
 from minigrad.errors import RanksError
+
+from .ranks import run
 
 
 def model_and_batch(dropout=0.0):
@@ -115,3 +118,79 @@ def test_what_cannot_be_gathered():
     c = nn.Parameter(mg.ones(2, dtype=mg.float64))
     with pytest.raises(ValueError, match="the loss is float64, and parameter 0"):
         gathered((a * c).sum(), [a, c])
+
+
+def total(x):
+    return x.sum().reshape(1)
+
+
+def test_streams_are_far_apart_and_any_seed_has_them():
+    for seed in (0, 1337, 2**32 - 1):
+        seeds = {stream({"seed": seed, "offset": 0}, shard)["seed"] for shard in range(64)}
+        assert len(seeds) == 64 and not seeds & {seed + 2**32, seed + 2 * 2**32}  # which char_lm's batches draw from
+    mg.manual_seed(-1)
+    Shards(World(), 4).sum(total, mg.zeros(4))
+
+
+def test_a_generator_of_ones_own():
+    own, before, seen = mg.Generator(5), mg.default_generator.state, []
+
+    def draw(x):
+        seen.append(own.state["seed"])
+        own.uniform((4,))
+        return total(x)
+
+    Shards(World(), 2, own).sum(draw, mg.zeros(4))
+    assert seen == [5, 5 + 2**40] and own.state["seed"] == 5 and own.state["offset"] > 0
+    assert mg.default_generator.state == before
+
+
+def test_after_an_exception_the_generator_is_where_it_was():
+    mg.manual_seed(3)
+    before, calls = mg.default_generator.state, []
+
+    def failing(x):
+        calls.append(mg.rand(4))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return total(x)
+
+    with pytest.raises(KeyboardInterrupt):
+        Shards(World(), 4).sum(failing, mg.zeros(4))
+    assert mg.default_generator.state == before
+
+
+def test_no_row_is_left_out():
+    with pytest.raises(RanksError, match="a batch of 6 cannot be cut into 4 shards"):
+        list(Shards(Rank(0, 2), 4)._parts(total, (mg.zeros(6),)))
+
+
+DRAWS = """
+import minigrad as mg
+from minigrad import cli, distributed
+
+@cli.command("draws")
+def main(argv):
+    with distributed.world() as world:
+        shards = distributed.Shards(world, 2)
+        shards.sum(lambda x: mg.rand(4 + 4 * int(x[0].item())).sum().reshape(1), mg.arange(2))
+
+cli.run(main)
+"""
+
+
+@pytest.mark.needs("mpiexec")
+def test_other_amounts_of_random_numbers_on_another_process(tmp_path):
+    (tmp_path / "draws.py").write_text(DRAWS)
+    status, _, err, _ = run(2, tmp_path / "draws.py")
+    assert status == 2 and err.startswith("draws: the processes differ in random_offset: 1 on rank 0, 2 on rank 1")
+
+
+def test_what_a_shard_must_give():
+    shards, one = Shards(World(), 2), mg.ones(3)
+    with pytest.raises(ValueError, match="one and the same array came for two parts"):
+        shards.sum(lambda x: one, mg.zeros(4))
+    with pytest.raises(RanksError, match=r"must give a Tensor \(n,\), not one of shape \(\)"):
+        shards.sum(lambda x: x.sum(), mg.zeros(4))
+    with pytest.raises(RanksError, match=r"must give a Tensor \(n,\), not one float"):
+        shards.sum(lambda x: x.sum().item(), mg.zeros(4))
