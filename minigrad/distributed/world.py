@@ -80,7 +80,8 @@ def _signals_later():
         yield
         if threading.current_thread() is threading.main_thread():
             for number, handler in ours.items():
-                signal.signal(number, handler)  # a library under MPI may have put its own there
+                if handler is not None:
+                    signal.signal(number, handler)  # a library under MPI may have put its own there
     finally:
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
