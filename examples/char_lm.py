@@ -254,23 +254,26 @@ def evaluate(world, model, loss_of, batches, device):
 
 def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=None, top_p=None):
     """Print the prompt, or for an empty one a new line if the text has any, and what the model adds to it: each
-    character when it is drawn, the prompt with the first.
+    character when it is drawn. The second step is the last that may have to compile kernels, of which a terminal is
+    told on the line where the cursor stands; so what is before it waits for it.
 
     Random numbers come from a separate stream."""
     prompt = prompt or next(c for c in ("\n", " ", vocab.chars[0]) if c in vocab.chars)
     idx = mg.tensor(vocab.encode(prompt)[None], device=device)  # (1, T)
-    unsaid = [prompt]
+    waiting = [prompt]
 
     def say(drawn):  # (1,)
-        print(*unsaid, vocab.decode(drawn), sep="", end="", flush=True)
-        unsaid.clear()
+        waiting.append(vocab.decode(drawn))
+        if len(waiting) != 2:
+            print(*waiting, sep="", end="", flush=True)
+            waiting.clear()
 
     generator = mg.random.Generator(seed + 2 * 2**32)
     try:
         model.generate(idx, tokens, temperature, top_k, top_p, generator, each=say)
     finally:
-        if not unsaid:  # what is said next begins a line of its own, also after Ctrl-C
-            print()
+        if waiting != [prompt]:  # otherwise nothing was drawn
+            print(*waiting, sep="")  # what is said next begins a line of its own, also after Ctrl-C
 
 
 def sample(args, world):

@@ -154,7 +154,8 @@ def test_characters_are_shown_when_they_are_drawn(capsys, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", Seen())
         main(["sample", "--tokens=30", "--prompt=The "])
-    assert shown[:30] == [whole[: n + 5] for n in range(30)] and shown[-1] == whole
+    assert shown[:29] == [whole[: n + 6] for n in range(29)] and shown[-1] == whole  # two at first
+    assert outcome(capsys, "sample", "--tokens=1", "--prompt=The ") == (0, f"{whole[:5]}\n", "")
 
 
 def test_ctrl_c_ends_the_line_that_is_being_written(capsys, monkeypatch):
