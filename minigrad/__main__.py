@@ -57,8 +57,10 @@ def usage():
 
 @cli.command("minigrad")
 def main(argv=()):
+    argv = argv[1:] if argv and argv[0] == "study" else argv  # from python -m minigrad.study report
     word, *rest = argv or ["-h"]
-    if word in ("-h", "--help"):
+    word = "check" if word == "gradcheck" else word  # and from python -m minigrad.gradcheck
+    if word in ("-h", "--help", "help"):
         print(usage())
         return 0
     if word == "--version":

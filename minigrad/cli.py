@@ -73,12 +73,14 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def _check_spelling(self, words):
-        """An error for --txt, where there is --text: before argparse says that --text is missing."""
+        """An error for --txt or -text, where there is --text: before argparse says that --text is missing."""
         known = list(self._option_string_actions)
         for word in itertools.takewhile(lambda word: word != "--", words):
             name = word.partition("=")[0]
-            if not name.startswith("--") or " " in word or any(option.startswith(name) for option in known):
-                continue  # argparse takes words with blanks for values, and the beginning of an option for all of it
+            if not name.startswith("-") or " " in word or name[:2] in known:
+                continue  # a value, also by argparse's rules; or -o with its value
+            if any(option.startswith(name) for option in known):
+                continue  # enough of an option for argparse
             if near := similar(name, known, most=1):
                 self.error(f"there is no option {name[:40]!r}; did you mean {near}?")
 

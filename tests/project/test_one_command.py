@@ -42,6 +42,7 @@ def test_help_lists_every_command_with_what_it_does(capsys):
     rows = re.findall(r"^  ([\w-]+)  +(\w.{9,})$", listed, re.M)
     assert [name for name, _ in rows] == ALL
     assert max(map(len, listed.splitlines())) <= 120
+    assert outcome(capsys, "help")[1] == outcome(capsys, "study")[1] == listed
     assert outcome(capsys, "--version") == (0, f"minigrad {minigrad.__version__}\n", "")
 
 
@@ -62,13 +63,15 @@ def test_the_help_of_a_command_is_called_like_it(word, capsys):
         (["--steps", "3"], "minigrad: a command goes first, then its options, not --steps: minigrad -h lists them"),
         (["train", "--stpes", "3"], "minigrad train: there is no option '--stpes'; did you mean --steps?"),
         (["train", "--batchsize=3"], "minigrad train: there is no option '--batchsize'; did you mean --batch-size?"),
+        (["train", "-steps", "3"], "minigrad train: there is no option '-steps'; did you mean --steps?"),
+        (["train", "-s", "3"], "minigrad train: unrecognized arguments: -s 3"),
         (["train", "--steps", "0"], "minigrad train: --steps must be at least 1, not 0"),
         (["train", "sample"], "minigrad train: sample is a command: it goes first"),
         (["sample", "--tokns", "3"], "minigrad sample: there is no option '--tokns'; did you mean --tokens?"),
         (["sample", "none"], "minigrad sample: there is no checkpoint none"),
         (["report", "none", "--text", "x"], "minigrad report: there is no checkpoint none"),
         (["flow", "--txt", "x"], "minigrad flow: there is no option '--txt'; did you mean --text?"),
-            (["flow"], "minigrad flow: the following arguments are required: --text"),
+        (["flow"], "minigrad flow: the following arguments are required: --text"),
         (["flow", "--text", "x", "--oof"], "minigrad flow: there is no option '--oof'; did you mean --of?"),
         (["check", "--oder", "1"], "minigrad check: there is no option '--oder'; did you mean --order?"),
         (["ops", "--all"], "minigrad ops: unrecognized arguments: --all"),
@@ -77,6 +80,20 @@ def test_the_help_of_a_command_is_called_like_it(word, capsys):
 )  # fmt: skip
 def test_what_is_wrong_is_one_line_that_begins_with_what_was_typed(argv, line, capsys):
     assert outcome(capsys, *argv) == (2, "", f"{line}\n")
+
+
+@pytest.mark.parametrize("argv", [["study", "report", "none", "--text", "x"], ["gradcheck", "--op", "x"]])
+def test_the_names_of_the_modules_are_understood(argv, capsys):
+    ours = ["check", *argv[1:]] if argv[0] == "gradcheck" else argv[1:]
+    said = outcome(capsys, *argv)
+    assert said == outcome(capsys, *ours) and said[0] == 2 and said[2].startswith(f"minigrad {ours[0]}: ")
+
+
+@pytest.mark.parametrize("word", ["\udcff", "a\nb", "%(x)s", "9" * 5000, "²", "."])
+def test_a_strange_word_is_one_line(word, capsys):
+    for argv in ([word], ["train", word], ["ops", f"--{word}"], ["flow", "--text", word, f"-{word}"]):
+        status, out, err = outcome(capsys, *argv)
+        assert (status, out, err.count("\n")) == (2, "", 1) and err.startswith("minigrad") and len(err) < 1000
 
 
 def test_the_modules_keep_their_names(capsys):
