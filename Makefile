@@ -67,5 +67,5 @@ $(VENV)/ready:
 	    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$package >/dev/null; \
 	  else \
 	    echo "Python's venv module is missing; type: sudo apt-get install $$package" >&2; exit 1; fi; }
-	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@$(PY) -m pip --version >/dev/null 2>&1 || { echo '$(PYTHON) -m venv $(VENV)'; $(PYTHON) -m venv --clear $(VENV); }
 	@echo '$(CURDIR)' >$@
