@@ -17,7 +17,6 @@ Several processes compute what one process does with the same --shards, bit for 
 another number of them: see minigrad/distributed/README.md. Only rank 0 reads and writes files.
 """
 
-import argparse
 import contextlib
 import dataclasses
 import math
@@ -253,9 +252,9 @@ def evaluate(world, model, loss_of, batches, device):
 
 
 def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=None, top_p=None):
-    """Print the prompt, or for an empty one a new line if the text has any, and what the model adds to it: each
-    character when it is drawn. The second step is the last that may have to compile kernels, of which a terminal is
-    told on the line where the cursor stands; so what is before it waits for it.
+    """Print the prompt, or for an empty one a new line if the text has any, and what the model adds to it, each
+    character as soon as it is drawn. Only the first waits for the second: until then kernels may have to be compiled,
+    and what a terminal is told of that would run into the text.
 
     Random numbers come from a separate stream."""
     prompt = prompt or next(c for c in ("\n", " ", vocab.chars[0]) if c in vocab.chars)
@@ -279,7 +278,7 @@ def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=Non
 def sample(args, world):
     if world.rank > 0:
         return 0
-    named = args.checkpoint or args.old or runs.FOLDER
+    named = args.checkpoint or args.named or runs.FOLDER
     file = runs.model_file(named, train=cli.typed(__file__, "train"))
     if file != named and file.name == "last.safetensors":
         cli.note(NAME, f"{file} writes, as there is no best.safetensors before the first validation of a run")
@@ -380,8 +379,7 @@ def read_options(argv):
     q.set_defaults(run=sample)
     what = f"of minigrad train: a file, or a run's folder (default: {runs.FOLDER})"
     q.add_argument("checkpoint", nargs="?", type=cli.path, metavar="CHECKPOINT", help=what)
-    for old in ("--checkpoint", "--out"):  # other ways to name it
-        q.add_argument(old, dest="old", type=cli.path, help=argparse.SUPPRESS)
+    q.add_argument("--checkpoint", "--out", dest="named", type=cli.path, metavar="PATH", help="the same as CHECKPOINT")
     q.add_argument("--prompt", default="", help="how the text begins (default: a new line, if the text has any)")
     q.add_argument("--tokens", type=cli.COUNT, default=500, metavar="N", help="characters to add (default: 500)")
     q.add_argument(

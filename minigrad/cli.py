@@ -63,7 +63,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args, **options):
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        if _called and not args:
+        if _called and not args:  # a script, which by itself is called like its file
             options.setdefault("prog", "minigrad")
         super().__init__(*args, **options)
 
@@ -180,8 +180,8 @@ def refusing(*errors):
 
 
 def typed(file, *words, together=False):
-    """The line to type, from here, to run the script `file` with these words and the Python that runs now; or, if
-    `minigrad` runs it now, the same for `minigrad`, as if file is None. together: on as many processes as mpiexec has
+    """The line to type, from here, to run the script `file` with these words and the Python that runs now; or to run
+    `minigrad`, if that is what runs the script now, or file is None. together: on as many processes as mpiexec has
     started now."""
     start = [sys.executable or "python", "-m", "minigrad"]
     if file is not None and not _called:
