@@ -1,5 +1,5 @@
 # make train   trains the default character model and prints a sample of what it writes, also on a fresh machine. A run
-#              that was stopped is resumed. TRAIN_ARGS="--steps 500" is passed to examples/char_lm.py
+#              that was stopped is resumed. TRAIN_ARGS="--steps 500" is passed to `minigrad train`
 # make test    runs the tests. PYTEST_ARGS='-k softmax -x' is passed to pytest
 # make gpu-rig-test  runs the tests of the GPU path on a rig that needs no GPU (tests/gpu_rig/), which make gpu-rig builds in
 #              .gpu-rig, or the folder GPU_RIG. It takes minutes, as kernels are translated when they are first used
@@ -19,7 +19,7 @@ GPU_RIG ?= .gpu-rig
 .NOTPARALLEL:
 
 train: $(VENV)/installed-train,viz
-	$(PY) examples/char_lm.py --out runs/char_lm $(if $(wildcard runs/char_lm/last.safetensors),--resume) $(TRAIN_ARGS)
+	$(VENV)/bin/minigrad train --out runs/char_lm $(if $(wildcard runs/char_lm/last.safetensors),--resume) $(TRAIN_ARGS)
 
 test: $(VENV)/installed-test
 	$(PY) -m pytest -n auto $(PYTEST_ARGS)
@@ -67,5 +67,5 @@ $(VENV)/ready:
 	    DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$package >/dev/null; \
 	  else \
 	    echo "Python's venv module is missing; type: sudo apt-get install $$package" >&2; exit 1; fi; }
-	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	@$(PY) -m pip --version >/dev/null 2>&1 || { echo '$(PYTHON) -m venv $(VENV)'; $(PYTHON) -m venv --clear $(VENV); }
 	@echo '$(CURDIR)' >$@

@@ -1,10 +1,12 @@
 """Train a character-level transformer on a text, and have it write.
 
-    python examples/char_lm.py                                   train on Python's own manual: about two minutes
-    python examples/char_lm.py --text book.txt --out runs/book   train on a text of your own
-    python examples/char_lm.py --resume                          continue a run that stopped, as if it never had
-    python examples/char_lm.py sample --prompt "The "            have the best model so far write
-    mpiexec -n 2 python examples/char_lm.py …                    train on two processes, of one machine or of several
+    minigrad train                                    train on Python's own manual: about two minutes
+    minigrad train --text book.txt --out runs/book    train on a text of your own
+    minigrad train --resume                           continue a run that stopped, as if it never had
+    minigrad sample --prompt "The "                   have the best model so far write; runs/book, the one there
+    mpiexec -n 2 minigrad train …                     train on two processes, of one machine or of several
+
+`python examples/char_lm.py …` does the same, where `train` may be left out.
 
 The folder --out gets last.safetensors (all that --resume needs), best.safetensors (the lowest validation loss),
 losses.csv and loss.png. On Ctrl-C, SIGTERM or SIGHUP the program finishes its step, saves, and exits with that signal's
@@ -21,14 +23,14 @@ import math
 import os
 import sys
 import zlib
-from pathlib import Path
 
 import minigrad as mg
 from minigrad import cli, distributed, nn, optim, training
-from minigrad.errors import unknown
 from minigrad.files import claimed
 from minigrad.training import checkpoint, runs, text
 from minigrad.viz import loss_curve
+
+NAME = "char_lm"  # of this program in what it says, unless it runs as a part of `minigrad`
 
 # Of about ten settings that train for two minutes on two slow cores, the defaults had the lowest validation loss.
 SETTINGS = {  # name: (default, meaning, limits). The checkpoint stores them, and --resume reads them from there.
@@ -118,7 +120,7 @@ def train(args, world, held):
     if not world.first(best.exists):  # it was deleted or not copied along: start over with the best from here on
         best_loss = None
     if saved.get("crc", crc) != crc and world.rank == 0:
-        print("char_lm: note: the text has changed since the run began; the new text is used", file=sys.stderr)
+        cli.note(NAME, "the text has changed since the run began; the new text is used")
 
     def save(step, paths):
         world.check_same(step=step, weights=distributed.fingerprint(model), random=mg.default_generator.state)
@@ -164,7 +166,9 @@ def train(args, world, held):
             done, val_loss = step + 1, None
             progress.step(done, loss)
             if due := done % settings["eval_every"] == 0 or done == steps:
+                progress.note("validating")
                 val_loss = evaluate(world, model, loss_of, val_batches, args.device)
+                progress.note(f"val {val_loss:.3f}")
                 progress.say(f"step {done}: training loss {loss:.4f}, validation loss {val_loss:.4f}")
             # Read once: a signal may come at any time, and to one process alone.
             stopping = world.largest(bool(interrupt.asked or progress.broken))
@@ -186,7 +190,7 @@ def train(args, world, held):
             if stopping:
                 break
     if status := world.largest(interrupt.status if interrupt.asked else 0):
-        line = again(args, "--resume")
+        line = again(args)
         raise cli.CommandError(f"stopped and saved at step {done}; go on with: {line}", status=status)
     if broken := world.first(lambda: progress.broken):
         raise broken
@@ -197,7 +201,7 @@ def train(args, world, held):
     if world.rank > 0:
         return 0
     print(f"step {steps} of {steps}, best validation loss {best_loss:.4f}; it writes:\n")
-    print(write(model, vocab, "", 500, args.device, seed=seed))
+    write(model, vocab, "", 500, args.device, seed=seed)
     wrote = [last, best, losses, picture]
     try:
         loss_curve(losses, picture)
@@ -205,8 +209,8 @@ def train(args, world, held):
         print(f"\nno {wrote.pop().name}: {error}", file=sys.stderr)
     print(f"\nwrote {', '.join(map(str, wrote))}")
     prompt = next((word for word in corpus[:1000].split() if word.isprintable()), "")[:20]
-    print(f"have it write: {again(args, 'sample', f'--prompt={prompt}')}")
-    print(f"train further: {again(args, '--resume', '--steps', 2 * steps)}")
+    print(f"have it write: {cli.typed(__file__, 'sample', args.out, f'--prompt={prompt}', *device_of(args))}")
+    print(f"train further: {again(args, '--steps', 2 * steps)}")
     return 0
 
 
@@ -228,9 +232,13 @@ def refuse_another(out, *paths):
 
 
 def again(args, *words):
-    """What to type to run another command on the run in --out."""
-    device = () if args.device == "cpu" else ("--device", args.device)
-    return cli.typed(__file__, *words, "--out", args.out, *device, together="sample" not in words)
+    """What to type to go on with the run in --out."""
+    return cli.typed(__file__, "train", "--resume", *words, "--out", args.out, *device_of(args), together=True)
+
+
+def device_of(args):
+    """The words that ask for the same device again."""
+    return () if args.device == "cpu" else ("--device", args.device)
 
 
 @mg.no_grad()
@@ -244,36 +252,41 @@ def evaluate(world, model, loss_of, batches, device):
 
 
 def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=None, top_p=None):
-    """The prompt, or for an empty one a new line if the text has any, and what the model adds to it.
+    """Print the prompt, or for an empty one a new line if the text has any, and what the model adds to it, each
+    character as soon as it is drawn. Only the first waits for the second: until then kernels may have to be compiled,
+    and what a terminal is told of that would run into the text.
 
     Random numbers come from a separate stream."""
     prompt = prompt or next(c for c in ("\n", " ", vocab.chars[0]) if c in vocab.chars)
     idx = mg.tensor(vocab.encode(prompt)[None], device=device)  # (1, T)
+    waiting = [prompt]
+
+    def say(drawn):  # (1,)
+        waiting.append(vocab.decode(drawn))
+        if len(waiting) != 2:
+            print(*waiting, sep="", end="", flush=True)
+            waiting.clear()
+
     generator = mg.random.Generator(seed + 2 * 2**32)
-    idx = model.generate(idx, tokens, temperature, top_k, top_p, generator)  # (1, T + tokens)
-    return vocab.decode(idx.numpy()[0])
+    try:
+        model.generate(idx, tokens, temperature, top_k, top_p, generator, each=say)
+    finally:
+        if waiting != [prompt]:  # otherwise nothing was drawn
+            print(*waiting, sep="")  # what is said next begins a line of its own, also after Ctrl-C
 
 
 def sample(args, world):
     if world.rank > 0:
         return 0
-    model, vocab, _ = runs.load_char_model(checkpoint_of(args), args.device)
+    named = args.checkpoint or args.named or runs.FOLDER
+    file = runs.model_file(named, train=cli.typed(__file__, "train"))
+    if file != named and file.name == "last.safetensors":
+        cli.note(NAME, f"{file} writes, as there is no best.safetensors before the first validation of a run")
+    model, vocab, _ = runs.load_char_model(file, args.device)
     choice = args.temperature, args.top_k, args.top_p
     with cli.refusing(FloatingPointError):  # weights so large that the logits overflow
-        print(write(model, vocab, args.prompt, args.tokens, args.device, args.seed, *choice))
+        write(model, vocab, args.prompt, args.tokens, args.device, args.seed, *choice)
     return 0
-
-
-def checkpoint_of(args):
-    """The file that `sample` loads: --checkpoint, or the best model in --out, or else the last one, with a note."""
-    best, last = (args.out / name for name in ("best.safetensors", "last.safetensors"))
-    if args.checkpoint or best.exists():
-        return args.checkpoint or best
-    if not last.exists():
-        raise cli.CommandError(f"there is no checkpoint in {args.out}: train a model first, with: {again(args)}")
-    why = f"as there is no {best.name} before the first validation of a run"
-    print(f"char_lm: note: {last} writes, {why}", file=sys.stderr)
-    return last
 
 
 def build(settings, vocab, device):
@@ -339,7 +352,7 @@ def read_text(args, settings, saved):
         raise cli.CommandError(cli.said(error) + (hint if saved and not args.text else "")) from None
 
 
-@cli.command("char_lm")
+@cli.command(NAME)
 def main(argv=()):
     with distributed.world() as world:
         args = read_options(argv)
@@ -349,8 +362,10 @@ def main(argv=()):
 def read_options(argv):
     parser = cli.Parser(description=__doc__)
     commands = parser.add_subparsers()
-    p = commands.add_parser("train", help="train a model; this is the default command")
+    about = "Train a character-level transformer on a text." + __doc__.partition("left out.")[2]
+    p = commands.add_parser("train", help="train a model; this is the default command", description=about)
     p.set_defaults(run=begin)
+    p.add_argument("--out", type=cli.path, default=runs.FOLDER, metavar="FOLDER", help=f"default: {runs.FOLDER}")
     p.add_argument("--resume", action="store_true", help="continue the run in --out")
     p.add_argument(
         "--text", nargs="+", type=cli.path, metavar="FILE", help="train on these UTF-8 files, not on Python's manual"
@@ -360,9 +375,11 @@ def read_options(argv):
     for name, (default, meaning, limits) in SETTINGS.items():
         option, kind = f"--{name.replace('_', '-')}", cli.number(type(default), **limits)
         p.add_argument(option, type=kind, metavar="N", help=f"{meaning} (default: {default})")
-    q = commands.add_parser("sample", help="have a trained model write")
+    q = commands.add_parser("sample", help="have a trained model write", description="Have a trained model write.")
     q.set_defaults(run=sample)
-    q.add_argument("--checkpoint", type=cli.path, metavar="FILE", help="default: best.safetensors in --out, else last")
+    what = f"of minigrad train: a file, or a run's folder (default: {runs.FOLDER})"
+    q.add_argument("checkpoint", nargs="?", type=cli.path, metavar="CHECKPOINT", help=what)
+    q.add_argument("--checkpoint", "--out", dest="named", type=cli.path, metavar="PATH", help="the same as CHECKPOINT")
     q.add_argument("--prompt", default="", help="how the text begins (default: a new line, if the text has any)")
     q.add_argument("--tokens", type=cli.COUNT, default=500, metavar="N", help="characters to add (default: 500)")
     q.add_argument(
@@ -373,13 +390,11 @@ def read_options(argv):
     q.add_argument("--top-p", type=probability, metavar="N", help="choose among the likeliest with this probability")
     q.add_argument("--seed", type=cli.SEED, default=1337, metavar="N", help="a different seed gives a different text")
     for each in (p, q):
-        each.add_argument("--out", type=cli.path, default=Path("runs/char_lm"), help="folder (default: runs/char_lm)")
         each.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
 
-    first = argv[0] if argv else "--"
-    if not first.startswith("-") and first not in commands.choices:
-        parser.error(unknown("command", first, commands.choices))
-    args, rest = parser.parse_known_args(argv if first in (*commands.choices, "-h", "--help") else ["train", *argv])
+    cli.known_command(argv, commands.choices)
+    known = *commands.choices, "-h", "--help"
+    args, rest = parser.parse_known_args(argv if argv and argv[0] in known else ["train", *argv])
     if rest:
         misplaced = f"{rest[0]} is a command: it goes first"
         parser.error(misplaced if rest[0] in commands.choices else f"unrecognized arguments: {' '.join(rest)}")

@@ -1,6 +1,6 @@
 """Everything that minigrad.study and minigrad.viz show of a trained character model, in one folder.
 
-    python examples/char_lm.py                       first train a model, for about two minutes
+    minigrad train                                   first train a model, for about two minutes
     python examples/head_report.py                   then look into its heads
     python examples/head_report.py --checkpoint FILE --text "to be or not to be"
 

@@ -8,7 +8,7 @@ gate gradients, and by the integral of these as all gates close (study.head_impo
 batches. On the other half it measures the loss without the first 0, 1, 2, … heads of each ranking. Then it removes
 --remove heads for good, by the ranking of ablation, checks that the smaller model computes the same as the whole one
 with those heads silenced, saves it, loads it again, and has it write. The folder --out gets prune.png and
-pruned.safetensors, which `char_lm.py sample --checkpoint` takes.
+pruned.safetensors, which `minigrad sample` takes.
 """
 
 import dataclasses

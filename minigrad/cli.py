@@ -12,6 +12,9 @@
 
 What the user can put right is one line on stderr, "kv_cache: …", and exit status 2. Status 1 means that the work was
 done and found something wrong. A bug in minigrad is neither: it keeps its traceback.
+
+The commands of `minigrad` are such mains too, and most can also be started by themselves, as `python -m
+minigrad.gradcheck` is `minigrad check`. `called` makes the difference: how errors begin, and which lines `typed` gives.
 """
 
 import argparse
@@ -20,6 +23,7 @@ import contextlib
 import errno
 import functools
 import importlib.util
+import itertools
 import math
 import operator
 import os
@@ -33,7 +37,7 @@ from pathlib import Path
 from . import launched
 from .backend import DeviceError
 from .backend.runners.toolchain import CompilerError
-from .errors import CheckpointError, RanksError, TextError, UnknownName, printable
+from .errors import CheckpointError, RanksError, TextError, UnknownName, printable, similar, unknown
 
 LARGEST = 10**15  # of all whole numbers that can be typed: no loop gets that far, and floats count not much further
 LIMITS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
@@ -54,20 +58,46 @@ EXPECTED = CommandError, CheckpointError, TextError, UnknownName, RanksError, De
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose errors are CommandErrors: one line, without the usage."""
+    """An ArgumentParser whose errors are CommandErrors: one line, without the usage. A mistyped option is told what it
+    may have meant."""
 
     def __init__(self, *args, **options):
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        if _called and not args:  # a script, which by itself is called like its file
+            options.setdefault("prog", "minigrad")
         super().__init__(*args, **options)
 
     def print_help(self, file=None):
         if launched.rank == 0:  # under mpiexec, once
             super().print_help(file)
 
+    def parse_known_args(self, args=None, namespace=None):
+        if not self._subparsers:  # what follows a command is for the parser of that command
+            self._check_spelling(args or ())
+        return super().parse_known_args(args, namespace)
+
+    def _check_spelling(self, words):
+        """An error for --txt or -text, where there is --text: before argparse says that --text is missing."""
+        known = list(self._option_string_actions)
+        for word in itertools.takewhile(lambda word: word != "--", words):
+            name = word.partition("=")[0]
+            if not name.startswith("-") or " " in word or name[:2] in known:
+                continue  # a value, also by argparse's rules; or -o with its value
+            if any(option.startswith(name) for option in known):
+                continue  # enough of an option for argparse
+            if near := similar(name, known, most=1):
+                self.error(f"there is no option {name[:40]!r}; did you mean {near}?")
+
     def error(self, message):
         # argparse's "argument --steps: must be at least 1" reads better without two of its words.
         message = message.removeprefix("argument ").replace(": must ", " must ", 1)
         raise CommandError(message)
+
+
+def known_command(argv, known):
+    """Raise CommandError, with what may have been meant, if argv begins with a word that is none of these commands."""
+    if argv and not argv[0].startswith("-") and argv[0] not in known:
+        raise CommandError(unknown("command", argv[0], known))
 
 
 def number(kind, **limits):
@@ -154,9 +184,14 @@ def refusing(*errors):
 
 
 def typed(file, *words, together=False):
-    """The line to type, from here, to run the script `file` with these words and the Python that runs now; together: on
-    as many processes as mpiexec has started now."""
-    start = [sys.executable or "python", os.path.abspath(file)]
+    """The line to type, from here, to run the script `file` with these words and the Python that runs now; or to run
+    `minigrad`, if that is what runs the script now, or file is None. together: on as many processes as mpiexec has
+    started now."""
+    start = [sys.executable or "python", "-m", "minigrad"]
+    if file is not None and not _called:
+        start[1:] = [os.path.abspath(file)]
+    elif Path(sys.argv[0]).stem == "minigrad":  # the program that pip has made
+        start = [sys.argv[0]]
     if together and launched.size > 1:
         start = [launched.mpiexec() or "mpiexec", "-n", launched.size, *start]
     return " ".join(shlex.quote(_from_here(_by_name(str(word)))) for word in (*start, *words))
@@ -179,6 +214,25 @@ def _from_here(word):
 
 # -------------------------------------------------------------------------------------------------------------- the end
 
+_called = ""
+
+
+@contextlib.contextmanager
+def called(name):
+    """In this block a main is a command of `minigrad`: it is called `name`, such as "minigrad train", where it would
+    begin a line with its own name."""
+    global _called
+    before, _called = _called, name
+    try:
+        yield
+    finally:
+        _called = before
+
+
+def note(name, text):
+    """Print a line on stderr that is no error. name: that of the command."""
+    print(f"{_called or name}: note: {text}", file=sys.stderr)
+
 
 def command(name):
     """A decorator for main(argv): expected errors end it with one line, after `name`, and SystemExit."""
@@ -195,7 +249,7 @@ def command(name):
                 line = line_of(error)
                 if line is None:
                     raise
-                _end(name, line, status_of(error))
+                _end(_called or name, line, status_of(error))
 
         return decorated
 

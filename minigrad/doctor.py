@@ -1,6 +1,6 @@
 """What this machine has for minigrad, what it lacks and why, and whether what it has computes correctly.
 
-    python -m minigrad.doctor
+    minigrad doctor
 
 A line for each thing; then every backend takes a training step of small networks, whose results must be those of NumPy
 in float64. Exit status 1 if one of them is wrong. The first run on a machine compiles kernels, which takes longer.
@@ -204,8 +204,7 @@ def self_test(name, on):
 
 @cli.command("doctor")
 def main(argv=()):
-    parser = cli.Parser("python -m minigrad.doctor", description=__doc__)
-    parser.parse_args(argv)
+    cli.Parser("minigrad doctor", description=__doc__).parse_args(argv)
     for thing, text in inventory():
         print(f"{thing:14}{text}")
     default = backend.get("cpu")

@@ -25,13 +25,16 @@ class UnknownName(KeyError):
 
 def unknown(what: str, name: object, known: Iterable[object]) -> str:
     """The message "there is no layer 'atn'; did you mean attn?", or with all known names if none is similar."""
+    names = [str(each) for each in known]
+    near = similar(str(name), names)
+    return f"there is no {what} {name!r}; " + (f"did you mean {near}?" if near else f"there are {', '.join(names)}")
+
+
+def similar(name: str, names: Iterable[str], most: int = 3) -> str:
+    """Those of the names, `most` at most, that are much like this one, as "scores or score"; "" if none is."""
     import difflib  # here, as importing minigrad should cost as little as possible
 
-    names = [str(each) for each in known]
-    near = difflib.get_close_matches(str(name), names)
-    return f"there is no {what} {name!r}; " + (
-        f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(names)}"
-    )
+    return " or ".join(difflib.get_close_matches(name, list(names), most))
 
 
 def devices_differ(what: str, one: Any, other: Any) -> RuntimeError:

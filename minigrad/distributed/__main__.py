@@ -1,4 +1,4 @@
-"""Do several processes work together here? mpiexec starts it: mpiexec -n 2 python -m minigrad.distributed
+"""Do several processes work together here? mpiexec starts it: mpiexec -n 2 minigrad distributed
 
 A small GPT with dropout: the gradients that the processes agree on must be those of one, and the same on all.
 """
@@ -12,7 +12,7 @@ from . import check, library, world
 @cli.command("distributed")
 def main(argv=()):
     with world() as ranks:
-        cli.Parser("python -m minigrad.distributed", description=__doc__).parse_args(argv)
+        cli.Parser("minigrad distributed", description=__doc__).parse_args(argv)
         mg.manual_seed(0)
         model = nn.GPT(nn.GPTConfig(vocab_size=13, block_size=8, n_layer=1, n_head=2, n_embd=16, dropout=0.2))
         x, y = (mg.randint(0, 13, (4 * ranks.size, 8))[4 * ranks.rank : 4 * ranks.rank + 4] for _ in "xy")  # (4, 8)

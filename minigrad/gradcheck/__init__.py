@@ -6,7 +6,7 @@ differences cannot see.
     gradcheck(torch_fn, (x, w))             a function of PyTorch, JAX, HIPS autograd or NumPy
     gradgradcheck(fn, *inputs)              the same of the second derivative
     check_taylor(f, x)                      a whole model at once, by the order of the Taylor remainder
-    python -m minigrad.gradcheck            every declared op on every case of it
+    minigrad check                          every declared op on every case of it
 """
 
 from .check import gradcheck, gradgradcheck

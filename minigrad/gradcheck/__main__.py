@@ -22,7 +22,7 @@ from .sweep import cores, summary, sweep, table, worst_first
 
 
 def arguments(argv):
-    parser = cli.Parser("python -m minigrad.gradcheck", description=__doc__)
+    parser = cli.Parser("minigrad check", description=__doc__)
     parser.add_argument("modules", nargs="*", metavar="FILE", help="my_ops.py, or a module my_ops: its ops only")
     parser.add_argument("--op", action="append", metavar="NAME", help="only this op (may be given several times)")
     parser.add_argument("--device", action="append", metavar="NAME", help="where to run: cpu (default), cuda")

@@ -65,7 +65,7 @@ def _check_finite(largest):
 
 @inference()
 @quiet()
-def generate(model, prompts, max_new_tokens, use_cache=True, **choice):
+def generate(model, prompts, max_new_tokens, use_cache=True, each=None, **choice):
     """Continue prompts with a GPT: see GPT.generate."""
     several = isinstance(prompts, (list, tuple))
     rows = [as_tensor(prompt).numpy() for prompt in prompts] if several else list(as_tensor(prompts).numpy())
@@ -80,14 +80,17 @@ def generate(model, prompts, max_new_tokens, use_cache=True, **choice):
         written[n:T] = row  # padded on the left
     device = next(model.parameters()).device
     with evaluating(model):
-        _write(model, tokens, T, padding if padding.any() else None, use_cache, choice, device)
+        for end in _write(model, tokens, T, padding if padding.any() else None, use_cache, choice, device):
+            if each is not None:
+                each(tokens[:, end].copy())
     if several:
         return [tensor(written[n:], device=device) for written, n in zip(tokens, padding)]
     return tensor(tokens, device=device)
 
 
 def _write(model, tokens, T, padding, use_cache, choice, device):
-    """Fill tokens, an array (B, n), from column T on. padding (B,): how many at the start of each row are padding.
+    """Fill tokens, an array (B, n), from column T on, and yield the number of each column that has been filled.
+    padding (B,): how many at the start of each row are padding.
 
     The model looks through a window of block_size tokens. It begins at the first token; each time it is full, it moves
     on by half its size. So keys and values in a cache serve for half a window before they are computed anew."""
@@ -122,6 +125,7 @@ def _write(model, tokens, T, padding, use_cache, choice, device):
         _check_finite(largest.numpy())
         tokens[:, end] = last.numpy()[:, 0]
         moved = False
+        yield end
 
 
 def _can_be_captured(model):

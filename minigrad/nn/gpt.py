@@ -134,16 +134,18 @@ class GPT(Module):
         return F.linear(x, self.wte.weight) if self.lm_head is None else self.lm_head(x)
 
     def generate(
-        self, prompts, max_new_tokens, temperature=1.0, top_k=None, top_p=None, generator=None, use_cache=True
-    ):
+        self, prompts, max_new_tokens, temperature=1.0, top_k=None, top_p=None, generator=None, use_cache=True,
+        each=None,
+    ):  # fmt: skip
         """Continue prompts (B, T) int by max_new_tokens each: (B, T + max_new_tokens). Or continue a list of prompts
         of any lengths, Tensors or lists of int, as a list of Tensors. Dropout is off.
 
         Tokens are drawn as `nn.choose` says. The model sees at most block_size tokens. When the longest prompt has
         filled them, the older half is dropped from all prompts at once, and generation goes on from the newer half.
-        use_cache keeps keys and values from step to step, which saves time and changes nothing else."""
+        use_cache keeps keys and values from step to step, which saves time and changes nothing else. each(drawn) is
+        called with the tokens of each step when they are drawn, an int64 array (B,), to show them at once."""
         choice = dict(temperature=temperature, top_k=top_k, top_p=top_p, generator=generator)
-        return generate(self, prompts, max_new_tokens, use_cache, **choice)
+        return generate(self, prompts, max_new_tokens, use_cache, each, **choice)
 
     def new_cache(self, batch, capacity=None):
         """An empty KVCache for each layer, for `batch` sequences of up to capacity (None: block_size) tokens."""

@@ -1,4 +1,4 @@
-"""`python -m minigrad.ops`: the table of ops as Markdown, made from the declarations."""
+"""The table of ops as Markdown, made from their declarations."""
 
 from .. import cli
 from .table import table
@@ -6,7 +6,7 @@ from .table import table
 
 @cli.command("ops")
 def main(argv=()):
-    cli.Parser("python -m minigrad.ops", description=__doc__).parse_args(argv)
+    cli.Parser("minigrad ops", description=__doc__).parse_args(argv)
     print(table())
     return 0
 

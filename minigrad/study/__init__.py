@@ -18,8 +18,8 @@
     study.logit_attribution, unembedding            what heads, MLPs and embeddings add to the logits
     study.ablate_heads, prune, Recorder, designed_head, qk_circuit, ov_circuit, rollout
 
-`python -m minigrad.study` does most of this for a character model's checkpoint, which runs.load_char_model of
-minigrad.training loads in Python. An order of reading stands in README.md in this folder.
+`minigrad report`, flow, ledger and others do most of this for a character model's checkpoint, which
+runs.load_char_model of minigrad.training loads in Python. An order of reading stands in README.md in this folder.
 """
 
 from .layers import attention_layers, head_weights

@@ -1,15 +1,19 @@
-"""Study the heads of a trained character model: a checkpoint of examples/char_lm.py, on a text of your own.
+"""Study the heads of a trained character model, on a text of your own.
 
-python -m minigrad.study report CHECKPOINT --text "To be, or not to be" -o heads.html
-python -m minigrad.study ledger CHECKPOINT --text "To be, or not to be" --scope blocks.1.attn --head 2
-python -m minigrad.study flow CHECKPOINT --text "To be, or not to be" --of blocks.0.attn:2 -o flow.svg
-python -m minigrad.study importance CHECKPOINT --text "To be, or not to b" --right e --wrong a
-python -m minigrad.study patch CHECKPOINT --clean "To be, or not to b" --corrupt "To go, or not to b"
-python -m minigrad.study cells CHECKPOINT --text "To be, or not to be" --layer 1 --head 2
-python -m minigrad.study what-if CHECKPOINT --text "To be, or not to be" --layer 1 --head 2 --query 16
-python -m minigrad.study prune CHECKPOINT --text "To be, or not to be" --remove 2 -o pruned.safetensors
-python -m minigrad.study scores CHECKPOINT
-python -m minigrad.study stats
+minigrad report --text "To be, or not to be" -o heads.html
+minigrad ledger --text "To be, or not to be" --scope blocks.1.attn --head 2
+minigrad flow --text "To be, or not to be" --of blocks.0.attn:2 -o flow.svg
+minigrad importance --text "To be, or not to b" --right e --wrong a
+minigrad patch --clean "To be, or not to b" --corrupt "To go, or not to b"
+minigrad cells --text "To be, or not to be" --layer 1 --head 2
+minigrad what-if --text "To be, or not to be" --layer 1 --head 2 --query 16
+minigrad prune --text "To be, or not to be" --remove 2 -o pruned.safetensors
+minigrad scores runs/book
+minigrad stats
+
+CHECKPOINT, as runs/book in the last but one, is a file that `minigrad train` has written, or the folder of its run,
+which stands for best.safetensors there. Without one it is runs/char_lm, where `minigrad train` writes.
+python -m minigrad.study report … is the same as minigrad report …
 
 What is differentiated is the mean loss over the characters of the text. With --right and --wrong it is logit(wrong) -
 logit(right) after the last character, so that less of it is better too: a negative edge, cell or patch favours the
@@ -18,6 +22,7 @@ right character, and so does a head whose importance is positive.
 
 from .. import cli
 from ..nn.attention import FORMS, POINTS
+from ..training import runs
 from . import commands
 from .effects import patching
 from .report import LIMIT
@@ -118,17 +123,24 @@ COMMANDS = {  # name: (what it does, its own options, what runs)
     "what-if": ("the loss, had a query looked at another key", add_what_if, commands.write_what_if),
     "prune": ("remove the heads that matter least, and save the model", add_prune, commands.write_pruned),
     "scores": ("how far a head is a previous, duplicate, induction or copying one", add_scores, commands.write_scores),
+    "stats": ("what the columns of the table and the bars of the report are", None, commands.list_stats),
 }
 
 
 @cli.command("study")
 def main(argv=()):
-    parser = cli.Parser("python -m minigrad.study", description=__doc__)
+    cli.known_command(argv, COMMANDS)
+    parser = cli.Parser("minigrad", description=__doc__)
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    example = dict(zip(COMMANDS, (line for line in __doc__.splitlines() if line.startswith("minigrad "))))
     for word, (does, add_options, run) in COMMANDS.items():
-        command = subparsers.add_parser(word, help=does)
+        about = f"{does[0].upper()}{does[1:]}.\n\n    {example[word]}"
+        command = subparsers.add_parser(word, help=does, description=about)
         command.set_defaults(run=run)
-        command.add_argument("checkpoint", type=cli.path, metavar="CHECKPOINT", help="a file of examples/char_lm.py")
+        if add_options is None:
+            continue
+        command.add_argument("checkpoint", nargs="?", type=cli.path, default=runs.FOLDER, metavar="CHECKPOINT",
+                             help=f"of minigrad train: a file, or a run's folder (default: {runs.FOLDER})")  # fmt: skip
         if word not in ("patch", "scores"):
             command.add_argument("--text", required=True, help="what the model reads; longer ones in several sequences")
         add_options(command)
@@ -136,8 +148,6 @@ def main(argv=()):
             command.add_argument("--right", metavar="C", help="differentiate logit(wrong) - logit(right), not the loss")
             command.add_argument("--wrong", metavar="C", help="the character that should not come next")
         command.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    stats = subparsers.add_parser("stats", help="what the columns of the table and the bars of the report are")
-    stats.set_defaults(run=commands.list_stats)
     args = parser.parse_args(argv)
     return args.run(args)
 

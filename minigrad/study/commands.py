@@ -1,4 +1,4 @@
-"""The commands of `python -m minigrad.study`: each does what the parsed arguments say, and returns the exit status."""
+"""The commands of `minigrad` that study a model: each does what the arguments say, and returns the exit status."""
 
 import dataclasses
 import os
@@ -15,7 +15,7 @@ from ..nn import GPT
 from ..nn.heads import known_heads
 from ..tensor import Tensor, tensor
 from ..training import checkpoint
-from ..training.runs import load_char_model
+from ..training.runs import load_char_model, model_file
 from ..training.text import CharVocab
 from .effects.cells import attention_attribution, what_if
 from .effects.importance import METHODS, grouped, head_importance, prune, returned_loss
@@ -72,7 +72,7 @@ def read(args, *texts):
 
     The loss is the mean over all characters but the first. With --right and --wrong, it is the difference of two logits
     after the last character. Raises CommandError for what the model cannot read."""
-    model, vocab, meta = load_char_model(args.checkpoint, args.device)
+    model, vocab, meta = _loaded(args)
     model.eval()
     model.config = dataclasses.replace(model.config, recompute=False)  # each layer has to run once
     encoded = [vocab.encode(text) for text in texts]  # (n,) each
@@ -84,6 +84,11 @@ def read(args, *texts):
         x, tokens = tensor(ids[at], device=args.device), [list(vocab.decode(row)) for row in ids[at]]
         readings.append(Reading(model, vocab, (x, *rest), loss, title, of, at[:, 0].tolist(), tokens, meta))
     return readings
+
+
+def _loaded(args):
+    args.checkpoint = model_file(args.checkpoint, train=cli.typed(None, "train"))
+    return load_char_model(args.checkpoint, args.device)
 
 
 def _predicted(ids, block_size):
@@ -214,7 +219,7 @@ def write_importance(args):
 
 def write_scores(args):
     """Print what kind of head each one is."""
-    model, _, _ = load_char_model(args.checkpoint, args.device)
+    model, _, _ = _loaded(args)
     with cli.refusing(ValueError):  # periods that do not fit
         print(head_scores(model, periods=args.periods, n=args.sequences, seed=args.seed))
     return 0

@@ -1,7 +1,7 @@
 """The statistics of a head, each declared once: its formula, its unit, what it means, and a function that computes it.
 
 A declaration is all that is needed. HeadTrace.table, the report with its bars and their explanations, Recorder, and the
-list that `python -m minigrad.study stats` prints are all made from STATS."""
+list that `minigrad stats` prints are all made from STATS."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -85,6 +85,10 @@ class Interrupt:
             raise KeyboardInterrupt
 
 
+# Without tqdm's steps per second, which tokens per second tell too, there is room for a bar in 80 columns.
+BAR = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
+
+
 class Progress:
     """tqdm's bar on a terminal, where tqdm is installed; else a line every five seconds.
 
@@ -98,17 +102,22 @@ class Progress:
     def __init__(self, start, steps, tokens, silent=False):
         self.broken, self._silent = None, silent
         self.start, self.steps, self.tokens, self._began, self._next = start, steps, tokens, time.monotonic(), 0.0
-        self._bar = None
+        self._bar, self._line, self._note = None, "", ""
         if sys.stderr is not None and sys.stderr.isatty() and not silent:
             with contextlib.suppress(ImportError):
                 from tqdm import tqdm
 
                 columns, rows = shutil.get_terminal_size()  # unlike tqdm's own guess, right in a terminal of size 0
-                self._bar = tqdm(total=steps, initial=start, unit="step", ncols=min(columns - 1, 100), nrows=rows)
+                size = dict(ncols=min(columns - 1, 100), nrows=rows)
+                self._bar = tqdm(total=steps, initial=start, bar_format=BAR, **size)
 
     def step(self, done, loss):
         """Call after each step, with the number of steps done in all."""
         self._write(self._step, done, loss)
+
+    def note(self, words):
+        """Show a few words at the end of the bar, until there are others; without a bar, nothing."""
+        self._write(self._show, words)
 
     def say(self, line):
         """Print a line without breaking the bar."""
@@ -124,13 +133,18 @@ class Progress:
     def _step(self, done, loss):
         seconds = time.monotonic() - self._began
         speed = (done - self.start) / max(seconds, 1e-9)  # steps/s, with whatever else the loop does
-        line = f"loss {loss:.3f}, {speed * self.tokens:,.0f} tokens/s"
+        self._line = f"loss {loss:.3f}, {speed * self.tokens:,.0f} tokens/s"
         if self._bar is not None:
-            self._bar.set_postfix_str(line, refresh=False)
+            self._bar.set_postfix_str(self._line + self._note, refresh=False)
             self._bar.update()
         elif seconds >= self._next:
             self._next = seconds + self.EVERY
-            print(f"step {done}/{self.steps}: {line}, {(self.steps - done) / speed:.0f} s left", flush=True)
+            print(f"step {done}/{self.steps}: {self._line}, {(self.steps - done) / speed:.0f} s left", flush=True)
+
+    def _show(self, words):
+        self._note = f", {words}"
+        if self._bar is not None:
+            self._bar.set_postfix_str(self._line + self._note)
 
     def _say(self, line):
         print(line, flush=True) if self._bar is None else self._bar.write(line)

@@ -8,15 +8,31 @@ import contextlib
 import dataclasses
 import math
 import os
+from pathlib import Path
 from reprlib import repr as shown
 
 import numpy as np
 
 from .. import nn
 from ..dtypes import is_number
+from ..errors import CheckpointError
 from . import checkpoint, text
 
+FOLDER = Path("runs/char_lm")  # of the run that is trained or read where none is named
 SIZES = "block_size", "n_layer", "n_head", "n_embd", "dropout"  # what a run's settings say about its model
+
+
+def model_file(path, train):
+    """The checkpoint that a path names: a file is itself, and the folder of a run is its best.safetensors, or
+    last.safetensors before the first validation. Raises CheckpointError, which tells to type `train`, if a folder has
+    neither, and if there is no FOLDER."""
+    path = Path(path)
+    if not path.is_dir() and path != FOLDER:
+        return path
+    for file in (path / name for name in ("best.safetensors", "last.safetensors")):
+        if file.exists():
+            return file
+    raise CheckpointError(f"there is no checkpoint in {path}: train a model first, with: {train}")
 
 
 def load_char_model(path, device="cpu"):

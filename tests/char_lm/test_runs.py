@@ -41,7 +41,7 @@ def test_a_run_leaves_all_its_files_and_learns(book, out, capsys):
     sample, further = (shlex.split(line.partition(": ")[2]) for line in (sample, further))  # to be typed as they are
     assert [Path(command[1]).resolve() for command in (sample, further)] == [Path(char_lm.__file__)] * 2
     assert main(*sample[2:], "--tokens", 5) == 0 and capsys.readouterr().out.startswith("The")
-    assert further[2:] == ["--resume", "--steps", "120", "--out", str(out)]
+    assert further[2:] == ["train", "--resume", "--steps", "120", "--out", str(out)]
     assert main(*further[2:], "--steps", 61) == 0 and state(out)[1]["step"] == 61
 
 

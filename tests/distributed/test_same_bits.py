@@ -40,6 +40,14 @@ def test_any_number_of_processes_writes_the_same_files(n, alone, book, tmp_path)
     assert new(n, tmp_path / "run", book, 12) == alone
 
 
+def test_the_command_does_too(alone, book, tmp_path):
+    argv = "--text", book, *options(SETTINGS | dict(steps=12, shards=8)), "--out", tmp_path / "run"
+    status, out, err, _ = run(2, "-m", "minigrad", "train", *argv)
+    assert (status, err) == (0, "") and " -n 2 " in out.splitlines()[-1]
+    assert " -m minigrad train --resume --steps 24 --out " in out.splitlines()[-1]
+    assert [(tmp_path / "run" / name).read_bytes() for name in FILES] == alone
+
+
 def test_another_number_goes_on(alone, book, tmp_path):
     """4 processes, then 2: as one process that never stopped. (The rate is constant, as it depends on --steps.)"""
     fixed = options(SETTINGS | dict(shards=8, min_lr=0.02, warmup=0))

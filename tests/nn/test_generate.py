@@ -101,6 +101,24 @@ def test_prompts_of_any_lengths_where_the_window_moves_on(use_cache):
         assert written.tolist() == row
 
 
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_each_step_is_told_when_it_is_drawn(use_cache):
+    m = gpt()
+    whole, told = m.generate([[1, 2, 3], [4]], 2 * BLOCK, generator=mg.Generator(3)), []
+
+    def each(drawn):
+        assert drawn.shape == (2,) and drawn.dtype == np.int64
+        told.append(drawn.tolist())
+        drawn[:] = 0  # it is the caller's
+
+    again = m.generate([[1, 2, 3], [4]], 2 * BLOCK, generator=mg.Generator(3), use_cache=use_cache, each=each)
+    assert [row.tolist() for row in again] == [row.tolist() for row in whole]
+    assert [row.tolist()[-2 * BLOCK :] for row in whole] == [list(row) for row in zip(*told)]
+    with pytest.raises(BrokenPipeError):
+        m.train().generate([[1]], 3, each=lambda drawn: (_ for _ in ()).throw(BrokenPipeError))
+    assert m.training
+
+
 def test_a_block_size_that_nothing_holds_takes_no_memory():
     """Without learned positions it is only a number: a cache is as large as the text can become."""
     m = nn.GPT(nn.GPTConfig(5, 2**62, n_layer=1, n_head=2, n_embd=8, positions="rotary"))

@@ -19,7 +19,7 @@ def test_every_op_has_cases_and_a_formula():
 
 @pytest.mark.parametrize("name", DECLARED)
 def test_op(name):
-    rows = check_op(name, seed=1)  # `python -m minigrad.gradcheck` draws those of seed 0
+    rows = check_op(name, seed=1)  # `minigrad check` draws those of seed 0
     assert all(row.verdict == PASS for row in rows), "\n".join(row.message for row in rows)
     if not rows:  # its inputs are bools, or it has no gradient
         bools = {"any", "all", "logical_and", "logical_or", "logical_xor", "logical_not"}

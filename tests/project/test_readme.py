@@ -14,6 +14,7 @@ import pytest
 
 import minigrad
 from minigrad import nn, optim, study, viz
+from minigrad.__main__ import main as minigrad_command
 from minigrad.autograd import registry
 from minigrad.ops.__main__ import main as print_table
 
@@ -159,9 +160,9 @@ def test_names_exist():
 
 
 def commands():
-    """(document, words) of every command for python, pytest or make, in blocks and in the text."""
+    """(document, words) of every command for python, minigrad, pytest or make, in blocks and in the text."""
     for doc, line in [*TYPED, *QUOTED]:
-        if re.match(r"(python|pytest|make)\b.", line):
+        if re.match(r"(python|pytest|make)\b.|minigrad \w", line):
             yield doc, shlex.split(line, comments=True)
 
 
@@ -177,7 +178,14 @@ def source_of(words):
     return path.read_text(encoding="utf-8") if path.is_relative_to(ROOT) else None
 
 
-def test_commands_exist():
+def help_of(word, capsys):
+    """What `minigrad word -h` prints."""
+    with pytest.raises(SystemExit, match="0"):
+        minigrad_command([word, "-h"])
+    return capsys.readouterr().out
+
+
+def test_commands_exist(capsys):
     """Programs and modules, the options that they are given, make's targets, and pytest's markers and files."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     (targets,) = re.findall(r"^\.PHONY: (.*lint.*)$", makefile, re.M)
@@ -190,6 +198,9 @@ def test_commands_exist():
         if program == "make":
             assert words[0] in targets.split(), said
             assert all(word.split("=")[0] in makefile for word in words[1:]), said
+        elif program == "minigrad":
+            printed = help_of(words[0], capsys)
+            assert all(f"{word} " in printed for word in words if word.startswith("-")), said
         elif program == "pytest" or words[:2] == ["-m", "pytest"]:
             words = words if program == "pytest" else words[2:]
             assert all(b in markers for a, b in itertools.pairwise(words) if a == "-m"), said
@@ -229,14 +240,14 @@ def short(line):
         return "python -m pytest --collect-only -q"
     if words[0] == "make" and words[1].startswith("gpu-rig"):  # .ci/run does that, for real
         return f"make --dry-run {shlex.join(words[1:])}"
-    if words == ["python", "-m", "minigrad.gradcheck"]:  # ../ops/test_every_op.py does that
-        return "python -m minigrad.gradcheck --op softmax --op matmul"
+    if words == ["minigrad", "check"]:  # ../ops/test_every_op.py does that
+        return "minigrad check --op softmax --op matmul"
     if words == ["make", "train"]:
         return "make train TRAIN_ARGS='--steps 20'"
-    if words[:2] == ["python", "examples/char_lm.py"] and "--steps" in words:
-        return "python examples/char_lm.py --steps 20 --out runs/by_hand"
-    if words[:3] == ["python", "examples/char_lm.py", "sample"]:
-        return f"python {shlex.join(words[1:])} --out runs/by_hand --tokens 20"
+    if words[:2] == ["minigrad", "train"]:
+        return "minigrad train --steps 20 --out runs/by_hand"
+    if words[:2] == ["minigrad", "sample"]:
+        return f"{shlex.join(words)} runs/by_hand --tokens 20"
     if words[0] == "python" and words[1].startswith("tests/"):
         return f"python {words[1]} --help"
     return line

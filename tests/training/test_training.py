@@ -117,6 +117,27 @@ def test_progress_on_a_terminal_is_a_bar(capsys, monkeypatch):
     assert out == "a line\n" and "1/3" in err and "3/3" in err and "loss 2.250" in err
 
 
+def test_the_bar_keeps_what_was_noted_last(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(training.loop.shutil, "get_terminal_size", lambda: (80, 24))
+    with Progress(0, 2400, 2000) as progress:
+        progress.step(1, 4.5)
+        progress.note("validating")
+        progress.note("val 4.321")
+        progress.step(2, 4.25)
+    out, err = capsys.readouterr()
+    *_, busy, seen, last = [line.rstrip() for line in err.split("\r") if "val" in line]
+    assert out == "" and "loss 4.500, " in busy and busy.endswith(" tokens/s, validating]")
+    assert "loss 4.500, " in seen and seen.endswith(" tokens/s, val 4.321]")
+    assert "2/2400" in last and "loss 4.250" in last and last.endswith(", val 4.321]") and len(last) <= 79
+
+
+def test_what_is_noted_without_a_bar_is_not_shown(capsys):
+    with Progress(0, 2, 100) as progress:
+        progress.note("validating")
+    assert capsys.readouterr() == ("", "")
+
+
 def test_progress_that_nobody_reads_any_more_is_told_once(monkeypatch):
     class Gone:
         writes = 0

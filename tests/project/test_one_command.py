@@ -1,0 +1,220 @@
+"""`minigrad COMMAND`: one name for every command line of the package. Each is also a module of its own or a script,
+whose lines begin with another name; test_command_lines.py tries those with whatever may be typed."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import minigrad
+import minigrad.study.__main__
+from minigrad import cli
+from minigrad.__main__ import MODEL, TOOLS, char_lm, main
+
+from ..char_lm.runs import TINY, WORDS
+from ..char_lm.runs import main as script
+
+ALL = [*MODEL, *minigrad.study.__main__.COMMANDS, *TOOLS]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "book.txt").write_text(WORDS * 20)
+
+
+def outcome(capsys, *argv):
+    """(exit status, stdout, stderr)"""
+    try:
+        status = main([str(a) for a in argv])
+    except SystemExit as stop:
+        status = stop.code
+    return status, *capsys.readouterr()
+
+
+def test_help_lists_every_command_with_what_it_does(capsys):
+    status, listed, _ = outcome(capsys, "-h")
+    assert (status, outcome(capsys)[1], outcome(capsys, "--help")[1]) == (0, listed, listed)
+    rows = re.findall(r"^  ([\w-]+)  +(\w.{9,})$", listed, re.M)
+    assert [name for name, _ in rows] == ALL
+    assert max(map(len, listed.splitlines())) <= 120
+    assert outcome(capsys, "help")[1] == outcome(capsys, "study")[1] == listed
+    assert outcome(capsys, "--version") == (0, f"minigrad {minigrad.__version__}\n", "")
+
+
+@pytest.mark.parametrize("word", ALL)
+def test_the_help_of_a_command_is_called_like_it(word, capsys):
+    status, printed, _ = outcome(capsys, word, "-h")
+    usage, says = printed.split("\n\n")[:2]
+    assert status == 0 and usage.startswith(f"usage: minigrad {word} ") and len(says) > 15
+
+
+@pytest.mark.parametrize(
+    "argv, line",
+    [
+        (["trian"], "minigrad: there is no command 'trian'; did you mean train?"),
+        (["reprot", "--text", "x"], "minigrad: there is no command 'reprot'; did you mean report?"),
+        (["xyz"], f"minigrad: there is no command 'xyz'; there are {', '.join(ALL)}"),
+        ([""], f"minigrad: there is no command ''; there are {', '.join(ALL)}"),
+        (["--steps", "3"], "minigrad: a command goes first, then its options, not --steps: minigrad -h lists them"),
+        (["train", "--stpes", "3"], "minigrad train: there is no option '--stpes'; did you mean --steps?"),
+        (["train", "--batchsize=3"], "minigrad train: there is no option '--batchsize'; did you mean --batch-size?"),
+        (["train", "-steps", "3"], "minigrad train: there is no option '-steps'; did you mean --steps?"),
+        (["train", "-s", "3"], "minigrad train: unrecognized arguments: -s 3"),
+        (["train", "--steps", "0"], "minigrad train: --steps must be at least 1, not 0"),
+        (["train", "sample"], "minigrad train: sample is a command: it goes first"),
+        (["sample", "--tokns", "3"], "minigrad sample: there is no option '--tokns'; did you mean --tokens?"),
+        (["sample", "none"], "minigrad sample: there is no checkpoint none"),
+        (["report", "none", "--text", "x"], "minigrad report: there is no checkpoint none"),
+        (["flow", "--txt", "x"], "minigrad flow: there is no option '--txt'; did you mean --text?"),
+        (["flow"], "minigrad flow: the following arguments are required: --text"),
+        (["flow", "--text", "x", "--oof"], "minigrad flow: there is no option '--oof'; did you mean --of?"),
+        (["check", "--oder", "1"], "minigrad check: there is no option '--oder'; did you mean --order?"),
+        (["ops", "--all"], "minigrad ops: unrecognized arguments: --all"),
+        (["doctor", "x"], "minigrad doctor: unrecognized arguments: x"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_one_line_that_begins_with_what_was_typed(argv, line, capsys):
+    assert outcome(capsys, *argv) == (2, "", f"{line}\n")
+
+
+@pytest.mark.parametrize("argv", [["study", "report", "none", "--text", "x"], ["gradcheck", "--op", "x"]])
+def test_the_names_of_the_modules_are_understood(argv, capsys):
+    ours = ["check", *argv[1:]] if argv[0] == "gradcheck" else argv[1:]
+    said = outcome(capsys, *argv)
+    assert said == outcome(capsys, *ours) and said[0] == 2 and said[2].startswith(f"minigrad {ours[0]}: ")
+
+
+@pytest.mark.parametrize("word", ["\udcff", "a\nb", "%(x)s", "9" * 5000, "²", "."])
+def test_a_strange_word_is_one_line(word, capsys):
+    for argv in ([word], ["train", word], ["ops", f"--{word}"], ["flow", "--text", word, f"-{word}"]):
+        status, out, err = outcome(capsys, *argv)
+        assert (status, out, err.count("\n")) == (2, "", 1) and err.startswith("minigrad") and len(err) < 1000
+
+
+def test_the_modules_keep_their_names(capsys):
+    for module, line in (
+        (minigrad.study.__main__, "study: there is no command 'reprot'; did you mean report?\n"),
+        (char_lm(), "char_lm: there is no command 'reprot'; there are train, sample\n"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            module.main(["reprot"])
+        assert capsys.readouterr().err == line
+
+
+# ------------------------------------------------------------------------------------------------- the whole way, small
+
+
+def trained(capsys):
+    """The lines that `minigrad train` ends with, as words, after the name of the program."""
+    status, printed, err = outcome(capsys, "train", *TINY, "--text", "book.txt", "--steps", 2)
+    assert (status, err) == (0, "")
+    lines = [shlex.split(line.partition(": ")[2]) for line in printed.splitlines()[-2:]]
+    start = [os.path.basename(sys.executable), "-m", "minigrad"]
+    assert all([os.path.basename(line[0]), *line[1:3]] == start for line in lines)
+    return [line[3:] for line in lines]
+
+
+def test_train_is_the_script_and_its_last_lines_can_be_typed(capsys):
+    write, further = trained(capsys)
+    assert script(*TINY, "--text", "book.txt", "--steps", 2, "--out", "runs/by_script") == 0
+    for name in ("last.safetensors", "best.safetensors", "losses.csv"):
+        with open(f"runs/char_lm/{name}", "rb") as ours, open(f"runs/by_script/{name}", "rb") as other:
+            assert ours.read() == other.read()
+    capsys.readouterr()
+    status, text, err = outcome(capsys, *write, "--tokens", 5)
+    assert (status, len(text), err) == (0, len("The") + 5 + 1, "")
+    assert outcome(capsys, *further, "--steps", 3)[0] == 0
+
+
+def test_a_model_is_named_by_its_file_by_the_folder_of_its_run_or_not_at_all(capsys, monkeypatch):
+    status, _, err = outcome(capsys, "scores", "--periods=2", "--sequences=2")
+    assert status == 2 and "there is no checkpoint in runs/char_lm: train a model first, with: " in err
+    assert err.endswith("-m minigrad train\n")
+    trained(capsys)
+    for command in (
+        ["sample", "--tokens=9"],
+        ["flow", "--text", "The dog"],
+        ["scores", "--periods=2", "--sequences=2"],
+    ):
+        status, printed, err = outcome(capsys, *command)
+        assert (status, err) == (0, "")
+        for named in ("runs/char_lm", "runs/char_lm/best.safetensors"):
+            assert outcome(capsys, *command, named)[:2] == (0, printed)
+            assert outcome(capsys, command[0], named, *command[1:])[:2] == (0, printed)
+    for old in ("--out=runs/char_lm", "--checkpoint=runs/char_lm/best.safetensors"):
+        assert outcome(capsys, "sample", old, "--tokens=9")[1] == outcome(capsys, "sample", "--tokens=9")[1]
+    os.remove("runs/char_lm/best.safetensors")
+    status, _, err = outcome(capsys, "sample", "--tokens=9")
+    assert status == 0 and err.startswith("minigrad sample: note: runs/char_lm/last.safetensors writes, as there is no")
+    os.remove("runs/char_lm/last.safetensors")
+    assert "there is no checkpoint in runs/char_lm" in outcome(capsys, "report", "--text", "The dog")[2]
+
+
+def test_characters_are_shown_when_they_are_drawn(capsys, monkeypatch):
+    trained(capsys)
+    whole, shown = outcome(capsys, "sample", "--tokens=30", "--prompt=The ")[1], []
+
+    class Seen:
+        text = ""
+
+        def write(self, text):
+            self.text += text
+
+        def flush(self):
+            shown.append(self.text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", Seen())
+        main(["sample", "--tokens=30", "--prompt=The "])
+    assert shown[:29] == [whole[: n + 6] for n in range(29)] and shown[-1] == whole  # two at first
+    assert outcome(capsys, "sample", "--tokens=1", "--prompt=The ") == (0, f"{whole[:5]}\n", "")
+
+
+def test_ctrl_c_ends_the_line_that_is_being_written(capsys, monkeypatch):
+    trained(capsys)
+    choose = minigrad.nn.generate._check_finite
+    calls = []
+
+    def stop(largest):
+        calls.append(largest)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        choose(largest)
+
+    monkeypatch.setattr(minigrad.nn.generate, "_check_finite", stop)
+    status, text, err = outcome(capsys, "sample", "--prompt=The ", "--temperature=0")
+    assert (status, len(text), text[-1], err) == (130, 4 + 3 + 1, "\n", "minigrad sample: stopped\n")
+
+
+# --------------------------------------------------------------------------------------------------- as real processes
+
+
+def process(*argv, **options):
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
+    piped = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.run([sys.executable, "-m", "minigrad", *argv], env=env, **piped | options)
+
+
+def test_a_reader_that_has_read_enough():
+    read, write = os.pipe()
+    os.close(read)
+    done = process("ops", stdout=write)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
+
+
+def test_the_lines_to_type_name_the_program_that_was_started(monkeypatch, tmp_path):
+    program = tmp_path / "bin" / "minigrad"
+    program.parent.mkdir()
+    program.touch(mode=0o755)
+    monkeypatch.setattr(sys, "argv", [str(program), "train"])
+    with cli.called("minigrad train"):
+        assert cli.typed("examples/char_lm.py", "sample", "--prompt=The") == "bin/minigrad sample --prompt=The"
+        monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+        assert cli.typed("examples/char_lm.py", "train") == "minigrad train"
+    assert cli.typed("char_lm.py", "train").endswith(" char_lm.py train")
