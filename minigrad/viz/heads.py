@@ -1,5 +1,7 @@
 """Patterns of heads as heat maps, by matplotlib, in the colours of the HTML report."""
 
+import math
+
 import numpy as np
 
 from ..autograd import Value
@@ -15,6 +17,8 @@ LABELLED = 64  # the most tokens that are written along an axis
 LANES = 16  # more short tokens than that take turns in two rows, or columns, so that cells need not be as wide as text
 WIDEST = 8000  # pixels of a picture: programs refuse larger ones
 SIDE = 1.25  # inches of a map at least
+LARGEST = 1500  # pixels of a map at most; where there are more cells, each pixel is a mean of some
+CROWDED = 32  # panels: in a larger grid only those at its edges have tokens, which are those of the others too
 NAME, SMALL = 8, 5.5  # points: the size of a head's name, and of tokens
 LETTER, LINE_HEIGHT = 0.62 * SMALL / 72, 1.35 * SMALL / 72  # inches, of a token
 FOOT = 0.2  # inches below a map, for its largest value
@@ -26,7 +30,8 @@ def heads_grid(patterns, path, tokens=None, title=None):
     and keys from left to right.
 
     patterns: {label: array (nh, T, S)}, such as {"blocks.1.attn": pattern}, or a list of arrays, or a single one.
-    tokens: T or S strings, written along the axes of that length if there are at most 64.
+    tokens: T or S strings, written along the axes of that length if there are at most 64; in a grid of more than 32
+        panels only along its left and upper edges.
     Colours are those of the HTML report: each head has its own scale, from white, which is 0, to its largest value; or,
     if its layer has negative values as gradients do, from green over white to orange. As there, a colour goes with the
     square root of a value, so that small ones can be seen too. Cells that are 0 in all heads of a layer, as those that
@@ -45,8 +50,13 @@ def heads_grid(patterns, path, tokens=None, title=None):
 
     signed = {label: bool((heads < 0).any()) for label, heads in layers.items()}
     kinds = list(dict.fromkeys(signed.values()))
+    if tokens is not None and len(tokens) > LABELLED:
+        tokens = None
     left, above = _margins(layers, tokens)
-    side = min(_side(layers, tokens), (WIDEST / canvas.DPI - 0.5) / max(rows, columns) - left - above - FOOT)
+    room = (WIDEST / canvas.DPI - 0.5) / max(rows, columns) - left - above - FOOT
+    if room < _side(layers, tokens):
+        tokens = None
+    side = min(_side(layers, tokens), room)
     wide, high, head = left + side + 0.08, above + side + FOOT, 0.05 if title is None else 0.35
     width, height = max(wide * columns + 0.05, 3.4), high * rows + BAR * len(kinds) + head
     figure = canvas.new_figure("a grid of heads", (width, height), layout=None)
@@ -62,7 +72,10 @@ def heads_grid(patterns, path, tokens=None, title=None):
             x = (width - wide * columns) / 2 + wide * h + left + (side - broad) / 2
             y = height - head - high * row - above - tall
             axes = figure.add_axes((x / width, y / height, broad / width, tall / height))
-            scales[signed[label]] = _heat_map(axes, pattern, unseen, signed[label], tokens)
+            scales[signed[label]] = _heat_map(axes, pattern, unseen, signed[label])
+            outer = rows * columns <= CROWDED
+            _label(axes.yaxis, len(pattern), tokens, outer or h == 0)
+            _label(axes.xaxis, len(pattern[0]), tokens, outer or row == 0)
             name = f"{label} · {h}" if label else f"head {h}"
             axes.set_title(name, fontsize=_fitting(name, wide, NAME), parse_math=False, pad=3)
     for n, kind in enumerate(kinds):
@@ -95,16 +108,17 @@ def _layers(patterns):
 def _side(layers, tokens):
     """How many inches the longer side of a map needs: a pixel for each cell, and room for the tokens."""
     longest = max(max(heads.shape[1:]) for heads in layers.values())
-    side = max(SIDE, longest / canvas.DPI)
-    if tokens is not None and len(tokens) <= LABELLED:
+    side = max(SIDE, min(longest, LARGEST) / canvas.DPI)
+    if tokens is not None:
         side = max(side, len(tokens) * (0.059 if _in_lanes(tokens) else 0.1))
-    return round(side * canvas.DPI / longest + 0.499) * longest / canvas.DPI if side > SIDE else side
+    each = side * canvas.DPI / longest  # pixels of a cell, a whole number if it may be
+    return max(SIDE, (math.ceil(each - 1e-9) if each >= 1 else each) * longest / canvas.DPI)
 
 
 def _margins(layers, tokens):
     """(left of a map, above it), in inches: what its labels take."""
     numbers = max(len(str(heads.shape[1] - 1)) for heads in layers.values()) * LETTER
-    if tokens is None or len(tokens) > LABELLED:
+    if tokens is None:
         return numbers + 0.06, 0.28
     longest = max(map(len, tokens)) * LETTER
     if _in_lanes(tokens):
@@ -121,7 +135,7 @@ def _in_lanes(tokens):
     return len(tokens) > LANES and max(map(len, tokens)) <= 2
 
 
-def _heat_map(axes, pattern, unseen, signed, tokens):
+def _heat_map(axes, pattern, unseen, signed):
     """Draw one head. Returns the image, for the scale of its kind."""
     from matplotlib.colors import FuncNorm, LinearSegmentedColormap
 
@@ -142,15 +156,17 @@ def _heat_map(axes, pattern, unseen, signed, tokens):
     axes.xaxis.tick_top()
     axes.tick_params(which="both", length=0, pad=2, labelsize=SMALL, labelcolor=MUTED, labelfontfamily="monospace")
     axes.set_xlabel(f"±{top:.3g}" if signed else f"0 … {top:.3g}", fontsize=6, color=MUTED, labelpad=2)
-    for n, axis in zip(pattern.shape, (axes.yaxis, axes.xaxis)):
-        if tokens is not None and len(tokens) == n <= LABELLED:
-            _write_tokens(axis, tokens)
-        else:
-            axis.set_ticks(sorted({0, n - 1}))
     return image
 
 
-def _write_tokens(axis, tokens):
+def _label(axis, n, tokens, here):
+    """Write the tokens along an axis, if there are as many, or else the first position and the last."""
+    if tokens is None or len(tokens) != n:
+        axis.set_ticks(sorted({0, n - 1}))
+        return
+    if not here:
+        axis.set_ticks([])
+        return
     lanes = 2 if _in_lanes(tokens) else 1
     upright = axis.axis_name == "y" or lanes > 1 or max(map(len, tokens)) == 1
     for lane in range(lanes):

@@ -105,8 +105,11 @@ def _furnish(axes):
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     if labels := axes.get_legend_handles_labels()[1]:
-        columns = min(len(labels), max(1, 88 // (max(map(len, labels)) + 7)))  # as many as fit beside each other
-        axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2, ncols=columns)
+        longest = max(map(len, labels))
+        fit = {"ncols": min(len(labels), max(1, 88 // (longest + 7))), "fontsize": min(10, 600 / max(longest, 1))}
+        legend = axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2, **fit)
+        for text in legend.get_texts():
+            text.set_parse_math(False)  # a $ is a character like any other
 
 
 def _read(rows):

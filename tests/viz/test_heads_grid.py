@@ -143,6 +143,22 @@ def test_a_panel_has_room_for_its_cells_and_its_name(tmp_path, monkeypatch):
     monkeypatch.setattr(heads, "WIDEST", 600)
     viz.heads_grid(pattern(3, 300, 300), tmp_path / "a.png")
     assert drawn[-1].get_size_inches()[0] * drawn[-1].dpi <= 601
+    viz.heads_grid(pattern(3, 60, 60), tmp_path / "a.png", tokens=["word"] * 60)
+    assert texts(drawn[-1].axes[0].xaxis) == ["0", "59"]  # no room for them
+    assert drawn[-1].get_size_inches()[0] * drawn[-1].dpi <= 601
+
+
+def test_a_large_grid_has_tokens_at_its_edges(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    from minigrad.viz import canvas, heads
+
+    drawn = []
+    monkeypatch.setattr(canvas, "save", lambda figure, path: drawn.append(figure))
+    monkeypatch.setattr(heads, "CROWDED", 3)
+    viz.heads_grid([pattern(2, 3, 3), pattern(2, 3, 2)], tmp_path / "a.png", tokens="abc")
+    abc = ["a", "b", "c"]
+    found = [(texts(axes.yaxis), texts(axes.xaxis)) for axes in drawn[0].axes[:4]]
+    assert found == [(abc, abc), ([], abc), (abc, ["0", "1"]), ([], ["0", "1"])]
 
 
 def test_what_cannot_be_drawn_is_an_error_that_says_why(tmp_path, monkeypatch):
