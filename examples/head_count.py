@@ -57,15 +57,17 @@ def main(argv=()):
         cli.needs("matplotlib", "--out")
         cli.file_to_write(args.out, "--out", "head_count.png")
     print("heads  d_k  validation loss, nats per character")
-    means = []
+    found = []
     for heads in HEADS:
         began = time.perf_counter()
         losses = [validation_loss(heads, train_ids, val_batches, len(vocab), args.steps, s) for s in range(args.seeds)]
-        means.append(statistics.fmean(losses))
+        found.append(losses)
         each = ", ".join(f"{loss:.3f}" for loss in losses)
-        print(f"{heads:5} {64 // heads:4}  {means[-1]:.3f} ({each}; {time.perf_counter() - began:.0f} s)", flush=True)
+        took = time.perf_counter() - began
+        print(f"{heads:5} {64 // heads:4}  {statistics.fmean(losses):.3f} ({each}; {took:.0f} s)", flush=True)
     if args.out:
-        series = {f"{args.steps} steps, mean of {args.seeds}": (HEADS, means)}
+        title = f"after {args.steps} steps" + f": mean of {args.seeds} models, the pale dots" * (args.seeds > 1)
+        series = {title: (HEADS, list(zip(*found)))}
         curves(series, args.out, "heads, at equal width", "validation loss (nats per character)", log="x")
         print(f"wrote {args.out}")
     return 0

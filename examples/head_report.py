@@ -51,7 +51,8 @@ def main(argv=()):
     bars = {"ablate": importance["ablate"]}
     page = dict(importance=bars, flow=study.flow(model, (x, y)), vocab=vocab)
     wrote = [trace.to_html(args.out / "heads.html", title=args.text, **page)]
-    viz.heads_grid({path: trace[path].pattern[0] for path in trace}, args.out / "heads.png", title=args.text)
+    patterns = {path: trace[path].pattern[0] for path in trace}
+    viz.heads_grid(patterns, args.out / "heads.png", tokens=args.text[: len(ids) - 1], title=args.text)
     picture = viz.graph(loss, names=model, direction="backward", depth=2, show=("grad_norm",))
     wrote += [args.out / "heads.png", *picture.save(args.out / "backward.svg")]
     path, head = table.rows[0]

@@ -3,7 +3,7 @@
     python examples/induction_heads.py              about ten seconds
     python examples/induction_heads.py --controls   also two trainings in which no induction can, or need, appear
     python examples/induction_heads.py --out runs   also writes runs/induction.html, to scrub through the training and
-                                                    its flow of gradients, and curves
+                                                    its flow of gradients; the flow when it pulled most; and curves
 
 Each sequence is random tokens that repeat, with a period from 5 to 15 that differs from sequence to sequence. To
 predict the next token, a head has to find where the current token stood before, and copy what followed it there. That
@@ -87,6 +87,11 @@ def pulls(flows, head):
     return {p: [sum(edge for *_, by, edge in flow.out_of(*head) if by == p) for _, flow in flows] for p in READERS}
 
 
+def strongest(flows, head):
+    """(edge, number of the flow, input) of the strongest pull."""
+    return min((edge, i, p) for p, edges in pulls(flows, head).items() for i, edge in enumerate(edges))
+
+
 def why(flows, head):
     """The same in words: when the strongest pull came, from which heads, and what was against it."""
     if not flows:
@@ -94,7 +99,7 @@ def why(flows, head):
     steps, each = [step for step, _ in flows], pulls(flows, head)
     lines = ["step  " + "".join(f"{'by ' + name if p else name:>12}" for p, name in READERS.items())]
     lines += [f"{step:4}  " + "".join(f"{each[p][i]:+12.4f}" for p in READERS) for i, step in enumerate(steps)]
-    edge, i, p = min((edge, i, p) for p, edges in each.items() for i, edge in enumerate(edges))
+    edge, i, p = strongest(flows, head)
     others = [f"{name} {each[o][i]:+.4f}" for o, name in READERS.items() if o != p]
     lines += [
         "",
@@ -114,12 +119,11 @@ def main(argv=()):
     parser.add_argument("--seed", type=cli.SEED, default=0)
     parser.add_argument("--steps", type=cli.COUNT, default=STEPS)
     parser.add_argument("--controls", action="store_true", help="also train a single layer, and on a single period")
-    parser.add_argument(
-        "--out", type=cli.path, metavar="FOLDER", help="write induction.html, induction.png and why.png there"
-    )
+    parser.add_argument("--out", type=cli.path, metavar="FOLDER", help="write induction.html and pictures there")
     args = parser.parse_args(argv)
     if args.out:
-        cli.needs("matplotlib", "--out")
+        for package in ("graphviz", "matplotlib"):
+            cli.needs(package, "--out")
         cli.folder_to_write(args.out, "--out")
 
     model, steps, scores, flows = new_model(args.seed), [], {"previous": [], "induction": []}, []
@@ -158,8 +162,11 @@ def main(argv=()):
         series = {kind: (steps, found) for kind, found in scores.items()}
         curves(series, args.out / "induction.png", "step", f"score on period {UNSEEN}")
         of_readers = {READERS[p]: (steps, edges) for p, edges in pulls(flows, head).items()}
-        curves(of_readers, args.out / "why.png", "step", "edges of the head that looks at the token before")
-        print("wrote", args.out / "induction.png", args.out / "why.png")
+        curves(of_readers, args.out / "why.png", "step", "edges of the previous-token head (nats per token)")
+        wrote = [args.out / "induction.png", args.out / "why.png"]
+        if flows:
+            wrote += flows[strongest(flows, head)[1]][1].graph(least=0.08).save(args.out / "induction_flow.svg")
+        print("wrote", *wrote)
     return 0
 
 

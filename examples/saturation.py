@@ -181,8 +181,9 @@ def main(argv=()):
         shown = {name: run[name] for name in ("step", "right", "loss", "openness", "|dS|", "dP - D", "dS")}
         print(f"\n{title}: {learned(run)}\n\n{table(shown)}")
     if args.out:
-        series = {name: (FACTORS, found[name]) for name in ("|dP|", "|dS|", "|dW_Q|", "openness")}
-        curves(series, args.out / "saturation.png", "scores ×", "", log="xy")
+        names = "|dP|", "|dS|", "|dW_Q|", "openness"
+        series = {name: (FACTORS, np.divide(found[name], found[name][0])) for name in names}
+        curves(series, args.out / "saturation.png", "scores ×", "times what it is at scores × 1", log="xy")
         series = {title: (run["step"], run["right"]) for title, run in runs.items()}
         curves(series, args.out / "learning.png", "step", "share of right answers")
         print(f"\nwrote {args.out / 'saturation.png'} and {args.out / 'learning.png'}")

@@ -77,14 +77,15 @@ def draw(walks, names):
         ids = {key: f"{title} {name}" for key, name in names.items()}
         ran = set()
         with dot.subgraph(name=f"cluster {title}") as panel:
-            panel.attr(label=title, fontcolor=colour, style="rounded,filled", color=GREY + "80", fillcolor=GREY + "14")
+            panel.attr(label=f"\u00a0{title}\u00a0", fontcolor=colour, margin="12")
+            panel.attr(style="rounded,filled", color=GREY + "80", fillcolor=GREY + "14")
             for number, (op, dy, parts) in enumerate(steps, 1):
                 ran.add(op)
                 border = {"color": RED, "penwidth": "2"} if dy != gradients[op].item() else {}
                 panel.node(ids[op], f"{FORMULAS[names[op]]}\nstep {number}: has {dy:g}", **border)
                 for to, dx in parts:
                     late = {"color": RED, "fontcolor": RED, "style": "dashed"} if to in ran else {}
-                    panel.edge(ids[op], ids[to], f"  {dx:g}{', too late' if late else ''}", **late)
+                    panel.edge(ids[op], ids[to], f"\u00a0{dx:g}{', too late' if late else ''}", **late)
             (leaf,) = gradients.keys() - ran
             border = {"color": colour, "penwidth": "2", "fillcolor": "#fbf0d5", "style": "filled,rounded"}
             panel.node(ids[leaf], f"a\ngets {gradients[leaf].item():g}", **border)

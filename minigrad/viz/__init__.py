@@ -10,8 +10,8 @@ __all__ = ["Graph", "curves", "graph", "heads_grid", "loss_curve"]
 
 
 def __getattr__(name):
-    if name in ("curves", "heads_grid", "loss_curve"):
-        from . import plots
+    if name in __all__:
+        from . import heads, plots
 
-        return getattr(plots, name)
+        return getattr(heads if name == "heads_grid" else plots, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")

@@ -128,7 +128,8 @@ class Picture:
 
     def add_edge(self, tail, head, port, *label):
         """Edges between two boxes with equal ports and labels are drawn as one. Each part of the label is a line."""
-        text = "\\l".join(f" {part} " for part in label if part)  # \l ends a line, and puts it at the left
+        # \l ends a line, and puts it at the left. Spaces that do not break keep it off the edge: SVG drops others.
+        text = "\\l".join(f"\u00a0{part}\u00a0" for part in label if part)
         self.edges[self.ids[tail], self.ids[head], port, text + "\\l" * ("\\l" in text)] = None
 
     def output_of(self, node):

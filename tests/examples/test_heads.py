@@ -50,6 +50,13 @@ def test_backprop_between_heads(capsys):
     assert float(re.search(r"largest disagreement, of 42 edges: (\S+)", printed)[1]) < 1e-8 and "FAILS" not in printed
 
 
+def test_the_picture_of_the_report_has_all_its_colours():
+    data = (EXAMPLES / "induction_heads.png").read_bytes()
+    width, height, bits, kind = *np.frombuffer(data[16:24], ">u4").tolist(), data[24], data[25]
+    assert (width, height, bits, kind) == (1280, 900, 8, 2)  # 2: RGB; a palette, 3, has bands where colours are mixed
+    assert len(data) < 250_000
+
+
 @pytest.mark.needs("dot")
 def test_the_backward_graph_in_the_repo_is_the_one_that_it_draws(tmp_path):
     pytest.importorskip("graphviz")
@@ -61,7 +68,7 @@ def test_the_backward_graph_in_the_repo_is_the_one_that_it_draws(tmp_path):
     assert texts(tmp_path / "backward.svg") == texts(EXAMPLES / "backprop_through_heads.svg")
 
 
-def test_prune_heads_and_head_report(capsys, tmp_path):
+def test_prune_heads_and_head_report(capsys, tmp_path, monkeypatch):
     book = tmp_path / "book.txt"
     book.write_text("the cat sat on the mat, and the mat lay under the cat. " * 400, encoding="utf-8")
     prune = load("prune_heads")
@@ -81,12 +88,15 @@ def test_prune_heads_and_head_report(capsys, tmp_path):
     model, _, _ = runs.load_char_model(pruned)
     assert sum(map(len, model.config.pruned.values())) == 5
 
-    report = load("head_report")
+    report, drawn = load("head_report"), []
+    draw = report.viz.heads_grid
+    monkeypatch.setattr(report.viz, "heads_grid", lambda *args, **rest: (drawn.append(rest), draw(*args, **rest)))
     argv = ["--checkpoint", str(pruned), "--text", "the cat sat on the mat", "--out", str(tmp_path / "heads")]
     assert report.main(argv) == 0
     printed = capsys.readouterr().out
     rows = re.findall(r"^blocks\.\d\.attn +\d", printed, re.MULTILINE)
     assert len(rows) == 3 * 3 and "FAILS" not in printed  # one table goes on below
+    assert drawn == [{"tokens": "the cat sat on t", "title": "the cat sat on the mat"}]  # what the model could read
     for name in ("heads.html", "heads.png", "backward.dot", "ledger.txt"):
         assert (tmp_path / "heads" / name).stat().st_size > 1000
     ledger = (tmp_path / "heads" / "ledger.txt").read_text(encoding="utf-8")

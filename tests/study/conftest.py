@@ -4,6 +4,9 @@ import shutil
 
 import pytest
 
+# No GPU process and no shared memory of a container's size, for want of which it may hang.
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+
 
 def settle(page):
     """Wait until the page shows what was asked for: numbers are unpacked when they are first needed."""
@@ -15,9 +18,7 @@ def chromium():
     sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     program = shutil.which("chromium")
     with sync.sync_playwright() as driver:
-        # No GPU process and no shared memory of a container's size, for want of which it may hang.
-        args = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        browser = driver.chromium.launch(executable_path=program, args=args)
+        browser = driver.chromium.launch(executable_path=program, args=ARGUMENTS)
         yield browser
         browser.close()
 

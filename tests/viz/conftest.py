@@ -5,8 +5,8 @@ import pytest
 def figures(monkeypatch):
     """The matplotlib figures that are written."""
     pytest.importorskip("matplotlib")
-    from minigrad.viz import plots
+    from minigrad.viz import canvas
 
-    written, write = [], plots._write
-    monkeypatch.setattr(plots, "_write", lambda figure, path: (written.append(figure), write(figure, path))[1])
+    written, write = [], canvas.save
+    monkeypatch.setattr(canvas, "save", lambda figure, path: (written.append(figure), write(figure, path))[1])
     return written

@@ -102,7 +102,7 @@ def test_outputs_of_one_op_are_told_apart():
     g = viz.graph((k - q).sum())
     assert box(g, q.op.name)[-2:] == ["[0] (2, 3) float32", "[1] (2, 3) float32"]
     (source,) = [id for id, (_, lines) in boxes(g).items() if q.op.name in lines]
-    assert re.findall(rf'{source} -> n\d+ \[label=" (.*?) "', g.source) == ["[1]", "[0]"]
+    assert re.findall(rf'{source} -> n\d+ \[label="\xa0(.*?)\xa0"', g.source) == ["[1]", "[0]"]
 
 
 def test_names_from_a_dict_go_to_leaves_and_to_results():

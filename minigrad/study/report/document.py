@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from ...files import atomic_write
-from ...viz.labels import printable
+from ...viz.labels import printable, visible
 from ..stats import STATS
 from . import packed
 from .flow_data import flow_data
@@ -148,12 +148,6 @@ def write(path, snapshots, **options):
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(path, data)
     return path
-
-
-def visible(token):
-    """A token as text in which everything can be seen: ␣ for a space, ⏎, ⇥, \\x00, and ∅ for an empty one."""
-    marks = {" ": "␣", "\n": "⏎", "\t": "⇥"}
-    return printable("".join(marks.get(c, c) for c in str(token))) or "∅"
 
 
 def _checked(snapshots):

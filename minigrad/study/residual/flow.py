@@ -102,8 +102,8 @@ class Flow:
     def graph(self, edges=None, least=0.05):
         """A picture of these Edges (None: all), but for those below `least` of the largest: a viz.Graph, to
         .save("flow.svg"). The model's parts stand in rows, from the bottom up; edges are as wide as they are large,
-        coloured by the input that reads, and dashed where they are negative. Raises ImportError without the Python
-        package graphviz."""
+        coloured by the input that reads, and dashed where they are positive: more of them raises the loss. Parts whose
+        edges are all left out are grey. Raises ImportError without the Python package graphviz."""
         edges = self.all if edges is None else edges
         return Graph(picture.digraph(self, edges, least))
 

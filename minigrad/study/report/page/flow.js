@@ -34,7 +34,7 @@ function showFlow() {
     const [x0, y0] = at[u], [x1, y1] = [at[v][0] + SHIFT[p], at[v][1]], bend = (y0 - y1) / 2;
     const line = draw("path", { d: `M${x0},${y0 - 11}C${x0},${y0 - bend} ${x1},${y1 + bend} ${x1},${y1 + 11}`,
       class: `edge ${KINDS[p]}`, "stroke-width": Math.max(.6, Math.abs(edge) / top * 7).toFixed(2) });
-    if (edge < 0) line.setAttribute("stroke-dasharray", "5 3");
+    if (edge > 0) line.setAttribute("stroke-dasharray", "5 3");
     const told = draw("title", {});
     told.textContent = inWords(u, v, p, edge);
     line.append(told);
