@@ -73,9 +73,9 @@ def heads_grid(patterns, path, tokens=None, title=None):
             y = height - head - high * row - above - tall
             axes = figure.add_axes((x / width, y / height, broad / width, tall / height))
             scales[signed[label]] = _heat_map(axes, pattern, unseen, signed[label])
-            outer = rows * columns <= CROWDED
-            _label(axes.yaxis, len(pattern), tokens, outer or h == 0)
-            _label(axes.xaxis, len(pattern[0]), tokens, outer or row == 0)
+            everywhere = rows * columns <= CROWDED
+            _label(axes.yaxis, len(pattern), tokens, everywhere or h == 0)
+            _label(axes.xaxis, len(pattern[0]), tokens, everywhere or row == 0)
             name = f"{label} · {h}" if label else f"head {h}"
             axes.set_title(name, fontsize=_fitting(name, wide, NAME), parse_math=False, pad=3)
     for n, kind in enumerate(kinds):

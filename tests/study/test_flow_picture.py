@@ -49,10 +49,13 @@ def test_edges_look_as_the_legend_says(flow):
     at = places(source)
     for i, (u, v, p, edge) in enumerate(shown):
         told = f"{u} → {v} {p}".strip() + f": {edge:+.4g}"
-        (look,) = (line for line in source.splitlines() if f' tooltip="{told}"' in line)
+        label, look = (
+            [x for x in source.splitlines() if f' tooltip="{told}"' in x and ("->" in x) == n] for n in (0, 1)
+        )
+        assert len(look) == 1 and len(label) == (i < picture.LABELLED)
+        (look,) = look
         assert picture.COLOURS[p] in look and f"penwidth={max(0.5, 8 * abs(edge) / largest):.2f}" in look
         assert "style=" + ("dashed" if edge > 0 else "solid") in look  # solid: training makes it stronger
-        assert ("label=<" in look) == (i < picture.LABELLED)
         tip, start, *_ = (tuple(map(float, point.split(","))) for point in re.search(r'pos="e,(.*?)"', look)[1].split())
         half = 22 / 2
         assert start[1] == pytest.approx(at[str(u)][1] + half) and tip[1] == pytest.approx(at[str(v)][1] - half)

@@ -33,7 +33,6 @@ def digraph(flow, edges, least):
     picture = graphviz.Digraph("flow", graph_attr={"layout": "nop2", "bgcolor": "transparent", "tooltip": " "})
     picture.attr("graph", outputorder="edgesfirst", pad="0.05", **FONT)
     picture.attr("node", **FONT, fontsize="11", fontcolor=DARK, shape="box", fixedsize="true", margin="0.08,0")
-    picture.attr("edge", **FONT, fontsize="9")
     rows = rows_of(flow)
     ids = {node: f"n{i}" for i, node in enumerate(node for row in rows for node in row)}
     at, sizes, room, pitch = _boxes(picture, rows, ids, {node for u, v, *_ in shown for node in (u, v)})
@@ -46,11 +45,13 @@ def digraph(flow, edges, least):
         start, end = ways[i]
         points = _curve(start, end, head, pitch, abs(at[u][0] - at[v][0]) < 60)
         place = {"pos": f"e,{_text(end)} {' '.join(map(_text, points))}", "arrowsize": f"{head / 10:.2f}"}
-        if i < LABELLED:
-            place |= {"label": _chip(edge, COLOURS[p]), "lp": _text(_free(points, chips))}
         look = {"penwidth": f"{width:.2f}", "color": COLOURS[p], "style": "solid" if edge < 0 else "dashed"}
         told = f"{line(str(u))} → {line(str(v))} {p}".strip() + f": {edge:+.4g}"
-        lines.append((ids[u], ids[v], {**look, **place, "tooltip": told, "labeltooltip": told}))
+        lines.append((ids[u], ids[v], {**look, **place, "tooltip": told}))
+        if i < LABELLED:  # a node, so that no edge lies on it
+            x, y = _free(points, chips)
+            free = {"shape": "plaintext", "fixedsize": "false", "fontsize": "9", "margin": "0"}
+            picture.node(f"label {i}", _chip(edge, COLOURS[p]), pos=f"{x:.1f},{y:.1f}!", **free, tooltip=told)
     for u, v, look in reversed(lines):  # the largest are drawn last, above the others
         picture.edge(u, v, **look)
     legend = _legend(shown, len(edges), largest)
