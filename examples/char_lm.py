@@ -190,7 +190,7 @@ def train(args, world, held):
             if stopping:
                 break
     if status := world.largest(interrupt.status if interrupt.asked else 0):
-        line = again(args)
+        line = again(args, "train", "--resume", "--out", out)
         raise cli.CommandError(f"stopped and saved at step {done}; go on with: {line}", status=status)
     if broken := world.first(lambda: progress.broken):
         raise broken
@@ -209,8 +209,8 @@ def train(args, world, held):
         print(f"\nno {wrote.pop().name}: {error}", file=sys.stderr)
     print(f"\nwrote {', '.join(map(str, wrote))}")
     prompt = next((word for word in corpus[:1000].split() if word.isprintable()), "")[:20]
-    print(f"have it write: {cli.typed(__file__, 'sample', args.out, f'--prompt={prompt}', *device_of(args))}")
-    print(f"train further: {again(args, '--steps', 2 * steps)}")
+    print(f"have it write: {again(args, 'sample', out, f'--prompt={prompt}')}")
+    print(f"train further: {again(args, 'train', '--resume', '--steps', 2 * steps, '--out', out)}")
     return 0
 
 
@@ -231,14 +231,10 @@ def refuse_another(out, *paths):
         raise cli.CommandError(f"{out} already holds a run: go on with --resume, or choose another --out")
 
 
-def again(args, *words):
-    """What to type to go on with the run in --out."""
-    return cli.typed(__file__, "train", "--resume", *words, "--out", args.out, *device_of(args), together=True)
-
-
-def device_of(args):
-    """The words that ask for the same device again."""
-    return () if args.device == "cpu" else ("--device", args.device)
+def again(args, command, *words):
+    """What to type to run a command on the same device."""
+    device = () if args.device == "cpu" else ("--device", args.device)
+    return cli.typed(__file__, command, *words, *device, together=command == "train")
 
 
 @mg.no_grad()
@@ -367,9 +363,7 @@ def read_options(argv):
     p.set_defaults(run=begin)
     p.add_argument("--out", type=cli.path, default=runs.FOLDER, metavar="FOLDER", help=f"default: {runs.FOLDER}")
     p.add_argument("--resume", action="store_true", help="continue the run in --out")
-    p.add_argument(
-        "--text", nargs="+", type=cli.path, metavar="FILE", help="train on these UTF-8 files, not on Python's manual"
-    )
+    p.add_argument("--text", nargs="+", type=cli.path, metavar="FILE", help="UTF-8 files (default: Python's manual)")
     p.add_argument("--preset", choices=PRESETS, help="nanoGPT's settings; options override them")
     p.add_argument("--no-capture", dest="capture", action="store_false", help="run each step in Python; slower")
     for name, (default, meaning, limits) in SETTINGS.items():

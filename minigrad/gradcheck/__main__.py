@@ -15,6 +15,7 @@ from pathlib import Path
 
 from .. import backend, cli
 from ..autograd import registry
+from ..errors import similar
 from ..files import atomic_write
 from .page import page
 from .report import KINK, PASS, versions
@@ -47,8 +48,9 @@ def arguments(argv):
         seen = {name: d for name, d in registry.items() if d is not before.get(name)}
     for op in args.op or ():
         if op not in registry:
-            near = [name for name in sorted(registry) if op.lower() in name or name in op.lower()]
-            parser.error(f"no op is called {op!r}" + (f"; did you mean {', '.join(near)}?" if near else ""))
+            holding = [name for name in sorted(registry) if op.lower() in name]
+            near = ", ".join(holding) or similar(op.lower(), registry)
+            parser.error(f"no op is called {op!r}" + (f"; did you mean {near}?" if near else ""))
     for device in args.device or ():
         try:
             backend.get(device)

@@ -132,9 +132,9 @@ def main(argv=()):
     cli.known_command(argv, COMMANDS)
     parser = cli.Parser("minigrad", description=__doc__)
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    example = dict(zip(COMMANDS, (line for line in __doc__.splitlines() if line.startswith("minigrad "))))
+    examples = {line.split()[1]: line for line in __doc__.splitlines() if line.startswith("minigrad ")}
     for word, (does, add_options, run) in COMMANDS.items():
-        about = f"{does[0].upper()}{does[1:]}.\n\n    {example[word]}"
+        about = f"{does[0].upper()}{does[1:]}.\n\n    {examples[word]}"
         command = subparsers.add_parser(word, help=does, description=about)
         command.set_defaults(run=run)
         if add_options is None:

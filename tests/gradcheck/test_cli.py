@@ -162,6 +162,7 @@ def test_a_raising_op_is_a_failed_check(module, capsys):
     "argv, message",
     [
         (["--op", "soft"], "no op is called 'soft'; did you mean"),
+        (["--op", "Sofmax"], "no op is called 'Sofmax'; did you mean softmax"),
         (["--device", "tpu"], "tpu"),
         (["--json", "/proc/nowhere/x.json"], "cannot write in /proc/nowhere"),
         (["--html", "/"], "--html / is a folder: give a file, such as /gradcheck.html"),

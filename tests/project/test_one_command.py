@@ -51,6 +51,8 @@ def test_the_help_of_a_command_is_called_like_it(word, capsys):
     status, printed, _ = outcome(capsys, word, "-h")
     usage, says = printed.split("\n\n")[:2]
     assert status == 0 and usage.startswith(f"usage: minigrad {word} ") and len(says) > 15
+    if word in minigrad.study.__main__.COMMANDS:
+        assert f"\n\n    minigrad {word}" in printed  # an example
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""minigrad imports and finds its kernels from a wheel, from an editable install and from a bare checkout."""
+"""minigrad imports, and finds its kernels and char_lm.py, from a wheel, an editable install and a bare checkout."""
 
 import os
 import re
