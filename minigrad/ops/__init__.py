@@ -21,4 +21,11 @@ from .select import (
     clamp, eq, ge, gt, isfinite, isinf, isnan, le, logical_and, logical_not, logical_or, logical_xor, lt, maximum,
     minimum, ne, where,
 )  # fmt: skip
-from .softmax import cross_entropy, log_softmax, softmax
+from .loss import (
+    binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, huber_loss, kl_div, l1_loss, mse_loss,
+    nll_loss, smooth_l1_loss,
+)  # fmt: skip
+from .more_activations import (
+    cosine_similarity, glu, hardsigmoid, hardswish, hardtanh, logsigmoid, mish, prelu, relu6, softsign,
+)  # fmt: skip
+from .softmax import log_softmax, softmax

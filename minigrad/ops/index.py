@@ -196,11 +196,17 @@ class EmbeddingBackward(Op):
         return Embedding.apply(ddw, index), None
 
 
-def embedding(input, weight):
-    """Rows of weight, (V, C), at the int Tensor input, (…) -> (…, C)."""
+def embedding(input, weight, padding_idx=None):
+    """Rows of weight, (V, C), at the int Tensor input, (…) -> (…, C). padding_idx: a row that gets no gradient."""
     if weight.ndim != 2:
         raise ValueError(f"embedding: weight must be (V, C), got shape {weight.shape}")
-    return rows(weight, checked_index("embedding", input, weight.shape[0]))
+    V = weight.shape[0]
+    y = rows(weight, checked_index("embedding", input, V))
+    if padding_idx is None:
+        return y
+    if not -V <= padding_idx < V:
+        raise IndexError(f"embedding: padding_idx {padding_idx} is out of range for size {V}")
+    return where((input == padding_idx % V).unsqueeze(-1), y.detach(), y)
 
 
 def rows(weight, index):
