@@ -1,7 +1,7 @@
 """minigrad: tensors, autograd and attention from scratch. See README.md."""
 
 from . import launched  # first, before NumPy
-from . import autograd, dtypes, nn, ops, optim, random
+from . import autograd, dtypes, nn, ops, optim, random, utils
 from .autograd import (
     AnomalyError, FormulaOp, GraphError, Op, case, composite, detect_anomaly, enable_grad, inference, is_grad_enabled,
     no_grad, registry,
@@ -23,5 +23,6 @@ from .tensor import (
     Tensor, arange, as_tensor, empty, eye, from_dlpack, from_numpy, full, full_like, grad, linspace, multinomial,
     one_hot, ones, ones_like, rand, rand_like, randint, randn, randn_like, randperm, tensor, zeros, zeros_like,
 )  # fmt: skip
+from .training.objects import load, save
 
 __version__ = "0.1.0"
