@@ -17,7 +17,9 @@ from .cases import case
 from .function import Function, once_differentiable
 from .graph import GraphError, Handle, Node, Recorded, Storage, Value
 from ..quiet import quiet
-from .modes import detect_anomaly, enable_grad, inference, is_grad_enabled, mode, no_grad, switched, watch
+from .modes import (
+    detect_anomaly, enable_grad, inference, is_grad_enabled, mode, no_grad, set_grad_enabled, switched, watch,
+)  # fmt: skip
 from .op import FormulaOp, Op
 from .registry import Declaration, composite, declared, registry
 from .walk import backward, reachable, vjp

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from . import cost, functional, gpt, init, positions, utils
 from .activations import (
-    GELU, GLU, Hardsigmoid, Hardswish, Hardtanh, LogSigmoid, LogSoftmax, Mish, PReLU, ReLU, ReLU6, Sigmoid, SiLU,
-    Softmax, Softsign, Tanh,
+    CELU, ELU, GELU, GLU, Hardsigmoid, Hardswish, Hardtanh, LeakyReLU, LogSigmoid, LogSoftmax, Mish, PReLU, ReLU,
+    ReLU6, SELU, Sigmoid, SiLU, Softmax, Softmin, Softplus, Softsign, Tanh,
 )  # fmt: skip
 from .attention import MultiheadAttention
 from .cache import KVCache
@@ -27,13 +27,14 @@ from .transformer import (
 from ..missing import explaining
 
 __all__ = [
-    "BCELoss", "BCEWithLogitsLoss", "CosineSimilarity", "CrossEntropyLoss", "Dropout", "Embedding", "Flatten", "GELU",
-    "GLU", "GPT", "MLP", "Block", "GPTConfig", "Hardsigmoid", "Hardswish", "Hardtanh", "HuberLoss", "Identity",
-    "KLDivLoss", "KVCache", "L1Loss", "LayerNorm", "Linear", "LogSigmoid", "LogSoftmax", "MSELoss", "Mish", "Module",
-    "ModuleDict", "ModuleList", "MultiheadAttention", "NLLLoss", "PReLU", "Parameter", "ParameterDict",
-    "ParameterList", "RMSNorm", "ReLU", "ReLU6", "Sequential", "SiLU", "Sigmoid", "SmoothL1Loss", "Softmax",
-    "Softsign", "Tanh", "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
-    "TransformerEncoderLayer", "choose", "cost", "functional", "gpt", "init", "positions", "recompute", "utils",
+    "BCELoss", "BCEWithLogitsLoss", "Block", "CELU", "CosineSimilarity", "CrossEntropyLoss", "Dropout", "ELU",
+    "Embedding", "Flatten", "GELU", "GLU", "GPT", "GPTConfig", "Hardsigmoid", "Hardswish", "Hardtanh", "HuberLoss",
+    "Identity", "KLDivLoss", "KVCache", "L1Loss", "LayerNorm", "LeakyReLU", "Linear", "LogSigmoid", "LogSoftmax",
+    "MLP", "MSELoss", "Mish", "Module", "ModuleDict", "ModuleList", "MultiheadAttention", "NLLLoss", "PReLU",
+    "Parameter", "ParameterDict", "ParameterList", "RMSNorm", "ReLU", "ReLU6", "SELU", "Sequential", "SiLU",
+    "Sigmoid", "SmoothL1Loss", "Softmax", "Softmin", "Softplus", "Softsign", "Tanh", "Transformer",
+    "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "choose",
+    "cost", "functional", "gpt", "init", "positions", "recompute", "utils",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name

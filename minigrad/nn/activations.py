@@ -100,6 +100,48 @@ class LogSigmoid(_Activation):
     function = staticmethod(F.logsigmoid)
 
 
+class Softplus(_Activation):
+    """ln(1 + e^(beta x)) / beta, and x where beta x > threshold"""
+
+    function, options = staticmethod(F.softplus), ("beta", "threshold")
+
+    def __init__(self, beta=1.0, threshold=20.0):
+        self.beta, self.threshold = beta, threshold
+
+
+class ELU(_Activation):
+    """x where x > 0, else alpha (e^x - 1)"""
+
+    function, options = staticmethod(F.elu), ("alpha",)
+
+    def __init__(self, alpha=1.0, inplace=False):
+        self.alpha, self.inplace = alpha, inplace
+
+
+class CELU(_Activation):
+    """x where x > 0, else alpha (e^(x / alpha) - 1)"""
+
+    function, options = staticmethod(F.celu), ("alpha",)
+
+    def __init__(self, alpha=1.0, inplace=False):
+        self.alpha, self.inplace = alpha, inplace
+
+
+class SELU(_Inplace):
+    """1.0507 elu(x, 1.67326)"""
+
+    function = staticmethod(F.selu)
+
+
+class LeakyReLU(_Activation):
+    """x where x > 0, else negative_slope x"""
+
+    function, options = staticmethod(F.leaky_relu), ("negative_slope",)
+
+    def __init__(self, negative_slope=0.01, inplace=False):
+        self.negative_slope, self.inplace = negative_slope, inplace
+
+
 class Softsign(_Activation):
     """x / (1 + |x|)"""
 
@@ -128,6 +170,15 @@ class LogSoftmax(_Activation):
     """The logarithm of softmax along dim."""
 
     function, options = staticmethod(F.log_softmax), ("dim",)
+
+    def __init__(self, dim=-1):
+        self.dim = dim
+
+
+class Softmin(_Activation):
+    """Softmax of -x along dim."""
+
+    function, options = staticmethod(F.softmin), ("dim",)
 
     def __init__(self, dim=-1):
         self.dim = dim

@@ -143,13 +143,14 @@ def checked_index(name, index, n, ignored=None):
 
 
 def gather(x, dim, index):
-    """y[i][j] = x[i][index[i][j]] for dim 1, and so on: index picks along dim, and equals x in the other sizes.
-
-    Where PyTorch lets index be smaller than x in the other dims, slice x first."""
+    """y[i][j] = x[i][index[i][j]] for dim 1, and so on: index picks along dim, and is at most as large as x
+    in the other dims."""
     dim = one_dim("gather", x, dim)
     if x.ndim == 0:
         raise ValueError("gather of a 0-d tensor")
     index = checked_index("gather", index, x.shape[dim])
+    if x.ndim == index.ndim and any(n < m for d, (n, m) in enumerate(zip(index.shape, x.shape)) if d != dim):
+        x = getitem(x, tuple(slice(None if d == dim else n) for d, n in enumerate(index.shape)))
     return Gather.apply(x, index, dim=dim)
 
 

@@ -7,8 +7,8 @@ from ..autograd import Value, composite
 from ..autograd.cases import Fixed, case, integers, positive, uniform
 from ..recording import active
 from .args import require_float
+from .composites.activation import logsigmoid
 from .index import checked_index
-from .more_activations import softplus
 from .movement import shaped
 from .select import where
 from .softmax import CrossEntropy, log_softmax
@@ -118,10 +118,8 @@ def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="m
 
     weight: factors of the losses, pos_weight: of the part where the target is 1. Tensors or numbers, broadcast."""
     _check_pair("binary_cross_entropy_with_logits", input, target, reduction)
-    if pos_weight is None:
-        loss = (1 - target) * input + softplus(-input)
-    else:
-        loss = (1 - target) * input + (1 + (pos_weight - 1) * target) * softplus(-input)
+    ones = 1 if pos_weight is None else 1 + (pos_weight - 1) * target
+    loss = (1 - target) * input - ones * logsigmoid(input)
     return _reduced(loss if weight is None else loss * weight, reduction)
 
 

@@ -2,7 +2,7 @@
 
 from ..autograd import FormulaOp, Op
 from ..autograd.cases import Fixed, case, integers
-from .args import float_dim, numpy_names
+from .args import float_dim, in_dtype, numpy_names
 from .select import where
 
 _INF = float("inf")
@@ -44,8 +44,9 @@ class SoftmaxBackward(FormulaOp):
 
 
 @numpy_names
-def softmax(x, dim=-1):
-    """Positive numbers that sum to 1 along dim, in proportion to e^x. Same shape and dtype."""
+def softmax(x, dim=-1, dtype=None):
+    """Positive numbers that sum to 1 along dim, in proportion to e^x. Same shape, and x's dtype or this one."""
+    x = in_dtype(x, dtype)
     dim = float_dim("softmax", x, dim)
     return Softmax.apply(x, dim=dim) if x.ndim else (x * 0.0).exp()
 
@@ -65,8 +66,9 @@ class LogSoftmax(Op):
 
 
 @numpy_names
-def log_softmax(x, dim=-1):
-    """The logarithm of softmax, without underflow. Same shape and dtype."""
+def log_softmax(x, dim=-1, dtype=None):
+    """The logarithm of softmax, without underflow. Same shape, and x's dtype or this one."""
+    x = in_dtype(x, dtype)
     dim = float_dim("log_softmax", x, dim)
     return LogSoftmax.apply(x, dim=dim) if x.ndim else x * 0.0
 
