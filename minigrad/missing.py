@@ -42,7 +42,7 @@ _MISSING = {  # {module: {pattern of a name: what to use}}; the first that match
     },
     "nn.init": {
         r"dirac_|sparse_": "fill it under mg.no_grad()",
-        r"\w+[^_]": "the functions that fill a tensor end with _",
+        r"uniform|normal|constant|orthogonal|(xavier|kaiming)_(uniform|normal)": "the functions that fill end with _",
     },
     "nn.utils": {
         r"rnn": "there are no recurrent layers",
