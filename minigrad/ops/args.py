@@ -16,8 +16,8 @@ def floating(x):
 
 
 def in_dtype(x, dtype):
-    """x in what the argument dtype= asks for; None asks for nothing."""
-    return x if dtype is None else x.to(dtypes.as_dtype(dtype))
+    """x in what the argument dtype= asks for."""
+    return x.to(dtypes.as_dtype(dtype))
 
 
 def require_float(name, *xs):

@@ -33,7 +33,7 @@ def norm(x, p=2, dim=None, keepdim=False, dtype=None):
         p = 2
     if isinstance(p, str):
         raise ValueError(f"norm: p is a number or 'fro', got {p!r}; minigrad has no singular values")
-    x = in_dtype(x, dtype)
+    x = x if dtype is None else in_dtype(x, dtype)
     require_float("norm", x)
     if x.dtype == float16:
         return norm(x.float(), p, dim, keepdim).half()
@@ -79,7 +79,10 @@ def _running(x, dim, combine, neutral):
 def cumprod(x, dim, dtype=None):
     """y_i = Π_{j ≤ i} x_j along dim; the gradient is right where factors are 0. Integers and bools give int64"""
     dim = one_dim("cumprod", x, dim)
-    x = in_dtype(x, dtype) if dtype is not None or x.dtype.kind == "f" else x.long()
+    if dtype is not None:
+        x = in_dtype(x, dtype)
+    elif x.dtype.kind != "f":
+        x = x.long()
     y = _running(x, dim, lambda a, b: a * b, 1) if x.ndim else x
     return y if y is not x else x.clone()
 
