@@ -146,9 +146,12 @@ def test_a_list_of_tensors_keeps_no_gradient_and_says_so():
 
 def test_changes_in_place():
     x = mg.tensor(X)
-    for name, args in (("exp_", ()), ("sqrt_", ()), ("neg_", ()), ("pow_", (2,)), ("clamp_", (0.5, 1.5)), ("round_", ()),
-                       ("masked_fill_", (x > 1, 0.0)), ("addcmul_", (x, x)), ("tril_", ()), ("lerp_", (x, 0.5)),
-                       ("scatter_", (1, mg.tensor([[0], [1], [2]]), 7.0)), ("reciprocal_", ())):  # fmt: skip
+    changes = {
+        "exp_": (), "sqrt_": (), "neg_": (), "pow_": (2,), "clamp_": (0.5, 1.5), "round_": (), "addcmul_": (x, x),
+        "masked_fill_": (x > 1, 0.0), "tril_": (), "lerp_": (x, 0.5), "reciprocal_": (),
+        "scatter_": (1, mg.tensor([[0], [1], [2]]), 7.0),
+    }  # fmt: skip
+    for name, args in changes.items():
         y, version = mg.tensor(X), x.storage.version
         want = getattr(y, name[:-1])(*args)
         assert getattr(y, name)(*args) is y
@@ -157,7 +160,7 @@ def test_changes_in_place():
     assert y.addcdiv_(mg.ones(3), mg.full((3,), 2.0), value=4).tolist() == [2, 2, 2] and y.storage.version > version
     with pytest.raises(mg.GraphError, match="exp_ changes a tensor in place"):
         (leaf(X) * 2).exp_()
-    with pytest.raises(ValueError, match="reciprocal_: float32 of shape .* does not fit into int64"):
+    with pytest.raises(ValueError, match=r"reciprocal_: float32 of shape .* does not fit into int64"):
         mg.arange(3).reciprocal_()
     with pytest.raises(mg.GraphError, match="read-only"):
         mg.ones(1).expand(3).exp_()
@@ -188,6 +191,25 @@ def test_set_grad_enabled():
     with pytest.raises(ZeroDivisionError), mg.set_grad_enabled(False):
         raise ZeroDivisionError
     assert mg.is_grad_enabled()
+
+
+@pytest.mark.parametrize("mode", [mg.no_grad, mg.inference_mode])
+def test_modes_decorate_without_parentheses(mode):
+    @mode
+    def double(x):
+        return x * 2
+
+    assert not double(leaf(1.0).clone().detach()).requires_grad and mg.is_grad_enabled()
+    assert double.__name__ == "double" and not double(leaf(1.0).detach()).requires_grad
+    x = leaf(1.0)
+    assert not double(x).requires_grad and (x * 2).requires_grad
+
+
+def test_numpys_functions_of_the_same_kind():
+    x = leaf([0.25, 0.5])
+    for ufunc in (np.expm1, np.log1p, np.log2, np.tan, np.arctan, np.sinh, np.square, np.ceil, np.rint):
+        np.testing.assert_allclose(ufunc(x).detach().numpy(), ufunc(x.detach().numpy()), 1e-14)
+    assert (np.array([7.0, 7.0]) % x).requires_grad and (np.array([7.0, 7.0]) // x).tolist() == [28, 14]
 
 
 def test_inference_mode():
