@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING
 
 from . import launched  # first, before NumPy
-from . import autograd, dtypes, nn, ops, optim, random
+from . import autograd, cuda, dtypes, nn, ops, optim, random
 from .autograd import (
     AnomalyError, FormulaOp, GraphError, Op, case, composite, detect_anomaly, enable_grad, inference, is_grad_enabled,
     no_grad, registry, set_grad_enabled,
 )  # fmt: skip
-from .backend import DeviceError
+from .backend import DeviceError, device
 from .captured import capture
 from .dtypes import bool_, float16, float32, float64, int8, int16, int32, int64, uint8
 from .dtypes import (  # PyTorch's names of them

@@ -221,6 +221,19 @@ def test_inference_mode():
     assert not y.requires_grad and y.storage.version is None
 
 
+def test_devices():
+    device = mg.device("cuda" if mg.cuda.is_available() else "cpu")
+    x = mg.ones(2).to(device)
+    assert x.device == device == mg.device(device) and mg.device("cuda:0") == "cuda"
+    assert mg.cuda.device_count() == (device == "cuda") == x.is_cuda
+    with pytest.raises(ValueError, match="unknown device 'cuda:1'; there are 'cpu' and 'cuda', which is one GPU"):
+        mg.device("cuda:1")
+    mg.cuda.manual_seed_all(7)
+    first = mg.rand(3).tolist()
+    mg.manual_seed(7)
+    assert mg.rand(3).tolist() == first
+
+
 def test_what_is_asked_of_a_tensor():
     x = mg.tensor(X)
     assert (x.nelement(), x.ndimension(), x.element_size(), x.nbytes, x.stride(), x.stride(0)) == (
