@@ -42,6 +42,15 @@ def promoted(name, *operands):
     return [x.to(dtype) if isinstance(x, Value) and x.dtype != dtype else x for x in xs]
 
 
+def scaled(name, x, other, alpha):
+    """x and alpha other, in the dtype that x and other are promoted to."""
+    x, other = promoted(name, x, other)
+    dtype = getattr(x, "dtype", None) or other.dtype
+    if isinstance(alpha, float) and dtype.kind != "f":
+        raise TypeError(f"{name}: alpha is the float {alpha}, but the operands are {dtype}")
+    return x, (other * alpha).to(dtype) if isinstance(other, Value) else other * alpha
+
+
 def _operand(name, first, x):
     if isinstance(x, (bool, int, float)):
         return float(x) if isinstance(x, float) else x  # np.float64 is a float, and would not be weak

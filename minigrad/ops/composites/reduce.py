@@ -10,6 +10,7 @@ from ...dtypes import float16
 from ..args import in_dtype, many_dims, numpy_names, one_dim, require_float
 from ..elementwise import abs as absolute
 from ..elementwise import pow
+from ..index import Gather
 from ..movement import pad
 from ..reduce import ValuesIndices, amax, amin, mean, sort, std, var
 from ..reduce import sum as total
@@ -114,7 +115,7 @@ def median(x, dim=None, keepdim=False):
     values, indices = sort(x, dim)
     nans = total(x.isnan(), dim, keepdim=True)  # sorted last
     at = where(nans > 0, n - nans, (n - 1) // 2)
-    found = ValuesIndices(values.gather(dim, at), indices.gather(dim, at))
+    found = ValuesIndices(Gather.apply(values, at, dim=dim), Gather.apply(indices, at, dim=dim))
     return found if keepdim else ValuesIndices(*(y.squeeze(dim) for y in found))
 
 
