@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING
 
 from . import launched  # first, before NumPy
-from . import autograd, dtypes, nn, ops, optim, random, utils
+from . import autograd, cuda, dtypes, nn, ops, optim, random, utils
 from .autograd import (
     AnomalyError, FormulaOp, GraphError, Op, case, composite, detect_anomaly, enable_grad, inference, is_grad_enabled,
     no_grad, registry, set_grad_enabled,
 )  # fmt: skip
-from .backend import DeviceError
+from .backend import DeviceError, device
 from .captured import capture
 from .dtypes import bool_, float16, float32, float64, int8, int16, int32, int64, uint8
 from .dtypes import (  # PyTorch's names of them
@@ -37,6 +37,7 @@ from .ops import (  # by their second names
     neg as negative, sub as subtract, transpose as swapaxes, transpose as swapdims,
 )  # fmt: skip
 from .autograd import inference as inference_mode
+from .missing import explaining
 from .recording import CaptureError
 from .random import Generator, default_generator, manual_seed
 from .tensor import (
@@ -48,10 +49,5 @@ from .training.objects import load, save
 
 __version__ = "0.1.0"
 
-if not TYPE_CHECKING:  # to mypy, a name that is not above does not exist
-
-    def __getattr__(name):
-        """Raises the AttributeError for a name of PyTorch's that minigrad has not, with what to use instead."""
-        from .absent import absent
-
-        raise absent(__name__, name)
+if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
+    __getattr__ = explaining(__name__)
