@@ -37,14 +37,16 @@ _ABSENT = {  # patterns of names, and what to say of them
     r"is_tensor": "use isinstance(x, minigrad.Tensor)",
     r"select|view|expand|repeat|view_as|expand_as|numel|is_floating_point": "it is a method of Tensor",
     r"lstm|gru|rnn_\w+": "minigrad has no recurrent layers; a loop over the positions with nn.Linear does this",
-    r"(batch|group|instance)_norm": "minigrad has layer_norm and rms_norm, in minigrad.nn.functional",
+    r"(batch|group|instance)_?norm\w*": "minigrad has layer_norm and rms_norm, LayerNorm and RMSNorm",
 }
 
 
+def instead(name: str) -> str | None:
+    """What to say to who asks for a name of PyTorch's that minigrad has not, or None for any other name."""
+    return next((why for pattern, why in _ABSENT.items() if re.fullmatch(pattern, name, re.IGNORECASE)), None)
+
+
 def absent(module: str, name: str) -> AttributeError:
-    """The AttributeError for a name that a module has not. If PyTorch has it, it says what to use instead."""
-    message = f"module {module!r} has no attribute {name!r}"
-    for pattern, instead in _ABSENT.items():
-        if re.fullmatch(pattern, name):
-            return AttributeError(f"{message}: {instead}")
-    return AttributeError(message)
+    """The AttributeError for a name that a module has not."""
+    why = instead(name)
+    return AttributeError(f"module {module!r} has no attribute {name!r}" + (f": {why}" if why else ""))

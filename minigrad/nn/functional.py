@@ -1,5 +1,7 @@
 """The functions behind the layers, under their PyTorch names: `from minigrad.nn import functional as F`."""
 
+from typing import TYPE_CHECKING
+
 from ..tensor import one_hot
 from ..ops import (  # composites
     celu, cosine_similarity, elu, glu, hardtanh, leaky_relu, logsigmoid, mish, normalize, relu6, selu, softmin,
@@ -17,3 +19,11 @@ __all__ = [
     "celu", "cosine_similarity", "elu", "glu", "hardtanh", "leaky_relu", "logsigmoid", "mish", "normalize", "relu6",
     "selu", "softmin", "softplus", "softsign",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:  # to mypy, a name that is not above does not exist
+
+    def __getattr__(name):
+        """Raises the AttributeError for a name of PyTorch's that minigrad has not, with what to use instead."""
+        from ..absent import absent
+
+        raise absent(__name__, name)
