@@ -30,18 +30,22 @@ __device__ __forceinline__ X whole_power(X a, X b) {
   return X(y);
 }
 
-// ⌊a / b⌋ and a - b ⌊a / b⌋ of floats, as Python's // and %. fmod is exact; what it leaves
-// divides without a remainder, so the quotient is whole but for rounding.
+// fmod, which is exact. A function of its own, as it is a long loop, which would else be in this file a dozen times.
+template <typename X>
+__attribute__((noinline)) __device__ X rest(X a, X b) { return X(fmod(double(a), double(b))); }
+
+// ⌊a / b⌋ and a - b ⌊a / b⌋ of floats, as Python's // and %. What fmod leaves divides without a remainder, so the
+// quotient is whole but for rounding.
 template <typename X>
 __device__ __forceinline__ X floored_remainder(X a, X b) {
-  const X r = X(fmod(double(a), double(b)));
+  const X r = rest(a, b);
   return r == 0 ? copysign(r, b) : (r < 0) != (b < 0) ? r + b : r;
 }
 
 template <typename X>
 __device__ __forceinline__ X floored_quotient(X a, X b) {
   if (b == 0) return a / b;
-  const X r = X(fmod(double(a), double(b)));
+  const X r = rest(a, b);
   const X q = (a - r) / b - ((r < 0) != (b < 0) && r != 0), y = floor(q);
   return q == 0 ? copysign(X(0), a / b) : q - y > X(0.5) ? y + 1 : y;
 }

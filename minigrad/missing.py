@@ -116,16 +116,20 @@ _MISSING = {  # {module: {pattern of a name: what to use}}; the first that match
 }  # fmt: skip
 
 
-def explaining(module: str) -> Callable[[str], Any]:
-    """A __getattr__ for the module of that name: it raises AttributeError, which says what to use in the place of
-    PyTorch's."""
+def instead(name: str, module: str = "minigrad") -> str | None:
+    """What to say to who asks a module for a name that only PyTorch has, or None for any other name."""
     table = _MISSING[module.removeprefix("minigrad.")]
+    return next((why for pattern, why in table.items() if re.fullmatch(pattern, name)), None)
+
+
+def explaining(module: str) -> Callable[[str], Any]:
+    """A __getattr__ for the module of that name: it raises AttributeError, with what to use where there is something to
+    say."""
 
     def missing(name: str) -> Any:
-        message = f"module {module!r} has no attribute {name!r}"
-        for pattern, instead in table.items():
-            if re.fullmatch(pattern, name):
-                raise AttributeError(f"{message}: {instead}")
+        why, message = instead(name, module), f"module {module!r} has no attribute {name!r}"
+        if why is not None:
+            raise AttributeError(f"{message}: {why}")
         raise AttributeError(message, name=name, obj=sys.modules[module])  # Python may suggest a name like it
 
     return missing

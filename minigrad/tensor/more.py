@@ -1,9 +1,10 @@
 """The methods that are composites: what a user of torch types beside the ops of core.py."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import backend, dtypes, ops
 from ..autograd import Storage, Value
+from ..missing import instead
 from ..ops.args import one_dim, shape_of
 
 
@@ -124,6 +125,15 @@ class More(Value):
 
     def is_complex(self) -> bool:
         return False
+
+    if not TYPE_CHECKING:  # to mypy, what is not here does not exist
+
+        def __getattr__(self, name):
+            """Raises the AttributeError for a name of PyTorch's that minigrad has not, with what to use instead."""
+            why = None if name.startswith("_") else instead(name.rstrip("_"))
+            if why is None:
+                return object.__getattribute__(self, name)  # which raises what it has raised before
+            raise AttributeError(f"'Tensor' object has no attribute {name!r}: {why}")
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())

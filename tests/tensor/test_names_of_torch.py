@@ -261,4 +261,17 @@ def test_what_is_missing_is_refused_by_name(name):
     with pytest.raises(AttributeError, match=f"module 'minigrad' has no attribute '{name}'") as refusal:
         getattr(mg, name)
     assert re.search(MISSING[name], str(refusal.value))
-    assert not hasattr(mg.ones(1), name)
+    assert not hasattr(mg.ones(1), name) and not hasattr(F, name + "_")
+
+
+def test_what_a_tensor_has_not_is_refused_by_name():
+    x = leaf(X)
+    for name, words in (("unfold", "no convolutions"), ("bfloat16", "dtypes are"), ("index_put_", r"x\[i\] = y")):
+        with pytest.raises(AttributeError, match=f"'Tensor' object has no attribute '{name}': .*{words}"):
+            getattr(x, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'nonsense'$"):
+        x.nonsense  # noqa: B018
+    with pytest.raises(AttributeError, match="requires a gradient, which sharing would drop"):
+        x.__cuda_array_interface__  # noqa: B018
+    with pytest.raises(AttributeError, match=r"module 'minigrad.nn.functional' has no attribute 'conv1d': .*no conv"):
+        F.conv1d  # noqa: B018

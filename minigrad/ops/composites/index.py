@@ -1,5 +1,7 @@
 """Places by index: where values are, writing them there, adding to them."""
 
+import math
+
 import numpy as np
 
 from ... import dtypes
@@ -24,12 +26,9 @@ def new(x, array):
 
 def nonzero(x, as_tuple=False):
     """Where x is not 0: int64 (n, ndim), row by row; as_tuple: an index for each dim, (n,), as x[…] takes them."""
-    found = np.nonzero(np.atleast_1d(host(x))) if as_tuple or x.ndim else (np.empty(int(host(x) != 0)),) * 0
     if as_tuple:
-        return tuple(new(x, part) for part in found)
-    if x.ndim == 0:
-        return new(x, np.empty((int(host(x) != 0), 0), np.int64))
-    return new(x, np.stack(found, 1))
+        return tuple(new(x, places) for places in np.nonzero(np.atleast_1d(host(x))))
+    return new(x, np.argwhere(host(x)))
 
 
 def argwhere(x):
@@ -39,15 +38,15 @@ def argwhere(x):
 
 @composite(case((3, 4), booleans((4,))))
 def masked_select(x, mask):
-    """The elements of x where mask (bool) is True, (n,): both broadcast. On a GPU, by way of the host."""
+    """The elements of x where mask (bool) is True, (n,), both broadcast. The mask is read on the host."""
     if mask.dtype != dtypes.bool_:
         raise TypeError(f"masked_select: mask must be bool, got {mask.dtype}")
     try:
         shape = np.broadcast_shapes(x.shape, mask.shape)
     except ValueError:
         raise ValueError(f"masked_select: shapes {x.shape} and {mask.shape} do not broadcast") from None
-    y = getitem(reshape(expanded(x, shape), -1 if x.numel() else 0), np.flatnonzero(np.broadcast_to(host(mask), shape)))
-    return y
+    places = np.flatnonzero(np.broadcast_to(host(mask), shape))
+    return getitem(reshape(expanded(x, shape), math.prod(shape)), (places,))
 
 
 def take(x, index):
@@ -129,7 +128,7 @@ def _slices(name, x, dim, index, src):
     shape = (*x.shape[:dim], index.shape[0], *x.shape[dim + 1 :])
     if isinstance(src, Value) and src.shape != shape:
         raise ValueError(f"{name} along dim {dim}: the source must have shape {shape}, got {src.shape}")
-    column = reshape(index, -1 if index.numel() else 0, *(1,) * (x.ndim - 1 - dim))
+    column = reshape(index, index.numel(), *(1,) * (x.ndim - 1 - dim))
     return dim, expanded(column, shape), src
 
 

@@ -1,5 +1,7 @@
 """Matrix products under their names in torch, which say how many dims each factor has."""
 
+import math
+
 from ...autograd import composite
 from ...autograd.cases import case
 from ..matmul import matmul
@@ -61,13 +63,8 @@ def tensordot(a, b, dims=2):
         raise ValueError(f"tensordot: dims {ours} of {a.shape} do not fit dims {theirs} of {b.shape}")
     rows, columns = [d for d in range(a.ndim) if d not in ours], [d for d in range(b.ndim) if d not in theirs]
     rest = *(a.shape[d] for d in rows), *(b.shape[d] for d in columns)
-    n, k, m = 1, 1, 1
-    for d in rows:
-        n *= a.shape[d]
-    for d in ours:
-        k *= a.shape[d]
-    for d in columns:
-        m *= b.shape[d]
+    k = math.prod(a.shape[d] for d in ours)
+    n, m = math.prod(rest[: len(rows)]), math.prod(rest[len(rows) :])
     left = reshape(a.permute(*rows, *ours), n, k) if a.ndim else reshape(a, 1, 1)
     right = reshape(b.permute(*theirs, *columns), k, m) if b.ndim else reshape(b, 1, 1)
     return reshape(matmul(left, right), rest)

@@ -38,19 +38,18 @@ class Remainder(Op):
 class Fmod(Op):
     """y = a - b trunc(a / b), as C's fmod: of a's sign;   da = dy, db = -dy trunc(a / b)"""
 
-    cases = [case((3, 4), positive((4,))), case(uniform((3, 4), -9, 9), -2.5)]
+    cases = [case((3, 4), positive((4,))), case(uniform((3, 4), -9, 9), uniform((3, 1), -3, -1))]
     broadcasts = True
 
     def forward(self, a, b):
         if self.needs[1]:
             self.save_inputs(a, b)
         on = self.backend
-        below = [v < 0 if isinstance(v, (int, float)) else on.lt(v, 0) for v in (a, b)]
-        if (b if isinstance(a, (int, float)) else a).dtype.kind != "f":
-            y = on.remainder(a, b)
-            return on.where(on.logical_and(on.ne(*below), on.ne(y, 0)), on.sub(y, b), y)
-        y = on.remainder(*(abs(v) if isinstance(v, (int, float)) else on.abs(v) for v in (a, b)))
-        return on.mul(y, -1 if below[0] else 1) if isinstance(a, (int, float)) else on.where(below[0], on.neg(y), y)
+        if a.dtype.kind == "f":
+            y = on.remainder(on.abs(a), on.abs(b))
+            return on.where(on.lt(a, 0), on.neg(y), y)
+        y = on.remainder(a, b)  # no abs of integers: the smallest has none
+        return on.where(on.logical_and(on.ne(y, 0), on.ne(on.lt(a, 0), on.lt(b, 0))), on.sub(y, b), y)
 
     def backward(self, dy):
         if not self.needs[1]:
@@ -84,7 +83,12 @@ def remainder(x, other):
 
 def fmod(x, other):
     """x - other trunc(x / other), as C's: it has x's sign. Integers by a tensor's 0 give 0."""
-    return _fmod(*_numbers("fmod", x, other))
+    x, other = _numbers("fmod", x, other)
+    if not isinstance(other, Value):
+        other = x.zeros_like() + other
+    elif not isinstance(x, Value):
+        x = other.zeros_like() + x
+    return _fmod(x, other)
 
 
 def div(x, other, *, rounding_mode=None, out=None):
