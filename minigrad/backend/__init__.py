@@ -43,6 +43,15 @@ def get(device):
     raise ValueError(f"unknown device {device!r}; there are 'cpu' and 'cuda'")
 
 
+def device(name):
+    """A device's name as `device=` takes it, 'cpu' or 'cuda': also of 'cuda:0' and the like of PyTorch. Whether it is
+    there, its first use tells. Raises ValueError for others."""
+    kind, _, index = str(name).partition(":")
+    if kind not in ("cpu", "cuda") or index not in ("", "0"):
+        raise ValueError(f"unknown device {name!r}; there are 'cpu' and 'cuda', which is one GPU")
+    return kind
+
+
 @once
 def cpu():
     """What 'cpu' means here: the backend that MINIGRAD_CPU names (native, numpy or emulated), by default native, or

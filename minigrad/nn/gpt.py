@@ -9,12 +9,14 @@ from ..recording import each_call
 from ..tensor import arange
 from . import functional as F
 from . import init
+from .activations import GELU
 from .attention import MultiheadAttention
 from .config import PRESETS as PRESETS
+from .containers import ModuleList
 from .generate import generate
 from .gpt2 import translated
 from .heads import known_heads
-from .layers import GELU, Dropout, Embedding, LayerNorm, Linear, ModuleList
+from .layers import Dropout, Embedding, LayerNorm, Linear
 from .module import Module
 from .positions import sinusoidal
 from .recompute import recompute

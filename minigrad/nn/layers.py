@@ -1,4 +1,5 @@
-"""Layers with the names, arguments, parameter names and default initialisation of PyTorch's."""
+"""Layers with the names, arguments, parameter names and default initialisation of PyTorch's. Activations, losses and
+containers are in files of their own."""
 
 import math
 
@@ -6,10 +7,15 @@ from ..dtypes import DEFAULT_FLOAT
 from ..tensor import empty, ones, zeros
 from . import functional as F
 from . import init
-from .module import Module, Parameter
+from .module import Module, Parameter, placed
 
 
 class Identity(Module):
+    """Gives back what it is given, whatever arguments it was made with."""
+
+    def __init__(self, *args, **kwargs):
+        pass
+
     def forward(self, x):
         return x
 
@@ -17,10 +23,10 @@ class Identity(Module):
 class Linear(Module):
     """y = x Wᵀ + b, (…, in_features) -> (…, out_features). weight (out, in) and bias (out,) are uniform in ±1/√in."""
 
-    def __init__(self, in_features, out_features, bias=True, dtype=DEFAULT_FLOAT):
+    def __init__(self, in_features, out_features, bias=True, device=None, dtype=DEFAULT_FLOAT):
         self.in_features, self.out_features = in_features, out_features
-        self.weight = Parameter(empty(out_features, in_features, dtype=dtype))
-        self.bias = Parameter(empty(out_features, dtype=dtype)) if bias else None
+        self.weight = Parameter(empty(out_features, in_features, **placed(device, dtype)))
+        self.bias = Parameter(empty(out_features, **placed(device, dtype))) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self):
@@ -40,17 +46,39 @@ class Linear(Module):
 class Embedding(Module):
     """Rows of a weight (num_embeddings, embedding_dim), named by an int index: (…) -> (…, embedding_dim).
 
-    Initial values are standard normal."""
+    Initial values are standard normal. padding_idx: a row that begins as zeros and gets no gradient."""
 
-    def __init__(self, num_embeddings, embedding_dim, dtype=DEFAULT_FLOAT):
+    def __init__(self, num_embeddings, embedding_dim, padding_idx=None, *, device=None, dtype=DEFAULT_FLOAT):
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
-        self.weight = Parameter(init.normal_(empty(num_embeddings, embedding_dim, dtype=dtype)))
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise ValueError(f"padding_idx {padding_idx} is out of range for {num_embeddings} embeddings")
+        self.padding_idx = padding_idx if padding_idx is None else padding_idx % num_embeddings
+        self.weight = Parameter(empty(num_embeddings, embedding_dim, **placed(device, dtype)))
+        self.reset_parameters()
+
+    @classmethod
+    def from_pretrained(cls, embeddings, freeze=True, padding_idx=None):
+        """A layer with a copy of `embeddings` (num_embeddings, embedding_dim), which does not train if freeze."""
+        if embeddings.ndim != 2:
+            raise ValueError(f"embeddings must be (num_embeddings, embedding_dim), got shape {embeddings.shape}")
+        n, C = embeddings.shape
+        with init.skipped():
+            layer = cls(n, C, padding_idx, device=embeddings.device, dtype=embeddings.dtype)
+        layer.weight.detach().copy_(embeddings.detach())
+        return layer.requires_grad_(not freeze)
+
+    def reset_parameters(self):
+        """Draw new initial weights."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            init.zeros_(self.weight.detach()[self.padding_idx])
 
     def forward(self, index):
-        return F.embedding(index, self.weight)
+        return F.embedding(index, self.weight, self.padding_idx)
 
     def extra_repr(self):
-        return f"{self.num_embeddings}, {self.embedding_dim}"
+        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
 
 
 class LayerNorm(Module):
@@ -58,11 +86,14 @@ class LayerNorm(Module):
 
     See F.layer_norm."""
 
-    def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, dtype=DEFAULT_FLOAT):
+    def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, device=None,
+                 dtype=DEFAULT_FLOAT):  # fmt: skip
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps = eps
-        self.weight = Parameter(ones(self.normalized_shape, dtype=dtype)) if elementwise_affine else None
-        self.bias = Parameter(zeros(self.normalized_shape, dtype=dtype)) if elementwise_affine and bias else None
+        self.weight = Parameter(ones(self.normalized_shape, **placed(device, dtype))) if elementwise_affine else None
+        self.bias = (
+            Parameter(zeros(self.normalized_shape, **placed(device, dtype))) if elementwise_affine and bias else None
+        )
 
     def forward(self, x):
         return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -76,10 +107,10 @@ class LayerNorm(Module):
 class RMSNorm(Module):
     """Each row, over the last dims, scaled to mean square 1, times weight. See F.rms_norm."""
 
-    def __init__(self, normalized_shape, eps=None, elementwise_affine=True, dtype=DEFAULT_FLOAT):
+    def __init__(self, normalized_shape, eps=None, elementwise_affine=True, device=None, dtype=DEFAULT_FLOAT):
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps = eps
-        self.weight = Parameter(ones(self.normalized_shape, dtype=dtype)) if elementwise_affine else None
+        self.weight = Parameter(ones(self.normalized_shape, **placed(device, dtype))) if elementwise_affine else None
 
     def forward(self, x):
         return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
@@ -89,10 +120,13 @@ class RMSNorm(Module):
 
 
 class Dropout(Module):
-    """In training, each element becomes 0 with probability p and is divided by 1 - p otherwise."""
+    """In training, each element becomes 0 with probability p and is divided by 1 - p otherwise. inplace: the result is
+    a tensor of its own in any case."""
 
-    def __init__(self, p=0.5):
-        self.p = p
+    def __init__(self, p=0.5, inplace=False):
+        if not 0 <= p <= 1:
+            raise ValueError(f"Dropout: p must lie in [0, 1], got {p}")
+        self.p, self.inplace = p, inplace
 
     def forward(self, x):
         return F.dropout(x, self.p, self.training)
@@ -101,155 +135,27 @@ class Dropout(Module):
         return f"p={self.p}"
 
 
-class ReLU(Module):
-    """max(x, 0)"""
+class Flatten(Module):
+    """Dims start_dim to end_dim as one: (N, d1, d2, …) -> (N, d1 · d2 · …) by default."""
+
+    def __init__(self, start_dim=1, end_dim=-1):
+        self.start_dim, self.end_dim = start_dim, end_dim
 
     def forward(self, x):
-        return F.relu(x)
-
-
-class GELU(Module):
-    """x Φ(x), or its approximation by tanh with approximate="tanh"."""
-
-    def __init__(self, approximate="none"):
-        self.approximate = approximate
-
-    def forward(self, x):
-        return F.gelu(x, self.approximate)
+        return x.flatten(self.start_dim, self.end_dim)
 
     def extra_repr(self):
-        return f"approximate={self.approximate!r}"
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
-class SiLU(Module):
-    """x σ(x)"""
+class CosineSimilarity(Module):
+    """See F.cosine_similarity."""
 
-    def forward(self, x):
-        return F.silu(x)
+    def __init__(self, dim=1, eps=1e-8):
+        self.dim, self.eps = dim, eps
 
-
-class Tanh(Module):
-    """tanh x"""
-
-    def forward(self, x):
-        return F.tanh(x)
-
-
-class Sigmoid(Module):
-    """1 / (1 + e^-x)"""
-
-    def forward(self, x):
-        return F.sigmoid(x)
-
-
-class Softmax(Module):
-    """Softmax along dim."""
-
-    def __init__(self, dim=-1):
-        self.dim = dim
-
-    def forward(self, x):
-        return F.softmax(x, self.dim)
+    def forward(self, x1, x2):
+        return F.cosine_similarity(x1, x2, self.dim, self.eps)
 
     def extra_repr(self):
-        return f"dim={self.dim}"
-
-
-class CrossEntropyLoss(Module):
-    """See F.cross_entropy."""
-
-    def __init__(self, ignore_index=-100, label_smoothing=0.0, reduction="mean"):
-        self.ignore_index, self.label_smoothing, self.reduction = ignore_index, label_smoothing, reduction
-
-    def forward(self, input, target):
-        return F.cross_entropy(input, target, self.ignore_index, self.label_smoothing, self.reduction)
-
-
-# ----------------------------------------------------------------------------------------------------------- containers
-
-
-class Sequential(Module):
-    """Modules applied one after the other."""
-
-    def __init__(self, *modules):
-        for i, module in enumerate(modules):
-            setattr(self, str(i), module)
-
-    def forward(self, x):
-        for module in self.children():
-            x = module(x)
-        return x
-
-    def __getitem__(self, index):
-        found = list(self.children())[index]
-        return Sequential(*found) if isinstance(index, slice) else found
-
-    def __len__(self):
-        return sum(1 for _ in self.children())
-
-    def __iter__(self):
-        return self.children()
-
-
-class _Container(Module):
-    """Modules by key. A container is never called itself, so its children carry its name in their paths."""
-
-    def __setattr__(self, name, value):
-        super().__setattr__(name, value)
-        if isinstance(value, Module) and self._name:
-            value._rename(f"{self._name}.{name}")
-
-    def _rename(self, name):
-        super()._rename(name)
-        for key, child in self.named_children():
-            child._rename(f"{name}.{key}")
-
-    def __len__(self):
-        return sum(1 for _ in self.children())
-
-
-class ModuleList(_Container):
-    """A list of modules."""
-
-    def __init__(self, modules=()):
-        for module in modules:
-            self.append(module)
-
-    def append(self, module):
-        setattr(self, str(len(self)), module)
-        return self
-
-    def __getitem__(self, index):
-        return list(self.children())[index]
-
-    def __iter__(self):
-        return self.children()
-
-
-class ModuleDict(_Container):
-    """A dict of modules by name."""
-
-    def __init__(self, modules=()):
-        for name, module in dict(modules).items():
-            self[name] = module
-
-    def __setitem__(self, name, module):
-        setattr(self, name, module)
-
-    def __getitem__(self, name):
-        return dict(self.named_children())[name]
-
-    def __contains__(self, name):
-        return name in dict(self.named_children())
-
-    def __iter__(self):
-        return iter(dict(self.named_children()))
-
-    def keys(self):
-        return dict(self.named_children()).keys()
-
-    def values(self):
-        return dict(self.named_children()).values()
-
-    def items(self):
-        return dict(self.named_children()).items()
+        return f"dim={self.dim}, eps={self.eps}"

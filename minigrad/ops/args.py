@@ -15,6 +15,11 @@ def floating(x):
     return x if x.dtype.kind in dtypes.FLOATS else x.to(dtypes.DEFAULT_FLOAT)
 
 
+def in_dtype(x, dtype):
+    """x in what the argument dtype= asks for."""
+    return x.to(dtypes.as_dtype(dtype))
+
+
 def require_float(name, *xs):
     for x in xs:
         if x is not None and x.dtype.kind not in dtypes.FLOATS:
@@ -35,6 +40,15 @@ def promoted(name, *operands):
         if not isinstance(x, Value):
             dtype = dtypes.promote_number(dtype, x)
     return [x.to(dtype) if isinstance(x, Value) and x.dtype != dtype else x for x in xs]
+
+
+def scaled(name, x, other, alpha):
+    """x and alpha other, in the dtype that x and other are promoted to."""
+    x, other = promoted(name, x, other)
+    dtype = getattr(x, "dtype", None) or other.dtype
+    if isinstance(alpha, float) and dtype.kind != "f":
+        raise TypeError(f"{name}: alpha is the float {alpha}, but the operands are {dtype}")
+    return x, (other * alpha).to(dtype) if isinstance(other, Value) else other * alpha
 
 
 def _operand(name, first, x):
@@ -100,6 +114,13 @@ def shape_of(name, sizes):
         raise TypeError(f"{name}: sizes must be ints, got {tuple(sizes)}") from None
 
 
+def no_out(name):
+    """The TypeError for an argument out=."""
+    return TypeError(
+        f"{name}: minigrad has no out=; every op makes a new Tensor, whose values y.copy_(result) takes over"
+    )
+
+
 _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
 
 
@@ -109,6 +130,8 @@ def numpy_names(function):
     @functools.wraps(function)
     def wrapper(*args, **kwargs):
         if kwargs:
+            if "out" in kwargs:
+                raise no_out(function.__name__)
             for theirs, ours in _NUMPY_NAMES.items():
                 if theirs in kwargs:
                     if ours in kwargs:

@@ -4,13 +4,16 @@ from ..autograd import registry
 
 FAMILIES = {
     "elementwise": "Elementwise",
+    "functions": "Functions of one number",
+    "rounding": "Rounding and remainders",
     "activation": "Activations",
     "select": "Selection, comparison and logic",
     "reduce": "Reductions and orderings",
     "movement": "Movement",
     "index": "Indexing and masks",
     "matmul": "Matrix products",
-    "softmax": "Softmax and losses",
+    "softmax": "Softmax and cross-entropy",
+    "loss": "Losses",
     "attention": "Attention",
     "norm": "Norms",
     "dropout": "Dropout",

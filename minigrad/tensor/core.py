@@ -14,9 +14,10 @@ from ..autograd import Node, Storage
 from .gradients import Gradients
 from .inplace import InPlace
 from .interop import Interop
+from .more import More
 
 
-class Tensor(Gradients, InPlace, Interop):
+class Tensor(More, Gradients, InPlace, Interop):
     """An n-dimensional array that remembers how it was computed, so that gradients can flow back through it.
 
     Made by minigrad.tensor, zeros, randn, … and by operations. `array` is the raw array of its backend. The version
@@ -91,19 +92,29 @@ class Tensor(Gradients, InPlace, Interop):
 
     # -------------------------------------------------------------------------------------------------- dtype, device
 
-    def to(self, *targets: Any, dtype: Any = None, device: str | None = None) -> Any:
+    def to(
+        self,
+        *targets: Any,
+        dtype: Any = None,
+        device: str | None = None,
+        non_blocking: builtins.bool = False,
+        copy: builtins.bool = False,
+    ) -> Any:
         """This tensor in a dtype and/or on a device: to("cuda"), to(minigrad.float64), to(device, dtype), to(other).
 
-        Returns the tensor itself if nothing changes. Gradients flow through, between float dtypes and between devices.
-        Copying to the CPU waits for the device's work; copying to a device does not."""
-        for target in targets:
+        Returns the tensor itself if nothing changes, or with copy=True a copy. Gradients flow through, between float
+        dtypes and between devices. Copying to the CPU waits for the device's work; copying to a device does not,
+        non_blocking or not."""
+        flags = [target for target in targets if isinstance(target, builtins.bool)]  # non_blocking, copy
+        copy = copy or (len(flags) > 1 and flags[1])
+        for target in targets[: len(targets) - len(flags)]:
             if isinstance(target, Tensor):
                 dtype, device = target.dtype, target.device
             elif isinstance(target, str) and target in ("cpu", "cuda"):
                 device = target
             else:
                 dtype = target
-        x = self
+        x = self.clone() if copy else self
         if device is not None and device != self.device:
             x = ops.Transfer.apply(x, to=backend.get(device))
         if dtype is None or (dtype := dtypes.as_dtype(dtype)) == self.dtype:
@@ -113,7 +124,7 @@ class Tensor(Gradients, InPlace, Interop):
     def cpu(self) -> Any:
         return self.to("cpu")
 
-    def cuda(self) -> Any:
+    def cuda(self, non_blocking: builtins.bool = False) -> Any:
         return self.to("cuda")
 
     def double(self) -> Any:
@@ -131,6 +142,15 @@ class Tensor(Gradients, InPlace, Interop):
     def int(self) -> Any:
         return self.to(dtypes.int32)
 
+    def short(self) -> Any:
+        return self.to(dtypes.int16)
+
+    def char(self) -> Any:
+        return self.to(dtypes.int8)
+
+    def byte(self) -> Any:
+        return self.to(dtypes.uint8)
+
     def bool(self) -> Any:
         return self.to(dtypes.bool_)
 
@@ -140,6 +160,7 @@ class Tensor(Gradients, InPlace, Interop):
     __mul__ = __rmul__ = ops.mul
     __sub__, __truediv__, __pow__, __matmul__ = ops.sub, ops.div, ops.pow, ops.matmul
     __neg__, __abs__, __getitem__ = ops.neg, ops.abs, ops.getitem
+    __floordiv__, __mod__ = ops.floor_divide, ops.remainder
     __lt__, __le__, __gt__, __ge__ = ops.lt, ops.le, ops.gt, ops.ge
 
     def __and__(self, other: Any) -> Any:
@@ -167,6 +188,12 @@ class Tensor(Gradients, InPlace, Interop):
 
     def __rtruediv__(self, other: Any) -> Any:
         return ops.div(other, self)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return ops.floor_divide(other, self)
+
+    def __rmod__(self, other: Any) -> Any:
+        return ops.remainder(other, self)
 
     def __rpow__(self, other: Any) -> Any:
         return ops.pow(other, self)

@@ -24,6 +24,11 @@ class Gradients(Value):
         return None if self.node is None else self.node.op
 
     @property
+    def grad_fn(self) -> Recorded | None:
+        """torch's name for `op`."""
+        return self.op
+
+    @property
     def requires_grad(self) -> bool:
         return self.node is not None
 
@@ -105,6 +110,11 @@ class Gradients(Value):
     def detach(self) -> Any:
         """The same memory without the graph. The version checks notice in-place changes of either tensor."""
         return self._wrap(self.array, self.storage)
+
+    def detach_(self) -> Any:
+        """This tensor without the graph that it was computed in: in place, the values stay. Returns itself."""
+        self.node = None
+        return self
 
     @property
     def data(self) -> Any:

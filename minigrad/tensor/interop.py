@@ -104,6 +104,16 @@ class Interop(Value):
     def __int__(self) -> int:
         return int(self.item())
 
+    def __format__(self, spec: str) -> str:
+        """A tensor of no dims as its number, f"{loss:.4f}"; of others, f"{x}" is str(x), and a format raises."""
+        if self.ndim == 0:
+            return format(self.item(), spec)
+        if spec:
+            raise TypeError(
+                f"a format such as {spec!r} is for tensors of no dims, not of shape {self.shape}; use .item()"
+            )
+        return str(self)
+
     def __index__(self) -> int:
         if self.dtype.kind not in "iu":
             raise TypeError(f"only an int tensor can be an index, not {self.dtype}")
@@ -187,5 +197,9 @@ _UFUNCS = {
     "matmul": ops.matmul, "equal": ops.eq, "not_equal": ops.ne, "less": ops.lt, "less_equal": ops.le,
     "greater": ops.gt, "greater_equal": ops.ge, "logical_and": ops.logical_and, "logical_or": ops.logical_or,
     "logical_xor": ops.logical_xor, "logical_not": ops.logical_not, "isnan": ops.isnan, "isinf": ops.isinf,
-    "isfinite": ops.isfinite,
+    "isfinite": ops.isfinite, "floor_divide": ops.floor_divide, "remainder": ops.remainder, "fmod": ops.fmod,
+    "expm1": ops.expm1, "log1p": ops.log1p, "exp2": ops.exp2, "log2": ops.log2, "log10": ops.log10, "tan": ops.tan,
+    "arctan": ops.atan, "arcsin": ops.asin, "arccos": ops.acos, "arctan2": ops.atan2, "sinh": ops.sinh,
+    "cosh": ops.cosh, "square": ops.square, "reciprocal": ops.reciprocal, "ceil": ops.ceil, "trunc": ops.trunc,
+    "rint": ops.round, "logaddexp": ops.logaddexp,
 }  # fmt: skip

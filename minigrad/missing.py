@@ -1,0 +1,135 @@
+"""Names of PyTorch's that minigrad does not have, each with what to use in its place.
+
+A module that people from PyTorch look into ends with `__getattr__ = explaining(__name__)`. So nn.Conv2d is an
+AttributeError that says more than that it is not there.
+"""
+
+import re
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_LOSSES = "write it with ops; F has {mse, l1, smooth_l1, huber, nll}_loss, cross_entropy, kl_div, binary_cross_entropy"
+_NORMS = "use LayerNorm or RMSNorm, which need no statistics over a batch"
+_POOLING = "there is no pooling: reshape, then mean() or amax() over the dims of a window"
+_OPTIMIZERS = "there are SGD, Adam and AdamW; another is a subclass of optim.Optimizer that gives its formula"
+_IMAGES = "there is nothing for images"
+
+_MISSING = {  # {module: {pattern of a name: what to use}}; the first that matches the whole name counts
+    "minigrad": {
+        r"conv\w*|\w*_pool\w*|(un)?fold|interpolate|grid_sample|affine_grid|pixel_(un)?shuffle": (
+            "minigrad has no convolutions and no pooling; patches of a picture are reshape and permute, then matmul"
+        ),
+        r"c(omplex\w*|float|double|half)|view_as_\w+|real|imag|conj\w*|angle|polar|is_complex": (
+            "minigrad has no complex numbers; keep real and imaginary parts in tensors of their own"
+        ),
+        r"\w*sparse\w*": "minigrad has no sparse tensors; gather, index_add and scatter_add read and add by index",
+        r"fft|i?stft|\w+_window": "minigrad has no Fourier transforms; a small one is a matmul with cos and sin",
+        r"linalg|svd\w*|qr|eig\w*|cholesky\w*|p?inverse|(slog|log)?det|lu\w*|lstsq|\w*solve|matrix_\w+": (
+            "minigrad has no decompositions of matrices; there are norm, trace, outer, matmul and einsum"
+        ),
+        r"bfloat16|float8\w*|u?int[0-9]+|q\w*int\w+|quantize\w*": (
+            "minigrad's dtypes are float64, float32, float16, int64, int32, int16, int8, uint8 and bool"
+        ),
+        r"\w+Tensor": "tensors are made by minigrad.tensor(data, dtype=…), zeros, ones, randn, …",
+        r"bitwise_\w+|__\w+shift__": "& | ^ ~ are for bools here: logical_and, logical_or, logical_xor, logical_not",
+        r"compile|jit|fx|export": "minigrad.capture records a whole training step and replays it",
+        r"func|vmap|autocast|amp": "minigrad has no transforms of functions and no mixed precision",
+        r"[sg]et_default_\w+": "new tensors are float32 on the CPU; say dtype= and device= where they are made",
+        r"[sg]et_num_threads": "set OMP_NUM_THREADS before the program starts",
+        r"(arc|a)(sin|cos|tan)h": "logarithms make it: asinh x = ln(x + √(x² + 1)), acosh x = ln(x + √(x² - 1)), "
+        "atanh x = (log1p(x) - log1p(-x)) / 2",
+        r"cummax|cummin|kthvalue|mode|msort|aminmax|quantile": "sort, topk, amax, amin and median do this",
+        r"nan(mean|sum|median|quantile)": "x.where(~x.isnan(), 0) leaves NaN out; (~x.isnan()).sum() counts",
+        r"addr|addbmm|chain_matmul|vdot|kron|cdist": "matmul, outer, baddbmm and einsum do this",
+        r"histc|histogram\w*|unique_consecutive": "bincount, bucketize and unique do this",
+        r"scatter_reduce|index_reduce|index_put|put|masked_scatter": "scatter, scatter_add, where and x[i] = y do this",
+        r"dropout|embedding|layer_norm|rms_norm|scaled_dot_product_attention": "it is in minigrad.nn.functional",
+        r"pad|linear|[gsc]elu|elu|silu|mish|softplus|\w+_loss|\w+_entropy\w*": "it is in minigrad.nn.functional",
+        r"arc(sin|cos|tan|tan2)": "it goes by its short name: asin, acos, atan, atan2",
+        r"is_tensor": "use isinstance(x, minigrad.Tensor)",
+        r"select|view|expand|repeat|view_as|expand_as|numel|is_floating_point": "it is a method of Tensor",
+        r"lstm|gru|rnn_\w+": "minigrad has no recurrent layers; a loop over the positions with nn.Linear does this",
+        r"(batch|group|instance)_norm": "minigrad has layer_norm and rms_norm, in minigrad.nn.functional",
+    },
+    "nn": {
+        r"(Lazy)?Conv\w*|Fold|Unfold": "there are no convolutions; see nn.MultiheadAttention, or nn.Linear on patches",
+        r"(RNN|LSTM|GRU)(Cell|Base)?": "there are no recurrent layers; see nn.MultiheadAttention and nn.GPT",
+        r"\w*Pool\d?d?|\w*Unpool\dd": _POOLING,
+        r"(Lazy|Sync)?(Batch|Instance|Group)Norm\w*|LocalResponseNorm": _NORMS,
+        r"\w+Pad\dd": "use F.pad",
+        r"Upsample\w*|Upsampling\w*|Pixel\w*|ChannelShuffle": _IMAGES,
+        r"AlphaDropout|FeatureAlphaDropout|Dropout\dd": "use nn.Dropout",
+        r"EmbeddingBag": "use nn.Embedding, then sum() or mean()",
+        r"DataParallel|parallel": "see minigrad.distributed",
+        r"attention": "see F.scaled_dot_product_attention",
+        r"quantized|qat|quantizable": "there is no quantization",
+        r"\w+Loss": _LOSSES,
+    },
+    "nn.functional": {
+        r"conv\w*|fold|unfold": "there are no convolutions; see scaled_dot_product_attention and linear",
+        r"\w*pool\w*": _POOLING,
+        r"(batch|instance|group|local_response)_norm": _NORMS,
+        r"interpolate|upsample\w*|grid_sample|affine_grid|pixel_\w+": _IMAGES,
+        r"alpha_dropout|feature_alpha_dropout|dropout\dd": "use dropout",
+        r"multi_head_attention_forward": "use nn.MultiheadAttention or scaled_dot_product_attention",
+        r"(\w*elu|hardtanh|threshold)_": "leave out the _: changes in place are not recorded",
+        r"\w+_loss": _LOSSES,
+    },
+    "nn.init": {
+        r"dirac_|sparse_": "fill it under mg.no_grad()",
+        r"uniform|normal|constant|orthogonal|(xavier|kaiming)_(uniform|normal)": "the functions that fill end with _",
+    },
+    "nn.utils": {
+        r"rnn": "there are no recurrent layers",
+        r"parametrizations|parametrize|weight_norm|spectral_norm": "compute the weight in forward",
+        r"prune": "see MultiheadAttention.prune_heads and study.prune",
+    },
+    "optim": {
+        r"RMSprop|Ada\w+|[NR]Adam|Rprop|ASGD|SparseAdam|Muon|LBFGS": _OPTIMIZERS,
+        r"swa_utils": "average state_dict()s under mg.no_grad()",
+    },
+    "optim.lr_scheduler": {
+        r"CyclicLR": "use OneCycleLR, or LambdaLR with a function of the step",
+        r"MultiplicativeLR": "use ExponentialLR, or LambdaLR with a function of the step",
+        r"ChainedScheduler": "call step() of several schedulers",
+        r"_LRScheduler": "it is called LRScheduler",
+    },
+    "utils": {
+        r"checkpoint": "use nn.recompute to save memory; mg.save and mg.load for files",
+        r"tensorboard": "see minigrad.training.Table and viz.curves",
+        r"cpp_extension": "CONTRIBUTING.md says how to write an op and a kernel",
+        r"dlpack": "see mg.from_dlpack",
+    },
+    "utils.data": {
+        r"distributed|DistributedSampler": "see minigrad.distributed, which shares out each batch",
+        r"get_worker_info": "batches are made in the process that asks for them",
+    },
+    "autograd": {
+        r"Variable": "a Tensor with requires_grad=True is one",
+        r"functional|forward_ad": "use mg.grad, with create_graph=True for second derivatives",
+        r"profiler": "use python -m cProfile",
+        r"set_detect_anomaly": "use mg.detect_anomaly(), a context manager and decorator",
+        r"gradgradcheck": "use gradcheck(…, order=2)",
+        r"set_grad_enabled|inference_mode": "it is mg's",
+    },
+}  # fmt: skip
+
+
+def instead(name: str, module: str = "minigrad") -> str | None:
+    """What to say to who asks a module for a name that only PyTorch has, or None for any other name."""
+    table = _MISSING[module.removeprefix("minigrad.")]
+    return next((why for pattern, why in table.items() if re.fullmatch(pattern, name)), None)
+
+
+def explaining(module: str) -> Callable[[str], Any]:
+    """A __getattr__ for the module of that name: it raises AttributeError, with what to use where there is something to
+    say."""
+
+    def missing(name: str) -> Any:
+        why, message = instead(name, module), f"module {module!r} has no attribute {name!r}"
+        if why is not None:
+            raise AttributeError(f"{message}: {why}")
+        raise AttributeError(message, name=name, obj=sys.modules[module])  # Python may suggest a name like it
+
+    return missing
