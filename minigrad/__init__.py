@@ -1,4 +1,166 @@
-"""minigrad: tensors, autograd and attention from scratch. See README.md."""
+"""minigrad: tensors, autograd and attention from scratch. See README.md.
+
+Tensors
+    Tensor        An n-dimensional array that remembers how it was computed, so that gradients can flow back through it
+    arange        start, start + step, … below end; arange(n) counts from 0
+    as_tensor     data as a Tensor: itself if it is one of that dtype and device, else sharing an array's memory, …
+    empty         A Tensor of a shape with arbitrary values: whatever was in its memory
+    eye           The identity matrix, (n, m or n)
+    from_dlpack   A Tensor that shares the memory of another library's array (PyTorch, CuPy, JAX, …), on the CPU or …
+    from_numpy    A Tensor that shares the memory of a NumPy array
+    full          A Tensor filled with one value
+    full_like     One value in x's shape, dtype and device
+    linspace      `steps` numbers from start to end, both included, evenly spaced
+    multinomial   Indices drawn in proportion to the rows of probs, (n,) or (N, n), each ≥ 0 -> (num_samples,) or (N, …
+    one_hot       int Tensor (…) -> int64 (…, num_classes): 1 at the class, else 0
+    ones          Ones of a shape
+    ones_like     Ones of x's shape, dtype and device
+    rand          Uniform in [0, 1)
+    rand_like     Uniform in [0, 1), of x's shape, dtype and device
+    randint       int64 in [low, high)
+    randn         Standard normal
+    randn_like    Standard normal, of x's shape, dtype and device
+    randperm      range(n) in random order, int64
+    tensor        A Tensor with a copy of data: numbers, nested lists, arrays, Tensors
+    zeros         Zeros of a shape
+    zeros_like    Zeros of x's shape, dtype and device
+
+Element by element
+    abs       |x|
+    add       y = a + b
+    cos       y = cos x
+    div       x / other, true division: of integers too, in float32
+    erf       y = 2/√π ∫₀ˣ exp(-t²) dt
+    erfc      y = 1 - erf x
+    exp       y = e^x
+    floor     The largest integer ≤ x, in x's dtype; no gradient
+    log       y = ln x
+    mul       y = a b
+    neg       -x
+    pow       x ** exponent, tensors or numbers
+    relu      max(x, 0)
+    rsqrt     y = 1/√x
+    sigmoid   y = 1 / (1 + e^-x)
+    sign      -1, 0 or 1
+    sin       y = sin x
+    sqrt      y = √x
+    sub       y = a - b
+    tanh      y = tanh x
+
+Comparing and choosing
+    clamp         x limited to [min, max]; either bound may be None
+    eq            y = a == b, bool
+    ge            y = a ≥ b, bool
+    gt            y = a > b, bool
+    isfinite      True where x is neither NaN nor infinite
+    isinf         True where x is +∞ or -∞
+    isnan         True where x is NaN
+    le            y = a ≤ b, bool
+    logical_and   y = a and b, bool
+    logical_not   True where x is 0 or False
+    logical_or    y = a or b, bool
+    logical_xor   y = a or b but not both, bool
+    lt            y = a < b, bool
+    maximum       y = max(a, b)
+    minimum       y = min(a, b)
+    ne            y = a ≠ b, bool
+    where         x where condition (bool) is True, else other
+
+Along dims
+    all           True where no value over dim (None: all) is 0
+    amax          Largest value over dim (None: all); ties share the gradient evenly
+    amin          Smallest value over dim (None: all); ties share the gradient evenly
+    any           True where any value over dim (None: all) is not 0
+    argmax        Index of the largest value along dim, or in x flattened; the first of ties
+    argmin        Index of the smallest value along dim, or in x flattened; the first of ties
+    argsort       Indices that sort x along dim; ties keep their order, NaN counts as the largest
+    cumsum        Running sum along dim
+    log_softmax   The logarithm of softmax, without underflow
+    logsumexp     ln Σ e^x over dim (a number or several), without overflow
+    max           The largest of all; ties share the gradient
+    mean          y = Σ x / n over dim (None: all)
+    min           The smallest of all; ties share the gradient
+    prod          y = Π x over dim
+    softmax       Positive numbers that sum to 1 along dim, in proportion to e^x
+    sort          The pair (values, indices) in order along dim
+    std           y = √var(x)
+    sum           Sum over dim (None: all; a number or several)
+    topk          The pair (values, indices) of the k largest (or smallest) along dim, in order
+    var           y = Σ (x - mean)² / (n - correction) over dim
+
+Shapes
+    cat                 Tensors one after the other along dim; the other sizes must agree
+    chunk               At most `chunks` parts along dim, as views: of equal size, but the last may be smaller
+    clone               A copy of x, contiguous and with memory of its own
+    flatten             x with the dims start_dim to end_dim (inclusive) merged into one
+    flip                x reversed along dims
+    permute             x with its dims reordered: dim i of the result is dim dims[i] of x
+    repeat_interleave   A copy of x with each slice along dim `repeats` times in a row (NumPy's repeat)
+    reshape             x in another shape of the same size; one size may be -1
+    split               Consecutive views along dim: of a size (the last may be smaller), or of a list of sizes
+    squeeze             x without its dims of size 1, or without those of `dim` (one or several) that have size 1
+    stack               Tensors of one shape, side by side along a new dim
+    transpose           x with two dims exchanged
+    unbind              The slices along dim, as views without that dim
+    unsqueeze           x with a new dim of size 1 at position dim
+
+Indexing
+    gather         y[i][j] = x[i][index[i][j]] for dim 1, and so on: index picks along dim, and equals x in the other …
+    index_select   The slices of x along dim named by index, an int Tensor of shape (n,)
+    masked_fill    x with value where mask (bool, broadcast to x) is True
+    tril           The lower triangle of the last two dims, up to `diagonal` (0: the main one), zeros above
+    triu           The upper triangle of the last two dims, from `diagonal` (0: the main one), zeros below
+
+Products
+    einsum   Einstein summation as in NumPy and PyTorch: letters, '...', ',' and '->', repeated letters for diagonals
+    matmul   The matrix product a @ b, as in NumPy and PyTorch
+
+Gradients
+    detect_anomaly    Raise where the first NaN or Inf appears, forward or backward, naming op, module path and the …
+    enable_grad       Ops inside are recorded, even within `no_grad`
+    inference         Like `no_grad`, and what is computed inside can never enter a graph later: an op that would …
+    is_grad_enabled   True if ops are being recorded in this thread
+    no_grad           Ops inside are not recorded
+    grad              Gradients of outputs with respect to inputs, weighted by grad_outputs, as a tuple; touches no …
+
+Ops of your own
+    FormulaOp   An op computed by one primitive, whose derivative is that of `formula`, the same as maths on Tensors
+    Op          One differentiable operation
+    case        Declare inputs for an op's checks; see the module's docstring
+    composite   Declare a public function that is built from ops, so that it is checked and listed like an op
+    registry    {name: Declaration} of every op and composite
+
+Speed
+    capture   function, recorded at its first call and replayed at the following ones, to the same bits but without …
+
+Random numbers
+    Generator           A stream of random words
+    default_generator   the Generator that initialisation, dropout and random tensors draw from
+    manual_seed         Seed the default generator, which initialisation, dropout and the random creation functions …
+
+dtypes
+    bool_, float16, float32, float64, int8, int16, int32, int64, uint8
+
+Errors
+    AnomalyError   A NaN or Inf was found under `detect_anomaly`
+    GraphError     The graph cannot be used: it was freed, was never recorded, or saved an array that has changed since
+    DeviceError    A device was asked for that cannot be had here; the message says what is missing
+    CaptureError   A step does something that cannot be captured; the message says what, and in which line
+
+Packages: import minigrad.…
+    nn              Layers, attention, transformers and GPT; `functional` holds the functions behind them
+    nn.functional   The functions behind the layers, under their PyTorch names: `from minigrad.nn import functional …
+    nn.init         Initial values: each function fills a tensor in place and returns it
+    optim           Optimizers with parameter groups, and the learning-rate schedule of nanoGPT
+    gradcheck       Gradient checking that can be trusted: differences with error bars, the wrong element named, and …
+    study           A look inside attention heads: what they compute, which gradients come back to them, and how much …
+    viz             Pictures for scripts and shells: graphs as DOT, SVG or PNG, curves and heat maps as PNG
+    training        What a training loop needs beside a model and an optimizer, on the host
+    distributed     Data-parallel training on MPI, to the same bits with any number of processes
+    autograd        The graph, the backward walk and the grad modes
+    ops             Every differentiable op, declared once, a file per family
+    doctor          What this machine has for minigrad, what it lacks and why, and whether what it has computes …
+"""
 
 from . import launched  # first, before NumPy
 from . import autograd, dtypes, nn, ops, optim, random
@@ -23,5 +185,21 @@ from .tensor import (
     Tensor, arange, as_tensor, empty, eye, from_dlpack, from_numpy, full, full_like, grad, linspace, multinomial,
     one_hot, ones, ones_like, rand, rand_like, randint, randn, randn_like, randperm, tensor, zeros, zeros_like,
 )  # fmt: skip
+
+__all__ = [
+    "autograd", "dtypes", "nn", "ops", "optim", "random", "AnomalyError", "FormulaOp", "GraphError", "Op", "case",
+    "composite", "detect_anomaly", "enable_grad", "inference", "is_grad_enabled", "no_grad", "registry", "DeviceError",
+    "capture", "bool_", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "abs", "add",
+    "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "cat", "chunk", "clamp", "clone", "cos", "cumsum",
+    "div", "einsum", "eq", "erf", "erfc", "exp", "flatten", "flip", "floor", "gather", "ge", "gt", "index_select",
+    "isfinite", "isinf", "isnan", "le", "log", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "logsumexp", "lt", "masked_fill", "matmul", "max", "maximum", "mean", "min", "minimum", "mul", "ne", "neg",
+    "permute", "pow", "prod", "relu", "repeat_interleave", "reshape", "rsqrt", "sigmoid", "sign", "sin", "softmax",
+    "sort", "split", "sqrt", "squeeze", "stack", "std", "sub", "sum", "tanh", "topk", "transpose", "tril", "triu",
+    "unbind", "unsqueeze", "var", "where", "CaptureError", "Generator", "default_generator", "manual_seed", "Tensor",
+    "arange", "as_tensor", "empty", "eye", "from_dlpack", "from_numpy", "full", "full_like", "grad", "linspace",
+    "multinomial", "one_hot", "ones", "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm",
+    "tensor", "zeros", "zeros_like",
+]  # fmt: skip
 
 __version__ = "0.1.0"

@@ -18,3 +18,9 @@ from .modes import detect_anomaly, enable_grad, inference, is_grad_enabled, mode
 from .op import FormulaOp, Op
 from .registry import Declaration, composite, declared, registry
 from .walk import backward, reachable, vjp
+
+__all__ = [
+    "AnomalyError", "case", "GraphError", "Handle", "Node", "Recorded", "Storage", "Value", "quiet", "detect_anomaly",
+    "enable_grad", "inference", "is_grad_enabled", "mode", "no_grad", "switched", "watch", "FormulaOp", "Op",
+    "Declaration", "composite", "declared", "registry", "backward", "reachable", "vjp",
+]  # fmt: skip

@@ -16,8 +16,9 @@ import time
 import traceback
 import warnings
 import zlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -26,12 +27,18 @@ from ..errors import RanksError
 from ..training.tensorfile import as_bytes
 from .tree import exchange
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from ..nn.module import Module
+
+T = TypeVar("T")
 GRACE = 3.0  # seconds that a process which ends by an error waits for the others to do so too
 POLL = 0.005  # seconds between two looks at whether they have
 GOOD = -1  # in place of an exit status: a process that has come to the end
 
 
-def world():
+def world() -> "World":
     """The World of this process, for a with-block around all that the processes do together.
 
     Without mpiexec, or with one process, it needs neither MPI nor mpi4py. Raises RanksError, on rank 0 only, if there
@@ -79,7 +86,7 @@ def _ctrl_c_later():
             raise
 
 
-def library():
+def library() -> str:
     """The name and version of mpi4py's MPI, such as 'MPICH 5.0.0'."""
     from mpi4py import MPI
 
@@ -104,7 +111,7 @@ def _hash(files):
     return digest.hexdigest()[:12]
 
 
-def fingerprint(model):
+def fingerprint(model: "Module") -> str:
     """A checksum of a Module's weights and buffers."""
     crc = 0
     for x in model.state_dict().values():
@@ -131,7 +138,7 @@ class World:
     raises while the others go on ends them after three seconds, and tells why. At the end they wait for each other
     without computing."""
 
-    def __init__(self, comm=None):
+    def __init__(self, comm: Any = None) -> None:
         self.comm: Any = comm
         self.rank, self.size = (0, 1) if comm is None else (comm.rank, comm.size)
         self._ending: Any = None
@@ -139,7 +146,7 @@ class World:
             self._ending = comm.Dup()  # so that what was under way on `comm` is not mixed in
             atexit.register(self._at_exit)
 
-    def first(self, function):
+    def first(self, function: Callable[[], T]) -> T:
         """function() of rank 0, for every process: what it returned or raised, sent to all by pickle."""
         if self.size == 1:
             return function()
@@ -154,11 +161,11 @@ class World:
             raise error
         return result
 
-    def everyone(self, value):
+    def everyone(self, value: T) -> list[T]:
         """[value of each process], sent by pickle."""
         return [value] if self.size == 1 else self.comm.allgather(value)
 
-    def largest(self, number):
+    def largest(self, number: int) -> int:
         """The largest of the processes' ints."""
         if self.size == 1:
             return number
@@ -166,7 +173,7 @@ class World:
 
         return self.comm.allreduce(int(number), MPI.MAX)
 
-    def dealt(self, function, items):
+    def dealt(self, function: Callable[[T], float], items: Sequence[T]) -> list[float]:
         """[function(item), a float, for each item], where each process computes some and all get every one."""
         values = np.zeros(len(items))
         for i in range(self.rank, len(items), self.size):
@@ -175,7 +182,7 @@ class World:
             exchange(values, self.comm)  # each is added to zeros only, which changes no bit of it
         return values.tolist()
 
-    def check_same(self, **values):
+    def check_same(self, **values: Any) -> None:
         """Raise RanksError with the names of those values that the processes do not agree on, and who has what."""
         everyone = self.everyone((platform.node(), values))
         wrong = []
@@ -188,7 +195,7 @@ class World:
         if wrong:
             raise RanksError(f"the processes differ in {'; '.join(wrong)}")
 
-    def __enter__(self):
+    def __enter__(self) -> "Self":
         if self.size > 1:
             try:
                 self.check_same(**versions())
@@ -197,7 +204,7 @@ class World:
                 raise
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if self._ending is None:
             return
         try:

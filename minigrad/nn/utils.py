@@ -2,19 +2,26 @@
 
 import math
 import threading
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from ..autograd import no_grad
 from ..dtypes import float64
 from ..recording import refuse
 from ..tensor import Tensor, from_backend, zeros
 
+if TYPE_CHECKING:
+    from .module import Module
+
+__all__ = ["evaluating", "clip_grad_norm_"]
+
 _changing_mode = threading.RLock()
 _evaluated: dict = {}  # {Module: (how many with-blocks it is in, {module: its mode before the first of them})}
 
 
 @contextmanager
-def evaluating(model):
+def evaluating(model: "Module") -> Iterator[None]:
     """Within a with-block a Module is in eval mode. After the last of them, if several threads are in one, every module
     is in the mode it had before the first."""
     with _changing_mode:
@@ -33,7 +40,7 @@ def evaluating(model):
                     module.training = training
 
 
-def clip_grad_norm_(parameters, max_norm, error_if_nonfinite=False):
+def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, error_if_nonfinite: bool = False) -> Tensor:
     """Scale all gradients in place so that their joint 2-norm is at most max_norm. Returns the norm before: a Tensor,
     () of float64, on the device of the first.
 

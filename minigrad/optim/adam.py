@@ -1,6 +1,10 @@
 """Adam, and AdamW."""
 
-from .optimizer import Optimizer, launches, rows
+from collections.abc import MutableMapping
+from typing import Any
+
+from ..tensor import Tensor
+from .optimizer import Optimizer, Params, launches, rows
 
 
 class Adam(Optimizer):
@@ -13,10 +17,17 @@ class Adam(Optimizer):
     squares = ("v",)
     decoupled = False
 
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0):
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+    ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
-    def update(self, p, g, state, group):
+    def update(self, p: Tensor, g: Tensor, state: MutableMapping[str, Any], group: MutableMapping[str, Any]) -> None:
         m, v, t, (beta1, beta2) = state["m"], state["v"], state["step"], group["betas"]
         if self.decoupled:
             p *= 1 - group["lr"] * group["weight_decay"]
@@ -26,7 +37,7 @@ class Adam(Optimizer):
         v.mul_(beta2).add_((1 - beta2) * g * g)
         p -= group["lr"] * (m / (1 - beta1**t)) / ((v / (1 - beta2**t)).sqrt() + group["eps"])
 
-    def update_all(self, due):
+    def update_all(self, due: list[Any]) -> None:
         for (on, *shared), parameters in launches(due, lambda group: (*group["betas"], group["eps"])):
             numbers, options = rows(parameters, lambda s, group: (group["lr"], group["weight_decay"], s["step"]))
             slots = [
@@ -42,5 +53,12 @@ class AdamW(Adam):
 
     decoupled = True
 
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2):
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+    ) -> None:
         super().__init__(params, lr, betas, eps, weight_decay)

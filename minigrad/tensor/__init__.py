@@ -11,3 +11,9 @@ from .creation import (
     one_hot, ones, ones_like, rand, rand_like, randint, randn, randn_like, randperm, tensor, zeros, zeros_like,
 )  # fmt: skip
 from .gradients import check_same_kind, grad
+
+__all__ = [
+    "Tensor", "arange", "as_tensor", "empty", "eye", "from_dlpack", "from_numpy", "full", "full_like", "linspace",
+    "multinomial", "one_hot", "ones", "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm",
+    "tensor", "zeros", "zeros_like", "grad",
+]  # fmt: skip

@@ -11,6 +11,7 @@ from ..autograd import Storage
 from ..ops.args import shape_of
 from ..random import Generator, default_generator
 from ..recording import refuse_users
+from ..typing import Array, DTypeLike, Number, Size
 from .core import Tensor
 
 
@@ -26,7 +27,7 @@ def from_backend(array: Any, on: Any, requires_grad: bool = False) -> Tensor:
     return x.requires_grad_() if requires_grad else x
 
 
-def tensor(data: Any, dtype: Any = None, device: str = "cpu", requires_grad: bool = False) -> Tensor:
+def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requires_grad: bool = False) -> Tensor:
     """A Tensor with a copy of data: numbers, nested lists, arrays, Tensors. An array may be another library's on the
     GPU, an object with __cuda_array_interface__; with device="cuda" its copy never leaves the GPU.
 
@@ -62,7 +63,7 @@ def _first_is_typed(data: Any) -> bool:
     return isinstance(data, (np.ndarray, np.generic))
 
 
-def as_tensor(data: Any, dtype: Any = None, device: str = "cpu") -> Any:
+def as_tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu") -> Tensor:
     """data as a Tensor: itself if it is one of that dtype and device, else sharing an array's memory, else a copy.
 
     With device="cuda" an array is one with __cuda_array_interface__, that may be written to."""
@@ -80,7 +81,7 @@ def _in_elements(array: np.ndarray) -> bool:
     return not any(stride % array.itemsize for stride in array.strides)
 
 
-def from_numpy(array: Any) -> Tensor:
+def from_numpy(array: Array) -> Tensor:
     """A Tensor that shares the memory of a NumPy array. Raises ValueError if a stride is no whole number of elements,
     as those of a structured array's field may be: mg.tensor copies it."""
     refuse_users("from_numpy()")
@@ -132,7 +133,9 @@ def _sizes(name: str, size: Any) -> tuple[int, ...]:
     return shape
 
 
-def full(size: Any, fill_value: Any, dtype: Any = None, device: str = "cpu", requires_grad: bool = False) -> Tensor:
+def full(
+    size: Size, fill_value: Number, dtype: DTypeLike | None = None, device: str = "cpu", requires_grad: bool = False
+) -> Tensor:
     """A Tensor filled with one value. dtype None: float32, int64 or bool, after the value."""
     if dtype is None:
         dtype = {"b": dtypes.bool_, "i": dtypes.int64, "u": dtypes.int64}.get(np.asarray(fill_value).dtype.kind)
@@ -141,37 +144,45 @@ def full(size: Any, fill_value: Any, dtype: Any = None, device: str = "cpu", req
     return from_backend(on.full(shape, fill_value, dtypes.as_dtype(dtype or dtypes.DEFAULT_FLOAT)), on, requires_grad)
 
 
-def zeros(*size: Any, dtype: Any = dtypes.DEFAULT_FLOAT, device: str = "cpu", requires_grad: bool = False) -> Tensor:
+def zeros(
+    *size: Size, dtype: DTypeLike = dtypes.DEFAULT_FLOAT, device: str = "cpu", requires_grad: bool = False
+) -> Tensor:
     """Zeros of a shape."""
     return full(_sizes("zeros", size), 0, dtype, device, requires_grad)
 
 
-def ones(*size: Any, dtype: Any = dtypes.DEFAULT_FLOAT, device: str = "cpu", requires_grad: bool = False) -> Tensor:
+def ones(
+    *size: Size, dtype: DTypeLike = dtypes.DEFAULT_FLOAT, device: str = "cpu", requires_grad: bool = False
+) -> Tensor:
     """Ones of a shape."""
     return full(_sizes("ones", size), 1, dtype, device, requires_grad)
 
 
-def empty(*size: Any, dtype: Any = dtypes.DEFAULT_FLOAT, device: str = "cpu", requires_grad: bool = False) -> Tensor:
+def empty(
+    *size: Size, dtype: DTypeLike = dtypes.DEFAULT_FLOAT, device: str = "cpu", requires_grad: bool = False
+) -> Tensor:
     """A Tensor of a shape with arbitrary values: whatever was in its memory."""
     return _finish(np.empty(_sizes("empty", size), dtypes.as_dtype(dtype)), device, requires_grad)
 
 
-def zeros_like(x: Tensor, dtype: Any = None) -> Tensor:
+def zeros_like(x: Tensor, dtype: DTypeLike | None = None) -> Tensor:
     """Zeros of x's shape, dtype and device."""
     return zeros(x.shape, dtype=dtype or x.dtype, device=x.device)
 
 
-def ones_like(x: Tensor, dtype: Any = None) -> Tensor:
+def ones_like(x: Tensor, dtype: DTypeLike | None = None) -> Tensor:
     """Ones of x's shape, dtype and device."""
     return ones(x.shape, dtype=dtype or x.dtype, device=x.device)
 
 
-def full_like(x: Tensor, fill_value: Any, dtype: Any = None) -> Tensor:
+def full_like(x: Tensor, fill_value: Number, dtype: DTypeLike | None = None) -> Tensor:
     """One value in x's shape, dtype and device."""
     return full(x.shape, fill_value, dtype or x.dtype, x.device)
 
 
-def arange(start: float, end: float | None = None, step: float = 1, dtype: Any = None, device: str = "cpu") -> Tensor:
+def arange(
+    start: float, end: float | None = None, step: float = 1, dtype: DTypeLike | None = None, device: str = "cpu"
+) -> Tensor:
     """start, start + step, … below end; arange(n) counts from 0. dtype None: int64, or float32 if any is a float."""
     start, end = (0, start) if end is None else (start, end)
     if step == 0:
@@ -181,17 +192,19 @@ def arange(start: float, end: float | None = None, step: float = 1, dtype: Any =
     return _finish(np.arange(start, end, step).astype(dtypes.as_dtype(dtype)), device, False)
 
 
-def linspace(start: float, end: float, steps: int, dtype: Any = dtypes.DEFAULT_FLOAT, device: str = "cpu") -> Tensor:
+def linspace(
+    start: float, end: float, steps: int, dtype: DTypeLike = dtypes.DEFAULT_FLOAT, device: str = "cpu"
+) -> Tensor:
     """`steps` numbers from start to end, both included, evenly spaced."""
     return _finish(np.linspace(start, end, steps).astype(dtypes.as_dtype(dtype)), device, False)
 
 
-def eye(n: int, m: int | None = None, dtype: Any = dtypes.DEFAULT_FLOAT, device: str = "cpu") -> Tensor:
+def eye(n: int, m: int | None = None, dtype: DTypeLike = dtypes.DEFAULT_FLOAT, device: str = "cpu") -> Tensor:
     """The identity matrix, (n, m or n)."""
     return _finish(np.eye(n, m, dtype=dtypes.as_dtype(dtype)), device, False)
 
 
-def one_hot(x: Tensor, num_classes: int) -> Any:
+def one_hot(x: Tensor, num_classes: int) -> Tensor:
     """int Tensor (…) -> int64 (…, num_classes): 1 at the class, else 0."""
     if x.numel() and not 0 <= int(x.min().item()) <= int(x.max().item()) < num_classes:
         raise IndexError(f"one_hot: classes from {x.min().item()} to {x.max().item()} do not fit {num_classes}")
@@ -213,8 +226,8 @@ def _float_dtype(name: str, dtype: Any) -> Any:
 
 
 def rand(
-    *size: Any,
-    dtype: Any = dtypes.DEFAULT_FLOAT,
+    *size: Size,
+    dtype: DTypeLike = dtypes.DEFAULT_FLOAT,
     device: str = "cpu",
     requires_grad: bool = False,
     generator: Generator | None = None,
@@ -226,8 +239,8 @@ def rand(
 
 
 def randn(
-    *size: Any,
-    dtype: Any = dtypes.DEFAULT_FLOAT,
+    *size: Size,
+    dtype: DTypeLike = dtypes.DEFAULT_FLOAT,
     device: str = "cpu",
     requires_grad: bool = False,
     generator: Generator | None = None,

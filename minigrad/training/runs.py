@@ -8,18 +8,27 @@ import contextlib
 import dataclasses
 import math
 import os
+from collections.abc import Mapping
 from reprlib import repr as shown
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import nn
 from ..dtypes import is_number
+from ..typing import Array, FilePath
 from . import checkpoint, text
+
+if TYPE_CHECKING:
+    from ..nn.gpt import GPT
+    from .text import CharVocab
+
+__all__ = ["load_char_model", "load_run"]
 
 SIZES = "block_size", "n_layer", "n_head", "n_embd", "dropout"  # what a run's settings say about its model
 
 
-def load_char_model(path, device="cpu"):
+def load_char_model(path: FilePath, device: str = "cpu") -> "tuple[GPT, CharVocab, dict[str, Any]]":
     """(GPT, CharVocab, meta) from a checkpoint of examples/char_lm.py: meta has its "chars" and its "config".
 
     Raises CheckpointError for a file that cannot be read, holds something else, or describes something impossible."""
@@ -31,7 +40,7 @@ def load_char_model(path, device="cpu"):
     return model.to(device), vocab, meta
 
 
-def load_run(path, settings):
+def load_run(path: FilePath, settings: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
     """(tensors, meta) of a run of examples/char_lm.py, to continue it. settings: {name: default} of that program.
 
     meta has been checked: "chars" and "settings" fit the model's weights, each setting is of its default's kind, and

@@ -4,11 +4,14 @@ import csv
 import io
 import math
 import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from ..autograd import Value
 from ..files import atomic_write
+from ..typing import FilePath
 from .labels import printable
 
 SMOOTHING = 0.95  # of the training loss, which is noisy since each value comes from a single batch
@@ -16,7 +19,7 @@ PANELS = 144  # the most that `heads_grid` draws, 12 layers of 12 heads
 LABELLED = 32  # the most tokens that fit along an axis
 
 
-def loss_curve(rows, path):
+def loss_curve(rows: FilePath | Iterable[Mapping[str, Any]], path: FilePath) -> None:
     """Draw training and validation loss against the step, as a PNG at `path`.
 
     rows: the path of a CSV file, or dicts, with the columns step, train and val; an empty val was not measured.
@@ -36,7 +39,7 @@ def loss_curve(rows, path):
     _save(figure, axes, path)
 
 
-def curves(series, path, xlabel, ylabel, log=""):
+def curves(series: Mapping[str, tuple[Any, Any]], path: FilePath, xlabel: str, ylabel: str, log: str = "") -> None:
     """Draw {label: (xs, ys)} as lines with dots, a PNG at `path`. log: the logarithmic axes: "", "x", "y" or "xy".
 
     Raises ImportError, which tells how to install it, if matplotlib is missing."""
@@ -51,7 +54,7 @@ def curves(series, path, xlabel, ylabel, log=""):
     _save(figure, axes, path)
 
 
-def heads_grid(patterns, path, tokens=None, title=None):
+def heads_grid(patterns: Any, path: FilePath, tokens: Sequence[str] | None = None, title: str | None = None) -> None:
     """Draw what each head attends to, a PNG at `path`: a row per layer, a column per head, keys from left to right.
 
     patterns: {label: array (nh, T, S)}, such as {"blocks.1.attn": pattern}, or a list of arrays, or a single one.
