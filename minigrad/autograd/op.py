@@ -88,7 +88,7 @@ class Op:
         """The result: a raw array of self.backend, or a tuple of them, from raw arrays, numbers and parameters."""
         raise TypeError(f"{self.name}: an op must define forward(self, *arrays, **params)")
 
-    def backward(self, *dys: Any) -> Any:
+    def backward(self, *dys: Any, **none: Any) -> Any:  # **none: to type checkers, a subclass may take what it likes
         """The gradients of the inputs, a Tensor or None for each, from those of the outputs, as Tensor maths."""
         raise TypeError(f"{self.name} has no gradient")
 

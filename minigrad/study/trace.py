@@ -251,6 +251,31 @@ class LayerTrace:
     replace what it computes? Gradients are then those of what was used. twice: did gradients come again after a
     backward with create_graph=True, so that some of them may be second derivatives?"""
 
+    q: Array
+    k: Array
+    v: Array
+    scores: Array
+    pattern: Array
+    z: Array
+    x_q: Array
+    x_k: Array
+    x_v: Array
+    y: Array
+    q_grad: Array
+    k_grad: Array
+    v_grad: Array
+    scores_grad: Array
+    pattern_grad: Array
+    z_grad: Array
+    x_q_grad: Array
+    x_k_grad: Array
+    x_v_grad: Array
+    y_grad: Array
+    W_Q: Array
+    W_K: Array
+    W_V: Array
+    W_O: Array
+
     def __init__(self, path: str, layer: "MultiheadAttention", heads: Sequence[int], grads: bool) -> None:
         self.path, self.layer, self.heads, self.scale = path, layer, heads, layer.score_scale
         self.dropout = layer.dropout if layer.training else 0.0
@@ -265,23 +290,25 @@ class LayerTrace:
         copies = ([getattr(head, name).cpu().numpy() for head in each] for name in WEIGHTS)
         self._weights = dict(zip(WEIGHTS, map(np.stack, copies)))  # since the optimizer may change what they are of
 
-    def __getattr__(self, name):
-        if name.startswith("__") or name not in NAMES:
-            raise AttributeError(unknown("value", name, [*NAMES, *vars(self)]))
-        if name in WEIGHTS:
-            return as_float64(self._weights[name]) * (self.gates[:, None, None] if name == "W_O" else 1.0)
-        value = name.removesuffix("_grad")
-        if name != value and value in INPUTS:
-            p = value.removeprefix("x_")
-            return self.projection_grad(p) @ as_float64(self._weights[f"W_{p.upper()}"]).swapaxes(1, 2)
-        point, scale = ("qk", self.scale) if value == "scores" else (value, None)
-        if point not in self._values:
-            raise RuntimeError(f"the forward of {self.path or 'the layer'} stopped before it had computed {value}")
-        if name == value:
-            return self._values[point] if scale is None else self._values[point] * scale
-        if point not in self._came:
-            raise RuntimeError(f"no grad yet of {value} in {self.path or 'the layer'}: {self._why_none(point)}")
-        return self._came[point] if scale is None else self._came[point] / scale
+    if not TYPE_CHECKING:  # which has the names from above
+
+        def __getattr__(self, name):
+            if name.startswith("__") or name not in NAMES:
+                raise AttributeError(unknown("value", name, [*NAMES, *vars(self)]))
+            if name in WEIGHTS:
+                return as_float64(self._weights[name]) * (self.gates[:, None, None] if name == "W_O" else 1.0)
+            value = name.removesuffix("_grad")
+            if name != value and value in INPUTS:
+                p = value.removeprefix("x_")
+                return self.projection_grad(p) @ as_float64(self._weights[f"W_{p.upper()}"]).swapaxes(1, 2)
+            point, scale = ("qk", self.scale) if value == "scores" else (value, None)
+            if point not in self._values:
+                raise RuntimeError(f"the forward of {self.path or 'the layer'} stopped before it had computed {value}")
+            if name == value:
+                return self._values[point] if scale is None else self._values[point] * scale
+            if point not in self._came:
+                raise RuntimeError(f"no grad yet of {value} in {self.path or 'the layer'}: {self._why_none(point)}")
+            return self._came[point] if scale is None else self._came[point] / scale
 
     def __dir__(self):
         return [*super().__dir__(), *NAMES]

@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from .. import backend, dtypes, ops
+from .. import backend, dtypes
 from ..autograd import Node, Storage
 from ..typing import Array, DTypeLike, Operand
 from .gradients import Gradients
 from .inplace import InPlace
 from .interop import Interop
+
+if TYPE_CHECKING:
+    from ..ops import signatures as ops  # not .. import ops, in which Pyright takes softmax and matmul for the modules
+else:
+    from .. import ops
 
 
 class Tensor(Gradients, InPlace, Interop):

@@ -4,14 +4,20 @@
 matplotlib: pip install '.[viz]'.
 """
 
+from typing import TYPE_CHECKING
+
 from .graph import Graph, graph  # now rather than on demand, so that viz.graph is the function and not the submodule
 
 __all__ = ["Graph", "curves", "graph", "heads_grid", "loss_curve"]
 
 
-def __getattr__(name):
-    if name in ("curves", "heads_grid", "loss_curve"):
-        from . import plots
+if TYPE_CHECKING:
+    from .plots import curves, heads_grid, loss_curve
+else:
 
-        return getattr(plots, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+    def __getattr__(name):
+        if name in ("curves", "heads_grid", "loss_curve"):
+            from . import plots
+
+            return getattr(plots, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")

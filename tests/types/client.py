@@ -29,6 +29,21 @@ class Square(Op):
         return 2 * x * dy
 
 
+class Power(Op):
+    """y = xⁿ;   dx = n xⁿ⁻¹ dy"""
+
+    cases = [case((3, 4), n=3)]
+    n: int  # forward's parameters are attributes; this says so to type checkers
+
+    def forward(self, x: Any, n: int) -> Any:
+        self.save_inputs(x)
+        return self.backend.pow(x, n)
+
+    def backward(self, dy: Tensor) -> Tensor:
+        (x,) = self.saved_inputs()
+        return self.n * x ** (self.n - 1) * dy
+
+
 def square(x: Tensor) -> Tensor:
     y: Tensor = Square.apply(x)
     return y
@@ -137,7 +152,7 @@ def check(model: Classifier) -> list[str]:
     assert report and report.worst is not None and report.worst.verdict == "PASS"
     tokens, targets = mg.randint(0, 5, (2, 4)), mg.randint(0, 5, (2,))
     taylor = check_taylor(lambda model: model(tokens, targets)[1], model, directions=1)
-    rows = check_op(Square)
+    rows = [*check_op(Square), *check_op(Power)]
     second = gradgradcheck(F.silu, mg.randn(3))
     return [report.summary(), taylor.message(), second.verdict, *(row.verdict for row in rows)]
 
