@@ -407,7 +407,7 @@ def var(x: Tensor, dim: Dims = None, keepdim: bool = False, correction: int = 1)
 
 @overload
 def var(x: Tensor, axis: Dims = None, keepdims: bool = False, correction: int = 1) -> Tensor: ...
-def clamp(x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:
+def clamp(x: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """x limited to [min, max]; either bound may be None. Numbers only: for tensor bounds use maximum and minimum."""
 
 def eq(x: Operand, other: Operand) -> Tensor:

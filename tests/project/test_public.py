@@ -58,6 +58,7 @@ def test_every_public_function_has_types():
 
 def test_files_written_from_the_sources_are_current():
     assert stubs.STUB.read_text() == stubs.stub(), CURRENT
+    assert not stubs.left
     assert contents.FILE.read_text() == contents.init(), CURRENT
 
 

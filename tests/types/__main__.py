@@ -2,12 +2,12 @@
 as vocabulary.py knows them; minigrad/ops/signatures.pyi; and `__all__` and the docstring of minigrad. It prints what is
 left to be said by hand."""
 
+from . import stubs
 from .annotate import annotate
 from .contents import FILE, init
-from .stubs import STUB, stub
 
 if __name__ == "__main__":
     left = annotate()
-    STUB.write_text(stub())
+    stubs.STUB.write_text(stubs.stub())
     FILE.write_text(init())
-    print("\n".join(left) or "nothing is left to be said by hand")
+    print("\n".join([*left, *stubs.left]) or "nothing is left to be said by hand")
