@@ -147,19 +147,26 @@ Errors
     DeviceError    A device was asked for that cannot be had here; the message says what is missing
     CaptureError   A step does something that cannot be captured; the message says what, and in which line
 
-Packages: import minigrad.…
-    nn              Layers, attention, transformers and GPT; `functional` holds the functions behind them
-    nn.functional   The functions behind the layers, under their PyTorch names: `from minigrad.nn import functional …
-    nn.init         Initial values: each function fills a tensor in place and returns it
-    optim           Optimizers with parameter groups, and the learning-rate schedule of nanoGPT
-    gradcheck       Gradient checking that can be trusted: differences with error bars, the wrong element named, and …
-    study           A look inside attention heads: what they compute, which gradients come back to them, and how much …
-    viz             Pictures for scripts and shells: graphs as DOT, SVG or PNG, curves and heat maps as PNG
-    training        What a training loop needs beside a model and an optimizer, on the host
-    distributed     Data-parallel training on MPI, to the same bits with any number of processes
-    autograd        The graph, the backward walk and the grad modes
-    ops             Every differentiable op, declared once, a file per family
-    doctor          What this machine has for minigrad, what it lacks and why, and whether what it has computes …
+Modules
+    autograd              The graph, the backward walk and the grad modes
+    distributed           Data-parallel training on MPI, to the same bits with any number of processes
+    gradcheck             Gradient checking that can be trusted: differences with error bars, the wrong element …
+    nn                    Layers, attention, transformers and GPT; `functional` holds the functions behind them
+    nn.cost               What a layer or a model costs, counted from its sizes without computing anything
+    nn.functional         The functions behind the layers, under their PyTorch names: `from minigrad.nn import …
+    nn.init               Initial values: each function fills a tensor in place and returns it
+    nn.positions          Four ways to tell attention where a token stands
+    nn.utils              Helpers for loops of training and evaluation
+    optim                 Optimizers with parameter groups, and the learning-rate schedule of nanoGPT
+    random                Random numbers for every device: a Philox stream whose whole state is two integers, (seed, …
+    study                 A look inside attention heads: what they compute, which gradients come back to them, and …
+    training              What a training loop needs beside a model and an optimizer, on the host
+    training.checkpoint   Checkpoints: one safetensors file each, so that it is written whole or not at all
+    training.loop         Around a training loop: a table of losses, signals that let a step finish, and a line of …
+    training.runs         Reading back what examples/char_lm.py has saved: a model, or a whole run to continue
+    training.text         Text for character models: a vocabulary, a corpus, random batches to train on and fixed …
+    typing                Names for kinds of arguments, as annotations use them: yours too, `from minigrad.typing …
+    viz                   Pictures for scripts and shells: graphs as DOT, SVG or PNG, curves and heat maps as PNG
 """
 
 from . import launched  # first, before NumPy

@@ -14,59 +14,46 @@ import numpy as np
 import minigrad
 
 from .. import ROOT
+from . import public
 
 FILE = ROOT / "minigrad/__init__.py"
 WIDTH = 120
-THEMES = {  # in the order of the page; what comes from a module that is not listed stands under its docstring's title
-    "minigrad.tensor.core": "Tensors",
-    "minigrad.tensor.creation": "Tensors",
-    "minigrad.ops.elementwise": "Element by element",
-    "minigrad.ops.activation": "Element by element",
-    "minigrad.ops.select": "Comparing and choosing",
-    "minigrad.ops.reduce": "Along dims",
-    "minigrad.ops.softmax": "Along dims",
-    "minigrad.ops.movement": "Shapes",
-    "minigrad.ops.index": "Indexing",
-    "minigrad.ops.matmul": "Products",
-    "minigrad.tensor.gradients": "Gradients",
-    "minigrad.autograd.modes": "Gradients",
-    "minigrad.autograd.op": "Ops of your own",
-    "minigrad.autograd.cases": "Ops of your own",
-    "minigrad.autograd.registry": "Ops of your own",
-    "minigrad.captured": "Speed",
-    "minigrad.random": "Random numbers",
+THEMES = {  # modules by the last part of their names, in the order of the page; others follow, under their own titles
+    **dict.fromkeys(("core", "creation"), "Tensors"),
+    **dict.fromkeys(("elementwise", "activation", "functions", "rounding"), "Element by element"),
+    **dict.fromkeys(("select", "compare"), "Comparing and choosing"),
+    **dict.fromkeys(("reduce", "softmax"), "Along dims"),
+    "movement": "Shapes",
+    "index": "Indexing",
+    "matmul": "Products",
+    **dict.fromkeys(("gradients", "modes"), "Gradients"),
+    **dict.fromkeys(("op", "cases", "registry"), "Ops of your own"),
+    "captured": "Speed",
+    "random": "Random numbers",
 }
-VALUES = {  # what is no function or class, and so has no docstring
-    "default_generator": "the Generator that initialisation, dropout and random tensors draw from",
-    "registry": "{name: Declaration} of every op and composite",
+VALUES = {  # what is no function or class, and so has no docstring: the module that it belongs to, and what it is
+    "default_generator": ("random", "the Generator that initialisation, dropout and random tensors draw from"),
+    "registry": ("registry", "{name: Declaration} of every op and composite"),
 }
-PACKAGES = [
-    "nn",
-    "nn.functional",
-    "nn.init",
-    "optim",
-    "gradcheck",
-    "study",
-    "viz",
-    "training",
-    "distributed",
-    "autograd",
-    "ops",
-    "doctor",
-]
 
 
 def names():
     """What minigrad/__init__.py offers: the names that it imports, but for modules and what begins with _."""
-    nodes = [n for n in ast.parse(FILE.read_text()).body if isinstance(n, ast.ImportFrom)]
+    nodes = [n for n in ast.parse(FILE.read_text()).body if isinstance(n, ast.ImportFrom) and n.level]
     found = [alias.asname or alias.name for n in nodes for alias in n.names]
     return [name for name in found if not inspect.ismodule(getattr(minigrad, name)) and name != "launched"]
 
 
 def modules():
     """The packages that minigrad/__init__.py imports."""
-    nodes = [n for n in ast.parse(FILE.read_text()).body if isinstance(n, ast.ImportFrom) and n.module is None]
+    nodes = [n for n in ast.parse(FILE.read_text()).body if isinstance(n, ast.ImportFrom) and n.level and not n.module]
     return [alias.name for n in nodes for alias in n.names if alias.name != "launched"]
+
+
+def packages():
+    """What is to be imported from minigrad: modules with an `__all__` that stand at most two folders deep."""
+    found = [each.__name__.removeprefix("minigrad.") for each in public.modules() if each is not minigrad]
+    return [name for name in found if name.count(".") < 2 and name not in ("tensor", "captured")]
 
 
 def sentence(doc):
@@ -78,7 +65,7 @@ def sentence(doc):
 def contents():
     """The table: themes with a line for each name."""
     themes = {theme: [] for theme in THEMES.values()}
-    errors, dtypes = [], []
+    errors, dtypes, seen = [], [], {}
     for name in names():
         value = getattr(minigrad, name)
         if isinstance(value, np.dtype | type) and value in (*minigrad.dtypes.ALL, bool, int, float):
@@ -86,16 +73,18 @@ def contents():
         elif inspect.isclass(value) and issubclass(value, Exception):
             errors.append((name, sentence(value.__doc__)))
         elif name in VALUES:
-            home = "minigrad.random" if "generator" in name else "minigrad.autograd.registry"
-            themes[THEMES[home]].append((name, VALUES[name]))
+            home, said = VALUES[name]
+            themes[THEMES[home]].append((name, said))
         else:
             home = importlib.import_module(inspect.unwrap(value).__module__)
-            theme = THEMES.get(home.__name__) or sentence(home.__doc__)
-            themes.setdefault(theme, []).append((name, sentence(value.__doc__)))
-    packages = [(name, sentence(importlib.import_module(f"minigrad.{name}").__doc__)) for name in PACKAGES]
+            theme = THEMES.get(home.__name__.rpartition(".")[2]) or sentence(home.__doc__)
+            first = seen.setdefault(id(value), name)
+            said = sentence(value.__doc__) if first == name else f"another name of {first}"
+            themes.setdefault(theme, []).append((name, said))
+    below = [(name, sentence(importlib.import_module(f"minigrad.{name}").__doc__)) for name in packages()]
     parts = [section(theme, rows) for theme, rows in themes.items()]
     parts += [f"dtypes\n{textwrap.fill(', '.join(dtypes), WIDTH, initial_indent='    ', subsequent_indent='    ')}"]
-    return "\n\n".join([*parts, section("Errors", errors), section("Packages: import minigrad.…", packages)])
+    return "\n\n".join([*parts, section("Errors", errors), section("Modules", below)])
 
 
 def section(title, rows):
