@@ -54,7 +54,7 @@ def kind_of(function, p, beside=()):
             return WORDS[key]
     if p.name == "x":
         return "Operand"
-    if p.default is not None and p.default is not p.empty:
+    if isinstance(p.default, bool | int | float | str):
         return type(p.default).__name__
     raise Unknown(f"{function}({p}): of what type? Say so in tests/types/vocabulary.py, or annotate it")
 
