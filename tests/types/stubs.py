@@ -48,9 +48,9 @@ def kind_of(function, p, beside=()):
     """The type of parameter p of a function, as text; `beside` are the names of all its parameters. Raises Unknown."""
     if p.annotation is not p.empty:
         return p.annotation if isinstance(p.annotation, str) else inspect.formatannotation(p.annotation)
-    word = p.name + "=" * (p.default is None)
+    word = p.name + ("" if p.default is p.empty else "=" if p.default is None else "=…")
     for key in (f"{function}.{word}", word):
-        if key in WORDS and not (key == "x" and {"other", "exponent"} & set(beside)):
+        if key in WORDS and not (p.name == "x" and {"other", "exponent"} & set(beside)):
             return WORDS[key]
     if p.name == "x":
         return "Operand"

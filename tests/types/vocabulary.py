@@ -1,7 +1,7 @@
 """Types by the names of arguments. In minigrad one word has one meaning everywhere, so its type is said here, once.
 
-`name=` is an argument whose default is None, `function.name` that of one function alone. What a default tells
-(keepdim=False) needs no entry, nor does what the sources annotate themselves."""
+`name=` is an argument whose default is None, `name=…` one with another default that does not tell its type, and
+`function.name` that of one function alone. What the sources annotate themselves needs no entry."""
 
 KINDS = {
     "Tensor": "x q k v qk input target query key value weight mask condition index src tgt memory mat mat1 mat2 batch1 "
@@ -14,21 +14,21 @@ KINDS = {
     "Sequence[Tensor]": "tensors",
     "int": "dim dim0 dim1 chunks topk.k repeat_interleave.repeats start length in_features out_features "
     "num_embeddings embedding_dim",
-    "int | None": "argmax.dim= argmin.dim= take_along_dim.dim= correction=",
+    "int | None": "argmax.dim= argmin.dim= take_along_dim.dim= correction= padding_idx=",
     "int | Sequence[int]": "split_size_or_sections indices_or_sections shifts movedim.source destination",
     "Dims": "dim= dims= logsumexp.dim",
     "Size": "size shape dims sizes repeats normalized_shape order along",
     "Sequence[int]": "pad.pad split_sizes",
     "float | None": "min= max= scale= eps= posinf= neginf= pad.value=",
-    "float": "alpha beta pad.value addcmul.value addcdiv.value",
-    "float | str": "norm.p",
+    "float": "alpha=… beta=… pad.value=… addcmul.value=… addcdiv.value=…",
+    "float | str": "norm.p=…",
     "bool | None": "unbiased= size_average= reduce=",
     "str": "equation",
-    "DTypeLike": "dtype",
+    "DTypeLike": "dtype dtype=…",
     "DTypeLike | None": "dtype=",
     "str | None": "device= rounding_mode= side=",
     "Index": "getitem.index parsed_index.index",
-    "Generator | None": "generator=",
+    "Generator | None": "generator= generator=…",
     "Any": "parsed_index.x",
 }
 REFUSED = {"out"}  # arguments that functions know of in order to refuse them
