@@ -30,6 +30,37 @@ __device__ __forceinline__ X whole_power(X a, X b) {
   return X(y);
 }
 
+// ⌊a / b⌋ and a - b ⌊a / b⌋ of floats, as Python's // and %. fmod is exact; what it leaves
+// divides without a remainder, so the quotient is whole but for rounding.
+template <typename X>
+__device__ __forceinline__ X floored_remainder(X a, X b) {
+  const X r = X(fmod(double(a), double(b)));
+  return r == 0 ? copysign(r, b) : (r < 0) != (b < 0) ? r + b : r;
+}
+
+template <typename X>
+__device__ __forceinline__ X floored_quotient(X a, X b) {
+  if (b == 0) return a / b;
+  const X r = X(fmod(double(a), double(b)));
+  const X q = (a - r) / b - ((r < 0) != (b < 0) && r != 0), y = floor(q);
+  return q == 0 ? copysign(X(0), a / b) : q - y > X(0.5) ? y + 1 : y;
+}
+
+// The same of integers. What a CPU would trap is 0 (by 0) or wraps around (the smallest by -1).
+template <typename X>
+__device__ __forceinline__ X whole_quotient(X a, X b) {
+  if (b == 0) return 0;
+  if (X(-1) < X(0) && b == X(-1)) return X(0ull - (unsigned long long)a);
+  return a / b - ((a % b != 0) && (a < 0) != (b < 0));
+}
+
+template <typename X>
+__device__ __forceinline__ X whole_remainder(X a, X b) {
+  if (b == 0 || (X(-1) < X(0) && b == X(-1))) return 0;
+  const X r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
 template <typename X>
 __device__ __forceinline__ X sigmoid(X x) {  // by e^-|x|, which cannot overflow
   X e = exp(-fabs(x));
@@ -131,12 +162,17 @@ minimum             fib    smaller(a, b)
 clamp               fi     smaller(larger(a, R(nb)), R(nc))
 where               fib    a ? b : c
 pow                 fi     pow(a, b)  ints: whole_power(a, b)
+floor_divide        fi     floored_quotient(a, b)  ints: whole_quotient(a, b)
+remainder           fi     floored_remainder(a, b)  ints: whole_remainder(a, b)
 sqrt                f      sqrt(a)
 rsqrt               f      R(1) / sqrt(a)
 exp                 f      exp(a)
 log                 f      log(a)
+expm1               f      expm1(a)
+log1p               f      log1p(double(a))
 sin                 f      sin(a)
 cos                 f      cos(a)
+atan                f      atan(a)
 tanh                f      tanh(a)
 erf                 f      erf(a)
 erfc                f      erfc(a)

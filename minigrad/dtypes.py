@@ -21,7 +21,10 @@ _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
 def as_dtype(dtype):
     """One of ours from a NumPy dtype, a name or Python's bool, int, float (the last is float32). Raises TypeError."""
-    found = DEFAULT_FLOAT if dtype is float else np.dtype(dtype)
+    try:
+        found = DEFAULT_FLOAT if dtype is float else np.dtype(dtype)
+    except TypeError:  # a name that NumPy has not either, such as bfloat16
+        found = dtype
     if found not in ALL:
         raise TypeError(f"minigrad has no dtype {found}; it has {', '.join(str(d) for d in ALL)}")
     return found

@@ -10,17 +10,33 @@ An op's backward takes Tensors and returns Tensors. So it is written like any ot
 graph (`create_graph=True`), and the engine need not know what a Tensor is: `Value` is all that it sees of one.
 """
 
+from typing import TYPE_CHECKING
+
 from .anomaly import AnomalyError
 from .cases import case
+from .function import Function, once_differentiable
 from .graph import GraphError, Handle, Node, Recorded, Storage, Value
 from ..quiet import quiet
-from .modes import detect_anomaly, enable_grad, inference, is_grad_enabled, mode, no_grad, switched, watch
+from .modes import (
+    detect_anomaly, enable_grad, inference, is_grad_enabled, mode, no_grad, set_grad_enabled, switched, watch,
+)  # fmt: skip
 from .op import FormulaOp, Op
 from .registry import Declaration, composite, declared, registry
 from .walk import backward, reachable, vjp
+from ..missing import explaining
 
-__all__ = [
-    "AnomalyError", "case", "GraphError", "Handle", "Node", "Recorded", "Storage", "Value", "quiet", "detect_anomaly",
-    "enable_grad", "inference", "is_grad_enabled", "mode", "no_grad", "switched", "watch", "FormulaOp", "Op",
-    "Declaration", "composite", "declared", "registry", "backward", "reachable", "vjp",
-]  # fmt: skip
+if TYPE_CHECKING:
+    from ..gradcheck import gradcheck
+    from ..tensor import grad
+else:  # to mypy a module with __getattr__ would have every name
+    _missing = explaining(__name__)
+
+    def __getattr__(name):
+        """grad and gradcheck, where PyTorch has them; they are made on top of this package."""
+        if name == "grad":
+            from ..tensor import grad as found
+        elif name == "gradcheck":
+            from ..gradcheck import gradcheck as found
+        else:
+            return _missing(name)
+        return found

@@ -56,10 +56,35 @@ class enable_grad(switched):
 
 class inference(switched):
     """Like `no_grad`, and what is computed inside can never enter a graph later: an op that would have to save it
-    raises. So nothing is ever kept by mistake."""
+    raises. So nothing is ever kept by mistake. With mode=False it is `enable_grad`."""
 
-    def __init__(self) -> None:
-        super().__init__(grad=False, inference=True)
+    def __init__(self, mode: bool = True) -> None:
+        super().__init__(grad=not mode, inference=mode)
+
+
+class set_grad_enabled(switched):
+    """`enable_grad` or `no_grad`, as its argument says: from the call on, or if it heads a with-block, until that ends.
+    As a decorator it holds within the function only."""
+
+    def __init__(self, enabled: bool) -> None:
+        super().__init__(**{"grad": True, "inference": False} if enabled else {"grad": False})
+        now = mode.__dict__  # this thread's
+        self.earlier = {name: now[name] for name in self.settings}
+        now.update(self.settings)
+
+    def _undone(self) -> dict[str, Any]:
+        """What the call has changed; nothing after the first time."""
+        earlier, self.earlier = self.earlier, {}
+        return earlier
+
+    def __enter__(self) -> Any:
+        super().__enter__()
+        mode.before[-1].update(self._undone())
+        return self
+
+    def __call__(self, function: Any) -> Any:
+        mode.__dict__.update(self._undone())
+        return super().__call__(function)
 
 
 class detect_anomaly(switched):

@@ -2,26 +2,40 @@
 
 README.md in this folder gives an order of reading."""
 
+from typing import TYPE_CHECKING
+
 from . import cost, functional, gpt, init, positions, utils
+from .activations import (
+    CELU, ELU, GELU, GLU, Hardsigmoid, Hardswish, Hardtanh, LeakyReLU, LogSigmoid, LogSoftmax, Mish, PReLU, ReLU,
+    ReLU6, SELU, Sigmoid, SiLU, Softmax, Softmin, Softplus, Softsign, Tanh,
+)  # fmt: skip
 from .attention import MultiheadAttention
 from .cache import KVCache
+from .containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from .generate import choose
 from .config import GPTConfig
 from .gpt import GPT, MLP, Block
-from .layers import (
-    GELU, CrossEntropyLoss, Dropout, Embedding, Identity, LayerNorm, Linear, ModuleDict, ModuleList, ReLU, RMSNorm,
-    Sequential, Sigmoid, SiLU, Softmax, Tanh,
+from .layers import CosineSimilarity, Dropout, Embedding, Flatten, Identity, LayerNorm, Linear, RMSNorm
+from .losses import (
+    BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, HuberLoss, KLDivLoss, L1Loss, MSELoss, NLLLoss, SmoothL1Loss,
 )  # fmt: skip
 from .module import Module, Parameter
 from .recompute import recompute
 from .transformer import (
     Transformer, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer,
 )  # fmt: skip
+from ..missing import explaining
 
 __all__ = [
-    "GELU", "GPT", "MLP", "Block", "CrossEntropyLoss", "Dropout", "Embedding", "GPTConfig", "Identity", "KVCache",
-    "LayerNorm", "Linear", "Module", "ModuleDict", "ModuleList", "MultiheadAttention", "Parameter", "RMSNorm", "ReLU",
-    "Sequential", "SiLU", "Sigmoid", "Softmax", "Tanh", "Transformer", "TransformerDecoder", "TransformerDecoderLayer",
-    "TransformerEncoder", "TransformerEncoderLayer", "choose", "cost", "functional", "gpt", "init", "positions",
-    "recompute", "utils",
+    "BCELoss", "BCEWithLogitsLoss", "Block", "CELU", "CosineSimilarity", "CrossEntropyLoss", "Dropout", "ELU",
+    "Embedding", "Flatten", "GELU", "GLU", "GPT", "GPTConfig", "Hardsigmoid", "Hardswish", "Hardtanh", "HuberLoss",
+    "Identity", "KLDivLoss", "KVCache", "L1Loss", "LayerNorm", "LeakyReLU", "Linear", "LogSigmoid", "LogSoftmax",
+    "MLP", "MSELoss", "Mish", "Module", "ModuleDict", "ModuleList", "MultiheadAttention", "NLLLoss", "PReLU",
+    "Parameter", "ParameterDict", "ParameterList", "RMSNorm", "ReLU", "ReLU6", "SELU", "Sequential", "SiLU",
+    "Sigmoid", "SmoothL1Loss", "Softmax", "Softmin", "Softplus", "Softsign", "Tanh", "Transformer",
+    "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "choose",
+    "cost", "functional", "gpt", "init", "positions", "recompute", "utils",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
+    __getattr__ = explaining(__name__)

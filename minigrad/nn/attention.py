@@ -17,7 +17,7 @@ from .cache import KVCache
 from .heads import Head, load, prune
 from .layers import Linear
 from .masks import combined, hidden_future
-from .module import Module, Parameter
+from .module import Module, Parameter, check_batch_first, placed
 from .positions import alibi, alibi_slopes, rotary
 
 FORMS = "per_head", "batched", "fused"
@@ -74,9 +74,10 @@ class MultiheadAttention(Module):
     k_proj_weight: Parameter | None
     v_proj_weight: Parameter | None
 
-    def __init__(self, embed_dim: int, num_heads: int, *, num_kv_heads: int | None = None, bias: bool = True,
-                 dropout: float = 0.0, scale: float | None = None, kdim: int | None = None, vdim: int | None = None,
-                 impl: str = "fused", positions: str | None = None, dtype: DTypeLike = DEFAULT_FLOAT):  # fmt: skip
+    def __init__(self, embed_dim, num_heads, *, num_kv_heads=None, bias=True, dropout=0.0, scale=None, kdim=None,
+                 vdim=None, impl="fused", positions=None, batch_first=True, device=None,
+                 dtype=DEFAULT_FLOAT):  # fmt: skip
+        check_batch_first(batch_first)
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         if num_heads < 1 or embed_dim < 1 or embed_dim % num_heads:
             raise ValueError(f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}")
@@ -98,13 +99,13 @@ class MultiheadAttention(Module):
         _check_form(impl)
         self.in_proj_weight = self.q_proj_weight = self.k_proj_weight = self.v_proj_weight = None
         if self.kdim == self.vdim == embed_dim:
-            self.in_proj_weight = Parameter(empty(sum(self._rows), embed_dim, dtype=dtype))
+            self.in_proj_weight = Parameter(empty(sum(self._rows), embed_dim, **placed(device, dtype)))
         else:
-            self.q_proj_weight = Parameter(empty(self._rows[0], embed_dim, dtype=dtype))
-            self.k_proj_weight = Parameter(empty(self._rows[1], self.kdim, dtype=dtype))
-            self.v_proj_weight = Parameter(empty(self._rows[2], self.vdim, dtype=dtype))
-        self.in_proj_bias = Parameter(empty(sum(self._rows), dtype=dtype)) if bias else None
-        self.out_proj = Linear(num_heads * self.d_v, embed_dim, bias=bias, dtype=dtype)
+            self.q_proj_weight = Parameter(empty(self._rows[0], embed_dim, **placed(device, dtype)))
+            self.k_proj_weight = Parameter(empty(self._rows[1], self.kdim, **placed(device, dtype)))
+            self.v_proj_weight = Parameter(empty(self._rows[2], self.vdim, **placed(device, dtype)))
+        self.in_proj_bias = Parameter(empty(sum(self._rows), **placed(device, dtype))) if bias else None
+        self.out_proj = Linear(num_heads * self.d_v, embed_dim, bias=bias, device=device, dtype=dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

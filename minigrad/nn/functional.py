@@ -1,13 +1,42 @@
 """The functions behind the layers, under their PyTorch names: `from minigrad.nn import functional as F`."""
 
+import functools
+from typing import TYPE_CHECKING
+
+from ..missing import explaining
 from ..tensor import one_hot
 from ..ops import (
-    attention_pattern, cross_entropy, dropout, embedding, gelu, layer_norm, linear, log_softmax, merge_heads, pad, relu,
-    rms_norm, scaled_dot_product_attention, sigmoid, silu, softmax, split_heads, tanh,
+    attention_pattern, binary_cross_entropy, binary_cross_entropy_with_logits, celu, cosine_similarity,
+    cross_entropy, dropout, elu, embedding, gelu, glu, hardsigmoid, hardswish, hardtanh, huber_loss, kl_div,
+    l1_loss, layer_norm, leaky_relu, linear, log_softmax, logsigmoid, merge_heads, mish, mse_loss, nll_loss,
+    normalize, pad, prelu, relu, relu6, rms_norm, scaled_dot_product_attention, selu, sigmoid, silu, smooth_l1_loss,
+    softmax, softmin, softplus, softsign, split_heads, tanh,
 )  # fmt: skip
 
 __all__ = [
-    "attention_pattern", "cross_entropy", "dropout", "embedding", "gelu", "layer_norm", "linear", "log_softmax",
-    "merge_heads", "one_hot", "pad", "relu", "rms_norm", "scaled_dot_product_attention", "sigmoid", "silu", "softmax",
-    "split_heads", "tanh",
+    "attention_pattern", "binary_cross_entropy", "binary_cross_entropy_with_logits", "celu", "cosine_similarity",
+    "cross_entropy", "dropout", "elu", "embedding", "gelu", "glu", "hardsigmoid", "hardswish", "hardtanh",
+    "huber_loss", "kl_div", "l1_loss", "layer_norm", "leaky_relu", "linear", "log_softmax", "logsigmoid",
+    "merge_heads", "mish", "mse_loss", "nll_loss", "normalize", "one_hot", "pad", "prelu", "relu", "relu6",
+    "rms_norm", "scaled_dot_product_attention", "selu", "sigmoid", "silu", "smooth_l1_loss", "softmax", "softmin",
+    "softplus", "softsign", "split_heads", "tanh",
 ]  # fmt: skip
+
+
+def _takes_inplace(function):
+    """Also accept inplace=, as PyTorch does there. The result is returned, and the input stays as it is."""
+
+    @functools.wraps(function)
+    def wrapper(input, *args, inplace=False, **kwargs):
+        return function(input, *args, **kwargs)
+
+    return wrapper
+
+
+dropout, relu, relu6, silu, mish, elu, celu, selu, leaky_relu, hardsigmoid, hardswish, hardtanh = map(
+    _takes_inplace,
+    (dropout, relu, relu6, silu, mish, elu, celu, selu, leaky_relu, hardsigmoid, hardswish, hardtanh),
+)
+
+if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
+    __getattr__ = explaining(__name__)

@@ -13,14 +13,15 @@ from ..tensor import Tensor, arange
 from ..typing import Array, DTypeLike
 from . import functional as F
 from . import init
+from .activations import GELU
 from .attention import MultiheadAttention
 from .cache import KVCache
 from .config import PRESETS as PRESETS
-from .config import GPTConfig
+from .containers import ModuleList
 from .generate import generate
 from .gpt2 import translated
 from .heads import known_heads
-from .layers import GELU, Dropout, Embedding, LayerNorm, Linear, ModuleList
+from .layers import Dropout, Embedding, LayerNorm, Linear
 from .module import Module
 from .positions import sinusoidal
 from .recompute import recompute

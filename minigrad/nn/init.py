@@ -3,8 +3,13 @@
 import math
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from ..dtypes import float64
+from ..missing import explaining
+from ..ops import where
 from ..random import Generator, default_generator
 from ..tensor import Tensor, rand, randn
 
@@ -96,23 +101,88 @@ def _fans(x):
     return x.shape[1] * rest, x.shape[0] * rest
 
 
-def xavier_uniform_(x: T, gain: float = 1.0) -> T:
-    """Glorot and Bengio 2010: variance 2 / (fan_in + fan_out)."""
+def _fan(x, mode):
+    if mode not in ("fan_in", "fan_out"):
+        raise ValueError(f"mode must be 'fan_in' or 'fan_out', got {mode!r}")
+    return _fans(x)[mode == "fan_out"]
+
+
+def calculate_gain(nonlinearity, param=None):
+    """What the standard deviation of weights is multiplied by, so that values keep theirs through a function. param: a
+    leaky ReLU's slope, 0.01 if None."""
+    gains = {"tanh": 5 / 3, "relu": math.sqrt(2), "selu": 3 / 4}
+    gains |= dict.fromkeys(("linear", "identity", "sigmoid"), 1.0)
+    if nonlinearity == "leaky_relu":
+        return math.sqrt(2 / (1 + (0.01 if param is None else param) ** 2))
+    if nonlinearity not in gains:
+        raise ValueError(f"nonlinearity must be one of {', '.join(gains)}, leaky_relu; got {nonlinearity!r}")
+    return gains[nonlinearity]
+
+
+def xavier_uniform_(x, gain=1.0, generator=default_generator):
+    """Glorot and Bengio 2010: variance gain² · 2 / (fan_in + fan_out)."""
     bound = gain * math.sqrt(6 / sum(_fans(x)))
-    return uniform_(x, -bound, bound)
+    return uniform_(x, -bound, bound, generator)
 
 
-def xavier_normal_(x: T, gain: float = 1.0) -> T:
-    """Glorot and Bengio 2010: variance 2 / (fan_in + fan_out)."""
-    return normal_(x, 0.0, gain * math.sqrt(2 / sum(_fans(x))))
+def xavier_normal_(x, gain=1.0, generator=default_generator):
+    """Glorot and Bengio 2010: variance gain² · 2 / (fan_in + fan_out)."""
+    return normal_(x, 0.0, gain * math.sqrt(2 / sum(_fans(x))), generator)
 
 
-def kaiming_uniform_(x: T, a: float = 0.0) -> T:
-    """He et al. 2015: variance 2 / ((1 + a²) fan_in), for a leaky ReLU of slope a."""
-    bound = math.sqrt(6 / ((1 + a * a) * _fans(x)[0]))
-    return uniform_(x, -bound, bound)
+def kaiming_uniform_(x, a=0.0, mode="fan_in", nonlinearity="leaky_relu", generator=default_generator):
+    """He et al. 2015: variance gain² / fan. gain: see calculate_gain; a: a leaky ReLU's slope."""
+    bound = calculate_gain(nonlinearity, a) * math.sqrt(3 / _fan(x, mode))
+    return uniform_(x, -bound, bound, generator)
 
 
-def kaiming_normal_(x: T, a: float = 0.0) -> T:
-    """He et al. 2015: variance 2 / ((1 + a²) fan_in), for a leaky ReLU of slope a."""
-    return normal_(x, 0.0, math.sqrt(2 / ((1 + a * a) * _fans(x)[0])))
+def kaiming_normal_(x, a=0.0, mode="fan_in", nonlinearity="leaky_relu", generator=default_generator):
+    """He et al. 2015: variance gain² / fan. gain: see calculate_gain; a: a leaky ReLU's slope."""
+    return normal_(x, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(x, mode)), generator)
+
+
+_RAREST = 1e-3  # of numbers that have to lie within trunc_normal_'s bounds, as those outside are drawn again
+
+
+def trunc_normal_(x, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=default_generator):
+    """Normal, but for numbers outside of [a, b], which are drawn again. Raises ValueError if next to none, less than
+    one in a thousand, would lie within."""
+
+    def below(z):
+        return 0.5 * math.erfc((mean - z) / (std * math.sqrt(2)))
+
+    if not (std > 0 and below(b) - below(a) > _RAREST):
+        raise ValueError(f"trunc_normal_: next to none of N({mean}, {std}²) lies in [{a}, {b}]")
+    if _way.get() == "skip":
+        return x
+    z = randn(x.shape, dtype=x.dtype, generator=generator).mul_(std).add_(mean)
+    while (outside := (z < a).logical_or(z > b)).any():
+        z = where(outside, randn(x.shape, dtype=x.dtype, generator=generator).mul_(std).add_(mean), z)
+    return _fill(x, z) if _way.get() == "draw" else x
+
+
+def orthogonal_(x, gain=1.0, generator=default_generator):
+    """gain times a matrix with orthonormal rows, or columns if it has fewer, of x (out, in, …) with the last dims as
+    one. Source: Saxe et al. 2014."""
+    if x.ndim < 2:
+        raise ValueError(f"orthogonal_ needs at least two dims, got shape {x.shape}")
+    if _way.get() == "skip" or not x.numel():
+        return x
+    rows, columns = x.shape[0], x.numel() // x.shape[0]
+    drawn = randn(max(rows, columns), min(rows, columns), dtype=float64, generator=generator).numpy()
+    if _way.get() == "pass over":
+        return x
+    q, r = np.linalg.qr(drawn)
+    q = q * np.where(np.diag(r) < 0, -1.0, 1.0)  # else its distribution would depend on LAPACK's choice of signs
+    return _fill(x, gain * (q.T if rows < columns else q).reshape(x.shape))
+
+
+def eye_(x):
+    """The identity matrix; x (n, m)."""
+    if x.ndim != 2:
+        raise ValueError(f"eye_ needs two dims, got shape {x.shape}")
+    return _fill(x, np.eye(*x.shape))
+
+
+if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
+    __getattr__ = explaining(__name__)

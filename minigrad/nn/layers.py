@@ -1,4 +1,5 @@
-"""Layers with the names, arguments, parameter names and default initialisation of PyTorch's."""
+"""Layers with the names, arguments, parameter names and default initialisation of PyTorch's. Activations, losses and
+containers are in files of their own."""
 
 import math
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, ValuesView
@@ -9,28 +10,29 @@ from ..tensor import Tensor, empty, ones, zeros
 from ..typing import DTypeLike, Size
 from . import functional as F
 from . import init
-from .module import Module, Parameter
+from .module import Module, Parameter, placed
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
 class Identity(Module):
-    """x itself, of any shape."""
+    """Gives back what it is given, whatever arguments it was made with."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def __init__(self, *args, **kwargs):
+        pass
+
+    def forward(self, x):
         return x
 
 
 class Linear(Module):
     """y = x Wᵀ + b, (…, in_features) -> (…, out_features). weight (out, in) and bias (out,) are uniform in ±1/√in."""
 
-    def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, dtype: DTypeLike = DEFAULT_FLOAT
-    ) -> None:
+    def __init__(self, in_features, out_features, bias=True, device=None, dtype=DEFAULT_FLOAT):
         self.in_features, self.out_features = in_features, out_features
-        self.weight = Parameter(empty(out_features, in_features, dtype=dtype))
-        self.bias = Parameter(empty(out_features, dtype=dtype)) if bias else None
+        self.weight = Parameter(empty(out_features, in_features, **placed(device, dtype)))
+        self.bias = Parameter(empty(out_features, **placed(device, dtype))) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -50,17 +52,39 @@ class Linear(Module):
 class Embedding(Module):
     """Rows of a weight (num_embeddings, embedding_dim), named by an int index: (…) -> (…, embedding_dim).
 
-    Initial values are standard normal."""
+    Initial values are standard normal. padding_idx: a row that begins as zeros and gets no gradient."""
 
-    def __init__(self, num_embeddings: int, embedding_dim: int, dtype: DTypeLike = DEFAULT_FLOAT) -> None:
+    def __init__(self, num_embeddings, embedding_dim, padding_idx=None, *, device=None, dtype=DEFAULT_FLOAT):
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
-        self.weight = Parameter(init.normal_(empty(num_embeddings, embedding_dim, dtype=dtype)))
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise ValueError(f"padding_idx {padding_idx} is out of range for {num_embeddings} embeddings")
+        self.padding_idx = padding_idx if padding_idx is None else padding_idx % num_embeddings
+        self.weight = Parameter(empty(num_embeddings, embedding_dim, **placed(device, dtype)))
+        self.reset_parameters()
 
-    def forward(self, index: Tensor) -> Tensor:
-        return F.embedding(index, self.weight)
+    @classmethod
+    def from_pretrained(cls, embeddings, freeze=True, padding_idx=None):
+        """A layer with a copy of `embeddings` (num_embeddings, embedding_dim), which does not train if freeze."""
+        if embeddings.ndim != 2:
+            raise ValueError(f"embeddings must be (num_embeddings, embedding_dim), got shape {embeddings.shape}")
+        n, C = embeddings.shape
+        with init.skipped():
+            layer = cls(n, C, padding_idx, device=embeddings.device, dtype=embeddings.dtype)
+        layer.weight.detach().copy_(embeddings.detach())
+        return layer.requires_grad_(not freeze)
 
-    def extra_repr(self) -> str:
-        return f"{self.num_embeddings}, {self.embedding_dim}"
+    def reset_parameters(self):
+        """Draw new initial weights."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            init.zeros_(self.weight.detach()[self.padding_idx])
+
+    def forward(self, index):
+        return F.embedding(index, self.weight, self.padding_idx)
+
+    def extra_repr(self):
+        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
 
 
 class LayerNorm(Module):
@@ -68,18 +92,14 @@ class LayerNorm(Module):
 
     See F.layer_norm."""
 
-    def __init__(
-        self,
-        normalized_shape: Size,
-        eps: float = 1e-5,
-        elementwise_affine: bool = True,
-        bias: bool = True,
-        dtype: DTypeLike = DEFAULT_FLOAT,
-    ) -> None:
+    def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, device=None,
+                 dtype=DEFAULT_FLOAT):  # fmt: skip
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps = eps
-        self.weight = Parameter(ones(self.normalized_shape, dtype=dtype)) if elementwise_affine else None
-        self.bias = Parameter(zeros(self.normalized_shape, dtype=dtype)) if elementwise_affine and bias else None
+        self.weight = Parameter(ones(self.normalized_shape, **placed(device, dtype))) if elementwise_affine else None
+        self.bias = (
+            Parameter(zeros(self.normalized_shape, **placed(device, dtype))) if elementwise_affine and bias else None
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -93,16 +113,10 @@ class LayerNorm(Module):
 class RMSNorm(Module):
     """Each row, over the last dims, scaled to mean square 1, times weight. See F.rms_norm."""
 
-    def __init__(
-        self,
-        normalized_shape: Size,
-        eps: float | None = None,
-        elementwise_affine: bool = True,
-        dtype: DTypeLike = DEFAULT_FLOAT,
-    ) -> None:
+    def __init__(self, normalized_shape, eps=None, elementwise_affine=True, device=None, dtype=DEFAULT_FLOAT):
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps = eps
-        self.weight = Parameter(ones(self.normalized_shape, dtype=dtype)) if elementwise_affine else None
+        self.weight = Parameter(ones(self.normalized_shape, **placed(device, dtype))) if elementwise_affine else None
 
     def forward(self, x: Tensor) -> Tensor:
         return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
@@ -112,10 +126,13 @@ class RMSNorm(Module):
 
 
 class Dropout(Module):
-    """In training, each element becomes 0 with probability p and is divided by 1 - p otherwise."""
+    """In training, each element becomes 0 with probability p and is divided by 1 - p otherwise. inplace: the result is
+    a tensor of its own in any case."""
 
-    def __init__(self, p: float = 0.5) -> None:
-        self.p = p
+    def __init__(self, p=0.5, inplace=False):
+        if not 0 <= p <= 1:
+            raise ValueError(f"Dropout: p must lie in [0, 1], got {p}")
+        self.p, self.inplace = p, inplace
 
     def forward(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.p, self.training)
@@ -124,159 +141,27 @@ class Dropout(Module):
         return f"p={self.p}"
 
 
-class ReLU(Module):
-    """max(x, 0)"""
+class Flatten(Module):
+    """Dims start_dim to end_dim as one: (N, d1, d2, …) -> (N, d1 · d2 · …) by default."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.relu(x)
+    def __init__(self, start_dim=1, end_dim=-1):
+        self.start_dim, self.end_dim = start_dim, end_dim
 
+    def forward(self, x):
+        return x.flatten(self.start_dim, self.end_dim)
 
-class GELU(Module):
-    """x Φ(x), or its approximation by tanh with approximate="tanh"."""
-
-    def __init__(self, approximate: str = "none") -> None:
-        self.approximate = approximate
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.gelu(x, self.approximate)
-
-    def extra_repr(self) -> str:
-        return f"approximate={self.approximate!r}"
+    def extra_repr(self):
+        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
-class SiLU(Module):
-    """x σ(x)"""
+class CosineSimilarity(Module):
+    """See F.cosine_similarity."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.silu(x)
+    def __init__(self, dim=1, eps=1e-8):
+        self.dim, self.eps = dim, eps
 
+    def forward(self, x1, x2):
+        return F.cosine_similarity(x1, x2, self.dim, self.eps)
 
-class Tanh(Module):
-    """tanh x"""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.tanh(x)
-
-
-class Sigmoid(Module):
-    """1 / (1 + e^-x)"""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.sigmoid(x)
-
-
-class Softmax(Module):
-    """Softmax along dim."""
-
-    def __init__(self, dim: int = -1) -> None:
-        self.dim = dim
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.softmax(x, self.dim)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}"
-
-
-class CrossEntropyLoss(Module):
-    """See F.cross_entropy."""
-
-    def __init__(self, ignore_index: int = -100, label_smoothing: float = 0.0, reduction: str = "mean") -> None:
-        self.ignore_index, self.label_smoothing, self.reduction = ignore_index, label_smoothing, reduction
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.cross_entropy(input, target, self.ignore_index, self.label_smoothing, self.reduction)
-
-
-# ----------------------------------------------------------------------------------------------------------- containers
-
-
-class Sequential(Module):
-    """Modules applied one after the other."""
-
-    def __init__(self, *modules: Module) -> None:
-        for i, module in enumerate(modules):
-            setattr(self, str(i), module)
-
-    def forward(self, x: Tensor) -> Tensor:
-        for module in self.children():
-            x = module(x)
-        return x
-
-    def __getitem__(self, index: int | slice) -> Any:
-        modules = list(self.children())
-        return Sequential(*modules[index]) if isinstance(index, slice) else modules[index]
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self.children())
-
-    def __iter__(self) -> Iterator[Any]:
-        return self.children()
-
-
-class _Container(Module):
-    """Modules by key. A container is never called itself, so its children carry its name in their paths."""
-
-    def __setattr__(self, name, value):
-        super().__setattr__(name, value)
-        if isinstance(value, Module) and self._name:
-            value._rename(f"{self._name}.{name}")
-
-    def _rename(self, name):
-        super()._rename(name)
-        for key, child in self.named_children():
-            child._rename(f"{name}.{key}")
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self.children())
-
-
-class ModuleList(_Container):
-    """A list of modules."""
-
-    def __init__(self, modules: Iterable[Module] = ()) -> None:
-        for module in modules:
-            self.append(module)
-
-    def append(self, module: Module) -> "Self":
-        """Add a module at the end. Returns self."""
-        setattr(self, str(len(self)), module)
-        return self
-
-    def __getitem__(self, index: int) -> Any:
-        return list(self.children())[index]
-
-    def __iter__(self) -> Iterator[Any]:
-        return self.children()
-
-
-class ModuleDict(_Container):
-    """A dict of modules by name."""
-
-    def __init__(self, modules: Any = ()) -> None:
-        for name, module in dict(modules).items():
-            self[name] = module
-
-    def __setitem__(self, name: str, module: Module) -> None:
-        setattr(self, name, module)
-
-    def __getitem__(self, name: str) -> Any:
-        return dict(self.named_children())[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in dict(self.named_children())
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(dict(self.named_children()))
-
-    def keys(self) -> KeysView[str]:
-        """The names, in the order in which they were added."""
-        return dict(self.named_children()).keys()
-
-    def values(self) -> ValuesView[Any]:
-        """The modules, in the order in which they were added."""
-        return dict(self.named_children()).values()
-
-    def items(self) -> ItemsView[str, Any]:
-        """(name, module), in the order in which they were added."""
-        return dict(self.named_children()).items()
+    def extra_repr(self):
+        return f"dim={self.dim}, eps={self.eps}"

@@ -6,27 +6,10 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 import numpy as np
 
 from ..autograd import Handle, Node, Op, mode
+from ..dtypes import DEFAULT_FLOAT
 from ..recording import here
 from ..tensor import Tensor
-from ..typing import Array, DTypeLike
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-P = ParamSpec("P")
-R = TypeVar("R", covariant=True)
-
-
-class HasForward(Protocol[P, R]):
-    """Any Module, to type checkers: calling it takes what its forward takes, and returns what that returns."""
-
-    _name: str
-    _forward_hooks: dict[Any, Any]
-    _forward_pre_hooks: dict[Any, Any]
-    _backward_hooks: dict[Any, Any]
-
-    def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
-    def _call_with_hooks(self, args: Any, kwargs: Any) -> Any: ...
+from .state import compared
 
 
 class Parameter(Tensor):
@@ -47,6 +30,17 @@ class Parameter(Tensor):
 
     def __repr__(self):
         return f"Parameter({super().__repr__()})"
+
+
+def placed(device, dtype):
+    """The options of a function that makes a layer's parameters. None: on the CPU; float32."""
+    return {"device": "cpu" if device is None else device, "dtype": DEFAULT_FLOAT if dtype is None else dtype}
+
+
+def check_batch_first(batch_first):
+    """Raise unless it is True. PyTorch's default is False; ours are batch first when it is left out, too."""
+    if not batch_first:
+        raise ValueError("minigrad is batch first: give it (B, T, C), as x.transpose(0, 1) of (T, B, C)")
 
 
 class Tap(Op, abstract=True):
@@ -133,35 +127,62 @@ class Module:
         """This and all modules below it, each once."""
         return (module for _, module in self.named_modules())
 
-    def _named(self, kind):
+    def _named(self, kind, prefix="", recurse=True):
         """(path, value) of all attributes that kind(module, name, value) accepts. A shared tensor has several paths."""
-        for path, module in self.named_modules():
+        for path, module in self.named_modules(prefix) if recurse else [(prefix, self)]:
             for name, value in vars(module).items():
                 if kind(module, name, value):
                     yield f"{path}.{name}" if path else name, value
 
-    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """(path, parameter) of all parameters, each once."""
+    def named_parameters(self, prefix="", recurse=True) -> Iterator[tuple[str, Parameter]]:
+        """(path, parameter) of all parameters, each once; recurse=False: of this module's own."""
         seen = set()
-        for path, p in self._named(lambda module, name, value: isinstance(value, Parameter)):
+        for path, p in self._named(lambda module, name, value: isinstance(value, Parameter), prefix, recurse):
             if id(p) not in seen:
                 seen.add(id(p))
                 yield path, p
 
-    def parameters(self) -> Iterator[Parameter]:
-        """All parameters, each once."""
-        return (p for _, p in self.named_parameters())
+    def parameters(self, recurse=True):
+        return (p for _, p in self.named_parameters(recurse=recurse))
 
-    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        """(path, tensor) of what register_buffer added, except None."""
-        return self._named(lambda module, name, value: name in module._buffer_names and value is not None)
+    def named_buffers(self, prefix="", recurse=True) -> Iterator[tuple[str, Tensor]]:
+        """(path, tensor) of what register_buffer added, except None; recurse=False: of this module's own."""
+        return self._named(
+            lambda module, name, value: name in module._buffer_names and value is not None, prefix, recurse
+        )
 
-    def buffers(self) -> Iterator[Tensor]:
-        """All buffers, except None."""
-        return (b for _, b in self.named_buffers())
+    def buffers(self, recurse=True):
+        return (b for _, b in self.named_buffers(recurse=recurse))
 
-    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Add a Tensor that is not trained but moves with the module. persistent: it is part of state_dict()."""
+    def get_submodule(self, path):
+        """The module at a path such as "blocks.1.attn"; "" is this one. Raises AttributeError if there is none."""
+        return _found(self, path, Module) if path else self
+
+    def get_parameter(self, path):
+        """The parameter at a path. Raises AttributeError if there is none."""
+        return _found(self, path, Parameter)
+
+    def add_module(self, name, module):
+        """Add a submodule, or exchange it, under a name that is no attribute of the class."""
+        if not isinstance(module, Module):
+            raise TypeError(f"{type(self).__name__}: {name!r} must be a Module, got {type(module).__name__}")
+        _check_name(self, name)
+        setattr(self, name, module)
+
+    register_module = add_module
+
+    def register_parameter(self, name, parameter):
+        """Add a Parameter, or None."""
+        if not isinstance(parameter, Parameter | None):
+            raise TypeError(f"{type(self).__name__}: {name!r} must be a Parameter, got {type(parameter).__name__}")
+        _check_name(self, name)
+        setattr(self, name, parameter)
+
+    def register_buffer(self, name, tensor, persistent=True):
+        """Add a Tensor (or None) that is not trained but moves with the module. persistent: it is part of
+        state_dict()."""
+        if not isinstance(tensor, Tensor | None):
+            raise TypeError(f"{type(self).__name__}: buffer {name!r} must be a Tensor, got {type(tensor).__name__}")
         self._buffer_names = {**self._buffer_names, name: persistent}
         setattr(self, name, tensor)
 
@@ -181,27 +202,19 @@ class Module:
         """Copy values (Tensors or arrays) in by path. strict: every path must be there, and no other.
 
         Shapes and kinds (float, int, bool) must be the same; the widths of dtypes may differ. Everything is checked
-        before anything is copied: raises ValueError if something does not fit. Returns (missing, unexpected) paths."""
-        missing, unexpected = self.check_state_dict(state_dict, strict)
+        before anything is copied: raises ValueError if something does not fit. Returns missing_keys and
+        unexpected_keys, the paths, as a named tuple."""
+        keys = self.check_state_dict(state_dict, strict)
         for path, x in self._named(_is_state):
             if path in state_dict:
                 x.detach().copy_(state_dict[path])
-        return missing, unexpected
+        return keys
 
     def check_state_dict(
         self, state_dict: Mapping[str, Tensor | Array], strict: bool = True
     ) -> tuple[list[str], list[str]]:
         """Raise or return what load_state_dict would, without loading anything."""
-        own = dict(self._named(_is_state))
-        missing, unexpected = [k for k in own if k not in state_dict], [k for k in state_dict if k not in own]
-        problems = [f"missing {_listed(missing)}"] if missing and strict else []
-        problems += [f"unexpected {_listed(unexpected)}"] if unexpected and strict else []
-        misfits = [_misfit(path, x, state_dict[path]) for path, x in own.items() if path in state_dict]
-        misfits = [misfit for misfit in misfits if misfit]
-        problems += misfits[:_SHOWN] + [f"and {len(misfits) - _SHOWN} more"] * (len(misfits) > _SHOWN)
-        if problems:
-            raise ValueError(f"load_state_dict into {type(self).__name__}: " + "; ".join(problems))
-        return missing, unexpected
+        return compared(type(self).__name__, dict(self._named(_is_state)), state_dict, strict)
 
     def to(
         self, *targets: DTypeLike | Tensor | None, dtype: DTypeLike | None = None, device: str | None = None
@@ -249,10 +262,16 @@ class Module:
             p.requires_grad_(requires_grad)
         return self
 
-    def zero_grad(self) -> None:
-        """Set every parameter's .grad to None."""
+    def cpu(self):
+        return self.to("cpu")
+
+    def cuda(self):
+        return self.to("cuda")
+
+    def zero_grad(self, set_to_none=True):
+        """Set every parameter's .grad to None; with set_to_none=False, to zeros where there is one."""
         for p in self.parameters():
-            p.grad = None
+            p.grad = None if set_to_none or p.grad is None else p.grad.zeros_like()
 
     def apply(self, function: "Callable[[Module], Any]") -> "Self":
         """Call function(module) on every module below and then on this. Returns self."""
@@ -357,20 +376,19 @@ def _is_state(module, name, value):
     return isinstance(value, Parameter) or (module._buffer_names.get(name, False) and value is not None)
 
 
-_SHOWN = 5  # how many paths an error names, since a model may have hundreds
-_KINDS = {"f": "float", "i": "int", "u": "int", "b": "bool"}
+def _check_name(module, name):
+    """Raise unless an entry of this module may be called so."""
+    if not isinstance(name, str) or not name or "." in name:
+        raise ValueError(f"{type(module).__name__}: a name is a str without dots, and not empty; got {name!r}")
+    if hasattr(type(module), name):
+        raise ValueError(f"{type(module).__name__}: {name!r} is already the name of an attribute of the class")
 
 
-def _listed(paths):
-    return f"{paths[:_SHOWN]}" + f" and {len(paths) - _SHOWN} more" * (len(paths) > _SHOWN)
-
-
-def _misfit(path, x, given):
-    """Why `given` cannot be loaded into the parameter or buffer x, or None if it can."""
-    if not isinstance(given, Tensor | np.ndarray | np.generic):
-        return f"{path} is no Tensor or array in the state, but a {type(given).__name__}"
-    if tuple(given.shape) != x.shape:
-        return f"{path} has shape {x.shape} here but {tuple(given.shape)} in the state"
-    if _KINDS.get(given.dtype.kind) != _KINDS.get(x.dtype.kind):
-        return f"{path} has dtype {x.dtype} here but {given.dtype} in the state"
-    return None
+def _found(module, path, kind):
+    """What is at a path below a module. Raises AttributeError if it is no `kind`, or not there."""
+    value = module
+    for name in path.split("."):
+        value = vars(value).get(name) if isinstance(value, Module) else None
+    if not isinstance(value, kind):
+        raise AttributeError(f"{type(module).__name__} has no {kind.__name__} at {path!r}")
+    return value

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..dtypes import DEFAULT_FLOAT
-from ..tensor import Tensor
-from ..typing import DTypeLike
+from ..tensor import full
 from . import functional as F
 from . import init
 from .attention import MultiheadAttention
-from .layers import Dropout, LayerNorm, Linear, ModuleList
-from .module import Module
+from .containers import ModuleList
+from .layers import Dropout, LayerNorm, Linear
+from .module import Module, placed
 
 _ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
 
@@ -30,28 +30,18 @@ class _Layer(Module):
 
     of_decoder = False
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str = "relu",
-        layer_norm_eps: float = 1e-5,
-        *,
-        norm_first: bool = False,
-        bias: bool = True,
-        attention: Mapping[str, Any] | None = None,
-        dtype: DTypeLike = DEFAULT_FLOAT,
-    ) -> None:
-        options: dict[str, Any] = dict(dropout=dropout, bias=bias, dtype=dtype) | dict(attention or {})
+    def __init__(self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation="relu", layer_norm_eps=1e-5, *,
+                 batch_first=True, norm_first=False, bias=True, attention=None, device=None,
+                 dtype=DEFAULT_FLOAT):  # fmt: skip
+        place = dict(device=device, dtype=dtype)
+        options = dict(dropout=dropout, bias=bias, batch_first=batch_first) | place | (attention or {})
 
         def norm():
-            return LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype)
+            return LayerNorm(d_model, layer_norm_eps, bias=bias, **place)
 
         self.self_attn = MultiheadAttention(d_model, nhead, **options)
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, dtype=dtype)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, dtype=dtype)
+        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **place)
+        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **place)
         self.norm1, self.norm2 = norm(), norm()
         self.dropout, self.dropout1, self.dropout2 = (Dropout(dropout) for _ in range(3))
         if self.of_decoder:
@@ -141,9 +131,10 @@ def _copies(layer, n):
 class TransformerEncoder(Module):
     """num_layers layers like encoder_layer, then norm, if given: (B, T, C) -> (B, T, C).
 
-    Unlike in PyTorch, each layer begins with its own weights."""
+    Unlike in PyTorch, each layer begins with its own weights. enable_nested_tensor and mask_check, PyTorch's, change
+    nothing."""
 
-    def __init__(self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: Module | None = None) -> None:
+    def __init__(self, encoder_layer, num_layers, norm=None, enable_nested_tensor=True, mask_check=True):
         self.layers, self.norm = _copies(encoder_layer, num_layers), norm
 
     def forward(
@@ -190,25 +181,13 @@ class Transformer(Module):
 
     Embeddings, positions and the projection to a vocabulary are left to the caller. Arguments as for the layers."""
 
-    def __init__(
-        self,
-        d_model: int = 512,
-        nhead: int = 8,
-        num_encoder_layers: int = 6,
-        num_decoder_layers: int = 6,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str = "relu",
-        layer_norm_eps: float = 1e-5,
-        *,
-        norm_first: bool = False,
-        bias: bool = True,
-        attention: Mapping[str, Any] | None = None,
-        dtype: DTypeLike = DEFAULT_FLOAT,
-    ) -> None:
+    def __init__(self, d_model=512, nhead=8, num_encoder_layers=6, num_decoder_layers=6, dim_feedforward=2048,
+                 dropout=0.1, activation="relu", layer_norm_eps=1e-5, *, batch_first=True, norm_first=False, bias=True,
+                 attention=None, device=None, dtype=DEFAULT_FLOAT):  # fmt: skip
         sizes = d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps
-        options: dict[str, Any] = dict(norm_first=norm_first, bias=bias, attention=attention, dtype=dtype)
-        norms = [LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype) for _ in range(2)]
+        place = dict(device=device, dtype=dtype)
+        options = dict(batch_first=batch_first, norm_first=norm_first, bias=bias, attention=attention) | place
+        norms = [LayerNorm(d_model, layer_norm_eps, bias=bias, **place) for _ in range(2)]
         self.encoder = TransformerEncoder(TransformerEncoderLayer(*sizes, **options), num_encoder_layers, norms[0])
         self.decoder = TransformerDecoder(TransformerDecoderLayer(*sizes, **options), num_decoder_layers, norms[1])
         for p in self.parameters():
@@ -232,3 +211,8 @@ class Transformer(Module):
         memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
         return self.decoder(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
                             tgt_is_causal, memory_is_causal)  # fmt: skip
+
+    @staticmethod
+    def generate_square_subsequent_mask(sz, device=None, dtype=DEFAULT_FLOAT):
+        """(sz, sz): -∞ above the diagonal, where a position would see later ones, else 0."""
+        return full((sz, sz), -float("inf"), **placed(device, dtype)).triu(1)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from ..autograd import no_grad
 from ..dtypes import float64
+from ..missing import explaining
+from ..ops import cat, stack
 from ..recording import refuse
 from ..tensor import Tensor, from_backend, zeros
 
@@ -40,25 +42,19 @@ def evaluating(model: "Module") -> Iterator[None]:
                     module.training = training
 
 
-def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, error_if_nonfinite: bool = False) -> Tensor:
-    """Scale all gradients in place so that their joint 2-norm is at most max_norm. Returns the norm before: a Tensor,
+def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+    """Scale all gradients in place so that their joint norm is at most max_norm. Returns the norm before: a Tensor,
     () of float64, on the device of the first.
 
-    A norm that is NaN or infinite makes every gradient NaN or 0; with error_if_nonfinite it raises ArithmeticError.
-    Without, nothing waits for the device."""
-    parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    for p in parameters:
-        if p.grad is not None and not p.grad.storage.backend.is_writeable(p.grad.array):
-            p.grad = p.grad.clone()  # it was expanded, say: an element cannot be scaled for each place it stands in
-    grads = [p.grad for p in parameters if p.grad is not None]
+    norm_type: p of the p-norm, infinity for the largest magnitude. A norm that is NaN or infinite makes every gradient
+    NaN or 0; with error_if_nonfinite it raises ArithmeticError. Without, nothing waits for the device. foreach is
+    PyTorch's, and changes nothing."""
+    grads = _own_grads(parameters)
     by_device: dict = {}
     for g in grads:
         by_device.setdefault(g.storage.backend, []).append(g.array)
     with no_grad():
-        norms = [from_backend(on.global_norm(arrays), on) for on, arrays in by_device.items()]
-        norm = norms[0] if norms else zeros((), dtype=float64)
-        for other in norms[1:]:
-            norm = (norm * norm + (other * other).to(norm.device)).sqrt()
+        norm = _norm(grads, by_device, float(norm_type))
         if error_if_nonfinite:
             refuse("error_if_nonfinite=True, which reads the norm on the host,")
             if not math.isfinite(norm.item()):
@@ -69,3 +65,58 @@ def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, erro
     for g in grads:
         g.storage.changed()
     return norm
+
+
+def _norm(grads, by_device, p):
+    """The joint p-norm of gradients, float64, on the device of the first."""
+    if not grads:
+        return zeros((), dtype=float64)
+    if not p > 0:
+        raise ValueError(f"norm_type must be positive, got {p}")
+    if p == 2:
+        norms = [from_backend(on.global_norm(arrays), on) for on, arrays in by_device.items()]
+        norm = norms[0]
+        for other in norms[1:]:
+            norm = (norm * norm + (other * other).to(norm.device)).sqrt()
+        return norm
+    device = grads[0].device
+    sizes = [g.detach().double().abs().to(device) for g in grads if g.numel()]
+    if math.isinf(p):
+        return stack([zeros((), dtype=float64, device=device), *(size.max() for size in sizes)]).max()
+    return stack([zeros((), dtype=float64, device=device), *((size**p).sum() for size in sizes)]).sum() ** (1 / p)
+
+
+def clip_grad_value_(parameters, clip_value, foreach=None):
+    """Limit every element of every gradient to [-clip_value, clip_value], in place. foreach changes nothing."""
+    with no_grad():
+        for g in _own_grads(parameters):
+            g.clamp_(-float(clip_value), float(clip_value))
+
+
+def _own_grads(parameters):
+    """The gradients that there are, each in memory that can be written to."""
+    parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    for p in parameters:
+        if p.grad is not None and not p.grad.storage.backend.is_writeable(p.grad.array):
+            p.grad = p.grad.clone()  # it was expanded, say: an element cannot be scaled for each place it stands in
+    return [p.grad for p in parameters if p.grad is not None]
+
+
+def parameters_to_vector(parameters):
+    """All values of the parameters, one after the other: (n,), through which gradients flow."""
+    return cat([p.reshape(-1) for p in parameters])
+
+
+def vector_to_parameters(vec, parameters):
+    """Set the parameters' values to those of a vector, as parameters_to_vector gives it. Raises ValueError if it has
+    another size."""
+    parameters = list(parameters)
+    n = sum(p.numel() for p in parameters)
+    if vec.shape != (n,):
+        raise ValueError(f"vector_to_parameters: {n} numbers are needed, got shape {vec.shape}")
+    for p, part in zip(parameters, vec.detach().split([p.numel() for p in parameters])):
+        p.detach().copy_(part.reshape(p.shape))
+
+
+if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
+    __getattr__ = explaining(__name__)

@@ -15,6 +15,11 @@ def floating(x):
     return x if x.dtype.kind in dtypes.FLOATS else x.to(dtypes.DEFAULT_FLOAT)
 
 
+def in_dtype(x, dtype):
+    """x in what the argument dtype= asks for; None asks for nothing."""
+    return x if dtype is None else x.to(dtypes.as_dtype(dtype))
+
+
 def require_float(name, *xs):
     for x in xs:
         if x is not None and x.dtype.kind not in dtypes.FLOATS:
@@ -100,6 +105,13 @@ def shape_of(name, sizes):
         raise TypeError(f"{name}: sizes must be ints, got {tuple(sizes)}") from None
 
 
+def no_out(name):
+    """The TypeError for an argument out=."""
+    return TypeError(
+        f"{name}: minigrad has no out=; every op makes a new Tensor, whose values y.copy_(result) takes over"
+    )
+
+
 _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
 
 
@@ -109,6 +121,8 @@ def numpy_names(function):
     @functools.wraps(function)
     def wrapper(*args, **kwargs):
         if kwargs:
+            if "out" in kwargs:
+                raise no_out(function.__name__)
             for theirs, ours in _NUMPY_NAMES.items():
                 if theirs in kwargs:
                     if ours in kwargs:

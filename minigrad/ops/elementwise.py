@@ -5,13 +5,15 @@ import math
 from ..autograd import Op, Value
 from ..autograd.cases import apart, case, positive, uniform
 from ..backend import reference
-from .args import check_broadcast, floating, promoted
+from .args import check_broadcast, floating, no_out, promoted
 
 
 def unary(op):
     """The public function of an op on one tensor; integers are taken as float32."""
 
-    def function(x):
+    def function(x, *, out=None):
+        if out is not None:
+            raise no_out(op.name)
         return op.apply(floating(x))
 
     return _published(function, op, "x: of any shape; integers and bools are taken as float32. Same shape and dtype.")
@@ -21,7 +23,9 @@ def binary(op):
     """The public function of an op on two tensors (or a tensor and a number), which are promoted and broadcast."""
     name = op.name
 
-    def function(x, other):
+    def function(x, other, *, out=None):
+        if out is not None:
+            raise no_out(name)
         if isinstance(x, Value) and isinstance(other, Value) and x.dtype == other.dtype:
             if x.shape != other.shape:
                 check_broadcast(name, x, other)
@@ -343,10 +347,20 @@ class Transfer(Op):
 
 # ---------------------------------------------------------------------------------------------------- public functions
 
-add, sub, mul = (binary(op) for op in (Add, Sub, Mul))
+_add, _sub, mul = (binary(op) for op in (Add, Sub, Mul))
 exp, log, sqrt, rsqrt, sin, cos = (unary(op) for op in (Exp, Log, Sqrt, Rsqrt, Sin, Cos))
 erf, erfc = unary(Erf), unary(Erfc)
 _div, _pow = binary(Div), binary(Pow)
+
+
+def add(x, other, *, alpha=1, out=None):
+    """y = x + alpha other;   dx = dy, dother = alpha dy"""
+    return _add(x, other if alpha == 1 else other * alpha, out=out)
+
+
+def sub(x, other, *, alpha=1, out=None):
+    """y = x - alpha other;   dx = dy, dother = -alpha dy"""
+    return _sub(x, other if alpha == 1 else other * alpha, out=out)
 
 
 def div(x, other):

@@ -143,13 +143,14 @@ def checked_index(name, index, n, ignored=None):
 
 
 def gather(x, dim, index):
-    """y[i][j] = x[i][index[i][j]] for dim 1, and so on: index picks along dim, and equals x in the other sizes.
-
-    Where PyTorch lets index be smaller than x in the other dims, slice x first."""
+    """y[i][j] = x[i][index[i][j]] for dim 1, and so on: index picks along dim, and is at most as large as x
+    in the other dims."""
     dim = one_dim("gather", x, dim)
     if x.ndim == 0:
         raise ValueError("gather of a 0-d tensor")
     index = checked_index("gather", index, x.shape[dim])
+    if x.ndim == index.ndim and any(n < m for d, (n, m) in enumerate(zip(index.shape, x.shape)) if d != dim):
+        x = getitem(x, tuple(slice(None if d == dim else n) for d, n in enumerate(index.shape)))
     return Gather.apply(x, index, dim=dim)
 
 
@@ -196,11 +197,17 @@ class EmbeddingBackward(Op):
         return Embedding.apply(ddw, index), None
 
 
-def embedding(input, weight):
-    """Rows of weight, (V, C), at the int Tensor input, (…) -> (…, C)."""
+def embedding(input, weight, padding_idx=None):
+    """Rows of weight, (V, C), at the int Tensor input, (…) -> (…, C). padding_idx: a row that gets no gradient."""
     if weight.ndim != 2:
         raise ValueError(f"embedding: weight must be (V, C), got shape {weight.shape}")
-    return rows(weight, checked_index("embedding", input, weight.shape[0]))
+    V = weight.shape[0]
+    y = rows(weight, checked_index("embedding", input, V))
+    if padding_idx is None:
+        return y
+    if not -V <= padding_idx < V:
+        raise IndexError(f"embedding: padding_idx {padding_idx} is out of range for size {V}")
+    return where((input == padding_idx % V).unsqueeze(-1), y.detach(), y)
 
 
 def rows(weight, index):

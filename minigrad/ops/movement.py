@@ -145,9 +145,9 @@ class Permute(Op):
         return Permute.apply(dy, dims=tuple(inverse))
 
 
-def permute(x, *dims):
+def permute(x, *order, dims=None):
     """x with its dims reordered: dim i of the result is dim dims[i] of x. A view."""
-    dims = shape_of("permute", dims)
+    dims = shape_of("permute", order if dims is None else (dims,))
     order = tuple(one_dim("permute", x, d) for d in dims)
     if sorted(order) != list(range(x.ndim)):
         raise ValueError(f"permute: {dims} does not name each dim of shape {x.shape} once")
@@ -206,9 +206,9 @@ class Flip(Op):
         return Flip.apply(dy, dims=self.dims)
 
 
-def flip(x, *dims):
+def flip(x, *along, dims=None):
     """x reversed along dims."""
-    dims = shape_of("flip", dims)
+    dims = shape_of("flip", along if dims is None else (dims,) if isinstance(dims, (tuple, list)) else ((dims,),))
     return Flip.apply(x, dims=many_dims("flip", x, dims) if dims else ())
 
 
@@ -232,6 +232,8 @@ class Cat(Op):
 def cat(tensors, dim=0):
     """Tensors one after the other along dim; the other sizes must agree. Dtypes are promoted."""
     xs = promoted("cat", *tensors)
+    if any(x.shape == (0,) for x in xs):  # as torch.tensor([]), to which things are then added, it fits every shape
+        xs = [x for x in xs if x.shape != (0,)] or xs[:1]
     dim = one_dim("cat", xs[0], dim)
     rest = {x.shape[:dim] + x.shape[dim + 1 :] if x.ndim > dim else None for x in xs}
     if xs[0].ndim == 0 or len(rest) != 1:

@@ -3,13 +3,13 @@
 import math
 from collections import namedtuple
 
-from ..autograd import Op, composite
+from ..autograd import Op, Value, composite
 from ..autograd.cases import apart, case, integers, positive
 from ..dtypes import float16
-from .args import many_dims, numpy_names, one_dim, require_float
+from .args import in_dtype, many_dims, numpy_names, one_dim, require_float
 from .index import Gather
 from .movement import expanded, shaped
-from .select import where
+from .select import maximum, minimum, where
 
 ValuesIndices = namedtuple("ValuesIndices", ("values", "indices"))  # of Tensors
 
@@ -38,15 +38,17 @@ class Sum(Op):
 
 
 @numpy_names
-def sum(x, dim=None, keepdim=False):
-    """Sum over dim (None: all; a number or several). Integers and bools sum to int64."""
+def sum(x, dim=None, keepdim=False, dtype=None):
+    """Sum over dim (None: all; a number or several), of x in dtype. Integers and bools sum to int64."""
+    x = in_dtype(x, dtype)
     return Sum.apply(x, dims=many_dims("sum", x, dim), keepdim=keepdim)
 
 
 @numpy_names
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True))
-def mean(x, dim=None, keepdim=False):
+def mean(x, dim=None, keepdim=False, dtype=None):
     """y = Σ x / n over dim (None: all). Floats only, float16 summed in float32; NaN for no elements."""
+    x = in_dtype(x, dtype)
     require_float("mean", x)
     if x.dtype == float16:
         return mean(x.float(), dim, keepdim).half()
@@ -174,14 +176,20 @@ def _extreme(x, dim, keepdim, over_all, arg):
 @numpy_names
 @composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))
 def max(x, dim=None, keepdim=False):
-    """The largest of all; ties share the gradient. With dim, the pair (values, indices); the first of ties gets it."""
+    """The largest of all; ties share the gradient. With dim, the pair (values, indices); the first of ties gets it.
+    With a Tensor in place of dim, maximum()."""
+    if isinstance(dim, Value):
+        return maximum(x, dim)
     return _extreme(x, dim, keepdim, amax, argmax)
 
 
 @numpy_names
 @composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))
 def min(x, dim=None, keepdim=False):
-    """The smallest of all; ties share the gradient. With dim, the pair (values, indices); the first of ties gets it."""
+    """The smallest of all; ties share the gradient. With dim, the pair (values, indices); the first of ties gets it.
+    With a Tensor in place of dim, minimum()."""
+    if isinstance(dim, Value):
+        return minimum(x, dim)
     return _extreme(x, dim, keepdim, amin, argmin)
 
 
@@ -217,13 +225,24 @@ def all(x, dim=None, keepdim=False):
     return All.apply(x, dims=many_dims("all", x, dim), keepdim=keepdim)
 
 
+def _spread(dim, unbiased, correction):
+    """(dim, correction) of var and std, whose arguments torch has in two ways: (unbiased) and (dim, unbiased)."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if unbiased is not None and correction is not None:
+        raise TypeError("var and std take unbiased or correction, not both")
+    return dim, (1 if unbiased in (None, True) else 0) if correction is None else correction
+
+
 @numpy_names
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True), case((5,), dim=0, correction=0))
-def var(x, dim=None, keepdim=False, correction=1):
-    """y = Σ (x - mean)² / (n - correction) over dim. correction=1 is the unbiased estimate; NaN if n ≤ correction."""
+def var(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """y = Σ (x - mean)² / (n - correction) over dim. correction 1, the default, is the unbiased estimate; NaN if n is
+    not above it."""
     require_float("var", x)
+    dim, correction = _spread(dim, unbiased, correction)
     if x.dtype == float16:
-        return var(x.float(), dim, keepdim, correction).half()
+        return var(x.float(), dim, None, keepdim, correction=correction).half()
     dims = many_dims("var", x, dim)
     centred = x - mean(x, dims, keepdim=True)
     return _divided(sum(centred * centred, dims, keepdim), _count(x, dims) - correction)
@@ -231,17 +250,18 @@ def var(x, dim=None, keepdim=False, correction=1):
 
 @numpy_names
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True))
-def std(x, dim=None, keepdim=False, correction=1):
+def std(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """y = √var(x). The gradient is 0 where the variance is 0, as in PyTorch."""
-    y = var(x, dim, keepdim, correction)
+    y = var(x, dim, unbiased, keepdim, correction=correction)
     constant = y == 0
     return y.masked_fill(constant, 1.0).sqrt().masked_fill(constant, 0.0)
 
 
 @numpy_names
 @composite(case((3, 4)), case((2, 5), dim=1), case(positive((2, 3, 2)), dim=(0, 2), keepdim=True), case((0, 3), dim=0))
-def prod(x, dim=None, keepdim=False):
+def prod(x, dim=None, keepdim=False, dtype=None):
     """y = Π x over dim. A tree of products, so the gradient is right where factors are 0."""
+    x = in_dtype(x, dtype)
     dims = many_dims("prod", x, dim)
     rest = tuple(d for d in range(x.ndim) if d not in dims)
     y = x if x.dtype.kind == "f" else x.long()
@@ -294,8 +314,9 @@ class Cumsum(Op):
 
 
 @numpy_names
-def cumsum(x, dim):
+def cumsum(x, dim, dtype=None):
     """Running sum along dim. Same shape; bools sum to int64."""
+    x = in_dtype(x, dtype)
     dim = one_dim("cumsum", x, dim)
     return Cumsum.apply(x, dim=dim, reverse=False) if x.ndim else x.clone()
 
@@ -311,24 +332,24 @@ class Argsort(Op):
 
 
 @numpy_names
-def argsort(x, dim=-1, descending=False):
-    """Indices that sort x along dim; ties keep their order, NaN counts as the largest. int64."""
+def argsort(x, dim=-1, descending=False, stable=True):
+    """Indices that sort x along dim; ties keep their order, stable or not, and NaN counts as the largest. int64."""
     dim = one_dim("argsort", x, dim)
     return shaped(Argsort.apply(shaped(x, x.shape or (1,)), dim=dim, descending=descending), x.shape)
 
 
 @numpy_names
 @composite(case((3, 4)), case(apart((3, 4)), dim=0, descending=True))
-def sort(x, dim=-1, descending=False):
-    """The pair (values, indices) in order along dim. Stable."""
+def sort(x, dim=-1, descending=False, stable=True):
+    """The pair (values, indices) in order along dim. Ties keep their order, stable or not."""
     indices = argsort(x, dim, descending)
     return ValuesIndices(_at(x, dim, indices), indices)
 
 
 @numpy_names
 @composite(case((3, 5), k=2), case((3, 5), k=3, dim=0, largest=False))
-def topk(x, k, dim=-1, largest=True):
-    """The pair (values, indices) of the k largest (or smallest) along dim, in order."""
+def topk(x, k, dim=-1, largest=True, sorted=True):
+    """The pair (values, indices) of the k largest (or smallest) along dim, in order whatever `sorted` is."""
     dim = one_dim("topk", x, dim)
     n = x.shape[dim] if x.ndim else 1
     if not 0 <= k <= n:

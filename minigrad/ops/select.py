@@ -67,8 +67,10 @@ class Where(Op):
         return None, da, where(condition, 0.0, dy) if self.needs[2] else None
 
 
-def where(condition, x, other):
+def where(condition, x=None, other=None):
     """x where condition (bool) is True, else other. Tensors or numbers, broadcast against each other."""
+    if x is None or other is None:
+        raise TypeError("where takes a condition and two values; for where a condition holds, nonzero(as_tuple=True)")
     if not isinstance(condition, Value) or condition.dtype.kind != "b":
         raise TypeError(
             f"where: condition must be a bool Tensor, got {getattr(condition, 'dtype', type(condition).__name__)}"
@@ -101,15 +103,28 @@ class Clamp(Op):
 
 
 def clamp(x, min=None, max=None):
-    """x limited to [min, max]; either bound may be None. Numbers only: for tensor bounds use maximum and minimum."""
+    """x limited to [min, max]; either bound may be None. Numbers, or Tensors that broadcast with x.
+
+    The gradient goes to x where it lies within the bounds or on them, else to the bound. max wins over min."""
     if min is None and max is None:
         raise ValueError("clamp: give min, max or both")
+    if isinstance(min, Value) or isinstance(max, Value):
+        return _bounded(_bounded(x, min, lt), max, gt)
     for bound in (min, max):
         if bound is not None and not isinstance(bound, (int, float)):
-            raise TypeError("clamp: min and max are numbers; for tensor bounds use maximum and minimum")
+            raise TypeError(f"clamp: min and max are numbers or Tensors, got {type(bound).__name__}")
     if any(isinstance(bound, float) for bound in (min, max)):
         x = floating(x)
     return Clamp.apply(x, min=min, max=max)
+
+
+def _bounded(x, bound, beyond):
+    """bound where x is beyond it or where it is NaN, else x."""
+    if bound is None:
+        return x
+    x, bound = promoted("clamp", x, bound)
+    check_broadcast("clamp", x, bound)
+    return where(beyond(x, bound) | (bound != bound), bound, x)
 
 
 maximum, minimum = binary(Maximum), binary(Minimum)

@@ -1,11 +1,8 @@
 """Softmax, its logarithm, and cross-entropy. A slice with nothing in it gives zeros, never NaN."""
 
-from ..autograd import FormulaOp, Op, Value
+from ..autograd import FormulaOp, Op
 from ..autograd.cases import Fixed, case, integers
-from ..recording import active
-from .args import float_dim, numpy_names, require_float
-from .index import checked_index
-from .movement import shaped
+from .args import float_dim, in_dtype, numpy_names
 from .select import where
 
 _INF = float("inf")
@@ -47,8 +44,9 @@ class SoftmaxBackward(FormulaOp):
 
 
 @numpy_names
-def softmax(x, dim=-1):
-    """Positive numbers that sum to 1 along dim, in proportion to e^x. Same shape and dtype."""
+def softmax(x, dim=-1, dtype=None):
+    """Positive numbers that sum to 1 along dim, in proportion to e^x. Same shape, and x's dtype or this one."""
+    x = in_dtype(x, dtype)
     dim = float_dim("softmax", x, dim)
     return Softmax.apply(x, dim=dim) if x.ndim else (x * 0.0).exp()
 
@@ -68,8 +66,9 @@ class LogSoftmax(Op):
 
 
 @numpy_names
-def log_softmax(x, dim=-1):
-    """The logarithm of softmax, without underflow. Same shape and dtype."""
+def log_softmax(x, dim=-1, dtype=None):
+    """The logarithm of softmax, without underflow. Same shape, and x's dtype or this one."""
+    x = in_dtype(x, dtype)
     dim = float_dim("log_softmax", x, dim)
     return LogSoftmax.apply(x, dim=dim) if x.ndim else x * 0.0
 
@@ -121,41 +120,3 @@ class CrossEntropyBackward(FormulaOp):
         q = onehot.to(logits.dtype) * (1 - label_smoothing) + label_smoothing / max(V, 1)
         dlogits = (logits.softmax(1) - q) * dloss.reshape(-1, 1)
         return where(kept.reshape(-1, 1), dlogits, 0.0)
-
-
-def cross_entropy(input, target, ignore_index=-100, label_smoothing=0.0, reduction="mean"):
-    """Cross-entropy of logits against class indices.
-
-    input (N, V) or (V,) or (N, V, d1, …), float; target (N,), () or (N, d1, …), int. reduction 'none' gives target's
-    shape; 'sum' a number; 'mean' the sum over the number of targets other than ignore_index (NaN if there is none)."""
-    require_float("cross_entropy", input)
-    if reduction not in ("none", "mean", "sum"):
-        raise ValueError(f"cross_entropy: reduction must be 'none', 'mean' or 'sum', got {reduction!r}")
-    if not 0 <= label_smoothing <= 1:
-        raise ValueError(f"cross_entropy: label_smoothing must lie in [0, 1], got {label_smoothing}")
-    class_dim = 0 if input.ndim == 1 else 1
-    expected = input.shape[:class_dim] + input.shape[class_dim + 1 :]
-    if input.ndim == 0 or not isinstance(target, Value) or target.shape != expected:
-        raise ValueError(
-            f"cross_entropy: input of shape {input.shape} needs a target of shape {expected}, got "
-            f"{target.shape if isinstance(target, Value) else type(target).__name__}"
-        )
-    if target.dtype.kind not in "iu":
-        raise TypeError(f"cross_entropy: target holds class indices, ints; got {target.dtype}")
-    V = input.shape[class_dim]
-    target = checked_index("cross_entropy", target, V, ignore_index)
-    if input.ndim != 2:
-        input = input.permute(*(d for d in range(input.ndim) if d != class_dim), class_dim)
-        input = input.reshape(target.numel(), V)
-    loss = CrossEntropy.apply(
-        input, shaped(target, (target.numel(),)), ignore_index=ignore_index, label_smoothing=label_smoothing
-    )
-    if reduction == "none":
-        return shaped(loss, target.shape)
-    if reduction == "sum":
-        return loss.sum()
-    if active():  # a captured step has to count them at each call; 0 gives NaN here: 0 times infinity
-        n = (target != ignore_index).sum().double()
-        return loss.sum() * (1 / n).to(loss.dtype)
-    n = int((target.detach().numpy() != ignore_index).sum())
-    return loss.sum() * (1 / n if n else float("nan"))

@@ -4,6 +4,8 @@ from ..autograd import registry
 
 FAMILIES = {
     "elementwise": "Elementwise",
+    "functions": "Functions of one number",
+    "rounding": "Rounding and remainders",
     "activation": "Activations",
     "select": "Selection, comparison and logic",
     "reduce": "Reductions and orderings",

@@ -1,8 +1,13 @@
-"""Optimizers with parameter groups, and the learning-rate schedule of nanoGPT."""
+"""Optimizers with parameter groups; learning-rate schedules, PyTorch's and nanoGPT's."""
 
+from typing import TYPE_CHECKING
+
+from . import lr_scheduler
 from .adam import Adam, AdamW
 from .optimizer import Optimizer
 from .schedule import warmup_cosine
 from .sgd import SGD
+from ..missing import explaining
 
-__all__ = ["Adam", "AdamW", "Optimizer", "warmup_cosine", "SGD"]
+if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
+    __getattr__ = explaining(__name__)

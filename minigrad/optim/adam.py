@@ -1,30 +1,22 @@
 """Adam, and AdamW."""
 
-from collections.abc import MutableMapping
-from typing import Any
-
-from ..tensor import Tensor
-from .optimizer import Optimizer, Params, launches, rows
+from .optimizer import Optimizer, launches, refuse, rows
 
 
 class Adam(Optimizer):
     """m = β₁ m + (1 - β₁) g;   v = β₂ v + (1 - β₂) g²;   p -= lr · m / (1 - β₁ᵗ) / (√(v / (1 - β₂ᵗ)) + eps)
 
     m and v begin as zeros, and t counts the steps from 1. weight_decay · p is added to the gradient first. Source:
-    Kingma and Ba 2015, algorithm 1."""
+    Kingma and Ba 2015, algorithm 1. foreach, fused and capturable change nothing: one launch updates all parameters in
+    any case, and mg.capture takes it."""
 
     buffers = ("m", "v")
     squares = ("v",)
     decoupled = False
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-    ) -> None:
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, amsgrad=False, *, foreach=None,
+                 maximize=False, capturable=False, differentiable=False, fused=None):  # fmt: skip
+        refuse(type(self).__name__, amsgrad=amsgrad, maximize=maximize, differentiable=differentiable)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
     def update(self, p: Tensor, g: Tensor, state: MutableMapping[str, Any], group: MutableMapping[str, Any]) -> None:
@@ -53,12 +45,7 @@ class AdamW(Adam):
 
     decoupled = True
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 1e-2,
-    ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay)
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, *, foreach=None,
+                 maximize=False, capturable=False, differentiable=False, fused=None):  # fmt: skip
+        options = dict(maximize=maximize, differentiable=differentiable)
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **options)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .. import recording
-from ..autograd import no_grad
+from ..autograd import enable_grad, no_grad
 from ..dtypes import is_number
 from ..tensor import Tensor, as_tensor, from_backend
 from .recorded import Options, State, guarded
@@ -47,42 +47,53 @@ class Optimizer:
                 f"{type(self).__name__} needs an iterable of Tensors, such as model.parameters(), or of dicts, "
                 f"not a {type(params).__name__}"
             )
-        given: list[Any] = list(params)
-        groups = given if given and isinstance(given[0], dict) else [{"params": given}]
-        self.param_groups = [{**defaults, **group, "params": list(group["params"])} for group in groups]
-        seen = set()
-        for group in self.param_groups:
-            unknown = set(group) - set(defaults) - {"params"}
-            if unknown:
-                raise ValueError(
-                    f"{type(self).__name__}: unknown options {sorted(unknown)}; there are {sorted(defaults)}"
-                )
-            for name, value in group.items():
-                if not _can_be(name, value):
-                    raise ValueError(f"{type(self).__name__}: {name} cannot be {shown(value)}")
-            for p in group["params"]:
-                if not isinstance(p, Tensor) or not p.is_leaf or not p.requires_grad:
-                    raise ValueError(f"{type(self).__name__} optimizes leaves that require a gradient, got {p!r}")
-                if not p.storage.backend.is_compact(p.array):
-                    raise ValueError(
-                        f"{type(self).__name__}: a parameter of shape {p.shape} is not contiguous; clone() it"
-                    )
-                if id(p) in seen:
-                    raise ValueError(f"{type(self).__name__}: a parameter of shape {p.shape} is given twice")
-                seen.add(id(p))
-        if not seen:
-            raise ValueError(f"{type(self).__name__} got no parameters")
+        params = list(params)
+        groups = params if params and isinstance(params[0], dict) else [{"params": params}]
         self.defaults = defaults
         self.state: dict = {}
+        self.param_groups: list = []
+        for group in groups:
+            self.add_param_group(group)
+        if not any(group["params"] for group in self.param_groups):
+            raise ValueError(f"{type(self).__name__} got no parameters")
 
-    def zero_grad(self) -> None:
-        """Set every .grad to None."""
+    def add_param_group(self, group):
+        """Optimize more parameters: a dict with 'params', a Tensor or several, and options that differ from the
+        defaults. Raises ValueError for what cannot be optimized, or is already."""
+        params = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
+        group = {**self.defaults, **group, "params": params}
+        unknown = set(group) - set(self.defaults) - {"params"}
+        if unknown:
+            raise ValueError(
+                f"{type(self).__name__}: unknown options {sorted(unknown)}; there are {sorted(self.defaults)}"
+            )
+        for name, value in group.items():
+            if not _can_be(name, value):
+                raise ValueError(f"{type(self).__name__}: {name} cannot be {shown(value)}")
+        seen = {id(p) for other in self.param_groups for p in other["params"]}
+        for p in params:
+            if not isinstance(p, Tensor) or not p.is_leaf or not p.requires_grad:
+                raise ValueError(f"{type(self).__name__} optimizes leaves that require a gradient, got {p!r}")
+            if not p.storage.backend.is_compact(p.array):
+                raise ValueError(f"{type(self).__name__}: a parameter of shape {p.shape} is not contiguous; clone() it")
+            if id(p) in seen:
+                raise ValueError(f"{type(self).__name__}: a parameter of shape {p.shape} is given twice")
+            seen.add(id(p))
+        self.param_groups.append(group)
+
+    def zero_grad(self, set_to_none=True):
+        """Set every .grad to None; with set_to_none=False, to zeros where there is one."""
         for group in self.param_groups:
             for p in group["params"]:
-                p.grad = None
+                p.grad = None if set_to_none or p.grad is None else p.grad.zeros_like()
 
-    def step(self) -> None:
-        """Change every parameter that has a gradient, in place."""
+    def step(self, closure=None):
+        """Change every parameter that has a gradient, in place. closure: a function that computes the loss and the
+        gradients first; its loss is returned."""
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
         due = []
         for group in self.param_groups:
             for p in group["params"]:
@@ -100,6 +111,7 @@ class Optimizer:
         recording.each_call(lambda: _count(states.values()))
         with no_grad():
             self.update_all(due)
+        return loss
 
     def update(self, p: Tensor, g: Tensor, state: MutableMapping[str, Any], group: MutableMapping[str, Any]) -> None:
         """Change p, and the buffers in state, in place; g stays as it is. Runs under no_grad.
@@ -196,6 +208,19 @@ class Optimizer:
             on = p.storage.backend
             own[buffer] = from_backend(on.copy(value.to(p.device, p.dtype).array), on)
         return own
+
+
+def refuse(optimizer, **options):
+    """Raise ValueError for an option of PyTorch's that is given, and that minigrad's optimizers do not have."""
+    instead = {
+        "dampening": "divide lr by 1 - dampening",
+        "maximize": "minimize -loss",
+        "amsgrad": "write it as a subclass of optim.Optimizer",
+        "differentiable": "take steps by hand, with mg.grad(…, create_graph=True)",
+    }
+    for name, value in options.items():
+        if value:
+            raise ValueError(f"{optimizer} has no {name}={value!r}: {instead[name]}")
 
 
 def _count(states):

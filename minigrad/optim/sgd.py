@@ -1,28 +1,20 @@
 """Stochastic gradient descent."""
 
-from collections.abc import MutableMapping
-from typing import Any
-
-from ..tensor import Tensor
-from .optimizer import Optimizer, Params, launches, rows
+from .optimizer import Optimizer, launches, refuse, rows
 
 
 class SGD(Optimizer):
     """b = momentum · b + g;   p -= lr · b   (Nesterov: p -= lr · (g + momentum · b))
 
-    b begins as zeros, and without momentum it is g. weight_decay · p is added to the gradient first. Source: Sutskever,
-    Martens, Dahl and Hinton 2013, with lr outside of b, as in PyTorch."""
+    b begins as zeros, and without momentum it is g. weight_decay · p is added to the gradient first. foreach and fused
+    change nothing: one launch updates all parameters. Source: Sutskever, Martens, Dahl and Hinton 2013, with lr outside
+    of b, as in PyTorch."""
 
     buffers = ("momentum_buffer",)
 
-    def __init__(
-        self,
-        params: Params,
-        lr: float = 1e-3,
-        momentum: float = 0.0,
-        weight_decay: float = 0.0,
-        nesterov: bool = False,
-    ) -> None:
+    def __init__(self, params, lr=1e-3, momentum=0.0, dampening=0, weight_decay=0.0, nesterov=False, *, maximize=False,
+                 foreach=None, differentiable=False, fused=None):  # fmt: skip
+        refuse("SGD", dampening=dampening, maximize=maximize, differentiable=differentiable)
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov})
 
     def update(self, p: Tensor, g: Tensor, state: MutableMapping[str, Any], group: MutableMapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from ..typing import Array, DTypeLike, Operand
 from .gradients import Gradients
 from .inplace import InPlace
 from .interop import Interop
+from .more import More
 
 if TYPE_CHECKING:
     from ..ops import signatures as ops  # not .. import ops, in which Pyright takes softmax and matmul for the modules
@@ -22,7 +23,7 @@ else:
     from .. import ops
 
 
-class Tensor(Gradients, InPlace, Interop):
+class Tensor(More, Gradients, InPlace, Interop):
     """An n-dimensional array that remembers how it was computed, so that gradients can flow back through it.
 
     Made by minigrad.tensor, zeros, randn, … and by operations. `array` is the raw array of its backend. The version
@@ -105,20 +106,28 @@ class Tensor(Gradients, InPlace, Interop):
     # -------------------------------------------------------------------------------------------------- dtype, device
 
     def to(
-        self, *targets: "DTypeLike | Tensor | None", dtype: DTypeLike | None = None, device: str | None = None
-    ) -> "Tensor":
+        self,
+        *targets: Any,
+        dtype: Any = None,
+        device: str | None = None,
+        non_blocking: builtins.bool = False,
+        copy: builtins.bool = False,
+    ) -> Any:
         """This tensor in a dtype and/or on a device: to("cuda"), to(minigrad.float64), to(device, dtype), to(other).
 
-        Returns the tensor itself if nothing changes. Gradients flow through, between float dtypes and between devices.
-        Copying to the CPU waits for the device's work; copying to a device does not."""
-        for target in targets:
+        Returns the tensor itself if nothing changes, or with copy=True a copy. Gradients flow through, between float
+        dtypes and between devices. Copying to the CPU waits for the device's work; copying to a device does not,
+        non_blocking or not."""
+        flags = [target for target in targets if isinstance(target, builtins.bool)]  # non_blocking, copy
+        copy = copy or (len(flags) > 1 and flags[1])
+        for target in targets[: len(targets) - len(flags)]:
             if isinstance(target, Tensor):
                 dtype, device = target.dtype, target.device
             elif isinstance(target, str) and target in ("cpu", "cuda"):
                 device = target
             else:
                 dtype = target
-        x = self
+        x = self.clone() if copy else self
         if device is not None and device != self.device:
             x = ops.Transfer.apply(x, to=backend.get(device))
         if dtype is None or (dtype := dtypes.as_dtype(dtype)) == self.dtype:
@@ -130,8 +139,7 @@ class Tensor(Gradients, InPlace, Interop):
         """On the CPU: itself if it is there. Gradients flow through."""
         return self.to("cpu")
 
-    def cuda(self) -> "Tensor":
-        """On the GPU: itself if it is there. Gradients flow through."""
+    def cuda(self, non_blocking: builtins.bool = False) -> Any:
         return self.to("cuda")
 
     def double(self) -> "Tensor":
@@ -154,8 +162,16 @@ class Tensor(Gradients, InPlace, Interop):
         """As int32; floats are cut off. No gradient."""
         return self.to(dtypes.int32)
 
-    def bool(self) -> "Tensor":
-        """As bool: True where it is not 0. No gradient."""
+    def short(self) -> Any:
+        return self.to(dtypes.int16)
+
+    def char(self) -> Any:
+        return self.to(dtypes.int8)
+
+    def byte(self) -> Any:
+        return self.to(dtypes.uint8)
+
+    def bool(self) -> Any:
         return self.to(dtypes.bool_)
 
     # ------------------------------------------------------------------------------------------------------- operators
@@ -164,6 +180,7 @@ class Tensor(Gradients, InPlace, Interop):
     __mul__ = __rmul__ = ops.mul
     __sub__, __truediv__, __pow__, __matmul__ = ops.sub, ops.div, ops.pow, ops.matmul
     __neg__, __abs__, __getitem__ = ops.neg, ops.abs, ops.getitem
+    __floordiv__, __mod__ = ops.floor_divide, ops.remainder
     __lt__, __le__, __gt__, __ge__ = ops.lt, ops.le, ops.gt, ops.ge
 
     def __and__(self, other: Operand) -> "Tensor":
@@ -192,7 +209,13 @@ class Tensor(Gradients, InPlace, Interop):
     def __rtruediv__(self, other: Operand) -> "Tensor":
         return ops.div(other, self)
 
-    def __rpow__(self, other: Operand) -> "Tensor":
+    def __rfloordiv__(self, other: Any) -> Any:
+        return ops.floor_divide(other, self)
+
+    def __rmod__(self, other: Any) -> Any:
+        return ops.remainder(other, self)
+
+    def __rpow__(self, other: Any) -> Any:
         return ops.pow(other, self)
 
     def __rmatmul__(self, other: Array) -> "Tensor":

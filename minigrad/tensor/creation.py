@@ -1,13 +1,12 @@
 """Making tensors: from data, filled, in sequence, at random."""
 
 import operator
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from .. import backend, dtypes
-from ..autograd import Storage
+from ..autograd import GraphError, Storage, is_grad_enabled
 from ..ops.args import shape_of
 from ..random import Generator, default_generator
 from ..recording import refuse_users
@@ -54,6 +53,8 @@ def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requi
 def _without_tensors(data: Any) -> Any:
     if isinstance(data, (list, tuple)):
         return [_without_tensors(item) for item in data]
+    if isinstance(data, Tensor) and data.requires_grad and is_grad_enabled():
+        raise GraphError("tensor() of a list would drop the gradients of the Tensors in it; minigrad.stack keeps them")
     return data.detach()._host() if isinstance(data, Tensor) else data
 
 
@@ -165,23 +166,35 @@ def empty(
     return _finish(np.empty(_sizes("empty", size), dtypes.as_dtype(dtype)), device, requires_grad)
 
 
-def zeros_like(x: Tensor, dtype: DTypeLike | None = None) -> Tensor:
-    """Zeros of x's shape, dtype and device."""
-    return zeros(x.shape, dtype=dtype or x.dtype, device=x.device)
+def zeros_like(x: Tensor, dtype: Any = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+    """Zeros of x's shape, dtype and device, or others."""
+    return full_like(x, 0, dtype, device, requires_grad)
 
 
-def ones_like(x: Tensor, dtype: DTypeLike | None = None) -> Tensor:
-    """Ones of x's shape, dtype and device."""
-    return ones(x.shape, dtype=dtype or x.dtype, device=x.device)
+def ones_like(x: Tensor, dtype: Any = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+    """Ones of x's shape, dtype and device, or others."""
+    return full_like(x, 1, dtype, device, requires_grad)
 
 
-def full_like(x: Tensor, fill_value: Number, dtype: DTypeLike | None = None) -> Tensor:
-    """One value in x's shape, dtype and device."""
-    return full(x.shape, fill_value, dtype or x.dtype, x.device)
+def empty_like(x: Tensor, dtype: Any = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+    """A Tensor with arbitrary values, of x's shape, dtype and device, or others."""
+    return empty(x.shape, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
+
+
+def full_like(
+    x: Tensor, fill_value: Any, dtype: Any = None, device: str | None = None, requires_grad: bool = False
+) -> Tensor:
+    """One value in x's shape, dtype and device, or others."""
+    return full(x.shape, fill_value, dtype or x.dtype, device or x.device, requires_grad)
 
 
 def arange(
-    start: float, end: float | None = None, step: float = 1, dtype: DTypeLike | None = None, device: str = "cpu"
+    start: float,
+    end: float | None = None,
+    step: float = 1,
+    dtype: Any = None,
+    device: str = "cpu",
+    requires_grad: bool = False,
 ) -> Tensor:
     """start, start + step, … below end; arange(n) counts from 0. dtype None: int64, or float32 if any is a float."""
     start, end = (0, start) if end is None else (start, end)
@@ -189,23 +202,47 @@ def arange(
         raise ValueError("arange: step must not be 0")
     if dtype is None:
         dtype = dtypes.DEFAULT_FLOAT if any(isinstance(v, float) for v in (start, end, step)) else dtypes.int64
-    return _finish(np.arange(start, end, step).astype(dtypes.as_dtype(dtype)), device, False)
+    return _finish(np.arange(start, end, step).astype(dtypes.as_dtype(dtype)), device, requires_grad)
 
 
 def linspace(
-    start: float, end: float, steps: int, dtype: DTypeLike = dtypes.DEFAULT_FLOAT, device: str = "cpu"
+    start: float,
+    end: float,
+    steps: int,
+    dtype: Any = dtypes.DEFAULT_FLOAT,
+    device: str = "cpu",
+    requires_grad: bool = False,
 ) -> Tensor:
     """`steps` numbers from start to end, both included, evenly spaced."""
-    return _finish(np.linspace(start, end, steps).astype(dtypes.as_dtype(dtype)), device, False)
+    numbers = np.linspace(float(start), float(end), int(steps))  # from Tensors too
+    return _finish(numbers.astype(dtypes.as_dtype(dtype)), device, requires_grad)
 
 
-def eye(n: int, m: int | None = None, dtype: DTypeLike = dtypes.DEFAULT_FLOAT, device: str = "cpu") -> Tensor:
+def eye(
+    n: int,
+    m: int | None = None,
+    dtype: Any = dtypes.DEFAULT_FLOAT,
+    device: str = "cpu",
+    requires_grad: bool = False,
+) -> Tensor:
     """The identity matrix, (n, m or n)."""
-    return _finish(np.eye(n, m, dtype=dtypes.as_dtype(dtype)), device, False)
+    return _finish(np.eye(n, m, dtype=dtypes.as_dtype(dtype)), device, requires_grad)
 
 
-def one_hot(x: Tensor, num_classes: int) -> Tensor:
-    """int Tensor (…) -> int64 (…, num_classes): 1 at the class, else 0."""
+def tril_indices(row: int, col: int, offset: int = 0, dtype: Any = dtypes.int64, device: str = "cpu") -> Tensor:
+    """Where the lower triangle of a (row, col) matrix is, up to diagonal `offset`: (2, n), rows and columns."""
+    return _finish(np.stack(np.tril_indices(row, offset, col)).astype(dtypes.as_dtype(dtype)), device, False)
+
+
+def triu_indices(row: int, col: int, offset: int = 0, dtype: Any = dtypes.int64, device: str = "cpu") -> Tensor:
+    """Where the upper triangle of a (row, col) matrix is, from diagonal `offset`: (2, n), rows and columns."""
+    return _finish(np.stack(np.triu_indices(row, offset, col)).astype(dtypes.as_dtype(dtype)), device, False)
+
+
+def one_hot(x: Tensor, num_classes: int = -1) -> Any:
+    """int Tensor (…) -> int64 (…, num_classes): 1 at the class, else 0. num_classes -1: one more than the largest."""
+    if num_classes == -1 and x.numel():
+        num_classes = int(x.max().item()) + 1
     if x.numel() and not 0 <= int(x.min().item()) <= int(x.max().item()) < num_classes:
         raise IndexError(f"one_hot: classes from {x.min().item()} to {x.max().item()} do not fit {num_classes}")
     return (x.unsqueeze(-1) == arange(num_classes, device=x.device)).long()
@@ -251,21 +288,57 @@ def randn(
     return from_backend(y, on, requires_grad)
 
 
-def rand_like(x: Tensor, generator: Generator | None = None) -> Tensor:
-    """Uniform in [0, 1), of x's shape, dtype and device."""
-    return rand(x.shape, dtype=x.dtype, device=x.device, generator=generator)
+def rand_like(x: Tensor, dtype: Any = None, device: str | None = None, generator: Generator | None = None) -> Tensor:
+    """Uniform in [0, 1), of x's shape, dtype and device, or others."""
+    return rand(x.shape, dtype=dtype or x.dtype, device=device or x.device, generator=generator)
 
 
-def randn_like(x: Tensor, generator: Generator | None = None) -> Tensor:
-    """Standard normal, of x's shape, dtype and device."""
-    return randn(x.shape, dtype=x.dtype, device=x.device, generator=generator)
+def randn_like(x: Tensor, dtype: Any = None, device: str | None = None, generator: Generator | None = None) -> Tensor:
+    """Standard normal, of x's shape, dtype and device, or others."""
+    return randn(x.shape, dtype=dtype or x.dtype, device=device or x.device, generator=generator)
 
 
 def randint(
-    low: int, high: int, size: Iterable[int], device: str = "cpu", generator: Generator | None = None
+    low: int,
+    high: Any = None,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    device: str = "cpu",
+    generator: Generator | None = None,
 ) -> Tensor:
-    """int64 in [low, high)."""
-    return _finish(_or_default(generator).integers(low, high, _sizes("randint", (tuple(size),))), device, False)
+    """Integers in [low, high), int64 or of a dtype: randint(low, high, size), or randint(high, size) from 0 on."""
+    if size is None and not isinstance(high, int):
+        low, high, size = 0, low, high
+    elif high is None:
+        low, high = 0, low
+    if size is None:
+        raise TypeError(f"randint needs a size: randint(high, size) or randint(low, high, size), got {low}, {high}")
+    numbers = _or_default(generator).integers(low, high, _sizes("randint", (tuple(size),)))
+    return _finish(numbers.astype(dtypes.as_dtype(dtype or dtypes.int64), copy=False), device, False)
+
+
+def normal(
+    mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None, **options: Any
+) -> Any:
+    """Normal numbers of a mean and a standard deviation: two numbers and a size, or Tensors, which are broadcast.
+    options: dtype, device and requires_grad, as of randn, where there is a size."""
+    like = [x for x in (mean, std) if isinstance(x, Tensor)]
+    if not like:
+        if size is None:
+            raise TypeError("normal of two numbers needs a size; for normal numbers in a Tensor, nn.init.normal_")
+        wanted = options.pop("requires_grad", False)
+        return (mean + std * randn(size, generator=generator, **options)).requires_grad_(wanted)
+    if size is not None or options:
+        raise TypeError("normal of Tensors takes no size, dtype or device: they are those of the Tensors")
+    shape = np.broadcast_shapes(*(x.shape for x in like))
+    return mean + std * randn(shape, dtype=like[0].dtype, device=like[0].device, generator=generator)
+
+
+def bernoulli(p: Tensor, generator: Generator | None = None) -> Any:
+    """1 with the probability that p has there, else 0: of p's shape, dtype (a float) and device, without a gradient."""
+    p = p.detach()
+    return (rand_like(p, generator=generator) < p).to(p.dtype)
 
 
 def randperm(n: int, device: str = "cpu", generator: Generator | None = None) -> Tensor:

@@ -29,6 +29,11 @@ class Gradients(Value):
         return None if self.node is None else self.node.op
 
     @property
+    def grad_fn(self) -> Recorded | None:
+        """torch's name for `op`."""
+        return self.op
+
+    @property
     def requires_grad(self) -> bool:
         """True if backward() computes a gradient of it; may be set on leaves of floats."""
         return self.node is not None
@@ -113,6 +118,11 @@ class Gradients(Value):
         """The same memory without the graph. The version checks notice in-place changes of either tensor."""
         detached: Tensor = self._wrap(self.array, self.storage)
         return detached
+
+    def detach_(self) -> Any:
+        """This tensor without the graph that it was computed in: in place, the values stay. Returns itself."""
+        self.node = None
+        return self
 
     @property
     def data(self) -> "Tensor":

@@ -17,6 +17,25 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="InPlace")
 
 
+def _written(name: str) -> Callable[..., Any]:
+    """The method that writes what the op of that name makes of a tensor into the tensor."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        self._in_place(f"{name}_", *args, *kwargs.values())
+        plain = [x.detach() if isinstance(x, Value) else x for x in args]
+        y = getattr(ops, name)(self.detach(), *plain, **kwargs)
+        if y.dtype != self.dtype or y.shape != self.shape:
+            raise ValueError(
+                f"{name}_: {y.dtype} of shape {y.shape} does not fit into {self.dtype} of shape {self.shape}"
+            )
+        self.storage.backend.setitem(self.array, (...,), y.array)
+        return self
+
+    method.__name__ = f"{name}_"
+    method.__doc__ = f"{name}(), whose result is written into this tensor. Returns it."
+    return method
+
+
 class InPlace(Value):
     """The part of Tensor that changes values."""
 
@@ -76,18 +95,23 @@ class InPlace(Value):
         """self /= other, in place."""
         return self._update("div_", self.storage.backend.div, other)
 
-    def clamp_(self: T, min: float | None = None, max: float | None = None) -> T:
-        """self limited to [min, max], in place."""
-        return self.copy_(ops.clamp(self.detach(), min, max))
-
-    def copy_(self: T, other: Operand) -> T:
+    def copy_(self, other: Any, non_blocking: bool = False) -> Any:
         """The values of other, broadcast and cast, in place."""
         self._in_place("copy_", other)
         self.storage.backend.setitem(self.array, (...,), self._raw(other))
         return self
 
-    def fill_(self: T, value: Number) -> T:
-        """Every element becomes value, in place."""
+    clamp_, clip_ = _written("clamp"), _written("clamp")
+    exp_, log_, sqrt_, rsqrt_, square_ = map(_written, ("exp", "log", "sqrt", "rsqrt", "square"))
+    neg_, abs_, sign_, floor_, ceil_, round_ = map(_written, ("neg", "abs", "sign", "floor", "ceil", "round"))
+    sin_, cos_, tanh_, sigmoid_, relu_ = map(_written, ("sin", "cos", "tanh", "sigmoid", "relu"))
+    pow_, remainder_, floor_divide_, reciprocal_ = map(_written, ("pow", "remainder", "floor_divide", "reciprocal"))
+    lerp_, addcmul_, addcdiv_ = map(_written, ("lerp", "addcmul", "addcdiv"))
+    masked_fill_, tril_, triu_ = map(_written, ("masked_fill", "tril", "triu"))
+    scatter_, scatter_add_ = map(_written, ("scatter", "scatter_add"))
+    index_add_, index_copy_, index_fill_ = map(_written, ("index_add", "index_copy", "index_fill"))
+
+    def fill_(self, value: Any) -> Any:
         return self.copy_(value)
 
     def zero_(self: T) -> T:

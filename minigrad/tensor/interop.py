@@ -111,6 +111,16 @@ class Interop(Value):
     def __int__(self) -> int:
         return int(self.item())
 
+    def __format__(self, spec: str) -> str:
+        """A tensor of no dims as its number, f"{loss:.4f}"; of others, f"{x}" is str(x), and a format raises."""
+        if self.ndim == 0:
+            return format(self.item(), spec)
+        if spec:
+            raise TypeError(
+                f"a format such as {spec!r} is for tensors of no dims, not of shape {self.shape}; use .item()"
+            )
+        return str(self)
+
     def __index__(self) -> int:
         if self.dtype.kind not in "iu":
             raise TypeError(f"only an int tensor can be an index, not {self.dtype}")

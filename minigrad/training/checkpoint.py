@@ -32,7 +32,11 @@ __all__ = ["CheckpointError", "load", "load_tensors", "pack", "save", "unpack", 
 FORMAT = "1"  # raised when older versions of minigrad can no longer read new files
 
 
-def save(path: FilePath, tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
+class ForeignError(CheckpointError):
+    """A safetensors file that is not a checkpoint of ours, in this format."""
+
+
+def save(path, tensors, meta):
     """Write {name: array} and a JSON-able dict to `path` as one file. A reader finds the old file or the whole new one.
 
     Arrays may have any shape, strides and minigrad dtype; they are written one by one, and only those that are not
@@ -64,7 +68,7 @@ def load(path: FilePath) -> tuple[dict[str, Array], dict[str, Any]]:
     with _opened(path) as file:
         version, _, rest = file.metadata.get("minigrad", "").partition(" ")
         if version != FORMAT:
-            raise CheckpointError(f"{path} is a safetensors file, but not a minigrad checkpoint of format {FORMAT}")
+            raise ForeignError(f"{path} is a safetensors file, but not a minigrad checkpoint of format {FORMAT}")
         expected, _, text = rest.partition(" ")
         checksum, arrays = _Checksum(text), {}
         for name in file.names:

@@ -48,6 +48,23 @@ LAYERS = {
     "Tanh": (nn.Tanh(), (3, 4)),
     "Sigmoid": (nn.Sigmoid(), (3, 4)),
     "Softmax": (nn.Softmax(dim=0), (3, 4)),
+    "LogSoftmax": (nn.LogSoftmax(dim=0), (3, 4)),
+    "LogSigmoid": (nn.LogSigmoid(), (3, 4)),
+    "Mish": (nn.Mish(), (3, 4)),
+    "Softplus": (nn.Softplus(beta=2.0), (3, 4)),
+    "ELU": (nn.ELU(alpha=0.5), (3, 4)),
+    "CELU": (nn.CELU(alpha=0.5), (3, 4)),
+    "SELU": (nn.SELU(), (3, 4)),
+    "LeakyReLU": (nn.LeakyReLU(0.1), (3, 4)),
+    "Softmin": (nn.Softmin(dim=0), (3, 4)),
+    "Hardsigmoid": (nn.Hardsigmoid(), (3, 4)),
+    "Hardswish": (nn.Hardswish(), (3, 4)),
+    "Hardtanh": (nn.Hardtanh(-0.5, 2.0), (3, 4)),
+    "ReLU6": (nn.ReLU6(), (3, 4)),
+    "Softsign": (nn.Softsign(), (3, 4)),
+    "GLU": (nn.GLU(dim=0), (4, 3)),
+    "PReLU": (nn.PReLU(4), (3, 4)),
+    "Flatten": (nn.Flatten(), (2, 3, 4)),
     "Sequential": (nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), (5, 3)),
     "MLP": (nn.MLP(nn.GPTConfig(vocab_size=5, block_size=4, n_layer=1, n_head=2, n_embd=4)), (2, 4)),
     "Block": (nn.Block(nn.GPTConfig(vocab_size=5, block_size=4, n_layer=1, n_head=2, n_embd=4)), (1, 3, 4)),
@@ -67,8 +84,9 @@ def test_layer(name, order):
 def test_layers_is_complete():
     """Embedding takes ints; attention, transformers and losses have more than one form, and tests of their own."""
     layers = {name for name in nn.__all__ if isinstance(vars(nn)[name], type) and issubclass(vars(nn)[name], nn.Module)}
-    others = {"Embedding", "MultiheadAttention", "CrossEntropyLoss", "GPT", "Module", "ModuleList", "ModuleDict"}
-    others |= {name for name in layers if name.startswith("Transformer")}
+    others = {"Embedding", "MultiheadAttention", "CosineSimilarity", "GPT", "Module", "ModuleList", "ModuleDict"}
+    others |= {"ParameterList", "ParameterDict"}
+    others |= {name for name in layers if name.startswith("Transformer") or name.endswith("Loss")}
     assert layers - others == {name.partition(",")[0] for name in LAYERS}
 
 
@@ -79,8 +97,15 @@ def test_embedding(order):
 
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("options", [{}, {"reduction": "sum"}, {"label_smoothing": 0.1}, {"ignore_index": 2}], ids=repr)
-def test_cross_entropy_loss(options, order):
-    gradcheck(nn.CrossEntropyLoss(**options), x(4, 3), mg.tensor([0, 2, 1, 1]), order=order)
+@pytest.mark.parametrize("weight", [None, mg.tensor([0.5, 1.0, 2.0])], ids=["even", "weighted"])
+def test_cross_entropy_loss(weight, options, order):
+    gradcheck(nn.CrossEntropyLoss(weight, **options), x(4, 3), mg.tensor([0, 2, 1, 1]), order=order)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("options", [{}, {"weight": mg.tensor([0.5, 1.0, 2.0]), "label_smoothing": 0.1}], ids=repr)
+def test_cross_entropy_of_probabilities(options, order):
+    gradcheck(nn.CrossEntropyLoss(**options), x(2, 3, 2), x(2, 3, 2).softmax(1), order=order)
 
 
 @pytest.fixture

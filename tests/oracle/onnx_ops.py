@@ -268,7 +268,7 @@ def attention_mask(mask, T, S, past, lengths, left, right):
     if mask is None:
         return visible
     hidden = False if mask.dtype == mg.bool_ else -math.inf
-    mask = F.pad(mask, (0, S - mask.shape[-1]), hidden)
+    mask = F.pad(mask, (0, S - mask.shape[-1]), value=hidden)
     return mask if visible is None else mg.where(visible, mask, hidden)
 
 

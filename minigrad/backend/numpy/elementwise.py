@@ -46,15 +46,16 @@ def exactly(function):
     return wrapper
 
 
-exp, log = exactly(np.exp), exactly(np.log)
+exp, log, expm1, log1p = exactly(np.exp), exactly(np.log), exactly(np.expm1), exactly(np.log1p)
 
 
 class Elementwise(Primitives):
     add, sub, mul, div = np.add, np.subtract, np.multiply, np.true_divide
     maximum, minimum, where, clamp = np.maximum, np.minimum, staticmethod(np.where), staticmethod(np.clip)
     neg, abs, sign, floor, sqrt = np.negative, np.abs, np.sign, np.floor, np.sqrt
-    sin, cos, tanh = np.sin, np.cos, np.tanh
-    exp, log = staticmethod(exp), staticmethod(log)
+    floor_divide, remainder = np.floor_divide, np.remainder
+    sin, cos, atan, tanh = np.sin, np.cos, np.arctan, np.tanh
+    exp, log, expm1, log1p = staticmethod(exp), staticmethod(log), staticmethod(expm1), staticmethod(log1p)
 
     eq, ne, lt, le, gt, ge = np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal
     logical_and, logical_or, logical_xor, logical_not = np.logical_and, np.logical_or, np.logical_xor, np.logical_not

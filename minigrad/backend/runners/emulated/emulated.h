@@ -120,9 +120,9 @@ inline __attribute__((always_inline)) V atomicCAS(V* p, std::common_type_t<V> ex
 // --------------------------------------------------------------------------------------------------------------- math
 
 using std::exp; using std::log; using std::log1p; using std::expm1; using std::tanh; using std::erf; using std::erfc;
-using std::sqrt; using std::sin; using std::cos; using std::tan; using std::pow; using std::floor; using std::ceil;
-using std::fabs; using std::isnan; using std::isinf; using std::isfinite; using std::copysign; using std::fma;
-using std::fmax; using std::fmin; using std::fmod; using std::trunc; using std::rint;
+using std::sqrt; using std::sin; using std::cos; using std::tan; using std::atan; using std::pow; using std::floor;
+using std::ceil; using std::fabs; using std::isnan; using std::isinf; using std::isfinite; using std::copysign;
+using std::fma; using std::fmax; using std::fmin; using std::fmod; using std::trunc; using std::rint;
 inline float rsqrt(float x) { return 1 / std::sqrt(x); }
 inline double rsqrt(double x) { return 1 / std::sqrt(x); }
 inline float max(float a, float b) { return std::fmax(a, b); }  // of a NaN and a number, the number

@@ -1,0 +1,197 @@
+"""Activation functions as layers, each named after its function in `functional`.
+
+`inplace=` is taken for PyTorch's sake: the result is right, and a tensor of its own."""
+
+from typing import Any
+
+from ..dtypes import DEFAULT_FLOAT
+from ..tensor import full
+from . import functional as F
+from .module import Module, Parameter, placed
+
+
+class _Activation(Module):
+    """A function of one Tensor, with the options that the constructor has set as attributes."""
+
+    function: Any = None
+    options: tuple = ()
+
+    def forward(self, x):
+        return type(self).function(x, **{name: getattr(self, name) for name in self.options})
+
+    def extra_repr(self):
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self.options)
+
+
+class _Inplace(_Activation):
+    def __init__(self, inplace=False):
+        self.inplace = inplace
+
+
+class ReLU(_Inplace):
+    """max(x, 0)"""
+
+    function = staticmethod(F.relu)
+
+
+class ReLU6(_Inplace):
+    """x limited to [0, 6]"""
+
+    function = staticmethod(F.relu6)
+
+
+class SiLU(_Inplace):
+    """x σ(x)"""
+
+    function = staticmethod(F.silu)
+
+
+class Mish(_Inplace):
+    """x tanh(softplus(x))"""
+
+    function = staticmethod(F.mish)
+
+
+class Hardsigmoid(_Inplace):
+    """x / 6 + 1/2, limited to [0, 1]"""
+
+    function = staticmethod(F.hardsigmoid)
+
+
+class Hardswish(_Inplace):
+    """x hardsigmoid(x)"""
+
+    function = staticmethod(F.hardswish)
+
+
+class Hardtanh(_Activation):
+    """x limited to [min_val, max_val]"""
+
+    function, options = staticmethod(F.hardtanh), ("min_val", "max_val")
+
+    def __init__(self, min_val=-1.0, max_val=1.0, inplace=False):
+        self.min_val, self.max_val, self.inplace = min_val, max_val, inplace
+
+
+class GELU(_Activation):
+    """x Φ(x), or its approximation by tanh with approximate="tanh"."""
+
+    function, options = staticmethod(F.gelu), ("approximate",)
+
+    def __init__(self, approximate="none"):
+        self.approximate = approximate
+
+
+class Tanh(_Activation):
+    """tanh x"""
+
+    function = staticmethod(F.tanh)
+
+
+class Sigmoid(_Activation):
+    """1 / (1 + e^-x)"""
+
+    function = staticmethod(F.sigmoid)
+
+
+class LogSigmoid(_Activation):
+    """ln σ(x)"""
+
+    function = staticmethod(F.logsigmoid)
+
+
+class Softplus(_Activation):
+    """ln(1 + e^(beta x)) / beta, and x where beta x > threshold"""
+
+    function, options = staticmethod(F.softplus), ("beta", "threshold")
+
+    def __init__(self, beta=1.0, threshold=20.0):
+        self.beta, self.threshold = beta, threshold
+
+
+class ELU(_Activation):
+    """x where x > 0, else alpha (e^x - 1)"""
+
+    function, options = staticmethod(F.elu), ("alpha",)
+
+    def __init__(self, alpha=1.0, inplace=False):
+        self.alpha, self.inplace = alpha, inplace
+
+
+class CELU(_Activation):
+    """x where x > 0, else alpha (e^(x / alpha) - 1)"""
+
+    function, options = staticmethod(F.celu), ("alpha",)
+
+    def __init__(self, alpha=1.0, inplace=False):
+        self.alpha, self.inplace = alpha, inplace
+
+
+class SELU(_Inplace):
+    """1.0507 elu(x, 1.67326)"""
+
+    function = staticmethod(F.selu)
+
+
+class LeakyReLU(_Activation):
+    """x where x > 0, else negative_slope x"""
+
+    function, options = staticmethod(F.leaky_relu), ("negative_slope",)
+
+    def __init__(self, negative_slope=0.01, inplace=False):
+        self.negative_slope, self.inplace = negative_slope, inplace
+
+
+class Softsign(_Activation):
+    """x / (1 + |x|)"""
+
+    function = staticmethod(F.softsign)
+
+
+class GLU(_Activation):
+    """The first half of x along dim, times σ of the second."""
+
+    function, options = staticmethod(F.glu), ("dim",)
+
+    def __init__(self, dim=-1):
+        self.dim = dim
+
+
+class Softmax(_Activation):
+    """Softmax along dim."""
+
+    function, options = staticmethod(F.softmax), ("dim",)
+
+    def __init__(self, dim=-1):
+        self.dim = dim
+
+
+class LogSoftmax(_Activation):
+    """The logarithm of softmax along dim."""
+
+    function, options = staticmethod(F.log_softmax), ("dim",)
+
+    def __init__(self, dim=-1):
+        self.dim = dim
+
+
+class Softmin(_Activation):
+    """Softmax of -x along dim."""
+
+    function, options = staticmethod(F.softmin), ("dim",)
+
+    def __init__(self, dim=-1):
+        self.dim = dim
+
+
+class PReLU(Module):
+    """x where x > 0, else weight x. weight: (num_parameters,), 1 or the size of dim 1 of x; at first all init."""
+
+    def __init__(self, num_parameters=1, init=0.25, device=None, dtype=DEFAULT_FLOAT):
+        self.weight = Parameter(full((num_parameters,), float(init), **placed(device, dtype)))
+
+    def forward(self, x):
+        return F.prelu(x, self.weight)
+
+    def extra_repr(self):
+        return f"num_parameters={self.weight.numel()}"

@@ -1,0 +1,208 @@
+"""Modules that hold others: in a row, in a list, in a dict. Lists and dicts of parameters."""
+
+from .module import Module, Parameter
+
+
+class _Row(Module):
+    """Modules under the keys "0", "1", …, to be used like a list."""
+
+    def append(self, module):
+        """Add a module at the end. Returns self."""
+        self.add_module(str(len(self)), module)
+        return self
+
+    def extend(self, modules):
+        """Add modules at the end. Returns self."""
+        for module in modules:
+            self.append(module)
+        return self
+
+    def insert(self, index, module):
+        """Put a module before the one at index."""
+        modules = list(self)
+        modules.insert(index, module)
+        self._refill(modules)
+
+    def pop(self, index=-1):
+        """Take a module out, and return it."""
+        modules = list(self)
+        found = modules.pop(index)
+        self._refill(modules)
+        return found
+
+    def _refill(self, modules):
+        for key, _ in list(self.named_children()):
+            delattr(self, key)
+        self.extend(modules)
+
+    def __getitem__(self, index):
+        if not isinstance(index, slice):
+            return list(self)[index]
+        part = Sequential() if isinstance(self, Sequential) else ModuleList()
+        for key, module in list(self.named_children())[index]:  # not by setattr, which would rename them in their paths
+            vars(part)[key] = module
+        return part
+
+    def __setitem__(self, index, module):
+        keys = [key for key, _ in self.named_children()]
+        setattr(self, keys[index], module)
+
+    def __delitem__(self, index):
+        modules = list(self)
+        del modules[index]
+        self._refill(modules)
+
+    def __iadd__(self, modules):
+        return self.extend(modules)
+
+    def __len__(self):
+        return sum(1 for _ in self.children())
+
+    def __iter__(self):
+        return self.children()
+
+
+class Sequential(_Row):
+    """Modules applied one after the other: Sequential(a, b), or Sequential(OrderedDict(first=a, second=b)), which
+    names them."""
+
+    def __init__(self, *modules):
+        if len(modules) == 1 and isinstance(modules[0], dict):
+            for name, module in modules[0].items():
+                self.add_module(name, module)
+        else:
+            self.extend(modules)
+
+    def forward(self, x):
+        for module in self.children():
+            x = module(x)
+        return x
+
+
+class _Container(Module):
+    """Modules by key. A container is never called itself, so its children carry its name in their paths."""
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        if isinstance(value, Module) and self._name:
+            value._rename(f"{self._name}.{name}")
+
+    def _rename(self, name):
+        super()._rename(name)
+        for key, child in self.named_children():
+            child._rename(f"{name}.{key}")
+
+
+class ModuleList(_Container, _Row):
+    """A list of modules."""
+
+    def __init__(self, modules=()):
+        self.extend(modules or ())
+
+
+class _Dict(Module):
+    """What ModuleDict and ParameterDict share: entries by name, in the order in which they were added."""
+
+    def update(self, entries):
+        """Add or exchange several, given as a dict or as (name, value) pairs."""
+        for name, value in dict(entries).items():
+            self[name] = value
+
+    def pop(self, name):
+        """Take one out, and return it."""
+        found = self[name]
+        delattr(self, name)
+        return found
+
+    def clear(self):
+        """Take all out."""
+        for name in list(self):
+            delattr(self, name)
+
+    def __getitem__(self, name):
+        return self._entries()[name]
+
+    def __delitem__(self, name):
+        self.pop(name)
+
+    def __contains__(self, name):
+        return name in self._entries()
+
+    def __len__(self):
+        return len(self._entries())
+
+    def __iter__(self):
+        return iter(self._entries())
+
+    def keys(self):
+        return self._entries().keys()
+
+    def values(self):
+        return self._entries().values()
+
+    def items(self):
+        return self._entries().items()
+
+    def _entries(self):
+        raise NotImplementedError
+
+    def __setitem__(self, name, value):
+        raise NotImplementedError
+
+
+class ModuleDict(_Container, _Dict):
+    """A dict of modules by name."""
+
+    def __init__(self, modules=()):
+        self.update(modules or ())
+
+    def __setitem__(self, name, module):
+        self.add_module(name, module)
+
+    def _entries(self):
+        return dict(self.named_children())
+
+
+class ParameterDict(_Dict):
+    """A dict of parameters by name. A Tensor that is none yet becomes one."""
+
+    def __init__(self, parameters=()):
+        self.update(parameters or ())
+
+    def __setitem__(self, name, value):
+        self.register_parameter(name, value if isinstance(value, Parameter) else Parameter(value))
+
+    def _entries(self):
+        return dict(self.named_parameters(recurse=False))
+
+
+class ParameterList(Module):
+    """A list of parameters. A Tensor that is none yet becomes one."""
+
+    def __init__(self, values=()):
+        self.extend(values or ())
+
+    def append(self, value):
+        """Add a parameter at the end. Returns self."""
+        self.register_parameter(str(len(self)), value if isinstance(value, Parameter) else Parameter(value))
+        return self
+
+    def extend(self, values):
+        """Add parameters at the end. Returns self."""
+        for value in values:
+            self.append(value)
+        return self
+
+    def __getitem__(self, index):
+        return list(self)[index]
+
+    def __setitem__(self, index, value):
+        keys = list(vars(self))
+        keys = [key for key in keys if isinstance(vars(self)[key], Parameter)]
+        setattr(self, keys[index], value if isinstance(value, Parameter) else Parameter(value))
+
+    def __len__(self):
+        return len(list(self))
+
+    def __iter__(self):
+        return iter([value for value in vars(self).values() if isinstance(value, Parameter)])

@@ -1,0 +1,111 @@
+"""Losses as layers: each keeps the options of its function in `functional`, which explains them.
+
+weight and pos_weight are buffers: they move with the layer, and are part of its state."""
+
+from typing import Any
+
+from . import functional as F
+from .module import Module
+
+
+class _Loss(Module):
+    """function(input, target), with the options that the constructor has set."""
+
+    function: Any = None
+    buffered = "weight", "pos_weight"
+
+    def __init__(self, **options):
+        self._options = tuple(options)
+        for name, value in options.items():
+            if name in self.buffered:
+                self.register_buffer(name, value)
+            else:
+                setattr(self, name, value)
+
+    def forward(self, input, target):
+        return type(self).function(input, target, **{name: getattr(self, name) for name in self._options})
+
+    def extra_repr(self):
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self._options if name not in self.buffered)
+
+
+class MSELoss(_Loss):
+    """(input - target)². See F.mse_loss."""
+
+    function = staticmethod(F.mse_loss)
+
+    def __init__(self, *, reduction="mean"):
+        super().__init__(reduction=reduction)
+
+
+class L1Loss(_Loss):
+    """|input - target|. See F.l1_loss."""
+
+    function = staticmethod(F.l1_loss)
+
+    def __init__(self, *, reduction="mean"):
+        super().__init__(reduction=reduction)
+
+
+class SmoothL1Loss(_Loss):
+    """See F.smooth_l1_loss."""
+
+    function = staticmethod(F.smooth_l1_loss)
+
+    def __init__(self, *, reduction="mean", beta=1.0):
+        super().__init__(reduction=reduction, beta=beta)
+
+
+class HuberLoss(_Loss):
+    """See F.huber_loss."""
+
+    function = staticmethod(F.huber_loss)
+
+    def __init__(self, *, reduction="mean", delta=1.0):
+        super().__init__(reduction=reduction, delta=delta)
+
+
+class KLDivLoss(_Loss):
+    """See F.kl_div."""
+
+    function = staticmethod(F.kl_div)
+
+    def __init__(self, *, reduction="mean", log_target=False):
+        super().__init__(reduction=reduction, log_target=log_target)
+
+
+class BCELoss(_Loss):
+    """See F.binary_cross_entropy."""
+
+    function = staticmethod(F.binary_cross_entropy)
+
+    def __init__(self, weight=None, *, reduction="mean"):
+        super().__init__(weight=weight, reduction=reduction)
+
+
+class BCEWithLogitsLoss(_Loss):
+    """See F.binary_cross_entropy_with_logits."""
+
+    function = staticmethod(F.binary_cross_entropy_with_logits)
+
+    def __init__(self, weight=None, *, reduction="mean", pos_weight=None):
+        super().__init__(weight=weight, pos_weight=pos_weight, reduction=reduction)
+
+
+class NLLLoss(_Loss):
+    """See F.nll_loss."""
+
+    function = staticmethod(F.nll_loss)
+
+    def __init__(self, weight=None, *, ignore_index=-100, reduction="mean"):
+        super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
+
+
+class CrossEntropyLoss(_Loss):
+    """See F.cross_entropy."""
+
+    function = staticmethod(F.cross_entropy)
+
+    def __init__(self, weight=None, *, ignore_index=-100, reduction="mean", label_smoothing=0.0):
+        options = dict(ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing)
+        super().__init__(weight=weight, **options)

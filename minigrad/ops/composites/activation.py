@@ -1,0 +1,150 @@
+"""Activations that have no kernels. A branch that is not taken is computed at 0, so that no ∞ reaches a gradient."""
+
+from ...autograd import composite
+from ...autograd.cases import apart, case, uniform
+from ..activation import sigmoid, tanh
+from ..args import floating, numpy_names, one_dim, require_float
+from ..elementwise import abs as absolute
+from ..movement import split
+from ..reduce import sum as total
+from ..select import clamp, where
+from ..softmax import softmax
+from .functions import expm1, log1p
+from .movement import broadcast_tensors
+from .reduce import norm
+
+
+@composite(case((3, 4)), case(uniform((3, 4), -3, 3), beta=2.0, threshold=3.0))
+def softplus(x, beta=1.0, threshold=20.0):
+    """y = ln(1 + e^(beta x)) / beta, and x where beta x > threshold;   dx = dy σ(beta x)"""
+    require_float("softplus", x)
+    scaled = x * beta
+    large = scaled > threshold
+    return where(large, x, log1p(where(large, 0.0, scaled).exp()) / beta)
+
+
+@composite(case(apart((3, 4))))
+def logsigmoid(x):
+    """y = ln σ(x) = -ln(1 + e^-x), without overflow;   dx = dy σ(-x)"""
+    require_float("logsigmoid", x)
+    below = x < 0
+    a, b = where(below, x, 0.0), where(below, 0.0, x)
+    return where(below, a - log1p(a.exp()), -log1p((-b).exp()))
+
+
+@composite(case(apart((3, 4))), case(apart((3, 4)), alpha=0.5))
+def elu(x, alpha=1.0):
+    """y = x where x > 0, else alpha (e^x - 1);   dx = dy, else dy alpha e^x"""
+    require_float("elu", x)
+    above = x > 0
+    return where(above, x, alpha * expm1(where(above, 0.0, x)))
+
+
+@composite(case(apart((3, 4)), alpha=2.0))
+def celu(x, alpha=1.0):
+    """y = x where x > 0, else alpha (e^(x / alpha) - 1)"""
+    require_float("celu", x)
+    above = x > 0
+    return where(above, x, alpha * expm1(where(above, 0.0, x) / alpha))
+
+
+@composite(case(apart((3, 4))))
+def selu(x):
+    """y = 1.0507 elu(x, 1.67326), which keeps mean 0 and variance 1 (Klambauer et al., 2017)"""
+    return elu(x, 1.6732632423543772848170429916717) * 1.0507009873554804934193349852946
+
+
+@composite(case(apart((3, 4))))
+def leaky_relu(x, negative_slope=0.01):
+    """y = x where x > 0, else negative_slope x;   dx = dy, or negative_slope dy"""
+    require_float("leaky_relu", x)
+    return where(x > 0, x, x * negative_slope)
+
+
+@composite(case((3, 4)))
+def mish(x):
+    """y = x tanh(softplus x) (Misra, 2019)"""
+    return x * tanh(softplus(x))
+
+
+@composite(case(apart((3, 4))))
+def softsign(x):
+    """y = x / (1 + |x|);   dx = dy / (1 + |x|)²"""
+    x = floating(x)
+    return x / (absolute(x) + 1.0)
+
+
+@composite(case(apart((3, 4))))
+def relu6(x):
+    """y = min(max(x, 0), 6);   dx = dy where 0 < x < 6, else 0"""
+    return hardtanh(x, 0.0, 6.0)
+
+
+@composite(case(apart((3, 4))))
+def hardtanh(x, min_val=-1.0, max_val=1.0):
+    """y = min(max(x, min_val), max_val);   dx = dy where min_val < x < max_val, else 0"""
+    require_float("hardtanh", x)
+    if min_val > max_val:
+        raise ValueError(f"hardtanh: min_val {min_val} is above max_val {max_val}")
+    y = clamp(x, min_val, max_val)
+    return where((x == min_val) | (x == max_val), y.detach(), y)
+
+
+@composite(case(uniform((3, 4), -9.0, 9.0)))
+def hardsigmoid(x):
+    """y = x / 6 + 1/2, limited to [0, 1]"""
+    require_float("hardsigmoid", x)
+    return relu6(x + 3.0) / 6.0
+
+
+@composite(case(uniform((3, 4), -9.0, 9.0)))
+def hardswish(x):
+    """y = x hardsigmoid x (Howard et al., 2019)"""
+    return x * hardsigmoid(x)
+
+
+@composite(case(apart((2, 3, 4)), uniform((3,), 0.1, 0.5)), case(apart((3, 4)), uniform((1,), 0.1, 0.5)))
+def prelu(x, weight):
+    """y = x where x > 0, else weight x, with a weight (1,), or (C,) for x (N, C, …) (He et al., 2015)"""
+    require_float("prelu", x, weight)
+    C = x.shape[1] if x.ndim > 1 else 1
+    if weight.ndim > 1 or weight.numel() not in (1, C):
+        raise ValueError(f"prelu: weight of shape {weight.shape} must be (1,) or ({C},) for x of shape {x.shape}")
+    if weight.numel() > 1:
+        weight = weight.reshape(C, *[1] * (x.ndim - 2))
+    return where(x > 0, x, weight * x)
+
+
+@numpy_names
+@composite(case((3, 4)))
+def glu(x, dim=-1):
+    """y = a σ(b), a and b the halves of x along dim (Dauphin et al., 2016)"""
+    require_float("glu", x)
+    dim = one_dim("glu", x, dim)
+    if x.ndim == 0 or x.shape[dim] % 2:
+        raise ValueError(f"glu: dim {dim} of shape {x.shape} cannot be halved")
+    a, b = split(x, [x.shape[dim] // 2] * 2, dim)
+    return a * sigmoid(b)
+
+
+@numpy_names
+@composite(case((3, 4)))
+def softmin(x, dim=-1, dtype=None):
+    """y = softmax(-x) along dim"""
+    return softmax(-x, dim, dtype)
+
+
+@numpy_names
+@composite(case((3, 4)), case((2, 3, 2), p=1.0, dim=-1))
+def normalize(x, p=2.0, dim=1, eps=1e-12):
+    """y = x / max(‖x‖, eps), with the p-norm along dim (one or several)"""
+    return x / clamp(norm(x, p, dim, keepdim=True), eps)
+
+
+@numpy_names
+@composite(case((3, 4), (1, 4)))
+def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+    """y = Σ x1 x2 / (max(‖x1‖, eps) max(‖x2‖, eps)) along dim"""
+    require_float("cosine_similarity", x1, x2)
+    x1, x2 = (x / clamp(norm(x, 2, dim, keepdim=True), eps) for x in broadcast_tensors(x1, x2))
+    return total(x1 * x2, dim)

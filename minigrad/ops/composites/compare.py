@@ -1,0 +1,32 @@
+"""Bounds that are Tensors, and whether tensors are equal, or nearly so."""
+
+from ...autograd import Value
+from ..args import promoted
+from ..select import isfinite, isnan
+
+
+def isclose(x, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Where |x - other| ≤ atol + rtol |other|, bool, both broadcast. Equal infinities are close; NaN if equal_nan."""
+    for what, number in (("rtol", rtol), ("atol", atol)):
+        if not number >= 0:
+            raise ValueError(f"isclose: {what} must not be negative, got {number}")
+    x, other = (v.detach() if isinstance(v, Value) else v for v in promoted("isclose", x, other))
+    y = x == other
+    if x.dtype.kind == "f" or rtol or atol:
+        a, b = (v if v.dtype.kind == "f" else v.double() for v in (x, other))
+        y = y | (isfinite(b) & ((a - b).abs() <= atol + (b * rtol).abs()))
+    if equal_nan and x.dtype.kind == "f":
+        y = y | (isnan(x) & isnan(other))
+    return y
+
+
+def allclose(x, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Is isclose() true everywhere? A Python bool."""
+    return bool(isclose(x, other, rtol, atol, equal_nan).all())
+
+
+def equal(x, other):
+    """Have x and other the same shape and values? A Python bool. NaN equals nothing."""
+    if not isinstance(other, Value):
+        raise TypeError(f"equal compares two Tensors, got {type(other).__name__}; for elements use eq")
+    return x.shape == other.shape and bool((x.detach() == other.detach()).all())

@@ -1,0 +1,248 @@
+"""Functions of one number, beyond those that are primitives: each from these, without losing their digits."""
+
+import math
+
+import numpy as np
+
+from ...autograd import Op, Value, composite
+from ...autograd.cases import case, positive, uniform
+from ..args import check_broadcast, floating, promoted
+from ..elementwise import div, log, pow, unary
+from ..movement import stack
+from ..reduce import logsumexp
+from ..select import clamp, where
+from .movement import broadcast_tensors
+from .rounding import round
+
+
+class Expm1(Op):
+    """y = e^x - 1, accurate where that is tiny;   dx = dy e^x"""
+
+    cases = [case((3, 4))]
+
+    def forward(self, x):
+        self.save_inputs(x)
+        return self.backend.expm1(x)
+
+    def backward(self, dy):
+        (x,) = self.saved_inputs()
+        return dy * x.exp()
+
+
+class Log1p(Op):
+    """y = ln(1 + x), accurate where x is tiny;   dx = dy / (1 + x)"""
+
+    cases = [case(uniform((3, 4), -0.5, 2))]
+
+    def forward(self, x):
+        self.save_inputs(x)
+        return self.backend.log1p(x)
+
+    def backward(self, dy):
+        (x,) = self.saved_inputs()
+        return dy / (x + 1.0)
+
+
+class Atan(Op):
+    """y = the angle whose tangent is x, in (-π/2, π/2);   dx = dy / (1 + x²)"""
+
+    cases = [case((3, 4))]
+
+    def forward(self, x):
+        self.save_inputs(x)
+        return self.backend.atan(x)
+
+    def backward(self, dy):
+        (x,) = self.saved_inputs()
+        return dy / (x * x + 1.0)
+
+
+class Tan(Op):
+    """y = sin x / cos x;   dx = dy (1 + y²)"""
+
+    cases = [case(uniform((3, 4), -1.2, 1.2))]
+
+    def forward(self, x):
+        return self.save_output(self.backend.div(self.backend.sin(x), self.backend.cos(x)))
+
+    def backward(self, dy):
+        y = self.saved_output()
+        return dy * (y * y + 1.0)
+
+
+class Sinh(Op):
+    """y = (e^x - e^-x) / 2;   dx = dy cosh x"""
+
+    cases = [case((3, 4))]
+
+    def forward(self, x):
+        self.save_inputs(x)
+        on = self.backend
+        half = on.mul(on.abs(x), -0.5)  # of -|x| = 2a: sinh 2a = 2 sinh a cosh a, where neither is too large too soon
+        e, less = on.exp(half), on.expm1(half)
+        y = on.mul(on.add(less, on.div(less, e)), on.mul(on.add(e, on.div(1.0, e)), 0.5))
+        return on.where(on.lt(x, 0.0), y, on.neg(y))
+
+    def backward(self, dy):
+        (x,) = self.saved_inputs()
+        return dy * Cosh.apply(x)
+
+
+class Cosh(Op):
+    """y = (e^x + e^-x) / 2;   dx = dy sinh x"""
+
+    cases = [case((3, 4))]
+
+    def forward(self, x):
+        self.save_inputs(x)
+        on = self.backend
+        e = on.exp(on.mul(on.abs(x), 0.5))  # its root: e^|x| may be twice the largest number
+        return on.add(on.mul(on.mul(e, 0.5), e), on.div(on.div(0.5, e), e))
+
+    def backward(self, dy):
+        (x,) = self.saved_inputs()
+        return dy * Sinh.apply(x)
+
+
+class Asin(Op):
+    """y = the angle whose sine is x, in [-π/2, π/2];   dx = dy / √(1 - x²)"""
+
+    cases = [case(uniform((3, 4), -0.9, 0.9))]
+
+    def forward(self, x):
+        self.save_inputs(x)
+        on = self.backend
+        return on.atan(on.div(x, on.sqrt(on.mul(on.sub(1.0, x), on.add(x, 1.0)))))
+
+    def backward(self, dy):
+        (x,) = self.saved_inputs()
+        return dy * ((1.0 - x) * (x + 1.0)).rsqrt()
+
+
+class Acos(Op):
+    """y = the angle whose cosine is x, in [0, π];   dx = -dy / √(1 - x²)"""
+
+    cases = [case(uniform((3, 4), -0.9, 0.9))]
+
+    def forward(self, x):
+        self.save_inputs(x)
+        on = self.backend
+        return on.mul(on.atan(on.sqrt(on.div(on.sub(1.0, x), on.add(x, 1.0)))), 2.0)
+
+    def backward(self, dy):
+        (x,) = self.saved_inputs()
+        return -dy * ((1.0 - x) * (x + 1.0)).rsqrt()
+
+
+class Atan2(Op):
+    """y = the angle of the point (b, a), in [-π, π];   da = dy b / (a² + b²), db = -dy a / (a² + b²)"""
+
+    cases = [case((3, 4), (4,)), case((2, 3), positive((2, 1)))]
+    broadcasts = True
+
+    def forward(self, a, b):
+        self.save_inputs(a, b)
+        on = self.backend
+        y = on.where(on.eq(a, 0.0), on.mul(a, on.abs(b)), on.atan(on.div(a, on.abs(b))))  # of (|b|, a); 0 for (0, 0)
+        half = on.where(on.lt(a, 0.0), on.full(a.shape, -math.pi, a.dtype), math.pi)
+        return on.where(on.lt(b, 0.0), on.sub(half, y), y)
+
+    def backward(self, dy):
+        a, b = self.saved_inputs()
+        dy = dy / (a * a + b * b)
+        return dy * b if self.needs[0] else None, -dy * a if self.needs[1] else None
+
+
+expm1, log1p, atan, tan, sinh, cosh, asin, acos = (
+    unary(op) for op in (Expm1, Log1p, Atan, Tan, Sinh, Cosh, Asin, Acos)
+)
+
+
+def atan2(x, other):
+    """The angle of the point (other, x), in [-π, π]. Tensors, broadcast against each other; integers as float32."""
+    x, other = promoted("atan2", x, other)
+    if not (isinstance(x, Value) and isinstance(other, Value)):
+        raise TypeError("atan2 takes two Tensors; of a number, make one with full_like")
+    check_broadcast("atan2", x, other)
+    return Atan2.apply(floating(x), floating(other))
+
+
+@composite(case((3, 4)))
+def square(x):
+    """y = x²;   dx = 2 x dy"""
+    return pow(x, 2)
+
+
+@composite(case(positive((3, 4))))
+def reciprocal(x):
+    """y = 1 / x, of integers in float32;   dx = -dy y²"""
+    return div(1.0, x)
+
+
+@composite(case((3, 4)))
+def exp2(x):
+    """y = 2^x;   dx = dy y ln 2"""
+    return pow(2.0, floating(x))
+
+
+def _log(x, base):
+    """log(x) / log(base), and exact where that is a whole number."""
+    y = log(x) / math.log(base)
+    whole = round(y)
+    return y + where((pow(float(base), whole) == x.detach()) & y.isfinite(), whole - y.detach(), 0.0)
+
+
+@composite(case(positive((3, 4))))
+def log2(x):
+    """y = the logarithm of x to base 2, exact for its powers;   dx = dy / (x ln 2)"""
+    return _log(x, 2)
+
+
+@composite(case(positive((3, 4))))
+def log10(x):
+    """y = the logarithm of x to base 10, exact for its powers;   dx = dy / (x ln 10)"""
+    return _log(x, 10)
+
+
+@composite(case((3, 4), (4,)))
+def logaddexp(x, other):
+    """y = ln(e^x + e^other), without overflow;   dx = dy e^(x - y), dother = dy e^(other - y)"""
+    return logsumexp(stack(broadcast_tensors(x, other), -1), -1)
+
+
+@composite(case(uniform((3, 4), 0.1, 0.9)), case(uniform((3, 4), -0.5, 1.5), eps=0.1))
+def logit(x, eps=None):
+    """y = ln(x / (1 - x)), x limited to [eps, 1 - eps] first;   dx = dy / (x (1 - x))"""
+    x = floating(x)
+    if eps is not None:
+        x = clamp(x, eps, 1 - eps)
+    return log(x / (1.0 - x))
+
+
+@composite(case((3, 4), (3, 4), 0.3), case((3, 4), (4,), positive((4,))))
+def lerp(x, end, weight):
+    """y = x + weight (end - x): x for weight 0, end for 1. weight: a number or a Tensor"""
+    return x + weight * (end - x)
+
+
+@composite(case((3, 4), (3, 4), (4,), value=0.5))
+def addcmul(x, tensor1, tensor2, *, value=1):
+    """y = x + value tensor1 tensor2"""
+    return x + (tensor1 * tensor2 if value == 1 else value * tensor1 * tensor2)
+
+
+@composite(case((3, 4), (3, 4), positive((4,)), value=0.5))
+def addcdiv(x, tensor1, tensor2, *, value=1):
+    """y = x + value tensor1 / tensor2"""
+    return x + (tensor1 / tensor2 if value == 1 else value * tensor1 / tensor2)
+
+
+@composite(case((3, 4)))
+def nan_to_num(x, nan=0.0, posinf=None, neginf=None):
+    """y = x with these numbers for NaN, ∞ and -∞, by default 0 and the largest and smallest of the dtype"""
+    if x.dtype.kind != "f":
+        return x.clone()
+    most = float(np.finfo(x.dtype).max)
+    y = where(x.isnan(), nan, x)
+    y = where(x == math.inf, most if posinf is None else posinf, y)
+    return where(x == -math.inf, -most if neginf is None else neginf, y)

@@ -1,0 +1,165 @@
+"""Places by index: where values are, writing them there, adding to them."""
+
+import numpy as np
+
+from ... import dtypes
+from ...autograd import Storage, Value, composite
+from ...autograd.cases import Fixed, booleans, case
+from ..args import one_dim, promoted
+from ..index import Gather, ScatterAdd, checked_index, getitem
+from ..movement import expanded, pad, reshape
+from ..select import where
+
+
+def host(x):
+    """The values of a Tensor on the host, without its gradient. Raises CaptureError in a step that is recorded."""
+    return x.detach().numpy() if x.device == "cpu" else x.detach().cpu().numpy()
+
+
+def new(x, array):
+    """A host array as a Tensor on x's device."""
+    on = x.storage.backend
+    return x._wrap(on.from_numpy(np.ascontiguousarray(array).reshape(np.shape(array))), Storage(on))
+
+
+def nonzero(x, as_tuple=False):
+    """Where x is not 0: int64 (n, ndim), row by row; as_tuple: an index for each dim, (n,), as x[…] takes them."""
+    found = np.nonzero(np.atleast_1d(host(x))) if as_tuple or x.ndim else (np.empty(int(host(x) != 0)),) * 0
+    if as_tuple:
+        return tuple(new(x, part) for part in found)
+    if x.ndim == 0:
+        return new(x, np.empty((int(host(x) != 0), 0), np.int64))
+    return new(x, np.stack(found, 1))
+
+
+def argwhere(x):
+    """Where x is not 0, int64 (n, ndim), row by row."""
+    return nonzero(x)
+
+
+@composite(case((3, 4), booleans((4,))))
+def masked_select(x, mask):
+    """The elements of x where mask (bool) is True, (n,): both broadcast. On a GPU, by way of the host."""
+    if mask.dtype != dtypes.bool_:
+        raise TypeError(f"masked_select: mask must be bool, got {mask.dtype}")
+    try:
+        shape = np.broadcast_shapes(x.shape, mask.shape)
+    except ValueError:
+        raise ValueError(f"masked_select: shapes {x.shape} and {mask.shape} do not broadcast") from None
+    y = getitem(reshape(expanded(x, shape), -1 if x.numel() else 0), np.flatnonzero(np.broadcast_to(host(mask), shape)))
+    return y
+
+
+def take(x, index):
+    """The elements of x, flattened, at the int Tensor index, which may count from the end; of its shape."""
+    return getitem(reshape(x, x.numel()), (index,))
+
+
+def take_along_dim(x, indices, dim=None):
+    """gather, for which x and indices are broadcast in the other dims. dim None: x flattened."""
+    if dim is None:
+        return Gather.apply(
+            reshape(x, x.numel()), checked_index("take_along_dim", indices, x.numel()).reshape(-1), dim=0
+        )
+    dim = one_dim("take_along_dim", x, dim)
+    if x.ndim != indices.ndim:
+        raise ValueError(f"take_along_dim: shapes {x.shape} and {indices.shape} differ in their number of dims")
+    rest = np.broadcast_shapes(*(v.shape[:dim] + v.shape[dim + 1 :] for v in (x, indices)))
+    x, indices = (expanded(v, (*rest[:dim], v.shape[dim], *rest[dim:])) for v in (x, indices))
+    return Gather.apply(x, checked_index("take_along_dim", indices, x.shape[dim]), dim=dim)
+
+
+# -------------------------------------------------------------------------------------------------- writing and adding
+
+
+def _places(name, x, dim, index, src):
+    """(dim, index, src) for scattering src, cut to index's shape, along dim of x. Vectors stand for numbers too."""
+    dim = one_dim(name, x, dim)
+    if x.ndim == 0 or x.ndim != index.ndim:
+        raise ValueError(f"{name}: index of shape {index.shape} needs as many dims as x, of shape {x.shape}")
+    if any(n > m for d, (n, m) in enumerate(zip(index.shape, x.shape)) if d != dim):
+        raise ValueError(f"{name} along dim {dim}: index of shape {index.shape} is larger than x, of shape {x.shape}")
+    index = checked_index(name, index, x.shape[dim])
+    if isinstance(src, Value):
+        if src.ndim != index.ndim or any(n > m for n, m in zip(index.shape, src.shape)):
+            raise ValueError(f"{name}: index of shape {index.shape} is larger than src, of shape {src.shape}")
+        if src.dtype != x.dtype:
+            raise TypeError(f"{name}: x is {x.dtype} but src {src.dtype}; convert one with .to()")
+        if src.shape != index.shape:
+            src = getitem(src, tuple(slice(n) for n in index.shape))
+    else:
+        src = expanded(x.constant(src).to(x.dtype), index.shape)
+    return dim, index, src
+
+
+def _widened(y, shape):
+    """y with zeros (False) behind its elements, as far as `shape`."""
+    widths = [n for d in reversed(range(y.ndim)) for n in (0, shape[d] - y.shape[d])]
+    return pad(y, widths) if any(widths) else y
+
+
+@composite(case((2, 3), 1, Fixed([[0, 0, 2], [1, 0, 1]]), (2, 3)), case((3, 4), 0, Fixed([[2, 1], [2, 2]]), (2, 4)))
+def scatter_add(x, dim, index, src):
+    """y = x with src added at `index` along dim: y[index[i][j]][j] += src[i][j] for dim 0, and so on"""
+    dim, index, src = _places("scatter_add", x, dim, index, src)
+    shape = tuple(x.shape[d] if d == dim else n for d, n in enumerate(index.shape))
+    return x + _widened(ScatterAdd.apply(src, index, shape=shape, dim=dim), x.shape)
+
+
+@composite(case((2, 3), 1, Fixed([[0, 2], [1, 0]]), (2, 2)), case((2, 3), 0, Fixed([[1, 0, 1]]), 0.5))
+def scatter(x, dim, index, src):
+    """y = x with src (a Tensor or a number) written at `index` along dim; of several to one place, the last stays
+
+    y[index[i][j]][j] = src[i][j] for dim 0, and so on. The places are found on the host."""
+    dim, index, src = _places("scatter", x, dim, index, src)
+    if index.numel() == 0:
+        return x.clone()
+    shape = tuple(x.shape[d] if d == dim else n for d, n in enumerate(index.shape))
+    order = np.arange(index.shape[dim]).reshape(-1, *(1,) * (x.ndim - 1 - dim))
+    writer = np.full(shape, -1)
+    np.put_along_axis(writer, host(index).astype(np.int64), np.broadcast_to(order, index.shape), dim)
+    written = Gather.apply(src, new(x, np.maximum(writer, 0)), dim=dim)
+    return where(_widened(new(x, writer >= 0), x.shape), _widened(written, x.shape), x)
+
+
+def _slices(name, x, dim, index, src):
+    """index and src of slices along dim of x, as scatter wants them."""
+    if not isinstance(index, Value) or index.ndim > 1 or x.ndim == 0:
+        raise ValueError(f"{name}: index must be a vector, and x no number; got {getattr(index, 'shape', index)}")
+    dim, index = one_dim(name, x, dim), reshape(index, index.numel())
+    shape = (*x.shape[:dim], index.shape[0], *x.shape[dim + 1 :])
+    if isinstance(src, Value) and src.shape != shape:
+        raise ValueError(f"{name} along dim {dim}: the source must have shape {shape}, got {src.shape}")
+    column = reshape(index, -1 if index.numel() else 0, *(1,) * (x.ndim - 1 - dim))
+    return dim, expanded(column, shape), src
+
+
+@composite(case((3, 2), 0, Fixed([2, 0, 2]), (3, 2), alpha=0.5))
+def index_add(x, dim, index, source, *, alpha=1):
+    """y = x with alpha times the slices of source added at the places `index`, (n,), of dim"""
+    dim, index, source = _slices("index_add", x, dim, index, source)
+    return scatter_add(x, dim, index, source if alpha == 1 else source * alpha)
+
+
+@composite(case((3, 2), 0, Fixed([2, 0]), (2, 2)))
+def index_copy(x, dim, index, source):
+    """y = x with the slices of source in the places `index`, (n,), of dim; of several for one place, the last stays"""
+    return scatter(x, *_slices("index_copy", x, dim, index, source))
+
+
+@composite(case((3, 2), 0, Fixed([2, 0]), 0.5))
+def index_fill(x, dim, index, value):
+    """y = x with a number, or a tensor of no dims, in the slices `index`, (n,), of dim"""
+    if isinstance(value, Value):
+        if value.ndim:
+            raise ValueError(f"index_fill: value must be a number or have no dims, got shape {value.shape}")
+        dim, index, _ = _slices("index_fill", x, dim, index, None)
+        return scatter(x, dim, index, expanded(value.to(x.dtype), index.shape))
+    return scatter(x, *_slices("index_fill", x, dim, index, value))
+
+
+def isin(elements, test_elements):
+    """Which elements are among the test elements: bool, of elements' shape."""
+    elements, test_elements = promoted("isin", elements, test_elements)
+    shape = elements.shape
+    return (elements.reshape(-1, 1) == test_elements.reshape(1, -1)).any(1).reshape(shape)

@@ -1,0 +1,99 @@
+"""Matrix products under their names in torch, which say how many dims each factor has."""
+
+from ...autograd import composite
+from ...autograd.cases import case
+from ..matmul import matmul
+from ..movement import reshape, unsqueeze
+
+
+def _product(name, a, b, *dims):
+    """a @ b, of which a and b must have these numbers of dims."""
+    if (a.ndim, b.ndim) != dims:
+        raise ValueError(f"{name} is of {dims[0]} and {dims[1]} dims, got shapes {a.shape} and {b.shape}; use matmul")
+    return matmul(a, b)
+
+
+def mm(x, mat2):
+    """(n, k) @ (k, m) -> (n, m)."""
+    return _product("mm", x, mat2, 2, 2)
+
+
+def bmm(x, mat2):
+    """(B, n, k) @ (B, k, m) -> (B, n, m)."""
+    if x.shape[:1] != mat2.shape[:1]:
+        raise ValueError(f"bmm: batches of shapes {x.shape} and {mat2.shape} differ; use matmul to broadcast")
+    return _product("bmm", x, mat2, 3, 3)
+
+
+def mv(x, vec):
+    """(n, k) @ (k,) -> (n,)."""
+    return _product("mv", x, vec, 2, 1)
+
+
+def dot(x, tensor):
+    """(k,) @ (k,) -> ()."""
+    return _product("dot", x, tensor, 1, 1)
+
+
+@composite(case((3,), (4,)))
+def outer(x, vec2):
+    """y_ij = x_i vec2_j: (n,), (m,) -> (n, m)"""
+    if (x.ndim, vec2.ndim) != (1, 1):
+        raise ValueError(f"outer is of two vectors, got shapes {x.shape} and {vec2.shape}")
+    return unsqueeze(x, 1) * vec2
+
+
+def inner(x, other):
+    """The products of the last dims: (…, k), (…, k) -> (…, …). A number multiplies."""
+    if x.ndim == 0 or other.ndim == 0:
+        return x * other
+    if x.shape[-1] != other.shape[-1]:
+        raise ValueError(f"inner: last sizes of {x.shape} and {other.shape} differ")
+    return tensordot(x, other, ([-1], [-1]))
+
+
+def tensordot(a, b, dims=2):
+    """Sums over products of the last `dims` dims of a and the first of b, or over (dims of a, dims of b)."""
+    if isinstance(dims, int):
+        dims = range(a.ndim - dims, a.ndim), range(dims)
+    ours, theirs = ([d % max(x.ndim, 1) for d in each] for each, x in zip(dims, (a, b)))
+    if [a.shape[d] for d in ours] != [b.shape[d] for d in theirs]:
+        raise ValueError(f"tensordot: dims {ours} of {a.shape} do not fit dims {theirs} of {b.shape}")
+    rows, columns = [d for d in range(a.ndim) if d not in ours], [d for d in range(b.ndim) if d not in theirs]
+    rest = *(a.shape[d] for d in rows), *(b.shape[d] for d in columns)
+    n, k, m = 1, 1, 1
+    for d in rows:
+        n *= a.shape[d]
+    for d in ours:
+        k *= a.shape[d]
+    for d in columns:
+        m *= b.shape[d]
+    left = reshape(a.permute(*rows, *ours), n, k) if a.ndim else reshape(a, 1, 1)
+    right = reshape(b.permute(*theirs, *columns), k, m) if b.ndim else reshape(b, 1, 1)
+    return reshape(matmul(left, right), rest)
+
+
+def _plus(name, x, product, beta, alpha):
+    """beta x + alpha product, whose shape x is broadcast to. As in torch, beta = 0 passes over NaN and ∞ in x."""
+    if len(x.shape) > product.ndim or any(a not in (1, b) for a, b in zip(x.shape[::-1], product.shape[::-1])):
+        raise ValueError(f"{name}: shape {x.shape} does not broadcast to that of the product, {product.shape}")
+    product = product if alpha == 1 else product * alpha
+    return product if beta == 0 else (x if beta == 1 else x * beta) + product
+
+
+@composite(case((4,), (2, 3), (3, 4), beta=0.5, alpha=2))
+def addmm(x, mat1, mat2, *, beta=1, alpha=1):
+    """y = beta x + alpha mat1 mat2: (n, m) or what broadcasts to it, (n, k), (k, m) -> (n, m)"""
+    return _plus("addmm", x, mm(mat1, mat2), beta, alpha)
+
+
+@composite(case((3,), (3, 4), (4,), beta=0.5, alpha=2))
+def addmv(x, mat, vec, *, beta=1, alpha=1):
+    """y = beta x + alpha mat vec: (n,), (n, k), (k,) -> (n,)"""
+    return _plus("addmv", x, mv(mat, vec), beta, alpha)
+
+
+@composite(case((2, 1, 4), (2, 3, 2), (2, 2, 4), beta=0.5, alpha=2))
+def baddbmm(x, batch1, batch2, *, beta=1, alpha=1):
+    """y = beta x + alpha batch1 batch2: (B, n, m), (B, n, k), (B, k, m) -> (B, n, m)"""
+    return _plus("baddbmm", x, bmm(batch1, batch2), beta, alpha)

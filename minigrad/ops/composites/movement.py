@@ -1,0 +1,320 @@
+"""Moving elements, in the words of torch: from views, index and pad."""
+
+import builtins
+import math
+
+import numpy as np
+
+from ...autograd import Value, composite
+from ...autograd.cases import case
+from ..args import numpy_names, one_dim, shape_of
+from ..index import getitem
+from ..movement import cat, expand, expanded, flatten, flip, permute, repeat, reshape, split, transpose, unsqueeze
+from ..movement import pad as constant_pad
+from ..movement import repeat_interleave as repeated
+from ..reduce import sum as total
+
+
+@composite(case((3, 4)), case((3,)))
+def t(x):
+    """The transpose of a matrix, as a view; x itself, as a view, if it has fewer dims."""
+    if x.ndim > 2:
+        raise ValueError(f"t is of at most two dims, got shape {x.shape}; use .mT or transpose(dim0, dim1)")
+    return permute(x, tuple(range(x.ndim))[::-1])
+
+
+@composite(case((2, 3, 4), 0, -1), case((2, 3, 4), source=(0, 1), destination=(1, 2)))
+def movedim(x, source, destination):
+    """x with the dims `source` (one or several) at the positions `destination`, the others in order. A view."""
+    source, destination = ((d,) if isinstance(d, int) else tuple(d) for d in (source, destination))
+    where_from = [one_dim("movedim", x, d) for d in source]
+    where_to = [one_dim("movedim", x, d) for d in destination]
+    if len(where_from) != len(where_to) or len({*where_from}) != len(where_from) or len({*where_to}) != len(where_to):
+        raise ValueError(f"movedim: {source} and {destination} must be as many dims, each named once")
+    order = [d for d in range(x.ndim) if d not in where_from]
+    for to, d in sorted(zip(where_to, where_from)):
+        order.insert(to, d)
+    return permute(x, tuple(order[: x.ndim]))
+
+
+def select(x, dim, index):
+    """The slice number `index` of x along dim, as a view without that dim."""
+    dim = one_dim("select", x, dim)
+    if x.ndim == 0:
+        raise ValueError("select of a 0-d tensor")
+    return getitem(x, (slice(None),) * dim + (int(index),))
+
+
+@composite(case((3, 5), 1, 1, 3), case((3, 5), 0, -2, 2))
+def narrow(x, dim, start, length):
+    """`length` slices of x along dim from `start` on, as a view."""
+    dim, start = one_dim("narrow", x, dim), int(start)
+    if x.ndim == 0:
+        raise ValueError("narrow of a 0-d tensor")
+    n = x.shape[dim]
+    begin = start + n if start < 0 else start
+    if not 0 <= begin <= n or not 0 <= length <= n - begin:
+        raise IndexError(f"narrow: {length} from {start} on are not within dim {dim} of shape {x.shape}")
+    return getitem(x, (slice(None),) * dim + (slice(begin, begin + length),))
+
+
+@composite(case((3, 4), 1), case((3, 4), shifts=(1, -1), dims=(0, 1)))
+def roll(x, shifts, dims=None):
+    """x with its elements moved on by `shifts` along dims, those at the end to the front. dims None: x flattened."""
+    if dims is None:
+        if not isinstance(shifts, int):
+            raise ValueError(f"roll: without dims, shifts is one int, got {shifts}")
+        return reshape(roll(flatten(x), shifts, 0), x.shape) if x.ndim else x.clone()
+    shifts, dims = ((v,) if isinstance(v, int) else tuple(v) for v in (shifts, dims))
+    if len(shifts) != len(dims):
+        raise ValueError(f"roll: {len(shifts)} shifts for {len(dims)} dims")
+    y = x
+    for shift, d in zip(shifts, dims):
+        d = one_dim("roll", x, d)
+        n = x.shape[d] if x.ndim else 0
+        if n and shift % n:
+            y = cat(split(y, [n - shift % n, shift % n], d)[::-1], d)
+    return y if y is not x else x.clone()
+
+
+@composite(case((3, 4)), case((2, 3, 4), offset=1, dim1=-1, dim2=0))
+def diagonal(x, offset=0, dim1=0, dim2=1):
+    """The elements (i, i + offset) of dims dim1 and dim2, as the last dim of a copy."""
+    dim1, dim2 = one_dim("diagonal", x, dim1), one_dim("diagonal", x, dim2)
+    if x.ndim < 2 or dim1 == dim2:
+        raise ValueError(f"diagonal needs two dims, got {dim1} and {dim2} of shape {x.shape}")
+    rows, columns = x.shape[dim1], x.shape[dim2]
+    n = max(0, min(rows, columns - offset) if offset > 0 else min(rows + offset, columns))
+    first = range(max(-offset, 0), max(-offset, 0) + n), range(max(offset, 0), max(offset, 0) + n)
+    y = permute(x, (dim1, dim2, *(d for d in range(x.ndim) if d not in (dim1, dim2))))
+    y = getitem(y, tuple(list(steps) for steps in first))
+    return permute(y, (*range(1, y.ndim), 0))
+
+
+@composite(case((2, 3)), case((2, 3), offset=-1, dim1=0, dim2=2))
+def diag_embed(x, offset=0, dim1=-2, dim2=-1):
+    """Matrices with the last dim of x on the diagonal `offset` of dims dim1 and dim2, 0 elsewhere."""
+    ndim = x.ndim + 1
+    if x.ndim == 0 or not (-ndim <= dim1 < ndim and -ndim <= dim2 < ndim) or dim1 % ndim == dim2 % ndim:
+        raise ValueError(f"diag_embed: dims {dim1} and {dim2} cannot be added to shape {x.shape}")
+    n, shift = x.shape[-1], builtins.abs(offset)
+    wide = n + shift
+    # Row i of a diagonal is n + 1 elements after row i - 1: pad each element to that, and cut what is too much.
+    rows = reshape(constant_pad(unsqueeze(x, -1), (0, wide)), *x.shape[:-1], n * (wide + 1))
+    rows = reshape(rows[..., : n * wide], *x.shape[:-1], n, wide)  # (…, n, wide), the main diagonal
+    y = constant_pad(rows, (shift, 0, 0, shift) if offset >= 0 else (0, 0, shift, 0))[..., :wide, :wide]
+    return movedim(y, (-2, -1), (dim1, dim2))
+
+
+@composite(case((3,), 1), case((3, 4)))
+def diag(x, diagonal=0):
+    """A matrix with the vector x on a diagonal, or the diagonal of the matrix x."""
+    if x.ndim not in (1, 2):
+        raise ValueError(f"diag is of a vector or a matrix, got shape {x.shape}; use diagonal or diag_embed")
+    return diag_embed(x, diagonal) if x.ndim == 1 else _diagonal(x, diagonal)
+
+
+_diagonal = diagonal
+
+
+def trace(x):
+    """The sum of a matrix's diagonal."""
+    if x.ndim != 2:
+        raise ValueError(f"trace is of a matrix, got shape {x.shape}; use diagonal(dim1=-2, dim2=-1).sum(-1)")
+    return total(diagonal(x))
+
+
+@composite(case((2, 3)), case((2, 3, 2), k=-1, dims=(1, 2)), case((2, 3), k=2))
+def rot90(x, k=1, dims=(0, 1)):
+    """x turned by k times 90° in the plane of two dims, from the first towards the second."""
+    a, b = (one_dim("rot90", x, d) for d in dims)
+    if x.ndim < 2 or a == b:
+        raise ValueError(f"rot90: dims {tuple(dims)} are not two of shape {x.shape}")
+    if k % 4 == 0:
+        return x.clone()
+    if k % 4 == 2:
+        return flip(x, a, b)
+    return transpose(flip(x, b), a, b) if k % 4 == 1 else flip(transpose(x, a, b), b)
+
+
+_MODES: dict = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # torch's names, and NumPy's
+
+
+def pad(input, pad, mode="constant", value=None):
+    """Padding as PyTorch's: `pad` is (last dim before, after, next to last before, after, …).
+
+    mode "constant" pads with value (None: 0), "reflect" with what lies behind the border, "replicate" with the border,
+    "circular" with the other end."""
+    if mode == "constant":
+        return constant_pad(input, pad, 0.0 if value is None else value)
+    if mode not in _MODES:
+        raise ValueError(
+            f"pad: mode must be 'constant', {', '.join(map(repr, _MODES))}, got {mode!r}; value= is the number"
+        )
+    if value is not None:
+        raise ValueError(f"pad: mode {mode!r} takes no value")
+    if len(pad) % 2 or len(pad) > 2 * input.ndim or any(n < 0 for n in pad):
+        raise ValueError(f"pad: {tuple(pad)} is not pairs of sizes ≥ 0 for at most {input.ndim} dims")
+    y = input
+    for i in range(0, len(pad), 2):
+        d, before, after = input.ndim - 1 - i // 2, pad[i], pad[i + 1]
+        n = input.shape[d]
+        most = {"reflect": n - 1, "replicate": before + after if n else 0, "circular": n}[mode]
+        if before > most or after > most:
+            raise ValueError(f"pad: {before} and {after} are more than {mode!r} has for dim {d} of shape {input.shape}")
+        if before or after:
+            y = getitem(y, (slice(None),) * d + (np.pad(np.arange(n), (before, after), _MODES[mode]),))
+    return y if y is not input else input.clone()
+
+
+def repeat_interleave(x, repeats, dim=None):
+    """A copy of x with each slice along dim `repeats` times in a row (NumPy's repeat); dim None: x flattened.
+
+    repeats: an int, or an int Tensor with one for each slice, which is read on the host."""
+    if dim is None:
+        x, dim = flatten(x), 0
+    if isinstance(repeats, Value):
+        if repeats.numel() == 1:
+            repeats = int(repeats.item())
+        else:
+            dim = one_dim("repeat_interleave", x, dim)
+            if repeats.shape != x.shape[dim : dim + 1] or repeats.dtype.kind not in "iu":
+                given = f"{repeats.dtype} of shape {repeats.shape}"
+                raise ValueError(f"repeat_interleave: repeats are {given}, for dim {dim} of shape {x.shape}")
+            return getitem(x, (slice(None),) * dim + (np.repeat(np.arange(x.shape[dim]), repeats.numpy()),))
+    return repeated(x, repeats, dim)
+
+
+def fliplr(x):
+    """x reversed along its second dim."""
+    return flip(x, (one_dim("fliplr", x, 1),))
+
+
+def flipud(x):
+    """x reversed along its first dim."""
+    return flip(x, (0,)) if x.ndim else x.clone()
+
+
+@composite(case((2, 3), 2, 2))
+def tile(x, *dims):
+    """A copy of x repeated dims[i] times along dim i; if dims are fewer than x's, they are of its last ones."""
+    dims = shape_of("tile", dims)
+    return repeat(x, (1,) * (x.ndim - len(dims)) + dims)
+
+
+@composite(case((2, 6), 1, sizes=(3, -1)))
+def unflatten(x, dim, sizes):
+    """x with one dim as several, of these sizes; one may be -1."""
+    dim, sizes = one_dim("unflatten", x, dim), shape_of("unflatten", (sizes,))
+    if x.ndim == 0 or not sizes:
+        raise ValueError(f"unflatten: sizes {sizes} for dim {dim} of shape {x.shape}")
+    known = math.prod(n for n in sizes if n != -1)
+    sizes = tuple(x.shape[dim] // max(known, 1) if n == -1 else n for n in sizes)
+    if math.prod(sizes) != x.shape[dim]:
+        raise ValueError(f"unflatten: sizes {sizes} do not make up dim {dim} of shape {x.shape}")
+    return reshape(x, *x.shape[:dim], *sizes, *x.shape[dim + 1 :])
+
+
+def ravel(x):
+    """x with one dim: a view where the memory layout allows, else a copy."""
+    return flatten(x)
+
+
+def broadcast_to(x, size):
+    """x broadcast to a shape, without a copy: expand(size)."""
+    return expand(x, size)
+
+
+def broadcast_tensors(*tensors):
+    """The tensors broadcast against each other, without copies. A tuple."""
+    tensors = _list(tensors)
+    shape = _common_shape("broadcast_tensors", tensors)
+    return tuple(expanded(x, shape) for x in tensors)
+
+
+def _common_shape(name, tensors):
+    shape: list = []
+    for x in tensors:
+        longer, shorter = (shape, x.shape) if len(shape) >= x.ndim else (list(x.shape), shape)
+        padded = [1] * (len(longer) - len(shorter)) + list(shorter)
+        if not all(a == b or 1 in (a, b) for a, b in zip(longer, padded)):
+            raise ValueError(f"{name}: shapes {[v.shape for v in tensors]} do not broadcast")
+        shape = [b if a == 1 else a for a, b in zip(longer, padded)]
+    return tuple(shape)
+
+
+def _list(tensors):
+    """f(a, b) or f([a, b]) as a list."""
+    return list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else list(tensors)
+
+
+def meshgrid(*tensors, indexing="ij"):
+    """The coordinates of a grid: one tensor per dim, (n_0, n_1, …) each, from vectors of n_i (or numbers). A tuple.
+
+    indexing "xy" exchanges the first two dims, as plots do."""
+    vectors = [_at_least(x, 1) for x in _list(tensors)]
+    if indexing not in ("ij", "xy"):
+        raise ValueError(f"meshgrid: indexing must be 'ij' or 'xy', got {indexing!r}")
+    if not vectors or any(x.ndim != 1 for x in vectors):
+        raise ValueError(f"meshgrid takes vectors, got shapes {[x.shape for x in vectors]}")
+    n = len(vectors)
+    shape = tuple(x.shape[0] for x in vectors)
+    grids = [expanded(reshape(x, *(1,) * i, shape[i], *(1,) * (n - 1 - i)), shape) for i, x in enumerate(vectors)]
+    if indexing == "xy" and len(grids) > 1:
+        return tuple(transpose(grid, 0, 1) for grid in grids)
+    return tuple(grids)
+
+
+def _at_least(x, ndim):
+    """x with as many dims; NumPy's choice of where they go."""
+    if x.ndim >= ndim:
+        return x
+    shapes = {0: (1,) * ndim, 1: (1, *x.shape, 1)[:ndim], 2: (*x.shape, 1)}
+    return reshape(x, shapes[x.ndim])
+
+
+@composite(case([(2,), (3,)]), case([(2, 1), (2, 3)]))
+def hstack(tensors):
+    """Tensors one after the other along dim 1; vectors and numbers along dim 0."""
+    xs = [_at_least(x, 1) for x in tensors]
+    return cat(xs, 0 if xs[0].ndim == 1 else 1)
+
+
+@composite(case([(3,), (2, 3)]))
+def vstack(tensors):
+    """Tensors one after the other along dim 0; a vector is a row."""
+    return cat([_at_least(x, 2) for x in tensors], 0)
+
+
+def dstack(tensors):
+    """Tensors one after the other along dim 2; a matrix has one slice."""
+    return cat([_at_least(x, 3) for x in tensors], 2)
+
+
+def column_stack(tensors):
+    """Tensors one after the other along dim 1; a vector is a column."""
+    return cat([reshape(x, x.numel(), 1) if x.ndim < 2 else x for x in tensors], 1)
+
+
+def split_with_sizes(x, split_sizes, dim=0):
+    """Consecutive views of these sizes along dim. A tuple."""
+    return split(x, list(split_sizes), dim)
+
+
+@numpy_names
+def tensor_split(x, indices_or_sections, dim=0):
+    """As many parts along dim, of sizes that differ by at most 1, or parts that begin at these indices. A tuple."""
+    dim = one_dim("tensor_split", x, dim)
+    if x.ndim == 0:
+        raise ValueError("tensor_split of a 0-d tensor")
+    n, parts = x.shape[dim], indices_or_sections
+    if isinstance(parts, Value):
+        parts = parts.tolist()
+    if isinstance(parts, int):
+        if parts <= 0:
+            raise ValueError(f"tensor_split: sections must be positive, got {parts}")
+        sizes = [n // parts + (i < n % parts) for i in range(parts)]
+        return split(x, sizes, dim)
+    cuts = [slice(None)] * dim
+    ends = [*parts, None]
+    return tuple(getitem(x, (*cuts, slice(a, b))) for a, b in zip([0, *parts], ends))

@@ -1,0 +1,193 @@
+"""Norms, running products and counts."""
+
+import math
+
+import numpy as np
+
+from ...autograd import composite
+from ...autograd.cases import Fixed, apart, case
+from ...dtypes import float16
+from ..args import in_dtype, many_dims, numpy_names, one_dim, require_float
+from ..elementwise import abs as absolute
+from ..elementwise import pow
+from ..movement import pad
+from ..reduce import ValuesIndices, amax, amin, mean, sort, std, var
+from ..reduce import sum as total
+from ..select import where
+from .functions import logaddexp
+from .index import host, new
+
+
+@numpy_names
+@composite(
+    case((3, 4)),
+    case(apart((2, 3, 2)), p=1, dim=(0, 2), keepdim=True),
+    case(apart((3, 4)), p=3, dim=1),
+    case(apart((3, 4)), p=math.inf, dim=0),
+)
+def norm(x, p=2, dim=None, keepdim=False, dtype=None):
+    """y = (Σ |x|^p)^(1/p) over dim (None: all); the largest or smallest |x| for p = ±∞, how many are not 0 for p = 0.
+
+    p "fro" is 2. The gradient where the norm is 0 is 0, as in PyTorch. Raises ValueError for the nuclear norm."""
+    if p == "fro" or p is None:
+        p = 2
+    if isinstance(p, str):
+        raise ValueError(f"norm: p is a number or 'fro', got {p!r}; minigrad has no singular values")
+    x = in_dtype(x, dtype)
+    require_float("norm", x)
+    if x.dtype == float16:
+        return norm(x.float(), p, dim, keepdim).half()
+    dims = many_dims("norm", x, dim)
+    size = absolute(x)
+    if p == math.inf:
+        return amax(size, dims, keepdim)
+    if p == -math.inf:
+        return amin(size, dims, keepdim)
+    if p == 0:
+        return total((x != 0).to(x.dtype), dims, keepdim)
+    if p == 1:
+        return total(size, dims, keepdim)
+    if p != 2 and p < 2:  # |x|^(p - 1) is infinite at 0
+        none = (x == 0).detach()
+        powers = where(none, 0.0 if p > 0 else math.inf, pow(where(none, 1.0, size), p))
+    else:
+        powers = x * x if p == 2 else pow(size, p)
+    y = total(powers, dims, keepdim)
+    zero = (y == 0).detach()
+    return where(zero, 0.0, pow(where(zero, 1.0, y), 1.0 / p))
+
+
+@numpy_names
+def count_nonzero(x, dim=None):
+    """How many values over dim (None: all; a number or several) are not 0, int64."""
+    return total(x != 0, dim)
+
+
+def _running(x, dim, combine, neutral):
+    """y_i = x_0 ∘ … ∘ x_i along dim, in steps that each look twice as far back."""
+    n, step = x.shape[dim], 1
+    before = (slice(None),) * dim
+    while step < n:
+        widths = [0, 0] * (x.ndim - 1 - dim) + [step, 0]
+        x = combine(x, pad(x[(*before, slice(0, n - step))], widths, value=neutral))
+        step *= 2
+    return x
+
+
+@numpy_names
+@composite(case((3, 4), dim=1), case(Fixed([[2.0, 0.0, 3.0], [0.0, 0.0, 1.0]]), dim=1))
+def cumprod(x, dim, dtype=None):
+    """y_i = Π_{j ≤ i} x_j along dim; the gradient is right where factors are 0. Integers and bools give int64"""
+    dim = one_dim("cumprod", x, dim)
+    x = in_dtype(x, dtype) if dtype is not None or x.dtype.kind == "f" else x.long()
+    y = _running(x, dim, lambda a, b: a * b, 1) if x.ndim else x
+    return y if y is not x else x.clone()
+
+
+@numpy_names
+@composite(case((3, 4), dim=1))
+def logcumsumexp(x, dim):
+    """y_i = ln Σ_{j ≤ i} e^x_j along dim, without overflow"""
+    require_float("logcumsumexp", x)
+    dim = one_dim("logcumsumexp", x, dim)
+    y = _running(x, dim, logaddexp, -math.inf) if x.ndim else x
+    return y if y is not x else x.clone()
+
+
+@numpy_names
+@composite(case((3, 4)), case(apart((3, 5)), dim=1, keepdim=True))
+def median(x, dim=None, keepdim=False):
+    """The middle value of all, the lower of two; NaN if there is one. With dim, the pair (values, indices)."""
+    if dim is None:
+        if x.numel() == 0:
+            raise ValueError(f"median of nothing: shape {x.shape}")
+        return median(x.reshape(-1), 0).values
+    dim = one_dim("median", x, dim)
+    if x.ndim == 0:
+        return ValuesIndices(x.clone(), x.zeros_like().long())
+    n = x.shape[dim]
+    if n == 0:
+        raise ValueError(f"median of nothing: shape {x.shape} along dim {dim}")
+    values, indices = sort(x, dim)
+    nans = total(x.isnan(), dim, keepdim=True)  # sorted last
+    at = where(nans > 0, n - nans, (n - 1) // 2)
+    found = ValuesIndices(values.gather(dim, at), indices.gather(dim, at))
+    return found if keepdim else ValuesIndices(*(y.squeeze(dim) for y in found))
+
+
+@numpy_names
+def var_mean(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """The pair (var, mean) over dim."""
+    over = None if isinstance(dim, bool) else dim  # var(x, False) is var(x, unbiased=False)
+    return var(x, dim, unbiased, keepdim, correction=correction), mean(x, over, keepdim)
+
+
+@numpy_names
+def std_mean(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """The pair (std, mean) over dim."""
+    over = None if isinstance(dim, bool) else dim
+    return std(x, dim, unbiased, keepdim, correction=correction), mean(x, over, keepdim)
+
+
+# ---------------------------------------------------------------------------------- counted on the host, no gradients
+
+
+@numpy_names
+def unique(x, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    """The different values of x in ascending order, or its different slices along dim; no gradient. On the host.
+
+    return_inverse: also where in the result each element is, int64 of x's shape (or one per slice). return_counts: also
+    how often each occurs, int64. `sorted` is always true here."""
+    values = host(x)
+    if dim is not None:
+        dim = one_dim("unique", x, dim)
+    found = np.unique(values, return_inverse=return_inverse, return_counts=return_counts, axis=dim, equal_nan=False)
+    if not return_inverse and not return_counts:
+        return new(x, found)
+    y, *more = found
+    if return_inverse and dim is None:
+        more[0] = more[0].reshape(values.shape)
+    elif return_inverse:
+        more[0] = more[0].reshape(-1)
+    return (new(x, y), *(new(x, each.astype(np.int64)) for each in more))
+
+
+def bincount(x, weights=None, minlength=0):
+    """How often each number occurs in the int vector x, int64; or the sums of weights, (n,) too, in their float dtype.
+
+    The result has max(x) + 1 elements, or minlength if that is more. No gradient; on the host."""
+    if x.dtype.kind not in "iu" or x.ndim != 1:
+        raise TypeError(f"bincount is of a vector of ints, got {x.dtype} of shape {x.shape}")
+    values = host(x)
+    if values.size and values.min() < 0:
+        raise ValueError(f"bincount: {values.min()} is negative")
+    if weights is None:
+        return new(x, np.bincount(values, minlength=minlength))
+    dtype = weights.dtype if weights.dtype.kind == "f" else np.float64
+    return new(x, np.bincount(values, host(weights), minlength).astype(dtype))
+
+
+def searchsorted(sorted_sequence, values, *, right=False, side=None, out_int32=False, sorter=None):
+    """Where values would have to be put in so that the last dim stays sorted, int64: before their equals, or after them
+    (right=True, side="right"). sorted_sequence: (n,), or (…, n) with values (…, m); with sorter, the int Tensor that
+    sorts it, it need not be sorted. No gradient; on the host."""
+    if side not in (None, "left", "right") or (side == "left" and right):
+        raise ValueError(f"searchsorted: side must be 'left' or 'right' and agree with right, got {side!r} and {right}")
+    side = side or ("right" if right else "left")
+    rows, wanted = host(sorted_sequence), np.asarray(values if isinstance(values, (int, float)) else host(values))
+    if sorter is not None:
+        rows = np.take_along_axis(rows, host(sorter), -1)
+    if rows.ndim == 1:
+        found = np.searchsorted(rows, wanted, side)
+    elif rows.ndim == 0 or wanted.ndim == 0 or rows.shape[:-1] != wanted.shape[:-1]:
+        raise ValueError(f"searchsorted: rows of shape {rows.shape} do not fit values of shape {wanted.shape}")
+    else:
+        found = np.empty(wanted.shape, np.int64)
+        for i in np.ndindex(rows.shape[:-1]):
+            found[i] = np.searchsorted(rows[i], wanted[i], side)
+    return new(sorted_sequence, np.asarray(found).astype(np.int32 if out_int32 else np.int64))
+
+
+def bucketize(x, boundaries, *, out_int32=False, right=False):
+    """The number of the interval between sorted boundaries, (n,), that each value of x is in: searchsorted's answer."""
+    return searchsorted(boundaries, x, right=right, out_int32=out_int32)

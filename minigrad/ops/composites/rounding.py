@@ -1,0 +1,138 @@
+"""Rounding, and division with a remainder. What is rounded has no gradient."""
+
+from ...autograd import Op, Value, composite
+from ...autograd.cases import case, integers, positive, uniform
+from ..args import no_out, promoted
+from ..elementwise import Floor, binary, neg
+from ..elementwise import div as true_divide
+from ..select import where
+
+
+class FloorDivide(Op):
+    """y = ⌊a / b⌋, as Python's a // b;   no gradient"""
+
+    cases = [case((3, 4), (4,)), case(integers((3, 4), 9, -9), 4)]
+    differentiable = False
+
+    def forward(self, a, b):
+        return self.backend.floor_divide(a, b)
+
+
+class Remainder(Op):
+    """y = a - b ⌊a / b⌋, as Python's a % b: of b's sign;   da = dy, db = -dy ⌊a / b⌋"""
+
+    cases = [case((3, 4), positive((4,))), case(uniform((3, 4), -9, 9), -2.5), case(7.0, positive((3,)))]
+    broadcasts = True
+
+    def forward(self, a, b):
+        if self.needs[1]:
+            self.save_inputs(a, b)
+        return self.backend.remainder(a, b)
+
+    def backward(self, dy):
+        if not self.needs[1]:
+            return dy, None
+        return dy if self.needs[0] else None, -dy * floor_divide(*self.saved_inputs())
+
+
+class Fmod(Op):
+    """y = a - b trunc(a / b), as C's fmod: of a's sign;   da = dy, db = -dy trunc(a / b)"""
+
+    cases = [case((3, 4), positive((4,))), case(uniform((3, 4), -9, 9), -2.5)]
+    broadcasts = True
+
+    def forward(self, a, b):
+        if self.needs[1]:
+            self.save_inputs(a, b)
+        on = self.backend
+        size_a, size_b = (abs(v) if isinstance(v, (int, float)) else on.abs(v) for v in (a, b))
+        y = on.remainder(size_a, size_b)
+        return on.where(on.lt(a, 0), on.neg(y), y) if not isinstance(a, (int, float)) else on.mul(y, -1 if a < 0 else 1)
+
+    def backward(self, dy):
+        if not self.needs[1]:
+            return dy, None
+        return dy if self.needs[0] else None, -dy * div(*self.saved_inputs(), rounding_mode="trunc")
+
+
+_floor_divide, _remainder, _fmod = binary(FloorDivide), binary(Remainder), binary(Fmod)
+
+
+def _numbers(name, x, other):
+    """Both in one dtype, of which a kernel can divide. Raises for what Python refuses too."""
+    x, other = promoted(name, x, other)
+    dtype = (x if isinstance(x, Value) else other).dtype
+    if dtype.kind == "b":
+        raise TypeError(f"{name} is not defined for bools; convert one with .long()")
+    if dtype.kind in "iu" and not isinstance(other, Value) and other == 0:
+        raise ZeroDivisionError(f"{name}: integers divided by zero")
+    return x, other
+
+
+def floor_divide(x, other):
+    """⌊x / other⌋ in the promoted dtype, as Python's //; no gradient. Integers by a tensor's 0 give 0."""
+    return _floor_divide(*_numbers("floor_divide", x, other))
+
+
+def remainder(x, other):
+    """x - other ⌊x / other⌋, as Python's %: it has other's sign. Integers by a tensor's 0 give 0."""
+    return _remainder(*_numbers("remainder", x, other))
+
+
+def fmod(x, other):
+    """x - other trunc(x / other), as C's: it has x's sign. Integers by a tensor's 0 give 0."""
+    return _fmod(*_numbers("fmod", x, other))
+
+
+def div(x, other, *, rounding_mode=None, out=None):
+    """x / other, true division: of integers too, in float32. With rounding_mode "floor" or "trunc" a whole number, in
+    the promoted dtype and without a gradient."""
+    if out is not None:
+        raise no_out("div")
+    if rounding_mode is None:
+        return true_divide(x, other)
+    if rounding_mode == "floor":
+        return floor_divide(x, other)
+    if rounding_mode != "trunc":
+        raise ValueError(f"div: rounding_mode must be None, 'floor' or 'trunc', got {rounding_mode!r}")
+    x, other = _numbers("div", x, other)
+    if (x if isinstance(x, Value) else other).dtype.kind == "f":
+        return trunc(true_divide(x, other))
+    y = floor_divide(x, other)  # one less than wanted where it is negative and something remains
+    return y + ((y < 0) & (y * other != x)).to(y.dtype)
+
+
+@composite(case((3, 4)))
+def ceil(x):
+    """y = the smallest integer ≥ x, in x's dtype;   no gradient"""
+    return neg(Floor.apply(neg(x))) if x.dtype.kind == "f" else Floor.apply(x)
+
+
+@composite(case((3, 4)))
+def trunc(x):
+    """y = x without its fraction, in x's dtype;   no gradient"""
+    return where(x < 0, ceil(x), Floor.apply(x))
+
+
+@composite(case((3, 4)))
+def frac(x):
+    """y = x - trunc x, of x's sign;   dx = dy"""
+    return x - trunc(x).detach()
+
+
+@composite(case((3, 4)), case((3, 4), decimals=1))
+def round(x, decimals=0):
+    """y = the nearest integer, the even one of two, or the nearest multiple of 10^-decimals;   no gradient"""
+    if x.dtype.kind != "f":
+        if decimals:
+            raise TypeError(f"round: decimals is for floats, got {x.dtype}")
+        return Floor.apply(x)
+    x = x.detach()
+    if decimals:
+        scale = 10.0 ** abs(decimals)
+        return round(x * scale) / scale if decimals > 0 else round(x / scale) * scale
+    below = Floor.apply(x)
+    rest = x - below  # exact
+    up = (rest > 0.5) | ((rest == 0.5) & (remainder(below, 2.0) != 0))
+    y = where(up, below + 1, below)
+    return where(y == 0, x * 0.0, y)  # -0.0 of what rounds to 0 from below

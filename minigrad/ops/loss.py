@@ -1,0 +1,248 @@
+"""Losses. All are composites but cross_entropy of class indices, whose op is in softmax.py.
+
+reduction: 'none' keeps the loss of each element, or of each target; 'sum' adds them up; 'mean' is their mean.
+"""
+
+from ..autograd import Value, composite
+from ..autograd.cases import Fixed, case, integers, positive, uniform
+from ..recording import active
+from .args import require_float
+from .composites.activation import logsigmoid
+from .index import checked_index
+from .movement import shaped
+from .select import where
+from .softmax import CrossEntropy, log_softmax
+
+REDUCTIONS = "none", "mean", "sum"
+
+
+def _check_reduction(name, reduction, allowed=REDUCTIONS):
+    if reduction not in allowed:
+        raise ValueError(f"{name}: reduction must be {', '.join(map(repr, allowed))}, got {reduction!r}")
+
+
+def _reduced(loss, reduction):
+    return loss if reduction == "none" else loss.sum() if reduction == "sum" else loss.mean()
+
+
+def _check_pair(name, input, target, reduction):
+    """Two Tensors of one shape. PyTorch broadcasts them, with a warning; (N, 1) beside (N,) would be N² losses."""
+    _check_reduction(name, reduction)
+    require_float(name, input)
+    if not isinstance(target, Value):
+        raise TypeError(f"{name}: target must be a Tensor, got {type(target).__name__}")
+    if target.shape != input.shape:
+        raise ValueError(
+            f"{name}: input of shape {input.shape} needs a target of that shape, got {target.shape}; reshape or expand "
+            f"one of them"
+        )
+
+
+# ---------------------------------------------------------------------------------------------------------- regression
+
+
+@composite(case((3, 4), (3, 4)), case((3, 4), (3, 4), reduction="none"))
+def mse_loss(input, target, *, reduction="mean"):
+    """(input - target)² of float Tensors of one shape."""
+    _check_pair("mse_loss", input, target, reduction)
+    difference = input - target
+    return _reduced(difference * difference, reduction)
+
+
+@composite(case((3, 4), (3, 4)), case((3, 4), (3, 4), reduction="none"))
+def l1_loss(input, target, *, reduction="mean"):
+    """|input - target| of float Tensors of one shape; the gradient at 0 is 0."""
+    _check_pair("l1_loss", input, target, reduction)
+    return _reduced((input - target).abs(), reduction)
+
+
+def _huber(difference, delta):
+    """d²/2 where |d| < delta, else delta (|d| - delta/2); of an infinite d the gradient is delta's, never NaN."""
+    inner = difference.clamp(-delta, delta)
+    return inner * inner * 0.5 + (difference.abs() - inner.abs()) * delta
+
+
+@composite(case((3, 4), (3, 4)), case((3, 4), (3, 4), beta=0.3, reduction="none"))
+def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
+    """d²/(2 beta) where |d| < beta, else |d| - beta/2, with d = input - target. beta 0: l1_loss.
+
+    Source: Girshick 2015, equation 3."""
+    if beta < 0:
+        raise ValueError(f"smooth_l1_loss: beta must not be negative, got {beta}")
+    if beta == 0:
+        return l1_loss(input, target, reduction=reduction)
+    _check_pair("smooth_l1_loss", input, target, reduction)
+    return _reduced(_huber(input - target, beta) * (1 / beta), reduction)
+
+
+@composite(case((3, 4), (3, 4)), case((3, 4), (3, 4), delta=0.3, reduction="none"))
+def huber_loss(input, target, *, reduction="mean", delta=1.0):
+    """d²/2 where |d| < delta, else delta (|d| - delta/2), with d = input - target. Source: Huber 1964."""
+    if delta <= 0:
+        raise ValueError(f"huber_loss: delta must be positive, got {delta}")
+    _check_pair("huber_loss", input, target, reduction)
+    return _reduced(_huber(input - target, delta), reduction)
+
+
+# ------------------------------------------------------------------------------------------------------- probabilities
+
+
+def _log(p):
+    """ln p, but not less than -100: the loss of being certain and wrong is finite. Its gradient is then 0."""
+    none = p == 0
+    return where(none, -100.0, where(none, 1.0, p).log().clamp(min=-100.0))
+
+
+_PROBABILITIES = uniform((3, 4), 0.05, 0.95)
+
+
+@composite(case(_PROBABILITIES, _PROBABILITIES), case(_PROBABILITIES, _PROBABILITIES, positive((4,)), reduction="none"))
+def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
+    """-(t ln p + (1 - t) ln(1 - p)) of probabilities p, input, and t, target, in [0, 1] and of one shape.
+
+    weight: factors of the losses, broadcast. No logarithm counts as less than -100. Raises ValueError for an input
+    outside of [0, 1], unless a captured step runs."""
+    _check_pair("binary_cross_entropy", input, target, reduction)
+    if not active() and ((input < 0) | (input > 1)).any():
+        raise ValueError(
+            f"binary_cross_entropy takes probabilities, from 0 to 1, and got numbers from {input.min().item():.3g} to "
+            f"{input.max().item():.3g}; for logits use binary_cross_entropy_with_logits"
+        )
+    loss = -(target * _log(input) + (1 - target) * _log(1 - input))
+    return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+@composite(case((3, 4), _PROBABILITIES), case((3, 4), _PROBABILITIES, positive((4,)), reduction="sum", pos_weight=2.5))
+def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="mean", pos_weight=None):
+    """binary_cross_entropy of sigmoid(input), exact for any logit. input, target: of one shape.
+
+    weight: factors of the losses, pos_weight: of the part where the target is 1. Tensors or numbers, broadcast."""
+    _check_pair("binary_cross_entropy_with_logits", input, target, reduction)
+    ones = 1 if pos_weight is None else 1 + (pos_weight - 1) * target
+    loss = (1 - target) * input - ones * logsigmoid(input)
+    return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+@composite(case((3, 4), positive((3, 4)), reduction="batchmean"), case((3, 4), (3, 4), log_target=True))
+def kl_div(input, target, *, reduction="mean", log_target=False):
+    """t (ln t - input): its sum is the Kullback-Leibler divergence of t, target, from e^input, both of one shape.
+
+    log_target: target holds ln t. reduction 'batchmean' divides the sum by the size of the first dim, as the
+    divergence's definition wants; 'mean' divides by the number of elements."""
+    _check_reduction("kl_div", reduction, (*REDUCTIONS, "batchmean"))
+    _check_pair("kl_div", input, target, "sum")
+    if log_target:
+        loss = target.exp() * (target - input)
+    else:
+        loss = target * (where(target == 0, 1.0, target).log() - input)  # 0 ln 0 = 0
+    if reduction == "batchmean":
+        return loss.sum() / (input.shape[0] if input.ndim else 1)
+    return _reduced(loss, reduction)
+
+
+# ------------------------------------------------------------------------------------------------------------- classes
+
+
+def _classes(name, input, target, weight, ignore_index):
+    """(input (n, V), target (n,), weight or None), checked, of input (N, V), (V,) or (N, V, d1, …)."""
+    require_float(name, input, weight)
+    class_dim = 0 if input.ndim == 1 else 1
+    expected = input.shape[:class_dim] + input.shape[class_dim + 1 :]
+    if input.ndim == 0 or not isinstance(target, Value) or target.shape != expected:
+        raise ValueError(
+            f"{name}: input of shape {input.shape} needs a target of shape {expected}, got "
+            f"{target.shape if isinstance(target, Value) else type(target).__name__}"
+        )
+    if target.dtype.kind not in "iu":
+        raise TypeError(f"{name}: target holds class indices, ints; got {target.dtype}")
+    V = input.shape[class_dim]
+    _check_weight(name, weight, V)
+    target = checked_index(name, target, V, ignore_index)
+    if input.ndim != 2:
+        input = _classes_last(input, class_dim).reshape(target.numel(), V)
+    return input, shaped(target, (target.numel(),)), weight
+
+
+def _classes_last(x, class_dim):
+    return x.permute(*(d for d in range(x.ndim) if d != class_dim), class_dim)
+
+
+def _check_weight(name, weight, V):
+    if weight is not None and (not isinstance(weight, Value) or weight.shape != (V,)):
+        raise ValueError(f"{name}: weight must be a Tensor of one factor for each of {V} classes, ({V},)")
+
+
+@composite(case((4, 5), Fixed([2, -100, 0, 4])), case((2, 3, 4), integers((2, 4), 3), positive((3,)), reduction="none"))
+def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean"):
+    """-input[target]: the loss of log-probabilities, such as log_softmax gives, for class indices.
+
+    Shapes and ignore_index as in cross_entropy. weight (V,): factors of the classes; 'mean' divides by their sum over
+    the targets."""
+    _check_reduction("nll_loss", reduction)
+    shape = target.shape if isinstance(target, Value) else None
+    input, target, weight = _classes("nll_loss", input, target, weight, ignore_index)
+    loss, factors = _picked(input, target, weight, ignore_index)
+    return _weighted(shaped(loss, shape), factors, reduction)
+
+
+def _picked(log_p, target, weight, ignore_index):
+    """(losses (n,), factors (n,)) of log_p (n, V): both 0 where target is ignore_index."""
+    kept = target != ignore_index
+    index = where(kept, target, 0)
+    found = -log_p.gather(1, index.unsqueeze(1)).squeeze(1)
+    if weight is None:
+        return where(kept, found, 0.0), kept.to(log_p.dtype)
+    factors = where(kept, weight.to(log_p.dtype)[index], 0.0)
+    return where(kept, found, 0.0) * factors, factors
+
+
+def _weighted(loss, factors, reduction):
+    """The mean is weighted: NaN if the factors are all 0."""
+    return loss.sum() / factors.sum() if reduction == "mean" else _reduced(loss, reduction)
+
+
+def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="mean", label_smoothing=0.0):
+    """Cross-entropy of logits against class indices or class probabilities.
+
+    input (N, V), (V,) or (N, V, d1, …), float. target: ints (N,), () or (N, d1, …); or floats of input's shape, whose
+    entries along the dim of classes are probabilities. weight (V,): factors of the classes. reduction 'none' gives a
+    loss per target; 'sum' a number; 'mean' the sum, divided by the number of targets other than ignore_index, or by the
+    sum of their weights (NaN if there is none), or, for probabilities, by their number."""
+    require_float("cross_entropy", input, weight)
+    _check_reduction("cross_entropy", reduction)
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"cross_entropy: label_smoothing must lie in [0, 1], got {label_smoothing}")
+    if isinstance(target, Value) and target.dtype.kind == "f" and target.shape == input.shape and input.ndim:
+        return _soft_cross_entropy(input, target, weight, reduction, label_smoothing)
+    shape = target.shape if isinstance(target, Value) else None
+    input, target, weight = _classes("cross_entropy", input, target, weight, ignore_index)
+    if weight is not None:
+        log_p = log_softmax(input, 1)
+        loss, factors = _picked(log_p, target, weight, ignore_index)
+        if label_smoothing:
+            even = where(target != ignore_index, -(log_p * weight).sum(1), 0.0)
+            loss = loss * (1 - label_smoothing) + even * (label_smoothing / max(input.shape[1], 1))
+        return _weighted(shaped(loss, shape), factors, reduction)
+    loss = CrossEntropy.apply(input, target, ignore_index=ignore_index, label_smoothing=label_smoothing)
+    if reduction == "none":
+        return shaped(loss, shape)
+    if reduction == "sum":
+        return loss.sum()
+    if active():  # a captured step has to count them at each call; 0 gives NaN here: 0 times infinity
+        n = (target != ignore_index).sum().double()
+        return loss.sum() * (1 / n).to(loss.dtype)
+    n = int((target.detach().numpy() != ignore_index).sum())
+    return loss.sum() * (1 / n if n else float("nan"))
+
+
+def _soft_cross_entropy(input, q, weight, reduction, label_smoothing):
+    """-Σ_c w_c q_c ln p_c, with q the probabilities, of a share label_smoothing made even."""
+    class_dim = 0 if input.ndim == 1 else 1
+    V = input.shape[class_dim]
+    _check_weight("cross_entropy", weight, V)
+    if label_smoothing:
+        q = q * (1 - label_smoothing) + label_smoothing / max(V, 1)
+    log_p = _classes_last(log_softmax(input, class_dim), class_dim)
+    terms = log_p * _classes_last(q, class_dim)
+    loss = -(terms if weight is None else terms * weight).sum(-1)
+    return _reduced(loss, reduction)

@@ -1,0 +1,304 @@
+"""Learning rates that follow a schedule, under PyTorch's names: `scheduler.step()` after each `optimizer.step()`.
+
+    scheduler = lr_scheduler.CosineAnnealingLR(optimizer, T_max=1000)
+
+A schedule is a formula, `rate(base, t)`: the learning rate after t steps of a group that began with `base`. So rates
+gather no rounding errors. Where somebody else has changed a group's rate since, be it the caller or another scheduler,
+step() scales it by what the formula changes. So schedulers can be combined by stepping several.
+"""
+
+import math
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from ..missing import explaining
+from .optimizer import Optimizer
+
+
+class LRScheduler:
+    """Base class. A schedule is a subclass with options as attributes, set before super().__init__(optimizer), and
+    `rate(base, t)`."""
+
+    scales = True  # False: its rates are set whatever the group's rate was, as LambdaLR's and OneCycleLR's are
+
+    def __init__(self, optimizer, last_epoch=-1):
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{type(self).__name__} needs an Optimizer, got {type(optimizer).__name__}")
+        for group in optimizer.param_groups:
+            if last_epoch != -1 and "initial_lr" not in group:
+                raise ValueError(f"{type(self).__name__}: last_epoch={last_epoch} is for an optimizer that had a "
+                                 f"scheduler before; load its state first")  # fmt: skip
+            group.setdefault("initial_lr", group["lr"])
+        self.optimizer = optimizer
+        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        self.step()
+
+    def rate(self, base, t):
+        """The learning rate after t steps."""
+        raise NotImplementedError(f"{type(self).__name__} must define rate(base, t)")
+
+    def step(self, epoch=None):
+        """Set the learning rates for the next step, or for step number `epoch`."""
+        before = [None] * len(self.base_lrs)  # what the formula said, where this is the step after it
+        if self.scales and epoch is None:
+            before = self.base_lrs if self.last_epoch < 0 else self._rates(self.last_epoch)
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        for group, old, new in zip(self.optimizer.param_groups, before, self._rates(self.last_epoch)):
+            changed = old and group["lr"] != old  # by somebody else
+            group["lr"] = group["lr"] * (new / old) if changed else new
+        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+
+    def _rates(self, t):
+        return [self.rate(base, t) for base in self.base_lrs]
+
+    def get_last_lr(self):
+        """The learning rate of each group, as the last step() set it."""
+        return list(self._last_lr)
+
+    def state_dict(self):
+        """All but the optimizer, and functions: numbers, lists and strings."""
+        return {name: value for name, value in vars(self).items() if name not in ("optimizer", "lr_lambdas")}
+
+    def load_state_dict(self, state_dict):
+        """Take up where a scheduler of the same kind stood. Raises ValueError if it was of another kind."""
+        expected = self.state_dict()
+        if state_dict.keys() != expected.keys():
+            raise ValueError(
+                f"{type(self).__name__}: the state has {sorted(state_dict)}, where {sorted(expected)} belong"
+            )
+        vars(self).update(state_dict)
+
+
+class LambdaLR(LRScheduler):
+    """base · lr_lambda(t). lr_lambda: a function, or a list of one for each group."""
+
+    scales = False
+
+    def __init__(self, optimizer, lr_lambda, last_epoch=-1):
+        self.lr_lambdas = _for_each_group(optimizer, lr_lambda, "lr_lambda")
+        super().__init__(optimizer, last_epoch)
+
+    def _rates(self, t):
+        return [base * function(t) for base, function in zip(self.base_lrs, self.lr_lambdas)]
+
+
+class StepLR(LRScheduler):
+    """base · gamma^⌊t / step_size⌋"""
+
+    def __init__(self, optimizer, step_size, gamma=0.1, last_epoch=-1):
+        self.step_size, self.gamma = step_size, gamma
+        super().__init__(optimizer, last_epoch)
+
+    def rate(self, base, t):
+        return base * self.gamma ** (t // self.step_size)
+
+
+class MultiStepLR(LRScheduler):
+    """base · gamma^(the number of milestones up to t)"""
+
+    def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1):
+        self.milestones, self.gamma = sorted(milestones), gamma
+        super().__init__(optimizer, last_epoch)
+
+    def rate(self, base, t):
+        return base * self.gamma ** bisect_right(self.milestones, t)
+
+
+class ExponentialLR(LRScheduler):
+    """base · gamma^t"""
+
+    def __init__(self, optimizer, gamma, last_epoch=-1):
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def rate(self, base, t):
+        return base * self.gamma**t
+
+
+class ConstantLR(LRScheduler):
+    """base · factor before step total_iters, then base."""
+
+    def __init__(self, optimizer, factor=1 / 3, total_iters=5, last_epoch=-1):
+        self.factor, self.total_iters = factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def rate(self, base, t):
+        return base * (self.factor if t < self.total_iters else 1)
+
+
+class LinearLR(LRScheduler):
+    """base times a factor that goes from start_factor to end_factor in a straight line over total_iters steps, and
+    stays there: a warmup."""
+
+    def __init__(self, optimizer, start_factor=1 / 3, end_factor=1.0, total_iters=5, last_epoch=-1):
+        if not 0 < start_factor <= 1 or not 0 <= end_factor <= 1:
+            raise ValueError(
+                f"LinearLR: start_factor must lie in (0, 1] and end_factor in [0, 1], got {start_factor}, {end_factor}"
+            )
+        self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def rate(self, base, t):
+        done = min(t, self.total_iters) / self.total_iters if self.total_iters else 1
+        return base * (self.start_factor + (self.end_factor - self.start_factor) * done)
+
+
+class PolynomialLR(LRScheduler):
+    """base · (1 - t / total_iters)^power, 0 from total_iters on."""
+
+    def __init__(self, optimizer, total_iters=5, power=1.0, last_epoch=-1):
+        self.total_iters, self.power = total_iters, power
+        super().__init__(optimizer, last_epoch)
+
+    def rate(self, base, t):
+        return base * (1 - min(t, self.total_iters) / self.total_iters) ** self.power
+
+
+class CosineAnnealingLR(LRScheduler):
+    """Half a cosine from base down to eta_min at step T_max, then up again, and so on.
+
+    Source: Loshchilov and Hutter 2017, equation 5."""
+
+    def __init__(self, optimizer, T_max, eta_min=0.0, last_epoch=-1):
+        self.T_max, self.eta_min = T_max, eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def rate(self, base, t):
+        return self.eta_min + (base - self.eta_min) * (1 + math.cos(math.pi * t / self.T_max)) / 2
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """Half a cosine from base to eta_min over T_0 steps, then again from base over T_mult times as many, and so on.
+
+    Source: Loshchilov and Hutter 2017."""
+
+    scales = False
+
+    def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
+        if T_0 < 1 or T_mult < 1:
+            raise ValueError(f"CosineAnnealingWarmRestarts: T_0 and T_mult must be at least 1, got {T_0}, {T_mult}")
+        self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def rate(self, base, t):
+        T = self.T_0
+        if self.T_mult == 1:
+            t %= T
+        while t >= T:
+            t, T = t - T, T * self.T_mult
+        return self.eta_min + (base - self.eta_min) * (1 + math.cos(math.pi * t / T)) / 2
+
+
+class OneCycleLR(LRScheduler):
+    """Up from max_lr / div_factor to max_lr over the share pct_start of total_steps, then down to the first rate over
+    final_div_factor; with three_phase by way of the first rate.
+
+    total_steps, or epochs and steps_per_epoch. anneal_strategy: 'cos' or 'linear'. cycle_momentum: momentum, or the
+    first beta, goes from max_momentum to base_momentum and back. Source: Smith and Topin 2019."""
+
+    scales = False
+
+    def __init__(self, optimizer, max_lr, total_steps=None, epochs=None, steps_per_epoch=None, pct_start=0.3,
+                 anneal_strategy="cos", cycle_momentum=True, base_momentum=0.85, max_momentum=0.95, div_factor=25.0,
+                 final_div_factor=1e4, three_phase=False, last_epoch=-1):  # fmt: skip
+        if total_steps is None and (epochs is None or steps_per_epoch is None):
+            raise ValueError("OneCycleLR: give total_steps, or epochs and steps_per_epoch")
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(f"OneCycleLR: anneal_strategy must be 'cos' or 'linear', got {anneal_strategy!r}")
+        if not 0 <= pct_start <= 1:
+            raise ValueError(f"OneCycleLR: pct_start must lie in [0, 1], got {pct_start}")
+        self.total_steps = epochs * steps_per_epoch if total_steps is None else total_steps
+        self.max_lrs = _for_each_group(optimizer, max_lr, "max_lr")
+        self.pct_start, self.anneal_strategy, self.three_phase = pct_start, anneal_strategy, three_phase
+        self.div_factor, self.final_div_factor = div_factor, final_div_factor
+        self.momentums = (base_momentum, max_momentum) if cycle_momentum else None
+        if last_epoch == -1:
+            for group, most in zip(optimizer.param_groups, self.max_lrs):
+                group["lr"] = group["initial_lr"] = most / div_factor
+        super().__init__(optimizer, last_epoch)
+
+    def _along(self, t, first, top, last):
+        """A value at step t that goes from `first` to `top`, and on to `last`."""
+        end, peak = self.total_steps - 1, self.pct_start * self.total_steps - 1
+        if self.three_phase:
+            places = [0, peak, 2 * peak, end]
+            values = [first, top, first, last]
+        else:
+            places, values = [0, peak, end], [first, top, last]
+        for begin, stop, start, goal in zip(places, places[1:], values, values[1:]):
+            if t <= stop or stop == end:
+                done = (t - begin) / (stop - begin) if stop != begin else 1.0
+                if self.anneal_strategy == "linear":
+                    return start + (goal - start) * done
+                return goal + (start - goal) * (1 + math.cos(math.pi * done)) / 2
+
+    def _rates(self, t):
+        if t >= self.total_steps:
+            raise ValueError(f"OneCycleLR: it was made for {self.total_steps} steps, and this would be one more")
+        if self.momentums is not None:
+            base, most = self.momentums
+            for group in self.optimizer.param_groups:
+                momentum = self._along(t, most, base, most)
+                if "betas" in group:
+                    group["betas"] = (momentum, *group["betas"][1:])
+                else:
+                    group["momentum"] = momentum
+        return [
+            self._along(t, base, most, base / self.final_div_factor) for base, most in zip(self.base_lrs, self.max_lrs)
+        ]
+
+
+class SequentialLR(LRScheduler):
+    """Schedulers of one optimizer, one after the other: the next one begins, from its first step, at each milestone."""
+
+    def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
+        self.schedulers, self.milestones = list(schedulers), list(milestones)
+        if len(self.schedulers) != len(self.milestones) + 1 or self.milestones != sorted(self.milestones):
+            raise ValueError(
+                f"SequentialLR: {len(self.schedulers)} schedulers need one milestone fewer, in order; got {milestones}"
+            )
+        if any(scheduler.optimizer is not optimizer for scheduler in self.schedulers):
+            raise ValueError("SequentialLR: all schedulers must be of the optimizer that is given")
+        self.optimizer, self.last_epoch = optimizer, last_epoch + 1
+        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
+        if last_epoch == -1:  # each of them has had its first step, when it was made
+            self.schedulers[0].step(0)
+
+    def step(self):  # type: ignore[override]
+        """Set the learning rates for the next step."""
+        self.last_epoch += 1
+        now = bisect_right(self.milestones, self.last_epoch)
+        begins = now > 0 and self.milestones[now - 1] == self.last_epoch
+        self.schedulers[now].step(0 if begins else None)
+
+    def get_last_lr(self):
+        """The learning rate of each group, as the last step() set it."""
+        return self.schedulers[bisect_right(self.milestones, self.last_epoch)].get_last_lr()
+
+    def state_dict(self):
+        """Its step, and the state of each scheduler."""
+        states = [scheduler.state_dict() for scheduler in self.schedulers]
+        return {"last_epoch": self.last_epoch, "milestones": self.milestones, "schedulers": states}
+
+    def load_state_dict(self, state_dict):
+        """Take up where a scheduler of the same kinds stood."""
+        if len(state_dict["schedulers"]) != len(self.schedulers):
+            raise ValueError(f"SequentialLR: the state is of {len(state_dict['schedulers'])} schedulers, not of "
+                             f"{len(self.schedulers)}")  # fmt: skip
+        self.last_epoch, self.milestones = state_dict["last_epoch"], state_dict["milestones"]
+        for scheduler, state in zip(self.schedulers, state_dict["schedulers"]):
+            scheduler.load_state_dict(state)
+
+
+def _for_each_group(optimizer, value, name):
+    """`value` for each of the optimizer's groups, or the values in a list of as many."""
+    n = len(optimizer.param_groups)
+    values = list(value) if isinstance(value, list | tuple) else [value] * n
+    if len(values) != n:
+        raise ValueError(f"{name}: {len(values)} values do not fit {n} parameter groups")
+    return values
+
+
+if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
+    __getattr__ = explaining(__name__)

@@ -1,0 +1,129 @@
+"""The methods that are composites: what a user of torch types beside the ops of core.py."""
+
+from typing import Any
+
+from .. import backend, dtypes, ops
+from ..autograd import Storage, Value
+from ..ops.args import one_dim, shape_of
+
+
+class More(Value):
+    """The part of Tensor that ops/composites/ gives it, and torch's ways of asking and of making one like this."""
+
+    __slots__ = ()
+
+    # functions of one number, rounding
+    expm1, log1p, log2, log10, exp2 = ops.expm1, ops.log1p, ops.log2, ops.log10, ops.exp2
+    tan, asin, acos, atan, atan2 = ops.tan, ops.asin, ops.acos, ops.atan, ops.atan2
+    sinh, cosh, square, reciprocal, logit = ops.sinh, ops.cosh, ops.square, ops.reciprocal, ops.logit
+    ceil, trunc, frac, round, nan_to_num = ops.ceil, ops.trunc, ops.frac, ops.round, ops.nan_to_num
+    floor_divide, remainder, fmod, logaddexp = ops.floor_divide, ops.remainder, ops.fmod, ops.logaddexp
+    lerp, addcmul, addcdiv, logical_xor = ops.lerp, ops.addcmul, ops.addcdiv, ops.logical_xor
+    isclose, allclose, equal = ops.isclose, ops.allclose, ops.equal
+    # second names
+    absolute, negative, subtract, multiply = ops.abs, ops.neg, ops.sub, ops.mul
+    divide = true_divide = ops.div
+    clip = ops.clamp
+    not_equal, greater, greater_equal, less, less_equal = ops.ne, ops.gt, ops.ge, ops.lt, ops.le
+    # over dims
+    norm, count_nonzero, cumprod, logcumsumexp = ops.norm, ops.count_nonzero, ops.cumprod, ops.logcumsumexp
+    median, unique, bincount = ops.median, ops.unique, ops.bincount
+    # shapes
+    t, movedim, moveaxis, narrow, roll = ops.t, ops.movedim, ops.movedim, ops.narrow, ops.roll
+    swapaxes = swapdims = ops.transpose
+    diag, diagonal, diag_embed, trace, rot90 = ops.diag, ops.diagonal, ops.diag_embed, ops.trace, ops.rot90
+    fliplr, flipud, tile, unflatten, ravel = ops.fliplr, ops.flipud, ops.tile, ops.unflatten, ops.ravel
+    broadcast_to, split_with_sizes, tensor_split = ops.broadcast_to, ops.split_with_sizes, ops.tensor_split
+    # places
+    nonzero, argwhere, masked_select, take = ops.nonzero, ops.argwhere, ops.masked_select, ops.take
+    take_along_dim, scatter, scatter_add = ops.take_along_dim, ops.scatter, ops.scatter_add
+    index_add, index_copy, index_fill = ops.index_add, ops.index_copy, ops.index_fill
+    # products
+    mm, bmm, mv, dot, outer, inner = ops.mm, ops.bmm, ops.mv, ops.dot, ops.outer, ops.inner
+    addmm, addmv, baddbmm = ops.addmm, ops.addmv, ops.baddbmm
+
+    def select(self, dim: int, index: int) -> Any:
+        """The slice number `index` along dim, as a view without that dim."""
+        return ops.getitem(self, (slice(None),) * one_dim("select", self, dim) + (index,))
+
+    # --------------------------------------------------------------------------------------------------- like another
+
+    def expand_as(self, other: Value) -> Any:
+        """expand(other.shape)."""
+        return ops.expand(self, other.shape)
+
+    def view_as(self, other: Value) -> Any:
+        """view(other.shape)."""
+        return ops.view(self, other.shape)
+
+    def reshape_as(self, other: Value) -> Any:
+        """reshape(other.shape)."""
+        return ops.reshape(self, other.shape)
+
+    def type_as(self, other: Value) -> Any:
+        """This tensor in other's dtype and on its device."""
+        return self.to(other)
+
+    def type(self, dtype: Any) -> Any:
+        """This tensor in a dtype. What dtype it has, x.dtype says."""
+        return self.to(dtype)
+
+    def new_full(
+        self, size: Any, fill_value: Any, dtype: Any = None, device: str | None = None, requires_grad: bool = False
+    ) -> Any:
+        """One value in a shape, with this tensor's dtype and device, or others."""
+        on = self.storage.backend if device is None else backend.get(device)
+        shape = shape_of("new_full", (size,))
+        x = self._wrap(on.full(shape, fill_value, dtypes.as_dtype(dtype or self.dtype)), Storage(on))
+        return x.requires_grad_(requires_grad)
+
+    def new_zeros(self, *size: Any, **options: Any) -> Any:
+        """Zeros of a shape, with this tensor's dtype and device. options: others, and requires_grad."""
+        return self.new_full(shape_of("new_zeros", size), 0, **options)
+
+    def new_ones(self, *size: Any, **options: Any) -> Any:
+        """Ones of a shape, with this tensor's dtype and device. options: others, and requires_grad."""
+        return self.new_full(shape_of("new_ones", size), 1, **options)
+
+    def new_empty(self, *size: Any, **options: Any) -> Any:
+        """A tensor of a shape for values to be written into, with this tensor's dtype and device, or others."""
+        return self.new_zeros(*size, **options)
+
+    def new_tensor(self, data: Any, dtype: Any = None, device: str | None = None, requires_grad: bool = False) -> Any:
+        """A copy of data, with this tensor's dtype and device, or others."""
+        x = self.constant(data.detach().cpu().numpy() if isinstance(data, Value) else data)
+        return x.to(dtype or self.dtype).to(device or self.device).requires_grad_(requires_grad)
+
+    # ------------------------------------------------------------------------------------------------------- asked of
+
+    @property
+    def is_cuda(self) -> bool:
+        return bool(self.device == "cuda")
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return int(self.numel() * self.dtype.itemsize)
+
+    def nelement(self) -> int:
+        """Number of elements."""
+        return int(self.numel())
+
+    def ndimension(self) -> int:
+        """Number of dims."""
+        return int(self.ndim)
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return int(self.dtype.itemsize)
+
+    def stride(self, dim: int | None = None) -> Any:
+        """How many elements of memory lie between neighbours along each dim, or along one."""
+        steps = tuple(n // self.dtype.itemsize for n in self.array.strides)
+        return steps if dim is None else steps[dim]
+
+    def is_complex(self) -> bool:
+        return False
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())

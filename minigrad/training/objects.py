@@ -1,0 +1,152 @@
+"""save and load: tensors, modules, optimizers and what belongs to them, in any nesting, as one safetensors file.
+
+    mg.save({"model": model, "optimizer": optimizer, "step": 100}, "run.safetensors")
+    saved = mg.load("run.safetensors")
+    model.load_state_dict(saved["model"])
+
+The file is a checkpoint as checkpoint.py writes it: whole or not at all, with a checksum. It holds data only, so that
+loading runs no code of it, unlike a pickle. Tensors have their paths for names, such as "model.blocks.0.attn.weight".
+"""
+
+import os
+from collections.abc import Mapping
+from reprlib import repr as shown
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import as_dtype
+from ..errors import CheckpointError
+from ..files import open_regular
+from ..random import Generator
+from ..tensor import Tensor, from_numpy
+from . import checkpoint
+
+_OBJECT = "object"  # where a checkpoint's metadata has what save() was given
+_DEEPEST = 30  # each level takes two in the file, which may have 100
+_PLAIN = bool, int, float, str, type(None)
+_PICKLES = b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"  # how files of torch.save begin
+
+
+def save(obj: Any, path: Any) -> None:
+    """Write `obj` to the file `path`: a Tensor; a module, optimizer, scheduler or anything else with a state_dict(),
+    which is what is written; a Generator, for its state; arrays, dtypes, numbers, strings, None; and dicts, lists and
+    tuples of all these.
+
+    Raises TypeError, naming the place in obj, for anything else, before anything is written; OSError if the file cannot
+    be written: the old one is then as it was."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"save: path must be a str or a Path, not a {type(path).__name__}; mg.save(obj, path)")
+    tensors: dict[str, np.ndarray] = {}
+    meta = {_OBJECT: _lifted(obj, (), tensors)}
+    checkpoint.save(path, tensors, meta)
+
+
+def load(path: Any, map_location: str | None = None, weights_only: bool = True) -> Any:
+    """What save() wrote to `path`, with states in the place of modules, optimizers and generators; or {name: Tensor} of
+    any other safetensors file. map_location: the device for the Tensors, "cpu" if None. weights_only, which is
+    PyTorch's, changes nothing: no code is ever loaded.
+
+    Raises CheckpointError, whatever is wrong with the file."""
+    device = "cpu" if map_location is None else map_location
+    _refuse_pickle(path)
+    try:
+        tensors, meta = checkpoint.load(path)
+    except CheckpointError as error:
+        if not isinstance(error, checkpoint.ForeignError):
+            raise
+        tensors, meta = checkpoint.load_tensors(path), {}
+    if _OBJECT not in meta:
+        return {name: from_numpy(x).to(device) for name, x in tensors.items()}
+    try:
+        return _lowered(meta[_OBJECT], tensors, device)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CheckpointError(f"{path} is a checkpoint, but not one that mg.save has written ({error})") from error
+
+
+def _refuse_pickle(path: Any) -> None:
+    try:
+        with open_regular(path) as file:
+            begin = file.read(4)
+    except OSError:
+        return  # checkpoint.load says what is wrong
+    if begin.startswith(_PICKLES):
+        raise CheckpointError(
+            f"{path} is a pickle, as torch.save writes it, and loading one may run any code: in PyTorch, write the "
+            f"tensors with safetensors.torch.save_file, and load that"
+        )
+
+
+def _lifted(value: Any, path: tuple[str, ...], tensors: dict[str, np.ndarray]) -> Any:
+    """`value` as JSON, whose arrays go to `tensors`. Each list begins with the kind of what follows, and so do all but
+    plain numbers and strings: ["dict", [key, value], …], ["tensor", name]."""
+    if len(path) > _DEEPEST:
+        raise ValueError(f"save: {_place(path[:3])} is nested more than {_DEEPEST} deep, or holds itself")
+    if isinstance(value, Tensor):
+        return ["tensor", _put(value.detach().cpu().numpy(), path, tensors)]
+    if isinstance(value, np.ndarray):
+        return ["array", _put(value, path, tensors)]
+    if isinstance(value, Generator):
+        return _lifted(value.state, path, tensors)
+    if isinstance(value, np.dtype):
+        return ["dtype", str(as_dtype(value))]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if type(value) in _PLAIN:
+        return value
+    if hasattr(value, "state_dict"):
+        return _lifted(value.state_dict(), path, tensors)
+    if isinstance(value, Mapping):
+        for key in value:
+            if type(key) not in _PLAIN:
+                raise TypeError(f"save: {_place(path)} has the key {shown(key)}; keys are strings and numbers")
+        return ["dict", *([key, _lifted(v, (*path, str(key)), tensors)] for key, v in value.items())]
+    if isinstance(value, list | tuple):
+        parts = [_lifted(v, (*path, str(i)), tensors) for i, v in enumerate(value)]
+        return ["list" if isinstance(value, list) else "tuple", *parts]
+    raise TypeError(
+        f"save: {_place(path)} is of type {type(value).__name__}; it takes tensors, modules, optimizers, numbers, "
+        f"strings, and dicts, lists and tuples of them (of a dataclass: dataclasses.asdict)"
+    )
+
+
+def _place(path: tuple[str, ...]) -> str:
+    return "the object" + "".join(f"[{name!r}]" for name in path)
+
+
+def _put(array: np.ndarray, path: tuple[str, ...], tensors: dict[str, np.ndarray]) -> str:
+    """The name, unique and made of the path, under which an array is in `tensors` from now on."""
+    try:
+        as_dtype(array.dtype)
+    except TypeError as error:
+        raise TypeError(f"save: {_place(path)}: {error}") from None
+    name = first = ".".join(path) or "tensor"
+    n = 1
+    while name in tensors:
+        n += 1
+        name = f"{first}~{n}"
+    tensors[name] = array
+    return name
+
+
+def _lowered(value: Any, tensors: dict[str, np.ndarray], device: str) -> Any:
+    """The inverse of `_lifted`."""
+    if not isinstance(value, list):
+        if isinstance(value, dict):
+            raise ValueError("a dict where a list belongs")
+        return value
+    kind, *parts = value
+    if kind == "dict":
+        return {key: _lowered(v, tensors, device) for key, v in parts}
+    if kind == "list":
+        return [_lowered(v, tensors, device) for v in parts]
+    if kind == "tuple":
+        return tuple(_lowered(v, tensors, device) for v in parts)
+    (name,) = parts
+    if kind == "dtype":
+        return as_dtype(name)
+    if kind == "tensor":
+        return from_numpy(tensors[name]).to(device)
+    if kind == "array":
+        return tensors[name]
+    raise ValueError(f"the unknown kind {shown(kind)}")

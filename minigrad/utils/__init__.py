@@ -1,0 +1,9 @@
+"""Where PyTorch has torch.utils: `data` holds datasets and loaders."""
+
+from typing import TYPE_CHECKING
+
+from . import data
+from ..missing import explaining
+
+if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
+    __getattr__ = explaining(__name__)
