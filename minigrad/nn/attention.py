@@ -74,9 +74,10 @@ class MultiheadAttention(Module):
     k_proj_weight: Parameter | None
     v_proj_weight: Parameter | None
 
-    def __init__(self, embed_dim, num_heads, *, num_kv_heads=None, bias=True, dropout=0.0, scale=None, kdim=None,
-                 vdim=None, impl="fused", positions=None, batch_first=True, device=None,
-                 dtype=DEFAULT_FLOAT):  # fmt: skip
+    def __init__(self, embed_dim: int, num_heads: int, *, num_kv_heads: int | None = None, bias: bool = True,
+                 dropout: float = 0.0, scale: float | None = None, kdim: int | None = None, vdim: int | None = None,
+                 impl: str = "fused", positions: str | None = None, batch_first: bool = True,
+                 device: str | None = None, dtype: DTypeLike = DEFAULT_FLOAT):  # fmt: skip
         check_batch_first(batch_first)
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         if num_heads < 1 or embed_dim < 1 or embed_dim % num_heads:

@@ -17,6 +17,7 @@ from .activations import GELU
 from .attention import MultiheadAttention
 from .cache import KVCache
 from .config import PRESETS as PRESETS
+from .config import GPTConfig
 from .containers import ModuleList
 from .generate import generate
 from .gpt2 import translated

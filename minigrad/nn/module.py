@@ -9,7 +9,29 @@ from ..autograd import Handle, Node, Op, mode
 from ..dtypes import DEFAULT_FLOAT
 from ..recording import here
 from ..tensor import Tensor
+from ..typing import Array, DTypeLike
 from .state import compared
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+
+class HasForward(Protocol[P, R]):
+    """Any Module, to type checkers: calling it takes what its forward takes, and returns what that returns."""
+
+    _name: str
+    _forward_hooks: dict[Any, Any]
+    _forward_pre_hooks: dict[Any, Any]
+    _backward_hooks: dict[Any, Any]
+
+    def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    def _call_with_hooks(self, args: Any, kwargs: Any) -> Any: ...
 
 
 class Parameter(Tensor):
@@ -134,7 +156,7 @@ class Module:
                 if kind(module, name, value):
                     yield f"{path}.{name}" if path else name, value
 
-    def named_parameters(self, prefix="", recurse=True) -> Iterator[tuple[str, Parameter]]:
+    def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Parameter]]:
         """(path, parameter) of all parameters, each once; recurse=False: of this module's own."""
         seen = set()
         for path, p in self._named(lambda module, name, value: isinstance(value, Parameter), prefix, recurse):
@@ -142,27 +164,29 @@ class Module:
                 seen.add(id(p))
                 yield path, p
 
-    def parameters(self, recurse=True):
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """All parameters, each once. recurse=False: only this module's own."""
         return (p for _, p in self.named_parameters(recurse=recurse))
 
-    def named_buffers(self, prefix="", recurse=True) -> Iterator[tuple[str, Tensor]]:
+    def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
         """(path, tensor) of what register_buffer added, except None; recurse=False: of this module's own."""
         return self._named(
             lambda module, name, value: name in module._buffer_names and value is not None, prefix, recurse
         )
 
-    def buffers(self, recurse=True):
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """All buffers, except None. recurse=False: only this module's own."""
         return (b for _, b in self.named_buffers(recurse=recurse))
 
-    def get_submodule(self, path):
+    def get_submodule(self, path: str) -> Any:
         """The module at a path such as "blocks.1.attn"; "" is this one. Raises AttributeError if there is none."""
         return _found(self, path, Module) if path else self
 
-    def get_parameter(self, path):
+    def get_parameter(self, path: str) -> Parameter:
         """The parameter at a path. Raises AttributeError if there is none."""
         return _found(self, path, Parameter)
 
-    def add_module(self, name, module):
+    def add_module(self, name: str, module: "Module | None") -> None:
         """Add a submodule, or exchange it, under a name that is no attribute of the class."""
         if not isinstance(module, Module):
             raise TypeError(f"{type(self).__name__}: {name!r} must be a Module, got {type(module).__name__}")
@@ -171,14 +195,14 @@ class Module:
 
     register_module = add_module
 
-    def register_parameter(self, name, parameter):
+    def register_parameter(self, name: str, parameter: Parameter | None) -> None:
         """Add a Parameter, or None."""
         if not isinstance(parameter, Parameter | None):
             raise TypeError(f"{type(self).__name__}: {name!r} must be a Parameter, got {type(parameter).__name__}")
         _check_name(self, name)
         setattr(self, name, parameter)
 
-    def register_buffer(self, name, tensor, persistent=True):
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a Tensor (or None) that is not trained but moves with the module. persistent: it is part of
         state_dict()."""
         if not isinstance(tensor, Tensor | None):
@@ -262,13 +286,15 @@ class Module:
             p.requires_grad_(requires_grad)
         return self
 
-    def cpu(self):
+    def cpu(self) -> "Self":
+        """Parameters and buffers on the CPU, in place. Returns self."""
         return self.to("cpu")
 
-    def cuda(self):
+    def cuda(self) -> "Self":
+        """Parameters and buffers on the GPU, in place. Returns self."""
         return self.to("cuda")
 
-    def zero_grad(self, set_to_none=True):
+    def zero_grad(self, set_to_none: bool = True) -> None:
         """Set every parameter's .grad to None; with set_to_none=False, to zeros where there is one."""
         for p in self.parameters():
             p.grad = None if set_to_none or p.grad is None else p.grad.zeros_like()

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..dtypes import DEFAULT_FLOAT
-from ..tensor import full
+from ..tensor import Tensor, full
+from ..typing import DTypeLike
 from . import functional as F
 from . import init
 from .attention import MultiheadAttention
@@ -30,11 +31,26 @@ class _Layer(Module):
 
     of_decoder = False
 
-    def __init__(self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation="relu", layer_norm_eps=1e-5, *,
-                 batch_first=True, norm_first=False, bias=True, attention=None, device=None,
-                 dtype=DEFAULT_FLOAT):  # fmt: skip
-        place = dict(device=device, dtype=dtype)
-        options = dict(dropout=dropout, bias=bias, batch_first=batch_first) | place | (attention or {})
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str = "relu",
+        layer_norm_eps: float = 1e-5,
+        *,
+        batch_first: bool = True,
+        norm_first: bool = False,
+        bias: bool = True,
+        attention: Mapping[str, Any] | None = None,
+        device: str | None = None,
+        dtype: DTypeLike = DEFAULT_FLOAT,
+    ) -> None:
+        place: dict[str, Any] = dict(device=device, dtype=dtype)
+        options: dict[str, Any] = (
+            dict(dropout=dropout, bias=bias, batch_first=batch_first) | place | dict(attention or {})
+        )
 
         def norm():
             return LayerNorm(d_model, layer_norm_eps, bias=bias, **place)
@@ -134,7 +150,14 @@ class TransformerEncoder(Module):
     Unlike in PyTorch, each layer begins with its own weights. enable_nested_tensor and mask_check, PyTorch's, change
     nothing."""
 
-    def __init__(self, encoder_layer, num_layers, norm=None, enable_nested_tensor=True, mask_check=True):
+    def __init__(
+        self,
+        encoder_layer: TransformerEncoderLayer,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
         self.layers, self.norm = _copies(encoder_layer, num_layers), norm
 
     def forward(
@@ -181,12 +204,29 @@ class Transformer(Module):
 
     Embeddings, positions and the projection to a vocabulary are left to the caller. Arguments as for the layers."""
 
-    def __init__(self, d_model=512, nhead=8, num_encoder_layers=6, num_decoder_layers=6, dim_feedforward=2048,
-                 dropout=0.1, activation="relu", layer_norm_eps=1e-5, *, batch_first=True, norm_first=False, bias=True,
-                 attention=None, device=None, dtype=DEFAULT_FLOAT):  # fmt: skip
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str = "relu",
+        layer_norm_eps: float = 1e-5,
+        *,
+        batch_first: bool = True,
+        norm_first: bool = False,
+        bias: bool = True,
+        attention: Mapping[str, Any] | None = None,
+        device: str | None = None,
+        dtype: DTypeLike = DEFAULT_FLOAT,
+    ) -> None:
         sizes = d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps
-        place = dict(device=device, dtype=dtype)
-        options = dict(batch_first=batch_first, norm_first=norm_first, bias=bias, attention=attention) | place
+        place: dict[str, Any] = dict(device=device, dtype=dtype)
+        options: dict[str, Any] = (
+            dict(batch_first=batch_first, norm_first=norm_first, bias=bias, attention=attention) | place
+        )
         norms = [LayerNorm(d_model, layer_norm_eps, bias=bias, **place) for _ in range(2)]
         self.encoder = TransformerEncoder(TransformerEncoderLayer(*sizes, **options), num_encoder_layers, norms[0])
         self.decoder = TransformerDecoder(TransformerDecoderLayer(*sizes, **options), num_decoder_layers, norms[1])
@@ -213,6 +253,6 @@ class Transformer(Module):
                             tgt_is_causal, memory_is_causal)  # fmt: skip
 
     @staticmethod
-    def generate_square_subsequent_mask(sz, device=None, dtype=DEFAULT_FLOAT):
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: DTypeLike = DEFAULT_FLOAT) -> Tensor:
         """(sz, sz): -∞ above the diagonal, where a position would see later ones, else 0."""
         return full((sz, sz), -float("inf"), **placed(device, dtype)).triu(1)

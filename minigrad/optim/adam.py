@@ -1,6 +1,13 @@
 """Adam, and AdamW."""
 
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from ..tensor import Tensor
 from .optimizer import Optimizer, launches, refuse, rows
+
+if TYPE_CHECKING:
+    from ..optim.optimizer import Params
 
 
 class Adam(Optimizer):
@@ -14,8 +21,21 @@ class Adam(Optimizer):
     squares = ("v",)
     decoupled = False
 
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, amsgrad=False, *, foreach=None,
-                 maximize=False, capturable=False, differentiable=False, fused=None):  # fmt: skip
+    def __init__(
+        self,
+        params: "Params",
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
         refuse(type(self).__name__, amsgrad=amsgrad, maximize=maximize, differentiable=differentiable)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
@@ -45,7 +65,20 @@ class AdamW(Adam):
 
     decoupled = True
 
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, *, foreach=None,
-                 maximize=False, capturable=False, differentiable=False, fused=None):  # fmt: skip
+    def __init__(
+        self,
+        params: "Params",
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
         options = dict(maximize=maximize, differentiable=differentiable)
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **options)

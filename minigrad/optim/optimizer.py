@@ -1,7 +1,7 @@
 """What all optimizers share: parameter groups, their state, and saving both."""
 
 import operator
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from reprlib import repr as shown
 from typing import Any, TypeAlias
 
@@ -47,8 +47,8 @@ class Optimizer:
                 f"{type(self).__name__} needs an iterable of Tensors, such as model.parameters(), or of dicts, "
                 f"not a {type(params).__name__}"
             )
-        params = list(params)
-        groups = params if params and isinstance(params[0], dict) else [{"params": params}]
+        given: list[Any] = list(params)
+        groups = given if given and isinstance(given[0], dict) else [{"params": given}]
         self.defaults = defaults
         self.state: dict = {}
         self.param_groups: list = []
@@ -57,7 +57,7 @@ class Optimizer:
         if not any(group["params"] for group in self.param_groups):
             raise ValueError(f"{type(self).__name__} got no parameters")
 
-    def add_param_group(self, group):
+    def add_param_group(self, group: Mapping[str, Any]) -> None:
         """Optimize more parameters: a dict with 'params', a Tensor or several, and options that differ from the
         defaults. Raises ValueError for what cannot be optimized, or is already."""
         params = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
@@ -81,13 +81,13 @@ class Optimizer:
             seen.add(id(p))
         self.param_groups.append(group)
 
-    def zero_grad(self, set_to_none=True):
+    def zero_grad(self, set_to_none: bool = True) -> None:
         """Set every .grad to None; with set_to_none=False, to zeros where there is one."""
         for group in self.param_groups:
             for p in group["params"]:
                 p.grad = None if set_to_none or p.grad is None else p.grad.zeros_like()
 
-    def step(self, closure=None):
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient, in place. closure: a function that computes the loss and the
         gradients first; its loss is returned."""
         loss = None

@@ -1,6 +1,13 @@
 """Stochastic gradient descent."""
 
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from ..tensor import Tensor
 from .optimizer import Optimizer, launches, refuse, rows
+
+if TYPE_CHECKING:
+    from ..optim.optimizer import Params
 
 
 class SGD(Optimizer):
@@ -12,8 +19,20 @@ class SGD(Optimizer):
 
     buffers = ("momentum_buffer",)
 
-    def __init__(self, params, lr=1e-3, momentum=0.0, dampening=0, weight_decay=0.0, nesterov=False, *, maximize=False,
-                 foreach=None, differentiable=False, fused=None):  # fmt: skip
+    def __init__(
+        self,
+        params: "Params",
+        lr: float = 1e-3,
+        momentum: float = 0.0,
+        dampening: int = 0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
         refuse("SGD", dampening=dampening, maximize=maximize, differentiable=differentiable)
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov})
 

@@ -14,7 +14,7 @@ from .creation import (
 from .gradients import check_same_kind, grad
 
 __all__ = [
-    "Tensor", "arange", "as_tensor", "empty", "eye", "from_dlpack", "from_numpy", "full", "full_like", "linspace",
-    "multinomial", "one_hot", "ones", "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm",
-    "tensor", "zeros", "zeros_like", "grad",
+    "Tensor", "arange", "as_tensor", "bernoulli", "empty", "empty_like", "eye", "from_dlpack", "from_numpy", "full",
+    "full_like", "linspace", "multinomial", "normal", "one_hot", "ones", "ones_like", "rand", "rand_like", "randint",
+    "randn", "randn_like", "randperm", "tensor", "tril_indices", "triu_indices", "zeros", "zeros_like", "grad",
 ]  # fmt: skip

@@ -107,12 +107,12 @@ class Tensor(More, Gradients, InPlace, Interop):
 
     def to(
         self,
-        *targets: Any,
-        dtype: Any = None,
+        *targets: "DTypeLike | Tensor | builtins.bool | None",
+        dtype: DTypeLike | None = None,
         device: str | None = None,
         non_blocking: builtins.bool = False,
         copy: builtins.bool = False,
-    ) -> Any:
+    ) -> "Tensor":
         """This tensor in a dtype and/or on a device: to("cuda"), to(minigrad.float64), to(device, dtype), to(other).
 
         Returns the tensor itself if nothing changes, or with copy=True a copy. Gradients flow through, between float
@@ -120,7 +120,8 @@ class Tensor(More, Gradients, InPlace, Interop):
         non_blocking or not."""
         flags = [target for target in targets if isinstance(target, builtins.bool)]  # non_blocking, copy
         copy = copy or (len(flags) > 1 and flags[1])
-        for target in targets[: len(targets) - len(flags)]:
+        rest: Any = targets[: len(targets) - len(flags)]
+        for target in rest:
             if isinstance(target, Tensor):
                 dtype, device = target.dtype, target.device
             elif isinstance(target, str) and target in ("cpu", "cuda"):
@@ -139,7 +140,8 @@ class Tensor(More, Gradients, InPlace, Interop):
         """On the CPU: itself if it is there. Gradients flow through."""
         return self.to("cpu")
 
-    def cuda(self, non_blocking: builtins.bool = False) -> Any:
+    def cuda(self, non_blocking: builtins.bool = False) -> "Tensor":
+        """On the GPU: itself if it is there. Gradients flow through."""
         return self.to("cuda")
 
     def double(self) -> "Tensor":
@@ -162,16 +164,20 @@ class Tensor(More, Gradients, InPlace, Interop):
         """As int32; floats are cut off. No gradient."""
         return self.to(dtypes.int32)
 
-    def short(self) -> Any:
+    def short(self) -> "Tensor":
+        """As int16; floats are cut off. No gradient."""
         return self.to(dtypes.int16)
 
-    def char(self) -> Any:
+    def char(self) -> "Tensor":
+        """As int8; floats are cut off. No gradient."""
         return self.to(dtypes.int8)
 
-    def byte(self) -> Any:
+    def byte(self) -> "Tensor":
+        """As uint8; floats are cut off. No gradient."""
         return self.to(dtypes.uint8)
 
-    def bool(self) -> Any:
+    def bool(self) -> "Tensor":
+        """As bool: True where it is not 0. No gradient."""
         return self.to(dtypes.bool_)
 
     # ------------------------------------------------------------------------------------------------------- operators
@@ -209,13 +215,13 @@ class Tensor(More, Gradients, InPlace, Interop):
     def __rtruediv__(self, other: Operand) -> "Tensor":
         return ops.div(other, self)
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: Operand) -> "Tensor":
         return ops.floor_divide(other, self)
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: Operand) -> "Tensor":
         return ops.remainder(other, self)
 
-    def __rpow__(self, other: Any) -> Any:
+    def __rpow__(self, other: Operand) -> "Tensor":
         return ops.pow(other, self)
 
     def __rmatmul__(self, other: Array) -> "Tensor":

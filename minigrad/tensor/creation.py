@@ -166,23 +166,33 @@ def empty(
     return _finish(np.empty(_sizes("empty", size), dtypes.as_dtype(dtype)), device, requires_grad)
 
 
-def zeros_like(x: Tensor, dtype: Any = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+def zeros_like(
+    x: Tensor, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool = False
+) -> Tensor:
     """Zeros of x's shape, dtype and device, or others."""
     return full_like(x, 0, dtype, device, requires_grad)
 
 
-def ones_like(x: Tensor, dtype: Any = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+def ones_like(
+    x: Tensor, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool = False
+) -> Tensor:
     """Ones of x's shape, dtype and device, or others."""
     return full_like(x, 1, dtype, device, requires_grad)
 
 
-def empty_like(x: Tensor, dtype: Any = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+def empty_like(
+    x: Tensor, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool = False
+) -> Tensor:
     """A Tensor with arbitrary values, of x's shape, dtype and device, or others."""
     return empty(x.shape, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
 
 
 def full_like(
-    x: Tensor, fill_value: Any, dtype: Any = None, device: str | None = None, requires_grad: bool = False
+    x: Tensor,
+    fill_value: Number,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """One value in x's shape, dtype and device, or others."""
     return full(x.shape, fill_value, dtype or x.dtype, device or x.device, requires_grad)
@@ -192,7 +202,7 @@ def arange(
     start: float,
     end: float | None = None,
     step: float = 1,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     device: str = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
@@ -209,7 +219,7 @@ def linspace(
     start: float,
     end: float,
     steps: int,
-    dtype: Any = dtypes.DEFAULT_FLOAT,
+    dtype: DTypeLike = dtypes.DEFAULT_FLOAT,
     device: str = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
@@ -221,7 +231,7 @@ def linspace(
 def eye(
     n: int,
     m: int | None = None,
-    dtype: Any = dtypes.DEFAULT_FLOAT,
+    dtype: DTypeLike = dtypes.DEFAULT_FLOAT,
     device: str = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
@@ -229,17 +239,17 @@ def eye(
     return _finish(np.eye(n, m, dtype=dtypes.as_dtype(dtype)), device, requires_grad)
 
 
-def tril_indices(row: int, col: int, offset: int = 0, dtype: Any = dtypes.int64, device: str = "cpu") -> Tensor:
+def tril_indices(row: int, col: int, offset: int = 0, dtype: DTypeLike = dtypes.int64, device: str = "cpu") -> Tensor:
     """Where the lower triangle of a (row, col) matrix is, up to diagonal `offset`: (2, n), rows and columns."""
     return _finish(np.stack(np.tril_indices(row, offset, col)).astype(dtypes.as_dtype(dtype)), device, False)
 
 
-def triu_indices(row: int, col: int, offset: int = 0, dtype: Any = dtypes.int64, device: str = "cpu") -> Tensor:
+def triu_indices(row: int, col: int, offset: int = 0, dtype: DTypeLike = dtypes.int64, device: str = "cpu") -> Tensor:
     """Where the upper triangle of a (row, col) matrix is, from diagonal `offset`: (2, n), rows and columns."""
     return _finish(np.stack(np.triu_indices(row, offset, col)).astype(dtypes.as_dtype(dtype)), device, False)
 
 
-def one_hot(x: Tensor, num_classes: int = -1) -> Any:
+def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
     """int Tensor (…) -> int64 (…, num_classes): 1 at the class, else 0. num_classes -1: one more than the largest."""
     if num_classes == -1 and x.numel():
         num_classes = int(x.max().item()) + 1
@@ -288,12 +298,16 @@ def randn(
     return from_backend(y, on, requires_grad)
 
 
-def rand_like(x: Tensor, dtype: Any = None, device: str | None = None, generator: Generator | None = None) -> Tensor:
+def rand_like(
+    x: Tensor, dtype: DTypeLike | None = None, device: str | None = None, generator: Generator | None = None
+) -> Tensor:
     """Uniform in [0, 1), of x's shape, dtype and device, or others."""
     return rand(x.shape, dtype=dtype or x.dtype, device=device or x.device, generator=generator)
 
 
-def randn_like(x: Tensor, dtype: Any = None, device: str | None = None, generator: Generator | None = None) -> Tensor:
+def randn_like(
+    x: Tensor, dtype: DTypeLike | None = None, device: str | None = None, generator: Generator | None = None
+) -> Tensor:
     """Standard normal, of x's shape, dtype and device, or others."""
     return randn(x.shape, dtype=dtype or x.dtype, device=device or x.device, generator=generator)
 
@@ -303,7 +317,7 @@ def randint(
     high: Any = None,
     size: Any = None,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     device: str = "cpu",
     generator: Generator | None = None,
 ) -> Tensor:

@@ -95,7 +95,7 @@ class InPlace(Value):
         """self /= other, in place."""
         return self._update("div_", self.storage.backend.div, other)
 
-    def copy_(self, other: Any, non_blocking: bool = False) -> Any:
+    def copy_(self: T, other: Operand, non_blocking: bool = False) -> T:
         """The values of other, broadcast and cast, in place."""
         self._in_place("copy_", other)
         self.storage.backend.setitem(self.array, (...,), self._raw(other))
@@ -111,7 +111,8 @@ class InPlace(Value):
     scatter_, scatter_add_ = map(_written, ("scatter", "scatter_add"))
     index_add_, index_copy_, index_fill_ = map(_written, ("index_add", "index_copy", "index_fill"))
 
-    def fill_(self, value: Any) -> Any:
+    def fill_(self: T, value: Number) -> T:
+        """Every element becomes value, in place."""
         return self.copy_(value)
 
     def zero_(self: T) -> T:

@@ -36,7 +36,7 @@ class ForeignError(CheckpointError):
     """A safetensors file that is not a checkpoint of ours, in this format."""
 
 
-def save(path, tensors, meta):
+def save(path: FilePath, tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
     """Write {name: array} and a JSON-able dict to `path` as one file. A reader finds the old file or the whole new one.
 
     Arrays may have any shape, strides and minigrad dtype; they are written one by one, and only those that are not
