@@ -50,9 +50,9 @@ def kind_of(function, p, beside=()):
         return p.annotation if isinstance(p.annotation, str) else inspect.formatannotation(p.annotation)
     word = p.name + ("" if p.default is p.empty else "=" if p.default is None else "=…")
     for key in (f"{function}.{word}", word):
-        if key in WORDS and not (p.name == "x" and {"other", "exponent"} & set(beside)):
+        if key in WORDS and not (word == "x" and {"other", "exponent"} & set(beside)):
             return WORDS[key]
-    if p.name == "x":
+    if word == "x":
         return "Operand"
     if isinstance(p.default, bool | int | float | str):
         return type(p.default).__name__
