@@ -77,6 +77,7 @@ def test_docstrings_of_a_method_and_its_function_agree():
 
 
 X = mg.randn(2, 3, dtype=mg.float64)
+COUNT, ONES = mg.tensor([0, 2, 1]), mg.zeros(2, 3, dtype=mg.int64)
 GIVEN = {
     "Tensor": X,
     "Tensor | Array": X,
@@ -88,7 +89,36 @@ GIVEN = {
 }
 ARGUMENTS = {  # where the types alone do not tell what fits together
     "matmul": (X, X.T),
-    "gather": (X, 1, mg.zeros(2, 3, dtype=mg.int64)),
+    "gather": (X, 1, ONES),
+    "take_along_dim": (X, ONES, 1),
+    "scatter": (X, 1, ONES, X),
+    "scatter_add": (X, 1, ONES, X),
+    "index_add": (X, 1, COUNT, X),
+    "index_copy": (X, 1, COUNT, X),
+    "index_fill": (X, 1, COUNT, 0.0),
+    "take": (X, COUNT),
+    "masked_select": (X, X > 0),
+    "bincount": (COUNT,),
+    "select": (X, 1, 2),
+    "unflatten": (X, 1, (3, 1)),
+    "movedim": (X, 0, 1),
+    "roll": (X, 1, 0),
+    "broadcast_to": (X, (2, 2, 3)),
+    "split_with_sizes": (X, [1, 1]),
+    "tensor_split": (X, 2),
+    "meshgrid": (X[0], X[1]),
+    "mm": (X, X.T),
+    "mv": (X, X[0]),
+    "dot": (X[0], X[1]),
+    "outer": (X[0], X[1]),
+    "bmm": (X[None], X.T[None]),
+    "addmm": (X[:, :2], X, X.T),
+    "addmv": (X[:, 0], X, X[0]),
+    "baddbmm": (X[None, :, :2], X[None], X.T[None]),
+    "glu": (X, 0),
+    "prelu": (X, X[0, :1]),
+    "nll_loss": (X, mg.tensor([0, 1])),
+    "binary_cross_entropy": (X.sigmoid(), X.sigmoid()),
     "index_select": (X, 1, mg.tensor([0, 2])),
     "embedding": (mg.tensor([0, 1]), X),
     "linear": (X, X),
