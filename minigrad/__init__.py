@@ -32,7 +32,7 @@ Tensors
 
 Element by element
     abs            |x|
-    add            y = x + alpha other
+    add            x + alpha other
     cos            y = cos x
     div            x / other, true division: of integers too, in float32
     erf            y = 2/√π ∫₀ˣ exp(-t²) dt
@@ -49,7 +49,7 @@ Element by element
     sign           -1, 0 or 1
     sin            y = sin x
     sqrt           y = √x
-    sub            y = x - alpha other
+    sub            x - alpha other
     tanh           y = tanh x
     acos           y = the angle whose cosine is x, in [0, π]
     addcdiv        y = x + value tensor1 / tensor2
@@ -204,7 +204,7 @@ Indexing
     masked_select    The elements of x where mask (bool) is True, (n,): both broadcast
     nonzero          Where x is not 0: int64 (n, ndim), row by row; as_tuple: an index for each dim, (n,), as x[…] …
     scatter          y = x with src (a Tensor or a number) written at `index` along dim; of several to one place, the …
-    scatter_add      y = x with src added at `index` along dim: y[index[i][j]][j] += src[i][j] for dim 0, and so on
+    scatter_add      x with src added at `index` along dim: y[index[i][j]][j] += src[i][j] for dim 0, and so on
     take             The elements of x, flattened, at the int Tensor index, which may count from the end; of its shape
     take_along_dim   gather, for which x and indices are broadcast in the other dims
 
@@ -246,6 +246,12 @@ Random numbers
     Generator           A stream of random words
     default_generator   the Generator that initialisation, dropout and random tensors draw from
     manual_seed         Seed the default generator, which initialisation, dropout and the random creation functions …
+
+Backends: a device is an object with the primitives of primitives.py on its own kind of array
+    device   A device's name as `device=` takes it, 'cpu' or 'cuda': also of 'cuda:0' and the like of PyTorch
+
+Names of PyTorch's that minigrad does not have, each with what to use in its place
+    explaining   A __getattr__ for the module of that name: it raises AttributeError, which says what to use in the …
 
 save and load: tensors, modules, optimizers and what belongs to them, in any nesting, as one safetensors file
     load   What save() wrote to `path`, with states in the place of modules, optimizers and generators; or {name: …
@@ -289,12 +295,12 @@ Modules
 from typing import TYPE_CHECKING
 
 from . import launched  # first, before NumPy
-from . import autograd, dtypes, nn, ops, optim, random, utils
+from . import autograd, cuda, dtypes, nn, ops, optim, random, utils
 from .autograd import (
     AnomalyError, FormulaOp, GraphError, Op, case, composite, detect_anomaly, enable_grad, inference, is_grad_enabled,
     no_grad, registry, set_grad_enabled,
 )  # fmt: skip
-from .backend import DeviceError
+from .backend import DeviceError, device
 from .captured import capture
 from .dtypes import bool_, float16, float32, float64, int8, int16, int32, int64, uint8
 from .dtypes import (  # PyTorch's names of them
@@ -323,6 +329,7 @@ from .ops import (  # by their second names
     neg as negative, sub as subtract, transpose as swapaxes, transpose as swapdims,
 )  # fmt: skip
 from .autograd import inference as inference_mode
+from .missing import explaining
 from .recording import CaptureError
 from .random import Generator, default_generator, manual_seed
 from .tensor import (
@@ -333,12 +340,12 @@ from .tensor import (
 from .training.objects import load, save
 
 __all__ = [
-    "autograd", "dtypes", "nn", "ops", "optim", "random", "utils", "AnomalyError", "FormulaOp", "GraphError", "Op",
-    "case", "composite", "detect_anomaly", "enable_grad", "inference", "is_grad_enabled", "no_grad", "registry",
-    "set_grad_enabled", "DeviceError", "capture", "bool_", "float16", "float32", "float64", "int8", "int16", "int32",
-    "int64", "uint8", "bool", "half", "float", "double", "short", "int", "long", "abs", "add", "all", "amax", "amin",
-    "any", "argmax", "argmin", "argsort", "cat", "chunk", "clamp", "clone", "cos", "cumsum", "div", "einsum", "eq",
-    "erf", "erfc", "exp", "flatten", "flip", "floor", "gather", "ge", "gt", "index_select", "isfinite", "isinf",
+    "autograd", "cuda", "dtypes", "nn", "ops", "optim", "random", "utils", "AnomalyError", "FormulaOp", "GraphError",
+    "Op", "case", "composite", "detect_anomaly", "enable_grad", "inference", "is_grad_enabled", "no_grad", "registry",
+    "set_grad_enabled", "DeviceError", "device", "capture", "bool_", "float16", "float32", "float64", "int8", "int16",
+    "int32", "int64", "uint8", "bool", "half", "float", "double", "short", "int", "long", "abs", "add", "all", "amax",
+    "amin", "any", "argmax", "argmin", "argsort", "cat", "chunk", "clamp", "clone", "cos", "cumsum", "div", "einsum",
+    "eq", "erf", "erfc", "exp", "flatten", "flip", "floor", "gather", "ge", "gt", "index_select", "isfinite", "isinf",
     "isnan", "le", "log", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "lt",
     "masked_fill", "matmul", "max", "maximum", "mean", "min", "minimum", "mul", "ne", "neg", "permute", "pow", "prod",
     "relu", "repeat_interleave", "reshape", "rsqrt", "sigmoid", "sign", "sin", "softmax", "sort", "split", "sqrt",
@@ -353,18 +360,14 @@ __all__ = [
     "square", "std_mean", "t", "take", "take_along_dim", "tan", "tensor_split", "tensordot", "tile", "trace", "trunc",
     "unflatten", "unique", "var_mean", "vstack", "absolute", "concat", "concatenate", "clip", "divide", "true_divide",
     "greater_equal", "greater", "less_equal", "less", "moveaxis", "multiply", "not_equal", "negative", "subtract",
-    "swapaxes", "swapdims", "inference_mode", "CaptureError", "Generator", "default_generator", "manual_seed", "Tensor",
-    "arange", "as_tensor", "bernoulli", "empty", "empty_like", "eye", "from_dlpack", "from_numpy", "full", "full_like",
-    "grad", "linspace", "multinomial", "normal", "one_hot", "ones", "ones_like", "rand", "rand_like", "randint",
-    "randn", "randn_like", "randperm", "tensor", "tril_indices", "triu_indices", "zeros", "zeros_like", "load", "save",
+    "swapaxes", "swapdims", "inference_mode", "explaining", "CaptureError", "Generator", "default_generator",
+    "manual_seed", "Tensor", "arange", "as_tensor", "bernoulli", "empty", "empty_like", "eye", "from_dlpack",
+    "from_numpy", "full", "full_like", "grad", "linspace", "multinomial", "normal", "one_hot", "ones", "ones_like",
+    "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "tensor", "tril_indices", "triu_indices",
+    "zeros", "zeros_like", "load", "save",
 ]  # fmt: skip
 
 __version__ = "0.1.0"
 
-if not TYPE_CHECKING:  # to mypy, a name that is not above does not exist
-
-    def __getattr__(name):
-        """Raises the AttributeError for a name of PyTorch's that minigrad has not, with what to use instead."""
-        from .absent import absent
-
-        raise absent(__name__, name)
+if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
+    __getattr__ = explaining(__name__)

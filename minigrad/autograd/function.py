@@ -192,9 +192,10 @@ class Function:
 
 
 class Once(Op, abstract=True):
-    """Passes a gradient on, and raises if that is differentiated."""
+    """Passes a gradient on, and raises if that is differentiated: by the inputs of its Function, say, which are the
+    other inputs here."""
 
-    def forward(self, dx: Any, of: str) -> Any:
+    def forward(self, dx: Any, *inputs: Any, of: str) -> Any:
         return dx
 
     def backward(self, ddx: Any) -> Any:
@@ -214,9 +215,12 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
             return dxs
         several = dxs if isinstance(dxs, tuple) else (dxs,)
         name = backward.__qualname__.rpartition(".")[0]
+        nodes = [node for node in ctx._run.parents if node is not None]
         guarded = tuple(
-            Once.apply(dx.detach().requires_grad_(), of=name) if isinstance(dx, Value) else dx for dx in several
-        )
+            Once.apply(dx.detach(), *(dx._wrap(dx.array, dx.storage, node) for node in nodes), of=name)
+            if isinstance(dx, Value) else dx
+            for dx in several
+        )  # fmt: skip
         return guarded if isinstance(dxs, tuple) else guarded[0]
 
     return wrapper

@@ -40,21 +40,28 @@ class switched(Switch):
         now.update(now["before"].pop())
 
 
-class no_grad(switched):
+class _Bare(switched):
+    """One that decorates without parentheses too: `@no_grad` is `@no_grad()`."""
+
+    def __new__(cls, function: Any = None) -> Any:
+        return cls()(function) if callable(function) else super().__new__(cls)
+
+
+class no_grad(_Bare):
     """Ops inside are not recorded."""
 
     def __init__(self) -> None:
         super().__init__(grad=False)
 
 
-class enable_grad(switched):
+class enable_grad(_Bare):
     """Ops inside are recorded, even within `no_grad`."""
 
     def __init__(self) -> None:
         super().__init__(grad=True, inference=False)
 
 
-class inference(switched):
+class inference(_Bare):
     """Like `no_grad`, and what is computed inside can never enter a graph later: an op that would have to save it
     raises. So nothing is ever kept by mistake. With mode=False it is `enable_grad`."""
 

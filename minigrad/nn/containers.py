@@ -184,7 +184,7 @@ class ParameterDict(_Dict):
         self.register_parameter(name, value if isinstance(value, Parameter) else Parameter(value))
 
     def _entries(self):
-        return dict(self.named_parameters(recurse=False))
+        return {name: value for name, value in vars(self).items() if isinstance(value, Parameter)}
 
 
 class ParameterList(Module):
@@ -208,12 +208,14 @@ class ParameterList(Module):
         return list(self)[index]
 
     def __setitem__(self, index: int, value: Any) -> None:
-        keys = list(vars(self))
-        keys = [key for key in keys if isinstance(vars(self)[key], Parameter)]
+        keys = [key for key, _ in self._entries()]
         setattr(self, keys[index], value if isinstance(value, Parameter) else Parameter(value))
 
     def __len__(self) -> int:
-        return len(list(self))
+        return len(self._entries())
 
     def __iter__(self) -> Iterator[Any]:
-        return iter([value for value in vars(self).values() if isinstance(value, Parameter)])
+        return (value for _, value in self._entries())
+
+    def _entries(self):
+        return [(key, value) for key, value in vars(self).items() if isinstance(value, Parameter)]

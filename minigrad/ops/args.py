@@ -16,8 +16,8 @@ def floating(x):
 
 
 def in_dtype(x, dtype):
-    """x in what the argument dtype= asks for; None asks for nothing."""
-    return x if dtype is None else x.to(dtypes.as_dtype(dtype))
+    """x in what the argument dtype= asks for."""
+    return x.to(dtypes.as_dtype(dtype))
 
 
 def require_float(name, *xs):
@@ -40,6 +40,15 @@ def promoted(name, *operands):
         if not isinstance(x, Value):
             dtype = dtypes.promote_number(dtype, x)
     return [x.to(dtype) if isinstance(x, Value) and x.dtype != dtype else x for x in xs]
+
+
+def scaled(name, x, other, alpha):
+    """x and alpha other, in the dtype that x and other are promoted to."""
+    x, other = promoted(name, x, other)
+    dtype = getattr(x, "dtype", None) or other.dtype
+    if isinstance(alpha, float) and dtype.kind != "f":
+        raise TypeError(f"{name}: alpha is the float {alpha}, but the operands are {dtype}")
+    return x, (other * alpha).to(dtype) if isinstance(other, Value) else other * alpha
 
 
 def _operand(name, first, x):

@@ -5,7 +5,7 @@ import math
 from ..autograd import Op, Value
 from ..autograd.cases import apart, case, positive, uniform
 from ..backend import reference
-from .args import check_broadcast, floating, no_out, promoted
+from .args import check_broadcast, floating, no_out, promoted, scaled
 
 
 def unary(op):
@@ -354,13 +354,13 @@ _div, _pow = binary(Div), binary(Pow)
 
 
 def add(x, other, *, alpha=1, out=None):
-    """y = x + alpha other;   dx = dy, dother = alpha dy"""
-    return _add(x, other if alpha == 1 else other * alpha, out=out)
+    """x + alpha other."""
+    return _add(x, other, out=out) if alpha == 1 else _add(*scaled("add", x, other, alpha), out=out)
 
 
 def sub(x, other, *, alpha=1, out=None):
-    """y = x - alpha other;   dx = dy, dother = -alpha dy"""
-    return _sub(x, other if alpha == 1 else other * alpha, out=out)
+    """x - alpha other."""
+    return _sub(x, other, out=out) if alpha == 1 else _sub(*scaled("sub", x, other, alpha), out=out)
 
 
 def div(x, other):

@@ -7,8 +7,8 @@ from ..autograd import Value, composite
 from ..autograd.cases import Fixed, case, integers, positive, uniform
 from ..recording import active
 from .args import require_float
-from .composites.activation import logsigmoid
-from .index import checked_index
+from .composites.functions import log1p
+from .index import checked_index, rows
 from .movement import shaped
 from .select import where
 from .softmax import CrossEntropy, log_softmax
@@ -119,7 +119,9 @@ def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="m
     weight: factors of the losses, pos_weight: of the part where the target is 1. Tensors or numbers, broadcast."""
     _check_pair("binary_cross_entropy_with_logits", input, target, reduction)
     ones = 1 if pos_weight is None else 1 + (pos_weight - 1) * target
-    loss = (1 - target) * input - ones * logsigmoid(input)
+    below = input < 0
+    small = log1p(where(below, input, -input).exp())  # ln(1 + e^-|input|)
+    loss = where(below, (1 - target) - ones, 1 - target) * input + ones * small
     return _reduced(loss if weight is None else loss * weight, reduction)
 
 
@@ -188,11 +190,12 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean")
 def _picked(log_p, target, weight, ignore_index):
     """(losses (n,), factors (n,)) of log_p (n, V): both 0 where target is ignore_index."""
     kept = target != ignore_index
-    index = where(kept, target, 0)
-    found = -log_p.gather(1, index.unsqueeze(1)).squeeze(1)
+    label = where(kept, target, 0)  # and so in range by construction
+    n, V = log_p.shape
+    found = -rows(log_p.reshape(n * V, 1), label + log_p.constant(range(n)) * V).reshape(n)
     if weight is None:
         return where(kept, found, 0.0), kept.to(log_p.dtype)
-    factors = where(kept, weight.to(log_p.dtype)[index], 0.0)
+    factors = where(kept, rows(weight.to(log_p.dtype).reshape(V, 1), label).reshape(n), 0.0)
     return where(kept, found, 0.0) * factors, factors
 
 

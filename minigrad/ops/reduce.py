@@ -40,7 +40,7 @@ class Sum(Op):
 @numpy_names
 def sum(x, dim=None, keepdim=False, dtype=None):
     """Sum over dim (None: all; a number or several), of x in dtype. Integers and bools sum to int64."""
-    x = in_dtype(x, dtype)
+    x = x if dtype is None else in_dtype(x, dtype)
     return Sum.apply(x, dims=many_dims("sum", x, dim), keepdim=keepdim)
 
 
@@ -48,7 +48,7 @@ def sum(x, dim=None, keepdim=False, dtype=None):
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True))
 def mean(x, dim=None, keepdim=False, dtype=None):
     """y = Σ x / n over dim (None: all). Floats only, float16 summed in float32; NaN for no elements."""
-    x = in_dtype(x, dtype)
+    x = x if dtype is None else in_dtype(x, dtype)
     require_float("mean", x)
     if x.dtype == float16:
         return mean(x.float(), dim, keepdim).half()
@@ -261,7 +261,7 @@ def std(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
 @composite(case((3, 4)), case((2, 5), dim=1), case(positive((2, 3, 2)), dim=(0, 2), keepdim=True), case((0, 3), dim=0))
 def prod(x, dim=None, keepdim=False, dtype=None):
     """y = Π x over dim. A tree of products, so the gradient is right where factors are 0."""
-    x = in_dtype(x, dtype)
+    x = x if dtype is None else in_dtype(x, dtype)
     dims = many_dims("prod", x, dim)
     rest = tuple(d for d in range(x.ndim) if d not in dims)
     y = x if x.dtype.kind == "f" else x.long()
@@ -316,7 +316,7 @@ class Cumsum(Op):
 @numpy_names
 def cumsum(x, dim, dtype=None):
     """Running sum along dim. Same shape; bools sum to int64."""
-    x = in_dtype(x, dtype)
+    x = x if dtype is None else in_dtype(x, dtype)
     dim = one_dim("cumsum", x, dim)
     return Cumsum.apply(x, dim=dim, reverse=False) if x.ndim else x.clone()
 

@@ -90,7 +90,7 @@ def abs(x: Tensor) -> Tensor:
     """|x|. Same shape and dtype."""
 
 def add(x: Operand, other: Operand, *, alpha: float = 1) -> Tensor:
-    """y = x + alpha other;   dx = dy, dother = alpha dy"""
+    """x + alpha other."""
 
 def cos(x: Tensor) -> Tensor:
     """y = cos x;   dx = -dy sin x
@@ -153,7 +153,7 @@ def sqrt(x: Tensor) -> Tensor:
     x: of any shape; integers and bools are taken as float32. Same shape and dtype."""
 
 def sub(x: Operand, other: Operand, *, alpha: float = 1) -> Tensor:
-    """y = x - alpha other;   dx = dy, dother = -alpha dy"""
+    """x - alpha other."""
 
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
     """Rows of weight, (V, C), at the int Tensor input, (…) -> (…, C). padding_idx: a row that gets no gradient."""
@@ -806,7 +806,7 @@ def scatter(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     y[index[i][j]][j] = src[i][j] for dim 0, and so on. The places are found on the host."""
 
 def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """y = x with src added at `index` along dim: y[index[i][j]][j] += src[i][j] for dim 0, and so on"""
+    """x with src added at `index` along dim: y[index[i][j]][j] += src[i][j] for dim 0, and so on."""
 
 def searchsorted(
     sorted_sequence: Tensor,

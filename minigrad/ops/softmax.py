@@ -46,7 +46,7 @@ class SoftmaxBackward(FormulaOp):
 @numpy_names
 def softmax(x, dim=-1, dtype=None):
     """Positive numbers that sum to 1 along dim, in proportion to e^x. Same shape, and x's dtype or this one."""
-    x = in_dtype(x, dtype)
+    x = x if dtype is None else in_dtype(x, dtype)
     dim = float_dim("softmax", x, dim)
     return Softmax.apply(x, dim=dim) if x.ndim else (x * 0.0).exp()
 
@@ -68,7 +68,7 @@ class LogSoftmax(Op):
 @numpy_names
 def log_softmax(x, dim=-1, dtype=None):
     """The logarithm of softmax, without underflow. Same shape, and x's dtype or this one."""
-    x = in_dtype(x, dtype)
+    x = x if dtype is None else in_dtype(x, dtype)
     dim = float_dim("log_softmax", x, dim)
     return LogSoftmax.apply(x, dim=dim) if x.ndim else x * 0.0
 

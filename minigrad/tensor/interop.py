@@ -204,5 +204,9 @@ _UFUNCS: dict[str, Any] = {
     "matmul": ops.matmul, "equal": ops.eq, "not_equal": ops.ne, "less": ops.lt, "less_equal": ops.le,
     "greater": ops.gt, "greater_equal": ops.ge, "logical_and": ops.logical_and, "logical_or": ops.logical_or,
     "logical_xor": ops.logical_xor, "logical_not": ops.logical_not, "isnan": ops.isnan, "isinf": ops.isinf,
-    "isfinite": ops.isfinite,
+    "isfinite": ops.isfinite, "floor_divide": ops.floor_divide, "remainder": ops.remainder, "fmod": ops.fmod,
+    "expm1": ops.expm1, "log1p": ops.log1p, "exp2": ops.exp2, "log2": ops.log2, "log10": ops.log10, "tan": ops.tan,
+    "arctan": ops.atan, "arcsin": ops.asin, "arccos": ops.acos, "arctan2": ops.atan2, "sinh": ops.sinh,
+    "cosh": ops.cosh, "square": ops.square, "reciprocal": ops.reciprocal, "ceil": ops.ceil, "trunc": ops.trunc,
+    "rint": ops.round, "logaddexp": ops.logaddexp,
 }  # fmt: skip

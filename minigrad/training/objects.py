@@ -51,13 +51,12 @@ def load(path: Any, map_location: str | None = None, weights_only: bool = True) 
 
     Raises CheckpointError, whatever is wrong with the file."""
     device = "cpu" if map_location is None else map_location
-    _refuse_pickle(path)
     try:
         tensors, meta = checkpoint.load(path)
-    except CheckpointError as error:
-        if not isinstance(error, checkpoint.ForeignError):
-            raise
+    except checkpoint.ForeignError:
         tensors, meta = checkpoint.load_tensors(path), {}
+    except CheckpointError as error:
+        raise _pickled(path) or error from None
     if _OBJECT not in meta:
         return {name: from_numpy(x).to(device) for name, x in tensors.items()}
     try:
@@ -66,17 +65,19 @@ def load(path: Any, map_location: str | None = None, weights_only: bool = True) 
         raise CheckpointError(f"{path} is a checkpoint, but not one that mg.save has written ({error})") from error
 
 
-def _refuse_pickle(path: Any) -> None:
+def _pickled(path: Any) -> CheckpointError | None:
+    """The error for a file that could not be read, if it looks as torch.save's do."""
     try:
         with open_regular(path) as file:
             begin = file.read(4)
     except OSError:
-        return  # checkpoint.load says what is wrong
-    if begin.startswith(_PICKLES):
-        raise CheckpointError(
-            f"{path} is a pickle, as torch.save writes it, and loading one may run any code: in PyTorch, write the "
-            f"tensors with safetensors.torch.save_file, and load that"
-        )
+        return None
+    if not begin.startswith(_PICKLES):
+        return None
+    return CheckpointError(
+        f"{path} is a pickle, as torch.save writes it, and loading one may run any code: in PyTorch, write the tensors "
+        f"with safetensors.torch.save_file, and load that"
+    )
 
 
 def _lifted(value: Any, path: tuple[str, ...], tensors: dict[str, np.ndarray]) -> Any:

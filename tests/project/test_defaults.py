@@ -9,12 +9,32 @@ import minigrad as mg
 from minigrad import nn, optim, study, viz
 from minigrad.study import report
 from minigrad.training import text
+from minigrad.utils import data
 
-HOME = {"nn": nn, "optim": optim, "text": text, "study": study, "viz": viz, "report": report}
+HOME = {"nn": nn, "optim": optim, "data": data, "text": text, "study": study, "viz": viz, "report": report}
 DEFAULTS = """
-nn.CrossEntropyLoss: ignore_index=-100, label_smoothing=0.0, reduction='mean'
-nn.Dropout: p=0.5
+nn.BCELoss: reduction='mean'
+nn.BCEWithLogitsLoss: reduction='mean'
+nn.CELU: alpha=1.0, inplace=False
+nn.CosineSimilarity: dim=1, eps=1e-08
+nn.CrossEntropyLoss: ignore_index=-100, reduction='mean', label_smoothing=0.0
+nn.Dropout: p=0.5, inplace=False
+nn.ELU: alpha=1.0, inplace=False
 nn.Embedding: dtype=float32
+nn.Embedding.from_pretrained: freeze=True
+nn.Flatten: start_dim=1, end_dim=-1
+nn.GLU: dim=-1
+nn.Hardtanh: min_val=-1.0, max_val=1.0, inplace=False
+nn.HuberLoss: reduction='mean', delta=1.0
+nn.KLDivLoss: reduction='mean', log_target=False
+nn.L1Loss: reduction='mean'
+nn.LeakyReLU: negative_slope=0.01, inplace=False
+nn.LogSoftmax: dim=-1
+nn.MSELoss: reduction='mean'
+nn.NLLLoss: ignore_index=-100, reduction='mean'
+nn.PReLU: num_parameters=1, init=0.25, dtype=float32
+nn.SmoothL1Loss: reduction='mean', beta=1.0
+nn.Softplus: beta=1.0, threshold=20.0
 nn.GELU: approximate='none'
 nn.GPT.generate: temperature=1.0, use_cache=True
 nn.GPT.cost: batch=1
@@ -25,13 +45,15 @@ nn.KVCache: device='cpu'
 nn.LayerNorm: eps=1e-05, elementwise_affine=True, bias=True, dtype=float32
 nn.Linear: bias=True, dtype=float32
 nn.Module.named_modules: prefix=''
+nn.Module.named_parameters: prefix='', recurse=True
+nn.Module.zero_grad: set_to_none=True
 nn.Module.register_buffer: persistent=True
 nn.Module.load_state_dict: strict=True
 nn.Module.train: training=True
 nn.Module.requires_grad_: requires_grad=True
 nn.ModuleDict: modules=()
 nn.ModuleList: modules=()
-nn.MultiheadAttention: bias=True, dropout=0.0, impl='fused', dtype=float32
+nn.MultiheadAttention: bias=True, dropout=0.0, impl='fused', batch_first=True, dtype=float32
 nn.MultiheadAttention.forward: need_weights=False, average_attn_weights=True, is_causal=False
 nn.MultiheadAttention.register_head_hook: last=False
 nn.MultiheadAttention.cost: batch=1
@@ -39,33 +61,53 @@ nn.Parameter: requires_grad=True
 nn.RMSNorm: elementwise_affine=True, dtype=float32
 nn.Softmax: dim=-1
 nn.Transformer: d_model=512, nhead=8, num_encoder_layers=6, num_decoder_layers=6, dim_feedforward=2048, dropout=0.1,
-    activation='relu', layer_norm_eps=1e-05, norm_first=False, bias=True, dtype=float32
+    activation='relu', layer_norm_eps=1e-05, batch_first=True, norm_first=False, bias=True, dtype=float32
 nn.Transformer.forward: src_is_causal=False, tgt_is_causal=False, memory_is_causal=False
 nn.TransformerDecoder.forward: tgt_is_causal=False, memory_is_causal=False
 nn.TransformerDecoderLayer: dim_feedforward=2048, dropout=0.1, activation='relu', layer_norm_eps=1e-05,
-    norm_first=False, bias=True, dtype=float32
+    batch_first=True, norm_first=False, bias=True, dtype=float32
 nn.TransformerDecoderLayer.forward: tgt_is_causal=False, memory_is_causal=False
 nn.TransformerEncoder.forward: is_causal=False
 nn.TransformerEncoderLayer: dim_feedforward=2048, dropout=0.1, activation='relu', layer_norm_eps=1e-05,
-    norm_first=False, bias=True, dtype=float32
+    batch_first=True, norm_first=False, bias=True, dtype=float32
 nn.TransformerEncoderLayer.forward: is_causal=False
 nn.choose: temperature=1.0
-nn.init.kaiming_normal_: a=0.0
-nn.init.kaiming_uniform_: a=0.0
+nn.init.kaiming_normal_: a=0.0, mode='fan_in', nonlinearity='leaky_relu', generator=default_generator
+nn.init.kaiming_uniform_: a=0.0, mode='fan_in', nonlinearity='leaky_relu', generator=default_generator
+nn.init.orthogonal_: gain=1.0, generator=default_generator
 nn.init.normal_: mean=0.0, std=1.0, generator=default_generator
 nn.init.uniform_: a=0.0, b=1.0, generator=default_generator
-nn.init.xavier_normal_: gain=1.0
-nn.init.xavier_uniform_: gain=1.0
+nn.init.trunc_normal_: mean=0.0, std=1.0, a=-2.0, b=2.0, generator=default_generator
+nn.init.xavier_normal_: gain=1.0, generator=default_generator
+nn.init.xavier_uniform_: gain=1.0, generator=default_generator
 nn.positions.alibi: start=0, dtype=float32, device='cpu'
 nn.positions.rotary: start=0, base=10000.0
 nn.positions.sinusoidal: dtype=float32
 nn.cost.Cost: parameters=0, flops=0, kv_cache=0
 nn.cost.attention: batch=1, bias=True, dtype=float32
 nn.masks.hidden_future: start=0, device='cpu'
-nn.utils.clip_grad_norm_: error_if_nonfinite=False
-optim.Adam: lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.0
-optim.AdamW: lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.01
-optim.SGD: lr=0.001, momentum=0.0, weight_decay=0.0, nesterov=False
+nn.utils.clip_grad_norm_: norm_type=2.0, error_if_nonfinite=False
+optim.Adam: lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.0, amsgrad=False,
+    maximize=False, capturable=False, differentiable=False
+optim.AdamW: lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.01, amsgrad=False,
+    maximize=False, capturable=False, differentiable=False
+optim.SGD: lr=0.001, momentum=0.0, dampening=0, weight_decay=0.0, nesterov=False, maximize=False,
+    differentiable=False
+optim.Optimizer.zero_grad: set_to_none=True
+optim.lr_scheduler.ConstantLR: factor=0.3333333333333333, total_iters=5, last_epoch=-1
+optim.lr_scheduler.CosineAnnealingLR: eta_min=0.0, last_epoch=-1
+optim.lr_scheduler.CosineAnnealingWarmRestarts: T_mult=1, eta_min=0.0, last_epoch=-1
+optim.lr_scheduler.ExponentialLR: last_epoch=-1
+optim.lr_scheduler.LambdaLR: last_epoch=-1
+optim.lr_scheduler.LinearLR: start_factor=0.3333333333333333, end_factor=1.0, total_iters=5, last_epoch=-1
+optim.lr_scheduler.MultiStepLR: gamma=0.1, last_epoch=-1
+optim.lr_scheduler.OneCycleLR: pct_start=0.3, anneal_strategy='cos', cycle_momentum=True, base_momentum=0.85,
+    max_momentum=0.95, div_factor=25.0, final_div_factor=10000.0, three_phase=False, last_epoch=-1
+optim.lr_scheduler.PolynomialLR: total_iters=5, power=1.0, last_epoch=-1
+optim.lr_scheduler.StepLR: gamma=0.1, last_epoch=-1
+data.DataLoader: batch_size=1, num_workers=0, pin_memory=False, drop_last=False
+data.RandomSampler: replacement=False
+data.WeightedRandomSampler: replacement=True
 text.fixed_batches: name='text'
 text.read_corpus: paths=()
 text.split: fraction=0.9

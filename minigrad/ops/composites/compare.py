@@ -10,7 +10,9 @@ def isclose(x, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     for what, number in (("rtol", rtol), ("atol", atol)):
         if not number >= 0:
             raise ValueError(f"isclose: {what} must not be negative, got {number}")
-    x, other = (v.detach() if isinstance(v, Value) else v for v in promoted("isclose", x, other))
+    if not isinstance(other, Value):
+        other = x.zeros_like() + other
+    x, other = (v.detach() for v in promoted("isclose", x, other))
     y = x == other
     if x.dtype.kind == "f" or rtol or atol:
         a, b = (v if v.dtype.kind == "f" else v.double() for v in (x, other))

@@ -6,6 +6,7 @@ import numpy as np
 
 from ...autograd import Op, Value, composite
 from ...autograd.cases import case, positive, uniform
+from ...dtypes import float16
 from ..args import check_broadcast, floating, promoted
 from ..elementwise import div, log, pow, unary
 from ..movement import stack
@@ -143,9 +144,11 @@ class Atan2(Op):
     def forward(self, a, b):
         self.save_inputs(a, b)
         on = self.backend
-        y = on.where(on.eq(a, 0.0), on.mul(a, on.abs(b)), on.atan(on.div(a, on.abs(b))))  # of (|b|, a); 0 for (0, 0)
-        half = on.where(on.lt(a, 0.0), on.full(a.shape, -math.pi, a.dtype), math.pi)
-        return on.where(on.lt(b, 0.0), on.sub(half, y), y)
+        far, origin = on.logical_and(on.isinf(a), on.isinf(b)), on.logical_and(on.eq(a, 0.0), on.eq(b, 0.0))
+        below, left = (on.lt(on.where(on.eq(v, 0.0), on.div(1.0, v), v), 0.0) for v in (a, b))  # also of -0.0
+        y = on.atan(on.where(far, 1.0, on.where(origin, 0.0, on.div(on.abs(a), on.abs(b)))))
+        y = on.where(left, on.sub(math.pi, y), y)
+        return on.where(below, on.neg(y), y)
 
     def backward(self, dy):
         a, b = self.saved_inputs()
@@ -164,6 +167,8 @@ def atan2(x, other):
     if not (isinstance(x, Value) and isinstance(other, Value)):
         raise TypeError("atan2 takes two Tensors; of a number, make one with full_like")
     check_broadcast("atan2", x, other)
+    if x.dtype == float16:
+        return atan2(x.float(), other.float()).half()
     return Atan2.apply(floating(x), floating(other))
 
 
@@ -189,7 +194,9 @@ def _log(x, base):
     """log(x) / log(base), and exact where that is a whole number."""
     y = log(x) / math.log(base)
     whole = round(y)
-    return y + where((pow(float(base), whole) == x.detach()) & y.isfinite(), whole - y.detach(), 0.0)
+    rest = whole - y.detach()
+    tiny = rest.abs() <= whole.abs() * (4 * float(np.finfo(y.dtype).eps))  # not so for a power that is no normal number
+    return y + where((pow(float(base), whole) == x.detach()) & tiny, rest, 0.0)
 
 
 @composite(case(positive((3, 4))))
@@ -207,6 +214,7 @@ def log10(x):
 @composite(case((3, 4), (4,)))
 def logaddexp(x, other):
     """y = ln(e^x + e^other), without overflow;   dx = dy e^(x - y), dother = dy e^(other - y)"""
+    other = other if isinstance(other, Value) else x.zeros_like() + other
     return logsumexp(stack(broadcast_tensors(x, other), -1), -1)
 
 

@@ -98,9 +98,8 @@ def _widened(y, shape):
     return pad(y, widths) if any(widths) else y
 
 
-@composite(case((2, 3), 1, Fixed([[0, 0, 2], [1, 0, 1]]), (2, 3)), case((3, 4), 0, Fixed([[2, 1], [2, 2]]), (2, 4)))
 def scatter_add(x, dim, index, src):
-    """y = x with src added at `index` along dim: y[index[i][j]][j] += src[i][j] for dim 0, and so on"""
+    """x with src added at `index` along dim: y[index[i][j]][j] += src[i][j] for dim 0, and so on."""
     dim, index, src = _places("scatter_add", x, dim, index, src)
     shape = tuple(x.shape[d] if d == dim else n for d, n in enumerate(index.shape))
     return x + _widened(ScatterAdd.apply(src, index, shape=shape, dim=dim), x.shape)

@@ -163,7 +163,7 @@ def pad(input, pad, mode="constant", value=None):
         if before > most or after > most:
             raise ValueError(f"pad: {before} and {after} are more than {mode!r} has for dim {d} of shape {input.shape}")
         if before or after:
-            y = getitem(y, (slice(None),) * d + (np.pad(np.arange(n), (before, after), _MODES[mode]),))
+            y = getitem(y, (slice(None),) * d + (np.pad(np.arange(n), (before, after), _MODES[mode]).tolist(),))
     return y if y is not input else input.clone()
 
 
@@ -181,7 +181,7 @@ def repeat_interleave(x, repeats, dim=None):
             if repeats.shape != x.shape[dim : dim + 1] or repeats.dtype.kind not in "iu":
                 given = f"{repeats.dtype} of shape {repeats.shape}"
                 raise ValueError(f"repeat_interleave: repeats are {given}, for dim {dim} of shape {x.shape}")
-            return getitem(x, (slice(None),) * dim + (np.repeat(np.arange(x.shape[dim]), repeats.numpy()),))
+            return getitem(x, (slice(None),) * dim + (np.repeat(np.arange(x.shape[dim]), repeats.numpy()).tolist(),))
     return repeated(x, repeats, dim)
 
 

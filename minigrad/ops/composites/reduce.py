@@ -10,6 +10,7 @@ from ...dtypes import float16
 from ..args import in_dtype, many_dims, numpy_names, one_dim, require_float
 from ..elementwise import abs as absolute
 from ..elementwise import pow
+from ..index import Gather
 from ..movement import pad
 from ..reduce import ValuesIndices, amax, amin, mean, sort, std, var
 from ..reduce import sum as total
@@ -33,7 +34,7 @@ def norm(x, p=2, dim=None, keepdim=False, dtype=None):
         p = 2
     if isinstance(p, str):
         raise ValueError(f"norm: p is a number or 'fro', got {p!r}; minigrad has no singular values")
-    x = in_dtype(x, dtype)
+    x = x if dtype is None else in_dtype(x, dtype)
     require_float("norm", x)
     if x.dtype == float16:
         return norm(x.float(), p, dim, keepdim).half()
@@ -79,7 +80,10 @@ def _running(x, dim, combine, neutral):
 def cumprod(x, dim, dtype=None):
     """y_i = Π_{j ≤ i} x_j along dim; the gradient is right where factors are 0. Integers and bools give int64"""
     dim = one_dim("cumprod", x, dim)
-    x = in_dtype(x, dtype) if dtype is not None or x.dtype.kind == "f" else x.long()
+    if dtype is not None:
+        x = in_dtype(x, dtype)
+    elif x.dtype.kind != "f":
+        x = x.long()
     y = _running(x, dim, lambda a, b: a * b, 1) if x.ndim else x
     return y if y is not x else x.clone()
 
@@ -111,7 +115,7 @@ def median(x, dim=None, keepdim=False):
     values, indices = sort(x, dim)
     nans = total(x.isnan(), dim, keepdim=True)  # sorted last
     at = where(nans > 0, n - nans, (n - 1) // 2)
-    found = ValuesIndices(values.gather(dim, at), indices.gather(dim, at))
+    found = ValuesIndices(Gather.apply(values, at, dim=dim), Gather.apply(indices, at, dim=dim))
     return found if keepdim else ValuesIndices(*(y.squeeze(dim) for y in found))
 
 

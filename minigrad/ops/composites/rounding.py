@@ -45,9 +45,12 @@ class Fmod(Op):
         if self.needs[1]:
             self.save_inputs(a, b)
         on = self.backend
-        size_a, size_b = (abs(v) if isinstance(v, (int, float)) else on.abs(v) for v in (a, b))
-        y = on.remainder(size_a, size_b)
-        return on.where(on.lt(a, 0), on.neg(y), y) if not isinstance(a, (int, float)) else on.mul(y, -1 if a < 0 else 1)
+        below = [v < 0 if isinstance(v, (int, float)) else on.lt(v, 0) for v in (a, b)]
+        if (b if isinstance(a, (int, float)) else a).dtype.kind != "f":
+            y = on.remainder(a, b)
+            return on.where(on.logical_and(on.ne(*below), on.ne(y, 0)), on.sub(y, b), y)
+        y = on.remainder(*(abs(v) if isinstance(v, (int, float)) else on.abs(v) for v in (a, b)))
+        return on.mul(y, -1 if below[0] else 1) if isinstance(a, (int, float)) else on.where(below[0], on.neg(y), y)
 
     def backward(self, dy):
         if not self.needs[1]:

@@ -1,0 +1,23 @@
+"""PyTorch's way of asking for a GPU: `device = "cuda" if mg.cuda.is_available() else "cpu"`."""
+
+from . import backend
+from .random import manual_seed
+
+
+def is_available() -> bool:
+    """Can tensors be made with device="cuda" here? `python -m minigrad.doctor` says why not."""
+    try:
+        backend.get("cuda")
+    except backend.DeviceError:
+        return False
+    return True
+
+
+def device_count() -> int:
+    """1 where there is a GPU, else 0: minigrad uses one."""
+    return int(is_available())
+
+
+def manual_seed_all(seed: int) -> None:
+    """manual_seed(seed): one generator serves all devices."""
+    manual_seed(seed)

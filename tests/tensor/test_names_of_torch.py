@@ -1,0 +1,264 @@
+"""What a user of PyTorch types from memory: dtypes, formats, // and %, modes, ways to make and to change a tensor."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.nn import functional as F
+
+X = np.random.default_rng(0).standard_normal((3, 4))
+
+
+def leaf(values, dtype=mg.float64):
+    return mg.tensor(values, dtype=dtype, requires_grad=True)
+
+
+def test_dtypes_by_their_other_names():
+    names = dict(half=mg.float16, float=mg.float32, double=mg.float64, short=mg.int16, int=mg.int32, long=mg.int64,
+                 bool=mg.bool_)  # fmt: skip
+    for name, dtype in names.items():
+        assert getattr(mg, name) == dtype
+        assert mg.ones(2).to(getattr(mg, name)).dtype == getattr(mg.ones(2), name)().dtype == dtype
+    assert mg.ones(2).byte().dtype == mg.uint8 and mg.ones(2).char().dtype == mg.int8
+    assert mg.ones(2).type_as(mg.ones(1).long()).dtype == mg.ones(2).type(mg.long).dtype == mg.int64
+    x = mg.ones(2)
+    assert x.to(mg.float, True) is x and x.to("cpu", non_blocking=True) is x
+    assert x.to(mg.float, copy=True) is not x and x.to(mg.float, False, True) is not x
+    with pytest.raises(TypeError, match="no dtype bfloat16; it has float64"):
+        x.to("bfloat16")
+
+
+def test_a_number_in_a_format():
+    loss = leaf(1.23456).exp().log()
+    assert f"{loss:.4f} {loss:>8.2f} {mg.tensor(3):03d} {mg.tensor(2.5)}" == "1.2346     1.23 003 2.5"
+    assert f"{mg.ones(2)}" == str(mg.ones(2))
+    with pytest.raises(TypeError, match=r"'\.2f' is for tensors of no dims, not of shape \(2,\); use \.item\(\)"):
+        format(mg.ones(2), ".2f")
+
+
+@pytest.mark.parametrize("dtype", [mg.float64, mg.float32, mg.float16, mg.int64, mg.int32, mg.int8], ids=str)
+def test_floor_division_is_pythons(dtype):
+    a = np.array([7, -7, 7, -7, 0, 5, 1, 100], dtype)
+    b = np.array([2, 2, -2, -2, 3, 5, 3, -7], dtype)
+    x, y = mg.tensor(a), mg.tensor(b)
+    for got, want in (
+        (x // y, a // b),
+        (x % y, a % b),
+        (x // 3, a // 3),
+        (x % 3, a % 3),
+        (9 // y, 9 // b),
+        (9 % y, 9 % b),
+    ):
+        assert got.dtype == dtype and got.tolist() == want.tolist()
+    assert mg.fmod(x, y).tolist() == np.fmod(a, b).tolist()
+    assert mg.div(x, y, rounding_mode="floor").tolist() == (a // b).tolist()
+    assert mg.div(x, y, rounding_mode="trunc").tolist() == np.trunc(a / b).astype(dtype).tolist()
+
+
+def test_division_without_rounding_is_exact():
+    x = leaf(1.0)
+    assert (x // 0.1).item() == 1.0 // 0.1 and (x % 0.1).item() == 1.0 % 0.1
+    assert (mg.tensor(2**62 + 1) // 3).item() == (2**62 + 1) // 3 and (mg.tensor(2**62 + 1) % 10).item() == 5
+    assert (mg.tensor(1e20, dtype=mg.float64) % 3.0).item() == 1e20 % 3.0
+    with pytest.raises(ZeroDivisionError, match="integers divided by zero"):
+        mg.arange(3) // 0
+    with pytest.raises(TypeError, match="not defined for bools"):
+        mg.ones(2).bool() % True
+    assert math.isnan((mg.tensor(1.0) % 0).item()) and (mg.tensor(1.0) // 0).item() == math.inf
+
+
+def test_gradients_of_remainders():
+    x, y = leaf([7.5, -7.5]), leaf([2.0, 2.0])
+    (x % y).sum().backward()
+    assert x.grad.tolist() == [1, 1] and y.grad.tolist() == [-3, 4]
+    x.grad = y.grad = None
+    mg.fmod(x, y).sum().backward()
+    assert x.grad.tolist() == [1, 1] and y.grad.tolist() == [-3, 3]
+    assert not (x // y).requires_grad and not x.round().requires_grad
+
+
+def test_bounds_that_are_tensors():
+    x, low, high = leaf([-2.0, 0.0, 1.0, 2.0]), leaf([-1.0, 0.0, 0.0, 3.0]), leaf(1.0)
+    y = x.clamp(low, high)
+    assert y.tolist() == [-1, 0, 1, 1]
+    y.sum().backward()
+    assert x.grad.tolist() == [0, 1, 1, 0] and low.grad.tolist() == [1, 0, 0, 0] and high.grad.item() == 1
+    assert mg.clip(x, min=low).tolist() == [-1, 0, 1, 3] and mg.clamp(
+        mg.tensor([1, 5]), max=mg.tensor(2.5)
+    ).tolist() == [1, 2.5]
+    assert mg.max(x, low).tolist() == [-1, 0, 1, 3] and x.min(high).tolist() == [-2, 0, 1, 1]
+    assert math.isnan(mg.clamp(leaf(1.0), leaf(math.nan)).item())
+
+
+def test_arguments_of_torch():
+    x = leaf(X)
+    assert mg.add(x, x, alpha=2).tolist() == (x + 2 * x).tolist() and x.sub(1, alpha=3).tolist() == (x - 3).tolist()
+    assert x.float().sum(dtype=mg.double).dtype == x.float().softmax(0, dtype=mg.double).dtype == mg.float64
+    assert mg.arange(3).mean(dtype=mg.float).item() == 1 and mg.arange(3).cumsum(0, dtype=mg.float).dtype == mg.float32
+    np.testing.assert_allclose(x.var(0, False).tolist(), X.var(0))
+    np.testing.assert_allclose(x.std(unbiased=False).item(), X.std())
+    np.testing.assert_allclose(x.var(False).item(), X.var())
+    assert x.var(0, True, True).shape == (1, 4)
+    with pytest.raises(TypeError, match="unbiased or correction, not both"):
+        x.var(0, unbiased=True, correction=0)
+    assert x.sort(stable=False).values.tolist() == x.sort(stable=True).values.tolist() == np.sort(X).tolist()
+    assert x.topk(2, sorted=False).values.tolist() == x.topk(2).values.tolist()
+    for call in (
+        lambda: mg.exp(x, out=x),
+        lambda: mg.add(x, 1, out=x),
+        lambda: x.sum(out=x),
+        lambda: mg.div(x, 2, out=x),
+    ):
+        with pytest.raises(TypeError, match=r"no out=.*copy_"):
+            call()
+
+
+def test_making():
+    assert mg.randint(5, (2, 3)).shape == mg.randint(0, 5, (2, 3)).shape == mg.randint(high=5, size=(2, 3), low=0).shape
+    assert set(mg.randint(3, (100,)).tolist()) == {0, 1, 2} and mg.randint(2, (3,), dtype=mg.int32).dtype == mg.int32
+    with pytest.raises(TypeError, match=r"randint\(high, size\)"):
+        mg.randint(3, 5)
+    x = mg.ones(2, dtype=mg.float16)
+    for y in (x.new_zeros(3), x.new_ones((3,)), x.new_full((3,), 2), x.new_empty(3), x.new_tensor([1, 2, 3])):
+        assert y.shape == (3,) and y.dtype == mg.float16
+    assert (
+        x.new_zeros(2, 3, dtype=mg.long, device="cpu").dtype == mg.int64 and x.new_ones(1, requires_grad=True).is_leaf
+    )
+    assert mg.empty_like(x).shape == x.shape and mg.zeros_like(x, dtype=mg.long).dtype == mg.int64
+    assert mg.ones_like(x, requires_grad=True).requires_grad and mg.rand_like(x, dtype=mg.double).dtype == mg.float64
+    assert mg.normal(1.0, 2.0, (3,)).shape == mg.normal(mg.zeros(3), 2.0).shape == (3,)
+    assert mg.bernoulli(mg.tensor([0.0, 1.0])).tolist() == [0, 1]
+    assert mg.tril_indices(2, 3).tolist() == [[0, 1, 1], [0, 0, 1]] and mg.triu_indices(2, 2, 1).tolist() == [[0], [1]]
+    assert F.one_hot(mg.tensor([0, 2])).shape == (2, 3)
+
+
+def test_a_list_of_tensors_keeps_no_gradient_and_says_so():
+    x = leaf([1.0, 2.0])
+    with pytest.raises(mg.GraphError, match=r"drop the gradients.*minigrad\.stack"):
+        mg.tensor([x[0], x[1]])
+    with mg.no_grad():
+        assert mg.tensor([x[0], [*x][1]]).tolist() == [1, 2]
+    assert mg.tensor([x.detach()[0], 3.0]).tolist() == [1, 3]
+
+
+def test_changes_in_place():
+    x = mg.tensor(X)
+    changes = {
+        "exp_": (), "sqrt_": (), "neg_": (), "pow_": (2,), "clamp_": (0.5, 1.5), "round_": (), "addcmul_": (x, x),
+        "masked_fill_": (x > 1, 0.0), "tril_": (), "lerp_": (x, 0.5), "reciprocal_": (),
+        "scatter_": (1, mg.tensor([[0], [1], [2]]), 7.0),
+    }  # fmt: skip
+    for name, args in changes.items():
+        y, version = mg.tensor(X), x.storage.version
+        want = getattr(y, name[:-1])(*args)
+        assert getattr(y, name)(*args) is y
+        np.testing.assert_array_equal(y.numpy(), want.numpy())
+    y = mg.zeros(3)
+    assert y.addcdiv_(mg.ones(3), mg.full((3,), 2.0), value=4).tolist() == [2, 2, 2] and y.storage.version > version
+    with pytest.raises(mg.GraphError, match="exp_ changes a tensor in place"):
+        (leaf(X) * 2).exp_()
+    with pytest.raises(ValueError, match=r"reciprocal_: float32 of shape .* does not fit into int64"):
+        mg.arange(3).reciprocal_()
+    with pytest.raises(mg.GraphError, match="read-only"):
+        mg.ones(1).expand(3).exp_()
+    w = leaf(X) * 2
+    assert w.detach_() is w and w.is_leaf and not w.requires_grad
+
+
+def test_set_grad_enabled():
+    x = leaf(1.0)
+    with mg.set_grad_enabled(False):
+        assert not (x * 2).requires_grad
+        with mg.set_grad_enabled(True):
+            assert (x * 2).requires_grad
+        assert not (x * 2).requires_grad
+    assert mg.is_grad_enabled()
+
+    @mg.set_grad_enabled(False)
+    def double(x):
+        return x * 2
+
+    assert mg.is_grad_enabled() and not double(x).requires_grad and not double(x).requires_grad
+    mg.set_grad_enabled(False)
+    try:
+        assert not (x * 2).requires_grad
+    finally:
+        mg.set_grad_enabled(True)
+    assert (x * 2).requires_grad
+    with pytest.raises(ZeroDivisionError), mg.set_grad_enabled(False):
+        raise ZeroDivisionError
+    assert mg.is_grad_enabled()
+
+
+@pytest.mark.parametrize("mode", [mg.no_grad, mg.inference_mode])
+def test_modes_decorate_without_parentheses(mode):
+    @mode
+    def double(x):
+        return x * 2
+
+    assert not double(leaf(1.0).clone().detach()).requires_grad and mg.is_grad_enabled()
+    assert double.__name__ == "double" and not double(leaf(1.0).detach()).requires_grad
+    x = leaf(1.0)
+    assert not double(x).requires_grad and (x * 2).requires_grad
+
+
+def test_numpys_functions_of_the_same_kind():
+    x = leaf([0.25, 0.5])
+    for ufunc in (np.expm1, np.log1p, np.log2, np.tan, np.arctan, np.sinh, np.square, np.ceil, np.rint):
+        np.testing.assert_allclose(ufunc(x).detach().numpy(), ufunc(x.detach().numpy()), 1e-14)
+    assert (np.array([7.0, 7.0]) % x).requires_grad and (np.array([7.0, 7.0]) // x).tolist() == [28, 14]
+
+
+def test_inference_mode():
+    x = leaf(1.0)
+    with mg.inference_mode():
+        y = x * 2
+        with mg.inference_mode(False):
+            assert mg.is_grad_enabled()
+    assert not y.requires_grad and y.storage.version is None
+
+
+def test_devices():
+    device = mg.device("cuda" if mg.cuda.is_available() else "cpu")
+    x = mg.ones(2).to(device)
+    assert x.device == device == mg.device(device) and mg.device("cuda:0") == "cuda"
+    assert mg.cuda.device_count() == (device == "cuda") == x.is_cuda
+    with pytest.raises(ValueError, match="unknown device 'cuda:1'; there are 'cpu' and 'cuda', which is one GPU"):
+        mg.device("cuda:1")
+    mg.cuda.manual_seed_all(7)
+    first = mg.rand(3).tolist()
+    mg.manual_seed(7)
+    assert mg.rand(3).tolist() == first
+
+
+def test_what_is_asked_of_a_tensor():
+    x = mg.tensor(X)
+    assert (x.nelement(), x.ndimension(), x.element_size(), x.nbytes, x.stride(), x.stride(0)) == (
+        12,
+        2,
+        8,
+        96,
+        (4, 1),
+        4,
+    )
+    assert not x.is_cuda and not x.is_complex() and x.grad_fn is None and leaf(X).exp().grad_fn.name == "exp"
+    assert 2 in mg.arange(3) and 5 not in mg.arange(3)
+    assert mg.equal(x, x) and not mg.equal(x, x[:1]) and mg.allclose(x, x + 1e-12) and not mg.allclose(x, x + 1)
+
+
+MISSING = {
+    "conv2d": "no convolutions", "max_pool1d": "no pooling", "complex64": "no complex", "fft": "no Fourier",
+    "sparse_coo_tensor": "no sparse", "bfloat16": "dtypes are float64", "linalg": "no decompositions",
+    "dropout": "minigrad.nn.functional", "compile": "capture", "LongTensor": "dtype=", "nonsense": "'nonsense'$",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_what_is_missing_is_refused_by_name(name):
+    with pytest.raises(AttributeError, match=f"module 'minigrad' has no attribute '{name}'") as refusal:
+        getattr(mg, name)
+    assert re.search(MISSING[name], str(refusal.value))
+    assert not hasattr(mg.ones(1), name)

@@ -1,0 +1,113 @@
+"""Datasets, samplers, loaders and collation."""
+
+import collections
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.utils.data import (
+    ConcatDataset,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    Subset,
+    TensorDataset,
+    WeightedRandomSampler,
+    default_collate,
+    random_split,
+)  # fmt: skip
+
+
+class Squares(Dataset):
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, index):
+        if index >= len(self):
+            raise IndexError(index)
+        return np.float32(index), index * index
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter(range(7))
+
+
+PAIRS = TensorDataset(mg.arange(10), mg.arange(20).reshape(10, 2))
+
+
+def test_batches():
+    batches = list(DataLoader(PAIRS, batch_size=4))
+    assert [x.numpy().tolist() for x, _ in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert batches[2][1].shape == (2, 2) and len(DataLoader(PAIRS, 4)) == 3
+    assert len(list(DataLoader(PAIRS, 4, drop_last=True))) == len(DataLoader(PAIRS, 4, drop_last=True)) == 2
+    x, y = next(iter(DataLoader(Squares(), batch_size=3)))
+    assert (x.dtype, y.dtype) == (mg.float32, mg.int64) and y.numpy().tolist() == [0, 1, 4]
+    assert [x.numpy().tolist() for x in DataLoader(Stream(), 3)] == [[0, 1, 2], [3, 4, 5], [6]]
+    assert list(DataLoader(Stream(), batch_size=None)) == list(range(7))
+    assert list(DataLoader(Squares(), 5, collate_fn=len)) == [5, 5]
+    assert [x.numpy().tolist() for x, _ in DataLoader(PAIRS, batch_sampler=[[3, 1], [2]])] == [[3, 1], [2]]
+
+
+def test_a_tensor_dataset_is_read_batch_by_batch_as_item_by_item():
+    whole = list(DataLoader(PAIRS, 3, shuffle=True, generator=mg.Generator(1)))
+    one_by_one = list(DataLoader(Subset(PAIRS, range(10)), 3, shuffle=True, generator=mg.Generator(1)))
+    for a, b in zip(whole, one_by_one, strict=True):
+        assert all((x == y).all() for x, y in zip(a, b, strict=True))
+
+
+def test_random_orders():
+    loader = DataLoader(PAIRS, 4, shuffle=True, generator=mg.Generator(3))
+    orders = [np.concatenate([x.numpy() for x, _ in loader]).tolist() for _ in range(2)]
+    assert orders[0] != orders[1] and sorted(orders[0]) == sorted(orders[1]) == list(range(10))
+    again = DataLoader(PAIRS, 4, shuffle=True, generator=mg.Generator(3))
+    assert np.concatenate([x.numpy() for x, _ in again]).tolist() == orders[0]
+    endless = RandomSampler(PAIRS, replacement=True, num_samples=int(1e10))
+    assert len(endless) == 1e10 and next(iter(DataLoader(PAIRS, 2, sampler=endless)))[0].shape == (2,)
+    drawn = list(WeightedRandomSampler([0.0, 1.0, 3.0], 4000, generator=mg.Generator(0)))
+    assert collections.Counter(drawn)[2] == pytest.approx(3000, abs=150) and 0 not in drawn
+    assert len(list(RandomSampler(PAIRS, num_samples=25))) == 25
+
+
+def test_parts():
+    parts = random_split(PAIRS, [0.5, 0.25, 0.25], mg.Generator(0))
+    assert [len(part) for part in parts] == [6, 2, 2]
+    assert sorted(x.item() for part in parts for x, _ in (part[i] for i in range(len(part)))) == list(range(10))
+    assert [len(part) for part in random_split(PAIRS, [9, 1])] == [9, 1]
+    both = Squares() + Squares()
+    assert isinstance(both, ConcatDataset) and len(both) == 20 and both[13] == both[-7] == (3.0, 9)
+
+
+def test_collation():
+    Point = collections.namedtuple("Point", "x y")
+    found = default_collate(
+        [{"a": 1, "b": ("s", Point(mg.ones(2), 0.5))}, {"a": 2, "b": ("t", Point(mg.zeros(2), 1.5))}]
+    )
+    assert found["a"].numpy().tolist() == [1, 2] and found["b"][0] == ["s", "t"]
+    assert found["b"][1].x.shape == (2, 2) and found["b"][1].y.dtype == mg.float64
+    assert default_collate([True, False]).dtype == mg.bool_
+
+
+WRONG = {
+    "workers": (lambda: DataLoader(PAIRS, num_workers=4), ValueError, "num_workers=4, but batches are made in this"),
+    "both": (lambda: DataLoader(PAIRS, shuffle=True, sampler=[1]), ValueError, "not both"),
+    "stream": (lambda: DataLoader(Stream(), shuffle=True), ValueError, "order of its own"),
+    "batch_size": (lambda: DataLoader(PAIRS, 0), ValueError, "positive int, got 0"),
+    "of a stream": (lambda: DataLoader(Stream(), -1), ValueError, "positive int"),
+    "batch_sampler": (lambda: DataLoader(PAIRS, 2, batch_sampler=[[1]]), ValueError, "takes the place"),
+    "rows": (lambda: TensorDataset(mg.ones(3), mg.ones(4)), ValueError, "3, 4 rows"),
+    "arrays": (lambda: TensorDataset(np.ones(3)), TypeError, "Tensors"),
+    "lengths": (lambda: random_split(PAIRS, [3, 3]), ValueError, "do not add up to 10"),
+    "objects": (lambda: default_collate([object()]), TypeError, "pass a collate_fn"),
+    "parts": (lambda: default_collate([(1, 2), (1,)]), ValueError, "different numbers"),
+    "index": (lambda: (Squares() + Squares())[20], IndexError, "out of range"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong(name):
+    call, error, message = WRONG[name]
+    with pytest.raises(error, match=message):
+        call()
