@@ -3,6 +3,8 @@
 reduction: 'none' keeps the loss of each element, or of each target; 'sum' adds them up; 'mean' is their mean.
 """
 
+import numpy as np
+
 from ..autograd import Value, composite
 from ..autograd.cases import Fixed, case, integers, positive, uniform
 from ..recording import active
@@ -192,7 +194,7 @@ def _picked(log_p, target, weight, ignore_index):
     kept = target != ignore_index
     label = where(kept, target, 0)  # and so in range by construction
     n, V = log_p.shape
-    found = -rows(log_p.reshape(n * V, 1), label + log_p.constant(range(n)) * V).reshape(n)
+    found = -rows(log_p.reshape(n * V, 1), label + log_p.constant(np.arange(n)) * V).reshape(n)
     if weight is None:
         return where(kept, found, 0.0), kept.to(log_p.dtype)
     factors = where(kept, rows(weight.to(log_p.dtype).reshape(V, 1), label).reshape(n), 0.0)

@@ -98,7 +98,7 @@ class StepLR(LRScheduler):
     """base · gamma^⌊t / step_size⌋"""
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
-        self.step_size, self.gamma = step_size, gamma
+        self.step_size, self.gamma = _at_least_1("step_size", step_size), gamma
         super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float, t: int) -> float:
@@ -168,7 +168,7 @@ class PolynomialLR(LRScheduler):
     """base · (1 - t / total_iters)^power, 0 from total_iters on."""
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
-        self.total_iters, self.power = total_iters, power
+        self.total_iters, self.power = _at_least_1("total_iters", total_iters), power
         super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float, t: int) -> float:
@@ -181,7 +181,7 @@ class CosineAnnealingLR(LRScheduler):
     Source: Loshchilov and Hutter 2017, equation 5."""
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
-        self.T_max, self.eta_min = T_max, eta_min
+        self.T_max, self.eta_min = _at_least_1("T_max", T_max), eta_min
         super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float, t: int) -> float:
@@ -198,9 +198,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
     ) -> None:
-        if T_0 < 1 or T_mult < 1:
-            raise ValueError(f"CosineAnnealingWarmRestarts: T_0 and T_mult must be at least 1, got {T_0}, {T_mult}")
-        self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
+        self.T_0, self.T_mult, self.eta_min = _at_least_1("T_0", T_0), _at_least_1("T_mult", T_mult), eta_min
         super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float, t: int) -> float:
@@ -329,6 +327,12 @@ class SequentialLR(LRScheduler):
         self.last_epoch, self.milestones = state_dict["last_epoch"], state_dict["milestones"]
         for scheduler, state in zip(self.schedulers, state_dict["schedulers"]):
             scheduler.load_state_dict(state)
+
+
+def _at_least_1(name, n):
+    if n < 1:
+        raise ValueError(f"{name} must be at least 1, got {n}")
+    return n
 
 
 def _for_each_group(optimizer, value, name):

@@ -100,6 +100,7 @@ def test_extremes():
     F.smooth_l1_loss(x, mg.zeros(3), reduction="sum").backward()
     assert x.grad.numpy().tolist() == [1, -1, 0]
     assert np.isnan(F.nll_loss(mg.zeros(2, 3), mg.tensor([-100, -100])).item())
+    assert F.nll_loss(mg.zeros(0, 4), mg.zeros(0).long(), reduction="sum").item() == 0
     assert F.mse_loss(mg.zeros(0, 3), mg.zeros(0, 3), reduction="sum").item() == 0
     assert F.mse_loss(mg.ones(2, dtype=mg.float16), mg.zeros(2, dtype=mg.float16)).dtype == mg.float16
 

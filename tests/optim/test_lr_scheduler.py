@@ -131,6 +131,7 @@ WRONG = {
     "milestones": (lambda o: L.SequentialLR(o, [L.StepLR(o, 1)], [3]), ValueError, "one milestone fewer"),
     "another's": (lambda o: L.SequentialLR(made(), [L.StepLR(o, 1)], []), ValueError, "of the optimizer that is given"),
     "steps": (lambda o: L.OneCycleLR(o, 1.0), ValueError, "give total_steps"),
+    "no steps": (lambda o: L.CosineAnnealingLR(o, 0), ValueError, "T_max must be at least 1, got 0"),
     "resumed": (lambda o: L.StepLR(o, 1, last_epoch=3), ValueError, "load its state first"),
     "state": (lambda o: L.StepLR(o, 1).load_state_dict({"gamma": 1}), ValueError, "belong"),
 }

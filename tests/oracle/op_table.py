@@ -8,6 +8,8 @@ from minigrad.autograd.cases import Fixed, apart, booleans, case, integers, posi
 
 ROWS = []
 _FUNCTIONAL = {  # what both have in nn.functional; torch has other, older functions of some of these names at the top
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "huber_loss", "kl_div", "l1_loss", "mse_loss",
+    "nll_loss", "smooth_l1_loss", "prelu", "hardsigmoid", "hardswish",
     "cross_entropy", "dropout", "embedding", "gelu", "layer_norm", "linear", "log_softmax", "pad", "rms_norm",
     "scaled_dot_product_attention", "silu", "softmax",
 }  # fmt: skip
@@ -257,6 +259,43 @@ for _reduction in ("mean", "sum", "none"):
         same("cross_entropy", _logits, integers(_target, 5), reduction=_reduction, ignore_index=1, label_smoothing=0.3)
 row("cross_entropy", lambda m, x, t: m.nn.functional.cross_entropy(x.detach(), t), (2, 5), Fixed([-100, -100]))  # NaN
 same("cross_entropy", (3, 5), Fixed([-100, -100, -100]), reduction="sum")
+
+
+def weighted(name, *inputs, **params):
+    """A loss whose third argument is weights, with respect to which PyTorch has no gradient."""
+    row(name, lambda m, x, t, w: getattr(m.nn.functional, name)(x, t, w.detach(), **params), *inputs)
+
+
+for _reduction in ("none", "sum", "mean"):
+    for _name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"):
+        same(_name, apart((3, 4)), (3, 4), reduction=_reduction)
+    for _params in ({}, {"ignore_index": 1}):
+        weighted("nll_loss", (6, 5), Fixed([2, 1, 4, 4, 1, 2]), positive((5,)), reduction=_reduction, **_params)
+        weighted("cross_entropy", (6, 5), Fixed([2, 1, 4, 4, 1, 2]), positive((5,)), reduction=_reduction, **_params)
+    for _params in ({}, {"label_smoothing": 0.2}):
+        for _target in (integers((2, 3), 5), uniform((2, 5, 3), 0, 1)):
+            weighted("cross_entropy", (2, 5, 3), _target, positive((5,)), reduction=_reduction, **_params)
+    _p = uniform((3, 4), 0.02, 0.98)
+    row(  # values alone: PyTorch's second derivative has 1e-12 added to p (1 - p)
+        "binary_cross_entropy",
+        lambda m, p, t, how=_reduction: m.nn.functional.binary_cross_entropy(p.detach(), t.detach(), reduction=how),
+        _p, uniform((3, 4), 0, 1),
+    )  # fmt: skip
+    same("binary_cross_entropy_with_logits", (3, 4), uniform((3, 4), 0, 1), reduction=_reduction)
+    weighted("binary_cross_entropy_with_logits", (3, 4), uniform((3, 4), 0, 1), positive((4,)), reduction=_reduction)
+for _reduction in ("none", "sum", "batchmean"):
+    for _params in ({}, {"log_target": True}):
+        same("kl_div", (3, 4), positive((3, 4)), reduction=_reduction, **_params)
+row(
+    "binary_cross_entropy_with_logits",
+    lambda m, x, t, w: m.nn.functional.binary_cross_entropy_with_logits(x, t.detach(), pos_weight=w.detach()),
+    Fixed([[0.0, -60.0, 60.0], [1e4, -1e4, 0.5]]), Fixed([[0.3, 0.0, 1.0], [0.0, 1.0, 0.7]]), positive((3,)),
+)  # fmt: skip
+same("prelu", apart((2, 3, 4)), uniform((3,), 0.1, 0.5))
+same("hardswish", uniform((3, 4), -6, 6))
+row(
+    "hardsigmoid", lambda m, x: m.nn.functional.hardsigmoid(x.detach()), uniform((3, 4), -6, 6)
+)  # torch's 1/6 is float32
 same("cross_entropy", Fixed([[1e4, 0.0, -1e4], [3.0, -INF, 2.0]]), Fixed([2, 0]))
 same("dropout", (3, 4), p=0.0)
 same("dropout", (3, 4), p=1.0)

@@ -110,8 +110,7 @@ def prelu(x, weight):
     C = x.shape[1] if x.ndim > 1 else 1
     if weight.ndim > 1 or weight.numel() not in (1, C):
         raise ValueError(f"prelu: weight of shape {weight.shape} must be (1,) or ({C},) for x of shape {x.shape}")
-    if weight.numel() > 1:
-        weight = weight.reshape(C, *[1] * (x.ndim - 2))
+    weight = weight.reshape(C, *[1] * (x.ndim - 2)) if weight.numel() > 1 else weight.reshape(())
     return where(x > 0, x, weight * x)
 
 
