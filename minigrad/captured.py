@@ -16,6 +16,8 @@ import os
 import threading
 import types
 import weakref
+from collections.abc import Callable
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -28,13 +30,19 @@ from .recording import CaptureError, here
 from .surroundings import PLAIN, Same, Surroundings
 from .tensor import Tensor, from_backend
 
+__all__ = ["Captured", "capture"]
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+
 log = logging.getLogger("minigrad")
 MOST = 64  # kinds of arguments that recordings are kept for
 SPREAD = 8  # times as much memory as its elements take, at most, is copied for an argument that is not dense
 KEPT = 8  # recordings for one kind of arguments; of more, the one that was used longest ago is dropped
 
 
-def capture(function):
+def capture(function: Callable[P, R]) -> "Captured[P, R]":
     """function, recorded at its first call and replayed at the following ones, to the same bits but without Python.
 
     function: of Tensors, in tuples, lists and dicts too, and of numbers and strings; returns the same. It may run a
@@ -59,14 +67,14 @@ def capture(function):
     return Captured(function)
 
 
-class Captured:
+class Captured(Generic[P, R]):
     """A function whose calls are recorded and replayed. `function` is the function itself.
 
     Calls from several threads wait for each other."""
 
     _all: weakref.WeakSet = weakref.WeakSet()
 
-    def __init__(self, function):
+    def __init__(self, function: Callable[P, R]) -> None:
         self.function = function
         self._recordings: dict = {}
         self._lock = threading.RLock()
@@ -74,10 +82,14 @@ class Captured:
         functools.update_wrapper(self, function, updated=())
         Captured._all.add(self)
 
-    def __get__(self, instance, owner=None):
+    @overload
+    def __get__(self, instance: None, owner: Any = None) -> "Captured[P, R]": ...
+    @overload
+    def __get__(self: "Captured[Concatenate[Any, Q], R]", instance: object, owner: Any = None) -> Callable[Q, R]: ...
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         if here.recorder is not None:  # it is a part of the step that is being recorded
             return self.function(*args, **kwargs)
         tensors: list[Tensor] = []
@@ -87,7 +99,7 @@ class Captured:
                 return recording.replay(tensors)
         return self.function(*args, **kwargs)
 
-    def unguarded(self, *args):
+    def unguarded(self, *args: Any) -> Callable[..., Any]:
         """The function for arguments like these, Tensors and None, in a loop in which nothing else changes: it is found
         out now what is to be replayed, and not again at each call."""
         with self._lock:

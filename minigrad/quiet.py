@@ -3,8 +3,9 @@
 import contextvars
 import inspect
 import threading
+from collections.abc import Callable
 from contextlib import ContextDecorator
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,12 +19,13 @@ class _Here(threading.local):
 
 
 here = _Here()
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Switch(ContextDecorator):
     """A context manager that also decorates functions, but not generators."""
 
-    def __call__(self, function: Any) -> Any:
+    def __call__(self, function: F) -> F:
         if inspect.isgeneratorfunction(function):
             raise TypeError(f"{type(self).__name__} on a generator would end before it runs; use `with` inside it")
         return super().__call__(function)

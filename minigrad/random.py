@@ -3,6 +3,7 @@
 import math
 import operator
 from reprlib import repr as shown
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,6 +11,14 @@ from .backend import reference
 from .backend.philox import Draw
 from .locks import drawing
 from .recording import here, refuse
+from .typing import Array, DTypeLike
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from .backend.primitives import Primitives
+
+__all__ = ["Generator", "default_generator", "manual_seed"]
 
 
 class Generator:
@@ -17,18 +26,19 @@ class Generator:
 
     Setting anything else raises ValueError and leaves the stream where it is."""
 
-    def __init__(self, seed=0):
+    def __init__(self, seed: int = 0) -> None:
         self.seed, self.offset = 0, 0
         self.manual_seed(seed)
 
-    def manual_seed(self, seed):
+    def manual_seed(self, seed: int) -> "Self":
         """Start the stream of `seed` (any int) from its beginning."""
         refuse("seeding a generator")
         self.seed, self.offset = int(seed) & 0xFFFFFFFFFFFFFFFF, 0
         return self
 
     @property
-    def state(self):
+    def state(self) -> dict[str, int]:
+        """{"seed": …, "offset": …}, two ints; may be set to a saved one."""
         drawn = 0 if here.recorder is None else here.recorder.drawn(self)
         return {"seed": self.seed, "offset": self.offset + drawn}
 
@@ -48,7 +58,7 @@ class Generator:
             return here.recorder.rewind(self, seed, offset)
         self.seed, self.offset = seed, offset
 
-    def reserve(self, n):
+    def reserve(self, n: int) -> Draw:
         """Set n words of the stream aside for the caller. Returns a Draw, which says where they begin; every call
         begins a fresh block of four words."""
         if here.recorder is not None:
@@ -59,29 +69,29 @@ class Generator:
 
     # `on` is the backend that computes the numbers, and whose array they come in.
 
-    def words(self, n, on=reference):
+    def words(self, n: int, on: "Primitives" = reference) -> Any:
         """The next n words, uint32."""
         return on.random_words(self.reserve(n), n)
 
-    def uniform(self, shape, dtype=np.float64, on=reference):
+    def uniform(self, shape: tuple[int, ...], dtype: DTypeLike = np.float64, on: "Primitives" = reference) -> Any:
         """Numbers in [0, 1): 53 random bits in float64, 24 otherwise (11 in float16)."""
         n, dtype = math.prod(shape), np.dtype(dtype)
         return on.random_uniform(self.reserve(2 * n if dtype == np.float64 else n), shape, dtype)
 
-    def normal(self, shape, dtype=np.float64, on=reference):
+    def normal(self, shape: tuple[int, ...], dtype: DTypeLike = np.float64, on: "Primitives" = reference) -> Any:
         """Standard normal numbers by Box and Muller's transform, computed in float64."""
         pairs = -(-math.prod(shape) // 2)
         return on.random_normal(self.reserve(4 * pairs), shape, np.dtype(dtype))
 
     # What follows is drawn on the host: batches and samples, where speed does not matter.
 
-    def integers(self, low, high, shape):
+    def integers(self, low: int, high: int, shape: tuple[int, ...]) -> Array:
         """int64 in [low, high), each equally likely to within 2^-53."""
         if high <= low:
             raise ValueError(f"no integers from {low} up to but not including {high}")
         return low + (self.uniform(shape) * (high - low)).astype(np.int64)
 
-    def permutation(self, n):
+    def permutation(self, n: int) -> Array:
         """A random order of range(n), int64."""
         return np.argsort(self.uniform((n,)), kind="stable")
 
@@ -89,6 +99,6 @@ class Generator:
 default_generator = Generator()
 
 
-def manual_seed(seed):
+def manual_seed(seed: int) -> Generator:
     """Seed the default generator, which initialisation, dropout and the random creation functions draw from."""
     return default_generator.manual_seed(seed)

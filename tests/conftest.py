@@ -29,6 +29,7 @@ INSTALL = {  # programs, and how to get them on Debian and Ubuntu
     "dot": "apt install graphviz",
     "chromium": "apt install chromium",
     "mpiexec": "pip install mpi4py mpich",
+    "mypy": "pip install mypy",
 }
 
 
@@ -79,6 +80,8 @@ def lacks(program):
     try:
         if program == "mpiexec":
             here = launched.mpiexec() and importlib.util.find_spec("mpi4py")
+        elif program == "mypy":
+            here = importlib.util.find_spec("mypy")
         else:
             here = find_compiler() if program == "g++" else shutil.which(program)
     except CompilerError:

@@ -25,6 +25,13 @@ from .registry import Declaration, composite, declared, registry
 from .walk import backward, reachable, vjp
 from ..missing import explaining
 
+__all__ = [
+    "AnomalyError", "case", "Function", "once_differentiable", "GraphError", "Handle", "Node", "Recorded", "Storage",
+    "Value", "quiet", "detect_anomaly", "enable_grad", "inference", "is_grad_enabled", "mode", "no_grad",
+    "set_grad_enabled", "switched", "watch", "FormulaOp", "Op", "Declaration", "composite", "declared", "registry",
+    "backward", "reachable", "vjp",
+]  # fmt: skip
+
 if TYPE_CHECKING:
     from ..gradcheck import gradcheck
     from ..tensor import grad

@@ -160,10 +160,12 @@ class Function:
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
+        """The result, from Tensors and other arguments; the first argument is ctx, unless there is a setup_context."""
         raise TypeError("a Function must define forward(ctx, …) as a static method")
 
     @staticmethod
     def backward(ctx: Any, *dys: Any) -> Any:
+        """The gradients of forward's arguments, a Tensor or None for each, from those of its results."""
         raise TypeError("a Function must define backward(ctx, …) as a static method to be differentiated")
 
     @staticmethod

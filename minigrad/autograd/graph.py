@@ -39,6 +39,7 @@ class Storage:
         return number
 
     def changed(self) -> None:
+        """Count an in-place change, so that the backward of an op that saved the old values raises."""
         if self.version is not None:
             self.version += 1
         if here.recorder is not None:
@@ -53,6 +54,7 @@ class Handle:
         hooks[self._key] = hook
 
     def remove(self) -> None:
+        """Take the hook off again; a second time nothing happens."""
         self._hooks.pop(self._key, None)
 
 
@@ -120,9 +122,33 @@ class Value:
     storage: Storage
     node: Node | None
 
-    if TYPE_CHECKING:  # the rest of Tensor: shape, detach(), …
+    if TYPE_CHECKING:  # what is used of a Tensor where Tensor is not known: here and in the parts of its class
 
-        def __getattr__(self, name: str) -> Any: ...
+        @property
+        def shape(self) -> tuple[int, ...]:
+            """The sizes of the dims; () for one number."""
+
+        @property
+        def dtype(self) -> "np.dtype[Any]":
+            """The kind of the elements: minigrad.float32, int64, bool_, …"""
+
+        @property
+        def ndim(self) -> int:
+            """Number of dims."""
+
+        @property
+        def device(self) -> str:
+            """Where it is: "cpu" or "cuda"."""
+
+        @property
+        def is_leaf(self) -> bool: ...
+
+        requires_grad: bool
+        grad: Any
+
+        def numel(self) -> int: ...
+        def detach(self) -> Any: ...
+        def to(self, *targets: Any) -> Any: ...
 
     @staticmethod
     def _wrap(array: Any, storage: Storage, node: Node | None = None) -> Any:

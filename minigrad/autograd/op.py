@@ -19,6 +19,7 @@ from .walk import vjp
 
 if TYPE_CHECKING:
     from ..backend.primitives import Primitives
+    from ..tensor import Tensor  # for those who write ops; the engine sees Values
 
 RESERVED = {"params", "backend", "wrap", "needs", "outputs", "serial", "scope", "line", "parents", "spent"}
 
@@ -84,9 +85,11 @@ class Op:
         register(Declaration(cls.name, cls, cls.apply, cls.__doc__, cls.__dict__.get("cases", [])))
 
     def forward(self, *arrays: Any, **params: Any) -> Any:
+        """The result: a raw array of self.backend, or a tuple of them, from raw arrays, numbers and parameters."""
         raise TypeError(f"{self.name}: an op must define forward(self, *arrays, **params)")
 
-    def backward(self, *dys: Any) -> Any:
+    def backward(self, *dys: Any, **none: Any) -> Any:  # **none: to type checkers, a subclass may take what it likes
+        """The gradients of the inputs, a Tensor or None for each, from those of the outputs, as Tensor maths."""
         raise TypeError(f"{self.name} has no gradient")
 
     # -- what an op keeps
@@ -107,8 +110,8 @@ class Op:
             )
         return array, x.storage, x.storage.version, x.node
 
-    def saved_inputs(self) -> Any:
-        """The inputs that save_inputs kept, as Tensors; None and numbers as they were given. A tuple."""
+    def saved_inputs(self) -> "tuple[Tensor, ...]":
+        """The inputs that save_inputs kept, as Tensors; None and numbers as they were given."""
         entries = self._kept("_saved_inputs", "save_inputs")
         return tuple(self._unpack(entry) if isinstance(entry, tuple) else entry for entry in entries)
 
@@ -118,7 +121,7 @@ class Op:
             self._saved_output = (y,)  # apply() completes the entry once the output has its storage
         return y
 
-    def saved_output(self) -> Any:
+    def saved_output(self) -> "Tensor":
         """The output that save_output kept, as a Tensor."""
         array, storage, version = self._kept("_saved_output", "save_output")
         op = self._whole or self
@@ -129,16 +132,18 @@ class Op:
                 if node is None:
                     node = Node(op, 0, array.shape, array.dtype, storage.backend.device)
                     op._out = weakref.ref(node)
-        return self._unpack((array, storage, version, node))
+        y: Tensor = self._unpack((array, storage, version, node))
+        return y
 
     def save(self, *arrays: Any) -> None:
         """Keep private arrays, such as a mask. To the graph they are constants."""
         if self._inputs is not None:
             self._saved = tuple(a if a is None else (a, Storage(self.backend)) for a in arrays)
 
-    def saved(self) -> Any:
-        """What save kept, as Tensors without a graph. A tuple."""
-        return tuple(None if entry is None else self.wrap(*entry) for entry in self._kept("_saved", "save"))
+    def saved(self) -> "tuple[Tensor, ...]":
+        """What save kept, as Tensors without a graph."""
+        kept: list[Any] = [None if entry is None else self.wrap(*entry) for entry in self._kept("_saved", "save")]
+        return tuple(kept)
 
     def _kept(self, attribute: str, method: str) -> Any:
         entries = getattr(self, attribute)
@@ -164,6 +169,7 @@ class Op:
         self._saved_inputs = self._saved_output = self._saved = None
 
     def already_spent(self) -> GraphError:
+        """The error for a second backward through this op: what it saved has been freed."""
         return GraphError(
             f"{self.describe()} has been through a backward already and its saved arrays were freed; "
             f"pass retain_graph=True to the first backward if you need a second"
@@ -305,7 +311,9 @@ class FormulaOp(Op, abstract=True):
 
     @staticmethod
     def formula(*inputs: Any, **params: Any) -> Any:
+        """What forward computes, as maths on Tensors."""
         raise TypeError("a FormulaOp must define formula(*inputs, **params)")
 
     def backward(self, *dys: Any) -> Any:
+        """The gradients of `formula` at the saved inputs."""
         return vjp(lambda *xs: self.formula(*xs, **self.params), self.saved_inputs(), dys, self.needs)

@@ -17,14 +17,17 @@ class Declaration:
 
     @property
     def module(self) -> str:
+        """The module that declares it."""
         return str(self.source.__module__)
 
     @property
     def family(self) -> str:
+        """The file that declares it, without .py: "softmax", "reduce", …"""
         return self.module.rpartition(".")[2]
 
     @property
     def builtin(self) -> bool:
+        """True for ops of minigrad, False for one's own."""
         return self.module.startswith("minigrad.")
 
 

@@ -7,6 +7,7 @@ run: on a GPU, on the CPU, and on the CPU with real thread blocks, for proof. Th
 import functools
 import logging
 import os
+from typing import Any
 
 from ..locks import loading
 from .numpy import Numpy
@@ -43,7 +44,7 @@ def get(device):
     raise ValueError(f"unknown device {device!r}; there are 'cpu' and 'cuda'")
 
 
-def device(name):
+def device(name: Any) -> str:
     """A device's name as `device=` takes it, 'cpu' or 'cuda': also of 'cuda:0' and the like of PyTorch. Whether it is
     there, its first use tells. Raises ValueError for others."""
     kind, _, index = str(name).partition(":")

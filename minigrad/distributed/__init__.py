@@ -9,3 +9,5 @@ from .compare import check
 from .gradients import gathered, scattered
 from .shards import Shards
 from .world import World, fingerprint, library, world
+
+__all__ = ["check", "gathered", "scattered", "Shards", "World", "fingerprint", "library", "world"]

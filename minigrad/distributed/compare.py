@@ -1,6 +1,8 @@
 """Are the gradients that several processes agree on those of one process? If not, what is usually wrong, by name."""
 
 import zlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,13 +14,24 @@ from .gradients import gathered
 from .shards import Shards, stream
 from .world import fingerprint
 
+if TYPE_CHECKING:
+    from ..nn.module import Module
+    from .world import World
+
 TOLERANCE = 1e-5  # of the largest element of a gradient on any process: sums of another order differ by less
 COARSE = 5e-3  # likewise, in float16
 ROUNDING = 1e-6  # of the largest element of any gradient: one that is 0 in theory, as of a bias of k, has its rounding
 MOST = 6  # mistakes that are told at once
 
 
-def check(world, model, loss_of, *part, gradients=None, step=0):
+def check(
+    world: "World",
+    model: "Module",
+    loss_of: Callable[..., Tensor],
+    *part: Any,
+    gradients: Callable[..., Any] | None = None,
+    step: int = 0,
+) -> str:
     """Compare the gradients that all processes have after their exchange with the mean of those that each has alone.
     Returns a line that says what was compared.
 
@@ -45,7 +58,7 @@ def check(world, model, loss_of, *part, gradients=None, step=0):
     drew = world.largest(default_generator.state != state)
     states = world.everyone(state) if drew else []
     found = grad(loss, list(named.values()), allow_unused=True)
-    alone = world.everyone({name: None if g is None else g.numpy() for name, g in zip(named, found)})
+    alone: list[Any] = world.everyone({name: None if g is None else g.numpy() for name, g in zip(named, found)})
     default_generator.state = before
 
     wrong = [*wrong_parts(parts), *wrong_random(states), *unused(alone)]

@@ -1,8 +1,16 @@
 """A batch cut into shards, which any number of processes compute to the same bits."""
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 from ..errors import RanksError
-from ..random import default_generator
+from ..random import Generator, default_generator
+from ..tensor import Tensor
+from ..typing import Array
 from .tree import is_power_of_two, tree_sum
+
+if TYPE_CHECKING:
+    from .world import World
 
 APART = 2**40  # between the seeds of two shards
 
@@ -22,7 +30,7 @@ class Shards:
 
     Raises RanksError for numbers that do not fit."""
 
-    def __init__(self, world, count, generator=default_generator):
+    def __init__(self, world: "World", count: int, generator: Generator = default_generator) -> None:
         if not is_power_of_two(count):
             raise RanksError(f"the number of shards must be a power of two, not {count}")
         if not is_power_of_two(world.size):
@@ -34,7 +42,7 @@ class Shards:
         each = count // world.size
         self.mine = range(world.rank * each, (world.rank + 1) * each)
 
-    def sum(self, function, *batch):
+    def sum(self, function: Callable[..., Tensor], *batch: Tensor | Array) -> Tensor:
         """The sum over all shards of function(*shard), a Tensor (n,), along the tree: the same on every process.
 
         batch: Tensors or arrays with the same size of dim 0. A shard is as many slices of them. The function makes a

@@ -18,8 +18,9 @@ import time
 import traceback
 import warnings
 import zlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -30,6 +31,14 @@ from ..training.tensorfile import as_bytes
 from . import routes
 from .tree import is_power_of_two
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from ..nn.module import Module
+    from ..tensor import Tensor
+
+T = TypeVar("T")
+R = TypeVar("R")
 GRACE = 3.0  # seconds that a process which ends by an error waits for the others to do so too
 PATIENCE = 30.0  # seconds after which one that has come to its end says that it waits
 POLL = 0.005  # seconds between two looks at whether they have
@@ -37,7 +46,7 @@ SOURCES = ".py", ".cu", ".cuh", ".h", ".cpp"
 GOOD = -1  # in place of an exit status: a process that has come to the end
 
 
-def world():
+def world() -> "World":
     """The World of this process, for a with-block around all that the processes do together.
 
     Without mpiexec, or with one process, it needs neither MPI nor mpi4py. Raises RanksError, on rank 0 only, if there
@@ -93,7 +102,7 @@ def _signals_later():
             raise
 
 
-def library():
+def library() -> str:
     """The name and version of mpi4py's MPI, such as 'MPICH 5.0.0'."""
     from mpi4py import MPI
 
@@ -125,7 +134,7 @@ def _hash(files):
     return digest.hexdigest()[:12]
 
 
-def fingerprint(model):
+def fingerprint(model: "Module") -> str:
     """A checksum of a Module's weights and buffers."""
     crc = 0
     for x in model.state_dict().values():
@@ -152,7 +161,7 @@ class World:
     raises while the others go on ends them after three seconds, and tells why. At the end they wait for each other
     without computing; one that has waited for long says so."""
 
-    def __init__(self, comm=None):
+    def __init__(self, comm: Any = None) -> None:
         self.comm: Any = comm
         self.rank, self.size = (0, 1) if comm is None else (comm.rank, comm.size)
         self._route: Any = None
@@ -161,7 +170,7 @@ class World:
             self._ending = comm.Dup()  # so that what was under way on `comm` is not mixed in
             atexit.register(self._at_exit)
 
-    def first(self, function):
+    def first(self, function: Callable[[], T]) -> T:
         """function() of rank 0, for every process: what it returned or raised, sent to all by pickle."""
         if self.size == 1:
             return function()
@@ -184,11 +193,11 @@ class World:
             raise error
         return result
 
-    def everyone(self, value):
+    def everyone(self, value: T) -> list[T]:
         """[value of each process], sent by pickle."""
         return [value] if self.size == 1 else self.comm.allgather(value)
 
-    def largest(self, number):
+    def largest(self, number: int) -> int:
         """The largest of the processes' ints."""
         if self.size == 1:
             return number
@@ -196,7 +205,7 @@ class World:
 
         return self.comm.allreduce(int(number), MPI.MAX)
 
-    def sum(self, x):
+    def sum(self, x: "Tensor") -> "Tensor":
         """The sum of a Tensor (n,) over the 2^k processes, along the tree: equal on all. It may share x's memory.
         From a GPU it takes the route that MINIGRAD_MPI names: see routes.py."""
         if self.size == 1:
@@ -207,12 +216,12 @@ class World:
             self._route = routes.route(self.comm)
         return self._route.sum(x)
 
-    def dealt(self, function, items):
+    def dealt(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """[function(item) for each item], where each process computes some, and all get every one by pickle."""
         found = self.everyone([function(item) for item in items[self.rank :: self.size]])
         return [found[i % self.size][i // self.size] for i in range(len(items))]
 
-    def check_same(self, **values):
+    def check_same(self, **values: Any) -> None:
         """Raise RanksError with the names of those values that the processes do not agree on, and who has what."""
         everyone = self.everyone((platform.node(), values))
         wrong = []
@@ -225,7 +234,7 @@ class World:
         if wrong:
             raise RanksError(f"the processes differ in {'; '.join(wrong)}")
 
-    def __enter__(self):
+    def __enter__(self) -> "Self":
         if self.size > 1:
             try:
                 self.check_same(**versions())
@@ -235,7 +244,7 @@ class World:
                 raise
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if self._ending is None:
             return
         try:

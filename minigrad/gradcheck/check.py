@@ -1,6 +1,8 @@
 """gradcheck: a function's backward against differences with error bars, and against itself in other circumstances."""
 
 import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -21,10 +23,28 @@ FULL = 512  # as many elements get a full Jacobian in mode "auto"
 
 
 def gradcheck(
-    fn, *inputs, kwargs=None, wrt=None, mode="auto", directions=4, order=1, rtol=1e-7, atol=0.0, eps=None,
-    numeric="ridders", reference=None, vjp=None, expected_vjp=None, kinks="report", probes="all", seed=0, budget=None,
-    progress=None, raise_on_fail=True, **torch_options,
-):  # fmt: skip
+    fn: Any,
+    *inputs: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    wrt: Any = None,
+    mode: str = "auto",
+    directions: int = 4,
+    order: int = 1,
+    rtol: float = 1e-7,
+    atol: float = 0.0,
+    eps: float | None = None,
+    numeric: str = "ridders",
+    reference: Callable[..., Any] | None = None,
+    vjp: Callable[..., Any] | None = None,
+    expected_vjp: Any = None,
+    kinks: str = "report",
+    probes: str | Iterable[str] | None = "all",
+    seed: int = 0,
+    budget: float | None = None,
+    progress: Callable[..., Any] | None = None,
+    raise_on_fail: bool = True,
+    **torch_options: Any,
+) -> GradcheckReport:
     """Check the gradient of fn(*inputs) against finite differences, in float64. Returns a GradcheckReport.
 
     fn          a function of Tensors that returns a Tensor, or a tuple, list, dict or dataclass of them: a loss, a
@@ -123,7 +143,7 @@ def gradcheck(
     if not report:
         options = {"wrt": wrt, "mode": chosen, "order": order, "rtol": rtol, "kinks": kinks, "seed": seed}
         options |= {"atol": atol or None, "eps": eps}
-        report.snippet = (report.findings and report.worst.snippet) or snippet(
+        report.snippet = (report.worst and report.worst.snippet) or snippet(
             *given, options, vjp=vjp, expected_vjp=expected_vjp
         )
         if raise_on_fail:
@@ -131,7 +151,7 @@ def gradcheck(
     return report
 
 
-def gradgradcheck(fn, *inputs, **options):
+def gradgradcheck(fn: Any, *inputs: Any, **options: Any) -> GradcheckReport:
     """gradcheck of second order: the gradient of the gradient, with respect to the inputs and the cotangents."""
     return gradcheck(fn, *inputs, **options, order=2)
 

@@ -5,6 +5,7 @@ import math
 import platform
 from collections import Counter
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ class NotApplicable(Exception):
 class GradcheckError(AssertionError):
     """A check failed; `.report` holds all that it found."""
 
-    def __init__(self, report):
+    def __init__(self, report: Any) -> None:
         super().__init__(report.message())
         self.report = report
 
@@ -50,7 +51,7 @@ class Finding:
     op: str = ""  # the op that it is about, where one can be told
 
     @property
-    def error(self):
+    def error(self) -> float | None:
         """|analytic - numeric|, relative to the larger one."""
         if self.analytic is None or self.numeric is None:
             return None
@@ -58,7 +59,8 @@ class Finding:
         return difference / size if difference else 0.0
 
     @property
-    def place(self):
+    def place(self) -> str:
+        """The element that it is about, such as "weight[0, 1]"."""
         index = "" if self.index is None else f"[{', '.join(map(str, self.index))}]"
         return f"{self.leaf}{index}"
 
@@ -93,21 +95,21 @@ class GradcheckReport:
         return SEVERITY.index(self.verdict) <= SEVERITY.index(PASS if self.kinks == "error" else KINK)
 
     @property
-    def verdict(self):
+    def verdict(self) -> str:
         """The gravest one. Where nothing was compared, as by probes none of which applies, nothing is known."""
         return max((f.verdict for f in self.findings), key=SEVERITY.index, default=INCONCLUSIVE)
 
     @property
-    def worst(self):
+    def worst(self) -> Finding | None:
         """The gravest finding: by verdict, differences before probes, then by how far it exceeds what is allowed."""
         return max(self.findings, key=_gravity, default=None)
 
     @property
-    def error(self):
+    def error(self) -> float:
         """The largest |analytic - numeric| as a part of what was allowed: more than 1 fails."""
         return max((f.excess for f in self.findings if f.analytic is not None), default=0.0)
 
-    def table(self):
+    def table(self) -> str:
         """A line for each finding, the worst first, and what did not apply."""
         rows = [("check", "where", "verdict", "analytic", "numeric", "± bar", "error/allowed", "")]
         for f in sorted(self.findings, key=_gravity, reverse=True):
@@ -118,10 +120,11 @@ class GradcheckReport:
             lines.append(f"{'left out' if what in self.unfinished else 'not applicable'}: {what}: {why}")
         return "\n".join(lines)
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.summary()}\n{self.table()}"
 
-    def summary(self):
+    def summary(self) -> str:
+        """One line: verdict, what was checked and how, what it cost, the seed."""
         order = {1: "", 2: ", second order"}.get(self.order, f", order {self.order}")
         cost = f"{len(self.findings)} checks, {self.evaluations} evaluations, {self.seconds:.2f} s"
         return f"{self.verdict} {self.label}{order} ({self.mode}){self._within()}: {cost}, seed {self.seed}"
@@ -134,7 +137,7 @@ class GradcheckReport:
         left = " and ".join(f"{n} {kind}{'s' * (n > 1)}" for kind, n in kinds.items())
         return f" within {self.budget:g} s" + (f", {left} left out" if left else "")
 
-    def to_json(self):
+    def to_json(self) -> str:
         """The report as JSON, an object with
 
         verdict, passed     "PASS" … "FAIL"; did it pass (a KINK does, unless kinks="error")?
@@ -155,14 +158,14 @@ class GradcheckReport:
         Numbers that are not finite are strings: "nan", "inf", "-inf"."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         """What to_json writes, as a dict."""
         data = asdict(self) | {"verdict": self.verdict, "passed": bool(self), "versions": versions()}
         for f, of in zip(data["findings"], self.findings):
             f |= {"place": of.place, "error": of.error}
         return plain_values(data)
 
-    def message(self):
+    def message(self) -> str:
         """What failed and where, the numbers, hints at the cause, and Python that repeats the check."""
         f = self.worst
         if f is None:
@@ -177,7 +180,8 @@ class GradcheckReport:
         if f.left is not None and f.right is not None:
             lines.append(f"  slopes    {number(f.left, '.9g')} from the left, {number(f.right, '.9g')} from the right")
         lines += [f"  note      {f.note}"] if f.note else []
-        if f.left is not None and not math.isfinite(f.analytic) and math.isfinite(f.left + f.right):
+        slope = math.nan if f.left is None or f.right is None else f.left + f.right
+        if f.analytic is not None and not math.isfinite(f.analytic) and math.isfinite(slope):
             lines.append(
                 f"  note      the backward gives {f.analytic}, though the function is finite and has a slope here"
             )

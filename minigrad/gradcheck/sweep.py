@@ -7,10 +7,12 @@ import signal
 import threading
 import time
 import zlib
+from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +60,7 @@ class Row:
         return plain_values({name: getattr(self, name) for name in names} | found)
 
 
-def check_op(op, device="cpu", orders=(1, 2), seed=0, **options):
+def check_op(op: Any, device: str = "cpu", orders: Iterable[int] = (1, 2), seed: int = 0, **options: Any) -> list[Row]:
     """Check an op or composite (itself, or by its name) on each case that it declares. Returns a list of Rows, which
     is empty for an op that is declared not to be differentiable.
 

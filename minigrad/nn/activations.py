@@ -5,7 +5,8 @@
 from typing import Any
 
 from ..dtypes import DEFAULT_FLOAT
-from ..tensor import full
+from ..tensor import Tensor, full
+from ..typing import DTypeLike
 from . import functional as F
 from .module import Module, Parameter, placed
 
@@ -16,15 +17,15 @@ class _Activation(Module):
     function: Any = None
     options: tuple = ()
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return type(self).function(x, **{name: getattr(self, name) for name in self.options})
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in self.options)
 
 
 class _Inplace(_Activation):
-    def __init__(self, inplace=False):
+    def __init__(self, inplace: bool = False) -> None:
         self.inplace = inplace
 
 
@@ -69,7 +70,7 @@ class Hardtanh(_Activation):
 
     function, options = staticmethod(F.hardtanh), ("min_val", "max_val")
 
-    def __init__(self, min_val=-1.0, max_val=1.0, inplace=False):
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         self.min_val, self.max_val, self.inplace = min_val, max_val, inplace
 
 
@@ -78,7 +79,7 @@ class GELU(_Activation):
 
     function, options = staticmethod(F.gelu), ("approximate",)
 
-    def __init__(self, approximate="none"):
+    def __init__(self, approximate: str = "none") -> None:
         self.approximate = approximate
 
 
@@ -105,7 +106,7 @@ class Softplus(_Activation):
 
     function, options = staticmethod(F.softplus), ("beta", "threshold")
 
-    def __init__(self, beta=1.0, threshold=20.0):
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         self.beta, self.threshold = beta, threshold
 
 
@@ -114,7 +115,7 @@ class ELU(_Activation):
 
     function, options = staticmethod(F.elu), ("alpha",)
 
-    def __init__(self, alpha=1.0, inplace=False):
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         self.alpha, self.inplace = alpha, inplace
 
 
@@ -123,7 +124,7 @@ class CELU(_Activation):
 
     function, options = staticmethod(F.celu), ("alpha",)
 
-    def __init__(self, alpha=1.0, inplace=False):
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         self.alpha, self.inplace = alpha, inplace
 
 
@@ -138,7 +139,7 @@ class LeakyReLU(_Activation):
 
     function, options = staticmethod(F.leaky_relu), ("negative_slope",)
 
-    def __init__(self, negative_slope=0.01, inplace=False):
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
         self.negative_slope, self.inplace = negative_slope, inplace
 
 
@@ -153,7 +154,7 @@ class GLU(_Activation):
 
     function, options = staticmethod(F.glu), ("dim",)
 
-    def __init__(self, dim=-1):
+    def __init__(self, dim: int = -1) -> None:
         self.dim = dim
 
 
@@ -162,7 +163,7 @@ class Softmax(_Activation):
 
     function, options = staticmethod(F.softmax), ("dim",)
 
-    def __init__(self, dim=-1):
+    def __init__(self, dim: int = -1) -> None:
         self.dim = dim
 
 
@@ -171,7 +172,7 @@ class LogSoftmax(_Activation):
 
     function, options = staticmethod(F.log_softmax), ("dim",)
 
-    def __init__(self, dim=-1):
+    def __init__(self, dim: int = -1) -> None:
         self.dim = dim
 
 
@@ -180,18 +181,20 @@ class Softmin(_Activation):
 
     function, options = staticmethod(F.softmin), ("dim",)
 
-    def __init__(self, dim=-1):
+    def __init__(self, dim: int = -1) -> None:
         self.dim = dim
 
 
 class PReLU(Module):
     """x where x > 0, else weight x. weight: (num_parameters,), 1 or the size of dim 1 of x; at first all init."""
 
-    def __init__(self, num_parameters=1, init=0.25, device=None, dtype=DEFAULT_FLOAT):
+    def __init__(
+        self, num_parameters: int = 1, init: float = 0.25, device: str | None = None, dtype: DTypeLike = DEFAULT_FLOAT
+    ) -> None:
         self.weight = Parameter(full((num_parameters,), float(init), **placed(device, dtype)))
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return F.prelu(x, self.weight)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"num_parameters={self.weight.numel()}"

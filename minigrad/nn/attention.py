@@ -1,13 +1,16 @@
 """Multi-head attention (Vaswani et al. 2017, section 3.2.2), in three forms that compute the same."""
 
 import warnings
+from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 from ..autograd import Handle
 from ..dtypes import DEFAULT_FLOAT, float64
 from ..ops import cat, stack
 from ..tensor import Tensor, arange, check_same_kind, empty, tensor, zeros
+from ..typing import DTypeLike
 from . import cost, init
 from . import functional as F
 from .cache import KVCache
@@ -71,9 +74,10 @@ class MultiheadAttention(Module):
     k_proj_weight: Parameter | None
     v_proj_weight: Parameter | None
 
-    def __init__(self, embed_dim, num_heads, *, num_kv_heads=None, bias=True, dropout=0.0, scale=None, kdim=None,
-                 vdim=None, impl="fused", positions=None, batch_first=True, device=None,
-                 dtype=DEFAULT_FLOAT):  # fmt: skip
+    def __init__(self, embed_dim: int, num_heads: int, *, num_kv_heads: int | None = None, bias: bool = True,
+                 dropout: float = 0.0, scale: float | None = None, kdim: int | None = None, vdim: int | None = None,
+                 impl: str = "fused", positions: str | None = None, batch_first: bool = True,
+                 device: str | None = None, dtype: DTypeLike = DEFAULT_FLOAT):  # fmt: skip
         check_batch_first(batch_first)
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         if num_heads < 1 or embed_dim < 1 or embed_dim % num_heads:
@@ -105,28 +109,32 @@ class MultiheadAttention(Module):
         self.out_proj = Linear(num_heads * self.d_v, embed_dim, bias=bias, device=device, dtype=dtype)
         self.reset_parameters()
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Draw new initial weights, as PyTorch does: Xavier's uniform for the projections in, 0 for the biases."""
         packed = self.in_proj_weight
         for weight in self.weights() if packed is None else [packed]:
             init.xavier_uniform_(weight)
         self.out_proj.reset_parameters()
-        if self.in_proj_bias is not None:
-            init.zeros_(self.in_proj_bias)
-            init.zeros_(self.out_proj.bias)
+        for bias in (self.in_proj_bias, self.out_proj.bias):
+            if bias is not None:
+                init.zeros_(bias)
 
     @property
-    def num_heads(self):
+    def num_heads(self) -> int:
+        """The number of heads, nh."""
         return len(self.kv_of_head)
 
     @property
-    def num_kv_heads(self):
+    def num_kv_heads(self) -> int:
+        """The number of heads of keys and values, nkv: fewer than nh where heads share them."""
         return max(self.kv_of_head, default=-1) + 1
 
     # -------------------------------------------------------------------------------------------------------- forward
 
-    def forward(self, query, key=None, value=None, key_padding_mask=None, need_weights=False, attn_mask=None,
-                average_attn_weights=True, is_causal=False, *, cache=None, left_padding=None):  # fmt: skip
+    def forward(self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
+                key_padding_mask: Tensor | None = None, need_weights: bool = False, attn_mask: Tensor | None = None,
+                average_attn_weights: bool = True, is_causal: bool = False, *, cache: KVCache | None = None,
+                left_padding: Tensor | None = None) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """(output (B, T, C), pattern or None) of query (B, T, C), key (B, S, kdim) and value (B, S, vdim).
 
         key defaults to query, value to key. Masks are those of torch.nn.MultiheadAttention: True in a bool mask means
@@ -196,7 +204,7 @@ class MultiheadAttention(Module):
         return self._side_by_side(z), None  # (B, T, nh·d_v)
 
     @property
-    def decodes(self):
+    def decodes(self) -> bool:
         """True if a single query without masks, given a cache, takes the way that mg.capture can record."""
         if (_taken.get() or self.impl) != "fused" or self._head_hooks or (self.training and self.dropout):
             return False
@@ -251,11 +259,11 @@ class MultiheadAttention(Module):
 
     # ----------------------------------------------------------------------------------------------- a look inside
 
-    def head(self, i):
+    def head(self, i: int) -> Head:
         """Head number i, as views of the layer's parameters: see Head. Raises ValueError if there is none."""
         return Head(self, i)
 
-    def register_head_hook(self, point, hook, last=False):
+    def register_head_hook(self, point: str, hook: Callable[..., Any], last: bool = False) -> Handle:
         """Call hook(layer, x) in each forward, with the value x named `point`. The hook returns None, or another Tensor
         like x, which replaces it.
 
@@ -272,7 +280,7 @@ class MultiheadAttention(Module):
         return Handle(self._head_hooks, (last, point, hook))
 
     @property
-    def hooks_may_replace(self):
+    def hooks_may_replace(self) -> bool:
         """True if there is a head hook that may replace what it sees: one registered without `last`."""
         return any(not last for last, *_ in self._head_hooks.values())
 
@@ -287,14 +295,14 @@ class MultiheadAttention(Module):
                 x = replaced
         return x
 
-    def load_from_heads(self, W_Q, W_K, W_V, W_O):
+    def load_from_heads(self, W_Q: Any, W_K: Any, W_V: Any, W_O: Any) -> "MultiheadAttention":
         """Take the matrices of single heads: W_Q nh times (C, d_k), W_K and W_V nkv times (kdim, d_k) and (vdim, d_v),
         and W_O (nh·d_v, C), as Tensors or arrays. Biases become 0, head_gates None. The numbers and sizes of heads are
         those given, so make the optimizer afterwards. Returns self."""
         load(self, W_Q, W_K, W_V, W_O)
         return self
 
-    def prune_heads(self, heads):
+    def prune_heads(self, heads: Iterable[int]) -> "MultiheadAttention":
         """Remove heads (a set of numbers) for good: their weights, and keys and values that no other head reads. The
         others keep their order. Parameters are new, so make the optimizer afterwards. Returns self."""
         prune(self, heads)
@@ -303,12 +311,12 @@ class MultiheadAttention(Module):
     # ------------------------------------------------------------------------------------------------- sizes and masks
 
     @property
-    def score_scale(self):
+    def score_scale(self) -> float:
         """What the scores are multiplied by: `scale`, or 1/√d_k."""
         return (self.d_k or 1) ** -0.5 if self.scale is None else self.scale
 
     @property
-    def sizes(self):
+    def sizes(self) -> tuple[tuple[int, int], ...]:
         """Of W_q, W_k and W_v: how many heads each holds, and how many rows belong to a head."""
         return (self.num_heads, self.d_k), (self.num_kv_heads, self.d_k), (self.num_kv_heads, self.d_v)
 
@@ -316,13 +324,13 @@ class MultiheadAttention(Module):
     def _rows(self):
         return [n * d for n, d in self.sizes]
 
-    def weights(self):
+    def weights(self) -> tuple[Any, ...]:
         """W_q (nh·d_k, C), W_k (nkv·d_k, kdim), W_v (nkv·d_v, vdim)."""
         if self.in_proj_weight is None:
             return self.q_proj_weight, self.k_proj_weight, self.v_proj_weight
         return self.in_proj_weight.split(self._rows)
 
-    def biases(self):
+    def biases(self) -> tuple[Any, ...]:
         """Of q (nh·d_k,), k (nkv·d_k,) and v (nkv·d_v,); None three times for a layer without."""
         return (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.split(self._rows)
 
@@ -374,19 +382,19 @@ class MultiheadAttention(Module):
                 masks.append(hidden_future(T, S, start, query.device))
         return combined(masks, B, nh, T, S, query.dtype), is_causal
 
-    def new_cache(self, batch, capacity):
+    def new_cache(self, batch: int, capacity: int) -> KVCache:
         """An empty KVCache for `batch` sequences of up to `capacity` positions."""
         W = self.out_proj.weight
         return KVCache(batch, self.num_kv_heads, capacity, self.d_k, self.d_v, W.dtype, W.device)
 
-    def cost(self, T, S=None, batch=1, dtype=None):
+    def cost(self, T: int, S: int | None = None, batch: int = 1, dtype: DTypeLike | None = None) -> cost.Cost:
         """The Cost of T queries and S keys (None: T). dtype: of the KV cache (None: the parameters')."""
         return cost.attention(
             self.embed_dim, self.num_heads, self.num_kv_heads, self.d_k, self.d_v, T, S, batch, self.kdim, self.vdim,
             bias=self.in_proj_bias is not None, dtype=dtype or self.out_proj.weight.dtype,
         )  # fmt: skip
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         shared = f", num_kv_heads={self.num_kv_heads}" if self.num_kv_heads != self.num_heads else ""
         bias = self.in_proj_bias is not None
         return f"{self.embed_dim}, num_heads={self.num_heads}{shared}, dropout={self.dropout}, bias={bias}, {self.impl}"

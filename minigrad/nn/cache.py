@@ -1,10 +1,13 @@
 """What generation remembers: keys and values of the positions that the model has seen."""
 
+from collections.abc import Sequence
+
 from ..autograd import is_grad_enabled
 from ..dtypes import int64
 from ..ops.attention import attention_decode
 from ..recording import each_call, refuse
-from ..tensor import zeros
+from ..tensor import Tensor, zeros
+from ..typing import DTypeLike
 
 
 class KVCache:
@@ -15,12 +18,14 @@ class KVCache:
     captured step, which must not depend on the host. It is made by MultiheadAttention.new_cache and GPT.new_cache, and
     works only under no_grad() or inference(), since it is filled in place."""
 
-    def __init__(self, batch, num_kv_heads, capacity, d_k, d_v, dtype, device="cpu"):
+    def __init__(
+        self, batch: int, num_kv_heads: int, capacity: int, d_k: int, d_v: int, dtype: DTypeLike, device: str = "cpu"
+    ) -> None:
         self.k = zeros(batch, num_kv_heads, d_k, capacity, dtype=dtype, device=device).mT
         self.v = zeros(batch, num_kv_heads, capacity, d_v, dtype=dtype, device=device)
         self.length, self.position = 0, zeros(1, dtype=int64, device=device)
 
-    def append(self, k, v):
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Add k (B, nkv, T, d_k) and v (B, nkv, T, d_v). Returns all keys and values so far, as views.
 
         Raises ValueError for wrong shapes or a full cache, TypeError for dtypes, RuntimeError where gradients are on.
@@ -34,7 +39,15 @@ class KVCache:
         self.position.add_(T)
         return self.k[:, :, : self.length], self.v[:, :, : self.length]
 
-    def attend(self, q, k, v, left_padding=None, slopes=None, scale=1.0):
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        left_padding: Tensor | None = None,
+        slopes: Sequence[float] | None = None,
+        scale: float = 1.0,
+    ) -> Tensor:
         """Add one position, k (B, nkv, 1, d_k) and v (B, nkv, 1, d_v), and let q (B, nh, 1, d_k) attend to all so far:
         (B, nh, 1, d_v). Raises as append does.
 
@@ -46,7 +59,7 @@ class KVCache:
         self.position.add_(1)
         return z
 
-    def clear(self):
+    def clear(self) -> None:
         """Forget all positions."""
         self.length = 0
         self.position.zero_()
@@ -69,6 +82,6 @@ class KVCache:
         self.length += T
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         """Bytes of the whole cache, filled or not: the same as cost(capacity).kv_cache."""
         return (self.k.numel() + self.v.numel()) * self.k.dtype.itemsize

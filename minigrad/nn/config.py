@@ -4,13 +4,20 @@ import contextlib
 import math
 import operator
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from reprlib import repr as shown
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..dtypes import DEFAULT_FLOAT, is_number
+from ..typing import DTypeLike
 from . import cost
 from .attention import FORMS
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from .cost import Cost
 
 POSITIONS = "learned", "sinusoidal", "rotary", "alibi", "none"
 
@@ -92,13 +99,13 @@ class GPTConfig:
         return {layer: heads for layer, heads in known.items() if heads}
 
     @classmethod
-    def preset(cls, name, **changes):
+    def preset(cls, name: str, **changes: Any) -> "Self":
         """The sizes of a known model, with changes: "nanogpt-cpu", "nanogpt-gpu", "gpt2", "gpt2-medium", …"""
         if name not in PRESETS:
             raise ValueError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
         return cls(**PRESETS[name] | changes)
 
-    def cost(self, T=None, batch=1, dtype=DEFAULT_FLOAT):
+    def cost(self, T: int | None = None, batch: int = 1, dtype: DTypeLike = DEFAULT_FLOAT) -> "Cost":
         """The Cost of a forward over `batch` sequences of T tokens (None: block_size), without building a model."""
         T, C, hs, bias = self.block_size if T is None else T, self.n_embd, self.n_embd // self.n_head, self.bias
         norm, rows = cost.Cost(C * (1 + bias)), batch * T
@@ -112,13 +119,13 @@ class GPTConfig:
             total += cost.attention(C, nh, nkv, hs, hs, T, None, batch, bias=bias, dtype=dtype) + mlp + norm + norm
         return total
 
-    def heads_left(self, layer):
+    def heads_left(self, layer: int) -> tuple[int, int]:
         """(nh, nkv) of a layer, without the heads that were pruned."""
         nkv, pruned = self.n_kv_head or self.n_head, self.pruned.get(layer, ())
         gone = Counter(h * nkv // self.n_head for h in pruned)  # from each group of heads with the same keys
         return self.n_head - len(pruned), nkv - sum(n == self.n_head // nkv for n in gone.values())
 
-    def check_sizes(self, shapes):
+    def check_sizes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Raise ValueError unless tensors of these {path: shape} can be a GPT of this config.
 
         To be called before a model is built for given weights, as a wrong config could cost any time and memory."""

@@ -1,29 +1,36 @@
 """Modules that hold others: in a row, in a list, in a dict. Lists and dicts of parameters."""
 
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, ValuesView
+from typing import TYPE_CHECKING, Any
+
+from ..tensor import Tensor
 from .module import Module, Parameter
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class _Row(Module):
     """Modules under the keys "0", "1", …, to be used like a list."""
 
-    def append(self, module):
+    def append(self, module: Module) -> "Self":
         """Add a module at the end. Returns self."""
         self.add_module(str(len(self)), module)
         return self
 
-    def extend(self, modules):
+    def extend(self, modules: Iterable[Module]) -> "Self":
         """Add modules at the end. Returns self."""
         for module in modules:
             self.append(module)
         return self
 
-    def insert(self, index, module):
+    def insert(self, index: int, module: Module) -> None:
         """Put a module before the one at index."""
         modules = list(self)
         modules.insert(index, module)
         self._refill(modules)
 
-    def pop(self, index=-1):
+    def pop(self, index: int = -1) -> Any:
         """Take a module out, and return it."""
         modules = list(self)
         found = modules.pop(index)
@@ -35,7 +42,7 @@ class _Row(Module):
             delattr(self, key)
         self.extend(modules)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int | slice) -> Any:
         if not isinstance(index, slice):
             return list(self)[index]
         part = Sequential() if isinstance(self, Sequential) else ModuleList()
@@ -43,7 +50,7 @@ class _Row(Module):
             vars(part)[key] = module
         return part
 
-    def __setitem__(self, index, module):
+    def __setitem__(self, index: int, module: Module) -> None:
         keys = [key for key, _ in self.named_children()]
         setattr(self, keys[index], module)
 
@@ -55,10 +62,10 @@ class _Row(Module):
     def __iadd__(self, modules):
         return self.extend(modules)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return sum(1 for _ in self.children())
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         return self.children()
 
 
@@ -66,14 +73,15 @@ class Sequential(_Row):
     """Modules applied one after the other: Sequential(a, b), or Sequential(OrderedDict(first=a, second=b)), which
     names them."""
 
-    def __init__(self, *modules):
+    def __init__(self, *modules: Module | dict[str, Module]) -> None:
+        given: Any = modules
         if len(modules) == 1 and isinstance(modules[0], dict):
             for name, module in modules[0].items():
                 self.add_module(name, module)
         else:
-            self.extend(modules)
+            self.extend(given)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         for module in self.children():
             x = module(x)
         return x
@@ -96,51 +104,54 @@ class _Container(Module):
 class ModuleList(_Container, _Row):
     """A list of modules."""
 
-    def __init__(self, modules=()):
+    def __init__(self, modules: Iterable[Module] = ()) -> None:
         self.extend(modules or ())
 
 
 class _Dict(Module):
     """What ModuleDict and ParameterDict share: entries by name, in the order in which they were added."""
 
-    def update(self, entries):
+    def update(self, entries: Any) -> None:
         """Add or exchange several, given as a dict or as (name, value) pairs."""
         for name, value in dict(entries).items():
             self[name] = value
 
-    def pop(self, name):
+    def pop(self, name: str) -> Any:
         """Take one out, and return it."""
         found = self[name]
         delattr(self, name)
         return found
 
-    def clear(self):
+    def clear(self) -> None:
         """Take all out."""
         for name in list(self):
             delattr(self, name)
 
-    def __getitem__(self, name):
+    def __getitem__(self, name: str) -> Any:
         return self._entries()[name]
 
     def __delitem__(self, name):
         self.pop(name)
 
-    def __contains__(self, name):
+    def __contains__(self, name: object) -> bool:
         return name in self._entries()
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._entries())
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self._entries())
 
-    def keys(self):
+    def keys(self) -> KeysView[str]:
+        """The names, in the order in which they were added."""
         return self._entries().keys()
 
-    def values(self):
+    def values(self) -> ValuesView[Any]:
+        """What is held, in the order in which it was added."""
         return self._entries().values()
 
-    def items(self):
+    def items(self) -> ItemsView[str, Any]:
+        """(name, what is held), in the order in which they were added."""
         return self._entries().items()
 
     def _entries(self):
@@ -153,10 +164,10 @@ class _Dict(Module):
 class ModuleDict(_Container, _Dict):
     """A dict of modules by name."""
 
-    def __init__(self, modules=()):
+    def __init__(self, modules: Any = ()) -> None:
         self.update(modules or ())
 
-    def __setitem__(self, name, module):
+    def __setitem__(self, name: str, module: Module) -> None:
         self.add_module(name, module)
 
     def _entries(self):
@@ -166,10 +177,10 @@ class ModuleDict(_Container, _Dict):
 class ParameterDict(_Dict):
     """A dict of parameters by name. A Tensor that is none yet becomes one."""
 
-    def __init__(self, parameters=()):
+    def __init__(self, parameters: Any = ()) -> None:
         self.update(parameters or ())
 
-    def __setitem__(self, name, value):
+    def __setitem__(self, name: str, value: Any) -> None:
         self.register_parameter(name, value if isinstance(value, Parameter) else Parameter(value))
 
     def _entries(self):
@@ -179,31 +190,31 @@ class ParameterDict(_Dict):
 class ParameterList(Module):
     """A list of parameters. A Tensor that is none yet becomes one."""
 
-    def __init__(self, values=()):
+    def __init__(self, values: Iterable[Any] = ()) -> None:
         self.extend(values or ())
 
-    def append(self, value):
+    def append(self, value: Any) -> "Self":
         """Add a parameter at the end. Returns self."""
         self.register_parameter(str(len(self)), value if isinstance(value, Parameter) else Parameter(value))
         return self
 
-    def extend(self, values):
+    def extend(self, values: Iterable[Any]) -> "Self":
         """Add parameters at the end. Returns self."""
         for value in values:
             self.append(value)
         return self
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int | slice) -> Any:
         return list(self)[index]
 
-    def __setitem__(self, index, value):
+    def __setitem__(self, index: int, value: Any) -> None:
         keys = [key for key, _ in self._entries()]
         setattr(self, keys[index], value if isinstance(value, Parameter) else Parameter(value))
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._entries())
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         return (value for _, value in self._entries())
 
     def _entries(self):

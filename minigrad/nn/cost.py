@@ -5,6 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..dtypes import DEFAULT_FLOAT
+from ..typing import DTypeLike
+
+__all__ = ["Cost", "linear", "attention"]
 
 
 @dataclass(frozen=True)
@@ -17,19 +20,32 @@ class Cost:
     flops: int = 0
     kv_cache: int = 0
 
-    def __add__(self, other):
+    def __add__(self, other: "Cost") -> "Cost":
         return Cost(self.parameters + other.parameters, self.flops + other.flops, self.kv_cache + other.kv_cache)
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.parameters:,} parameters, {self.flops / 1e9:,.3f} GFLOP forward, {self.kv_cache:,} B of KV cache"
 
 
-def linear(in_features, out_features, rows, bias):
+def linear(in_features: int, out_features: int, rows: int, bias: bool) -> Cost:
     """Of y = x Wᵀ + b over `rows` rows."""
     return Cost(in_features * out_features + bias * out_features, 2 * rows * in_features * out_features)
 
 
-def attention(C, nh, nkv, d_k, d_v, T, S=None, batch=1, kdim=None, vdim=None, bias=True, dtype=DEFAULT_FLOAT):
+def attention(
+    C: int,
+    nh: int,
+    nkv: int,
+    d_k: int,
+    d_v: int,
+    T: int,
+    S: int | None = None,
+    batch: int = 1,
+    kdim: int | None = None,
+    vdim: int | None = None,
+    bias: bool = True,
+    dtype: DTypeLike = DEFAULT_FLOAT,
+) -> Cost:
     """Of MultiheadAttention over T queries and S keys (None: T)."""
     S, kdim, vdim = (T if S is None else S), kdim or C, vdim or C
     projections = (

@@ -9,11 +9,18 @@ from ..dtypes import float16, float64
 from ..ops import where
 from ..ops.index import Gather
 from ..quiet import quiet
-from ..tensor import as_tensor, rand, tensor
+from ..random import Generator
+from ..tensor import Tensor, as_tensor, rand, tensor
 from .utils import evaluating
 
 
-def choose(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
+def choose(
+    logits: Tensor,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    generator: Generator | None = None,
+) -> Tensor:
     """One token for each row of logits (B, V): int64 (B, 1).
 
     It is drawn from softmax(logits / temperature). top_k keeps only the k likeliest tokens. top_p keeps the smallest

@@ -2,16 +2,22 @@
 
 import dataclasses
 import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, overload
 
 from ..dtypes import float64
 from ..ops.index import rows
+from ..random import Generator
 from ..recording import each_call
-from ..tensor import arange
+from ..tensor import Tensor, arange
+from ..typing import Array, DTypeLike
 from . import functional as F
 from . import init
 from .activations import GELU
 from .attention import MultiheadAttention
+from .cache import KVCache
 from .config import PRESETS as PRESETS
+from .config import GPTConfig
 from .containers import ModuleList
 from .generate import generate
 from .gpt2 import translated
@@ -21,18 +27,23 @@ from .module import Module
 from .positions import sinusoidal
 from .recompute import recompute
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from .cost import Cost
+
 
 class MLP(Module):
     """Two linear layers with a GELU in between: (B, T, C) -> (B, T, C)."""
 
-    def __init__(self, config):
+    def __init__(self, config: GPTConfig) -> None:
         C = config.n_embd
         self.fc = Linear(C, 4 * C, bias=config.bias)
         self.gelu = GELU("tanh")
         self.proj = Linear(4 * C, C, bias=config.bias)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         x = self.gelu(self.fc(x))  # (B, T, 4C)
         return self.dropout(self.proj(x))  # (B, T, C)
 
@@ -40,7 +51,7 @@ class MLP(Module):
 class Block(Module):
     """x + attention(norm x), causal, and then x + mlp(norm x): (B, T, C) -> (B, T, C)."""
 
-    def __init__(self, config):
+    def __init__(self, config: GPTConfig) -> None:
         positions = config.positions if config.positions in ("rotary", "alibi") else None
         self.norm1 = LayerNorm(config.n_embd, bias=config.bias)
         self.attn = MultiheadAttention(
@@ -51,7 +62,7 @@ class Block(Module):
         self.norm2 = LayerNorm(config.n_embd, bias=config.bias)
         self.mlp = MLP(config)
 
-    def forward(self, x, left_padding=None, cache=None):
+    def forward(self, x: Tensor, left_padding: Tensor | None = None, cache: "KVCache | None" = None) -> Tensor:
         y, _ = self.attn(self.norm1(x), is_causal=True, cache=cache, left_padding=left_padding)  # (B, T, C)
         x = x + self.dropout(y)  # (B, T, C)
         return x + self.mlp(self.norm2(x))  # (B, T, C)
@@ -63,7 +74,7 @@ class GPT(Module):
     Initialised as GPT-2 is: matrices are normal with std config.init_std, which is divided by √(2 n_layer) for those
     that project into the residual stream; biases are 0."""
 
-    def __init__(self, config):
+    def __init__(self, config: GPTConfig) -> None:
         with init.passed_over():  # what layers would draw for themselves, the loop below draws anew
             self.wte = Embedding(config.vocab_size, config.n_embd)
             self.wpe = Embedding(config.block_size, config.n_embd) if config.positions == "learned" else None
@@ -81,7 +92,21 @@ class GPT(Module):
         self.config = dataclasses.replace(config, pruned={})
         self.prune_heads(config.pruned)
 
-    def forward(self, idx, targets=None, cache=None):
+    if TYPE_CHECKING:  # there is a loss where there are targets
+
+        @overload  # type: ignore[override]  # of Module, which knows only of one kind of call
+        def __call__(
+            self, idx: Tensor, targets: Tensor, cache: list[KVCache] | None = None
+        ) -> tuple[Tensor, Tensor]: ...
+        @overload
+        def __call__(
+            self, idx: Tensor, targets: None = None, cache: list[KVCache] | None = None
+        ) -> tuple[Tensor, None]: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    def forward(
+        self, idx: Tensor, targets: Tensor | None = None, cache: list[KVCache] | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """idx (B, T) int -> logits (B, T, V), and the mean cross-entropy against targets (B, T), or None without.
 
         cache: from new_cache; idx then continues the sequences in it."""
@@ -90,11 +115,11 @@ class GPT(Module):
             return logits, None
         return logits, F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
 
-    def trunk(self, idx, cache=None, left_padding=None):
+    def trunk(self, idx: Tensor, cache: list[KVCache] | None = None, left_padding: Tensor | None = None) -> Tensor:
         """All but the head: idx (B, T) -> (B, T, C). left_padding (B,): how many tokens at the start are padding."""
         return self._trunk(idx, cache, left_padding, Embedding.__call__)
 
-    def decode(self, idx, cache, left_padding=None):
+    def decode(self, idx: Tensor, cache: list[KVCache], left_padding: Tensor | None = None) -> Tensor:
         """trunk() for tokens that this model has chosen, so that their numbers need not be looked at on the host. With
         one for each row, idx (B, 1), mg.capture can record it."""
         return self._trunk(idx, cache, left_padding, lambda embedding, index: rows(embedding.weight, index))
@@ -131,14 +156,21 @@ class GPT(Module):
             at = arange(start, start + T, device=device)
         return at if left_padding is None else (at - left_padding.unsqueeze(1)).clamp(min=0)
 
-    def head(self, x):
+    def head(self, x: Tensor) -> Tensor:
         """(B, T, C) -> (B, T, V)."""
         return F.linear(x, self.wte.weight) if self.lm_head is None else self.lm_head(x)
 
     def generate(
-        self, prompts, max_new_tokens, temperature=1.0, top_k=None, top_p=None, generator=None, use_cache=True,
-        each=None,
-    ):  # fmt: skip
+        self,
+        prompts: Any,
+        max_new_tokens: int,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        generator: Generator | None = None,
+        use_cache: bool = True,
+        each: Callable[[Tensor], object] | None = None,
+    ) -> Any:
         """Continue prompts (B, T) int by max_new_tokens each: (B, T + max_new_tokens). Or continue a list of prompts
         of any lengths, Tensors or lists of int, as a list of Tensors. Dropout is off.
 
@@ -149,12 +181,12 @@ class GPT(Module):
         choice = dict(temperature=temperature, top_k=top_k, top_p=top_p, generator=generator)
         return generate(self, prompts, max_new_tokens, use_cache, each, **choice)
 
-    def new_cache(self, batch, capacity=None):
+    def new_cache(self, batch: int, capacity: int | None = None) -> list[KVCache]:
         """An empty KVCache for each layer, for `batch` sequences of up to capacity (None: block_size) tokens."""
         capacity = self.config.block_size if capacity is None else capacity
         return [block.attn.new_cache(batch, capacity) for block in self.blocks]
 
-    def parameter_groups(self, weight_decay):
+    def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
         """Two groups for an optimizer: matrices with weight decay, vectors (norms, biases) without."""
         parameters = list(self.parameters())
         return [
@@ -162,7 +194,7 @@ class GPT(Module):
             {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
         ]
 
-    def prune_heads(self, heads):
+    def prune_heads(self, heads: Mapping[int, Iterable[int]]) -> "Self":
         """Remove heads, {layer: numbers of heads}, for good. config.pruned collects them, by the numbers that they had
         at first, so that GPT(config) has the right sizes for load_state_dict. Returns self."""
         heads, gone = {layer: set(numbers) for layer, numbers in heads.items()}, dict(self.config.pruned)
@@ -176,12 +208,12 @@ class GPT(Module):
         self.config = dataclasses.replace(self.config, pruned=gone)
         return self
 
-    def cost(self, T=None, batch=1, dtype=None):
+    def cost(self, T: int | None = None, batch: int = 1, dtype: DTypeLike | None = None) -> "Cost":
         """The Cost of a forward over `batch` sequences of T tokens (None: block_size)."""
         return self.config.cost(T, batch, dtype or self.wte.weight.dtype)
 
     @classmethod
-    def with_weights(cls, config, state):
+    def with_weights(cls, config: GPTConfig, state: Mapping[str, Tensor | Array]) -> "Self":
         """A GPT of this config with these weights, {path: Tensor or array}; float64 if the token embedding is.
 
         Raises ValueError if they do not fit, if possible before a model is built: a wrong config may ask for a huge
@@ -194,7 +226,7 @@ class GPT(Module):
         return model
 
     @classmethod
-    def from_state_dict(cls, state, n_head=None, **changes):
+    def from_state_dict(cls, state: Mapping[str, Tensor | Array], n_head: int | None = None, **changes: Any) -> "Self":
         """A GPT with GPT-2's weights, {name: Tensor or array} in the names of Hugging Face's GPT2LMHeadModel or
         GPT2Model, as checkpoint.load_tensors("model.safetensors") gives them. Sizes are read off the shapes, except
         n_head (None: heads of size 64). changes: to the GPTConfig, such as dropout=0.1. Raises ValueError if these are

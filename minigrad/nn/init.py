@@ -1,9 +1,9 @@
 """Initial values: each function fills a tensor in place and returns it. Random ones use the default generator."""
 
 import math
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -11,7 +11,14 @@ from ..dtypes import float64
 from ..missing import explaining
 from ..ops import where
 from ..random import Generator, default_generator
-from ..tensor import rand, randn
+from ..tensor import Tensor, rand, randn
+
+__all__ = [
+    "skipped", "passed_over", "constant_", "zeros_", "ones_", "uniform_", "normal_", "calculate_gain",
+    "xavier_uniform_", "xavier_normal_", "kaiming_uniform_", "kaiming_normal_", "trunc_normal_", "orthogonal_", "eye_",
+]  # fmt: skip
+
+T = TypeVar("T", bound=Tensor)
 
 _way = ContextVar("way", default="draw")
 
@@ -25,12 +32,12 @@ def _instead(way):
         _way.reset(before)
 
 
-def skipped():
+def skipped() -> AbstractContextManager[None]:
     """Within a with-block no random numbers are drawn and values stay as they are: for a model that loads weights."""
     return _instead("skip")
 
 
-def passed_over():
+def passed_over() -> AbstractContextManager[None]:
     """Within a with-block values stay as they are, but the generator goes on as if they had been drawn: for a model
     that draws its own in the place of its layers', so that theirs need not be computed."""
     return _instead("pass over")
@@ -51,15 +58,18 @@ def _fill(x, values):
     return x
 
 
-def constant_(x, value):
+def constant_(x: T, value: float) -> T:
+    """value everywhere."""
     return _fill(x, value)
 
 
-def zeros_(x):
+def zeros_(x: T) -> T:
+    """0 everywhere."""
     return _fill(x, 0)
 
 
-def ones_(x):
+def ones_(x: T) -> T:
+    """1 everywhere."""
     return _fill(x, 1)
 
 
@@ -73,12 +83,12 @@ def _random(x, make, draw, scale, shift, generator):
     return x
 
 
-def uniform_(x, a=0.0, b=1.0, generator=default_generator):
+def uniform_(x: T, a: float = 0.0, b: float = 1.0, generator: Generator | None = default_generator) -> T:
     """Uniform in [a, b)."""
     return _random(x, rand, Generator.uniform, b - a, a, generator)
 
 
-def normal_(x, mean=0.0, std=1.0, generator=default_generator):
+def normal_(x: T, mean: float = 0.0, std: float = 1.0, generator: Generator | None = default_generator) -> T:
     """Normal."""
     return _random(x, randn, Generator.normal, std, mean, generator)
 
@@ -97,7 +107,7 @@ def _fan(x, mode):
     return _fans(x)[mode == "fan_out"]
 
 
-def calculate_gain(nonlinearity, param=None):
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """What the standard deviation of weights is multiplied by, so that values keep theirs through a function. param: a
     leaky ReLU's slope, 0.01 if None."""
     gains = {"tanh": 5 / 3, "relu": math.sqrt(2), "selu": 3 / 4}
@@ -109,24 +119,36 @@ def calculate_gain(nonlinearity, param=None):
     return gains[nonlinearity]
 
 
-def xavier_uniform_(x, gain=1.0, generator=default_generator):
+def xavier_uniform_(x: T, gain: float = 1.0, generator: Generator | None = default_generator) -> T:
     """Glorot and Bengio 2010: variance gain² · 2 / (fan_in + fan_out)."""
     bound = gain * math.sqrt(6 / sum(_fans(x)))
     return uniform_(x, -bound, bound, generator)
 
 
-def xavier_normal_(x, gain=1.0, generator=default_generator):
+def xavier_normal_(x: T, gain: float = 1.0, generator: Generator | None = default_generator) -> T:
     """Glorot and Bengio 2010: variance gain² · 2 / (fan_in + fan_out)."""
     return normal_(x, 0.0, gain * math.sqrt(2 / sum(_fans(x))), generator)
 
 
-def kaiming_uniform_(x, a=0.0, mode="fan_in", nonlinearity="leaky_relu", generator=default_generator):
+def kaiming_uniform_(
+    x: T,
+    a: float = 0.0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = default_generator,
+) -> T:
     """He et al. 2015: variance gain² / fan. gain: see calculate_gain; a: a leaky ReLU's slope."""
     bound = calculate_gain(nonlinearity, a) * math.sqrt(3 / _fan(x, mode))
     return uniform_(x, -bound, bound, generator)
 
 
-def kaiming_normal_(x, a=0.0, mode="fan_in", nonlinearity="leaky_relu", generator=default_generator):
+def kaiming_normal_(
+    x: T,
+    a: float = 0.0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = default_generator,
+) -> T:
     """He et al. 2015: variance gain² / fan. gain: see calculate_gain; a: a leaky ReLU's slope."""
     return normal_(x, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(x, mode)), generator)
 
@@ -134,7 +156,14 @@ def kaiming_normal_(x, a=0.0, mode="fan_in", nonlinearity="leaky_relu", generato
 _RAREST = 1e-3  # of numbers that have to lie within trunc_normal_'s bounds, as those outside are drawn again
 
 
-def trunc_normal_(x, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=default_generator):
+def trunc_normal_(
+    x: T,
+    mean: float = 0.0,
+    std: float = 1.0,
+    a: float = -2.0,
+    b: float = 2.0,
+    generator: Generator | None = default_generator,
+) -> T:
     """Normal, but for numbers outside of [a, b], which are drawn again. Raises ValueError if next to none, less than
     one in a thousand, would lie within."""
 
@@ -151,7 +180,7 @@ def trunc_normal_(x, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=default_generat
     return _fill(x, z) if _way.get() == "draw" else x
 
 
-def orthogonal_(x, gain=1.0, generator=default_generator):
+def orthogonal_(x: T, gain: float = 1.0, generator: Generator | None = default_generator) -> T:
     """gain times a matrix with orthonormal rows, or columns if it has fewer, of x (out, in, …) with the last dims as
     one. Source: Saxe et al. 2014."""
     if x.ndim < 2:
@@ -167,11 +196,11 @@ def orthogonal_(x, gain=1.0, generator=default_generator):
     return _fill(x, gain * (q.T if rows < columns else q).reshape(x.shape))
 
 
-def eye_(x):
+def eye_(x: T) -> T:
     """The identity matrix; x (n, m)."""
     if x.ndim != 2:
         raise ValueError(f"eye_ needs two dims, got shape {x.shape}")
-    return _fill(x, np.eye(*x.shape))
+    return _fill(x, np.eye(x.shape[0], x.shape[1]))
 
 
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name

@@ -2,44 +2,59 @@
 containers are in files of their own."""
 
 import math
+from typing import TYPE_CHECKING, Any
 
 from ..dtypes import DEFAULT_FLOAT
-from ..tensor import empty, ones, zeros
+from ..tensor import Tensor, empty, ones, zeros
+from ..typing import DTypeLike, Size
 from . import functional as F
 from . import init
 from .module import Module, Parameter, placed
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+if TYPE_CHECKING:
+    pass
 
 
 class Identity(Module):
     """Gives back what it is given, whatever arguments it was made with."""
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return x
 
 
 class Linear(Module):
     """y = x Wᵀ + b, (…, in_features) -> (…, out_features). weight (out, in) and bias (out,) are uniform in ±1/√in."""
 
-    def __init__(self, in_features, out_features, bias=True, device=None, dtype=DEFAULT_FLOAT):
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        device: str | None = None,
+        dtype: DTypeLike = DEFAULT_FLOAT,
+    ) -> None:
         self.in_features, self.out_features = in_features, out_features
         self.weight = Parameter(empty(out_features, in_features, **placed(device, dtype)))
         self.bias = Parameter(empty(out_features, **placed(device, dtype))) if bias else None
         self.reset_parameters()
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Draw new initial weights."""
         bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
         init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
             init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight, self.bias)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, bias={self.bias is not None}"
 
 
@@ -48,7 +63,15 @@ class Embedding(Module):
 
     Initial values are standard normal. padding_idx: a row that begins as zeros and gets no gradient."""
 
-    def __init__(self, num_embeddings, embedding_dim, padding_idx=None, *, device=None, dtype=DEFAULT_FLOAT):
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        *,
+        device: str | None = None,
+        dtype: DTypeLike = DEFAULT_FLOAT,
+    ) -> None:
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise ValueError(f"padding_idx {padding_idx} is out of range for {num_embeddings} embeddings")
@@ -57,7 +80,7 @@ class Embedding(Module):
         self.reset_parameters()
 
     @classmethod
-    def from_pretrained(cls, embeddings, freeze=True, padding_idx=None):
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None) -> "Self":
         """A layer with a copy of `embeddings` (num_embeddings, embedding_dim), which does not train if freeze."""
         if embeddings.ndim != 2:
             raise ValueError(f"embeddings must be (num_embeddings, embedding_dim), got shape {embeddings.shape}")
@@ -67,16 +90,16 @@ class Embedding(Module):
         layer.weight.detach().copy_(embeddings.detach())
         return layer.requires_grad_(not freeze)
 
-    def reset_parameters(self):
+    def reset_parameters(self) -> None:
         """Draw new initial weights."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             init.zeros_(self.weight.detach()[self.padding_idx])
 
-    def forward(self, index):
+    def forward(self, index: Tensor) -> Tensor:
         return F.embedding(index, self.weight, self.padding_idx)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
 
@@ -86,8 +109,15 @@ class LayerNorm(Module):
 
     See F.layer_norm."""
 
-    def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True, device=None,
-                 dtype=DEFAULT_FLOAT):  # fmt: skip
+    def __init__(
+        self,
+        normalized_shape: Size,
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: str | None = None,
+        dtype: DTypeLike = DEFAULT_FLOAT,
+    ) -> None:
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps = eps
         self.weight = Parameter(ones(self.normalized_shape, **placed(device, dtype))) if elementwise_affine else None
@@ -95,10 +125,10 @@ class LayerNorm(Module):
             Parameter(zeros(self.normalized_shape, **placed(device, dtype))) if elementwise_affine and bias else None
         )
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return (
             f"{self.normalized_shape}, eps={self.eps}, affine={self.weight is not None}, bias={self.bias is not None}"
         )
@@ -107,15 +137,22 @@ class LayerNorm(Module):
 class RMSNorm(Module):
     """Each row, over the last dims, scaled to mean square 1, times weight. See F.rms_norm."""
 
-    def __init__(self, normalized_shape, eps=None, elementwise_affine=True, device=None, dtype=DEFAULT_FLOAT):
+    def __init__(
+        self,
+        normalized_shape: Size,
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: str | None = None,
+        dtype: DTypeLike = DEFAULT_FLOAT,
+    ) -> None:
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps = eps
         self.weight = Parameter(ones(self.normalized_shape, **placed(device, dtype))) if elementwise_affine else None
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"{self.normalized_shape}, eps={self.eps}, affine={self.weight is not None}"
 
 
@@ -123,39 +160,39 @@ class Dropout(Module):
     """In training, each element becomes 0 with probability p and is divided by 1 - p otherwise. inplace: the result is
     a tensor of its own in any case."""
 
-    def __init__(self, p=0.5, inplace=False):
+    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         if not 0 <= p <= 1:
             raise ValueError(f"Dropout: p must lie in [0, 1], got {p}")
         self.p, self.inplace = p, inplace
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.p, self.training)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"p={self.p}"
 
 
 class Flatten(Module):
     """Dims start_dim to end_dim as one: (N, d1, d2, …) -> (N, d1 · d2 · …) by default."""
 
-    def __init__(self, start_dim=1, end_dim=-1):
+    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         self.start_dim, self.end_dim = start_dim, end_dim
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return x.flatten(self.start_dim, self.end_dim)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
 class CosineSimilarity(Module):
     """See F.cosine_similarity."""
 
-    def __init__(self, dim=1, eps=1e-8):
+    def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
         self.dim, self.eps = dim, eps
 
-    def forward(self, x1, x2):
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         return F.cosine_similarity(x1, x2, self.dim, self.eps)
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return f"dim={self.dim}, eps={self.eps}"

@@ -4,6 +4,7 @@ weight and pos_weight are buffers: they move with the layer, and are part of its
 
 from typing import Any
 
+from ..tensor import Tensor
 from . import functional as F
 from .module import Module
 
@@ -22,10 +23,10 @@ class _Loss(Module):
             else:
                 setattr(self, name, value)
 
-    def forward(self, input, target):
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return type(self).function(input, target, **{name: getattr(self, name) for name in self._options})
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in self._options if name not in self.buffered)
 
 
@@ -34,7 +35,7 @@ class MSELoss(_Loss):
 
     function = staticmethod(F.mse_loss)
 
-    def __init__(self, *, reduction="mean"):
+    def __init__(self, *, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
 
 
@@ -43,7 +44,7 @@ class L1Loss(_Loss):
 
     function = staticmethod(F.l1_loss)
 
-    def __init__(self, *, reduction="mean"):
+    def __init__(self, *, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
 
 
@@ -52,7 +53,7 @@ class SmoothL1Loss(_Loss):
 
     function = staticmethod(F.smooth_l1_loss)
 
-    def __init__(self, *, reduction="mean", beta=1.0):
+    def __init__(self, *, reduction: str = "mean", beta: float = 1.0) -> None:
         super().__init__(reduction=reduction, beta=beta)
 
 
@@ -61,7 +62,7 @@ class HuberLoss(_Loss):
 
     function = staticmethod(F.huber_loss)
 
-    def __init__(self, *, reduction="mean", delta=1.0):
+    def __init__(self, *, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction, delta=delta)
 
 
@@ -70,7 +71,7 @@ class KLDivLoss(_Loss):
 
     function = staticmethod(F.kl_div)
 
-    def __init__(self, *, reduction="mean", log_target=False):
+    def __init__(self, *, reduction: str = "mean", log_target: bool = False) -> None:
         super().__init__(reduction=reduction, log_target=log_target)
 
 
@@ -79,7 +80,7 @@ class BCELoss(_Loss):
 
     function = staticmethod(F.binary_cross_entropy)
 
-    def __init__(self, weight=None, *, reduction="mean"):
+    def __init__(self, weight: Tensor | None = None, *, reduction: str = "mean") -> None:
         super().__init__(weight=weight, reduction=reduction)
 
 
@@ -88,7 +89,9 @@ class BCEWithLogitsLoss(_Loss):
 
     function = staticmethod(F.binary_cross_entropy_with_logits)
 
-    def __init__(self, weight=None, *, reduction="mean", pos_weight=None):
+    def __init__(
+        self, weight: Tensor | None = None, *, reduction: str = "mean", pos_weight: Tensor | None = None
+    ) -> None:
         super().__init__(weight=weight, pos_weight=pos_weight, reduction=reduction)
 
 
@@ -97,7 +100,7 @@ class NLLLoss(_Loss):
 
     function = staticmethod(F.nll_loss)
 
-    def __init__(self, weight=None, *, ignore_index=-100, reduction="mean"):
+    def __init__(self, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = "mean") -> None:
         super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
 
 
@@ -106,6 +109,13 @@ class CrossEntropyLoss(_Loss):
 
     function = staticmethod(F.cross_entropy)
 
-    def __init__(self, weight=None, *, ignore_index=-100, reduction="mean", label_smoothing=0.0):
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None:
         options = dict(ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing)
         super().__init__(weight=weight, **options)

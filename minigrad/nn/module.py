@@ -1,7 +1,7 @@
 """Module: a function with parameters, found by walking its attributes."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
@@ -9,7 +9,29 @@ from ..autograd import Handle, Node, Op, mode
 from ..dtypes import DEFAULT_FLOAT
 from ..recording import here
 from ..tensor import Tensor
+from ..typing import Array, DTypeLike
 from .state import compared
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+
+class HasForward(Protocol[P, R]):
+    """Any Module, to type checkers: calling it takes what its forward takes, and returns what that returns."""
+
+    _name: str
+    _forward_hooks: dict[Any, Any]
+    _forward_pre_hooks: dict[Any, Any]
+    _backward_hooks: dict[Any, Any]
+
+    def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    def _call_with_hooks(self, args: Any, kwargs: Any) -> Any: ...
 
 
 class Parameter(Tensor):
@@ -17,7 +39,7 @@ class Parameter(Tensor):
 
     __slots__ = ()
 
-    def __new__(cls, data, requires_grad=True):
+    def __new__(cls, data: Tensor, requires_grad: bool = True) -> "Self":
         x = super().__new__(cls)
         if not isinstance(data, Tensor):
             raise TypeError(f"Parameter needs a Tensor, got {type(data).__name__}")
@@ -25,7 +47,7 @@ class Parameter(Tensor):
         x.array, x.storage, x.node = source.array, source.storage, None
         return x.requires_grad_() if requires_grad else x
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, data: Tensor, requires_grad: bool = True):
         pass
 
     def __repr__(self):
@@ -71,7 +93,8 @@ class Module:
     _forward_pre_hooks: dict = {}
     _backward_hooks: dict = {}
 
-    def forward(self, *args, **kwargs):
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What calling the module computes: see the class. Subclasses define it; call the module, not this."""
         raise TypeError(f"{type(self).__name__} must define forward()")
 
     def __setattr__(self, name, value):
@@ -82,7 +105,7 @@ class Module:
     def _rename(self, name):
         self.__dict__["_name"] = name
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self: HasForward[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         if here.recorder is not None:
             here.recorder.module(self)
         outer, name = mode.scope, self._name
@@ -96,7 +119,7 @@ class Module:
             mode.scope = outer
 
     @property
-    def has_hooks(self):
+    def has_hooks(self) -> bool:
         """True if a forward or backward of this module, not counting those below it, calls hooks."""
         return bool(self._forward_pre_hooks or self._forward_hooks or self._backward_hooks)
 
@@ -106,10 +129,11 @@ class Module:
         """(name, module) of the direct submodules."""
         return ((name, value) for name, value in vars(self).items() if isinstance(value, Module))
 
-    def children(self):
+    def children(self) -> "Iterator[Module]":
+        """The direct submodules."""
         return (child for _, child in self.named_children())
 
-    def named_modules(self, prefix="") -> Iterator[tuple[str, "Module"]]:
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, "Module"]]:
         """(path, module) of this and all modules below it, each once."""
         seen = set()
         stack = [(prefix, self)]
@@ -121,7 +145,8 @@ class Module:
                 below = [(f"{path}.{name}" if path else name, child) for name, child in module.named_children()]
                 stack.extend(reversed(below))
 
-    def modules(self):
+    def modules(self) -> "Iterator[Module]":
+        """This and all modules below it, each once."""
         return (module for _, module in self.named_modules())
 
     def _named(self, kind, prefix="", recurse=True):
@@ -131,7 +156,7 @@ class Module:
                 if kind(module, name, value):
                     yield f"{path}.{name}" if path else name, value
 
-    def named_parameters(self, prefix="", recurse=True) -> Iterator[tuple[str, Parameter]]:
+    def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Parameter]]:
         """(path, parameter) of all parameters, each once; recurse=False: of this module's own."""
         seen = set()
         for path, p in self._named(lambda module, name, value: isinstance(value, Parameter), prefix, recurse):
@@ -139,27 +164,29 @@ class Module:
                 seen.add(id(p))
                 yield path, p
 
-    def parameters(self, recurse=True):
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """All parameters, each once. recurse=False: only this module's own."""
         return (p for _, p in self.named_parameters(recurse=recurse))
 
-    def named_buffers(self, prefix="", recurse=True) -> Iterator[tuple[str, Tensor]]:
+    def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
         """(path, tensor) of what register_buffer added, except None; recurse=False: of this module's own."""
         return self._named(
             lambda module, name, value: name in module._buffer_names and value is not None, prefix, recurse
         )
 
-    def buffers(self, recurse=True):
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """All buffers, except None. recurse=False: only this module's own."""
         return (b for _, b in self.named_buffers(recurse=recurse))
 
-    def get_submodule(self, path):
+    def get_submodule(self, path: str) -> Any:
         """The module at a path such as "blocks.1.attn"; "" is this one. Raises AttributeError if there is none."""
         return _found(self, path, Module) if path else self
 
-    def get_parameter(self, path):
+    def get_parameter(self, path: str) -> Parameter:
         """The parameter at a path. Raises AttributeError if there is none."""
         return _found(self, path, Parameter)
 
-    def add_module(self, name, module):
+    def add_module(self, name: str, module: "Module | None") -> None:
         """Add a submodule, or exchange it, under a name that is no attribute of the class."""
         if not isinstance(module, Module):
             raise TypeError(f"{type(self).__name__}: {name!r} must be a Module, got {type(module).__name__}")
@@ -168,14 +195,14 @@ class Module:
 
     register_module = add_module
 
-    def register_parameter(self, name, parameter):
+    def register_parameter(self, name: str, parameter: Parameter | None) -> None:
         """Add a Parameter, or None."""
         if not isinstance(parameter, Parameter | None):
             raise TypeError(f"{type(self).__name__}: {name!r} must be a Parameter, got {type(parameter).__name__}")
         _check_name(self, name)
         setattr(self, name, parameter)
 
-    def register_buffer(self, name, tensor, persistent=True):
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a Tensor (or None) that is not trained but moves with the module. persistent: it is part of
         state_dict()."""
         if not isinstance(tensor, Tensor | None):
@@ -183,17 +210,19 @@ class Module:
         self._buffer_names = {**self._buffer_names, name: persistent}
         setattr(self, name, tensor)
 
-    def num_parameters(self):
+    def num_parameters(self) -> int:
         """How many numbers the parameters hold; shared parameters count once."""
         return sum(p.numel() for p in self.parameters())
 
     # ---------------------------------------------------------------------------------------------------------- state
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Tensor]:
         """{path: Tensor} of parameters and persistent buffers, sharing memory with the module."""
         return {path: value.detach() for path, value in self._named(_is_state)}
 
-    def load_state_dict(self, state_dict, strict=True):
+    def load_state_dict(
+        self, state_dict: Mapping[str, Tensor | Array], strict: bool = True
+    ) -> tuple[list[str], list[str]]:
         """Copy values (Tensors or arrays) in by path. strict: every path must be there, and no other.
 
         Shapes and kinds (float, int, bool) must be the same; the widths of dtypes may differ. Everything is checked
@@ -205,11 +234,15 @@ class Module:
                 x.detach().copy_(state_dict[path])
         return keys
 
-    def check_state_dict(self, state_dict, strict=True):
+    def check_state_dict(
+        self, state_dict: Mapping[str, Tensor | Array], strict: bool = True
+    ) -> tuple[list[str], list[str]]:
         """Raise or return what load_state_dict would, without loading anything."""
         return compared(type(self).__name__, dict(self._named(_is_state)), state_dict, strict)
 
-    def to(self, *targets, dtype=None, device=None):
+    def to(
+        self, *targets: DTypeLike | Tensor | None, dtype: DTypeLike | None = None, device: str | None = None
+    ) -> "Self":
         """Move parameters and buffers to a device, a float dtype, or both, in place. .grad is lost. Returns self."""
         for module in self.modules():
             for name, x in vars(module).items():
@@ -225,41 +258,48 @@ class Module:
                     x.node = x.node and Node(None, 0, y.shape, y.dtype, y.device)
         return self
 
-    def float(self):
+    def float(self) -> "Self":
+        """Parameters and buffers of floats as float32, in place. Returns self."""
         return self.to(np.dtype("float32"))
 
-    def double(self):
+    def double(self) -> "Self":
+        """Parameters and buffers of floats as float64, in place. Returns self."""
         return self.to(np.dtype("float64"))
 
-    def half(self):
+    def half(self) -> "Self":
+        """Parameters and buffers of floats as float16, in place. Returns self."""
         return self.to(np.dtype("float16"))
 
-    def train(self, training=True):
+    def train(self, training: bool = True) -> "Self":
         """Switch this and all modules below to training, or to evaluation. Returns self."""
         for module in self.modules():
             module.training = training
         return self
 
-    def eval(self):
+    def eval(self) -> "Self":
+        """Switch this and all modules below to evaluation: no dropout. Returns self."""
         return self.train(False)
 
-    def requires_grad_(self, requires_grad=True):
+    def requires_grad_(self, requires_grad: bool = True) -> "Self":
+        """Have all parameters require a gradient, or stop requiring one. Returns self."""
         for p in self.parameters():
             p.requires_grad_(requires_grad)
         return self
 
-    def cpu(self):
+    def cpu(self) -> "Self":
+        """Parameters and buffers on the CPU, in place. Returns self."""
         return self.to("cpu")
 
-    def cuda(self):
+    def cuda(self) -> "Self":
+        """Parameters and buffers on the GPU, in place. Returns self."""
         return self.to("cuda")
 
-    def zero_grad(self, set_to_none=True):
+    def zero_grad(self, set_to_none: bool = True) -> None:
         """Set every parameter's .grad to None; with set_to_none=False, to zeros where there is one."""
         for p in self.parameters():
             p.grad = None if set_to_none or p.grad is None else p.grad.zeros_like()
 
-    def apply(self, function):
+    def apply(self, function: "Callable[[Module], Any]") -> "Self":
         """Call function(module) on every module below and then on this. Returns self."""
         for child in self.children():
             child.apply(function)
@@ -268,15 +308,15 @@ class Module:
 
     # ---------------------------------------------------------------------------------------------------------- hooks
 
-    def register_forward_pre_hook(self, hook):
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> Handle:
         """Call hook(module, args) before forward. It may return new args: a tuple, or the only argument."""
         return self._add_hook("_forward_pre_hooks", hook)
 
-    def register_forward_hook(self, hook):
+    def register_forward_hook(self, hook: Callable[..., Any]) -> Handle:
         """Call hook(module, args, output) after forward. It may return another output."""
         return self._add_hook("_forward_hooks", hook)
 
-    def register_full_backward_hook(self, hook):
+    def register_full_backward_hook(self, hook: Callable[..., Any]) -> Handle:
         """Call hook(module, grad_input, grad_output) in backward, with tuples that match args and output. It may
         return another grad_input."""
         return self._add_hook("_backward_hooks", hook)
@@ -347,7 +387,7 @@ class Module:
 
     # ----------------------------------------------------------------------------------------------------------- repr
 
-    def extra_repr(self):
+    def extra_repr(self) -> str:
         """What repr shows in the parentheses. Subclasses override it."""
         return ""
 

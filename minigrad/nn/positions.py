@@ -8,15 +8,19 @@ alibi        scores are lowered in proportion to the distance (Press, Smith and 
 
 import functools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from ..dtypes import DEFAULT_FLOAT
 from ..ops import cat
 from ..tensor import Tensor, tensor
+from ..typing import DTypeLike
+
+__all__ = ["sinusoidal", "rotary", "alibi_slopes", "alibi"]
 
 
-def sinusoidal(positions, C, dtype=DEFAULT_FLOAT):
+def sinusoidal(positions: Tensor, C: int, dtype: DTypeLike = DEFAULT_FLOAT) -> Tensor:
     """positions (…) ints -> (…, C): sin and cos of position / 10000^(2i / C), alternating."""
     i = np.arange(C)
     rates = tensor(10000.0 ** (-(i // 2 * 2) / C), device=positions.device)  # (C,), float64
@@ -25,7 +29,7 @@ def sinusoidal(positions, C, dtype=DEFAULT_FLOAT):
     return (angles + shift).sin().to(dtype)
 
 
-def rotary(x, start=0, base=10000.0):
+def rotary(x: Tensor, start: int | Tensor = 0, base: float = 10000.0) -> Tensor:
     """x (…, T, d), d even, at positions start … start + T - 1, with each pair (x_i, x_{i + d/2}) rotated by
     position · base^(-2i / d) radians. So q · k depends on the distance between the two, not on where they stand.
 
@@ -57,7 +61,7 @@ def _turns(start, T, d, base):
     return np.concatenate([np.cos(angles)] * 2, -1), np.concatenate([-np.sin(angles), np.sin(angles)], -1)
 
 
-def alibi_slopes(nh):
+def alibi_slopes(nh: int) -> list[float]:
     """The slope of each of nh heads, a list: 2^(-8/nh), 2^(-16/nh), … if nh is a power of two. Otherwise, as in the
     paper, those of the next lower power of two, and then every other one of the next higher."""
     power = 2 ** int(math.log2(nh)) if nh else 0
@@ -65,7 +69,9 @@ def alibi_slopes(nh):
     return slopes + [2 ** (-4 * (2 * i + 1) / power) for i in range(nh - power)]
 
 
-def alibi(slopes, T, S, start=0, dtype=DEFAULT_FLOAT, device="cpu"):
+def alibi(
+    slopes: Sequence[float], T: int, S: int, start: int = 0, dtype: DTypeLike = DEFAULT_FLOAT, device: str = "cpu"
+) -> Tensor:
     """-slope · |t - s| for queries at start … start + T - 1 and keys at 0 … S - 1: (nh, T, S), added to the scores."""
     distance = np.abs(np.arange(start, start + T)[:, None] - np.arange(S))  # (T, S)
     return tensor(-np.asarray(slopes, np.float64)[:, None, None] * distance, dtype=dtype, device=device)

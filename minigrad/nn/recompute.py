@@ -1,13 +1,16 @@
 """Activation checkpointing: memory for time (Chen, Xu, Zhang and Guestrin 2016)."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from ..autograd import GraphError, Op, backward, enable_grad, is_grad_enabled, mode, no_grad, switched, watch
 from ..random import default_generator
 from ..tensor import Tensor
 
+R = TypeVar("R")
 
-def recompute(function, *args):
+
+def recompute(function: Callable[..., R], *args: Any) -> R:
     """function(*args) without keeping what its backward needs: backward runs it a second time, and keeps that.
 
     args may be Tensors or anything else; the result is a Tensor or a tuple of them. Gradients go to args and to all
@@ -34,7 +37,7 @@ def recompute(function, *args):
 
     state = default_generator.state
     with no_grad(), watch(note):  # inside, nothing new has a node: whatever has one came from outside
-        y = function(*args)
+        y: Any = function(*args)
     ys = list(y) if isinstance(y, tuple) else [y]
     if not all(isinstance(each, Tensor) for each in ys):
         raise TypeError(f"recompute: the function must return a Tensor or a tuple of Tensors, not {type(y).__name__}")
@@ -42,7 +45,7 @@ def recompute(function, *args):
     if not outside:
         return y
     about = dict(function=function, args=args, given=given, versions=versions, state=state)
-    found = _Recompute.apply(*outside.values(), ys=ys, **about)
+    found: Any = _Recompute.apply(*outside.values(), ys=ys, **about)
     return found if isinstance(y, tuple) else found[0]
 
 
@@ -74,7 +77,7 @@ class _Recompute(Op, abstract=True):
         reached = [(y.node, dy) for y, dy in zip(ys, dys) if y.node is not None]
         if not reached:
             return (None,) * len(inputs)
-        wanted = [points[x.node].node if x.node in points else x.node for x in inputs]
+        wanted: list[Any] = [points[x.node].node if x.node in points else x.node for x in inputs]
         roots, cotangents = zip(*reached)
         # The walk that called this backward goes on from these inputs, and runs their hooks.
         found = backward(roots, cotangents, inputs=wanted, create_graph=connected, stop=True)

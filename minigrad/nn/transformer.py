@@ -1,9 +1,12 @@
 """Encoders, decoders, and both together (Vaswani et al. 2017), with PyTorch's names and arguments, batch first."""
 
 import copy
+from collections.abc import Mapping
+from typing import Any
 
 from ..dtypes import DEFAULT_FLOAT
-from ..tensor import full
+from ..tensor import Tensor, full
+from ..typing import DTypeLike
 from . import functional as F
 from . import init
 from .attention import MultiheadAttention
@@ -28,11 +31,26 @@ class _Layer(Module):
 
     of_decoder = False
 
-    def __init__(self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation="relu", layer_norm_eps=1e-5, *,
-                 batch_first=True, norm_first=False, bias=True, attention=None, device=None,
-                 dtype=DEFAULT_FLOAT):  # fmt: skip
-        place = dict(device=device, dtype=dtype)
-        options = dict(dropout=dropout, bias=bias, batch_first=batch_first) | place | (attention or {})
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str = "relu",
+        layer_norm_eps: float = 1e-5,
+        *,
+        batch_first: bool = True,
+        norm_first: bool = False,
+        bias: bool = True,
+        attention: Mapping[str, Any] | None = None,
+        device: str | None = None,
+        dtype: DTypeLike = DEFAULT_FLOAT,
+    ) -> None:
+        place: dict[str, Any] = dict(device=device, dtype=dtype)
+        options: dict[str, Any] = (
+            dict(dropout=dropout, bias=bias, batch_first=batch_first) | place | dict(attention or {})
+        )
 
         def norm():
             return LayerNorm(d_model, layer_norm_eps, bias=bias, **place)
@@ -63,7 +81,13 @@ class TransformerEncoderLayer(_Layer):
     norm_first: the norms come before the parts, as in GPT-2, instead of after the sums, as in the paper. attention:
     further arguments of MultiheadAttention, such as dict(impl="per_head", num_kv_heads=2)."""
 
-    def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
         """src (B, T, C); masks as in MultiheadAttention: True means not to attend."""
 
         def attend(x):
@@ -80,8 +104,17 @@ class TransformerDecoderLayer(_Layer):
 
     of_decoder = True
 
-    def forward(self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None,
-                memory_key_padding_mask=None, tgt_is_causal=False, memory_is_causal=False):  # fmt: skip
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
         """tgt (B, T, C), memory (B, S, C); masks as in MultiheadAttention: True means not to attend."""
 
         def attend(x):
@@ -117,10 +150,23 @@ class TransformerEncoder(Module):
     Unlike in PyTorch, each layer begins with its own weights. enable_nested_tensor and mask_check, PyTorch's, change
     nothing."""
 
-    def __init__(self, encoder_layer, num_layers, norm=None, enable_nested_tensor=True, mask_check=True):
+    def __init__(
+        self,
+        encoder_layer: TransformerEncoderLayer,
+        num_layers: int,
+        norm: Module | None = None,
+        enable_nested_tensor: bool = True,
+        mask_check: bool = True,
+    ) -> None:
         self.layers, self.norm = _copies(encoder_layer, num_layers), norm
 
-    def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=False):
+    def forward(
+        self,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Tensor:
         x = src
         for layer in self.layers:
             x = layer(x, mask, src_key_padding_mask, is_causal)
@@ -132,11 +178,20 @@ class TransformerDecoder(Module):
 
     Unlike in PyTorch, each layer begins with its own weights."""
 
-    def __init__(self, decoder_layer, num_layers, norm=None):
+    def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None) -> None:
         self.layers, self.norm = _copies(decoder_layer, num_layers), norm
 
-    def forward(self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None,
-                memory_key_padding_mask=None, tgt_is_causal=False, memory_is_causal=False):  # fmt: skip
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
         x = tgt
         for layer in self.layers:
             x = layer(x, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
@@ -149,12 +204,29 @@ class Transformer(Module):
 
     Embeddings, positions and the projection to a vocabulary are left to the caller. Arguments as for the layers."""
 
-    def __init__(self, d_model=512, nhead=8, num_encoder_layers=6, num_decoder_layers=6, dim_feedforward=2048,
-                 dropout=0.1, activation="relu", layer_norm_eps=1e-5, *, batch_first=True, norm_first=False, bias=True,
-                 attention=None, device=None, dtype=DEFAULT_FLOAT):  # fmt: skip
+    def __init__(
+        self,
+        d_model: int = 512,
+        nhead: int = 8,
+        num_encoder_layers: int = 6,
+        num_decoder_layers: int = 6,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str = "relu",
+        layer_norm_eps: float = 1e-5,
+        *,
+        batch_first: bool = True,
+        norm_first: bool = False,
+        bias: bool = True,
+        attention: Mapping[str, Any] | None = None,
+        device: str | None = None,
+        dtype: DTypeLike = DEFAULT_FLOAT,
+    ) -> None:
         sizes = d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps
-        place = dict(device=device, dtype=dtype)
-        options = dict(batch_first=batch_first, norm_first=norm_first, bias=bias, attention=attention) | place
+        place: dict[str, Any] = dict(device=device, dtype=dtype)
+        options: dict[str, Any] = (
+            dict(batch_first=batch_first, norm_first=norm_first, bias=bias, attention=attention) | place
+        )
         norms = [LayerNorm(d_model, layer_norm_eps, bias=bias, **place) for _ in range(2)]
         self.encoder = TransformerEncoder(TransformerEncoderLayer(*sizes, **options), num_encoder_layers, norms[0])
         self.decoder = TransformerDecoder(TransformerDecoderLayer(*sizes, **options), num_decoder_layers, norms[1])
@@ -162,14 +234,25 @@ class Transformer(Module):
             if p.ndim > 1:
                 init.xavier_uniform_(p)
 
-    def forward(self, src, tgt, src_mask=None, tgt_mask=None, memory_mask=None, src_key_padding_mask=None,
-                tgt_key_padding_mask=None, memory_key_padding_mask=None, src_is_causal=False, tgt_is_causal=False,
-                memory_is_causal=False):  # fmt: skip
+    def forward(
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        src_is_causal: bool = False,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
         memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
         return self.decoder(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
                             tgt_is_causal, memory_is_causal)  # fmt: skip
 
     @staticmethod
-    def generate_square_subsequent_mask(sz, device=None, dtype=DEFAULT_FLOAT):
+    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: DTypeLike = DEFAULT_FLOAT) -> Tensor:
         """(sz, sz): -∞ above the diagonal, where a position would see later ones, else 0."""
         return full((sz, sz), -float("inf"), **placed(device, dtype)).triu(1)

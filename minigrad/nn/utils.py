@@ -2,6 +2,7 @@
 
 import math
 import threading
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -12,12 +13,17 @@ from ..ops import cat, stack
 from ..recording import refuse
 from ..tensor import Tensor, from_backend, zeros
 
+__all__ = ["evaluating", "clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "vector_to_parameters"]
+
+if TYPE_CHECKING:
+    from .module import Module
+
 _changing_mode = threading.RLock()
 _evaluated: dict = {}  # {Module: (how many with-blocks it is in, {module: its mode before the first of them})}
 
 
 @contextmanager
-def evaluating(model):
+def evaluating(model: "Module") -> Iterator[None]:
     """Within a with-block a Module is in eval mode. After the last of them, if several threads are in one, every module
     is in the mode it had before the first."""
     with _changing_mode:
@@ -36,7 +42,13 @@ def evaluating(model):
                     module.training = training
 
 
-def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
     """Scale all gradients in place so that their joint norm is at most max_norm. Returns the norm before: a Tensor,
     () of float64, on the device of the first.
 
@@ -80,7 +92,7 @@ def _norm(grads, by_device, p):
     return stack([zeros((), dtype=float64, device=device), *((size**p).sum() for size in sizes)]).sum() ** (1 / p)
 
 
-def clip_grad_value_(parameters, clip_value, foreach=None):
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
     """Limit every element of every gradient to [-clip_value, clip_value], in place. foreach changes nothing."""
     with no_grad():
         for g in _own_grads(parameters):
@@ -96,12 +108,12 @@ def _own_grads(parameters):
     return [p.grad for p in parameters if p.grad is not None]
 
 
-def parameters_to_vector(parameters):
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """All values of the parameters, one after the other: (n,), through which gradients flow."""
     return cat([p.reshape(-1) for p in parameters])
 
 
-def vector_to_parameters(vec, parameters):
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """Set the parameters' values to those of a vector, as parameters_to_vector gives it. Raises ValueError if it has
     another size."""
     parameters = list(parameters)

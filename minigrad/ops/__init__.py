@@ -15,7 +15,8 @@ from .movement import (
 )  # fmt: skip
 from .norm import layer_norm, rms_norm
 from .reduce import (
-    all, amax, amin, any, argmax, argmin, argsort, cumsum, logsumexp, max, mean, min, prod, sort, std, sum, topk, var,
+    ValuesIndices, all, amax, amin, any, argmax, argmin, argsort, cumsum, logsumexp, max, mean, min, prod, sort, std,
+    sum, topk, var,
 )  # fmt: skip
 from .select import (
     clamp, eq, ge, gt, isfinite, isinf, isnan, le, logical_and, logical_not, logical_or, logical_xor, lt, maximum,

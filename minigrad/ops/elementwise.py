@@ -16,9 +16,7 @@ def unary(op):
             raise no_out(op.name)
         return op.apply(floating(x))
 
-    function.__name__ = function.__qualname__ = op.name
-    function.__doc__ = op.__doc__
-    return function
+    return _published(function, op, "x: of any shape; integers and bools are taken as float32. Same shape and dtype.")
 
 
 def binary(op):
@@ -36,8 +34,15 @@ def binary(op):
         check_broadcast(name, x, other)
         return op.apply(x, other)
 
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = op.__doc__
+    about = """x, other: Tensors, arrays or numbers, one of them a Tensor. Dtypes are promoted, shapes broadcast. Raises
+    ValueError for shapes that do not, and TypeError for other types."""
+    return _published(function, op, about)
+
+
+def _published(function, op, about):
+    function.__name__ = function.__qualname__ = op.name
+    function.__module__ = op.__module__
+    function.__doc__ = f"{op.__doc__}\n\n    {about}"
     return function
 
 

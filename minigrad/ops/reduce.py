@@ -11,7 +11,7 @@ from .index import Gather
 from .movement import expanded, shaped
 from .select import maximum, minimum, where
 
-ValuesIndices = namedtuple("ValuesIndices", ("values", "indices"))
+ValuesIndices = namedtuple("ValuesIndices", ("values", "indices"))  # of Tensors
 
 
 def _kept(shape, dims):

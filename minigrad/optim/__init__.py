@@ -9,5 +9,7 @@ from .schedule import warmup_cosine
 from .sgd import SGD
 from ..missing import explaining
 
+__all__ = ["lr_scheduler", "Adam", "AdamW", "Optimizer", "warmup_cosine", "SGD"]
+
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
     __getattr__ = explaining(__name__)

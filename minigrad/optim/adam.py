@@ -1,6 +1,13 @@
 """Adam, and AdamW."""
 
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from ..tensor import Tensor
 from .optimizer import Optimizer, launches, refuse, rows
+
+if TYPE_CHECKING:
+    from ..optim.optimizer import Params
 
 
 class Adam(Optimizer):
@@ -14,12 +21,25 @@ class Adam(Optimizer):
     squares = ("v",)
     decoupled = False
 
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0, amsgrad=False, *, foreach=None,
-                 maximize=False, capturable=False, differentiable=False, fused=None):  # fmt: skip
+    def __init__(
+        self,
+        params: "Params",
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
         refuse(type(self).__name__, amsgrad=amsgrad, maximize=maximize, differentiable=differentiable)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
-    def update(self, p, g, state, group):
+    def update(self, p: Tensor, g: Tensor, state: MutableMapping[str, Any], group: MutableMapping[str, Any]) -> None:
         m, v, t, (beta1, beta2) = state["m"], state["v"], state["step"], group["betas"]
         if self.decoupled:
             p *= 1 - group["lr"] * group["weight_decay"]
@@ -29,7 +49,7 @@ class Adam(Optimizer):
         v.mul_(beta2).add_((1 - beta2) * g * g)
         p -= group["lr"] * (m / (1 - beta1**t)) / ((v / (1 - beta2**t)).sqrt() + group["eps"])
 
-    def update_all(self, due):
+    def update_all(self, due: list[Any]) -> None:
         for (on, *shared), parameters in launches(due, lambda group: (*group["betas"], group["eps"])):
             numbers, options = rows(parameters, lambda s, group: (group["lr"], group["weight_decay"], s["step"]))
             slots = [
@@ -45,7 +65,20 @@ class AdamW(Adam):
 
     decoupled = True
 
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, *, foreach=None,
-                 maximize=False, capturable=False, differentiable=False, fused=None):  # fmt: skip
+    def __init__(
+        self,
+        params: "Params",
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
         options = dict(maximize=maximize, differentiable=differentiable)
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **options)

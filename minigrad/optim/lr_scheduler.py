@@ -9,10 +9,16 @@ step() scales it by what the formula changes. So schedulers can be combined by s
 
 import math
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..missing import explaining
 from .optimizer import Optimizer
+
+__all__ = [
+    "LRScheduler", "LambdaLR", "StepLR", "MultiStepLR", "ExponentialLR", "ConstantLR", "LinearLR", "PolynomialLR",
+    "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "OneCycleLR", "SequentialLR",
+]  # fmt: skip
 
 
 class LRScheduler:
@@ -21,7 +27,7 @@ class LRScheduler:
 
     scales = True  # False: its rates are set whatever the group's rate was, as LambdaLR's and OneCycleLR's are
 
-    def __init__(self, optimizer, last_epoch=-1):
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(self).__name__} needs an Optimizer, got {type(optimizer).__name__}")
         for group in optimizer.param_groups:
@@ -34,11 +40,11 @@ class LRScheduler:
         self.last_epoch = last_epoch
         self.step()
 
-    def rate(self, base, t):
+    def rate(self, base: float, t: int) -> float:
         """The learning rate after t steps."""
         raise NotImplementedError(f"{type(self).__name__} must define rate(base, t)")
 
-    def step(self, epoch=None):
+    def step(self, epoch: int | None = None) -> None:
         """Set the learning rates for the next step, or for step number `epoch`."""
         before = [None] * len(self.base_lrs)  # what the formula said, where this is the step after it
         if self.scales and epoch is None:
@@ -52,15 +58,15 @@ class LRScheduler:
     def _rates(self, t):
         return [self.rate(base, t) for base in self.base_lrs]
 
-    def get_last_lr(self):
+    def get_last_lr(self) -> list[float]:
         """The learning rate of each group, as the last step() set it."""
         return list(self._last_lr)
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """All but the optimizer, and functions: numbers, lists and strings."""
         return {name: value for name, value in vars(self).items() if name not in ("optimizer", "lr_lambdas")}
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take up where a scheduler of the same kind stood. Raises ValueError if it was of another kind."""
         expected = self.state_dict()
         if state_dict.keys() != expected.keys():
@@ -75,7 +81,12 @@ class LambdaLR(LRScheduler):
 
     scales = False
 
-    def __init__(self, optimizer, lr_lambda, last_epoch=-1):
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]],
+        last_epoch: int = -1,
+    ) -> None:
         self.lr_lambdas = _for_each_group(optimizer, lr_lambda, "lr_lambda")
         super().__init__(optimizer, last_epoch)
 
@@ -86,44 +97,46 @@ class LambdaLR(LRScheduler):
 class StepLR(LRScheduler):
     """base · gamma^⌊t / step_size⌋"""
 
-    def __init__(self, optimizer, step_size, gamma=0.1, last_epoch=-1):
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size, self.gamma = _at_least_1("step_size", step_size), gamma
         super().__init__(optimizer, last_epoch)
 
-    def rate(self, base, t):
+    def rate(self, base: float, t: int) -> float:
         return base * self.gamma ** (t // self.step_size)
 
 
 class MultiStepLR(LRScheduler):
     """base · gamma^(the number of milestones up to t)"""
 
-    def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1):
+    def __init__(
+        self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
         self.milestones, self.gamma = sorted(milestones), gamma
         super().__init__(optimizer, last_epoch)
 
-    def rate(self, base, t):
+    def rate(self, base: float, t: int) -> float:
         return base * self.gamma ** bisect_right(self.milestones, t)
 
 
 class ExponentialLR(LRScheduler):
     """base · gamma^t"""
 
-    def __init__(self, optimizer, gamma, last_epoch=-1):
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def rate(self, base, t):
+    def rate(self, base: float, t: int) -> float:
         return base * self.gamma**t
 
 
 class ConstantLR(LRScheduler):
     """base · factor before step total_iters, then base."""
 
-    def __init__(self, optimizer, factor=1 / 3, total_iters=5, last_epoch=-1):
+    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
         self.factor, self.total_iters = factor, total_iters
         super().__init__(optimizer, last_epoch)
 
-    def rate(self, base, t):
+    def rate(self, base: float, t: int) -> float:
         return base * (self.factor if t < self.total_iters else 1)
 
 
@@ -131,7 +144,14 @@ class LinearLR(LRScheduler):
     """base times a factor that goes from start_factor to end_factor in a straight line over total_iters steps, and
     stays there: a warmup."""
 
-    def __init__(self, optimizer, start_factor=1 / 3, end_factor=1.0, total_iters=5, last_epoch=-1):
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+        last_epoch: int = -1,
+    ) -> None:
         if not 0 < start_factor <= 1 or not 0 <= end_factor <= 1:
             raise ValueError(
                 f"LinearLR: start_factor must lie in (0, 1] and end_factor in [0, 1], got {start_factor}, {end_factor}"
@@ -139,7 +159,7 @@ class LinearLR(LRScheduler):
         self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
         super().__init__(optimizer, last_epoch)
 
-    def rate(self, base, t):
+    def rate(self, base: float, t: int) -> float:
         done = min(t, self.total_iters) / self.total_iters if self.total_iters else 1
         return base * (self.start_factor + (self.end_factor - self.start_factor) * done)
 
@@ -147,11 +167,11 @@ class LinearLR(LRScheduler):
 class PolynomialLR(LRScheduler):
     """base · (1 - t / total_iters)^power, 0 from total_iters on."""
 
-    def __init__(self, optimizer, total_iters=5, power=1.0, last_epoch=-1):
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters, self.power = _at_least_1("total_iters", total_iters), power
         super().__init__(optimizer, last_epoch)
 
-    def rate(self, base, t):
+    def rate(self, base: float, t: int) -> float:
         return base * (1 - min(t, self.total_iters) / self.total_iters) ** self.power
 
 
@@ -160,11 +180,11 @@ class CosineAnnealingLR(LRScheduler):
 
     Source: Loshchilov and Hutter 2017, equation 5."""
 
-    def __init__(self, optimizer, T_max, eta_min=0.0, last_epoch=-1):
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
         self.T_max, self.eta_min = _at_least_1("T_max", T_max), eta_min
         super().__init__(optimizer, last_epoch)
 
-    def rate(self, base, t):
+    def rate(self, base: float, t: int) -> float:
         return self.eta_min + (base - self.eta_min) * (1 + math.cos(math.pi * t / self.T_max)) / 2
 
 
@@ -175,11 +195,13 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     scales = False
 
-    def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
+    def __init__(
+        self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
+    ) -> None:
         self.T_0, self.T_mult, self.eta_min = _at_least_1("T_0", T_0), _at_least_1("T_mult", T_mult), eta_min
         super().__init__(optimizer, last_epoch)
 
-    def rate(self, base, t):
+    def rate(self, base: float, t: int) -> float:
         T = self.T_0
         if self.T_mult == 1:
             t %= T
@@ -197,16 +219,32 @@ class OneCycleLR(LRScheduler):
 
     scales = False
 
-    def __init__(self, optimizer, max_lr, total_steps=None, epochs=None, steps_per_epoch=None, pct_start=0.3,
-                 anneal_strategy="cos", cycle_momentum=True, base_momentum=0.85, max_momentum=0.95, div_factor=25.0,
-                 final_div_factor=1e4, three_phase=False, last_epoch=-1):  # fmt: skip
-        if total_steps is None and (epochs is None or steps_per_epoch is None):
-            raise ValueError("OneCycleLR: give total_steps, or epochs and steps_per_epoch")
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        max_lr: float | Sequence[float],
+        total_steps: int | None = None,
+        epochs: int | None = None,
+        steps_per_epoch: int | None = None,
+        pct_start: float = 0.3,
+        anneal_strategy: str = "cos",
+        cycle_momentum: bool = True,
+        base_momentum: float | Sequence[float] = 0.85,
+        max_momentum: float | Sequence[float] = 0.95,
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+        three_phase: bool = False,
+        last_epoch: int = -1,
+    ) -> None:
+        if total_steps is None:
+            if epochs is None or steps_per_epoch is None:
+                raise ValueError("OneCycleLR: give total_steps, or epochs and steps_per_epoch")
+            total_steps = epochs * steps_per_epoch
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f"OneCycleLR: anneal_strategy must be 'cos' or 'linear', got {anneal_strategy!r}")
         if not 0 <= pct_start <= 1:
             raise ValueError(f"OneCycleLR: pct_start must lie in [0, 1], got {pct_start}")
-        self.total_steps = epochs * steps_per_epoch if total_steps is None else total_steps
+        self.total_steps = total_steps
         self.max_lrs = _for_each_group(optimizer, max_lr, "max_lr")
         self.pct_start, self.anneal_strategy, self.three_phase = pct_start, anneal_strategy, three_phase
         self.div_factor, self.final_div_factor = div_factor, final_div_factor
@@ -250,7 +288,9 @@ class OneCycleLR(LRScheduler):
 class SequentialLR(LRScheduler):
     """Schedulers of one optimizer, one after the other: the next one begins, from its first step, at each milestone."""
 
-    def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
+    def __init__(
+        self, optimizer: Optimizer, schedulers: Iterable[LRScheduler], milestones: Iterable[int], last_epoch: int = -1
+    ) -> None:
         self.schedulers, self.milestones = list(schedulers), list(milestones)
         if len(self.schedulers) != len(self.milestones) + 1 or self.milestones != sorted(self.milestones):
             raise ValueError(
@@ -263,23 +303,23 @@ class SequentialLR(LRScheduler):
         if last_epoch == -1:  # each of them has had its first step, when it was made
             self.schedulers[0].step(0)
 
-    def step(self):  # type: ignore[override]
+    def step(self) -> None:  # type: ignore[override]
         """Set the learning rates for the next step."""
         self.last_epoch += 1
         now = bisect_right(self.milestones, self.last_epoch)
         begins = now > 0 and self.milestones[now - 1] == self.last_epoch
         self.schedulers[now].step(0 if begins else None)
 
-    def get_last_lr(self):
+    def get_last_lr(self) -> list[float]:
         """The learning rate of each group, as the last step() set it."""
         return self.schedulers[bisect_right(self.milestones, self.last_epoch)].get_last_lr()
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """Its step, and the state of each scheduler."""
         states = [scheduler.state_dict() for scheduler in self.schedulers]
         return {"last_epoch": self.last_epoch, "milestones": self.milestones, "schedulers": states}
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take up where a scheduler of the same kinds stood."""
         if len(state_dict["schedulers"]) != len(self.schedulers):
             raise ValueError(f"SequentialLR: the state is of {len(state_dict['schedulers'])} schedulers, not of "

@@ -1,8 +1,9 @@
 """What all optimizers share: parameter groups, their state, and saving both."""
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from reprlib import repr as shown
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from ..dtypes import is_number
 from ..tensor import Tensor, as_tensor, from_backend
 from .recorded import Options, State, guarded
 
+Params: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]]
 _OWN = {"param_groups", "state"}
 
 
@@ -39,14 +41,14 @@ class Optimizer:
         if "update_all" not in vars(nearest):  # the kernel that it would inherit computes another formula
             cls.update_all = Optimizer.update_all  # type: ignore[method-assign]
 
-    def __init__(self, params, defaults):
+    def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor) or not isinstance(params, Iterable):
             raise TypeError(
                 f"{type(self).__name__} needs an iterable of Tensors, such as model.parameters(), or of dicts, "
                 f"not a {type(params).__name__}"
             )
-        params = list(params)
-        groups = params if params and isinstance(params[0], dict) else [{"params": params}]
+        given: list[Any] = list(params)
+        groups = given if given and isinstance(given[0], dict) else [{"params": given}]
         self.defaults = defaults
         self.state: dict = {}
         self.param_groups: list = []
@@ -55,7 +57,7 @@ class Optimizer:
         if not any(group["params"] for group in self.param_groups):
             raise ValueError(f"{type(self).__name__} got no parameters")
 
-    def add_param_group(self, group):
+    def add_param_group(self, group: Mapping[str, Any]) -> None:
         """Optimize more parameters: a dict with 'params', a Tensor or several, and options that differ from the
         defaults. Raises ValueError for what cannot be optimized, or is already."""
         params = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
@@ -79,13 +81,13 @@ class Optimizer:
             seen.add(id(p))
         self.param_groups.append(group)
 
-    def zero_grad(self, set_to_none=True):
+    def zero_grad(self, set_to_none: bool = True) -> None:
         """Set every .grad to None; with set_to_none=False, to zeros where there is one."""
         for group in self.param_groups:
             for p in group["params"]:
                 p.grad = None if set_to_none or p.grad is None else p.grad.zeros_like()
 
-    def step(self, closure=None):
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient, in place. closure: a function that computes the loss and the
         gradients first; its loss is returned."""
         loss = None
@@ -111,13 +113,13 @@ class Optimizer:
             self.update_all(due)
         return loss
 
-    def update(self, p, g, state, group):
+    def update(self, p: Tensor, g: Tensor, state: MutableMapping[str, Any], group: MutableMapping[str, Any]) -> None:
         """Change p, and the buffers in state, in place; g stays as it is. Runs under no_grad.
 
         state: the parameter's buffers by name, and "step", which counts from 1. group: the options."""
         raise TypeError("an Optimizer must define update(p, g, state, group)")
 
-    def update_all(self, due):
+    def update_all(self, due: list[Any]) -> None:
         """`update` for each (p, g, state, group) of a list. Where the backends have a kernel for an optimizer, it
         overrides this with one launch for all parameters."""
         if recording.active():
@@ -143,7 +145,7 @@ class Optimizer:
         groups = {id(group): Options(group) for *_, group in due}
         return [(p, g, State(state), groups[id(group)]) for p, g, state, group in due]
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """{'state': {index: {'step': …, name: Tensor}}, 'param_groups': …}, parameters by their index over all groups.
 
         The Tensors share memory with the optimizer's."""
@@ -152,7 +154,7 @@ class Optimizer:
         groups = [{**group, "params": [index[p] for p in group["params"]]} for group in self.param_groups]
         return {"state": {index[p]: dict(state) for p, state in self.state.items()}, "param_groups": groups}
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Restore what state_dict() gave (arrays or Tensors); the parameters must be the same in number and shape.
 
         Everything is checked before anything changes. Raises ValueError for what does not fit."""

@@ -1,6 +1,13 @@
 """Stochastic gradient descent."""
 
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from ..tensor import Tensor
 from .optimizer import Optimizer, launches, refuse, rows
+
+if TYPE_CHECKING:
+    from ..optim.optimizer import Params
 
 
 class SGD(Optimizer):
@@ -12,12 +19,24 @@ class SGD(Optimizer):
 
     buffers = ("momentum_buffer",)
 
-    def __init__(self, params, lr=1e-3, momentum=0.0, dampening=0, weight_decay=0.0, nesterov=False, *, maximize=False,
-                 foreach=None, differentiable=False, fused=None):  # fmt: skip
+    def __init__(
+        self,
+        params: "Params",
+        lr: float = 1e-3,
+        momentum: float = 0.0,
+        dampening: int = 0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
         refuse("SGD", dampening=dampening, maximize=maximize, differentiable=differentiable)
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov})
 
-    def update(self, p, g, state, group):
+    def update(self, p: Tensor, g: Tensor, state: MutableMapping[str, Any], group: MutableMapping[str, Any]) -> None:
         momentum, b = group["momentum"], state["momentum_buffer"]
         if group["weight_decay"]:
             g = g + group["weight_decay"] * p
@@ -26,7 +45,7 @@ class SGD(Optimizer):
             g = g + momentum * b if group["nesterov"] else b
         p -= group["lr"] * g
 
-    def update_all(self, due):
+    def update_all(self, due: list[Any]) -> None:
         for (on, *shared), parameters in launches(due, lambda group: (group["momentum"], group["nesterov"])):
             numbers, options = rows(parameters, lambda _, group: (group["lr"], group["weight_decay"]))
             slots = [(p, g, state["momentum_buffer"].array, row) for (p, g, state, _), row in zip(parameters, numbers)]

@@ -52,3 +52,13 @@ from .effects.patching import patch
 from .effects.cells import WhatIf, attention_attribution, what_if
 from .recorder import Recorder
 from .report import LayerView
+
+__all__ = [
+    "attention_layers", "head_weights", "attention_to", "duplicate", "entropy", "induction", "previous", "rollout",
+    "STATS", "Stat", "stat", "HeadTable", "HeadTrace", "LayerTrace", "trace_heads", "IdentityError", "IdentityReport",
+    "Ledger", "ledger", "head_scores", "repeated_tokens", "AttentionOnly", "designed_head", "LogitAttribution",
+    "logit_attribution", "ov_circuit", "qk_circuit", "unembedding", "Composition", "composition", "TokenGradients",
+    "token_gradients", "BackwardLens", "backward_lens", "Node", "Edges", "Flow", "edge_patch", "flow", "METHODS",
+    "PruneReport", "ablate_heads", "grouped", "head_importance", "losses_without", "mean_loss", "prune", "ranked",
+    "patch", "WhatIf", "attention_attribution", "what_if", "Recorder", "LayerView",
+]  # fmt: skip

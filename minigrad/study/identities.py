@@ -15,6 +15,7 @@ Each W is the head's own part of the weights, ⟨dW, W⟩ includes its bias, and
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,7 @@ RTOL = {8: 1e-10, 4: 1e-5, 2: 2e-2}  # itemsize -> the error allowed, relative t
 class IdentityError(AssertionError):
     """An identity does not hold, so a backward is wrong. `.report` is the IdentityReport of all that was compared."""
 
-    def __init__(self, report):
+    def __init__(self, report: Any) -> None:
         outside = all("⟨dW" in row[2] for row in report.failed)
         hint = "\nOnly weights disagree: did a backward go through a forward from outside the trace?" if outside else ""
         super().__init__(f"{len(report.failed)} of {len(report.rows)} identities do not hold:\n{report}{hint}")
@@ -45,14 +46,16 @@ class IdentityReport:
     rtol: dict  # layer -> the largest error allowed
 
     @property
-    def failed(self):
+    def failed(self) -> list[Any]:
+        """The rows whose error is larger than allowed, or NaN."""
         return [row for row in self.rows if not row[3] <= self.rtol[row[0]]]  # NaN fails
 
     @property
-    def worst(self):
+    def worst(self) -> float:
+        """The largest error; NaN if there is one."""
         return float(np.max([row[3] for row in self.rows]))  # NaN, if there is one
 
-    def __str__(self):
+    def __str__(self) -> str:
         lines = [("", "identity", "largest error", "in")]
         for identity in dict.fromkeys(row[2] for row in self.rows):
             rows = [row for row in self.rows if row[2] == identity]

@@ -1,6 +1,8 @@
 """The attention layers of a model: how to find them, their weights head by head, and how to leave a model as it was."""
 
+from collections.abc import Iterable
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,11 +13,17 @@ from ..nn import MultiheadAttention
 from ..nn.positions import rotary
 from ..nn.utils import evaluating
 from ..tensor import Tensor, grad, tensor, zeros
+from ..typing import Array
+
+if TYPE_CHECKING:
+    from ..nn.module import Module
 
 WEIGHTS = "W_Q", "W_K", "W_V", "W_O"  # of a head
 
 
-def attention_layers(model, names=None):
+def attention_layers(
+    model: "Module", names: Iterable[int | str] | int | str | None = None
+) -> dict[str, MultiheadAttention]:
     """{path: layer} of the MultiheadAttention layers in a Module. names: only these, by path or number (None: all).
 
     The model itself may be one, at path "". Raises ValueError if there are none, KeyError for an unknown name."""
@@ -44,14 +52,14 @@ def path_of(name, layers):
     raise UnknownName(unknown("attention layer", name, layers))
 
 
-def head_weights(layer, head):
+def head_weights(layer: MultiheadAttention, head: int) -> tuple[Array, Array, Array, Array]:
     """W_Q (C, d_k), W_K (kdim, d_k), W_V (vdim, d_v) and W_O (d_v, C) of a head of a MultiheadAttention, float64.
 
     Heads of a group share W_K and W_V. W_O is multiplied by the head's gate, if the layer has gates. Raises ValueError
     for an unknown head. nn.MultiheadAttention.head gives the same as Tensors, without the gate."""
-    head = layer.head(head)
-    W_Q, W_K, W_V, W_O = map(as_float64, (head.W_Q, head.W_K, head.W_V, head.W_O))
-    return W_Q, W_K, W_V, W_O * head.gate
+    h = layer.head(head)
+    W_Q, W_K, W_V, W_O = map(as_float64, (h.W_Q, h.W_K, h.W_V, h.W_O))
+    return W_Q, W_K, W_V, W_O * h.gate
 
 
 def before_rotary(dx):

@@ -1,11 +1,13 @@
 """Small models for studying heads: one that learns, and some whose weights are set so that a head attends as wanted."""
 
+from typing import TYPE_CHECKING, Any, overload
+
 import numpy as np
 
 from ..errors import unknown
 from ..nn import Embedding, Linear, Module, ModuleList, MultiheadAttention, init
 from ..nn import functional as F
-from ..tensor import arange, tensor
+from ..tensor import Tensor, arange, tensor
 
 
 class AttentionBlock(Module):
@@ -30,7 +32,15 @@ class AttentionOnly(Module):
     Positions are the larger part of the input because the first thing to learn is to look at the token before. impl
     defaults to the form that is fastest at small sizes and that head hooks use anyway."""
 
-    def __init__(self, vocab_size, block_size, n_layer=2, n_head=4, n_embd=64, impl="batched"):
+    def __init__(
+        self,
+        vocab_size: int,
+        block_size: int,
+        n_layer: int = 2,
+        n_head: int = 4,
+        n_embd: int = 64,
+        impl: str = "batched",
+    ) -> None:
         self.vocab_size, self.block_size = vocab_size, block_size
         self.wte = Embedding(vocab_size, n_embd)
         self.wpe = Embedding(block_size, n_embd)
@@ -43,7 +53,15 @@ class AttentionOnly(Module):
             init.normal_(block.attn.in_proj_weight, std=n_embd**-0.5)
             init.normal_(block.attn.out_proj.weight, std=(2 * n_embd) ** -0.5)
 
-    def forward(self, idx, targets=None):
+    if TYPE_CHECKING:  # there is a loss where there are targets
+
+        @overload  # type: ignore[override]  # of Module, which knows only of one kind of call
+        def __call__(self, idx: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]: ...
+        @overload
+        def __call__(self, idx: Tensor, targets: None = None) -> tuple[Tensor, None]: ...
+        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    def forward(self, idx: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """idx (B, T) int -> logits (B, T, V), and the mean cross-entropy against targets (B, T), or None without.
 
         Targets of -100 do not count."""
@@ -58,7 +76,7 @@ class AttentionOnly(Module):
             return logits, None
         return logits, F.cross_entropy(logits.reshape(-1, self.vocab_size), targets.reshape(-1))
 
-    def head(self, x):
+    def head(self, x: Tensor) -> Tensor:
         """(B, T, C) -> (B, T, V)."""
         return self.lm_head(x)
 
@@ -66,7 +84,9 @@ class AttentionOnly(Module):
 DESIGNS = "previous", "duplicate", "induction"
 
 
-def designed_head(kind, vocab_size=32, block_size=32, sharpness=20.0):
+def designed_head(
+    kind: str, vocab_size: int = 32, block_size: int = 32, sharpness: float = 20.0
+) -> tuple[AttentionOnly, str, int]:
     """(model, path, head): an AttentionOnly with weights set by hand, and the place of the head that attends as `kind`
     says: to the "previous" token, to earlier copies of its token ("duplicate"), or to the tokens that followed such
     copies ("induction"). It is the only head of the last layer, and as wide as the residual stream x (T, C):

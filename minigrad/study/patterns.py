@@ -3,10 +3,14 @@
 Rows sum to 1, or to 0 for a query that sees nothing. Each function returns means over the queries to which it applies,
 and nan where it applies to none."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from ..typing import Array
 
-def entropy(pattern, normalised=True):
+
+def entropy(pattern: Array, normalised: bool = True) -> Array:
     """Mean over queries of -Σ P ln P, (…, T, S) -> (…): in nats, or divided by ln n, its largest value over n keys.
 
     In a causal pattern, where all is 0 above the diagonal, n is the query's position + 1. In others it is S, which
@@ -35,19 +39,19 @@ def sink(pattern):
     return _mean(pattern[..., 0], _visible(pattern)[1])
 
 
-def previous(pattern):
+def previous(pattern: Array) -> Array:
     """Mean attention of a query to the position before its own, (…, T, T) -> (…)."""
     return attention_to(pattern, np.eye(np.shape(pattern)[-2], k=-1, dtype=bool))
 
 
-def duplicate(pattern, tokens):
+def duplicate(pattern: Array, tokens: Array) -> Array:
     """Mean attention of a query to the earlier copies of its token, over the queries that have one.
 
     pattern (B, nh, T, T), tokens (B, T) -> (nh,)."""
     return _over_sequences(pattern, _earlier_copies(tokens))
 
 
-def induction(pattern, tokens):
+def induction(pattern: Array, tokens: Array) -> Array:
     """Prefix matching (Olsson et al. 2022): mean attention of a query to the positions after the earlier copies of its
     token, over the queries that have one. pattern (B, nh, T, T), tokens (B, T) -> (nh,)."""
     after = np.zeros_like(copies := _earlier_copies(tokens))
@@ -55,7 +59,7 @@ def induction(pattern, tokens):
     return _over_sequences(pattern, after)
 
 
-def attention_to(pattern, wanted):
+def attention_to(pattern: Array, wanted: Array) -> Array:
     """Mean attention of a query to the keys that are `wanted`, (…, T, S) bool, over the queries that want any.
 
     pattern (…, T, S) -> (…)."""
@@ -63,7 +67,7 @@ def attention_to(pattern, wanted):
     return _mean((pattern * wanted).sum(-1), wanted.any(-1))
 
 
-def rollout(patterns):
+def rollout(patterns: Sequence[Array]) -> Array:
     """Attention rollout (Abnar and Zuidema 2020): R_l = (½ A_l + ½ I) R_{l-1}, A_l the mean over heads.
 
     patterns: (B, nh, T, T) or (nh, T, T) for each layer, from the first. Returns R of the last layer, (…, T, T): how

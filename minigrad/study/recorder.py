@@ -1,15 +1,23 @@
 """Heads in the course of training: patterns and gradients on the same input, once in so many steps."""
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from ..autograd import enable_grad
 from ..errors import UnknownName, unknown
 from ..tensor import Tensor, grad
+from ..typing import Array, FilePath
 from . import report
 from .effects.importance import returned_loss
 from .layers import attention_layers, undisturbed
 from .residual.flow import flow
 from .trace import trace_heads
+
+if TYPE_CHECKING:
+    from ..nn.module import Module
 
 
 class Recorder:
@@ -27,23 +35,32 @@ class Recorder:
     flow: also keep where the gradients come from, at the price of another forward and backward.
     snapshots: [(step, {path: report.LayerView})], in memory. losses: (steps, values). flows: [(step, Flow)]."""
 
-    def __init__(self, model, probe, every=25, loss=returned_loss, start=0, flow=False):
+    def __init__(
+        self,
+        model: "Module",
+        probe: Tensor | Sequence[Any],
+        every: int = 25,
+        loss: Callable[..., Tensor] = returned_loss,
+        start: int = 0,
+        flow: bool = False,
+    ) -> None:
         if every < 1:
             raise ValueError(f"every must be at least 1, got {every}")
         if flow and isinstance(probe, Tensor):
             raise ValueError("flow=True needs a probe with a loss: the arguments of loss(model, *probe)")
-        self.model, self.probe, self.every, self.loss, self._with_flow = model, probe, every, loss, flow
+        self.model, self.every, self.loss, self._with_flow = model, every, loss, flow
+        self.probe: Any = probe
         self.snapshots, self.losses, self.flows, self._outcomes = [], ([], []), [], []
         self._record(start)
 
-    def __call__(self, step, loss):
+    def __call__(self, step: int, loss: float | Tensor) -> None:
         """To be called after each step, which are counted from 1, with its loss, a number or a Tensor."""
         self.losses[0].append(step)
         self.losses[1].append(loss.item() if isinstance(loss, Tensor) else float(loss))
         if step % self.every == 0:
             self._record(step)
 
-    def series(self, stat):
+    def series(self, stat: str) -> tuple[list[int], dict[str, Array]]:
         """(steps, {path: (snapshots, heads)}) of a statistic, by its name in study.STATS. Raises KeyError."""
         views = [view for _, layers in self.snapshots for view in layers.values()]
         if any(stat not in view.stats for view in views):
@@ -53,7 +70,7 @@ class Recorder:
             raise ValueError("heads were pruned between snapshots: there is no series of them")
         return self._steps, {p: np.array([layers[p].stats[stat] for _, layers in self.snapshots]) for p in paths}
 
-    def edges(self, source, target):
+    def edges(self, source: Any, target: Any) -> tuple[list[int], dict[str, Array]]:
         """(steps, {input: (snapshots,)}) of the edges between two nodes, as in Flow.edge. Needs flow=True."""
         if not self.flows:
             raise ValueError("no flow was recorded: make the Recorder with flow=True")
@@ -64,7 +81,14 @@ class Recorder:
     def _steps(self):
         return [step for step, _ in self.snapshots]
 
-    def to_html(self, path, tokens=None, title="Attention heads in training", vocab=None, limit=report.LIMIT):
+    def to_html(
+        self,
+        path: FilePath,
+        tokens: Any = None,
+        title: str = "Attention heads in training",
+        vocab: Any = None,
+        limit: int = report.LIMIT,
+    ) -> Path:
         """Write all snapshots as one HTML file with a scrubber through training; returns its path. tokens, vocab and
         limit: as in HeadTrace.to_html."""
         return report.write(

@@ -1,16 +1,22 @@
 """What kind of head is it? Scores on random tokens that repeat, where only the context says what comes next."""
 
+from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..errors import unknown
 from ..random import Generator
-from ..tensor import tensor
+from ..tensor import Tensor, tensor
+from ..typing import Array
 from . import patterns
 from .layers import attention_layers, head_weights, several, undisturbed
 from .table import HeadTable
 from .weights.circuits import unembedding
+
+if TYPE_CHECKING:
+    from ..nn.module import Module
 
 _OF_PATTERN = {
     "previous": lambda pattern, tokens: patterns.previous(pattern).mean(0),
@@ -21,14 +27,16 @@ KINDS = *_OF_PATTERN, "copying"
 _NUMBERS = 2**24  # how many numbers of a layer's patterns, or of its logits, are held at a time
 
 
-def repeated_tokens(periods, vocab_size, length, generator):
+def repeated_tokens(periods: Array | Sequence[int], vocab_size: int, length: int, generator: Generator) -> Tensor:
     """For each period p, p distinct random tokens, over and over: periods (B,) ints -> (B, length) int64."""
     order = generator.uniform((len(periods), vocab_size)).argsort(-1)  # (B, V): each row a permutation of all tokens
     at = np.arange(length) % np.reshape(periods, (-1, 1))  # (B, length)
     return tensor(np.take_along_axis(order, at, -1))
 
 
-def head_scores(model, kinds=KINDS, periods=(9, 16), n=64, seed=0):
+def head_scores(
+    model: "Module", kinds: Sequence[str] = KINDS, periods: Sequence[int] = (9, 16), n: int = 64, seed: int = 0
+) -> HeadTable:
     """A HeadTable of what each head of a language model does on repeated random tokens, numbers from 0 to 1:
 
         previous    attention to the token before

@@ -5,13 +5,17 @@ list that `minigrad stats` prints are all made from STATS."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
+from ..typing import Array
 from . import patterns
 from .weights.token_gradients import totals
 
 GRADIENTS, TOKENS, POSITIONS = "gradients", "tokens", "positions"  # what a statistic may need
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -25,10 +29,10 @@ class Stat:
     needs: frozenset
     compute: Callable
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.formula} ({self.unit}): {self.meaning}"
 
-    def of(self, seen, tokens=None):
+    def of(self, seen: Any, tokens: Any = None) -> Array:
         """(n,) for the n heads of a LayerTrace, nan if that lacks what the statistic needs. tokens: (B, T) ints."""
         B, n, T, S = seen.pattern.shape
         has = {
@@ -42,7 +46,7 @@ class Stat:
 STATS: dict[str, Stat] = {}
 
 
-def stat(formula, unit, meaning, *needs):
+def stat(formula: str, unit: str, meaning: str, *needs: str) -> Callable[[F], F]:
     """Declare a statistic by decorating function(seen, tokens) -> (n,), which lends it its name. See Stat.of.
 
     Raises ValueError if there is one of that name."""

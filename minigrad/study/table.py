@@ -1,10 +1,12 @@
 """A table with a row for each head."""
 
 import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from ..errors import unknown
+from ..typing import Array
 
 WIDTH = 120  # of a printed line
 
@@ -19,12 +21,14 @@ class HeadTable:
     heads: {path: numbers of the heads in its arrays}, for layers where these are not 0 … nh - 1. A layer may lack some
     stats. Unknown stats raise KeyError, naming near matches."""
 
-    def __init__(self, stats, heads=None):
+    def __init__(
+        self, stats: Mapping[str, Mapping[str, Array]], heads: Mapping[str, Sequence[int]] | None = None
+    ) -> None:
         self._stats, self._heads, self.rows = {}, dict(heads or {}), []
         for stat, of in stats.items():
             self[stat] = of
 
-    def __setitem__(self, stat, of):
+    def __setitem__(self, stat: str, of: Mapping[str, Array]) -> None:
         """Add a stat, or replace it: {path: (nh,)}."""
         of = {path: np.asarray(x, np.float64) for path, x in of.items()}
         for path, x in of.items():
@@ -35,16 +39,16 @@ class HeadTable:
         self._stats[stat] = of
 
     @property
-    def stats(self):
+    def stats(self) -> tuple[str, ...]:
         """The names of the stats."""
         return tuple(self._stats)
 
-    def __getitem__(self, stat):
+    def __getitem__(self, stat: str) -> dict[str, Array]:
         if stat not in self._stats:
             raise KeyError(unknown("stat", stat, self._stats))
         return self._stats[stat]
 
-    def best(self, stat):
+    def best(self, stat: str) -> tuple[str, int, float]:
         """(path, head, number) of the largest number. Raises ValueError if all are nan."""
         top = self.sorted(stat).rows[:1]
         numbers = [self._number(stat, *row) for row in top]
@@ -52,7 +56,7 @@ class HeadTable:
             raise ValueError(f"no head has {stat!r}")
         return (*top[0], numbers[0])
 
-    def sorted(self, stat):
+    def sorted(self, stat: str) -> "HeadTable":
         """The same table with its rows in the order of a stat, the largest first and nan last."""
         result = HeadTable(self._stats, self._heads)
         result.rows = sorted(self.rows, key=lambda row: _descending(self._number(stat, *row)))

@@ -10,8 +10,11 @@ It works by head hooks (nn.MultiheadAttention.register_head_hook) and by hooks o
 
 import weakref
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +24,7 @@ from ..nn import GPT, Parameter
 from ..nn.attention import INPUTS, OUTPUT, POINTS
 from ..nn.heads import known_heads
 from ..tensor import Tensor
+from ..typing import Array, FilePath
 from . import identities, report
 from .layers import WEIGHTS, as_float64, attention_layers, before_rotary, path_of, several
 from .models import AttentionOnly
@@ -28,13 +32,22 @@ from .report.outcome import outcome_of, texts_of
 from .stats import GRADIENTS, POSITIONS, STATS, TOKENS
 from .table import HeadTable
 
+if TYPE_CHECKING:
+    from ..nn.attention import MultiheadAttention
+    from ..nn.module import Module
+    from .identities import IdentityReport
+    from .report import LayerView
+    from .report.outcome import Outcome
+
 VALUES = ["scores" if point == "qk" else point for point in POINTS]  # what a LayerTrace has of heads,
 SHARED = [*INPUTS, OUTPUT]  # and what their heads share; it has the gradients of all
 NAMES = [*VALUES, *SHARED, *(f"{value}_grad" for value in [*VALUES, *SHARED]), *WEIGHTS]
 
 
 @contextmanager
-def trace_heads(model, grads=True, layers=None, heads=None):
+def trace_heads(
+    model: "Module", grads: bool = True, layers: Iterable[int | str] | None = None, heads: Iterable[int] | None = None
+) -> "Iterator[HeadTrace]":
     """Within a with-block, keep in a HeadTrace what the attention layers of a Module compute, and its gradients.
 
     grads=False: no gradients. layers: paths or numbers (None: all). heads: numbers, to save memory (None: all). Inside
@@ -57,9 +70,13 @@ class HeadTrace:
     an array; None where it is not clear which argument they are. They are the only ints among the arguments, or the
     first ones given to an nn.GPT or AttentionOnly, whose second ones are targets."""
 
-    def __init__(self, model, grads, layers, heads):
+    def __init__(
+        self, model: "Module", grads: bool, layers: Iterable[int | str] | None, heads: Iterable[int] | None
+    ) -> None:
         self._paths, self.layers = list(attention_layers(model)), attention_layers(model, layers)
-        self.tokens = self._targets = self._logits = None
+        self.tokens: Array | None = None
+        self._targets: Array | None = None
+        self._logits: Tensor | None = None
         self._grads, self._calls = grads, {path: [] for path in self.layers}
         self._products = {}  # {Parameter of a layer: dp ⊙ p and |dp ⊙ p|, (2, …)}, of what came back in this block
         owners = Counter(p for m in model.modules() for p in vars(m).values() if isinstance(p, Parameter))
@@ -70,31 +87,31 @@ class HeadTrace:
             raise ValueError("no heads are named: None means all")
         self._heads = {path: tuple(sorted(wanted & set(range(m.num_heads)))) for path, m in self.layers.items()}
 
-    def __getitem__(self, layer):
+    def __getitem__(self, layer: int | str) -> "LayerTrace":
         if calls := self.calls(layer):
             return calls[-1]
         path = path_of(layer, self._paths)
         why = "has not run within this trace" if self._heads[path] else "has none of the heads that are traced"
         raise RuntimeError(f"{path or 'the layer'} {why}")
 
-    def calls(self, layer):
+    def calls(self, layer: int | str) -> "list[LayerTrace]":
         """The LayerTraces of all forwards of a layer, in order: several if it was used, or recomputed, again."""
         path = path_of(layer, self._paths)
         if path not in self.layers:
             raise KeyError(f"{path} is not traced: {', '.join(self.layers)}")
         return list(self._calls[path])
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         """The paths of the layers that have run."""
         return (path for path, calls in self._calls.items() if calls)
 
-    def check(self, rtol=None):
+    def check(self, rtol: float | None = None) -> "IdentityReport":
         """Test the formulas and identities of a head's backward on what was traced: see identities.check.
 
         Returns an IdentityReport. Raises IdentityError, naming layer, head and identity, if one does not hold."""
         return identities.check(self, rtol)
 
-    def table(self, stats=None, tokens=None):
+    def table(self, stats: Iterable[str] | None = None, tokens: Any = None) -> HeadTable:
         """A HeadTable of statistics of the layers' last forwards: names of STATS, by default all that can be computed.
 
         tokens: (B, T) ints, for statistics that need them (None: those of the trace). Numbers are nan in a layer that
@@ -120,9 +137,16 @@ class HeadTrace:
         return HeadTable(columns, {path: self._heads[path] for path in self})
 
     def to_html(
-        self, path, tokens=None, title="Attention heads", importance=None, flow=None, vocab=None, of="the loss",
-        limit=report.LIMIT,
-    ):  # fmt: skip
+        self,
+        path: FilePath,
+        tokens: Any = None,
+        title: str = "Attention heads",
+        importance: Any = None,
+        flow: Any = None,
+        vocab: Any = None,
+        of: str = "the loss",
+        limit: int = report.LIMIT,
+    ) -> Path:
         """Write the patterns, their gradients and .table() as one HTML file; returns its path.
 
         tokens: the text along the axes: a list of T str for each sequence; one str or list for a single sequence; or
@@ -153,12 +177,12 @@ class HeadTrace:
         )
 
     @property
-    def outcome(self):
+    def outcome(self) -> "Outcome | None":
         """The outcome.Outcome of the model's last call: its predictions and the loss of each token. None where its
         tokens are not known or its output is not, or does not begin with, their logits (B, T, V)."""
         return None if self._logits is None else outcome_of(self._logits, self._targets)
 
-    def labels(self, tokens, vocab=None):
+    def labels(self, tokens: Any, vocab: Any = None) -> Any:
         """tokens as report.page takes them, from what to_html takes."""
         if tokens is None and self.tokens is not None:
             text = str if vocab is None else texts_of(vocab)
@@ -227,7 +251,32 @@ class LayerTrace:
     replace what it computes? Gradients are then those of what was used. twice: did gradients come again after a
     backward with create_graph=True, so that some of them may be second derivatives?"""
 
-    def __init__(self, path, layer, heads, grads):
+    q: Array
+    k: Array
+    v: Array
+    scores: Array
+    pattern: Array
+    z: Array
+    x_q: Array
+    x_k: Array
+    x_v: Array
+    y: Array
+    q_grad: Array
+    k_grad: Array
+    v_grad: Array
+    scores_grad: Array
+    pattern_grad: Array
+    z_grad: Array
+    x_q_grad: Array
+    x_k_grad: Array
+    x_v_grad: Array
+    y_grad: Array
+    W_Q: Array
+    W_K: Array
+    W_V: Array
+    W_O: Array
+
+    def __init__(self, path: str, layer: "MultiheadAttention", heads: Sequence[int], grads: bool) -> None:
         self.path, self.layer, self.heads, self.scale = path, layer, heads, layer.score_scale
         self.dropout = layer.dropout if layer.training else 0.0
         self.altered = layer.hooks_may_replace
@@ -241,28 +290,30 @@ class LayerTrace:
         copies = ([getattr(head, name).cpu().numpy() for head in each] for name in WEIGHTS)
         self._weights = dict(zip(WEIGHTS, map(np.stack, copies)))  # since the optimizer may change what they are of
 
-    def __getattr__(self, name):
-        if name.startswith("__") or name not in NAMES:
-            raise AttributeError(unknown("value", name, [*NAMES, *vars(self)]))
-        if name in WEIGHTS:
-            return as_float64(self._weights[name]) * (self.gates[:, None, None] if name == "W_O" else 1.0)
-        value = name.removesuffix("_grad")
-        if name != value and value in INPUTS:
-            p = value.removeprefix("x_")
-            return self.projection_grad(p) @ as_float64(self._weights[f"W_{p.upper()}"]).swapaxes(1, 2)
-        point, scale = ("qk", self.scale) if value == "scores" else (value, None)
-        if point not in self._values:
-            raise RuntimeError(f"the forward of {self.path or 'the layer'} stopped before it had computed {value}")
-        if name == value:
-            return self._values[point] if scale is None else self._values[point] * scale
-        if point not in self._came:
-            raise RuntimeError(f"no grad yet of {value} in {self.path or 'the layer'}: {self._why_none(point)}")
-        return self._came[point] if scale is None else self._came[point] / scale
+    if not TYPE_CHECKING:  # which has the names from above
+
+        def __getattr__(self, name):
+            if name.startswith("__") or name not in NAMES:
+                raise AttributeError(unknown("value", name, [*NAMES, *vars(self)]))
+            if name in WEIGHTS:
+                return as_float64(self._weights[name]) * (self.gates[:, None, None] if name == "W_O" else 1.0)
+            value = name.removesuffix("_grad")
+            if name != value and value in INPUTS:
+                p = value.removeprefix("x_")
+                return self.projection_grad(p) @ as_float64(self._weights[f"W_{p.upper()}"]).swapaxes(1, 2)
+            point, scale = ("qk", self.scale) if value == "scores" else (value, None)
+            if point not in self._values:
+                raise RuntimeError(f"the forward of {self.path or 'the layer'} stopped before it had computed {value}")
+            if name == value:
+                return self._values[point] if scale is None else self._values[point] * scale
+            if point not in self._came:
+                raise RuntimeError(f"no grad yet of {value} in {self.path or 'the layer'}: {self._why_none(point)}")
+            return self._came[point] if scale is None else self._came[point] / scale
 
     def __dir__(self):
         return [*super().__dir__(), *NAMES]
 
-    def projection_grad(self, p):
+    def projection_grad(self, p: str) -> Array:
         """The gradient of "q", "k" or "v" as the weights made it, before rotary positions: (B, n, T or S, d), float64.
         It is q_grad, k_grad or v_grad where there are none."""
         dx = as_float64(getattr(self, f"{p}_grad"))
@@ -274,7 +325,8 @@ class LayerTrace:
         return f"<LayerTrace of {where}: B={B}, T={T}, S={S}, {with_grads} gradients>"
 
     @property
-    def has_grads(self):
+    def has_grads(self) -> bool:
+        """True if a backward has come through the layer."""
         return all(point in self._came for point in (*POINTS, OUTPUT))
 
     def _why_none(self, point):
@@ -284,7 +336,7 @@ class LayerTrace:
             return "its forward ran under no_grad(), or needed no gradient"
         return "call backward() on a loss that depends on it"
 
-    def view(self, table):
+    def view(self, table: HeadTable) -> "LayerView":
         """This layer as the report shows it, with its own rows of a HeadTable."""
         gradients, by_token = {}, {}
         if self.has_grads:  # dS first, since of dP much lies on keys that the mask hides
@@ -295,7 +347,7 @@ class LayerTrace:
         return report.LayerView(list(self.heads), self.pattern, gradients, stats, by_token, self.crossed)
 
     @property
-    def crossed(self):
+    def crossed(self) -> bool:
         """Do queries and keys come from different sequences?"""
         return self.x_q is not self.x_k
 

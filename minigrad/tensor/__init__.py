@@ -12,3 +12,9 @@ from .creation import (
     tensor, tril_indices, triu_indices, zeros, zeros_like,
 )  # fmt: skip
 from .gradients import check_same_kind, grad
+
+__all__ = [
+    "Tensor", "arange", "as_tensor", "bernoulli", "empty", "empty_like", "eye", "from_dlpack", "from_numpy", "full",
+    "full_like", "linspace", "multinomial", "normal", "one_hot", "ones", "ones_like", "rand", "rand_like", "randint",
+    "randn", "randn_like", "randperm", "tensor", "tril_indices", "triu_indices", "zeros", "zeros_like", "grad",
+]  # fmt: skip

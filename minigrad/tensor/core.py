@@ -5,16 +5,22 @@ Names, arguments and shapes follow PyTorch; NumPy's axis= and keepdims= are acce
 
 import builtins
 import operator
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from .. import backend, dtypes, ops
+from .. import backend, dtypes
 from ..autograd import Node, Storage
+from ..typing import Array, DTypeLike, Operand
 from .gradients import Gradients
 from .inplace import InPlace
 from .interop import Interop
 from .more import More
+
+if TYPE_CHECKING:
+    from ..ops import signatures as ops  # not .. import ops, in which Pyright takes softmax and matmul for the modules
+else:
+    from .. import ops
 
 
 class Tensor(More, Gradients, InPlace, Interop):
@@ -43,26 +49,32 @@ class Tensor(More, Gradients, InPlace, Interop):
 
     # ------------------------------------------------------------------------------------------------- what it is
 
-    shape = property(operator.attrgetter("array.shape"))  # faster than a function, and asked for all the time
-    dtype = property(operator.attrgetter("array.dtype"))
-    ndim = property(operator.attrgetter("array.ndim"))
-    device = property(operator.attrgetter("storage.backend.device"))
+    if not TYPE_CHECKING:  # Value says their types
+        shape = property(operator.attrgetter("array.shape"), doc="The sizes of the dims, a tuple of ints.")
+        dtype = property(operator.attrgetter("array.dtype"), doc="The kind of the elements, as minigrad.float32.")
+        ndim = property(operator.attrgetter("array.ndim"), doc="The number of dims.")
+        device = property(operator.attrgetter("storage.backend.device"), doc="'cpu' or 'cuda'.")
 
     @property
-    def T(self) -> Any:
+    def T(self) -> "Tensor":
         """All dims reversed; a view."""
         return ops.permute(self, tuple(range(self.ndim))[::-1])
 
     @property
-    def mT(self) -> Any:
+    def mT(self) -> "Tensor":
         """The last two dims exchanged; a view."""
         return ops.transpose(self, -1, -2)
 
-    def size(self, dim: builtins.int | None = None) -> Any:
+    @overload
+    def size(self) -> tuple[builtins.int, ...]: ...
+    @overload
+    def size(self, dim: builtins.int) -> builtins.int: ...
+    def size(self, dim: builtins.int | None = None) -> tuple[builtins.int, ...] | builtins.int:
         """The shape, or the size of one dim."""
         return self.shape if dim is None else self.shape[dim]
 
-    def dim(self) -> Any:
+    def dim(self) -> builtins.int:
+        """The number of dims."""
         return self.ndim
 
     def numel(self) -> builtins.int:
@@ -70,6 +82,7 @@ class Tensor(More, Gradients, InPlace, Interop):
         return int(self.array.size)
 
     def is_floating_point(self) -> builtins.bool:
+        """True for float16, float32 and float64."""
         return bool(self.dtype.kind == "f")
 
     def is_contiguous(self) -> builtins.bool:
@@ -94,12 +107,12 @@ class Tensor(More, Gradients, InPlace, Interop):
 
     def to(
         self,
-        *targets: Any,
-        dtype: Any = None,
+        *targets: "DTypeLike | Tensor | builtins.bool | None",
+        dtype: DTypeLike | None = None,
         device: str | None = None,
         non_blocking: builtins.bool = False,
         copy: builtins.bool = False,
-    ) -> Any:
+    ) -> "Tensor":
         """This tensor in a dtype and/or on a device: to("cuda"), to(minigrad.float64), to(device, dtype), to(other).
 
         Returns the tensor itself if nothing changes, or with copy=True a copy. Gradients flow through, between float
@@ -107,7 +120,8 @@ class Tensor(More, Gradients, InPlace, Interop):
         non_blocking or not."""
         flags = [target for target in targets if isinstance(target, builtins.bool)]  # non_blocking, copy
         copy = copy or (len(flags) > 1 and flags[1])
-        for target in targets[: len(targets) - len(flags)]:
+        rest: Any = targets[: len(targets) - len(flags)]
+        for target in rest:
             if isinstance(target, Tensor):
                 dtype, device = target.dtype, target.device
             elif isinstance(target, str) and target in ("cpu", "cuda"):
@@ -119,39 +133,51 @@ class Tensor(More, Gradients, InPlace, Interop):
             x = ops.Transfer.apply(x, to=backend.get(device))
         if dtype is None or (dtype := dtypes.as_dtype(dtype)) == self.dtype:
             return x
-        return ops.Cast.apply(x, dtype=dtype)
+        cast: Tensor = ops.Cast.apply(x, dtype=dtype)
+        return cast
 
-    def cpu(self) -> Any:
+    def cpu(self) -> "Tensor":
+        """On the CPU: itself if it is there. Gradients flow through."""
         return self.to("cpu")
 
-    def cuda(self, non_blocking: builtins.bool = False) -> Any:
+    def cuda(self, non_blocking: builtins.bool = False) -> "Tensor":
+        """On the GPU: itself if it is there. Gradients flow through."""
         return self.to("cuda")
 
-    def double(self) -> Any:
+    def double(self) -> "Tensor":
+        """As float64."""
         return self.to(dtypes.float64)
 
-    def float(self) -> Any:
+    def float(self) -> "Tensor":
+        """As float32."""
         return self.to(dtypes.float32)
 
-    def half(self) -> Any:
+    def half(self) -> "Tensor":
+        """As float16."""
         return self.to(dtypes.float16)
 
-    def long(self) -> Any:
+    def long(self) -> "Tensor":
+        """As int64; floats are cut off. No gradient."""
         return self.to(dtypes.int64)
 
-    def int(self) -> Any:
+    def int(self) -> "Tensor":
+        """As int32; floats are cut off. No gradient."""
         return self.to(dtypes.int32)
 
-    def short(self) -> Any:
+    def short(self) -> "Tensor":
+        """As int16; floats are cut off. No gradient."""
         return self.to(dtypes.int16)
 
-    def char(self) -> Any:
+    def char(self) -> "Tensor":
+        """As int8; floats are cut off. No gradient."""
         return self.to(dtypes.int8)
 
-    def byte(self) -> Any:
+    def byte(self) -> "Tensor":
+        """As uint8; floats are cut off. No gradient."""
         return self.to(dtypes.uint8)
 
-    def bool(self) -> Any:
+    def bool(self) -> "Tensor":
+        """As bool: True where it is not 0. No gradient."""
         return self.to(dtypes.bool_)
 
     # ------------------------------------------------------------------------------------------------------- operators
@@ -163,42 +189,42 @@ class Tensor(More, Gradients, InPlace, Interop):
     __floordiv__, __mod__ = ops.floor_divide, ops.remainder
     __lt__, __le__, __gt__, __ge__ = ops.lt, ops.le, ops.gt, ops.ge
 
-    def __and__(self, other: Any) -> Any:
+    def __and__(self, other: Operand) -> "Tensor":
         return ops.logical_and(*_bools("&", self, other))
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: Operand) -> "Tensor":
         return ops.logical_or(*_bools("|", self, other))
 
-    def __xor__(self, other: Any) -> Any:
+    def __xor__(self, other: Operand) -> "Tensor":
         return ops.logical_xor(*_bools("^", self, other))
 
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
-    def __invert__(self) -> Any:
+    def __invert__(self) -> "Tensor":
         return ops.logical_not(*_bools("~", self))
 
-    def __eq__(self, other: Any) -> Any:
+    def __eq__(self, other: Any) -> "Tensor":  # type: ignore[override]
         return ops.eq(self, other) if isinstance(other, _COMPARABLE) else NotImplemented  # for None: Python decides
 
-    def __ne__(self, other: Any) -> Any:
+    def __ne__(self, other: Any) -> "Tensor":  # type: ignore[override]
         return ops.ne(self, other) if isinstance(other, _COMPARABLE) else NotImplemented
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other: Operand) -> "Tensor":
         return ops.sub(other, self)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self, other: Operand) -> "Tensor":
         return ops.div(other, self)
 
-    def __rfloordiv__(self, other: Any) -> Any:
+    def __rfloordiv__(self, other: Operand) -> "Tensor":
         return ops.floor_divide(other, self)
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self, other: Operand) -> "Tensor":
         return ops.remainder(other, self)
 
-    def __rpow__(self, other: Any) -> Any:
+    def __rpow__(self, other: Operand) -> "Tensor":
         return ops.pow(other, self)
 
-    def __rmatmul__(self, other: Any) -> Any:
+    def __rmatmul__(self, other: Array) -> "Tensor":
         return ops.matmul(other, self)
 
     # ------------------------------------------------------------------------------------------ ops of the same name
@@ -222,7 +248,7 @@ class Tensor(More, Gradients, InPlace, Interop):
     gather, index_select, masked_fill = ops.gather, ops.index_select, ops.masked_fill
     tril, triu, matmul = ops.tril, ops.triu, ops.matmul
 
-    def where(self, condition: Any, other: Any) -> Any:
+    def where(self, condition: "Tensor", other: Operand) -> "Tensor":
         """self where condition is True, else other."""
         return ops.where(condition, self, other)
 
@@ -241,4 +267,4 @@ def _bools(operator: str, *operands: Any) -> tuple[Any, ...]:
     return operands
 
 
-_COMPARABLE = (Tensor, np.ndarray, np.generic, bool, int, float)
+_COMPARABLE: Any = (Tensor, np.ndarray, np.generic, bool, int, float)

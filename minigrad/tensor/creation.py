@@ -10,6 +10,7 @@ from ..autograd import GraphError, Storage, is_grad_enabled
 from ..ops.args import shape_of
 from ..random import Generator, default_generator
 from ..recording import refuse_users
+from ..typing import Array, DTypeLike, Number, Size
 from .core import Tensor
 
 
@@ -25,7 +26,7 @@ def from_backend(array: Any, on: Any, requires_grad: bool = False) -> Tensor:
     return x.requires_grad_() if requires_grad else x
 
 
-def tensor(data: Any, dtype: Any = None, device: str = "cpu", requires_grad: bool = False) -> Tensor:
+def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requires_grad: bool = False) -> Tensor:
     """A Tensor with a copy of data: numbers, nested lists, arrays, Tensors. An array may be another library's on the
     GPU, an object with __cuda_array_interface__; with device="cuda" its copy never leaves the GPU.
 
@@ -63,7 +64,7 @@ def _first_is_typed(data: Any) -> bool:
     return isinstance(data, (np.ndarray, np.generic))
 
 
-def as_tensor(data: Any, dtype: Any = None, device: str = "cpu") -> Any:
+def as_tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu") -> Tensor:
     """data as a Tensor: itself if it is one of that dtype and device, else sharing an array's memory, else a copy.
 
     With device="cuda" an array is one with __cuda_array_interface__, that may be written to."""
@@ -81,7 +82,7 @@ def _in_elements(array: np.ndarray) -> bool:
     return not any(stride % array.itemsize for stride in array.strides)
 
 
-def from_numpy(array: Any) -> Tensor:
+def from_numpy(array: Array) -> Tensor:
     """A Tensor that shares the memory of a NumPy array. Raises ValueError if a stride is no whole number of elements,
     as those of a structured array's field may be: mg.tensor copies it."""
     refuse_users("from_numpy()")
@@ -133,7 +134,9 @@ def _sizes(name: str, size: Any) -> tuple[int, ...]:
     return shape
 
 
-def full(size: Any, fill_value: Any, dtype: Any = None, device: str = "cpu", requires_grad: bool = False) -> Tensor:
+def full(
+    size: Size, fill_value: Number, dtype: DTypeLike | None = None, device: str = "cpu", requires_grad: bool = False
+) -> Tensor:
     """A Tensor filled with one value. dtype None: float32, int64 or bool, after the value."""
     if dtype is None:
         dtype = {"b": dtypes.bool_, "i": dtypes.int64, "u": dtypes.int64}.get(np.asarray(fill_value).dtype.kind)
@@ -142,38 +145,54 @@ def full(size: Any, fill_value: Any, dtype: Any = None, device: str = "cpu", req
     return from_backend(on.full(shape, fill_value, dtypes.as_dtype(dtype or dtypes.DEFAULT_FLOAT)), on, requires_grad)
 
 
-def zeros(*size: Any, dtype: Any = dtypes.DEFAULT_FLOAT, device: str = "cpu", requires_grad: bool = False) -> Tensor:
+def zeros(
+    *size: Size, dtype: DTypeLike = dtypes.DEFAULT_FLOAT, device: str = "cpu", requires_grad: bool = False
+) -> Tensor:
     """Zeros of a shape."""
     return full(_sizes("zeros", size), 0, dtype, device, requires_grad)
 
 
-def ones(*size: Any, dtype: Any = dtypes.DEFAULT_FLOAT, device: str = "cpu", requires_grad: bool = False) -> Tensor:
+def ones(
+    *size: Size, dtype: DTypeLike = dtypes.DEFAULT_FLOAT, device: str = "cpu", requires_grad: bool = False
+) -> Tensor:
     """Ones of a shape."""
     return full(_sizes("ones", size), 1, dtype, device, requires_grad)
 
 
-def empty(*size: Any, dtype: Any = dtypes.DEFAULT_FLOAT, device: str = "cpu", requires_grad: bool = False) -> Tensor:
+def empty(
+    *size: Size, dtype: DTypeLike = dtypes.DEFAULT_FLOAT, device: str = "cpu", requires_grad: bool = False
+) -> Tensor:
     """A Tensor of a shape with arbitrary values: whatever was in its memory."""
     return _finish(np.empty(_sizes("empty", size), dtypes.as_dtype(dtype)), device, requires_grad)
 
 
-def zeros_like(x: Tensor, dtype: Any = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+def zeros_like(
+    x: Tensor, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool = False
+) -> Tensor:
     """Zeros of x's shape, dtype and device, or others."""
     return full_like(x, 0, dtype, device, requires_grad)
 
 
-def ones_like(x: Tensor, dtype: Any = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+def ones_like(
+    x: Tensor, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool = False
+) -> Tensor:
     """Ones of x's shape, dtype and device, or others."""
     return full_like(x, 1, dtype, device, requires_grad)
 
 
-def empty_like(x: Tensor, dtype: Any = None, device: str | None = None, requires_grad: bool = False) -> Tensor:
+def empty_like(
+    x: Tensor, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool = False
+) -> Tensor:
     """A Tensor with arbitrary values, of x's shape, dtype and device, or others."""
     return empty(x.shape, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
 
 
 def full_like(
-    x: Tensor, fill_value: Any, dtype: Any = None, device: str | None = None, requires_grad: bool = False
+    x: Tensor,
+    fill_value: Number,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """One value in x's shape, dtype and device, or others."""
     return full(x.shape, fill_value, dtype or x.dtype, device or x.device, requires_grad)
@@ -183,7 +202,7 @@ def arange(
     start: float,
     end: float | None = None,
     step: float = 1,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     device: str = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
@@ -200,7 +219,7 @@ def linspace(
     start: float,
     end: float,
     steps: int,
-    dtype: Any = dtypes.DEFAULT_FLOAT,
+    dtype: DTypeLike = dtypes.DEFAULT_FLOAT,
     device: str = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
@@ -212,7 +231,7 @@ def linspace(
 def eye(
     n: int,
     m: int | None = None,
-    dtype: Any = dtypes.DEFAULT_FLOAT,
+    dtype: DTypeLike = dtypes.DEFAULT_FLOAT,
     device: str = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
@@ -220,17 +239,17 @@ def eye(
     return _finish(np.eye(n, m, dtype=dtypes.as_dtype(dtype)), device, requires_grad)
 
 
-def tril_indices(row: int, col: int, offset: int = 0, dtype: Any = dtypes.int64, device: str = "cpu") -> Tensor:
+def tril_indices(row: int, col: int, offset: int = 0, dtype: DTypeLike = dtypes.int64, device: str = "cpu") -> Tensor:
     """Where the lower triangle of a (row, col) matrix is, up to diagonal `offset`: (2, n), rows and columns."""
     return _finish(np.stack(np.tril_indices(row, offset, col)).astype(dtypes.as_dtype(dtype)), device, False)
 
 
-def triu_indices(row: int, col: int, offset: int = 0, dtype: Any = dtypes.int64, device: str = "cpu") -> Tensor:
+def triu_indices(row: int, col: int, offset: int = 0, dtype: DTypeLike = dtypes.int64, device: str = "cpu") -> Tensor:
     """Where the upper triangle of a (row, col) matrix is, from diagonal `offset`: (2, n), rows and columns."""
     return _finish(np.stack(np.triu_indices(row, offset, col)).astype(dtypes.as_dtype(dtype)), device, False)
 
 
-def one_hot(x: Tensor, num_classes: int = -1) -> Any:
+def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
     """int Tensor (…) -> int64 (…, num_classes): 1 at the class, else 0. num_classes -1: one more than the largest."""
     if num_classes == -1 and x.numel():
         num_classes = int(x.max().item()) + 1
@@ -254,8 +273,8 @@ def _float_dtype(name: str, dtype: Any) -> Any:
 
 
 def rand(
-    *size: Any,
-    dtype: Any = dtypes.DEFAULT_FLOAT,
+    *size: Size,
+    dtype: DTypeLike = dtypes.DEFAULT_FLOAT,
     device: str = "cpu",
     requires_grad: bool = False,
     generator: Generator | None = None,
@@ -267,8 +286,8 @@ def rand(
 
 
 def randn(
-    *size: Any,
-    dtype: Any = dtypes.DEFAULT_FLOAT,
+    *size: Size,
+    dtype: DTypeLike = dtypes.DEFAULT_FLOAT,
     device: str = "cpu",
     requires_grad: bool = False,
     generator: Generator | None = None,
@@ -279,12 +298,16 @@ def randn(
     return from_backend(y, on, requires_grad)
 
 
-def rand_like(x: Tensor, dtype: Any = None, device: str | None = None, generator: Generator | None = None) -> Tensor:
+def rand_like(
+    x: Tensor, dtype: DTypeLike | None = None, device: str | None = None, generator: Generator | None = None
+) -> Tensor:
     """Uniform in [0, 1), of x's shape, dtype and device, or others."""
     return rand(x.shape, dtype=dtype or x.dtype, device=device or x.device, generator=generator)
 
 
-def randn_like(x: Tensor, dtype: Any = None, device: str | None = None, generator: Generator | None = None) -> Tensor:
+def randn_like(
+    x: Tensor, dtype: DTypeLike | None = None, device: str | None = None, generator: Generator | None = None
+) -> Tensor:
     """Standard normal, of x's shape, dtype and device, or others."""
     return randn(x.shape, dtype=dtype or x.dtype, device=device or x.device, generator=generator)
 
@@ -294,7 +317,7 @@ def randint(
     high: Any = None,
     size: Any = None,
     *,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     device: str = "cpu",
     generator: Generator | None = None,
 ) -> Tensor:

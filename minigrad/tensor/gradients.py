@@ -1,11 +1,16 @@
 """The gradients of Tensors: who requires one, backward, hooks, and grad()."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from .. import autograd
 from ..autograd import GraphError, Handle, Node, Recorded, Storage, Value
 from ..recording import here
+
+if TYPE_CHECKING:
+    from .core import Tensor
+
+T = TypeVar("T", bound="Gradients")
 
 
 class Gradients(Value):
@@ -30,13 +35,14 @@ class Gradients(Value):
 
     @property
     def requires_grad(self) -> bool:
+        """True if backward() computes a gradient of it; may be set on leaves of floats."""
         return self.node is not None
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
         self.requires_grad_(value)
 
-    def requires_grad_(self, requires_grad: bool = True) -> Any:
+    def requires_grad_(self: T, requires_grad: bool = True) -> T:
         """Make this leaf require a gradient, or stop requiring one, which drops its .grad. Returns itself."""
         if not self.is_leaf:
             if requires_grad:
@@ -53,16 +59,17 @@ class Gradients(Value):
         return self
 
     @property
-    def grad(self) -> Any:
+    def grad(self) -> "Tensor | None":
         """The gradient that backward() has added up so far: on leaves and after retain_grad(). Else None."""
         if self.node is None:
             return None
         if here.recorder is not None:
             here.recorder.reads_grad(self.node)
-        return self.node.grad
+        found: Tensor | None = self.node.grad
+        return found
 
     @grad.setter
-    def grad(self, value: Any) -> None:
+    def grad(self, value: "Tensor | None") -> None:
         if value is not None:
             if self.node is None:
                 raise GraphError("a tensor that requires no gradient cannot hold one; requires_grad_() it first")
@@ -76,7 +83,7 @@ class Gradients(Value):
         """Keep .grad after backward() although this is not a leaf."""
         self._node_for("retain_grad").retain = True
 
-    def register_hook(self, hook: Callable[[Any], Any]) -> Handle:
+    def register_hook(self, hook: "Callable[[Tensor], Tensor | None]") -> Handle:
         """Have backward() call hook(gradient) once the whole gradient of this tensor is known.
 
         hook may return another gradient in its place. Returns a handle whose remove() takes this hook off again."""
@@ -107,9 +114,10 @@ class Gradients(Value):
             if g is not None and x.node is not None:
                 x.node.accumulate(g)
 
-    def detach(self) -> Any:
+    def detach(self) -> "Tensor":
         """The same memory without the graph. The version checks notice in-place changes of either tensor."""
-        return self._wrap(self.array, self.storage)
+        detached: Tensor = self._wrap(self.array, self.storage)
+        return detached
 
     def detach_(self) -> Any:
         """This tensor without the graph that it was computed in: in place, the values stay. Returns itself."""
@@ -117,12 +125,12 @@ class Gradients(Value):
         return self
 
     @property
-    def data(self) -> Any:
+    def data(self) -> "Tensor":
         """detach(). Assigning to it replaces the values by those of a tensor of the same shape, dtype and device."""
         return self.detach()
 
     @data.setter
-    def data(self, value: Any) -> None:
+    def data(self, value: "Tensor") -> None:
         check_same_kind(".data", value, self)
         if value.storage is not self.storage:
             self.storage.changed()
@@ -157,6 +165,25 @@ def _root(output: Value, gradient: Value | None) -> tuple[Node, Value]:
     return output.node, gradient
 
 
+@overload
+def grad(
+    outputs: Value | Sequence[Value],
+    inputs: Value | Sequence[Value],
+    grad_outputs: Value | Sequence[Value | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: Literal[False] = False,
+) -> "tuple[Tensor, ...]": ...
+@overload
+def grad(
+    outputs: Value | Sequence[Value],
+    inputs: Value | Sequence[Value],
+    grad_outputs: Value | Sequence[Value | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    *,
+    allow_unused: bool,
+) -> "tuple[Tensor | None, ...]": ...
 def grad(
     outputs: Value | Sequence[Value],
     inputs: Value | Sequence[Value],

@@ -1,7 +1,7 @@
 """Changing tensors in place. Every change is counted, so that the backward of an op that saved old values raises."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -9,6 +9,12 @@ from .. import ops
 from ..autograd import GraphError, Value, is_grad_enabled
 from ..errors import devices_differ
 from ..recording import refuse
+from ..typing import Index, Number, Operand
+
+if TYPE_CHECKING:
+    from .core import Tensor
+
+T = TypeVar("T", bound="InPlace")
 
 
 def _written(name: str) -> Callable[..., Any]:
@@ -61,7 +67,7 @@ class InPlace(Value):
             refuse("a NumPy array beside a Tensor, whose values may change,")
         return other if isinstance(other, (bool, int, float)) else self.storage.backend.from_numpy(np.asarray(other))
 
-    def _update(self, what: str, primitive: Callable[..., Any], other: Any) -> Any:
+    def _update(self: T, what: str, primitive: Callable[..., Any], other: Any) -> T:
         """self = primitive(self, other), in place."""
         self._in_place(what, other)
         try:
@@ -73,23 +79,23 @@ class InPlace(Value):
             ) from None
         return self
 
-    def add_(self, other: Any, *, alpha: float = 1) -> Any:
+    def add_(self: T, other: Operand, *, alpha: float = 1) -> T:
         """self += alpha * other, in place."""
         return self._update("add_", self.storage.backend.add, other if alpha == 1 else other * alpha)
 
-    def sub_(self, other: Any, *, alpha: float = 1) -> Any:
+    def sub_(self: T, other: Operand, *, alpha: float = 1) -> T:
         """self -= alpha * other, in place."""
         return self._update("sub_", self.storage.backend.sub, other if alpha == 1 else other * alpha)
 
-    def mul_(self, other: Any) -> Any:
+    def mul_(self: T, other: Operand) -> T:
         """self *= other, in place."""
         return self._update("mul_", self.storage.backend.mul, other)
 
-    def div_(self, other: Any) -> Any:
+    def div_(self: T, other: Operand) -> T:
         """self /= other, in place."""
         return self._update("div_", self.storage.backend.div, other)
 
-    def copy_(self, other: Any, non_blocking: bool = False) -> Any:
+    def copy_(self: T, other: Operand, non_blocking: bool = False) -> T:
         """The values of other, broadcast and cast, in place."""
         self._in_place("copy_", other)
         self.storage.backend.setitem(self.array, (...,), self._raw(other))
@@ -105,34 +111,38 @@ class InPlace(Value):
     scatter_, scatter_add_ = map(_written, ("scatter", "scatter_add"))
     index_add_, index_copy_, index_fill_ = map(_written, ("index_add", "index_copy", "index_fill"))
 
-    def fill_(self, value: Any) -> Any:
+    def fill_(self: T, value: Number) -> T:
+        """Every element becomes value, in place."""
         return self.copy_(value)
 
-    def zero_(self) -> Any:
+    def zero_(self: T) -> T:
+        """Every element becomes 0, in place."""
         return self.copy_(0)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: Index, value: Operand) -> None:
         """Assignment, in place: under no_grad(), or where neither side requires a gradient."""
         self._in_place("assignment to an index", value)
         self.storage.backend.setitem(self.array, ops.parsed_index(self, index), self._raw(value))
 
-    def _augmented(self, other: Any, function: Callable[..., Any], in_place: Callable[..., Any]) -> Any:
+    def _augmented(self, other: Any, function: Callable[..., Any], in_place: Callable[..., Any]) -> "Tensor":
         """x += y: in place where nothing is recorded, else a new tensor, so that every graph stays right."""
         recorded = self.node is not None or (isinstance(other, Value) and other.node is not None)
         if not (is_grad_enabled() and recorded):
-            return in_place(self, other)
+            changed: Tensor = in_place(self, other)
+            return changed
         if self.node is not None and self.node.op is None:
             raise GraphError("in-place change of a leaf that requires a gradient; do it under no_grad()")
-        return function(self, other)
+        result: Tensor = function(self, other)
+        return result
 
-    def __iadd__(self, other: Any) -> Any:
+    def __iadd__(self, other: Operand) -> "Tensor":
         return self._augmented(other, ops.add, InPlace.add_)
 
-    def __isub__(self, other: Any) -> Any:
+    def __isub__(self, other: Operand) -> "Tensor":
         return self._augmented(other, ops.sub, InPlace.sub_)
 
-    def __imul__(self, other: Any) -> Any:
+    def __imul__(self, other: Operand) -> "Tensor":
         return self._augmented(other, ops.mul, InPlace.mul_)
 
-    def __itruediv__(self, other: Any) -> Any:
+    def __itruediv__(self, other: Operand) -> "Tensor":
         return self._augmented(other, ops.div, InPlace.div_)

@@ -1,7 +1,8 @@
 """Tensors and other libraries: NumPy, DLPack, copies, Python numbers. Nothing here drops a gradient silently."""
 
 import copy
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
@@ -9,6 +10,10 @@ from numpy.lib.array_utils import byte_bounds
 from .. import backend, ops
 from ..autograd import GraphError, Storage, Value
 from ..recording import refuse
+from ..typing import Array
+
+if TYPE_CHECKING:
+    from .core import Tensor
 
 
 class Interop(Value):
@@ -21,13 +26,14 @@ class Interop(Value):
         refuse("reading a Tensor's values on the host, as item(), numpy(), float(x) and `if x` do,")
         return self.storage.backend.to_numpy(self.array)
 
-    def numpy(self) -> Any:
+    def numpy(self) -> Array:
         """The NumPy array, sharing memory on a CPU. Raises if that would drop a gradient: detach() first."""
         if self.node is not None:
             raise GraphError("numpy() would drop the gradient of a tensor that requires one; use .detach().numpy()")
-        return self._host()
+        shared: Array = self._host()
+        return shared
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -88,11 +94,12 @@ class Interop(Value):
         if not self.is_leaf:
             raise GraphError("only leaves can be pickled or deep-copied; detach() first")
 
-    def item(self) -> Any:
-        """The one element as a Python number."""
+    def item(self) -> float:
+        """The one element as a Python number: a float, an int or a bool. Raises ValueError if there are more."""
         if self.numel() != 1:
             raise ValueError(f"item() needs a tensor of one element, this has shape {self.shape}")
-        return self._host().item()
+        number: float = self._host().item()
+        return number
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""
@@ -124,10 +131,10 @@ class Interop(Value):
             raise ValueError(f"the truth of a tensor of shape {self.shape} is ambiguous; use .any() or .all()")
         return bool(self.item())
 
-    def __iter__(self) -> Any:
+    def __iter__(self: Any) -> "Iterator[Tensor]":
         if self.ndim == 0:
             raise TypeError("iteration over a 0-d tensor")
-        return iter(self.unbind(0))
+        return iter(ops.unbind(self, 0))
 
 
 class _Copies:
@@ -190,7 +197,7 @@ def _rebuilt(cls: Any, array: Any, requires_grad: bool, device: str = "cpu") -> 
     return x.requires_grad_(requires_grad) if type(x) is cls else cls(x, requires_grad)
 
 
-_UFUNCS = {
+_UFUNCS: dict[str, Any] = {
     "add": ops.add, "subtract": ops.sub, "multiply": ops.mul, "divide": ops.div, "power": ops.pow, "negative": ops.neg,
     "absolute": ops.abs, "exp": ops.exp, "log": ops.log, "sqrt": ops.sqrt, "sin": ops.sin, "cos": ops.cos,
     "tanh": ops.tanh, "sign": ops.sign, "floor": ops.floor, "maximum": ops.maximum, "minimum": ops.minimum,

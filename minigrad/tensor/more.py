@@ -2,10 +2,17 @@
 
 from typing import TYPE_CHECKING, Any
 
-from .. import backend, dtypes, ops
+from .. import backend, dtypes
 from ..autograd import Storage, Value
 from ..missing import instead
 from ..ops.args import one_dim, shape_of
+from ..typing import DTypeLike, Number, Size
+
+if TYPE_CHECKING:
+    from ..ops import signatures as ops  # see core.py
+    from .core import Tensor
+else:
+    from .. import ops
 
 
 class More(Value):
@@ -43,62 +50,77 @@ class More(Value):
     mm, bmm, mv, dot, outer, inner = ops.mm, ops.bmm, ops.mv, ops.dot, ops.outer, ops.inner
     addmm, addmv, baddbmm = ops.addmm, ops.addmv, ops.baddbmm
 
-    def select(self, dim: int, index: int) -> Any:
+    def select(self: Any, dim: int, index: int) -> "Tensor":
         """The slice number `index` along dim, as a view without that dim."""
         return ops.getitem(self, (slice(None),) * one_dim("select", self, dim) + (index,))
 
     # --------------------------------------------------------------------------------------------------- like another
 
-    def expand_as(self, other: Value) -> Any:
+    def expand_as(self: Any, other: Value) -> "Tensor":
         """expand(other.shape)."""
         return ops.expand(self, other.shape)
 
-    def view_as(self, other: Value) -> Any:
+    def view_as(self: Any, other: Value) -> "Tensor":
         """view(other.shape)."""
         return ops.view(self, other.shape)
 
-    def reshape_as(self, other: Value) -> Any:
+    def reshape_as(self: Any, other: Value) -> "Tensor":
         """reshape(other.shape)."""
         return ops.reshape(self, other.shape)
 
-    def type_as(self, other: Value) -> Any:
+    def type_as(self: Any, other: Value) -> "Tensor":
         """This tensor in other's dtype and on its device."""
-        return self.to(other)
+        y: Tensor = self.to(other)
+        return y
 
-    def type(self, dtype: Any) -> Any:
+    def type(self: Any, dtype: DTypeLike) -> "Tensor":
         """This tensor in a dtype. What dtype it has, x.dtype says."""
-        return self.to(dtype)
+        y: Tensor = self.to(dtype)
+        return y
 
     def new_full(
-        self, size: Any, fill_value: Any, dtype: Any = None, device: str | None = None, requires_grad: bool = False
-    ) -> Any:
+        self: Any,
+        size: Size,
+        fill_value: Number,
+        dtype: DTypeLike | None = None,
+        device: str | None = None,
+        requires_grad: bool = False,
+    ) -> "Tensor":
         """One value in a shape, with this tensor's dtype and device, or others."""
         on = self.storage.backend if device is None else backend.get(device)
         shape = shape_of("new_full", (size,))
         x = self._wrap(on.full(shape, fill_value, dtypes.as_dtype(dtype or self.dtype)), Storage(on))
-        return x.requires_grad_(requires_grad)
+        y: Tensor = x.requires_grad_(requires_grad)
+        return y
 
-    def new_zeros(self, *size: Any, **options: Any) -> Any:
+    def new_zeros(self: Any, *size: Size, **options: Any) -> "Tensor":
         """Zeros of a shape, with this tensor's dtype and device. options: others, and requires_grad."""
-        return self.new_full(shape_of("new_zeros", size), 0, **options)
+        y: Tensor = self.new_full(shape_of("new_zeros", size), 0, **options)
+        return y
 
-    def new_ones(self, *size: Any, **options: Any) -> Any:
+    def new_ones(self: Any, *size: Size, **options: Any) -> "Tensor":
         """Ones of a shape, with this tensor's dtype and device. options: others, and requires_grad."""
-        return self.new_full(shape_of("new_ones", size), 1, **options)
+        y: Tensor = self.new_full(shape_of("new_ones", size), 1, **options)
+        return y
 
-    def new_empty(self, *size: Any, **options: Any) -> Any:
+    def new_empty(self: Any, *size: Size, **options: Any) -> "Tensor":
         """A tensor of a shape for values to be written into, with this tensor's dtype and device, or others."""
-        return self.new_zeros(*size, **options)
+        y: Tensor = self.new_zeros(*size, **options)
+        return y
 
-    def new_tensor(self, data: Any, dtype: Any = None, device: str | None = None, requires_grad: bool = False) -> Any:
+    def new_tensor(
+        self: Any, data: Any, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool = False
+    ) -> "Tensor":
         """A copy of data, with this tensor's dtype and device, or others."""
         x = self.constant(data.detach().cpu().numpy() if isinstance(data, Value) else data)
-        return x.to(dtype or self.dtype).to(device or self.device).requires_grad_(requires_grad)
+        y: Tensor = x.to(dtype or self.dtype).to(device or self.device).requires_grad_(requires_grad)
+        return y
 
     # ------------------------------------------------------------------------------------------------------- asked of
 
     @property
     def is_cuda(self) -> bool:
+        """True on the GPU."""
         return bool(self.device == "cuda")
 
     @property
@@ -124,6 +146,7 @@ class More(Value):
         return steps if dim is None else steps[dim]
 
     def is_complex(self) -> bool:
+        """False: minigrad has no complex tensors."""
         return False
 
     if not TYPE_CHECKING:  # to mypy, what is not here does not exist
@@ -135,5 +158,5 @@ class More(Value):
                 return object.__getattribute__(self, name)  # which raises what it has raised before
             raise AttributeError(f"'Tensor' object has no attribute {name!r}: {why}")
 
-    def __contains__(self, value: Any) -> bool:
+    def __contains__(self: Any, value: Any) -> bool:
         return bool((self == value).any())

@@ -7,3 +7,5 @@ runs         what examples/char_lm.py has saved, read back and checked
 """
 
 from .loop import Interrupt, Progress, Table
+
+__all__ = ["Interrupt", "Progress", "Table"]

@@ -10,14 +10,22 @@ checkpoint checks it first, as `unpack` and `runs.load_char_model` do.
 import contextlib
 import json
 import zlib
+from collections.abc import Mapping
 from reprlib import repr as shown
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..dtypes import as_dtype
 from ..errors import CheckpointError
 from ..files import open_regular, replacing
+from ..random import Generator
+from ..typing import Array, FilePath
 from .tensorfile import Reader, Unsupported, as_bytes, header_of, parse
+
+if TYPE_CHECKING:
+    from ..nn.module import Module
+    from ..optim import Optimizer
 
 __all__ = ["CheckpointError", "load", "load_tensors", "pack", "save", "unpack", "weights"]
 
@@ -28,7 +36,7 @@ class ForeignError(CheckpointError):
     """A safetensors file that is not a checkpoint of ours, in this format."""
 
 
-def save(path, tensors, meta):
+def save(path: FilePath, tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
     """Write {name: array} and a JSON-able dict to `path` as one file. A reader finds the old file or the whole new one.
 
     Arrays may have any shape, strides and minigrad dtype; they are written one by one, and only those that are not
@@ -53,7 +61,7 @@ def save(path, tensors, meta):
             file.write(as_bytes(arrays[name]))
 
 
-def load(path):
+def load(path: FilePath) -> tuple[dict[str, Array], dict[str, Any]]:
     """({name: array}, meta) as they were saved; meta has been through JSON.
 
     Needs little more memory than the arrays. Raises CheckpointError, whatever is wrong with the file."""
@@ -74,7 +82,7 @@ def load(path):
         return arrays, meta
 
 
-def load_tensors(path):
+def load_tensors(path: FilePath) -> dict[str, Array]:
     """{name: array} of any safetensors file, such as weights from elsewhere. Raises CheckpointError."""
     with _opened(path) as file:
         return {name: file.read(name) for name in file.names}
@@ -100,7 +108,12 @@ def _opened(path):
         raise CheckpointError(f"{path} is damaged, cut short or no checkpoint at all ({error})") from error
 
 
-def pack(model, optimizer=None, generators=None, **meta):
+def pack(
+    model: "Module",
+    optimizer: "Optimizer | None" = None,
+    generators: Mapping[str, Generator] | None = None,
+    **meta: Any,
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """(tensors, meta) for `save`: parameters and buffers, optimizer state, the states of {name: Generator}, and `meta`.
 
     Leave out the optimizer and the generators to keep the model alone. Nothing is copied: save before the next step.
@@ -113,7 +126,13 @@ def pack(model, optimizer=None, generators=None, **meta):
     return tensors, meta
 
 
-def unpack(tensors, meta, model, optimizer=None, generators=None):
+def unpack(
+    tensors: Mapping[str, Any],
+    meta: Mapping[str, Any],
+    model: "Module",
+    optimizer: "Optimizer | None" = None,
+    generators: Mapping[str, Generator] | None = None,
+) -> None:
     """Restore in place what `pack` saved; leave out the optimizer and the generators to restore the model alone.
 
     Raises CheckpointError if something is missing, or does not fit the model, the optimizer or a generator. None of
@@ -134,7 +153,7 @@ def unpack(tensors, meta, model, optimizer=None, generators=None):
         generator.state = states[name]
 
 
-def weights(tensors):
+def weights(tensors: Mapping[str, Any]) -> dict[str, Any]:
     """The model's state_dict, {path: array}, among a checkpoint's tensors."""
     return {name.removeprefix("model."): x for name, x in tensors.items() if name.startswith("model.")}
 

@@ -8,8 +8,16 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ..files import atomic_write, open_regular
+from ..typing import FilePath
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Table", "Interrupt", "Progress"]
 
 
 class Table:
@@ -19,7 +27,8 @@ class Table:
     the path, rows go nowhere: of several processes, one writes the table.
     """
 
-    def __init__(self, path, columns, keep=0):
+    def __init__(self, path: FilePath | None, columns: Sequence[str], keep: int = 0) -> None:
+        self._file: TextIO
         if path is None:
             self._file = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
             return
@@ -30,19 +39,19 @@ class Table:
         atomic_write(path, b"".join([",".join(columns).encode() + b"\n", *kept]))
         self._file = open(path, "a", newline="", encoding="utf-8")  # noqa: SIM115
 
-    def row(self, *values):
+    def row(self, *values: float | None) -> None:
         """One number per column, or None for an empty field; floats with 6 significant digits."""
         cells = ("" if v is None else f"{v:.6g}" if isinstance(v, float) else str(v) for v in values)
         self._file.write(",".join(cells) + "\n")
 
-    def flush(self):
+    def flush(self) -> None:
         """Hand the rows to the system. Call it before saving a checkpoint, so that the table never lacks a row."""
         self._file.flush()
 
-    def __enter__(self):
+    def __enter__(self) -> "Self":
         return self
 
-    def __exit__(self, kind, *exc):
+    def __exit__(self, kind: Any, *exc: Any) -> None:
         try:
             self._file.close()
         except OSError:
@@ -62,10 +71,10 @@ class Interrupt:
 
     SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.asked, self.status, self._since, self._before = False, 0, 0.0, {}
 
-    def __enter__(self):
+    def __enter__(self) -> "Self":
         if threading.current_thread() is threading.main_thread():
             for number in self.SIGNALS:
                 before = signal.getsignal(number)
@@ -74,7 +83,7 @@ class Interrupt:
                     signal.signal(number, self._handle)
         return self
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc: Any) -> None:
         while self._before:
             signal.signal(*self._before.popitem())
 
@@ -99,8 +108,9 @@ class Progress:
 
     EVERY = 5.0  # seconds
 
-    def __init__(self, start, steps, tokens, silent=False):
-        self.broken, self._silent = None, silent
+    def __init__(self, start: int, steps: int, tokens: int, silent: bool = False) -> None:
+        self.broken: OSError | None = None
+        self._silent = silent
         self.start, self.steps, self.tokens, self._began, self._next = start, steps, tokens, time.monotonic(), 0.0
         self._bar, self._line, self._note = None, "", ""
         if sys.stderr is not None and sys.stderr.isatty() and not silent:
@@ -111,15 +121,15 @@ class Progress:
                 size = dict(ncols=min(columns - 1, 100), nrows=rows)
                 self._bar = tqdm(total=steps, initial=start, bar_format=BAR, **size)
 
-    def step(self, done, loss):
+    def step(self, done: int, loss: float) -> None:
         """Call after each step, with the number of steps done in all."""
         self._write(self._step, done, loss)
 
-    def note(self, words):
+    def note(self, words: str) -> None:
         """Show a few words at the end of the bar, until there are others; without a bar, nothing."""
         self._write(self._show, words)
 
-    def say(self, line):
+    def say(self, line: str) -> None:
         """Print a line without breaking the bar."""
         self._write(self._say, line)
 
@@ -149,10 +159,10 @@ class Progress:
     def _say(self, line):
         print(line, flush=True) if self._bar is None else self._bar.write(line)
 
-    def __enter__(self):
+    def __enter__(self) -> "Self":
         return self
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc: Any) -> None:
         if self._bar is not None:
             with contextlib.suppress(OSError):
                 self._bar.close()

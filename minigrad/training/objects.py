@@ -22,6 +22,8 @@ from ..random import Generator
 from ..tensor import Tensor, from_numpy
 from . import checkpoint
 
+__all__ = ["save", "load"]
+
 _OBJECT = "object"  # where a checkpoint's metadata has what save() was given
 _DEEPEST = 30  # each level takes two in the file, which may have 100
 _PLAIN = bool, int, float, str, type(None)

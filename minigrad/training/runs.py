@@ -8,21 +8,30 @@ import contextlib
 import dataclasses
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from reprlib import repr as shown
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import nn
 from ..dtypes import is_number
 from ..errors import CheckpointError
+from ..typing import Array, FilePath
 from . import checkpoint, text
+
+if TYPE_CHECKING:
+    from ..nn.gpt import GPT
+    from .text import CharVocab
+
+__all__ = ["FOLDER", "load_char_model", "load_run", "model_file"]
 
 FOLDER = Path("runs/char_lm")  # of the run that is trained or read where none is named
 SIZES = "block_size", "n_layer", "n_head", "n_embd", "dropout"  # what a run's settings say about its model
 
 
-def model_file(path, train):
+def model_file(path: FilePath, train: str) -> Path:
     """The checkpoint that a path names: a file is itself, and the folder of a run is its best.safetensors, or
     last.safetensors before the first validation. Raises CheckpointError, which tells to type `train`, if a folder has
     neither, and if there is no FOLDER."""
@@ -35,7 +44,7 @@ def model_file(path, train):
     raise CheckpointError(f"there is no checkpoint in {path}: train a model first, with: {train}")
 
 
-def load_char_model(path, device="cpu"):
+def load_char_model(path: FilePath, device: str = "cpu") -> "tuple[GPT, CharVocab, dict[str, Any]]":
     """(GPT, CharVocab, meta) from a checkpoint of examples/char_lm.py: meta has its "chars" and its "config".
 
     Raises CheckpointError for a file that cannot be read, holds something else, or describes something impossible."""
@@ -47,7 +56,7 @@ def load_char_model(path, device="cpu"):
     return model.to(device), vocab, meta
 
 
-def load_run(path, settings):
+def load_run(path: FilePath, settings: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
     """(tensors, meta) of a run of examples/char_lm.py, to continue it. settings: {name: default} of that program.
 
     meta has been checked: "chars" and "settings" fit the model's weights, each setting is of its default's kind, and

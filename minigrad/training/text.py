@@ -6,10 +6,19 @@ Everything is on the host: texts are str, ids are int64 arrays.
 import errno
 import os
 import stat
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..errors import TextError
+from ..random import Generator
+from ..typing import Array, FilePath
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["CharVocab", "read_corpus", "memory", "default_corpus", "split", "Batches", "fixed_batches"]
 
 PER_BYTE = 20  # bytes of memory that a byte of text takes while it is encoded: str, code points, ids and their masks
 
@@ -17,11 +26,11 @@ PER_BYTE = 20  # bytes of memory that a byte of text takes while it is encoded: 
 class CharVocab:
     """The characters of a text, sorted, numbered from 0. `chars` says everything: CharVocab(v.chars) equals v."""
 
-    def __init__(self, text):
+    def __init__(self, text: str) -> None:
         self.chars = "".join(sorted(set(text)))
         self._codes = _code_points(self.chars)  # (V,) uint32, sorted
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.chars)
 
     def __eq__(self, other):
@@ -33,7 +42,7 @@ class CharVocab:
     def __repr__(self):
         return f"CharVocab({self.chars!r})"
 
-    def encode(self, text):
+    def encode(self, text: str) -> Array:
         """str of n characters -> (n,) int64. Raises TextError for a character that the vocabulary lacks."""
         codes = _code_points(text)
         ids = np.searchsorted(self._codes, codes).astype(np.int64)
@@ -45,7 +54,7 @@ class CharVocab:
             raise TextError(f"the vocabulary lacks {char!r} (U+{ord(char):04X}), at position {where} of {shown}")
         return ids
 
-    def check_same(self, other):
+    def check_same(self, other: "CharVocab") -> None:
         """Raise TextError, naming up to ten of the characters, if `other` has different ones."""
         if self != other:
             news = [f"{len(other)} characters, not {len(self)}"]
@@ -54,7 +63,7 @@ class CharVocab:
                     news.append(f"{name}: {' '.join(map(repr, extra[:10]))}{' ...' * (len(extra) > 10)}")
             raise TextError(f"the text has another vocabulary: {'; '.join(news)}")
 
-    def decode(self, ids):
+    def decode(self, ids: Array | Sequence[int]) -> str:
         """(n,) integers, an array or a list -> str of n characters. Raises ValueError for an id out of range."""
         ids = np.asarray(ids, dtype=np.int64).reshape(-1)
         if ids.size and not 0 <= ids.min() <= ids.max() < len(self):
@@ -66,7 +75,7 @@ def _code_points(text):
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
 
 
-def read_corpus(paths=()):
+def read_corpus(paths: Iterable[FilePath] = ()) -> str:
     """The text of the files, in order, with a newline between two; without files, the default corpus.
 
     Files are UTF-8; a byte order mark is dropped and CR LF becomes LF. Raises OSError for a file that cannot be read.
@@ -87,7 +96,7 @@ def read_corpus(paths=()):
     return text
 
 
-def memory():
+def memory() -> float:
     """Bytes of memory that this machine has; infinite where it does not say."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -131,7 +140,7 @@ def _read(path):
     return text
 
 
-def default_corpus():
+def default_corpus() -> str:
     """About 465,000 characters of English that come with every Python: what help("if") and similar topics print."""
     # The text is from the language reference, so it differs a little from one version of Python to the next, and so
     # do the vocabulary and every loss. Runs that are compared across machines need --text.
@@ -142,7 +151,7 @@ def default_corpus():
     return "\n".join(topics[name] for name in sorted(topics))
 
 
-def split(ids, fraction=0.9):
+def split(ids: Array, fraction: float = 0.9) -> tuple[Array, Array]:
     """(training, validation) ids: the first `fraction` of them, and the rest. Both are views."""
     if not 0 < fraction < 1:
         raise ValueError(f"the training split's fraction must be between 0 and 1, got {fraction}")
@@ -157,12 +166,12 @@ class Batches:
     text is too short for one block; `name` is what the message calls the text.
     """
 
-    def __init__(self, ids, block_size, batch_size, generator, name="text"):
+    def __init__(self, ids: Array, block_size: int, batch_size: int, generator: Generator, name: str = "text") -> None:
         _check_length(ids, block_size, name)
         self.ids, self.generator = ids, generator
         self.block_size, self.batch_size = block_size, batch_size
 
-    def __iter__(self):
+    def __iter__(self) -> "Self":
         return self
 
     def __next__(self):
@@ -170,7 +179,9 @@ class Batches:
         return _windows_at(self.ids, starts, self.block_size)
 
 
-def fixed_batches(ids, block_size, batch_size, limit=None, name="text"):
+def fixed_batches(
+    ids: Array, block_size: int, batch_size: int, limit: int | None = None, name: str = "text"
+) -> list[tuple[Array, Array]]:
     """A list of (x, y), each (b, T) int64 with b <= batch_size: side by side, they cover the text once.
 
     With `limit`, at most that many batches, spread evenly over the text. Nothing is random: every evaluation sees the

@@ -5,5 +5,7 @@ from typing import TYPE_CHECKING
 from . import data
 from ..missing import explaining
 
+__all__ = ["data"]
+
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
     __getattr__ = explaining(__name__)

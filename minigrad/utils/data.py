@@ -21,6 +21,11 @@ from ..ops import stack
 from ..random import Generator
 from ..tensor import Tensor, from_numpy, multinomial, randint, randperm, tensor
 
+__all__ = [
+    "Dataset", "IterableDataset", "TensorDataset", "Subset", "ConcatDataset", "random_split", "Sampler",
+    "SequentialSampler", "RandomSampler", "WeightedRandomSampler", "BatchSampler", "default_collate", "DataLoader",
+]  # fmt: skip
+
 # ------------------------------------------------------------------------------------------------------------ datasets
 
 

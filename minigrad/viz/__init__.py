@@ -4,14 +4,21 @@
 matplotlib: pip install '.[viz]'.
 """
 
+from typing import TYPE_CHECKING
+
 from .graph import Graph, graph  # now rather than on demand, so that viz.graph is the function and not the submodule
 
 __all__ = ["Graph", "curves", "graph", "heads_grid", "loss_curve"]
 
 
-def __getattr__(name):
-    if name in __all__:
-        from . import heads, plots
+if TYPE_CHECKING:
+    from .heads import heads_grid
+    from .plots import curves, loss_curve
+else:
 
-        return getattr(heads if name == "heads_grid" else plots, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+    def __getattr__(name):
+        if name in __all__:
+            from . import heads, plots
+
+            return getattr(heads if name == "heads_grid" else plots, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")

@@ -13,10 +13,14 @@ given. The backward pass, with each op's derivative and the size of the gradient
 import shutil
 import subprocess
 import warnings
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from ..autograd import GraphError, Value
 from ..errors import unknown
+from ..tensor import Tensor
+from ..typing import FilePath
 from .backward import Backward
 from .forward import Forward
 from .labels import count
@@ -31,18 +35,19 @@ class Graph:
     ops, leaves: how many there are, drawn or not.
     hidden: {module path: how many of its ops are not drawn}; the key "…" stands for the middle of the graph."""
 
-    def __init__(self, digraph, ops=0, leaves=0, hidden=None):
+    def __init__(self, digraph: Any, ops: int = 0, leaves: int = 0, hidden: Any = None) -> None:
         self.digraph, self.ops, self.leaves, self.hidden = digraph, ops, leaves, hidden or {}
 
     @property
-    def source(self):
+    def source(self) -> str:
+        """The graph in DOT, the language of Graphviz."""
         return self.digraph.source
 
     def __repr__(self):
         hidden = sum(self.hidden.values())
         return f"<Graph of {count(self.leaves, 'leaf')} and {count(self.ops, 'op')}, {hidden:,} of them hidden>"
 
-    def save(self, path):
+    def save(self, path: FilePath) -> list[Path]:
         """Write path.dot, and path.svg or path.png as the suffix says (none: SVG), for which the program `dot` is
         needed; a warning says how to install it. Returns the list of the files written."""
         path = Path(path)
@@ -65,7 +70,16 @@ class Graph:
         return [text, image]
 
 
-def graph(tensors, *, names=None, notes=None, depth=None, direction="forward", show=("shape",), max_nodes=200):
+def graph(
+    tensors: Tensor | Iterable[Tensor],
+    *,
+    names: Any = None,
+    notes: Mapping[Any, Any] | None = None,
+    depth: int | None = None,
+    direction: str = "forward",
+    show: Iterable[str] = ("shape",),
+    max_nodes: int = 200,
+) -> Graph:
     """The graph behind one or several Tensors, as a Graph to save. It can be drawn before and after backward.
 
     names: a Module, which lends the names of its parameters and submodules, or a dict {name: Tensor}.

@@ -1,10 +1,13 @@
 """Patterns of heads as heat maps, by matplotlib, in the colours of the HTML report."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ..autograd import Value
+from ..typing import FilePath
 from . import canvas
 from .labels import visible
 
@@ -25,7 +28,7 @@ FOOT = 0.2  # inches below a map, for its largest value
 BAR = 0.6  # inches that the scale of the colours takes
 
 
-def heads_grid(patterns, path, tokens=None, title=None):
+def heads_grid(patterns: Any, path: FilePath, tokens: Sequence[str] | None = None, title: str | None = None) -> None:
     """Draw what each head attends to, a PNG at `path`: a row per layer, a column per head, queries from top to bottom
     and keys from left to right.
 

@@ -2,9 +2,12 @@
 
 import csv
 import math
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
+from ..typing import FilePath
 from . import canvas
 from .overlaps import unhide
 
@@ -14,7 +17,7 @@ MARKERS = "o", "s", "^", "D", "v", "P", "X"
 DOTTED = 60  # the most points that get dots: more would run into one another
 
 
-def loss_curve(rows, path):
+def loss_curve(rows: FilePath | Iterable[Mapping[str, Any]], path: FilePath) -> None:
     """Draw training and validation loss against the step, as a PNG at `path`. The lowest validation loss is marked.
 
     rows: the path of a CSV file, or dicts, with the columns step, train and val; an empty val was not measured.
@@ -66,7 +69,7 @@ def smooth(xs, ys):
     return xs[at], found
 
 
-def curves(series, path, xlabel, ylabel, log=""):
+def curves(series: Mapping[str, tuple[Any, Any]], path: FilePath, xlabel: str, ylabel: str, log: str = "") -> None:
     """Draw {label: (xs, ys)} as lines, a PNG at `path`; up to 60 points get dots. log: the logarithmic axes: "", "x",
     "y" or "xy".
 

@@ -3,18 +3,31 @@
 A gradient dP_ij alone answers neither question. Where a head is sure of itself its gradient is small although all rests
 on it; and a row of P always sums to 1, so that no weight grows alone."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...nn.positions import alibi
-from ...tensor import tensor
+from ...tensor import Tensor, tensor
+from ...typing import Array
 from ..layers import as_float64, attention_layers, path_of, undisturbed
 from .importance import check_batch, check_steps, returned_loss, value_of
 from .patching import gradients_at, values_at
 
+if TYPE_CHECKING:
+    from ...nn.module import Module
 
-def attention_attribution(model, batch, layer, head, steps=20, loss=returned_loss):
+
+def attention_attribution(
+    model: "Module",
+    batch: Sequence[Any],
+    layer: int | str,
+    head: int,
+    steps: int = 20,
+    loss: Callable[..., Tensor] = returned_loss,
+) -> Array:
     """What each weight of a head's pattern P adds to loss(model, *batch): (B, T, S) float64, P ⊙ ∫₀¹ dL/dP(αP) dα.
 
     All cells together give L - L(without the head), by the midpoints of `steps` intervals of α, with one backward for
@@ -24,12 +37,14 @@ def attention_attribution(model, batch, layer, head, steps=20, loss=returned_los
     Source: Hao, Dong, Wei and Xu 2021, Self-attention attribution."""
     check_steps(steps)
     check_batch(batch)
-    layer = _known(model, layer, head)
+    attention = _known(model, layer, head)
     with undisturbed(model):
-        P = _only(values_at(model, [layer], batch, loss, "pattern")[0][layer], head)
+        P = _only(values_at(model, [attention], batch, loss, "pattern")[0][attention], head)
         total = np.zeros_like(P)
         for alpha in (np.arange(steps) + 0.5) / steps:
-            total += as_float64(gradients_at(model, [layer], batch, loss, "pattern", {layer: (alpha - 1) * P})[layer])
+            total += as_float64(
+                gradients_at(model, [attention], batch, loss, "pattern", {attention: (alpha - 1) * P})[attention]
+            )
     return (P * total / steps)[:, head]
 
 
@@ -42,20 +57,29 @@ class WhatIf:
     change: np.ndarray  # L(the query looks at key j, and at nothing else) - L
     loss: float
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.text()
 
-    def text(self, tokens=None, first=0):
+    def text(self, tokens: Sequence[str] | None = None, first: int = 0) -> str:
         """A line for each key that the query sees. tokens: what the keys are, a str each. first: the number of the
         first."""
         lines = ["key  weight   slope    change"]
-        for j in np.flatnonzero(~np.isnan(self.slope)):
+        for j in map(int, np.flatnonzero(~np.isnan(self.slope))):
             line = f"{first + j:3}  {self.weights[j]:6.3f}  {self.slope[j]:+.1e}  {self.change[j]:+.1e}"
             lines.append(line if tokens is None else f"{line}  {tokens[j]!r}")
         return "\n".join(lines)
 
 
-def what_if(model, batch, layer, head, query, sequence=0, amount=1.0, loss=returned_loss):
+def what_if(
+    model: "Module",
+    batch: Sequence[Any],
+    layer: int | str,
+    head: int,
+    query: int,
+    sequence: int = 0,
+    amount: float = 1.0,
+    loss: Callable[..., Tensor] = returned_loss,
+) -> WhatIf:
     """What if a query of a head had looked somewhere else? A WhatIf of the query's row P_i of one sequence.
 
     slope is dP_ij - D_i with D_i = Σ_k P_ik dP_ik, from one backward: the derivative of the loss on the way from P_i to
@@ -63,16 +87,16 @@ def what_if(model, batch, layer, head, query, sequence=0, amount=1.0, loss=retur
     where a is `amount`. Signed and causal: what is negative would have helped. Raises KeyError for an unknown layer,
     ValueError for an unknown head, query or sequence."""
     check_batch(batch)
-    layer = _known(model, layer, head)
+    attention = _known(model, layer, head)
     with undisturbed(model):
-        values, before = values_at(model, [layer], batch, loss, "pattern")
-        P = values[layer]
+        values, before = values_at(model, [attention], batch, loss, "pattern")
+        P = values[attention]
         for what, number, n in ("query", query, P.shape[2]), ("sequence", sequence, len(P)):
             if number not in range(n):
                 raise ValueError(f"there is no {what} {number}: there are {n}, from 0 on")
         row = P[sequence, head, query]
-        dP = as_float64(gradients_at(model, [layer], batch, loss, "pattern", {})[layer])[sequence, head, query]
-        sees = _visible(model, layer, batch, loss)[sequence, head, query]
+        dP = as_float64(gradients_at(model, [attention], batch, loss, "pattern", {})[attention])[sequence, head, query]
+        sees = _visible(model, attention, batch, loss)[sequence, head, query]
         change = np.full(row.shape, np.nan)
         for j in np.flatnonzero(sees):
 
@@ -82,7 +106,7 @@ def what_if(model, batch, layer, head, query, sequence=0, amount=1.0, loss=retur
                 array[sequence, head, query, j] += amount
                 return tensor(array, device=pattern.device)
 
-            handle = layer.register_head_hook("pattern", looks)
+            handle = attention.register_head_hook("pattern", looks)
             try:
                 change[j] = value_of(loss, model, batch).item() - before
             finally:

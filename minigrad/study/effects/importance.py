@@ -1,8 +1,10 @@
 """How much each head matters, measured by silencing it or estimated from gradients; and removing those that do not."""
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,7 +13,11 @@ from ...errors import unknown
 from ...nn import GPT
 from ...nn.heads import known_heads
 from ...tensor import Tensor, grad, ones, tensor
+from ...typing import Array
 from ..layers import as_float64, attention_layers, path_of, several, undisturbed
+
+if TYPE_CHECKING:
+    from ...nn.module import Module
 
 METHODS = "ablate", "joint_path", "abs_gate_grad"
 
@@ -34,12 +40,18 @@ def value_of(loss, model, batch):
     return value
 
 
-def mean_loss(model, batches, loss=returned_loss):
+def mean_loss(model: "Module", batches: Iterable[Sequence[Any]], loss: Callable[..., Tensor] = returned_loss) -> float:
     """The mean over batches, tuples of arguments, of loss(model, *batch): a float."""
     return float(np.mean([value_of(loss, model, batch).item() for batch in _as_list(batches)]))
 
 
-def head_importance(model, batches, method="ablate", steps=20, loss=returned_loss):
+def head_importance(
+    model: "Module",
+    batches: Iterable[Sequence[Any]],
+    method: str = "ablate",
+    steps: int = 20,
+    loss: Callable[..., Tensor] = returned_loss,
+) -> dict[str, Array]:
     """{path: (nh,) float64}: how much each head matters to mean_loss(model, batches, loss), in its unit.
 
         ablate         L(g_h = 0) - L, where a gate g_h multiplies the head's z: the truth, one forward for each head
@@ -148,7 +160,7 @@ def _gates(layer, h, value):
 
 
 @contextmanager
-def ablate_heads(model, heads, mode="zero"):
+def ablate_heads(model: "Module", heads: Mapping[Any, Iterable[int]], mode: str = "zero") -> Iterator[None]:
     """Within a with-block, silence heads, {layer: numbers of heads}; a layer is named by its path or number.
 
     mode "zero": z_h = 0. "mean": z_h is its mean over all sequences and positions of the forward, a
@@ -184,20 +196,25 @@ class PruneReport:
     losses: list
     importance: dict
 
-    def __str__(self):
+    def __str__(self) -> str:
         lines = [f"{'':24} {'importance':>10} {'loss':>10}", f"{'all heads':24} {'':10} {self.losses[0]:10.4f}"]
         for (path, head), loss in zip(self.removed, self.losses[1:]):
             lines.append(f"{'without ' + path + ' ' + str(head):24} {self.importance[path][head]:10.4f} {loss:10.4f}")
         return "\n".join(lines)
 
 
-def ranked(importance):
+def ranked(importance: Mapping[str, Array]) -> list[tuple[str, int]]:
     """[(path, head)] of {path: (nh,)}, the least important first."""
     pairs = [(path, h) for path, scores in importance.items() for h in range(len(scores))]
     return sorted(pairs, key=lambda pair: importance[pair[0]][pair[1]])
 
 
-def losses_without(model, batches, order, loss=returned_loss):
+def losses_without(
+    model: "Module",
+    batches: Iterable[Sequence[Any]],
+    order: Sequence[tuple[str, int]],
+    loss: Callable[..., Tensor] = returned_loss,
+) -> list[float]:
     """len(order) + 1 mean losses: without the first 0, 1, … of the heads in `order`, [(path, head)]."""
     losses = []
     with undisturbed(model):
@@ -207,7 +224,7 @@ def losses_without(model, batches, order, loss=returned_loss):
     return losses
 
 
-def grouped(heads):
+def grouped(heads: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     """{path: [head]} of [(path, head)]."""
     found = {}
     for path, head in heads:
@@ -215,7 +232,13 @@ def grouped(heads):
     return found
 
 
-def prune(model, batches, n, method="ablate", loss=returned_loss):
+def prune(
+    model: "Module",
+    batches: Iterable[Sequence[Any]],
+    n: int,
+    method: str = "ablate",
+    loss: Callable[..., Tensor] = returned_loss,
+) -> PruneReport:
     """Remove for good the n heads that matter least, as head_importance ranks them. Returns a PruneReport.
 
     Parameters are new afterwards, so make the optimizer then. An nn.GPT notes in its config which heads are gone, so

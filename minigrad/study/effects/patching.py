@@ -7,21 +7,36 @@ to the other add up to the exact effect.
 
 Sources: Meng et al. 2022; Wang et al. 2022, Interpretability in the wild; Syed, Rager and Conmy 2023, for edges."""
 
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...autograd import enable_grad
 from ...errors import unknown
 from ...nn.attention import POINTS, all_take
-from ...tensor import grad, tensor
+from ...tensor import Tensor, grad, tensor
+from ...typing import Array
 from ..layers import as_float64, attention_layers, several, undisturbed
 from .importance import check_batch, check_steps, returned_loss, value_of
+
+if TYPE_CHECKING:
+    from ...nn.module import Module
 
 METHODS = "exact", "first_order", "integrated"
 
 
-def patch(model, clean, corrupt, loss=returned_loss, point="z", method="exact", positions=None, steps=20):
+def patch(
+    model: "Module",
+    clean: Sequence[Any],
+    corrupt: Sequence[Any],
+    loss: Callable[..., Tensor] = returned_loss,
+    point: str = "z",
+    method: str = "exact",
+    positions: Any = None,
+    steps: int = 20,
+) -> dict[str, Array]:
     """{path: (nh,) float64}: how loss(model, *corrupt) changes when one head's value is that of the clean run.
 
     clean, corrupt: tuples of arguments of the same shapes. loss: a function of the model and those, such as the

@@ -22,7 +22,7 @@ class Node:
     path: str
     head: int | None = None
 
-    def __str__(self):
+    def __str__(self) -> str:
         return self.path if self.head is None else f"{self.path} head {self.head}"
 
 

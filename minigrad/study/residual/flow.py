@@ -23,10 +23,14 @@ does for it, others pay for. Read such edges beside each other, and those that l
 It takes one forward and one backward. Path patching and edge attribution (Syed et al. 2023) compare two inputs; this is
 about the gradient of one."""
 
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
 import numpy as np
 
 from ...errors import UnknownName, unknown
 from ...gradcheck.report import aligned
+from ...tensor import Tensor
 from ...viz.graph import Graph
 from ..effects.importance import returned_loss
 from ..identities import IdentityError, IdentityReport
@@ -34,6 +38,10 @@ from . import picture
 from .edges import Node, StreamEdges, run_once
 from .streams import streams
 
+if TYPE_CHECKING:
+    from ...nn.module import Module
+
+Name: TypeAlias = str | int | tuple[str | int, int | None]  # of a node: see Flow.edge
 RTOL = {8: 1e-10, 4: 1e-6, 2: 2e-2}  # itemsize of what the model computes in -> the error allowed
 
 
@@ -43,11 +51,11 @@ class Flow:
     sources: Nodes that write. inputs: [(Node, "q", "k" or "v", or "" for what has one input)], what reads.
     edges: an array (sources, inputs); 0 where the source comes later. loss: a float."""
 
-    def __init__(self, sources, inputs, edges, loss, rows, rtol):
+    def __init__(self, sources: Any, inputs: Any, edges: Any, loss: Any, rows: Any, rtol: Any) -> None:
         self.sources, self.inputs, self.edges, self.loss = sources, inputs, edges, loss
         self._rows, self._rtol = rows, rtol
 
-    def edge(self, source, target):
+    def edge(self, source: Name, target: Name) -> dict[str, float]:
         """{input: edge} from a source to a target. A node is named as in the tables, "blocks.0.mlp" or "blocks.0.attn
         head 2", or as (path, head), where an attention layer may be given by its number. Raises KeyError for an unknown
         one."""
@@ -55,23 +63,23 @@ class Flow:
         i = self.sources.index(u)
         return {p: float(self.edges[i, j]) for j, (w, p) in enumerate(self.inputs) if w == v}
 
-    def out_of(self, path, head=None):
+    def out_of(self, path: Name, head: int | None = None) -> "Edges":
         """The edges that leave a node, as an Edges: where its gradient comes from."""
         node = self._node((path, head), self.sources)
         return self._chosen(lambda u, v: u == node)
 
-    def into(self, path, head=None):
+    def into(self, path: Name, head: int | None = None) -> "Edges":
         """The edges that lead to a node: where what it reads comes from, and how much each part of that matters."""
         node = self._node((path, head), self._readers)
         return self._chosen(lambda u, v: v == node)
 
-    def around(self, path, head=None):
+    def around(self, path: Name, head: int | None = None) -> "Edges":
         """The edges that lead to a node, and those that leave it, as an Edges."""
         node = self._node((path, head), self.sources + self._readers)
         return self._chosen(lambda u, v: node in (u, v))
 
     @property
-    def all(self):
+    def all(self) -> "Edges":
         """All edges, as an Edges."""
         return self._chosen(lambda u, v: True)
 
@@ -99,7 +107,7 @@ class Flow:
                 return node
         raise UnknownName(unknown("node", text, dict.fromkeys(map(str, known))))
 
-    def graph(self, edges=None, least=0.05):
+    def graph(self, edges: "Edges | None" = None, least: float = 0.05) -> Graph:
         """A picture of these Edges (None: all), but for those below `least` of the largest: a viz.Graph, to
         .save("flow.svg"). The model's parts stand in rows, from the bottom up; edges are as wide as they are large,
         coloured by the input that reads, and dashed where they are positive: more of them raises the loss. Parts whose
@@ -107,7 +115,7 @@ class Flow:
         edges = self.all if edges is None else edges
         return Graph(picture.digraph(self, edges, least))
 
-    def check(self, rtol=None):
+    def check(self, rtol: float | None = None) -> IdentityReport:
         """Test that the edges of each source and of each input add up to what the backward gave. Returns an
         IdentityReport, whose errors are relative to Σ |write| |G|; raises IdentityError if one is above rtol (None:
         1e-10 in float64, 1e-6 in float32). flow() does so itself; here are the figures."""
@@ -117,7 +125,7 @@ class Flow:
             raise IdentityError(report)
         return report
 
-    def __str__(self):
+    def __str__(self) -> str:
         return str(self.all)
 
     def __repr__(self):
@@ -127,14 +135,14 @@ class Flow:
 class Edges(list):
     """[(source, target, input, edge)], the largest first. str() shows the first twenty."""
 
-    def __str__(self):
+    def __str__(self) -> str:
         rows = [("from", "to", "by", "edge")]
         rows += [(str(u), str(v), p, f"{edge:+.4g}") for u, v, p, edge in self[:20]]
         more = [f"… and {len(self) - 20} smaller ones"] if len(self) > 20 else []
         return "\n".join([*aligned(rows), *more])
 
 
-def flow(model, batch, loss=returned_loss):
+def flow(model: "Module", batch: Sequence[Any], loss: Callable[..., Tensor] = returned_loss) -> Flow:
     """The Flow of gradients between the parts of a model, for loss(model, *batch).
 
     The model sees the batch in eval mode; no .grad is touched. It may be any that study.streams knows: nn.GPT,
@@ -148,7 +156,9 @@ def flow(model, batch, loss=returned_loss):
     return _flow(found, run_once(model, found, batch, loss))
 
 
-def edge_patch(model, clean, corrupt, loss=returned_loss):
+def edge_patch(
+    model: "Module", clean: Sequence[Any], corrupt: Sequence[Any], loss: Callable[..., Tensor] = returned_loss
+) -> Flow:
     """A Flow whose edges are Σ ⟨write_u in the clean run - write_u in the corrupt one, G_vp in the corrupt one⟩: to
     first order, how loss(model, *corrupt) changes when v.p gets from u what it gets in the clean run, and nothing
     else changes (edge attribution patching, Syed et al. 2023). Two forwards and two backwards for all edges; those of a

@@ -7,7 +7,9 @@ It comes from a backward that changes nothing (see autograd.backward). The formu
 
 import os
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +20,9 @@ from ...ops.derivatives import argument, derivative, letters_of
 from ...tensor import Tensor, ones_like
 from .differences import Run, check_input
 from .head_parts import head_parts
+
+if TYPE_CHECKING:
+    from ...nn.module import Module
 
 
 @dataclass(eq=False)  # since comparing arrays gives no single truth
@@ -82,15 +87,23 @@ class Ledger:
     full: bool
 
     @property
-    def failed(self):
+    def failed(self) -> list[Gradient]:
         """The gradients that finite differences contradict or could not decide about."""
         return [g for entry in self.entries for g in entry.gives if g.check.startswith(("DIFFERS", "undecided"))]
 
-    def __str__(self):
+    def __str__(self) -> str:
         return "\n".join([self.title, *(f"{i:3} {entry.text(self.full)}" for i, entry in enumerate(self.entries, 1))])
 
 
-def ledger(loss, scope="", head=None, values="summary", fd_check=False, names=None, impl="batched"):
+def ledger(
+    loss: Tensor | Callable[[], Tensor],
+    scope: str = "",
+    head: int | None = None,
+    values: str = "summary",
+    fd_check: bool = False,
+    names: "Module | None" = None,
+    impl: str = "batched",
+) -> Ledger:
     """A Ledger of what backward does, step by step, in the module at path `scope` and below it ("": everywhere).
 
     loss: a Tensor of one element whose graph has not been freed, or a function without arguments that computes one. No

@@ -14,15 +14,21 @@ later layers make of a change is left out."""
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...errors import unknown
 from ...gradcheck.report import aligned
+from ...typing import Array
 from ..layers import as_float64
 from ..report.outcome import texts_of
 from .circuits import unembedding
 from .token_gradients import TokenGradients, place, token_gradients
+
+if TYPE_CHECKING:
+    from ...nn.module import Module
+    from ..trace import LayerTrace
 
 
 @dataclass(eq=False)
@@ -42,11 +48,11 @@ class BackwardLens:
     lowered: np.ndarray
     text: Callable | None  # of a token's number
 
-    def logits(self, sequence, position):
+    def logits(self, sequence: int, position: int) -> Array:
         """By how much `changes` there changes the logits, but for the divisor of a final norm: (V,)."""
         return self.changes[sequence, position] @ self.W_U
 
-    def __str__(self):
+    def __str__(self) -> str:
         norms, shown = self.gradients.norms, 20
         order = np.argsort(-norms, axis=None, kind="stable")[:shown]
         rows = [("size", "sequence", "position", "token", "reads", "raises", "lowers")]
@@ -60,7 +66,15 @@ class BackwardLens:
         return " ".join(str(i) if self.text is None else repr(self.text(i)) for i in ids)
 
 
-def backward_lens(model, seen, head, weight="W_O", top=5, vocab=None, labels=None):
+def backward_lens(
+    model: "Module",
+    seen: "LayerTrace",
+    head: int,
+    weight: str = "W_O",
+    top: int = 5,
+    vocab: Any = None,
+    labels: Any = None,
+) -> BackwardLens:
     """The BackwardLens of "W_O" or "W_V" of a head, from a LayerTrace of `model`, such as an nn.GPT or AttentionOnly.
     Where heads share values, it is of the head's own part of the gradient.
 

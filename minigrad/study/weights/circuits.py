@@ -1,8 +1,10 @@
 """What heads do, read off their weights, and what they add to the logits (Elhage et al. 2021)."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,13 +12,17 @@ from ...autograd import no_grad
 from ...gradcheck.report import aligned
 from ...nn import LayerNorm, MultiheadAttention, RMSNorm
 from ...tensor import Tensor, eye, zeros
+from ...typing import Array
 from ..layers import as_float64, attention_layers, head_weights, undisturbed
 from ..residual.streams import streams
 from ..table import HeadTable
 from ..trace import trace_heads
 
+if TYPE_CHECKING:
+    from ...nn.module import Module
 
-def qk_circuit(layer, head):
+
+def qk_circuit(layer: MultiheadAttention, head: int) -> Array:
     """W_QK = s W_Q W_Kᵀ of a head, (C, kdim), float64; s is the layer's scale, by default 1/√d_k.
 
     x_i W_QK x_jᵀ is the score of query i and key j, as in a trace: before ALiBi and masks. x is the layer's input,
@@ -28,7 +34,7 @@ def qk_circuit(layer, head):
     return layer.score_scale * W_Q @ W_K.T
 
 
-def ov_circuit(layer, head):
+def ov_circuit(layer: MultiheadAttention, head: int) -> Array:
     """W_OV = W_V W_O of a head, (vdim, C), float64: a head that attends to x_j alone adds x_j W_OV to the stream.
 
     Biases are left out; head_gates are included."""
@@ -36,7 +42,7 @@ def ov_circuit(layer, head):
     return W_V @ W_O
 
 
-def unembedding(model):
+def unembedding(model: "Module") -> Array:
     """W_U (C, V), float64, of a model with head(x) and perhaps a final norm, model.norm.
 
     A part y of the residual stream adds y W_U / σ to the logits, where σ is what the norm divides by at that position,
@@ -56,11 +62,11 @@ class LogitAttribution:
     parts: dict[str, np.ndarray]  # {"tokens", "positions", or the path of an MLP: (B, n)}
     rest: np.ndarray  # (B, n): of biases; in a model that study.streams does not know, of all but heads
 
-    def table(self):
+    def table(self) -> HeadTable:
         """The heads' means over sequences and positions, as a HeadTable of the stat "logits"."""
         return HeadTable({"logits": {path: each.mean((0, 1)) for path, each in self.heads.items()}})
 
-    def __str__(self):
+    def __str__(self) -> str:
         found = {f"{path} head {h}": x for path, each in self.heads.items() for h, x in enumerate(each.mean((0, 1)))}
         found |= {name: each.mean() for name, each in (*self.parts.items(), ("rest", self.rest))}
         ranked = sorted(found.items(), key=lambda row: -abs(row[1]))
@@ -70,7 +76,9 @@ class LogitAttribution:
         return "\n".join(aligned(rows))
 
 
-def logit_attribution(model, idx, right, wrong, positions=(-1,)):
+def logit_attribution(
+    model: Any, idx: Tensor, right: Any, wrong: Any, positions: Sequence[int] = (-1,)
+) -> LogitAttribution:
     """Direct logit attribution: how much each head adds to (logit of the token `right`) - (logit of the token `wrong`),
 
         z_h W_O^h (u_right - u_wrong) / σ,
@@ -180,7 +188,7 @@ def _unembedding(model, norm):
     if not hasattr(model, "head") or isinstance(model, MultiheadAttention):  # whose head(i) is another thing
         raise TypeError(f"{type(model).__name__} has no head(x), which would take (B, T, C) to logits")
     like = next(iter(attention_layers(model).values())).out_proj.weight  # (C, ·)
-    about = dict(dtype=like.dtype, device=like.device)
+    about: Any = dict(dtype=like.dtype, device=like.device)
     with no_grad():
         constant = as_float64(model.head(zeros(1, 1, len(like), **about)))[0, 0]
         W_U = as_float64(model.head(eye(len(like), **about).unsqueeze(0)))[0] - constant

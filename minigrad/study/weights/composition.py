@@ -1,6 +1,7 @@
 """Composition scores: how much a head reads of what an earlier head writes, by their weights (Elhage et al. 2021)."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,6 +11,9 @@ from ...nn import LayerNorm
 from ..layers import as_float64, head_weights
 from ..residual.streams import streams
 
+if TYPE_CHECKING:
+    from ...nn.module import Module
+
 KINDS = "q", "k", "v"
 
 
@@ -17,7 +21,7 @@ class Composition(dict):
     """{(path of the earlier layer, path of the later one): (nh of the one, nh of the other)}. str() shows the largest
     twenty."""
 
-    def __str__(self):
+    def __str__(self) -> str:
         found = [
             (score, f"{early} head {i}", f"{late} head {j}")
             for (early, late), scores in self.items()
@@ -41,7 +45,7 @@ class _Layer:
         return _sizes(self.R[left] @ self.R[right].swapaxes(1, 2))
 
 
-def composition(model, kind):
+def composition(model: "Module", kind: str) -> Composition:
     """The composition scores of all heads with those of later layers, a Composition.
 
         "q"  ‖W_OV W_QK‖  / (‖W_OV‖ ‖W_QK‖)      the later head's queries read what the earlier head writes

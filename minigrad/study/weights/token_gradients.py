@@ -10,12 +10,17 @@ share keys add up to the gradient of what they share. The gradient of a bias is 
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...errors import unknown
 from ...gradcheck.report import aligned
+from ...typing import Array
 from ..layers import WEIGHTS, as_float64
+
+if TYPE_CHECKING:
+    from ..trace import LayerTrace
 
 
 @dataclass(eq=False)
@@ -32,31 +37,31 @@ class TokenGradients:
         """dW (m, d), the head's part of .grad, transposed as in head_weights."""
         return np.tensordot(self.x, self.dy, ([0, 1], [0, 1]))
 
-    def of(self, sequence, position):
+    def of(self, sequence: int, position: int) -> Array:
         """The part of one token, x_t ⊗ dy_t: (m, d)."""
         return np.outer(self.x[sequence, position], self.dy[sequence, position])
 
     @property
-    def norms(self):
+    def norms(self) -> Array:
         """The size of each token's part, ‖x_t‖ ‖dy_t‖: (B, T)."""
         return np.linalg.norm(self.x, axis=-1) * np.linalg.norm(self.dy, axis=-1)
 
     @property
-    def share(self):
+    def share(self) -> Array:
         """How much of dW is each token's, ⟨x_t ⊗ dy_t, dW⟩ / ‖dW‖²: (B, T), which adds up to 1. It is negative for a
         token that pulls the other way than all together, and nan if dW is 0."""
         size = (self.total**2).sum()
         return ((self.x @ self.total) * self.dy).sum(-1) / (size if size else np.nan)
 
-    def label(self, sequence, position):
+    def label(self, sequence: int, position: int) -> str:
         """The token's text, "" if none was given."""
         return "" if self.labels is None else self.labels[sequence][position]
 
-    def __str__(self):
+    def __str__(self) -> str:
         share, norms, shown = self.share, self.norms, 20
         order = np.argsort(-np.abs(np.nan_to_num(share)), axis=None, kind="stable")
         sizes = np.linalg.norm(self.x, axis=-1), np.linalg.norm(self.dy, axis=-1)
-        rows = [("share", "size", "‖x‖", "‖dy‖", "sequence", "position", "token")]
+        rows: list[tuple[str, ...]] = [("share", "size", "‖x‖", "‖dy‖", "sequence", "position", "token")]
         for b, t in zip(*np.unravel_index(order[:shown], share.shape)):
             numbers = (f"{share[b, t]:+.1%}", *(f"{a[b, t]:.3g}" for a in (norms, *sizes)))
             rows.append((*numbers, str(b), str(t), self.label(b, t)))
@@ -65,7 +70,7 @@ class TokenGradients:
         return "\n".join([title, *aligned(rows), *more])
 
 
-def token_gradients(seen, head, weight, labels=None):
+def token_gradients(seen: "LayerTrace", head: int, weight: str, labels: Any = None) -> TokenGradients:
     """The TokenGradients of one matrix of a head, "W_Q", "W_K", "W_V" or "W_O", from a LayerTrace.
 
     labels: the tokens' text, a list of T str for each sequence, or one list or str for a single sequence. Raises

@@ -1,0 +1,29 @@
+"""Names for kinds of arguments, as annotations use them: yours too, `from minigrad.typing import DTypeLike`.
+
+They are for type checkers and editors. What an argument really is, its function looks at when it is called."""
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from types import EllipsisType
+
+    from .tensor import Tensor
+
+__all__ = ["Array", "DType", "DTypeLike", "Dims", "FilePath", "Index", "Number", "Operand", "Size"]
+
+Array: TypeAlias = np.ndarray[Any, Any]  # NumPy's, of any shape and dtype
+DType: TypeAlias = np.dtype[Any]  # minigrad.float32, …
+DTypeLike: TypeAlias = DType | type[Any] | str  # minigrad.float32, np.float32, float, "float32"
+Dims: TypeAlias = int | Sequence[int] | None  # of a reduction; None stands for all
+Size: TypeAlias = int | Sequence[int]  # zeros(2, 3) or zeros((2, 3))
+Number: TypeAlias = float | np.number[Any] | np.bool_  # a bool or an int is a float too, to type checkers
+Operand: TypeAlias = "Tensor | Number | Array"  # beside a Tensor: x + 1, x + array
+FilePath: TypeAlias = str | PathLike[str]
+IndexPart: TypeAlias = (
+    "int | slice | EllipsisType | Tensor | Array | np.integer[Any] | Sequence[int] | Sequence[Sequence[int]] | None"
+)
+Index: TypeAlias = "IndexPart | tuple[IndexPart, ...]"  # x[index], basic or advanced as in NumPy

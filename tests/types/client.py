@@ -1,0 +1,188 @@
+"""A program as users write one, annotated. It runs, and `mypy --strict` has nothing to say about it."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import minigrad as mg
+from minigrad import Op, Tensor, case, nn, optim, study, viz
+from minigrad.gradcheck import check_op, check_taylor, gradcheck, gradgradcheck
+from minigrad.nn import functional as F
+from minigrad.training import checkpoint, text
+from minigrad.typing import DTypeLike
+
+
+class Square(Op):
+    """y = x²;   dx = 2 x dy"""
+
+    cases = [case((3, 4)), case((2, 1, 5))]
+
+    def forward(self, x: Any) -> Any:
+        self.save_inputs(x)
+        return self.backend.mul(x, x)
+
+    def backward(self, dy: Tensor) -> Tensor:
+        (x,) = self.saved_inputs()
+        return 2 * x * dy
+
+
+class Power(Op):
+    """y = xⁿ;   dx = n xⁿ⁻¹ dy"""
+
+    cases = [case((3, 4), n=3)]
+    n: int  # forward's parameters are attributes; this says so to type checkers
+
+    def forward(self, x: Any, n: int) -> Any:
+        self.save_inputs(x)
+        return self.backend.pow(x, n)
+
+    def backward(self, dy: Tensor) -> Tensor:
+        (x,) = self.saved_inputs()
+        return self.n * x ** (self.n - 1) * dy
+
+
+def square(x: Tensor) -> Tensor:
+    y: Tensor = Square.apply(x)
+    return y
+
+
+class MLP(nn.Module):
+    """Two layers: (…, C) -> (…, C)."""
+
+    def __init__(self, C: int, hidden: int, p: float = 0.1) -> None:
+        self.fc, self.proj = nn.Linear(C, hidden), nn.Linear(hidden, C, bias=False)
+        self.drop = nn.Dropout(p)
+        self.scale = nn.Parameter(mg.ones(C))
+        self.register_buffer("seen", mg.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.drop(self.proj(F.gelu(self.fc(x), approximate="tanh"))) * self.scale
+
+
+class Classifier(nn.Module):
+    """tokens (B, T) -> logits (B, V), and the loss if there are targets (B,)."""
+
+    def __init__(self, V: int, C: int = 8) -> None:
+        self.wte = nn.Embedding(V, C)
+        self.attn = nn.MultiheadAttention(C, 2, positions="rotary")
+        self.mlps = nn.ModuleList(MLP(C, 4 * C) for _ in range(2))
+        self.head = nn.Sequential(nn.LayerNorm(C), nn.Linear(C, V))
+
+    def forward(self, tokens: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        x = self.wte(tokens)  # (B, T, C)
+        z, _ = self.attn(x, is_causal=True)
+        x = x + z
+        for mlp in self.mlps:
+            x = x + mlp(x)
+        logits = self.head(x.mean(dim=1))  # (B, V)
+        return logits, None if targets is None else F.cross_entropy(logits, targets)
+
+
+def tensors(dtype: DTypeLike = mg.float64) -> Iterator[Tensor]:
+    """What is done to Tensors: operators, indices, methods, functions, NumPy."""
+    x = mg.randn(4, 6, dtype=dtype, requires_grad=True)
+    w = mg.tensor(np.linspace(-1.0, 1.0, 18).reshape(6, 3), dtype=dtype)
+    mask = (x > 0) & ~(x == 1.0) | x.isnan()
+    y = (2 - x) / (1 + x**2) @ w - w.mT[0, None, 1:4]
+    yield y.softmax(dim=-1) + mg.softmax(y, -1) + y.log_softmax(axis=1).exp()
+    yield x.masked_fill(mask, 0.0).sum(-1, keepdims=True) + x.mean(dim=(0, 1)) + x.amax(0)[[0, 2]].std()
+    values, indices = x.max(dim=1)
+    yield values * x.max() + x.gather(1, indices.unsqueeze(1)).squeeze(1)
+    rows = mg.cat([row.reshape(2, -1) for row in x], dim=0)  # (8, 3)
+    yield rows + mg.stack(x.unbind())[:, ::2].flatten()[:8, None].clamp(min=-1)
+    yield mg.where(mask, x, 0.5).to(mg.float32).double().transpose(0, 1).contiguous().view(3, 8)
+    yield mg.einsum("ij,jk->ik", x, w).tril() + mg.topk(x, 3).values * np.float32(2) + x.split([3, 3], dim=1)[0]
+    B, T = x.shape
+    assert x.numel() == B * T and x.size(0) == B and x.ndim == x.dim() == len(x.size()) and x.device == "cpu"
+    with mg.no_grad():
+        x -= 0.1 * x
+        x[0, :2] = 0
+        x.mul_(2).add_(1, alpha=0.5)
+    (dx,) = mg.grad((x**3).sum(), x, create_graph=True)
+    (ddx,) = mg.grad(dx.sum(), [x])
+    yield ddx
+    array = x.detach().numpy()
+    yield mg.from_numpy(array).to(x) + mg.arange(6) * float(x.sum().item())
+
+
+def train(steps: int = 3) -> Classifier:
+    """A model, an optimizer, a captured step, clipping, hooks; saved and loaded again."""
+    vocab = text.CharVocab("hello world")
+    generator = mg.Generator(1)
+    batches = text.Batches(vocab.encode("hello world" * 20), 8, 4, generator)
+    model = Classifier(len(vocab)).train()
+    optimizer = optim.AdamW([{"params": list(model.parameters()), "weight_decay": 0.1}], lr=1e-2, betas=(0.9, 0.95))
+    norms: list[float] = []
+    handle = model.head.register_full_backward_hook(lambda module, grad_input, grad_output: None)
+
+    @mg.capture
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        _, loss = model(x, y[:, -1])
+        assert loss is not None
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss
+
+    handle.remove()
+    for i in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = optim.warmup_cosine(i, lr=1e-2, min_lr=1e-3, warmup=1, total=steps)
+        x, y = next(batches)
+        loss = step(mg.tensor(x), y=mg.tensor(y))
+        norms.append(loss.item())
+    assert all(np.isfinite(norms)) and model.wte.weight.grad is not None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        checkpoint.save(path, *checkpoint.pack(model, optimizer, {"train": generator}, step=steps))
+        arrays, meta = checkpoint.load(path)
+        checkpoint.unpack(arrays, meta, model, optimizer, {"train": generator})
+        missing, unexpected = model.load_state_dict(model.state_dict())
+        assert not missing and not unexpected and meta["step"] == steps
+    return model.eval()
+
+
+def check(model: Classifier) -> list[str]:
+    """The gradients of an op, of a model and of a function."""
+    report = gradcheck(square, mg.randn(3, 4), order=2)
+    assert report and report.worst is not None and report.worst.verdict == "PASS"
+    tokens, targets = mg.randint(0, 5, (2, 4)), mg.randint(0, 5, (2,))
+    taylor = check_taylor(lambda model: model(tokens, targets)[1], model, directions=1)
+    rows = [*check_op(Square), *check_op(Power)]
+    second = gradgradcheck(F.silu, mg.randn(3))
+    return [report.summary(), taylor.message(), second.verdict, *(row.verdict for row in rows)]
+
+
+def look(folder: Path) -> str:
+    """Heads of a GPT: traced, measured, drawn."""
+    config = nn.GPTConfig(vocab_size=11, block_size=8, n_layer=2, n_head=2, n_embd=16)
+    model = nn.GPT(config)
+    x, y = mg.randint(0, 11, (3, 8)), mg.randint(0, 11, (3, 8))
+    with study.trace_heads(model, layers=[1]) as trace:
+        logits, loss = model(x, y)
+        loss.backward()
+    seen = trace["blocks.1.attn"]
+    largest = float(seen.pattern[0, 1].max())
+    assert logits.shape == (3, 8, 11) and 0 < largest <= 1 and not trace.check().failed
+    importance = study.head_importance(model, [(x, y)], "joint_path", steps=2)
+    name, head = study.ranked(importance)[0]
+    page = trace.to_html(folder / "heads.html", title=f"{name} {head}")
+    source = viz.graph(loss, names=model, depth=2).source
+    written = model.generate(x[:1], 4, temperature=0.8, top_k=5)
+    return f"{page.name} {len(source) > 0} {written.shape} {trace.table().best('entropy')[0]}"
+
+
+def main() -> None:
+    for y in tensors():
+        assert isinstance(y, Tensor) and y.dtype.kind == "f"
+    print("\n".join(check(train())))
+    with tempfile.TemporaryDirectory() as folder:
+        print(look(Path(folder)))
+
+
+if __name__ == "__main__":
+    main()

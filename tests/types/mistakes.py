@@ -1,0 +1,99 @@
+"""Mistakes that type checkers have to find: each line that ends in `# error: words` gives an error with these words, as
+mypy says it, and no other line gives one. Nobody runs this file."""
+
+from typing import Any
+
+import minigrad as mg
+from minigrad import Op, Tensor, nn, optim, study, viz
+from minigrad.gradcheck import gradcheck
+from minigrad.nn import functional as F
+from minigrad.training import checkpoint, text
+
+x = mg.randn(2, 3)
+model = nn.GPT(nn.GPTConfig(vocab_size=11, block_size=8))
+optimizer = optim.AdamW(model.parameters(), lr=1e-3)
+
+# names that do not exist
+print(x.nonexistent)  # error: has no attribute "nonexistent"
+print(mg.nonexistent)  # error: has no attribute "nonexistent"
+F.nonexistent(x)  # error: has no attribute "nonexistent"
+nn.Convolution(3, 4)  # error: has no attribute "Convolution"
+x.sum().backwards()  # error: "backwards"
+(x + 1).grad.zero_()  # error: "None" of "Tensor | None" has no attribute "zero_"
+model(x, x)[1].items()  # error: "items"
+optimizer.zero_grads()  # error: "zero_grads"
+print(x.max(dim=1).value)  # error: "value"
+
+# names of arguments
+x.sum(dims=1)  # error: "dims"
+mg.zeros(2, 3, typ="float32")  # error: "typ"
+mg.softmax(x, dimension=1)  # error: "dimension"
+F.cross_entropy(x, x.long(), smoothing=0.1)  # error: "smoothing"
+nn.Linear(3, 4, biases=True)  # error: "biases"
+nn.GPTConfig(vocab_size=11, block_size=8, heads=4)  # error: "heads"
+optim.SGD(model.parameters(), learning_rate=0.1)  # error: "learning_rate"
+nn.Linear(3, 4)(x, mask=x)  # error: "mask"
+x.split(2, dimension=0)  # error: "dimension"
+gradcheck(F.silu, x, order="2")  # error: incompatible type "str"; expected "int"
+viz.graph(x, direction=1)  # error: incompatible type "int"; expected "str"
+
+# types of arguments
+x.sum("rows")  # error: incompatible type "str"
+x + "1"  # error: incompatible type "str"; expected "Tensor | float
+x @ 2.0  # error: incompatible type "float"; expected "Tensor | ndarray
+mg.exp(1.0)  # error: incompatible type "float"; expected "Tensor"
+mg.cat(x, x)  # error: cat
+x.reshape("2")  # error: incompatible type "str"
+x["row"]  # error: "str"
+x[0] = "1"  # error: "str"
+x.masked_fill(True, 0.0)  # error: incompatible type "bool"; expected "Tensor"
+nn.Linear(3, "4")  # error: incompatible type "str"; expected "int"
+nn.Linear(3, 4)([1.0])  # error: incompatible type "list[float]"; expected "Tensor"
+nn.Sequential([nn.ReLU()])  # error: expected Module
+optim.Adam(model.parameters(), betas=0.9)  # error: expected "tuple[float, float]"
+optim.SGD(model)  # error: incompatible type "GPT"
+study.patch(model, x, x, steps=0.5)  # error: incompatible type "float"; expected "int"
+checkpoint.save("model.safetensors", model, {})  # error: incompatible type "GPT"
+text.CharVocab(["a", "b"])  # error: incompatible type "list[str]"; expected "str"
+mg.manual_seed("1")  # error: incompatible type "str"; expected "int"
+
+# what is returned
+shape: list[int] = x.shape  # error: Incompatible types in assignment
+number: str = x.sum().item()  # error: Incompatible types in assignment
+pair: Tensor = x.sort()  # error: Incompatible types in assignment
+parts: list[Tensor] = x.split(1)  # error: Incompatible types in assignment
+layer: nn.Embedding = nn.Linear(3, 4)  # error: Incompatible types in assignment
+x.shape = (3, 2)  # error: "shape"
+
+
+class Wrong(nn.Module):
+    def __init__(self) -> None:
+        self.fc = nn.Linear(3, 4)
+
+    def forward(self, x: Tensor, scale: float = 1.0) -> Tensor:
+        return self.fc.weights @ x * scale  # error: "weights"
+
+
+Wrong()(x, 2.0, 3.0)  # error: Too many arguments
+Wrong()(x, scale="2")  # error: incompatible type "str"; expected "float"
+Wrong().state_dicts()  # error: "state_dicts"
+
+
+class Twice(Op):
+    """y = 2 x;   dx = 2 dy"""
+
+    def forward(self, x: Any) -> Any:
+        return self.backend.add(x, x)
+
+    def backward(self, dy: Tensor) -> Tensor:
+        return self.saved_input() * dy  # error: "saved_input"
+
+
+@mg.capture
+def step(x: Tensor, y: Tensor) -> Tensor:
+    return (x - y).sum()
+
+
+step(x)  # error: Missing positional argument "y"
+step(x, "y")  # error: incompatible type "str"
+print(step(x, x).nonexistent)  # error: "nonexistent"

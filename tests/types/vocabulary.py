@@ -1,0 +1,62 @@
+"""Types by the names of arguments. In minigrad one word has one meaning everywhere, so its type is said here, once.
+
+`name=` is an argument whose default is None, `name=…` one with another default that does not tell its type, and
+`function.name` that of one function alone. What the sources annotate themselves needs no entry."""
+
+KINDS = {
+    "Tensor": "x q k v qk input target query key value weight mask condition index src tgt memory mat mat1 mat2 batch1 "
+    "batch2 vec vec1 vec2 source tensor tensor1 tensor2 boundaries sorted_sequence indices end x1 x2 input1 input2",
+    "Tensor | None": "weight= bias= mask= attn_mask= src_mask= tgt_mask= memory_mask= src_key_padding_mask= "
+    "tgt_key_padding_mask= memory_key_padding_mask= weights= sorter= pos_weight=",
+    "Tensor | Array": "matmul.a matmul.b tensordot.a tensordot.b einsum.operands",
+    "Operand": "other exponent masked_fill.value lerp.weight elements test_elements searchsorted.values",
+    "Operand | None": "clamp.min= clamp.max= x= other=",
+    "Sequence[Tensor]": "tensors",
+    "int": "dim dim0 dim1 chunks topk.k repeat_interleave.repeats start length in_features out_features "
+    "num_embeddings embedding_dim",
+    "int | None": "argmax.dim= argmin.dim= take_along_dim.dim= correction= padding_idx=",
+    "int | Sequence[int]": "split_size_or_sections indices_or_sections shifts movedim.source destination",
+    "Dims": "dim= dims= logsumexp.dim",
+    "Size": "size shape dims sizes repeats normalized_shape order along",
+    "Sequence[int]": "pad.pad split_sizes rot90.dims=…",
+    "float | None": "min= max= scale= eps= posinf= neginf= pad.value=",
+    "float": "alpha=… beta=… pad.value=… addcmul.value=… addcdiv.value=…",
+    "float | str": "norm.p=…",
+    "bool | None": "unbiased= size_average= reduce=",
+    "str": "equation",
+    "DTypeLike": "dtype dtype=…",
+    "DTypeLike | None": "dtype=",
+    "str | None": "device= rounding_mode= side=",
+    "Index": "getitem.index parsed_index.index",
+    "Generator | None": "generator= generator=…",
+    "Any": "parsed_index.x",
+}
+REFUSED = {"out"}  # arguments that functions know of in order to refuse them
+
+# What functions of ops return, where that is not one Tensor.
+RETURNS = {
+    "parsed_index": "tuple[Any, ...]",
+    **dict.fromkeys(("split", "chunk", "unbind", "split_with_sizes", "tensor_split"), "tuple[Tensor, ...]"),
+    **dict.fromkeys(("broadcast_tensors", "meshgrid"), "tuple[Tensor, ...]"),
+    **dict.fromkeys(("sort", "topk"), "ValuesIndices"),
+    **dict.fromkeys(("var_mean", "std_mean"), "tuple[Tensor, Tensor]"),
+    **dict.fromkeys(("allclose", "equal"), "bool"),
+    "unique": "Any",
+}
+
+# Functions of ops whose result depends on the arguments: each kind of call.
+ONE_OR_PAIR = (
+    "(x: Tensor, dim: None = None, keepdim: bool = False) -> Tensor",
+    "(x: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices",
+    "(x: Tensor, axis: int, keepdims: bool = False) -> ValuesIndices",
+)
+CALLS = {
+    "max": ONE_OR_PAIR,
+    "min": ONE_OR_PAIR,
+    "median": ONE_OR_PAIR,
+    "nonzero": (
+        "(x: Tensor, as_tuple: Literal[False] = False) -> Tensor",
+        "(x: Tensor, as_tuple: Literal[True]) -> tuple[Tensor, ...]",
+    ),
+    "split_heads": ("(x: Tensor, heads: int, /) -> Tensor", "(x: Tensor, *heads: int) -> tuple[Tensor, ...]"),
+}
