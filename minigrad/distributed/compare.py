@@ -44,15 +44,15 @@ def check(
     one loss depends on and another does not, a sum where the mean was meant, or gradients that were not exchanged.
     Raises ValueError if there is nothing to compare."""
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    parts = [np.asarray(x.numpy() if hasattr(x, "numpy") else x) for x in part]
-    if not named or not parts or any(x.ndim == 0 or len(x) == 0 for x in parts):
+    mine = [np.asarray(x.numpy() if hasattr(x, "numpy") else x) for x in part]
+    if not named or not mine or any(x.ndim == 0 or len(x) == 0 for x in mine):
         raise ValueError("check needs a model that has parameters to train, and this process's part of a batch, (B, …)")
     before, device = default_generator.state, next(iter(named.values())).device
     same = dict(step=step, weights=fingerprint(model), trained=list(named))
     if gradients is None:
         same["random"] = before  # which the streams of the shards are made from
     world.check_same(**same)
-    parts = world.everyone(parts)
+    parts = world.everyone(mine)
     state = default_generator.state = before if gradients else stream(before, world.rank)
     loss = loss_of(*(as_tensor(x).to(device) for x in parts[world.rank]))
     drew = world.largest(default_generator.state != state)

@@ -174,7 +174,8 @@ class World:
         """function() of rank 0, for every process: what it returned or raised, sent to all by pickle."""
         if self.size == 1:
             return function()
-        result = error = None
+        result: Any = None
+        error = None
         sent = b""
         if self.rank == 0:
             try:

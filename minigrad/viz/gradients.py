@@ -6,7 +6,7 @@ from operator import add
 import numpy as np
 
 from ..autograd import backward
-from ..nn.module import Tap
+from ..nn.hooks import Tap
 from ..tensor import ones
 from .fold import START, use
 
