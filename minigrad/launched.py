@@ -4,9 +4,11 @@ minigrad imports this first: libraries read the number of threads when NumPy is 
 starts, and CUDA which GPUs it may see. Without mpiexec, nothing changes.
 """
 
+import atexit
 import contextlib
 import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -97,4 +99,16 @@ def mpiexec():
     return str(own) if os.access(own, os.X_OK) else shutil.which("mpiexec")
 
 
+def _unconnected():
+    """At the end of a process that has failed before it met the others, and so would leave them waiting for it: MPICH's
+    mpiexec ends them if a signal has ended this one."""
+    if getattr(sys, "last_value", None) is not None and not connected():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
 prepare(os.environ)
+if size > 1:
+    atexit.register(_unconnected)

@@ -1,5 +1,6 @@
 """Are the gradients that several processes agree on those of one process? If not, what is usually wrong, by name."""
 
+import contextlib
 import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 TOLERANCE = 1e-5  # of the largest element of a gradient on any process: sums of another order differ by less
 COARSE = 5e-3  # likewise, in float16
+SUBNORMAL = 1e-6  # what sums of the smallest numbers of float16 may be off by, whose distance is 6e-8
 ROUNDING = 1e-6  # of the largest element of any gradient: one that is 0 in theory, as of a bias of k, has its rounding
 MOST = 6  # mistakes that are told at once
 
@@ -53,19 +55,19 @@ def check(
         same["random"] = before  # which the streams of the shards are made from
     world.check_same(**same)
     parts = world.everyone(mine)
-    state = default_generator.state = before if gradients else stream(before, world.rank)
-    loss = loss_of(*(as_tensor(x).to(device) for x in parts[world.rank]))
-    drew = world.largest(default_generator.state != state)
+    with _random_kept():
+        state = default_generator.state = before if gradients else stream(before, world.rank)
+        loss = loss_of(*(as_tensor(x).to(device) for x in parts[world.rank]))
+        drew = world.largest(default_generator.state != state)
     states = world.everyone(state) if drew else []
     found = grad(loss, list(named.values()), allow_unused=True)
     alone: list[Any] = world.everyone({name: None if g is None else g.numpy() for name, g in zip(named, found)})
-    default_generator.state = before
 
     wrong = [*wrong_parts(parts), *wrong_random(states), *unused(alone)]
     used = {name: p for name, p in named.items() if alone[0][name] is not None}
     if not wrong:
-        found = gradients(*part) if gradients else _ours(world, loss_of, parts, used, device)
-        default_generator.state = before
+        with _random_kept():
+            found = gradients(*part) if gradients else _ours(world, loss_of, parts, used, device)
         wrong = mistakes(found, [{name: each[name] for name in used} for each in alone], world.rank)
     everyone = world.everyone(wrong)
     lines = list(dict.fromkeys(line for lines in everyone for line in lines))
@@ -75,6 +77,16 @@ def check(
     unused_by_all = [name for name in named if name not in used]
     rest = f"; no loss depends on {', '.join(unused_by_all)}" if unused_by_all else ""
     return f"{len(used)} gradients of {world.size} processes are those of one{rest}"
+
+
+@contextlib.contextmanager
+def _random_kept():
+    """Random numbers go on afterwards where they were before."""
+    before = default_generator.state
+    try:
+        yield
+    finally:
+        default_generator.state = before
 
 
 def _ours(world, loss_of, parts, used, device):
@@ -121,15 +133,16 @@ def mistakes(found, alone, rank):
     each process, {name: array}, what it had before."""
     if not isinstance(found, dict):
         return [f"gradients must return {{name: array}}, not {type(found).__name__}"]
-    sizes = {name: max(np.abs(each[name]).max(initial=0) for each in alone) for name in alone[0]}
+    sizes = {name: max(float(np.abs(each[name]).max(initial=0)) for each in alone) for name in alone[0]}
     largest = max(sizes.values(), default=0)
     lines = []
     for name, size in sizes.items():  # not that of the mean, which is less where they cancel
         each = [gradients[name] for gradients in alone]
-        of_its_own = COARSE if each[0].dtype == np.float16 else TOLERANCE
+        half = each[0].dtype == np.float16
+        own = max(COARSE * size, SUBNORMAL) if half else TOLERANCE * size
         g = found.get(name)
         g = g.detach().numpy() if isinstance(g, Tensor) else g
-        if line := mistake(g, each, rank, max(of_its_own * size, ROUNDING * largest)):
+        if line := mistake(g, each, rank, max(own, ROUNDING * largest)):
             lines.append(f"{name}: {line}")
     return lines
 

@@ -19,8 +19,6 @@ def tree_sum(parts):
     stack, n = [], 0
     for part in parts:
         n += 1
-        if any(each is part for each in stack):
-            raise ValueError("one and the same array came for two parts: each must be new, as sums are made in place")
         for _ in range((n & -n).bit_length() - 1):  # as a binary counter carries: two sums of one size become one
             left = stack.pop()
             left += part

@@ -65,7 +65,7 @@ def world() -> "World":
         except (ImportError, RuntimeError) as error:  # no library, or one that mpi4py was not made for
             raise _for_all(f"finds no MPI that works with mpi4py ({error}): pip install mpich") from None
         another = launched.by_open_mpi(os.environ) and "Open MPI" not in library()
-        if not another:
+        if not another and not MPI.Is_initialized():
             MPI.Init_thread(MPI.THREAD_FUNNELED)  # the kernels' threads do not talk to MPI
         if another or MPI.COMM_WORLD.size != launched.size:
             raise _for_all(
@@ -78,13 +78,13 @@ def world() -> "World":
 
 @contextlib.contextmanager
 def _signals_later():
-    """While MPI starts, which may take until all others have, signals wait: a process that ends with MPI half started
-    would leave the others hanging. If Ctrl-C came, it ends all."""
+    """While MPI starts, which may take until all others have, Ctrl-C waits: a process that ends with MPI half started
+    would leave the others hanging. If it came, it ends all."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
     ours = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ours)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
         if threading.current_thread() is threading.main_thread():
@@ -165,7 +165,8 @@ class World:
         self.comm: Any = comm
         self.rank, self.size = (0, 1) if comm is None else (comm.rank, comm.size)
         self._route: Any = None
-        self._ending: Any = None  # a communicator, until one of the processes has failed
+        self._ending: Any = None  # a communicator
+        self._told: BaseException | None = None  # an error that a with-block has ended by
         if comm is not None:
             self._ending = comm.Dup()  # so that what was under way on `comm` is not mixed in
             atexit.register(self._at_exit)
@@ -248,26 +249,26 @@ class World:
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if self._ending is None:
             return
+        self._told = error
         try:
-            statuses = self._statuses(GOOD if error is None else cli.status_of(error), error)
+            statuses = self._statuses(GOOD if error is None else int(cli.status_of(error)) & 0xFF, error)
         except KeyboardInterrupt as impatient:
             _abort(self.comm, impatient)
         failed = [rank for rank, status in enumerate(statuses) if status != GOOD]
-        if failed:
-            self._ending = None
         if failed and failed[0] != self.rank:
             raise SystemExit(int(statuses[failed[0]])) from None
 
     def _at_exit(self):
         """Once more at the end of the program, for what is done outside of a with-block."""
         error = getattr(sys, "last_value", None)  # what it ends by, if it was not caught: Python has printed it
+        error = None if error is self._told else error
         with contextlib.suppress(SystemExit):
             self.__exit__(type(error), error, None)
 
     def _statuses(self, mine, error):
         """The exit statuses of all processes, once all have come here."""
         statuses = np.zeros(self.size, np.int64)
-        request = self._ending.Iallgather(np.array([mine]), statuses)
+        request = self._ending.Iallgather(np.array([mine], np.int64), statuses)
         began = time.monotonic()
         deadline = began + GRACE + 0.1 * self.rank  # so that one tells, if several have failed
         notice = began + PATIENCE * max(1, self.rank)  # likewise

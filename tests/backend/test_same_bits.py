@@ -23,10 +23,10 @@ FLOATS, WHOLE = ["float32", "float64"], ["int64", "int32", "uint8", "bool"]
 CASTS = [*FLOATS, *WHOLE, "float16", "int16", "int8"]
 UNARY = ["neg", "abs", "sign", "floor", "sqrt", "rsqrt", "relu", "logical_not", "isnan", "isinf", "isfinite"]
 BINARY = [
-    "add", "sub", "mul", "div", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or",
-    "logical_xor",
+    "add", "sub", "mul", "div", "floor_divide", "remainder", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge",
+    "logical_and", "logical_or", "logical_xor",
 ]  # fmt: skip
-LOGICAL = {*BINARY[6:], *UNARY[-4:], "add", "mul", "maximum", "minimum", "abs", "floor"}  # of bools too
+LOGICAL = {*BINARY[8:], *UNARY[-4:], "add", "mul", "maximum", "minimum", "abs", "floor"}  # of bools too
 OF_REALS = {"sqrt", "rsqrt", "div"}
 HOSTS = {"asarray", "from_numpy", "to_numpy", "quietly", "overlap", "is_compact", "is_writeable"}  # give no new array
 KERNELS_OF_FLOATS = {"sum", "cumsum", "max", "min", "clamp", "pow", "getitem_add", "scatter_add", "take_add"}

@@ -143,6 +143,8 @@ def test_rounding_is_no_mistake():
     assert len(mistakes(mean | {"q": mean["q"] + 1e-5}, alone, 0)) == 1
     coarse = [{"p": np.array([1, 0.5], np.float16)}] * 2
     assert mistakes({"p": np.array([1.002, 0.5])}, coarse, 0) == [] != mistakes({"p": np.array([1.02, 0.5])}, coarse, 0)
+    small = [{"p": np.full(2, 3e-6, np.float16)}] * 2
+    assert mistakes({"p": np.full(2, 3.06e-6, np.float16)}, small, 0) == []
     zero = [{"p": np.zeros(3)}] * 2
     assert mistakes({"p": np.zeros(3)}, zero, 0) == []
     assert mistakes({"p": np.full(3, 1e-9)}, zero, 0) == ["p: it is off by 1.0e-09, where 0.0e+00 would be rounding"]

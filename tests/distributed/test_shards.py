@@ -188,9 +188,19 @@ def test_other_amounts_of_random_numbers_on_another_process(tmp_path):
 
 def test_what_a_shard_must_give():
     shards, one = Shards(World(), 2), mg.ones(3)
-    with pytest.raises(ValueError, match="one and the same array came for two parts"):
+    with pytest.raises(RanksError, match="gave the same Tensor again"):
         shards.sum(lambda x: one, mg.zeros(4))
-    with pytest.raises(RanksError, match=r"must give a Tensor \(n,\), not one of shape \(\)"):
+    each = Shards(World(), 1)
+    each.sum(lambda x: one, mg.zeros(4))
+    with pytest.raises(RanksError, match="gave the same Tensor again"):  # in the next step
+        each.sum(lambda x: one, mg.zeros(4))
+    with pytest.raises(
+        RanksError, match="random numbers: 1 of float32, random offset 0; 2 of float32, random offset 0"
+    ):
+        shards.sum(lambda x: mg.ones(1 + int(x[0].item())), mg.arange(2))
+    with pytest.raises(RanksError, match="a batch of 0 cannot be cut"):
+        shards.sum(lambda: one)
+    with pytest.raises(RanksError, match=r"must give a Tensor \(n,\), not a Tensor of shape \(\)"):
         shards.sum(lambda x: x.sum(), mg.zeros(4))
-    with pytest.raises(RanksError, match=r"must give a Tensor \(n,\), not one float"):
+    with pytest.raises(RanksError, match=r"must give a Tensor \(n,\), not float"):
         shards.sum(lambda x: x.sum().item(), mg.zeros(4))
