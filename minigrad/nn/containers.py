@@ -15,7 +15,10 @@ class _Row(Module):
 
     def append(self, module: Module) -> "Self":
         """Add a module at the end. Returns self."""
-        self.add_module(str(len(self)), module)
+        key = len(self)
+        while str(key) in vars(self):  # of a slice of a Sequential, which keeps its keys
+            key += 1
+        self.add_module(str(key), module)
         return self
 
     def extend(self, modules: Iterable[Module]) -> "Self":
@@ -46,8 +49,9 @@ class _Row(Module):
         if not isinstance(index, slice):
             return list(self)[index]
         part = Sequential() if isinstance(self, Sequential) else ModuleList()
-        for key, module in list(self.named_children())[index]:  # not by setattr, which would rename them in their paths
-            vars(part)[key] = module
+        for i, (key, module) in enumerate(list(self.named_children())[index]):
+            # Not by setattr, which would rename them in their paths.
+            vars(part)[key if isinstance(self, Sequential) else str(i)] = module
         return part
 
     def __setitem__(self, index: int, module: Module) -> None:

@@ -79,6 +79,8 @@ class Module(Hooked):
     def __setattr__(self, name, value):
         if isinstance(value, Module):
             value._rename(name)
+        elif value is not None and not isinstance(value, Parameter):
+            _check_replaced(self, name, value)
         object.__setattr__(self, name, value)
 
     def _rename(self, name):
@@ -121,12 +123,14 @@ class Module(Hooked):
         """This and all modules below it, each once."""
         return (module for _, module in self.named_modules())
 
-    def _named(self, kind, prefix="", recurse=True):
-        """(path, value) of all attributes that kind(module, name, value) accepts. A shared tensor has several paths."""
-        for path, module in self.named_modules(prefix) if recurse else [(prefix, self)]:
-            for name, value in vars(module).items():
-                if kind(module, name, value):
-                    yield f"{path}.{name}" if path else name, value
+    def _named(self, kind, prefix="", recurse=True, above=()):
+        """(path, value) of all attributes that kind(module, name, value) accepts. What is shared has several paths."""
+        dot = f"{prefix}." if prefix else ""
+        yield from ((dot + name, value) for name, value in vars(self).items() if kind(self, name, value))
+        above = (*above, id(self))
+        for name, child in self.named_children() if recurse else ():
+            if id(child) not in above:  # a module that knows its parent
+                yield from child._named(kind, dot + name, above=above)
 
     def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Parameter]]:
         """(path, parameter) of all parameters, each once; recurse=False: of this module's own."""
@@ -141,10 +145,12 @@ class Module(Hooked):
         return (p for _, p in self.named_parameters(recurse=recurse))
 
     def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
-        """(path, tensor) of what register_buffer added, except None; recurse=False: of this module's own."""
-        return self._named(
-            lambda module, name, value: name in module._buffer_names and value is not None, prefix, recurse
-        )
+        """(path, tensor) of what register_buffer added, except None, each once; recurse=False: of this module's own."""
+        seen = set()
+        for path, x in self._named(_is_buffer, prefix, recurse):
+            if id(x) not in seen:
+                seen.add(id(x))
+                yield path, x
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """All buffers, except None. recurse=False: only this module's own."""
@@ -291,8 +297,26 @@ class Module(Hooked):
         return f"{type(self).__name__}({self.extra_repr()}\n  " + "\n  ".join(lines) + "\n)"
 
 
+def _is_buffer(module, name, value):
+    return name in module._buffer_names and value is not None
+
+
 def _is_state(module, name, value):
     return isinstance(value, Parameter) or (module._buffer_names.get(name, False) and value is not None)
+
+
+def _check_replaced(module, name, value):
+    """Raise if a value that is neither Parameter nor Module would take the place of one: it would no longer be trained,
+    or saved."""
+    old = vars(module).get(name)
+    if isinstance(old, Parameter):
+        raise TypeError(
+            f"{type(module).__name__}.{name} is a Parameter, and a {type(value).__name__} would take its place: assign "
+            f"nn.Parameter(…), or None, or under no_grad use {name}.copy_(…)"
+        )
+    if isinstance(old, Module) or (name in module._buffer_names and not isinstance(value, Tensor)):
+        kind = "Module" if isinstance(old, Module) else "buffer"
+        raise TypeError(f"{type(module).__name__}.{name} is a {kind}, and cannot become a {type(value).__name__}")
 
 
 def _check_name(module, name):

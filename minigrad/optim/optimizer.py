@@ -1,6 +1,7 @@
 """What all optimizers share: parameter groups, their state, and saving both."""
 
 import operator
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from reprlib import repr as shown
 from typing import Any, TypeAlias
@@ -10,6 +11,7 @@ import numpy as np
 from .. import recording
 from ..autograd import enable_grad, no_grad
 from ..dtypes import is_number
+from ..nn.module import Parameter
 from ..tensor import Tensor, as_tensor, from_backend
 from .recorded import Options, State, guarded
 
@@ -50,7 +52,7 @@ class Optimizer:
         given: list[Any] = list(params)
         groups = given if given and isinstance(given[0], dict) else [{"params": given}]
         self.defaults = defaults
-        self.state: dict = {}
+        self.state: dict = defaultdict(dict)  # {parameter: its numbers}
         self.param_groups: list = []
         for group in groups:
             self.add_param_group(group)
@@ -61,6 +63,7 @@ class Optimizer:
         """Optimize more parameters: a dict with 'params', a Tensor or several, and options that differ from the
         defaults. Raises ValueError for what cannot be optimized, or is already."""
         params = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
+        params = [p[1] if isinstance(p, tuple) and len(p) == 2 else p for p in params]  # of named_parameters()
         group = {**self.defaults, **group, "params": params}
         unknown = set(group) - set(self.defaults) - {"params"}
         if unknown:
@@ -72,8 +75,13 @@ class Optimizer:
                 raise ValueError(f"{type(self).__name__}: {name} cannot be {shown(value)}")
         seen = {id(p) for other in self.param_groups for p in other["params"]}
         for p in params:
-            if not isinstance(p, Tensor) or not p.is_leaf or not p.requires_grad:
-                raise ValueError(f"{type(self).__name__} optimizes leaves that require a gradient, got {p!r}")
+            if not isinstance(p, Tensor):
+                raise ValueError(f"{type(self).__name__} optimizes Tensors, got {shown(p)}")
+            if not p.is_leaf or not (p.requires_grad or isinstance(p, Parameter)):
+                raise ValueError(
+                    f"{type(self).__name__} optimizes leaves that require a gradient, and frozen Parameters; "
+                    f"one of shape {p.shape} is neither"
+                )
             if not p.storage.backend.is_compact(p.array):
                 raise ValueError(f"{type(self).__name__}: a parameter of shape {p.shape} is not contiguous; clone() it")
             if id(p) in seen:
@@ -99,7 +107,7 @@ class Optimizer:
             for p in group["params"]:
                 if p.grad is not None:
                     state = self.state.get(p)
-                    if state is None:
+                    if not state:
                         with recording.apart():
                             buffers = {name: p.zeros_like() for name in self.buffers}
                         state = self.state[p] = {"step": 0, **buffers}

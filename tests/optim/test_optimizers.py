@@ -184,7 +184,7 @@ def test_optimizers_name_what_is_wrong_with_their_parameters():
         name = cls.__name__
         for bad, words in (
             ([], "got no parameters"),
-            ([1.0], r"optimizes leaves that require a gradient, got 1\.0"),
+            ([1.0], r"optimizes Tensors, got 1\.0"),
             ([{"params": []}], "got no parameters"),
             ([leaf(2).detach()], "optimizes leaves"),
             ([{"params": [leaf(2)], "LR": 1}], r"unknown options \['LR'\]; there are \["),
@@ -195,6 +195,21 @@ def test_optimizers_name_what_is_wrong_with_their_parameters():
     p.grad = mg.ones(2, dtype=mg.float64)
     with pytest.raises(TypeError, match="an Optimizer must define update"):
         base.step()
+
+
+def test_frozen_parameters_wait_and_named_ones_are_taken():
+    layer = mg.nn.Linear(2, 1)
+    layer.weight.requires_grad_(False)
+    optimizer = optim.Adam(layer.named_parameters(), lr=0.5)
+    before = layer.weight.numpy().copy()
+    layer(mg.ones(3, 2)).sum().backward()
+    optimizer.step()
+    assert (layer.weight.numpy() == before).all() and len(optimizer.state[layer.bias]) > 0
+    assert len(optimizer.state[layer.weight]) == 0  # as in PyTorch, for a step of one's own
+    layer.weight.requires_grad_(True)
+    layer(mg.ones(3, 2)).sum().backward()
+    optimizer.step()
+    assert (layer.weight.detach().numpy() != before).all()
 
 
 def test_nesterovs_groups_and_steps_are_their_own():
