@@ -88,7 +88,7 @@ def test_files_of_others(tmp_path):
 
 
 def test_damage_is_found_also_where_the_checksum_does_not_reach(tmp_path):
-    """A flipped bit in the format's name or number once made a foreign file of ours: flat, without what is no tensor."""
+    """A flipped bit in the format's name or number once made ours a file of others: flat, and tensors only."""
     mg.save({"model": {"w": mg.ones(2)}, "step": 3}, tmp_path / "x")
     data = (tmp_path / "x").read_bytes()
     for i in range(8 * 64):
