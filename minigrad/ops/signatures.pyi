@@ -923,8 +923,8 @@ def binary_cross_entropy(
 ) -> Tensor:
     """-(t ln p + (1 - t) ln(1 - p)) of probabilities p, input, and t, target, in [0, 1] and of one shape.
 
-    weight: factors of the losses, broadcast. No logarithm counts as less than -100. Raises ValueError for an input
-    outside of [0, 1], unless a captured step runs."""
+    weight: factors of the losses, broadcast. No logarithm counts as less than -100. Raises ValueError for an input or
+    a target outside of [0, 1], or NaN, unless a captured step runs."""
 
 def binary_cross_entropy_with_logits(
     input: Tensor,

@@ -94,6 +94,8 @@ optim.AdamW: lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.01, amsgrad
 optim.SGD: lr=0.001, momentum=0.0, dampening=0, weight_decay=0.0, nesterov=False, maximize=False,
     differentiable=False
 optim.Optimizer.zero_grad: set_to_none=True
+optim.lr_scheduler.ReduceLROnPlateau: mode='min', factor=0.1, patience=10, threshold=0.0001, threshold_mode='rel',
+    cooldown=0, min_lr=0.0, eps=1e-08
 optim.lr_scheduler.ConstantLR: factor=0.3333333333333333, total_iters=5, last_epoch=-1
 optim.lr_scheduler.CosineAnnealingLR: eta_min=0.0, last_epoch=-1
 optim.lr_scheduler.CosineAnnealingWarmRestarts: T_mult=1, eta_min=0.0, last_epoch=-1
@@ -105,7 +107,8 @@ optim.lr_scheduler.OneCycleLR: pct_start=0.3, anneal_strategy='cos', cycle_momen
     max_momentum=0.95, div_factor=25.0, final_div_factor=10000.0, three_phase=False, last_epoch=-1
 optim.lr_scheduler.PolynomialLR: total_iters=5, power=1.0, last_epoch=-1
 optim.lr_scheduler.StepLR: gamma=0.1, last_epoch=-1
-data.DataLoader: batch_size=1, num_workers=0, pin_memory=False, drop_last=False
+data.DataLoader: batch_size=1, num_workers=0, pin_memory=False, drop_last=False, timeout=0, persistent_workers=False,
+    pin_memory_device='', in_order=True
 data.RandomSampler: replacement=False
 data.WeightedRandomSampler: replacement=True
 text.fixed_batches: name='text'
