@@ -245,6 +245,7 @@ Speed
 Random numbers
     Generator           A stream of random words
     default_generator   the Generator that initialisation, dropout and random tensors draw from
+    initial_seed        The seed that the default generator began with, as an int: what manual_seed() was last given, …
     manual_seed         Seed the default generator, which initialisation, dropout and the random creation functions …
 
 Backends: a device is an object with the primitives of primitives.py on its own kind of array
@@ -332,7 +333,7 @@ from .ops import (  # by their second names
 from .autograd import inference as inference_mode
 from .missing import explaining
 from .recording import CaptureError
-from .random import Generator, default_generator, manual_seed
+from .random import Generator, default_generator, initial_seed, manual_seed
 from .tensor import (
     Tensor, arange, as_tensor, bernoulli, empty, empty_like, eye, from_dlpack, from_numpy, full, full_like, grad,
     linspace, multinomial, normal, one_hot, ones, ones_like, rand, rand_like, randint, randn, randn_like, randperm,
@@ -362,10 +363,10 @@ __all__ = [
     "trace", "trunc", "unflatten", "unique", "var_mean", "vstack", "absolute", "concat", "concatenate", "clip",
     "divide", "true_divide", "greater_equal", "greater", "less_equal", "less", "moveaxis", "multiply", "not_equal",
     "negative", "subtract", "swapaxes", "swapdims", "inference_mode", "explaining", "CaptureError", "Generator",
-    "default_generator", "manual_seed", "Tensor", "arange", "as_tensor", "bernoulli", "empty", "empty_like", "eye",
-    "from_dlpack", "from_numpy", "full", "full_like", "grad", "linspace", "multinomial", "normal", "one_hot", "ones",
-    "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "tensor", "tril_indices",
-    "triu_indices", "zeros", "zeros_like", "load", "save",
+    "default_generator", "initial_seed", "manual_seed", "Tensor", "arange", "as_tensor", "bernoulli", "empty",
+    "empty_like", "eye", "from_dlpack", "from_numpy", "full", "full_like", "grad", "linspace", "multinomial", "normal",
+    "one_hot", "ones", "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "tensor",
+    "tril_indices", "triu_indices", "zeros", "zeros_like", "load", "save",
 ]  # fmt: skip
 
 __version__ = "0.1.0"

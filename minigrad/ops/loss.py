@@ -106,11 +106,12 @@ _PROBABILITIES = uniform((3, 4), 0.05, 0.95)
 def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
     """-(t ln p + (1 - t) ln(1 - p)) of probabilities p, input, and t, target, in [0, 1] and of one shape.
 
-    weight: factors of the losses, broadcast. No logarithm counts as less than -100. Raises ValueError for an input or
-    a target outside of [0, 1], or NaN, unless a captured step runs."""
+    weight: factors of the losses, broadcast. No logarithm counts as less than -100. Raises ValueError for an input
+    outside of [0, 1], a target by more than 1/2, or NaN, unless a captured step runs."""
     _check_pair("binary_cross_entropy", input, target, reduction)
-    for name, x in () if active() else (("input", input), ("target", target)):
-        if not ((x >= 0) & (x <= 1)).all():
+    # A target of 1 may become 1.1: gradient checks take such steps. But labels of -1, 2 or 255 are a mistake.
+    for name, x, beyond in () if active() else (("input", input, 0), ("target", target, 0.5)):
+        if not ((x >= -beyond) & (x <= 1 + beyond)).all():
             raise ValueError(
                 f"binary_cross_entropy takes probabilities, from 0 to 1, and its {name} has numbers from "
                 f"{x.min().item():.3g} to {x.max().item():.3g}; for logits use binary_cross_entropy_with_logits"

@@ -24,6 +24,7 @@ nn.Embedding: dtype=float32
 nn.Embedding.from_pretrained: freeze=True
 nn.Flatten: start_dim=1, end_dim=-1
 nn.GLU: dim=-1
+nn.Hardshrink: lambd=0.5
 nn.Hardtanh: min_val=-1.0, max_val=1.0, inplace=False
 nn.HuberLoss: reduction='mean', delta=1.0
 nn.KLDivLoss: reduction='mean', log_target=False
@@ -35,6 +36,7 @@ nn.NLLLoss: ignore_index=-100, reduction='mean'
 nn.PReLU: num_parameters=1, init=0.25, dtype=float32
 nn.SmoothL1Loss: reduction='mean', beta=1.0
 nn.Softplus: beta=1.0, threshold=20.0
+nn.Softshrink: lambd=0.5
 nn.GELU: approximate='none'
 nn.GPT.generate: temperature=1.0, use_cache=True
 nn.GPT.cost: batch=1
