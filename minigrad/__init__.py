@@ -245,6 +245,7 @@ Speed
 Random numbers
     Generator           A stream of random words
     default_generator   the Generator that initialisation, dropout and random tensors draw from
+    initial_seed        The seed that the default generator began with, as an int: what manual_seed() was last given, …
     manual_seed         Seed the default generator, which initialisation, dropout and the random creation functions …
 
 Backends: a device is an object with the primitives of primitives.py on its own kind of array
@@ -258,7 +259,8 @@ save and load: tensors, modules, optimizers and what belongs to them, in any nes
     save   Write `obj` to the file `path`: a Tensor; a module, optimizer, scheduler or anything else with a …
 
 dtypes
-    bool_, float16, float32, float64, int8, int16, int32, int64, uint8, bool, half, float, double, short, int, long
+    Size, bool_, dtype, finfo, float16, float32, float64, iinfo, int8, int16, int32, int64, uint8, bool, half, float,
+    double, short, int, long
 
 Errors
     AnomalyError   A NaN or Inf was found under `detect_anomaly`
@@ -302,7 +304,7 @@ from .autograd import (
 )  # fmt: skip
 from .backend import DeviceError, device
 from .captured import capture
-from .dtypes import bool_, float16, float32, float64, int8, int16, int32, int64, uint8
+from .dtypes import Size, bool_, dtype, finfo, float16, float32, float64, iinfo, int8, int16, int32, int64, uint8
 from .dtypes import (  # PyTorch's names of them
     bool_ as bool, float16 as half, float32 as float, float64 as double, int16 as short, int32 as int, int64 as long,
 )  # fmt: skip
@@ -331,7 +333,7 @@ from .ops import (  # by their second names
 from .autograd import inference as inference_mode
 from .missing import explaining
 from .recording import CaptureError
-from .random import Generator, default_generator, manual_seed
+from .random import Generator, default_generator, initial_seed, manual_seed
 from .tensor import (
     Tensor, arange, as_tensor, bernoulli, empty, empty_like, eye, from_dlpack, from_numpy, full, full_like, grad,
     linspace, multinomial, normal, one_hot, ones, ones_like, rand, rand_like, randint, randn, randn_like, randperm,
@@ -342,29 +344,29 @@ from .training.objects import load, save
 __all__ = [
     "autograd", "cuda", "dtypes", "nn", "ops", "optim", "random", "utils", "AnomalyError", "FormulaOp", "GraphError",
     "Op", "case", "composite", "detect_anomaly", "enable_grad", "inference", "is_grad_enabled", "no_grad", "registry",
-    "set_grad_enabled", "DeviceError", "device", "capture", "bool_", "float16", "float32", "float64", "int8", "int16",
-    "int32", "int64", "uint8", "bool", "half", "float", "double", "short", "int", "long", "abs", "add", "all", "amax",
-    "amin", "any", "argmax", "argmin", "argsort", "cat", "chunk", "clamp", "clone", "cos", "cumsum", "div", "einsum",
-    "eq", "erf", "erfc", "exp", "flatten", "flip", "floor", "gather", "ge", "gt", "index_select", "isfinite", "isinf",
-    "isnan", "le", "log", "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "lt",
-    "masked_fill", "matmul", "max", "maximum", "mean", "min", "minimum", "mul", "ne", "neg", "permute", "pow", "prod",
-    "relu", "repeat_interleave", "reshape", "rsqrt", "sigmoid", "sign", "sin", "softmax", "sort", "split", "sqrt",
-    "squeeze", "stack", "std", "sub", "sum", "tanh", "topk", "transpose", "tril", "triu", "unbind", "unsqueeze", "var",
-    "where", "acos", "addcdiv", "addcmul", "addmm", "addmv", "allclose", "argwhere", "asin", "atan", "atan2", "baddbmm",
-    "bincount", "bmm", "broadcast_tensors", "broadcast_to", "bucketize", "ceil", "column_stack", "cosh",
-    "count_nonzero", "cumprod", "diag", "diag_embed", "diagonal", "dot", "dstack", "equal", "exp2", "expm1", "fliplr",
-    "flipud", "floor_divide", "fmod", "frac", "hstack", "index_add", "index_copy", "index_fill", "inner", "isclose",
-    "isin", "lerp", "log1p", "log2", "log10", "logaddexp", "logcumsumexp", "logit", "masked_select", "median",
-    "meshgrid", "mm", "movedim", "mv", "nan_to_num", "narrow", "nonzero", "norm", "outer", "ravel", "reciprocal",
-    "remainder", "roll", "rot90", "round", "scatter", "scatter_add", "searchsorted", "sinh", "split_with_sizes",
-    "square", "std_mean", "t", "take", "take_along_dim", "tan", "tensor_split", "tensordot", "tile", "trace", "trunc",
-    "unflatten", "unique", "var_mean", "vstack", "absolute", "concat", "concatenate", "clip", "divide", "true_divide",
-    "greater_equal", "greater", "less_equal", "less", "moveaxis", "multiply", "not_equal", "negative", "subtract",
-    "swapaxes", "swapdims", "inference_mode", "explaining", "CaptureError", "Generator", "default_generator",
-    "manual_seed", "Tensor", "arange", "as_tensor", "bernoulli", "empty", "empty_like", "eye", "from_dlpack",
-    "from_numpy", "full", "full_like", "grad", "linspace", "multinomial", "normal", "one_hot", "ones", "ones_like",
-    "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "tensor", "tril_indices", "triu_indices",
-    "zeros", "zeros_like", "load", "save",
+    "set_grad_enabled", "DeviceError", "device", "capture", "Size", "bool_", "dtype", "finfo", "float16", "float32",
+    "float64", "iinfo", "int8", "int16", "int32", "int64", "uint8", "bool", "half", "float", "double", "short", "int",
+    "long", "abs", "add", "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "cat", "chunk", "clamp", "clone",
+    "cos", "cumsum", "div", "einsum", "eq", "erf", "erfc", "exp", "flatten", "flip", "floor", "gather", "ge", "gt",
+    "index_select", "isfinite", "isinf", "isnan", "le", "log", "log_softmax", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "logsumexp", "lt", "masked_fill", "matmul", "max", "maximum", "mean", "min", "minimum",
+    "mul", "ne", "neg", "permute", "pow", "prod", "relu", "repeat_interleave", "reshape", "rsqrt", "sigmoid", "sign",
+    "sin", "softmax", "sort", "split", "sqrt", "squeeze", "stack", "std", "sub", "sum", "tanh", "topk", "transpose",
+    "tril", "triu", "unbind", "unsqueeze", "var", "where", "acos", "addcdiv", "addcmul", "addmm", "addmv", "allclose",
+    "argwhere", "asin", "atan", "atan2", "baddbmm", "bincount", "bmm", "broadcast_tensors", "broadcast_to", "bucketize",
+    "ceil", "column_stack", "cosh", "count_nonzero", "cumprod", "diag", "diag_embed", "diagonal", "dot", "dstack",
+    "equal", "exp2", "expm1", "fliplr", "flipud", "floor_divide", "fmod", "frac", "hstack", "index_add", "index_copy",
+    "index_fill", "inner", "isclose", "isin", "lerp", "log1p", "log2", "log10", "logaddexp", "logcumsumexp", "logit",
+    "masked_select", "median", "meshgrid", "mm", "movedim", "mv", "nan_to_num", "narrow", "nonzero", "norm", "outer",
+    "ravel", "reciprocal", "remainder", "roll", "rot90", "round", "scatter", "scatter_add", "searchsorted", "sinh",
+    "split_with_sizes", "square", "std_mean", "t", "take", "take_along_dim", "tan", "tensor_split", "tensordot", "tile",
+    "trace", "trunc", "unflatten", "unique", "var_mean", "vstack", "absolute", "concat", "concatenate", "clip",
+    "divide", "true_divide", "greater_equal", "greater", "less_equal", "less", "moveaxis", "multiply", "not_equal",
+    "negative", "subtract", "swapaxes", "swapdims", "inference_mode", "explaining", "CaptureError", "Generator",
+    "default_generator", "initial_seed", "manual_seed", "Tensor", "arange", "as_tensor", "bernoulli", "empty",
+    "empty_like", "eye", "from_dlpack", "from_numpy", "full", "full_like", "grad", "linspace", "multinomial", "normal",
+    "one_hot", "ones", "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "tensor",
+    "tril_indices", "triu_indices", "zeros", "zeros_like", "load", "save",
 ]  # fmt: skip
 
 __version__ = "0.1.0"

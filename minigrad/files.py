@@ -60,7 +60,11 @@ def replacing(path):
         _check_regular(os.stat(path), path)
     folder, name = os.path.split(path)
     _remove_leftovers(folder, name)
-    temp, fd = _new_file(folder, name)
+    try:
+        temp, fd = _new_file(folder, name)
+    except OSError as error:
+        error.filename = path  # which was asked for, not the temporary file
+        raise
     try:
         with open(fd, "wb") as file:
             yield file

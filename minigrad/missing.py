@@ -50,6 +50,18 @@ _MISSING = {  # {module: {pattern of a name: what to use}}; the first that match
         r"is_tensor": "use isinstance(x, minigrad.Tensor)",
         r"select|view|expand|repeat|view_as|expand_as|numel|is_floating_point": "it is a method of Tensor",
         r"lstm|gru|rnn_\w+": "minigrad has no recurrent layers; a loop over the positions with nn.Linear does this",
+        r"[gs]et_rng_state": "read and set minigrad.default_generator.state, two ints",
+        r"seed": "use manual_seed(n): a run that nobody can repeat has no use here",
+        r"distributions": "rand, randn, normal, bernoulli, multinomial and randint draw; densities are a line of ops",
+        r"special": "minigrad has erf, erfc, expm1, log1p, logit and logsumexp as functions of its own",
+        r"backends|use_deterministic_algorithms|are_deterministic_algorithms_enabled": (
+            "minigrad gives the same bits at every run, on the CPU and the GPU; there is nothing to switch on"
+        ),
+        r"set_printoptions": "Tensors are shown by NumPy: numpy.set_printoptions",
+        r"testing": "use numpy.testing.assert_allclose(x.numpy(), …)",
+        r"profiler": "use python -m cProfile",
+        r"onnx|hub|package": "minigrad.save writes safetensors files, which other libraries read",
+        r"multiprocessing|dist|futures": "see minigrad.distributed",
         r"(batch|group|instance)_norm": "minigrad has layer_norm and rms_norm, in minigrad.nn.functional",
     },
     "nn": {
@@ -62,6 +74,13 @@ _MISSING = {  # {module: {pattern of a name: what to use}}; the first that match
         r"AlphaDropout|FeatureAlphaDropout|Dropout\dd": "use nn.Dropout",
         r"EmbeddingBag": "use nn.Embedding, then sum() or mean()",
         r"DataParallel|parallel": "see minigrad.distributed",
+        r"Bilinear": "einsum('bi,oij,bj->bo', x, weight, y) does this",
+        r"PairwiseDistance": "use (x - y).norm(dim=-1)",
+        r"Lazy\w+": "say how many inputs it has: there are no layers that find out",
+        r"Buffer": "use self.register_buffer(name, tensor)",
+        r"Un(initialized)?(Parameter|Buffer)": "make the parameter with the shape that it will have",
+        r"modules|parameter|common_types": "all classes are in minigrad.nn itself: nn.Linear, nn.Parameter",
+        r"Threshold|RReLU|Softmax2d|AdaptiveLogSoftmaxWithLoss": "write it with ops: mg.where, rand_like, softmax",
         r"attention": "see F.scaled_dot_product_attention",
         r"quantized|qat|quantizable": "there is no quantization",
         r"\w+Loss": _LOSSES,
@@ -74,6 +93,12 @@ _MISSING = {  # {module: {pattern of a name: what to use}}; the first that match
         r"alpha_dropout|feature_alpha_dropout|dropout\dd": "use dropout",
         r"multi_head_attention_forward": "use nn.MultiheadAttention or scaled_dot_product_attention",
         r"(\w*elu|hardtanh|threshold)_": "leave out the _: changes in place are not recorded",
+        r"threshold": "use mg.where(x > threshold, x, value)",
+        r"rrelu": "use leaky_relu; a random slope is mg.where(x > 0, x, x * slope)",
+        r"gumbel_softmax": "add noise -mg.log(-mg.log(mg.rand_like(x))) to the logits, then softmax",
+        r"pairwise_distance|pdist": "use (x - y).norm(dim=-1)",
+        r"embedding_bag": "use embedding, then sum() or mean()",
+        r"bilinear": "einsum('bi,oij,bj->bo', x, weight, y) does this",
         r"\w+_loss": _LOSSES,
     },
     "nn.init": {
@@ -83,6 +108,8 @@ _MISSING = {  # {module: {pattern of a name: what to use}}; the first that match
     "nn.utils": {
         r"rnn": "there are no recurrent layers",
         r"parametrizations|parametrize|weight_norm|spectral_norm": "compute the weight in forward",
+        r"get_total_norm": "clip_grad_norm_(parameters, float('inf')) returns it and changes nothing",
+        r"clip_grads?_(norm|value|with_norm)_?": "it is clip_grad_norm_ or clip_grad_value_, with _ at the end",
         r"prune": "see MultiheadAttention.prune_heads and study.prune",
     },
     "optim": {
@@ -103,6 +130,8 @@ _MISSING = {  # {module: {pattern of a name: what to use}}; the first that match
     },
     "utils.data": {
         r"distributed|DistributedSampler": "see minigrad.distributed, which shares out each batch",
+        r"StackDataset": "use TensorDataset, or a Dataset whose __getitem__ returns a tuple",
+        r"ChainDataset": "use an IterableDataset whose __iter__ is itertools.chain(…)",
         r"get_worker_info": "batches are made in the process that asks for them",
     },
     "autograd": {

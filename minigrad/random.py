@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .backend.primitives import Primitives
 
-__all__ = ["Generator", "default_generator", "manual_seed"]
+__all__ = ["Generator", "default_generator", "initial_seed", "manual_seed"]
 
 
 class Generator:
@@ -102,3 +102,8 @@ default_generator = Generator()
 def manual_seed(seed: int) -> Generator:
     """Seed the default generator, which initialisation, dropout and the random creation functions draw from."""
     return default_generator.manual_seed(seed)
+
+
+def initial_seed() -> int:
+    """The seed that the default generator began with, as an int: what manual_seed() was last given, or 0."""
+    return default_generator.seed

@@ -33,8 +33,8 @@ __all__ = [
 ]  # fmt: skip
 
 if TYPE_CHECKING:
-    from ..gradcheck import gradcheck
-    from ..tensor import grad
+    from ..gradcheck import gradcheck as gradcheck
+    from ..tensor import grad as grad
 else:  # to mypy a module with __getattr__ would have every name
     _missing = explaining(__name__)
 

@@ -79,6 +79,8 @@ class Run(Op, abstract=True):
         with no_grad():
             y = self.function.forward_with(ctx, given)
         outputs = y if isinstance(y, tuple) else (y,)
+        if not outputs:
+            raise TypeError(f"forward of {self.name} must return a Tensor or several, got ()")
         for each in outputs:
             if not isinstance(each, Value):
                 raise TypeError(f"forward of {self.name} must return Tensors, got {type(each).__name__}")

@@ -143,6 +143,30 @@ class LeakyReLU(_Activation):
         self.negative_slope, self.inplace = negative_slope, inplace
 
 
+class Tanhshrink(_Activation):
+    """x - tanh x"""
+
+    function = staticmethod(F.tanhshrink)
+
+
+class Softshrink(_Activation):
+    """x moved by lambd towards 0, and 0 if it is not so far away"""
+
+    function, options = staticmethod(F.softshrink), ("lambd",)
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        self.lambd = lambd
+
+
+class Hardshrink(_Activation):
+    """x where |x| > lambd, else 0"""
+
+    function, options = staticmethod(F.hardshrink), ("lambd",)
+
+    def __init__(self, lambd: float = 0.5) -> None:
+        self.lambd = lambd
+
+
 class Softsign(_Activation):
     """x / (1 + |x|)"""
 

@@ -7,19 +7,19 @@ from ..missing import explaining
 from ..tensor import one_hot
 from ..ops import (
     attention_pattern, binary_cross_entropy, binary_cross_entropy_with_logits, celu, cosine_similarity,
-    cross_entropy, dropout, elu, embedding, gelu, glu, hardsigmoid, hardswish, hardtanh, huber_loss, kl_div,
+    cross_entropy, dropout, elu, embedding, gelu, glu, hardshrink, hardsigmoid, hardswish, hardtanh, huber_loss, kl_div,
     l1_loss, layer_norm, leaky_relu, linear, log_softmax, logsigmoid, merge_heads, mish, mse_loss, nll_loss,
     normalize, pad, prelu, relu, relu6, rms_norm, scaled_dot_product_attention, selu, sigmoid, silu, smooth_l1_loss,
-    softmax, softmin, softplus, softsign, split_heads, tanh,
+    softmax, softmin, softplus, softshrink, softsign, split_heads, tanh, tanhshrink,
 )  # fmt: skip
 
 __all__ = [
     "attention_pattern", "binary_cross_entropy", "binary_cross_entropy_with_logits", "celu", "cosine_similarity",
-    "cross_entropy", "dropout", "elu", "embedding", "gelu", "glu", "hardsigmoid", "hardswish", "hardtanh",
+    "cross_entropy", "dropout", "elu", "embedding", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh",
     "huber_loss", "kl_div", "l1_loss", "layer_norm", "leaky_relu", "linear", "log_softmax", "logsigmoid",
     "merge_heads", "mish", "mse_loss", "nll_loss", "normalize", "one_hot", "pad", "prelu", "relu", "relu6",
     "rms_norm", "scaled_dot_product_attention", "selu", "sigmoid", "silu", "smooth_l1_loss", "softmax", "softmin",
-    "softplus", "softsign", "split_heads", "tanh",
+    "softplus", "softshrink", "softsign", "split_heads", "tanh", "tanhshrink",
 ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from ..recording import here
 from ..tensor import Tensor
 from ..typing import Array, DTypeLike
 from .hooks import Hooked
-from .state import compared
+from .state import Keys, compared
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -198,9 +198,7 @@ class Module(Hooked):
         """{path: Tensor} of parameters and persistent buffers, sharing memory with the module."""
         return {path: value.detach() for path, value in self._named(_is_state)}
 
-    def load_state_dict(
-        self, state_dict: Mapping[str, Tensor | Array], strict: bool = True
-    ) -> tuple[list[str], list[str]]:
+    def load_state_dict(self, state_dict: Mapping[str, Tensor | Array], strict: bool = True) -> Keys:
         """Copy values (Tensors or arrays) in by path. strict: every path must be there, and no other.
 
         Shapes and kinds (float, int, bool) must be the same; the widths of dtypes may differ. Everything is checked
@@ -212,9 +210,7 @@ class Module(Hooked):
                 x.detach().copy_(state_dict[path])
         return keys
 
-    def check_state_dict(
-        self, state_dict: Mapping[str, Tensor | Array], strict: bool = True
-    ) -> tuple[list[str], list[str]]:
+    def check_state_dict(self, state_dict: Mapping[str, Tensor | Array], strict: bool = True) -> Keys:
         """Raise or return what load_state_dict would, without loading anything."""
         return compared(type(self).__name__, dict(self._named(_is_state)), state_dict, strict)
 

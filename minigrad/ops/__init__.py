@@ -26,13 +26,13 @@ from .softmax import log_softmax, softmax
 from .composites import (
     acos, addcdiv, addcmul, addmm, addmv, allclose, argwhere, asin, atan, atan2, baddbmm, bincount, bmm,
     broadcast_tensors, broadcast_to, bucketize, ceil, celu, column_stack, cosh, cosine_similarity, count_nonzero,
-    cumprod, diag, diag_embed, diagonal, div, dot, dstack, elu, equal, exp2, expm1, fliplr, flipud, floor_divide,
-    fmod, frac, glu, hardsigmoid, hardswish, hardtanh, hstack, index_add, index_copy, index_fill, inner, isclose,
+    cumprod, diag, diag_embed, diagonal, div, dot, dstack, elu, equal, exp2, expm1, fliplr, flipud, floor_divide, fmod,
+    frac, glu, hardshrink, hardsigmoid, hardswish, hardtanh, hstack, index_add, index_copy, index_fill, inner, isclose,
     isin, leaky_relu, lerp, log10, log1p, log2, logaddexp, logcumsumexp, logit, logsigmoid, masked_select, median,
-    meshgrid, mish, mm, movedim, mv, nan_to_num, narrow, nonzero, norm, normalize, outer, pad, prelu, ravel,
-    reciprocal, relu6, remainder, repeat_interleave, roll, rot90, round, scatter, scatter_add, searchsorted, select,
-    selu, sinh, softmin, softplus, softsign, split_with_sizes, square, std_mean, t, take, take_along_dim, tan,
-    tensor_split, tensordot, tile, trace, trunc, unflatten, unique, var_mean, vstack,
+    meshgrid, mish, mm, movedim, mv, nan_to_num, narrow, nonzero, norm, normalize, outer, pad, prelu, ravel, reciprocal,
+    relu6, remainder, repeat_interleave, roll, rot90, round, scatter, scatter_add, searchsorted, select, selu, sinh,
+    softmin, softplus, softshrink, softsign, split_with_sizes, square, std_mean, t, take, take_along_dim, tan,
+    tanhshrink, tensor_split, tensordot, tile, trace, trunc, unflatten, unique, var_mean, vstack,
 )  # fmt: skip
 from .loss import (
     binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, huber_loss, kl_div, l1_loss, mse_loss,

@@ -90,9 +90,13 @@ def huber_loss(input, target, *, reduction="mean", delta=1.0):
 
 
 def _log(p):
-    """ln p, but not less than -100: the loss of being certain and wrong is finite. Its gradient is then 0."""
-    none = p == 0
-    return where(none, -100.0, where(none, 1.0, p).log().clamp(min=-100.0))
+    """ln p, but not less than -100, so that the loss of being certain and wrong is finite. Its gradient is 1/p, but at
+    most 1e12 (2^14 in float16), which leads back from there."""
+    least = float(max(1e-12, np.finfo(p.dtype).tiny))
+    small, constant = p < least, p.detach()
+    none = constant == 0
+    bounded = where(none, -100.0, where(none, 1.0, constant).log().clamp(min=-100.0))
+    return where(small, bounded + (p - constant) * (1 / least), where(small, 1.0, p).log())
 
 
 _PROBABILITIES = uniform((3, 4), 0.05, 0.95)
@@ -103,13 +107,15 @@ def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
     """-(t ln p + (1 - t) ln(1 - p)) of probabilities p, input, and t, target, in [0, 1] and of one shape.
 
     weight: factors of the losses, broadcast. No logarithm counts as less than -100. Raises ValueError for an input
-    outside of [0, 1], unless a captured step runs."""
+    outside of [0, 1], a target by more than 1/2, or NaN, unless a captured step runs."""
     _check_pair("binary_cross_entropy", input, target, reduction)
-    if not active() and ((input < 0) | (input > 1)).any():
-        raise ValueError(
-            f"binary_cross_entropy takes probabilities, from 0 to 1, and got numbers from {input.min().item():.3g} to "
-            f"{input.max().item():.3g}; for logits use binary_cross_entropy_with_logits"
-        )
+    # A target of 1 may become 1.1: gradient checks take such steps. But labels of -1, 2 or 255 are a mistake.
+    for name, x, beyond in () if active() else (("input", input, 0), ("target", target, 0.5)):
+        if not ((x >= -beyond) & (x <= 1 + beyond)).all():
+            raise ValueError(
+                f"binary_cross_entropy takes probabilities, from 0 to 1, and its {name} has numbers from "
+                f"{x.min().item():.3g} to {x.max().item():.3g}; for logits use binary_cross_entropy_with_logits"
+            )
     loss = -(target * _log(input) + (1 - target) * _log(1 - input))
     return _reduced(loss if weight is None else loss * weight, reduction)
 

@@ -654,6 +654,9 @@ def glu(x: Tensor, dim: int = -1) -> Tensor:
 
 @overload
 def glu(x: Tensor, axis: int = -1) -> Tensor: ...
+def hardshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
+    """y = x where |x| > lambd, else 0;   dx = dy there, else 0"""
+
 def hardsigmoid(x: Tensor) -> Tensor:
     """y = x / 6 + 1/2, limited to [0, 1]"""
 
@@ -838,6 +841,9 @@ def softmin(x: Tensor, axis: int = -1, dtype: DTypeLike | None = None) -> Tensor
 def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """y = ln(1 + e^(beta x)) / beta, and x where beta x > threshold;   dx = dy σ(beta x)"""
 
+def softshrink(x: Tensor, lambd: float = 0.5) -> Tensor:
+    """y = x moved by lambd towards 0, and 0 if it is not so far away;   dx = dy where |x| > lambd, else 0"""
+
 def softsign(x: Tensor) -> Tensor:
     """y = x / (1 + |x|);   dx = dy / (1 + |x|)²"""
 
@@ -870,6 +876,9 @@ def tan(x: Tensor) -> Tensor:
     """y = sin x / cos x;   dx = dy (1 + y²)
 
     x: of any shape; integers and bools are taken as float32. Same shape and dtype."""
+
+def tanhshrink(x: Tensor) -> Tensor:
+    """y = x - tanh x;   dx = dy tanh² x"""
 
 @overload
 def tensor_split(x: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
@@ -924,7 +933,7 @@ def binary_cross_entropy(
     """-(t ln p + (1 - t) ln(1 - p)) of probabilities p, input, and t, target, in [0, 1] and of one shape.
 
     weight: factors of the losses, broadcast. No logarithm counts as less than -100. Raises ValueError for an input
-    outside of [0, 1], unless a captured step runs."""
+    outside of [0, 1], a target by more than 1/2, or NaN, unless a captured step runs."""
 
 def binary_cross_entropy_with_logits(
     input: Tensor,

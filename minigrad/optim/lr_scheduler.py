@@ -2,9 +2,8 @@
 
     scheduler = lr_scheduler.CosineAnnealingLR(optimizer, T_max=1000)
 
-A schedule is a formula, `rate(base, t)`: the learning rate after t steps of a group that began with `base`. So rates
-gather no rounding errors. Where somebody else has changed a group's rate since, be it the caller or another scheduler,
-step() scales it by what the formula changes. So schedulers can be combined by stepping several.
+A schedule is a formula, which is all that is here; what they share is in scheduler.py. ReduceLROnPlateau, which follows
+a loss, is in plateau.py.
 """
 
 import math
@@ -14,66 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..missing import explaining
 from .optimizer import Optimizer
+from .plateau import ReduceLROnPlateau
+from .scheduler import LRScheduler, at_least_1, for_each_group, refuse_group
 
 __all__ = [
     "LRScheduler", "LambdaLR", "StepLR", "MultiStepLR", "ExponentialLR", "ConstantLR", "LinearLR", "PolynomialLR",
-    "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "OneCycleLR", "SequentialLR",
+    "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "OneCycleLR", "SequentialLR", "ReduceLROnPlateau",
 ]  # fmt: skip
-
-
-class LRScheduler:
-    """Base class. A schedule is a subclass with options as attributes, set before super().__init__(optimizer), and
-    `rate(base, t)`."""
-
-    scales = True  # False: its rates are set whatever the group's rate was, as LambdaLR's and OneCycleLR's are
-
-    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(self).__name__} needs an Optimizer, got {type(optimizer).__name__}")
-        for group in optimizer.param_groups:
-            if last_epoch != -1 and "initial_lr" not in group:
-                raise ValueError(f"{type(self).__name__}: last_epoch={last_epoch} is for an optimizer that had a "
-                                 f"scheduler before; load its state first")  # fmt: skip
-            group.setdefault("initial_lr", group["lr"])
-        self.optimizer = optimizer
-        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
-        self.last_epoch = last_epoch
-        self.step()
-
-    def rate(self, base: float, t: int) -> float:
-        """The learning rate after t steps."""
-        raise NotImplementedError(f"{type(self).__name__} must define rate(base, t)")
-
-    def step(self, epoch: int | None = None) -> None:
-        """Set the learning rates for the next step, or for step number `epoch`."""
-        before = [None] * len(self.base_lrs)  # what the formula said, where this is the step after it
-        if self.scales and epoch is None:
-            before = self.base_lrs if self.last_epoch < 0 else self._rates(self.last_epoch)
-        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        for group, old, new in zip(self.optimizer.param_groups, before, self._rates(self.last_epoch)):
-            changed = old and group["lr"] != old  # by somebody else
-            group["lr"] = group["lr"] * (new / old) if changed else new
-        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
-
-    def _rates(self, t):
-        return [self.rate(base, t) for base in self.base_lrs]
-
-    def get_last_lr(self) -> list[float]:
-        """The learning rate of each group, as the last step() set it."""
-        return list(self._last_lr)
-
-    def state_dict(self) -> dict[str, Any]:
-        """All but the optimizer, and functions: numbers, lists and strings."""
-        return {name: value for name, value in vars(self).items() if name not in ("optimizer", "lr_lambdas")}
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take up where a scheduler of the same kind stood. Raises ValueError if it was of another kind."""
-        expected = self.state_dict()
-        if state_dict.keys() != expected.keys():
-            raise ValueError(
-                f"{type(self).__name__}: the state has {sorted(state_dict)}, where {sorted(expected)} belong"
-            )
-        vars(self).update(state_dict)
 
 
 class LambdaLR(LRScheduler):
@@ -87,8 +33,11 @@ class LambdaLR(LRScheduler):
         lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]],
         last_epoch: int = -1,
     ) -> None:
-        self.lr_lambdas = _for_each_group(optimizer, lr_lambda, "lr_lambda")
+        self.lr_lambdas = for_each_group(optimizer, lr_lambda, "lr_lambda")
         super().__init__(optimizer, last_epoch)
+
+    def _take_in(self, group):
+        refuse_group(self, "lr_lambda")
 
     def _rates(self, t):
         return [base * function(t) for base, function in zip(self.base_lrs, self.lr_lambdas)]
@@ -98,7 +47,7 @@ class StepLR(LRScheduler):
     """base · gamma^⌊t / step_size⌋"""
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
-        self.step_size, self.gamma = _at_least_1("step_size", step_size), gamma
+        self.step_size, self.gamma = at_least_1("step_size", step_size), gamma
         super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float, t: int) -> float:
@@ -130,7 +79,8 @@ class ExponentialLR(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """base · factor before step total_iters, then base."""
+    """base · factor before step total_iters, then base: from the beginning if total_iters is 0, where PyTorch's stays
+    at the factor for ever."""
 
     def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
         self.factor, self.total_iters = factor, total_iters
@@ -168,7 +118,7 @@ class PolynomialLR(LRScheduler):
     """base · (1 - t / total_iters)^power, 0 from total_iters on."""
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
-        self.total_iters, self.power = _at_least_1("total_iters", total_iters), power
+        self.total_iters, self.power = at_least_1("total_iters", total_iters), power
         super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float, t: int) -> float:
@@ -181,8 +131,13 @@ class CosineAnnealingLR(LRScheduler):
     Source: Loshchilov and Hutter 2017, equation 5."""
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
-        self.T_max, self.eta_min = _at_least_1("T_max", T_max), eta_min
+        self.T_max, self.eta_min = at_least_1("T_max", T_max), eta_min
         super().__init__(optimizer, last_epoch)
+
+    def _followed(self, lr, old, new):
+        if old == self.eta_min:  # the lowest point, from which nothing can be scaled
+            return lr + (new - old)
+        return self.eta_min + (lr - self.eta_min) * ((new - self.eta_min) / (old - self.eta_min))
 
     def rate(self, base: float, t: int) -> float:
         return self.eta_min + (base - self.eta_min) * (1 + math.cos(math.pi * t / self.T_max)) / 2
@@ -198,7 +153,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
     ) -> None:
-        self.T_0, self.T_mult, self.eta_min = _at_least_1("T_0", T_0), _at_least_1("T_mult", T_mult), eta_min
+        self.T_0, self.T_mult, self.eta_min = at_least_1("T_0", T_0), at_least_1("T_mult", T_mult), eta_min
         super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float, t: int) -> float:
@@ -245,7 +200,7 @@ class OneCycleLR(LRScheduler):
         if not 0 <= pct_start <= 1:
             raise ValueError(f"OneCycleLR: pct_start must lie in [0, 1], got {pct_start}")
         self.total_steps = total_steps
-        self.max_lrs = _for_each_group(optimizer, max_lr, "max_lr")
+        self.max_lrs = for_each_group(optimizer, max_lr, "max_lr")
         self.pct_start, self.anneal_strategy, self.three_phase = pct_start, anneal_strategy, three_phase
         self.div_factor, self.final_div_factor = div_factor, final_div_factor
         self.momentums = (base_momentum, max_momentum) if cycle_momentum else None
@@ -264,13 +219,16 @@ class OneCycleLR(LRScheduler):
             places, values = [0, peak, end], [first, top, last]
         for begin, stop, start, goal in zip(places, places[1:], values, values[1:]):
             if t <= stop or stop == end:
-                done = (t - begin) / (stop - begin) if stop != begin else 1.0
+                done = min((t - begin) / (stop - begin), 1.0) if stop != begin else 1.0
                 if self.anneal_strategy == "linear":
                     return start + (goal - start) * done
                 return goal + (start - goal) * (1 + math.cos(math.pi * done)) / 2
 
+    def _take_in(self, group):
+        refuse_group(self, "max_lr")
+
     def _rates(self, t):
-        if t >= self.total_steps:
+        if t > self.total_steps:  # at total_steps a loop makes its last step(), whose rate nobody uses
             raise ValueError(f"OneCycleLR: it was made for {self.total_steps} steps, and this would be one more")
         if self.momentums is not None:
             base, most = self.momentums
@@ -320,28 +278,24 @@ class SequentialLR(LRScheduler):
         return {"last_epoch": self.last_epoch, "milestones": self.milestones, "schedulers": states}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take up where a scheduler of the same kinds stood."""
-        if len(state_dict["schedulers"]) != len(self.schedulers):
-            raise ValueError(f"SequentialLR: the state is of {len(state_dict['schedulers'])} schedulers, not of "
-                             f"{len(self.schedulers)}")  # fmt: skip
-        self.last_epoch, self.milestones = state_dict["last_epoch"], state_dict["milestones"]
-        for scheduler, state in zip(self.schedulers, state_dict["schedulers"]):
-            scheduler.load_state_dict(state)
-
-
-def _at_least_1(name, n):
-    if n < 1:
-        raise ValueError(f"{name} must be at least 1, got {n}")
-    return n
-
-
-def _for_each_group(optimizer, value, name):
-    """`value` for each of the optimizer's groups, or the values in a list of as many."""
-    n = len(optimizer.param_groups)
-    values = list(value) if isinstance(value, list | tuple) else [value] * n
-    if len(values) != n:
-        raise ValueError(f"{name}: {len(values)} values do not fit {n} parameter groups")
-    return values
+        """Take up where a scheduler of the same kinds stood. Raises ValueError for the state of another."""
+        expected = self.state_dict()
+        if state_dict.keys() != expected.keys():
+            raise ValueError(f"SequentialLR: the state has {sorted(state_dict)}, where {sorted(expected)} belong")
+        states, epoch, milestones = (state_dict[name] for name in ("schedulers", "last_epoch", "milestones"))
+        if len(states) != len(self.schedulers):
+            raise ValueError(f"SequentialLR: the state is of {len(states)} schedulers, not of {len(self.schedulers)}")
+        whole = all(type(n) is int and n >= 0 for n in (epoch, *milestones))
+        if not whole or len(milestones) != len(self.milestones):
+            raise ValueError(f"SequentialLR: the state does not fit: last_epoch {epoch!r}, milestones {milestones!r}")
+        try:
+            for scheduler, state in zip(self.schedulers, states):
+                scheduler.load_state_dict(state)
+        except ValueError:
+            for scheduler, state in zip(self.schedulers, expected["schedulers"]):
+                scheduler.load_state_dict(state)
+            raise
+        self.last_epoch, self.milestones = epoch, list(milestones)
 
 
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name

@@ -34,6 +34,10 @@ class SGD(Optimizer):
         fused: bool | None = None,
     ) -> None:
         refuse("SGD", dampening=dampening, maximize=maximize, differentiable=differentiable)
+        if nesterov and not momentum > 0:
+            raise ValueError(
+                f"SGD: nesterov=True looks ahead along the momentum, which is {momentum}; give momentum=0.9"
+            )
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov})
 
     def update(self, p: Tensor, g: Tensor, state: MutableMapping[str, Any], group: MutableMapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ checkpoint checks it first, as `unpack` and `runs.load_char_model` do.
 
 import contextlib
 import json
+import re
 import zlib
 from collections.abc import Mapping
 from reprlib import repr as shown
@@ -32,8 +33,11 @@ __all__ = ["CheckpointError", "load", "load_tensors", "pack", "save", "unpack", 
 FORMAT = "1"  # raised when older versions of minigrad can no longer read new files
 
 
+_ENTRY = re.compile(r"\S* [0-9a-f]{8} [\[{]")  # how our metadata begins: a format, a checksum, and JSON
+
+
 class ForeignError(CheckpointError):
-    """A safetensors file that is not a checkpoint of ours, in this format."""
+    """A safetensors file that is not a checkpoint of ours."""
 
 
 def save(path: FilePath, tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
@@ -67,8 +71,17 @@ def load(path: FilePath) -> tuple[dict[str, Array], dict[str, Any]]:
     Needs little more memory than the arrays. Raises CheckpointError, whatever is wrong with the file."""
     with _opened(path) as file:
         version, _, rest = file.metadata.get("minigrad", "").partition(" ")
+        if "minigrad" not in file.metadata:
+            if any(_ENTRY.match(text) for text in file.metadata.values()):  # the checksum does not cover its own name
+                raise CheckpointError(
+                    f"{path} is damaged: it is a minigrad checkpoint but for the name of its metadata"
+                )
+            raise ForeignError(f"{path} is a safetensors file, but not a minigrad checkpoint")
         if version != FORMAT:
-            raise ForeignError(f"{path} is a safetensors file, but not a minigrad checkpoint of format {FORMAT}")
+            raise CheckpointError(
+                f"{path} is of format {shown(version)}, and this minigrad reads format {FORMAT}: a newer minigrad has "
+                f"written it, or it is damaged"
+            )
         expected, _, text = rest.partition(" ")
         checksum, arrays = _Checksum(text), {}
         for name in file.names:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backend import device as device_name
 from ..dtypes import as_dtype
 from ..errors import CheckpointError
 from ..files import open_regular
@@ -27,7 +28,8 @@ __all__ = ["save", "load"]
 _OBJECT = "object"  # where a checkpoint's metadata has what save() was given
 _DEEPEST = 30  # each level takes two in the file, which may have 100
 _PLAIN = bool, int, float, str, type(None)
-_PICKLES = b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"  # how files of torch.save begin
+_ZIP, _NPY = b"PK\x03\x04", b"\x93NUMPY"  # how files begin: torch.save's and NumPy's .npz; NumPy's .npy
+_PICKLES = _ZIP, b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"  # torch.save's
 
 
 def save(obj: Any, path: Any) -> None:
@@ -37,8 +39,7 @@ def save(obj: Any, path: Any) -> None:
 
     Raises TypeError, naming the place in obj, for anything else, before anything is written; OSError if the file cannot
     be written: the old one is then as it was."""
-    if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"save: path must be a str or a Path, not a {type(path).__name__}; mg.save(obj, path)")
+    _check_path(path, "mg.save(obj, path)")
     tensors: dict[str, np.ndarray] = {}
     meta = {_OBJECT: _lifted(obj, (), tensors)}
     checkpoint.save(path, tensors, meta)
@@ -49,8 +50,13 @@ def load(path: Any, map_location: str | None = None, weights_only: bool = True) 
     any other safetensors file. map_location: the device for the Tensors, "cpu" if None. weights_only, which is
     PyTorch's, changes nothing: no code is ever loaded.
 
-    Raises CheckpointError, whatever is wrong with the file."""
-    device = "cpu" if map_location is None else map_location
+    Raises CheckpointError, whatever is wrong with the file; TypeError or ValueError for a map_location that is no
+    device."""
+    _check_path(path, "mg.load(path)")
+    if not isinstance(map_location, str | None):
+        raise TypeError(f"mg.load: map_location is the name of one device, 'cpu' or 'cuda', for all Tensors, not a "
+                        f"{type(map_location).__name__}")  # fmt: skip
+    device = device_name("cpu" if map_location is None else map_location)
     try:
         tensors, meta = checkpoint.load(path)
     except checkpoint.ForeignError:
@@ -65,13 +71,22 @@ def load(path: Any, map_location: str | None = None, weights_only: bool = True) 
         raise CheckpointError(f"{path} is a checkpoint, but not one that mg.save has written ({error})") from error
 
 
+def _check_path(path: Any, call: str) -> None:
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"{call}: path must be a str or a Path, not a {type(path).__name__}; a file in memory needs a "
+                        f"name on the disk first")  # fmt: skip
+
+
 def _pickled(path: Any) -> CheckpointError | None:
-    """The error for a file that could not be read, if it looks as torch.save's do."""
+    """The error for a file that could not be read, if it looks as torch.save's or NumPy's do."""
     try:
         with open_regular(path) as file:
-            begin = file.read(4)
+            begin = file.read(1000)
     except OSError:
         return None
+    first = begin[30 : 30 + int.from_bytes(begin[26:28], "little")]  # a zip file's first name
+    if begin.startswith(_NPY) or (begin.startswith(_ZIP) and first.endswith(b".npy")):
+        return CheckpointError(f"{path} is a file of NumPy's: read it with numpy.load, then mg.from_numpy(array)")
     if not begin.startswith(_PICKLES):
         return None
     return CheckpointError(
@@ -97,6 +112,8 @@ def _lifted(value: Any, path: tuple[str, ...], tensors: dict[str, np.ndarray]) -
         value = value.item()
     if type(value) in _PLAIN:
         return value
+    if isinstance(value, type):
+        raise TypeError(f"save: {_place(path)} is the class {value.__name__}, not an object made of it")
     if hasattr(value, "state_dict"):
         return _lifted(value.state_dict(), path, tensors)
     if isinstance(value, Mapping):

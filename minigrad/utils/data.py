@@ -12,7 +12,7 @@ import bisect
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -23,30 +23,34 @@ from ..tensor import Tensor, from_numpy, multinomial, randint, randperm, tensor
 
 __all__ = [
     "Dataset", "IterableDataset", "TensorDataset", "Subset", "ConcatDataset", "random_split", "Sampler",
-    "SequentialSampler", "RandomSampler", "WeightedRandomSampler", "BatchSampler", "default_collate", "DataLoader",
+    "SequentialSampler", "RandomSampler", "SubsetRandomSampler", "WeightedRandomSampler", "BatchSampler",
+    "default_convert", "default_collate", "DataLoader",
 ]  # fmt: skip
+
+T_co = TypeVar("T_co", covariant=True)  # of an item: Dataset[tuple[Tensor, int]]
 
 # ------------------------------------------------------------------------------------------------------------ datasets
 
 
-class Dataset:
-    """Base class: define __getitem__(index), and __len__ for all but a sampler of one's own."""
+class Dataset(Generic[T_co]):
+    """Base class: define __getitem__(index), and __len__ for all but a sampler of one's own. Optional: __getitems__, a
+    list of the items at a list of indices."""
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index: Any) -> T_co:
         raise NotImplementedError(f"{type(self).__name__} must define __getitem__")
 
-    def __add__(self, other: Any) -> "ConcatDataset":
+    def __add__(self, other: Any) -> "ConcatDataset[Any]":
         return ConcatDataset([self, other])
 
 
-class IterableDataset(Dataset):
+class IterableDataset(Dataset[T_co]):
     """Base class of a stream: define __iter__."""
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError(f"{type(self).__name__} must define __iter__")
 
 
-class TensorDataset(Dataset):
+class TensorDataset(Dataset[tuple[Tensor, ...]]):
     """The rows of Tensors of the same first size, as tuples."""
 
     def __init__(self, *tensors: Tensor):
@@ -67,27 +71,30 @@ class TensorDataset(Dataset):
         return len(self.tensors[0])
 
 
-class Subset(Dataset):
+class Subset(Dataset[T_co]):
     """The items of a dataset at some indices, in their order."""
 
     def __init__(self, dataset: Any, indices: Sequence[int]):
         self.dataset, self.indices = dataset, indices
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int) -> T_co:
         return self.dataset[self.indices[index]]
+
+    def __getitems__(self, indices: list[int]) -> list[T_co]:
+        return _items(self.dataset, [self.indices[i] for i in indices])
 
     def __len__(self) -> int:
         return len(self.indices)
 
 
-class ConcatDataset(Dataset):
+class ConcatDataset(Dataset[T_co]):
     """Datasets one after the other."""
 
     def __init__(self, datasets: Iterable[Any]):
         self.datasets = list(datasets)
         self.cumulative_sizes = list(itertools.accumulate(map(len, self.datasets)))
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int) -> T_co:
         if not -len(self) <= index < len(self):
             raise IndexError(f"index {index} is out of range for {len(self)} items")
         index %= len(self)
@@ -98,7 +105,12 @@ class ConcatDataset(Dataset):
         return self.cumulative_sizes[-1] if self.datasets else 0
 
 
-def random_split(dataset: Any, lengths: Sequence[float], generator: Generator | None = None) -> list[Subset]:
+def _items(dataset, indices):
+    several = getattr(dataset, "__getitems__", None)
+    return [dataset[i] for i in indices] if several is None else several(indices)
+
+
+def random_split(dataset: Any, lengths: Sequence[float], generator: Generator | None = None) -> list[Subset[Any]]:
     """Parts of a dataset, drawn at random, that share no item. lengths: how many each has, adding up to all; or the
     share of each, adding up to 1, where what is left over goes to the first ones."""
     n = len(dataset)
@@ -118,14 +130,14 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Generator | 
 # ------------------------------------------------------------------------------------------------------------ samplers
 
 
-class Sampler:
+class Sampler(Generic[T_co]):
     """Base class of the orders in which a dataset is read: define __iter__, which gives indices."""
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError(f"{type(self).__name__} must define __iter__")
 
 
-class SequentialSampler(Sampler):
+class SequentialSampler(Sampler[int]):
     """0, 1, 2, …"""
 
     def __init__(self, data_source: Any):
@@ -138,7 +150,7 @@ class SequentialSampler(Sampler):
         return len(self.data_source)
 
 
-class RandomSampler(Sampler):
+class RandomSampler(Sampler[int]):
     """All indices in random order; with replacement, num_samples of them, each drawn from all."""
 
     def __init__(
@@ -168,7 +180,21 @@ class RandomSampler(Sampler):
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
 
-class WeightedRandomSampler(Sampler):
+class SubsetRandomSampler(Sampler[int]):
+    """The given indices in random order, a new one each time."""
+
+    def __init__(self, indices: Sequence[int], generator: Generator | None = None):
+        self.indices, self.generator = indices, generator
+
+    def __iter__(self) -> Iterator[int]:
+        order = randperm(len(self.indices), generator=self.generator).numpy().tolist()
+        return (self.indices[i] for i in order)
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler[int]):
     """num_samples indices, drawn in proportion to weights, a number ≥ 0 for each."""
 
     def __init__(self, weights: Any, num_samples: int, replacement: bool = True, generator: Generator | None = None):
@@ -183,7 +209,7 @@ class WeightedRandomSampler(Sampler):
         return self.num_samples
 
 
-class BatchSampler(Sampler):
+class BatchSampler(Sampler[list[Any]]):
     """Lists of batch_size indices each, from those of a sampler. drop_last: without a last one that is shorter."""
 
     def __init__(self, sampler: Iterable[Any], batch_size: int, drop_last: bool):
@@ -205,16 +231,34 @@ class BatchSampler(Sampler):
 # -------------------------------------------------------------------------------------------------------------- loader
 
 
+def default_convert(item: Any) -> Any:
+    """An item that is no batch: arrays and NumPy's numbers as Tensors, in tuples, lists and dicts too; anything else
+    stays as it is."""
+    if isinstance(item, np.ndarray):
+        return from_numpy(item)
+    if isinstance(item, np.generic):
+        return tensor(item)
+    if isinstance(item, Mapping):
+        return {key: default_convert(part) for key, part in item.items()}
+    if isinstance(item, tuple | list):
+        parts = [default_convert(part) for part in item]
+        return type(item)(*parts) if hasattr(item, "_fields") else type(item)(parts)
+    return item
+
+
 def default_collate(batch: Sequence[Any]) -> Any:
     """A list of items as one: Tensors, arrays and numbers are stacked to Tensors (B, …), tuples, lists and dicts are
-    collated part by part, and strings stay in a list. Python floats become float64."""
+    collated part by part, and strings stay in a list. Python floats become float64, or float32 if the first number is
+    an int, as in PyTorch."""
     first = batch[0]
     if isinstance(first, Tensor):
         return stack(list(batch))
     if isinstance(first, np.ndarray):
         return from_numpy(np.stack(batch))
-    if isinstance(first, np.generic | bool | int | float):
+    if isinstance(first, np.generic | float):
         return tensor(np.array(batch))
+    if isinstance(first, int):
+        return tensor(list(batch))
     if isinstance(first, str | bytes):
         return list(batch)
     if isinstance(first, Mapping):
@@ -230,17 +274,21 @@ def default_collate(batch: Sequence[Any]) -> Any:
     )
 
 
-class DataLoader:
+class DataLoader(Generic[T_co]):
     """Iterates over a dataset in batches, each time from the beginning.
 
-    dataset: with __getitem__ and __len__, or an IterableDataset. batch_size None: items as they are. shuffle: a new
-    random order each time, drawn from `generator`, or the default one. sampler, batch_sampler: indices, or lists of
-    them, in their place. collate_fn: from a list of items to a batch; see default_collate. num_workers must be 0.
-    pin_memory, which is PyTorch's, changes nothing."""
+    dataset: with __getitem__ and __len__, or an IterableDataset. batch_size None: items one by one, arrays as Tensors.
+    shuffle: a new random order each time, drawn from `generator`, or the default one. sampler, batch_sampler: indices,
+    or lists of them, in their place. collate_fn: from a list of items to a batch; see default_collate. num_workers must
+    be 0. What PyTorch has for workers changes nothing: pin_memory, timeout, worker_init_fn, multiprocessing_context,
+    prefetch_factor, persistent_workers, pin_memory_device, in_order."""
 
     def __init__(self, dataset: Any, batch_size: int | None = 1, shuffle: bool | None = None, sampler: Any = None,
                  batch_sampler: Any = None, num_workers: int = 0, collate_fn: Callable[[list[Any]], Any] | None = None,
-                 pin_memory: bool = False, drop_last: bool = False, *, generator: Generator | None = None):  # fmt: skip
+                 pin_memory: bool = False, drop_last: bool = False, timeout: float = 0,
+                 worker_init_fn: Any = None, multiprocessing_context: Any = None, generator: Generator | None = None, *,
+                 prefetch_factor: int | None = None, persistent_workers: bool = False, pin_memory_device: str = "",
+                 in_order: bool = True):  # fmt: skip
         if num_workers:
             raise ValueError(f"DataLoader: num_workers={num_workers}, but batches are made in this process: leave it 0")
         streams = isinstance(dataset, IterableDataset)
@@ -261,24 +309,23 @@ class DataLoader:
         self.dataset, self.batch_size, self.drop_last = dataset, batch_size, drop_last
         self.sampler, self.batch_sampler, self.generator = sampler, batch_sampler, generator
         self.num_workers, self.pin_memory = 0, pin_memory
-        self.collate_fn = default_collate if collate_fn is None else collate_fn
-        self._collates = collate_fn is not None or batch_size is not None or batch_sampler is not None
+        batched = batch_size is not None or batch_sampler is not None
+        self.collate_fn = collate_fn or (default_collate if batched else default_convert)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Any]:  # of batches, whose type a collate_fn decides
         if isinstance(self.dataset, IterableDataset):
             return self._streamed()
         if self.batch_sampler is None:
-            items = (self.dataset[i] for i in self.sampler)
-            return (self.collate_fn(item) for item in items) if self._collates else items
+            return (self.collate_fn(self.dataset[i]) for i in self.sampler)
         whole = isinstance(self.dataset, TensorDataset) and self.collate_fn is default_collate
         if whole and type(self.dataset).__getitem__ is TensorDataset.__getitem__:
             return (self.dataset.batch(indices) for indices in self.batch_sampler)
-        return (self.collate_fn([self.dataset[i] for i in indices]) for indices in self.batch_sampler)
+        return (self.collate_fn(_items(self.dataset, indices)) for indices in self.batch_sampler)
 
     def _streamed(self) -> Iterator[Any]:
         items = iter(self.dataset)
         if self.batch_size is None:
-            yield from (self.collate_fn(item) for item in items) if self._collates else items
+            yield from map(self.collate_fn, items)
             return
         while batch := list(itertools.islice(items, self.batch_size)):
             if len(batch) == self.batch_size or not self.drop_last:

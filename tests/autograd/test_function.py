@@ -179,6 +179,7 @@ WRONG = {
     "no Tensor": (lambda: Exp.apply(3.0), TypeError, "needs at least one Tensor"),
     "an array": (lambda: function(lambda ctx, x: np.ones(2)).apply(X), TypeError, "must return Tensors, got ndarray"),
     "nothing": (lambda: function(lambda ctx, x: None).apply(X), TypeError, "must return Tensors, got NoneType"),
+    "none": (lambda: function(lambda ctx, x: ()).apply(X), TypeError, r"must return a Tensor or several, got \(\)"),
     "saved": (lambda: function(lambda ctx, x: ctx.save_for_backward(3)).apply(X), TypeError, "takes Tensors"),
     "dirty": (lambda: function(lambda ctx, x: ctx.mark_dirty(x)).apply(X), GraphError, "in place"),
     "too few": (

@@ -105,6 +105,18 @@ def test_extremes():
     assert F.mse_loss(mg.ones(2, dtype=mg.float16), mg.zeros(2, dtype=mg.float16)).dtype == mg.float16
 
 
+@pytest.mark.parametrize("dtype", [mg.float64, mg.float32, mg.float16])
+def test_a_probability_that_is_certain_and_wrong_learns(dtype):
+    """The loss is 100 there and flat; its gradient is 1/p's, limited, so that it leads back."""
+    p = mg.tensor([0.0, 1.0, 0.0, 1.0, 0.25], dtype=dtype, requires_grad=True)
+    t = mg.tensor([1.0, 0.0, 0.0, 1.0, 1.0], dtype=dtype)
+    loss = F.binary_cross_entropy(p, t, reduction="none")
+    loss.sum().backward()
+    assert loss.detach().numpy()[:4].tolist() == [100, 100, 0, 0]
+    most = 2.0**14 if dtype == mg.float16 else 1e12
+    np.testing.assert_allclose(p.grad.numpy(), [-most, most, 1, -1, -4], rtol=1e-3)
+
+
 def test_padding_idx():
     layer = nn.Embedding(5, 3, padding_idx=-4)
     assert layer.padding_idx == 1 and not layer.weight[1].any() and "padding_idx=1" in repr(layer)
@@ -122,6 +134,12 @@ WRONG = {
     "reduction": (lambda: F.huber_loss(mg.ones(3), mg.ones(3), reduction="max"), ValueError, "got 'max'"),
     "delta": (lambda: F.huber_loss(mg.ones(3), mg.ones(3), delta=0), ValueError, "delta must be positive"),
     "logits": (lambda: F.binary_cross_entropy(mg.ones(3) * 2, mg.ones(3)), ValueError, "with_logits"),
+    "no target": (
+        lambda: F.binary_cross_entropy(mg.ones(3), mg.ones(3) * -1),
+        ValueError,
+        "its target has .* -1 to -1",
+    ),
+    "NaN": (lambda: F.binary_cross_entropy(mg.ones(3) * float("nan"), mg.ones(3)), ValueError, "its input has .* nan"),
     "weight": (lambda: F.cross_entropy(mg.ones(2, 3), mg.tensor([0, 1]), mg.ones(2)), ValueError, "each of 3 classes"),
     "class": (lambda: F.nll_loss(mg.ones(2, 3), mg.tensor([0, 3])), IndexError, "index 3"),
     "float labels": (lambda: F.cross_entropy(mg.ones(2, 3), mg.ones(2)), TypeError, "class indices"),

@@ -1,6 +1,7 @@
 """What a user of PyTorch types around modules: containers, methods, arguments, initial values, helpers."""
 
 from collections import OrderedDict
+from operator import attrgetter
 
 import numpy as np
 import pytest
@@ -182,3 +183,26 @@ def test_what_is_missing_says_so(name):
     assert not hasattr(module, last)
     with pytest.raises(AttributeError, match=f"module 'minigrad.{home}' has no attribute 'nonsense'$"):
         module.nonsense  # noqa: B018
+
+
+HINTED = {
+    "": "get_rng_state set_rng_state seed distributions special backends use_deterministic_algorithms set_printoptions "
+    "testing profiler onnx",
+    "nn.": "Bilinear PairwiseDistance Buffer LazyLinear parameter modules Threshold",
+    "nn.functional.": "threshold rrelu gumbel_softmax pairwise_distance embedding_bag",
+    "nn.utils.": "get_total_norm clip_grad_norm",
+    "utils.data.": "StackDataset ChainDataset",
+}
+
+
+def test_initial_seed():
+    mg.manual_seed(5)
+    mg.rand(3)
+    assert mg.initial_seed() == 5
+
+
+@pytest.mark.parametrize("home", HINTED)
+def test_names_with_hints(home):
+    for name in HINTED[home].split():
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}': "):
+            attrgetter(home + name)(mg)

@@ -65,10 +65,10 @@ def test_one_cycle():
     optimizer = made(momentum=0.9)
     scheduler = L.OneCycleLR(optimizer, max_lr=[1.0, 0.5], total_steps=21, pct_start=0.5)
     momenta, found = [], []
-    for _ in range(20):
+    for _ in range(21):
         found.append(optimizer.param_groups[0]["lr"])
         momenta.append(optimizer.param_groups[1]["momentum"])
-        scheduler.step()
+        scheduler.step()  # the last one too, whose rate nobody uses
     assert found[0] == pytest.approx(1 / 25) and max(found) == pytest.approx(1.0, abs=0.01)
     assert optimizer.param_groups[0]["lr"] == pytest.approx(1 / 25e4)
     assert momenta[0] == 0.95 and min(momenta) == pytest.approx(0.85, abs=0.001)
@@ -89,6 +89,71 @@ def test_several_schedulers_multiply():
     optimizer.param_groups[0]["lr"] = 7.0  # by hand
     scheduler.step()
     assert optimizer.param_groups[0]["lr"] == 7.0
+
+
+def test_a_cosine_beside_another_keeps_its_lowest_rate():
+    """What is above eta_min is scaled, as in PyTorch, whose rates these are (2.13), and not eta_min too."""
+    optimizer = made()
+    both = [L.CosineAnnealingLR(optimizer, 4, eta_min=0.01), L.ExponentialLR(optimizer, 0.9)]
+    expected = [0.1, 0.07813782, 0.04492279, 0.01820578, 0.009, 0.01996218]
+    np.testing.assert_allclose(rates(optimizer, both, 6)[:, 0], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_groups_that_come_later_are_scheduled(name):
+    optimizer = optim.SGD([mg.ones(2, requires_grad=True)], lr=0.1)
+    scheduler = SCHEDULES[name][0](optimizer)
+    optimizer.add_param_group({"params": [mg.ones(1, requires_grad=True)], "lr": 0.05})
+    if name == "LambdaLR":
+        with pytest.raises(ValueError, match=r"which has no lr_lambda for it; make the scheduler after add_param"):
+            scheduler.step()
+        return
+    found = rates(optimizer, [scheduler], 30)[:, 1]
+    assert found[0] == 0.05 and len(scheduler.get_last_lr()) == 2
+    assert len(set(found)) > 1 or name == "LinearLR at once"
+
+
+def test_a_plateau():
+    optimizer = made()
+    scheduler = L.ReduceLROnPlateau(optimizer, factor=0.5, patience=1, cooldown=1, min_lr=[0.03, 0.0])
+    found = []
+    for loss in [1.0, 0.9, 0.9, 0.89999, 0.9, 0.9, 0.9, float("nan"), mg.tensor(0.1), 0.2, 0.2]:
+        scheduler.step(loss)
+        found.append([group["lr"] for group in optimizer.param_groups])
+    first = [0.1, 0.1, 0.1, 0.05, 0.05, 0.05, 0.03, 0.03, 0.03, 0.03, 0.03]
+    second = [0.05, 0.05, 0.05, 0.025, 0.025, 0.025, 0.0125, 0.0125, 0.0125, 0.0125, 0.00625]
+    np.testing.assert_allclose(np.array(found).T, [first, second])
+    other = L.ReduceLROnPlateau(made(), min_lr=[0.0, 0.0])
+    other.load_state_dict(scheduler.state_dict())
+    assert other.state_dict() == scheduler.state_dict() and isinstance(other, L.LRScheduler)
+    up = L.ReduceLROnPlateau(made(), mode="max", threshold=0.5, threshold_mode="abs", patience=0)
+    for score, bad in (1.0, 0), (1.4, 1), (1.6, 0):
+        up.step(score)
+        assert (up.get_last_lr()[0] < 0.1) is (bad == 1 or score == 1.6) and up.best == (1.0 if bad else score)
+
+
+def test_a_state_that_does_not_fit_changes_nothing():
+    wrong = {
+        "last_epoch": "3", "base_lrs": [0.1], "_last_lr": [0.1, "x"], "step_size": 0, "gamma": [0.1],
+    }  # fmt: skip
+    scheduler = L.StepLR(made(), 4)
+    before = scheduler.state_dict()
+    for name, value in wrong.items():
+        with pytest.raises(ValueError, match="StepLR: the state does not fit"):
+            scheduler.load_state_dict({**before, name: value})
+        assert scheduler.state_dict() == before
+    plateau = L.ReduceLROnPlateau(made())
+    for name, value in {"best": "1", "mode": 2, "_last_lr": [0.1], "min_lr": None}.items():
+        with pytest.raises(ValueError, match=f"does not fit: {name}"):
+            plateau.load_state_dict({**plateau.state_dict(), name: value})
+    both = SCHEDULES["SequentialLR"][0](made())
+    state = both.state_dict()
+    second = {**state["schedulers"][1], "T_max": 0}
+    first = {**state["schedulers"][0], "start_factor": 0.5}
+    for bad in {"x": 1}, {**state, "last_epoch": -2}, {**state, "schedulers": [first, second]}:
+        with pytest.raises(ValueError, match="state"):
+            both.load_state_dict(bad)
+        assert both.state_dict() == state
 
 
 @pytest.mark.parametrize("name", [name for name in SCHEDULES if name != "LambdaLR"] + ["LambdaLR"])
@@ -133,6 +198,10 @@ WRONG = {
     "steps": (lambda o: L.OneCycleLR(o, 1.0), ValueError, "give total_steps"),
     "no steps": (lambda o: L.CosineAnnealingLR(o, 0), ValueError, "T_max must be at least 1, got 0"),
     "resumed": (lambda o: L.StepLR(o, 1, last_epoch=3), ValueError, "load its state first"),
+    "mode": (lambda o: L.ReduceLROnPlateau(o, "least"), ValueError, "mode is 'min' or 'max'"),
+    "no less": (lambda o: L.ReduceLROnPlateau(o, factor=1.0), ValueError, "factor must lie between"),
+    "floors": (lambda o: L.ReduceLROnPlateau(o, min_lr=[0.1]), ValueError, "1 values do not fit 2"),
+    "nesterov": (lambda o: made(nesterov=True), ValueError, "give momentum=0.9"),
     "state": (lambda o: L.StepLR(o, 1).load_state_dict({"gamma": 1}), ValueError, "belong"),
 }
 

@@ -24,6 +24,7 @@ nn.Embedding: dtype=float32
 nn.Embedding.from_pretrained: freeze=True
 nn.Flatten: start_dim=1, end_dim=-1
 nn.GLU: dim=-1
+nn.Hardshrink: lambd=0.5
 nn.Hardtanh: min_val=-1.0, max_val=1.0, inplace=False
 nn.HuberLoss: reduction='mean', delta=1.0
 nn.KLDivLoss: reduction='mean', log_target=False
@@ -35,6 +36,7 @@ nn.NLLLoss: ignore_index=-100, reduction='mean'
 nn.PReLU: num_parameters=1, init=0.25, dtype=float32
 nn.SmoothL1Loss: reduction='mean', beta=1.0
 nn.Softplus: beta=1.0, threshold=20.0
+nn.Softshrink: lambd=0.5
 nn.GELU: approximate='none'
 nn.GPT.generate: temperature=1.0, use_cache=True
 nn.GPT.cost: batch=1
@@ -94,6 +96,8 @@ optim.AdamW: lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.01, amsgrad
 optim.SGD: lr=0.001, momentum=0.0, dampening=0, weight_decay=0.0, nesterov=False, maximize=False,
     differentiable=False
 optim.Optimizer.zero_grad: set_to_none=True
+optim.lr_scheduler.ReduceLROnPlateau: mode='min', factor=0.1, patience=10, threshold=0.0001, threshold_mode='rel',
+    cooldown=0, min_lr=0.0, eps=1e-08
 optim.lr_scheduler.ConstantLR: factor=0.3333333333333333, total_iters=5, last_epoch=-1
 optim.lr_scheduler.CosineAnnealingLR: eta_min=0.0, last_epoch=-1
 optim.lr_scheduler.CosineAnnealingWarmRestarts: T_mult=1, eta_min=0.0, last_epoch=-1
@@ -105,7 +109,8 @@ optim.lr_scheduler.OneCycleLR: pct_start=0.3, anneal_strategy='cos', cycle_momen
     max_momentum=0.95, div_factor=25.0, final_div_factor=10000.0, three_phase=False, last_epoch=-1
 optim.lr_scheduler.PolynomialLR: total_iters=5, power=1.0, last_epoch=-1
 optim.lr_scheduler.StepLR: gamma=0.1, last_epoch=-1
-data.DataLoader: batch_size=1, num_workers=0, pin_memory=False, drop_last=False
+data.DataLoader: batch_size=1, num_workers=0, pin_memory=False, drop_last=False, timeout=0, persistent_workers=False,
+    pin_memory_device='', in_order=True
 data.RandomSampler: replacement=False
 data.WeightedRandomSampler: replacement=True
 text.fixed_batches: name='text'

@@ -1,5 +1,6 @@
 """mg.save and mg.load: what goes in comes out; files that are not ours; what is refused."""
 
+import io
 import json
 
 import numpy as np
@@ -86,6 +87,48 @@ def test_files_of_others(tmp_path):
     assert mg.load(tmp_path / "y")["w"].item() == 5
 
 
+def test_damage_is_found_also_where_the_checksum_does_not_reach(tmp_path):
+    """A flipped bit in the format's name or number once made ours a file of others: flat, and tensors only."""
+    mg.save({"model": {"w": mg.ones(2)}, "step": 3}, tmp_path / "x")
+    data = (tmp_path / "x").read_bytes()
+    for i in range(8 * 64):
+        wrong = bytearray(data)
+        wrong[i // 8] ^= 1 << i % 8
+        (tmp_path / "y").write_bytes(wrong)
+        with pytest.raises(CheckpointError):
+            mg.load(tmp_path / "y")
+    (tmp_path / "y").write_bytes(data.replace(b'"minigrad":"1 ', b'"minigrad":"2 '))
+    with pytest.raises(CheckpointError, match="of format '2', and this minigrad reads format 1: a newer minigrad"):
+        mg.load(tmp_path / "y")
+
+
+def test_metadata_of_others(tmp_path):
+    for metadata in {"format": "pt"}, {"comment": "1 2 3", "hash": "0123abcd {x"}:
+        header = json.dumps({"__metadata__": metadata, "w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})
+        (tmp_path / "x").write_bytes(len(header).to_bytes(8, "little") + header.encode() + np.float32(5).tobytes())
+        assert mg.load(tmp_path / "x")["w"].item() == 5
+
+
+def test_files_of_numpy_are_called_so(tmp_path):
+    np.savez(tmp_path / "x.npz", a=np.ones(2))
+    np.save(tmp_path / "x.npy", np.ones(2))
+    for name in "x.npz", "x.npy":
+        with pytest.raises(CheckpointError, match=r"a file of NumPy's: read it with numpy\.load"):
+            mg.load(tmp_path / name)
+
+
+def test_a_good_file_is_not_blamed_for_the_device(tmp_path):
+    mg.save(mg.ones(1), tmp_path / "x")
+    for device, error in (
+        ("gpu", ValueError),
+        (lambda storage, place: storage, TypeError),
+        ({"cuda:0": "cpu"}, TypeError),
+    ):
+        with pytest.raises(error, match="device") as found:
+            mg.load(tmp_path / "x", map_location=device)
+        assert not isinstance(found.value, CheckpointError)
+
+
 @pytest.mark.parametrize("begin", [b"PK\x03\x04", b"\x80\x02", b"\x80\x05"])
 def test_pickles_are_not_loaded(begin, tmp_path):
     (tmp_path / "x.pt").write_bytes(begin + bytes(100))
@@ -113,6 +156,9 @@ WRONG = {
     "complex": (lambda path: mg.save(np.ones(1, complex), path), TypeError, "no dtype complex128"),
     "a cycle": (lambda path: mg.save(cycle(), path), ValueError, "or holds itself"),
     "the order": (lambda path: mg.save(str(path), nn.Tanh()), TypeError, r"mg.save\(obj, path\)"),
+    "a class": (lambda path: mg.save({"a": nn.Linear}, path), TypeError, r"\['a'\] is the class Linear, not an object"),
+    "memory": (lambda path: mg.load(io.BytesIO()), TypeError, r"mg\.load\(path\): path must be a str or a Path"),
+    "no folder": (lambda path: mg.save(1, path / "y"), FileNotFoundError, r"/x/y'$"),
     "no file": (lambda path: mg.load(path), CheckpointError, "there is no checkpoint"),
     "a folder": (lambda path: mg.load(path.parent), CheckpointError, "it is a folder"),
 }

@@ -13,6 +13,15 @@ from minigrad.gradcheck import check_op, check_taylor, gradcheck, gradgradcheck
 from minigrad.nn import functional as F
 from minigrad.training import checkpoint, text
 from minigrad.typing import DTypeLike
+from minigrad.utils.data import DataLoader, Dataset
+
+
+class Pairs(Dataset[tuple[int, int]]):
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        return index, index**2
+
+    def __len__(self) -> int:
+        return 5
 
 
 class Square(Op):
@@ -105,6 +114,12 @@ def tensors(dtype: DTypeLike = mg.float64) -> Iterator[Tensor]:
     (ddx,) = mg.grad(dx.sum(), [x])
     yield ddx
     array = x.detach().numpy()
+    assert isinstance(x.dtype, mg.dtype) and mg.finfo(x.dtype).eps < 1e-6 and isinstance(x.shape, mg.Size)
+    loader: DataLoader[tuple[int, int]] = DataLoader(Pairs(), batch_size=2)
+    for n, square_of_n in loader:
+        yield square_of_n - n * 0.5
+    (dx,) = mg.autograd.grad(x.exp().sum(), [x])
+    yield dx
     yield mg.from_numpy(array).to(x) + mg.arange(6) * float(x.sum().item())
 
 
@@ -141,8 +156,8 @@ def train(steps: int = 3) -> Classifier:
         checkpoint.save(path, *checkpoint.pack(model, optimizer, {"train": generator}, step=steps))
         arrays, meta = checkpoint.load(path)
         checkpoint.unpack(arrays, meta, model, optimizer, {"train": generator})
-        missing, unexpected = model.load_state_dict(model.state_dict())
-        assert not missing and not unexpected and meta["step"] == steps
+        keys = model.load_state_dict(model.state_dict())
+        assert not keys.missing_keys and not keys.unexpected_keys and meta["step"] == steps
     return model.eval()
 
 

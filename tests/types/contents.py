@@ -31,6 +31,7 @@ THEMES = {  # modules by the last part of their names, in the order of the page;
     "captured": "Speed",
     "random": "Random numbers",
 }
+OF_NUMPY = "Size", "dtype", "finfo", "iinfo"  # other libraries' classes, which stand beside the dtypes
 VALUES = {  # what is no function or class, and so has no docstring: the module that it belongs to, and what it is
     "default_generator": ("random", "the Generator that initialisation, dropout and random tensors draw from"),
     "registry": ("registry", "{name: Declaration} of every op and composite"),
@@ -68,7 +69,7 @@ def contents():
     errors, dtypes, seen = [], [], {}
     for name in names():
         value = getattr(minigrad, name)
-        if isinstance(value, np.dtype | type) and value in (*minigrad.dtypes.ALL, bool, int, float):
+        if name in OF_NUMPY or isinstance(value, np.dtype):
             dtypes.append(name)
         elif inspect.isclass(value) and issubclass(value, Exception):
             errors.append((name, sentence(value.__doc__)))

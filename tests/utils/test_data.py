@@ -13,6 +13,7 @@ from minigrad.utils.data import (
     IterableDataset,
     RandomSampler,
     Subset,
+    SubsetRandomSampler,
     TensorDataset,
     WeightedRandomSampler,
     default_collate,
@@ -88,6 +89,42 @@ def test_collation():
     assert found["a"].numpy().tolist() == [1, 2] and found["b"][0] == ["s", "t"]
     assert found["b"][1].x.shape == (2, 2) and found["b"][1].y.dtype == mg.float64
     assert default_collate([True, False]).dtype == mg.bool_
+    assert default_collate([1, 2.5]).dtype == mg.float32 and default_collate([2.5, 1]).dtype == mg.float64
+
+
+def test_items_that_are_no_batch():
+    """batch_size None: arrays come as Tensors, in whatever they are, and all else as it is."""
+    item = {"x": np.ones(2), "y": (np.float32(1.5), [3, "s"])}
+    (found,) = DataLoader([item], batch_size=None)
+    assert isinstance(found["x"], mg.Tensor) and found["y"][0].dtype == mg.float32 and found["y"][1] == [3, "s"]
+    assert list(DataLoader([1, 2], batch_size=None)) == [1, 2]
+    assert list(DataLoader([1, 2], batch_size=None, collate_fn=str)) == ["1", "2"]
+
+
+def test_a_dataset_may_give_several_items_at_once():
+    class Several(Dataset[int]):
+        def __getitems__(self, indices):
+            asked.append(indices)
+            return [10 * i for i in indices]
+
+        def __len__(self):
+            return 5
+
+    asked: list = []
+    assert [batch.numpy().tolist() for batch in DataLoader(Several(), 2)] == [[0, 10], [20, 30], [40]]
+    (batch,) = DataLoader(Subset(Several(), [4, 1]), 2)
+    assert batch.numpy().tolist() == [40, 10] and asked == [[0, 1], [2, 3], [4], [4, 1]]
+
+
+def test_what_is_for_workers_changes_nothing():
+    loader: DataLoader[int] = DataLoader(PAIRS, 4, worker_init_fn=print, timeout=3, persistent_workers=False,
+                                         prefetch_factor=2, multiprocessing_context=None, in_order=True)  # fmt: skip
+    assert len(list(loader)) == len(loader)
+
+
+def test_a_random_order_of_some():
+    order = SubsetRandomSampler([3, 5, 7, 9], generator=mg.Generator(1))
+    assert sorted(order) == [3, 5, 7, 9] and len(order) == 4 and len({tuple(order) for _ in range(9)}) > 1
 
 
 WRONG = {

@@ -4,8 +4,8 @@ Those with a derivative worth checking declare cases, as ops do. A few are ops o
 of the formula would lose digits."""
 
 from .activation import (
-    celu, cosine_similarity, elu, glu, hardsigmoid, hardswish, hardtanh, leaky_relu, logsigmoid, mish, normalize, prelu,
-    relu6, selu, softmin, softplus, softsign,
+    celu, cosine_similarity, elu, glu, hardshrink, hardsigmoid, hardswish, hardtanh, leaky_relu, logsigmoid, mish,
+    normalize, prelu, relu6, selu, softmin, softplus, softshrink, softsign, tanhshrink,
 )  # fmt: skip
 from .functions import (
     acos, addcdiv, addcmul, asin, atan, atan2, cosh, exp2, expm1, lerp, log1p, log2, log10, logaddexp, logit,

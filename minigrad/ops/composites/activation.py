@@ -74,6 +74,29 @@ def softsign(x):
     return x / (absolute(x) + 1.0)
 
 
+@composite(case((3, 4)))
+def tanhshrink(x):
+    """y = x - tanh x;   dx = dy tanh² x"""
+    x = floating(x)
+    return x - tanh(x)
+
+
+@composite(case(apart((3, 4))), case(apart((3, 4)), lambd=0.01))
+def softshrink(x, lambd=0.5):
+    """y = x moved by lambd towards 0, and 0 if it is not so far away;   dx = dy where |x| > lambd, else 0"""
+    require_float("softshrink", x)
+    if not lambd >= 0:
+        raise ValueError(f"softshrink: lambd must not be negative, got {lambd}")
+    return where(x > lambd, x - lambd, where(x < -lambd, x + lambd, x * 0.0))
+
+
+@composite(case(apart((3, 4))), case(apart((3, 4)), lambd=0.01))
+def hardshrink(x, lambd=0.5):
+    """y = x where |x| > lambd, else 0;   dx = dy there, else 0"""
+    require_float("hardshrink", x)
+    return where((x >= -lambd) & (x <= lambd), 0.0, x)
+
+
 @composite(case(apart((3, 4))))
 def relu6(x):
     """y = min(max(x, 0), 6);   dx = dy where 0 < x < 6, else 0"""
