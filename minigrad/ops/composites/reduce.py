@@ -6,7 +6,7 @@ import numpy as np
 
 from ...autograd import composite
 from ...autograd.cases import Fixed, apart, case
-from ...dtypes import float16
+from ...dtypes import float16, float32
 from ..args import in_dtype, many_dims, numpy_names, one_dim, require_float
 from ..elementwise import abs as absolute
 from ..elementwise import pow
@@ -84,6 +84,8 @@ def cumprod(x, dim, dtype=None):
         x = in_dtype(x, dtype)
     elif x.dtype.kind != "f":
         x = x.long()
+    if x.dtype in (float16, float32):  # part of a product may be too large for these, when the whole is not
+        return cumprod(x.double(), dim).to(x.dtype)
     y = _running(x, dim, lambda a, b: a * b, 1) if x.ndim else x
     return y if y is not x else x.clone()
 
