@@ -327,7 +327,7 @@ def chunk(x, chunks, dim=0):
     if chunks <= 0:
         raise ValueError(f"chunk: chunks must be positive, got {chunks}")
     n = x.shape[one_dim("chunk", x, dim)] if x.ndim else 0
-    return split(x, max(-(-n // chunks), 1), dim)
+    return split(x, -(-n // chunks) or [0] * chunks, dim)
 
 
 class Pad(Op):

@@ -721,7 +721,9 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
 
 @overload
 def median(x: Tensor, dim: None = None, keepdim: bool = False) -> Tensor:
-    """The middle value of all, the lower of two; NaN if there is one. With dim, the pair (values, indices)."""
+    """The middle value of all, the lower of two; NaN if there is one. With dim, the pair (values, indices).
+
+    The gradient of the middle of all is shared by those that equal it; along a dim, the one at `indices` has it."""
 
 @overload
 def median(x: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...

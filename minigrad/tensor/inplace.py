@@ -119,6 +119,13 @@ class InPlace(Value):
         """Every element becomes 0, in place."""
         return self.copy_(0)
 
+    def fill_diagonal_(self: T, fill_value: Number) -> T:
+        """The elements (i, i, …) become fill_value, in place. For at least two dims; of more, all must be one size."""
+        if self.ndim < 2 or (self.ndim > 2 and len(set(self.shape)) != 1):
+            raise ValueError(f"fill_diagonal_ is of a matrix, or of more dims of one size, not of shape {self.shape}")
+        self[(np.arange(min(self.shape)),) * self.ndim] = fill_value
+        return self
+
     def __setitem__(self, index: Index, value: Operand) -> None:
         """Assignment, in place: under no_grad(), or where neither side requires a gradient."""
         self._in_place("assignment to an index", value)

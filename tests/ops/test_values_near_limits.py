@@ -1,4 +1,4 @@
-"""Functions where terms cancel, vanish or overflow on the way to a result that the dtype can hold; and who owns memory."""
+"""Where terms cancel, vanish or overflow on the way to a result that the dtype can hold; and who owns memory."""
 
 import math
 
@@ -82,3 +82,22 @@ def test_atan2_at_the_origin_and_near_it():
     da, db = gradients(mg.atan2(a, b), a, b)
     np.testing.assert_allclose(da, [0, 1e25, 5e24, 5e-26], rtol=1e-6)
     np.testing.assert_allclose(db, [0, 0, -5e24, -5e-26], rtol=1e-6)
+
+
+def test_equals_share_the_gradient_of_the_median():
+    x = leaf([[1.0, 2.0], [2.0, 3.0]])
+    assert x.median().item() == 2 and gradients(x.median(), x) == [[[0, 0.5], [0.5, 0]]]
+    assert leaf([INF, INF, 1.0]).median().item() == INF and leaf([-INF, 1.0]).median().item() == -INF
+    assert math.isnan(leaf([1.0, NAN, 1.0]).median().item()) and mg.tensor([3, 1, 2]).median().item() == 2
+
+
+def test_logit_at_its_limits_and_beyond():
+    x = leaf([0.0, 1.0, 0.5, 2.0, -1.0])
+    np.testing.assert_array_equal(x.logit().tolist(), [-INF, INF, 0, NAN, NAN])
+    np.testing.assert_array_equal(gradients(x.logit(), x)[0], [INF, INF, 4, NAN, NAN])
+    assert gradients(x.logit(eps=0.25), x)[0] == [0, 0, 4, 0, 0]
+
+
+def test_chunks_of_nothing():
+    assert [y.shape for y in mg.zeros(0, 3).chunk(2)] == [(0, 3)] * 2 and len(mg.ones(5).chunk(3)) == 3
+    assert mg.zeros(2, 0).chunk(3, dim=1)[2].shape == (2, 0)

@@ -133,7 +133,7 @@ class Acos(Op):
 
 
 class Atan2(Op):
-    """y = the angle of the point (b, a), in [-π, π];   da = dy b / (a² + b²), db = -dy a / (a² + b²), 0 where both are"""
+    """y = the angle of the point (b, a), in [-π, π];   da = dy b / (a² + b²), db = -dy a / (a² + b²) (0 at 0)"""
 
     cases = [case((3, 4), (4,)), case((2, 3), positive((2, 1)))]
     broadcasts = True
@@ -248,7 +248,8 @@ def logit(x, eps=None):
     x = floating(x)
     if eps is not None:
         x = clamp(x, eps, 1 - eps)
-    return log(x / (1.0 - x))
+    x = x + where((x < 0) | (x > 1), math.nan, 0.0)  # where y is NaN, so is the gradient
+    return log(x) - log1p(-x)
 
 
 @composite(case((3, 4), (3, 4), 0.3), case((3, 4), (4,), positive((4,))))

@@ -103,11 +103,16 @@ def logcumsumexp(x, dim):
 @numpy_names
 @composite(case((3, 4)), case(apart((3, 5)), dim=1, keepdim=True))
 def median(x, dim=None, keepdim=False):
-    """The middle value of all, the lower of two; NaN if there is one. With dim, the pair (values, indices)."""
+    """The middle value of all, the lower of two; NaN if there is one. With dim, the pair (values, indices).
+
+    The gradient of the middle of all is shared by those that equal it; along a dim, the one at `indices` has it."""
     if dim is None:
         if x.numel() == 0:
             raise ValueError(f"median of nothing: shape {x.shape}")
-        return median(x.reshape(-1), 0).values
+        middle = median(x.detach().reshape(-1), 0).values
+        if x.dtype.kind != "f":
+            return middle
+        return amax(where((x == middle) | (x.isnan() & middle.isnan()), x, -math.inf))  # equals share the gradient
     dim = one_dim("median", x, dim)
     if x.ndim == 0:
         return ValuesIndices(x.clone(), x.zeros_like().long())
