@@ -341,7 +341,7 @@ def cumsum(x: Tensor, dim: int, dtype: DTypeLike | None = None) -> Tensor:
 def cumsum(x: Tensor, axis: int, dtype: DTypeLike | None = None) -> Tensor: ...
 @overload
 def logsumexp(x: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
-    """ln Σ e^x over dim (a number or several), without overflow."""
+    """ln Σ e^x over dim (a number or several), without overflow. Integers and bools are taken as float32."""
 
 @overload
 def logsumexp(x: Tensor, axis: Dims, keepdims: bool = False) -> Tensor: ...
@@ -562,7 +562,7 @@ def bmm(x: Tensor, mat2: Tensor) -> Tensor:
 def broadcast_tensors(*tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The tensors broadcast against each other, without copies. A tuple."""
 
-def broadcast_to(x: Tensor, size: Size) -> Tensor:
+def broadcast_to(x: Tensor, *sizes: Size, size: Size | None = None) -> Tensor:
     """x broadcast to a shape, without a copy: expand(size)."""
 
 def bucketize(x: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
@@ -682,7 +682,7 @@ def isclose(x: Operand, other: Operand, rtol: float = 1e-05, atol: float = 1e-08
     """Where |x - other| ≤ atol + rtol |other|, bool, both broadcast. Equal infinities are close; NaN if equal_nan."""
 
 def isin(elements: Operand, test_elements: Operand) -> Tensor:
-    """Which elements are among the test elements: bool, of elements' shape."""
+    """Which elements are among the test elements: bool, of elements' shape. One of the two may be a number."""
 
 def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
     """y = x where x > 0, else negative_slope x;   dx = dy, or negative_slope dy"""

@@ -48,10 +48,10 @@ def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requi
     array = np.array(data)
     if dtype is None:
         dtype = dtypes.DEFAULT_FLOAT if array.dtype == np.float64 and not typed else array.dtype
-    dtype = dtypes.as_dtype(dtype)
+    wanted = dtypes.as_dtype(dtype)
     if not typed:
-        _check_held(array, dtype)
-    return _finish(array.astype(dtype, copy=False), device, requires_grad)
+        _check_held(array, wanted)
+    return _finish(array.astype(wanted, copy=False), device, requires_grad)
 
 
 def _check_held(ints: np.ndarray, dtype: np.dtype) -> None:
@@ -276,6 +276,8 @@ def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
 
 
 def _or_default(generator: Generator | None) -> Generator:
+    if not isinstance(generator, Generator | None):
+        raise TypeError(f"generator must be a minigrad.Generator or None, got {generator!r}")
     return default_generator if generator is None else generator
 
 

@@ -91,8 +91,11 @@ class InPlace(Value):
         """self *= other, in place."""
         return self._update("mul_", self.storage.backend.mul, other)
 
-    def div_(self: T, other: Operand) -> T:
-        """self /= other, in place."""
+    def div_(self: T, other: Operand, *, rounding_mode: str | None = None) -> T:
+        """self /= other, in place; rounded as by div."""
+        if rounding_mode is not None:
+            rounded: T = _written("div")(self, other, rounding_mode=rounding_mode)
+            return rounded
         return self._update("div_", self.storage.backend.div, other)
 
     def copy_(self: T, other: Operand, non_blocking: bool = False) -> T:

@@ -302,3 +302,17 @@ def test_the_diagonal_is_written_in_place():
     assert mg.zeros(2, 2, 2).fill_diagonal_(1).sum().item() == 2
     with pytest.raises(ValueError, match=r"fill_diagonal_ is of a matrix, .* not of shape \(3,\)"):
         mg.ones(3).fill_diagonal_(0)
+
+
+def test_arguments_that_torch_takes_too():
+    i = mg.tensor([1, 3, 5])
+    assert mg.isin(i, 3).tolist() == [False, True, False] and mg.isin(3, i).item() is True
+    assert mg.isin(i, 2.5).any().item() is False
+    assert mg.tensor([True, False]).sign().tolist() == [True, False]
+    assert (+i) is i and i.broadcast_to(2, 3).shape == mg.broadcast_to(i, size=(2, 3)).shape == (2, 3)
+    assert mg.broadcast_to(i, (2, 3)).shape == (2, 3)
+    assert mg.tensor([7, -7]).div_(2, rounding_mode="floor").tolist() == [3, -4]
+    assert mg.tensor([7.0, -7.0]).div_(2, rounding_mode="trunc").tolist() == [3, -3]
+    assert mg.tensor([0, 0]).logsumexp(0).item() == pytest.approx(math.log(2))
+    with pytest.raises(TypeError, match=r"generator must be a minigrad.Generator or None, got 0\.5"):
+        mg.bernoulli(mg.ones(2), 0.5)

@@ -220,9 +220,9 @@ def ravel(x):
     return flatten(x)
 
 
-def broadcast_to(x, size):
+def broadcast_to(x, *sizes, size=None):
     """x broadcast to a shape, without a copy: expand(size)."""
-    return expand(x, size)
+    return expand(x, *sizes if size is None else (size,))
 
 
 def broadcast_tensors(*tensors):
