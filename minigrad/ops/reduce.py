@@ -6,7 +6,7 @@ from collections import namedtuple
 from ..autograd import Op, Value, composite
 from ..autograd.cases import apart, case, integers, positive
 from ..dtypes import float16, float32
-from .args import floating, in_dtype, many_dims, numpy_names, one_dim, require_float
+from .args import in_dtype, many_dims, numpy_names, one_dim, require_float
 from .index import Gather
 from .movement import copied, expanded, shaped
 from .select import maximum, minimum, where
@@ -293,8 +293,8 @@ class Logsumexp(Op):
 
 @numpy_names
 def logsumexp(x, dim, keepdim=False):
-    """ln Σ e^x over dim (a number or several), without overflow. Integers and bools are taken as float32."""
-    x = floating(x)
+    """ln Σ e^x over dim (a number or several), without overflow."""
+    require_float("logsumexp", x)
     dims = many_dims("logsumexp", x, dim)
     rest = tuple(d for d in range(x.ndim) if d not in dims)
     rows = shaped(x.permute(rest + dims), (*(x.shape[d] for d in rest), _count(x, dims)))

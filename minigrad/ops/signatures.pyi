@@ -341,7 +341,7 @@ def cumsum(x: Tensor, dim: int, dtype: DTypeLike | None = None) -> Tensor:
 def cumsum(x: Tensor, axis: int, dtype: DTypeLike | None = None) -> Tensor: ...
 @overload
 def logsumexp(x: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
-    """ln Σ e^x over dim (a number or several), without overflow. Integers and bools are taken as float32."""
+    """ln Σ e^x over dim (a number or several), without overflow."""
 
 @overload
 def logsumexp(x: Tensor, axis: Dims, keepdims: bool = False) -> Tensor: ...

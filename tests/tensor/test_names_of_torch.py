@@ -313,6 +313,5 @@ def test_arguments_that_torch_takes_too():
     assert mg.broadcast_to(i, (2, 3)).shape == (2, 3)
     assert mg.tensor([7, -7]).div_(2, rounding_mode="floor").tolist() == [3, -4]
     assert mg.tensor([7.0, -7.0]).div_(2, rounding_mode="trunc").tolist() == [3, -3]
-    assert mg.tensor([0, 0]).logsumexp(0).item() == pytest.approx(math.log(2))
     with pytest.raises(TypeError, match=r"generator must be a minigrad.Generator or None, got 0\.5"):
         mg.bernoulli(mg.ones(2), 0.5)
