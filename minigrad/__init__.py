@@ -68,7 +68,7 @@ Element by element
     log1p          y = ln(1 + x), accurate where x is tiny
     log2           y = the logarithm of x to base 2, exact for its powers
     log10          y = the logarithm of x to base 10, exact for its powers
-    logaddexp      y = ln(e^x + e^other), without overflow
+    logaddexp      ln(e^x + e^other), without overflow and without losing the smaller
     logit          y = ln(x / (1 - x)), x limited to [eps, 1 - eps] first
     nan_to_num     y = x with these numbers for NaN, ∞ and -∞, by default 0 and the largest and smallest of the dtype
     reciprocal     y = 1 / x, of integers in float32
@@ -151,7 +151,7 @@ Shapes
     chunk               At most `chunks` parts along dim, as views: of equal size, but the last may be smaller
     clone               A copy of x, contiguous and with memory of its own
     flatten             x with the dims start_dim to end_dim (inclusive) merged into one
-    flip                x reversed along dims
+    flip                A copy of x reversed along dims
     permute             x with its dims reordered: dim i of the result is dim dims[i] of x
     repeat_interleave   A copy of x with each slice along dim `repeats` times in a row (NumPy's repeat); dim None: x …
     reshape             x in another shape of the same size; one size may be -1
@@ -168,15 +168,15 @@ Shapes
     diag_embed          Matrices with the last dim of x on the diagonal `offset` of dims dim1 and dim2, 0 elsewhere
     diagonal            The elements (i, i + offset) of dims dim1 and dim2, as the last dim of a copy
     dstack              Tensors one after the other along dim 2; a matrix has one slice
-    fliplr              x reversed along its second dim
-    flipud              x reversed along its first dim
+    fliplr              A copy of x reversed along its second dim
+    flipud              A copy of x reversed along its first dim
     hstack              Tensors one after the other along dim 1; vectors and numbers along dim 0
     meshgrid            The coordinates of a grid: one tensor per dim, (n_0, n_1, …) each, from vectors of n_i (or …
     movedim             x with the dims `source` (one or several) at the positions `destination`, the others in order
     narrow              `length` slices of x along dim from `start` on, as a view
     ravel               x with one dim: a view where the memory layout allows, else a copy
     roll                x with its elements moved on by `shifts` along dims, those at the end to the front
-    rot90               x turned by k times 90° in the plane of two dims, from the first towards the second
+    rot90               A copy of x turned by k times 90° in the plane of two dims, from the first towards the second
     split_with_sizes    Consecutive views of these sizes along dim
     t                   The transpose of a matrix, as a view; x itself, as a view, if it has fewer dims
     tensor_split        As many parts along dim, of sizes that differ by at most 1, or parts that begin at these indices

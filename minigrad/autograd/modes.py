@@ -21,6 +21,11 @@ class _Mode(threading.local):
 mode = _Mode()
 
 
+def _now() -> dict[str, Any]:
+    """The modes of this thread, by name."""
+    return mode.__dict__
+
+
 class switched(Switch):
     """Gives modes these values inside a with-block or a decorated function; then all modes are as they were before.
 
@@ -30,7 +35,7 @@ class switched(Switch):
         self.settings = settings
 
     def __enter__(self) -> Any:
-        now = mode.__dict__  # this thread's
+        now = _now()
         now["before"].append(now.copy())
         now.update(self.settings)
         return self
@@ -43,7 +48,7 @@ class switched(Switch):
 class _Bare(switched):
     """One that decorates without parentheses too: `@no_grad` is `@no_grad()`."""
 
-    def __new__(cls, function: Any = None) -> Any:
+    def __new__(cls, function: Any = None, **settings: Any) -> Any:
         return cls()(function) if callable(function) else super().__new__(cls)
 
 
@@ -73,9 +78,9 @@ class set_grad_enabled(switched):
     """`enable_grad` or `no_grad`, as its argument says: from the call on, or if it heads a with-block, until that ends.
     As a decorator it holds within the function only."""
 
-    def __init__(self, enabled: bool) -> None:
-        super().__init__(**{"grad": True, "inference": False} if enabled else {"grad": False})
-        now = mode.__dict__  # this thread's
+    def __init__(self, mode: bool) -> None:
+        super().__init__(**{"grad": True, "inference": False} if mode else {"grad": False})
+        now = _now()
         self.earlier = {name: now[name] for name in self.settings}
         now.update(self.settings)
 
@@ -86,11 +91,11 @@ class set_grad_enabled(switched):
 
     def __enter__(self) -> Any:
         super().__enter__()
-        mode.before[-1].update(self._undone())
+        _now()["before"][-1].update(self._undone())
         return self
 
     def __call__(self, function: Any) -> Any:
-        mode.__dict__.update(self._undone())
+        _now().update(self._undone())
         return super().__call__(function)
 
 

@@ -389,7 +389,7 @@ def abs(x):
 
 def sign(x):
     """-1, 0 or 1. Same shape and dtype; no gradient."""
-    return Sign.apply(x)
+    return Sign.apply(x) if x.dtype.kind != "b" else x.clone()
 
 
 def floor(x):

@@ -194,20 +194,20 @@ def expanded(x, shape):
 
 
 class Flip(Op):
-    """y = x reversed along dims;   dx = dy reversed"""
+    """y = a copy of x reversed along dims;   dx = dy reversed"""
 
     cases = [case((3, 4), dims=(0,)), case((2, 3, 4), dims=(0, 2))]
     analytic = True
 
     def forward(self, x, dims):
-        return self.backend.flip(x, dims)
+        return self.backend.copy(self.backend.flip(x, dims))
 
     def backward(self, dy):
         return Flip.apply(dy, dims=self.dims)
 
 
 def flip(x, *along, dims=None):
-    """x reversed along dims."""
+    """A copy of x reversed along dims."""
     dims = shape_of("flip", along if dims is None else (dims,) if isinstance(dims, (tuple, list)) else ((dims,),))
     return Flip.apply(x, dims=many_dims("flip", x, dims) if dims else ())
 
@@ -327,7 +327,7 @@ def chunk(x, chunks, dim=0):
     if chunks <= 0:
         raise ValueError(f"chunk: chunks must be positive, got {chunks}")
     n = x.shape[one_dim("chunk", x, dim)] if x.ndim else 0
-    return split(x, max(-(-n // chunks), 1), dim)
+    return split(x, -(-n // chunks) or [0] * chunks, dim)
 
 
 class Pad(Op):
@@ -365,11 +365,11 @@ def repeat(x, *repeats):
     shape = (1,) * extra + x.shape
     pairs = shaped(x, tuple(size for n in shape for size in (1, n)))
     tiled = expanded(pairs, tuple(size for r, n in zip(repeats, shape) for size in (r, n)))
-    return _copied(x, shaped(tiled, tuple(r * n for r, n in zip(repeats, shape))))
+    return copied(x, shaped(tiled, tuple(r * n for r, n in zip(repeats, shape))))
 
 
-def _copied(x, y):
-    """y, or a copy of it where it is still a view of x, because nothing had to be repeated."""
+def copied(x, y):
+    """y, or a copy of it where it is still a view of x, because there was nothing to do."""
     return y.clone() if y.storage is x.storage else y
 
 
@@ -380,4 +380,4 @@ def repeat_interleave(x, repeats, dim):
     dim = one_dim("repeat_interleave", x, dim)
     shape = x.shape
     wide = expand(unsqueeze(x, dim + 1), shape[: dim + 1] + (repeats,) + shape[dim + 1 :])
-    return _copied(x, reshape(wide, shape[:dim] + (shape[dim] * repeats,) + shape[dim + 1 :]))
+    return copied(x, reshape(wide, shape[:dim] + (shape[dim] * repeats,) + shape[dim + 1 :]))

@@ -222,7 +222,7 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """x with the dims start_dim to end_dim (inclusive) merged into one."""
 
 def flip(x: Tensor, *along: Size, dims: Dims = None) -> Tensor:
-    """x reversed along dims."""
+    """A copy of x reversed along dims."""
 
 def permute(x: Tensor, *order: Size, dims: Dims = None) -> Tensor:
     """x with its dims reordered: dim i of the result is dim dims[i] of x. A view."""
@@ -371,7 +371,7 @@ def min(x: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
 def min(x: Tensor, axis: int, keepdims: bool = False) -> ValuesIndices: ...
 @overload
 def prod(x: Tensor, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
-    """y = Π x over dim. A tree of products, so the gradient is right where factors are 0."""
+    """y = Π x over dim. A tree of products, in float64, so the gradient is right where factors are 0."""
 
 @overload
 def prod(x: Tensor, axis: Dims = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Tensor: ...
@@ -562,7 +562,7 @@ def bmm(x: Tensor, mat2: Tensor) -> Tensor:
 def broadcast_tensors(*tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The tensors broadcast against each other, without copies. A tuple."""
 
-def broadcast_to(x: Tensor, size: Size) -> Tensor:
+def broadcast_to(x: Tensor, *sizes: Size, size: Size | None = None) -> Tensor:
     """x broadcast to a shape, without a copy: expand(size)."""
 
 def bucketize(x: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
@@ -634,10 +634,10 @@ def expm1(x: Tensor) -> Tensor:
     x: of any shape; integers and bools are taken as float32. Same shape and dtype."""
 
 def fliplr(x: Tensor) -> Tensor:
-    """x reversed along its second dim."""
+    """A copy of x reversed along its second dim."""
 
 def flipud(x: Tensor) -> Tensor:
-    """x reversed along its first dim."""
+    """A copy of x reversed along its first dim."""
 
 def floor_divide(x: Operand, other: Operand) -> Tensor:
     """⌊x / other⌋ in the promoted dtype, as Python's //; no gradient. Integers by a tensor's 0 give 0."""
@@ -685,7 +685,7 @@ def isclose(x: Operand, other: Operand, rtol: float = 1e-05, atol: float = 1e-08
     """Where |x - other| ≤ atol + rtol |other|, bool, both broadcast. Equal infinities are close; NaN if equal_nan."""
 
 def isin(elements: Operand, test_elements: Operand) -> Tensor:
-    """Which elements are among the test elements: bool, of elements' shape."""
+    """Which elements are among the test elements: bool, of elements' shape. One of the two may be a number."""
 
 def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
     """y = x where x > 0, else negative_slope x;   dx = dy, or negative_slope dy"""
@@ -705,7 +705,7 @@ def log2(x: Tensor) -> Tensor:
     """y = the logarithm of x to base 2, exact for its powers;   dx = dy / (x ln 2)"""
 
 def logaddexp(x: Operand, other: Operand) -> Tensor:
-    """y = ln(e^x + e^other), without overflow;   dx = dy e^(x - y), dother = dy e^(other - y)"""
+    """ln(e^x + e^other), without overflow and without losing the smaller. Broadcasts; other may be a number."""
 
 @overload
 def logcumsumexp(x: Tensor, dim: int) -> Tensor:
@@ -724,7 +724,9 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
 
 @overload
 def median(x: Tensor, dim: None = None, keepdim: bool = False) -> Tensor:
-    """The middle value of all, the lower of two; NaN if there is one. With dim, the pair (values, indices)."""
+    """The middle value of all, the lower of two; NaN if there is one. With dim, the pair (values, indices).
+
+    The gradient of the middle of all is shared by those that equal it; along a dim, the one at `indices` has it."""
 
 @overload
 def median(x: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
@@ -798,7 +800,7 @@ def roll(x: Tensor, shifts: int | Sequence[int], dims: Dims = None) -> Tensor:
     """x with its elements moved on by `shifts` along dims, those at the end to the front. dims None: x flattened."""
 
 def rot90(x: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
-    """x turned by k times 90° in the plane of two dims, from the first towards the second."""
+    """A copy of x turned by k times 90° in the plane of two dims, from the first towards the second."""
 
 def round(x: Tensor, decimals: int = 0) -> Tensor:
     """y = the nearest integer, the even one of two, or the nearest multiple of 10^-decimals;   no gradient"""

@@ -200,6 +200,9 @@ class Tensor(More, Gradients, InPlace, Interop):
 
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
+    def __pos__(self) -> "Tensor":
+        return self
+
     def __invert__(self) -> "Tensor":
         return ops.logical_not(*_bools("~", self))
 

@@ -30,7 +30,8 @@ def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requi
     """A Tensor with a copy of data: numbers, nested lists, arrays, Tensors. An array may be another library's on the
     GPU, an object with __cuda_array_interface__; with device="cuda" its copy never leaves the GPU.
 
-    dtype None: an array keeps its dtype; Python floats become float32, ints int64, bools bool."""
+    dtype None: an array keeps its dtype; Python floats become float32, ints int64, bools bool. Raises OverflowError for
+    Python ints that the dtype does not hold."""
     refuse_users("tensor(), which copies what it is given only once,")
     if _is_on_gpu(data):
         data = _shared(data)
@@ -47,7 +48,20 @@ def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requi
     array = np.array(data)
     if dtype is None:
         dtype = dtypes.DEFAULT_FLOAT if array.dtype == np.float64 and not typed else array.dtype
-    return _finish(array.astype(dtypes.as_dtype(dtype), copy=False), device, requires_grad)
+    wanted = dtypes.as_dtype(dtype)
+    if not typed:
+        _check_held(array, wanted)
+    return _finish(array.astype(wanted, copy=False), device, requires_grad)
+
+
+def _check_held(ints: np.ndarray, dtype: np.dtype) -> None:
+    """Raise OverflowError if these are ints of which an integer dtype does not hold one."""
+    if ints.dtype.kind not in "iu" or dtype.kind not in "iu" or not ints.size:
+        return
+    low, high, limits = int(ints.min()), int(ints.max()), np.iinfo(dtype)
+    if low < limits.min or high > limits.max:
+        wrong = low if low < limits.min else high
+        raise OverflowError(f"tensor: {dtype} holds {limits.min} to {limits.max}, not {wrong}")
 
 
 def _without_tensors(data: Any) -> Any:
@@ -262,6 +276,8 @@ def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
 
 
 def _or_default(generator: Generator | None) -> Generator:
+    if not isinstance(generator, Generator | None):
+        raise TypeError(f"generator must be a minigrad.Generator or None, got {generator!r}")
     return default_generator if generator is None else generator
 
 

@@ -91,8 +91,11 @@ class InPlace(Value):
         """self *= other, in place."""
         return self._update("mul_", self.storage.backend.mul, other)
 
-    def div_(self: T, other: Operand) -> T:
-        """self /= other, in place."""
+    def div_(self: T, other: Operand, *, rounding_mode: str | None = None) -> T:
+        """self /= other, in place; rounded as by div."""
+        if rounding_mode is not None:
+            rounded: T = _written("div")(self, other, rounding_mode=rounding_mode)
+            return rounded
         return self._update("div_", self.storage.backend.div, other)
 
     def copy_(self: T, other: Operand, non_blocking: bool = False) -> T:
@@ -118,6 +121,13 @@ class InPlace(Value):
     def zero_(self: T) -> T:
         """Every element becomes 0, in place."""
         return self.copy_(0)
+
+    def fill_diagonal_(self: T, fill_value: Number) -> T:
+        """The elements (i, i, …) become fill_value, in place. For at least two dims; of more, all must be one size."""
+        if self.ndim < 2 or (self.ndim > 2 and len(set(self.shape)) != 1):
+            raise ValueError(f"fill_diagonal_ is of a matrix, or of more dims of one size, not of shape {self.shape}")
+        self[(np.arange(min(self.shape)),) * self.ndim] = fill_value
+        return self
 
     def __setitem__(self, index: Index, value: Operand) -> None:
         """Assignment, in place: under no_grad(), or where neither side requires a gradient."""

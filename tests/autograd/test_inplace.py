@@ -128,7 +128,7 @@ VIEWS = {
     "reshape": lambda x: x.reshape(-1),
     "view": lambda x: x.view(3, 2),
     "squeeze": lambda x: x.unsqueeze(0).squeeze(),
-    "flip": lambda x: x.flip(0),
+    "reversed": lambda x: x[::-1],
     "split": lambda x: x.split(1)[1],
     "unbind": lambda x: x.unbind(1)[2],
     "alias": lambda x: x.alias(),

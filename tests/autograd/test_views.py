@@ -18,7 +18,6 @@ SAME_SHAPE = {
     "flatten": lambda h: h.flatten(1),  # PyTorch returns h itself here, and calls it a view
     "permute": lambda h: h.permute(0, 1),
     "transpose": lambda h: h.transpose(0, 0),
-    "flip": lambda h: h.flip(()),
     "[...]": lambda h: h[...],
     "[:]": lambda h: h[:],
     "split": lambda h: h.split(2)[0],
@@ -31,6 +30,7 @@ COPIES = {
     "clone": lambda h: h.clone(),
     "repeat": lambda h: h.repeat(1, 1),
     "repeat_interleave": lambda h: h.repeat_interleave(1, 0),
+    "flip": lambda h: h.flip(()),
     "cat": lambda h: mg.cat([h]),
     "pad": lambda h: F.pad(h, (0, 0)),
     "power of 1": lambda h: h**1,
@@ -133,7 +133,7 @@ STEPS = {  # what each records: the inside of an op takes no step that only make
     "attention": (lambda x: F.scaled_dot_product_attention(x * T, T, T, x[:, 0] > 0), ["attention", "mul"]),
     "argsort": (lambda x: x.sort(0)[0], ["gather"]),
     "mean": (lambda x: x.mean((0, 1), keepdim=True), ["sum", "div"]),
-    "prod": (lambda x: x[:, 0].prod(0, keepdim=True), ["getitem"] * 5 + ["permute", "mul", "mul"]),
+    "prod": (lambda x: x[:, 0].prod(0, keepdim=True), ["cast", *["getitem"] * 5, "permute", "mul", "mul", "cast"]),
 }
 
 

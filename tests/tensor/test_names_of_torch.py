@@ -275,3 +275,43 @@ def test_what_a_tensor_has_not_is_refused_by_name():
         x.__cuda_array_interface__  # noqa: B018
     with pytest.raises(AttributeError, match=r"module 'minigrad.nn.functional' has no attribute 'conv1d': .*no conv"):
         F.conv1d  # noqa: B018
+
+
+@pytest.mark.parametrize("value, dtype", [(300, mg.uint8), (-1, mg.uint8), (1000, mg.int8), (2**40, mg.int32)])
+def test_ints_that_a_dtype_does_not_hold(value, dtype):
+    with pytest.raises(OverflowError, match=f"tensor: {dtype} holds .*, not {value}"):
+        mg.tensor([[0, value]], dtype=dtype)
+    assert mg.tensor(np.array([value]), dtype=dtype).dtype == dtype  # an array is cast, as by to()
+
+
+def test_modes_by_keyword():
+    x = leaf([1.0])
+    with mg.inference_mode(mode=True):
+        assert not (x * 2).requires_grad
+    with mg.inference_mode(mode=False), mg.set_grad_enabled(mode=True):
+        assert (x * 2).requires_grad
+    with mg.set_grad_enabled(mode=False):
+        assert not (x * 2).requires_grad
+    with pytest.raises(TypeError, match="mode"):
+        mg.no_grad(mode=True)
+
+
+def test_the_diagonal_is_written_in_place():
+    x = mg.ones(2, 3)
+    assert x.fill_diagonal_(0) is x and x.tolist() == [[0, 1, 1], [1, 0, 1]]
+    assert mg.zeros(2, 2, 2).fill_diagonal_(1).sum().item() == 2
+    with pytest.raises(ValueError, match=r"fill_diagonal_ is of a matrix, .* not of shape \(3,\)"):
+        mg.ones(3).fill_diagonal_(0)
+
+
+def test_arguments_that_torch_takes_too():
+    i = mg.tensor([1, 3, 5])
+    assert mg.isin(i, 3).tolist() == [False, True, False] and mg.isin(3, i).item() is True
+    assert mg.isin(i, 2.5).any().item() is False
+    assert mg.tensor([True, False]).sign().tolist() == [True, False]
+    assert (+i) is i and i.broadcast_to(2, 3).shape == mg.broadcast_to(i, size=(2, 3)).shape == (2, 3)
+    assert mg.broadcast_to(i, (2, 3)).shape == (2, 3)
+    assert mg.tensor([7, -7]).div_(2, rounding_mode="floor").tolist() == [3, -4]
+    assert mg.tensor([7.0, -7.0]).div_(2, rounding_mode="trunc").tolist() == [3, -3]
+    with pytest.raises(TypeError, match=r"generator must be a minigrad.Generator or None, got 0\.5"):
+        mg.bernoulli(mg.ones(2), 0.5)

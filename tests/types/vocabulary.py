@@ -18,6 +18,7 @@ KINDS = {
     "int | Sequence[int]": "split_size_or_sections indices_or_sections shifts movedim.source destination",
     "Dims": "dim= dims= logsumexp.dim",
     "Size": "size shape dims sizes repeats normalized_shape order along",
+    "Size | None": "size=",
     "Sequence[int]": "pad.pad split_sizes rot90.dims=…",
     "float | None": "min= max= scale= eps= posinf= neginf= pad.value=",
     "float": "alpha=… beta=… pad.value=… addcmul.value=… addcdiv.value=…",

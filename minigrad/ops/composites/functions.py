@@ -7,12 +7,9 @@ import numpy as np
 from ...autograd import Op, Value, composite
 from ...autograd.cases import case, positive, uniform
 from ...dtypes import float16
-from ..args import check_broadcast, floating, promoted
+from ..args import check_broadcast, floating, promoted, require_float
 from ..elementwise import div, log, pow, unary
-from ..movement import stack
-from ..reduce import logsumexp
-from ..select import clamp, where
-from .movement import broadcast_tensors
+from ..select import clamp, maximum, where
 from .rounding import round
 
 
@@ -136,7 +133,7 @@ class Acos(Op):
 
 
 class Atan2(Op):
-    """y = the angle of the point (b, a), in [-π, π];   da = dy b / (a² + b²), db = -dy a / (a² + b²)"""
+    """y = the angle of the point (b, a), in [-π, π];   da = dy b / (a² + b²), db = -dy a / (a² + b²) (0 at 0)"""
 
     cases = [case((3, 4), (4,)), case((2, 3), positive((2, 1)))]
     broadcasts = True
@@ -152,8 +149,32 @@ class Atan2(Op):
 
     def backward(self, dy):
         a, b = self.saved_inputs()
-        dy = dy / (a * a + b * b)
+        size = maximum(a.abs(), b.abs()).detach()  # its square may be too small, or too large, for the dtype
+        origin = size == 0
+        size = where(origin, 1.0, size)
+        a, b = a / size, b / size
+        dy = dy / size / where(origin, 1.0, a * a + b * b)
         return dy * b if self.needs[0] else None, -dy * a if self.needs[1] else None
+
+
+class Logaddexp(Op):
+    """y = ln(e^a + e^b), without overflow;   da = dy e^(a - y), db = dy e^(b - y)   (0 where that one is -∞)"""
+
+    cases = [case((3, 4), (4,)), case((2, 3), (2, 1))]
+    broadcasts = True
+
+    def forward(self, a, b):
+        self.save_inputs(a, b)
+        on = self.backend
+        most = on.maximum(a, b)
+        apart = on.where(on.eq(a, b), 0.0, on.abs(on.sub(a, b)))  # two equal infinities are not NaN apart
+        return on.add(most, on.log1p(on.exp(on.neg(apart))))
+
+    def backward(self, dy):
+        a, b = self.saved_inputs()
+        apart = where((a == b) & a.isinf(), 0.0, a - b)
+        da = where(a == -math.inf, 0.0, dy * apart.sigmoid()) if self.needs[0] else None
+        return da, where(b == -math.inf, 0.0, dy * (-apart).sigmoid()) if self.needs[1] else None
 
 
 expm1, log1p, atan, tan, sinh, cosh, asin, acos = (
@@ -211,11 +232,14 @@ def log10(x):
     return _log(x, 10)
 
 
-@composite(case((3, 4), (4,)))
 def logaddexp(x, other):
-    """y = ln(e^x + e^other), without overflow;   dx = dy e^(x - y), dother = dy e^(other - y)"""
-    other = other if isinstance(other, Value) else x.zeros_like() + other
-    return logsumexp(stack(broadcast_tensors(x, other), -1), -1)
+    """ln(e^x + e^other), without overflow and without losing the smaller. Broadcasts; other may be a number."""
+    x, other = promoted("logaddexp", x, other if isinstance(other, Value) else x.zeros_like() + other)
+    require_float("logaddexp", x)
+    check_broadcast("logaddexp", x, other)
+    if x.dtype == float16:
+        return logaddexp(x.float(), other.float()).half()
+    return Logaddexp.apply(x, other)
 
 
 @composite(case(uniform((3, 4), 0.1, 0.9)), case(uniform((3, 4), -0.5, 1.5), eps=0.1))
@@ -224,13 +248,17 @@ def logit(x, eps=None):
     x = floating(x)
     if eps is not None:
         x = clamp(x, eps, 1 - eps)
-    return log(x / (1.0 - x))
+    x = x + where((x < 0) | (x > 1), math.nan, 0.0)  # where y is NaN, so is the gradient
+    return log(x) - log1p(-x)
 
 
 @composite(case((3, 4), (3, 4), 0.3), case((3, 4), (4,), positive((4,))))
 def lerp(x, end, weight):
     """y = x + weight (end - x): x for weight 0, end for 1. weight: a number or a Tensor"""
-    return x + weight * (end - x)
+    near = abs(weight) < 0.5
+    if not isinstance(near, Value):
+        return x + weight * (end - x) if near else end + (weight - 1) * (end - x)
+    return where(near, x, end) + where(near, weight, weight - 1) * (end - x)  # from the end that is nearer: it is exact
 
 
 @composite(case((3, 4), (3, 4), (4,), value=0.5))

@@ -157,7 +157,11 @@ def index_fill(x, dim, index, value):
 
 
 def isin(elements, test_elements):
-    """Which elements are among the test elements: bool, of elements' shape."""
+    """Which elements are among the test elements: bool, of elements' shape. One of the two may be a number."""
     elements, test_elements = promoted("isin", elements, test_elements)
+    if not isinstance(elements, Value):
+        elements = test_elements.constant(elements)
+    if not isinstance(test_elements, Value):
+        test_elements = elements.constant(test_elements)
     shape = elements.shape
     return (elements.reshape(-1, 1) == test_elements.reshape(1, -1)).any(1).reshape(shape)

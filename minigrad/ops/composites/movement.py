@@ -126,7 +126,7 @@ def trace(x):
 
 @composite(case((2, 3)), case((2, 3, 2), k=-1, dims=(1, 2)), case((2, 3), k=2))
 def rot90(x, k=1, dims=(0, 1)):
-    """x turned by k times 90° in the plane of two dims, from the first towards the second."""
+    """A copy of x turned by k times 90° in the plane of two dims, from the first towards the second."""
     a, b = (one_dim("rot90", x, d) for d in dims)
     if x.ndim < 2 or a == b:
         raise ValueError(f"rot90: dims {tuple(dims)} are not two of shape {x.shape}")
@@ -186,12 +186,12 @@ def repeat_interleave(x, repeats, dim=None):
 
 
 def fliplr(x):
-    """x reversed along its second dim."""
+    """A copy of x reversed along its second dim."""
     return flip(x, (one_dim("fliplr", x, 1),))
 
 
 def flipud(x):
-    """x reversed along its first dim."""
+    """A copy of x reversed along its first dim."""
     return flip(x, (0,)) if x.ndim else x.clone()
 
 
@@ -220,9 +220,9 @@ def ravel(x):
     return flatten(x)
 
 
-def broadcast_to(x, size):
+def broadcast_to(x, *sizes, size=None):
     """x broadcast to a shape, without a copy: expand(size)."""
-    return expand(x, size)
+    return expand(x, *sizes if size is None else (size,))
 
 
 def broadcast_tensors(*tensors):

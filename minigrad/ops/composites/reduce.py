@@ -6,7 +6,7 @@ import numpy as np
 
 from ...autograd import composite
 from ...autograd.cases import Fixed, apart, case
-from ...dtypes import float16
+from ...dtypes import float16, float32
 from ..args import in_dtype, many_dims, numpy_names, one_dim, require_float
 from ..elementwise import abs as absolute
 from ..elementwise import pow
@@ -84,6 +84,8 @@ def cumprod(x, dim, dtype=None):
         x = in_dtype(x, dtype)
     elif x.dtype.kind != "f":
         x = x.long()
+    if x.dtype in (float16, float32):  # part of a product may be too large for these, when the whole is not
+        return cumprod(x.double(), dim).to(x.dtype)
     y = _running(x, dim, lambda a, b: a * b, 1) if x.ndim else x
     return y if y is not x else x.clone()
 
@@ -101,11 +103,16 @@ def logcumsumexp(x, dim):
 @numpy_names
 @composite(case((3, 4)), case(apart((3, 5)), dim=1, keepdim=True))
 def median(x, dim=None, keepdim=False):
-    """The middle value of all, the lower of two; NaN if there is one. With dim, the pair (values, indices)."""
+    """The middle value of all, the lower of two; NaN if there is one. With dim, the pair (values, indices).
+
+    The gradient of the middle of all is shared by those that equal it; along a dim, the one at `indices` has it."""
     if dim is None:
         if x.numel() == 0:
             raise ValueError(f"median of nothing: shape {x.shape}")
-        return median(x.reshape(-1), 0).values
+        middle = median(x.detach().reshape(-1), 0).values
+        if x.dtype.kind != "f":
+            return middle
+        return amax(where((x == middle) | (x.isnan() & middle.isnan()), x, -math.inf))  # equals share the gradient
     dim = one_dim("median", x, dim)
     if x.ndim == 0:
         return ValuesIndices(x.clone(), x.zeros_like().long())
