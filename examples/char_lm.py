@@ -359,7 +359,7 @@ def main(argv=()):
 def read_options(argv):
     parser = cli.Parser(description=__doc__)
     commands = parser.add_subparsers()
-    about = "Train a character-level transformer on a text." + __doc__.partition("left out.")[2]
+    about = "Train a character-level transformer on a text." + (__doc__ or "").partition("left out.")[2]
     p = commands.add_parser("train", help="train a model; this is the default command", description=about)
     p.set_defaults(run=begin)
     p.add_argument("--out", type=cli.path, default=runs.FOLDER, metavar="FOLDER", help=f"default: {runs.FOLDER}")

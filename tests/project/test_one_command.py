@@ -226,6 +226,14 @@ def test_a_reader_that_has_read_enough():
     assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
 
 
+def test_python_without_docstrings():
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    for argv in (["-h"], ["train", "-h"]):
+        command = [sys.executable, "-OO", "-m", "minigrad", *argv]
+        done = subprocess.run(command, env=env, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "") and "usage: minigrad" in done.stdout
+
+
 def test_the_lines_to_type_name_the_program_that_was_started(monkeypatch, tmp_path):
     program = tmp_path / "bin" / "minigrad"
     program.parent.mkdir()
