@@ -274,8 +274,9 @@ def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=Non
 def sample(args, world):
     if world.rank > 0:
         return 0
-    named = args.checkpoint or args.named or runs.FOLDER
-    file = runs.model_file(named, train=cli.typed(__file__, "train"))
+    if args.checkpoint and args.named:
+        raise cli.CommandError(f"give the checkpoint once: {args.checkpoint} or {args.named}")
+    file = runs.model_file(named := args.checkpoint or args.named or runs.FOLDER, train=cli.typed(__file__, "train"))
     if file != named and file.name == "last.safetensors":
         cli.note(NAME, f"{file} writes, as there is no best.safetensors before the first validation of a run")
     model, vocab, _ = runs.load_char_model(file, args.device)
@@ -358,7 +359,7 @@ def main(argv=()):
 def read_options(argv):
     parser = cli.Parser(description=__doc__)
     commands = parser.add_subparsers()
-    about = "Train a character-level transformer on a text." + __doc__.partition("left out.")[2]
+    about = "Train a character-level transformer on a text." + (__doc__ or "").partition("left out.")[2]
     p = commands.add_parser("train", help="train a model; this is the default command", description=about)
     p.set_defaults(run=begin)
     p.add_argument("--out", type=cli.path, default=runs.FOLDER, metavar="FOLDER", help=f"default: {runs.FOLDER}")

@@ -49,7 +49,7 @@ def char_lm():
 def usage():
     studies = {name: does for name, (does, *_) in study().COMMANDS.items()}
     tools = {name: does for name, (does, _) in TOOLS.items()}
-    lines = ["usage: minigrad COMMAND ...", "", __doc__.rstrip()]
+    lines = ["usage: minigrad COMMAND ...", "", (__doc__ or "").rstrip()]
     for title, listed in ("a model", MODEL), ("what its heads do", studies), ("gradients, and this machine", tools):
         lines += ["", f"{title}:", *(f"  {name:14}{does}" for name, does in listed.items())]
     return "\n".join(lines)

@@ -110,8 +110,12 @@ def sweep(names, modules=(), jobs=1, devices=("cpu",), orders=(1, 2), seed=0, **
         with _deaf_to_ctrl_c():
             results = pool.map(check, names)
         yield from zip(names, results)
+    except BaseException:  # Ctrl-C, or whoever asked wants no more: what the processes still do is for nobody
+        for process in list(pool._processes.values()):
+            process.terminate()
+        raise
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
@@ -128,8 +132,16 @@ def _deaf_to_ctrl_c():
 
 
 def _start(modules):
+    """What each process begins with."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     for name in modules:
         importlib.import_module(name)
+
+
+def _end_with_parent():
+    """A parent that is killed closes nothing. Its processes would wait for work for ever, and hold its stdout open."""
+    multiprocessing.parent_process().join()
+    os._exit(1)
 
 
 def _rows(name, devices, orders, seed, **options):

@@ -1,5 +1,6 @@
 """The commands of `minigrad` that study a model: each does what the arguments say, and returns the exit status."""
 
+import contextlib
 import dataclasses
 import os
 import warnings
@@ -285,6 +286,7 @@ def write_pruned(args):
     """Remove the heads that matter least for the text, and save the model as a checkpoint."""
     (text,) = read(args, args.text)
     cli.file_to_write(args.out, "--out", "pruned.safetensors")
+    _refuse_a_run(args.out, args.checkpoint)
     before = {path: layer.num_heads for path, layer in attention_layers(text.model).items()}
     with cli.refusing(ValueError):  # more heads than there are
         done = prune(text.model, [text.batch], args.remove, loss=text.loss)
@@ -297,6 +299,13 @@ def write_pruned(args):
               if kept else f"no heads are left in {path}")  # fmt: skip
     print(f"\nwrote {args.out}")
     return 0
+
+
+def _refuse_a_run(out, read):
+    """Raise CommandError if `out` is a run, which --resume needs whole, or the file that is read."""
+    with contextlib.suppress(checkpoint.CheckpointError):  # there is none, or it is something else
+        if os.path.exists(out) and (os.path.samefile(out, read) or "settings" in checkpoint.load(out)[1]):
+            raise cli.CommandError(f"--out {out} holds a run, or the model that is read: choose another file")
 
 
 def list_stats(args):

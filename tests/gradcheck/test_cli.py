@@ -1,8 +1,10 @@
 """python -m minigrad.gradcheck: the table, JSON and HTML files, users' own ops, exit statuses."""
 
+import contextlib
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -213,6 +215,37 @@ def test_a_closed_pipe_and_a_full_disk_end_it_quietly(closed):
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, env=env)
     assert done.returncode != 0 or "head" in closed
     assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) <= 1
+
+
+def test_a_reader_that_has_gone_leaves_nothing_behind():
+    """The processes that shared the work have ended by then, and so has what Python keeps for them."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "minigrad.gradcheck", "--op=exp", "--op=tanh", "--order=1", "--jobs=2"]
+    env = os.environ | {"MINIGRAD_CPU": "numpy"}
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, env=env, timeout=60)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
+def test_the_processes_that_share_the_work_end_with_the_one_that_started_them(tmp_path, stop):
+    """They hold its stdout, which is a pipe here: whoever reads from it waits for the last of them."""
+    file = tmp_path / "ops_of_the_test_slow.py"
+    file.write_text("print('imported', flush=True)\n" + OPS.format(factor="3").replace("x * x * x", "sleep(600)"))
+    file.write_text("from time import sleep\n" + file.read_text().replace("x * 2.0", "sleep(600)"))
+    command = [sys.executable, "-m", "minigrad.gradcheck", str(file), "--jobs=2"]
+    env = os.environ | {"MINIGRAD_CPU": "numpy"}
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, start_new_session=True)
+    try:
+        assert [running.stdout.readline() for _ in range(3)] == [b"imported\n"] * 3
+        running.send_signal(stop)
+        _, err = running.communicate(timeout=20)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+    assert running.returncode == -stop
+    assert err == b"gradcheck: stopped\n" or stop == signal.SIGKILL
 
 
 def test_a_file_named_as_another_module_is_not_taken_for_checked(module, tmp_path, capsys):

@@ -157,6 +157,22 @@ def test_a_model_is_named_by_its_file_by_the_folder_of_its_run_or_not_at_all(cap
     assert "there is no checkpoint in runs/char_lm" in outcome(capsys, "report", "--text", "The dog")[2]
 
 
+def test_a_model_named_twice_is_refused(capsys):
+    said = outcome(capsys, "sample", "a", "--checkpoint", "b")
+    assert said == (2, "", "minigrad sample: give the checkpoint once: a or b\n")
+
+
+@pytest.mark.parametrize("name", ["last.safetensors", "best.safetensors"])
+def test_prune_does_not_overwrite_a_run(name, capsys):
+    trained(capsys)
+    file = f"runs/char_lm/{name}"
+    with open(file, "rb") as before:
+        status, out, err = outcome(capsys, "prune", "--text", "The dog", "--remove", 1, "-o", file)
+        assert (status, out) == (2, "") and err.startswith(f"minigrad prune: --out {file} holds a run")
+        with open(file, "rb") as after:
+            assert before.read() == after.read()
+
+
 def test_characters_are_shown_when_they_are_drawn(capsys, monkeypatch):
     trained(capsys)
     whole, shown = outcome(capsys, "sample", "--tokens=30", "--prompt=The ")[1], []
@@ -208,6 +224,14 @@ def test_a_reader_that_has_read_enough():
     done = process("ops", stdout=write)
     os.close(write)
     assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
+
+
+def test_python_without_docstrings():
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    for argv in (["-h"], ["train", "-h"]):
+        command = [sys.executable, "-OO", "-m", "minigrad", *argv]
+        done = subprocess.run(command, env=env, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "") and "usage: minigrad" in done.stdout
 
 
 def test_the_lines_to_type_name_the_program_that_was_started(monkeypatch, tmp_path):
