@@ -140,8 +140,10 @@ def _start(modules):
 
 def _end_with_parent():
     """A parent that is killed closes nothing. Its processes would wait for work for ever, and hold its stdout open."""
-    multiprocessing.parent_process().join()
-    os._exit(1)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _rows(name, devices, orders, seed, **options):
