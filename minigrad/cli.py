@@ -69,7 +69,7 @@ class Parser(argparse.ArgumentParser):
 
     def print_help(self, file=None):
         if launched.rank == 0:  # under mpiexec, once
-            super().print_help(file)
+            print(self.format_help(), end="", file=file, flush=True)  # argparse's own is silent about a full disk
 
     def parse_known_args(self, args=None, namespace=None):
         if not self._subparsers:  # what follows a command is for the parser of that command

@@ -58,6 +58,7 @@ def known_heads(heads, nh):
 
 
 def _no_head(which, nh):
+    which = ", ".join(map(str, which)) if isinstance(which, list) else which
     return f"there is no head {which}: this layer has {f'{nh}, from 0 on' if nh else 'none'}"
 
 

@@ -52,7 +52,7 @@ class Graph:
         needed; a warning says how to install it. Returns the list of the files written."""
         path = Path(path)
         if path.suffix not in ("", ".dot", ".svg", ".png"):
-            raise ValueError(f"viz.graph saves .dot, .svg and .png, not {path.suffix!r} (in {str(path)!r})")
+            raise ValueError(f"a graph is saved as .dot, .svg or .png, not {path.suffix!r} (in {str(path)!r})")
         path.parent.mkdir(parents=True, exist_ok=True)
         text, image = path.with_suffix(".dot"), path.with_suffix(path.suffix or ".svg")
         text.write_text(self.source, encoding="utf-8")

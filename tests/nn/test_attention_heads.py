@@ -126,7 +126,7 @@ def test_head_matrices_that_do_not_fit_are_refused():
         m.load_from_heads([eye] * 3, [eye] * 2, [eye] * 2, eye)
     with pytest.raises(ValueError, match=r"W_K must be \(4, 4\), got \(3, 4\)"):
         m.load_from_heads([eye], [eye[:3]], [eye], eye)
-    with pytest.raises(ValueError, match=r"there is no head \[2, 5\]: this layer has 2"):
+    with pytest.raises(ValueError, match=r"there is no head 2, 5: this layer has 2"):
         m.prune_heads({0, 5, 2})
 
 

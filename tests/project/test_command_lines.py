@@ -339,7 +339,10 @@ def test_a_run_says_nothing_on_stderr_in_development_mode():
 def test_a_full_disk_and_a_closed_stdout():
     with open("/dev/full", "w") as full:
         status, _, err = finished("-m", "minigrad.ops", stdout=full)
-    assert (status, err) == (2, "ops: cannot write: No space left on device\n")
+        assert (status, err) == (2, "ops: cannot write: No space left on device\n")
+        for argv in ["-h"], ["train", "-h"]:
+            status, _, err = finished("-m", "minigrad", *argv, stdout=full)
+            assert status == 2 and err.endswith("cannot write: No space left on device\n") and err.count("\n") == 1
     status, _, err = finished("-m", "minigrad.ops", preexec_fn=lambda: os.close(1))
     assert (status, err) == (0, "")
 

@@ -283,7 +283,7 @@ def test_what_a_trace_says_of_itself():
     assert trace[0].altered and not trace[1].altered and not trace[0].has_grads
     for options, error, words in (
         (dict(heads=[]), ValueError, "no heads are named: None means all"),
-        (dict(heads=[4]), ValueError, r"no head \[4\]"),
+        (dict(heads=[4]), ValueError, r"no head 4"),
         (dict(layers=[]), ValueError, "no layers are named"),
         (dict(layers=[2]), KeyError, "no attention layer 2"),
     ):

@@ -283,7 +283,7 @@ def test_svg_and_png_are_written(tmp_path):
     assert g.save(str(tmp_path / "b.png"))[1].read_bytes().startswith(b"\x89PNG")
     assert [p.name for p in g.save(tmp_path / "c")] == ["c.dot", "c.svg"]
     assert [p.name for p in g.save(tmp_path / "d.dot")] == ["d.dot"]
-    with pytest.raises(ValueError, match=r"\.dot, \.svg and \.png, not '\.pdf'"):
+    with pytest.raises(ValueError, match=r"\.dot, \.svg or \.png, not '\.pdf'"):
         g.save(tmp_path / "e.pdf")
 
 

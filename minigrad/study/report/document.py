@@ -113,8 +113,8 @@ def page(
             if len(whole.encode()) <= limit:
                 return whole
     raise ValueError(
-        f"the report would be larger than its limit of {limit / 1e6:.3g} MB: give fewer layers=, heads=, sequences or "
-        "snapshots, shorter text, or a larger limit="
+        f"the report would be larger than its limit of {limit / 1e6:.3g} MB: give fewer layers, heads, sequences or "
+        "snapshots, shorter text, or a larger limit"
     )
 
 

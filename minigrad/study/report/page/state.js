@@ -121,7 +121,7 @@ $("about").textContent = window.DecompressionStream ? about.join(" · ")
 $("precision").textContent = (data.precision
   ? `To keep this file small, values are stored in ${data.precision} steps of the square root, from 0 to each head's largest.`
   : "Values are stored relative to each head's largest, with errors up to 0.05 %, or 1e-12 of that largest one.")
-  + (data.leftOut.length ? ` Left out: ${data.leftOut.join(", ")}; a larger limit= would keep it.` : "")
+  + (data.leftOut.length ? ` Left out: ${data.leftOut.join(", ")}; a larger limit would keep it.` : "")
   + " Hatched cells are not seen by any head of the layer, and count for no colour scale.";
 document.querySelectorAll(".of").forEach(span => span.textContent = data.of);
 $("loss").hidden = !curve.length; $("sequences").hidden = data.sequences < 2; $("gradients").hidden = !gradients.length;
