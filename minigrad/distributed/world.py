@@ -41,6 +41,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 GRACE = 3.0  # seconds that a process which ends by an error waits for the others to do so too
 PATIENCE = 30.0  # seconds after which one that has come to its end says that it waits
+PASSED_ON = 0.2  # seconds for mpiexec to pass on what was printed, as what it has not yet read is lost when it ends all
 POLL = 0.005  # seconds between two looks at whether they have
 SOURCES = ".py", ".cu", ".cuh", ".h", ".cpp"
 GOOD = -1  # in place of an exit status: a process that has come to the end
@@ -301,6 +302,7 @@ def _abort(comm, error):
     if line is None and error is not getattr(sys, "last_value", None):
         traceback.print_exception(error)
     print(f"rank {comm.rank} of {comm.size} ends all: {line or type(error).__name__}", file=sys.stderr, flush=True)
+    time.sleep(PASSED_ON)
     status = cli.status_of(error) or 1  # sys.exit(0) too: the others have not come to their end
     comm.Abort(status)
     os._exit(status)  # MPICH's Abort returns, and leaves it to mpiexec to end this process

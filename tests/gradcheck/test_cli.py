@@ -232,7 +232,10 @@ def test_a_reader_that_has_gone_leaves_nothing_behind():
 def test_the_processes_that_share_the_work_end_with_the_one_that_started_them(tmp_path, stop):
     """They hold its stdout, which is a pipe here: whoever reads from it waits for the last of them."""
     file = tmp_path / "ops_of_the_test_slow.py"
-    file.write_text("print('imported', flush=True)\n" + OPS.format(factor="3").replace("x * x * x", "sleep(600)"))
+    # By os.write, which is one write: two processes may print at once.
+    file.write_text(
+        "import os\nos.write(1, b'imported\\n')\n" + OPS.format(factor="3").replace("x * x * x", "sleep(600)")
+    )
     file.write_text("from time import sleep\n" + file.read_text().replace("x * 2.0", "sleep(600)"))
     command = [sys.executable, "-m", "minigrad.gradcheck", str(file), "--jobs=2"]
     env = os.environ | {"MINIGRAD_CPU": "numpy"}

@@ -215,7 +215,7 @@ def test_some_other_file(path, data):
 def test_somebody_elses_safetensors(path):
     for metadata in (None, {"format": "pt"}):
         safetensors.numpy.save_file({"w": np.zeros(2)}, path, metadata)
-        with pytest.raises(checkpoint.CheckpointError, match="not a minigrad checkpoint of format 1"):
+        with pytest.raises(checkpoint.CheckpointError, match="is a safetensors file, but not a minigrad checkpoint"):
             checkpoint.load(path)
 
 
@@ -225,7 +225,7 @@ def test_another_format(path):
     whole = path.read_bytes()
     path.write_bytes(whole.replace(b'"minigrad":"1 ', b'"minigrad":"2 '))
     assert path.read_bytes() != whole
-    with pytest.raises(checkpoint.CheckpointError, match="not a minigrad checkpoint of format 1"):
+    with pytest.raises(checkpoint.CheckpointError, match="is of format '2', and this minigrad reads format 1: a newer"):
         checkpoint.load(path)
 
 
