@@ -59,7 +59,7 @@ def world() -> "World":
     import mpi4py
 
     mpi4py.rc(initialize=False, finalize=True)
-    with _signals_later(), warnings.catch_warnings():
+    with _while_mpi_starts(), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of what is said below
         try:
             from mpi4py import MPI
@@ -78,7 +78,7 @@ def world() -> "World":
 
 
 @contextlib.contextmanager
-def _signals_later():
+def _while_mpi_starts():
     """While MPI starts, which may take until all others have, Ctrl-C waits: a process that ends with MPI half started
     would leave the others hanging. If it came, it ends all."""
     if not hasattr(signal, "pthread_sigmask"):
