@@ -1,34 +1,34 @@
-"""minigrad: tensors, autograd and attention from scratch. See README.md.
+"""minigrad: tensors, autograd and attention from scratch. See README.md. What a line calls x is the argument input=.
 
 Tensors
     Tensor         An n-dimensional array that remembers how it was computed, so that gradients can flow back through it
     arange         start, start + step, … below end; arange(n) counts from 0
     as_tensor      data as a Tensor: itself if it is one of that dtype and device, else sharing an array's memory, …
-    bernoulli      1 with the probability that p has there, else 0: of p's shape, dtype (a float) and device, without …
+    bernoulli      1 with the probability that input has there, or everywhere with probability p, else 0: of input's …
     empty          A Tensor of a shape with arbitrary values: whatever was in its memory
-    empty_like     A Tensor with arbitrary values, of x's shape, dtype and device, or others
+    empty_like     A Tensor with arbitrary values, of input's shape, dtype and device, or others
     eye            The identity matrix, (n, m or n)
     from_dlpack    A Tensor that shares the memory of another library's array (PyTorch, CuPy, JAX, …), on the CPU or …
     from_numpy     A Tensor that shares the memory of a NumPy array
     full           A Tensor filled with one value
-    full_like      One value in x's shape, dtype and device, or others
+    full_like      One value in input's shape, dtype and device, or others
     linspace       `steps` numbers from start to end, both included, evenly spaced
-    multinomial    Indices drawn in proportion to the rows of probs, (n,) or (N, n), each ≥ 0 -> (num_samples,) or …
+    multinomial    Indices drawn in proportion to the rows of input, (n,) or (N, n), each ≥ 0 -> (num_samples,) or …
     normal         Normal numbers of a mean and a standard deviation: two numbers and a size, or Tensors, which are …
     one_hot        int Tensor (…) -> int64 (…, num_classes): 1 at the class, else 0
     ones           Ones of a shape
-    ones_like      Ones of x's shape, dtype and device, or others
+    ones_like      Ones of input's shape, dtype and device, or others
     rand           Uniform in [0, 1)
-    rand_like      Uniform in [0, 1), of x's shape, dtype and device, or others
+    rand_like      Uniform in [0, 1), of input's shape, dtype and device, or others
     randint        Integers in [low, high), int64 or of a dtype: randint(low, high, size), or randint(high, size) …
     randn          Standard normal
-    randn_like     Standard normal, of x's shape, dtype and device, or others
+    randn_like     Standard normal, of input's shape, dtype and device, or others
     randperm       range(n) in random order, int64
     tensor         A Tensor with a copy of data: numbers, nested lists, arrays, Tensors
     tril_indices   Where the lower triangle of a (row, col) matrix is, up to diagonal `offset`: (2, n), rows and columns
     triu_indices   Where the upper triangle of a (row, col) matrix is, from diagonal `offset`: (2, n), rows and columns
     zeros          Zeros of a shape
-    zeros_like     Zeros of x's shape, dtype and device, or others
+    zeros_like     Zeros of input's shape, dtype and device, or others
 
 Element by element
     abs            |x|
@@ -200,7 +200,7 @@ Indexing
     index_add        y = x with alpha times the slices of source added at the places `index`, (n,), of dim
     index_copy       y = x with the slices of source in the places `index`, (n,), of dim; of several for one place, …
     index_fill       y = x with a number, or a tensor of no dims, in the slices `index`, (n,), of dim
-    isin             Which elements are among the test elements: bool, of elements' shape
+    isin             Which elements are among the test elements, or are not, with invert: bool, of elements' shape
     masked_select    The elements of x where mask (bool) is True, (n,), both broadcast
     nonzero          Where x is not 0: int64 (n, ndim), row by row; as_tuple: an index for each dim, (n,), as x[…] …
     scatter          y = x with src (a Tensor or a number) written at `index` along dim; of several to one place, the …
@@ -210,7 +210,7 @@ Indexing
 
 Products
     einsum      Einstein summation as in NumPy and PyTorch: letters, '...', ',' and '->', repeated letters for diagonals
-    matmul      The matrix product a @ b, as in NumPy and PyTorch
+    matmul      The matrix product x @ other, as in NumPy and PyTorch
     addmm       y = beta x + alpha mat1 mat2: (n, m) or what broadcasts to it, (n, k), (k, m) -> (n, m)
     addmv       y = beta x + alpha mat vec: (n,), (n, k), (k,) -> (n,)
     baddbmm     y = beta x + alpha batch1 batch2: (B, n, m), (B, n, k), (B, k, m) -> (B, n, m)
@@ -248,8 +248,8 @@ Random numbers
     initial_seed        The seed that the default generator began with, as an int: what manual_seed() was last given, …
     manual_seed         Seed the default generator, which initialisation, dropout and the random creation functions …
 
-Backends: a device is an object with the primitives of primitives.py on its own kind of array
-    device   A device's name as `device=` takes it, 'cpu' or 'cuda': also of 'cuda:0' and the like of PyTorch
+The name of a device
+    device   A device's name as `device=` takes it, 'cpu' or 'cuda': also of PyTorch's 'cuda:0', and device("cuda", 0)
 
 Names of PyTorch's that minigrad does not have, each with what to use in its place
     explaining   A __getattr__ for the module of that name: it raises AttributeError, with what to use where there is …
@@ -373,3 +373,4 @@ __version__ = "0.1.0"
 
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
     __getattr__ = explaining(__name__)
+    ops.keywords.accept(globals())

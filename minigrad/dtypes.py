@@ -42,6 +42,23 @@ def is_number(value: Any):
     return numeric and bool(abs(value) <= sys.float_info.max)
 
 
+def check_holds(name, dtype, *numbers):
+    """Raise OverflowError if an integer dtype does not hold one of the numbers; those that are no ints pass."""
+    for number in numbers:
+        if dtype.kind in "iu" and isinstance(number, int | np.integer):
+            limits = np.iinfo(dtype)
+            if not limits.min <= number <= limits.max:
+                raise OverflowError(f"{name}: {dtype} holds {limits.min} to {limits.max}, not {number}; .to() casts")
+
+
+def wrapped(name, dtype, number):
+    """The int that an integer dtype has in number's place, modulo 2^bits, as PyTorch adds and multiplies."""
+    if not -(2**63) <= number < 2**64:
+        check_holds(name, dtype, number)
+    limits = np.iinfo(dtype)
+    return (number - int(limits.min)) % 2**limits.bits + int(limits.min)
+
+
 @functools.cache
 def promote(a, b):
     """The dtype of an operation on dtypes a and b."""

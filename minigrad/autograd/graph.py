@@ -11,6 +11,7 @@ from .modes import mode
 if TYPE_CHECKING:
     import numpy as np
 
+    from ..backend.devices import device as Device
     from ..backend.primitives import Primitives
 
 
@@ -137,7 +138,7 @@ class Value:
             """Number of dims."""
 
         @property
-        def device(self) -> str:
+        def device(self) -> "Device":
             """Where it is: "cpu" or "cuda"."""
 
         @property

@@ -245,7 +245,8 @@ class Op:
             nodes.append(x.node)
             needs.append(x.node is not None)
         if backend is None:
-            raise TypeError(f"{self.name} needs at least one Tensor, got {[type(x).__name__ for x in inputs]}")
+            kinds = ", ".join(type(x).__name__ for x in inputs)
+            raise TypeError(f"{self.name} needs at least one Tensor, got {kinds}; minigrad.tensor(…) makes one")
         if True in needs and mode.grad and self.differentiable:
             self._inputs = inputs
             self.parents, self.needs = tuple(nodes), tuple(needs)

@@ -7,9 +7,9 @@ run: on a GPU, on the CPU, and on the CPU with real thread blocks, for proof. Th
 import functools
 import logging
 import os
-from typing import Any
 
 from ..locks import loading
+from .devices import device
 from .numpy import Numpy
 
 log = logging.getLogger("minigrad")
@@ -35,22 +35,13 @@ def once(make):
     return get
 
 
-def get(device):
+def get(name):
     """The backend for a device name, 'cpu' or 'cuda'. Raises DeviceError, naming what is missing."""
-    if device == "cpu":
+    if name == "cpu":
         return cpu()
-    if device == "cuda":
+    if name == "cuda":
         return _cuda()
-    raise ValueError(f"unknown device {device!r}; there are 'cpu' and 'cuda'")
-
-
-def device(name: Any) -> str:
-    """A device's name as `device=` takes it, 'cpu' or 'cuda': also of 'cuda:0' and the like of PyTorch. Whether it is
-    there, its first use tells. Raises ValueError for others."""
-    kind, _, index = str(name).partition(":")
-    if kind not in ("cpu", "cuda") or index not in ("", "0"):
-        raise ValueError(f"unknown device {name!r}; there are 'cpu' and 'cuda', which is one GPU")
-    return kind
+    return get(device(name))  # of 'cuda:0', or a ValueError
 
 
 @once

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from . import devices
 from .philox import Draw
 
 Array: TypeAlias = Any  # of the backend's own kind
@@ -31,7 +32,7 @@ Gradients: TypeAlias = tuple[Array, ...]
 
 
 class Primitives(Protocol):
-    device: str  # "cpu" or "cuda"
+    device: devices.device  # "cpu" or "cuda"
     array_type: type  # what its arrays are
     captures: bool  # can a step of it be recorded and replayed? See captured.py
     warns: bool  # are primitives to be called within quietly()? If not, they silence NumPy themselves

@@ -279,5 +279,5 @@ def argument_names(fn, n):
 
 
 def _signed(fn):
-    """What has the signature of fn: torch's functions and modules have it elsewhere."""
-    return fn.framework.signed(fn.__wrapped__) if isinstance(fn, Adapted) else fn
+    """What has the signature of fn: torch's functions and modules have it elsewhere, ours where the op is written."""
+    return fn.framework.signed(fn.__wrapped__) if isinstance(fn, Adapted) else inspect.unwrap(fn)

@@ -1,10 +1,10 @@
 """The functions behind the layers, under their PyTorch names: `from minigrad.nn import functional as F`."""
 
-import functools
 from typing import TYPE_CHECKING
 
 from ..missing import explaining
 from ..tensor import one_hot
+from ..ops import keywords
 from ..ops import (
     attention_pattern, binary_cross_entropy, binary_cross_entropy_with_logits, celu, cosine_similarity,
     cross_entropy, dropout, elu, embedding, gelu, glu, hardshrink, hardsigmoid, hardswish, hardtanh, huber_loss, kl_div,
@@ -23,20 +23,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _takes_inplace(function):
-    """Also accept inplace=, as PyTorch does there. The result is returned, and the input stays as it is."""
-
-    @functools.wraps(function)
-    def wrapper(input, *args, inplace=False, **kwargs):
-        return function(input, *args, **kwargs)
-
-    return wrapper
-
-
-dropout, relu, relu6, silu, mish, elu, celu, selu, leaky_relu, hardsigmoid, hardswish, hardtanh = map(
-    _takes_inplace,
-    (dropout, relu, relu6, silu, mish, elu, celu, selu, leaky_relu, hardsigmoid, hardswish, hardtanh),
-)
-
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
     __getattr__ = explaining(__name__)
+    keywords.accept(globals())

@@ -1,6 +1,7 @@
 """Every differentiable op, declared once, a file per family. The public functions are the ones to call."""
 
 # isort: off
+from . import keywords
 from .activation import gelu, relu, sigmoid, silu, tanh
 from .attention import attention_pattern, merge_heads, scaled_dot_product_attention, split_heads
 from .dropout import dropout

@@ -30,7 +30,8 @@ def promoted(name, *operands):
     """The inputs in one dtype: Tensors cast, Python and NumPy scalars weak, arrays taken as constants."""
     first = next((x for x in operands if isinstance(x, Value)), None)
     if first is None:
-        raise TypeError(f"{name} needs at least one Tensor, got {', '.join(type(x).__name__ for x in operands)}")
+        kinds = ", ".join(type(x).__name__ for x in operands)
+        raise TypeError(f"{name} needs at least one Tensor, got {kinds}; minigrad.tensor(…) makes one")
     xs = [x if isinstance(x, Value) else _operand(name, first, x) for x in operands]
     dtype = first.dtype
     for x in xs:
@@ -39,7 +40,23 @@ def promoted(name, *operands):
     for x in xs:
         if not isinstance(x, Value):
             dtype = dtypes.promote_number(dtype, x)
+    if dtype.kind in "iu":
+        xs = [x if isinstance(x, Value) else fitting(name, x, dtype) for x in xs]
     return [x.to(dtype) if isinstance(x, Value) and x.dtype != dtype else x for x in xs]
+
+
+_ANY_NUMBER = {"div", "eq", "ne", "lt", "le", "gt", "ge", "isin"}  # they need no number in the tensor's dtype
+
+
+def fitting(name, number, dtype):
+    """A number for an operation with an integer dtype: add, sub and mul wrap it, as they do their results. Raises
+    OverflowError where others would have to."""
+    if name in _ANY_NUMBER or isinstance(number, bool):
+        return number
+    if name in ("add", "sub", "mul"):
+        return dtypes.wrapped(name, dtype, number)
+    dtypes.check_holds(name, dtype, number)
+    return number
 
 
 def scaled(name, x, other, alpha):
@@ -104,8 +121,12 @@ def many_dims(name, x, dim):
     return dims or tuple(range(x.ndim))
 
 
-def shape_of(name, sizes):
-    """The sizes of f(2, 3) or f((2, 3)) as a tuple of ints."""
+def shape_of(name, sizes, size=None):
+    """The sizes of f(2, 3), f((2, 3)) or f(size=(2, 3)) as a tuple of ints."""
+    if size is not None:
+        if sizes:
+            raise TypeError(f"{name}: give the sizes as {sizes} or by keyword as {size}, not both")
+        sizes = (size,)
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         sizes = sizes[0]
     try:
@@ -124,19 +145,27 @@ def no_out(name):
 _NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
 
 
-def numpy_names(function):
-    """Also accept NumPy's axis= and keepdims=."""
+def rename(name, kwargs, names):
+    """Give the arguments in kwargs our names, in place. names: {other name: ours}."""
+    for theirs, ours in names.items():
+        if theirs in kwargs:
+            if ours in kwargs:
+                raise TypeError(f"{name}: give {ours} or {theirs}, not both")
+            kwargs[ours] = kwargs.pop(theirs)
+
+
+def numpy_names(function=None, **also):
+    """Also accept NumPy's axis= and keepdims=, and `also` {other name: ours}."""
+    if function is None:
+        return functools.partial(numpy_names, **also)
+    names = _NUMPY_NAMES | also
 
     @functools.wraps(function)
     def wrapper(*args, **kwargs):
         if kwargs:
             if "out" in kwargs:
                 raise no_out(function.__name__)
-            for theirs, ours in _NUMPY_NAMES.items():
-                if theirs in kwargs:
-                    if ours in kwargs:
-                        raise TypeError(f"{function.__name__}: give {ours} or {theirs}, not both")
-                    kwargs[ours] = kwargs.pop(theirs)
+            rename(function.__name__, kwargs, names)
         return function(*args, **kwargs)
 
     return wrapper

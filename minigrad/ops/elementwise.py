@@ -16,7 +16,7 @@ def unary(op):
             raise no_out(op.name)
         return op.apply(floating(x))
 
-    return _published(function, op, "x: of any shape; integers and bools are taken as float32. Same shape and dtype.")
+    return _published(function, op, "Of any shape; integers and bools are taken as float32. Same shape and dtype.")
 
 
 def binary(op):
@@ -34,7 +34,7 @@ def binary(op):
         check_broadcast(name, x, other)
         return op.apply(x, other)
 
-    about = """x, other: Tensors, arrays or numbers, one of them a Tensor. Dtypes are promoted, shapes broadcast. Raises
+    about = """Tensors, arrays or numbers, one of them a Tensor. Dtypes are promoted, shapes broadcast. Raises
     ValueError for shapes that do not, and TypeError for other types."""
     return _published(function, op, about)
 

@@ -26,12 +26,12 @@ class Matmul(Op):
         return da, db
 
 
-def matmul(a, b):
-    """The matrix product a @ b, as in NumPy and PyTorch.
+def matmul(x, other):
+    """The matrix product x @ other, as in NumPy and PyTorch.
 
-    Leading dims are batches and broadcast; a 1-d a is a row, a 1-d b a column, and the dim of size 1 that they bring
-    is dropped again. Floats or ints, promoted."""
-    a, b = promoted("matmul", a, b)
+    Leading dims are batches and broadcast; a 1-d x is a row, a 1-d other a column, and the dim of size 1 that they
+    bring is dropped again. Floats or ints, promoted."""
+    a, b = promoted("matmul", x, other)
     if not (isinstance(a, Value) and isinstance(b, Value)) or a.ndim == 0 or b.ndim == 0:
         raise ValueError("matmul needs two tensors of at least one dim; use * to scale")
     if a.ndim == 1:

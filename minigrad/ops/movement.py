@@ -7,6 +7,7 @@ import math
 
 from ..autograd import Op, composite
 from ..autograd.cases import case
+from ..dtypes import check_holds
 from .args import many_dims, numpy_names, one_dim, promoted, shape_of
 
 
@@ -65,9 +66,9 @@ class Reshape(Op):
         return shaped(dy, self.shape_before)
 
 
-def reshape(x, *shape):
+def reshape(x, *sizes, shape=None):
     """x in another shape of the same size; one size may be -1. A view where the memory layout allows, else a copy."""
-    shape = shape_of("reshape", shape)
+    shape = shape_of("reshape", sizes, shape)
     if -1 in shape:
         shape = _inferred(x, shape)
     if math.prod(shape) != x.numel() or min(shape, default=0) < 0:
@@ -87,9 +88,9 @@ def _inferred(x, shape):
     return tuple(x.numel() // known if size == -1 else size for size in shape)
 
 
-def view(x, *shape):
+def view(x, *sizes, size=None):
     """Like reshape, but never a copy: raises where the memory layout does not allow a view."""
-    y = reshape(x, *shape)
+    y = reshape(x, shape_of("view", sizes, size))
     if y.storage is not x.storage and x.numel():
         raise RuntimeError(
             f"view: the memory layout of this {x.shape} tensor allows no view of shape {y.shape}; use reshape"
@@ -147,7 +148,7 @@ class Permute(Op):
 
 def permute(x, *order, dims=None):
     """x with its dims reordered: dim i of the result is dim dims[i] of x. A view."""
-    dims = shape_of("permute", order if dims is None else (dims,))
+    dims = shape_of("permute", order, dims)
     order = tuple(one_dim("permute", x, d) for d in dims)
     if sorted(order) != list(range(x.ndim)):
         raise ValueError(f"permute: {dims} does not name each dim of shape {x.shape} once")
@@ -177,9 +178,9 @@ class Expand(Op):
         return dy
 
 
-def expand(x, *shape):
-    """x broadcast to shape without a copy; -1 keeps a size. The result is read-only, unless it has x's shape."""
-    shape = shape_of("expand", shape)
+def expand(x, *sizes, size=None):
+    """x broadcast to a shape without a copy; -1 keeps a size. The result is read-only, unless it has x's shape."""
+    shape = shape_of("expand", sizes, size)
     extra = len(shape) - x.ndim
     full = tuple(x.shape[d - extra] if n == -1 and d >= extra else n for d, n in enumerate(shape))
     fits = extra >= 0 and all(n >= 0 for n in full) and all(a in (1, b) for a, b in zip(x.shape, full[max(extra, 0) :]))
@@ -303,7 +304,7 @@ class Split(Op):
         return Cat.apply(*dys, dim=self.dim)
 
 
-@numpy_names
+@numpy_names(split_size="split_size_or_sections")
 def split(x, split_size_or_sections, dim=0):
     """Consecutive views along dim: of a size (the last may be smaller), or of a list of sizes. A tuple."""
     dim, sizes = one_dim("split", x, dim), split_size_or_sections
@@ -350,15 +351,16 @@ def pad(x, pad, value=0.0):
         raise ValueError(
             f"pad: {tuple(pad)} is not pairs of sizes ≥ 0 for at most the {x.ndim} dims of shape {x.shape}"
         )
+    check_holds("pad", x.dtype, value)
     pairs = [(int(a), int(b)) for a, b in zip(pad[::2], pad[1::2])]
     widths = ((0, 0),) * (x.ndim - len(pairs)) + tuple(reversed(pairs))
     return Pad.apply(x, widths=widths, value=value)
 
 
 @composite(case((2, 3), 2, 1), case((3,), 2, 2))
-def repeat(x, *repeats):
+def repeat(x, *times, repeats=None):
     """A copy of x tiled repeats[i] times along dim i; more repeats than dims add dims at the front (NumPy's tile)."""
-    repeats = shape_of("repeat", repeats)
+    repeats = shape_of("repeat", times, repeats)
     extra = len(repeats) - x.ndim
     if extra < 0 or any(n < 0 for n in repeats):
         raise ValueError(f"repeat: {repeats} must be sizes ≥ 0, at least one for each dim of shape {x.shape}")

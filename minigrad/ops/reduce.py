@@ -175,21 +175,21 @@ def _extreme(x, dim, keepdim, over_all, arg):
 
 @numpy_names
 @composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))
-def max(x, dim=None, keepdim=False):
+def max(x, dim=None, keepdim=False, *, other=None):
     """The largest of all; ties share the gradient. With dim, the pair (values, indices); the first of ties gets it.
-    With a Tensor in place of dim, maximum()."""
-    if isinstance(dim, Value):
-        return maximum(x, dim)
+    With a Tensor in place of dim, or other=, maximum()."""
+    if other is not None or isinstance(dim, Value):
+        return maximum(x, dim if other is None else other)
     return _extreme(x, dim, keepdim, amax, argmax)
 
 
 @numpy_names
 @composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))
-def min(x, dim=None, keepdim=False):
+def min(x, dim=None, keepdim=False, *, other=None):
     """The smallest of all; ties share the gradient. With dim, the pair (values, indices); the first of ties gets it.
-    With a Tensor in place of dim, minimum()."""
-    if isinstance(dim, Value):
-        return minimum(x, dim)
+    With a Tensor in place of dim, or other=, minimum()."""
+    if other is not None or isinstance(dim, Value):
+        return minimum(x, dim if other is None else other)
     return _extreme(x, dim, keepdim, amin, argmin)
 
 

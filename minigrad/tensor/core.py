@@ -53,7 +53,7 @@ class Tensor(More, Gradients, InPlace, Interop):
         shape = property(operator.attrgetter("array.shape"), doc="The sizes of the dims, a tuple of ints.")
         dtype = property(operator.attrgetter("array.dtype"), doc="The kind of the elements, as minigrad.float32.")
         ndim = property(operator.attrgetter("array.ndim"), doc="The number of dims.")
-        device = property(operator.attrgetter("storage.backend.device"), doc="'cpu' or 'cuda'.")
+        device = property(operator.attrgetter("storage.backend.device"), doc="'cpu' or 'cuda', a minigrad.device.")
 
     @property
     def T(self) -> "Tensor":
@@ -124,12 +124,12 @@ class Tensor(More, Gradients, InPlace, Interop):
         for target in rest:
             if isinstance(target, Tensor):
                 dtype, device = target.dtype, target.device
-            elif isinstance(target, str) and target in ("cpu", "cuda"):
-                device = target
+            elif isinstance(target, str) and target.startswith(("cpu", "cuda")):
+                device = backend.device(target)
             else:
                 dtype = target
         x = self.clone() if copy else self
-        if device is not None and device != self.device:
+        if device is not None and backend.device(device) != self.device:
             x = ops.Transfer.apply(x, to=backend.get(device))
         if dtype is None or (dtype := dtypes.as_dtype(dtype)) == self.dtype:
             return x

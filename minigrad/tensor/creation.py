@@ -49,19 +49,9 @@ def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requi
     if dtype is None:
         dtype = dtypes.DEFAULT_FLOAT if array.dtype == np.float64 and not typed else array.dtype
     wanted = dtypes.as_dtype(dtype)
-    if not typed:
-        _check_held(array, wanted)
+    if not typed and array.dtype.kind in "iu" and array.size:
+        dtypes.check_holds("tensor", wanted, array.min(), array.max())
     return _finish(array.astype(wanted, copy=False), device, requires_grad)
-
-
-def _check_held(ints: np.ndarray, dtype: np.dtype) -> None:
-    """Raise OverflowError if these are ints of which an integer dtype does not hold one."""
-    if ints.dtype.kind not in "iu" or dtype.kind not in "iu" or not ints.size:
-        return
-    low, high, limits = int(ints.min()), int(ints.max()), np.iinfo(dtype)
-    if low < limits.min or high > limits.max:
-        wrong = low if low < limits.min else high
-        raise OverflowError(f"tensor: {dtype} holds {limits.min} to {limits.max}, not {wrong}")
 
 
 def _without_tensors(data: Any) -> Any:
@@ -140,9 +130,9 @@ def _typed(array: Any, on: Any) -> Tensor:
     return from_backend(array, on)
 
 
-def _sizes(name: str, size: Any) -> tuple[int, ...]:
+def _sizes(name: str, sizes: Any, size: Size | None = None) -> tuple[int, ...]:
     """The shape of a tensor to be made."""
-    shape: tuple[int, ...] = shape_of(name, size)
+    shape: tuple[int, ...] = shape_of(name, sizes, size)
     if any(n < 0 for n in shape):
         raise ValueError(f"{name}: sizes must not be negative, got {shape}")
     return shape
@@ -155,65 +145,79 @@ def full(
     if dtype is None:
         dtype = {"b": dtypes.bool_, "i": dtypes.int64, "u": dtypes.int64}.get(np.asarray(fill_value).dtype.kind)
     shape = _sizes("full", (size,) if isinstance(size, int) else size)
+    dtype = dtypes.as_dtype(dtype or dtypes.DEFAULT_FLOAT)
+    dtypes.check_holds("full", dtype, fill_value)
     on = backend.get(device)
-    return from_backend(on.full(shape, fill_value, dtypes.as_dtype(dtype or dtypes.DEFAULT_FLOAT)), on, requires_grad)
+    return from_backend(on.full(shape, fill_value, dtype), on, requires_grad)
 
 
 def zeros(
-    *size: Size, dtype: DTypeLike = dtypes.DEFAULT_FLOAT, device: str = "cpu", requires_grad: bool = False
+    *sizes: Size,
+    size: Size | None = None,
+    dtype: DTypeLike = dtypes.DEFAULT_FLOAT,
+    device: str = "cpu",
+    requires_grad: bool = False,
 ) -> Tensor:
     """Zeros of a shape."""
-    return full(_sizes("zeros", size), 0, dtype, device, requires_grad)
+    return full(_sizes("zeros", sizes, size), 0, dtype, device, requires_grad)
 
 
 def ones(
-    *size: Size, dtype: DTypeLike = dtypes.DEFAULT_FLOAT, device: str = "cpu", requires_grad: bool = False
+    *sizes: Size,
+    size: Size | None = None,
+    dtype: DTypeLike = dtypes.DEFAULT_FLOAT,
+    device: str = "cpu",
+    requires_grad: bool = False,
 ) -> Tensor:
     """Ones of a shape."""
-    return full(_sizes("ones", size), 1, dtype, device, requires_grad)
+    return full(_sizes("ones", sizes, size), 1, dtype, device, requires_grad)
 
 
 def empty(
-    *size: Size, dtype: DTypeLike = dtypes.DEFAULT_FLOAT, device: str = "cpu", requires_grad: bool = False
+    *sizes: Size,
+    size: Size | None = None,
+    dtype: DTypeLike = dtypes.DEFAULT_FLOAT,
+    device: str = "cpu",
+    requires_grad: bool = False,
 ) -> Tensor:
     """A Tensor of a shape with arbitrary values: whatever was in its memory."""
-    return _finish(np.empty(_sizes("empty", size), dtypes.as_dtype(dtype)), device, requires_grad)
+    return _finish(np.empty(_sizes("empty", sizes, size), dtypes.as_dtype(dtype)), device, requires_grad)
 
 
 def zeros_like(
-    x: Tensor, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool = False
+    input: Tensor, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """Zeros of x's shape, dtype and device, or others."""
-    return full_like(x, 0, dtype, device, requires_grad)
+    """Zeros of input's shape, dtype and device, or others."""
+    return full_like(input, 0, dtype, device, requires_grad)
 
 
 def ones_like(
-    x: Tensor, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool = False
+    input: Tensor, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """Ones of x's shape, dtype and device, or others."""
-    return full_like(x, 1, dtype, device, requires_grad)
+    """Ones of input's shape, dtype and device, or others."""
+    return full_like(input, 1, dtype, device, requires_grad)
 
 
 def empty_like(
-    x: Tensor, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool = False
+    input: Tensor, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """A Tensor with arbitrary values, of x's shape, dtype and device, or others."""
-    return empty(x.shape, dtype=dtype or x.dtype, device=device or x.device, requires_grad=requires_grad)
+    """A Tensor with arbitrary values, of input's shape, dtype and device, or others."""
+    return empty(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
 
 
 def full_like(
-    x: Tensor,
+    input: Tensor,
     fill_value: Number,
     dtype: DTypeLike | None = None,
     device: str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """One value in x's shape, dtype and device, or others."""
-    return full(x.shape, fill_value, dtype or x.dtype, device or x.device, requires_grad)
+    """One value in input's shape, dtype and device, or others."""
+    return full(input.shape, fill_value, dtype or input.dtype, device or input.device, requires_grad)
 
 
 def arange(
-    start: float,
+    start: float | None = None,
     end: float | None = None,
     step: float = 1,
     dtype: DTypeLike | None = None,
@@ -221,7 +225,9 @@ def arange(
     requires_grad: bool = False,
 ) -> Tensor:
     """start, start + step, … below end; arange(n) counts from 0. dtype None: int64, or float32 if any is a float."""
-    start, end = (0, start) if end is None else (start, end)
+    start, end = (0, start) if end is None else (start or 0, end)
+    if end is None:
+        raise TypeError("arange needs an end: arange(end) or arange(start, end, step)")
     if step == 0:
         raise ValueError("arange: step must not be 0")
     if dtype is None:
@@ -263,13 +269,14 @@ def triu_indices(row: int, col: int, offset: int = 0, dtype: DTypeLike = dtypes.
     return _finish(np.stack(np.triu_indices(row, offset, col)).astype(dtypes.as_dtype(dtype)), device, False)
 
 
-def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
+def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """int Tensor (…) -> int64 (…, num_classes): 1 at the class, else 0. num_classes -1: one more than the largest."""
-    if num_classes == -1 and x.numel():
-        num_classes = int(x.max().item()) + 1
-    if x.numel() and not 0 <= int(x.min().item()) <= int(x.max().item()) < num_classes:
-        raise IndexError(f"one_hot: classes from {x.min().item()} to {x.max().item()} do not fit {num_classes}")
-    return (x.unsqueeze(-1) == arange(num_classes, device=x.device)).long()
+    if num_classes == -1 and input.numel():
+        num_classes = int(input.max().item()) + 1
+    if input.numel() and not 0 <= int(input.min().item()) <= int(input.max().item()) < num_classes:
+        classes = f"classes from {input.min().item()} to {input.max().item()}"
+        raise IndexError(f"one_hot: {classes} do not fit {num_classes}")
+    return (input.unsqueeze(-1) == arange(num_classes, device=input.device)).long()
 
 
 # ------------------------------------------------------------------------------------------------------------ at random
@@ -289,7 +296,8 @@ def _float_dtype(name: str, dtype: Any) -> Any:
 
 
 def rand(
-    *size: Size,
+    *sizes: Size,
+    size: Size | None = None,
     dtype: DTypeLike = dtypes.DEFAULT_FLOAT,
     device: str = "cpu",
     requires_grad: bool = False,
@@ -297,12 +305,13 @@ def rand(
 ) -> Tensor:
     """Uniform in [0, 1). Floats only."""
     on = backend.get(device)
-    y = _or_default(generator).uniform(_sizes("rand", size), _float_dtype("rand", dtype), on)
+    y = _or_default(generator).uniform(_sizes("rand", sizes, size), _float_dtype("rand", dtype), on)
     return from_backend(y, on, requires_grad)
 
 
 def randn(
-    *size: Size,
+    *sizes: Size,
+    size: Size | None = None,
     dtype: DTypeLike = dtypes.DEFAULT_FLOAT,
     device: str = "cpu",
     requires_grad: bool = False,
@@ -310,22 +319,22 @@ def randn(
 ) -> Tensor:
     """Standard normal. Floats only."""
     on = backend.get(device)
-    y = _or_default(generator).normal(_sizes("randn", size), _float_dtype("randn", dtype), on)
+    y = _or_default(generator).normal(_sizes("randn", sizes, size), _float_dtype("randn", dtype), on)
     return from_backend(y, on, requires_grad)
 
 
 def rand_like(
-    x: Tensor, dtype: DTypeLike | None = None, device: str | None = None, generator: Generator | None = None
+    input: Tensor, dtype: DTypeLike | None = None, device: str | None = None, generator: Generator | None = None
 ) -> Tensor:
-    """Uniform in [0, 1), of x's shape, dtype and device, or others."""
-    return rand(x.shape, dtype=dtype or x.dtype, device=device or x.device, generator=generator)
+    """Uniform in [0, 1), of input's shape, dtype and device, or others."""
+    return rand(input.shape, dtype=dtype or input.dtype, device=device or input.device, generator=generator)
 
 
 def randn_like(
-    x: Tensor, dtype: DTypeLike | None = None, device: str | None = None, generator: Generator | None = None
+    input: Tensor, dtype: DTypeLike | None = None, device: str | None = None, generator: Generator | None = None
 ) -> Tensor:
-    """Standard normal, of x's shape, dtype and device, or others."""
-    return randn(x.shape, dtype=dtype or x.dtype, device=device or x.device, generator=generator)
+    """Standard normal, of input's shape, dtype and device, or others."""
+    return randn(input.shape, dtype=dtype or input.dtype, device=device or input.device, generator=generator)
 
 
 def randint(
@@ -365,10 +374,13 @@ def normal(
     return mean + std * randn(shape, dtype=like[0].dtype, device=like[0].device, generator=generator)
 
 
-def bernoulli(p: Tensor, generator: Generator | None = None) -> Any:
-    """1 with the probability that p has there, else 0: of p's shape, dtype (a float) and device, without a gradient."""
-    p = p.detach()
-    return (rand_like(p, generator=generator) < p).to(p.dtype)
+def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Any:
+    """1 with the probability that input has there, or everywhere with probability p, else 0: of input's shape, dtype (a
+    float) and device, without a gradient."""
+    if p is not None and not 0 <= p <= 1:
+        raise ValueError(f"bernoulli: p must lie in [0, 1], got {p}")
+    input = input.detach()
+    return (rand_like(input, generator=generator) < (input if p is None else p)).to(input.dtype)
 
 
 def randperm(n: int, device: str = "cpu", generator: Generator | None = None) -> Tensor:
@@ -377,14 +389,14 @@ def randperm(n: int, device: str = "cpu", generator: Generator | None = None) ->
 
 
 def multinomial(
-    probs: Tensor, num_samples: int, replacement: bool = False, generator: Generator | None = None
+    input: Tensor, num_samples: int, replacement: bool = False, generator: Generator | None = None
 ) -> Tensor:
-    """Indices drawn in proportion to the rows of probs, (n,) or (N, n), each ≥ 0 -> (num_samples,) or (N, num_samples).
+    """Indices drawn in proportion to the rows of input, (n,) or (N, n), each ≥ 0 -> (num_samples,) or (N, num_samples).
 
     On the host, in float64. Without replacement by the Gumbel trick: the num_samples largest of ln p + Gumbel noise."""
-    p = probs.detach().to("cpu").double().numpy()
+    p = input.detach().to("cpu").double().numpy()
     if p.ndim not in (1, 2) or not np.isfinite(p).all() or (p < 0).any() or (p.sum(-1) <= 0).any():
-        raise ValueError(f"multinomial: each row of probs, shape {probs.shape}, must be finite, ≥ 0 and not all 0")
+        raise ValueError(f"multinomial: each row of input, shape {input.shape}, must be finite, ≥ 0 and not all 0")
     rows = np.atleast_2d(p)
     if replacement or num_samples == 1:
         cumulative = np.cumsum(rows, -1)
@@ -396,4 +408,4 @@ def multinomial(
         with np.errstate(divide="ignore"):
             keys = np.log(rows) - np.log(-np.log1p(-_or_default(generator).uniform(rows.shape)))
         found = np.argsort(-keys, -1, kind="stable")[:, :num_samples]
-    return _finish(found.astype(np.int64).reshape(p.shape[:-1] + (num_samples,)), probs.device, False)
+    return _finish(found.astype(np.int64).reshape(p.shape[:-1] + (num_samples,)), input.device, False)

@@ -8,6 +8,7 @@ import numpy as np
 from .. import ops
 from ..autograd import GraphError, Value, is_grad_enabled
 from ..errors import devices_differ
+from ..ops.args import fitting
 from ..recording import refuse
 from ..typing import Index, Number, Operand
 
@@ -59,10 +60,12 @@ class InPlace(Value):
             raise GraphError(f"{what}: this tensor is read-only ({why}); clone() it first")
         self.storage.changed()
 
-    def _raw(self, other: Any) -> Any:
-        """other as its backend's array, or a number."""
+    def _raw(self, what: str, other: Any) -> Any:
+        """other as its backend's array, or a number that this tensor's dtype holds."""
         if isinstance(other, Value):
             return other.array
+        if isinstance(other, int | np.integer) and self.dtype.kind in "iu":
+            return fitting(what.removesuffix("_"), int(other), self.dtype)
         if isinstance(other, np.ndarray):
             refuse("a NumPy array beside a Tensor, whose values may change,")
         return other if isinstance(other, (bool, int, float)) else self.storage.backend.from_numpy(np.asarray(other))
@@ -71,7 +74,7 @@ class InPlace(Value):
         """self = primitive(self, other), in place."""
         self._in_place(what, other)
         try:
-            primitive(self.array, self._raw(other), out=self.array)
+            primitive(self.array, self._raw(what, other), out=self.array)
         except (TypeError, ValueError):
             kind, shape = getattr(other, "dtype", type(other).__name__), getattr(other, "shape", ())
             raise ValueError(
@@ -98,10 +101,10 @@ class InPlace(Value):
             return rounded
         return self._update("div_", self.storage.backend.div, other)
 
-    def copy_(self: T, other: Operand, non_blocking: bool = False) -> T:
-        """The values of other, broadcast and cast, in place."""
-        self._in_place("copy_", other)
-        self.storage.backend.setitem(self.array, (...,), self._raw(other))
+    def copy_(self: T, src: Operand, non_blocking: bool = False) -> T:
+        """The values of src, broadcast and cast, in place."""
+        self._in_place("copy_", src)
+        self.storage.backend.setitem(self.array, (...,), self._raw("copy_", src))
         return self
 
     clamp_, clip_ = _written("clamp"), _written("clamp")
@@ -132,7 +135,7 @@ class InPlace(Value):
     def __setitem__(self, index: Index, value: Operand) -> None:
         """Assignment, in place: under no_grad(), or where neither side requires a gradient."""
         self._in_place("assignment to an index", value)
-        self.storage.backend.setitem(self.array, ops.parsed_index(self, index), self._raw(value))
+        self.storage.backend.setitem(self.array, ops.parsed_index(self, index), self._raw("assignment", value))
 
     def _augmented(self, other: Any, function: Callable[..., Any], in_place: Callable[..., Any]) -> "Tensor":
         """x += y: in place where nothing is recorded, else a new tensor, so that every graph stays right."""

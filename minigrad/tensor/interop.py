@@ -67,7 +67,7 @@ class Interop(Value):
         .grad. Tensors that share memory no longer share it afterwards. Where a pickle's device is missing, loading it
         raises backend.DeviceError: a checkpoint, or .cpu() before, serves for another machine."""
         self._check_leaf()
-        return _rebuilt, (type(self), self._host().copy(), self.requires_grad, self.storage.backend.device)
+        return _rebuilt, (type(self), self._host().copy(), self.requires_grad, str(self.device))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A leaf on the same device with memory, .grad and attributes of its own, but no hooks. Tensors that share

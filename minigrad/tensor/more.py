@@ -1,6 +1,6 @@
 """The methods that are composites: what a user of torch types beside the ops of core.py."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from .. import backend, dtypes
 from ..autograd import Storage, Value
@@ -73,9 +73,13 @@ class More(Value):
         y: Tensor = self.to(other)
         return y
 
-    def type(self: Any, dtype: DTypeLike) -> "Tensor":
-        """This tensor in a dtype. What dtype it has, x.dtype says."""
-        y: Tensor = self.to(dtype)
+    @overload
+    def type(self, dtype: DTypeLike) -> "Tensor": ...
+    @overload
+    def type(self) -> str: ...
+    def type(self: Any, dtype: DTypeLike | None = None) -> "Tensor | str":
+        """This tensor in a dtype; or the name of its own, such as 'float32', which y.type(x.type()) takes."""
+        y: Tensor | str = str(self.dtype) if dtype is None else self.to(dtype)
         return y
 
     def new_full(
@@ -88,24 +92,25 @@ class More(Value):
     ) -> "Tensor":
         """One value in a shape, with this tensor's dtype and device, or others."""
         on = self.storage.backend if device is None else backend.get(device)
-        shape = shape_of("new_full", (size,))
-        x = self._wrap(on.full(shape, fill_value, dtypes.as_dtype(dtype or self.dtype)), Storage(on))
+        shape, dtype = shape_of("new_full", (size,)), dtypes.as_dtype(dtype or self.dtype)
+        dtypes.check_holds("new_full", dtype, fill_value)
+        x = self._wrap(on.full(shape, fill_value, dtype), Storage(on))
         y: Tensor = x.requires_grad_(requires_grad)
         return y
 
-    def new_zeros(self: Any, *size: Size, **options: Any) -> "Tensor":
+    def new_zeros(self: Any, *sizes: Size, size: Size | None = None, **options: Any) -> "Tensor":
         """Zeros of a shape, with this tensor's dtype and device. options: others, and requires_grad."""
-        y: Tensor = self.new_full(shape_of("new_zeros", size), 0, **options)
+        y: Tensor = self.new_full(shape_of("new_zeros", sizes, size), 0, **options)
         return y
 
-    def new_ones(self: Any, *size: Size, **options: Any) -> "Tensor":
+    def new_ones(self: Any, *sizes: Size, size: Size | None = None, **options: Any) -> "Tensor":
         """Ones of a shape, with this tensor's dtype and device. options: others, and requires_grad."""
-        y: Tensor = self.new_full(shape_of("new_ones", size), 1, **options)
+        y: Tensor = self.new_full(shape_of("new_ones", sizes, size), 1, **options)
         return y
 
-    def new_empty(self: Any, *size: Size, **options: Any) -> "Tensor":
+    def new_empty(self: Any, *sizes: Size, size: Size | None = None, **options: Any) -> "Tensor":
         """A tensor of a shape for values to be written into, with this tensor's dtype and device, or others."""
-        y: Tensor = self.new_zeros(*size, **options)
+        y: Tensor = self.new_zeros(*sizes, size=size, **options)
         return y
 
     def new_tensor(

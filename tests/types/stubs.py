@@ -9,6 +9,7 @@ import re
 
 from minigrad import ops
 from minigrad.ops.args import numpy_names
+from minigrad.ops.keywords import INPLACE, names_of
 
 from .. import ROOT
 from .vocabulary import CALLS, KINDS, REFUSED, RETURNS
@@ -50,7 +51,7 @@ def kind_of(function, p, beside=()):
         return p.annotation if isinstance(p.annotation, str) else inspect.formatannotation(p.annotation)
     word = p.name + ("" if p.default is p.empty else "=" if p.default is None else "=…")
     for key in (f"{function}.{word}", word):
-        if key in WORDS and not (word == "x" and {"other", "exponent"} & set(beside)):
+        if key in WORDS and not (key == "x" and {"other", "exponent"} & set(beside)):
             return WORDS[key]
     if word == "x":
         return "Operand"
@@ -60,12 +61,13 @@ def kind_of(function, p, beside=()):
 
 
 def signatures(name, function):
-    """The signatures "(…) -> …" of a function: several if what it returns or needs depends on the arguments."""
+    """The signatures "(…) -> …" of a function, in the words of mg.* and F.*: several if what it returns or needs
+    depends on the arguments."""
     parameters = [p for p in inspect.signature(function).parameters.values() if p.name not in REFUSED]
-    names = [p.name for p in parameters]
+    names, called = [p.name for p in parameters], names_of(function)
     if name in CALLS:
         for call in CALLS[name]:
-            unknown = set(re.findall(r"(\w+):", call)) - {*names, "axis", "keepdims"}
+            unknown = set(re.findall(r"(\w+):", call)) - {*called.values(), "axis", "keepdims"}
             if unknown:
                 left.append(f"{name} has no {unknown} any more: mend CALLS in tests/types/vocabulary.py")
         return list(CALLS[name])
@@ -85,7 +87,9 @@ def signatures(name, function):
         except Unknown as error:
             kind = "Any"
             left.append(str(error))
-        shown.append(f"{stars}{p.name}: {kind}{default}".replace("'", '"'))
+        shown.append(f"{stars}{called[p.name]}: {kind}{default}".replace("'", '"'))
+    if name in INPLACE:
+        shown += ["inplace: bool = False"] if star else ["*", "inplace: bool = False"]
     given = [f"({', '.join(shown)}) -> {returned}"]
     if function.__code__ is NUMPYS and "dim" in names:
         given.append(given[0].replace("keepdim:", "keepdims:").replace(" dim:", " axis:"))

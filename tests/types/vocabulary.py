@@ -8,19 +8,20 @@ KINDS = {
     "batch2 vec vec1 vec2 source tensor tensor1 tensor2 boundaries sorted_sequence indices end x1 x2 input1 input2",
     "Tensor | None": "weight= bias= mask= attn_mask= src_mask= tgt_mask= memory_mask= src_key_padding_mask= "
     "tgt_key_padding_mask= memory_key_padding_mask= weights= sorter= pos_weight=",
-    "Tensor | Array": "matmul.a matmul.b tensordot.a tensordot.b einsum.operands",
+    "Tensor | Array": "matmul.x matmul.other tensordot.a tensordot.b einsum.operands",
     "Operand": "other exponent masked_fill.value lerp.weight elements test_elements searchsorted.values",
-    "Operand | None": "clamp.min= clamp.max= x= other=",
+    "Operand | None": "clamp.min= clamp.max= x= other= scatter.src=",
     "Sequence[Tensor]": "tensors",
     "int": "dim dim0 dim1 chunks topk.k repeat_interleave.repeats start length in_features out_features "
     "num_embeddings embedding_dim",
-    "int | None": "argmax.dim= argmin.dim= take_along_dim.dim= correction= padding_idx=",
+    "int | None": "output_size= argmax.dim= argmin.dim= take_along_dim.dim= correction= padding_idx=",
     "int | Sequence[int]": "split_size_or_sections indices_or_sections shifts movedim.source destination",
     "Dims": "dim= dims= logsumexp.dim",
-    "Size": "size shape dims sizes repeats normalized_shape order along",
-    "Size | None": "size=",
+    "Size": "size shape dims sizes repeats times normalized_shape order along",
+    "Size | None": "size= shape= repeat.repeats= tile.dims= permute.dims= flip.dims=",
     "Sequence[int]": "pad.pad split_sizes rot90.dims=…",
-    "float | None": "min= max= scale= eps= posinf= neginf= pad.value=",
+    "Tensor | int | None": "repeat_interleave.repeats=",
+    "float | None": "scatter.value= min= max= scale= eps= posinf= neginf= pad.value=",
     "float": "alpha=… beta=… pad.value=… addcmul.value=… addcdiv.value=…",
     "float | str": "norm.p=…",
     "bool | None": "unbiased= size_average= reduce=",
@@ -47,17 +48,18 @@ RETURNS = {
 
 # Functions of ops whose result depends on the arguments: each kind of call.
 ONE_OR_PAIR = (
-    "(x: Tensor, dim: None = None, keepdim: bool = False) -> Tensor",
-    "(x: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices",
-    "(x: Tensor, axis: int, keepdims: bool = False) -> ValuesIndices",
+    "(input: Tensor, dim: None = None, keepdim: bool = False) -> Tensor",
+    "(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices",
+    "(input: Tensor, axis: int, keepdims: bool = False) -> ValuesIndices",
 )
+OF_TWO = "(input: Tensor, other: Tensor) -> Tensor"
 CALLS = {
-    "max": ONE_OR_PAIR,
-    "min": ONE_OR_PAIR,
+    "max": (*ONE_OR_PAIR, OF_TWO),
+    "min": (*ONE_OR_PAIR, OF_TWO),
     "median": ONE_OR_PAIR,
     "nonzero": (
-        "(x: Tensor, as_tuple: Literal[False] = False) -> Tensor",
-        "(x: Tensor, as_tuple: Literal[True]) -> tuple[Tensor, ...]",
+        "(input: Tensor, as_tuple: Literal[False] = False) -> Tensor",
+        "(input: Tensor, as_tuple: Literal[True]) -> tuple[Tensor, ...]",
     ),
-    "split_heads": ("(x: Tensor, heads: int, /) -> Tensor", "(x: Tensor, *heads: int) -> tuple[Tensor, ...]"),
+    "split_heads": ("(input: Tensor, heads: int, /) -> Tensor", "(input: Tensor, *heads: int) -> tuple[Tensor, ...]"),
 }

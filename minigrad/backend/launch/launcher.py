@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...recording import here
+from .. import devices
 from ..kernels import Struct
 from ..primitives import Primitives
 from .recorder import Recorder, Table
@@ -28,7 +29,7 @@ class Launcher(Primitives):
 
     Arrays are NumPy's or CuPy's: shape, strides, dtype, views and reshape are all that is asked of them."""
 
-    device = "cpu"
+    device = devices.device("cpu")
     captures = False  # can launches be recorded and replayed?
     array_type: Any = np.ndarray
     warns = True

@@ -5,11 +5,12 @@ import functools
 
 import numpy as np
 
+from .. import devices
 from ..primitives import Primitives
 
 
 class Movement(Primitives):
-    device = "cpu"
+    device = devices.device("cpu")
     array_type = np.ndarray
     captures = False
     warns = True

@@ -14,6 +14,7 @@ import threading
 import numpy as np
 
 from ...recording import apart, here, refuse
+from .. import devices
 from ..kernels import C_TYPES, Struct, signatures
 from ..launch import Launched
 from ..launch.launcher import SHARED, real
@@ -71,7 +72,7 @@ def first_line(error):
 class Cuda(Launched):
     """Every primitive, on the GPU that is current when this is made."""
 
-    device = "cuda"
+    device = devices.device("cuda")
     captures = True
 
     def __init__(self):

@@ -87,6 +87,7 @@ def _places(name, x, dim, index, src):
         if src.shape != index.shape:
             src = getitem(src, tuple(slice(n) for n in index.shape))
     else:
+        dtypes.check_holds(name, x.dtype, src)
         src = expanded(x.constant(src).to(x.dtype), index.shape)
     return dim, index, src
 
@@ -105,10 +106,13 @@ def scatter_add(x, dim, index, src):
 
 
 @composite(case((2, 3), 1, Fixed([[0, 2], [1, 0]]), (2, 2)), case((2, 3), 0, Fixed([[1, 0, 1]]), 0.5))
-def scatter(x, dim, index, src):
+def scatter(x, dim, index, src=None, *, value=None):
     """y = x with src (a Tensor or a number) written at `index` along dim; of several to one place, the last stays
 
-    y[index[i][j]][j] = src[i][j] for dim 0, and so on. The places are found on the host."""
+    y[index[i][j]][j] = src[i][j] for dim 0, and so on. The places are found on the host. value: a number for src."""
+    if (src is None) == (value is None):
+        raise TypeError("scatter takes src or value")
+    src = value if src is None else src
     dim, index, src = _places("scatter", x, dim, index, src)
     if index.numel() == 0:
         return x.clone()
@@ -156,12 +160,14 @@ def index_fill(x, dim, index, value):
     return scatter(x, *_slices("index_fill", x, dim, index, value))
 
 
-def isin(elements, test_elements):
-    """Which elements are among the test elements: bool, of elements' shape. One of the two may be a number."""
+def isin(elements, test_elements, *, assume_unique=False, invert=False):
+    """Which elements are among the test elements, or are not, with invert: bool, of elements' shape. One of the two may
+    be a number. assume_unique changes nothing."""
     elements, test_elements = promoted("isin", elements, test_elements)
     if not isinstance(elements, Value):
         elements = test_elements.constant(elements)
     if not isinstance(test_elements, Value):
         test_elements = elements.constant(test_elements)
     shape = elements.shape
-    return (elements.reshape(-1, 1) == test_elements.reshape(1, -1)).any(1).reshape(shape)
+    found = (elements.reshape(-1, 1) == test_elements.reshape(1, -1)).any(1).reshape(shape)
+    return ~found if invert else found

@@ -167,10 +167,15 @@ def pad(input, pad, mode="constant", value=None):
     return y if y is not input else input.clone()
 
 
-def repeat_interleave(x, repeats, dim=None):
+def repeat_interleave(x, repeats=None, dim=None, *, output_size=None):
     """A copy of x with each slice along dim `repeats` times in a row (NumPy's repeat); dim None: x flattened.
 
-    repeats: an int, or an int Tensor with one for each slice, which is read on the host."""
+    repeats: an int, or an int Tensor with one for each slice, which is read on the host. An int vector alone is taken
+    for the repeats of 0, 1, 2, … output_size, the size that comes out, changes nothing."""
+    if repeats is None:
+        if x.ndim != 1 or x.dtype.kind not in "iu":
+            raise TypeError(f"repeat_interleave: repeats alone must be an int vector, got {x.dtype} of shape {x.shape}")
+        x, repeats = x.constant(np.arange(x.shape[0])), x
     if dim is None:
         x, dim = flatten(x), 0
     if isinstance(repeats, Value):
@@ -196,9 +201,9 @@ def flipud(x):
 
 
 @composite(case((2, 3), 2, 2))
-def tile(x, *dims):
+def tile(x, *times, dims=None):
     """A copy of x repeated dims[i] times along dim i; if dims are fewer than x's, they are of its last ones."""
-    dims = shape_of("tile", dims)
+    dims = shape_of("tile", times, dims)
     return repeat(x, (1,) * (x.ndim - len(dims)) + dims)
 
 
@@ -222,7 +227,7 @@ def ravel(x):
 
 def broadcast_to(x, *sizes, size=None):
     """x broadcast to a shape, without a copy: expand(size)."""
-    return expand(x, *sizes if size is None else (size,))
+    return expand(x, *sizes, size=size)
 
 
 def broadcast_tensors(*tensors):
