@@ -16,7 +16,7 @@ from .movement import (
 )  # fmt: skip
 from .norm import layer_norm, rms_norm
 from .reduce import (
-    ValuesIndices, all, amax, amin, any, argmax, argmin, argsort, cumsum, logsumexp, max, mean, min, prod, sort, std,
+    ValuesIndices, all, amax, amin, any, argmax, argmin, argsort, cumsum, logsumexp, max, mean, min, sort, std,
     sum, topk, var,
 )  # fmt: skip
 from .select import (
@@ -30,10 +30,10 @@ from .composites import (
     cumprod, diag, diag_embed, diagonal, div, dot, dstack, elu, equal, exp2, expm1, fliplr, flipud, floor_divide, fmod,
     frac, glu, hardshrink, hardsigmoid, hardswish, hardtanh, hstack, index_add, index_copy, index_fill, inner, isclose,
     isin, leaky_relu, lerp, log10, log1p, log2, logaddexp, logcumsumexp, logit, logsigmoid, masked_select, median,
-    meshgrid, mish, mm, movedim, mv, nan_to_num, narrow, nonzero, norm, normalize, outer, pad, prelu, ravel, reciprocal,
-    relu6, remainder, repeat_interleave, roll, rot90, round, scatter, scatter_add, searchsorted, select, selu, sinh,
-    softmin, softplus, softshrink, softsign, split_with_sizes, square, std_mean, t, take, take_along_dim, tan,
-    tanhshrink, tensor_split, tensordot, tile, trace, trunc, unflatten, unique, var_mean, vstack,
+    meshgrid, mish, mm, movedim, mv, nan_to_num, narrow, nonzero, norm, normalize, outer, pad, prelu, prod, ravel,
+    reciprocal, relu6, remainder, repeat_interleave, roll, rot90, round, scatter, scatter_add, searchsorted, select,
+    selu, sinh, softmin, softplus, softshrink, softsign, split_with_sizes, square, std_mean, t, take, take_along_dim,
+    tan, tanhshrink, tensor_split, tensordot, tile, trace, trunc, unflatten, unique, var_mean, vstack,
 )  # fmt: skip
 from .loss import (
     binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, huber_loss, kl_div, l1_loss, mse_loss,

@@ -4,11 +4,11 @@ import math
 from collections import namedtuple
 
 from ..autograd import Op, Value, composite
-from ..autograd.cases import apart, case, integers, positive
-from ..dtypes import float16, float32
+from ..autograd.cases import apart, case, integers
+from ..dtypes import float16
 from .args import in_dtype, many_dims, numpy_names, one_dim, require_float
 from .index import Gather
-from .movement import copied, expanded, shaped
+from .movement import expanded, shaped
 from .select import maximum, minimum, where
 
 ValuesIndices = namedtuple("ValuesIndices", ("values", "indices"))  # of Tensors
@@ -255,25 +255,6 @@ def std(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
     y = var(x, dim, unbiased, keepdim, correction=correction)
     constant = y == 0
     return y.masked_fill(constant, 1.0).sqrt().masked_fill(constant, 0.0)
-
-
-@numpy_names
-@composite(case((3, 4)), case((2, 5), dim=1), case(positive((2, 3, 2)), dim=(0, 2), keepdim=True), case((0, 3), dim=0))
-def prod(x, dim=None, keepdim=False, dtype=None):
-    """y = Π x over dim. A tree of products, in float64, so the gradient is right where factors are 0."""
-    x = x if dtype is None else in_dtype(x, dtype)
-    if x.dtype in (float16, float32):  # part of the product may be too large for these, when the whole is not
-        return prod(x.double(), dim, keepdim).to(x.dtype)
-    dims = many_dims("prod", x, dim)
-    rest = tuple(d for d in range(x.ndim) if d not in dims)
-    y = x if x.dtype.kind == "f" else x.long()
-    y = shaped(y.permute(rest + dims), (*(x.shape[d] for d in rest), _count(x, dims)))
-    while y.shape[-1] != 1:
-        if y.shape[-1] % 2 or y.shape[-1] == 0:
-            y = y.pad((0, 1), value=1)
-        half = y.shape[-1] // 2
-        y = y[..., :half] * y[..., half:] if half else y
-    return copied(x, shaped(y, _kept(x.shape, dims) if keepdim else tuple(x.shape[d] for d in rest)))
 
 
 class Logsumexp(Op):

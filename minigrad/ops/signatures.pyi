@@ -376,12 +376,6 @@ def min(input: Tensor, axis: int, keepdims: bool = False) -> ValuesIndices: ...
 @overload
 def min(input: Tensor, other: Tensor) -> Tensor: ...
 @overload
-def prod(input: Tensor, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
-    """y = Π x over dim. A tree of products, in float64, so the gradient is right where factors are 0."""
-
-@overload
-def prod(input: Tensor, axis: Dims = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Tensor: ...
-@overload
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> ValuesIndices:
     """The pair (values, indices) in order along dim. Ties keep their order, stable or not."""
 
@@ -808,6 +802,12 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """y = x where x > 0, else weight x, with a weight (1,), or (C,) for x (N, C, …) (He et al., 2015)"""
 
+@overload
+def prod(input: Tensor, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+    """y = Π x over dim. A tree of products, in float64, so the gradient is right where factors are 0."""
+
+@overload
+def prod(input: Tensor, axis: Dims = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Tensor: ...
 def ravel(input: Tensor) -> Tensor:
     """x with one dim: a view where the memory layout allows, else a copy."""
 

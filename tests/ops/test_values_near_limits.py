@@ -71,6 +71,19 @@ def test_products_whose_parts_overflow():
     assert gradients(y[:100], x)[0][1:] == [0.0] * 300
     x = leaf([0.0] + [2.0] * 1000)
     assert x.prod().item() == 0 and gradients(x.prod(), x)[0][1:] == [0.0] * 1000
+    for zeros, dtype in ((1, mg.float64), (2, mg.float64), (1, mg.float32)):  # also where 0 is behind ∞, as 2^1100 is
+        x = leaf([2.0] * 1100 + [0.0] * zeros + [2.0] * 1100, dtype)
+        assert x.prod().item() == 0 and x.cumprod(0).tolist()[1100:] == [0.0] * (1100 + zeros)
+        (dx,) = mg.grad(x.prod(), x, create_graph=True)
+        assert {*dx.tolist()} == ({0.0, math.inf} if zeros == 1 else {0.0})
+        (ddx,) = mg.grad(dx[0], x)  # not 0 only by a single 0, once the first factor is taken away
+        assert ddx.tolist() == [0.0] * 1100 + [math.inf if zeros == 1 else 0.0] * zeros + [0.0] * 1100
+        (dx,) = mg.grad(x.cumprod(0)[1100:].sum(), x, create_graph=True)
+        assert dx.tolist()[:1100] == [0.0] * 1100 and not mg.grad(dx[0], x)[0].isnan().any()
+    x = leaf([2.0] * 1100 + [0.5] * 1100, mg.float64)
+    assert x.prod().item() == x.cumprod(0)[-1].item() == 1 and gradients(x.prod(), x)[0] == [0.5] * 1100 + [2.0] * 1100
+    x = leaf([1e-200, 1e-200, 1e-200], mg.float64)
+    assert x.prod().item() == 0 and x[:2].prod().item() == 0 and gradients(x[:2].prod(), x)[0] == [1e-200, 1e-200, 0]
     tall = mg.tensor([[0.5] * 200 + [2.0] * 200])
     assert tall.prod(1).tolist() == [1] and tall.cumprod(1)[0, -1].item() == 1
     assert mg.tensor([300.0, 300.0, 1e-4]).half().prod().item() == pytest.approx(9.0, rel=1e-2)

@@ -104,6 +104,7 @@ ARGUMENTS = {  # where the types alone do not tell what fits together
     "movedim": (X, 0, 1),
     "roll": (X, 1, 0),
     "broadcast_to": (X, (2, 2, 3)),
+    "repeat_interleave": (X, 2),
     "split_with_sizes": (X, [1, 1]),
     "tensor_split": (X, 2),
     "meshgrid": (X[0], X[1]),

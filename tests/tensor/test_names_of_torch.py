@@ -313,5 +313,8 @@ def test_arguments_that_torch_takes_too():
     assert mg.broadcast_to(i, (2, 3)).shape == (2, 3)
     assert mg.tensor([7, -7]).div_(2, rounding_mode="floor").tolist() == [3, -4]
     assert mg.tensor([7.0, -7.0]).div_(2, rounding_mode="trunc").tolist() == [3, -3]
+    assert mg.bernoulli(mg.ones(9), 0.0).tolist() == [0] * 9 and mg.bernoulli(mg.zeros(9), p=1).tolist() == [1] * 9
+    with pytest.raises(ValueError, match=r"bernoulli: p must lie in \[0, 1\], got 1\.5"):
+        mg.bernoulli(mg.ones(2), 1.5)
     with pytest.raises(TypeError, match=r"generator must be a minigrad.Generator or None, got 0\.5"):
-        mg.bernoulli(mg.ones(2), 0.5)
+        mg.bernoulli(mg.ones(2), generator=0.5)

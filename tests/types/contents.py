@@ -22,7 +22,7 @@ THEMES = {  # modules by the last part of their names, in the order of the page;
     **dict.fromkeys(("core", "creation"), "Tensors"),
     **dict.fromkeys(("elementwise", "activation", "functions", "rounding"), "Element by element"),
     **dict.fromkeys(("select", "compare"), "Comparing and choosing"),
-    **dict.fromkeys(("reduce", "softmax"), "Along dims"),
+    **dict.fromkeys(("reduce", "softmax", "product"), "Along dims"),
     "movement": "Shapes",
     "index": "Indexing",
     "matmul": "Products",

@@ -21,8 +21,9 @@ from .movement import (
     movedim, narrow, pad, ravel, repeat_interleave, roll, rot90, select, split_with_sizes, t, tensor_split, tile, trace,
     unflatten, vstack,
 )  # fmt: skip
+from .product import cumprod, prod
 from .reduce import (
-    bincount, bucketize, count_nonzero, cumprod, logcumsumexp, median, norm, searchsorted, std_mean, unique, var_mean,
+    bincount, bucketize, count_nonzero, logcumsumexp, median, norm, searchsorted, std_mean, unique, var_mean,
 )  # fmt: skip
 from .rounding import ceil, div, floor_divide, fmod, frac, remainder, round, trunc
 from .compare import allclose, equal, isclose

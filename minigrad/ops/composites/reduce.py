@@ -5,18 +5,18 @@ import math
 import numpy as np
 
 from ...autograd import composite
-from ...autograd.cases import Fixed, apart, case
-from ...dtypes import float16, float32
+from ...autograd.cases import apart, case
+from ...dtypes import float16
 from ..args import in_dtype, many_dims, numpy_names, one_dim, require_float
 from ..elementwise import abs as absolute
 from ..elementwise import pow
 from ..index import Gather
-from ..movement import pad
 from ..reduce import ValuesIndices, amax, amin, mean, sort, std, var
 from ..reduce import sum as total
 from ..select import where
 from .functions import logaddexp
 from .index import host, new
+from .product import running
 
 
 @numpy_names
@@ -64,39 +64,13 @@ def count_nonzero(x, dim=None):
     return total(x != 0, dim)
 
 
-def _running(x, dim, combine, neutral):
-    """y_i = x_0 ∘ … ∘ x_i along dim, in steps that each look twice as far back."""
-    n, step = x.shape[dim], 1
-    before = (slice(None),) * dim
-    while step < n:
-        widths = [0, 0] * (x.ndim - 1 - dim) + [step, 0]
-        x = combine(x, pad(x[(*before, slice(0, n - step))], widths, value=neutral))
-        step *= 2
-    return x
-
-
-@numpy_names
-@composite(case((3, 4), dim=1), case(Fixed([[2.0, 0.0, 3.0], [0.0, 0.0, 1.0]]), dim=1))
-def cumprod(x, dim, dtype=None):
-    """y_i = Π_{j ≤ i} x_j along dim; the gradient is right where factors are 0. Integers and bools give int64"""
-    dim = one_dim("cumprod", x, dim)
-    if dtype is not None:
-        x = in_dtype(x, dtype)
-    elif x.dtype.kind != "f":
-        x = x.long()
-    if x.dtype in (float16, float32):  # part of a product may be too large for these, when the whole is not
-        return cumprod(x.double(), dim).to(x.dtype)
-    y = _running(x, dim, lambda a, b: a * b, 1) if x.ndim else x
-    return y if y is not x else x.clone()
-
-
 @numpy_names
 @composite(case((3, 4), dim=1))
 def logcumsumexp(x, dim):
     """y_i = ln Σ_{j ≤ i} e^x_j along dim, without overflow"""
     require_float("logcumsumexp", x)
     dim = one_dim("logcumsumexp", x, dim)
-    y = _running(x, dim, logaddexp, -math.inf) if x.ndim else x
+    y = running(x, dim, logaddexp, -math.inf) if x.ndim else x
     return y if y is not x else x.clone()
 
 

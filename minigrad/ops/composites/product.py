@@ -1,0 +1,105 @@
+"""Products along dims, whose values and gradients hold where a part of a product is too large for the dtype.
+
+There 0 times a part that has become ∞ would be NaN. So factors are first scaled, each by a power of two, such that the
+product of any stretch of them lies between 1/2 and 2. The result is scaled back, and so are gradients."""
+
+import math
+
+from ...autograd import Op, composite
+from ...autograd.cases import Fixed, case, positive
+from ...dtypes import float16, float32, float64
+from ..args import in_dtype, many_dims, numpy_names, one_dim
+from ..elementwise import abs, floor, log
+from ..movement import copied, pad, shaped
+from ..reduce import amax, amin, cumsum
+from ..select import maximum, minimum, where
+
+_BITS = {float16: 24, float32: 149, float64: 1074}  # the smallest number is 2^-bits, the largest nearer to 1
+
+
+class Rescale(Op, abstract=True):
+    """y = x 2^there;   dx = dy 2^back, whose derivative is scaled by 2^there again
+
+    For both ends of a computation whose gradients are kept smaller than they are, by some 2^c: at its beginning
+    back = there + c, at its end back = there - c. So it is no op to be checked alone: the products are."""
+
+    def forward(self, x, there, back):
+        self.save_inputs(None, there, back)
+        on = self.backend
+        left = on.clamp(on.cast(there, x.dtype), -3000.0, 3000.0)
+        for parts in (3, 2, 1):  # one after the other, as 2^1024 is ∞, and 0 times that NaN
+            power = on.floor(on.mul(left, 1 / parts))
+            x, left = on.mul(x, on.pow(2.0, power)), on.sub(left, power)
+        return x
+
+    def backward(self, dy):
+        _, there, back = self.saved_inputs()
+        return Rescale.apply(dy, back, there), None, None
+
+
+def _powers(x, dim, bits):
+    """The e of the 2^e that each factor is divided by, and their sums up to each; None if there are too few factors, of
+    2^-bits at least, for a part of the product to be too large."""
+    n = x.shape[dim]
+    if n <= 2 or n * bits < 1022:
+        return None
+    size = abs(x.detach())
+    sums = floor(cumsum(log(where((size > 0) & (size < math.inf), size, 1.0)), dim) * (1 / math.log(2)) + 0.5)
+    before = (slice(None),) * dim
+    return sums - pad(sums[(*before, slice(0, n - 1))], [0, 0] * (x.ndim - 1 - dim) + [1, 0]), sums
+
+
+def running(x, dim, combine, neutral):
+    """y_i = x_0 ∘ … ∘ x_i along dim, in steps that each look twice as far back."""
+    n, step = x.shape[dim], 1
+    before = (slice(None),) * dim
+    while step < n:
+        widths = [0, 0] * (x.ndim - 1 - dim) + [step, 0]
+        x = combine(x, pad(x[(*before, slice(0, n - step))], widths, value=neutral))
+        step *= 2
+    return x
+
+
+@numpy_names
+@composite(case((3, 4)), case((2, 5), dim=1), case(positive((2, 3, 2)), dim=(0, 2), keepdim=True), case((0, 3), dim=0))
+def prod(x, dim=None, keepdim=False, dtype=None):
+    """y = Π x over dim. A tree of products, in float64, so the gradient is right where factors are 0."""
+    x = x if dtype is None else in_dtype(x, dtype)
+    dims = many_dims("prod", x, dim)
+    rest = tuple(d for d in range(x.ndim) if d not in dims)
+    n = math.prod(x.shape[d] for d in dims)
+    y = x.double() if x.dtype.kind == "f" else x.long()  # part of the product may be too large, when the whole is not
+    y = shaped(y.permute(rest + dims), (*(x.shape[d] for d in rest), n))
+    powers = _powers(y, y.ndim - 1, _BITS[x.dtype]) if x.dtype.kind == "f" else None
+    if powers is not None:
+        e, whole = powers[0], powers[1][..., -1:]
+        y = Rescale.apply(y, -e, whole - e)
+    while y.shape[-1] != 1:
+        if y.shape[-1] % 2 or y.shape[-1] == 0:
+            y = pad(y, (0, 1), value=1)
+        half = y.shape[-1] // 2
+        y = y[..., :half] * y[..., half:] if half else y
+    if powers is not None:
+        y = Rescale.apply(y, whole, whole * 0.0)
+    y = shaped(y, tuple(1 if d in dims else k for d, k in enumerate(x.shape)) if keepdim else y.shape[:-1])
+    return copied(x, y.to(x.dtype) if x.dtype.kind == "f" else y)
+
+
+@numpy_names
+@composite(case((3, 4), dim=1), case(Fixed([[2.0, 0.0, 3.0], [0.0, 0.0, 1.0]]), dim=1))
+def cumprod(x, dim, dtype=None):
+    """y_i = Π_{j ≤ i} x_j along dim; the gradient is right where factors are 0. Integers and bools give int64"""
+    x = x if dtype is None else in_dtype(x, dtype)
+    dim = one_dim("cumprod", x, dim)
+    if x.ndim == 0:
+        return x.clone() if x.dtype.kind == "f" else x.to("int64").clone()
+    y = x.double() if x.dtype.kind == "f" else x.long()
+    powers = _powers(y, dim, _BITS[x.dtype]) if x.dtype.kind == "f" else None
+    if powers is not None:  # c keeps gradients within 2^±900 inside, if their range allows it
+        e, sums = powers
+        c = maximum(minimum(amin(sums, dim, keepdim=True) + 900.0, 0.0), amax(sums, dim, keepdim=True) - 900.0)
+        y = Rescale.apply(y, -e, c - e)
+    y = running(y, dim, lambda a, b: a * b, 1)
+    if powers is not None:
+        y = Rescale.apply(y, sums, sums - c)
+    return copied(x, y.to(x.dtype) if x.dtype.kind == "f" else y)
