@@ -192,7 +192,7 @@ Shapes
 
 Indexing
     gather           y[i][j] = x[i][index[i][j]] for dim 1, and so on: index picks along dim, and is at most as large …
-    index_select     The slices of x along dim named by index, an int Tensor of shape (n,)
+    index_select     The slices of x along dim named by index, an int Tensor of shape (n,), or ()
     masked_fill      x with value where mask (bool, broadcast to x) is True
     tril             The lower triangle of the last two dims, up to `diagonal` (0: the main one), zeros above
     triu             The upper triangle of the last two dims, from `diagonal` (0: the main one), zeros below
@@ -251,7 +251,7 @@ Random numbers
 The name of a device
     device   A device's name as `device=` takes it, 'cpu' or 'cuda': also of PyTorch's 'cuda:0', and device("cuda", 0)
 
-Names of PyTorch's that minigrad does not have, each with what to use in its place
+Names and arguments of PyTorch's that minigrad does not have, each with what to use in its place
     explaining   A __getattr__ for the module of that name: it raises AttributeError, with what to use where there is …
 
 save and load: tensors, modules, optimizers and what belongs to them, in any nesting, as one safetensors file

@@ -1,9 +1,11 @@
-"""Names of PyTorch's that minigrad does not have, each with what to use in its place.
+"""Names and arguments of PyTorch's that minigrad does not have, each with what to use in its place.
 
 A module that people from PyTorch look into ends with `__getattr__ = explaining(__name__)`. So nn.Conv2d is an
-AttributeError that says more than that it is not there.
+AttributeError, and `from minigrad.nn import Conv2d` an ImportError, that says more than that it is not there.
 """
 
+import inspect
+import opcode
 import re
 import sys
 from collections.abc import Callable
@@ -145,6 +147,38 @@ _MISSING = {  # {module: {pattern of a name: what to use}}; the first that match
 }  # fmt: skip
 
 
+_ARGUMENTS = {
+    "add_bias_kv": "concatenate it to key and value",
+    "add_zero_attn": "a query that sees no key gives zeros here",
+    "is_grads_batched": "call grad for one of grad_outputs after the other",
+    "max_norm": "scale the rows of weight under mg.no_grad()",
+    "norm_type": "there is no max_norm that it could belong to",
+    "only_inputs": "backward() adds to .grad of all leaves",
+    "out_dtype": "convert the factors with .to(dtype)",
+    "reduce": "say reduction='mean', 'sum' or 'none'; to add at an index there is scatter_add",
+    "scale_grad_by_freq": "divide the rows of weight.grad by mg.bincount(input)",
+    "size_average": "say reduction='mean', 'sum' or 'none'",
+    "sparse": "gradients are dense",
+    "weight": "multiply the losses of reduction='none' by it",
+    "_weight": "there is Embedding.from_pretrained",
+}
+
+
+def refused_argument(name: str, word: str) -> TypeError | None:
+    """The TypeError for an argument that `name` does not take, if it is one of PyTorch's."""
+    why = _ARGUMENTS.get(word)
+    return None if why is None else TypeError(f"{name}: minigrad has no {word}=; {why}")
+
+
+def check_arguments(kind: Any, given: dict[str, Any]) -> None:
+    """Raise such a TypeError if one of the arguments by keyword that a class is called with is not for its __init__."""
+    for word in _ARGUMENTS.keys() & given:
+        parameters = inspect.signature(kind.__init__).parameters.values()
+        error = refused_argument(kind.__name__, word)
+        if error and not any(p.name == word or p.kind is p.VAR_KEYWORD for p in parameters):
+            raise error
+
+
 def instead(name: str, module: str = "minigrad") -> str | None:
     """What to say to who asks a module for a name that only PyTorch has, or None for any other name."""
     table = _MISSING[module.removeprefix("minigrad.")]
@@ -153,12 +187,19 @@ def instead(name: str, module: str = "minigrad") -> str | None:
 
 def explaining(module: str) -> Callable[[str], Any]:
     """A __getattr__ for the module of that name: it raises AttributeError, with what to use where there is something to
-    say."""
+    say. In `from … import` it then raises ImportError, since Python would make one without these words."""
 
     def missing(name: str) -> Any:
         why, message = instead(name, module), f"module {module!r} has no attribute {name!r}"
+        if why is not None and _imports(sys._getframe(1)):
+            raise ImportError(f"cannot import name {name!r} from {module!r}: {why}", name=module)
         if why is not None:
             raise AttributeError(f"{message}: {why}")
         raise AttributeError(message, name=name, obj=sys.modules[module])  # Python may suggest a name like it
 
     return missing
+
+
+def _imports(frame: Any) -> bool:
+    """Is this frame at the `name` of `from … import name`?"""
+    return bool(frame.f_code.co_code[frame.f_lasti] == opcode.opmap["IMPORT_FROM"])

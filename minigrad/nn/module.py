@@ -7,8 +7,9 @@ import numpy as np
 
 from ..autograd import Node, mode
 from ..dtypes import DEFAULT_FLOAT
+from ..missing import check_arguments
 from ..recording import here
-from ..tensor import Tensor
+from ..tensor import Tensor, as_tensor
 from ..typing import Array, DTypeLike
 from .hooks import Hooked
 from .state import Keys, compared
@@ -72,6 +73,14 @@ class Module(Hooked):
     _name = ""  # what the parent calls this module; such names make up paths such as "blocks.1.attn"
     _buffer_names: dict = {}
 
+    if not TYPE_CHECKING:  # to mypy, __init__ alone says what a class takes
+
+        def __new__(cls, *args, **kwargs):
+            check_arguments(cls, kwargs)
+            if cls.__init__ is object.__init__ and (args or kwargs):
+                raise TypeError(f"{cls.__name__}() takes no arguments")
+            return super().__new__(cls)
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What calling the module computes: see the class. Subclasses define it; call the module, not this."""
         raise TypeError(f"{type(self).__name__} must define forward()")
@@ -132,25 +141,25 @@ class Module(Hooked):
             if id(child) not in above:  # a module that knows its parent
                 yield from child._named(kind, dot + name, above=above)
 
-    def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Parameter]]:
-        """(path, parameter) of all parameters, each once; recurse=False: of this module's own."""
-        seen = set()
-        for path, p in self._named(lambda module, name, value: isinstance(value, Parameter), prefix, recurse):
-            if id(p) not in seen:
-                seen.add(id(p))
-                yield path, p
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """(path, parameter) of all parameters, each once, or with remove_duplicate=False by each of its paths.
+        recurse=False: of this module's own."""
+        found = self._named(lambda module, name, value: isinstance(value, Parameter), prefix, recurse)
+        return _once(found) if remove_duplicate else found
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """All parameters, each once. recurse=False: only this module's own."""
         return (p for _, p in self.named_parameters(recurse=recurse))
 
-    def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
-        """(path, tensor) of what register_buffer added, except None, each once; recurse=False: of this module's own."""
-        seen = set()
-        for path, x in self._named(_is_buffer, prefix, recurse):
-            if id(x) not in seen:
-                seen.add(id(x))
-                yield path, x
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """(path, tensor) of what register_buffer added, except None, each once, or with remove_duplicate=False by each
+        of its paths. recurse=False: of this module's own."""
+        found = self._named(_is_buffer, prefix, recurse)
+        return _once(found) if remove_duplicate else found
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """All buffers, except None. recurse=False: only this module's own."""
@@ -194,19 +203,25 @@ class Module(Hooked):
 
     # ---------------------------------------------------------------------------------------------------------- state
 
-    def state_dict(self) -> dict[str, Tensor]:
-        """{path: Tensor} of parameters and persistent buffers, sharing memory with the module."""
-        return {path: value.detach() for path, value in self._named(_is_state)}
+    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Tensor]:
+        """{path: Tensor} of parameters and persistent buffers, sharing memory with the module. prefix: in front of each
+        path, as it is. keep_vars: the Parameters themselves, which require gradients."""
+        return {prefix + path: value if keep_vars else value.detach() for path, value in self._named(_is_state)}
 
-    def load_state_dict(self, state_dict: Mapping[str, Tensor | Array], strict: bool = True) -> Keys:
-        """Copy values (Tensors or arrays) in by path. strict: every path must be there, and no other.
+    def load_state_dict(
+        self, state_dict: Mapping[str, Tensor | Array], strict: bool = True, assign: bool = False
+    ) -> Keys:
+        """Copy values (Tensors or arrays) in by path. strict: every path must be there, and no other. assign: take over
+        their memory, dtype and device in place of copying; parameters stay the same objects.
 
         Shapes and kinds (float, int, bool) must be the same; the widths of dtypes may differ. Everything is checked
         before anything is copied: raises ValueError if something does not fit. Returns missing_keys and
         unexpected_keys, the paths, as a named tuple."""
         keys = self.check_state_dict(state_dict, strict)
         for path, x in self._named(_is_state):
-            if path in state_dict:
+            if path in state_dict and assign:
+                _take_over(x, as_tensor(state_dict[path]).detach().contiguous())
+            elif path in state_dict:
                 x.detach().copy_(state_dict[path])
         return keys
 
@@ -228,8 +243,7 @@ class Module(Hooked):
                 if x.dtype.kind != "f" and y.dtype.kind == "f":
                     y = x.detach().to(y.device)  # integers stay integers
                 if y.storage is not x.storage:
-                    x.array, x.storage = y.array, y.storage
-                    x.node = x.node and Node(None, 0, y.shape, y.dtype, y.device)
+                    _take_over(x, y)
         return self
 
     def float(self) -> "Self":
@@ -291,6 +305,21 @@ class Module(Hooked):
         if not lines:
             return f"{type(self).__name__}({self.extra_repr()})"
         return f"{type(self).__name__}({self.extra_repr()}\n  " + "\n  ".join(lines) + "\n)"
+
+
+def _once(named):
+    """(path, value) of each value, at its first path."""
+    seen = set()
+    for path, value in named:
+        if id(value) not in seen:
+            seen.add(id(value))
+            yield path, value
+
+
+def _take_over(x, y):
+    """Give the leaf x the memory, dtype and device of y; its .grad is lost."""
+    x.array, x.storage = y.array, y.storage
+    x.node = x.node and Node(None, 0, y.shape, y.dtype, y.device)
 
 
 def _is_buffer(module, name, value):

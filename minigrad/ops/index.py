@@ -9,7 +9,7 @@ from ..autograd.cases import Fixed, booleans, case, integers
 from ..autograd.graph import Storage
 from ..recording import checked, refuse
 from .args import one_dim
-from .movement import expanded
+from .movement import expanded, shaped
 from .select import where
 
 _REPEATED = np.array([2, 0, 2])
@@ -144,11 +144,12 @@ def checked_index(name, index, n, ignored=None):
 
 def gather(x, dim, index):
     """y[i][j] = x[i][index[i][j]] for dim 1, and so on: index picks along dim, and is at most as large as x
-    in the other dims."""
+    in the other dims. A number is a vector of one."""
     dim = one_dim("gather", x, dim)
-    if x.ndim == 0:
-        raise ValueError("gather of a 0-d tensor")
-    index = checked_index("gather", index, x.shape[dim])
+    index = checked_index("gather", index, x.shape[dim] if x.ndim else 1)
+    if 0 in (x.ndim, index.ndim):
+        y = Gather.apply(shaped(x, x.shape or (1,)), shaped(index, index.shape or (1,)), dim=dim)
+        return shaped(y, index.shape)
     if x.ndim == index.ndim and any(n < m for d, (n, m) in enumerate(zip(index.shape, x.shape)) if d != dim):
         x = getitem(x, tuple(slice(None if d == dim else n) for d, n in enumerate(index.shape)))
     return Gather.apply(x, index, dim=dim)
@@ -156,13 +157,14 @@ def gather(x, dim, index):
 
 @composite(case((4, 3), 0, Fixed([2, 0, 2])), case((4, 3), 1, Fixed([1, 1])))
 def index_select(x, dim, index):
-    """The slices of x along dim named by index, an int Tensor of shape (n,)."""
+    """The slices of x along dim named by index, an int Tensor of shape (n,), or (). A number has one slice, itself."""
     dim = one_dim("index_select", x, dim)
+    index = checked_index("index_select", index, x.shape[dim] if x.ndim else 1)
+    if index.ndim > 1 or (x.ndim == 0 and index.numel() != 1):
+        raise ValueError(f"index_select: index must have one dim, and of a number one element, got shape {index.shape}")
     if x.ndim == 0:
-        raise ValueError("index_select of a 0-d tensor")
-    index = checked_index("index_select", index, x.shape[dim])
-    if index.ndim != 1:
-        raise ValueError(f"index_select: index must have one dim, got shape {index.shape}")
+        return x.clone()
+    index = shaped(index, (index.numel(),))
     return getitem(x, (slice(None),) * dim + (index,))
 
 

@@ -5,7 +5,10 @@ and pay nothing for it."""
 import functools
 import inspect
 
+import numpy as np
+
 from ..autograd import Value
+from ..missing import refused_argument
 from .args import no_out, rename
 
 # PyTorch's names of what ops call otherwise: {function: {its name: ours}}, beside "input" for x …
@@ -21,16 +24,6 @@ IGNORED = {"memory_format", "sparse_grad", "_stacklevel"}  # whatever they say, 
 # Of these also inplace=: the result is returned, and the input stays as it is.
 INPLACE = {"dropout", "relu", "relu6", "silu", "mish", "elu", "celu", "selu", "leaky_relu", "hardsigmoid", "hardswish",
            "hardtanh"}  # fmt: skip
-REFUSED = {  # what to do instead, where they say anything
-    "max_norm": "scale the rows of weight under mg.no_grad() instead",
-    "norm_type": "it belongs to max_norm",
-    "out_dtype": "convert the factors with .to(dtype)",
-    "reduce": "say reduction='mean', 'sum' or 'none'; scatter_add adds at an index",
-    "scale_grad_by_freq": "divide the rows of weight.grad by mg.bincount(input)",
-    "size_average": "say reduction='mean', 'sum' or 'none'",
-    "sparse": "gradients are dense",
-    "weight": "multiply the losses of reduction='none' by it",
-}
 
 
 def accept(namespace):
@@ -51,6 +44,7 @@ def accepting(function, module):
     name, ours, called = function.__name__, inspect.signature(function).parameters, names_of(function)
     names = {word: mine for mine, word in called.items() if word != mine} | SECOND.get(name, {})
     known = {*ours, "axis", "keepdims"}
+    needed = {"input", "tensor"} if {"other", "exponent"}.isdisjoint(ours) else {}  # a number may stand beside a Tensor
 
     @functools.wraps(function)
     def call(*args, **kwargs):
@@ -61,9 +55,9 @@ def accepting(function, module):
                     del kwargs[word]
         try:
             return function(*args, **kwargs)
-        except AttributeError as error:
+        except Exception as error:
             given = dict(zip(called.values(), args)) | {called.get(k, k): v for k, v in kwargs.items()}
-            wrong = _no_tensor(error, given)
+            wrong = _no_tensor(error, given, needed)
             if wrong is None:
                 raise
             raise TypeError(f"{name}: {wrong}") from None
@@ -82,17 +76,20 @@ def names_of(function):
     return {name: theirs.get(name, name) for name in inspect.signature(function).parameters}
 
 
-def _no_tensor(error, given):
-    """What to say of an AttributeError that arose because one of the arguments {name: value}, or an element of one, is
-    no Tensor; None of any other."""
-    if error.name is None or isinstance(error.obj, Value):
-        return None
-    kind = type(error.obj).__name__
+def _no_tensor(error, given, needed):
+    """What to say if one of the arguments {name: value}, or an element of one, is no Tensor, and that is the reason of
+    the error; else None. needed: names of those that must be Tensors. Of others it is one that lacked an attribute."""
+    blamed = isinstance(error, AttributeError) and error.name is not None and not isinstance(error.obj, Value)
+    lacked = error.obj if blamed else given  # no argument is `given`
     for name, x in given.items():
-        if x is error.obj:
-            return f"{name} must be a Tensor, got {kind}; minigrad.tensor({name}) makes one"
-        if isinstance(x, (list, tuple)) and any(each is error.obj for each in x):
-            return f"{name} must hold Tensors, got {kind}; minigrad.tensor(…) makes one"
+        several = name == "tensors" or isinstance(x, (list, tuple))
+        if x is lacked or (name in needed and not isinstance(x, Value)):
+            return f"{name} must be a Tensor, got {type(x).__name__}; minigrad.tensor({name}) makes one"
+        if name == "tensors" and not isinstance(x, (list, tuple, Value)):
+            return f"tensors must be a list of Tensors, got {type(x).__name__}"
+        for each in x if several else ():
+            if each is lacked or (name == "tensors" and not isinstance(each, (Value, np.ndarray))):
+                return f"{name} must hold Tensors, got {type(each).__name__}; minigrad.tensor(…) makes one"
     return None
 
 
@@ -101,10 +98,7 @@ def _changes_nothing(name, word, value):
     what to use, for one that asks for something."""
     if word in IGNORED or (word == "inplace" and name in INPLACE):
         return True
-    if value is None or value is False:
-        return word == "out" or word in REFUSED
-    if word == "out":
-        raise no_out(name)
-    if word in REFUSED:
-        raise TypeError(f"{name}: minigrad has no {word}=; {REFUSED[word]}")
-    return False
+    error = no_out(name) if word == "out" else refused_argument(name, word)
+    if error and value is not None and value is not False:
+        raise error
+    return error is not None

@@ -346,15 +346,19 @@ class Pad(Op):
 
 
 def pad(x, pad, value=0.0):
-    """Constant padding as in PyTorch: `pad` is (last dim before, after, next to last before, after, …)."""
-    if len(pad) % 2 or len(pad) > 2 * x.ndim or any(n < 0 for n in pad):
-        raise ValueError(
-            f"pad: {tuple(pad)} is not pairs of sizes ≥ 0 for at most the {x.ndim} dims of shape {x.shape}"
-        )
+    """Constant padding as in PyTorch: `pad` is (last dim before, after, next to last before, after, …). Sizes
+    below 0 cut off."""
+    if len(pad) % 2 or len(pad) > 2 * x.ndim:
+        raise ValueError(f"pad: {tuple(pad)} is not pairs of sizes for at most the {x.ndim} dims of shape {x.shape}")
     check_holds("pad", x.dtype, value)
     pairs = [(int(a), int(b)) for a, b in zip(pad[::2], pad[1::2])]
     widths = ((0, 0),) * (x.ndim - len(pairs)) + tuple(reversed(pairs))
-    return Pad.apply(x, widths=widths, value=value)
+    if min(pad, default=0) >= 0:
+        return Pad.apply(x, widths=widths, value=value)
+    if any(n + before + after < 0 for n, (before, after) in zip(x.shape, widths)):
+        raise ValueError(f"pad: {tuple(pad)} cuts more from shape {x.shape} than it has")
+    y = Pad.apply(x, widths=tuple((max(a, 0), max(b, 0)) for a, b in widths), value=value)
+    return y[tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(y.shape, widths))]
 
 
 @composite(case((2, 3), 2, 1), case((3,), 2, 2))

@@ -162,13 +162,13 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
 
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """y[i][j] = x[i][index[i][j]] for dim 1, and so on: index picks along dim, and is at most as large as x
-    in the other dims."""
+    in the other dims. A number is a vector of one."""
 
 def getitem(input: Tensor, index: Index) -> Tensor:
     """x[index], basic or advanced as in NumPy. Basic indexing gives a view."""
 
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The slices of x along dim named by index, an int Tensor of shape (n,)."""
+    """The slices of x along dim named by index, an int Tensor of shape (n,), or (). A number has one slice, itself."""
 
 def masked_fill(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
     """x with value where mask (bool, broadcast to x) is True. Dtypes are promoted."""

@@ -8,6 +8,7 @@ FAMILIES = {
     "rounding": "Rounding and remainders",
     "activation": "Activations",
     "select": "Selection, comparison and logic",
+    "product": "Products along dims",
     "reduce": "Reductions and orderings",
     "movement": "Movement",
     "index": "Indexing and masks",

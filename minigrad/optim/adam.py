@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 class Adam(Optimizer):
     """m = β₁ m + (1 - β₁) g;   v = β₂ v + (1 - β₂) g²;   p -= lr · m / (1 - β₁ᵗ) / (√(v / (1 - β₂ᵗ)) + eps)
 
-    m and v begin as zeros, and t counts the steps from 1. weight_decay · p is added to the gradient first. Source:
-    Kingma and Ba 2015, algorithm 1. foreach, fused and capturable change nothing: one launch updates all parameters in
-    any case, and mg.capture takes it."""
+    m and v begin as zeros, and t counts the steps from 1. weight_decay · p is added to the gradient first, or
+    with decoupled_weight_decay, taken apart as by AdamW. Source: Kingma and Ba 2015, algorithm 1. foreach, fused and
+    capturable change nothing: one launch updates all parameters in any case, and mg.capture takes it."""
 
     buffers = ("m", "v")
     squares = ("v",)
@@ -35,7 +35,9 @@ class Adam(Optimizer):
         capturable: bool = False,
         differentiable: bool = False,
         fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
     ) -> None:
+        self.decoupled = self.decoupled or decoupled_weight_decay
         refuse(type(self).__name__, amsgrad=amsgrad, maximize=maximize, differentiable=differentiable)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from .. import autograd
 from ..autograd import GraphError, Handle, Node, Recorded, Storage, Value
+from ..missing import refused_argument
 from ..recording import here
 
 if TYPE_CHECKING:
@@ -173,6 +174,8 @@ def grad(
     retain_graph: bool | None = None,
     create_graph: bool = False,
     allow_unused: Literal[False] = False,
+    *,
+    materialize_grads: bool = False,
 ) -> "tuple[Tensor, ...]": ...
 @overload
 def grad(
@@ -183,6 +186,7 @@ def grad(
     create_graph: bool = False,
     *,
     allow_unused: bool,
+    materialize_grads: bool = False,
 ) -> "tuple[Tensor | None, ...]": ...
 def grad(
     outputs: Value | Sequence[Value],
@@ -191,11 +195,18 @@ def grad(
     retain_graph: bool | None = None,
     create_graph: bool = False,
     allow_unused: bool = False,
+    *,
+    materialize_grads: bool = False,
+    **others: Any,
 ) -> tuple[Any, ...]:
     """Gradients of outputs with respect to inputs, weighted by grad_outputs, as a tuple; touches no .grad.
 
     outputs, inputs, grad_outputs: a Tensor or a sequence. Raises GraphError for an input that the outputs do not depend
-    on; with allow_unused, its gradient is None. retain_graph, create_graph: as in Tensor.backward."""
+    on; with allow_unused, its gradient is None, and with materialize_grads, zeros. retain_graph, create_graph: as in
+    Tensor.backward. Of others, only_inputs=True and is_grads_batched=False change nothing."""
+    for word, value in others.items():
+        if value is not {"only_inputs": True, "is_grads_batched": False}.get(word):
+            raise refused_argument("grad", word) or TypeError(f"grad() got an unexpected keyword argument {word!r}")
     outputs = [outputs] if isinstance(outputs, Value) else list(outputs)
     inputs = [inputs] if isinstance(inputs, Value) else list(inputs)
     if grad_outputs is None or isinstance(grad_outputs, Value):
@@ -210,6 +221,8 @@ def grad(
     started = [_root(y, g) for y, g in zip(outputs, grad_outputs, strict=True)]
     roots, cotangents = [root for root, _ in started], [g for _, g in started]
     found = autograd.backward(roots, cotangents, nodes, retain_graph, create_graph)
+    if materialize_grads:
+        return tuple(x.detach().zeros_like() if g is None else g for x, g in zip(inputs, found))
     for i, g in enumerate(found):
         if g is None and not allow_unused:
             raise GraphError(f"grad: outputs do not depend on input {i}; pass allow_unused=True to get None for it")

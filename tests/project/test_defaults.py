@@ -47,10 +47,11 @@ nn.KVCache: device='cpu'
 nn.LayerNorm: eps=1e-05, elementwise_affine=True, bias=True, dtype=float32
 nn.Linear: bias=True, dtype=float32
 nn.Module.named_modules: prefix=''
-nn.Module.named_parameters: prefix='', recurse=True
+nn.Module.named_parameters: prefix='', recurse=True, remove_duplicate=True
 nn.Module.zero_grad: set_to_none=True
 nn.Module.register_buffer: persistent=True
-nn.Module.load_state_dict: strict=True
+nn.Module.state_dict: prefix='', keep_vars=False
+nn.Module.load_state_dict: strict=True, assign=False
 nn.Module.train: training=True
 nn.Module.requires_grad_: requires_grad=True
 nn.ModuleDict: modules=()
@@ -90,7 +91,7 @@ nn.cost.attention: batch=1, bias=True, dtype=float32
 nn.masks.hidden_future: start=0, device='cpu'
 nn.utils.clip_grad_norm_: norm_type=2.0, error_if_nonfinite=False
 optim.Adam: lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.0, amsgrad=False,
-    maximize=False, capturable=False, differentiable=False
+    maximize=False, capturable=False, differentiable=False, decoupled_weight_decay=False
 optim.AdamW: lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.01, amsgrad=False,
     maximize=False, capturable=False, differentiable=False
 optim.SGD: lr=0.001, momentum=0.0, dampening=0, weight_decay=0.0, nesterov=False, maximize=False,

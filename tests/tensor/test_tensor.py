@@ -251,7 +251,7 @@ MESSAGES = [
     (lambda: X.gather(1, mg.full((3, 1), 0)), ValueError, r"gather.*\(3, 1\).*\(2, 3\)"),
     (lambda: X.index_select(0, mg.tensor([2])), IndexError, "index_select: index 2.*size 2"),
     (lambda: mg.tensor(1.0).index_select(0, mg.tensor([0, 1])), (IndexError, ValueError), "index_select"),
-    (lambda: mg.tensor(1.0).gather(0, mg.tensor([0, 0])), (IndexError, ValueError), "gather"),
+    (lambda: mg.tensor(1.0).gather(0, mg.tensor([0, 1])), (IndexError, ValueError), "gather"),
     (lambda: F.embedding(mg.tensor([-1]), X), IndexError, "embedding: index -1.*size 2"),
     (lambda: F.embedding(mg.tensor([1.0]), X), TypeError, "embedding.*float32"),
     (lambda: F.linear(X, mg.zeros(2, 2)), ValueError, r"linear.*\(2, 3\).*\(2, 2\)"),

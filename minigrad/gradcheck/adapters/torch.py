@@ -21,7 +21,7 @@ class TorchModule(Module):
         self.foreign = foreign
         self.own = {path: _entered(p) for path, p in foreign.named_parameters()}
 
-    def named_parameters(self, prefix="", recurse=True):
+    def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
         return iter(self.own.items())
 
 
