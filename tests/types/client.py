@@ -96,7 +96,7 @@ def tensors(dtype: DTypeLike = mg.float64) -> Iterator[Tensor]:
     w = mg.tensor(np.linspace(-1.0, 1.0, 18).reshape(6, 3), dtype=dtype)
     mask = (x > 0) & ~(x == 1.0) | x.isnan()
     y = (2 - x) / (1 + x**2) @ w - w.mT[0, None, 1:4]
-    yield y.softmax(dim=-1) + mg.softmax(y, -1) + y.log_softmax(axis=1).exp()
+    yield y.softmax(dim=-1) + mg.softmax(input=y, dim=-1) + mg.maximum(y, other=y) + y.log_softmax(axis=1).exp()
     yield x.masked_fill(mask, 0.0).sum(-1, keepdims=True) + x.mean(dim=(0, 1)) + x.amax(0)[[0, 2]].std()
     values, indices = x.max(dim=1)
     yield values * x.max() + x.gather(1, indices.unsqueeze(1)).squeeze(1)
@@ -105,7 +105,7 @@ def tensors(dtype: DTypeLike = mg.float64) -> Iterator[Tensor]:
     yield mg.where(mask, x, 0.5).to(mg.float32).double().transpose(0, 1).contiguous().view(3, 8)
     yield mg.einsum("ij,jk->ik", x, w).tril() + mg.topk(x, 3).values * np.float32(2) + x.split([3, 3], dim=1)[0]
     B, T = x.shape
-    assert x.numel() == B * T and x.size(0) == B and x.ndim == x.dim() == len(x.size()) and x.device == "cpu"
+    assert x.numel() == B * T and x.size(0) == B and x.ndim == x.dim() == len(x.size()) and x.device.type == "cpu"
     with mg.no_grad():
         x -= 0.1 * x
         x[0, :2] = 0

@@ -26,10 +26,13 @@ class Rescale(Op, abstract=True):
     def forward(self, x, there, back):
         self.save_inputs(None, there, back)
         on = self.backend
-        left = on.clamp(on.cast(there, x.dtype), -3000.0, 3000.0)
-        for parts in (3, 2, 1):  # one after the other, as 2^1024 is ∞, and 0 times that NaN
-            power = on.floor(on.mul(left, 1 / parts))
-            x, left = on.mul(x, on.pow(2.0, power)), on.sub(left, power)
+        k = on.clamp(there, -3000.0, 3000.0)
+        third = on.floor(on.mul(on.add(k, 0.5), 1 / 3))  # 1/3 is rounded, so not of k itself
+        rest = on.sub(k, on.mul(third, 3.0))  # r = 0, 1 or 2, of which 2^r = 1 + r (r + 1) / 2
+        x = on.mul(x, on.add(on.mul(on.mul(rest, on.add(rest, 1.0)), 0.5), 1.0))
+        power = on.pow(2.0, third)
+        for _ in range(3):  # not at once: 2^1024 is ∞, and 0 times that NaN
+            x = on.mul(x, power)
         return x
 
     def backward(self, dy):
