@@ -27,12 +27,11 @@ class Rescale(Op, abstract=True):
         self.save_inputs(None, there, back)
         on = self.backend
         k = on.clamp(there, -3000.0, 3000.0)
-        third = on.floor(on.mul(on.add(k, 0.5), 1 / 3))  # 1/3 is rounded, so not of k itself
-        rest = on.sub(k, on.mul(third, 3.0))  # r = 0, 1 or 2, of which 2^r = 1 + r (r + 1) / 2
-        x = on.mul(x, on.add(on.mul(on.mul(rest, on.add(rest, 1.0)), 0.5), 1.0))
-        power = on.pow(2.0, third)
-        for _ in range(3):  # not at once: 2^1024 is ∞, and 0 times that NaN
-            x = on.mul(x, power)
+        third = on.floor(on.add(on.mul(k, 1 / 3), 0.5))
+        r = on.sub(k, on.mul(third, 3.0))  # -1, 0 or 1, of which 2^r = 1 + r (r + 3) / 4
+        power, rest = on.pow(2.0, third), on.add(on.mul(on.mul(r, on.add(r, 3.0)), 0.25), 1.0)
+        for factor in (power, rest, power, power):  # not at once: 2^1024 is ∞, and 0 times that NaN
+            x = on.mul(x, factor)
         return x
 
     def backward(self, dy):
