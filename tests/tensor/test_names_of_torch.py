@@ -1,5 +1,6 @@
 """What a user of PyTorch types from memory: dtypes, formats, // and %, modes, ways to make and to change a tensor."""
 
+import contextlib
 import math
 import re
 
@@ -228,6 +229,10 @@ def test_devices():
     assert mg.cuda.device_count() == (device == "cuda") == x.is_cuda
     with pytest.raises(ValueError, match="unknown device 'cuda:1'; there are 'cpu' and 'cuda', which is one GPU"):
         mg.device("cuda:1")
+    x.pin_memory().to(device, non_blocking=True)  # as nanoGPT does
+    assert not mg.cuda.is_bf16_supported()
+    with contextlib.nullcontext() if device == "cuda" else pytest.raises(mg.DeviceError):
+        mg.cuda.synchronize()
     mg.cuda.manual_seed_all(7)
     first = mg.rand(3).tolist()
     mg.manual_seed(7)
