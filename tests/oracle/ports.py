@@ -183,8 +183,8 @@ def same_numbers(m, first_weights, models):
         return m.tensor(below.sum(1, keepdims=True))
 
     with (
-        mock.patch.object(m, "randint", lambda high, size: m.tensor(rng.integers(high, size=size))),
-        mock.patch.object(m, "randperm", lambda n: m.tensor(rng.permutation(n))),
+        mock.patch.object(m, "randint", lambda high, size, **_: m.tensor(rng.integers(high, size=size))),
+        mock.patch.object(m, "randperm", lambda n, **_: m.tensor(rng.permutation(n))),
         mock.patch.object(m, "multinomial", multinomial),
         mock.patch.object(m.utils.data.RandomSampler, "__iter__", indices),
         mock.patch.object(m.nn.Module, "to", moved),
