@@ -192,7 +192,7 @@ class _Imports:
         if module.partition(".")[0] == "minigrad" and module.removeprefix("minigrad.") in _MISSING:
             why = instead(name, module)
             if why is not None:
-                raise ModuleNotFoundError(f"module {module!r} has no attribute {name!r}: {why}")
+                raise ModuleNotFoundError(f"cannot import name {name!r} from {module!r}: {why}")
 
 
 sys.meta_path.append(_Imports)

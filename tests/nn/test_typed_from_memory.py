@@ -188,8 +188,8 @@ def test_what_is_missing_says_so(name):
 
 
 IMPORTS = {
-    "from minigrad.nn import Linear, Conv2d": "'minigrad.nn' has no attribute 'Conv2d': .*convolutions",
-    "from minigrad.nn.functional import conv2d": "no attribute 'conv2d': .*convolutions",
+    "from minigrad.nn import Linear, Conv2d": "cannot import name 'Conv2d' from 'minigrad.nn': .*convolutions",
+    "from minigrad.nn.functional import conv2d": "from 'minigrad.nn.functional': .*convolutions",
     "from minigrad.optim import RMSprop": "subclass",
     "from minigrad.optim.lr_scheduler import CyclicLR": "OneCycleLR",
     "from minigrad.nn.parallel import DistributedDataParallel": "see minigrad.distributed",
