@@ -52,7 +52,7 @@ def test_methods():
     with pytest.raises(AttributeError, match=r"no Module at '1.2'"):
         model.get_submodule("1.2")
     assert next(n for n, _ in model.named_parameters("net")) == "net.0.weight"
-    assert list(model.parameters(recurse=False)) == []
+    assert list(model.parameters(recurse=False)) == [] and model.to("cpu", non_blocking=True) is model
     with pytest.raises(TypeError, match="must be a Tensor, got ndarray"):
         model.register_buffer("x", np.ones(2))
     keys = model.load_state_dict({"0.bias": mg.zeros(3), "y": mg.ones(1)}, strict=False)
