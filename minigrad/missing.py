@@ -1,11 +1,10 @@
 """Names and arguments of PyTorch's that minigrad does not have, each with what to use in its place.
 
 A module that people from PyTorch look into ends with `__getattr__ = explaining(__name__)`. So nn.Conv2d is an
-AttributeError, and `from minigrad.nn import Conv2d` an ImportError, that says more than that it is not there.
+AttributeError that says more than that it is not there, and so is the ImportError of `from minigrad.nn import Conv2d`.
 """
 
 import inspect
-import opcode
 import re
 import sys
 from collections.abc import Callable
@@ -135,6 +134,7 @@ _MISSING = {  # {module: {pattern of a name: what to use}}; the first that match
         r"StackDataset": "use TensorDataset, or a Dataset whose __getitem__ returns a tuple",
         r"ChainDataset": "use an IterableDataset whose __iter__ is itertools.chain(…)",
         r"get_worker_info": "batches are made in the process that asks for them",
+        r"dataloader|dataset|sampler|_utils": "all classes are in minigrad.utils.data itself",
     },
     "autograd": {
         r"Variable": "a Tensor with requires_grad=True is one",
@@ -143,6 +143,21 @@ _MISSING = {  # {module: {pattern of a name: what to use}}; the first that match
         r"set_detect_anomaly": "use mg.detect_anomaly(), a context manager and decorator",
         r"gradgradcheck": "use gradcheck(…, order=2)",
         r"set_grad_enabled|inference_mode": "it is mg's",
+    },
+    "cuda": {
+        r"amp": "minigrad has no mixed precision: leave out autocast and GradScaler",
+        r"(set|current|get)_device\w*|device": "minigrad uses one GPU, the one that is current in CuPy",
+        r"empty_cache|\w*memory\w*": "the memory is CuPy's: cupy.get_default_memory_pool()",
+        r"Event": "time a step with time.perf_counter(), after cuda.synchronize()",
+        r"\w*[Ss]tream|graphs?|\w*CUDAGraph": "minigrad.capture records a step, which a GPU replays as one CUDA graph",
+    },
+    "distributed": {
+        r"(init|destroy)_process_group|is_(initialized|available)|get_(rank|world_size|backend)|barrier|new_group": (
+            "start the program with mpiexec, and see minigrad.distributed.world()"
+        ),
+        r"\w*(reduce|gather|broadcast|scatter)\w*|fsdp|\w*tensor|algorithms|optim": (
+            "see minigrad.distributed.Shards, which sums gradients over the processes"
+        ),
     },
 }  # fmt: skip
 
@@ -187,12 +202,12 @@ def instead(name: str, module: str = "minigrad") -> str | None:
 
 def explaining(module: str) -> Callable[[str], Any]:
     """A __getattr__ for the module of that name: it raises AttributeError, with what to use where there is something to
-    say. In `from … import` it then raises ImportError, since Python would make one without these words."""
+    say."""
 
     def missing(name: str) -> Any:
+        if name == "__path__":  # a module that has one, even if it is empty, may hold others: Python asks _Imports
+            return []
         why, message = instead(name, module), f"module {module!r} has no attribute {name!r}"
-        if why is not None and _imports(sys._getframe(1)):
-            raise ImportError(f"cannot import name {name!r} from {module!r}: {why}", name=module)
         if why is not None:
             raise AttributeError(f"{message}: {why}")
         raise AttributeError(message, name=name, obj=sys.modules[module])  # Python may suggest a name like it
@@ -200,6 +215,17 @@ def explaining(module: str) -> Callable[[str], Any]:
     return missing
 
 
-def _imports(frame: Any) -> bool:
-    """Is this frame at the `name` of `from … import name`?"""
-    return bool(frame.f_code.co_code[frame.f_lasti] == opcode.opmap["IMPORT_FROM"])
+class _Imports:
+    """The last that Python asks for a module, when nobody has found it: `from minigrad.nn.parallel import …`. For
+    `from minigrad.nn import Conv2d` it asks for a module minigrad.nn.Conv2d."""
+
+    @staticmethod
+    def find_spec(fullname: str, path: Any = None, target: Any = None) -> None:
+        module, _, name = fullname.rpartition(".")
+        if module.partition(".")[0] == "minigrad" and module.removeprefix("minigrad.") in _MISSING:
+            why = instead(name, module)
+            if why is not None:
+                raise ModuleNotFoundError(f"cannot import name {name!r} from {module!r}: {why}")
+
+
+sys.meta_path.append(_Imports)

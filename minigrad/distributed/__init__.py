@@ -5,9 +5,15 @@ shards      a batch in shards, each with its own random numbers                t
 gradients   gradients and loss as one vector                                  compare  `check`: are they those of one?
 """
 
+from typing import TYPE_CHECKING
+
 from .compare import check
 from .gradients import gathered, scattered
 from .shards import Shards
 from .world import World, fingerprint, library, world
+from ..missing import explaining
 
 __all__ = ["check", "gathered", "scattered", "Shards", "World", "fingerprint", "library", "world"]
+
+if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
+    __getattr__ = explaining(__name__)

@@ -230,9 +230,14 @@ class Module(Hooked):
         return compared(type(self).__name__, dict(self._named(_is_state)), state_dict, strict)
 
     def to(
-        self, *targets: DTypeLike | Tensor | None, dtype: DTypeLike | None = None, device: str | None = None
+        self,
+        *targets: DTypeLike | Tensor | None,
+        dtype: DTypeLike | None = None,
+        device: str | None = None,
+        non_blocking: bool = False,
     ) -> "Self":
-        """Move parameters and buffers to a device, a float dtype, or both, in place. .grad is lost. Returns self."""
+        """Move parameters and buffers to a device, a float dtype, or both, in place. .grad is lost. Returns self.
+        non_blocking changes nothing: see Tensor.to."""
         for module in self.modules():
             for name, x in vars(module).items():
                 if not (isinstance(x, Parameter) or (name in module._buffer_names and x is not None)):

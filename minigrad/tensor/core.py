@@ -12,8 +12,8 @@ import numpy as np
 from .. import backend, dtypes
 from ..autograd import Node, Storage
 from ..typing import Array, DTypeLike, Operand
+from .drawn import Drawn
 from .gradients import Gradients
-from .inplace import InPlace
 from .interop import Interop
 from .more import More
 
@@ -23,7 +23,7 @@ else:
     from .. import ops
 
 
-class Tensor(More, Gradients, InPlace, Interop):
+class Tensor(More, Gradients, Drawn, Interop):
     """An n-dimensional array that remembers how it was computed, so that gradients can flow back through it.
 
     Made by minigrad.tensor, zeros, randn, … and by operations. `array` is the raw array of its backend. The version
@@ -143,6 +143,10 @@ class Tensor(More, Gradients, InPlace, Interop):
     def cuda(self, non_blocking: builtins.bool = False) -> "Tensor":
         """On the GPU: itself if it is there. Gradients flow through."""
         return self.to("cuda")
+
+    def pin_memory(self) -> "Tensor":
+        """Itself. PyTorch copies it to page-locked memory, from which a GPU reads sooner; here that changes nothing."""
+        return self
 
     def double(self) -> "Tensor":
         """As float64."""

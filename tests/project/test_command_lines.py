@@ -330,6 +330,7 @@ def test_a_process_says_one_line_and_ends_with_2(words, message):
     assert (status, out, err.count("\n")) == (2, "", 1) and message in err
 
 
+@pytest.mark.slow
 def test_a_run_says_nothing_on_stderr_in_development_mode():
     status, out, err = finished(EXAMPLES / "char_lm.py", *TINY, *TEXT, "--out", "run")
     assert (status, err) == (0, "") and "wrote run/last.safetensors" in out

@@ -19,7 +19,7 @@ from . import public
 FILE = ROOT / "minigrad/__init__.py"
 WIDTH = 120
 THEMES = {  # modules by the last part of their names, in the order of the page; others follow, under their own titles
-    **dict.fromkeys(("core", "creation"), "Tensors"),
+    **dict.fromkeys(("core", "creation", "sampling"), "Tensors"),
     **dict.fromkeys(("elementwise", "activation", "functions", "rounding"), "Element by element"),
     **dict.fromkeys(("select", "compare"), "Comparing and choosing"),
     **dict.fromkeys(("reduce", "softmax", "product"), "Along dims"),

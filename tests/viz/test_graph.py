@@ -262,6 +262,7 @@ def test_the_deepest_modules_are_folded_first():
     assert box(blocks, "blocks.2 · Tiny")[1].endswith("4 leaves")
 
 
+@pytest.mark.slow
 def test_a_chain_of_100_000_ops_is_drawn():
     y = leaf(2)
     for _ in range(100_000):
