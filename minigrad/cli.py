@@ -34,7 +34,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from . import launched
+from . import launched, starting
 from .backend import DeviceError
 from .backend.runners.toolchain import CompilerError
 from .errors import CheckpointError, RanksError, TextError, UnknownName, printable, similar, unknown
@@ -308,6 +308,7 @@ def run(main):
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # characters that this terminal cannot show are no error
     try:
+        starting.begun()
         status = main(sys.argv[1:])
     except SystemExit as stop:
         status = stop.code

@@ -12,7 +12,7 @@ import pytest
 
 import minigrad
 import minigrad.study.__main__
-from minigrad import cli
+from minigrad import cli, starting
 from minigrad.__main__ import MODEL, TOOLS, char_lm, main
 
 from ..char_lm.runs import TINY, WORDS
@@ -224,6 +224,35 @@ def test_a_reader_that_has_read_enough():
     done = process("ops", stdout=write)
     os.close(write)
     assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
+
+
+@pytest.mark.parametrize(
+    "argv, original, ours",
+    [
+        ("-m train", "python -m minigrad train", True),
+        ("-m train", "python -Xdev -mminigrad train", True),
+        ("-m report", "python -m minigrad.study report", True),
+        ("/bin/minigrad", "python /bin/minigrad", True),
+        ("-m minigrad", "python -m pytest minigrad", False),
+        ("-m", "python -m minigradient", False),
+        ("train.py minigrad", "python train.py minigrad", False),
+        ("tool", "python tool minigrad", False),  # one that has taken a word away
+        ("-c", "python -c minigrad", False),
+        ("", "python", False),
+    ],
+)
+def test_only_the_program_is_the_program(argv, original, ours):
+    assert starting.is_program(argv.split(), original.split()) == ours
+
+
+def test_ctrl_c_while_numpy_is_imported_has_no_traceback(tmp_path):
+    """In the program alone: one that imports minigrad gets its KeyboardInterrupt."""
+    (tmp_path / "numpy.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nimport time\n")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+    for argv, traceback in (["-m", "minigrad"], False), (["-c", "import minigrad"], True):
+        done = subprocess.run([sys.executable, *argv], env=env, capture_output=True, text=True)
+        assert done.returncode == -signal.SIGINT and ("KeyboardInterrupt" in done.stderr) == traceback
+        assert traceback or done.stderr == ""
 
 
 def test_python_without_docstrings():
