@@ -76,6 +76,18 @@ class Parser(argparse.ArgumentParser):
             self._check_spelling(args or ())
         return super().parse_known_args(args, namespace)
 
+    def parse_args(self, args=None, namespace=None):
+        parsed, rest = self.parse_known_args(args, namespace)
+        if rest:
+            self.error(self.surplus(rest[0]))
+        return parsed
+
+    def surplus(self, word):
+        """What is wrong with a word that no option takes."""
+        if word.startswith("-"):
+            return f"there is no option {word[:40]!r}: {_called or self.prog} -h lists them"
+        return f"{word[:40]!r} is one word too many; a text of several words needs quotes"
+
     def _check_spelling(self, words):
         """An error for --txt or -text, where there is --text: before argparse says that --text is missing."""
         known = list(self._option_string_actions)
@@ -132,6 +144,21 @@ def out_of_limits(value, **limits):
     return ""
 
 
+def numbers(**limits):
+    """A `type` for add_argument: whole numbers with commas between them, each within limits, as a list."""
+    each = number(int, **limits)
+
+    def read(typed):
+        if not all(part.strip().removeprefix("-").isdecimal() for part in typed.split(",")):
+            raise argparse.ArgumentTypeError(f"must be whole numbers, such as 2,3, not {typed[:40]!r}")
+        return [each(part) for part in typed.split(",")]
+
+    return read
+
+
+DEVICE = dict(choices=("cpu", "cuda"), default="cpu", help="where to compute (default: cpu)")
+
+
 def path(typed):
     """A `type` for add_argument: a Path. An empty one, as from an unset variable of a shell, is an error."""
     if not typed:
@@ -157,11 +184,15 @@ def folder_to_write(folder, option):
     return folder
 
 
-def file_to_write(file, option, example):
-    """Like folder_to_write, for a file. example: the name to suggest if a folder was given."""
-    file = Path(file)
+def file_to_write(file, option, example, *suffixes):
+    """Like folder_to_write, for a file. example: the name to suggest if a folder was given. suffixes: others that its
+    name may end with, as ".png", besides the example's; "" for none."""
+    file, suffixes = Path(file), (Path(example).suffix, *suffixes)
     if file.is_dir():
         raise CommandError(f"{option} {file} is a folder: give a file, such as {file / example}")
+    if file.suffix.lower() not in suffixes:
+        ends = " or ".join(filter(None, suffixes))
+        raise CommandError(f"{option} {file}: the file's name must end with {ends}, such as {example}")
     if file.exists() and not file.is_file():  # writing would replace the device or the pipe by a file
         raise CommandError(f"{option} {file} is a device or a pipe: give an ordinary file")
     folder_to_write(os.path.dirname(os.path.realpath(file)) if file.is_symlink() else file.parent, option)
@@ -171,7 +202,7 @@ def file_to_write(file, option, example):
 def needs(package, what):
     """Raise a CommandError unless an optional package is installed. what: the thing that needs it."""
     if importlib.util.find_spec(package) is None:
-        raise CommandError(f"{what} needs the package {package}: pip install '.[viz]'")
+        raise CommandError(f"{what} needs the package {package}: pip install {package}")
 
 
 @contextlib.contextmanager
@@ -232,6 +263,21 @@ def called(name):
 def note(name, text):
     """Print a line on stderr that is no error. name: that of the command."""
     print(f"{_called or name}: note: {text}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def busy():
+    """say(words) in this block tells a terminal, on stderr, what the command is busy with; at its end that is gone."""
+    width = shutil.get_terminal_size().columns - 1 if sys.stderr.isatty() else 0
+
+    def say(words):
+        if width > 0:
+            print(f"\r{words[:width]:{width}}", end="\r" * (not words), file=sys.stderr, flush=True)
+
+    try:
+        yield say
+    finally:
+        say("")
 
 
 def command(name):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import cli
+from ..errors import UnknownName
 from ..gradcheck.report import aligned
 from ..nn import GPT
 from ..nn.heads import known_heads
@@ -18,6 +19,7 @@ from ..tensor import Tensor, tensor
 from ..training import checkpoint
 from ..training.runs import load_char_model, model_file
 from ..training.text import CharVocab
+from ..viz.labels import count
 from .effects.cells import attention_attribution, what_if
 from .effects.importance import METHODS, grouped, head_importance, prune, returned_loss
 from .effects.patching import patch
@@ -150,21 +152,31 @@ def _check_head(head, layer):
 def report(args):
     """Trace the loss on the text, write the report and print its table."""
     (text,) = read(args, args.text)
-    with ExitStack() as stack:
+    with ExitStack() as stack, cli.busy() as say:
         with cli.refusing(ValueError):  # unknown heads
             trace = stack.enter_context(trace_heads(text.model, layers=args.layers, heads=args.heads))
-        cli.file_to_write(args.out, "--out", "heads.html")
+        cli.file_to_write(args.out, "--out", "heads.html", ".htm")
+        say(f"tracing {count(len(text.starts), 'sequence')} of {count(len(text.tokens[0]), 'character')}")
         loss = text.loss(text.model, *text.batch)
         loss.backward()
-    importance = {"ablate": head_importance(text.model, [text.batch], "ablate", loss=text.loss)}
-    title = f"{os.path.basename(args.checkpoint)}: {text.title}: {loss.item():.4f}"
-    with cli.refusing(ValueError):  # larger than --limit
-        path = trace.to_html(
-            args.out, text.tokens, title=title, importance=importance, flow=flow(text.model, text.batch, text.loss),
-            vocab=text.vocab, of=text.of, limit=int(args.limit * 1e6),
-        )  # fmt: skip
+        stack.close()
+        say("removing each head in turn")
+        importance = {"ablate": head_importance(text.model, [text.batch], "ablate", loss=text.loss)}
+        say("following gradients between heads")
+        flows = flow(text.model, text.batch, text.loss)
+        say(f"writing {args.out}")
+        title = f"{os.path.basename(args.checkpoint)}: {text.title}: {loss.item():.4f}"
+        path = _report(trace, args, text, title=title, importance=importance, flow=flows)
     print(f"{text}\n\n{trace.table()}\n\nwrote {path}: {path.stat().st_size / 1e6:.1f} MB")
     return 0
+
+
+def _report(trace, args, text, **shown):
+    shown |= dict(vocab=text.vocab, of=text.of, limit=int(args.limit * 1e6))
+    try:
+        return trace.to_html(args.out, text.tokens, **shown)
+    except ValueError as error:  # larger than --limit
+        raise cli.CommandError(f"{error} (--layers, --heads, --limit)") from None
 
 
 def write_ledger(args):
@@ -180,6 +192,8 @@ def write_ledger(args):
             lambda: text.loss(text.model, *text.batch), args.scope, args.head, args.values, args.check,
             names=text.model, impl=args.impl,
         )  # fmt: skip
+    for entry in book.entries:
+        entry.made = ""  # a line of this program tells the user nothing
     print(f"{text}\n{book}")
     return 1 if book.failed else 0
 
@@ -188,10 +202,13 @@ def write_flow(args):
     """Print where the gradients of the loss on the text come from, the largest edges first, and draw them."""
     (text,) = read(args, args.text)
     if args.out is not None:
-        cli.file_to_write(args.out, "--out", "flow.svg")
+        cli.file_to_write(args.out, "--out", "flow.svg", ".png", ".dot", "")
     with cli.refusing(ValueError):  # all heads are pruned
         found = flow(text.model, text.batch, text.loss)
-    edges, wrote = found.all if args.of is None else found.around(*args.of), []
+    try:
+        edges, wrote = found.all if args.of is None else found.around(*args.of), []
+    except UnknownName as error:
+        raise cli.CommandError(f"--of: {error}".replace(" head ", ":")) from None  # as it is typed
     if args.out is not None:
         with cli.refusing(ValueError, ImportError):
             wrote = _drawn(found.graph(edges, args.least), args.out)
@@ -213,7 +230,11 @@ def write_importance(args):
     """Print how much each head matters, by all methods."""
     (text,) = read(args, args.text)
     options = dict(steps=args.steps, loss=text.loss)
-    found = {method: head_importance(text.model, [text.batch], method, **options) for method in METHODS}
+    found = {}
+    with cli.busy() as say:
+        for method in METHODS:
+            say(f"importance by {method}")
+            found[method] = head_importance(text.model, [text.batch], method, **options)
     print(f"{text}\n\n{HeadTable(found).sorted('ablate')}")
     return 0
 

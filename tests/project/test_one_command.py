@@ -51,8 +51,9 @@ def test_the_help_of_a_command_is_called_like_it(word, capsys):
     status, printed, _ = outcome(capsys, word, "-h")
     usage, says = printed.split("\n\n")[:2]
     assert status == 0 and usage.startswith(f"usage: minigrad {word} ") and len(says) > 15
-    if word in minigrad.study.__main__.COMMANDS:
-        assert f"\n\n    minigrad {word}" in printed  # an example
+    assert re.search(rf"\n\n    (mpiexec -n 2 )?minigrad {word}", printed)  # an example
+    options = printed.partition("\noptions:\n")[2].partition("\n\n")[0]
+    assert all(len(says.split()) > 1 for says in re.split(r"^  -\S.*?(?:  |\n)", options, flags=re.M)[1:]), options
 
 
 @pytest.mark.parametrize(
@@ -66,9 +67,16 @@ def test_the_help_of_a_command_is_called_like_it(word, capsys):
         (["train", "--stpes", "3"], "minigrad train: there is no option '--stpes'; did you mean --steps?"),
         (["train", "--batchsize=3"], "minigrad train: there is no option '--batchsize'; did you mean --batch-size?"),
         (["train", "-steps", "3"], "minigrad train: there is no option '-steps'; did you mean --steps?"),
-        (["train", "-s", "3"], "minigrad train: unrecognized arguments: -s 3"),
+        (["train", "-s", "3"], "minigrad train: there is no option '-s': minigrad train -h lists them"),
         (["train", "--steps", "0"], "minigrad train: --steps must be at least 1, not 0"),
         (["train", "sample"], "minigrad train: sample is a command: it goes first"),
+        (["train", "5"], "minigrad train: 5 needs an option before it: --steps 5"),
+        (["train", "book.txt"], "minigrad train: book.txt needs an option before it: --text book.txt"),
+        (["train", "book"], "minigrad train: 'book' is one word too many; a text of several words needs quotes"),
+        (["scores", "--periods", "1"], "minigrad scores: --periods must be at least 2, not 1"),
+        (["scores", "--periods", "9,"], "minigrad scores: --periods must be whole numbers, such as 2,3, not '9,'"),
+        (["check", "--json", "a.html"],
+         "minigrad check: --json a.html: the file's name must end with .json, such as gradcheck.json"),
         (["sample", "--tokns", "3"], "minigrad sample: there is no option '--tokns'; did you mean --tokens?"),
         (["sample", "none"], "minigrad sample: there is no checkpoint none"),
         (["report", "none", "--text", "x"], "minigrad report: there is no checkpoint none"),
@@ -76,8 +84,8 @@ def test_the_help_of_a_command_is_called_like_it(word, capsys):
         (["flow"], "minigrad flow: the following arguments are required: --text"),
         (["flow", "--text", "x", "--oof"], "minigrad flow: there is no option '--oof'; did you mean --of?"),
         (["check", "--oder", "1"], "minigrad check: there is no option '--oder'; did you mean --order?"),
-        (["ops", "--all"], "minigrad ops: unrecognized arguments: --all"),
-        (["doctor", "x"], "minigrad doctor: unrecognized arguments: x"),
+        (["ops", "--all"], "minigrad ops: there is no option '--all': minigrad ops -h lists them"),
+        (["doctor", "x"], "minigrad doctor: 'x' is one word too many; a text of several words needs quotes"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_one_line_that_begins_with_what_was_typed(argv, line, capsys):
@@ -160,6 +168,32 @@ def test_a_model_is_named_by_its_file_by_the_folder_of_its_run_or_not_at_all(cap
 def test_a_model_named_twice_is_refused(capsys):
     said = outcome(capsys, "sample", "a", "--checkpoint", "b")
     assert said == (2, "", "minigrad sample: give the checkpoint once: a or b\n")
+
+
+def test_what_is_asked_of_a_model_is_answered_in_the_words_of_the_command(capsys):
+    trained(capsys)
+    for argv, said in {
+        "report -o a.txt": "--out a.txt: the file's name must end with .html or .htm, such as heads.html",
+        "report --limit 0.001": "shorter text, or a larger limit (--layers, --heads, --limit)",
+        "prune --remove 1 -o x.png": "the file's name must end with .safetensors, such as pruned.safetensors",
+        "flow -o f.html": "--out f.html: the file's name must end with .svg or .png or .dot, such as flow.svg",
+        "flow --of 0:9": "--of: there is no node 'blocks.0.attn:9'; did you mean blocks.0.attn:1 or blocks.0.attn:0?",
+        "cells --layer 0 --head 9": "there is no head 9: this layer has 2, from 0 on",
+    }.items():
+        command, *words = argv.split()
+        status, out, err = outcome(capsys, command, *words, "--text", "The dog")
+        assert (status, out, err.count("\n")) == (2, "", 1) and err.endswith(f"{said}\n"), err
+    assert "made at" not in outcome(capsys, "ledger", "--text", "The dog")[1]
+
+
+def test_a_terminal_is_told_what_report_is_busy_with(capsys, monkeypatch):
+    trained(capsys)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "40")
+    status, _, err = outcome(capsys, "report", "--text", "The quick brown fox")
+    shown = err.split("\r")
+    assert status == 0 and shown[1].startswith("tracing ") and shown[-3].startswith("writing heads.html")
+    assert {len(line) for line in shown} == {0, 39} and not shown[-2].strip()
 
 
 @pytest.mark.parametrize("name", ["last.safetensors", "best.safetensors"])
@@ -257,10 +291,13 @@ def test_ctrl_c_while_numpy_is_imported_has_no_traceback(tmp_path):
 
 def test_python_without_docstrings():
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    for argv in (["-h"], ["train", "-h"]):
+    for argv in (["-h"], ["report", "-h"], ["ops"]):
         command = [sys.executable, "-OO", "-m", "minigrad", *argv]
         done = subprocess.run(command, env=env, capture_output=True, text=True)
-        assert (done.returncode, done.stderr) == (0, "") and "usage: minigrad" in done.stdout
+        if argv == ["ops"]:
+            assert (done.returncode, done.stdout) == (2, "") and "which python -OO leaves out" in done.stderr
+        else:
+            assert (done.returncode, done.stderr) == (0, "") and "usage: minigrad" in done.stdout
 
 
 def test_the_lines_to_type_name_the_program_that_was_started(monkeypatch, tmp_path):
