@@ -33,6 +33,7 @@ import signal
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from . import launched, starting
 from .backend import DeviceError
@@ -103,6 +104,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message):
         # argparse's "argument --steps: must be at least 1" reads better without two of its words.
         message = message.removeprefix("argument ").replace(": must ", " must ", 1)
+        if message.endswith("expected one argument"):
+            message += f" ({message.partition(':')[0].rpartition('/')[2]}=… if it begins with -)"
         raise CommandError(message)
 
 
@@ -156,7 +159,7 @@ def numbers(**limits):
     return read
 
 
-DEVICE = dict(choices=("cpu", "cuda"), default="cpu", help="where to compute (default: cpu)")
+DEVICE: dict[str, Any] = dict(choices=("cpu", "cuda"), default="cpu", help="where to compute (default: cpu)")
 
 
 def path(typed):
@@ -185,12 +188,12 @@ def folder_to_write(folder, option):
 
 
 def file_to_write(file, option, example, *suffixes):
-    """Like folder_to_write, for a file. example: the name to suggest if a folder was given. suffixes: others that its
-    name may end with, as ".png", besides the example's; "" for none."""
-    file, suffixes = Path(file), (Path(example).suffix, *suffixes)
+    """Like folder_to_write, for a file. example: the name to suggest if a folder was given. suffixes: what
+    its name may end with, such as ".html", and "" for no suffix; without them, anything."""
+    file = Path(file)
     if file.is_dir():
         raise CommandError(f"{option} {file} is a folder: give a file, such as {file / example}")
-    if file.suffix.lower() not in suffixes:
+    if suffixes and file.suffix not in suffixes:
         ends = " or ".join(filter(None, suffixes))
         raise CommandError(f"{option} {file}: the file's name must end with {ends}, such as {example}")
     if file.exists() and not file.is_file():  # writing would replace the device or the pipe by a file

@@ -78,17 +78,19 @@ def arguments(argv):
         except (RuntimeError, ValueError) as error:
             parser.error(str(error))
     if args.json:
-        cli.file_to_write(args.json, "--json", "gradcheck.json")
+        cli.file_to_write(args.json, "--json", "gradcheck.json", ".json")
     if args.html:
-        cli.file_to_write(args.html, "--html", "gradcheck.html", ".htm")
+        cli.file_to_write(args.html, "--html", "gradcheck.html", ".html", ".htm")
     args.names = args.op or [name for name, d in registry.items() if not args.modules or d is not before.get(name)]
     return args
 
 
 def load(name):
     """Import a module by its name or from its file; returns its name. Its errors are told in one line."""
+    if not name:
+        raise cli.CommandError("FILE must not be empty")
     file = Path(name)
-    if name and file.is_dir() and not (file / "__init__.py").is_file():
+    if file.is_dir() and not (file / "__init__.py").is_file():
         raise cli.CommandError(f"{name} is a folder: give a file, such as {file / 'my_ops.py'}")
     if file.is_file() and file.suffix != ".py":
         raise cli.CommandError(f"cannot import {name}: the name of a Python file ends with .py")

@@ -150,7 +150,7 @@ class _Worker:
             return self.pipe.recv()
         except (EOFError, OSError):
             self.process.join()
-            status = self.process.exitcode
+            status = self.process.exitcode or 0
             why = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
             message = f"FAIL {self.name}: the process that checked it was ended {why}"
             return [Row(self.name, "all cases", ", ".join(devices), 1, "", FAIL, None, message, 0.0)]

@@ -55,7 +55,7 @@ def add_report(command):
                          help="the file to write (default: heads.html)")  # fmt: skip
     command.add_argument("--layers", type=layers, metavar="L,L", help="only these, by number or path (default: all)")
     command.add_argument("--heads", type=numbers, metavar="H,H", help="only those of these numbers (default: all)")
-    command.add_argument("--limit", type=cli.number(float, above=0, at_most=1e6), default=LIMIT / 1e6, metavar="MB",
+    command.add_argument("--limit", type=cli.number(float, above=0, at_most=10**6), default=LIMIT / 1e6, metavar="MB",
                          help="largest size of the file (default: %(default)g)")  # fmt: skip
 
 

@@ -155,7 +155,7 @@ def report(args):
     with ExitStack() as stack, cli.busy() as say:
         with cli.refusing(ValueError):  # unknown heads
             trace = stack.enter_context(trace_heads(text.model, layers=args.layers, heads=args.heads))
-        cli.file_to_write(args.out, "--out", "heads.html", ".htm")
+        cli.file_to_write(args.out, "--out", "heads.html", ".html", ".htm")
         say(f"tracing {count(len(text.starts), 'sequence')} of {count(len(text.tokens[0]), 'character')}")
         loss = text.loss(text.model, *text.batch)
         loss.backward()
@@ -202,7 +202,7 @@ def write_flow(args):
     """Print where the gradients of the loss on the text come from, the largest edges first, and draw them."""
     (text,) = read(args, args.text)
     if args.out is not None:
-        cli.file_to_write(args.out, "--out", "flow.svg", ".png", ".dot", "")
+        cli.file_to_write(args.out, "--out", "flow.svg", ".svg", ".png", ".dot", "")
     with cli.refusing(ValueError):  # all heads are pruned
         found = flow(text.model, text.batch, text.loss)
     try:
@@ -306,7 +306,7 @@ def write_what_if(args):
 def write_pruned(args):
     """Remove the heads that matter least for the text, and save the model as a checkpoint."""
     (text,) = read(args, args.text)
-    cli.file_to_write(args.out, "--out", "pruned.safetensors")
+    cli.file_to_write(args.out, "--out", "pruned.safetensors", ".safetensors")
     _refuse_a_run(args.out, args.checkpoint)
     before = {path: layer.num_heads for path, layer in attention_layers(text.model).items()}
     with cli.refusing(ValueError):  # more heads than there are
