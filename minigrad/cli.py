@@ -271,7 +271,8 @@ def note(name, text):
 @contextlib.contextmanager
 def busy():
     """say(words) in this block tells a terminal, on stderr, what the command is busy with; at its end that is gone."""
-    width = shutil.get_terminal_size().columns - 1 if sys.stderr.isatty() else 0
+    terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"  # which could not go back to a line's beginning
+    width = shutil.get_terminal_size().columns - 1 if terminal else 0
 
     def say(words):
         if width > 0:

@@ -149,7 +149,7 @@ def main(argv=()):
                              help=f"of minigrad train: a file, or a run's folder (default: {runs.FOLDER})")  # fmt: skip
         if word not in ("patch", "scores"):
             command.add_argument("--text", required=True, metavar="TEXT",
-                                 help="what the model reads, in several sequences if it is long")  # fmt: skip
+                                 help="what the model reads: the text itself, not a file")  # fmt: skip
         add_options(command)
         if word != "scores":
             command.add_argument("--right", metavar="C", help="the character that should come next: see below")

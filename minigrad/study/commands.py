@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import os
+import shlex
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -75,6 +76,8 @@ def read(args, *texts):
 
     The loss is the mean over all characters but the first. With --right and --wrong, it is the difference of two logits
     after the last character. Raises CommandError for what the model cannot read."""
+    for text in filter(os.path.isfile, texts):
+        cli.note("study", f'{text!r} is read as a text: for what is in that file, give "$(cat {shlex.quote(text)})"')
     model, vocab, meta = _loaded(args)
     model.eval()
     model.config = dataclasses.replace(model.config, recompute=False)  # each layer has to run once

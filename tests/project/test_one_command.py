@@ -43,6 +43,8 @@ def test_help_lists_every_command_with_what_it_does(capsys):
     assert [name for name, _ in rows] == ALL
     assert max(map(len, listed.splitlines())) <= 120
     assert outcome(capsys, "help")[1] == outcome(capsys, "study")[1] == listed
+    assert outcome(capsys, "help", "flow") == outcome(capsys, "flow", "-h")
+    assert outcome(capsys, "help", "flwo")[2] == "minigrad: there is no command 'flwo'; did you mean flow?\n"
     assert outcome(capsys, "--version") == (0, f"minigrad {minigrad.__version__}\n", "")
 
 
@@ -186,9 +188,16 @@ def test_what_is_asked_of_a_model_is_answered_in_the_words_of_the_command(capsys
     assert "made at" not in outcome(capsys, "ledger", "--text", "The dog")[1]
 
 
+def test_a_file_in_place_of_a_text_is_noted(capsys):
+    """train takes the names of files after --text; all others take the text itself."""
+    said = "minigrad flow: note: 'book.txt' is read as a text: for what is in that file, give \"$(cat book.txt)\"\n"
+    assert outcome(capsys, "flow", "--text", "book.txt", "none")[2].startswith(said)
+
+
 def test_a_terminal_is_told_what_report_is_busy_with(capsys, monkeypatch):
     trained(capsys)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "40")
     status, _, err = outcome(capsys, "report", "--text", "The quick brown fox")
     shown = err.split("\r")
