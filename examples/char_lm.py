@@ -373,7 +373,7 @@ def read_options(argv):
         p.add_argument(option, type=kind, metavar="N", help=f"{meaning} (default: {default})")
     about = 'Have a trained model write.\n\n    minigrad sample runs/book --prompt "The "'
     q = commands.add_parser("sample", help="have a trained model write", description=about)
-    what = f"of minigrad train: a file, or a run's folder {folder}"
+    what = f"a file of minigrad train, or a run's folder {folder}"
     q.add_argument("checkpoint", nargs="?", type=cli.path, metavar="CHECKPOINT", help=what)
     q.add_argument("--checkpoint", "--out", dest="named", type=cli.path, metavar="PATH", help="the same as CHECKPOINT")
     q.add_argument("--prompt", default="", metavar="TEXT", help="how it begins (default: a new line, if possible)")
@@ -382,7 +382,7 @@ def read_options(argv):
     q.add_argument("--temperature", type=heat, default=0.8, metavar="N", help="0 is greedy (default: 0.8)")
     q.add_argument("--top-k", type=cli.COUNT, metavar="N", help="choose among the N likeliest (default: all)")
     q.add_argument("--top-p", type=share, metavar="N", help="choose among the likeliest of this share (default: 1)")
-    q.add_argument("--seed", type=cli.SEED, default=1337, metavar="N", help="of the choices (default: 1337)")
+    q.add_argument("--seed", type=cli.SEED, default=1337, metavar="N", help="of the random choices (default: 1337)")
     for each, run in (p, begin), (q, sample):
         each.set_defaults(run=run)
         each.add_argument("--device", **cli.DEVICE)

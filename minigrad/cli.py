@@ -188,16 +188,16 @@ def folder_to_write(folder, option):
 
 
 def file_to_write(file, option, example, *suffixes):
-    """Like folder_to_write, for a file. example: the name to suggest if a folder was given. suffixes: what
-    its name may end with, such as ".html", and "" for no suffix; without them, anything."""
+    """Like folder_to_write, for a file. example: the name to suggest if a folder was given. suffixes: what its name may
+    end with, such as ".html", and "" for no suffix; without them, anything."""
     file = Path(file)
     if file.is_dir():
         raise CommandError(f"{option} {file} is a folder: give a file, such as {file / example}")
+    if file.exists() and not file.is_file():  # writing would replace the device or the pipe by a file
+        raise CommandError(f"{option} {file} is a device or a pipe: give an ordinary file")
     if suffixes and file.suffix not in suffixes:
         ends = " or ".join(filter(None, suffixes))
         raise CommandError(f"{option} {file}: the file's name must end with {ends}, such as {example}")
-    if file.exists() and not file.is_file():  # writing would replace the device or the pipe by a file
-        raise CommandError(f"{option} {file} is a device or a pipe: give an ordinary file")
     folder_to_write(os.path.dirname(os.path.realpath(file)) if file.is_symlink() else file.parent, option)
     return file
 
@@ -269,8 +269,9 @@ def note(name, text):
 
 
 @contextlib.contextmanager
-def busy():
-    """say(words) in this block tells a terminal, on stderr, what the command is busy with; at its end that is gone."""
+def busy(words=""):
+    """In this block a terminal is told, on stderr, what the command is busy with: these words, or what say(words) told
+    it last. At the end they are gone."""
     terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"  # which could not go back to a line's beginning
     width = shutil.get_terminal_size().columns - 1 if terminal else 0
 
@@ -278,6 +279,8 @@ def busy():
         if width > 0:
             print(f"\r{words[:width]:{width}}", end="\r" * (not words), file=sys.stderr, flush=True)
 
+    if words:
+        say(words)
     try:
         yield say
     finally:

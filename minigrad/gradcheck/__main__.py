@@ -45,7 +45,7 @@ def arguments(argv):
                         help="all elements, or random directions (default: auto, by their number)")  # fmt: skip
     parser.add_argument("--rtol", type=cli.number(float, above=0, below=1), default=1e-7, metavar="N",
                         help="relative error allowed (default: 1e-7)")  # fmt: skip
-    parser.add_argument("--seed", type=cli.SEED, default=0, metavar="N", help="of the inputs (default: 0)")
+    parser.add_argument("--seed", type=cli.SEED, default=0, metavar="N", help="of the random inputs (default: 0)")
     parser.add_argument(
         "--budget", type=cli.number(float, above=0), metavar="SECONDS", help="time for each check (default: no limit)"
     )
@@ -124,8 +124,7 @@ def main(argv=()):
     options = {"devices": args.device or ["cpu"], "orders": args.order or (1, 2), "seed": args.seed, "mode": args.mode}
     options |= {"rtol": args.rtol, "budget": args.budget}
     rows, nothing = [], []
-    with cli.busy() as say:
-        say(f"0/{len(names)}")
+    with cli.busy(f"0/{len(names)}") as say:
         for i, (name, found) in enumerate(sweep(names, args.modules, args.jobs, **options), 1):
             say(f"{i}/{len(names)} {name}")
             rows += found

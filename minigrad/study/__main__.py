@@ -62,17 +62,18 @@ def add_report(command):
 def add_ledger(command):
     command.add_argument("--scope", default="", metavar="PATH", help="a module, such as blocks.1.attn (default: all)")
     command.add_argument(
-        "--head", type=cli.WHOLE, metavar="H", help="only its part of what heads divide (default: all)"
+        "--head", type=cli.WHOLE, metavar="H", help="only this head of the layer --scope (default: all)"
     )
-    command.add_argument("--values", choices=("summary", "full"), default="summary", help="full: all numbers too")
-    command.add_argument(
-        "--check", action="store_true", help="against finite differences; exit status 1 if one differs"
-    )
+    command.add_argument("--values", choices=("summary", "full"), default="summary",
+                         help="full prints all numbers (default: summary)")  # fmt: skip
+    command.add_argument("--check", action="store_true",
+                         help="compare with finite differences; exit status 1 if one differs")  # fmt: skip
     command.add_argument("--impl", choices=FORMS, default="batched", help="the form of attention (default: batched)")
 
 
 def add_flow(command):
-    command.add_argument("--of", type=node, metavar="PATH[:H]", help="only edges of this part, as blocks.0.attn:2")
+    command.add_argument("--of", type=node, metavar="PATH[:H]",
+                         help="only edges of this part, such as blocks.0.attn:2 (default: all)")  # fmt: skip
     command.add_argument(
         "-o", "--out", type=cli.path, metavar="FILE", help="draw them: .svg, .png or .dot (default: no picture)"
     )
@@ -81,14 +82,17 @@ def add_flow(command):
 
 
 def add_steps(command):
-    command.add_argument("--steps", type=cli.COUNT, default=20, metavar="N", help="steps of an integral (default: 20)")
+    command.add_argument("--steps", type=cli.COUNT, default=20, metavar="N",
+                         help="how finely integrals are divided (default: 20)")  # fmt: skip
 
 
 def add_patch(command):
-    command.add_argument("--clean", required=True, metavar="TEXT", help="the text that heads are given values of")
+    command.add_argument("--clean", required=True, metavar="TEXT", help="the text whose values heads are given")
     command.add_argument("--corrupt", required=True, metavar="TEXT", help="what the model reads, of the same length")
     command.add_argument("--point", choices=POINTS, default="z", help="which value of a head is given (default: z)")
-    command.add_argument("--method", choices=patching.METHODS, default="exact", help="of the change (default: exact)")
+    command.add_argument(
+        "--method", choices=patching.METHODS, default="exact", help="how the change is found (default: exact)"
+    )
     command.add_argument("--positions", type=numbers, metavar="N,N", help="only at these positions (default: all)")
 
 
@@ -113,7 +117,7 @@ def add_scores(command):
                          help="after how many characters the text repeats (default: 9,16)")  # fmt: skip
     command.add_argument("--sequences", type=cli.number(int, at_least=1, at_most=10**6), default=64, metavar="N",
                          help="texts of each period (default: 64)")  # fmt: skip
-    command.add_argument("--seed", type=cli.SEED, default=0, metavar="N", help="of the characters (default: 0)")
+    command.add_argument("--seed", type=cli.SEED, default=0, metavar="N", help="of the random characters (default: 0)")
 
 
 COMMANDS = {  # name: (what it does, its own options, what runs)
@@ -146,7 +150,7 @@ def main(argv=()):
         if add_options is None:
             continue
         command.add_argument("checkpoint", nargs="?", type=cli.path, default=runs.FOLDER, metavar="CHECKPOINT",
-                             help=f"of minigrad train: a file, or a run's folder (default: {runs.FOLDER})")  # fmt: skip
+                             help=f"a file of minigrad train, or a run's folder (default: {runs.FOLDER})")  # fmt: skip
         if word not in ("patch", "scores"):
             command.add_argument("--text", required=True, metavar="TEXT",
                                  help="what the model reads: the text itself, not a file")  # fmt: skip

@@ -166,7 +166,8 @@ def report(args):
         say("removing each head in turn")
         importance = {"ablate": head_importance(text.model, [text.batch], "ablate", loss=text.loss)}
         say("following gradients between heads")
-        flows = flow(text.model, text.batch, text.loss)
+        with cli.refusing(ValueError):  # all heads are pruned
+            flows = flow(text.model, text.batch, text.loss)
         say(f"writing {args.out}")
         title = f"{os.path.basename(args.checkpoint)}: {text.title}: {loss.item():.4f}"
         path = _report(trace, args, text, title=title, importance=importance, flow=flows)
@@ -245,8 +246,9 @@ def write_importance(args):
 def write_scores(args):
     """Print what kind of head each one is."""
     model, _, _ = _loaded(args)
-    with cli.refusing(ValueError):  # periods that do not fit
-        print(head_scores(model, periods=args.periods, n=args.sequences, seed=args.seed))
+    with cli.refusing(ValueError), cli.busy(f"reading {args.sequences} random texts of each period"):
+        found = head_scores(model, periods=args.periods, n=args.sequences, seed=args.seed)  # ValueError: do not fit
+    print(found)
     return 0
 
 
@@ -262,9 +264,12 @@ def write_patch(args):
     if args.positions and len(clean.starts) > 1:
         raise cli.CommandError("--positions needs texts that the model reads at once: these are several sequences")
     if args.positions:
-        args.positions = [at - clean.starts[0] for at in args.positions]
-    with cli.refusing(ValueError):  # positions that there are not
-        where = dict(point=args.point, method=args.method, positions=args.positions)
+        first, last = clean.starts[0], clean.starts[0] + len(clean.tokens[0]) - 1
+        if wrong := [at for at in args.positions if not first <= at <= last]:
+            raise cli.CommandError(f"--positions must be from {first} to {last}, which are read, not {wrong[0]}")
+        args.positions = [at - first for at in args.positions]
+    where = dict(point=args.point, method=args.method, positions=args.positions)
+    with cli.refusing(ValueError), cli.busy("giving each head values of the clean text"):
         found = patch(clean.model, clean.batch, corrupt.batch, clean.loss, **where)
     what = "" if args.right else ", of what follows in the clean text"
     print(
@@ -280,7 +285,8 @@ def write_cells(args):
     """Print what the weights of one head's pattern add to the loss."""
     (text,) = read(args, args.text)
     path = _layer_of(args, text.model)
-    cells = attention_attribution(text.model, text.batch, path, args.head, args.steps, text.loss)
+    with cli.busy("integrating over the pattern"):
+        cells = attention_attribution(text.model, text.batch, path, args.head, args.steps, text.loss)
     order = np.argsort(-np.abs(cells), axis=None)[: min(MOST, np.count_nonzero(cells))]
     rows = [("query", "", "key", "", "adds")]
     for b, i, j in zip(*np.unravel_index(order, cells.shape)):
@@ -312,7 +318,7 @@ def write_pruned(args):
     cli.file_to_write(args.out, "--out", "pruned.safetensors", ".safetensors")
     _refuse_a_run(args.out, args.checkpoint)
     before = {path: layer.num_heads for path, layer in attention_layers(text.model).items()}
-    with cli.refusing(ValueError):  # more heads than there are
+    with cli.refusing(ValueError), cli.busy("removing each head in turn"):  # ValueError: more heads than there are
         done = prune(text.model, [text.batch], args.remove, loss=text.loss)
     config = dataclasses.asdict(text.model.config) | {"recompute": text.meta["config"]["recompute"]}
     checkpoint.save(args.out, *checkpoint.pack(text.model, config=config, chars=text.vocab.chars))

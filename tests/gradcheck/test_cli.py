@@ -180,7 +180,7 @@ def test_a_raising_op_is_a_failed_check(module, capsys):
         (["no_such_module_of_mine"], "cannot import no_such_module_of_mine"),
         (["/nowhere/no_such_file.py"], "cannot import /nowhere/no_such_file.py"),
         (["/nowhere/my.ops.py"], "Python imports no file that has a dot in its name"),
-        ([""], "cannot import : ValueError: Empty module name"),
+        ([""], "FILE must not be empty"),
         (["--order", "3"], "invalid choice"),
     ],
 )

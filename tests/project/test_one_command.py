@@ -186,6 +186,9 @@ def test_what_is_asked_of_a_model_is_answered_in_the_words_of_the_command(capsys
         status, out, err = outcome(capsys, command, *words, "--text", "The dog")
         assert (status, out, err.count("\n")) == (2, "", 1) and err.endswith(f"{said}\n"), err
     assert "made at" not in outcome(capsys, "ledger", "--text", "The dog")[1]
+    assert outcome(capsys, "prune", "--text", "The dog", "--remove", 2)[0] == 0
+    said = outcome(capsys, "report", "pruned.safetensors", "--text", "The dog")
+    assert said == (2, "", "minigrad report: all heads are pruned\n")
 
 
 def test_a_file_in_place_of_a_text_is_noted(capsys):
