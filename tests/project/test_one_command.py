@@ -303,13 +303,13 @@ def test_ctrl_c_while_numpy_is_imported_has_no_traceback(tmp_path):
 
 def test_python_without_docstrings():
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    for argv in (["-h"], ["report", "-h"], ["ops"]):
-        command = [sys.executable, "-OO", "-m", "minigrad", *argv]
-        done = subprocess.run(command, env=env, capture_output=True, text=True)
-        if argv == ["ops"]:
-            assert (done.returncode, done.stdout) == (2, "") and "which python -OO leaves out" in done.stderr
-        else:
-            assert (done.returncode, done.stderr) == (0, "") and "usage: minigrad" in done.stdout
+    calls = "from contextlib import suppress; from minigrad.__main__ import main\n"
+    for argv in (["-h"], *([word, "-h"] for word in ALL), ["ops"]):
+        calls += f"with suppress(SystemExit): main({argv})\n"
+    done = subprocess.run([sys.executable, "-OO", "-c", calls], env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.count("usage: minigrad ")) == (0, len(ALL) + 1)
+    assert done.stderr.startswith("minigrad ops: the formulas are docstrings, which python -OO leaves out")
+    assert done.stderr.count("\n") == 1
 
 
 def test_the_lines_to_type_name_the_program_that_was_started(monkeypatch, tmp_path):
