@@ -96,9 +96,10 @@ def check_op(op: Any, device: str = "cpu", orders: Iterable[int] = (1, 2), seed:
 
 
 def sweep(names, modules=(), jobs=1, devices=("cpu",), orders=(1, 2), seed=0, **options):
-    """Yields (name, Rows) for each op, in this order, whatever the number of processes that share the work.
+    """Yields (name, Rows) for each op, once, in this order, whatever the number of processes that share the work.
 
     modules: names of those that declare them, imported in each process."""
+    names = list(dict.fromkeys(names))
     check = partial(_rows, devices=devices, orders=orders, seed=seed, **options)
     if min(jobs, len(names)) < 2:
         yield from zip(names, map(check, names))
