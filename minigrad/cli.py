@@ -75,7 +75,8 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args=None, namespace=None):
         if not self._subparsers:  # what follows a command is for the parser of that command
             self._check_spelling(args or ())
-        return super().parse_known_args(args, namespace)
+        parsed, rest = super().parse_known_args(args, namespace)
+        return parsed, [word for word in rest if word != "--"]
 
     def parse_args(self, args=None, namespace=None):
         parsed, rest = self.parse_known_args(args, namespace)

@@ -227,7 +227,8 @@ def _drawn(picture, path):
         try:
             return picture.save(path)
         except (UserWarning, OSError) as error:
-            raise cli.CommandError(f"no picture: {error}") from None
+            why = cli.said(error) if isinstance(error, OSError) else error
+            raise cli.CommandError(f"no picture: {why}") from None
 
 
 def write_importance(args):

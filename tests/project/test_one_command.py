@@ -73,6 +73,7 @@ def test_the_help_of_a_command_is_called_like_it(word, capsys):
         (["train", "--steps", "0"], "minigrad train: --steps must be at least 1, not 0"),
         (["train", "sample"], "minigrad train: sample is a command: it goes first"),
         (["train", "5"], "minigrad train: 5 needs an option before it: --steps 5"),
+        (["train", "--", "5"], "minigrad train: 5 needs an option before it: --steps 5"),
         (["train", "book.txt"], "minigrad train: book.txt needs an option before it: --text book.txt"),
         (["train", "book"], "minigrad train: 'book' is one word too many; a text of several words needs quotes"),
         (["scores", "--periods", "1"], "minigrad scores: --periods must be at least 2, not 1"),
