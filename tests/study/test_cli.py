@@ -111,6 +111,7 @@ def test_a_step_that_differs_is_an_exit_status(saved, capsys, monkeypatch):
 
 LAYERS = ["report", "CHECKPOINT", "--text", TEXT, "--layers"]
 LEDGER = ["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blocks.1.attn"]
+FAR = ["--right=a", "--wrong=c", "--positions=29"]  # of 46 characters, the last that is not read
 HEAD, VERSUS = ["--head", "1", "--layer", "1"], ["--right", "a", "--wrong", "o"]
 
 
@@ -145,27 +146,8 @@ HEAD, VERSUS = ["--head", "1", "--layer", "1"], ["--right", "a", "--wrong", "o"]
             ["patch", "CHECKPOINT", "--clean", "the", "--corrupt", "tho"],
             r"\(the last character is not read: it is what",
         ),
-        (
-            ["patch", "CHECKPOINT", "--clean", "then", "--corrupt", "tehn", "--positions", "16"],
-            r"from 0 to 2, .*, not 16",
-        ),
-        (
-            [
-                "patch",
-                "CHECKPOINT",
-                "--clean",
-                2 * TEXT,
-                "--corrupt",
-                2 * TEXT[::-1],
-                "--right",
-                "a",
-                "--wrong",
-                "c",
-                "--positions",
-                str(2 * len(TEXT) - 17),
-            ],
-            r"--positions must be from 30 to 45, which are read, not 29",
-        ),
+        (["patch", "CHECKPOINT", "--clean=then", "--corrupt=tehn", "--positions=16"], r"from 0 to 2, .*, not 16"),
+        (["patch", "CHECKPOINT", f"--clean={2 * TEXT}", f"--corrupt={2 * TEXT[::-1]}", *FAR], r"to 45, .*, not 29"),
         (["patch", "CHECKPOINT", "--clean", TEXT, "--corrupt", TEXT[::-1], "--positions", "1"], r"several seq"),
         (["cells", "CHECKPOINT", "--text", TEXT, *HEAD[:2], "--layer", "2"], r"no attention layer 2; there are"),
         (["cells", "CHECKPOINT", "--text", TEXT, "--layer", "1", "--head", "2"], r"no head 2: this layer has 2"),
