@@ -288,7 +288,7 @@ def test_optional_packages_are_asked_for_before_the_work(package, monkeypatch, c
     }  # fmt: skip
     for command, path in needed[package].items():
         line = is_told(command, [*COMMANDS[command], "--out", path], capsys, main_of(command))
-        assert f"needs the package {package}: pip install '.[viz]'" in line
+        assert f"needs the package {package}: pip install {package}" in line
 
 
 # --------------------------------------------------------------------------------------------------- as real processes
@@ -321,7 +321,7 @@ def finished(*words, **options):
         ([EXAMPLES / "char_lm.py", *TINY, "--text", "none"], "/none: No such file or directory\n"),
         (["-m", "minigrad.study", "report", "none", "--text", "ab"], "study: there is no checkpoint none\n"),
         (["-m", "minigrad.gradcheck", "--json", "/"], "gradcheck: --json / is a folder: give a file, such as"),
-        (["-m", "minigrad.doctor", "x"], "doctor: unrecognized arguments: x\n"),
+        (["-m", "minigrad.doctor", "x"], "doctor: 'x' is one word too many; a text of several words needs quotes\n"),
         ([EXAMPLES / "scale.py", "--out", "book.txt/x"], "scale: --out book.txt: book.txt is not a folder\n"),
     ],
 )

@@ -31,6 +31,7 @@ THEMES = {  # modules by the last part of their names, in the order of the page;
     "captured": "Speed",
     "random": "Random numbers",
 }
+FIRST = "starting", "launched"  # what prepares the process before NumPy is imported
 OF_NUMPY = "Size", "dtype", "finfo", "iinfo"  # other libraries' classes, which stand beside the dtypes
 VALUES = {  # what is no function or class, and so has no docstring: the module that it belongs to, and what it is
     "default_generator": ("random", "the Generator that initialisation, dropout and random tensors draw from"),
@@ -42,13 +43,13 @@ def names():
     """What minigrad/__init__.py offers: the names that it imports, but for modules and what begins with _."""
     nodes = [n for n in ast.parse(FILE.read_text()).body if isinstance(n, ast.ImportFrom) and n.level]
     found = [alias.asname or alias.name for n in nodes for alias in n.names]
-    return [name for name in found if not inspect.ismodule(getattr(minigrad, name)) and name != "launched"]
+    return [name for name in found if not inspect.ismodule(getattr(minigrad, name)) and name not in FIRST]
 
 
 def modules():
     """The packages that minigrad/__init__.py imports."""
     nodes = [n for n in ast.parse(FILE.read_text()).body if isinstance(n, ast.ImportFrom) and n.level and not n.module]
-    return [alias.name for n in nodes for alias in n.names if alias.name != "launched"]
+    return [alias.name for n in nodes for alias in n.names if alias.name not in FIRST]
 
 
 def packages():
