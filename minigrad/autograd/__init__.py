@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from .anomaly import AnomalyError
 from .cases import case
-from .function import Function, once_differentiable
+from .function import Context, Function, once_differentiable
 from .graph import GraphError, Handle, Node, Recorded, Storage, Value
 from ..quiet import quiet
 from .modes import (
@@ -26,8 +26,8 @@ from .walk import backward, reachable, vjp
 from ..missing import explaining
 
 __all__ = [
-    "AnomalyError", "case", "Function", "once_differentiable", "GraphError", "Handle", "Node", "Recorded", "Storage",
-    "Value", "quiet", "detect_anomaly", "enable_grad", "inference", "is_grad_enabled", "mode", "no_grad",
+    "AnomalyError", "case", "Context", "Function", "once_differentiable", "GraphError", "Handle", "Node", "Recorded",
+    "Storage", "Value", "quiet", "detect_anomaly", "enable_grad", "inference", "is_grad_enabled", "mode", "no_grad",
     "set_grad_enabled", "switched", "watch", "FormulaOp", "Op", "Declaration", "composite", "declared", "registry",
     "backward", "reachable", "vjp",
 ]  # fmt: skip

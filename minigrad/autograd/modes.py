@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ..quiet import Switch
+from ..quiet import F, Switch
 
 
 class _Mode(threading.local):
@@ -94,7 +94,7 @@ class set_grad_enabled(switched):
         _now()["before"][-1].update(self._undone())
         return self
 
-    def __call__(self, function: Any) -> Any:
+    def __call__(self, function: F) -> F:
         _now().update(self._undone())
         return super().__call__(function)
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from ..dtypes import float64
@@ -160,6 +160,15 @@ class GPT(Module):
         """(B, T, C) -> (B, T, V)."""
         return F.linear(x, self.wte.weight) if self.lm_head is None else self.lm_head(x)
 
+    @overload
+    def generate(self, prompts: Tensor | Array, max_new_tokens: int, temperature: float = 1.0, top_k: int | None = None,
+                 top_p: float | None = None, generator: Generator | None = None, use_cache: bool = True,
+                 each: Callable[[Array], object] | None = None) -> Tensor: ...  # fmt: skip
+    @overload
+    def generate(self, prompts: Sequence[Tensor | Array | Sequence[int]], max_new_tokens: int, temperature: float = 1.0,
+                 top_k: int | None = None, top_p: float | None = None, generator: Generator | None = None,
+                 use_cache: bool = True,
+                 each: Callable[[Array], object] | None = None) -> list[Tensor]: ...  # fmt: skip
     def generate(
         self,
         prompts: Any,
@@ -169,7 +178,7 @@ class GPT(Module):
         top_p: float | None = None,
         generator: Generator | None = None,
         use_cache: bool = True,
-        each: Callable[[Tensor], object] | None = None,
+        each: Callable[[Array], object] | None = None,
     ) -> Any:
         """Continue prompts (B, T) int by max_new_tokens each: (B, T + max_new_tokens). Or continue a list of prompts
         of any lengths, Tensors or lists of int, as a list of Tensors. Dropout is off.

@@ -76,12 +76,14 @@ class Module(Hooked):
         """What calling the module computes: see the class. Subclasses define it; call the module, not this."""
         raise TypeError(f"{type(self).__name__} must define forward()")
 
-    def __setattr__(self, name, value):
-        if isinstance(value, Module):
-            value._rename(name)
-        elif value is not None and not isinstance(value, Parameter):
-            _check_replaced(self, name, value)
-        object.__setattr__(self, name, value)
+    if not TYPE_CHECKING:  # to mypy a class with __setattr__ would take every name
+
+        def __setattr__(self, name, value):
+            if isinstance(value, Module):
+                value._rename(name)
+            elif value is not None and not isinstance(value, Parameter):
+                _check_replaced(self, name, value)
+            object.__setattr__(self, name, value)
 
     def _rename(self, name):
         self.__dict__["_name"] = name

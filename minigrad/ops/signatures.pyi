@@ -355,6 +355,8 @@ def max(x: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
 @overload
 def max(x: Tensor, axis: int, keepdims: bool = False) -> ValuesIndices: ...
 @overload
+def max(x: Tensor, dim: Tensor) -> Tensor: ...
+@overload
 def mean(x: Tensor, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
     """y = Σ x / n over dim (None: all). Floats only, float16 summed in float32; NaN for no elements."""
 
@@ -369,6 +371,8 @@ def min(x: Tensor, dim: None = None, keepdim: bool = False) -> Tensor:
 def min(x: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
 @overload
 def min(x: Tensor, axis: int, keepdims: bool = False) -> ValuesIndices: ...
+@overload
+def min(x: Tensor, dim: Tensor) -> Tensor: ...
 @overload
 def prod(x: Tensor, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
     """y = Π x over dim. A tree of products, in float64, so the gradient is right where factors are 0."""
@@ -905,8 +909,12 @@ def unflatten(x: Tensor, dim: int, sizes: Size) -> Tensor:
 
 @overload
 def unique(
-    x: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: Dims = None
-) -> Any:
+    x: Tensor,
+    sorted: bool = True,
+    return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False,
+    dim: int | None = None,
+) -> Tensor:
     """The different values of x in ascending order, or its different slices along dim; no gradient. On the host.
 
     return_inverse: also where in the result each element is, int64 of x's shape (or one per slice). return_counts: also
@@ -914,8 +922,8 @@ def unique(
 
 @overload
 def unique(
-    x: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, axis: Dims = None
-) -> Any: ...
+    x: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Tensor | tuple[Tensor, ...]: ...
 @overload
 def var_mean(
     x: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: int | None = None

@@ -349,8 +349,9 @@ def randint(
 
 
 def normal(
-    mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None, **options: Any
-) -> Any:
+    mean: Tensor | float = 0.0, std: Tensor | float = 1.0, size: Any = None, *,
+    generator: Generator | None = None, **options: Any,
+) -> Tensor:  # fmt: skip
     """Normal numbers of a mean and a standard deviation: two numbers and a size, or Tensors, which are broadcast.
     options: dtype, device and requires_grad, as of randn, where there is a size."""
     like = [x for x in (mean, std) if isinstance(x, Tensor)]
@@ -365,7 +366,7 @@ def normal(
     return mean + std * randn(shape, dtype=like[0].dtype, device=like[0].device, generator=generator)
 
 
-def bernoulli(p: Tensor, generator: Generator | None = None) -> Any:
+def bernoulli(p: Tensor, generator: Generator | None = None) -> Tensor:
     """1 with the probability that p has there, else 0: of p's shape, dtype (a float) and device, without a gradient."""
     p = p.detach()
     return (rand_like(p, generator=generator) < p).to(p.dtype)

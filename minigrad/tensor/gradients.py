@@ -119,7 +119,7 @@ class Gradients(Value):
         detached: Tensor = self._wrap(self.array, self.storage)
         return detached
 
-    def detach_(self) -> Any:
+    def detach_(self: T) -> T:
         """This tensor without the graph that it was computed in: in place, the values stay. Returns itself."""
         self.node = None
         return self

@@ -1,6 +1,6 @@
 """The methods that are composites: what a user of torch types beside the ops of core.py."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from .. import backend, dtypes
 from ..autograd import Storage, Value
@@ -140,7 +140,11 @@ class More(Value):
         """Bytes of one element."""
         return int(self.dtype.itemsize)
 
-    def stride(self, dim: int | None = None) -> Any:
+    @overload
+    def stride(self) -> tuple[int, ...]: ...
+    @overload
+    def stride(self, dim: int) -> int: ...
+    def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
         """How many elements of memory lie between neighbours along each dim, or along one."""
         steps = tuple(n // self.dtype.itemsize for n in self.array.strides)
         return steps if dim is None else steps[dim]

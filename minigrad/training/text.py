@@ -174,7 +174,7 @@ class Batches:
     def __iter__(self) -> "Self":
         return self
 
-    def __next__(self):
+    def __next__(self) -> tuple[Array, Array]:
         starts = self.generator.integers(0, len(self.ids) - self.block_size, (self.batch_size,))  # (B,)
         return _windows_at(self.ids, starts, self.block_size)
 

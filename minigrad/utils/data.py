@@ -12,7 +12,7 @@ import bisect
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,14 @@ __all__ = [
 ]  # fmt: skip
 
 T_co = TypeVar("T_co", covariant=True)  # of an item: Dataset[tuple[Tensor, int]]
+S = TypeVar("S")
+
+
+class Indexed(Protocol[T_co]):
+    """A Dataset, a list, or whatever else gives items by index."""
+
+    def __getitem__(self, index: Any, /) -> T_co: ...
+
 
 # ------------------------------------------------------------------------------------------------------------ datasets
 
@@ -39,7 +47,7 @@ class Dataset(Generic[T_co]):
     def __getitem__(self, index: Any) -> T_co:
         raise NotImplementedError(f"{type(self).__name__} must define __getitem__")
 
-    def __add__(self, other: Any) -> "ConcatDataset[Any]":
+    def __add__(self, other: "Indexed[S]") -> "ConcatDataset[T_co | S]":
         return ConcatDataset([self, other])
 
 
@@ -60,10 +68,10 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
             raise ValueError(f"TensorDataset: Tensors of {', '.join(str(len(x)) for x in tensors)} rows differ")
         self.tensors = tensors
 
-    def __getitem__(self, index: Any) -> tuple[Any, ...]:
+    def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
         return tuple(x[index] for x in self.tensors)
 
-    def batch(self, indices: Sequence[int]) -> list[Any]:
+    def batch(self, indices: Sequence[int]) -> list[Tensor]:
         """The rows at these indices, collated: as one by one, but sooner."""
         return [x[list(indices)] for x in self.tensors]
 
@@ -74,7 +82,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 class Subset(Dataset[T_co]):
     """The items of a dataset at some indices, in their order."""
 
-    def __init__(self, dataset: Any, indices: Sequence[int]):
+    def __init__(self, dataset: Indexed[T_co], indices: Sequence[int]):
         self.dataset, self.indices = dataset, indices
 
     def __getitem__(self, index: int) -> T_co:
@@ -90,8 +98,8 @@ class Subset(Dataset[T_co]):
 class ConcatDataset(Dataset[T_co]):
     """Datasets one after the other."""
 
-    def __init__(self, datasets: Iterable[Any]):
-        self.datasets = list(datasets)
+    def __init__(self, datasets: Iterable[Indexed[T_co]]):
+        self.datasets: list[Any] = list(datasets)
         self.cumulative_sizes = list(itertools.accumulate(map(len, self.datasets)))
 
     def __getitem__(self, index: int) -> T_co:
@@ -110,10 +118,10 @@ def _items(dataset, indices):
     return [dataset[i] for i in indices] if several is None else several(indices)
 
 
-def random_split(dataset: Any, lengths: Sequence[float], generator: Generator | None = None) -> list[Subset[Any]]:
+def random_split(dataset: Indexed[S], lengths: Sequence[float], generator: Generator | None = None) -> list[Subset[S]]:
     """Parts of a dataset, drawn at random, that share no item. lengths: how many each has, adding up to all; or the
     share of each, adding up to 1, where what is left over goes to the first ones."""
-    n = len(dataset)
+    n = len(dataset)  # type: ignore[arg-type]
     if math.isclose(sum(lengths), 1) and all(0 <= share <= 1 for share in lengths):
         sizes = [math.floor(n * share) for share in lengths]
         for i in range(n - sum(sizes)):
@@ -283,8 +291,9 @@ class DataLoader(Generic[T_co]):
     be 0. What PyTorch has for workers changes nothing: pin_memory, timeout, worker_init_fn, multiprocessing_context,
     prefetch_factor, persistent_workers, pin_memory_device, in_order."""
 
-    def __init__(self, dataset: Any, batch_size: int | None = 1, shuffle: bool | None = None, sampler: Any = None,
-                 batch_sampler: Any = None, num_workers: int = 0, collate_fn: Callable[[list[Any]], Any] | None = None,
+    def __init__(self, dataset: Indexed[T_co], batch_size: int | None = 1, shuffle: bool | None = None,
+                 sampler: Any = None, batch_sampler: Any = None, num_workers: int = 0,
+                 collate_fn: Callable[[list[Any]], Any] | None = None,
                  pin_memory: bool = False, drop_last: bool = False, timeout: float = 0,
                  worker_init_fn: Any = None, multiprocessing_context: Any = None, generator: Generator | None = None, *,
                  prefetch_factor: int | None = None, persistent_workers: bool = False, pin_memory_device: str = "",
@@ -306,7 +315,8 @@ class DataLoader(Generic[T_co]):
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         elif streams and batch_size is not None:
             BatchSampler([], batch_size, drop_last)  # which checks batch_size
-        self.dataset, self.batch_size, self.drop_last = dataset, batch_size, drop_last
+        self.dataset: Any = dataset
+        self.batch_size, self.drop_last = batch_size, drop_last
         self.sampler, self.batch_sampler, self.generator = sampler, batch_sampler, generator
         self.num_workers, self.pin_memory = 0, pin_memory
         batched = batch_size is not None or batch_sampler is not None

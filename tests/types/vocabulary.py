@@ -42,7 +42,6 @@ RETURNS = {
     **dict.fromkeys(("sort", "topk"), "ValuesIndices"),
     **dict.fromkeys(("var_mean", "std_mean"), "tuple[Tensor, Tensor]"),
     **dict.fromkeys(("allclose", "equal"), "bool"),
-    "unique": "Any",
 }
 
 # Functions of ops whose result depends on the arguments: each kind of call.
@@ -51,13 +50,20 @@ ONE_OR_PAIR = (
     "(x: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices",
     "(x: Tensor, axis: int, keepdims: bool = False) -> ValuesIndices",
 )
+OF_TWO = ("(x: Tensor, dim: Tensor) -> Tensor",)  # maximum, minimum
 CALLS = {
-    "max": ONE_OR_PAIR,
-    "min": ONE_OR_PAIR,
+    "max": ONE_OR_PAIR + OF_TWO,
+    "min": ONE_OR_PAIR + OF_TWO,
     "median": ONE_OR_PAIR,
     "nonzero": (
         "(x: Tensor, as_tuple: Literal[False] = False) -> Tensor",
         "(x: Tensor, as_tuple: Literal[True]) -> tuple[Tensor, ...]",
+    ),
+    "unique": (
+        "(x: Tensor, sorted: bool = True, return_inverse: Literal[False] = False, "
+        "return_counts: Literal[False] = False, dim: int | None = None) -> Tensor",
+        "(x: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, "
+        "dim: int | None = None) -> Tensor | tuple[Tensor, ...]",
     ),
     "split_heads": ("(x: Tensor, heads: int, /) -> Tensor", "(x: Tensor, *heads: int) -> tuple[Tensor, ...]"),
 }
