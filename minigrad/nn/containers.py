@@ -86,8 +86,10 @@ class _Row(Module, Generic[M]):
 
 
 class Sequential(_Row[Module]):
-    """Modules applied one after the other: Sequential(a, b), or Sequential(OrderedDict(first=a, second=b)), which
-    names them."""
+    """Modules applied one after the other: Sequential(a, b), or Sequential(OrderedDict(first=a, second=b)), which names
+    them. Called with a Tensor, it gives what the last one gives. seq[i] is a Module, seq[i:j] a Sequential.
+
+    Raises TypeError for anything that is no Module."""
 
     def __init__(self, *modules: Module | dict[str, Module]) -> None:
         given: Any = modules
@@ -120,7 +122,8 @@ class _Container(Module):
 
 
 class ModuleList(_Container, _Row[M]):
-    """A list of modules."""
+    """A list of modules, which is not called itself: list[i] is a module, list[i:j] a ModuleList. To type checkers,
+    ModuleList[Block] holds Blocks. Raises TypeError for anything that is no Module, and IndexError as lists do."""
 
     def __init__(self, modules: Iterable[M] | None = None) -> None:
         self.extend(modules or ())
@@ -180,7 +183,9 @@ class _Dict(Module, Generic[V]):
 
 
 class ModuleDict(_Container, _Dict[M]):
-    """A dict of modules by name."""
+    """A dict of modules by name, which is not called itself, from a dict or (name, module) pairs. To type checkers,
+    ModuleDict[Block] holds Blocks. Raises KeyError as dicts do, TypeError for anything that is no Module, and
+    ValueError for a name with a dot, or of an attribute."""
 
     def __init__(self, modules: Mapping[str, M] | Iterable[tuple[str, M]] | None = None) -> None:
         self.update(modules or ())
@@ -193,7 +198,8 @@ class ModuleDict(_Container, _Dict[M]):
 
 
 class ParameterDict(_Dict[Parameter]):
-    """A dict of parameters by name. A Tensor that is none yet becomes one."""
+    """A dict of parameters by name. A Tensor that is none yet becomes one. Raises TypeError for anything else, and
+    KeyError as dicts do."""
 
     def __init__(self, parameters: Mapping[str, Tensor] | Iterable[tuple[str, Tensor]] = ()) -> None:
         self.update(parameters or ())
@@ -206,7 +212,8 @@ class ParameterDict(_Dict[Parameter]):
 
 
 class ParameterList(Module):
-    """A list of parameters. A Tensor that is none yet becomes one."""
+    """A list of parameters. A Tensor that is none yet becomes one. Raises TypeError for anything else, and IndexError
+    as lists do."""
 
     def __init__(self, values: Iterable[Tensor] = ()) -> None:
         self.extend(values or ())

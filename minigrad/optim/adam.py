@@ -15,7 +15,9 @@ class Adam(Optimizer):
 
     m and v begin as zeros, and t counts the steps from 1. weight_decay · p is added to the gradient first. Source:
     Kingma and Ba 2015, algorithm 1. foreach, fused and capturable change nothing: one launch updates all parameters in
-    any case, and mg.capture takes it."""
+    any case, and mg.capture takes it.
+
+    Raises ValueError for impossible options, and for parameters that are given twice or require no gradient."""
 
     buffers = ("m", "v")
     squares = ("v",)
@@ -61,7 +63,7 @@ class Adam(Optimizer):
 class AdamW(Adam):
     """Adam, but weight decay is apart from the gradient:   p -= lr · weight_decay · p   before the step.
 
-    Source: Loshchilov and Hutter 2019, algorithm 2."""
+    Options and errors are Adam's. Source: Loshchilov and Hutter 2019, algorithm 2."""
 
     decoupled = True
 

@@ -23,7 +23,8 @@ __all__ = [
 
 
 class LambdaLR(LRScheduler):
-    """base · lr_lambda(t). lr_lambda: a function, or a list of one for each group."""
+    """base · lr_lambda(t). lr_lambda: a function, or a list of one for each group. Raises ValueError for another
+    number."""
 
     scales = False
 
@@ -44,7 +45,7 @@ class LambdaLR(LRScheduler):
 
 
 class StepLR(LRScheduler):
-    """base · gamma^⌊t / step_size⌋"""
+    """base · gamma^⌊t / step_size⌋, where t counts the steps. Raises ValueError for a step_size below 1."""
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size, self.gamma = at_least_1("step_size", step_size), gamma
@@ -55,7 +56,7 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """base · gamma^(the number of milestones up to t)"""
+    """base · gamma^(the number of milestones up to t), where t counts the steps"""
 
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
@@ -68,7 +69,7 @@ class MultiStepLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """base · gamma^t"""
+    """base · gamma^t, where t counts the steps"""
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -115,7 +116,7 @@ class LinearLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """base · (1 - t / total_iters)^power, 0 from total_iters on."""
+    """base · (1 - t / total_iters)^power, 0 from total_iters on. Raises ValueError for a total_iters below 1."""
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters, self.power = at_least_1("total_iters", total_iters), power
@@ -126,7 +127,8 @@ class PolynomialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Half a cosine from base down to eta_min at step T_max, then up again, and so on.
+    """Half a cosine from base down to eta_min at step T_max, then up again, and so on. Raises ValueError for a T_max
+    below 1.
 
     Source: Loshchilov and Hutter 2017, equation 5."""
 
@@ -146,7 +148,7 @@ class CosineAnnealingLR(LRScheduler):
 class CosineAnnealingWarmRestarts(LRScheduler):
     """Half a cosine from base to eta_min over T_0 steps, then again from base over T_mult times as many, and so on.
 
-    Source: Loshchilov and Hutter 2017."""
+    Raises ValueError for a T_0 or T_mult below 1. Source: Loshchilov and Hutter 2017."""
 
     scales = False
 
@@ -170,7 +172,8 @@ class OneCycleLR(LRScheduler):
     final_div_factor; with three_phase by way of the first rate.
 
     total_steps, or epochs and steps_per_epoch. anneal_strategy: 'cos' or 'linear'. cycle_momentum: momentum, or the
-    first beta, goes from max_momentum to base_momentum and back. Source: Smith and Topin 2019."""
+    first beta, goes from max_momentum to base_momentum and back. Raises ValueError for options that do not fit. Source:
+    Smith and Topin 2019."""
 
     scales = False
 
@@ -244,7 +247,9 @@ class OneCycleLR(LRScheduler):
 
 
 class SequentialLR(LRScheduler):
-    """Schedulers of one optimizer, one after the other: the next one begins, from its first step, at each milestone."""
+    """Schedulers of one optimizer, one after the other: the next one begins, from its first step, at each milestone.
+
+    Raises ValueError unless milestones, in order, are one fewer than schedulers."""
 
     def __init__(
         self, optimizer: Optimizer, schedulers: Iterable[LRScheduler], milestones: Iterable[int], last_epoch: int = -1

@@ -15,7 +15,9 @@ class SGD(Optimizer):
 
     b begins as zeros, and without momentum it is g. weight_decay · p is added to the gradient first. foreach and fused
     change nothing: one launch updates all parameters. Source: Sutskever, Martens, Dahl and Hinton 2013, with lr outside
-    of b, as in PyTorch."""
+    of b, as in PyTorch.
+
+    Raises ValueError for impossible options, and for parameters that are given twice or require no gradient."""
 
     buffers = ("momentum_buffer",)
 

@@ -41,7 +41,8 @@ class Tensor(More, Gradients, InPlace, Interop):
         raise TypeError("make a Tensor with minigrad.tensor(data), zeros, ones, randn, …")
 
     def constant(self, data: Any) -> "Tensor":
-        """A copy of data as a Tensor beside this one: same device, no gradient. Its dtype is NumPy's for it."""
+        """A copy of data, numbers or an array, as a Tensor beside this one: same device, no gradient. Its dtype is
+        NumPy's for it. Raises TypeError for a dtype that minigrad has not."""
         array = np.array(data)
         dtypes.as_dtype(array.dtype)
         on = self.storage.backend
@@ -57,12 +58,12 @@ class Tensor(More, Gradients, InPlace, Interop):
 
     @property
     def T(self) -> "Tensor":
-        """All dims reversed; a view."""
+        """All dims reversed, (n, m) -> (m, n); a view."""
         return ops.permute(self, tuple(range(self.ndim))[::-1])
 
     @property
     def mT(self) -> "Tensor":
-        """The last two dims exchanged; a view."""
+        """The last two dims exchanged, (…, n, m) -> (…, m, n); a view."""
         return ops.transpose(self, -1, -2)
 
     @overload
@@ -70,7 +71,7 @@ class Tensor(More, Gradients, InPlace, Interop):
     @overload
     def size(self, dim: builtins.int) -> builtins.int: ...
     def size(self, dim: builtins.int | None = None) -> tuple[builtins.int, ...] | builtins.int:
-        """The shape, or the size of one dim."""
+        """The shape, or the size of one dim. Raises IndexError for a dim that there is not."""
         return self.shape if dim is None else self.shape[dim]
 
     def dim(self) -> builtins.int:
@@ -252,7 +253,7 @@ class Tensor(More, Gradients, InPlace, Interop):
     tril, triu, matmul = ops.tril, ops.triu, ops.matmul
 
     def where(self, condition: "Tensor", other: Operand) -> "Tensor":
-        """self where condition is True, else other."""
+        """self where condition, a bool Tensor, is True, else other; all three broadcast, as mg.where does."""
         return ops.where(condition, self, other)
 
     def zeros_like(self) -> "Tensor":

@@ -151,7 +151,7 @@ def _sizes(name: str, size: Any) -> tuple[int, ...]:
 def full(
     size: Size, fill_value: Number, dtype: DTypeLike | None = None, device: str = "cpu", requires_grad: bool = False
 ) -> Tensor:
-    """A Tensor filled with one value. dtype None: float32, int64 or bool, after the value."""
+    """A Tensor of shape `size` filled with one value. dtype None: float32, int64 or bool, after the value."""
     if dtype is None:
         dtype = {"b": dtypes.bool_, "i": dtypes.int64, "u": dtypes.int64}.get(np.asarray(fill_value).dtype.kind)
     shape = _sizes("full", (size,) if isinstance(size, int) else size)
@@ -162,21 +162,21 @@ def full(
 def zeros(
     *size: Size, dtype: DTypeLike = dtypes.DEFAULT_FLOAT, device: str = "cpu", requires_grad: bool = False
 ) -> Tensor:
-    """Zeros of a shape."""
+    """Zeros of a shape. zeros(2, 3) or zeros((2, 3)). Raises ValueError for negative sizes."""
     return full(_sizes("zeros", size), 0, dtype, device, requires_grad)
 
 
 def ones(
     *size: Size, dtype: DTypeLike = dtypes.DEFAULT_FLOAT, device: str = "cpu", requires_grad: bool = False
 ) -> Tensor:
-    """Ones of a shape."""
+    """Ones of a shape. ones(2, 3) or ones((2, 3)). Raises ValueError for negative sizes."""
     return full(_sizes("ones", size), 1, dtype, device, requires_grad)
 
 
 def empty(
     *size: Size, dtype: DTypeLike = dtypes.DEFAULT_FLOAT, device: str = "cpu", requires_grad: bool = False
 ) -> Tensor:
-    """A Tensor of a shape with arbitrary values: whatever was in its memory."""
+    """A Tensor of a shape with arbitrary values: whatever was in its memory. Raises ValueError for negative sizes."""
     return _finish(np.empty(_sizes("empty", size), dtypes.as_dtype(dtype)), device, requires_grad)
 
 
@@ -220,7 +220,7 @@ def arange(
     device: str = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
-    """start, start + step, … below end; arange(n) counts from 0. dtype None: int64, or float32 if any is a float."""
+    """The vector start, start + step, … below end; arange(n) counts from 0. dtype None: int64, or float32 of floats."""
     start, end = (0, start) if end is None else (start, end)
     if step == 0:
         raise ValueError("arange: step must not be 0")
@@ -237,7 +237,7 @@ def linspace(
     device: str = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
-    """`steps` numbers from start to end, both included, evenly spaced."""
+    """`steps` numbers from start to end, both included, evenly spaced. (steps,), computed in float64."""
     numbers = np.linspace(float(start), float(end), int(steps))  # from Tensors too
     return _finish(numbers.astype(dtypes.as_dtype(dtype)), device, requires_grad)
 
@@ -249,7 +249,7 @@ def eye(
     device: str = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
-    """The identity matrix, (n, m or n)."""
+    """The identity matrix. (n, m), or (n, n) if m is None: ones where row and column are the same, else zeros."""
     return _finish(np.eye(n, m, dtype=dtypes.as_dtype(dtype)), device, requires_grad)
 
 
@@ -295,7 +295,7 @@ def rand(
     requires_grad: bool = False,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Uniform in [0, 1). Floats only."""
+    """Uniform in [0, 1). rand(2, 3) or rand((2, 3)). Raises TypeError for dtypes that are no floats."""
     on = backend.get(device)
     y = _or_default(generator).uniform(_sizes("rand", size), _float_dtype("rand", dtype), on)
     return from_backend(y, on, requires_grad)
@@ -308,7 +308,7 @@ def randn(
     requires_grad: bool = False,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Standard normal. Floats only."""
+    """Standard normal. randn(2, 3) or randn((2, 3)). Raises TypeError for dtypes that are no floats."""
     on = backend.get(device)
     y = _or_default(generator).normal(_sizes("randn", size), _float_dtype("randn", dtype), on)
     return from_backend(y, on, requires_grad)
@@ -317,14 +317,14 @@ def randn(
 def rand_like(
     x: Tensor, dtype: DTypeLike | None = None, device: str | None = None, generator: Generator | None = None
 ) -> Tensor:
-    """Uniform in [0, 1), of x's shape, dtype and device, or others."""
+    """Uniform in [0, 1), of x's shape, dtype and device, or others. Raises TypeError for dtypes that are no floats."""
     return rand(x.shape, dtype=dtype or x.dtype, device=device or x.device, generator=generator)
 
 
 def randn_like(
     x: Tensor, dtype: DTypeLike | None = None, device: str | None = None, generator: Generator | None = None
 ) -> Tensor:
-    """Standard normal, of x's shape, dtype and device, or others."""
+    """Standard normal, of x's shape, dtype and device, or others. Raises TypeError for dtypes that are no floats."""
     return randn(x.shape, dtype=dtype or x.dtype, device=device or x.device, generator=generator)
 
 
@@ -373,7 +373,7 @@ def bernoulli(p: Tensor, generator: Generator | None = None) -> Tensor:
 
 
 def randperm(n: int, device: str = "cpu", generator: Generator | None = None) -> Tensor:
-    """range(n) in random order, int64."""
+    """range(n) in random order: (n,), int64."""
     return _finish(_or_default(generator).permutation(operator.index(n)), device, False)
 
 

@@ -41,7 +41,10 @@ def _written(op: "Callable[P, Tensor]") -> "Callable[P, Tensor]":
 
 
 class InPlace(Value):
-    """The part of Tensor that changes values."""
+    """The part of Tensor that changes values.
+
+    What is written keeps its shape and dtype. GraphError where operations are recorded and one of the tensors requires
+    a gradient, and for read-only memory; ValueError for what does not fit in."""
 
     __slots__ = ()
 
@@ -84,26 +87,28 @@ class InPlace(Value):
         return self
 
     def add_(self: T, other: Operand, *, alpha: float = 1) -> T:
-        """self += alpha * other, in place."""
+        """self += alpha * other, in place: other is broadcast. Raises ValueError if the result is of another shape or
+        kind of dtype, and GraphError where a graph would have to know of it: use no_grad()."""
         return self._update("add_", self.storage.backend.add, other if alpha == 1 else other * alpha)
 
     def sub_(self: T, other: Operand, *, alpha: float = 1) -> T:
-        """self -= alpha * other, in place."""
+        """self -= alpha * other, in place, as add_ does."""
         return self._update("sub_", self.storage.backend.sub, other if alpha == 1 else other * alpha)
 
     def mul_(self: T, other: Operand) -> T:
-        """self *= other, in place."""
+        """self *= other, in place, as add_ does."""
         return self._update("mul_", self.storage.backend.mul, other)
 
     def div_(self: T, other: Operand, *, rounding_mode: str | None = None) -> T:
-        """self /= other, in place; rounded as by div."""
+        """self /= other, in place, as add_ does; rounded as by div."""
         if rounding_mode is not None:
             rounded: Any = _written(ops.div)
             return cast(T, rounded(self, other, rounding_mode=rounding_mode))
         return self._update("div_", self.storage.backend.div, other)
 
     def copy_(self: T, other: Operand, non_blocking: bool = False) -> T:
-        """The values of other, broadcast and cast, in place."""
+        """The values of other, broadcast to self's shape and cast to its dtype, in place. Raises ValueError if they do
+        not broadcast, and GraphError as add_ does."""
         self._in_place("copy_", other)
         self.storage.backend.setitem(self.array, (...,), self._raw(other))
         return self
@@ -121,7 +126,7 @@ class InPlace(Value):
     index_fill_ = _written(ops.index_fill)
 
     def fill_(self: T, value: Number) -> T:
-        """Every element becomes value, in place."""
+        """Every element becomes value, a number, cast to self's dtype, in place."""
         return self.copy_(value)
 
     def zero_(self: T) -> T:
@@ -129,7 +134,8 @@ class InPlace(Value):
         return self.copy_(0)
 
     def fill_diagonal_(self: T, fill_value: Number) -> T:
-        """The elements (i, i, …) become fill_value, in place. For at least two dims; of more, all must be one size."""
+        """The elements (i, i, …) become fill_value, in place. Raises ValueError for fewer than two dims, and for more
+        of different sizes."""
         if self.ndim < 2 or (self.ndim > 2 and len(set(self.shape)) != 1):
             raise ValueError(f"fill_diagonal_ is of a matrix, or of more dims of one size, not of shape {self.shape}")
         self[(np.arange(min(self.shape)),) * self.ndim] = fill_value

@@ -51,7 +51,7 @@ class More(Value):
     addmm, addmv, baddbmm = ops.addmm, ops.addmv, ops.baddbmm
 
     def select(self: Any, dim: int, index: int) -> "Tensor":
-        """The slice number `index` along dim, as a view without that dim."""
+        """The slice number `index` along dim, as a view without that dim. Raises IndexError if there is none."""
         return ops.getitem(self, (slice(None),) * one_dim("select", self, dim) + (index,))
 
     # --------------------------------------------------------------------------------------------------- like another

@@ -97,7 +97,7 @@ def read_corpus(paths: Iterable[FilePath] = ()) -> str:
 
 
 def memory() -> float:
-    """Bytes of memory that this machine has; infinite where it does not say."""
+    """Bytes of memory that this machine has, a float; infinite where it does not say."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):

@@ -42,12 +42,14 @@ class Indexed(Protocol[T_co]):
 
 class Dataset(Generic[T_co]):
     """Base class: define __getitem__(index), and __len__ for all but a sampler of one's own. Optional: __getitems__, a
-    list of the items at a list of indices."""
+    list of the items at a list of indices. To type checkers, Dataset[tuple[Tensor, int]] gives such items."""
 
     def __getitem__(self, index: Any) -> T_co:
+        """The item at an index."""
         raise NotImplementedError(f"{type(self).__name__} must define __getitem__")
 
     def __add__(self, other: "Indexed[S]") -> "ConcatDataset[T_co | S]":
+        """The items of both, as a ConcatDataset."""
         return ConcatDataset([self, other])
 
 
@@ -59,7 +61,8 @@ class IterableDataset(Dataset[T_co]):
 
 
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
-    """The rows of Tensors of the same first size, as tuples."""
+    """The rows of Tensors of the same first size, as tuples: of (n, …), n items. Raises ValueError for different sizes,
+    and TypeError for what is no Tensor of at least one dim."""
 
     def __init__(self, *tensors: Tensor):
         if not tensors or not all(isinstance(x, Tensor) and x.ndim for x in tensors):
@@ -72,7 +75,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
         return tuple(x[index] for x in self.tensors)
 
     def batch(self, indices: Sequence[int]) -> list[Tensor]:
-        """The rows at these indices, collated: as one by one, but sooner."""
+        """The rows at these indices, collated: as one by one, but sooner. [Tensor (B, …) of each]."""
         return [x[list(indices)] for x in self.tensors]
 
     def __len__(self) -> int:
@@ -80,7 +83,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
 
 class Subset(Dataset[T_co]):
-    """The items of a dataset at some indices, in their order."""
+    """The items of a dataset at some indices, in their order. Raises IndexError as lists do."""
 
     def __init__(self, dataset: Indexed[T_co], indices: Sequence[int]):
         self.dataset, self.indices = dataset, indices
@@ -96,7 +99,7 @@ class Subset(Dataset[T_co]):
 
 
 class ConcatDataset(Dataset[T_co]):
-    """Datasets one after the other."""
+    """Datasets one after the other. Raises IndexError for an item that there is not."""
 
     def __init__(self, datasets: Iterable[Indexed[T_co]]):
         self.datasets: list[Any] = list(datasets)
@@ -119,8 +122,9 @@ def _items(dataset, indices):
 
 
 def random_split(dataset: Indexed[S], lengths: Sequence[float], generator: Generator | None = None) -> list[Subset[S]]:
-    """Parts of a dataset, drawn at random, that share no item. lengths: how many each has, adding up to all; or the
-    share of each, adding up to 1, where what is left over goes to the first ones."""
+    """Parts of a dataset, a list of Subsets, drawn at random, that share no item. lengths: how many each has, adding up
+    to all; or the share of each, adding up to 1, where what is left over goes to the first ones. Raises ValueError if
+    they do not add up."""
     n = len(dataset)  # type: ignore[arg-type]
     if math.isclose(sum(lengths), 1) and all(0 <= share <= 1 for share in lengths):
         sizes = [math.floor(n * share) for share in lengths]
@@ -159,7 +163,8 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """All indices in random order; with replacement, num_samples of them, each drawn from all."""
+    """All indices in random order; with replacement, num_samples of them, each drawn from all. Raises ValueError unless
+    num_samples is positive."""
 
     def __init__(
         self,
@@ -203,7 +208,8 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """num_samples indices, drawn in proportion to weights, a number ≥ 0 for each."""
+    """num_samples indices, drawn in proportion to weights, a number ≥ 0 for each; replacement=False: each at most once.
+    Raises ValueError, when they are drawn, for weights that are negative, not finite or all 0."""
 
     def __init__(self, weights: Any, num_samples: int, replacement: bool = True, generator: Generator | None = None):
         self.weights = tensor(np.asarray(weights, dtype=np.float64))
@@ -218,7 +224,8 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[list[Any]]):
-    """Lists of batch_size indices each, from those of a sampler. drop_last: without a last one that is shorter."""
+    """Lists of batch_size indices each, from those of a sampler. drop_last: without a last one that is shorter. Raises
+    ValueError unless batch_size is a positive int."""
 
     def __init__(self, sampler: Iterable[Any], batch_size: int, drop_last: bool):
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
@@ -240,8 +247,8 @@ class BatchSampler(Sampler[list[Any]]):
 
 
 def default_convert(item: Any) -> Any:
-    """An item that is no batch: arrays and NumPy's numbers as Tensors, in tuples, lists and dicts too; anything else
-    stays as it is."""
+    """An item that is no batch: arrays and NumPy's numbers as Tensors of their shape and dtype, in tuples, lists and
+    dicts too; anything else stays as it is."""
     if isinstance(item, np.ndarray):
         return from_numpy(item)
     if isinstance(item, np.generic):
@@ -255,9 +262,9 @@ def default_convert(item: Any) -> Any:
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
-    """A list of items as one: Tensors, arrays and numbers are stacked to Tensors (B, …), tuples, lists and dicts are
+    """A list of B items as one: Tensors, arrays and numbers are stacked to Tensors (B, …), tuples, lists and dicts are
     collated part by part, and strings stay in a list. Python floats become float64, or float32 if the first number is
-    an int, as in PyTorch."""
+    an int, as in PyTorch. Raises TypeError for other items, and ValueError for shapes or lengths that differ."""
     first = batch[0]
     if isinstance(first, Tensor):
         return stack(list(batch))
@@ -289,7 +296,9 @@ class DataLoader(Generic[T_co]):
     shuffle: a new random order each time, drawn from `generator`, or the default one. sampler, batch_sampler: indices,
     or lists of them, in their place. collate_fn: from a list of items to a batch; see default_collate. num_workers must
     be 0. What PyTorch has for workers changes nothing: pin_memory, timeout, worker_init_fn, multiprocessing_context,
-    prefetch_factor, persistent_workers, pin_memory_device, in_order."""
+    prefetch_factor, persistent_workers, pin_memory_device, in_order.
+
+    Raises ValueError for options that contradict each other."""
 
     def __init__(self, dataset: Indexed[T_co], batch_size: int | None = 1, shuffle: bool | None = None,
                  sampler: Any = None, batch_sampler: Any = None, num_workers: int = 0,
