@@ -3,13 +3,13 @@
 Tensors
     Tensor         An n-dimensional array that remembers how it was computed, so that gradients can flow back through it
     arange         The vector start, start + step, … below end; arange(n) counts from 0
-    as_tensor      data as a Tensor: itself if it is one of that dtype and device, else sharing an array's memory, …
+    as_tensor      data as a Tensor of its shape: itself if dtype and device fit, else sharing an array's memory, …
     bernoulli      1 with the probability that p has there, else 0: of p's shape, dtype (a float) and device, without …
     empty          A Tensor of a shape with arbitrary values: whatever was in its memory
     empty_like     A Tensor with arbitrary values, of x's shape, dtype and device, or others
     eye            The identity matrix
-    from_dlpack    A Tensor that shares the memory of another library's array (PyTorch, CuPy, JAX, …), on the CPU or …
-    from_numpy     A Tensor that shares the memory of a NumPy array
+    from_dlpack    A Tensor that shares the memory of another library's array (PyTorch, CuPy, JAX, …), of its shape, …
+    from_numpy     A Tensor that shares the memory of a NumPy array, of its shape and dtype
     full           A Tensor of shape `size` filled with one value
     full_like      One value in x's shape, dtype and device, or others
     linspace       `steps` numbers from start to end, both included, evenly spaced
@@ -24,7 +24,7 @@ Tensors
     randn          Standard normal
     randn_like     Standard normal, of x's shape, dtype and device, or others
     randperm       range(n) in random order: (n,), int64
-    tensor         A Tensor with a copy of data: numbers, nested lists, arrays, Tensors
+    tensor         A Tensor with a copy of data, of its shape: numbers, nested lists, arrays, Tensors
     tril_indices   Where the lower triangle of a (row, col) matrix is, up to diagonal `offset`: (2, n), rows and columns
     triu_indices   Where the upper triangle of a (row, col) matrix is, from diagonal `offset`: (2, n), rows and columns
     zeros          Zeros of a shape
@@ -251,9 +251,6 @@ Random numbers
 Backends: a device is an object with the primitives of primitives.py on its own kind of array
     device   A device's name as `device=` takes it, 'cpu' or 'cuda': also of 'cuda:0' and the like of PyTorch
 
-Names of PyTorch's that minigrad does not have, each with what to use in its place
-    explaining   A __getattr__ for the module of that name: it raises AttributeError, with what to use where there is …
-
 save and load: tensors, modules, optimizers and what belongs to them, in any nesting, as one safetensors file
     load   What save() wrote to `path`, with states in the place of modules, optimizers and generators; or {name: …
     save   Write `obj` to the file `path`: a Tensor; a module, optimizer, scheduler or anything else with a …
@@ -331,7 +328,7 @@ from .ops import (  # by their second names
     neg as negative, sub as subtract, transpose as swapaxes, transpose as swapdims,
 )  # fmt: skip
 from .autograd import inference as inference_mode
-from .missing import explaining
+from .missing import explaining, listing
 from .recording import CaptureError
 from .random import Generator, default_generator, initial_seed, manual_seed
 from .tensor import (
@@ -362,14 +359,17 @@ __all__ = [
     "split_with_sizes", "square", "std_mean", "t", "take", "take_along_dim", "tan", "tensor_split", "tensordot", "tile",
     "trace", "trunc", "unflatten", "unique", "var_mean", "vstack", "absolute", "concat", "concatenate", "clip",
     "divide", "true_divide", "greater_equal", "greater", "less_equal", "less", "moveaxis", "multiply", "not_equal",
-    "negative", "subtract", "swapaxes", "swapdims", "inference_mode", "explaining", "CaptureError", "Generator",
-    "default_generator", "initial_seed", "manual_seed", "Tensor", "arange", "as_tensor", "bernoulli", "empty",
-    "empty_like", "eye", "from_dlpack", "from_numpy", "full", "full_like", "grad", "linspace", "multinomial", "normal",
-    "one_hot", "ones", "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "tensor",
-    "tril_indices", "triu_indices", "zeros", "zeros_like", "load", "save",
+    "negative", "subtract", "swapaxes", "swapdims", "inference_mode", "CaptureError", "Generator", "default_generator",
+    "initial_seed", "manual_seed", "Tensor", "arange", "as_tensor", "bernoulli", "empty", "empty_like", "eye",
+    "from_dlpack", "from_numpy", "full", "full_like", "grad", "linspace", "multinomial", "normal", "one_hot", "ones",
+    "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "tensor", "tril_indices",
+    "triu_indices", "zeros", "zeros_like", "load", "save",
 ]  # fmt: skip
 
 __version__ = "0.1.0"
 
-if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
-    __getattr__ = explaining(__name__)
+if TYPE_CHECKING:
+    from . import distributed, gradcheck, study, training, typing, viz
+else:  # to mypy a module with __getattr__ would have every name
+    _LATER = "distributed", "gradcheck", "study", "training", "typing", "viz"  # imported when they are first used
+    __getattr__, __dir__ = explaining(__name__, *_LATER), listing(__name__, *_LATER)

@@ -1,9 +1,11 @@
 """Names of PyTorch's that minigrad does not have, each with what to use in its place.
 
 A module that people from PyTorch look into ends with `__getattr__ = explaining(__name__)`. So nn.Conv2d is an
-AttributeError that says more than that it is not there.
+AttributeError that says more than that it is not there. `__dir__ = listing(__name__)` has tab completion offer what a
+module is for, and not what it has imported for itself.
 """
 
+import importlib
 import re
 import sys
 from collections.abc import Callable
@@ -151,14 +153,26 @@ def instead(name: str, module: str = "minigrad") -> str | None:
     return next((why for pattern, why in table.items() if re.fullmatch(pattern, name)), None)
 
 
-def explaining(module: str) -> Callable[[str], Any]:
+def explaining(module: str, *later: str) -> Callable[[str], Any]:
     """A __getattr__ for the module of that name: it raises AttributeError, with what to use where there is something to
     say."""
 
     def missing(name: str) -> Any:
+        if name in later:
+            return importlib.import_module(f"{module}.{name}")
         why, message = instead(name, module), f"module {module!r} has no attribute {name!r}"
         if why is not None:
             raise AttributeError(f"{message}: {why}")
         raise AttributeError(message, name=name, obj=sys.modules[module])  # Python may suggest a name like it
 
     return missing
+
+
+def listing(module: str, *more: str) -> Callable[[], list[str]]:
+    """A __dir__ for the module of that name: its `__all__`, these names, and what Python itself has put there."""
+
+    def names() -> list[str]:
+        home = vars(sys.modules[module])
+        return sorted({*home["__all__"], *more, *(name for name in home if name.startswith("__"))})
+
+    return names

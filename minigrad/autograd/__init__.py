@@ -23,7 +23,7 @@ from .modes import (
 from .op import FormulaOp, Op
 from .registry import Declaration, composite, declared, registry
 from .walk import backward, reachable, vjp
-from ..missing import explaining
+from ..missing import explaining, listing
 
 __all__ = [
     "AnomalyError", "case", "Context", "Function", "once_differentiable", "GraphError", "Handle", "Node", "Recorded",
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..gradcheck import gradcheck as gradcheck
     from ..tensor import grad as grad
 else:  # to mypy a module with __getattr__ would have every name
-    _missing = explaining(__name__)
+    _missing, __dir__ = explaining(__name__), listing(__name__, "grad", "gradcheck")
 
     def __getattr__(name):
         """grad and gradcheck, where PyTorch has them; they are made on top of this package."""

@@ -9,5 +9,8 @@ from .compare import check
 from .gradients import gathered, scattered
 from .shards import Shards
 from .world import World, fingerprint, library, world
+from ..missing import listing
 
 __all__ = ["check", "gathered", "scattered", "Shards", "World", "fingerprint", "library", "world"]
+
+__dir__ = listing(__name__)

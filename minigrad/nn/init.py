@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from ..dtypes import float64
-from ..missing import explaining
+from ..missing import explaining, listing
 from ..ops import where
 from ..random import Generator, default_generator
 from ..tensor import Tensor, rand, randn
@@ -210,4 +210,4 @@ def eye_(x: T) -> T:
 
 
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
-    __getattr__ = explaining(__name__)
+    __getattr__, __dir__ = explaining(__name__), listing(__name__)

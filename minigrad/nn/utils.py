@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..autograd import no_grad
 from ..dtypes import float64
-from ..missing import explaining
+from ..missing import explaining, listing
 from ..ops import cat, stack
 from ..recording import refuse
 from ..tensor import Tensor, from_backend, zeros
@@ -127,4 +127,4 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
 
 
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
-    __getattr__ = explaining(__name__)
+    __getattr__, __dir__ = explaining(__name__), listing(__name__)

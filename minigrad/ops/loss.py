@@ -45,10 +45,10 @@ def _check_pair(name, input, target, reduction):
 
 @composite(case((3, 4), (3, 4)), case((3, 4), (3, 4), reduction="none"))
 def mse_loss(input, target, *, reduction="mean"):
-    """(input - target)² of two Tensors of one shape: a loss of that shape (reduction 'none'), or (), its 'mean' or
-    'sum'.
+    """(input - target)² of two Tensors of one shape.
 
-    Raises TypeError unless input holds floats, and ValueError for different shapes or another reduction."""
+    Gives a loss of that shape (reduction 'none'), or (), its 'mean' or 'sum'. Raises TypeError unless input holds
+    floats, and ValueError for different shapes or another reduction."""
     _check_pair("mse_loss", input, target, reduction)
     difference = input - target
     return _reduced(difference * difference, reduction)
@@ -56,11 +56,10 @@ def mse_loss(input, target, *, reduction="mean"):
 
 @composite(case((3, 4), (3, 4)), case((3, 4), (3, 4), reduction="none"))
 def l1_loss(input, target, *, reduction="mean"):
-    """|input - target| of two Tensors of one shape: a loss of that shape (reduction 'none'), or (), its 'mean' or
-    'sum'.
+    """|input - target| of two Tensors of one shape; the gradient at 0 is 0.
 
-    The gradient at 0 is 0. Raises TypeError unless input holds floats, and ValueError for different shapes or another
-    reduction."""
+    Gives a loss of that shape (reduction 'none'), or (), its 'mean' or 'sum'. Raises TypeError unless input holds
+    floats, and ValueError for different shapes or another reduction."""
     _check_pair("l1_loss", input, target, reduction)
     return _reduced((input - target).abs(), reduction)
 

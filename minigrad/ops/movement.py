@@ -42,7 +42,7 @@ class Clone(Op):
 
 
 def clone(x):
-    """A copy of x, contiguous and with memory of its own. Gradients flow through."""
+    """A copy of x, contiguous and with memory of its own. Of x's shape and dtype; gradients flow through."""
     return Clone.apply(x)
 
 

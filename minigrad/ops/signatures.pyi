@@ -246,7 +246,7 @@ def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 @overload
 def chunk(x: Tensor, chunks: int, axis: int = 0) -> tuple[Tensor, ...]: ...
 def clone(x: Tensor) -> Tensor:
-    """A copy of x, contiguous and with memory of its own. Gradients flow through."""
+    """A copy of x, contiguous and with memory of its own. Of x's shape and dtype; gradients flow through."""
 
 def contiguous(x: Tensor) -> Tensor:
     """x if it is row-major already, else a copy, of x's shape and dtype."""
@@ -955,7 +955,7 @@ def outer(x: Tensor, vec2: Tensor) -> Tensor:
     Dtypes are promoted. Raises ValueError for other numbers of dims."""
 
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
-    """Padding as PyTorch's: `pad` is (last dim before, after, next to last before, after, …), sizes ≥ 0 by which it
+    """Padding as PyTorch's. `pad` is (last dim before, after, next to last before, after, …), sizes ≥ 0 by which it
     grows.
 
     mode "constant" pads with value (None: 0), "reflect" with what lies behind the border, "replicate" with the border,
@@ -1223,17 +1223,16 @@ def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target
     divergence's definition wants; 'mean' divides by the number of elements. Result and errors are those of mse_loss."""
 
 def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """|input - target| of two Tensors of one shape: a loss of that shape (reduction 'none'), or (), its 'mean' or
-    'sum'.
+    """|input - target| of two Tensors of one shape; the gradient at 0 is 0.
 
-    The gradient at 0 is 0. Raises TypeError unless input holds floats, and ValueError for different shapes or another
-    reduction."""
+    Gives a loss of that shape (reduction 'none'), or (), its 'mean' or 'sum'. Raises TypeError unless input holds
+    floats, and ValueError for different shapes or another reduction."""
 
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """(input - target)² of two Tensors of one shape: a loss of that shape (reduction 'none'), or (), its 'mean' or
-    'sum'.
+    """(input - target)² of two Tensors of one shape.
 
-    Raises TypeError unless input holds floats, and ValueError for different shapes or another reduction."""
+    Gives a loss of that shape (reduction 'none'), or (), its 'mean' or 'sum'. Raises TypeError unless input holds
+    floats, and ValueError for different shapes or another reduction."""
 
 def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = "mean"

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 
 class Adam(Optimizer):
-    """m = β₁ m + (1 - β₁) g;   v = β₂ v + (1 - β₂) g²;   p -= lr · m / (1 - β₁ᵗ) / (√(v / (1 - β₂ᵗ)) + eps)
+    """Steps in proportion to the mean of the gradients over the root of the mean of their squares.
+
+        m = β₁ m + (1 - β₁) g;   v = β₂ v + (1 - β₂) g²;   p -= lr · m / (1 - β₁ᵗ) / (√(v / (1 - β₂ᵗ)) + eps)
 
     m and v begin as zeros, and t counts the steps from 1. weight_decay · p is added to the gradient first. Source:
     Kingma and Ba 2015, algorithm 1. foreach, fused and capturable change nothing: one launch updates all parameters in
@@ -61,9 +63,10 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam, but weight decay is apart from the gradient:   p -= lr · weight_decay · p   before the step.
+    """Adam, but weight decay is apart from the gradient.
 
-    Options and errors are Adam's. Source: Loshchilov and Hutter 2019, algorithm 2."""
+    Before the step,   p -= lr · weight_decay · p.   Options and errors are Adam's. Source: Loshchilov and Hutter 2019,
+    algorithm 2."""
 
     decoupled = True
 

@@ -4,6 +4,21 @@
 
 A schedule is a formula, which is all that is here; what they share is in scheduler.py. ReduceLROnPlateau, which follows
 a loss, is in plateau.py.
+
+Contents
+    LRScheduler                   Base class of schedules: a subclass with options as attributes, set before …
+    LambdaLR                      base · lr_lambda(t)
+    StepLR                        base · gamma^⌊t / step_size⌋, where t counts the steps
+    MultiStepLR                   base · gamma^(the number of milestones up to t), where t counts the steps
+    ExponentialLR                 base · gamma^t, where t counts the steps
+    ConstantLR                    base · factor before step total_iters, then base: from the beginning if total_iters …
+    LinearLR                      base times a factor that goes from start_factor to end_factor in a straight line …
+    PolynomialLR                  base · (1 - t / total_iters)^power, 0 from total_iters on
+    CosineAnnealingLR             Half a cosine from base down to eta_min at step T_max, then up again, and so on
+    CosineAnnealingWarmRestarts   Half a cosine from base to eta_min over T_0 steps, then again from base over T_mult …
+    OneCycleLR                    Up from max_lr / div_factor to max_lr over the share pct_start of total_steps, then …
+    SequentialLR                  Schedulers of one optimizer, one after the other: the next one begins, from its …
+    ReduceLROnPlateau             Multiplies the learning rates by `factor` when a metric, given to step(metric), has …
 """
 
 import math
@@ -11,7 +26,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..missing import explaining
+from ..missing import explaining, listing
 from .optimizer import Optimizer
 from .plateau import ReduceLROnPlateau
 from .scheduler import LRScheduler, at_least_1, for_each_group, refuse_group
@@ -304,4 +319,4 @@ class SequentialLR(LRScheduler):
 
 
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
-    __getattr__ = explaining(__name__)
+    __getattr__, __dir__ = explaining(__name__), listing(__name__)

@@ -20,7 +20,7 @@ _OWN = {"param_groups", "state"}
 
 
 class Optimizer:
-    """Base class. An optimizer is a subclass that gives its options, its buffers and its formula:
+    """Base class of optimizers. A subclass gives its options, its buffers and its formula:
 
         class Momentum(Optimizer):
             buffers = ("b",)
@@ -32,7 +32,8 @@ class Optimizer:
                 state["b"].mul_(group["momentum"]).add_(g)
                 p -= group["lr"] * state["b"]
 
-    params: Tensors, or dicts with 'params' and options that differ from `defaults`, {option: value}."""
+    params: Tensors, or dicts with 'params' and options that differ from `defaults`, {option: value}. Raises ValueError
+    for none, for one that is given twice or requires no gradient, and for impossible options."""
 
     buffers: tuple = ()  # names of the Tensors of state that each parameter has, of its shape; they begin as zeros
     squares: tuple = ()  # those of them that are never negative

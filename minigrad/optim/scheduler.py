@@ -13,7 +13,7 @@ from .optimizer import Optimizer
 
 
 class LRScheduler:
-    """Base class. A schedule is a subclass with options as attributes, set before super().__init__(optimizer), and
+    """Base class of schedules: a subclass with options as attributes, set before super().__init__(optimizer), and
     `rate(base, t)`, where base is a group's rate at the beginning and t counts the calls of step().
 
     Raises TypeError for an optimizer that is none, and ValueError for impossible options, and for a last_epoch other

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 
 class SGD(Optimizer):
-    """b = momentum · b + g;   p -= lr · b   (Nesterov: p -= lr · (g + momentum · b))
+    """Stochastic gradient descent, with momentum.
+
+        b = momentum · b + g;   p -= lr · b   (Nesterov: p -= lr · (g + momentum · b))
 
     b begins as zeros, and without momentum it is g. weight_decay · p is added to the gradient first. foreach and fused
     change nothing: one launch updates all parameters. Source: Sutskever, Martens, Dahl and Hinton 2013, with lr outside

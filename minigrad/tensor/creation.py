@@ -27,8 +27,8 @@ def from_backend(array: Any, on: Any, requires_grad: bool = False) -> Tensor:
 
 
 def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requires_grad: bool = False) -> Tensor:
-    """A Tensor with a copy of data: numbers, nested lists, arrays, Tensors. An array may be another library's on the
-    GPU, an object with __cuda_array_interface__; with device="cuda" its copy never leaves the GPU.
+    """A Tensor with a copy of data, of its shape: numbers, nested lists, arrays, Tensors. An array may be another
+    library's on the GPU, an object with __cuda_array_interface__; with device="cuda" its copy never leaves the GPU.
 
     dtype None: an array keeps its dtype; Python floats become float32, ints int64, bools bool. Raises OverflowError for
     Python ints that the dtype does not hold."""
@@ -79,7 +79,7 @@ def _first_is_typed(data: Any) -> bool:
 
 
 def as_tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu") -> Tensor:
-    """data as a Tensor: itself if it is one of that dtype and device, else sharing an array's memory, else a copy.
+    """data as a Tensor of its shape: itself if dtype and device fit, else sharing an array's memory, else a copy.
 
     With device="cuda" an array is one with __cuda_array_interface__, that may be written to."""
     if isinstance(data, Tensor):
@@ -97,8 +97,8 @@ def _in_elements(array: np.ndarray) -> bool:
 
 
 def from_numpy(array: Array) -> Tensor:
-    """A Tensor that shares the memory of a NumPy array. Raises ValueError if a stride is no whole number of elements,
-    as those of a structured array's field may be: mg.tensor copies it."""
+    """A Tensor that shares the memory of a NumPy array, of its shape and dtype. Raises ValueError if a stride is no
+    whole number of elements, as those of a structured array's field may be: mg.tensor copies it."""
     refuse_users("from_numpy()")
     if not isinstance(array, np.ndarray):
         raise TypeError(f"from_numpy needs a NumPy array, got {type(array).__name__}")
@@ -112,7 +112,7 @@ def from_numpy(array: Array) -> Tensor:
 
 
 def from_dlpack(other: Any) -> Tensor:
-    """A Tensor that shares the memory of another library's array (PyTorch, CuPy, JAX, …), on the CPU or the GPU.
+    """A Tensor that shares the memory of another library's array (PyTorch, CuPy, JAX, …), of its shape, on CPU or GPU.
 
     Raises TypeError for dtypes that minigrad has not, RuntimeError for arrays of another GPU than device 'cuda' is."""
     device = getattr(other, "__dlpack_device__", None)

@@ -6,10 +6,12 @@ matplotlib: pip install '.[viz]'.
 
 from typing import TYPE_CHECKING
 
+from ..missing import listing
 from .graph import Graph, graph  # now rather than on demand, so that viz.graph is the function and not the submodule
 
 __all__ = ["Graph", "curves", "graph", "heads_grid", "loss_curve"]
 
+__dir__ = listing(__name__)
 
 if TYPE_CHECKING:
     from .heads import heads_grid

@@ -60,6 +60,8 @@ def test_files_written_from_the_sources_are_current():
     assert stubs.STUB.read_text() == stubs.stub(), CURRENT
     assert not stubs.left
     assert contents.FILE.read_text() == contents.init(), CURRENT
+    for path, text in [*map(contents.with_page, contents.PAGES), contents.with_methods()]:
+        assert path.read_text() == text, CURRENT
 
 
 def test_help_begins_with_a_table_of_contents():

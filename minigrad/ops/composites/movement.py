@@ -150,7 +150,7 @@ _MODES: dict = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}  
 
 
 def pad(input, pad, mode="constant", value=None):
-    """Padding as PyTorch's: `pad` is (last dim before, after, next to last before, after, …), sizes ≥ 0 by which it
+    """Padding as PyTorch's. `pad` is (last dim before, after, next to last before, after, …), sizes ≥ 0 by which it
     grows.
 
     mode "constant" pads with value (None: 0), "reflect" with what lies behind the border, "replicate" with the border,
