@@ -265,6 +265,9 @@ Errors
     DeviceError    A device was asked for that cannot be had here; the message says what is missing
     CaptureError   A step does something that cannot be captured; the message says what, and in which line
 
+    Beside these, ValueError is for shapes, sizes and options that do not fit, TypeError for dtypes and types,
+    IndexError for dims and indices out of range, and RuntimeError for tensors on different devices.
+
 Modules
     autograd              The graph, the backward walk and the grad modes
     distributed           Data-parallel training on MPI, to the same bits with any number of processes

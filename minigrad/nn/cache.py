@@ -74,8 +74,8 @@ class KVCache:
         given = [x.shape[:2] + x.shape[3:] for x in (k, v)]
         if given != [(B, nkv, d_k), (B, nkv, d_v)] or k.shape[2] != v.shape[2]:
             raise ValueError(
-                f"this KVCache is for keys and values {(B, nkv, 'T', '…')}, of sizes {d_k} and {d_v}, got {k.shape} and "
-                f"{v.shape}"
+                f"this KVCache is for keys and values {(B, nkv, 'T', '…')}, of sizes {d_k} and {d_v}, "
+                f"got {k.shape} and {v.shape}"
             )
         if not k.dtype == v.dtype == self.k.dtype:
             raise TypeError(f"this KVCache is for {self.k.dtype}, got keys of {k.dtype} and values of {v.dtype}")

@@ -37,6 +37,25 @@ def test_a_function_of_tensors_names_a_shape(room):
     assert [name for name, function in functions if not SHAPE.search(inspect.getdoc(function))] == []
 
 
+PROMISES = {  # words of a docstring, and the dtype of the result that they promise, of x's shape; None: x's
+    r"[Oo]f x's shape and (float )?dtype": None,
+    r"bool, of x's shape": mg.bool_,
+    r"int64, of x's shape": mg.int64,
+}
+
+
+@pytest.mark.parametrize("words", PROMISES)
+def test_ops_keep_shape_and_dtype_where_they_say_so(words):
+    functions = {name: f for name, f in vars(mg.ops).items() if inspect.isfunction(f)}
+    functions = {name: f for name, f in functions.items() if re.search(words, " ".join(inspect.getdoc(f).split()))}
+    assert functions
+    for name, function in functions.items():
+        for dtype in (mg.float16, mg.float32, mg.float64):
+            x, *more = ARGUMENTS.get(name) or arguments(name, function)
+            y = function(x.to(dtype), *(v.to(dtype) if v is x else v for v in more))
+            assert (y.shape, y.dtype) == (x.shape, PROMISES[words] or dtype), name
+
+
 # ------------------------------------------------------------------------------------------------------------- errors
 
 ERROR = re.compile(r"\b[A-Z]\w*Error\b")

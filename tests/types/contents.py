@@ -20,6 +20,10 @@ from . import public
 
 FILE = ROOT / "minigrad/__init__.py"
 WIDTH = 120
+CUSTOM = (
+    "Beside these, ValueError is for shapes, sizes and options that do not fit, TypeError for dtypes and types, "
+    "IndexError for dims and indices out of range, and RuntimeError for tensors on different devices."
+)
 TENSOR = {  # the files of Tensor, by what their methods are for
     **dict.fromkeys(("core", "more"), "What it is, in another dtype or place, or like another"),
     "interop": "As Python's and NumPy's",
@@ -112,7 +116,9 @@ def contents(module, names, below):
         listed = ", ".join(name for name, _ in last["dtypes"])
         parts += [f"dtypes\n{textwrap.fill(listed, WIDTH, initial_indent='    ', subsequent_indent='    ')}"]
     if last["Errors"]:
-        parts += [section("Errors", last["Errors"])]
+        parts += [
+            section("Errors", last["Errors"]) + "\n\n" + textwrap.indent(textwrap.fill(CUSTOM, WIDTH - 4), "    ")
+        ]
     if below:
         doc = {name: importlib.import_module(f"{module.__name__}.{name}").__doc__ for name in below}
         parts += [section("Modules", [(name, sentence(said)) for name, said in doc.items()])]

@@ -264,7 +264,7 @@ def logit(x, eps=None):
     x = floating(x)
     if eps is not None:
         x = clamp(x, eps, 1 - eps)
-    x = x + where((x < 0) | (x > 1), math.nan, 0.0)  # where y is NaN, so is the gradient
+    x = x + where((x < 0) | (x > 1), math.nan, 0.0).to(x.dtype)  # where y is NaN, so is the gradient
     return log(x) - log1p(-x)
 
 
