@@ -30,12 +30,12 @@ class GradcheckError(AssertionError):
 @dataclass
 class Finding:
     """What one check found: of a leaf's Jacobian, of one direction, or of a probe. The numbers are those of its worst
-    element."""
+    element; to_json of a report says what each field is."""
 
     check: str  # "Jacobian", "direction 2", "layout fortran", …
     verdict: str
     leaf: str = ""  # the input or parameter
-    index: tuple | None = None  # the element of it
+    index: tuple[int, ...] | None = None  # the element of it
     output: str = ""  # the output element, if it is about a single one
     analytic: float | None = None
     numeric: float | None = None
@@ -72,7 +72,7 @@ def failure(check, note):
 
 @dataclass
 class GradcheckReport:
-    """All findings of one gradcheck. True if it passed."""
+    """All findings of one gradcheck. True if it passed; to_json says what each field is."""
 
     label: str
     order: int
