@@ -54,8 +54,10 @@ class _Row(Module, Generic[M]):
 
     @overload
     def __getitem__(self, index: int) -> M: ...
+    @overload  # which type checkers cannot know to be apart: a Sequential is a _Row
+    def __getitem__(self: "Sequential", index: slice) -> "Sequential": ...  # type: ignore[misc, overload-overlap]
     @overload
-    def __getitem__(self, index: slice) -> "Self": ...
+    def __getitem__(self, index: slice) -> "ModuleList[M]": ...
     def __getitem__(self, index: int | slice) -> Any:
         if not isinstance(index, slice):
             return list(self)[index]

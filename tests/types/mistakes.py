@@ -97,6 +97,9 @@ blocks = nn.ModuleList(Wrong() for _ in range(2))
 blocks[0](x, "2")  # error: incompatible type "str"; expected "float"
 for block in blocks[:1]:
     print(block.fc.weights)  # error: "weights"
+nn.Sequential(Wrong(), nn.ReLU())[:1].joined(x)  # error: "Sequential" has no attribute "joined"
+nn.Sequential(Wrong(), nn.ReLU())[0].fc()  # error: has no attribute "fc"
+print(mg.study.flows)  # error: "flows"
 blocks.append(nn.Linear(3, 4))  # error: incompatible type "Linear"; expected "Wrong"
 nn.ModuleDict({"fc": Wrong()})["fc"].forwards(x)  # error: "forwards"
 nn.ModuleList([3])  # error: cannot be "int"
