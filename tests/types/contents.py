@@ -51,7 +51,7 @@ THEMES = {  # modules by the last part of their names, in the order of the page;
 }
 PAGES = {  # further modules whose docstring ends with a table, and whether by themes
     **dict.fromkeys(("nn", "nn.functional"), True),
-    **dict.fromkeys(("optim", "optim.lr_scheduler", "utils.data"), False),
+    **dict.fromkeys(("optim", "optim.lr_scheduler", "utils.data", "viz", "distributed"), False),
 }
 OF_NUMPY = "Size", "dtype", "finfo", "iinfo"  # other libraries' classes, which stand beside the dtypes
 PRIVATE = "launched", "explaining", "listing"  # imported for the module's own use
