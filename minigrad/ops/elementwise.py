@@ -16,7 +16,7 @@ def unary(op):
             raise no_out(op.name)
         return op.apply(floating(x))
 
-    return _published(function, op, "x: of any shape; integers and bools are taken as float32. Same shape and dtype.")
+    return _published(function, op, "Elementwise: of x's shape and float dtype, or float32 of integers and bools.")
 
 
 def binary(op):

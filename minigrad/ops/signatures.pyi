@@ -36,17 +36,17 @@ def relu(x: Tensor) -> Tensor:
 def sigmoid(x: Tensor) -> Tensor:
     """y = 1 / (1 + e^-x);   dx = dy y (1 - y)
 
-    x: of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def silu(x: Tensor) -> Tensor:
     """y = x σ(x);   dx = dy σ (1 + x (1 - σ))
 
-    x: of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def tanh(x: Tensor) -> Tensor:
     """y = tanh x;   dx = dy (1 - y²)
 
-    x: of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, generator: Generator | None = None) -> Tensor:
     """Each element 0 with probability p, else divided by 1 - p; input itself if not training or p = 0. Floats, of any
@@ -106,24 +106,24 @@ def add(x: Operand, other: Operand, *, alpha: float = 1) -> Tensor:
 def cos(x: Tensor) -> Tensor:
     """y = cos x;   dx = -dy sin x
 
-    x: of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def erf(x: Tensor) -> Tensor:
     """y = 2/√π ∫₀ˣ exp(-t²) dt;   dx = dy 2/√π exp(-x²)
 
-    x: of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def erfc(x: Tensor) -> Tensor:
     """y = 1 - erf x;   dx = -dy 2/√π exp(-x²)
 
     It is accurate for large x too, where 1 - erf x would round to 0.
 
-    x: of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def exp(x: Tensor) -> Tensor:
     """y = e^x;   dx = dy y
 
-    x: of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def floor(x: Tensor) -> Tensor:
     """The largest integer ≤ x, in x's dtype; no gradient. Of x's shape."""
@@ -131,7 +131,7 @@ def floor(x: Tensor) -> Tensor:
 def log(x: Tensor) -> Tensor:
     """y = ln x;   dx = dy / x
 
-    x: of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def mul(x: Operand, other: Operand) -> Tensor:
     """y = a b;   da = dy b, db = dy a
@@ -149,7 +149,7 @@ def pow(x: Operand, exponent: Operand) -> Tensor:
 def rsqrt(x: Tensor) -> Tensor:
     """y = 1/√x;   dx = -dy y³ / 2
 
-    x: of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def sign(x: Tensor) -> Tensor:
     """-1, 0 or 1. Of x's shape and dtype; no gradient."""
@@ -157,12 +157,12 @@ def sign(x: Tensor) -> Tensor:
 def sin(x: Tensor) -> Tensor:
     """y = sin x;   dx = dy cos x
 
-    x: of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def sqrt(x: Tensor) -> Tensor:
     """y = √x;   dx = dy / 2y
 
-    x: of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def sub(x: Operand, other: Operand, *, alpha: float = 1) -> Tensor:
     """x - alpha other. Elementwise: Tensors, arrays or numbers, one of them a Tensor, promoted and broadcast. Raises
@@ -597,7 +597,7 @@ def log_softmax(x: Tensor, axis: int = -1, dtype: DTypeLike | None = None) -> Te
 def acos(x: Tensor) -> Tensor:
     """y = the angle whose cosine is x, in [0, π];   dx = -dy / √(1 - x²)
 
-    x: of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def addcdiv(x: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
     """y = x + value tensor1 / tensor2
@@ -629,12 +629,12 @@ def argwhere(x: Tensor) -> Tensor:
 def asin(x: Tensor) -> Tensor:
     """y = the angle whose sine is x, in [-π/2, π/2];   dx = dy / √(1 - x²)
 
-    x: of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def atan(x: Tensor) -> Tensor:
     """y = the angle whose tangent is x, in (-π/2, π/2);   dx = dy / (1 + x²)
 
-    x: of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def atan2(x: Operand, other: Operand) -> Tensor:
     """The angle of the point (other, x), in [-π, π]. Tensors, promoted and broadcast; integers as float32.
@@ -683,7 +683,7 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
 def cosh(x: Tensor) -> Tensor:
     """y = (e^x + e^-x) / 2;   dx = dy sinh x
 
-    x: of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 @overload
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
@@ -751,7 +751,7 @@ def exp2(x: Tensor) -> Tensor:
 def expm1(x: Tensor) -> Tensor:
     """y = e^x - 1, accurate where that is tiny;   dx = dy e^x
 
-    x: of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def fliplr(x: Tensor) -> Tensor:
     """A copy of x reversed along its second dim. Raises IndexError if there is none."""
@@ -857,7 +857,7 @@ def log10(x: Tensor) -> Tensor:
 def log1p(x: Tensor) -> Tensor:
     """y = ln(1 + x), accurate where x is tiny;   dx = dy / (1 + x)
 
-    x: of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def log2(x: Tensor) -> Tensor:
     """y = the logarithm of x to base 2, exact for its powers;   dx = dy / (x ln 2)
@@ -1043,7 +1043,7 @@ def selu(x: Tensor) -> Tensor:
 def sinh(x: Tensor) -> Tensor:
     """y = (e^x - e^-x) / 2;   dx = dy cosh x
 
-    x: of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 @overload
 def softmin(x: Tensor, dim: int = -1, dtype: DTypeLike | None = None) -> Tensor:
@@ -1103,7 +1103,7 @@ def take_along_dim(x: Tensor, indices: Tensor, dim: int | None = None) -> Tensor
 def tan(x: Tensor) -> Tensor:
     """y = sin x / cos x;   dx = dy (1 + y²)
 
-    x: of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def tanhshrink(x: Tensor) -> Tensor:
     """y = x - tanh x;   dx = dy tanh² x
