@@ -36,7 +36,7 @@ def _written(op: "Callable[P, Tensor]") -> "Callable[P, Tensor]":
         return self
 
     method.__name__ = f"{name}_"
-    method.__doc__ = f"{name}(), whose result is written into this tensor. Returns it."
+    method.__doc__ = f"{name}(), whose result, of this shape and dtype, is written into this tensor. Returns it."
     return cast("Callable[P, Tensor]", method)
 
 
