@@ -36,7 +36,7 @@ NAME = "char_lm"  # of this program in what it says, unless it runs as a part of
 SETTINGS = {  # name: (default, meaning, limits). The checkpoint stores them, and --resume reads them from there.
     "n_layer": (2, "transformer blocks", dict(at_least=1, at_most=1000)),
     "n_head": (4, "attention heads per block", dict(at_least=1)),
-    "n_embd": (128, "numbers per character, a multiple of n_head", dict(at_least=1)),
+    "n_embd": (128, "numbers per character, a multiple of --n-head", dict(at_least=1)),
     "block_size": (64, "characters the model sees at once", dict(at_least=1)),
     "batch_size": (12, "blocks per step", dict(at_least=1)),
     "dropout": (0.0, "share of the activations dropped in training", dict(at_least=0, below=1)),
@@ -290,7 +290,7 @@ def build(settings, vocab, device):
     """The model. Refuses sizes that do not fit together, or that are hopelessly too large for this machine."""
     n_layer, C, nh, V = settings["n_layer"], settings["n_embd"], settings["n_head"], len(vocab)
     if C % nh:
-        raise cli.CommandError(f"n_embd {C} is not a multiple of n_head {nh}")
+        raise cli.CommandError(f"--n-embd {C} is not a multiple of --n-head {nh}")
     parameters = 12 * n_layer * C**2 + (V + settings["block_size"]) * C
     activations = settings["batch_size"] * settings["block_size"] * (16 * n_layer * C + 2 * V)
     needed = 4 * (4 * parameters + activations)  # bytes, at least: float32 weights, gradients and AdamW's two moments
@@ -325,7 +325,7 @@ def settings_for(args, saved, processes):
     if processes > 1 and not saved and "shards" not in typed:
         settings["shards"] = math.gcd(settings["batch_size"], max(8, processes))
     if settings["batch_size"] % settings["shards"]:
-        raise cli.CommandError(f"batch_size {settings['batch_size']} is not a multiple of shards {settings['shards']}")
+        raise cli.CommandError("--batch-size {batch_size} is not a multiple of --shards {shards}".format(**settings))
     if args.text:
         settings["text"] = [os.path.abspath(path) for path in args.text]
     changed = [f"{k} {old[k]}, not {settings[k]}" for k in (*SHAPE, "seed") if k in old and old[k] != settings[k]]
@@ -359,40 +359,40 @@ def main(argv=()):
 def read_options(argv):
     parser = cli.Parser(description=__doc__)
     commands = parser.add_subparsers()
-    about = "Train a character-level transformer on a text." + (__doc__ or "").partition("left out.")[2]
+    about = "Train a character-level transformer on a text.\n\n    minigrad train --text book.txt --out runs/book"
+    about += (__doc__ or "").partition("left out.")[2]
     p = commands.add_parser("train", help="train a model; this is the default command", description=about)
-    p.set_defaults(run=begin)
-    p.add_argument("--out", type=cli.path, default=runs.FOLDER, metavar="FOLDER", help=f"default: {runs.FOLDER}")
+    folder = f"(default: {runs.FOLDER})"
+    p.add_argument("--out", type=cli.path, default=runs.FOLDER, metavar="FOLDER", help=f"of the run {folder}")
     p.add_argument("--resume", action="store_true", help="continue the run in --out")
     p.add_argument("--text", nargs="+", type=cli.path, metavar="FILE", help="UTF-8 files (default: Python's manual)")
-    p.add_argument("--preset", choices=PRESETS, help="nanoGPT's settings; options override them")
+    p.add_argument("--preset", choices=PRESETS, help="nanoGPT's settings; options override them (default: none)")
     p.add_argument("--no-capture", dest="capture", action="store_false", help="run each step in Python; slower")
     for name, (default, meaning, limits) in SETTINGS.items():
         option, kind = f"--{name.replace('_', '-')}", cli.number(type(default), **limits)
         p.add_argument(option, type=kind, metavar="N", help=f"{meaning} (default: {default})")
-    q = commands.add_parser("sample", help="have a trained model write", description="Have a trained model write.")
-    q.set_defaults(run=sample)
-    what = f"of minigrad train: a file, or a run's folder (default: {runs.FOLDER})"
+    about = 'Have a trained model write.\n\n    minigrad sample runs/book --prompt "The "'
+    q = commands.add_parser("sample", help="have a trained model write", description=about)
+    what = f"a file of minigrad train, or a run's folder {folder}"
     q.add_argument("checkpoint", nargs="?", type=cli.path, metavar="CHECKPOINT", help=what)
     q.add_argument("--checkpoint", "--out", dest="named", type=cli.path, metavar="PATH", help="the same as CHECKPOINT")
-    q.add_argument("--prompt", default="", help="how the text begins (default: a new line, if the text has any)")
+    q.add_argument("--prompt", default="", metavar="TEXT", help="how it begins (default: a new line, if possible)")
     q.add_argument("--tokens", type=cli.COUNT, default=500, metavar="N", help="characters to add (default: 500)")
-    q.add_argument(
-        "--temperature", type=cli.number(float, at_least=0), default=0.8, metavar="N", help="0 is greedy (default: 0.8)"
-    )
+    heat, share = cli.number(float, at_least=0), cli.number(float, above=0, at_most=1)
+    q.add_argument("--temperature", type=heat, default=0.8, metavar="N", help="0 is greedy (default: 0.8)")
     q.add_argument("--top-k", type=cli.COUNT, metavar="N", help="choose among the N likeliest (default: all)")
-    probability = cli.number(float, above=0, at_most=1)
-    q.add_argument("--top-p", type=probability, metavar="N", help="choose among the likeliest with this probability")
-    q.add_argument("--seed", type=cli.SEED, default=1337, metavar="N", help="a different seed gives a different text")
-    for each in (p, q):
-        each.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-
+    q.add_argument("--top-p", type=share, metavar="N", help="choose among the likeliest of this share (default: 1)")
+    q.add_argument("--seed", type=cli.SEED, default=1337, metavar="N", help="of the random choices (default: 1337)")
+    for each, run in (p, begin), (q, sample):
+        each.set_defaults(run=run)
+        each.add_argument("--device", **cli.DEVICE)
     cli.known_command(argv, commands.choices)
     known = *commands.choices, "-h", "--help"
     args, rest = parser.parse_known_args(argv if argv and argv[0] in known else ["train", *argv])
-    if rest:
-        misplaced = f"{rest[0]} is a command: it goes first"
-        parser.error(misplaced if rest[0] in commands.choices else f"unrecognized arguments: {' '.join(rest)}")
+    for word in rest[:1]:
+        if args.run is begin and (word.isdecimal() or os.path.isfile(word)):
+            parser.error(f"{word} needs an option before it: {'--steps' if word.isdecimal() else '--text'} {word}")
+        parser.error(f"{word} is a command: it goes first" if word in commands.choices else parser.surplus(word))
     return args
 
 

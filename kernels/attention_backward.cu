@@ -15,6 +15,19 @@ struct Query { R top, rest, delta; };  // of a query: the two parts of lse; delt
 __device__ __forceinline__ R pattern(R score, const Query& of) { return exp(score - of.top - of.rest); }
 __device__ __forceinline__ R gradient(R p, R dp, const Query& of, R scale) { return scale * p * (dp - of.delta); }
 
+// Σ_d a[r][d] b[r][d] over d < D; r is the row number (lane modulo their number) of the warp's rows. It is added in the
+// order of `dots`, so that delta is rounded as dp is: where one key has all of a query's weight, o is that key's v, and
+// dp - delta is exactly 0.
+__device__ __forceinline__ R row_dot(const R* a, const R* b, int D) {
+  const int start = (warp_row() + threadIdx.x % (MI * DOWN)) * LD;
+  R sum = 0;
+  for (int d = 0; d < D; d += CHUNK) {
+    const Chunk<R> x = chunk(a + start + d), y = chunk(b + start + d);
+    UNROLL for (int e = 0; e < CHUNK; e++) sum += x.v[e] * y.v[e];
+  }
+  return sum;
+}
+
 // Also writes delta, for attention_dk_dv.
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
 attention_dq(T* dq, R* delta, const T* dout, const T* o, const R* lse, const T* q, const T* k, const T* v,
@@ -32,18 +45,19 @@ attention_dq(T* dq, R* delta, const T* dout, const T* o, const R* lse, const T* 
   const View view = view_of(n, mask, bias, b, h, causal, scale);
   k += b * n.k[0] + h / n.group * n.k[1];
   v += b * n.v[0] + h / n.group * n.v[1];
-  o += out;
   lse += 2 * (at.head * n.T + q0);
   delta += at.head * n.T + q0;
-  load<ROWS>(Q, q + b * n.q[0] + h * n.q[1] + q0 * n.q[2], n.q[2], rows, n.D);
+  load<ROWS>(Q, o + out, n.o[2], rows, n.Dv);  // o, until delta is known
   load<ROWS>(dO, dout + out, n.o[2], rows, n.Dv);
   __syncthreads();
+  const R dot = row_dot(Q, dO, int(n.Dv));
+  __syncthreads();
+  load<ROWS>(Q, q + b * n.q[0] + h * n.q[1] + q0 * n.q[2], n.q[2], rows, n.D);
   Query of[MI];
   UNROLL for (int i = 0; i < MI; i++) {
     const bool here = row(i) < rows;
-    R dot = 0;
-    for (int d = across(); here && d < n.Dv; d += ACROSS) dot += dO[row(i) * LD + d] * R(o[row(i) * n.o[2] + d]);
-    of[i] = {here ? lse[2 * row(i)] : R(0), here ? lse[2 * row(i) + 1] : INF, row_sum(dot)};  // exp(score - ∞) is 0
+    of[i] = {here ? lse[2 * row(i)] : R(0), here ? lse[2 * row(i) + 1] : INF,  // exp(score - ∞) is 0
+             __shfl_sync(0xffffffffu, dot, row(i) - warp_row())};
     if (here && !across()) delta[row(i)] = of[i].delta;
   }
   const long long end = causal ? smaller(n.S, q0 + rows) : n.S;

@@ -294,9 +294,10 @@ Modules
     viz                   Pictures for scripts and shells: graphs as DOT, SVG or PNG, curves and heat maps as PNG
 """
 
+from . import starting  # first of all: what Ctrl-C does while the rest is imported
 from typing import TYPE_CHECKING
 
-from . import launched  # first, before NumPy
+from . import launched  # before NumPy
 from . import autograd, cuda, dtypes, nn, ops, optim, random, utils
 from .autograd import (
     AnomalyError, FormulaOp, GraphError, Op, case, composite, detect_anomaly, enable_grad, inference, is_grad_enabled,

@@ -5,7 +5,8 @@
     minigrad report --text "The list of"      what its heads do, and their gradients, as an HTML file
     minigrad check my_ops.py                  the gradients of your own ops
 
-minigrad COMMAND -h lists a command's options. python -m minigrad is the same program.
+minigrad COMMAND -h lists a command's options, and minigrad --version says which one this is. python -m minigrad is the
+same program.
 """
 
 import importlib
@@ -59,6 +60,8 @@ def usage():
 def main(argv=()):
     argv = argv[1:] if argv and argv[0] == "study" else argv  # from python -m minigrad.study report
     word, *rest = argv or ["-h"]
+    if word == "help" and rest:
+        word, rest = rest[0], ["-h"]
     word = "check" if word == "gradcheck" else word  # and from python -m minigrad.gradcheck
     if word in ("-h", "--help", "help"):
         print(usage())
@@ -75,7 +78,7 @@ def main(argv=()):
             return importlib.import_module(f".{TOOLS[word][1]}", __package__).main(rest)
         if word in study().COMMANDS:
             return study().main([word, *rest])
-    cli.known_command(argv, [*MODEL, *study().COMMANDS, *TOOLS])
+    cli.known_command([word], [*MODEL, *study().COMMANDS, *TOOLS])
 
 
 def run():

@@ -33,8 +33,9 @@ import signal
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from . import launched
+from . import launched, starting
 from .backend import DeviceError
 from .backend.runners.toolchain import CompilerError
 from .errors import CheckpointError, RanksError, TextError, UnknownName, printable, similar, unknown
@@ -74,7 +75,20 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args=None, namespace=None):
         if not self._subparsers:  # what follows a command is for the parser of that command
             self._check_spelling(args or ())
-        return super().parse_known_args(args, namespace)
+        parsed, rest = super().parse_known_args(args, namespace)
+        return parsed, [word for word in rest if word != "--"]
+
+    def parse_args(self, args=None, namespace=None):
+        parsed, rest = self.parse_known_args(args, namespace)
+        if rest:
+            self.error(self.surplus(rest[0]))
+        return parsed
+
+    def surplus(self, word):
+        """What is wrong with a word that no option takes."""
+        if word.startswith("-"):
+            return f"there is no option {word[:40]!r}: {_called or self.prog} -h lists them"
+        return f"{word[:40]!r} is one word too many; a text of several words needs quotes"
 
     def _check_spelling(self, words):
         """An error for --txt or -text, where there is --text: before argparse says that --text is missing."""
@@ -91,6 +105,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message):
         # argparse's "argument --steps: must be at least 1" reads better without two of its words.
         message = message.removeprefix("argument ").replace(": must ", " must ", 1)
+        if message.endswith("expected one argument"):
+            message += f" ({message.partition(':')[0].rpartition('/')[2]}=… if it begins with -)"
         raise CommandError(message)
 
 
@@ -132,6 +148,21 @@ def out_of_limits(value, **limits):
     return ""
 
 
+def numbers(**limits):
+    """A `type` for add_argument: whole numbers with commas between them, each within limits, as a list."""
+    each = number(int, **limits)
+
+    def read(typed):
+        if not all(part.strip().removeprefix("-").isdecimal() for part in typed.split(",")):
+            raise argparse.ArgumentTypeError(f"must be whole numbers, such as 2,3, not {typed[:40]!r}")
+        return [each(part) for part in typed.split(",")]
+
+    return read
+
+
+DEVICE: dict[str, Any] = dict(choices=("cpu", "cuda"), default="cpu", help="where to compute (default: cpu)")
+
+
 def path(typed):
     """A `type` for add_argument: a Path. An empty one, as from an unset variable of a shell, is an error."""
     if not typed:
@@ -157,13 +188,17 @@ def folder_to_write(folder, option):
     return folder
 
 
-def file_to_write(file, option, example):
-    """Like folder_to_write, for a file. example: the name to suggest if a folder was given."""
+def file_to_write(file, option, example, *suffixes):
+    """Like folder_to_write, for a file. example: the name to suggest if a folder was given. suffixes: what its name may
+    end with, such as ".html", and "" for no suffix; without them, anything."""
     file = Path(file)
     if file.is_dir():
         raise CommandError(f"{option} {file} is a folder: give a file, such as {file / example}")
     if file.exists() and not file.is_file():  # writing would replace the device or the pipe by a file
         raise CommandError(f"{option} {file} is a device or a pipe: give an ordinary file")
+    if suffixes and file.suffix not in suffixes:
+        ends = " or ".join(filter(None, suffixes))
+        raise CommandError(f"{option} {file}: the file's name must end with {ends}, such as {example}")
     folder_to_write(os.path.dirname(os.path.realpath(file)) if file.is_symlink() else file.parent, option)
     return file
 
@@ -171,7 +206,7 @@ def file_to_write(file, option, example):
 def needs(package, what):
     """Raise a CommandError unless an optional package is installed. what: the thing that needs it."""
     if importlib.util.find_spec(package) is None:
-        raise CommandError(f"{what} needs the package {package}: pip install '.[viz]'")
+        raise CommandError(f"{what} needs the package {package}: pip install {package}")
 
 
 @contextlib.contextmanager
@@ -232,6 +267,25 @@ def called(name):
 def note(name, text):
     """Print a line on stderr that is no error. name: that of the command."""
     print(f"{_called or name}: note: {text}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def busy(words=""):
+    """In this block a terminal is told, on stderr, what the command is busy with: these words, or what say(words) told
+    it last. At the end they are gone."""
+    terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"  # which could not go back to a line's beginning
+    width = shutil.get_terminal_size().columns - 1 if terminal else 0
+
+    def say(words):
+        if width > 0:
+            print(f"\r{words[:width]:{width}}", end="\r" * (not words), file=sys.stderr, flush=True)
+
+    if words:
+        say(words)
+    try:
+        yield say
+    finally:
+        say("")
 
 
 def command(name):
@@ -308,6 +362,7 @@ def run(main):
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # characters that this terminal cannot show are no error
     try:
+        starting.begun()
         status = main(sys.argv[1:])
     except SystemExit as stop:
         status = stop.code

@@ -1,6 +1,9 @@
 """PyTorch's way of asking for a GPU: `device = "cuda" if mg.cuda.is_available() else "cpu"`."""
 
+from typing import TYPE_CHECKING
+
 from . import backend
+from .missing import explaining
 from .random import manual_seed
 
 
@@ -18,6 +21,20 @@ def device_count() -> int:
     return int(is_available())
 
 
+def is_bf16_supported() -> bool:
+    """False: there is no bfloat16 here."""
+    return False
+
+
+def synchronize() -> None:
+    """Wait until the GPU has done all that was asked of it. Raises DeviceError where there is none."""
+    backend.get("cuda").synchronize()
+
+
 def manual_seed_all(seed: int) -> None:
     """manual_seed(seed): one generator serves all devices."""
     manual_seed(seed)
+
+
+if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
+    __getattr__ = explaining(__name__)

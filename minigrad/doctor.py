@@ -46,8 +46,8 @@ def inventory():
     yield "GPU", attempt(gpu)
     yield "NVRTC", attempt(nvrtc)
     yield "dot", shutil.which("dot") or "not found; pictures of graphs need it: install Graphviz"
-    for name, extra in (("graphviz", "viz"), ("matplotlib", "viz"), ("tqdm", "train"), ("mpi4py", "mpi")):
-        yield name, version(name) or f"not installed: pip install '.[{extra}]'"
+    for name in ("graphviz", "matplotlib", "tqdm", "mpi4py"):
+        yield name, version(name) or f"not installed: pip install {name}"
     how = "not found; training on several processes needs an MPI: pip install mpich"
     yield "mpiexec", launched.mpiexec() or how
 

@@ -1,8 +1,8 @@
 """Names of PyTorch's that minigrad does not have, each with what to use in its place.
 
 A module that people from PyTorch look into ends with `__getattr__ = explaining(__name__)`. So nn.Conv2d is an
-AttributeError that says more than that it is not there. `__dir__ = listing(__name__)` has tab completion offer what a
-module is for, and not what it has imported for itself.
+AttributeError that says more than that it is not there, and so is the ImportError of `from minigrad.nn import Conv2d`.
+`__dir__ = listing(__name__)` has tab completion offer what a module is for, and not what it has imported for itself.
 """
 
 import importlib
@@ -135,6 +135,7 @@ _MISSING = {  # {module: {pattern of a name: what to use}}; the first that match
         r"StackDataset": "use TensorDataset, or a Dataset whose __getitem__ returns a tuple",
         r"ChainDataset": "use an IterableDataset whose __iter__ is itertools.chain(…)",
         r"get_worker_info": "batches are made in the process that asks for them",
+        r"dataloader|dataset|sampler|_utils": "all classes are in minigrad.utils.data itself",
     },
     "autograd": {
         r"Variable": "a Tensor with requires_grad=True is one",
@@ -143,6 +144,21 @@ _MISSING = {  # {module: {pattern of a name: what to use}}; the first that match
         r"set_detect_anomaly": "use mg.detect_anomaly(), a context manager and decorator",
         r"gradgradcheck": "use gradcheck(…, order=2)",
         r"set_grad_enabled|inference_mode": "it is mg's",
+    },
+    "cuda": {
+        r"amp": "minigrad has no mixed precision: leave out autocast and GradScaler",
+        r"(set|current|get)_device\w*|device": "minigrad uses one GPU, the one that is current in CuPy",
+        r"empty_cache|\w*memory\w*": "the memory is CuPy's: cupy.get_default_memory_pool()",
+        r"Event": "time a step with time.perf_counter(), after cuda.synchronize()",
+        r"\w*[Ss]tream|graphs?|\w*CUDAGraph": "minigrad.capture records a step, which a GPU replays as one CUDA graph",
+    },
+    "distributed": {
+        r"(init|destroy)_process_group|is_(initialized|available)|get_(rank|world_size|backend)|barrier|new_group": (
+            "start the program with mpiexec, and see minigrad.distributed.world()"
+        ),
+        r"\w*(reduce|gather|broadcast|scatter)\w*|fsdp|\w*tensor|algorithms|optim": (
+            "see minigrad.distributed.Shards, which sums gradients over the processes"
+        ),
     },
 }  # fmt: skip
 
@@ -158,6 +174,8 @@ def explaining(module: str, *later: str) -> Callable[[str], Any]:
     say."""
 
     def missing(name: str) -> Any:
+        if name == "__path__":  # a module that has one, even if it is empty, may hold others: Python asks _Imports
+            return []
         if name in later:
             return importlib.import_module(f"{module}.{name}")
         why, message = instead(name, module), f"module {module!r} has no attribute {name!r}"
@@ -176,3 +194,19 @@ def listing(module: str, *more: str) -> Callable[[], list[str]]:
         return sorted({*home["__all__"], *more, *(name for name in home if name.startswith("__"))})
 
     return names
+
+
+class _Imports:
+    """The last that Python asks for a module, when nobody has found it: `from minigrad.nn.parallel import …`. For
+    `from minigrad.nn import Conv2d` it asks for a module minigrad.nn.Conv2d."""
+
+    @staticmethod
+    def find_spec(fullname: str, path: Any = None, target: Any = None) -> None:
+        module, _, name = fullname.rpartition(".")
+        if module.partition(".")[0] == "minigrad" and module.removeprefix("minigrad.") in _MISSING:
+            why = instead(name, module)
+            if why is not None:
+                raise ModuleNotFoundError(f"cannot import name {name!r} from {module!r}: {why}")
+
+
+sys.meta_path.append(_Imports)

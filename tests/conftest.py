@@ -100,8 +100,7 @@ def a_compiler():
 def pytest_sessionstart(session):
     """Compile the kernels that most tests use once, before there are several processes that would."""
     if not hasattr(session.config, "workerinput") and isinstance(on := backend.cpu(), Native):
-        for dtype in (np.float32, np.float64):
-            on.compile(TRAINING, np.dtype(dtype))
+        on.compile([(file, np.dtype(dtype)) for dtype in (np.float32, np.float64) for file in TRAINING])
 
 
 def pytest_collection_modifyitems(items):

@@ -15,12 +15,15 @@ Contents
     world         The World of this process, for a with-block around all that the processes do together
 """
 
+from typing import TYPE_CHECKING
+
 from .compare import check
 from .gradients import gathered, scattered
 from .shards import Shards
 from .world import World, fingerprint, library, world
-from ..missing import listing
+from ..missing import explaining, listing
 
 __all__ = ["check", "gathered", "scattered", "Shards", "World", "fingerprint", "library", "world"]
 
-__dir__ = listing(__name__)
+if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
+    __getattr__, __dir__ = explaining(__name__), listing(__name__)

@@ -1,4 +1,6 @@
-"""Do several processes work together here? mpiexec starts it: mpiexec -n 2 minigrad distributed
+"""Do several processes work together here? mpiexec starts it:
+
+    mpiexec -n 2 minigrad distributed
 
 A small GPT with dropout: the gradients that the processes agree on must be those of one, and the same on all.
 """

@@ -1,8 +1,12 @@
-"""Check the gradient of every declared op on each of its cases. Prints a table, the worst first; exits with status 1 if
-anything fails, and if there was nothing to check. Other sizes, numbers and parameters are tried for the first case of
-each op.
+"""Check the gradient of every declared op on each of its cases.
 
-Files and modules named on the command line are imported first, and only the ops that they declare are checked."""
+    minigrad check my_ops.py --html errors.html
+
+Prints a table, the worst first; exits with status 1 if anything fails, and if there was nothing to check. Other sizes,
+numbers and parameters are tried for the first case of each op.
+
+Files and modules named on the command line are imported first, and only the ops that they declare are checked.
+"""
 
 import importlib
 import json
@@ -25,17 +29,34 @@ from .sweep import cores, summary, sweep, table, worst_first
 def arguments(argv):
     parser = cli.Parser("minigrad check", description=__doc__)
     parser.add_argument("modules", nargs="*", metavar="FILE", help="my_ops.py, or a module my_ops: its ops only")
-    parser.add_argument("--op", action="append", metavar="NAME", help="only this op (may be given several times)")
-    parser.add_argument("--device", action="append", metavar="NAME", help="where to run: cpu (default), cuda")
-    parser.add_argument("--order", type=int, choices=(1, 2), action="append", help="only this order; default both")
-    parser.add_argument("--mode", choices=("auto", "full", "directional"), default="auto")
-    parser.add_argument("--rtol", type=cli.number(float, above=0, below=1), default=1e-7)
-    parser.add_argument("--seed", type=cli.SEED, default=0)
-    parser.add_argument("--budget", type=cli.number(float, above=0), metavar="SECONDS", help="for each check")
-    parser.add_argument("--jobs", type=cli.COUNT, default=cores(), metavar="N", help="processes; default: all cores")
-    parser.add_argument("--json", type=cli.path, metavar="FILE", help="write every row there")
-    parser.add_argument("--html", type=cli.path, metavar="FILE", help="write a heat map of the errors there")
-    parser.add_argument("--quiet", action="store_true", help="only failures and the last line")
+    parser.add_argument(
+        "--op", action="append", metavar="NAME", help="only this op; may be given several times (default: all)"
+    )
+    parser.add_argument(
+        "--device",
+        action="append",
+        metavar="NAME",
+        help="where to compute: cpu or cuda; may be given twice (default: cpu)",
+    )
+    parser.add_argument(
+        "--order", type=int, choices=(1, 2), action="append", help="only this derivative (default: both)"
+    )
+    parser.add_argument("--mode", choices=("auto", "full", "directional"), default="auto",
+                        help="all elements, or random directions (default: auto, by their number)")  # fmt: skip
+    parser.add_argument("--rtol", type=cli.number(float, above=0, below=1), default=1e-7, metavar="N",
+                        help="relative error allowed (default: 1e-7)")  # fmt: skip
+    parser.add_argument("--seed", type=cli.SEED, default=0, metavar="N", help="of the random inputs (default: 0)")
+    parser.add_argument(
+        "--budget", type=cli.number(float, above=0), metavar="SECONDS", help="time for each check (default: no limit)"
+    )
+    parser.add_argument(
+        "--jobs", type=cli.COUNT, default=cores(), metavar="N", help="processes (default: one for each core)"
+    )
+    parser.add_argument("--json", type=cli.path, metavar="FILE", help="write every row there (default: nowhere)")
+    parser.add_argument(
+        "--html", type=cli.path, metavar="FILE", help="write a page with all errors there (default: nowhere)"
+    )
+    parser.add_argument("--quiet", action="store_true", help="print only failures and the last line")
     args = parser.parse_args(argv)
     before = dict(registry)
     seen: dict = {}  # what the files so far declare
@@ -56,17 +77,20 @@ def arguments(argv):
             backend.get(device)
         except (RuntimeError, ValueError) as error:
             parser.error(str(error))
-    for path, option in ((args.json, "--json"), (args.html, "--html")):
-        if path:
-            cli.file_to_write(path, option, "gradcheck" + option.replace("--", "."))
+    if args.json:
+        cli.file_to_write(args.json, "--json", "gradcheck.json", ".json")
+    if args.html:
+        cli.file_to_write(args.html, "--html", "gradcheck.html", ".html", ".htm")
     args.names = args.op or [name for name, d in registry.items() if not args.modules or d is not before.get(name)]
     return args
 
 
 def load(name):
     """Import a module by its name or from its file; returns its name. Its errors are told in one line."""
+    if not name:
+        raise cli.CommandError("FILE must not be empty")
     file = Path(name)
-    if name and file.is_dir() and not (file / "__init__.py").is_file():
+    if file.is_dir() and not (file / "__init__.py").is_file():
         raise cli.CommandError(f"{name} is a folder: give a file, such as {file / 'my_ops.py'}")
     if file.is_file() and file.suffix != ".py":
         raise cli.CommandError(f"cannot import {name}: the name of a Python file ends with .py")
@@ -100,13 +124,11 @@ def main(argv=()):
     options = {"devices": args.device or ["cpu"], "orders": args.order or (1, 2), "seed": args.seed, "mode": args.mode}
     options |= {"rtol": args.rtol, "budget": args.budget}
     rows, nothing = [], []
-    for i, (name, found) in enumerate(sweep(names, args.modules, args.jobs, **options)):
-        if sys.stderr.isatty():
-            print(f"\r{i + 1}/{len(names)} {name:40.40}", end="", file=sys.stderr, flush=True)
-        rows += found
-        nothing += [] if found else [name]
-    if sys.stderr.isatty():
-        print("\r" + " " * 60, end="\r", file=sys.stderr)
+    with cli.busy(f"0/{len(names)}") as say:
+        for i, (name, found) in enumerate(sweep(names, args.modules, args.jobs, **options), 1):
+            say(f"{i}/{len(names)} {name}")
+            rows += found
+            nothing += [] if found else [name]
     rows = worst_first(rows)
     failed = [row for row in rows if row.verdict not in (PASS, KINK)]
     if shown := failed if args.quiet else rows:

@@ -8,10 +8,10 @@ import threading
 import time
 import zlib
 from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import connection
 from typing import Any
 
 import numpy as np
@@ -96,26 +96,70 @@ def check_op(op: Any, device: str = "cpu", orders: Iterable[int] = (1, 2), seed:
 
 
 def sweep(names, modules=(), jobs=1, devices=("cpu",), orders=(1, 2), seed=0, **options):
-    """Yields (name, Rows) for each op, in this order, whatever the number of processes that share the work.
+    """Yields (name, Rows) for each op, once, in this order, whatever the number of processes that share the work.
 
     modules: names of those that declare them, imported in each process."""
+    names = list(dict.fromkeys(names))
     check = partial(_rows, devices=devices, orders=orders, seed=seed, **options)
     if min(jobs, len(names)) < 2:
         yield from zip(names, map(check, names))
         return
     os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))  # each process has a core
-    started = multiprocessing.get_context("spawn")  # a fork of a process that has threads, or a GPU, may hang
-    pool = ProcessPoolExecutor(min(jobs, len(names)), started, _start, (tuple(modules),))
+    todo, found, workers = list(reversed(names)), {}, []
     try:
+        for _ in range(min(jobs, len(names))):
+            workers.append(_Worker(modules, check, todo.pop()))
+        for name in names:
+            while name not in found:
+                for pipe in connection.wait([worker.pipe for worker in workers]):
+                    worker = next(worker for worker in workers if worker.pipe is pipe)
+                    found[worker.name] = worker.rows(devices)
+                    if not todo:
+                        workers.remove(worker)
+                        worker.end()
+                    elif worker.process.is_alive():
+                        worker.ask(todo.pop())
+                    else:
+                        workers[workers.index(worker)] = _Worker(modules, check, todo.pop())
+            yield name, found.pop(name)
+    finally:  # also on Ctrl-C, or if whoever asked wants no more: what the processes still do is for nobody
+        for worker in workers:
+            worker.end()
+
+
+class _Worker:
+    """A process that checks one op at a time. (Python's own pools have semaphores, of which it would complain if this
+    process were killed.)"""
+
+    def __init__(self, modules, check, name):
+        context = multiprocessing.get_context("spawn")  # a fork of a process that has threads, or a GPU, may hang
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_work, args=(theirs, tuple(modules), check), daemon=True)
         with _deaf_to_ctrl_c():
-            results = pool.map(check, names)
-        yield from zip(names, results)
-    except BaseException:  # Ctrl-C, or whoever asked wants no more: what the processes still do is for nobody
-        for process in list(pool._processes.values()):
-            process.terminate()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
+            self.process.start()
+        theirs.close()
+        self.ask(name)
+
+    def ask(self, name):
+        self.name = name
+        with suppress(OSError):  # it has died: rows() says so
+            self.pipe.send(name)
+
+    def rows(self, devices):
+        """The Rows of the op it was asked for; a failed one if that has ended the process."""
+        try:
+            return self.pipe.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            status = self.process.exitcode or 0
+            why = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
+            message = f"FAIL {self.name}: the process that checked it was ended {why}"
+            return [Row(self.name, "all cases", ", ".join(devices), 1, "", FAIL, None, message, 0.0)]
+
+    def end(self):
+        self.pipe.close()
+        self.process.terminate()
+        self.process.join()
 
 
 @contextmanager
@@ -131,11 +175,14 @@ def _deaf_to_ctrl_c():
         signal.signal(signal.SIGINT, before)
 
 
-def _start(modules):
-    """What each process begins with."""
+def _work(pipe, modules, check):
+    """What each process does."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     for name in modules:
         importlib.import_module(name)
+    with suppress(EOFError, OSError):  # nobody asks any more
+        while True:
+            pipe.send(check(pipe.recv()))
 
 
 def _end_with_parent():

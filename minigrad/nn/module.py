@@ -223,10 +223,15 @@ class Module(Hooked):
         return compared(type(self).__name__, dict(self._named(_is_state)), state_dict, strict)
 
     def to(
-        self, *targets: DTypeLike | Tensor | None, dtype: DTypeLike | None = None, device: str | None = None
+        self,
+        *targets: DTypeLike | Tensor | None,
+        dtype: DTypeLike | None = None,
+        device: str | None = None,
+        non_blocking: bool = False,
     ) -> "Self":
         """Move parameters and buffers to a device, a float dtype, or both, in place. .grad is lost. Returns self.
-        Raises TypeError for a dtype that is no float, and DeviceError for a device that cannot be had."""
+        non_blocking changes nothing: see Tensor.to. Raises TypeError for a dtype that is no float, and DeviceError for
+        a device that cannot be had."""
         for module in self.modules():
             for name, x in vars(module).items():
                 if not (isinstance(x, Parameter) or (name in module._buffer_names and x is not None)):

@@ -37,8 +37,7 @@ def layers(text):
     return [layer(part) for part in text.split(",")]
 
 
-def numbers(text):
-    return [cli.WHOLE(part) for part in text.split(",")]
+numbers = cli.numbers(at_least=0)
 
 
 def node(text):
@@ -47,47 +46,54 @@ def node(text):
 
 
 def add_head(command):
-    command.add_argument("--layer", type=layer, required=True, metavar="L", help="its number or path")
-    command.add_argument("--head", type=cli.WHOLE, required=True, metavar="H", help="its number")
+    command.add_argument("--layer", type=layer, required=True, metavar="L", help="the layer, by number or path")
+    command.add_argument("--head", type=cli.WHOLE, required=True, metavar="H", help="the number of the head, from 0")
 
 
 def add_report(command):
-    command.add_argument("-o", "--out", type=cli.path, default="heads.html", metavar="FILE", help="default: heads.html")
-    command.add_argument("--layers", type=layers, metavar="L,L", help="only these, by number or path")
-    command.add_argument("--heads", type=numbers, metavar="H,H", help="only these numbers")
-    command.add_argument("--limit", type=cli.number(float, above=0, at_most=1e6), default=LIMIT / 1e6, metavar="MB",
-                         help="largest file (default: %(default)g)")  # fmt: skip
+    command.add_argument("-o", "--out", type=cli.path, default="heads.html", metavar="FILE",
+                         help="the file to write (default: heads.html)")  # fmt: skip
+    command.add_argument("--layers", type=layers, metavar="L,L", help="only these, by number or path (default: all)")
+    command.add_argument("--heads", type=numbers, metavar="H,H", help="only those of these numbers (default: all)")
+    command.add_argument("--limit", type=cli.number(float, above=0, at_most=10**6), default=LIMIT / 1e6, metavar="MB",
+                         help="largest size of the file (default: %(default)g)")  # fmt: skip
 
 
 def add_ledger(command):
     command.add_argument("--scope", default="", metavar="PATH", help="a module, such as blocks.1.attn (default: all)")
-    command.add_argument("--head", type=cli.WHOLE, metavar="H", help="only this head's part of what heads divide")
-    command.add_argument("--values", choices=("summary", "full"), default="summary", help="full: with all numbers")
     command.add_argument(
-        "--check", action="store_true", help="against finite differences; exit status 1 if one differs"
+        "--head", type=cli.WHOLE, metavar="H", help="only this head of the layer --scope (default: all)"
     )
+    command.add_argument("--values", choices=("summary", "full"), default="summary",
+                         help="full prints all numbers (default: summary)")  # fmt: skip
+    command.add_argument("--check", action="store_true",
+                         help="compare with finite differences; exit status 1 if one differs")  # fmt: skip
     command.add_argument("--impl", choices=FORMS, default="batched", help="the form of attention (default: batched)")
 
 
 def add_flow(command):
-    command.add_argument("--of", type=node, metavar="PATH[:H]", help="only edges of this part, as blocks.0.attn:2")
+    command.add_argument("--of", type=node, metavar="PATH[:H]",
+                         help="only edges of this part, such as blocks.0.attn:2 (default: all)")  # fmt: skip
     command.add_argument(
-        "-o", "--out", type=cli.path, metavar="FILE", help="draw them: .svg, .png or .dot, by graphviz"
+        "-o", "--out", type=cli.path, metavar="FILE", help="draw them: .svg, .png or .dot (default: no picture)"
     )
     command.add_argument("--least", type=cli.number(float, above=0, at_most=1), default=0.05, metavar="SHARE",
                          help="draw no edges below this share of the largest (default: %(default)g)")  # fmt: skip
 
 
 def add_steps(command):
-    command.add_argument("--steps", type=cli.COUNT, default=20, metavar="N", help="of an integral (default: 20)")
+    command.add_argument("--steps", type=cli.COUNT, default=20, metavar="N",
+                         help="how finely integrals are divided (default: 20)")  # fmt: skip
 
 
 def add_patch(command):
-    command.add_argument("--clean", required=True, metavar="TEXT", help="what heads are given of")
-    command.add_argument("--corrupt", required=True, metavar="TEXT", help="of the same length: what the model reads")
-    command.add_argument("--point", choices=POINTS, default="z", help="what of a head is put in (default: z)")
-    command.add_argument("--method", choices=patching.METHODS, default="exact", help="default: exact")
-    command.add_argument("--positions", type=numbers, metavar="N,N", help="only there, in each sequence")
+    command.add_argument("--clean", required=True, metavar="TEXT", help="the text whose values heads are given")
+    command.add_argument("--corrupt", required=True, metavar="TEXT", help="what the model reads, of the same length")
+    command.add_argument("--point", choices=POINTS, default="z", help="which value of a head is given (default: z)")
+    command.add_argument(
+        "--method", choices=patching.METHODS, default="exact", help="how the change is found (default: exact)"
+    )
+    command.add_argument("--positions", type=numbers, metavar="N,N", help="only at these positions (default: all)")
 
 
 def add_cells(command):
@@ -101,16 +107,17 @@ def add_what_if(command):
 
 
 def add_prune(command):
-    command.add_argument("--remove", type=cli.COUNT, required=True, metavar="N", help="how many heads")
+    command.add_argument("--remove", type=cli.COUNT, required=True, metavar="N", help="how many heads to remove")
     command.add_argument("-o", "--out", type=cli.path, default="pruned.safetensors", metavar="FILE",
-                         help="default: pruned.safetensors")  # fmt: skip
+                         help="the file to write (default: pruned.safetensors)")  # fmt: skip
 
 
 def add_scores(command):
-    command.add_argument("--periods", type=numbers, default=[9, 16], metavar="P,P", help="default: 9,16")
+    command.add_argument("--periods", type=cli.numbers(at_least=2), default=[9, 16], metavar="P,P",
+                         help="after how many characters the text repeats (default: 9,16)")  # fmt: skip
     command.add_argument("--sequences", type=cli.number(int, at_least=1, at_most=10**6), default=64, metavar="N",
-                         help="of each period (default: 64)")  # fmt: skip
-    command.add_argument("--seed", type=cli.SEED, default=0, help="of the tokens (default: 0)")
+                         help="texts of each period (default: 64)")  # fmt: skip
+    command.add_argument("--seed", type=cli.SEED, default=0, metavar="N", help="of the random characters (default: 0)")
 
 
 COMMANDS = {  # name: (what it does, its own options, what runs)
@@ -132,22 +139,26 @@ def main(argv=()):
     cli.known_command(argv, COMMANDS)
     parser = cli.Parser("minigrad", description=__doc__)
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    examples = {line.split()[1]: line for line in __doc__.splitlines() if line.startswith("minigrad ")}
+    told = __doc__ or ""  # python -OO leaves it out
+    examples = {line.split()[1]: line for line in told.splitlines() if line.startswith("minigrad ")}
+    differentiated = told.rpartition("\n\n")[-1]
     for word, (does, add_options, run) in COMMANDS.items():
-        about = f"{does[0].upper()}{does[1:]}.\n\n    {examples[word]}"
-        command = subparsers.add_parser(word, help=does, description=about)
+        about = f"{does[0].upper()}{does[1:]}.\n\n    {examples.get(word, '')}"
+        epilog = differentiated if word not in ("scores", "stats") else None
+        command = subparsers.add_parser(word, help=does, description=about, epilog=epilog)
         command.set_defaults(run=run)
         if add_options is None:
             continue
         command.add_argument("checkpoint", nargs="?", type=cli.path, default=runs.FOLDER, metavar="CHECKPOINT",
-                             help=f"of minigrad train: a file, or a run's folder (default: {runs.FOLDER})")  # fmt: skip
+                             help=f"a file of minigrad train, or a run's folder (default: {runs.FOLDER})")  # fmt: skip
         if word not in ("patch", "scores"):
-            command.add_argument("--text", required=True, help="what the model reads; longer ones in several sequences")
+            command.add_argument("--text", required=True, metavar="TEXT",
+                                 help="what the model reads: the text itself, not a file")  # fmt: skip
         add_options(command)
         if word != "scores":
-            command.add_argument("--right", metavar="C", help="differentiate logit(wrong) - logit(right), not the loss")
-            command.add_argument("--wrong", metavar="C", help="the character that should not come next")
-        command.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+            command.add_argument("--right", metavar="C", help="the character that should come next: see below")
+            command.add_argument("--wrong", metavar="C", help="the one that should not")
+        command.add_argument("--device", **cli.DEVICE)
     args = parser.parse_args(argv)
     return args.run(args)
 

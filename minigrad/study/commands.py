@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import os
+import shlex
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import cli
+from ..errors import UnknownName
 from ..gradcheck.report import aligned
 from ..nn import GPT
 from ..nn.heads import known_heads
@@ -18,6 +20,7 @@ from ..tensor import Tensor, tensor
 from ..training import checkpoint
 from ..training.runs import load_char_model, model_file
 from ..training.text import CharVocab
+from ..viz.labels import count
 from .effects.cells import attention_attribution, what_if
 from .effects.importance import METHODS, grouped, head_importance, prune, returned_loss
 from .effects.patching import patch
@@ -73,6 +76,8 @@ def read(args, *texts):
 
     The loss is the mean over all characters but the first. With --right and --wrong, it is the difference of two logits
     after the last character. Raises CommandError for what the model cannot read."""
+    for text in filter(os.path.isfile, texts):
+        cli.note("study", f'{text!r} is read as a text: for what is in that file, give "$(cat {shlex.quote(text)})"')
     model, vocab, meta = _loaded(args)
     model.eval()
     model.config = dataclasses.replace(model.config, recompute=False)  # each layer has to run once
@@ -150,21 +155,32 @@ def _check_head(head, layer):
 def report(args):
     """Trace the loss on the text, write the report and print its table."""
     (text,) = read(args, args.text)
-    with ExitStack() as stack:
+    with ExitStack() as stack, cli.busy() as say:
         with cli.refusing(ValueError):  # unknown heads
             trace = stack.enter_context(trace_heads(text.model, layers=args.layers, heads=args.heads))
-        cli.file_to_write(args.out, "--out", "heads.html")
+        cli.file_to_write(args.out, "--out", "heads.html", ".html", ".htm")
+        say(f"tracing {count(len(text.starts), 'sequence')} of {count(len(text.tokens[0]), 'character')}")
         loss = text.loss(text.model, *text.batch)
         loss.backward()
-    importance = {"ablate": head_importance(text.model, [text.batch], "ablate", loss=text.loss)}
-    title = f"{os.path.basename(args.checkpoint)}: {text.title}: {loss.item():.4f}"
-    with cli.refusing(ValueError):  # larger than --limit
-        path = trace.to_html(
-            args.out, text.tokens, title=title, importance=importance, flow=flow(text.model, text.batch, text.loss),
-            vocab=text.vocab, of=text.of, limit=int(args.limit * 1e6),
-        )  # fmt: skip
+        stack.close()
+        say("removing each head in turn")
+        importance = {"ablate": head_importance(text.model, [text.batch], "ablate", loss=text.loss)}
+        say("following gradients between heads")
+        with cli.refusing(ValueError):  # all heads are pruned
+            flows = flow(text.model, text.batch, text.loss)
+        say(f"writing {args.out}")
+        title = f"{os.path.basename(args.checkpoint)}: {text.title}: {loss.item():.4f}"
+        path = _report(trace, args, text, title=title, importance=importance, flow=flows)
     print(f"{text}\n\n{trace.table()}\n\nwrote {path}: {path.stat().st_size / 1e6:.1f} MB")
     return 0
+
+
+def _report(trace, args, text, **shown):
+    shown |= dict(vocab=text.vocab, of=text.of, limit=int(args.limit * 1e6))
+    try:
+        return trace.to_html(args.out, text.tokens, **shown)
+    except ValueError as error:  # larger than --limit
+        raise cli.CommandError(f"{error} (--layers, --heads, --limit)") from None
 
 
 def write_ledger(args):
@@ -180,6 +196,8 @@ def write_ledger(args):
             lambda: text.loss(text.model, *text.batch), args.scope, args.head, args.values, args.check,
             names=text.model, impl=args.impl,
         )  # fmt: skip
+    for entry in book.entries:
+        entry.made = ""  # a line of this program tells the user nothing
     print(f"{text}\n{book}")
     return 1 if book.failed else 0
 
@@ -188,10 +206,13 @@ def write_flow(args):
     """Print where the gradients of the loss on the text come from, the largest edges first, and draw them."""
     (text,) = read(args, args.text)
     if args.out is not None:
-        cli.file_to_write(args.out, "--out", "flow.svg")
+        cli.file_to_write(args.out, "--out", "flow.svg", ".svg", ".png", ".dot", "")
     with cli.refusing(ValueError):  # all heads are pruned
         found = flow(text.model, text.batch, text.loss)
-    edges, wrote = found.all if args.of is None else found.around(*args.of), []
+    try:
+        edges, wrote = found.all if args.of is None else found.around(*args.of), []
+    except UnknownName as error:
+        raise cli.CommandError(f"--of: {error}".replace(" head ", ":")) from None  # as it is typed
     if args.out is not None:
         with cli.refusing(ValueError, ImportError):
             wrote = _drawn(found.graph(edges, args.least), args.out)
@@ -206,14 +227,19 @@ def _drawn(picture, path):
         try:
             return picture.save(path)
         except (UserWarning, OSError) as error:
-            raise cli.CommandError(f"no picture: {error}") from None
+            why = cli.said(error) if isinstance(error, OSError) else error
+            raise cli.CommandError(f"no picture: {why}") from None
 
 
 def write_importance(args):
     """Print how much each head matters, by all methods."""
     (text,) = read(args, args.text)
     options = dict(steps=args.steps, loss=text.loss)
-    found = {method: head_importance(text.model, [text.batch], method, **options) for method in METHODS}
+    found = {}
+    with cli.busy() as say:
+        for method in METHODS:
+            say(f"importance by {method}")
+            found[method] = head_importance(text.model, [text.batch], method, **options)
     print(f"{text}\n\n{HeadTable(found).sorted('ablate')}")
     return 0
 
@@ -221,8 +247,9 @@ def write_importance(args):
 def write_scores(args):
     """Print what kind of head each one is."""
     model, _, _ = _loaded(args)
-    with cli.refusing(ValueError):  # periods that do not fit
-        print(head_scores(model, periods=args.periods, n=args.sequences, seed=args.seed))
+    with cli.refusing(ValueError), cli.busy(f"reading {args.sequences} random texts of each period"):
+        found = head_scores(model, periods=args.periods, n=args.sequences, seed=args.seed)  # ValueError: do not fit
+    print(found)
     return 0
 
 
@@ -238,9 +265,12 @@ def write_patch(args):
     if args.positions and len(clean.starts) > 1:
         raise cli.CommandError("--positions needs texts that the model reads at once: these are several sequences")
     if args.positions:
-        args.positions = [at - clean.starts[0] for at in args.positions]
-    with cli.refusing(ValueError):  # positions that there are not
-        where = dict(point=args.point, method=args.method, positions=args.positions)
+        first, last = clean.starts[0], clean.starts[0] + len(clean.tokens[0]) - 1
+        if wrong := [at for at in args.positions if not first <= at <= last]:
+            raise cli.CommandError(f"--positions must be from {first} to {last}, which are read, not {wrong[0]}")
+        args.positions = [at - first for at in args.positions]
+    where = dict(point=args.point, method=args.method, positions=args.positions)
+    with cli.refusing(ValueError), cli.busy("giving each head values of the clean text"):
         found = patch(clean.model, clean.batch, corrupt.batch, clean.loss, **where)
     what = "" if args.right else ", of what follows in the clean text"
     print(
@@ -256,7 +286,8 @@ def write_cells(args):
     """Print what the weights of one head's pattern add to the loss."""
     (text,) = read(args, args.text)
     path = _layer_of(args, text.model)
-    cells = attention_attribution(text.model, text.batch, path, args.head, args.steps, text.loss)
+    with cli.busy("integrating over the pattern"):
+        cells = attention_attribution(text.model, text.batch, path, args.head, args.steps, text.loss)
     order = np.argsort(-np.abs(cells), axis=None)[: min(MOST, np.count_nonzero(cells))]
     rows = [("query", "", "key", "", "adds")]
     for b, i, j in zip(*np.unravel_index(order, cells.shape)):
@@ -285,10 +316,10 @@ def write_what_if(args):
 def write_pruned(args):
     """Remove the heads that matter least for the text, and save the model as a checkpoint."""
     (text,) = read(args, args.text)
-    cli.file_to_write(args.out, "--out", "pruned.safetensors")
+    cli.file_to_write(args.out, "--out", "pruned.safetensors", ".safetensors")
     _refuse_a_run(args.out, args.checkpoint)
     before = {path: layer.num_heads for path, layer in attention_layers(text.model).items()}
-    with cli.refusing(ValueError):  # more heads than there are
+    with cli.refusing(ValueError), cli.busy("removing each head in turn"):  # ValueError: more heads than there are
         done = prune(text.model, [text.batch], args.remove, loss=text.loss)
     config = dataclasses.asdict(text.model.config) | {"recompute": text.meta["config"]["recompute"]}
     checkpoint.save(args.out, *checkpoint.pack(text.model, config=config, chars=text.vocab.chars))

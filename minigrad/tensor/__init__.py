@@ -1,7 +1,8 @@
 """Tensor, and the functions that make one.
 
-core.py is the class, with a method for every op. Four parts of it stand in files of their own: more.py has the methods
-that are composites, gradients.py has to do with the graph, inplace.py changes values, interop.py faces other libraries.
+core.py is the class, with a method for every op. Five parts of it stand in files of their own: more.py has the methods
+that are composites, gradients.py has to do with the graph, inplace.py changes values, drawn.py makes them random,
+interop.py faces other libraries.
 creation.py makes tensors from data, filled, in sequence or at random.
 """
 

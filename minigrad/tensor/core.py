@@ -12,8 +12,8 @@ import numpy as np
 from .. import backend, dtypes
 from ..autograd import Node, Storage
 from ..typing import Array, DTypeLike, Operand
+from .drawn import Drawn
 from .gradients import Gradients
-from .inplace import InPlace
 from .interop import Interop
 from .more import More
 
@@ -23,7 +23,7 @@ else:
     from .. import ops
 
 
-class Tensor(More, Gradients, InPlace, Interop):
+class Tensor(More, Gradients, Drawn, Interop):
     """An n-dimensional array that remembers how it was computed, so that gradients can flow back through it.
 
     Made by minigrad.tensor, zeros, randn, … and by operations. `array` is the raw array of its backend. The version
@@ -34,7 +34,7 @@ class Tensor(More, Gradients, InPlace, Interop):
     What it is, in another dtype or place, or like another: T, bool, byte, char, constant, cpu, cuda, device, dim,
         double, dtype, element_size, expand_as, float, half, int, is_complex, is_contiguous, is_cuda, is_floating_point,
         long, mT, nbytes, ndim, ndimension, nelement, new_empty, new_full, new_ones, new_tensor, new_zeros, numel,
-        reshape_as, select, shape, short, size, stride, to, type, type_as, view_as, where, zeros_like
+        pin_memory, reshape_as, select, shape, short, size, stride, to, type, type_as, view_as, where, zeros_like
     Element by element: abs, absolute, acos, add, addcdiv, addcmul, asin, atan, atan2, ceil, cos, cosh, div, divide,
         erf, erfc, exp, exp2, expm1, floor, floor_divide, fmod, frac, lerp, log, log10, log1p, log2, logaddexp, logit,
         mul, multiply, nan_to_num, neg, negative, pow, reciprocal, relu, remainder, round, rsqrt, sigmoid, sign, sin,
@@ -55,9 +55,9 @@ class Tensor(More, Gradients, InPlace, Interop):
         requires_grad_, retain_grad
     As Python's and NumPy's: item, numpy, tolist
     In place: abs_, add_, addcdiv_, addcmul_, ceil_, clamp_, clip_, copy_, cos_, div_, exp_, fill_, fill_diagonal_,
-        floor_, floor_divide_, index_add_, index_copy_, index_fill_, lerp_, log_, masked_fill_, mul_, neg_, pow_,
-        reciprocal_, relu_, remainder_, round_, rsqrt_, scatter_, scatter_add_, sigmoid_, sign_, sin_, sqrt_, square_,
-        sub_, tanh_, tril_, triu_, zero_
+        floor_, floor_divide_, index_add_, index_copy_, index_fill_, lerp_, log_, masked_fill_, mul_, neg_, normal_,
+        pow_, reciprocal_, relu_, remainder_, round_, rsqrt_, scatter_, scatter_add_, sigmoid_, sign_, sin_, sqrt_,
+        square_, sub_, tanh_, tril_, triu_, uniform_, zero_
     """
 
     __slots__ = ()
@@ -175,6 +175,10 @@ class Tensor(More, Gradients, InPlace, Interop):
     def cuda(self, non_blocking: builtins.bool = False) -> "Tensor":
         """On the GPU: itself if it is there. Gradients flow through."""
         return self.to("cuda")
+
+    def pin_memory(self) -> "Tensor":
+        """Itself. PyTorch copies it to page-locked memory, from which a GPU reads sooner; here that changes nothing."""
+        return self
 
     def double(self) -> "Tensor":
         """As float64."""

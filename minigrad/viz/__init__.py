@@ -1,7 +1,7 @@
 """Pictures for scripts and shells: graphs as DOT, SVG or PNG, curves and heat maps as PNG.
 
 `import minigrad` does not import this package. Graphs need the Python package graphviz, and curves and heat maps need
-matplotlib: pip install '.[viz]'.
+matplotlib: pip install graphviz matplotlib.
 
 Contents
     Graph        What `graph` returns: `source` is the DOT text, `digraph` the graphviz.Digraph (restyle it before …

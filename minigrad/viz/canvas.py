@@ -18,7 +18,7 @@ def new_figure(what, size, layout="constrained"):
         from matplotlib.backends.backend_agg import FigureCanvasAgg  # needs no display
         from matplotlib.figure import Figure
     except ImportError:
-        raise ImportError(f"{what} needs matplotlib: pip install '.[viz]'") from None
+        raise ImportError(f"{what} needs matplotlib: pip install matplotlib") from None
     figure = Figure(figsize=size, dpi=DPI, layout=layout)
     FigureCanvasAgg(figure)
     return figure

@@ -97,7 +97,7 @@ def graph(
     try:
         import graphviz
     except ImportError as error:
-        raise ImportError("viz.graph needs the Python package graphviz: pip install '.[viz]'") from error
+        raise ImportError("viz.graph needs the Python package graphviz: pip install graphviz") from error
     tensors = [tensors] if isinstance(tensors, Value) else list(tensors)
     for x in tensors:
         if not isinstance(x, Value):

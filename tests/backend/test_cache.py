@@ -122,7 +122,7 @@ KINDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("count", [30, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [pytest.param(30, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.long)])
 def test_damaged_files_are_made_again(cache, count):
     """No crash, no hang, and every one of them rebuilt. ("another" may come upon one that is damaged already.)"""
     code = MANY.replace("COUNT", str(count))

@@ -209,9 +209,12 @@ def a_machine(**changes):
         ({"getDeviceCount": raises(CUDARuntimeError(35))}, r"no NVIDIA driver that it can use \(cudaErrorNamed"),
         ({"getDeviceCount": raises(CUDARuntimeError(100))}, "no GPU was found"),
         ({"getDeviceCount": lambda: 0}, "no GPU was found"),
-        ({"getVersion": raises(RuntimeError("libnvrtc.so\n…"))}, r"NVRTC.*gpu13.*\(libnvrtc.so\)"),
+        (
+            {"getVersion": raises(RuntimeError("libnvrtc.so\n…"))},
+            r"NVRTC.*pip install nvidia-cuda-nvrtc \(libnvrtc.so\)",
+        ),
         ({"getSupportedArchs": lambda: (100, 120)}, "NVRTC 13.0 compiles for compute capability 100 and newer"),
-        ({"headers": None}, r"headers.*gpu13.*\(there is no cuda_fp16.h\)"),
+        ({"headers": None}, r"headers.*pip install nvidia-cuda-runtime \(there is no cuda_fp16.h\)"),
         ({}, None),
     ],
 )

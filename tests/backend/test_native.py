@@ -140,10 +140,10 @@ def test_a_kernel_that_cannot_be_had_leaves_no_update_half_done(monkeypatch, cap
     ps, options = [np.ones(4, "f4"), np.ones(4, "f8")], lambda: [(0.1, 0.0)]
     on.sgd_([(ps[0], np.zeros(4, "f4"), None, 0)], options, 0.0, False)
 
-    def broken(on, files, dtype):
-        if dtype == np.float64:
+    def broken(on, wanted):
+        if any(dtype == np.float64 for _, dtype in wanted):
             raise CompilerError("no room")
-        return compile(on, files, dtype)
+        return compile(on, wanted)
 
     monkeypatch.setattr(Native, "compile", broken)
     on.sgd_([(p, np.ones_like(p), None, 0) for p in ps], options, 0.0, False)
@@ -158,8 +158,8 @@ def test_a_kernel_that_cannot_be_had_leaves_no_update_half_done(monkeypatch, cap
 def test_what_cannot_be_compiled_is_tried_once(monkeypatch, caplog):
     on, tried = Native(any_size=True), []
 
-    def broken(on, files, dtype):
-        tried.append(dtype)
+    def broken(on, wanted):
+        tried.append(wanted)
         time.sleep(0.2)
         raise CompilerError("broken")
 

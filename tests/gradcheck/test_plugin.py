@@ -283,6 +283,7 @@ def test_any_order_gives_the_same(suite):
     assert numbers() == numbers("test_it.py::test_square[case1-sizes]", "test_it.py::test_square[case0-sizes]")[::-1]
 
 
+@pytest.mark.slow
 def test_with_xdist(suite):
     pytest.importorskip("xdist")
     result = suite(OP, "-n", "2", "-k", "case1 and not order2", "-p", "xdist", "-rs", factor="2.001")

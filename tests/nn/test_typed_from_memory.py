@@ -1,5 +1,6 @@
 """What a user of PyTorch types around modules: containers, methods, arguments, initial values, helpers."""
 
+import importlib.util
 from collections import OrderedDict
 from operator import attrgetter
 
@@ -51,7 +52,7 @@ def test_methods():
     with pytest.raises(AttributeError, match=r"no Module at '1.2'"):
         model.get_submodule("1.2")
     assert next(n for n, _ in model.named_parameters("net")) == "net.0.weight"
-    assert list(model.parameters(recurse=False)) == []
+    assert list(model.parameters(recurse=False)) == [] and model.to("cpu", non_blocking=True) is model
     with pytest.raises(TypeError, match="must be a Tensor, got ndarray"):
         model.register_buffer("x", np.ones(2))
     keys = model.load_state_dict({"0.bias": mg.zeros(3), "y": mg.ones(1)}, strict=False)
@@ -169,6 +170,7 @@ MISSING = {
     "nn.functional.conv2d": "convolutions", "nn.functional.batch_norm": "LayerNorm", "nn.functional.relu_": "leave out",
     "nn.init.xavier_normal": "end with _", "optim.RMSprop": "subclass", "optim.lr_scheduler.CyclicLR": "OneCycleLR",
     "utils.checkpoint": "recompute", "utils.data.get_worker_info": "process", "autograd.Variable": "requires_grad",
+    "cuda.amp": "GradScaler",
 }  # fmt: skip
 
 
@@ -183,6 +185,36 @@ def test_what_is_missing_says_so(name):
     assert not hasattr(module, last)
     with pytest.raises(AttributeError, match=f"module 'minigrad.{home}' has no attribute 'nonsense'$"):
         module.nonsense  # noqa: B018
+
+
+IMPORTS = {
+    "from minigrad.nn import Linear, Conv2d": "cannot import name 'Conv2d' from 'minigrad.nn': .*convolutions",
+    "from minigrad.nn.functional import conv2d": "from 'minigrad.nn.functional': .*convolutions",
+    "from minigrad.optim import RMSprop": "subclass",
+    "from minigrad.optim.lr_scheduler import CyclicLR": "OneCycleLR",
+    "from minigrad.nn.parallel import DistributedDataParallel": "see minigrad.distributed",
+    "from minigrad.distributed import init_process_group, world": "mpiexec",
+    "from minigrad.utils.tensorboard import SummaryWriter": "viz.curves",
+    "from minigrad.utils.data.dataloader import DataLoader": "in minigrad.utils.data itself",
+    "from minigrad.cuda.amp import autocast": "leave out autocast",
+    "import minigrad.backends.cudnn as cudnn": "nothing to switch on",
+}
+
+
+@pytest.mark.parametrize("line", IMPORTS)
+def test_imports_of_what_is_missing_say_so(line):
+    for _ in range(2):  # no half of it is kept
+        with pytest.raises(ModuleNotFoundError, match=IMPORTS[line]):
+            exec(line)
+
+
+def test_other_imports_are_left_to_python():
+    with pytest.raises(ImportError, match=r"cannot import name 'nonsense' from 'minigrad.nn.functional'"):
+        from minigrad.nn.functional import nonsense  # noqa: F401
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'minigrad.nn.functional.nonsense'$"):
+        import minigrad.nn.functional.nonsense  # noqa: F401
+    assert importlib.util.find_spec("minigrad.nonsense") is None and importlib.util.find_spec("minigrad.nn.gpt")
+    assert not hasattr(mg.nn, "Conv2d") and not hasattr(mg, "compile")
 
 
 HINTED = {

@@ -119,7 +119,7 @@ def transformer():
     return model, lambda model: model(tokens, targets)[1]
 
 
-@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("order", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_transformer_loss(transformer, order):
     model, loss = transformer
     before = {name: (p, p.array, p.dtype) for name, p in model.named_parameters()}

@@ -236,6 +236,7 @@ print(hashlib.sha256(b"".join(np.ascontiguousarray(y).tobytes() for y in results
 """
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_changes_no_bit():
     def run(threads):
         environment = os.environ | {"OMP_NUM_THREADS": str(threads)}

@@ -11,6 +11,7 @@ from .. import ROOT
 BENCHMARKS = sorted((ROOT / "tests" / "benchmarks").glob("*.py"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", BENCHMARKS, ids=lambda path: path.name)
 def test_it_says_what_it_does(path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

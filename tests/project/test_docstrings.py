@@ -176,6 +176,8 @@ CALLS = {
     "Tensor.item": {"ValueError": lambda: X.item()},
     "Tensor.add_": {"ValueError": lambda: X.add_(mg.ones(5)), "GraphError": lambda: G.add_(1)},
     "Tensor.copy_": {"ValueError": lambda: X.copy_(mg.ones(5)), "GraphError": lambda: G.copy_(X)},
+    "Drawn.uniform_": {"ValueError": lambda: X.uniform_(1, 0), "TypeError": lambda: X.long().uniform_()},
+    "Drawn.normal_": {"ValueError": lambda: X.normal_(std=-1), "TypeError": lambda: X.long().normal_()},
     "Tensor.fill_diagonal_": {"ValueError": lambda: X[0].fill_diagonal_(1)},
     "Tensor.requires_grad_": {
         "TypeError": lambda: X.long().requires_grad_(),

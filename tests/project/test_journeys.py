@@ -103,6 +103,7 @@ def test_a_training_step():
     check_order(steps("minigrad/backend/README.md", "**A training step**"), first_calls(step))
 
 
+@pytest.mark.slow
 def test_gradcheck():
     class Square(mg.Op):
         def forward(self, x):

@@ -12,7 +12,7 @@ import pytest
 
 import minigrad
 import minigrad.study.__main__
-from minigrad import cli
+from minigrad import cli, starting
 from minigrad.__main__ import MODEL, TOOLS, char_lm, main
 
 from ..char_lm.runs import TINY, WORDS
@@ -43,6 +43,8 @@ def test_help_lists_every_command_with_what_it_does(capsys):
     assert [name for name, _ in rows] == ALL
     assert max(map(len, listed.splitlines())) <= 120
     assert outcome(capsys, "help")[1] == outcome(capsys, "study")[1] == listed
+    assert outcome(capsys, "help", "flow") == outcome(capsys, "flow", "-h")
+    assert outcome(capsys, "help", "flwo")[2] == "minigrad: there is no command 'flwo'; did you mean flow?\n"
     assert outcome(capsys, "--version") == (0, f"minigrad {minigrad.__version__}\n", "")
 
 
@@ -51,8 +53,9 @@ def test_the_help_of_a_command_is_called_like_it(word, capsys):
     status, printed, _ = outcome(capsys, word, "-h")
     usage, says = printed.split("\n\n")[:2]
     assert status == 0 and usage.startswith(f"usage: minigrad {word} ") and len(says) > 15
-    if word in minigrad.study.__main__.COMMANDS:
-        assert f"\n\n    minigrad {word}" in printed  # an example
+    assert re.search(rf"\n\n    (mpiexec -n 2 )?minigrad {word}", printed)  # an example
+    options = printed.partition("\noptions:\n")[2].partition("\n\n")[0]
+    assert all(len(says.split()) > 1 for says in re.split(r"^  -\S.*?(?:  |\n)", options, flags=re.M)[1:]), options
 
 
 @pytest.mark.parametrize(
@@ -66,9 +69,17 @@ def test_the_help_of_a_command_is_called_like_it(word, capsys):
         (["train", "--stpes", "3"], "minigrad train: there is no option '--stpes'; did you mean --steps?"),
         (["train", "--batchsize=3"], "minigrad train: there is no option '--batchsize'; did you mean --batch-size?"),
         (["train", "-steps", "3"], "minigrad train: there is no option '-steps'; did you mean --steps?"),
-        (["train", "-s", "3"], "minigrad train: unrecognized arguments: -s 3"),
+        (["train", "-s", "3"], "minigrad train: there is no option '-s': minigrad train -h lists them"),
         (["train", "--steps", "0"], "minigrad train: --steps must be at least 1, not 0"),
         (["train", "sample"], "minigrad train: sample is a command: it goes first"),
+        (["train", "5"], "minigrad train: 5 needs an option before it: --steps 5"),
+        (["train", "--", "5"], "minigrad train: 5 needs an option before it: --steps 5"),
+        (["train", "book.txt"], "minigrad train: book.txt needs an option before it: --text book.txt"),
+        (["train", "book"], "minigrad train: 'book' is one word too many; a text of several words needs quotes"),
+        (["scores", "--periods", "1"], "minigrad scores: --periods must be at least 2, not 1"),
+        (["scores", "--periods", "9,"], "minigrad scores: --periods must be whole numbers, such as 2,3, not '9,'"),
+        (["check", "--json", "a.html"],
+         "minigrad check: --json a.html: the file's name must end with .json, such as gradcheck.json"),
         (["sample", "--tokns", "3"], "minigrad sample: there is no option '--tokns'; did you mean --tokens?"),
         (["sample", "none"], "minigrad sample: there is no checkpoint none"),
         (["report", "none", "--text", "x"], "minigrad report: there is no checkpoint none"),
@@ -76,8 +87,8 @@ def test_the_help_of_a_command_is_called_like_it(word, capsys):
         (["flow"], "minigrad flow: the following arguments are required: --text"),
         (["flow", "--text", "x", "--oof"], "minigrad flow: there is no option '--oof'; did you mean --of?"),
         (["check", "--oder", "1"], "minigrad check: there is no option '--oder'; did you mean --order?"),
-        (["ops", "--all"], "minigrad ops: unrecognized arguments: --all"),
-        (["doctor", "x"], "minigrad doctor: unrecognized arguments: x"),
+        (["ops", "--all"], "minigrad ops: there is no option '--all': minigrad ops -h lists them"),
+        (["doctor", "x"], "minigrad doctor: 'x' is one word too many; a text of several words needs quotes"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_one_line_that_begins_with_what_was_typed(argv, line, capsys):
@@ -162,6 +173,42 @@ def test_a_model_named_twice_is_refused(capsys):
     assert said == (2, "", "minigrad sample: give the checkpoint once: a or b\n")
 
 
+def test_what_is_asked_of_a_model_is_answered_in_the_words_of_the_command(capsys):
+    trained(capsys)
+    for argv, said in {
+        "report -o a.txt": "--out a.txt: the file's name must end with .html or .htm, such as heads.html",
+        "report --limit 0.001": "shorter text, or a larger limit (--layers, --heads, --limit)",
+        "prune --remove 1 -o x.png": "the file's name must end with .safetensors, such as pruned.safetensors",
+        "flow -o f.html": "--out f.html: the file's name must end with .svg or .png or .dot, such as flow.svg",
+        "flow --of 0:9": "--of: there is no node 'blocks.0.attn:9'; did you mean blocks.0.attn:1 or blocks.0.attn:0?",
+        "cells --layer 0 --head 9": "there is no head 9: this layer has 2, from 0 on",
+    }.items():
+        command, *words = argv.split()
+        status, out, err = outcome(capsys, command, *words, "--text", "The dog")
+        assert (status, out, err.count("\n")) == (2, "", 1) and err.endswith(f"{said}\n"), err
+    assert "made at" not in outcome(capsys, "ledger", "--text", "The dog")[1]
+    assert outcome(capsys, "prune", "--text", "The dog", "--remove", 2)[0] == 0
+    said = outcome(capsys, "report", "pruned.safetensors", "--text", "The dog")
+    assert said == (2, "", "minigrad report: all heads are pruned\n")
+
+
+def test_a_file_in_place_of_a_text_is_noted(capsys):
+    """train takes the names of files after --text; all others take the text itself."""
+    said = "minigrad flow: note: 'book.txt' is read as a text: for what is in that file, give \"$(cat book.txt)\"\n"
+    assert outcome(capsys, "flow", "--text", "book.txt", "none")[2].startswith(said)
+
+
+def test_a_terminal_is_told_what_report_is_busy_with(capsys, monkeypatch):
+    trained(capsys)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "40")
+    status, _, err = outcome(capsys, "report", "--text", "The quick brown fox")
+    shown = err.split("\r")
+    assert status == 0 and shown[1].startswith("tracing ") and shown[-3].startswith("writing heads.html")
+    assert {len(line) for line in shown} == {0, 39} and not shown[-2].strip()
+
+
 @pytest.mark.parametrize("name", ["last.safetensors", "best.safetensors"])
 def test_prune_does_not_overwrite_a_run(name, capsys):
     trained(capsys)
@@ -226,12 +273,44 @@ def test_a_reader_that_has_read_enough():
     assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
 
 
+@pytest.mark.parametrize(
+    "argv, original, ours",
+    [
+        ("-m train", "python -m minigrad train", True),
+        ("-m train", "python -Xdev -mminigrad train", True),
+        ("-m report", "python -m minigrad.study report", True),
+        ("/bin/minigrad", "python /bin/minigrad", True),
+        ("-m minigrad", "python -m pytest minigrad", False),
+        ("-m", "python -m minigradient", False),
+        ("train.py minigrad", "python train.py minigrad", False),
+        ("tool", "python tool minigrad", False),  # one that has taken a word away
+        ("-c", "python -c minigrad", False),
+        ("", "python", False),
+    ],
+)
+def test_only_the_program_is_the_program(argv, original, ours):
+    assert starting.is_program(argv.split(), original.split()) == ours
+
+
+def test_ctrl_c_while_numpy_is_imported_has_no_traceback(tmp_path):
+    """In the program alone: one that imports minigrad gets its KeyboardInterrupt."""
+    (tmp_path / "numpy.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nimport time\n")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+    for argv, traceback in (["-m", "minigrad"], False), (["-c", "import minigrad"], True):
+        done = subprocess.run([sys.executable, *argv], env=env, capture_output=True, text=True)
+        assert done.returncode == -signal.SIGINT and ("KeyboardInterrupt" in done.stderr) == traceback
+        assert traceback or done.stderr == ""
+
+
 def test_python_without_docstrings():
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    for argv in (["-h"], ["train", "-h"]):
-        command = [sys.executable, "-OO", "-m", "minigrad", *argv]
-        done = subprocess.run(command, env=env, capture_output=True, text=True)
-        assert (done.returncode, done.stderr) == (0, "") and "usage: minigrad" in done.stdout
+    calls = "from contextlib import suppress; from minigrad.__main__ import main\n"
+    for argv in (["-h"], *([word, "-h"] for word in ALL), ["ops"]):
+        calls += f"with suppress(SystemExit): main({argv})\n"
+    done = subprocess.run([sys.executable, "-OO", "-c", calls], env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.count("usage: minigrad ")) == (0, len(ALL) + 1)
+    assert done.stderr.startswith("minigrad ops: the formulas are docstrings, which python -OO leaves out")
+    assert done.stderr.count("\n") == 1
 
 
 def test_the_lines_to_type_name_the_program_that_was_started(monkeypatch, tmp_path):

@@ -57,6 +57,7 @@ def printed_by(example, capsys, status):
     return capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_failure_shown_is_the_one_that_happens(capsys):
     """Numbers may differ in their last digits from machine to machine; labels, places and ops may not."""
     shown = [code for code in SHOWN if code.startswith("FAIL")]

@@ -111,6 +111,7 @@ def test_a_step_that_differs_is_an_exit_status(saved, capsys, monkeypatch):
 
 LAYERS = ["report", "CHECKPOINT", "--text", TEXT, "--layers"]
 LEDGER = ["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blocks.1.attn"]
+FAR = ["--right=a", "--wrong=c", "--positions=29"]  # of 46 characters, the last that is not read
 HEAD, VERSUS = ["--head", "1", "--layer", "1"], ["--right", "a", "--wrong", "o"]
 
 
@@ -122,7 +123,7 @@ HEAD, VERSUS = ["--head", "1", "--layer", "1"], ["--right", "a", "--wrong", "o"]
         ([*LAYERS, "blocks.1.atn"], r"no attention layer 'blocks.1.atn'; did you mean blocks.1.attn"),
         ([*LAYERS, "2"], r"no attention layer 2; there are blocks.0.attn"),
         (["report", "CHECKPOINT", "--text", TEXT, "--heads", "5"], r"no head 5: this layer has 2"),
-        (["report", "CHECKPOINT", "--text", TEXT, "--heads", "a"], r"--heads must be a whole number, not 'a'"),
+        (["report", "CHECKPOINT", "--text", TEXT, "--heads", "a"], r"must be whole numbers, such as 2,3, not 'a'"),
         (["report", "CHECKPOINT", "--text", TEXT, "--limit", "0.01"], r"limit"),
         (["report", "CHECKPOINT", "--text", TEXT, "--limit", "nan"], r"--limit must be above 0 .*, not nan"),
         (["report", "CHECKPOINT", "--text", TEXT, "-o", "/proc/nix/heads.html"], r"/proc/nix"),
@@ -145,7 +146,8 @@ HEAD, VERSUS = ["--head", "1", "--layer", "1"], ["--right", "a", "--wrong", "o"]
             ["patch", "CHECKPOINT", "--clean", "the", "--corrupt", "tho"],
             r"\(the last character is not read: it is what",
         ),
-        (["patch", "CHECKPOINT", "--clean", "then", "--corrupt", "tehn", "--positions", "16"], r"no position 16"),
+        (["patch", "CHECKPOINT", "--clean=then", "--corrupt=tehn", "--positions=16"], r"from 0 to 2, .*, not 16"),
+        (["patch", "CHECKPOINT", f"--clean={2 * TEXT}", f"--corrupt={2 * TEXT[::-1]}", *FAR], r"to 45, .*, not 29"),
         (["patch", "CHECKPOINT", "--clean", TEXT, "--corrupt", TEXT[::-1], "--positions", "1"], r"several seq"),
         (["cells", "CHECKPOINT", "--text", TEXT, *HEAD[:2], "--layer", "2"], r"no attention layer 2; there are"),
         (["cells", "CHECKPOINT", "--text", TEXT, "--layer", "1", "--head", "2"], r"no head 2: this layer has 2"),
@@ -200,14 +202,14 @@ def test_flow(saved, tmp_path, capsys):
         assert run("flow", path, "--text", TEXT[:17], "--of", of) == 0
         assert of in capsys.readouterr().out
     for of, message in {
-        "blocks.0.attn:7": "there is no node 'blocks.0.attn head 7'",
-        "blocks.0.atn:1": "did you mean blocks.0.attn head 1",
+        "blocks.0.attn:7": "there is no node 'blocks.0.attn:7'",
+        "blocks.0.atn:1": "did you mean blocks.0.attn:1",
         "blocks.0.attn:x": "must be a whole number",
     }.items():
         assert run("flow", path, "--text", TEXT[:17], "--of", of) == 2
         assert message in capsys.readouterr().err
     assert run("flow", path, "--text", TEXT[:17], "-o", tmp_path / "flow.gif") == 2
-    assert "not '.gif'" in capsys.readouterr().err
+    assert "flow.gif: the file's name must end with .svg or .png or .dot" in capsys.readouterr().err
 
 
 # ----------------------------------------------------------------------------------------------------- of two logits

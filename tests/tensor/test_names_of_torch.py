@@ -1,5 +1,6 @@
 """What a user of PyTorch types from memory: dtypes, formats, // and %, modes, ways to make and to change a tensor."""
 
+import contextlib
 import math
 import re
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad import nn
 from minigrad.nn import functional as F
 
 X = np.random.default_rng(0).standard_normal((3, 4))
@@ -228,10 +230,48 @@ def test_devices():
     assert mg.cuda.device_count() == (device == "cuda") == x.is_cuda
     with pytest.raises(ValueError, match="unknown device 'cuda:1'; there are 'cpu' and 'cuda', which is one GPU"):
         mg.device("cuda:1")
+    x.pin_memory().to(device, non_blocking=True)  # as nanoGPT does
+    assert not mg.cuda.is_bf16_supported()
+    with contextlib.nullcontext() if device == "cuda" else pytest.raises(mg.DeviceError):
+        mg.cuda.synchronize()
     mg.cuda.manual_seed_all(7)
     first = mg.rand(3).tolist()
     mg.manual_seed(7)
     assert mg.rand(3).tolist() == first
+
+
+@pytest.mark.parametrize("dtype", [mg.float16, mg.float32, mg.float64])
+@pytest.mark.parametrize("shape", [(), (0,), (50, 3)])
+def test_values_that_are_drawn(dtype, shape):
+    for draw, fill in (
+        (lambda x: x.normal_(1.0, 0.5), nn.init.normal_),
+        (lambda x: x.uniform_(1, 1.5), nn.init.uniform_),
+    ):
+        mg.manual_seed(3)
+        layer = nn.Parameter(mg.zeros(*shape, dtype=dtype))
+        assert draw(layer.data).dtype == dtype
+        mg.manual_seed(3)
+        assert mg.equal(layer, fill(mg.empty(*shape, dtype=dtype), 1.0, 0.5 if fill is nn.init.normal_ else 1.5))
+    assert ((layer >= 1) & (layer <= 1.5)).all()
+
+
+def test_values_that_are_drawn_into_a_part():
+    x = mg.zeros(40, 50)
+    assert x.T[:20].normal_(generator=mg.Generator(1)) is not x and abs(x[:, :20].std().item() - 1) < 0.1
+    assert not x[:, 20:].any()
+    with pytest.raises(ValueError, match=r"from 1 up to 0"):
+        x.uniform_(1, 0)
+    with pytest.raises(ValueError, match="std must not be negative, got -1"):
+        x.normal_(0, -1)
+    with pytest.raises(TypeError, match="normal_: the numbers are floats, and this tensor is int64"):
+        mg.arange(3).normal_()
+    leaf, state = mg.ones(2, requires_grad=True), mg.default_generator.state
+    with pytest.raises(mg.GraphError, match="normal_ changes a tensor in place"):
+        leaf.normal_()
+    assert mg.default_generator.state == state and leaf.tolist() == [1, 1]
+    with mg.no_grad():
+        y = leaf.normal_(mean=5.0, std=np.float32(0))
+    assert y is leaf and leaf.requires_grad and leaf.tolist() == [5, 5]
 
 
 def test_what_is_asked_of_a_tensor():

@@ -283,6 +283,7 @@ print(torn, len(seen), *os.listdir(folder))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks its victims")
+@pytest.mark.slow
 def test_kill_9_at_100_random_moments(tmp_path):
     command = [sys.executable, "-c", KILLER, str(tmp_path)]
     env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -187,6 +187,7 @@ def test_runs_to_go_on_with(cases, char_lm, tmp_path, every):
     assert counts[REFUSED] > 800 / every and counts[FINE] > 200 / every, counts
 
 
+@pytest.mark.slow
 def test_main_programs(cases, run, char_lm, tmp_path):
     """--resume, sample and the study, from end to end, with some of them."""
     out, _, _ = run
@@ -229,6 +230,7 @@ def load_gpt2(path):
         assert model(mg.tensor([[1, 0]]))[0].shape == (1, 2, model.config.vocab_size), "logits"
 
 
+@pytest.mark.slow
 def test_weights_from_elsewhere(tmp_path):
     weights = gpt2()
     cases = [*wrong_checkpoints.wrong_tensors(weights, {}), *wrong_checkpoints.wrong_headers(weights, {})]

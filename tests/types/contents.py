@@ -27,7 +27,7 @@ CUSTOM = (
 TENSOR = {  # the files of Tensor, by what their methods are for
     **dict.fromkeys(("core", "more"), "What it is, in another dtype or place, or like another"),
     "interop": "As Python's and NumPy's",
-    "inplace": "In place",
+    **dict.fromkeys(("inplace", "drawn"), "In place"),
 }
 THEMES = {  # modules by the last part of their names, in the order of the page; others follow, under their own titles
     **dict.fromkeys(("core", "creation"), "Tensors"),
@@ -53,8 +53,9 @@ PAGES = {  # further modules whose docstring ends with a table, and whether by t
     **dict.fromkeys(("nn", "nn.functional"), True),
     **dict.fromkeys(("optim", "optim.lr_scheduler", "utils.data", "viz", "distributed"), False),
 }
+FIRST = "starting", "launched"  # what prepares the process before NumPy is imported
 OF_NUMPY = "Size", "dtype", "finfo", "iinfo"  # other libraries' classes, which stand beside the dtypes
-PRIVATE = "launched", "explaining", "listing"  # imported for the module's own use
+PRIVATE = *FIRST, "explaining", "listing"  # imported for the module's own use
 VALUES = {  # what is no function or class, and so has no docstring: the module that it belongs to, and what it is
     "default_generator": ("random", "the Generator that initialisation, dropout and random tensors draw from"),
     "registry": ("registry", "{name: Declaration} of every op and composite"),
@@ -71,7 +72,7 @@ def names():
 def modules():
     """The packages that minigrad/__init__.py imports."""
     nodes = [n for n in ast.parse(FILE.read_text()).body if isinstance(n, ast.ImportFrom) and n.level and not n.module]
-    return [alias.name for n in nodes for alias in n.names if alias.name != "launched"]
+    return [alias.name for n in nodes for alias in n.names if alias.name not in FIRST]
 
 
 def packages():

@@ -49,6 +49,7 @@ def test_each_mistake_is_an_error_on_its_line(cache):
         assert any(words in message for message in found[i]), (lines[i - 1], found[i])
 
 
+@pytest.mark.slow
 def test_the_program_runs():
     """In a process of its own, as other tests declare ops of the same names."""
     run = subprocess.run([sys.executable, "-m", "tests.types.client"], cwd=ROOT, capture_output=True, text=True)

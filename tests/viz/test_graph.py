@@ -262,6 +262,7 @@ def test_the_deepest_modules_are_folded_first():
     assert box(blocks, "blocks.2 · Tiny")[1].endswith("4 leaves")
 
 
+@pytest.mark.slow
 def test_a_chain_of_100_000_ops_is_drawn():
     y = leaf(2)
     for _ in range(100_000):
@@ -307,7 +308,7 @@ def test_what_dot_refuses_is_a_warning_too(tmp_path):
 
 def test_without_the_package_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "graphviz", None)
-    with pytest.raises(ImportError, match=r"pip install '\.\[viz\]'"):
+    with pytest.raises(ImportError, match="pip install graphviz"):
         viz.graph(leaf(3).sum())
 
 

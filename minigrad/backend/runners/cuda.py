@@ -23,7 +23,10 @@ from .graph import GraphRecorder
 from .toolchain import CompilerError
 from .toolchain.module import FORMATS
 
-INSTALL = "pip install '.[gpu13]' (CUDA 12: '.[gpu12]')"
+INSTALL = (
+    "pip install cupy-cuda13x nvidia-cuda-nvrtc nvidia-cuda-runtime "
+    "(CUDA 12: cupy-cuda12x nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12)"
+)
 NO_DEVICE = 100  # cudaErrorNoDevice
 
 
@@ -53,13 +56,13 @@ def why_not():
     try:
         cupy.cuda.nvrtc.getVersion()
     except Exception as error:  # CuPy's loader has exceptions of its own
-        return f"device 'cuda' needs NVRTC, CUDA's compiler: pip install '.[gpu13]' ({first_line(error)})"
+        return f"device 'cuda' needs NVRTC, CUDA's compiler: pip install nvidia-cuda-nvrtc ({first_line(error)})"
     try:
         nvrtc.target(cupy, cupy.cuda.Device().compute_capability)
     except CompilerError as error:
         return f"device 'cuda': {error}"
     if nvrtc.headers(cupy) is None:
-        return "device 'cuda' needs CUDA's headers: pip install '.[gpu13]' (there is no cuda_fp16.h)"
+        return "device 'cuda' needs CUDA's headers: pip install nvidia-cuda-runtime (there is no cuda_fp16.h)"
     return None
 
 

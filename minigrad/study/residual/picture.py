@@ -27,7 +27,7 @@ def digraph(flow, edges, least):
     try:
         import graphviz
     except ImportError as error:
-        raise ImportError("a picture needs the Python package graphviz: pip install '.[viz]'") from error
+        raise ImportError("a picture needs the Python package graphviz: pip install graphviz") from error
     largest = max((abs(edge) for *_, edge in edges if math.isfinite(edge)), default=0.0)
     shown = [each for each in edges if least * largest <= abs(each[-1]) < math.inf and each[-1]]
     picture = graphviz.Digraph("flow", graph_attr={"layout": "nop2", "bgcolor": "transparent", "tooltip": " "})

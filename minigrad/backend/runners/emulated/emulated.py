@@ -172,7 +172,7 @@ def _header(check):
 def _module(file, dtype, check, text):
     text = _bounded(text) if check else text
     flags, kind, libraries = (CHECKED_FLAGS, "checked", CHECKED_LIBRARIES) if check else (FLAGS, "emulated", ())
-    (module,) = modules([file], dtype, _header(check), flags, kind, libraries, text_of=lambda *_: text)
+    (module,) = modules([(file, dtype)], _header(check), flags, kind, libraries, text_of=lambda *_: text)
     module.library.emulator_message.restype = ctypes.c_char_p
     module.library.emulator_static_shared.restype = ctypes.c_ulong
     return module

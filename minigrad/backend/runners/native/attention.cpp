@@ -2,12 +2,14 @@
 //
 //   layout   as in kernels/attention_forward.cu and kernels/attention_backward.cu
 //   launch   attention_forward: grid (⌈T / BLOCK⌉, B nh). attention_backward: grid (B nh / group)
-//   equals   what is said there
+//   equals   what is said there, but delta = (p * (do @ v.mT)).sum(-1), without o
 //
 // The algorithm is that of kernels/, but its tiles are the other way round: a row for each key, or dim of a head, and a
 // column for each of WIDTH queries. Vectors then hold numbers of different queries: a softmax needs no sums or maxima
 // within a vector, and multiply() reads k and v element by element where they lie, so that they are never copied.
 // Causal queries take the keys they see, up to those that the last of their WIDTH sees.
+#include <new>
+
 #include "common.cuh"
 #include "heads.cuh"
 #include "multiply.h"
@@ -16,7 +18,7 @@ constexpr int BLOCK = 64;     // queries of a block of the grid; WIDTH divides i
 constexpr int KEYS = 64;      // of a tile
 constexpr T LEAST = sizeof(T) == 4 ? -87.3 : -708.3;  // e to the power of less is subnormal
 constexpr int LARGEST = 512;  // dims of a head, at most: what is kept for WIDTH queries then fits shared memory
-static_assert((5 * LARGEST + 2 * KEYS) * WIDTH * sizeof(T) <= sizeof shared_bytes, "attention_backward has no more");
+static_assert((5 * LARGEST + KEYS) * WIDTH * sizeof(T) <= sizeof shared_bytes, "attention_backward has no more");
 
 // y (n, columns) = a (n, k) @ b (k, columns), or y += that. The strides of a: from row to row, and along k. b's rows are
 // read up to a whole vector.
@@ -178,15 +180,27 @@ static const T* as_operand(const T* x, long long& stride, long long rows, long l
   return copy;
 }
 
+// (keys, WIDTH) numbers: of many keys they do not fit shared memory.
+struct Rows {
+  static constexpr std::align_val_t LINE{64};  // of a cache, in bytes
+  T* const x;
+  explicit Rows(long long keys) : x(static_cast<T*>(::operator new(keys * WIDTH * sizeof(T), LINE))) {}
+  Rows(const Rows&) = delete;
+  ~Rows() { ::operator delete(x, LINE); }
+};
+
+// There are two passes over the keys, and p and dp are kept in between: ds needs delta, the sum of p dp over all keys.
+// As do · o it could be had at once. But where one key has almost all of the weight, dp - delta is almost 0, and the
+// rounding of do · o, which is not that of dp, would be most of it. The sum of p dp is rounded as that key's dp is.
 extern "C" __global__ void attention_backward(T* dq, T* dk, T* dv, const T* dout, const T* o, const T* lse, const T* q,
                                               const T* k, const T* v, const bool* mask, const T* bias, Heads n,
                                               double scale, bool causal) {
   DYNAMIC_SHARED(T, Q);         // D × WIDTH
   T* dO = Q + n.D * WIDTH;      // Dv × WIDTH
   T* dQ = dO + n.Dv * WIDTH;    // D × WIDTH
-  T* P = dQ + n.D * WIDTH;      // KEYS × WIDTH
-  T* dS = P + KEYS * WIDTH;     // KEYS × WIDTH
+  T* dS = dQ + n.D * WIDTH;     // KEYS × WIDTH
   T* copied = dS + KEYS * WIDTH;
+  const Rows pattern(n.S), dpattern(n.S);
   const long long nkv = n.nh / n.group, b = blockIdx.x / nkv, hk = blockIdx.x % nkv;
   k += b * n.k[0] + hk * n.k[1];
   v += b * n.v[0] + hk * n.v[1];
@@ -201,14 +215,11 @@ extern "C" __global__ void attention_backward(T* dq, T* dk, T* dv, const T* dout
       const Queries queries(n, mask, bias, b, h, q0, causal, scale);
       const T* qh = q + b * n.q[0] + h * n.q[1] + q0 * n.q[2];
       const T* doh = dout + b * n.o[0] + h * n.o[1] + q0 * n.o[2];
-      const T* oh = o + b * n.o[0] + h * n.o[1] + q0 * n.o[2];
       T top[WIDTH], rest[WIDTH], delta[WIDTH];
+      Total<T> total[WIDTH] = {};
       for (int i = 0; i < WIDTH; i++) {
         const bool exists = i < queries.rows;
         const T* pair = lse + 2 * ((b * n.nh + h) * n.T + q0 + i);
-        T sum = 0;
-        if (exists) SIMD_SUM(sum) for (long long d = 0; d < n.Dv; d++) sum += doh[i * n.o[2] + d] * oh[i * n.o[2] + d];
-        delta[i] = sum;
         top[i] = exists ? pair[0] : T(0);
         rest[i] = exists ? pair[1] : INF;  // exp(score - ∞) is 0
       }
@@ -221,20 +232,32 @@ extern "C" __global__ void attention_backward(T* dq, T* dk, T* dv, const T* dout
       const T* do_rows = as_operand(doh, o_stride, queries.rows, n.Dv, free);
       for (long long k0 = 0; k0 < queries.keys; k0 += KEYS) {
         const long long count = least(queries.keys - k0, KEYS);
-        const T *k_rows = k + k0 * n.k[2], *v_rows = v + k0 * n.v[2];
-        product(P, WIDTH, k_rows, n.k[2], 1, count, Q, WIDTH, n.D, WIDTH, false);
-        product(dS, WIDTH, v_rows, n.v[2], 1, count, dO, WIDTH, n.Dv, WIDTH, false);
+        T *P = pattern.x + k0 * WIDTH, *dP = dpattern.x + k0 * WIDTH;
+        product(P, WIDTH, k + k0 * n.k[2], n.k[2], 1, count, Q, WIDTH, n.D, WIDTH, false);
+        product(dP, WIDTH, v + k0 * n.v[2], n.v[2], 1, count, dO, WIDTH, n.Dv, WIDTH, false);
         queries.scores(P, k0, count);
+        T sum[WIDTH] = {};
         for (long long j = 0; j < count; j++) {
-          T *p = P + j * WIDTH, *ds = dS + j * WIDTH;
+          T *p = P + j * WIDTH, *dp = dP + j * WIDTH;
           SIMD for (int i = 0; i < WIDTH; i++) {
             p[i] = weight(p[i] - top[i] - rest[i]);
-            ds[i] = queries.scale * p[i] * (ds[i] - delta[i]);
+            sum[i] += p[i] * dp[i];
           }
         }
+        for (int i = 0; i < WIDTH; i++) total[i].add(sum[i]);
         product(dv + k0 * n.dv[2], n.dv[2], P, WIDTH, 1, count, do_rows, o_stride, queries.rows, n.Dv, true);
+      }
+      for (int i = 0; i < WIDTH; i++) delta[i] = T(total[i]);
+      for (long long k0 = 0; k0 < queries.keys; k0 += KEYS) {
+        const long long count = least(queries.keys - k0, KEYS);
+        const T *P = pattern.x + k0 * WIDTH, *dP = dpattern.x + k0 * WIDTH;
+        for (long long j = 0; j < count; j++)
+          SIMD for (int i = 0; i < WIDTH; i++) {
+            const long long at = j * WIDTH + i;
+            dS[at] = queries.scale * P[at] * (dP[at] - delta[i]);
+          }
         product(dk + k0 * n.dk[2], n.dk[2], dS, WIDTH, 1, count, q_rows, q_stride, queries.rows, n.D, true);
-        product(dQ, WIDTH, k_rows, 1, n.k[2], n.D, dS, WIDTH, count, WIDTH, k0 > 0);
+        product(dQ, WIDTH, k + k0 * n.k[2], 1, n.k[2], n.D, dS, WIDTH, count, WIDTH, k0 > 0);
       }
       if (!queries.keys) std::memset(dQ, 0, n.D * WIDTH * sizeof(T));
       store_transposed(dq + b * n.dq[0] + h * n.dq[1] + q0 * n.dq[2], n.dq[2], dQ, queries.rows, n.D);

@@ -108,7 +108,7 @@ class NativeKernels(Gemm, CpuAttention, Launched):
     def _load(self, file, entry, dtype):
         with loading:
             if (file, entry, dtype) not in self._kernels:  # another thread may have been first
-                self.compile([file], dtype)
+                self.compile([(file, dtype)])
         return self._kernels[file, entry, dtype]
 
     def replayer(self, launches):
@@ -129,21 +129,20 @@ class NativeKernels(Gemm, CpuAttention, Launched):
         return replay
 
     def _load_all(self, keys):
-        """Load (file, entry, dtype), compiling several files at a time."""
-        missing: dict = {}
-        for file, _, dtype in sorted(keys - self._kernels.keys(), key=str):
-            missing.setdefault(dtype, {})[file] = None
+        """Load each (file, entry, dtype), compiling several files at a time."""
         with loading:
-            for dtype, files in missing.items():
-                self._compile(list(files), dtype)
+            missing = keys - self._kernels.keys()
+            if missing:
+                self._compile(sorted({(file, dtype) for file, _, dtype in missing}, key=str))
 
-    def _compile(self, files, dtype):
-        self.compile(files, dtype)
+    def _compile(self, wanted):
+        self.compile(wanted)
 
-    def compile(self, files, dtype):
-        """Compile kernel files for a dtype, several at a time, and load them."""
-        made = modules(files, dtype.name, header(), FLAGS, "native", text_of=source, threads=self.threads)
-        for file, module in zip(files, made):
+    def compile(self, wanted):
+        """Compile and load kernel files for dtypes, (file, dtype) each, several at a time."""
+        named = [(file, dtype.name) for file, dtype in wanted]
+        made = modules(named, header(), FLAGS, "native", text_of=source, threads=self.threads)
+        for (file, dtype), module in zip(wanted, made):
             module.library.use_pool(self._pool)
             for name in module.kernels:
                 self._kernels[file, name, dtype] = module[name]
@@ -165,15 +164,16 @@ class Native(NativeKernels):
     def _load(self, file, entry, dtype):
         with loading:
             if (file, entry, dtype) not in self._kernels:
-                self._compile(TRAINING if dtype in self.large and file in TRAINING else [file], dtype)
+                together = TRAINING if dtype in self.large and file in TRAINING else [file]
+                self._compile([(each, dtype) for each in together])
         return self._kernels[file, entry, dtype]
 
-    def _compile(self, files, dtype):
+    def _compile(self, wanted):
         """compile(); but after the first error, nothing is compiled any more."""
         if self.failed is not None:
             raise self.failed
         try:
-            self.compile(files, dtype)
+            self.compile(wanted)
         except CompilerError as error:
             self.failed, self.captures = error, False
             log.warning("minigrad: %s; computing with NumPy instead", error)

@@ -13,16 +13,17 @@ FORMATS = {"*": "Q", "double": "d", "float": "f4x", "int": "i4x", "unsigned": "I
            "short": "h6x", "unsigned short": "H6x"}  # fmt: skip
 
 
-def modules(files, dtype, header, flags, kind, libraries=(), text_of=source, threads=1):
-    """[the Module of each of kernels/<file>.cu, compiled for a dtype], `threads` at a time. Raises CompilerError.
+def modules(wanted, header, flags, kind, libraries=(), text_of=source, threads=1):
+    """[the Module of kernels/<file>.cu, compiled for a dtype, for each (file, dtype)], `threads` at a time. Raises
+    CompilerError.
 
-    header: the text put before the source; it says how blocks and threads are run. kind: names it, for people.
-    libraries: what the linker is told last.
+    wanted: files, as `source` takes them, and names of dtypes. header: the text put before the source; it says how
+    blocks and threads are run. kind: names it, for people. libraries: what the linker is told last.
     text_of: (file, dtype) -> another source than the file's, to prove that a bug would be found."""
-    texts = [text_of(file, dtype) for file in files]
+    texts = [text_of(file, dtype) for file, dtype in wanted]
     units = [
         Unit(f"{header}\n{text}\n{_exports(text)}\n", flags, f"{file.replace(' ', '-')}-{dtype}-{kind}", libraries)
-        for file, text in zip(files, texts)
+        for (file, dtype), text in zip(wanted, texts)
     ]
     return [Module(text, library) for text, library in zip(texts, load_all(units, threads))]
 
