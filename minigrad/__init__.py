@@ -2,15 +2,15 @@
 
 Tensors
     Tensor         An n-dimensional array that remembers how it was computed, so that gradients can flow back through it
-    arange         start, start + step, … below end; arange(n) counts from 0
-    as_tensor      data as a Tensor: itself if it is one of that dtype and device, else sharing an array's memory, …
+    arange         The vector start, start + step, … below end; arange(n) counts from 0
+    as_tensor      data as a Tensor of its shape: itself if dtype and device fit, else sharing an array's memory, …
     bernoulli      1 with the probability that input has there, or everywhere with probability p, else 0: of input's …
     empty          A Tensor of a shape with arbitrary values: whatever was in its memory
     empty_like     A Tensor with arbitrary values, of input's shape, dtype and device, or others
-    eye            The identity matrix, (n, m or n)
-    from_dlpack    A Tensor that shares the memory of another library's array (PyTorch, CuPy, JAX, …), on the CPU or …
-    from_numpy     A Tensor that shares the memory of a NumPy array
-    full           A Tensor filled with one value
+    eye            The identity matrix
+    from_dlpack    A Tensor that shares the memory of another library's array (PyTorch, CuPy, JAX, …), of its shape, …
+    from_numpy     A Tensor that shares the memory of a NumPy array, of its shape and dtype
+    full           A Tensor of shape `size` filled with one value
     full_like      One value in input's shape, dtype and device, or others
     linspace       `steps` numbers from start to end, both included, evenly spaced
     multinomial    Indices drawn in proportion to the rows of input, (n,) or (N, n), each ≥ 0 -> (num_samples,) or …
@@ -23,8 +23,8 @@ Tensors
     randint        Integers in [low, high), int64 or of a dtype: randint(low, high, size), or randint(high, size) …
     randn          Standard normal
     randn_like     Standard normal, of input's shape, dtype and device, or others
-    randperm       range(n) in random order, int64
-    tensor         A Tensor with a copy of data: numbers, nested lists, arrays, Tensors
+    randperm       range(n) in random order: (n,), int64
+    tensor         A Tensor with a copy of data, of its shape: numbers, nested lists, arrays, Tensors
     tril_indices   Where the lower triangle of a (row, col) matrix is, up to diagonal `offset`: (2, n), rows and columns
     triu_indices   Where the upper triangle of a (row, col) matrix is, from diagonal `offset`: (2, n), rows and columns
     zeros          Zeros of a shape
@@ -42,7 +42,7 @@ Element by element
     log            y = ln x
     mul            y = a b
     neg            -x
-    pow            x ** exponent, tensors or numbers
+    pow            x ** exponent
     relu           max(x, 0)
     rsqrt          y = 1/√x
     sigmoid        y = 1 / (1 + e^-x)
@@ -61,7 +61,7 @@ Element by element
     cosh           y = (e^x + e^-x) / 2
     exp2           y = 2^x
     expm1          y = e^x - 1, accurate where that is tiny
-    floor_divide   ⌊x / other⌋ in the promoted dtype, as Python's //; no gradient
+    floor_divide   ⌊x / other⌋, as Python's //; no gradient
     fmod           x - other trunc(x / other), as C's: it has x's sign
     frac           y = x - trunc x, of x's sign
     lerp           y = x + weight (end - x): x for weight 0, end for 1
@@ -71,7 +71,7 @@ Element by element
     logaddexp      ln(e^x + e^other), without overflow and without losing the smaller
     logit          y = ln(x / (1 - x)), x limited to [eps, 1 - eps] first
     nan_to_num     y = x with these numbers for NaN, ∞ and -∞, by default 0 and the largest and smallest of the dtype
-    reciprocal     y = 1 / x, of integers in float32
+    reciprocal     y = 1 / x
     remainder      x - other ⌊x / other⌋, as Python's %: it has other's sign
     round          y = the nearest integer, the even one of two, or the nearest multiple of 10^-decimals
     sinh           y = (e^x - e^-x) / 2
@@ -102,7 +102,7 @@ Comparing and choosing
     maximum         y = max(a, b)
     minimum         y = min(a, b)
     ne              y = a ≠ b, bool
-    where           x where condition (bool) is True, else other
+    where           x where condition is True, else other
     allclose        Is isclose() true everywhere? A Python bool
     equal           Have x and other the same shape and values? A Python bool
     isclose         Where |x - other| ≤ atol + rtol |other|, bool, both broadcast
@@ -114,36 +114,36 @@ Comparing and choosing
     not_equal       another name of ne
 
 Along dims
-    all             True where no value over dim (None: all) is 0
-    amax            Largest value over dim (None: all); ties share the gradient evenly
-    amin            Smallest value over dim (None: all); ties share the gradient evenly
-    any             True where any value over dim (None: all) is not 0
-    argmax          Index of the largest value along dim, or in x flattened; the first of ties
-    argmin          Index of the smallest value along dim, or in x flattened; the first of ties
-    argsort         Indices that sort x along dim; ties keep their order, stable or not, and NaN counts as the largest
-    cumsum          Running sum along dim
-    log_softmax     The logarithm of softmax, without underflow
-    logsumexp       ln Σ e^x over dim (a number or several), without overflow
+    all             True where no value over dim is 0
+    amax            Largest value over dim
+    amin            Smallest value over dim
+    any             True where any value over dim is not 0
+    argmax          Index of the largest value along dim, the first of ties
+    argmin          Index of the smallest value along dim, the first of ties
+    argsort         Indices that sort x along dim
+    cumsum          Running sum along dim: y_i = Σ_{j ≤ i} x_j
+    log_softmax     The logarithm of softmax along dim, without underflow
+    logsumexp       ln Σ e^x over dim, without overflow
     max             The largest of all; ties share the gradient
-    mean            y = Σ x / n over dim (None: all)
+    mean            y = Σ x / n over dim
     min             The smallest of all; ties share the gradient
     prod            y = Π x over dim
     softmax         Positive numbers that sum to 1 along dim, in proportion to e^x
     sort            The pair (values, indices) in order along dim
     std             y = √var(x)
-    sum             Sum over dim (None: all; a number or several), of x in dtype
-    topk            The pair (values, indices) of the k largest (or smallest) along dim, in order whatever `sorted` is
+    sum             Sum over dim
+    topk            The pair (values, indices) of the k largest (or smallest) along dim, in order
     var             y = Σ (x - mean)² / (n - correction) over dim
     bincount        How often each number occurs in the int vector x, int64; or the sums of weights, (n,) too, in …
     bucketize       The number of the interval between sorted boundaries, (n,), that each value of x is in: …
-    count_nonzero   How many values over dim (None: all; a number or several) are not 0, int64
+    count_nonzero   How many values over dim are not 0, int64
     cumprod         y_i = Π_{j ≤ i} x_j along dim; the gradient is right where factors are 0
     logcumsumexp    y_i = ln Σ_{j ≤ i} e^x_j along dim, without overflow
     median          The middle value of all, the lower of two; NaN if there is one
-    norm            y = (Σ |x|^p)^(1/p) over dim (None: all); the largest or smallest |x| for p = ±∞, how many are …
-    searchsorted    Where values would have to be put in so that the last dim stays sorted, int64: before their …
+    norm            y = (Σ |x|^p)^(1/p) over dim; the largest or smallest |x| for p = ±∞, how many are not 0 for p = 0
+    searchsorted    Where values would have to be put in so that the last dim stays sorted
     std_mean        The pair (std, mean) over dim
-    unique          The different values of x in ascending order, or its different slices along dim; no gradient
+    unique          The different values of x in ascending order, (n,), or its different slices along dim; no gradient
     var_mean        The pair (var, mean) over dim
 
 Shapes
@@ -158,7 +158,7 @@ Shapes
     split               Consecutive views along dim: of a size (the last may be smaller), or of a list of sizes
     squeeze             x without its dims of size 1, or without those of `dim` (one or several) that have size 1
     stack               Tensors of one shape, side by side along a new dim
-    transpose           x with two dims exchanged
+    transpose           x with the dims dim0 and dim1 exchanged
     unbind              The slices along dim, as views without that dim
     unsqueeze           x with a new dim of size 1 at position dim
     broadcast_tensors   The tensors broadcast against each other, without copies
@@ -174,7 +174,7 @@ Shapes
     meshgrid            The coordinates of a grid: one tensor per dim, (n_0, n_1, …) each, from vectors of n_i (or …
     movedim             x with the dims `source` (one or several) at the positions `destination`, the others in order
     narrow              `length` slices of x along dim from `start` on, as a view
-    ravel               x with one dim: a view where the memory layout allows, else a copy
+    ravel               x with one dim, (n,): a view where the memory layout allows, else a copy
     roll                x with its elements moved on by `shifts` along dims, those at the end to the front
     rot90               A copy of x turned by k times 90° in the plane of two dims, from the first towards the second
     split_with_sizes    Consecutive views of these sizes along dim
@@ -191,9 +191,9 @@ Shapes
     swapdims            another name of transpose
 
 Indexing
-    gather           y[i][j] = x[i][index[i][j]] for dim 1, and so on: index picks along dim, and is at most as large …
-    index_select     The slices of x along dim named by index, an int Tensor of shape (n,), or ()
-    masked_fill      x with value where mask (bool, broadcast to x) is True
+    gather           y[i][j] = x[i][index[i][j]] for dim 1, and so on: of index's shape and x's dtype
+    index_select     The slices of x along dim named by index, an int Tensor (n,) or ()
+    masked_fill      x with value, a number or a Tensor, where mask is True
     tril             The lower triangle of the last two dims, up to `diagonal` (0: the main one), zeros above
     triu             The upper triangle of the last two dims, from `diagonal` (0: the main one), zeros below
     argwhere         Where x is not 0, int64 (n, ndim), row by row
@@ -202,7 +202,7 @@ Indexing
     index_fill       y = x with a number, or a tensor of no dims, in the slices `index`, (n,), of dim
     isin             Which elements are among the test elements, or are not, with invert: bool, of elements' shape
     masked_select    The elements of x where mask (bool) is True, (n,), both broadcast
-    nonzero          Where x is not 0: int64 (n, ndim), row by row; as_tuple: an index for each dim, (n,), as x[…] …
+    nonzero          Where x is not 0, int64 (n, ndim), row by row
     scatter          y = x with src (a Tensor or a number) written at `index` along dim; of several to one place, the …
     scatter_add      x with src added at `index` along dim: y[index[i][j]][j] += src[i][j] for dim 0, and so on
     take             The elements of x, flattened, at the int Tensor index, which may count from the end; of its shape
@@ -210,24 +210,24 @@ Indexing
 
 Products
     einsum      Einstein summation as in NumPy and PyTorch: letters, '...', ',' and '->', repeated letters for diagonals
-    matmul      The matrix product x @ other, as in NumPy and PyTorch
+    matmul      The matrix product x @ other, as in NumPy and PyTorch: (…, n, k) @ (…, k, m) -> (…, n, m)
     addmm       y = beta x + alpha mat1 mat2: (n, m) or what broadcasts to it, (n, k), (k, m) -> (n, m)
-    addmv       y = beta x + alpha mat vec: (n,), (n, k), (k,) -> (n,)
-    baddbmm     y = beta x + alpha batch1 batch2: (B, n, m), (B, n, k), (B, k, m) -> (B, n, m)
-    bmm         (B, n, k) @ (B, k, m) -> (B, n, m)
-    dot         (k,) @ (k,) -> ()
-    inner       The products of the last dims: (…, k), (…, k) -> (…, …)
-    mm          (n, k) @ (k, m) -> (n, m)
-    mv          (n, k) @ (k,) -> (n,)
+    addmv       y = beta x + alpha mat vec: (n,) or what broadcasts to it, (n, k), (k,) -> (n,)
+    baddbmm     y = beta x + alpha batch1 batch2: (B, n, m) or what broadcasts to it, (B, n, k), (B, k, m) -> (B, n, m)
+    bmm         (B, n, k) @ (B, k, m) -> (B, n, m), promoted
+    dot         (k,) @ (k,) -> (), promoted
+    inner       The products of the last dims: (…, k), (…, k) -> (…, …), promoted
+    mm          (n, k) @ (k, m) -> (n, m), promoted
+    mv          (n, k) @ (k,) -> (n,), promoted
     outer       y_ij = x_i vec2_j: (n,), (m,) -> (n, m)
     tensordot   Sums over products of the last `dims` dims of a and the first of b, or over (dims of a, dims of b)
 
 Gradients
-    detect_anomaly     Raise where the first NaN or Inf appears, forward or backward, naming op, module path and the …
-    enable_grad        Ops inside are recorded, even within `no_grad`
+    detect_anomaly     Raise AnomalyError where the first NaN or Inf appears, forward or backward, naming op, module …
+    enable_grad        Ops inside are recorded, even within `no_grad`: a with-block, or a decorator
     inference          Like `no_grad`, and what is computed inside can never enter a graph later: an op that would …
     is_grad_enabled    True if ops are being recorded in this thread
-    no_grad            Ops inside are not recorded
+    no_grad            Ops inside are not recorded: with no_grad(): …, or @no_grad() before a function
     set_grad_enabled   `enable_grad` or `no_grad`, as its argument says: from the call on, or if it heads a …
     inference_mode     another name of inference
     grad               Gradients of outputs with respect to inputs, weighted by grad_outputs, as a tuple; touches no …
@@ -235,8 +235,8 @@ Gradients
 Ops of your own
     FormulaOp   An op computed by one primitive, whose derivative is that of `formula`, the same as maths on Tensors
     Op          One differentiable operation
-    case        Declare inputs for an op's checks; see the module's docstring
-    composite   Declare a public function that is built from ops, so that it is checked and listed like an op
+    case        Declare inputs for an op's checks: case((3, 5), dim=1) is op(x, dim=1) of an x (3, 5) of standard …
+    composite   Declare a public function that is built from ops, so that it is checked and listed like an op: …
     registry    {name: Declaration} of every op and composite
 
 Speed
@@ -250,9 +250,6 @@ Random numbers
 
 The name of a device
     device   A device's name as `device=` takes it, 'cpu' or 'cuda': also of PyTorch's 'cuda:0', and device("cuda", 0)
-
-Names and arguments of PyTorch's that minigrad does not have, each with what to use in its place
-    explaining   A __getattr__ for the module of that name: it raises AttributeError, with what to use where there is …
 
 save and load: tensors, modules, optimizers and what belongs to them, in any nesting, as one safetensors file
     load   What save() wrote to `path`, with states in the place of modules, optimizers and generators; or {name: …
@@ -268,6 +265,9 @@ Errors
     DeviceError    A device was asked for that cannot be had here; the message says what is missing
     CaptureError   A step does something that cannot be captured; the message says what, and in which line
 
+    Beside these, ValueError is for shapes, sizes and options that do not fit, TypeError for dtypes and types,
+    IndexError for dims and indices out of range, and RuntimeError for tensors on different devices.
+
 Modules
     autograd              The graph, the backward walk and the grad modes
     distributed           Data-parallel training on MPI, to the same bits with any number of processes
@@ -275,7 +275,7 @@ Modules
     nn                    Layers, attention, transformers and GPT; `functional` holds the functions behind them
     nn.cost               What a layer or a model costs, counted from its sizes without computing anything
     nn.functional         The functions behind the layers, under their PyTorch names: `from minigrad.nn import …
-    nn.init               Initial values: each function fills a tensor in place and returns it
+    nn.init               Initial values: each function fills a tensor in place, keeping its shape, dtype and place …
     nn.positions          Four ways to tell attention where a token stands
     nn.utils              Helpers for loops of training and evaluation
     optim                 Optimizers with parameter groups; learning-rate schedules, PyTorch's and nanoGPT's
@@ -332,7 +332,7 @@ from .ops import (  # by their second names
     neg as negative, sub as subtract, transpose as swapaxes, transpose as swapdims,
 )  # fmt: skip
 from .autograd import inference as inference_mode
-from .missing import explaining
+from .missing import explaining, listing
 from .recording import CaptureError
 from .random import Generator, default_generator, initial_seed, manual_seed
 from .tensor import (
@@ -363,15 +363,18 @@ __all__ = [
     "split_with_sizes", "square", "std_mean", "t", "take", "take_along_dim", "tan", "tensor_split", "tensordot", "tile",
     "trace", "trunc", "unflatten", "unique", "var_mean", "vstack", "absolute", "concat", "concatenate", "clip",
     "divide", "true_divide", "greater_equal", "greater", "less_equal", "less", "moveaxis", "multiply", "not_equal",
-    "negative", "subtract", "swapaxes", "swapdims", "inference_mode", "explaining", "CaptureError", "Generator",
-    "default_generator", "initial_seed", "manual_seed", "Tensor", "arange", "as_tensor", "bernoulli", "empty",
-    "empty_like", "eye", "from_dlpack", "from_numpy", "full", "full_like", "grad", "linspace", "multinomial", "normal",
-    "one_hot", "ones", "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "tensor",
-    "tril_indices", "triu_indices", "zeros", "zeros_like", "load", "save",
+    "negative", "subtract", "swapaxes", "swapdims", "inference_mode", "CaptureError", "Generator", "default_generator",
+    "initial_seed", "manual_seed", "Tensor", "arange", "as_tensor", "bernoulli", "empty", "empty_like", "eye",
+    "from_dlpack", "from_numpy", "full", "full_like", "grad", "linspace", "multinomial", "normal", "one_hot", "ones",
+    "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "tensor", "tril_indices",
+    "triu_indices", "zeros", "zeros_like", "load", "save",
 ]  # fmt: skip
 
 __version__ = "0.1.0"
 
-if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
-    __getattr__ = explaining(__name__)
+if TYPE_CHECKING:
+    from . import distributed, gradcheck, study, training, typing, viz
+else:  # to mypy a module with __getattr__ would have every name
+    _LATER = "distributed", "gradcheck", "study", "training", "typing", "viz"  # imported when they are first used
+    __getattr__, __dir__ = explaining(__name__, *_LATER), listing(__name__, *_LATER)
     ops.keywords.accept(globals())

@@ -2,8 +2,10 @@
 
 A module that people from PyTorch look into ends with `__getattr__ = explaining(__name__)`. So nn.Conv2d is an
 AttributeError that says more than that it is not there, and so is the ImportError of `from minigrad.nn import Conv2d`.
+`__dir__ = listing(__name__)` has tab completion offer what a module is for, and not what it has imported for itself.
 """
 
+import importlib
 import inspect
 import re
 import sys
@@ -200,19 +202,31 @@ def instead(name: str, module: str = "minigrad") -> str | None:
     return next((why for pattern, why in table.items() if re.fullmatch(pattern, name)), None)
 
 
-def explaining(module: str) -> Callable[[str], Any]:
+def explaining(module: str, *later: str) -> Callable[[str], Any]:
     """A __getattr__ for the module of that name: it raises AttributeError, with what to use where there is something to
     say."""
 
     def missing(name: str) -> Any:
         if name == "__path__":  # a module that has one, even if it is empty, may hold others: Python asks _Imports
             return []
+        if name in later:
+            return importlib.import_module(f"{module}.{name}")
         why, message = instead(name, module), f"module {module!r} has no attribute {name!r}"
         if why is not None:
             raise AttributeError(f"{message}: {why}")
         raise AttributeError(message, name=name, obj=sys.modules[module])  # Python may suggest a name like it
 
     return missing
+
+
+def listing(module: str, *more: str) -> Callable[[], list[str]]:
+    """A __dir__ for the module of that name: its `__all__`, these names, and what Python itself has put there."""
+
+    def names() -> list[str]:
+        home = vars(sys.modules[module])
+        return sorted({*home["__all__"], *more, *(name for name in home if name.startswith("__"))})
+
+    return names
 
 
 class _Imports:

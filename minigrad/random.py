@@ -31,7 +31,7 @@ class Generator:
         self.manual_seed(seed)
 
     def manual_seed(self, seed: int) -> "Self":
-        """Start the stream of `seed` (any int) from its beginning."""
+        """Start the stream of `seed` (any int) from its beginning. Returns itself."""
         refuse("seeding a generator")
         self.seed, self.offset = int(seed) & 0xFFFFFFFFFFFFFFFF, 0
         return self
@@ -70,29 +70,32 @@ class Generator:
     # `on` is the backend that computes the numbers, and whose array they come in.
 
     def words(self, n: int, on: "Primitives" = reference) -> Any:
-        """The next n words, uint32."""
+        """The next n words: (n,), uint32."""
         return on.random_words(self.reserve(n), n)
 
     def uniform(self, shape: tuple[int, ...], dtype: DTypeLike = np.float64, on: "Primitives" = reference) -> Any:
-        """Numbers in [0, 1): 53 random bits in float64, 24 otherwise (11 in float16)."""
+        """Numbers in [0, 1), of a shape and float dtype, as an array: 53 random bits in float64, 24 otherwise (11 in
+        float16)."""
         n, dtype = math.prod(shape), np.dtype(dtype)
         return on.random_uniform(self.reserve(2 * n if dtype == np.float64 else n), shape, dtype)
 
     def normal(self, shape: tuple[int, ...], dtype: DTypeLike = np.float64, on: "Primitives" = reference) -> Any:
-        """Standard normal numbers by Box and Muller's transform, computed in float64."""
+        """Standard normal numbers, of a shape and float dtype, as an array, by Box and Muller's transform in
+        float64."""
         pairs = -(-math.prod(shape) // 2)
         return on.random_normal(self.reserve(4 * pairs), shape, np.dtype(dtype))
 
     # What follows is drawn on the host: batches and samples, where speed does not matter.
 
     def integers(self, low: int, high: int, shape: tuple[int, ...]) -> Array:
-        """int64 in [low, high), each equally likely to within 2^-53."""
+        """int64 in [low, high), of a shape, each equally likely to within 2^-53. Raises ValueError if there are
+        none."""
         if high <= low:
             raise ValueError(f"no integers from {low} up to but not including {high}")
         return low + (self.uniform(shape) * (high - low)).astype(np.int64)
 
     def permutation(self, n: int) -> Array:
-        """A random order of range(n), int64."""
+        """A random order of range(n), (n,), int64."""
         return np.argsort(self.uniform((n,)), kind="stable")
 
 
@@ -100,7 +103,8 @@ default_generator = Generator()
 
 
 def manual_seed(seed: int) -> Generator:
-    """Seed the default generator, which initialisation, dropout and the random creation functions draw from."""
+    """Seed the default generator, which initialisation, dropout and the random creation functions draw from, with any
+    int. Returns it."""
     return default_generator.manual_seed(seed)
 
 

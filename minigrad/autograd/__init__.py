@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from .anomaly import AnomalyError
 from .cases import case
-from .function import Function, once_differentiable
+from .function import Context, Function, once_differentiable
 from .graph import GraphError, Handle, Node, Recorded, Storage, Value
 from ..quiet import quiet
 from .modes import (
@@ -23,11 +23,11 @@ from .modes import (
 from .op import FormulaOp, Op
 from .registry import Declaration, composite, declared, registry
 from .walk import backward, reachable, vjp
-from ..missing import explaining
+from ..missing import explaining, listing
 
 __all__ = [
-    "AnomalyError", "case", "Function", "once_differentiable", "GraphError", "Handle", "Node", "Recorded", "Storage",
-    "Value", "quiet", "detect_anomaly", "enable_grad", "inference", "is_grad_enabled", "mode", "no_grad",
+    "AnomalyError", "case", "Context", "Function", "once_differentiable", "GraphError", "Handle", "Node", "Recorded",
+    "Storage", "Value", "quiet", "detect_anomaly", "enable_grad", "inference", "is_grad_enabled", "mode", "no_grad",
     "set_grad_enabled", "switched", "watch", "FormulaOp", "Op", "Declaration", "composite", "declared", "registry",
     "backward", "reachable", "vjp",
 ]  # fmt: skip
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..gradcheck import gradcheck as gradcheck
     from ..tensor import grad as grad
 else:  # to mypy a module with __getattr__ would have every name
-    _missing = explaining(__name__)
+    _missing, __dir__ = explaining(__name__), listing(__name__, "grad", "gradcheck")
 
     def __getattr__(name):
         """grad and gradcheck, where PyTorch has them; they are made on top of this package."""

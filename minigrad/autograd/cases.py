@@ -102,5 +102,8 @@ class Case:
 
 
 def case(*inputs: Any, **params: Any) -> Case:
-    """Declare inputs for an op's checks; see the module's docstring."""
+    """Declare inputs for an op's checks: case((3, 5), dim=1) is op(x, dim=1) of an x (3, 5) of standard normal numbers.
+
+    A number or None stands for itself, a list for a list of inputs. Other inputs are made by the functions of
+    minigrad.autograd.cases: positive, uniform, integers, booleans, apart and Fixed."""
     return Case(inputs, params)

@@ -21,11 +21,14 @@ import copy
 import functools
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .graph import GraphError, Node, Storage, Value
 from .modes import mode, no_grad
 from .op import Op
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 
 class Context:
@@ -34,6 +37,11 @@ class Context:
     needs_input_grad: tuple[bool, ...] = ()  # of each argument of forward
     _saved: tuple[Any, ...] = ()
     _constant: tuple[Any, ...] = ()
+    if TYPE_CHECKING:  # ctx.name = value
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
+
     _run: "Run | None" = None  # while a backward runs; else a context and its op would keep each other alive
 
     def save_for_backward(self, *tensors: Any) -> None:
@@ -44,7 +52,7 @@ class Context:
         self._saved = tensors
 
     @property
-    def saved_tensors(self) -> tuple[Any, ...]:
+    def saved_tensors(self) -> "tuple[Tensor, ...]":
         """What save_for_backward kept. Raises GraphError if it has changed since, or has been freed."""
         return self._saved if self._run is None else self._run.unpacked()
 
@@ -56,6 +64,7 @@ class Context:
         """Changes nothing: the gradient of an output that nothing used is zeros."""
 
     def mark_dirty(self, *inputs: Any) -> None:
+        """Raises GraphError: a Function changes nothing in place."""
         raise GraphError("a Function cannot change its inputs in place: return a new Tensor")
 
 
@@ -166,7 +175,7 @@ class Function:
         raise TypeError("a Function must define forward(ctx, …) as a static method")
 
     @staticmethod
-    def backward(ctx: Any, *dys: Any) -> Any:
+    def backward(ctx: Any, *dys: Any, **none: Any) -> Any:
         """The gradients of forward's arguments, a Tensor or None for each, from those of its results."""
         raise TypeError("a Function must define backward(ctx, …) as a static method to be differentiated")
 

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ..quiet import Switch
+from ..quiet import F, Switch
 
 
 class _Mode(threading.local):
@@ -53,14 +53,14 @@ class _Bare(switched):
 
 
 class no_grad(_Bare):
-    """Ops inside are not recorded."""
+    """Ops inside are not recorded: with no_grad(): …, or @no_grad() before a function."""
 
     def __init__(self) -> None:
         super().__init__(grad=False)
 
 
 class enable_grad(_Bare):
-    """Ops inside are recorded, even within `no_grad`."""
+    """Ops inside are recorded, even within `no_grad`: a with-block, or a decorator."""
 
     def __init__(self) -> None:
         super().__init__(grad=True, inference=False)
@@ -94,13 +94,14 @@ class set_grad_enabled(switched):
         _now()["before"][-1].update(self._undone())
         return self
 
-    def __call__(self, function: Any) -> Any:
+    def __call__(self, function: F) -> F:
         _now().update(self._undone())
         return super().__call__(function)
 
 
 class detect_anomaly(switched):
-    """Raise where the first NaN or Inf appears, forward or backward, naming op, module path and the user's line.
+    """Raise AnomalyError where the first NaN or Inf appears, forward or backward, naming op, module path and the user's
+    line. A with-block, or a decorator.
 
     An Inf is reported only when every input was finite: a mask of -inf is meant, log(0) is not."""
 

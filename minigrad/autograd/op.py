@@ -312,7 +312,7 @@ class FormulaOp(Op, abstract=True):
 
     @staticmethod
     def formula(*inputs: Any, **params: Any) -> Any:
-        """What forward computes, as maths on Tensors."""
+        """What forward computes, as maths on Tensors, of the shapes and dtypes that forward takes and gives."""
         raise TypeError("a FormulaOp must define formula(*inputs, **params)")
 
     def backward(self, *dys: Any) -> Any:

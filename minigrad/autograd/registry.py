@@ -55,7 +55,10 @@ def declared(source: Any) -> Declaration:
 
 
 def composite(*cases: Case) -> Callable[[F], F]:
-    """Declare a public function that is built from ops, so that it is checked and listed like an op."""
+    """Declare a public function that is built from ops, so that it is checked and listed like an op:
+    @composite(case(…), …).
+
+    Its docstring begins with its formula, which the list of ops shows."""
 
     def declare(function: F) -> F:
         register(Declaration(function.__name__, function, function, function.__doc__, list(cases)))

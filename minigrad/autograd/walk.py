@@ -199,7 +199,9 @@ def _step(walk: _Walk, op: Recorded, dys: dict[int, Any], needs: tuple[bool, ...
 
 
 def vjp(fn: Callable[..., Any], inputs: Sequence[Any], dys: Sequence[Any], needs: Sequence[bool]) -> tuple[Any, ...]:
-    """Gradients of fn(*inputs) against dys, through the graph of fn; differentiable again while grad is enabled."""
+    """Gradients of fn(*inputs) against dys, through the graph of fn; differentiable again while grad is enabled.
+
+    A tuple with a Tensor of its shape for each input of which `needs` is true, else None."""
     connected = mode.grad
     with enable_grad():
         points = []

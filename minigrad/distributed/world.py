@@ -155,7 +155,9 @@ def _for_all(why):
 
 
 class World:
-    """rank: the number of this process, from 0. size: how many there are. comm: their mpi4py communicator, or None.
+    """The processes that train together, as one of them sees them.
+
+    rank: the number of this process, from 0. size: how many there are. comm: their mpi4py communicator, or None.
 
     Methods are called by all processes, in the same order. A with-block ends for all together: if one raises, rank
     0 or the first of those that did tells why, and the others end silently, with the same exit status. A process that

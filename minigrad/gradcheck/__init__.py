@@ -6,7 +6,11 @@ differences cannot see.
     gradcheck(torch_fn, (x, w))             a function of PyTorch, JAX, HIPS autograd or NumPy
     gradgradcheck(fn, *inputs)              the same of the second derivative
     check_taylor(f, x)                      a whole model at once, by the order of the Taylor remainder
+    check_op(MyOp)                          an op on the cases that it declares: a list of rows
     minigrad check                          every declared op on every case of it
+
+They return a GradcheckReport of Findings, a TaylorReport, or rows, whose verdict is PASS, KINK, INCONCLUSIVE, NONFINITE
+or FAIL. PROBES are what is tried beside differences, {name: function}.
 """
 
 from .check import gradcheck, gradgradcheck
@@ -14,8 +18,11 @@ from .probes import PROBES
 from .report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, Finding, GradcheckError, GradcheckReport
 from .sweep import check_op
 from .taylor import TaylorReport, check_taylor
+from ..missing import listing
 
 __all__ = [
     "gradcheck", "gradgradcheck", "PROBES", "FAIL", "INCONCLUSIVE", "KINK", "NONFINITE", "PASS", "Finding",
     "GradcheckError", "GradcheckReport", "check_op", "TaylorReport", "check_taylor",
 ]  # fmt: skip
+
+__dir__ = listing(__name__)

@@ -30,12 +30,12 @@ class GradcheckError(AssertionError):
 @dataclass
 class Finding:
     """What one check found: of a leaf's Jacobian, of one direction, or of a probe. The numbers are those of its worst
-    element."""
+    element; to_json of a report says what each field is."""
 
     check: str  # "Jacobian", "direction 2", "layout fortran", …
     verdict: str
     leaf: str = ""  # the input or parameter
-    index: tuple | None = None  # the element of it
+    index: tuple[int, ...] | None = None  # the element of it
     output: str = ""  # the output element, if it is about a single one
     analytic: float | None = None
     numeric: float | None = None
@@ -45,7 +45,7 @@ class Finding:
     right: float | None = None
     jump: bool = False  # does the function itself jump there?
     note: str = ""
-    hints: list = field(default_factory=list)
+    hints: list[str] = field(default_factory=list)
     probe: str = ""  # the probe that found it, if one did
     snippet: str = ""  # Python that repeats it with smaller inputs, if it has some of its own
     op: str = ""  # the op that it is about, where one can be told
@@ -72,7 +72,7 @@ def failure(check, note):
 
 @dataclass
 class GradcheckReport:
-    """All findings of one gradcheck. True if it passed."""
+    """All findings of one gradcheck. True if it passed; to_json says what each field is."""
 
     label: str
     order: int
@@ -80,11 +80,11 @@ class GradcheckReport:
     seed: int
     rtol: float
     kinks: str
-    findings: list = field(default_factory=list)
-    left_out: dict = field(default_factory=dict)  # probe -> why it does not apply here
-    ops: list = field(default_factory=list)  # names of the ops that the function recorded
+    findings: list["Finding"] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)  # probe -> why it does not apply here
+    ops: list[str] = field(default_factory=list)  # names of the ops that the function recorded
     leaves: list = field(default_factory=list)  # (name, shape, dtype as given, strides)
-    unfinished: dict = field(default_factory=dict)  # what there was no time for -> its kind; also in left_out
+    unfinished: dict[str, str] = field(default_factory=dict)  # what there was no time for -> its kind; also in left_out
     budget: float | None = None  # seconds that the check had
     culprit: str = ""  # the op that fails when checked alone
     snippet: str = ""  # Python that repeats the check

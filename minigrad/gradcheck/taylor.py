@@ -22,10 +22,10 @@ class TaylorReport:
 
     label: str
     seed: int
-    steps: list  # for each direction, the steps h
-    residuals: list  # and |J(x + hd) - J(x) - h ∇J·d|
-    rates: list  # and the rate at which these shrink, but for their cubic term, over the smallest steps above rounding;
-    # inf if all drown in it, nan if what the gradient says drowns too
+    steps: list[list[float]]  # for each direction, the steps h
+    residuals: list[list[float]]  # and |J(x + hd) - J(x) - h ∇J·d|
+    rates: list[float]  # and the rate at which these shrink, but for their cubic term, over the smallest steps above
+    # rounding; inf if all drown in it, nan if what the gradient says drowns too
 
     @property
     def rate(self) -> float:

@@ -1,6 +1,8 @@
 """Activation functions as layers, each named after its function in `functional`.
 
-`inplace=` is taken for PyTorch's sake: the result is right, and a tensor of its own."""
+Elementwise, but for GLU and the softmaxes: a Tensor of any shape gives one of the same shape and float dtype, and what
+the function raises, the layer raises. `inplace=` is taken for PyTorch's sake: the result is right, and a tensor of its
+own."""
 
 from typing import Any
 
@@ -30,43 +32,43 @@ class _Inplace(_Activation):
 
 
 class ReLU(_Inplace):
-    """max(x, 0)"""
+    """max(x, 0), elementwise"""
 
     function = staticmethod(F.relu)
 
 
 class ReLU6(_Inplace):
-    """x limited to [0, 6]"""
+    """x limited to [0, 6], elementwise"""
 
     function = staticmethod(F.relu6)
 
 
 class SiLU(_Inplace):
-    """x σ(x)"""
+    """x σ(x), elementwise"""
 
     function = staticmethod(F.silu)
 
 
 class Mish(_Inplace):
-    """x tanh(softplus(x))"""
+    """x tanh(softplus(x)), elementwise"""
 
     function = staticmethod(F.mish)
 
 
 class Hardsigmoid(_Inplace):
-    """x / 6 + 1/2, limited to [0, 1]"""
+    """x / 6 + 1/2, limited to [0, 1], elementwise"""
 
     function = staticmethod(F.hardsigmoid)
 
 
 class Hardswish(_Inplace):
-    """x hardsigmoid(x)"""
+    """x hardsigmoid(x), elementwise"""
 
     function = staticmethod(F.hardswish)
 
 
 class Hardtanh(_Activation):
-    """x limited to [min_val, max_val]"""
+    """x limited to [min_val, max_val], elementwise"""
 
     function, options = staticmethod(F.hardtanh), ("min_val", "max_val")
 
@@ -75,7 +77,7 @@ class Hardtanh(_Activation):
 
 
 class GELU(_Activation):
-    """x Φ(x), or its approximation by tanh with approximate="tanh"."""
+    """x Φ(x), or its approximation by tanh with approximate="tanh", elementwise."""
 
     function, options = staticmethod(F.gelu), ("approximate",)
 
@@ -84,25 +86,25 @@ class GELU(_Activation):
 
 
 class Tanh(_Activation):
-    """tanh x"""
+    """tanh x, elementwise"""
 
     function = staticmethod(F.tanh)
 
 
 class Sigmoid(_Activation):
-    """1 / (1 + e^-x)"""
+    """1 / (1 + e^-x), elementwise"""
 
     function = staticmethod(F.sigmoid)
 
 
 class LogSigmoid(_Activation):
-    """ln σ(x)"""
+    """ln σ(x), elementwise"""
 
     function = staticmethod(F.logsigmoid)
 
 
 class Softplus(_Activation):
-    """ln(1 + e^(beta x)) / beta, and x where beta x > threshold"""
+    """ln(1 + e^(beta x)) / beta, and x where beta x > threshold, elementwise"""
 
     function, options = staticmethod(F.softplus), ("beta", "threshold")
 
@@ -111,7 +113,7 @@ class Softplus(_Activation):
 
 
 class ELU(_Activation):
-    """x where x > 0, else alpha (e^x - 1)"""
+    """x where x > 0, else alpha (e^x - 1), elementwise"""
 
     function, options = staticmethod(F.elu), ("alpha",)
 
@@ -120,7 +122,7 @@ class ELU(_Activation):
 
 
 class CELU(_Activation):
-    """x where x > 0, else alpha (e^(x / alpha) - 1)"""
+    """x where x > 0, else alpha (e^(x / alpha) - 1), elementwise"""
 
     function, options = staticmethod(F.celu), ("alpha",)
 
@@ -129,13 +131,13 @@ class CELU(_Activation):
 
 
 class SELU(_Inplace):
-    """1.0507 elu(x, 1.67326)"""
+    """1.0507 elu(x, 1.67326), elementwise"""
 
     function = staticmethod(F.selu)
 
 
 class LeakyReLU(_Activation):
-    """x where x > 0, else negative_slope x"""
+    """x where x > 0, else negative_slope x, elementwise"""
 
     function, options = staticmethod(F.leaky_relu), ("negative_slope",)
 
@@ -144,13 +146,13 @@ class LeakyReLU(_Activation):
 
 
 class Tanhshrink(_Activation):
-    """x - tanh x"""
+    """x - tanh x, elementwise"""
 
     function = staticmethod(F.tanhshrink)
 
 
 class Softshrink(_Activation):
-    """x moved by lambd towards 0, and 0 if it is not so far away"""
+    """x moved by lambd towards 0, and 0 if it is not so far away, elementwise"""
 
     function, options = staticmethod(F.softshrink), ("lambd",)
 
@@ -159,7 +161,7 @@ class Softshrink(_Activation):
 
 
 class Hardshrink(_Activation):
-    """x where |x| > lambd, else 0"""
+    """x where |x| > lambd, else 0, elementwise"""
 
     function, options = staticmethod(F.hardshrink), ("lambd",)
 
@@ -168,13 +170,13 @@ class Hardshrink(_Activation):
 
 
 class Softsign(_Activation):
-    """x / (1 + |x|)"""
+    """x / (1 + |x|), elementwise"""
 
     function = staticmethod(F.softsign)
 
 
 class GLU(_Activation):
-    """The first half of x along dim, times σ of the second."""
+    """The first half of x along dim, times σ of the second: (…, 2 n) -> (…, n) by default."""
 
     function, options = staticmethod(F.glu), ("dim",)
 
@@ -183,7 +185,7 @@ class GLU(_Activation):
 
 
 class Softmax(_Activation):
-    """Softmax along dim."""
+    """Softmax along dim, of x's shape: see F.softmax."""
 
     function, options = staticmethod(F.softmax), ("dim",)
 
@@ -192,7 +194,7 @@ class Softmax(_Activation):
 
 
 class LogSoftmax(_Activation):
-    """The logarithm of softmax along dim."""
+    """The logarithm of softmax along dim, of x's shape: see F.log_softmax."""
 
     function, options = staticmethod(F.log_softmax), ("dim",)
 
@@ -201,7 +203,7 @@ class LogSoftmax(_Activation):
 
 
 class Softmin(_Activation):
-    """Softmax of -x along dim."""
+    """Softmax of -x along dim, of x's shape."""
 
     function, options = staticmethod(F.softmin), ("dim",)
 
@@ -210,7 +212,8 @@ class Softmin(_Activation):
 
 
 class PReLU(Module):
-    """x where x > 0, else weight x. weight: (num_parameters,), 1 or the size of dim 1 of x; at first all init."""
+    """x where x > 0, else weight x, of x's shape. weight: (num_parameters,), 1 or the size of dim 1 of x; at first all
+    init."""
 
     def __init__(
         self, num_parameters: int = 1, init: float = 0.25, device: str | None = None, dtype: DTypeLike = DEFAULT_FLOAT

@@ -263,7 +263,7 @@ class MultiheadAttention(Module):
         """Head number i, as views of the layer's parameters: see Head. Raises ValueError if there is none."""
         return Head(self, i)
 
-    def register_head_hook(self, point: str, hook: Callable[..., Any], last: bool = False) -> Handle:
+    def register_head_hook(self, point: str, hook: Callable[[Any, Tensor], Any], last: bool = False) -> Handle:
         """Call hook(layer, x) in each forward, with the value x named `point`. The hook returns None, or another Tensor
         like x, which replaces it.
 

@@ -31,8 +31,8 @@ class KVCache:
         Raises ValueError for wrong shapes or a full cache, TypeError for dtypes, RuntimeError where gradients are on.
         """
         refuse("a KVCache that takes several positions, or one with masks or hooks,")
-        start, T = self.length, k.shape[2]
         self._check(k, v)
+        start, T = self.length, k.shape[2]
         self._grow(T)
         self.k[:, :, start : self.length] = k
         self.v[:, :, start : self.length] = v
@@ -65,13 +65,18 @@ class KVCache:
         self.position.zero_()
 
     def _check(self, k, v):
-        B, nkv = self.k.shape[:2]
+        B, nkv, _, d_k = self.k.shape
+        d_v = self.v.shape[3]
         if is_grad_enabled():
             raise RuntimeError(
                 "a KVCache is filled in place, which gradients cannot follow: use no_grad() or inference()"
             )
-        if k.shape[:2] != (B, nkv) or v.shape[:2] != (B, nkv):
-            raise ValueError(f"this KVCache is for keys and values {(B, nkv, 'T', '…')}, got {k.shape} and {v.shape}")
+        given = [x.shape[:2] + x.shape[3:] for x in (k, v)]
+        if given != [(B, nkv, d_k), (B, nkv, d_v)] or k.shape[2] != v.shape[2]:
+            raise ValueError(
+                f"this KVCache is for keys and values {(B, nkv, 'T', '…')}, of sizes {d_k} and {d_v}, "
+                f"got {k.shape} and {v.shape}"
+            )
         if not k.dtype == v.dtype == self.k.dtype:
             raise TypeError(f"this KVCache is for {self.k.dtype}, got keys of {k.dtype} and values of {v.dtype}")
 

@@ -56,7 +56,7 @@ class GPTConfig:
     impl: str = "fused"
     init_std: float | None = None
     recompute: bool = False
-    pruned: dict = field(default_factory=dict)
+    pruned: dict[int, list[int]] = field(default_factory=dict)
 
     def __post_init__(self):
         for name in ("vocab_size", "block_size", "n_layer", "n_head", "n_embd"):

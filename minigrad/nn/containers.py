@@ -1,19 +1,26 @@
 """Modules that hold others: in a row, in a list, in a dict. Lists and dicts of parameters."""
 
-from collections.abc import ItemsView, Iterable, Iterator, KeysView, ValuesView
-from typing import TYPE_CHECKING, Any
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from typing import TYPE_CHECKING, Any, Generic, overload
 
 from ..tensor import Tensor
 from .module import Module, Parameter
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, TypeVar
+
+    M = TypeVar("M", bound=Module, default=Any)  # of the modules held: nn.ModuleList[Block]
+    V = TypeVar("V", default=Any)
+else:
+    from typing import TypeVar
+
+    M, V = TypeVar("M"), TypeVar("V")
 
 
-class _Row(Module):
+class _Row(Module, Generic[M]):
     """Modules under the keys "0", "1", …, to be used like a list."""
 
-    def append(self, module: Module) -> "Self":
+    def append(self, module: M) -> "Self":
         """Add a module at the end. Returns self."""
         key = len(self)
         while str(key) in vars(self):  # of a slice of a Sequential, which keeps its keys
@@ -21,19 +28,19 @@ class _Row(Module):
         self.add_module(str(key), module)
         return self
 
-    def extend(self, modules: Iterable[Module]) -> "Self":
+    def extend(self, modules: Iterable[M]) -> "Self":
         """Add modules at the end. Returns self."""
         for module in modules:
             self.append(module)
         return self
 
-    def insert(self, index: int, module: Module) -> None:
+    def insert(self, index: int, module: M) -> None:
         """Put a module before the one at index."""
         modules = list(self)
         modules.insert(index, module)
         self._refill(modules)
 
-    def pop(self, index: int = -1) -> Any:
+    def pop(self, index: int = -1) -> M:
         """Take a module out, and return it."""
         modules = list(self)
         found = modules.pop(index)
@@ -45,6 +52,12 @@ class _Row(Module):
             delattr(self, key)
         self.extend(modules)
 
+    @overload
+    def __getitem__(self, index: int) -> M: ...
+    @overload  # which type checkers cannot know to be apart: a Sequential is a _Row
+    def __getitem__(self: "Sequential", index: slice) -> "Sequential": ...  # type: ignore[misc, overload-overlap]
+    @overload
+    def __getitem__(self, index: slice) -> "ModuleList[M]": ...
     def __getitem__(self, index: int | slice) -> Any:
         if not isinstance(index, slice):
             return list(self)[index]
@@ -54,28 +67,31 @@ class _Row(Module):
             vars(part)[key if isinstance(self, Sequential) else str(i)] = module
         return part
 
-    def __setitem__(self, index: int, module: Module) -> None:
+    def __setitem__(self, index: int, module: M) -> None:
         keys = [key for key, _ in self.named_children()]
         setattr(self, keys[index], module)
 
-    def __delitem__(self, index):
+    def __delitem__(self, index: int | slice) -> None:
         modules = list(self)
         del modules[index]
         self._refill(modules)
 
-    def __iadd__(self, modules):
+    def __iadd__(self, modules: Iterable[M]) -> "Self":
         return self.extend(modules)
 
     def __len__(self) -> int:
         return sum(1 for _ in self.children())
 
-    def __iter__(self) -> Iterator[Any]:
-        return self.children()
+    def __iter__(self) -> Iterator[M]:
+        children: Iterator[Any] = self.children()
+        return children
 
 
-class Sequential(_Row):
-    """Modules applied one after the other: Sequential(a, b), or Sequential(OrderedDict(first=a, second=b)), which
-    names them."""
+class Sequential(_Row[Module]):
+    """Modules applied one after the other: Sequential(a, b), or Sequential(OrderedDict(first=a, second=b)), which names
+    them. Called with a Tensor, it gives what the last one gives. seq[i] is a Module, seq[i:j] a Sequential.
+
+    Raises TypeError for anything that is no Module."""
 
     def __init__(self, *modules: Module | dict[str, Module]) -> None:
         given: Any = modules
@@ -94,10 +110,12 @@ class Sequential(_Row):
 class _Container(Module):
     """Modules by key. A container is never called itself, so its children carry its name in their paths."""
 
-    def __setattr__(self, name, value):
-        super().__setattr__(name, value)
-        if isinstance(value, Module) and self._name:
-            value._rename(f"{self._name}.{name}")
+    if not TYPE_CHECKING:  # see Module
+
+        def __setattr__(self, name, value):
+            super().__setattr__(name, value)
+            if isinstance(value, Module) and self._name:
+                value._rename(f"{self._name}.{name}")
 
     def _rename(self, name):
         super()._rename(name)
@@ -105,22 +123,23 @@ class _Container(Module):
             child._rename(f"{name}.{key}")
 
 
-class ModuleList(_Container, _Row):
-    """A list of modules."""
+class ModuleList(_Container, _Row[M]):
+    """A list of modules, which is not called itself: list[i] is a module, list[i:j] a ModuleList. To type checkers,
+    ModuleList[Block] holds Blocks. Raises TypeError for anything that is no Module, and IndexError as lists do."""
 
-    def __init__(self, modules: Iterable[Module] = ()) -> None:
+    def __init__(self, modules: Iterable[M] | None = None) -> None:
         self.extend(modules or ())
 
 
-class _Dict(Module):
+class _Dict(Module, Generic[V]):
     """What ModuleDict and ParameterDict share: entries by name, in the order in which they were added."""
 
-    def update(self, entries: Any) -> None:
+    def update(self, entries: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
         """Add or exchange several, given as a dict or as (name, value) pairs."""
         for name, value in dict(entries).items():
             self[name] = value
 
-    def pop(self, name: str) -> Any:
+    def pop(self, name: str) -> V:
         """Take one out, and return it."""
         found = self[name]
         delattr(self, name)
@@ -131,10 +150,10 @@ class _Dict(Module):
         for name in list(self):
             delattr(self, name)
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> V:
         return self._entries()[name]
 
-    def __delitem__(self, name):
+    def __delitem__(self, name: str) -> None:
         self.pop(name)
 
     def __contains__(self, name: object) -> bool:
@@ -150,11 +169,11 @@ class _Dict(Module):
         """The names, in the order in which they were added."""
         return self._entries().keys()
 
-    def values(self) -> ValuesView[Any]:
+    def values(self) -> ValuesView[V]:
         """What is held, in the order in which it was added."""
         return self._entries().values()
 
-    def items(self) -> ItemsView[str, Any]:
+    def items(self) -> ItemsView[str, V]:
         """(name, what is held), in the order in which they were added."""
         return self._entries().items()
 
@@ -165,26 +184,29 @@ class _Dict(Module):
         raise NotImplementedError
 
 
-class ModuleDict(_Container, _Dict):
-    """A dict of modules by name."""
+class ModuleDict(_Container, _Dict[M]):
+    """A dict of modules by name, which is not called itself, from a dict or (name, module) pairs. To type checkers,
+    ModuleDict[Block] holds Blocks. Raises KeyError as dicts do, TypeError for anything that is no Module, and
+    ValueError for a name with a dot, or of an attribute."""
 
-    def __init__(self, modules: Any = ()) -> None:
+    def __init__(self, modules: Mapping[str, M] | Iterable[tuple[str, M]] | None = None) -> None:
         self.update(modules or ())
 
-    def __setitem__(self, name: str, module: Module) -> None:
+    def __setitem__(self, name: str, module: M) -> None:
         self.add_module(name, module)
 
     def _entries(self):
         return dict(self.named_children())
 
 
-class ParameterDict(_Dict):
-    """A dict of parameters by name. A Tensor that is none yet becomes one."""
+class ParameterDict(_Dict[Parameter]):
+    """A dict of parameters by name. A Tensor that is none yet becomes one. Raises TypeError for anything else, and
+    KeyError as dicts do."""
 
-    def __init__(self, parameters: Any = ()) -> None:
+    def __init__(self, parameters: Mapping[str, Tensor] | Iterable[tuple[str, Tensor]] = ()) -> None:
         self.update(parameters or ())
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: Tensor) -> None:
         self.register_parameter(name, value if isinstance(value, Parameter) else Parameter(value))
 
     def _entries(self):
@@ -192,33 +214,38 @@ class ParameterDict(_Dict):
 
 
 class ParameterList(Module):
-    """A list of parameters. A Tensor that is none yet becomes one."""
+    """A list of parameters. A Tensor that is none yet becomes one. Raises TypeError for anything else, and IndexError
+    as lists do."""
 
-    def __init__(self, values: Iterable[Any] = ()) -> None:
+    def __init__(self, values: Iterable[Tensor] = ()) -> None:
         self.extend(values or ())
 
-    def append(self, value: Any) -> "Self":
+    def append(self, value: Tensor) -> "Self":
         """Add a parameter at the end. Returns self."""
         self.register_parameter(str(len(self)), value if isinstance(value, Parameter) else Parameter(value))
         return self
 
-    def extend(self, values: Iterable[Any]) -> "Self":
+    def extend(self, values: Iterable[Tensor]) -> "Self":
         """Add parameters at the end. Returns self."""
         for value in values:
             self.append(value)
         return self
 
+    @overload
+    def __getitem__(self, index: int) -> Parameter: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Parameter]: ...
     def __getitem__(self, index: int | slice) -> Any:
         return list(self)[index]
 
-    def __setitem__(self, index: int, value: Any) -> None:
+    def __setitem__(self, index: int, value: Tensor) -> None:
         keys = [key for key, _ in self._entries()]
         setattr(self, keys[index], value if isinstance(value, Parameter) else Parameter(value))
 
     def __len__(self) -> int:
         return len(self._entries())
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Parameter]:
         return (value for _, value in self._entries())
 
     def _entries(self):

@@ -28,7 +28,7 @@ class Cost:
 
 
 def linear(in_features: int, out_features: int, rows: int, bias: bool) -> Cost:
-    """Of y = x Wᵀ + b over `rows` rows."""
+    """The Cost of y = x Wᵀ + b over `rows` rows: x (rows, in_features) -> (rows, out_features)."""
     return Cost(in_features * out_features + bias * out_features, 2 * rows * in_features * out_features)
 
 
@@ -46,7 +46,7 @@ def attention(
     bias: bool = True,
     dtype: DTypeLike = DEFAULT_FLOAT,
 ) -> Cost:
-    """Of MultiheadAttention over T queries and S keys (None: T)."""
+    """The Cost of MultiheadAttention over T queries (batch, T, C) and S keys (None: T)."""
     S, kdim, vdim = (T if S is None else S), kdim or C, vdim or C
     projections = (
         linear(C, nh * d_k, batch * T, bias)

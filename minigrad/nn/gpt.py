@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from ..dtypes import float64
@@ -107,9 +107,10 @@ class GPT(Module):
     def forward(
         self, idx: Tensor, targets: Tensor | None = None, cache: list[KVCache] | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """idx (B, T) int -> logits (B, T, V), and the mean cross-entropy against targets (B, T), or None without.
+        """idx (B, T) int -> logits (B, T, V), and the mean cross-entropy against targets (B, T), (), or None without.
 
-        cache: from new_cache; idx then continues the sequences in it."""
+        cache: from new_cache; idx then continues the sequences in it. Raises ValueError for more than block_size
+        tokens, IndexError for tokens outside of [0, V), and TypeError for an idx that is no int Tensor."""
         logits = self.head(self.trunk(idx, cache))  # (B, T, V)
         if targets is None:
             return logits, None
@@ -160,6 +161,15 @@ class GPT(Module):
         """(B, T, C) -> (B, T, V)."""
         return F.linear(x, self.wte.weight) if self.lm_head is None else self.lm_head(x)
 
+    @overload
+    def generate(self, prompts: Tensor | Array, max_new_tokens: int, temperature: float = 1.0, top_k: int | None = None,
+                 top_p: float | None = None, generator: Generator | None = None, use_cache: bool = True,
+                 each: Callable[[Array], object] | None = None) -> Tensor: ...  # fmt: skip
+    @overload
+    def generate(self, prompts: Sequence[Tensor | Array | Sequence[int]], max_new_tokens: int, temperature: float = 1.0,
+                 top_k: int | None = None, top_p: float | None = None, generator: Generator | None = None,
+                 use_cache: bool = True,
+                 each: Callable[[Array], object] | None = None) -> list[Tensor]: ...  # fmt: skip
     def generate(
         self,
         prompts: Any,
@@ -169,7 +179,7 @@ class GPT(Module):
         top_p: float | None = None,
         generator: Generator | None = None,
         use_cache: bool = True,
-        each: Callable[[Tensor], object] | None = None,
+        each: Callable[[Array], object] | None = None,
     ) -> Any:
         """Continue prompts (B, T) int by max_new_tokens each: (B, T + max_new_tokens). Or continue a list of prompts
         of any lengths, Tensors or lists of int, as a list of Tensors. Dropout is off.
@@ -187,7 +197,8 @@ class GPT(Module):
         return [block.attn.new_cache(batch, capacity) for block in self.blocks]
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
-        """Two groups for an optimizer: matrices with weight decay, vectors (norms, biases) without."""
+        """Two groups for an optimizer: matrices with weight decay, vectors (norms, biases) without. [{"params": […],
+        …}, …]."""
         parameters = list(self.parameters())
         return [
             {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
@@ -196,7 +207,8 @@ class GPT(Module):
 
     def prune_heads(self, heads: Mapping[int, Iterable[int]]) -> "Self":
         """Remove heads, {layer: numbers of heads}, for good. config.pruned collects them, by the numbers that they had
-        at first, so that GPT(config) has the right sizes for load_state_dict. Returns self."""
+        at first, so that GPT(config) has the right sizes for load_state_dict. Returns self. Raises ValueError for an
+        unknown layer or head."""
         heads, gone = {layer: set(numbers) for layer, numbers in heads.items()}, dict(self.config.pruned)
         for layer, numbers in heads.items():
             if layer not in range(self.config.n_layer):

@@ -39,15 +39,15 @@ class Hooked:
         """True if a forward or backward of this module, not counting those below it, calls hooks."""
         return bool(self._forward_pre_hooks or self._forward_hooks or self._backward_hooks)
 
-    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> Handle:
+    def register_forward_pre_hook(self, hook: Callable[[Any, Any], Any]) -> Handle:
         """Call hook(module, args) before forward. It may return new args: a tuple, or the only argument."""
         return self._add_hook("_forward_pre_hooks", hook)
 
-    def register_forward_hook(self, hook: Callable[..., Any]) -> Handle:
+    def register_forward_hook(self, hook: Callable[[Any, Any, Any], Any]) -> Handle:
         """Call hook(module, args, output) after forward. It may return another output."""
         return self._add_hook("_forward_hooks", hook)
 
-    def register_full_backward_hook(self, hook: Callable[..., Any]) -> Handle:
+    def register_full_backward_hook(self, hook: Callable[[Any, Any, Any], Any]) -> Handle:
         """Call hook(module, grad_input, grad_output) in backward, with tuples that match args and output. It may
         return another grad_input."""
         return self._add_hook("_backward_hooks", hook)

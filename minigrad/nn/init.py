@@ -1,4 +1,5 @@
-"""Initial values: each function fills a tensor in place and returns it. Random ones use the default generator."""
+"""Initial values: each function fills a tensor in place, keeping its shape, dtype and place in memory, and returns it.
+No gradient is recorded. Random ones use the default generator, unless given another, and take float Tensors only."""
 
 import math
 from contextlib import AbstractContextManager, contextmanager
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from ..dtypes import float64
-from ..missing import explaining
+from ..missing import explaining, listing
 from ..ops import where
 from ..random import Generator, default_generator
 from ..tensor import Tensor, rand, randn
@@ -59,17 +60,17 @@ def _fill(x, values):
 
 
 def constant_(x: T, value: float) -> T:
-    """value everywhere."""
+    """value everywhere in x, of any shape. Returns x."""
     return _fill(x, value)
 
 
 def zeros_(x: T) -> T:
-    """0 everywhere."""
+    """0 everywhere in x, of any shape. Returns x."""
     return _fill(x, 0)
 
 
 def ones_(x: T) -> T:
-    """1 everywhere."""
+    """1 everywhere in x, of any shape. Returns x."""
     return _fill(x, 1)
 
 
@@ -84,12 +85,12 @@ def _random(x, make, draw, scale, shift, generator):
 
 
 def uniform_(x: T, a: float = 0.0, b: float = 1.0, generator: Generator | None = default_generator) -> T:
-    """Uniform in [a, b)."""
+    """Uniform in [a, b), for x of any shape. Returns x. Raises TypeError unless x holds floats."""
     return _random(x, rand, Generator.uniform, b - a, a, generator)
 
 
 def normal_(x: T, mean: float = 0.0, std: float = 1.0, generator: Generator | None = default_generator) -> T:
-    """Normal."""
+    """Normal, for x of any shape. Returns x. Raises TypeError unless x holds floats."""
     return _random(x, randn, Generator.normal, std, mean, generator)
 
 
@@ -108,8 +109,9 @@ def _fan(x, mode):
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """What the standard deviation of weights is multiplied by, so that values keep theirs through a function. param: a
-    leaky ReLU's slope, 0.01 if None."""
+    """What the standard deviation of weights is multiplied by, a float, so that values keep theirs through a function,
+    one of torch's names, "relu", "tanh", … param: a leaky ReLU's slope, 0.01 if None. Raises ValueError for other
+    names."""
     gains = {"tanh": 5 / 3, "relu": math.sqrt(2), "selu": 3 / 4}
     gains |= dict.fromkeys(("linear", "identity", "sigmoid"), 1.0)
     if nonlinearity == "leaky_relu":
@@ -120,13 +122,15 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def xavier_uniform_(x: T, gain: float = 1.0, generator: Generator | None = default_generator) -> T:
-    """Glorot and Bengio 2010: variance gain² · 2 / (fan_in + fan_out)."""
+    """Uniform, of variance gain² · 2 / (fan_in + fan_out), for a weight x (out, in, …). Returns x. Raises ValueError
+    for fewer dims. Source: Glorot and Bengio 2010."""
     bound = gain * math.sqrt(6 / sum(_fans(x)))
     return uniform_(x, -bound, bound, generator)
 
 
 def xavier_normal_(x: T, gain: float = 1.0, generator: Generator | None = default_generator) -> T:
-    """Glorot and Bengio 2010: variance gain² · 2 / (fan_in + fan_out)."""
+    """Normal, of variance gain² · 2 / (fan_in + fan_out), for a weight x (out, in, …). Returns x. Raises ValueError for
+    fewer dims. Source: Glorot and Bengio 2010."""
     return normal_(x, 0.0, gain * math.sqrt(2 / sum(_fans(x))), generator)
 
 
@@ -137,7 +141,8 @@ def kaiming_uniform_(
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = default_generator,
 ) -> T:
-    """He et al. 2015: variance gain² / fan. gain: see calculate_gain; a: a leaky ReLU's slope."""
+    """Uniform, of variance gain² / fan, for a weight x (out, in, …). Returns x. mode: "fan_in" or "fan_out"; gain: see
+    calculate_gain; a: a leaky ReLU's slope. Raises ValueError for fewer dims or other words. Source: He et al. 2015."""
     bound = calculate_gain(nonlinearity, a) * math.sqrt(3 / _fan(x, mode))
     return uniform_(x, -bound, bound, generator)
 
@@ -149,7 +154,8 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = default_generator,
 ) -> T:
-    """He et al. 2015: variance gain² / fan. gain: see calculate_gain; a: a leaky ReLU's slope."""
+    """Normal, of variance gain² / fan, for a weight x (out, in, …). Returns x. mode: "fan_in" or "fan_out"; gain: see
+    calculate_gain; a: a leaky ReLU's slope. Raises ValueError for fewer dims or other words. Source: He et al. 2015."""
     return normal_(x, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(x, mode)), generator)
 
 
@@ -164,8 +170,8 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Generator | None = default_generator,
 ) -> T:
-    """Normal, but for numbers outside of [a, b], which are drawn again. Raises ValueError if next to none, less than
-    one in a thousand, would lie within."""
+    """Normal, but for numbers outside of [a, b], which are drawn again; x of any shape. Returns x. Raises ValueError if
+    next to none, less than one in a thousand, would lie within."""
 
     def below(z):
         return 0.5 * math.erfc((mean - z) / (std * math.sqrt(2)))
@@ -182,7 +188,7 @@ def trunc_normal_(
 
 def orthogonal_(x: T, gain: float = 1.0, generator: Generator | None = default_generator) -> T:
     """gain times a matrix with orthonormal rows, or columns if it has fewer, of x (out, in, …) with the last dims as
-    one. Source: Saxe et al. 2014."""
+    one. Returns x. Raises ValueError for fewer dims. Source: Saxe et al. 2014."""
     if x.ndim < 2:
         raise ValueError(f"orthogonal_ needs at least two dims, got shape {x.shape}")
     if _way.get() == "skip" or not x.numel():
@@ -197,11 +203,11 @@ def orthogonal_(x: T, gain: float = 1.0, generator: Generator | None = default_g
 
 
 def eye_(x: T) -> T:
-    """The identity matrix; x (n, m)."""
+    """The identity matrix, for x (n, m). Returns x. Raises ValueError for other numbers of dims."""
     if x.ndim != 2:
         raise ValueError(f"eye_ needs two dims, got shape {x.shape}")
     return _fill(x, np.eye(x.shape[0], x.shape[1]))
 
 
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
-    __getattr__ = explaining(__name__)
+    __getattr__, __dir__ = explaining(__name__), listing(__name__)

@@ -1,5 +1,8 @@
 """Layers with the names, arguments, parameter names and default initialisation of PyTorch's. Activations, losses and
-containers are in files of their own."""
+containers are in files of their own.
+
+Called with a Tensor of another shape or dtype than their parameters want, they raise what their functions do:
+ValueError or TypeError."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Identity(Module):
-    """Gives back what it is given, whatever arguments it was made with."""
+    """Gives back what it is given, a Tensor of any shape, whatever arguments it was made with."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
@@ -30,7 +33,9 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """y = x Wᵀ + b, (…, in_features) -> (…, out_features). weight (out, in) and bias (out,) are uniform in ±1/√in."""
+    """y = x Wᵀ + b, (…, in_features) -> (…, out_features). weight (out, in) and bias (out,) are uniform in ±1/√in.
+
+    x has the parameters' float dtype. Raises ValueError for another last size, and TypeError for another dtype."""
 
     def __init__(
         self,
@@ -46,7 +51,7 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new initial weights."""
+        """Draw new initial weights from the default generator."""
         bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
         init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
@@ -62,7 +67,9 @@ class Linear(Module):
 class Embedding(Module):
     """Rows of a weight (num_embeddings, embedding_dim), named by an int index: (…) -> (…, embedding_dim).
 
-    Initial values are standard normal. padding_idx: a row that begins as zeros and gets no gradient."""
+    Initial values are standard normal. padding_idx: a row that begins as zeros and gets no gradient. Raises IndexError
+    for a number outside of [0, num_embeddings), TypeError for an index that is no int Tensor, and ValueError for a
+    padding_idx that is no row."""
 
     def __init__(
         self,
@@ -82,7 +89,8 @@ class Embedding(Module):
 
     @classmethod
     def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None) -> "Self":
-        """A layer with a copy of `embeddings` (num_embeddings, embedding_dim), which does not train if freeze."""
+        """A layer with a copy of `embeddings`, a Tensor (num_embeddings, embedding_dim), which does not train if
+        freeze. Raises ValueError for another number of dims."""
         if embeddings.ndim != 2:
             raise ValueError(f"embeddings must be (num_embeddings, embedding_dim), got shape {embeddings.shape}")
         n, C = embeddings.shape
@@ -92,7 +100,7 @@ class Embedding(Module):
         return layer.requires_grad_(not freeze)
 
     def reset_parameters(self) -> None:
-        """Draw new initial weights."""
+        """Draw new initial weights from the default generator."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
             init.zeros_(self.weight.detach()[self.padding_idx])
@@ -106,9 +114,8 @@ class Embedding(Module):
 
 
 class LayerNorm(Module):
-    """Each row, over the last dims, shifted and scaled to mean 0 and variance 1, times weight plus bias.
-
-    See F.layer_norm."""
+    """Each row, over the last dims, shifted and scaled to mean 0 and variance 1, times weight plus bias: (…,
+    *normalized_shape) -> the same. weight begins as ones and bias as zeros. Formula and errors: see F.layer_norm."""
 
     def __init__(
         self,
@@ -136,7 +143,8 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """Each row, over the last dims, scaled to mean square 1, times weight. See F.rms_norm."""
+    """Each row, over the last dims, scaled to mean square 1, times weight, at first ones: (…, *normalized_shape) -> the
+    same. Formula and errors: see F.rms_norm."""
 
     def __init__(
         self,
@@ -158,8 +166,10 @@ class RMSNorm(Module):
 
 
 class Dropout(Module):
-    """In training, each element becomes 0 with probability p and is divided by 1 - p otherwise. inplace: the result is
-    a tensor of its own in any case."""
+    """In training, each element becomes 0 with probability p and is divided by 1 - p otherwise; floats of any shape ->
+    the same.
+
+    inplace: the result is a tensor of its own in any case. Raises ValueError for a p outside of [0, 1]."""
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         if not 0 <= p <= 1:
@@ -200,7 +210,8 @@ class Unflatten(Module):
 
 
 class CosineSimilarity(Module):
-    """See F.cosine_similarity."""
+    """F.cosine_similarity of x1 and x2, broadcast, along dim, which is dropped: (N, C) and (N, C) -> (N,) by
+    default."""
 
     def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
         self.dim, self.eps = dim, eps

@@ -1,4 +1,5 @@
-"""Losses as layers: each keeps the options of its function in `functional`, which explains them.
+"""Losses as layers: each keeps the options of its function in `functional`, which explains them, and raises what that
+raises, when it is called as loss(input, target).
 
 weight and pos_weight are buffers: they move with the layer, and are part of its state."""
 
@@ -31,7 +32,7 @@ class _Loss(Module):
 
 
 class MSELoss(_Loss):
-    """(input - target)². See F.mse_loss."""
+    """The mean of (input - target)², (), of two Tensors of one shape; other reductions: see F.mse_loss."""
 
     function = staticmethod(F.mse_loss)
 
@@ -40,7 +41,7 @@ class MSELoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """|input - target|. See F.l1_loss."""
+    """The mean of |input - target|, (), of two Tensors of one shape; other reductions: see F.l1_loss."""
 
     function = staticmethod(F.l1_loss)
 
@@ -49,7 +50,7 @@ class L1Loss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """See F.smooth_l1_loss."""
+    """F.smooth_l1_loss of input and target, of one shape: their mean, (), by default."""
 
     function = staticmethod(F.smooth_l1_loss)
 
@@ -58,7 +59,7 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """See F.huber_loss."""
+    """F.huber_loss of input and target, of one shape: their mean, (), by default."""
 
     function = staticmethod(F.huber_loss)
 
@@ -67,7 +68,7 @@ class HuberLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """See F.kl_div."""
+    """F.kl_div of log-probabilities and target, of one shape: the mean of its terms, (), by default."""
 
     function = staticmethod(F.kl_div)
 
@@ -76,7 +77,7 @@ class KLDivLoss(_Loss):
 
 
 class BCELoss(_Loss):
-    """See F.binary_cross_entropy."""
+    """F.binary_cross_entropy of probabilities and target, of one shape: their mean, (), by default."""
 
     function = staticmethod(F.binary_cross_entropy)
 
@@ -85,7 +86,7 @@ class BCELoss(_Loss):
 
 
 class BCEWithLogitsLoss(_Loss):
-    """See F.binary_cross_entropy_with_logits."""
+    """F.binary_cross_entropy_with_logits of logits and target, of one shape: their mean, (), by default."""
 
     function = staticmethod(F.binary_cross_entropy_with_logits)
 
@@ -96,7 +97,7 @@ class BCEWithLogitsLoss(_Loss):
 
 
 class NLLLoss(_Loss):
-    """See F.nll_loss."""
+    """F.nll_loss of log-probabilities (N, V) and classes (N,): their mean, (), by default."""
 
     function = staticmethod(F.nll_loss)
 
@@ -105,7 +106,7 @@ class NLLLoss(_Loss):
 
 
 class CrossEntropyLoss(_Loss):
-    """See F.cross_entropy."""
+    """F.cross_entropy of logits (N, V) and classes (N,), or their probabilities (N, V): their mean, (), by default."""
 
     function = staticmethod(F.cross_entropy)
 

@@ -34,7 +34,10 @@ class HasForward(Protocol[P, R]):
 
 
 class Parameter(Tensor):
-    """A Tensor that a Module counts as its own to train: a leaf, contiguous, requiring a gradient by default."""
+    """A Tensor that a Module counts as its own to train: a leaf, contiguous, requiring a gradient by default.
+
+    It has data's shape and dtype, and its memory where that is contiguous. Raises TypeError for anything but a Tensor,
+    and for integers that would require a gradient."""
 
     __slots__ = ()
 
@@ -67,7 +70,8 @@ def check_batch_first(batch_first):
 class Module(Hooked):
     """Base class of layers and models. Assign Parameters and Modules as attributes, define forward, call the module.
 
-    Parameters, buffers and submodules are found in the order in which they were assigned."""
+    Parameters, buffers and submodules are found in the order in which they were assigned. Raises TypeError for anything
+    else that would take the place of one, and if it is called without a forward."""
 
     training = True
     _name = ""  # what the parent calls this module; such names make up paths such as "blocks.1.attn"
@@ -85,12 +89,14 @@ class Module(Hooked):
         """What calling the module computes: see the class. Subclasses define it; call the module, not this."""
         raise TypeError(f"{type(self).__name__} must define forward()")
 
-    def __setattr__(self, name, value):
-        if isinstance(value, Module):
-            value._rename(name)
-        elif value is not None and not isinstance(value, Parameter):
-            _check_replaced(self, name, value)
-        object.__setattr__(self, name, value)
+    if not TYPE_CHECKING:  # to mypy a class with __setattr__ would take every name
+
+        def __setattr__(self, name, value):
+            if isinstance(value, Module):
+                value._rename(name)
+            elif value is not None and not isinstance(value, Parameter):
+                _check_replaced(self, name, value)
+            object.__setattr__(self, name, value)
 
     def _rename(self, name):
         self.__dict__["_name"] = name
@@ -173,8 +179,9 @@ class Module(Hooked):
         """The parameter at a path. Raises AttributeError if there is none."""
         return _found(self, path, Parameter)
 
-    def add_module(self, name: str, module: "Module | None") -> None:
-        """Add a submodule, or exchange it, under a name that is no attribute of the class."""
+    def add_module(self, name: str, module: "Module") -> None:
+        """Add a submodule, or exchange it, under a name that is no attribute of the class. Raises TypeError for
+        anything that is no Module, and ValueError for such a name, and for one with a dot."""
         if not isinstance(module, Module):
             raise TypeError(f"{type(self).__name__}: {name!r} must be a Module, got {type(module).__name__}")
         _check_name(self, name)
@@ -183,22 +190,23 @@ class Module(Hooked):
     register_module = add_module
 
     def register_parameter(self, name: str, parameter: Parameter | None) -> None:
-        """Add a Parameter, or None."""
+        """Add a Parameter, or None. Raises TypeError for anything else, and ValueError for a name as add_module
+        does."""
         if not isinstance(parameter, Parameter | None):
             raise TypeError(f"{type(self).__name__}: {name!r} must be a Parameter, got {type(parameter).__name__}")
         _check_name(self, name)
         setattr(self, name, parameter)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Add a Tensor (or None) that is not trained but moves with the module. persistent: it is part of
-        state_dict()."""
+        """Add a Tensor (or None) that is not trained but moves with the module. persistent: it is part of state_dict().
+        Raises TypeError for anything else."""
         if not isinstance(tensor, Tensor | None):
             raise TypeError(f"{type(self).__name__}: buffer {name!r} must be a Tensor, got {type(tensor).__name__}")
         self._buffer_names = {**self._buffer_names, name: persistent}
         setattr(self, name, tensor)
 
     def num_parameters(self) -> int:
-        """How many numbers the parameters hold; shared parameters count once."""
+        """How many numbers the parameters hold, an int; shared parameters count once."""
         return sum(p.numel() for p in self.parameters())
 
     # ---------------------------------------------------------------------------------------------------------- state
@@ -237,7 +245,8 @@ class Module(Hooked):
         non_blocking: bool = False,
     ) -> "Self":
         """Move parameters and buffers to a device, a float dtype, or both, in place. .grad is lost. Returns self.
-        non_blocking changes nothing: see Tensor.to."""
+        non_blocking changes nothing: see Tensor.to. Raises TypeError for a dtype that is no float, and DeviceError for
+        a device that cannot be had."""
         for module in self.modules():
             for name, x in vars(module).items():
                 if not (isinstance(x, Parameter) or (name in module._buffer_names and x is not None)):

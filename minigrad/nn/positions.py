@@ -30,10 +30,11 @@ def sinusoidal(positions: Tensor, C: int, dtype: DTypeLike = DEFAULT_FLOAT) -> T
 
 
 def rotary(x: Tensor, start: int | Tensor = 0, base: float = 10000.0) -> Tensor:
-    """x (…, T, d), d even, at positions start … start + T - 1, with each pair (x_i, x_{i + d/2}) rotated by
-    position · base^(-2i / d) radians. So q · k depends on the distance between the two, not on where they stand.
+    """x (…, T, d), d even, at positions start … start + T - 1, with each pair (x_i, x_{i + d/2}) rotated by position ·
+    base^(-2i / d) radians; the same shape and dtype. So q · k depends on the distance between the two, not on where
+    they stand.
 
-    start: an int, or, for T = 1, an int64 Tensor (1,), which is read on the device."""
+    start: an int, or, for T = 1, an int64 Tensor (1,), which is read on the device. Raises ValueError for an odd d."""
     T, d = x.shape[-2:]
     if d % 2:
         raise ValueError(f"rotary positions need an even head size, got {d}")
@@ -62,8 +63,8 @@ def _turns(start, T, d, base):
 
 
 def alibi_slopes(nh: int) -> list[float]:
-    """The slope of each of nh heads, a list: 2^(-8/nh), 2^(-16/nh), … if nh is a power of two. Otherwise, as in the
-    paper, those of the next lower power of two, and then every other one of the next higher."""
+    """The slope of each of nh heads, a list of nh floats: 2^(-8/nh), 2^(-16/nh), … if nh is a power of two. Otherwise,
+    as in the paper, those of the next lower power of two, and then every other one of the next higher."""
     power = 2 ** int(math.log2(nh)) if nh else 0
     slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
     return slopes + [2 ** (-4 * (2 * i + 1) / power) for i in range(nh - power)]

@@ -76,10 +76,11 @@ class _Layer(Module):
 
 
 class TransformerEncoderLayer(_Layer):
-    """Self-attention, then a feedforward network: (B, T, C) -> (B, T, C).
+    """Self-attention, then a feedforward network: (B, T, C) -> (B, T, C), C = d_model.
 
     norm_first: the norms come before the parts, as in GPT-2, instead of after the sums, as in the paper. attention:
-    further arguments of MultiheadAttention, such as dict(impl="per_head", num_kv_heads=2)."""
+    further arguments of MultiheadAttention, such as dict(impl="per_head", num_kv_heads=2). activation: "relu", "gelu",
+    "silu" or a function. Raises ValueError for other options, and for batch_first=False."""
 
     def forward(
         self,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..autograd import no_grad
 from ..dtypes import float64
-from ..missing import explaining
+from ..missing import explaining, listing
 from ..ops import cat, stack
 from ..recording import refuse
 from ..tensor import Tensor, from_backend, zeros
@@ -93,7 +93,8 @@ def _norm(grads, by_device, p):
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
-    """Limit every element of every gradient to [-clip_value, clip_value], in place. foreach changes nothing."""
+    """Limit every element of every gradient to [-clip_value, clip_value], in place. Returns None. foreach changes
+    nothing."""
     with no_grad():
         for g in _own_grads(parameters):
             g.clamp_(-float(clip_value), float(clip_value))
@@ -109,13 +110,14 @@ def _own_grads(parameters):
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """All values of the parameters, one after the other: (n,), through which gradients flow."""
+    """All values of the parameters, one after the other: (n,), promoted, through which gradients flow. Raises TypeError
+    for no parameters."""
     return cat([p.reshape(-1) for p in parameters])
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Set the parameters' values to those of a vector, as parameters_to_vector gives it. Raises ValueError if it has
-    another size."""
+    """Set the parameters' values to those of a vector (n,), as parameters_to_vector gives it. Raises ValueError if it
+    has another size."""
     parameters = list(parameters)
     n = sum(p.numel() for p in parameters)
     if vec.shape != (n,):
@@ -125,4 +127,4 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
 
 
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
-    __getattr__ = explaining(__name__)
+    __getattr__, __dir__ = explaining(__name__), listing(__name__)

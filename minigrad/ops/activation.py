@@ -102,7 +102,10 @@ class GeluBackward(FormulaOp):
 
 
 def gelu(x, approximate="none"):
-    """Gaussian error linear unit; approximate is 'none' (erf) or 'tanh'. Same shape and dtype as x."""
+    """x Φ(x), the Gaussian error linear unit; approximate is 'none' (by erf) or 'tanh'. Of x's shape and dtype, or
+    float32 of integers and bools. Raises ValueError for another approximate.
+
+    Source: Hendrycks and Gimpel 2016."""
     if approximate not in ("none", "tanh"):
         raise ValueError(f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}")
     return Gelu.apply(floating(x), approximate=approximate)
@@ -112,5 +115,5 @@ tanh, sigmoid, silu = unary(Tanh), unary(Sigmoid), unary(Silu)
 
 
 def relu(x):
-    """max(x, 0). Same shape and dtype; the gradient at 0 is 0."""
+    """max(x, 0). Of x's shape and dtype (of bools, int64); the gradient at 0 is 0."""
     return Relu.apply(x)

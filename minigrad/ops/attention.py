@@ -32,10 +32,10 @@ class SplitHeads(Op):
 
 
 def split_heads(x, *heads):
-    """x (B, T, n·d) as n heads: x.reshape(B, T, n, d).transpose(1, 2), a view (B, n, T, d).
+    """x (B, T, n·d) as n heads: x.reshape(B, T, n, d).transpose(1, 2), a view (B, n, T, d), of any dtype.
 
-    Given several numbers of heads, x holds that many parts side by side: x (B, T, (n_0 + n_1 + …)·d) ->
-    (B, n_0, T, d), (B, n_1, T, d), …"""
+    Given several numbers of heads, x holds that many parts side by side: x (B, T, (n_0 + n_1 + …)·d) -> (B, n_0, T, d),
+    (B, n_1, T, d), … Raises ValueError for an x that cannot be divided so."""
     if x.ndim != 3 or min(heads, default=0) < 1 or x.shape[2] % sum(heads):
         raise ValueError(f"split_heads: shape {x.shape} is not (B, T, n·d) for n = {' + '.join(map(str, heads))} heads")
     parts = SplitHeads.apply(x, heads=heads, d=x.shape[2] // sum(heads))
@@ -60,7 +60,8 @@ class MergeHeads(Op):
 
 
 def merge_heads(x):
-    """Heads (B, n, T, d) side by side: x.transpose(1, 2).reshape(B, T, n·d)."""
+    """Heads (B, n, T, d) side by side, (B, T, n·d): x.transpose(1, 2).reshape(B, T, n·d). Of any dtype. Raises
+    ValueError for other numbers of dims."""
     if x.ndim != 4:
         raise ValueError(f"merge_heads: shape {x.shape} is not (B, n, T, d)")
     return MergeHeads.apply(x)
@@ -103,9 +104,12 @@ class AttentionPatternBackward(FormulaOp):
 
 
 def attention_pattern(qk, mask=None, is_causal=False, scale=1.0):
-    """softmax(scale · qk + mask) over the last dim of qk (…, T, S): which keys each query reads, and how much.
+    """softmax(scale · qk + mask) over the last dim of qk (…, T, S): which keys each query reads, and how much. Same
+    shape.
 
-    mask: bool Tensor (True: attend), float Tensor (added), or None, broadcast to qk."""
+    mask: bool Tensor (True: attend), or Tensor of qk's float dtype (added), or None, broadcast to qk. is_causal: query
+    t sees the keys up to t + S - T. Raises TypeError for other dtypes, and ValueError for a mask that does not
+    broadcast."""
     require_float("attention_pattern", qk)
     if mask is not None:
         try:

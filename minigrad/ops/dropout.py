@@ -25,9 +25,11 @@ class Dropout(Op):
 
 
 def dropout(input, p=0.5, training=True, generator=None):
-    """Each element 0 with probability p, else divided by 1 - p; input itself if not training or p = 0.
+    """Each element 0 with probability p, else divided by 1 - p; input itself if not training or p = 0. Floats, of any
+    shape.
 
-    Draws from `generator`, by default the one that manual_seed seeds."""
+    Draws from `generator`, by default the one that manual_seed seeds. Raises TypeError for other dtypes, and ValueError
+    for a p outside of [0, 1]. Source: Srivastava et al. 2014."""
     require_float("dropout", input)
     if not 0 <= p <= 1:
         raise ValueError(f"dropout: p must lie in [0, 1], got {p}")

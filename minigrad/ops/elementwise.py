@@ -16,7 +16,7 @@ def unary(op):
             raise no_out(op.name)
         return op.apply(floating(x))
 
-    return _published(function, op, "Of any shape; integers and bools are taken as float32. Same shape and dtype.")
+    return _published(function, op, "Elementwise: of x's shape and float dtype, or float32 of integers and bools.")
 
 
 def binary(op):
@@ -354,12 +354,14 @@ _div, _pow = binary(Div), binary(Pow)
 
 
 def add(x, other, *, alpha=1, out=None):
-    """x + alpha other."""
+    """x + alpha other. Elementwise: Tensors, arrays or numbers, one of them a Tensor, promoted and broadcast. Raises
+    ValueError for shapes that do not broadcast, and TypeError for a float alpha of ints."""
     return _add(x, other, out=out) if alpha == 1 else _add(*scaled("add", x, other, alpha), out=out)
 
 
 def sub(x, other, *, alpha=1, out=None):
-    """x - alpha other."""
+    """x - alpha other. Elementwise: Tensors, arrays or numbers, one of them a Tensor, promoted and broadcast. Raises
+    ValueError for shapes that do not broadcast, and TypeError for bools, or a float alpha of ints."""
     return _sub(x, other, out=out) if alpha == 1 else _sub(*scaled("sub", x, other, alpha), out=out)
 
 
@@ -369,29 +371,30 @@ def div(x, other):
 
 
 def pow(x, exponent):
-    """x ** exponent, tensors or numbers. Of integers with a non-negative int exponent, an integer."""
+    """x ** exponent. Elementwise: Tensors, arrays or numbers, one of them a Tensor, promoted and broadcast. Ints to a
+    negative int are float32. Raises ValueError for other shapes, and for ints to negative numbers in an int Tensor."""
     if isinstance(exponent, int) and exponent < 0:
         x = floating(x)
     return _pow(x, exponent)
 
 
 def neg(x):
-    """-x. Same shape and dtype; not for bools."""
+    """-x. Of x's shape and dtype. Raises TypeError for bools: use ~x."""
     if x.dtype.kind == "b":
         raise TypeError("neg of a bool tensor; use ~x or logical_not")
     return Neg.apply(x)
 
 
 def abs(x):
-    """|x|. Same shape and dtype."""
+    """|x|. Of x's shape and dtype; the gradient at 0 is 0."""
     return Abs.apply(x)
 
 
 def sign(x):
-    """-1, 0 or 1. Same shape and dtype; no gradient."""
+    """-1, 0 or 1. Of x's shape and dtype; no gradient."""
     return Sign.apply(x) if x.dtype.kind != "b" else x.clone()
 
 
 def floor(x):
-    """The largest integer ≤ x, in x's dtype; no gradient."""
+    """The largest integer ≤ x, in x's dtype; no gradient. Of x's shape."""
     return Floor.apply(x)

@@ -79,7 +79,11 @@ def _index_part(part):
 
 
 def getitem(x, index):
-    """x[index], basic or advanced as in NumPy. Basic indexing gives a view."""
+    """x[index], basic or advanced as in NumPy: ints, slices, None, …, and int or bool Tensors, arrays or lists. Of x's
+    dtype.
+
+    Basic indexing, without the latter, gives a view. Raises IndexError for an index out of range or too many of them,
+    and TypeError for one of another type."""
     index = parsed_index(x, index)
     try:
         return Getitem.apply(x, index=index)
@@ -143,8 +147,11 @@ def checked_index(name, index, n, ignored=None):
 
 
 def gather(x, dim, index):
-    """y[i][j] = x[i][index[i][j]] for dim 1, and so on: index picks along dim, and is at most as large as x
-    in the other dims. A number is a vector of one."""
+    """y[i][j] = x[i][index[i][j]] for dim 1, and so on: of index's shape and x's dtype.
+
+    index: an int Tensor with as many dims as x, at most as large as x in the dims other than dim; a number is a vector
+    of one. Raises IndexError for a place that x does not have, ValueError for another shape, and TypeError for an index
+    that is no int Tensor."""
     dim = one_dim("gather", x, dim)
     index = checked_index("gather", index, x.shape[dim] if x.ndim else 1)
     if 0 in (x.ndim, index.ndim):
@@ -157,7 +164,10 @@ def gather(x, dim, index):
 
 @composite(case((4, 3), 0, Fixed([2, 0, 2])), case((4, 3), 1, Fixed([1, 1])))
 def index_select(x, dim, index):
-    """The slices of x along dim named by index, an int Tensor of shape (n,), or (). A number has one slice, itself."""
+    """The slices of x along dim named by index, an int Tensor (n,) or (). A copy, of size n there.
+
+    A number x has one slice, itself. Raises IndexError for a slice that x does not have, ValueError for an index of
+    other dims, TypeError for another dtype."""
     dim = one_dim("index_select", x, dim)
     index = checked_index("index_select", index, x.shape[dim] if x.ndim else 1)
     if index.ndim > 1 or (x.ndim == 0 and index.numel() != 1):
@@ -200,7 +210,11 @@ class EmbeddingBackward(Op):
 
 
 def embedding(input, weight, padding_idx=None):
-    """Rows of weight, (V, C), at the int Tensor input, (…) -> (…, C). padding_idx: a row that gets no gradient."""
+    """Rows of weight, (V, C), at the int Tensor input, (…) -> (…, C), of weight's dtype. padding_idx: a row that gets
+    no gradient.
+
+    Raises IndexError for a number outside of [0, V), TypeError for an input that is no int Tensor, and ValueError for a
+    weight that is no matrix."""
     if weight.ndim != 2:
         raise ValueError(f"embedding: weight must be (V, C), got shape {weight.shape}")
     V = weight.shape[0]
@@ -219,7 +233,10 @@ def rows(weight, index):
 
 @composite(case((3, 4), booleans((3, 4)), 2.0), case((3, 4), booleans((4,)), -1.0))
 def masked_fill(x, mask, value):
-    """x with value where mask (bool, broadcast to x) is True. Dtypes are promoted."""
+    """x with value, a number or a Tensor, where mask is True. mask: bool, broadcast to x. Of x's shape; dtypes are
+    promoted.
+
+    Raises TypeError for a mask of another dtype, and ValueError for one that does not broadcast to x."""
     expanded(mask, x.shape)  # raises where the mask is larger
     return where(mask, value, x)
 
@@ -246,10 +263,12 @@ def _triangle(name, x, diagonal, lower):
 
 
 def tril(x, diagonal=0):
-    """The lower triangle of the last two dims, up to `diagonal` (0: the main one), zeros above."""
+    """The lower triangle of the last two dims, up to `diagonal` (0: the main one), zeros above. A copy, of x's shape
+    and dtype. Raises ValueError for fewer than two dims."""
     return _triangle("tril", x, diagonal, True)
 
 
 def triu(x, diagonal=0):
-    """The upper triangle of the last two dims, from `diagonal` (0: the main one), zeros below."""
+    """The upper triangle of the last two dims, from `diagonal` (0: the main one), zeros below. A copy, of x's shape and
+    dtype. Raises ValueError for fewer than two dims."""
     return _triangle("triu", x, diagonal, False)

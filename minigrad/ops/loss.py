@@ -1,7 +1,7 @@
 """Losses. All are composites but cross_entropy of class indices, whose op is in softmax.py.
 
-reduction: 'none' keeps the loss of each element, or of each target; 'sum' adds them up; 'mean' is their mean.
-"""
+reduction: 'none' keeps the loss of each element, or of each target; 'sum' adds them up, to (); 'mean' is their mean,
+(). Any other raises ValueError; an input that holds no floats, TypeError; shapes that do not fit, ValueError."""
 
 import numpy as np
 
@@ -45,7 +45,10 @@ def _check_pair(name, input, target, reduction):
 
 @composite(case((3, 4), (3, 4)), case((3, 4), (3, 4), reduction="none"))
 def mse_loss(input, target, *, reduction="mean"):
-    """(input - target)² of float Tensors of one shape."""
+    """(input - target)² of two Tensors of one shape.
+
+    Gives a loss of that shape (reduction 'none'), or (), its 'mean' or 'sum'. Raises TypeError unless input holds
+    floats, and ValueError for different shapes or another reduction."""
     _check_pair("mse_loss", input, target, reduction)
     difference = input - target
     return _reduced(difference * difference, reduction)
@@ -53,7 +56,10 @@ def mse_loss(input, target, *, reduction="mean"):
 
 @composite(case((3, 4), (3, 4)), case((3, 4), (3, 4), reduction="none"))
 def l1_loss(input, target, *, reduction="mean"):
-    """|input - target| of float Tensors of one shape; the gradient at 0 is 0."""
+    """|input - target| of two Tensors of one shape; the gradient at 0 is 0.
+
+    Gives a loss of that shape (reduction 'none'), or (), its 'mean' or 'sum'. Raises TypeError unless input holds
+    floats, and ValueError for different shapes or another reduction."""
     _check_pair("l1_loss", input, target, reduction)
     return _reduced((input - target).abs(), reduction)
 
@@ -66,9 +72,10 @@ def _huber(difference, delta):
 
 @composite(case((3, 4), (3, 4)), case((3, 4), (3, 4), beta=0.3, reduction="none"))
 def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
-    """d²/(2 beta) where |d| < beta, else |d| - beta/2, with d = input - target. beta 0: l1_loss.
+    """d²/(2 beta) where |d| < beta, else |d| - beta/2, with d = input - target, both of one shape. beta 0: l1_loss.
 
-    Source: Girshick 2015, equation 3."""
+    Result and errors are those of mse_loss; also raises ValueError for a negative beta. Source: Girshick 2015, equation
+    3."""
     if beta < 0:
         raise ValueError(f"smooth_l1_loss: beta must not be negative, got {beta}")
     if beta == 0:
@@ -79,7 +86,9 @@ def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
 
 @composite(case((3, 4), (3, 4)), case((3, 4), (3, 4), delta=0.3, reduction="none"))
 def huber_loss(input, target, *, reduction="mean", delta=1.0):
-    """d²/2 where |d| < delta, else delta (|d| - delta/2), with d = input - target. Source: Huber 1964."""
+    """d²/2 where |d| < delta, else delta (|d| - delta/2), with d = input - target, both of one shape.
+
+    Result and errors are those of mse_loss; also raises ValueError unless delta is positive. Source: Huber 1964."""
     if delta <= 0:
         raise ValueError(f"huber_loss: delta must be positive, got {delta}")
     _check_pair("huber_loss", input, target, reduction)
@@ -106,8 +115,9 @@ _PROBABILITIES = uniform((3, 4), 0.05, 0.95)
 def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
     """-(t ln p + (1 - t) ln(1 - p)) of probabilities p, input, and t, target, in [0, 1] and of one shape.
 
-    weight: factors of the losses, broadcast. No logarithm counts as less than -100. Raises ValueError for an input
-    outside of [0, 1], a target by more than 1/2, or NaN, unless a captured step runs."""
+    weight: factors of the losses, broadcast. No logarithm counts as less than -100. Result and errors are those of
+    mse_loss; also raises ValueError for an input outside of [0, 1], a target by more than 1/2, or NaN, unless a
+    captured step runs."""
     _check_pair("binary_cross_entropy", input, target, reduction)
     # A target of 1 may become 1.1: gradient checks take such steps. But labels of -1, 2 or 255 are a mistake.
     for name, x, beyond in () if active() else (("input", input, 0), ("target", target, 0.5)):
@@ -124,7 +134,8 @@ def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
 def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="mean", pos_weight=None):
     """binary_cross_entropy of sigmoid(input), exact for any logit. input, target: of one shape.
 
-    weight: factors of the losses, pos_weight: of the part where the target is 1. Tensors or numbers, broadcast."""
+    weight: factors of the losses, pos_weight: of the part where the target is 1. Tensors or numbers, broadcast. Result
+    and errors are those of mse_loss."""
     _check_pair("binary_cross_entropy_with_logits", input, target, reduction)
     ones = 1 if pos_weight is None else 1 + (pos_weight - 1) * target
     below = input < 0
@@ -138,7 +149,7 @@ def kl_div(input, target, *, reduction="mean", log_target=False):
     """t (ln t - input): its sum is the Kullback-Leibler divergence of t, target, from e^input, both of one shape.
 
     log_target: target holds ln t. reduction 'batchmean' divides the sum by the size of the first dim, as the
-    divergence's definition wants; 'mean' divides by the number of elements."""
+    divergence's definition wants; 'mean' divides by the number of elements. Result and errors are those of mse_loss."""
     _check_reduction("kl_div", reduction, (*REDUCTIONS, "batchmean"))
     _check_pair("kl_div", input, target, "sum")
     if log_target:
@@ -186,8 +197,8 @@ def _check_weight(name, weight, V):
 def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean"):
     """-input[target]: the loss of log-probabilities, such as log_softmax gives, for class indices.
 
-    Shapes and ignore_index as in cross_entropy. weight (V,): factors of the classes; 'mean' divides by their sum over
-    the targets."""
+    Shapes, results, ignore_index and errors as in cross_entropy. weight (V,): factors of the classes; 'mean' divides by
+    their sum over the targets."""
     _check_reduction("nll_loss", reduction)
     shape = target.shape if isinstance(target, Value) else None
     input, target, weight = _classes("nll_loss", input, target, weight, ignore_index)
@@ -218,7 +229,10 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
     input (N, V), (V,) or (N, V, d1, …), float. target: ints (N,), () or (N, d1, …); or floats of input's shape, whose
     entries along the dim of classes are probabilities. weight (V,): factors of the classes. reduction 'none' gives a
     loss per target; 'sum' a number; 'mean' the sum, divided by the number of targets other than ignore_index, or by the
-    sum of their weights (NaN if there is none), or, for probabilities, by their number."""
+    sum of their weights (NaN if there is none), or, for probabilities, by their number.
+
+    label_smoothing: the part of each target that is spread over all classes. Raises TypeError for other dtypes,
+    ValueError for other shapes or options, and IndexError for a class outside of [0, V)."""
     require_float("cross_entropy", input, weight)
     _check_reduction("cross_entropy", reduction)
     if not 0 <= label_smoothing <= 1:

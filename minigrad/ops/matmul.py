@@ -27,10 +27,11 @@ class Matmul(Op):
 
 
 def matmul(x, other):
-    """The matrix product x @ other, as in NumPy and PyTorch.
+    """The matrix product x @ other, as in NumPy and PyTorch: (…, n, k) @ (…, k, m) -> (…, n, m).
 
     Leading dims are batches and broadcast; a 1-d x is a row, a 1-d other a column, and the dim of size 1 that they
-    bring is dropped again. Floats or ints, promoted."""
+    bring is dropped again. Floats, ints or bools, promoted. Raises ValueError for sizes that do not fit, and for
+    numbers."""
     a, b = promoted("matmul", x, other)
     if not (isinstance(a, Value) and isinstance(b, Value)) or a.ndim == 0 or b.ndim == 0:
         raise ValueError("matmul needs two tensors of at least one dim; use * to scale")
@@ -93,7 +94,8 @@ class LinearBackward(FormulaOp):
 
 
 def linear(input, weight, bias=None):
-    """input (…, k) @ weight (m, k)ᵀ + bias (m,) -> (…, m). One dtype, float."""
+    """input (…, k) @ weight (m, k)ᵀ + bias (m,) -> (…, m). Raises ValueError for other sizes, and TypeError unless all
+    are floats of one dtype."""
     require_float("linear", input)
     shape = weight.shape
     if len(shape) != 2 or input.shape[-1:] != shape[1:]:
@@ -122,7 +124,9 @@ def linear(input, weight, bias=None):
 def einsum(equation, *operands):
     """Einstein summation as in NumPy and PyTorch: letters, '...', ',' and '->', repeated letters for diagonals.
 
-    Operands are contracted from left to right; each pair becomes one batched matmul."""
+    "ij,jk->ik" of (n, k) and (k, m) is (n, m); without '->' the result has the letters that occur once, in alphabetical
+    order. Operands, Tensors or arrays, are promoted, and contracted from left to right; each pair becomes one batched
+    matmul. Raises ValueError for an equation that cannot be read, or does not fit the shapes."""
     xs = list(operands[0]) if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else list(operands)
     terms, output = _parse(equation, [x.shape for x in xs])
     xs = promoted("einsum", *xs)

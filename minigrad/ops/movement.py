@@ -25,7 +25,7 @@ class Alias(Op):
 
 
 def alias(x):
-    """x as a new value in the graph, with the same memory."""
+    """x as a new value in the graph, with the same memory, shape and dtype."""
     return Alias.apply(x)
 
 
@@ -43,12 +43,12 @@ class Clone(Op):
 
 
 def clone(x):
-    """A copy of x, contiguous and with memory of its own. Gradients flow through."""
+    """A copy of x, contiguous and with memory of its own. Of x's shape and dtype; gradients flow through."""
     return Clone.apply(x)
 
 
 def contiguous(x):
-    """x if it is row-major already, else a copy."""
+    """x if it is row-major already, else a copy, of x's shape and dtype."""
     return x if x.is_contiguous() else Clone.apply(x)
 
 
@@ -67,7 +67,8 @@ class Reshape(Op):
 
 
 def reshape(x, *sizes, shape=None):
-    """x in another shape of the same size; one size may be -1. A view where the memory layout allows, else a copy."""
+    """x in another shape of the same size; one size may be -1. A view where the memory layout allows, else a copy.
+    Raises ValueError for another size."""
     shape = shape_of("reshape", sizes, shape)
     if -1 in shape:
         shape = _inferred(x, shape)
@@ -89,7 +90,8 @@ def _inferred(x, shape):
 
 
 def view(x, *sizes, size=None):
-    """Like reshape, but never a copy: raises where the memory layout does not allow a view."""
+    """Like reshape, but never a copy: raises RuntimeError where the memory layout does not allow a view of that shape,
+    and ValueError for another size."""
     y = reshape(x, shape_of("view", sizes, size))
     if y.storage is not x.storage and x.numel():
         raise RuntimeError(
@@ -100,7 +102,8 @@ def view(x, *sizes, size=None):
 
 @composite(case((2, 3, 4)), case((2, 3, 4), start_dim=1), case(()))
 def flatten(x, start_dim=0, end_dim=-1):
-    """x with the dims start_dim to end_dim (inclusive) merged into one."""
+    """x with the dims start_dim to end_dim (inclusive) merged into one. Of no dims, (1,). A view where the memory
+    layout allows, else a copy. Raises ValueError if end_dim comes first."""
     start, end = one_dim("flatten", x, start_dim), one_dim("flatten", x, end_dim)
     if start > end:
         raise ValueError(f"flatten: start_dim {start_dim} comes after end_dim {end_dim}")
@@ -110,7 +113,7 @@ def flatten(x, start_dim=0, end_dim=-1):
 @numpy_names
 @composite(case((2, 1, 3, 1)), case((2, 1, 3, 1), dim=1), case((2, 3), dim=0))
 def squeeze(x, dim=None):
-    """x without its dims of size 1, or without those of `dim` (one or several) that have size 1."""
+    """x without its dims of size 1, or without those of `dim` (one or several) that have size 1. A view."""
     dims = many_dims("squeeze", x, dim) if dim != () else ()
     return reshape(x, tuple(n for d, n in enumerate(x.shape) if n != 1 or d not in dims))
 
@@ -125,7 +128,7 @@ def _new_dim(name, x, dim):
 @numpy_names
 @composite(case((2, 3), dim=1), case((), dim=-1))
 def unsqueeze(x, dim):
-    """x with a new dim of size 1 at position dim."""
+    """x with a new dim of size 1 at position dim. From -ndim - 1 to ndim; a view. Raises IndexError for another dim."""
     dim = _new_dim("unsqueeze", x, dim)
     return reshape(x, *x.shape[:dim], 1, *x.shape[dim:])
 
@@ -147,7 +150,8 @@ class Permute(Op):
 
 
 def permute(x, *order, dims=None):
-    """x with its dims reordered: dim i of the result is dim dims[i] of x. A view."""
+    """x with its dims reordered: dim i of the result is dim dims[i] of x. A view. Raises ValueError unless each dim is
+    named once."""
     dims = shape_of("permute", order, dims)
     order = tuple(one_dim("permute", x, d) for d in dims)
     if sorted(order) != list(range(x.ndim)):
@@ -156,7 +160,7 @@ def permute(x, *order, dims=None):
 
 
 def transpose(x, dim0, dim1):
-    """x with two dims exchanged. A view."""
+    """x with the dims dim0 and dim1 exchanged. A view."""
     order = list(range(x.ndim))
     if x.ndim:
         a, b = one_dim("transpose", x, dim0), one_dim("transpose", x, dim1)
@@ -179,7 +183,8 @@ class Expand(Op):
 
 
 def expand(x, *sizes, size=None):
-    """x broadcast to a shape without a copy; -1 keeps a size. The result is read-only, unless it has x's shape."""
+    """x broadcast to a shape without a copy; -1 keeps a size. The result is read-only, unless it has x's shape. Raises
+    ValueError if x does not broadcast to it."""
     shape = shape_of("expand", sizes, size)
     extra = len(shape) - x.ndim
     full = tuple(x.shape[d - extra] if n == -1 and d >= extra else n for d, n in enumerate(shape))
@@ -208,7 +213,7 @@ class Flip(Op):
 
 
 def flip(x, *along, dims=None):
-    """A copy of x reversed along dims."""
+    """A copy of x reversed along dims. Of x's shape: x.flip(0, 1), flip((0, 1)) or flip(dims=(0, 1))."""
     dims = shape_of("flip", along if dims is None else (dims,) if isinstance(dims, (tuple, list)) else ((dims,),))
     return Flip.apply(x, dims=many_dims("flip", x, dims) if dims else ())
 
@@ -231,7 +236,8 @@ class Cat(Op):
 
 @numpy_names
 def cat(tensors, dim=0):
-    """Tensors one after the other along dim; the other sizes must agree. Dtypes are promoted."""
+    """Tensors one after the other along dim; the other sizes must agree. Dtypes are promoted. Raises ValueError if they
+    do not, and TypeError for no Tensors."""
     xs = promoted("cat", *tensors)
     if any(x.shape == (0,) for x in xs):  # as torch.tensor([]), to which things are then added, it fits every shape
         xs = [x for x in xs if x.shape != (0,)] or xs[:1]
@@ -257,7 +263,8 @@ class Stack(Op):
 
 @numpy_names
 def stack(tensors, dim=0):
-    """Tensors of one shape, side by side along a new dim. Dtypes are promoted."""
+    """Tensors of one shape, side by side along a new dim. Its size is their number, its position dim. Dtypes are
+    promoted. Raises ValueError for different shapes, and TypeError for no Tensors."""
     xs = promoted("stack", *tensors)
     if len({x.shape for x in xs}) != 1:
         raise ValueError(f"stack needs tensors of one shape, got {[x.shape for x in xs]}")
@@ -280,7 +287,7 @@ class Unbind(Op):
 
 @numpy_names
 def unbind(x, dim=0):
-    """The slices along dim, as views without that dim. A tuple."""
+    """The slices along dim, as views without that dim. A tuple. Raises ValueError for a Tensor of no dims."""
     dim = one_dim("unbind", x, dim)
     if x.ndim == 0:
         raise ValueError("unbind of a 0-d tensor")
@@ -306,7 +313,8 @@ class Split(Op):
 
 @numpy_names(split_size="split_size_or_sections")
 def split(x, split_size_or_sections, dim=0):
-    """Consecutive views along dim: of a size (the last may be smaller), or of a list of sizes. A tuple."""
+    """Consecutive views along dim: of a size (the last may be smaller), or of a list of sizes. A tuple. Raises
+    ValueError for sizes that do not add up."""
     dim, sizes = one_dim("split", x, dim), split_size_or_sections
     if x.ndim == 0:
         raise ValueError("split of a 0-d tensor")
@@ -324,7 +332,8 @@ def split(x, split_size_or_sections, dim=0):
 @numpy_names
 @composite(case((5, 3), chunks=2), case((2, 6), chunks=3, dim=1))
 def chunk(x, chunks, dim=0):
-    """At most `chunks` parts along dim, as views: of equal size, but the last may be smaller."""
+    """At most `chunks` parts along dim, as views: of equal size, but the last may be smaller. A tuple. Raises
+    ValueError unless chunks is positive."""
     if chunks <= 0:
         raise ValueError(f"chunk: chunks must be positive, got {chunks}")
     n = x.shape[one_dim("chunk", x, dim)] if x.ndim else 0
@@ -363,7 +372,8 @@ def pad(x, pad, value=0.0):
 
 @composite(case((2, 3), 2, 1), case((3,), 2, 2))
 def repeat(x, *times, repeats=None):
-    """A copy of x tiled repeats[i] times along dim i; more repeats than dims add dims at the front (NumPy's tile)."""
+    """A copy of x tiled repeats[i] times along dim i; more repeats than dims add dims at the front (NumPy's tile).
+    Raises ValueError for fewer."""
     repeats = shape_of("repeat", times, repeats)
     extra = len(repeats) - x.ndim
     if extra < 0 or any(n < 0 for n in repeats):

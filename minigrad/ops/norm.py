@@ -133,15 +133,21 @@ def _rows(name, x, normalized_shape, weight, bias=None):
 
 
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
-    """Each row to mean 0 and variance 1 (biased), times weight plus bias.
+    """Each row of input (…, *normalized_shape) to mean 0 and variance 1 (biased), times weight plus bias. Same shape.
 
-    The last dims, of normalized_shape (an int or a shape), make a row; weight and bias have that shape or are None."""
+    The last dims, of normalized_shape (an int or a shape), make a row; weight and bias have that shape or are None. eps
+    is added to the variance. Raises ValueError for other shapes, and TypeError unless all are floats of one dtype.
+
+    Source: Ba, Kiros and Hinton 2016."""
     x, weight, bias = _rows("layer_norm", input, normalized_shape, weight, bias)
     return shaped(LayerNorm.apply(x, weight, bias, eps=eps), input.shape)
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None):
-    """Each row to mean square 1, times weight. eps=None is the dtype's machine epsilon, as in PyTorch."""
+    """Each row of input (…, *normalized_shape) to mean square 1, times weight, of normalized_shape. Same shape.
+
+    eps is added to the mean square; None is the dtype's machine epsilon, as in PyTorch. Raises ValueError for other
+    shapes, and TypeError unless all are floats of one dtype. Source: Zhang and Sennrich 2019."""
     x, weight, _ = _rows("rms_norm", input, normalized_shape, weight)
     eps = float(np.finfo(x.dtype).eps) if eps is None else eps
     return shaped(RmsNorm.apply(x, weight, eps=eps), input.shape)

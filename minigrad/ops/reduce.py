@@ -1,4 +1,7 @@
-"""Reductions over any dimensions, cumulative sums and orderings."""
+"""Reductions over any dimensions, cumulative sums and orderings.
+
+`dim` is an int, several, or None for all. It is dropped, or with keepdim left at size 1. A dim that x does not have is
+an IndexError, one that is named twice a ValueError."""
 
 import math
 from collections import namedtuple
@@ -39,7 +42,8 @@ class Sum(Op):
 
 @numpy_names
 def sum(x, dim=None, keepdim=False, dtype=None):
-    """Sum over dim (None: all; a number or several), of x in dtype. Integers and bools sum to int64."""
+    """Sum over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype, or of x in `dtype`;
+    integers and bools sum to int64. Of nothing, 0."""
     x = x if dtype is None else in_dtype(x, dtype)
     return Sum.apply(x, dims=many_dims("sum", x, dim), keepdim=keepdim)
 
@@ -47,7 +51,8 @@ def sum(x, dim=None, keepdim=False, dtype=None):
 @numpy_names
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True))
 def mean(x, dim=None, keepdim=False, dtype=None):
-    """y = Σ x / n over dim (None: all). Floats only, float16 summed in float32; NaN for no elements."""
+    """y = Σ x / n over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype, or of x in
+    `dtype`; float16 is summed in float32. NaN of nothing. Raises TypeError unless they are floats."""
     x = x if dtype is None else in_dtype(x, dtype)
     require_float("mean", x)
     if x.dtype == float16:
@@ -103,7 +108,8 @@ def _nonempty(name, x, dims):
 
 @numpy_names
 def amax(x, dim=None, keepdim=False):
-    """Largest value over dim (None: all); ties share the gradient evenly."""
+    """Largest value over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype; NaN is the
+    largest. Ties share the gradient evenly. Raises ValueError for a maximum of nothing."""
     dims = many_dims("amax", x, dim)
     _nonempty("amax", x, dims)
     return Amax.apply(x, dims=dims, keepdim=keepdim)
@@ -111,7 +117,8 @@ def amax(x, dim=None, keepdim=False):
 
 @numpy_names
 def amin(x, dim=None, keepdim=False):
-    """Smallest value over dim (None: all); ties share the gradient evenly."""
+    """Smallest value over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype; NaN is the
+    smallest. Ties share the gradient evenly. Raises ValueError for a minimum of nothing."""
     dims = many_dims("amin", x, dim)
     _nonempty("amin", x, dims)
     return Amin.apply(x, dims=dims, keepdim=keepdim)
@@ -150,13 +157,15 @@ def _arg(op, x, dim, keepdim):
 
 @numpy_names
 def argmax(x, dim=None, keepdim=False):
-    """Index of the largest value along dim, or in x flattened; the first of ties. int64."""
+    """Index of the largest value along dim, the first of ties. int64. dim: an int, dropped unless keepdim, or None for
+    x flattened. NaN is the largest. Raises ValueError for a maximum of nothing."""
     return _arg(Argmax, x, dim, keepdim)
 
 
 @numpy_names
 def argmin(x, dim=None, keepdim=False):
-    """Index of the smallest value along dim, or in x flattened; the first of ties. int64."""
+    """Index of the smallest value along dim, the first of ties. int64. dim: an int, dropped unless keepdim, or None for
+    x flattened. NaN is the smallest. Raises ValueError for a minimum of nothing."""
     return _arg(Argmin, x, dim, keepdim)
 
 
@@ -176,8 +185,9 @@ def _extreme(x, dim, keepdim, over_all, arg):
 @numpy_names
 @composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))
 def max(x, dim=None, keepdim=False, *, other=None):
-    """The largest of all; ties share the gradient. With dim, the pair (values, indices); the first of ties gets it.
-    With a Tensor in place of dim, or other=, maximum()."""
+    """The largest of all; ties share the gradient. With dim, an int that is dropped unless keepdim, the pair (values,
+    indices), of x's dtype and int64; the first of ties gets the gradient. With a Tensor in place of dim, or other=,
+    maximum(). Raises ValueError for a maximum of nothing."""
     if other is not None or isinstance(dim, Value):
         return maximum(x, dim if other is None else other)
     return _extreme(x, dim, keepdim, amax, argmax)
@@ -186,8 +196,9 @@ def max(x, dim=None, keepdim=False, *, other=None):
 @numpy_names
 @composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))
 def min(x, dim=None, keepdim=False, *, other=None):
-    """The smallest of all; ties share the gradient. With dim, the pair (values, indices); the first of ties gets it.
-    With a Tensor in place of dim, or other=, minimum()."""
+    """The smallest of all; ties share the gradient. With dim, an int that is dropped unless keepdim, the pair (values,
+    indices), of x's dtype and int64; the first of ties gets the gradient. With a Tensor in place of dim, or other=,
+    minimum(). Raises ValueError for a minimum of nothing."""
     if other is not None or isinstance(dim, Value):
         return minimum(x, dim if other is None else other)
     return _extreme(x, dim, keepdim, amin, argmin)
@@ -215,13 +226,13 @@ class All(Op):
 
 @numpy_names
 def any(x, dim=None, keepdim=False):
-    """True where any value over dim (None: all) is not 0."""
+    """True where any value over dim is not 0. dim: an int, several, or None for all, dropped unless keepdim. bool."""
     return Any.apply(x, dims=many_dims("any", x, dim), keepdim=keepdim)
 
 
 @numpy_names
 def all(x, dim=None, keepdim=False):
-    """True where no value over dim (None: all) is 0."""
+    """True where no value over dim is 0. dim: an int, several, or None for all, dropped unless keepdim. bool."""
     return All.apply(x, dims=many_dims("all", x, dim), keepdim=keepdim)
 
 
@@ -237,8 +248,10 @@ def _spread(dim, unbiased, correction):
 @numpy_names
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True), case((5,), dim=0, correction=0))
 def var(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """y = Σ (x - mean)² / (n - correction) over dim. correction 1, the default, is the unbiased estimate; NaN if n is
-    not above it."""
+    """y = Σ (x - mean)² / (n - correction) over dim. dim: an int, several, or None for all, dropped unless keepdim.
+
+    correction 1, the default, is the unbiased estimate, and unbiased=False is 0; NaN if n is not above it. Of x's
+    dtype. Raises TypeError unless that is a float, and if both options are given."""
     require_float("var", x)
     dim, correction = _spread(dim, unbiased, correction)
     if x.dtype == float16:
@@ -251,7 +264,8 @@ def var(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
 @numpy_names
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True))
 def std(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """y = √var(x). The gradient is 0 where the variance is 0, as in PyTorch."""
+    """y = √var(x). Shapes, dtypes, options and errors are those of var. The gradient is 0 where the variance is 0, as
+    in PyTorch."""
     y = var(x, dim, unbiased, keepdim, correction=correction)
     constant = y == 0
     return y.masked_fill(constant, 1.0).sqrt().masked_fill(constant, 0.0)
@@ -274,7 +288,8 @@ class Logsumexp(Op):
 
 @numpy_names
 def logsumexp(x, dim, keepdim=False):
-    """ln Σ e^x over dim (a number or several), without overflow."""
+    """ln Σ e^x over dim, without overflow. dim: an int or several, dropped unless keepdim. Of x's dtype. Raises
+    TypeError unless that is a float."""
     require_float("logsumexp", x)
     dims = many_dims("logsumexp", x, dim)
     rest = tuple(d for d in range(x.ndim) if d not in dims)
@@ -298,7 +313,8 @@ class Cumsum(Op):
 
 @numpy_names
 def cumsum(x, dim, dtype=None):
-    """Running sum along dim. Same shape; bools sum to int64."""
+    """Running sum along dim: y_i = Σ_{j ≤ i} x_j. Of x's shape and dtype, or of x in `dtype`; integers and bools give
+    int64."""
     x = x if dtype is None else in_dtype(x, dtype)
     dim = one_dim("cumsum", x, dim)
     return Cumsum.apply(x, dim=dim, reverse=False) if x.ndim else x.clone()
@@ -316,7 +332,7 @@ class Argsort(Op):
 
 @numpy_names
 def argsort(x, dim=-1, descending=False, stable=True):
-    """Indices that sort x along dim; ties keep their order, stable or not, and NaN counts as the largest. int64."""
+    """Indices that sort x along dim. int64, of x's shape. Ties keep their order, stable or not; NaN is the largest."""
     dim = one_dim("argsort", x, dim)
     return shaped(Argsort.apply(shaped(x, x.shape or (1,)), dim=dim, descending=descending), x.shape)
 
@@ -324,7 +340,8 @@ def argsort(x, dim=-1, descending=False, stable=True):
 @numpy_names
 @composite(case((3, 4)), case(apart((3, 4)), dim=0, descending=True))
 def sort(x, dim=-1, descending=False, stable=True):
-    """The pair (values, indices) in order along dim. Ties keep their order, stable or not."""
+    """The pair (values, indices) in order along dim. Of x's shape; x's dtype, and int64. Ties keep their order, stable
+    or not; NaN is the largest. Gradients go to where the values come from."""
     indices = argsort(x, dim, descending)
     return ValuesIndices(_at(x, dim, indices), indices)
 
@@ -332,7 +349,9 @@ def sort(x, dim=-1, descending=False, stable=True):
 @numpy_names
 @composite(case((3, 5), k=2), case((3, 5), k=3, dim=0, largest=False))
 def topk(x, k, dim=-1, largest=True, sorted=True):
-    """The pair (values, indices) of the k largest (or smallest) along dim, in order whatever `sorted` is."""
+    """The pair (values, indices) of the k largest (or smallest) along dim, in order. Of x's dtype and int64, with size
+    k there; the first of ties first, whatever `sorted` is. NaN is the largest. Raises ValueError if there are not k
+    elements."""
     dim = one_dim("topk", x, dim)
     n = x.shape[dim] if x.ndim else 1
     if not 0 <= k <= n:

@@ -68,7 +68,11 @@ class Where(Op):
 
 
 def where(condition, x=None, other=None):
-    """x where condition (bool) is True, else other. Tensors or numbers, broadcast against each other."""
+    """x where condition is True, else other. condition: a bool Tensor; x, other: Tensors or numbers. All three are
+    broadcast, x and other promoted.
+
+    Two numbers give their default dtype: float32, int64 or bool. Raises TypeError for a condition that is no bool
+    Tensor, and ValueError for shapes that do not broadcast."""
     if x is None or other is None:
         raise TypeError("where takes a condition and two values; for where a condition holds, nonzero(as_tuple=True)")
     if not isinstance(condition, Value) or condition.dtype.kind != "b":
@@ -103,9 +107,11 @@ class Clamp(Op):
 
 
 def clamp(x, min=None, max=None):
-    """x limited to [min, max]; either bound may be None. Numbers, or Tensors that broadcast with x.
+    """x limited to [min, max]; either bound may be None. Numbers, or Tensors that broadcast with x; dtypes are
+    promoted.
 
-    The gradient goes to x where it lies within the bounds or on them, else to the bound. max wins over min."""
+    The gradient goes to x where it lies within the bounds or on them, else to the bound. max wins over min. Raises
+    ValueError if both are None, and TypeError for bounds of other types."""
     if min is None and max is None:
         raise ValueError("clamp: give min, max or both")
     if isinstance(min, Value) or isinstance(max, Value):
@@ -266,20 +272,20 @@ logical_and, logical_or, logical_xor = binary(LogicalAnd), binary(LogicalOr), bi
 
 
 def logical_not(x):
-    """True where x is 0 or False. Same shape, bool."""
+    """True where x is 0 or False. bool, of x's shape."""
     return LogicalNot.apply(x)
 
 
 def isnan(x):
-    """True where x is NaN. Same shape, bool."""
+    """True where x is NaN. bool, of x's shape."""
     return Isnan.apply(x)
 
 
 def isinf(x):
-    """True where x is +∞ or -∞. Same shape, bool."""
+    """True where x is +∞ or -∞. bool, of x's shape."""
     return Isinf.apply(x)
 
 
 def isfinite(x):
-    """True where x is neither NaN nor infinite. Same shape, bool."""
+    """True where x is neither NaN nor infinite. bool, of x's shape."""
     return Isfinite.apply(x)

@@ -21,43 +21,53 @@ class Transfer(Op):
     """y = x on another device;   dx = dy on x's device"""
 
 def select(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The slice number `index` of x along dim, as a view without that dim."""
+    """The slice number `index` of x along dim, as a view without that dim. Raises IndexError for a slice that x does
+    not have."""
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """Gaussian error linear unit; approximate is 'none' (erf) or 'tanh'. Same shape and dtype as x."""
+    """x Φ(x), the Gaussian error linear unit; approximate is 'none' (by erf) or 'tanh'. Of x's shape and dtype, or
+    float32 of integers and bools. Raises ValueError for another approximate.
+
+    Source: Hendrycks and Gimpel 2016."""
 
 def relu(input: Tensor, *, inplace: bool = False) -> Tensor:
-    """max(x, 0). Same shape and dtype; the gradient at 0 is 0."""
+    """max(x, 0). Of x's shape and dtype (of bools, int64); the gradient at 0 is 0."""
 
 def sigmoid(input: Tensor) -> Tensor:
     """y = 1 / (1 + e^-x);   dx = dy y (1 - y)
 
-    Of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def silu(input: Tensor, *, inplace: bool = False) -> Tensor:
     """y = x σ(x);   dx = dy σ (1 + x (1 - σ))
 
-    Of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def tanh(input: Tensor) -> Tensor:
     """y = tanh x;   dx = dy (1 - y²)
 
-    Of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def dropout(
     input: Tensor, p: float = 0.5, training: bool = True, generator: Generator | None = None, *, inplace: bool = False
 ) -> Tensor:
-    """Each element 0 with probability p, else divided by 1 - p; input itself if not training or p = 0.
+    """Each element 0 with probability p, else divided by 1 - p; input itself if not training or p = 0. Floats, of any
+    shape.
 
-    Draws from `generator`, by default the one that manual_seed seeds."""
+    Draws from `generator`, by default the one that manual_seed seeds. Raises TypeError for other dtypes, and ValueError
+    for a p outside of [0, 1]. Source: Srivastava et al. 2014."""
 
 def attention_pattern(qk: Tensor, mask: Tensor | None = None, is_causal: bool = False, scale: float = 1.0) -> Tensor:
-    """softmax(scale · qk + mask) over the last dim of qk (…, T, S): which keys each query reads, and how much.
+    """softmax(scale · qk + mask) over the last dim of qk (…, T, S): which keys each query reads, and how much. Same
+    shape.
 
-    mask: bool Tensor (True: attend), float Tensor (added), or None, broadcast to qk."""
+    mask: bool Tensor (True: attend), or Tensor of qk's float dtype (added), or None, broadcast to qk. is_causal: query
+    t sees the keys up to t + S - T. Raises TypeError for other dtypes, and ValueError for a mask that does not
+    broadcast."""
 
 def merge_heads(input: Tensor) -> Tensor:
-    """Heads (B, n, T, d) side by side: x.transpose(1, 2).reshape(B, T, n·d)."""
+    """Heads (B, n, T, d) side by side, (B, T, n·d): x.transpose(1, 2).reshape(B, T, n·d). Of any dtype. Raises
+    ValueError for other numbers of dims."""
 
 def scaled_dot_product_attention(
     query: Tensor,
@@ -81,48 +91,49 @@ def scaled_dot_product_attention(
 
 @overload
 def split_heads(input: Tensor, heads: int, /) -> Tensor:
-    """x (B, T, n·d) as n heads: x.reshape(B, T, n, d).transpose(1, 2), a view (B, n, T, d).
+    """x (B, T, n·d) as n heads: x.reshape(B, T, n, d).transpose(1, 2), a view (B, n, T, d), of any dtype.
 
-    Given several numbers of heads, x holds that many parts side by side: x (B, T, (n_0 + n_1 + …)·d) ->
-    (B, n_0, T, d), (B, n_1, T, d), …"""
+    Given several numbers of heads, x holds that many parts side by side: x (B, T, (n_0 + n_1 + …)·d) -> (B, n_0, T, d),
+    (B, n_1, T, d), … Raises ValueError for an x that cannot be divided so."""
 
 @overload
 def split_heads(input: Tensor, *heads: int) -> tuple[Tensor, ...]: ...
 def abs(input: Tensor) -> Tensor:
-    """|x|. Same shape and dtype."""
+    """|x|. Of x's shape and dtype; the gradient at 0 is 0."""
 
 def add(input: Operand, other: Operand, *, alpha: float = 1) -> Tensor:
-    """x + alpha other."""
+    """x + alpha other. Elementwise: Tensors, arrays or numbers, one of them a Tensor, promoted and broadcast. Raises
+    ValueError for shapes that do not broadcast, and TypeError for a float alpha of ints."""
 
 def cos(input: Tensor) -> Tensor:
     """y = cos x;   dx = -dy sin x
 
-    Of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def erf(input: Tensor) -> Tensor:
     """y = 2/√π ∫₀ˣ exp(-t²) dt;   dx = dy 2/√π exp(-x²)
 
-    Of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def erfc(input: Tensor) -> Tensor:
     """y = 1 - erf x;   dx = -dy 2/√π exp(-x²)
 
     It is accurate for large x too, where 1 - erf x would round to 0.
 
-    Of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def exp(input: Tensor) -> Tensor:
     """y = e^x;   dx = dy y
 
-    Of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def floor(input: Tensor) -> Tensor:
-    """The largest integer ≤ x, in x's dtype; no gradient."""
+    """The largest integer ≤ x, in x's dtype; no gradient. Of x's shape."""
 
 def log(input: Tensor) -> Tensor:
     """y = ln x;   dx = dy / x
 
-    Of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def mul(input: Operand, other: Operand) -> Tensor:
     """y = a b;   da = dy b, db = dy a
@@ -131,153 +142,190 @@ def mul(input: Operand, other: Operand) -> Tensor:
     ValueError for shapes that do not, and TypeError for other types."""
 
 def neg(input: Tensor) -> Tensor:
-    """-x. Same shape and dtype; not for bools."""
+    """-x. Of x's shape and dtype. Raises TypeError for bools: use ~x."""
 
 def pow(input: Operand, exponent: Operand) -> Tensor:
-    """x ** exponent, tensors or numbers. Of integers with a non-negative int exponent, an integer."""
+    """x ** exponent. Elementwise: Tensors, arrays or numbers, one of them a Tensor, promoted and broadcast. Ints to a
+    negative int are float32. Raises ValueError for other shapes, and for ints to negative numbers in an int Tensor."""
 
 def rsqrt(input: Tensor) -> Tensor:
     """y = 1/√x;   dx = -dy y³ / 2
 
-    Of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def sign(input: Tensor) -> Tensor:
-    """-1, 0 or 1. Same shape and dtype; no gradient."""
+    """-1, 0 or 1. Of x's shape and dtype; no gradient."""
 
 def sin(input: Tensor) -> Tensor:
     """y = sin x;   dx = dy cos x
 
-    Of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def sqrt(input: Tensor) -> Tensor:
     """y = √x;   dx = dy / 2y
 
-    Of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def sub(input: Operand, other: Operand, *, alpha: float = 1) -> Tensor:
-    """x - alpha other."""
+    """x - alpha other. Elementwise: Tensors, arrays or numbers, one of them a Tensor, promoted and broadcast. Raises
+    ValueError for shapes that do not broadcast, and TypeError for bools, or a float alpha of ints."""
 
 def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
-    """Rows of weight, (V, C), at the int Tensor input, (…) -> (…, C). padding_idx: a row that gets no gradient."""
+    """Rows of weight, (V, C), at the int Tensor input, (…) -> (…, C), of weight's dtype. padding_idx: a row that gets
+    no gradient.
+
+    Raises IndexError for a number outside of [0, V), TypeError for an input that is no int Tensor, and ValueError for a
+    weight that is no matrix."""
 
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """y[i][j] = x[i][index[i][j]] for dim 1, and so on: index picks along dim, and is at most as large as x
-    in the other dims. A number is a vector of one."""
+    """y[i][j] = x[i][index[i][j]] for dim 1, and so on: of index's shape and x's dtype.
+
+    index: an int Tensor with as many dims as x, at most as large as x in the dims other than dim; a number is a vector
+    of one. Raises IndexError for a place that x does not have, ValueError for another shape, and TypeError for an index
+    that is no int Tensor."""
 
 def getitem(input: Tensor, index: Index) -> Tensor:
-    """x[index], basic or advanced as in NumPy. Basic indexing gives a view."""
+    """x[index], basic or advanced as in NumPy: ints, slices, None, …, and int or bool Tensors, arrays or lists. Of x's
+    dtype.
+
+    Basic indexing, without the latter, gives a view. Raises IndexError for an index out of range or too many of them,
+    and TypeError for one of another type."""
 
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The slices of x along dim named by index, an int Tensor of shape (n,), or (). A number has one slice, itself."""
+    """The slices of x along dim named by index, an int Tensor (n,) or (). A copy, of size n there.
+
+    A number x has one slice, itself. Raises IndexError for a slice that x does not have, ValueError for an index of
+    other dims, TypeError for another dtype."""
 
 def masked_fill(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
-    """x with value where mask (bool, broadcast to x) is True. Dtypes are promoted."""
+    """x with value, a number or a Tensor, where mask is True. mask: bool, broadcast to x. Of x's shape; dtypes are
+    promoted.
+
+    Raises TypeError for a mask of another dtype, and ValueError for one that does not broadcast to x."""
 
 def parsed_index(input: Any, index: Index) -> tuple[Any, ...]:
     """An index with Tensors and lists as arrays (copied: what is recorded must not change). Raises on other types."""
 
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
-    """The lower triangle of the last two dims, up to `diagonal` (0: the main one), zeros above."""
+    """The lower triangle of the last two dims, up to `diagonal` (0: the main one), zeros above. A copy, of x's shape
+    and dtype. Raises ValueError for fewer than two dims."""
 
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
-    """The upper triangle of the last two dims, from `diagonal` (0: the main one), zeros below."""
+    """The upper triangle of the last two dims, from `diagonal` (0: the main one), zeros below. A copy, of x's shape and
+    dtype. Raises ValueError for fewer than two dims."""
 
 def matmul(input: Tensor | Array, other: Tensor | Array) -> Tensor:
-    """The matrix product x @ other, as in NumPy and PyTorch.
+    """The matrix product x @ other, as in NumPy and PyTorch: (…, n, k) @ (…, k, m) -> (…, n, m).
 
     Leading dims are batches and broadcast; a 1-d x is a row, a 1-d other a column, and the dim of size 1 that they
-    bring is dropped again. Floats or ints, promoted."""
+    bring is dropped again. Floats, ints or bools, promoted. Raises ValueError for sizes that do not fit, and for
+    numbers."""
 
 def einsum(equation: str, *operands: Tensor | Array) -> Tensor:
     """Einstein summation as in NumPy and PyTorch: letters, '...', ',' and '->', repeated letters for diagonals.
 
-    Operands are contracted from left to right; each pair becomes one batched matmul."""
+    "ij,jk->ik" of (n, k) and (k, m) is (n, m); without '->' the result has the letters that occur once, in alphabetical
+    order. Operands, Tensors or arrays, are promoted, and contracted from left to right; each pair becomes one batched
+    matmul. Raises ValueError for an equation that cannot be read, or does not fit the shapes."""
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input (…, k) @ weight (m, k)ᵀ + bias (m,) -> (…, m). One dtype, float."""
+    """input (…, k) @ weight (m, k)ᵀ + bias (m,) -> (…, m). Raises ValueError for other sizes, and TypeError unless all
+    are floats of one dtype."""
 
 def alias(input: Tensor) -> Tensor:
-    """x as a new value in the graph, with the same memory."""
+    """x as a new value in the graph, with the same memory, shape and dtype."""
 
 @overload
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Tensors one after the other along dim; the other sizes must agree. Dtypes are promoted."""
+    """Tensors one after the other along dim; the other sizes must agree. Dtypes are promoted. Raises ValueError if they
+    do not, and TypeError for no Tensors."""
 
 @overload
 def cat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor: ...
 @overload
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """At most `chunks` parts along dim, as views: of equal size, but the last may be smaller."""
+    """At most `chunks` parts along dim, as views: of equal size, but the last may be smaller. A tuple. Raises
+    ValueError unless chunks is positive."""
 
 @overload
 def chunk(input: Tensor, chunks: int, axis: int = 0) -> tuple[Tensor, ...]: ...
 def clone(input: Tensor) -> Tensor:
-    """A copy of x, contiguous and with memory of its own. Gradients flow through."""
+    """A copy of x, contiguous and with memory of its own. Of x's shape and dtype; gradients flow through."""
 
 def contiguous(input: Tensor) -> Tensor:
-    """x if it is row-major already, else a copy."""
+    """x if it is row-major already, else a copy, of x's shape and dtype."""
 
 def expand(input: Tensor, *sizes: Size, size: Size | None = None) -> Tensor:
-    """x broadcast to a shape without a copy; -1 keeps a size. The result is read-only, unless it has x's shape."""
+    """x broadcast to a shape without a copy; -1 keeps a size. The result is read-only, unless it has x's shape. Raises
+    ValueError if x does not broadcast to it."""
 
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """x with the dims start_dim to end_dim (inclusive) merged into one."""
+    """x with the dims start_dim to end_dim (inclusive) merged into one. Of no dims, (1,). A view where the memory
+    layout allows, else a copy. Raises ValueError if end_dim comes first."""
 
 def flip(input: Tensor, *along: Size, dims: Size | None = None) -> Tensor:
-    """A copy of x reversed along dims."""
+    """A copy of x reversed along dims. Of x's shape: x.flip(0, 1), flip((0, 1)) or flip(dims=(0, 1))."""
 
 def permute(input: Tensor, *order: Size, dims: Size | None = None) -> Tensor:
-    """x with its dims reordered: dim i of the result is dim dims[i] of x. A view."""
+    """x with its dims reordered: dim i of the result is dim dims[i] of x. A view. Raises ValueError unless each dim is
+    named once."""
 
 def repeat(input: Tensor, *times: Size, repeats: Size | None = None) -> Tensor:
-    """A copy of x tiled repeats[i] times along dim i; more repeats than dims add dims at the front (NumPy's tile)."""
+    """A copy of x tiled repeats[i] times along dim i; more repeats than dims add dims at the front (NumPy's tile).
+    Raises ValueError for fewer."""
 
 def reshape(input: Tensor, *sizes: Size, shape: Size | None = None) -> Tensor:
-    """x in another shape of the same size; one size may be -1. A view where the memory layout allows, else a copy."""
+    """x in another shape of the same size; one size may be -1. A view where the memory layout allows, else a copy.
+    Raises ValueError for another size."""
 
 @overload
 def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Consecutive views along dim: of a size (the last may be smaller), or of a list of sizes. A tuple."""
+    """Consecutive views along dim: of a size (the last may be smaller), or of a list of sizes. A tuple. Raises
+    ValueError for sizes that do not add up."""
 
 @overload
 def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]: ...
 @overload
 def squeeze(input: Tensor, dim: Dims = None) -> Tensor:
-    """x without its dims of size 1, or without those of `dim` (one or several) that have size 1."""
+    """x without its dims of size 1, or without those of `dim` (one or several) that have size 1. A view."""
 
 @overload
 def squeeze(input: Tensor, axis: Dims = None) -> Tensor: ...
 @overload
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """Tensors of one shape, side by side along a new dim. Dtypes are promoted."""
+    """Tensors of one shape, side by side along a new dim. Its size is their number, its position dim. Dtypes are
+    promoted. Raises ValueError for different shapes, and TypeError for no Tensors."""
 
 @overload
 def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor: ...
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """x with two dims exchanged. A view."""
+    """x with the dims dim0 and dim1 exchanged. A view."""
 
 @overload
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """The slices along dim, as views without that dim. A tuple."""
+    """The slices along dim, as views without that dim. A tuple. Raises ValueError for a Tensor of no dims."""
 
 @overload
 def unbind(input: Tensor, axis: int = 0) -> tuple[Tensor, ...]: ...
 @overload
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
-    """x with a new dim of size 1 at position dim."""
+    """x with a new dim of size 1 at position dim. From -ndim - 1 to ndim; a view. Raises IndexError for another dim."""
 
 @overload
 def unsqueeze(input: Tensor, axis: int) -> Tensor: ...
 def view(input: Tensor, *sizes: Size, size: Size | None = None) -> Tensor:
-    """Like reshape, but never a copy: raises where the memory layout does not allow a view."""
+    """Like reshape, but never a copy: raises RuntimeError where the memory layout does not allow a view of that shape,
+    and ValueError for another size."""
 
 @overload
 def norm(
     input: Tensor, p: float | str = 2, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | None = None
 ) -> Tensor:
-    """y = (Σ |x|^p)^(1/p) over dim (None: all); the largest or smallest |x| for p = ±∞, how many are not 0 for p = 0.
+    """y = (Σ |x|^p)^(1/p) over dim; the largest or smallest |x| for p = ±∞, how many are not 0 for p = 0
 
-    p "fro" is 2. The gradient where the norm is 0 is 0, as in PyTorch. Raises ValueError for the nuclear norm."""
+    dim: an int, several, or None for all, dropped unless keepdim. p "fro" is 2. Of x's dtype, or of x in `dtype`. The
+    gradient where the norm is 0 is 0, as in PyTorch. Raises TypeError unless that is a float, and ValueError for the
+    nuclear norm."""
 
 @overload
 def norm(
@@ -286,71 +334,84 @@ def norm(
 def layer_norm(
     input: Tensor, normalized_shape: Size, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
 ) -> Tensor:
-    """Each row to mean 0 and variance 1 (biased), times weight plus bias.
+    """Each row of input (…, *normalized_shape) to mean 0 and variance 1 (biased), times weight plus bias. Same shape.
 
-    The last dims, of normalized_shape (an int or a shape), make a row; weight and bias have that shape or are None."""
+    The last dims, of normalized_shape (an int or a shape), make a row; weight and bias have that shape or are None. eps
+    is added to the variance. Raises ValueError for other shapes, and TypeError unless all are floats of one dtype.
+
+    Source: Ba, Kiros and Hinton 2016."""
 
 def rms_norm(input: Tensor, normalized_shape: Size, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
-    """Each row to mean square 1, times weight. eps=None is the dtype's machine epsilon, as in PyTorch."""
+    """Each row of input (…, *normalized_shape) to mean square 1, times weight, of normalized_shape. Same shape.
+
+    eps is added to the mean square; None is the dtype's machine epsilon, as in PyTorch. Raises ValueError for other
+    shapes, and TypeError unless all are floats of one dtype. Source: Zhang and Sennrich 2019."""
 
 @overload
 def all(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """True where no value over dim (None: all) is 0."""
+    """True where no value over dim is 0. dim: an int, several, or None for all, dropped unless keepdim. bool."""
 
 @overload
 def all(input: Tensor, axis: Dims = None, keepdims: bool = False) -> Tensor: ...
 @overload
 def amax(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Largest value over dim (None: all); ties share the gradient evenly."""
+    """Largest value over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype; NaN is the
+    largest. Ties share the gradient evenly. Raises ValueError for a maximum of nothing."""
 
 @overload
 def amax(input: Tensor, axis: Dims = None, keepdims: bool = False) -> Tensor: ...
 @overload
 def amin(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """Smallest value over dim (None: all); ties share the gradient evenly."""
+    """Smallest value over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype; NaN is the
+    smallest. Ties share the gradient evenly. Raises ValueError for a minimum of nothing."""
 
 @overload
 def amin(input: Tensor, axis: Dims = None, keepdims: bool = False) -> Tensor: ...
 @overload
 def any(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
-    """True where any value over dim (None: all) is not 0."""
+    """True where any value over dim is not 0. dim: an int, several, or None for all, dropped unless keepdim. bool."""
 
 @overload
 def any(input: Tensor, axis: Dims = None, keepdims: bool = False) -> Tensor: ...
 @overload
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """Index of the largest value along dim, or in x flattened; the first of ties. int64."""
+    """Index of the largest value along dim, the first of ties. int64. dim: an int, dropped unless keepdim, or None for
+    x flattened. NaN is the largest. Raises ValueError for a maximum of nothing."""
 
 @overload
 def argmax(input: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor: ...
 @overload
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """Index of the smallest value along dim, or in x flattened; the first of ties. int64."""
+    """Index of the smallest value along dim, the first of ties. int64. dim: an int, dropped unless keepdim, or None for
+    x flattened. NaN is the smallest. Raises ValueError for a minimum of nothing."""
 
 @overload
 def argmin(input: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor: ...
 @overload
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """Indices that sort x along dim; ties keep their order, stable or not, and NaN counts as the largest. int64."""
+    """Indices that sort x along dim. int64, of x's shape. Ties keep their order, stable or not; NaN is the largest."""
 
 @overload
 def argsort(input: Tensor, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor: ...
 @overload
 def cumsum(input: Tensor, dim: int, dtype: DTypeLike | None = None) -> Tensor:
-    """Running sum along dim. Same shape; bools sum to int64."""
+    """Running sum along dim: y_i = Σ_{j ≤ i} x_j. Of x's shape and dtype, or of x in `dtype`; integers and bools give
+    int64."""
 
 @overload
 def cumsum(input: Tensor, axis: int, dtype: DTypeLike | None = None) -> Tensor: ...
 @overload
 def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
-    """ln Σ e^x over dim (a number or several), without overflow."""
+    """ln Σ e^x over dim, without overflow. dim: an int or several, dropped unless keepdim. Of x's dtype. Raises
+    TypeError unless that is a float."""
 
 @overload
 def logsumexp(input: Tensor, axis: Dims, keepdims: bool = False) -> Tensor: ...
 @overload
 def max(input: Tensor, dim: None = None, keepdim: bool = False) -> Tensor:
-    """The largest of all; ties share the gradient. With dim, the pair (values, indices); the first of ties gets it.
-    With a Tensor in place of dim, or other=, maximum()."""
+    """The largest of all; ties share the gradient. With dim, an int that is dropped unless keepdim, the pair (values,
+    indices), of x's dtype and int64; the first of ties gets the gradient. With a Tensor in place of dim, or other=,
+    maximum(). Raises ValueError for a maximum of nothing."""
 
 @overload
 def max(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
@@ -360,14 +421,16 @@ def max(input: Tensor, axis: int, keepdims: bool = False) -> ValuesIndices: ...
 def max(input: Tensor, other: Tensor) -> Tensor: ...
 @overload
 def mean(input: Tensor, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
-    """y = Σ x / n over dim (None: all). Floats only, float16 summed in float32; NaN for no elements."""
+    """y = Σ x / n over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype, or of x in
+    `dtype`; float16 is summed in float32. NaN of nothing. Raises TypeError unless they are floats."""
 
 @overload
 def mean(input: Tensor, axis: Dims = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Tensor: ...
 @overload
 def min(input: Tensor, dim: None = None, keepdim: bool = False) -> Tensor:
-    """The smallest of all; ties share the gradient. With dim, the pair (values, indices); the first of ties gets it.
-    With a Tensor in place of dim, or other=, minimum()."""
+    """The smallest of all; ties share the gradient. With dim, an int that is dropped unless keepdim, the pair (values,
+    indices), of x's dtype and int64; the first of ties gets the gradient. With a Tensor in place of dim, or other=,
+    minimum(). Raises ValueError for a minimum of nothing."""
 
 @overload
 def min(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
@@ -377,7 +440,8 @@ def min(input: Tensor, axis: int, keepdims: bool = False) -> ValuesIndices: ...
 def min(input: Tensor, other: Tensor) -> Tensor: ...
 @overload
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> ValuesIndices:
-    """The pair (values, indices) in order along dim. Ties keep their order, stable or not."""
+    """The pair (values, indices) in order along dim. Of x's shape; x's dtype, and int64. Ties keep their order, stable
+    or not; NaN is the largest. Gradients go to where the values come from."""
 
 @overload
 def sort(input: Tensor, axis: int = -1, descending: bool = False, stable: bool = True) -> ValuesIndices: ...
@@ -390,7 +454,8 @@ def std(
     *,
     correction: int | None = None,
 ) -> Tensor:
-    """y = √var(x). The gradient is 0 where the variance is 0, as in PyTorch."""
+    """y = √var(x). Shapes, dtypes, options and errors are those of var. The gradient is 0 where the variance is 0, as
+    in PyTorch."""
 
 @overload
 def std(
@@ -403,13 +468,16 @@ def std(
 ) -> Tensor: ...
 @overload
 def sum(input: Tensor, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
-    """Sum over dim (None: all; a number or several), of x in dtype. Integers and bools sum to int64."""
+    """Sum over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype, or of x in `dtype`;
+    integers and bools sum to int64. Of nothing, 0."""
 
 @overload
 def sum(input: Tensor, axis: Dims = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Tensor: ...
 @overload
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices:
-    """The pair (values, indices) of the k largest (or smallest) along dim, in order whatever `sorted` is."""
+    """The pair (values, indices) of the k largest (or smallest) along dim, in order. Of x's dtype and int64, with size
+    k there; the first of ties first, whatever `sorted` is. NaN is the largest. Raises ValueError if there are not k
+    elements."""
 
 @overload
 def topk(input: Tensor, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices: ...
@@ -422,8 +490,10 @@ def var(
     *,
     correction: int | None = None,
 ) -> Tensor:
-    """y = Σ (x - mean)² / (n - correction) over dim. correction 1, the default, is the unbiased estimate; NaN if n is
-    not above it."""
+    """y = Σ (x - mean)² / (n - correction) over dim. dim: an int, several, or None for all, dropped unless keepdim.
+
+    correction 1, the default, is the unbiased estimate, and unbiased=False is 0; NaN if n is not above it. Of x's
+    dtype. Raises TypeError unless that is a float, and if both options are given."""
 
 @overload
 def var(
@@ -435,9 +505,11 @@ def var(
     correction: int | None = None,
 ) -> Tensor: ...
 def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None) -> Tensor:
-    """x limited to [min, max]; either bound may be None. Numbers, or Tensors that broadcast with x.
+    """x limited to [min, max]; either bound may be None. Numbers, or Tensors that broadcast with x; dtypes are
+    promoted.
 
-    The gradient goes to x where it lies within the bounds or on them, else to the bound. max wins over min."""
+    The gradient goes to x where it lies within the bounds or on them, else to the bound. max wins over min. Raises
+    ValueError if both are None, and TypeError for bounds of other types."""
 
 def eq(input: Operand, other: Operand) -> Tensor:
     """y = a == b, bool;   no gradient
@@ -458,13 +530,13 @@ def gt(input: Operand, other: Operand) -> Tensor:
     ValueError for shapes that do not, and TypeError for other types."""
 
 def isfinite(input: Tensor) -> Tensor:
-    """True where x is neither NaN nor infinite. Same shape, bool."""
+    """True where x is neither NaN nor infinite. bool, of x's shape."""
 
 def isinf(input: Tensor) -> Tensor:
-    """True where x is +∞ or -∞. Same shape, bool."""
+    """True where x is +∞ or -∞. bool, of x's shape."""
 
 def isnan(input: Tensor) -> Tensor:
-    """True where x is NaN. Same shape, bool."""
+    """True where x is NaN. bool, of x's shape."""
 
 def le(input: Operand, other: Operand) -> Tensor:
     """y = a ≤ b, bool;   no gradient
@@ -479,7 +551,7 @@ def logical_and(input: Operand, other: Operand) -> Tensor:
     ValueError for shapes that do not, and TypeError for other types."""
 
 def logical_not(input: Tensor) -> Tensor:
-    """True where x is 0 or False. Same shape, bool."""
+    """True where x is 0 or False. bool, of x's shape."""
 
 def logical_or(input: Operand, other: Operand) -> Tensor:
     """y = a or b, bool;   no gradient
@@ -518,99 +590,129 @@ def ne(input: Operand, other: Operand) -> Tensor:
     ValueError for shapes that do not, and TypeError for other types."""
 
 def where(condition: Tensor, input: Operand | None = None, other: Operand | None = None) -> Tensor:
-    """x where condition (bool) is True, else other. Tensors or numbers, broadcast against each other."""
+    """x where condition is True, else other. condition: a bool Tensor; x, other: Tensors or numbers. All three are
+    broadcast, x and other promoted.
+
+    Two numbers give their default dtype: float32, int64 or bool. Raises TypeError for a condition that is no bool
+    Tensor, and ValueError for shapes that do not broadcast."""
 
 @overload
 def softmax(input: Tensor, dim: int = -1, dtype: DTypeLike | None = None) -> Tensor:
-    """Positive numbers that sum to 1 along dim, in proportion to e^x. Same shape, and x's dtype or this one."""
+    """Positive numbers that sum to 1 along dim, in proportion to e^x. Of x's shape and dtype, or of x in `dtype`.
+    Raises TypeError unless that is a float, and IndexError for a dim that x does not have."""
 
 @overload
 def softmax(input: Tensor, axis: int = -1, dtype: DTypeLike | None = None) -> Tensor: ...
 @overload
 def log_softmax(input: Tensor, dim: int = -1, dtype: DTypeLike | None = None) -> Tensor:
-    """The logarithm of softmax, without underflow. Same shape, and x's dtype or this one."""
+    """The logarithm of softmax along dim, without underflow. Of x's shape and dtype, or of x in `dtype`. Raises
+    TypeError unless that is a float, and IndexError for a dim that x does not have."""
 
 @overload
 def log_softmax(input: Tensor, axis: int = -1, dtype: DTypeLike | None = None) -> Tensor: ...
 def acos(input: Tensor) -> Tensor:
     """y = the angle whose cosine is x, in [0, π];   dx = -dy / √(1 - x²)
 
-    Of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
-    """y = x + value tensor1 / tensor2"""
+    """y = x + value tensor1 / tensor2
+
+    Elementwise: promoted and broadcast, integers divided in float32. Raises ValueError for shapes that do not
+    broadcast."""
 
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
-    """y = x + value tensor1 tensor2"""
+    """y = x + value tensor1 tensor2
+
+    Elementwise: promoted and broadcast. Raises ValueError for shapes that do not broadcast."""
 
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """y = beta x + alpha mat1 mat2: (n, m) or what broadcasts to it, (n, k), (k, m) -> (n, m)"""
+    """y = beta x + alpha mat1 mat2: (n, m) or what broadcasts to it, (n, k), (k, m) -> (n, m)
+
+    Dtypes are promoted. With beta 0, NaN and ∞ in x do not count. Raises ValueError for other shapes."""
 
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """y = beta x + alpha mat vec: (n,), (n, k), (k,) -> (n,)"""
+    """y = beta x + alpha mat vec: (n,) or what broadcasts to it, (n, k), (k,) -> (n,)
+
+    Dtypes are promoted. With beta 0, NaN and ∞ in x do not count. Raises ValueError for other shapes."""
 
 def allclose(input: Operand, other: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-    """Is isclose() true everywhere? A Python bool."""
+    """Is isclose() true everywhere? A Python bool. Raises ValueError for shapes that do not broadcast."""
 
 def argwhere(input: Tensor) -> Tensor:
-    """Where x is not 0, int64 (n, ndim), row by row."""
+    """Where x is not 0, int64 (n, ndim), row by row. On the host."""
 
 def asin(input: Tensor) -> Tensor:
     """y = the angle whose sine is x, in [-π/2, π/2];   dx = dy / √(1 - x²)
 
-    Of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def atan(input: Tensor) -> Tensor:
     """y = the angle whose tangent is x, in (-π/2, π/2);   dx = dy / (1 + x²)
 
-    Of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def atan2(input: Operand, other: Operand) -> Tensor:
-    """The angle of the point (other, x), in [-π, π]. Tensors, broadcast against each other; integers as float32."""
+    """The angle of the point (other, x), in [-π, π]. Tensors, promoted and broadcast; integers as float32.
+
+    Raises TypeError for a number beside a Tensor, and ValueError for shapes that do not broadcast."""
 
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """y = beta x + alpha batch1 batch2: (B, n, m), (B, n, k), (B, k, m) -> (B, n, m)"""
+    """y = beta x + alpha batch1 batch2: (B, n, m) or what broadcasts to it, (B, n, k), (B, k, m) -> (B, n, m)
+
+    Dtypes are promoted. With beta 0, NaN and ∞ in x do not count. Raises ValueError for other shapes."""
 
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """How often each number occurs in the int vector x, int64; or the sums of weights, (n,) too, in their float dtype.
 
-    The result has max(x) + 1 elements, or minlength if that is more. No gradient; on the host."""
+    The result has max(x) + 1 elements, or minlength if that is more. No gradient; on the host. Raises TypeError unless
+    x is a vector of ints, and ValueError for negative ones."""
 
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """(B, n, k) @ (B, k, m) -> (B, n, m)."""
+    """(B, n, k) @ (B, k, m) -> (B, n, m), promoted. Raises ValueError for other shapes: matmul broadcasts."""
 
 def broadcast_tensors(*tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The tensors broadcast against each other, without copies. A tuple."""
+    """The tensors broadcast against each other, without copies. A tuple. Raises ValueError if their shapes do not
+    broadcast."""
 
 def broadcast_to(input: Tensor, *sizes: Size, size: Size | None = None) -> Tensor:
-    """x broadcast to a shape, without a copy: expand(size)."""
+    """x broadcast to a shape, without a copy: expand(size). Raises ValueError if it does not broadcast."""
 
 def bucketize(input: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """The number of the interval between sorted boundaries, (n,), that each value of x is in: searchsorted's answer."""
+    """The number of the interval between sorted boundaries, (n,), that each value of x is in: searchsorted's answer.
+    int64, of x's shape."""
 
 def ceil(input: Tensor) -> Tensor:
-    """y = the smallest integer ≥ x, in x's dtype;   no gradient"""
+    """y = the smallest integer ≥ x, in x's dtype;   no gradient
+
+    Elementwise: of x's shape."""
 
 def celu(input: Tensor, alpha: float = 1.0, *, inplace: bool = False) -> Tensor:
-    """y = x where x > 0, else alpha (e^(x / alpha) - 1)"""
+    """y = x where x > 0, else alpha (e^(x / alpha) - 1)
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats. Source: Barron 2017."""
 
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
-    """Tensors one after the other along dim 1; a vector is a column."""
+    """Tensors one after the other along dim 1; a vector is a column. Promoted. Raises ValueError if their other sizes
+    differ."""
 
 def cosh(input: Tensor) -> Tensor:
     """y = (e^x + e^-x) / 2;   dx = dy sinh x
 
-    Of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 @overload
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
-    """y = Σ x1 x2 / (max(‖x1‖, eps) max(‖x2‖, eps)) along dim"""
+    """y = Σ x1 x2 / (max(‖x1‖, eps) max(‖x2‖, eps)) along dim
+
+    x1 and x2 are broadcast; dim is dropped. Raises TypeError unless both hold floats, and ValueError for shapes that do
+    not broadcast."""
 
 @overload
 def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-08) -> Tensor: ...
 @overload
 def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
-    """How many values over dim (None: all; a number or several) are not 0, int64."""
+    """How many values over dim are not 0, int64. dim: an int, several, or None for all, dropped."""
 
 @overload
 def count_nonzero(input: Tensor, axis: Dims = None) -> Tensor: ...
@@ -621,186 +723,266 @@ def cumprod(input: Tensor, dim: int, dtype: DTypeLike | None = None) -> Tensor:
 @overload
 def cumprod(input: Tensor, axis: int, dtype: DTypeLike | None = None) -> Tensor: ...
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
-    """A matrix with the vector x on a diagonal, or the diagonal of the matrix x."""
+    """A matrix with the vector x on a diagonal, or the diagonal of the matrix x. (n,) -> (n, n), or (n, m) -> (min(n,
+    m),), for diagonal 0. Raises ValueError for other numbers of dims."""
 
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """Matrices with the last dim of x on the diagonal `offset` of dims dim1 and dim2, 0 elsewhere."""
+    """Matrices with the last dim of x on the diagonal `offset` of dims dim1 and dim2, 0 elsewhere. (…, n) -> (…, n, n)
+    for offset 0. Raises ValueError unless these can be two dims of the result."""
 
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """The elements (i, i + offset) of dims dim1 and dim2, as the last dim of a copy."""
+    """The elements (i, i + offset) of dims dim1 and dim2, as the last dim of a copy. (n, m) -> (min(n, m),) for offset
+    0. Raises ValueError unless these are two dims."""
 
 def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
-    """x / other, true division: of integers too, in float32. With rounding_mode "floor" or "trunc" a whole number, in
-    the promoted dtype and without a gradient."""
+    """x / other, true division: of integers too, in float32. Elementwise, promoted and broadcast.
+
+    With rounding_mode "floor" or "trunc" a whole number, in the promoted dtype and without a gradient. Raises
+    ValueError for another mode or shapes that do not broadcast, and, rounding, ZeroDivisionError for integers by the
+    number 0."""
 
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
-    """(k,) @ (k,) -> ()."""
+    """(k,) @ (k,) -> (), promoted. Raises ValueError for other shapes."""
 
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Tensors one after the other along dim 2; a matrix has one slice."""
+    """Tensors one after the other along dim 2; a matrix has one slice. Promoted. Raises ValueError if their other sizes
+    differ."""
 
 def elu(input: Tensor, alpha: float = 1.0, *, inplace: bool = False) -> Tensor:
-    """y = x where x > 0, else alpha (e^x - 1);   dx = dy, else dy alpha e^x"""
+    """y = x where x > 0, else alpha (e^x - 1);   dx = dy, else dy alpha e^x
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats. Source: Clevert et al. 2015."""
 
 def equal(input: Operand, other: Operand) -> bool:
-    """Have x and other the same shape and values? A Python bool. NaN equals nothing."""
+    """Have x and other the same shape and values? A Python bool. NaN equals nothing. Raises TypeError for an other that
+    is no Tensor."""
 
 def exp2(input: Tensor) -> Tensor:
-    """y = 2^x;   dx = dy y ln 2"""
+    """y = 2^x;   dx = dy y ln 2
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def expm1(input: Tensor) -> Tensor:
     """y = e^x - 1, accurate where that is tiny;   dx = dy e^x
 
-    Of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def fliplr(input: Tensor) -> Tensor:
-    """A copy of x reversed along its second dim."""
+    """A copy of x reversed along its second dim. Raises IndexError if there is none."""
 
 def flipud(input: Tensor) -> Tensor:
-    """A copy of x reversed along its first dim."""
+    """A copy of x reversed along its first dim. Of x's shape."""
 
 def floor_divide(input: Operand, other: Operand) -> Tensor:
-    """⌊x / other⌋ in the promoted dtype, as Python's //; no gradient. Integers by a tensor's 0 give 0."""
+    """⌊x / other⌋, as Python's //; no gradient. Elementwise, promoted and broadcast. Integers by a tensor's 0 give 0.
+
+    Raises ZeroDivisionError for integers by the number 0, TypeError for bools, ValueError for shapes that do not
+    broadcast."""
 
 def fmod(input: Operand, other: Operand) -> Tensor:
-    """x - other trunc(x / other), as C's: it has x's sign. Integers by a tensor's 0 give 0."""
+    """x - other trunc(x / other), as C's: it has x's sign. Elementwise, promoted and broadcast. Integers by a tensor's
+    0 give 0.
+
+    Raises ZeroDivisionError for integers by the number 0, TypeError for bools, ValueError for shapes that do not
+    broadcast."""
 
 def frac(input: Tensor) -> Tensor:
-    """y = x - trunc x, of x's sign;   dx = dy"""
+    """y = x - trunc x, of x's sign;   dx = dy
+
+    Elementwise: of x's shape and dtype. Raises TypeError for bools."""
 
 @overload
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """y = a σ(b), a and b the halves of x along dim (Dauphin et al., 2016)"""
+    """y = a σ(b), a and b the halves of x along dim (Dauphin et al., 2016)
+
+    Of half x's size there. Raises TypeError unless x holds floats, and ValueError if that size is odd."""
 
 @overload
 def glu(input: Tensor, axis: int = -1) -> Tensor: ...
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """y = x where |x| > lambd, else 0;   dx = dy there, else 0"""
+    """y = x where |x| > lambd, else 0;   dx = dy there, else 0
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
 
 def hardsigmoid(input: Tensor, *, inplace: bool = False) -> Tensor:
-    """y = x / 6 + 1/2, limited to [0, 1]"""
+    """y = x / 6 + 1/2, limited to [0, 1]
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
 
 def hardswish(input: Tensor, *, inplace: bool = False) -> Tensor:
-    """y = x hardsigmoid x (Howard et al., 2019)"""
+    """y = x hardsigmoid x (Howard et al., 2019)
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, *, inplace: bool = False) -> Tensor:
-    """y = min(max(x, min_val), max_val);   dx = dy where min_val < x < max_val, else 0"""
+    """y = min(max(x, min_val), max_val);   dx = dy where min_val < x < max_val, else 0
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats, and ValueError if min_val is above
+    max_val."""
 
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Tensors one after the other along dim 1; vectors and numbers along dim 0."""
+    """Tensors one after the other along dim 1; vectors and numbers along dim 0. Promoted. Raises ValueError if their
+    other sizes differ."""
 
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
-    """y = x with alpha times the slices of source added at the places `index`, (n,), of dim"""
+    """y = x with alpha times the slices of source added at the places `index`, (n,), of dim
+
+    source, of x's dtype, has n slices there, and x's sizes in the other dims; index holds ints. Raises IndexError for a
+    place that x does not have, ValueError for other shapes, and TypeError for other dtypes."""
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
-    """y = x with the slices of source in the places `index`, (n,), of dim; of several for one place, the last stays"""
+    """y = x with the slices of source in the places `index`, (n,), of dim; of several for one place, the last stays
+
+    Shapes, dtypes and errors are those of index_add. The places are found on the host."""
 
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
-    """y = x with a number, or a tensor of no dims, in the slices `index`, (n,), of dim"""
+    """y = x with a number, or a tensor of no dims, in the slices `index`, (n,), of dim
+
+    Of x's shape and dtype. Raises IndexError for a slice that x does not have, ValueError for an index of other dims,
+    and TypeError for one that holds no ints."""
 
 def inner(input: Operand, other: Operand) -> Tensor:
-    """The products of the last dims: (…, k), (…, k) -> (…, …). A number multiplies."""
+    """The products of the last dims: (…, k), (…, k) -> (…, …), promoted. A Tensor of no dims multiplies. Raises
+    ValueError for different k."""
 
 def isclose(
     input: Operand, other: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Tensor:
-    """Where |x - other| ≤ atol + rtol |other|, bool, both broadcast. Equal infinities are close; NaN if equal_nan."""
+    """Where |x - other| ≤ atol + rtol |other|, bool, both broadcast. Equal infinities are close; NaN if equal_nan.
+
+    Raises ValueError for a negative tolerance, and for shapes that do not broadcast."""
 
 def isin(elements: Operand, test_elements: Operand, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Which elements are among the test elements, or are not, with invert: bool, of elements' shape. One of the two may
     be a number. assume_unique changes nothing."""
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, *, inplace: bool = False) -> Tensor:
-    """y = x where x > 0, else negative_slope x;   dx = dy, or negative_slope dy"""
+    """y = x where x > 0, else negative_slope x;   dx = dy, or negative_slope dy
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats. Source: Maas et al. 2013."""
 
 def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
-    """y = x + weight (end - x): x for weight 0, end for 1. weight: a number or a Tensor"""
+    """y = x + weight (end - x): x for weight 0, end for 1. weight: a number or a Tensor
+
+    Elementwise: promoted and broadcast. Raises ValueError for shapes that do not broadcast, and TypeError for bools."""
 
 def log10(input: Tensor) -> Tensor:
-    """y = the logarithm of x to base 10, exact for its powers;   dx = dy / (x ln 10)"""
+    """y = the logarithm of x to base 10, exact for its powers;   dx = dy / (x ln 10)
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def log1p(input: Tensor) -> Tensor:
     """y = ln(1 + x), accurate where x is tiny;   dx = dy / (1 + x)
 
-    Of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def log2(input: Tensor) -> Tensor:
-    """y = the logarithm of x to base 2, exact for its powers;   dx = dy / (x ln 2)"""
+    """y = the logarithm of x to base 2, exact for its powers;   dx = dy / (x ln 2)
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def logaddexp(input: Operand, other: Operand) -> Tensor:
-    """ln(e^x + e^other), without overflow and without losing the smaller. Broadcasts; other may be a number."""
+    """ln(e^x + e^other), without overflow and without losing the smaller. Elementwise, promoted and broadcast; other
+    may be a number. Raises TypeError unless they are floats, and ValueError for shapes that do not broadcast."""
 
 @overload
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
-    """y_i = ln Σ_{j ≤ i} e^x_j along dim, without overflow"""
+    """y_i = ln Σ_{j ≤ i} e^x_j along dim, without overflow
+
+    Of x's shape and dtype. Raises TypeError unless x holds floats."""
 
 @overload
 def logcumsumexp(input: Tensor, axis: int) -> Tensor: ...
 def logit(input: Tensor, eps: float | None = None) -> Tensor:
-    """y = ln(x / (1 - x)), x limited to [eps, 1 - eps] first;   dx = dy / (x (1 - x))"""
+    """y = ln(x / (1 - x)), x limited to [eps, 1 - eps] first;   dx = dy / (x (1 - x))
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools. NaN where x is outside of [0, 1],
+    unless eps is given."""
 
 def logsigmoid(input: Tensor) -> Tensor:
-    """y = ln σ(x) = -ln(1 + e^-x), without overflow;   dx = dy σ(-x)"""
+    """y = ln σ(x) = -ln(1 + e^-x), without overflow;   dx = dy σ(-x)
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
 
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
-    """The elements of x where mask (bool) is True, (n,), both broadcast. The mask is read on the host."""
+    """The elements of x where mask (bool) is True, (n,), both broadcast. Of x's dtype. The mask is read on the host.
+
+    Raises TypeError for a mask of another dtype, and ValueError for shapes that do not broadcast."""
 
 @overload
 def median(input: Tensor, dim: None = None, keepdim: bool = False) -> Tensor:
-    """The middle value of all, the lower of two; NaN if there is one. With dim, the pair (values, indices).
+    """The middle value of all, the lower of two; NaN if there is one. With dim, an int that is dropped unless keepdim,
+    the pair (values, indices), of x's dtype and int64.
 
-    The gradient of the middle of all is shared by those that equal it; along a dim, the one at `indices` has it."""
+    The gradient of the middle of all is shared by those that equal it; along a dim, the one at `indices` has it. Raises
+    ValueError for a median of nothing."""
 
 @overload
 def median(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
 @overload
 def median(input: Tensor, axis: int, keepdims: bool = False) -> ValuesIndices: ...
 def meshgrid(*tensors: Sequence[Tensor], indexing: str = "ij") -> tuple[Tensor, ...]:
-    """The coordinates of a grid: one tensor per dim, (n_0, n_1, …) each, from vectors of n_i (or numbers). A tuple.
+    """The coordinates of a grid: one tensor per dim, (n_0, n_1, …) each, from vectors of n_i (or numbers). A tuple of
+    views.
 
-    indexing "xy" exchanges the first two dims, as plots do."""
+    indexing "xy" exchanges the first two dims, as plots do. Raises ValueError for other indexing, and for tensors of
+    more dims."""
 
 def mish(input: Tensor, *, inplace: bool = False) -> Tensor:
-    """y = x tanh(softplus x) (Misra, 2019)"""
+    """y = x tanh(softplus x) (Misra, 2019)
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
 
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
-    """(n, k) @ (k, m) -> (n, m)."""
+    """(n, k) @ (k, m) -> (n, m), promoted. Raises ValueError for other shapes: matmul takes batches, too."""
 
 def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """x with the dims `source` (one or several) at the positions `destination`, the others in order. A view."""
+    """x with the dims `source` (one or several) at the positions `destination`, the others in order. A view. Raises
+    ValueError unless both name as many dims, each once."""
 
 def mv(input: Tensor, vec: Tensor) -> Tensor:
-    """(n, k) @ (k,) -> (n,)."""
+    """(n, k) @ (k,) -> (n,), promoted. Raises ValueError for other shapes."""
 
 def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-    """y = x with these numbers for NaN, ∞ and -∞, by default 0 and the largest and smallest of the dtype"""
+    """y = x with these numbers for NaN, ∞ and -∞, by default 0 and the largest and smallest of the dtype
+
+    Elementwise: of x's shape and dtype; integers and bools are copied."""
 
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """`length` slices of x along dim from `start` on, as a view."""
+    """`length` slices of x along dim from `start` on, as a view. Raises IndexError for slices that x does not have."""
 
 @overload
 def nonzero(input: Tensor, as_tuple: Literal[False] = False) -> Tensor:
-    """Where x is not 0: int64 (n, ndim), row by row; as_tuple: an index for each dim, (n,), as x[…] takes them."""
+    """Where x is not 0, int64 (n, ndim), row by row. as_tuple: an index for each dim, (n,), as x[…] takes them. On the
+    host."""
 
 @overload
 def nonzero(input: Tensor, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
 @overload
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
-    """y = x / max(‖x‖, eps), with the p-norm along dim (one or several)"""
+    """y = x / max(‖x‖, eps), with the p-norm along dim (one or several)
+
+    Of x's shape and dtype. Raises TypeError unless x holds floats."""
 
 @overload
 def normalize(input: Tensor, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor: ...
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
-    """y_ij = x_i vec2_j: (n,), (m,) -> (n, m)"""
+    """y_ij = x_i vec2_j: (n,), (m,) -> (n, m)
+
+    Dtypes are promoted. Raises ValueError for other numbers of dims."""
 
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
-    """Padding as PyTorch's: `pad` is (last dim before, after, next to last before, after, …).
+    """Padding as PyTorch's. `pad` is (last dim before, after, next to last before, after, …), sizes ≥ 0 by which it
+    grows.
 
     mode "constant" pads with value (None: 0), "reflect" with what lies behind the border, "replicate" with the border,
-    "circular" with the other end."""
+    "circular" with the other end. Of x's dtype. Raises ValueError for another mode, a value in another mode than
+    "constant", and sizes that x does not have."""
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """y = x where x > 0, else weight x, with a weight (1,), or (C,) for x (N, C, …) (He et al., 2015)"""
+    """y = x where x > 0, else weight x, with a weight (1,), or (C,) for x (N, C, …) (He et al., 2015)
+
+    Of x's shape. Raises TypeError unless both hold floats, and ValueError for a weight of another shape."""
 
 @overload
 def prod(input: Tensor, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
@@ -809,16 +991,24 @@ def prod(input: Tensor, dim: Dims = None, keepdim: bool = False, dtype: DTypeLik
 @overload
 def prod(input: Tensor, axis: Dims = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Tensor: ...
 def ravel(input: Tensor) -> Tensor:
-    """x with one dim: a view where the memory layout allows, else a copy."""
+    """x with one dim, (n,): a view where the memory layout allows, else a copy."""
 
 def reciprocal(input: Tensor) -> Tensor:
-    """y = 1 / x, of integers in float32;   dx = -dy y²"""
+    """y = 1 / x;   dx = -dy y²
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def relu6(input: Tensor, *, inplace: bool = False) -> Tensor:
-    """y = min(max(x, 0), 6);   dx = dy where 0 < x < 6, else 0"""
+    """y = min(max(x, 0), 6);   dx = dy where 0 < x < 6, else 0
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
 
 def remainder(input: Operand, other: Operand) -> Tensor:
-    """x - other ⌊x / other⌋, as Python's %: it has other's sign. Integers by a tensor's 0 give 0."""
+    """x - other ⌊x / other⌋, as Python's %: it has other's sign. Elementwise, promoted and broadcast. Integers by a
+    tensor's 0 give 0.
+
+    Raises ZeroDivisionError for integers by the number 0, TypeError for bools, ValueError for shapes that do not
+    broadcast."""
 
 def repeat_interleave(
     input: Tensor, repeats: Tensor | int | None = None, dim: Dims = None, *, output_size: int | None = None
@@ -826,26 +1016,36 @@ def repeat_interleave(
     """A copy of x with each slice along dim `repeats` times in a row (NumPy's repeat); dim None: x flattened.
 
     repeats: an int, or an int Tensor with one for each slice, which is read on the host. An int vector alone is taken
-    for the repeats of 0, 1, 2, … output_size, the size that comes out, changes nothing."""
+    for the repeats of 0, 1, 2, … output_size, the size that comes out, changes nothing. Raises ValueError for a Tensor
+    of another shape or dtype."""
 
 def roll(input: Tensor, shifts: int | Sequence[int], dims: Dims = None) -> Tensor:
-    """x with its elements moved on by `shifts` along dims, those at the end to the front. dims None: x flattened."""
+    """x with its elements moved on by `shifts` along dims, those at the end to the front. A copy. dims None: x
+    flattened, and given its shape again. Raises ValueError unless there are as many shifts as dims."""
 
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
-    """A copy of x turned by k times 90° in the plane of two dims, from the first towards the second."""
+    """A copy of x turned by k times 90° in the plane of two dims, from the first towards the second. (n, m) -> (m, n)
+    for odd k. Raises ValueError unless these are two dims."""
 
 def round(input: Tensor, decimals: int = 0) -> Tensor:
-    """y = the nearest integer, the even one of two, or the nearest multiple of 10^-decimals;   no gradient"""
+    """y = the nearest integer, the even one of two, or the nearest multiple of 10^-decimals;   no gradient
+
+    Elementwise: of x's shape and dtype. Raises TypeError for decimals of integers."""
 
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Operand | None = None, *, value: float | None = None
 ) -> Tensor:
     """y = x with src (a Tensor or a number) written at `index` along dim; of several to one place, the last stays
 
-    y[index[i][j]][j] = src[i][j] for dim 0, and so on. The places are found on the host. value: a number for src."""
+    y[index[i][j]][j] = src[i][j] for dim 0, and so on; shapes, dtypes and errors are those of scatter_add. The places
+    are found on the host. value: a number for src. Raises TypeError for both or neither."""
 
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """x with src added at `index` along dim: y[index[i][j]][j] += src[i][j] for dim 0, and so on."""
+    """x with src added at `index` along dim: y[index[i][j]][j] += src[i][j] for dim 0, and so on. A copy.
+
+    index, an int Tensor, and src, a number or a Tensor of x's dtype, have as many dims as x; index is at most as large
+    as src, and as x in the other dims. Raises IndexError for a place that x does not have, ValueError for other shapes,
+    and TypeError for other dtypes."""
 
 def searchsorted(
     sorted_sequence: Tensor,
@@ -856,38 +1056,53 @@ def searchsorted(
     out_int32: bool = False,
     sorter: Tensor | None = None,
 ) -> Tensor:
-    """Where values would have to be put in so that the last dim stays sorted, int64: before their equals, or after them
-    (right=True, side="right"). sorted_sequence: (n,), or (…, n) with values (…, m); with sorter, the int Tensor that
-    sorts it, it need not be sorted. No gradient; on the host."""
+    """Where values would have to be put in so that the last dim stays sorted. int64, of values' shape: before their
+    equals, or after them (right=True, side="right").
+
+    sorted_sequence: (n,), or (…, n) with values (…, m); with sorter, the int Tensor that sorts it, it need not be
+    sorted. out_int32: int32 instead. No gradient; on the host. Raises ValueError for other shapes, and for a side that
+    is none or contradicts right."""
 
 def selu(input: Tensor, *, inplace: bool = False) -> Tensor:
-    """y = 1.0507 elu(x, 1.67326), which keeps mean 0 and variance 1 (Klambauer et al., 2017)"""
+    """y = 1.0507 elu(x, 1.67326), which keeps mean 0 and variance 1 (Klambauer et al., 2017)
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
 
 def sinh(input: Tensor) -> Tensor:
     """y = (e^x - e^-x) / 2;   dx = dy cosh x
 
-    Of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 @overload
 def softmin(input: Tensor, dim: int = -1, dtype: DTypeLike | None = None) -> Tensor:
-    """y = softmax(-x) along dim"""
+    """y = softmax(-x) along dim
+
+    Of x's shape and dtype, or of x in `dtype`. Raises TypeError unless that is a float."""
 
 @overload
 def softmin(input: Tensor, axis: int = -1, dtype: DTypeLike | None = None) -> Tensor: ...
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """y = ln(1 + e^(beta x)) / beta, and x where beta x > threshold;   dx = dy σ(beta x)"""
+    """y = ln(1 + e^(beta x)) / beta, and x where beta x > threshold;   dx = dy σ(beta x)
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """y = x moved by lambd towards 0, and 0 if it is not so far away;   dx = dy where |x| > lambd, else 0"""
+    """y = x moved by lambd towards 0, and 0 if it is not so far away;   dx = dy where |x| > lambd, else 0
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats, and ValueError for a negative lambd."""
 
 def softsign(input: Tensor) -> Tensor:
-    """y = x / (1 + |x|);   dx = dy / (1 + |x|)²"""
+    """y = x / (1 + |x|);   dx = dy / (1 + |x|)²
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Consecutive views of these sizes along dim. A tuple."""
+    """Consecutive views of these sizes along dim. A tuple. Raises ValueError for sizes that do not add up."""
 
 def square(input: Tensor) -> Tensor:
-    """y = x²;   dx = 2 x dy"""
+    """y = x²;   dx = 2 x dy
+
+    Elementwise: of x's shape and dtype, or int64 of bools."""
 
 @overload
 def std_mean(
@@ -898,7 +1113,7 @@ def std_mean(
     *,
     correction: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The pair (std, mean) over dim."""
+    """The pair (std, mean) over dim. Shapes, dtypes, options and errors are those of var."""
 
 @overload
 def std_mean(
@@ -910,56 +1125,79 @@ def std_mean(
     correction: int | None = None,
 ) -> tuple[Tensor, Tensor]: ...
 def t(input: Tensor) -> Tensor:
-    """The transpose of a matrix, as a view; x itself, as a view, if it has fewer dims."""
+    """The transpose of a matrix, as a view; x itself, as a view, if it has fewer dims. Raises ValueError if it has
+    more."""
 
 def take(input: Tensor, index: Tensor) -> Tensor:
-    """The elements of x, flattened, at the int Tensor index, which may count from the end; of its shape."""
+    """The elements of x, flattened, at the int Tensor index, which may count from the end; of its shape. Raises
+    IndexError for an element that x does not have, and TypeError for an index of floats."""
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """gather, for which x and indices are broadcast in the other dims. dim None: x flattened."""
+    """gather, for which x and indices are broadcast in the other dims. dim None: of x flattened, (n,).
+
+    Raises IndexError for a place that x does not have, ValueError for other shapes, TypeError for indices that are no
+    ints."""
 
 def tan(input: Tensor) -> Tensor:
     """y = sin x / cos x;   dx = dy (1 + y²)
 
-    Of any shape; integers and bools are taken as float32. Same shape and dtype."""
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def tanhshrink(input: Tensor) -> Tensor:
-    """y = x - tanh x;   dx = dy tanh² x"""
+    """y = x - tanh x;   dx = dy tanh² x
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 @overload
 def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """As many parts along dim, of sizes that differ by at most 1, or parts that begin at these indices. A tuple."""
+    """As many parts along dim, of sizes that differ by at most 1, or parts that begin at these indices. A tuple of
+    views. Raises ValueError unless the number of parts is positive."""
 
 @overload
 def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]: ...
 def tensordot(a: Tensor | Array, b: Tensor | Array, dims: int = 2) -> Tensor:
-    """Sums over products of the last `dims` dims of a and the first of b, or over (dims of a, dims of b)."""
+    """Sums over products of the last `dims` dims of a and the first of b, or over (dims of a, dims of b).
+
+    (…, k_1, …) and (k_1, …, …) -> the dims of a that are left, then those of b. Dtypes are promoted. Raises ValueError
+    if the sizes that are summed over differ."""
 
 def tile(input: Tensor, *times: Size, dims: Size | None = None) -> Tensor:
     """A copy of x repeated dims[i] times along dim i; if dims are fewer than x's, they are of its last ones."""
 
 def trace(input: Tensor) -> Tensor:
-    """The sum of a matrix's diagonal."""
+    """The sum of a matrix's diagonal. (n, m) -> (), of x's dtype; int64 of integers and bools. Raises ValueError unless
+    x has two dims."""
 
 def trunc(input: Tensor) -> Tensor:
-    """y = x without its fraction, in x's dtype;   no gradient"""
+    """y = x without its fraction, in x's dtype;   no gradient
+
+    Elementwise: of x's shape."""
 
 def unflatten(input: Tensor, dim: int, sizes: Size) -> Tensor:
-    """x with one dim as several, of these sizes; one may be -1."""
+    """x with one dim as several, of these sizes; one may be -1. A view. Raises ValueError for sizes that do not make up
+    the dim."""
 
 @overload
 def unique(
-    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: Dims = None
-) -> Any:
-    """The different values of x in ascending order, or its different slices along dim; no gradient. On the host.
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False,
+    dim: int | None = None,
+) -> Tensor:
+    """The different values of x in ascending order, (n,), or its different slices along dim; no gradient. On the host.
 
     return_inverse: also where in the result each element is, int64 of x's shape (or one per slice). return_counts: also
-    how often each occurs, int64. `sorted` is always true here."""
+    how often each occurs, int64 (n,). `sorted` is always true here."""
 
 @overload
 def unique(
-    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, axis: Dims = None
-) -> Any: ...
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Tensor | tuple[Tensor, ...]: ...
 @overload
 def var_mean(
     input: Tensor,
@@ -969,7 +1207,7 @@ def var_mean(
     *,
     correction: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The pair (var, mean) over dim."""
+    """The pair (var, mean) over dim. Shapes, dtypes, options and errors are those of var."""
 
 @overload
 def var_mean(
@@ -981,15 +1219,17 @@ def var_mean(
     correction: int | None = None,
 ) -> tuple[Tensor, Tensor]: ...
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Tensors one after the other along dim 0; a vector is a row."""
+    """Tensors one after the other along dim 0; a vector is a row. Promoted. Raises ValueError if their other sizes
+    differ."""
 
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
 ) -> Tensor:
     """-(t ln p + (1 - t) ln(1 - p)) of probabilities p, input, and t, target, in [0, 1] and of one shape.
 
-    weight: factors of the losses, broadcast. No logarithm counts as less than -100. Raises ValueError for an input
-    outside of [0, 1], a target by more than 1/2, or NaN, unless a captured step runs."""
+    weight: factors of the losses, broadcast. No logarithm counts as less than -100. Result and errors are those of
+    mse_loss; also raises ValueError for an input outside of [0, 1], a target by more than 1/2, or NaN, unless a
+    captured step runs."""
 
 def binary_cross_entropy_with_logits(
     input: Tensor,
@@ -1001,7 +1241,8 @@ def binary_cross_entropy_with_logits(
 ) -> Tensor:
     """binary_cross_entropy of sigmoid(input), exact for any logit. input, target: of one shape.
 
-    weight: factors of the losses, pos_weight: of the part where the target is 1. Tensors or numbers, broadcast."""
+    weight: factors of the losses, pos_weight: of the part where the target is 1. Tensors or numbers, broadcast. Result
+    and errors are those of mse_loss."""
 
 def cross_entropy(
     input: Tensor,
@@ -1017,32 +1258,44 @@ def cross_entropy(
     input (N, V), (V,) or (N, V, d1, …), float. target: ints (N,), () or (N, d1, …); or floats of input's shape, whose
     entries along the dim of classes are probabilities. weight (V,): factors of the classes. reduction 'none' gives a
     loss per target; 'sum' a number; 'mean' the sum, divided by the number of targets other than ignore_index, or by the
-    sum of their weights (NaN if there is none), or, for probabilities, by their number."""
+    sum of their weights (NaN if there is none), or, for probabilities, by their number.
+
+    label_smoothing: the part of each target that is spread over all classes. Raises TypeError for other dtypes,
+    ValueError for other shapes or options, and IndexError for a class outside of [0, V)."""
 
 def huber_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", delta: float = 1.0) -> Tensor:
-    """d²/2 where |d| < delta, else delta (|d| - delta/2), with d = input - target. Source: Huber 1964."""
+    """d²/2 where |d| < delta, else delta (|d| - delta/2), with d = input - target, both of one shape.
+
+    Result and errors are those of mse_loss; also raises ValueError unless delta is positive. Source: Huber 1964."""
 
 def kl_div(input: Tensor, target: Tensor, *, reduction: str = "mean", log_target: bool = False) -> Tensor:
     """t (ln t - input): its sum is the Kullback-Leibler divergence of t, target, from e^input, both of one shape.
 
     log_target: target holds ln t. reduction 'batchmean' divides the sum by the size of the first dim, as the
-    divergence's definition wants; 'mean' divides by the number of elements."""
+    divergence's definition wants; 'mean' divides by the number of elements. Result and errors are those of mse_loss."""
 
 def l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """|input - target| of float Tensors of one shape; the gradient at 0 is 0."""
+    """|input - target| of two Tensors of one shape; the gradient at 0 is 0.
+
+    Gives a loss of that shape (reduction 'none'), or (), its 'mean' or 'sum'. Raises TypeError unless input holds
+    floats, and ValueError for different shapes or another reduction."""
 
 def mse_loss(input: Tensor, target: Tensor, *, reduction: str = "mean") -> Tensor:
-    """(input - target)² of float Tensors of one shape."""
+    """(input - target)² of two Tensors of one shape.
+
+    Gives a loss of that shape (reduction 'none'), or (), its 'mean' or 'sum'. Raises TypeError unless input holds
+    floats, and ValueError for different shapes or another reduction."""
 
 def nll_loss(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = "mean"
 ) -> Tensor:
     """-input[target]: the loss of log-probabilities, such as log_softmax gives, for class indices.
 
-    Shapes and ignore_index as in cross_entropy. weight (V,): factors of the classes; 'mean' divides by their sum over
-    the targets."""
+    Shapes, results, ignore_index and errors as in cross_entropy. weight (V,): factors of the classes; 'mean' divides by
+    their sum over the targets."""
 
 def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", beta: float = 1.0) -> Tensor:
-    """d²/(2 beta) where |d| < beta, else |d| - beta/2, with d = input - target. beta 0: l1_loss.
+    """d²/(2 beta) where |d| < beta, else |d| - beta/2, with d = input - target, both of one shape. beta 0: l1_loss.
 
-    Source: Girshick 2015, equation 3."""
+    Result and errors are those of mse_loss; also raises ValueError for a negative beta. Source: Girshick 2015, equation
+    3."""

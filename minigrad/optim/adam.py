@@ -11,11 +11,15 @@ if TYPE_CHECKING:
 
 
 class Adam(Optimizer):
-    """m = β₁ m + (1 - β₁) g;   v = β₂ v + (1 - β₂) g²;   p -= lr · m / (1 - β₁ᵗ) / (√(v / (1 - β₂ᵗ)) + eps)
+    """Steps in proportion to the mean of the gradients over the root of the mean of their squares.
+
+        m = β₁ m + (1 - β₁) g;   v = β₂ v + (1 - β₂) g²;   p -= lr · m / (1 - β₁ᵗ) / (√(v / (1 - β₂ᵗ)) + eps)
 
     m and v begin as zeros, and t counts the steps from 1. weight_decay · p is added to the gradient first, or
     with decoupled_weight_decay, taken apart as by AdamW. Source: Kingma and Ba 2015, algorithm 1. foreach, fused and
-    capturable change nothing: one launch updates all parameters in any case, and mg.capture takes it."""
+    capturable change nothing: one launch updates all parameters in any case, and mg.capture takes it.
+
+    Raises ValueError for impossible options, and for parameters that are given twice or require no gradient."""
 
     buffers = ("m", "v")
     squares = ("v",)
@@ -61,9 +65,10 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam, but weight decay is apart from the gradient:   p -= lr · weight_decay · p   before the step.
+    """Adam, but weight decay is apart from the gradient.
 
-    Source: Loshchilov and Hutter 2019, algorithm 2."""
+    Before the step,   p -= lr · weight_decay · p.   Options and errors are Adam's. Source: Loshchilov and Hutter 2019,
+    algorithm 2."""
 
     decoupled = True
 

@@ -4,6 +4,21 @@
 
 A schedule is a formula, which is all that is here; what they share is in scheduler.py. ReduceLROnPlateau, which follows
 a loss, is in plateau.py.
+
+Contents
+    LRScheduler                   Base class of schedules: a subclass with options as attributes, set before …
+    LambdaLR                      base · lr_lambda(t)
+    StepLR                        base · gamma^⌊t / step_size⌋, where t counts the steps
+    MultiStepLR                   base · gamma^(the number of milestones up to t), where t counts the steps
+    ExponentialLR                 base · gamma^t, where t counts the steps
+    ConstantLR                    base · factor before step total_iters, then base: from the beginning if total_iters …
+    LinearLR                      base times a factor that goes from start_factor to end_factor in a straight line …
+    PolynomialLR                  base · (1 - t / total_iters)^power, 0 from total_iters on
+    CosineAnnealingLR             Half a cosine from base down to eta_min at step T_max, then up again, and so on
+    CosineAnnealingWarmRestarts   Half a cosine from base to eta_min over T_0 steps, then again from base over T_mult …
+    OneCycleLR                    Up from max_lr / div_factor to max_lr over the share pct_start of total_steps, then …
+    SequentialLR                  Schedulers of one optimizer, one after the other: the next one begins, from its …
+    ReduceLROnPlateau             Multiplies the learning rates by `factor` when a metric, given to step(metric), has …
 """
 
 import math
@@ -11,7 +26,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..missing import explaining
+from ..missing import explaining, listing
 from .optimizer import Optimizer
 from .plateau import ReduceLROnPlateau
 from .scheduler import LRScheduler, at_least_1, for_each_group, refuse_group
@@ -23,7 +38,8 @@ __all__ = [
 
 
 class LambdaLR(LRScheduler):
-    """base · lr_lambda(t). lr_lambda: a function, or a list of one for each group."""
+    """base · lr_lambda(t). lr_lambda: a function, or a list of one for each group. Raises ValueError for another
+    number."""
 
     scales = False
 
@@ -44,7 +60,7 @@ class LambdaLR(LRScheduler):
 
 
 class StepLR(LRScheduler):
-    """base · gamma^⌊t / step_size⌋"""
+    """base · gamma^⌊t / step_size⌋, where t counts the steps. Raises ValueError for a step_size below 1."""
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
         self.step_size, self.gamma = at_least_1("step_size", step_size), gamma
@@ -55,7 +71,7 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """base · gamma^(the number of milestones up to t)"""
+    """base · gamma^(the number of milestones up to t), where t counts the steps"""
 
     def __init__(
         self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
@@ -68,7 +84,7 @@ class MultiStepLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """base · gamma^t"""
+    """base · gamma^t, where t counts the steps"""
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -115,7 +131,7 @@ class LinearLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """base · (1 - t / total_iters)^power, 0 from total_iters on."""
+    """base · (1 - t / total_iters)^power, 0 from total_iters on. Raises ValueError for a total_iters below 1."""
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
         self.total_iters, self.power = at_least_1("total_iters", total_iters), power
@@ -126,7 +142,8 @@ class PolynomialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Half a cosine from base down to eta_min at step T_max, then up again, and so on.
+    """Half a cosine from base down to eta_min at step T_max, then up again, and so on. Raises ValueError for a T_max
+    below 1.
 
     Source: Loshchilov and Hutter 2017, equation 5."""
 
@@ -146,7 +163,7 @@ class CosineAnnealingLR(LRScheduler):
 class CosineAnnealingWarmRestarts(LRScheduler):
     """Half a cosine from base to eta_min over T_0 steps, then again from base over T_mult times as many, and so on.
 
-    Source: Loshchilov and Hutter 2017."""
+    Raises ValueError for a T_0 or T_mult below 1. Source: Loshchilov and Hutter 2017."""
 
     scales = False
 
@@ -170,7 +187,8 @@ class OneCycleLR(LRScheduler):
     final_div_factor; with three_phase by way of the first rate.
 
     total_steps, or epochs and steps_per_epoch. anneal_strategy: 'cos' or 'linear'. cycle_momentum: momentum, or the
-    first beta, goes from max_momentum to base_momentum and back. Source: Smith and Topin 2019."""
+    first beta, goes from max_momentum to base_momentum and back. Raises ValueError for options that do not fit. Source:
+    Smith and Topin 2019."""
 
     scales = False
 
@@ -244,7 +262,9 @@ class OneCycleLR(LRScheduler):
 
 
 class SequentialLR(LRScheduler):
-    """Schedulers of one optimizer, one after the other: the next one begins, from its first step, at each milestone."""
+    """Schedulers of one optimizer, one after the other: the next one begins, from its first step, at each milestone.
+
+    Raises ValueError unless milestones, in order, are one fewer than schedulers."""
 
     def __init__(
         self, optimizer: Optimizer, schedulers: Iterable[LRScheduler], milestones: Iterable[int], last_epoch: int = -1
@@ -299,4 +319,4 @@ class SequentialLR(LRScheduler):
 
 
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
-    __getattr__ = explaining(__name__)
+    __getattr__, __dir__ = explaining(__name__), listing(__name__)

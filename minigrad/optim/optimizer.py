@@ -15,12 +15,12 @@ from ..nn.module import Parameter
 from ..tensor import Tensor, as_tensor, from_backend
 from .recorded import Options, State, guarded
 
-Params: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]]
+Params: TypeAlias = Iterable[Tensor | dict[str, Any]]
 _OWN = {"param_groups", "state"}
 
 
 class Optimizer:
-    """Base class. An optimizer is a subclass that gives its options, its buffers and its formula:
+    """Base class of optimizers. A subclass gives its options, its buffers and its formula:
 
         class Momentum(Optimizer):
             buffers = ("b",)
@@ -32,12 +32,13 @@ class Optimizer:
                 state["b"].mul_(group["momentum"]).add_(g)
                 p -= group["lr"] * state["b"]
 
-    params: Tensors, or dicts with 'params' and options that differ from `defaults`, {option: value}."""
+    params: Tensors, or dicts with 'params' and options that differ from `defaults`, {option: value}. Raises ValueError
+    for none, for one that is given twice or requires no gradient, and for impossible options."""
 
     buffers: tuple = ()  # names of the Tensors of state that each parameter has, of its shape; they begin as zeros
     squares: tuple = ()  # those of them that are never negative
 
-    def __init_subclass__(cls, **kwargs):
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         nearest = next(base for base in cls.__mro__ if "update" in vars(base) or "update_all" in vars(base))
         if "update_all" not in vars(nearest):  # the kernel that it would inherit computes another formula
@@ -52,8 +53,8 @@ class Optimizer:
         given: list[Any] = list(params)
         groups = given if given and isinstance(given[0], dict) else [{"params": given}]
         self.defaults = defaults
-        self.state: dict = defaultdict(dict)  # {parameter: its numbers}
-        self.param_groups: list = []
+        self.state: dict[Tensor, dict[str, Any]] = defaultdict(dict)  # {parameter: its numbers}
+        self.param_groups: list[dict[str, Any]] = []
         for group in groups:
             self.add_param_group(group)
         if not any(group["params"] for group in self.param_groups):

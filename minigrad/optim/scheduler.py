@@ -13,8 +13,11 @@ from .optimizer import Optimizer
 
 
 class LRScheduler:
-    """Base class. A schedule is a subclass with options as attributes, set before super().__init__(optimizer), and
-    `rate(base, t)`."""
+    """Base class of schedules: a subclass with options as attributes, set before super().__init__(optimizer), and
+    `rate(base, t)`, where base is a group's rate at the beginning and t counts the calls of step().
+
+    Raises TypeError for an optimizer that is none, and ValueError for impossible options, and for a last_epoch other
+    than -1 with an optimizer that has had no scheduler."""
 
     scales = True  # False: its rates are set whatever the group's rate was, as LambdaLR's and OneCycleLR's are
 
@@ -32,7 +35,7 @@ class LRScheduler:
         self.step()
 
     def rate(self, base: float, t: int) -> float:
-        """The learning rate after t steps."""
+        """The learning rate after t steps, a float, of a group that began with `base`."""
         raise NotImplementedError(f"{type(self).__name__} must define rate(base, t)")
 
     def step(self, epoch: int | None = None) -> None:

@@ -11,11 +11,15 @@ if TYPE_CHECKING:
 
 
 class SGD(Optimizer):
-    """b = momentum · b + g;   p -= lr · b   (Nesterov: p -= lr · (g + momentum · b))
+    """Stochastic gradient descent, with momentum.
+
+        b = momentum · b + g;   p -= lr · b   (Nesterov: p -= lr · (g + momentum · b))
 
     b begins as zeros, and without momentum it is g. weight_decay · p is added to the gradient first. foreach and fused
     change nothing: one launch updates all parameters. Source: Sutskever, Martens, Dahl and Hinton 2013, with lr outside
-    of b, as in PyTorch."""
+    of b, as in PyTorch.
+
+    Raises ValueError for impossible options, and for parameters that are given twice or require no gradient."""
 
     buffers = ("momentum_buffer",)
 

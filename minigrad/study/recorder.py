@@ -61,7 +61,8 @@ class Recorder:
             self._record(step)
 
     def series(self, stat: str) -> tuple[list[int], dict[str, Array]]:
-        """(steps, {path: (snapshots, heads)}) of a statistic, by its name in study.STATS. Raises KeyError."""
+        """(steps, {path: (snapshots, heads)}) of a statistic, by its name in study.STATS. Raises KeyError for
+        another."""
         views = [view for _, layers in self.snapshots for view in layers.values()]
         if any(stat not in view.stats for view in views):
             raise UnknownName(unknown("statistic", stat, views[0].stats))
@@ -71,7 +72,8 @@ class Recorder:
         return self._steps, {p: np.array([layers[p].stats[stat] for _, layers in self.snapshots]) for p in paths}
 
     def edges(self, source: Any, target: Any) -> tuple[list[int], dict[str, Array]]:
-        """(steps, {input: (snapshots,)}) of the edges between two nodes, as in Flow.edge. Needs flow=True."""
+        """(steps, {input: (snapshots,)}) of the edges between two nodes, as in Flow.edge. Raises ValueError without
+        flow=True, and KeyError for an unknown node."""
         if not self.flows:
             raise ValueError("no flow was recorded: make the Recorder with flow=True")
         each = [flow.edge(source, target) for _, flow in self.flows]

@@ -46,7 +46,7 @@ def head_scores(
 
     The first three are means over the queries to which they apply (study.patterns). The last two define an induction
     head for Olsson et al. 2022. Copying uses the token at each position, t_j, and the direct logits of its value,
-    ℓ_j = v_j W_O W_U, (V,), where W_U is circuits.unembedding (the divisor of the final norm cancels):
+    ℓ_j = v_j W_O W_U, (V,), where W_U is study.unembedding (the divisor of the final norm cancels):
 
         r_j = ReLU(ℓ_j - mean ℓ_j),   share_j = r_j[t_j] / Σ_v r_j[v],   copying = Σ_ij P_ij share_j / Σ_ij P_ij.
 

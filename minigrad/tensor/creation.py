@@ -25,8 +25,8 @@ def from_backend(array: Any, on: Any, requires_grad: bool = False) -> Tensor:
 
 
 def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requires_grad: bool = False) -> Tensor:
-    """A Tensor with a copy of data: numbers, nested lists, arrays, Tensors. An array may be another library's on the
-    GPU, an object with __cuda_array_interface__; with device="cuda" its copy never leaves the GPU.
+    """A Tensor with a copy of data, of its shape: numbers, nested lists, arrays, Tensors. An array may be another
+    library's on the GPU, an object with __cuda_array_interface__; with device="cuda" its copy never leaves the GPU.
 
     dtype None: an array keeps its dtype; Python floats become float32, ints int64, bools bool. Raises OverflowError for
     Python ints that the dtype does not hold."""
@@ -67,7 +67,7 @@ def _first_is_typed(data: Any) -> bool:
 
 
 def as_tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu") -> Tensor:
-    """data as a Tensor: itself if it is one of that dtype and device, else sharing an array's memory, else a copy.
+    """data as a Tensor of its shape: itself if dtype and device fit, else sharing an array's memory, else a copy.
 
     With device="cuda" an array is one with __cuda_array_interface__, that may be written to."""
     if isinstance(data, Tensor):
@@ -85,8 +85,8 @@ def _in_elements(array: np.ndarray) -> bool:
 
 
 def from_numpy(array: Array) -> Tensor:
-    """A Tensor that shares the memory of a NumPy array. Raises ValueError if a stride is no whole number of elements,
-    as those of a structured array's field may be: mg.tensor copies it."""
+    """A Tensor that shares the memory of a NumPy array, of its shape and dtype. Raises ValueError if a stride is no
+    whole number of elements, as those of a structured array's field may be: mg.tensor copies it."""
     refuse_users("from_numpy()")
     if not isinstance(array, np.ndarray):
         raise TypeError(f"from_numpy needs a NumPy array, got {type(array).__name__}")
@@ -100,7 +100,7 @@ def from_numpy(array: Array) -> Tensor:
 
 
 def from_dlpack(other: Any) -> Tensor:
-    """A Tensor that shares the memory of another library's array (PyTorch, CuPy, JAX, …), on the CPU or the GPU.
+    """A Tensor that shares the memory of another library's array (PyTorch, CuPy, JAX, …), of its shape, on CPU or GPU.
 
     Raises TypeError for dtypes that minigrad has not, RuntimeError for arrays of another GPU than device 'cuda' is."""
     device = getattr(other, "__dlpack_device__", None)
@@ -139,7 +139,7 @@ def _sizes(name: str, sizes: Any, size: Size | None = None) -> tuple[int, ...]:
 def full(
     size: Size, fill_value: Number, dtype: DTypeLike | None = None, device: str = "cpu", requires_grad: bool = False
 ) -> Tensor:
-    """A Tensor filled with one value. dtype None: float32, int64 or bool, after the value."""
+    """A Tensor of shape `size` filled with one value. dtype None: float32, int64 or bool, after the value."""
     if dtype is None:
         dtype = {"b": dtypes.bool_, "i": dtypes.int64, "u": dtypes.int64}.get(np.asarray(fill_value).dtype.kind)
     shape = _sizes("full", (size,) if isinstance(size, int) else size)
@@ -156,7 +156,7 @@ def zeros(
     device: str = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
-    """Zeros of a shape."""
+    """Zeros of a shape. zeros(2, 3) or zeros((2, 3)). Raises ValueError for negative sizes."""
     return full(_sizes("zeros", sizes, size), 0, dtype, device, requires_grad)
 
 
@@ -167,7 +167,7 @@ def ones(
     device: str = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
-    """Ones of a shape."""
+    """Ones of a shape. ones(2, 3) or ones((2, 3)). Raises ValueError for negative sizes."""
     return full(_sizes("ones", sizes, size), 1, dtype, device, requires_grad)
 
 
@@ -178,7 +178,7 @@ def empty(
     device: str = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
-    """A Tensor of a shape with arbitrary values: whatever was in its memory."""
+    """A Tensor of a shape with arbitrary values: whatever was in its memory. Raises ValueError for negative sizes."""
     return _finish(np.empty(_sizes("empty", sizes, size), dtypes.as_dtype(dtype)), device, requires_grad)
 
 
@@ -222,7 +222,7 @@ def arange(
     device: str = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
-    """start, start + step, … below end; arange(n) counts from 0. dtype None: int64, or float32 if any is a float."""
+    """The vector start, start + step, … below end; arange(n) counts from 0. dtype None: int64, or float32 of floats."""
     start, end = (0, start) if end is None else (start or 0, end)
     if end is None:
         raise TypeError("arange needs an end: arange(end) or arange(start, end, step)")
@@ -241,7 +241,7 @@ def linspace(
     device: str = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
-    """`steps` numbers from start to end, both included, evenly spaced."""
+    """`steps` numbers from start to end, both included, evenly spaced. (steps,), computed in float64."""
     numbers = np.linspace(float(start), float(end), int(steps))  # from Tensors too
     return _finish(numbers.astype(dtypes.as_dtype(dtype)), device, requires_grad)
 
@@ -253,7 +253,7 @@ def eye(
     device: str = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
-    """The identity matrix, (n, m or n)."""
+    """The identity matrix. (n, m), or (n, n) if m is None: ones where row and column are the same, else zeros."""
     return _finish(np.eye(n, m, dtype=dtypes.as_dtype(dtype)), device, requires_grad)
 
 

@@ -44,7 +44,8 @@ class Gradients(Value):
         self.requires_grad_(value)
 
     def requires_grad_(self: T, requires_grad: bool = True) -> T:
-        """Make this leaf require a gradient, or stop requiring one, which drops its .grad. Returns itself."""
+        """Make this leaf require a gradient, or stop requiring one, which drops its .grad. Returns itself. Raises
+        TypeError for dtypes that are no floats, and GraphError for what is no leaf."""
         if not self.is_leaf:
             if requires_grad:
                 return self
@@ -85,9 +86,10 @@ class Gradients(Value):
         self._node_for("retain_grad").retain = True
 
     def register_hook(self, hook: "Callable[[Tensor], Tensor | None]") -> Handle:
-        """Have backward() call hook(gradient) once the whole gradient of this tensor is known.
+        """Have backward() call hook(gradient) once the whole gradient of this tensor is known, a Tensor of its shape.
 
-        hook may return another gradient in its place. Returns a handle whose remove() takes this hook off again."""
+        hook may return another gradient in its place. Returns a handle whose remove() takes this hook off again. Raises
+        GraphError if this requires no gradient."""
         return self._node_for("register_hook").add_hook(hook)
 
     def _node_for(self, what: str) -> Node:
@@ -105,7 +107,10 @@ class Gradients(Value):
         """Add d(self)/d(leaf), weighted by `gradient`, to the .grad of every leaf.
 
         gradient: a Tensor like this one; not needed if this has one element. retain_graph: keep what ops saved for
-        another backward. create_graph: make the gradients differentiable. inputs: add to the .grad of these only."""
+        another backward. create_graph: make the gradients differentiable. inputs: add to the .grad of these only.
+
+        Raises GraphError if this requires no gradient, if its graph has been freed, or if a value that an op saved has
+        changed since."""
         root, cotangent = _root(self, gradient)
         if inputs is None:
             autograd.backward([root], [cotangent], retain_graph=retain_graph, create_graph=create_graph)
@@ -120,7 +125,7 @@ class Gradients(Value):
         detached: Tensor = self._wrap(self.array, self.storage)
         return detached
 
-    def detach_(self) -> Any:
+    def detach_(self: T) -> T:
         """This tensor without the graph that it was computed in: in place, the values stay. Returns itself."""
         self.node = None
         return self

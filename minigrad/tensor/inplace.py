@@ -1,11 +1,10 @@
 """Changing tensors in place. Every change is counted, so that the backward of an op that saved old values raises."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 
-from .. import ops
 from ..autograd import GraphError, Value, is_grad_enabled
 from ..errors import devices_differ
 from ..ops.args import fitting
@@ -13,18 +12,23 @@ from ..recording import refuse
 from ..typing import Index, Number, Operand
 
 if TYPE_CHECKING:
+    from ..ops import signatures as ops  # see core.py
     from .core import Tensor
+else:
+    from .. import ops
 
 T = TypeVar("T", bound="InPlace")
+P = ParamSpec("P")
 
 
-def _written(name: str) -> Callable[..., Any]:
-    """The method that writes what the op of that name makes of a tensor into the tensor."""
+def _written(op: "Callable[P, Tensor]") -> "Callable[P, Tensor]":
+    """The method that writes what an op makes of a tensor into the tensor."""
+    name = op.__name__
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         self._in_place(f"{name}_", *args, *kwargs.values())
         plain = [x.detach() if isinstance(x, Value) else x for x in args]
-        y = getattr(ops, name)(self.detach(), *plain, **kwargs)
+        y = op(self.detach(), *plain, **kwargs)
         if y.dtype != self.dtype or y.shape != self.shape:
             raise ValueError(
                 f"{name}_: {y.dtype} of shape {y.shape} does not fit into {self.dtype} of shape {self.shape}"
@@ -33,12 +37,15 @@ def _written(name: str) -> Callable[..., Any]:
         return self
 
     method.__name__ = f"{name}_"
-    method.__doc__ = f"{name}(), whose result is written into this tensor. Returns it."
-    return method
+    method.__doc__ = f"{name}(), whose result, of this shape and dtype, is written into this tensor. Returns it."
+    return cast("Callable[P, Tensor]", method)
 
 
 class InPlace(Value):
-    """The part of Tensor that changes values."""
+    """The part of Tensor that changes values.
+
+    What is written keeps its shape and dtype. GraphError where operations are recorded and one of the tensors requires
+    a gradient, and for read-only memory; ValueError for what does not fit in."""
 
     __slots__ = ()
 
@@ -83,42 +90,46 @@ class InPlace(Value):
         return self
 
     def add_(self: T, other: Operand, *, alpha: float = 1) -> T:
-        """self += alpha * other, in place."""
+        """self += alpha * other, in place: other is broadcast. Raises ValueError if the result is of another shape or
+        kind of dtype, and GraphError where a graph would have to know of it: use no_grad()."""
         return self._update("add_", self.storage.backend.add, other if alpha == 1 else other * alpha)
 
     def sub_(self: T, other: Operand, *, alpha: float = 1) -> T:
-        """self -= alpha * other, in place."""
+        """self -= alpha * other, in place, as add_ does."""
         return self._update("sub_", self.storage.backend.sub, other if alpha == 1 else other * alpha)
 
     def mul_(self: T, other: Operand) -> T:
-        """self *= other, in place."""
+        """self *= other, in place, as add_ does."""
         return self._update("mul_", self.storage.backend.mul, other)
 
     def div_(self: T, other: Operand, *, rounding_mode: str | None = None) -> T:
-        """self /= other, in place; rounded as by div."""
+        """self /= other, in place, as add_ does; rounded as by div."""
         if rounding_mode is not None:
-            rounded: T = _written("div")(self, other, rounding_mode=rounding_mode)
-            return rounded
+            rounded: Any = _written(ops.div)
+            return cast(T, rounded(self, other, rounding_mode=rounding_mode))
         return self._update("div_", self.storage.backend.div, other)
 
     def copy_(self: T, src: Operand, non_blocking: bool = False) -> T:
-        """The values of src, broadcast and cast, in place."""
+        """The values of src, broadcast to self's shape and cast to its dtype, in place. Raises ValueError if they do
+        not broadcast, and GraphError as add_ does."""
         self._in_place("copy_", src)
         self.storage.backend.setitem(self.array, (...,), self._raw("copy_", src))
         return self
 
-    clamp_, clip_ = _written("clamp"), _written("clamp")
-    exp_, log_, sqrt_, rsqrt_, square_ = map(_written, ("exp", "log", "sqrt", "rsqrt", "square"))
-    neg_, abs_, sign_, floor_, ceil_, round_ = map(_written, ("neg", "abs", "sign", "floor", "ceil", "round"))
-    sin_, cos_, tanh_, sigmoid_, relu_ = map(_written, ("sin", "cos", "tanh", "sigmoid", "relu"))
-    pow_, remainder_, floor_divide_, reciprocal_ = map(_written, ("pow", "remainder", "floor_divide", "reciprocal"))
-    lerp_, addcmul_, addcdiv_ = map(_written, ("lerp", "addcmul", "addcdiv"))
-    masked_fill_, tril_, triu_ = map(_written, ("masked_fill", "tril", "triu"))
-    scatter_, scatter_add_ = map(_written, ("scatter", "scatter_add"))
-    index_add_, index_copy_, index_fill_ = map(_written, ("index_add", "index_copy", "index_fill"))
+    clamp_, clip_, pow_ = _written(ops.clamp), _written(ops.clamp), _written(ops.pow)
+    exp_, log_, sqrt_, rsqrt_, square_ = map(_written, (ops.exp, ops.log, ops.sqrt, ops.rsqrt, ops.square))
+    neg_, abs_, sign_, floor_, ceil_ = map(_written, (ops.neg, ops.abs, ops.sign, ops.floor, ops.ceil))
+    sin_, cos_, tanh_, sigmoid_, relu_ = map(_written, (ops.sin, ops.cos, ops.tanh, ops.sigmoid, ops.relu))
+    round_, reciprocal_, lerp_ = _written(ops.round), _written(ops.reciprocal), _written(ops.lerp)
+    remainder_, floor_divide_ = _written(ops.remainder), _written(ops.floor_divide)
+    addcmul_, addcdiv_ = _written(ops.addcmul), _written(ops.addcdiv)
+    masked_fill_, tril_, triu_ = _written(ops.masked_fill), _written(ops.tril), _written(ops.triu)
+    scatter_, scatter_add_ = _written(ops.scatter), _written(ops.scatter_add)
+    index_add_, index_copy_ = _written(ops.index_add), _written(ops.index_copy)
+    index_fill_ = _written(ops.index_fill)
 
     def fill_(self: T, value: Number) -> T:
-        """Every element becomes value, in place."""
+        """Every element becomes value, a number, cast to self's dtype, in place."""
         return self.copy_(value)
 
     def zero_(self: T) -> T:
@@ -126,7 +137,8 @@ class InPlace(Value):
         return self.copy_(0)
 
     def fill_diagonal_(self: T, fill_value: Number) -> T:
-        """The elements (i, i, …) become fill_value, in place. For at least two dims; of more, all must be one size."""
+        """The elements (i, i, …) become fill_value, in place. Raises ValueError for fewer than two dims, and for more
+        of different sizes."""
         if self.ndim < 2 or (self.ndim > 2 and len(set(self.shape)) != 1):
             raise ValueError(f"fill_diagonal_ is of a matrix, or of more dims of one size, not of shape {self.shape}")
         self[(np.arange(min(self.shape)),) * self.ndim] = fill_value

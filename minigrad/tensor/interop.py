@@ -27,7 +27,8 @@ class Interop(Value):
         return self.storage.backend.to_numpy(self.array)
 
     def numpy(self) -> Array:
-        """The NumPy array, sharing memory on a CPU. Raises if that would drop a gradient: detach() first."""
+        """The NumPy array, of the same shape and dtype, sharing memory on a CPU. Raises GraphError if the tensor
+        requires a gradient, which would be lost: detach() first."""
         if self.node is not None:
             raise GraphError("numpy() would drop the gradient of a tensor that requires one; use .detach().numpy()")
         shared: Array = self._host()
@@ -102,7 +103,7 @@ class Interop(Value):
         return number
 
     def tolist(self) -> Any:
-        """Nested lists of Python numbers."""
+        """Nested lists of Python numbers, as deep as there are dims; of a Tensor of no dims, a number."""
         return self._host().tolist()
 
     def __float__(self) -> float:
@@ -132,6 +133,7 @@ class Interop(Value):
         return bool(self.item())
 
     def __iter__(self: Any) -> "Iterator[Tensor]":
+        """The slices along dim 0, as views."""
         if self.ndim == 0:
             raise TypeError("iteration over a 0-d tensor")
         return iter(ops.unbind(self, 0))

@@ -51,7 +51,7 @@ class More(Value):
     addmm, addmv, baddbmm = ops.addmm, ops.addmv, ops.baddbmm
 
     def select(self: Any, dim: int, index: int) -> "Tensor":
-        """The slice number `index` along dim, as a view without that dim."""
+        """The slice number `index` along dim, as a view without that dim. Raises IndexError if there is none."""
         return ops.getitem(self, (slice(None),) * one_dim("select", self, dim) + (index,))
 
     # --------------------------------------------------------------------------------------------------- like another
@@ -145,7 +145,11 @@ class More(Value):
         """Bytes of one element."""
         return int(self.dtype.itemsize)
 
-    def stride(self, dim: int | None = None) -> Any:
+    @overload
+    def stride(self) -> tuple[int, ...]: ...
+    @overload
+    def stride(self, dim: int) -> int: ...
+    def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
         """How many elements of memory lie between neighbours along each dim, or along one."""
         steps = tuple(n // self.dtype.itemsize for n in self.array.strides)
         return steps if dim is None else steps[dim]

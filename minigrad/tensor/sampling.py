@@ -33,7 +33,7 @@ def rand(
     requires_grad: bool = False,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Uniform in [0, 1). Floats only."""
+    """Uniform in [0, 1). rand(2, 3) or rand((2, 3)). Raises TypeError for dtypes that are no floats."""
     on = backend.get(device)
     y = _or_default(generator).uniform(_sizes("rand", sizes, size), _float_dtype("rand", dtype), on)
     return from_backend(y, on, requires_grad)
@@ -47,7 +47,7 @@ def randn(
     requires_grad: bool = False,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Standard normal. Floats only."""
+    """Standard normal. randn(2, 3) or randn((2, 3)). Raises TypeError for dtypes that are no floats."""
     on = backend.get(device)
     y = _or_default(generator).normal(_sizes("randn", sizes, size), _float_dtype("randn", dtype), on)
     return from_backend(y, on, requires_grad)
@@ -56,14 +56,16 @@ def randn(
 def rand_like(
     input: Tensor, dtype: DTypeLike | None = None, device: str | None = None, generator: Generator | None = None
 ) -> Tensor:
-    """Uniform in [0, 1), of input's shape, dtype and device, or others."""
+    """Uniform in [0, 1), of input's shape, dtype and device, or others. Raises TypeError for dtypes that are no
+    floats."""
     return rand(input.shape, dtype=dtype or input.dtype, device=device or input.device, generator=generator)
 
 
 def randn_like(
     input: Tensor, dtype: DTypeLike | None = None, device: str | None = None, generator: Generator | None = None
 ) -> Tensor:
-    """Standard normal, of input's shape, dtype and device, or others."""
+    """Standard normal, of input's shape, dtype and device, or others. Raises TypeError for dtypes that are no
+    floats."""
     return randn(input.shape, dtype=dtype or input.dtype, device=device or input.device, generator=generator)
 
 
@@ -88,8 +90,9 @@ def randint(
 
 
 def normal(
-    mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None, **options: Any
-) -> Any:
+    mean: Tensor | float = 0.0, std: Tensor | float = 1.0, size: Any = None, *,
+    generator: Generator | None = None, **options: Any,
+) -> Tensor:  # fmt: skip
     """Normal numbers of a mean and a standard deviation: two numbers and a size, or Tensors, which are broadcast.
     options: dtype, device and requires_grad, as of randn, where there is a size."""
     like = [x for x in (mean, std) if isinstance(x, Tensor)]
@@ -104,7 +107,7 @@ def normal(
     return mean + std * randn(shape, dtype=like[0].dtype, device=like[0].device, generator=generator)
 
 
-def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Any:
+def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
     """1 with the probability that input has there, or everywhere with probability p, else 0: of input's shape, dtype (a
     float) and device, without a gradient."""
     if p is not None and not 0 <= p <= 1:
@@ -114,7 +117,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
 
 
 def randperm(n: int, device: str = "cpu", generator: Generator | None = None) -> Tensor:
-    """range(n) in random order, int64."""
+    """range(n) in random order: (n,), int64."""
     return _finish(_or_default(generator).permutation(operator.index(n)), device, False)
 
 

@@ -7,5 +7,8 @@ runs         what examples/char_lm.py has saved, read back and checked
 """
 
 from .loop import Interrupt, Progress, Table
+from ..missing import listing
 
 __all__ = ["Interrupt", "Progress", "Table"]
+
+__dir__ = listing(__name__, "checkpoint", "loop", "objects", "runs", "text")

@@ -51,6 +51,8 @@ def save(path: FilePath, tensors: Mapping[str, Any], meta: Mapping[str, Any]) ->
     for name, x in tensors.items():
         if not isinstance(name, str):
             raise TypeError(f"a checkpoint's tensors have names, which are str, not {shown(name)}")
+        if not hasattr(x, "dtype"):
+            raise TypeError(f"a checkpoint holds Tensors and arrays; {shown(name)} is a {type(x).__name__}")
         as_dtype(x.dtype)  # raises TypeError for a dtype that is not ours
         arrays[name] = np.asarray(x)
     text = _json(meta)

@@ -97,7 +97,7 @@ def read_corpus(paths: Iterable[FilePath] = ()) -> str:
 
 
 def memory() -> float:
-    """Bytes of memory that this machine has; infinite where it does not say."""
+    """Bytes of memory that this machine has, a float; infinite where it does not say."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -174,7 +174,7 @@ class Batches:
     def __iter__(self) -> "Self":
         return self
 
-    def __next__(self):
+    def __next__(self) -> tuple[Array, Array]:
         starts = self.generator.integers(0, len(self.ids) - self.block_size, (self.batch_size,))  # (B,)
         return _windows_at(self.ids, starts, self.block_size)
 

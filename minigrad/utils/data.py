@@ -6,17 +6,34 @@
 
 All is read in the process that asks for it. Random orders come from a minigrad Generator: the same seed, the same
 batches. The batches of `training.text` are for texts, and quicker.
+
+Contents
+    Dataset                 Base class: define __getitem__(index), and __len__ for all but a sampler of one's own
+    IterableDataset         Base class of a stream: define __iter__
+    TensorDataset           The rows of Tensors of the same first size, as tuples: of (n, …), n items
+    Subset                  The items of a dataset at some indices, in their order
+    ConcatDataset           Datasets one after the other
+    random_split            Parts of a dataset, a list of Subsets, drawn at random, that share no item
+    Sampler                 Base class of the orders in which a dataset is read: define __iter__, which gives indices
+    SequentialSampler       0, 1, 2, …
+    RandomSampler           All indices in random order; with replacement, num_samples of them, each drawn from all
+    SubsetRandomSampler     The given indices in random order, a new one each time
+    WeightedRandomSampler   num_samples indices, drawn in proportion to weights, a number ≥ 0 for each; …
+    BatchSampler            Lists of batch_size indices each, from those of a sampler
+    default_convert         An item that is no batch: arrays and NumPy's numbers as Tensors of their shape and dtype, …
+    default_collate         A list of B items as one: Tensors, arrays and numbers are stacked to Tensors (B, …), …
+    DataLoader              Iterates over a dataset in batches, each time from the beginning
 """
 
 import bisect
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from ..missing import explaining
+from ..missing import explaining, listing
 from ..ops import stack
 from ..random import Generator
 from ..tensor import Tensor, from_numpy, multinomial, randint, randperm, tensor
@@ -28,18 +45,28 @@ __all__ = [
 ]  # fmt: skip
 
 T_co = TypeVar("T_co", covariant=True)  # of an item: Dataset[tuple[Tensor, int]]
+S = TypeVar("S")
+
+
+class Indexed(Protocol[T_co]):
+    """A Dataset, a list, or whatever else gives items by index."""
+
+    def __getitem__(self, index: Any, /) -> T_co: ...
+
 
 # ------------------------------------------------------------------------------------------------------------ datasets
 
 
 class Dataset(Generic[T_co]):
     """Base class: define __getitem__(index), and __len__ for all but a sampler of one's own. Optional: __getitems__, a
-    list of the items at a list of indices."""
+    list of the items at a list of indices. To type checkers, Dataset[tuple[Tensor, int]] gives such items."""
 
     def __getitem__(self, index: Any) -> T_co:
+        """The item at an index."""
         raise NotImplementedError(f"{type(self).__name__} must define __getitem__")
 
-    def __add__(self, other: Any) -> "ConcatDataset[Any]":
+    def __add__(self, other: "Indexed[S]") -> "ConcatDataset[T_co | S]":
+        """The items of both, as a ConcatDataset."""
         return ConcatDataset([self, other])
 
 
@@ -51,7 +78,8 @@ class IterableDataset(Dataset[T_co]):
 
 
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
-    """The rows of Tensors of the same first size, as tuples."""
+    """The rows of Tensors of the same first size, as tuples: of (n, …), n items. Raises ValueError for different sizes,
+    and TypeError for what is no Tensor of at least one dim."""
 
     def __init__(self, *tensors: Tensor):
         if not tensors or not all(isinstance(x, Tensor) and x.ndim for x in tensors):
@@ -60,11 +88,11 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
             raise ValueError(f"TensorDataset: Tensors of {', '.join(str(len(x)) for x in tensors)} rows differ")
         self.tensors = tensors
 
-    def __getitem__(self, index: Any) -> tuple[Any, ...]:
+    def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
         return tuple(x[index] for x in self.tensors)
 
-    def batch(self, indices: Sequence[int]) -> list[Any]:
-        """The rows at these indices, collated: as one by one, but sooner."""
+    def batch(self, indices: Sequence[int]) -> list[Tensor]:
+        """The rows at these indices, collated: as one by one, but sooner. [Tensor (B, …) of each]."""
         return [x[list(indices)] for x in self.tensors]
 
     def __len__(self) -> int:
@@ -72,9 +100,9 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
 
 class Subset(Dataset[T_co]):
-    """The items of a dataset at some indices, in their order."""
+    """The items of a dataset at some indices, in their order. Raises IndexError as lists do."""
 
-    def __init__(self, dataset: Any, indices: Sequence[int]):
+    def __init__(self, dataset: Indexed[T_co], indices: Sequence[int]):
         self.dataset, self.indices = dataset, indices
 
     def __getitem__(self, index: int) -> T_co:
@@ -88,10 +116,10 @@ class Subset(Dataset[T_co]):
 
 
 class ConcatDataset(Dataset[T_co]):
-    """Datasets one after the other."""
+    """Datasets one after the other. Raises IndexError for an item that there is not."""
 
-    def __init__(self, datasets: Iterable[Any]):
-        self.datasets = list(datasets)
+    def __init__(self, datasets: Iterable[Indexed[T_co]]):
+        self.datasets: list[Any] = list(datasets)
         self.cumulative_sizes = list(itertools.accumulate(map(len, self.datasets)))
 
     def __getitem__(self, index: int) -> T_co:
@@ -110,10 +138,11 @@ def _items(dataset, indices):
     return [dataset[i] for i in indices] if several is None else several(indices)
 
 
-def random_split(dataset: Any, lengths: Sequence[float], generator: Generator | None = None) -> list[Subset[Any]]:
-    """Parts of a dataset, drawn at random, that share no item. lengths: how many each has, adding up to all; or the
-    share of each, adding up to 1, where what is left over goes to the first ones."""
-    n = len(dataset)
+def random_split(dataset: Indexed[S], lengths: Sequence[float], generator: Generator | None = None) -> list[Subset[S]]:
+    """Parts of a dataset, a list of Subsets, drawn at random, that share no item. lengths: how many each has, adding up
+    to all; or the share of each, adding up to 1, where what is left over goes to the first ones. Raises ValueError if
+    they do not add up."""
+    n = len(dataset)  # type: ignore[arg-type]
     if math.isclose(sum(lengths), 1) and all(0 <= share <= 1 for share in lengths):
         sizes = [math.floor(n * share) for share in lengths]
         for i in range(n - sum(sizes)):
@@ -151,7 +180,8 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """All indices in random order; with replacement, num_samples of them, each drawn from all."""
+    """All indices in random order; with replacement, num_samples of them, each drawn from all. Raises ValueError unless
+    num_samples is positive."""
 
     def __init__(
         self,
@@ -195,7 +225,8 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """num_samples indices, drawn in proportion to weights, a number ≥ 0 for each."""
+    """num_samples indices, drawn in proportion to weights, a number ≥ 0 for each; replacement=False: each at most once.
+    Raises ValueError, when they are drawn, for weights that are negative, not finite or all 0."""
 
     def __init__(self, weights: Any, num_samples: int, replacement: bool = True, generator: Generator | None = None):
         self.weights = tensor(np.asarray(weights, dtype=np.float64))
@@ -210,7 +241,8 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[list[Any]]):
-    """Lists of batch_size indices each, from those of a sampler. drop_last: without a last one that is shorter."""
+    """Lists of batch_size indices each, from those of a sampler. drop_last: without a last one that is shorter. Raises
+    ValueError unless batch_size is a positive int."""
 
     def __init__(self, sampler: Iterable[Any], batch_size: int, drop_last: bool):
         if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
@@ -232,8 +264,8 @@ class BatchSampler(Sampler[list[Any]]):
 
 
 def default_convert(item: Any) -> Any:
-    """An item that is no batch: arrays and NumPy's numbers as Tensors, in tuples, lists and dicts too; anything else
-    stays as it is."""
+    """An item that is no batch: arrays and NumPy's numbers as Tensors of their shape and dtype, in tuples, lists and
+    dicts too; anything else stays as it is."""
     if isinstance(item, np.ndarray):
         return from_numpy(item)
     if isinstance(item, np.generic):
@@ -247,9 +279,9 @@ def default_convert(item: Any) -> Any:
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
-    """A list of items as one: Tensors, arrays and numbers are stacked to Tensors (B, …), tuples, lists and dicts are
+    """A list of B items as one: Tensors, arrays and numbers are stacked to Tensors (B, …), tuples, lists and dicts are
     collated part by part, and strings stay in a list. Python floats become float64, or float32 if the first number is
-    an int, as in PyTorch."""
+    an int, as in PyTorch. Raises TypeError for other items, and ValueError for shapes or lengths that differ."""
     first = batch[0]
     if isinstance(first, Tensor):
         return stack(list(batch))
@@ -281,10 +313,13 @@ class DataLoader(Generic[T_co]):
     shuffle: a new random order each time, drawn from `generator`, or the default one. sampler, batch_sampler: indices,
     or lists of them, in their place. collate_fn: from a list of items to a batch; see default_collate. num_workers must
     be 0. What PyTorch has for workers changes nothing: pin_memory, timeout, worker_init_fn, multiprocessing_context,
-    prefetch_factor, persistent_workers, pin_memory_device, in_order."""
+    prefetch_factor, persistent_workers, pin_memory_device, in_order.
 
-    def __init__(self, dataset: Any, batch_size: int | None = 1, shuffle: bool | None = None, sampler: Any = None,
-                 batch_sampler: Any = None, num_workers: int = 0, collate_fn: Callable[[list[Any]], Any] | None = None,
+    Raises ValueError for options that contradict each other."""
+
+    def __init__(self, dataset: Indexed[T_co], batch_size: int | None = 1, shuffle: bool | None = None,
+                 sampler: Any = None, batch_sampler: Any = None, num_workers: int = 0,
+                 collate_fn: Callable[[list[Any]], Any] | None = None,
                  pin_memory: bool = False, drop_last: bool = False, timeout: float = 0,
                  worker_init_fn: Any = None, multiprocessing_context: Any = None, generator: Generator | None = None, *,
                  prefetch_factor: int | None = None, persistent_workers: bool = False, pin_memory_device: str = "",
@@ -306,7 +341,8 @@ class DataLoader(Generic[T_co]):
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         elif streams and batch_size is not None:
             BatchSampler([], batch_size, drop_last)  # which checks batch_size
-        self.dataset, self.batch_size, self.drop_last = dataset, batch_size, drop_last
+        self.dataset: Any = dataset
+        self.batch_size, self.drop_last = batch_size, drop_last
         self.sampler, self.batch_sampler, self.generator = sampler, batch_sampler, generator
         self.num_workers, self.pin_memory = 0, pin_memory
         batched = batch_size is not None or batch_sampler is not None
@@ -342,4 +378,4 @@ class DataLoader(Generic[T_co]):
 
 
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
-    __getattr__ = explaining(__name__)
+    __getattr__, __dir__ = explaining(__name__), listing(__name__)

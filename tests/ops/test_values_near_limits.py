@@ -109,6 +109,7 @@ def test_logit_at_its_limits_and_beyond():
     np.testing.assert_array_equal(x.logit().tolist(), [-INF, INF, 0, NAN, NAN])
     np.testing.assert_array_equal(gradients(x.logit(), x)[0], [INF, INF, 4, NAN, NAN])
     assert gradients(x.logit(eps=0.25), x)[0] == [0, 0, 4, 0, 0]
+    assert x.half().logit().dtype == mg.float16
 
 
 def test_chunks_of_nothing():

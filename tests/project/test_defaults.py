@@ -54,8 +54,6 @@ nn.Module.state_dict: prefix='', keep_vars=False
 nn.Module.load_state_dict: strict=True, assign=False
 nn.Module.train: training=True
 nn.Module.requires_grad_: requires_grad=True
-nn.ModuleDict: modules=()
-nn.ModuleList: modules=()
 nn.MultiheadAttention: bias=True, dropout=0.0, impl='fused', batch_first=True, dtype=float32
 nn.MultiheadAttention.forward: need_weights=False, average_attn_weights=True, is_causal=False
 nn.MultiheadAttention.register_head_hook: last=False

@@ -3,12 +3,15 @@
 import importlib
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import minigrad as mg
 
+from .. import ROOT
 from ..types import contents, public, stubs
 from ..types.annotate import lacking
 
@@ -60,12 +63,28 @@ def test_files_written_from_the_sources_are_current():
     assert stubs.STUB.read_text() == stubs.stub(), CURRENT
     assert not stubs.left
     assert contents.FILE.read_text() == contents.init(), CURRENT
+    for path, text in [*map(contents.with_page, contents.PAGES), contents.with_methods()]:
+        assert path.read_text() == text, CURRENT
 
 
 def test_help_begins_with_a_table_of_contents():
     listed = re.findall(r"^    (\w+)   ?", mg.__doc__, re.M)
     assert set(contents.names()) <= {*listed, *re.findall(r"\w+", mg.__doc__.partition("\ndtypes\n")[2])}
     assert max(map(len, mg.__doc__.splitlines())) <= 120
+
+
+def test_tab_completion_offers_what_is_public():
+    """And packages that `import minigrad` leaves alone are there when they are first used."""
+    lines = [
+        "import sys, minigrad as mg",
+        "later = ('study', 'gradcheck', 'viz', 'distributed')",
+        "assert not any(f'minigrad.{name}' in sys.modules for name in later) and {*later, *mg.__all__} <= {*dir(mg)}",
+        "assert not {'backend', 'launched', 'explaining', 'TYPE_CHECKING', 'locks'} & {*dir(mg)}",
+        "assert mg.study.flow and mg.gradcheck.gradcheck and mg.viz.graph and mg.distributed.world",
+        "assert 'containers' not in dir(mg.nn) and 'Any' not in dir(mg.utils.data) and 'trace' not in dir(mg.study)",
+        "assert {'text', 'checkpoint', 'Table'} <= {*dir(mg.training)} and not hasattr(mg, 'studies')",
+    ]
+    subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, cwd=ROOT)
 
 
 def test_docstrings_of_a_method_and_its_function_agree():

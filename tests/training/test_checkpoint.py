@@ -79,6 +79,7 @@ def test_the_same_state_gives_the_same_bytes(path):
         ({"x": np.zeros(2, complex)}, {}, "complex128"),
         ({"x": np.zeros(2, "datetime64[s]")}, {}, "datetime64"),
         ({}, {"x": object()}, "JSON"),
+        ({"x": [1.0]}, {}, "Tensors and arrays; 'x' is a list"),
     ],
 )
 def test_what_cannot_be_stored_leaves_the_old_one(path, tensors, meta, message):

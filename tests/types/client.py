@@ -1,6 +1,7 @@
 """A program as users write one, annotated. It runs, and `mypy --strict` has nothing to say about it."""
 
 import tempfile
+from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,12 @@ from typing import Any
 import numpy as np
 
 import minigrad as mg
-from minigrad import Op, Tensor, case, nn, optim, study, viz
+from minigrad import Op, Tensor, autograd, case, nn, optim, study, viz
 from minigrad.gradcheck import check_op, check_taylor, gradcheck, gradgradcheck
 from minigrad.nn import functional as F
 from minigrad.training import checkpoint, text
 from minigrad.typing import DTypeLike
-from minigrad.utils.data import DataLoader, Dataset
+from minigrad.utils.data import DataLoader, Dataset, TensorDataset, random_split
 
 
 class Pairs(Dataset[tuple[int, int]]):
@@ -53,6 +54,46 @@ class Power(Op):
         return self.n * x ** (self.n - 1) * dy
 
 
+class Scaled(autograd.Function):
+    """y = k x, as for torch.autograd."""
+
+    @staticmethod
+    def forward(ctx: autograd.Context, x: Tensor, k: float) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.k = k
+        return x * k
+
+    @staticmethod
+    def backward(ctx: autograd.Context, dy: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        assert x.shape == dy.shape
+        return dy * ctx.k, None
+
+
+class Momentum(optim.Optimizer):
+    """b = momentum · b + g;   p -= lr · b"""
+
+    buffers = ("b",)
+
+    def __init__(self, params: Any, lr: float = 1e-3, momentum: float = 0.9) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum})
+
+    def update(self, p: Tensor, g: Tensor, state: Any, group: Any) -> None:
+        state["b"].mul_(group["momentum"]).add_(g)
+        p -= group["lr"] * state["b"]
+
+
+class Cooldown(optim.lr_scheduler.LRScheduler):
+    """A straight line down to 0 over `total` steps."""
+
+    def __init__(self, optimizer: optim.Optimizer, total: int) -> None:
+        self.total = total
+        super().__init__(optimizer)
+
+    def rate(self, base: float, t: int) -> float:
+        return base * max(0.0, 1 - t / self.total)
+
+
 def square(x: Tensor) -> Tensor:
     y: Tensor = Square.apply(x)
     return y
@@ -69,6 +110,35 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.drop(self.proj(F.gelu(self.fc(x), approximate="tanh"))) * self.scale
+
+
+class Towers(nn.Module):
+    """Containers of modules, filled in all the ways there are: (…, C) -> (…, C)."""
+
+    def __init__(self, C: int) -> None:
+        self.layers = nn.ModuleList([MLP(C, C)])
+        self.layers.append(MLP(C, 2 * C)).extend(MLP(C, C) for _ in range(2))
+        self.filled_later: nn.ModuleList[nn.Tanh] = nn.ModuleList()
+        self.filled_later.append(nn.Tanh())
+        self.norms: nn.ModuleList = nn.ModuleList(nn.RMSNorm(C) for _ in range(2))
+        self.parts = nn.ModuleDict({"in": nn.Linear(C, C), "out": nn.Linear(C, C)})
+        self.mixed = nn.ModuleDict(dict(act=nn.GELU(), fc=nn.Linear(C, C)))
+        self.named = nn.Sequential(OrderedDict(fc=nn.Linear(C, C), act=nn.ReLU()))
+        self.scales = nn.ParameterList(mg.ones(C) for _ in range(2))
+        self.shifts = nn.ParameterDict({"first": mg.zeros(C)})
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers[1:]:
+            x = layer(x) * layer.scale
+        for norm, scale in zip(self.norms, self.scales):
+            x = norm(x) * scale
+        for part in self.parts.values():
+            x = part(x) + part.weight.mean() + self.shifts["first"]
+        for module in self.mixed.values():
+            x = module(x)
+        biases = [module.bias for module in self.named if isinstance(module, nn.Linear)]
+        assert len(biases) == 1 and self.layers[0].fc.weight.ndim == 2 and "in" in self.parts
+        return self.filled_later[0](self.named(x)).clamp_(-1.0, max=1.0).detach_()
 
 
 class Classifier(nn.Module):
@@ -120,6 +190,15 @@ def tensors(dtype: DTypeLike = mg.float64) -> Iterator[Tensor]:
         yield square_of_n - n * 0.5
     (dx,) = mg.autograd.grad(x.exp().sum(), [x])
     yield dx
+    yield Towers(6).requires_grad_(False)(mg.randn(2, 6))
+    first, rest = random_split(TensorDataset(x.detach(), mg.arange(4)), [1, 3])
+    features, label = first[0]
+    yield features * label + len(rest)
+    for features, _ in DataLoader(first + rest, batch_size=4, shuffle=True):
+        yield features
+    yield Scaled.apply(x, 3.0)
+    yield mg.unique(x) + mg.max(x, 2 * x).max() + mg.normal(0.0, 1.0, (1,)) * mg.bernoulli(mg.full((1,), 0.5))
+    assert x.stride(0) == x.stride()[0] and nn.GPT(nn.GPTConfig(5, 4)).generate([[1], [2, 3]], 1)[1].shape == (3,)
     yield mg.from_numpy(array).to(x) + mg.arange(6) * float(x.sum().item())
 
 
@@ -161,6 +240,42 @@ def train(steps: int = 3) -> Classifier:
     return model.eval()
 
 
+def epochs() -> float:
+    """The loop of a beginner: data, a loader, two groups of parameters, a schedule, and an optimizer of one's own."""
+    data = TensorDataset(mg.randn(12, 3), mg.randint(0, 2, (12,)))
+    model = nn.Sequential(nn.Linear(3, 8), nn.GELU()).append(nn.Linear(8, 2))
+    optimizer = optim.SGD([{"params": model[0].parameters(), "lr": 1e-2}, {"params": model[2].parameters()}], lr=1e-1)
+    schedules: list[optim.lr_scheduler.LRScheduler] = [
+        optim.lr_scheduler.LinearLR(optimizer, total_iters=2),
+        optim.lr_scheduler.LambdaLR(optimizer, lambda t: 0.9**t),
+    ]
+    scheduler = optim.lr_scheduler.SequentialLR(optimizer, schedules, milestones=[2])
+    plateau = optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=3)
+    loss_of, total = nn.CrossEntropyLoss(label_smoothing=0.1), 0.0
+    for _ in range(2):
+        x: Tensor
+        y: Tensor
+        for x, y in DataLoader(data, batch_size=5, shuffle=True, drop_last=True):
+            optimizer.zero_grad(set_to_none=True)
+            loss = loss_of(model(x), y)
+            loss.backward()
+            optimizer.step()
+            scheduler.step()
+            total += loss.item()
+        plateau.step(total)
+    own = Momentum(model.parameters(), lr=1e-2)
+    slower = Cooldown(own, total=3)
+    own.step()
+    slower.step()
+    return evaluated(model, data.tensors[0]).mean().item() + slower.get_last_lr()[0] + total
+
+
+@mg.set_grad_enabled(False)
+def evaluated(model: nn.Module, x: Tensor) -> Tensor:
+    y: Tensor = model.eval()(x)
+    return y.softmax(-1)
+
+
 def check(model: Classifier) -> list[str]:
     """The gradients of an op, of a model and of a function."""
     report = gradcheck(square, mg.randn(3, 4), order=2)
@@ -194,7 +309,7 @@ def look(folder: Path) -> str:
 def main() -> None:
     for y in tensors():
         assert isinstance(y, Tensor) and y.dtype.kind == "f"
-    print("\n".join(check(train())))
+    print("\n".join(check(train())), f"{epochs():.3f}")
     with tempfile.TemporaryDirectory() as folder:
         print(look(Path(folder)))
 

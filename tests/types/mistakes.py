@@ -4,10 +4,11 @@ mypy says it, and no other line gives one. Nobody runs this file."""
 from typing import Any
 
 import minigrad as mg
-from minigrad import Op, Tensor, nn, optim, study, viz
+from minigrad import Op, Tensor, autograd, nn, optim, study, viz
 from minigrad.gradcheck import gradcheck
 from minigrad.nn import functional as F
 from minigrad.training import checkpoint, text
+from minigrad.utils.data import DataLoader, Subset, TensorDataset
 
 x = mg.randn(2, 3)
 model = nn.GPT(nn.GPTConfig(vocab_size=11, block_size=8))
@@ -23,6 +24,14 @@ x.sum().backwards()  # error: "backwards"
 model(x, x)[1].items()  # error: "items"
 optimizer.zero_grads()  # error: "zero_grads"
 print(x.max(dim=1).value)  # error: "value"
+model.trainning = False  # error: "trainning"
+x.exp_().exp__()  # error: "exp__"
+x.detach_().detached()  # error: "detached"
+print(model.blocks[0].attention)  # error: "Block" has no attribute "attention"
+model.generate(x, 3).tokens()  # error: "tokens"
+model.generate([[1], [2]], 3).numpy()  # error: "list[Tensor]" has no attribute "numpy"
+print(mg.unique(x).counts)  # error: "counts"
+print(gradcheck(F.silu, x).findings[0].verdicts)  # error: "Finding" has no attribute "verdicts"
 
 # names of arguments
 x.sum(dims=1)  # error: "dims"
@@ -36,6 +45,8 @@ nn.Linear(3, 4)(x, mask=x)  # error: "mask"
 x.split(2, dimension=0)  # error: "dimension"
 gradcheck(F.silu, x, order="2")  # error: incompatible type "str"; expected "int"
 viz.graph(x, direction=1)  # error: incompatible type "int"; expected "str"
+x.clamp_(minimum=0)  # error: "minimum"
+model.register_forward_hook(lambda module, output: None)  # error: incompatible type "Callable[[Any, Any], None]"
 
 # types of arguments
 x.sum("rows")  # error: incompatible type "str"
@@ -56,6 +67,8 @@ study.patch(model, x, x, steps=0.5)  # error: incompatible type "float"; expecte
 checkpoint.save("model.safetensors", model, {})  # error: incompatible type "GPT"
 text.CharVocab(["a", "b"])  # error: incompatible type "list[str]"; expected "str"
 mg.manual_seed("1")  # error: incompatible type "str"; expected "int"
+x.masked_fill_(x > 0, "0")  # error: incompatible type "str"
+mg.max(x, "rows")  # error: No overload
 
 # what is returned
 shape: list[int] = x.shape  # error: Incompatible types in assignment
@@ -63,6 +76,7 @@ number: str = x.sum().item()  # error: Incompatible types in assignment
 pair: Tensor = x.sort()  # error: Incompatible types in assignment
 parts: list[Tensor] = x.split(1)  # error: Incompatible types in assignment
 layer: nn.Embedding = nn.Linear(3, 4)  # error: Incompatible types in assignment
+step_of: tuple[int, ...] = x.stride(0)  # error: Incompatible types in assignment
 x.shape = (3, 2)  # error: "shape"
 
 
@@ -77,6 +91,43 @@ class Wrong(nn.Module):
 Wrong()(x, 2.0, 3.0)  # error: Too many arguments
 Wrong()(x, scale="2")  # error: incompatible type "str"; expected "float"
 Wrong().state_dicts()  # error: "state_dicts"
+
+
+blocks = nn.ModuleList(Wrong() for _ in range(2))
+blocks[0](x, "2")  # error: incompatible type "str"; expected "float"
+for block in blocks[:1]:
+    print(block.fc.weights)  # error: "weights"
+nn.Sequential(Wrong(), nn.ReLU())[:1].joined(x)  # error: "Sequential" has no attribute "joined"
+nn.Sequential(Wrong(), nn.ReLU())[0].fc()  # error: has no attribute "fc"
+print(mg.study.flows)  # error: "flows"
+blocks.append(nn.Linear(3, 4))  # error: incompatible type "Linear"; expected "Wrong"
+nn.ModuleDict({"fc": Wrong()})["fc"].forwards(x)  # error: "forwards"
+nn.ModuleList([3])  # error: cannot be "int"
+print(nn.ParameterList([x])[0].datas)  # error: "datas"
+rows = TensorDataset(x, x)
+number_of: int = Subset(rows, [0])[0]  # error: Incompatible types in assignment
+DataLoader(rows, batch_size="2")  # error: incompatible type "str"
+DataLoader(3)  # error: incompatible type "int"
+
+
+@mg.set_grad_enabled(False)
+def evaluated(x: Tensor) -> Tensor:
+    return x
+
+
+evaluated(3)  # error: incompatible type "int"; expected "Tensor"
+
+
+class Scaled(autograd.Function):
+    @staticmethod
+    def forward(ctx: autograd.Context, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x
+
+    @staticmethod
+    def backward(ctx: autograd.Context, dy: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return dy * x.nonexistent  # error: "nonexistent"
 
 
 class Twice(Op):

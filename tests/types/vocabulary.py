@@ -43,7 +43,6 @@ RETURNS = {
     **dict.fromkeys(("sort", "topk"), "ValuesIndices"),
     **dict.fromkeys(("var_mean", "std_mean"), "tuple[Tensor, Tensor]"),
     **dict.fromkeys(("allclose", "equal"), "bool"),
-    "unique": "Any",
 }
 
 # Functions of ops whose result depends on the arguments: each kind of call.
@@ -60,6 +59,12 @@ CALLS = {
     "nonzero": (
         "(input: Tensor, as_tuple: Literal[False] = False) -> Tensor",
         "(input: Tensor, as_tuple: Literal[True]) -> tuple[Tensor, ...]",
+    ),
+    "unique": (
+        "(input: Tensor, sorted: bool = True, return_inverse: Literal[False] = False, "
+        "return_counts: Literal[False] = False, dim: int | None = None) -> Tensor",
+        "(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, "
+        "dim: int | None = None) -> Tensor | tuple[Tensor, ...]",
     ),
     "split_heads": ("(input: Tensor, heads: int, /) -> Tensor", "(input: Tensor, *heads: int) -> tuple[Tensor, ...]"),
 }

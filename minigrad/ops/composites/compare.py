@@ -6,7 +6,9 @@ from ..select import isfinite, isnan
 
 
 def isclose(x, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Where |x - other| ≤ atol + rtol |other|, bool, both broadcast. Equal infinities are close; NaN if equal_nan."""
+    """Where |x - other| ≤ atol + rtol |other|, bool, both broadcast. Equal infinities are close; NaN if equal_nan.
+
+    Raises ValueError for a negative tolerance, and for shapes that do not broadcast."""
     for what, number in (("rtol", rtol), ("atol", atol)):
         if not number >= 0:
             raise ValueError(f"isclose: {what} must not be negative, got {number}")
@@ -23,12 +25,13 @@ def isclose(x, other, rtol=1e-05, atol=1e-08, equal_nan=False):
 
 
 def allclose(x, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Is isclose() true everywhere? A Python bool."""
+    """Is isclose() true everywhere? A Python bool. Raises ValueError for shapes that do not broadcast."""
     return bool(isclose(x, other, rtol, atol, equal_nan).all())
 
 
 def equal(x, other):
-    """Have x and other the same shape and values? A Python bool. NaN equals nothing."""
+    """Have x and other the same shape and values? A Python bool. NaN equals nothing. Raises TypeError for an other that
+    is no Tensor."""
     if not isinstance(other, Value):
         raise TypeError(f"equal compares two Tensors, got {type(other).__name__}; for elements use eq")
     return x.shape == other.shape and bool((x.detach() == other.detach()).all())

@@ -183,7 +183,9 @@ expm1, log1p, atan, tan, sinh, cosh, asin, acos = (
 
 
 def atan2(x, other):
-    """The angle of the point (other, x), in [-π, π]. Tensors, broadcast against each other; integers as float32."""
+    """The angle of the point (other, x), in [-π, π]. Tensors, promoted and broadcast; integers as float32.
+
+    Raises TypeError for a number beside a Tensor, and ValueError for shapes that do not broadcast."""
     x, other = promoted("atan2", x, other)
     if not (isinstance(x, Value) and isinstance(other, Value)):
         raise TypeError("atan2 takes two Tensors; of a number, make one with full_like")
@@ -195,19 +197,25 @@ def atan2(x, other):
 
 @composite(case((3, 4)))
 def square(x):
-    """y = x²;   dx = 2 x dy"""
+    """y = x²;   dx = 2 x dy
+
+    Elementwise: of x's shape and dtype, or int64 of bools."""
     return pow(x, 2)
 
 
 @composite(case(positive((3, 4))))
 def reciprocal(x):
-    """y = 1 / x, of integers in float32;   dx = -dy y²"""
+    """y = 1 / x;   dx = -dy y²
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
     return div(1.0, x)
 
 
 @composite(case((3, 4)))
 def exp2(x):
-    """y = 2^x;   dx = dy y ln 2"""
+    """y = 2^x;   dx = dy y ln 2
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
     return pow(2.0, floating(x))
 
 
@@ -222,18 +230,23 @@ def _log(x, base):
 
 @composite(case(positive((3, 4))))
 def log2(x):
-    """y = the logarithm of x to base 2, exact for its powers;   dx = dy / (x ln 2)"""
+    """y = the logarithm of x to base 2, exact for its powers;   dx = dy / (x ln 2)
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
     return _log(x, 2)
 
 
 @composite(case(positive((3, 4))))
 def log10(x):
-    """y = the logarithm of x to base 10, exact for its powers;   dx = dy / (x ln 10)"""
+    """y = the logarithm of x to base 10, exact for its powers;   dx = dy / (x ln 10)
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
     return _log(x, 10)
 
 
 def logaddexp(x, other):
-    """ln(e^x + e^other), without overflow and without losing the smaller. Broadcasts; other may be a number."""
+    """ln(e^x + e^other), without overflow and without losing the smaller. Elementwise, promoted and broadcast; other
+    may be a number. Raises TypeError unless they are floats, and ValueError for shapes that do not broadcast."""
     x, other = promoted("logaddexp", x, other if isinstance(other, Value) else x.zeros_like() + other)
     require_float("logaddexp", x)
     check_broadcast("logaddexp", x, other)
@@ -244,17 +257,22 @@ def logaddexp(x, other):
 
 @composite(case(uniform((3, 4), 0.1, 0.9)), case(uniform((3, 4), -0.5, 1.5), eps=0.1))
 def logit(x, eps=None):
-    """y = ln(x / (1 - x)), x limited to [eps, 1 - eps] first;   dx = dy / (x (1 - x))"""
+    """y = ln(x / (1 - x)), x limited to [eps, 1 - eps] first;   dx = dy / (x (1 - x))
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools. NaN where x is outside of [0, 1],
+    unless eps is given."""
     x = floating(x)
     if eps is not None:
         x = clamp(x, eps, 1 - eps)
-    x = x + where((x < 0) | (x > 1), math.nan, 0.0)  # where y is NaN, so is the gradient
+    x = x + where((x < 0) | (x > 1), math.nan, 0.0).to(x.dtype)  # where y is NaN, so is the gradient
     return log(x) - log1p(-x)
 
 
 @composite(case((3, 4), (3, 4), 0.3), case((3, 4), (4,), positive((4,))))
 def lerp(x, end, weight):
-    """y = x + weight (end - x): x for weight 0, end for 1. weight: a number or a Tensor"""
+    """y = x + weight (end - x): x for weight 0, end for 1. weight: a number or a Tensor
+
+    Elementwise: promoted and broadcast. Raises ValueError for shapes that do not broadcast, and TypeError for bools."""
     near = abs(weight) < 0.5
     if not isinstance(near, Value):
         return x + weight * (end - x) if near else end + (weight - 1) * (end - x)
@@ -263,19 +281,26 @@ def lerp(x, end, weight):
 
 @composite(case((3, 4), (3, 4), (4,), value=0.5))
 def addcmul(x, tensor1, tensor2, *, value=1):
-    """y = x + value tensor1 tensor2"""
+    """y = x + value tensor1 tensor2
+
+    Elementwise: promoted and broadcast. Raises ValueError for shapes that do not broadcast."""
     return x + (tensor1 * tensor2 if value == 1 else value * tensor1 * tensor2)
 
 
 @composite(case((3, 4), (3, 4), positive((4,)), value=0.5))
 def addcdiv(x, tensor1, tensor2, *, value=1):
-    """y = x + value tensor1 / tensor2"""
+    """y = x + value tensor1 / tensor2
+
+    Elementwise: promoted and broadcast, integers divided in float32. Raises ValueError for shapes that do not
+    broadcast."""
     return x + (tensor1 / tensor2 if value == 1 else value * tensor1 / tensor2)
 
 
 @composite(case((3, 4)))
 def nan_to_num(x, nan=0.0, posinf=None, neginf=None):
-    """y = x with these numbers for NaN, ∞ and -∞, by default 0 and the largest and smallest of the dtype"""
+    """y = x with these numbers for NaN, ∞ and -∞, by default 0 and the largest and smallest of the dtype
+
+    Elementwise: of x's shape and dtype; integers and bools are copied."""
     if x.dtype.kind != "f":
         return x.clone()
     most = float(np.finfo(x.dtype).max)

@@ -25,20 +25,23 @@ def new(x, array):
 
 
 def nonzero(x, as_tuple=False):
-    """Where x is not 0: int64 (n, ndim), row by row; as_tuple: an index for each dim, (n,), as x[…] takes them."""
+    """Where x is not 0, int64 (n, ndim), row by row. as_tuple: an index for each dim, (n,), as x[…] takes them. On the
+    host."""
     if as_tuple:
         return tuple(new(x, places) for places in np.nonzero(np.atleast_1d(host(x))))
     return new(x, np.argwhere(host(x)))
 
 
 def argwhere(x):
-    """Where x is not 0, int64 (n, ndim), row by row."""
+    """Where x is not 0, int64 (n, ndim), row by row. On the host."""
     return nonzero(x)
 
 
 @composite(case((3, 4), booleans((4,))))
 def masked_select(x, mask):
-    """The elements of x where mask (bool) is True, (n,), both broadcast. The mask is read on the host."""
+    """The elements of x where mask (bool) is True, (n,), both broadcast. Of x's dtype. The mask is read on the host.
+
+    Raises TypeError for a mask of another dtype, and ValueError for shapes that do not broadcast."""
     if mask.dtype != dtypes.bool_:
         raise TypeError(f"masked_select: mask must be bool, got {mask.dtype}")
     try:
@@ -50,12 +53,16 @@ def masked_select(x, mask):
 
 
 def take(x, index):
-    """The elements of x, flattened, at the int Tensor index, which may count from the end; of its shape."""
+    """The elements of x, flattened, at the int Tensor index, which may count from the end; of its shape. Raises
+    IndexError for an element that x does not have, and TypeError for an index of floats."""
     return getitem(reshape(x, x.numel()), (index,))
 
 
 def take_along_dim(x, indices, dim=None):
-    """gather, for which x and indices are broadcast in the other dims. dim None: x flattened."""
+    """gather, for which x and indices are broadcast in the other dims. dim None: of x flattened, (n,).
+
+    Raises IndexError for a place that x does not have, ValueError for other shapes, TypeError for indices that are no
+    ints."""
     if dim is None:
         return Gather.apply(
             reshape(x, x.numel()), checked_index("take_along_dim", indices, x.numel()).reshape(-1), dim=0
@@ -99,7 +106,11 @@ def _widened(y, shape):
 
 
 def scatter_add(x, dim, index, src):
-    """x with src added at `index` along dim: y[index[i][j]][j] += src[i][j] for dim 0, and so on."""
+    """x with src added at `index` along dim: y[index[i][j]][j] += src[i][j] for dim 0, and so on. A copy.
+
+    index, an int Tensor, and src, a number or a Tensor of x's dtype, have as many dims as x; index is at most as large
+    as src, and as x in the other dims. Raises IndexError for a place that x does not have, ValueError for other shapes,
+    and TypeError for other dtypes."""
     dim, index, src = _places("scatter_add", x, dim, index, src)
     shape = tuple(x.shape[d] if d == dim else n for d, n in enumerate(index.shape))
     return x + _widened(ScatterAdd.apply(src, index, shape=shape, dim=dim), x.shape)
@@ -109,7 +120,8 @@ def scatter_add(x, dim, index, src):
 def scatter(x, dim, index, src=None, *, value=None):
     """y = x with src (a Tensor or a number) written at `index` along dim; of several to one place, the last stays
 
-    y[index[i][j]][j] = src[i][j] for dim 0, and so on. The places are found on the host. value: a number for src."""
+    y[index[i][j]][j] = src[i][j] for dim 0, and so on; shapes, dtypes and errors are those of scatter_add. The places
+    are found on the host. value: a number for src. Raises TypeError for both or neither."""
     if (src is None) == (value is None):
         raise TypeError("scatter takes src or value")
     src = value if src is None else src
@@ -138,20 +150,28 @@ def _slices(name, x, dim, index, src):
 
 @composite(case((3, 2), 0, Fixed([2, 0, 2]), (3, 2), alpha=0.5))
 def index_add(x, dim, index, source, *, alpha=1):
-    """y = x with alpha times the slices of source added at the places `index`, (n,), of dim"""
+    """y = x with alpha times the slices of source added at the places `index`, (n,), of dim
+
+    source, of x's dtype, has n slices there, and x's sizes in the other dims; index holds ints. Raises IndexError for a
+    place that x does not have, ValueError for other shapes, and TypeError for other dtypes."""
     dim, index, source = _slices("index_add", x, dim, index, source)
     return scatter_add(x, dim, index, source if alpha == 1 else source * alpha)
 
 
 @composite(case((3, 2), 0, Fixed([2, 0]), (2, 2)))
 def index_copy(x, dim, index, source):
-    """y = x with the slices of source in the places `index`, (n,), of dim; of several for one place, the last stays"""
+    """y = x with the slices of source in the places `index`, (n,), of dim; of several for one place, the last stays
+
+    Shapes, dtypes and errors are those of index_add. The places are found on the host."""
     return scatter(x, *_slices("index_copy", x, dim, index, source))
 
 
 @composite(case((3, 2), 0, Fixed([2, 0]), 0.5))
 def index_fill(x, dim, index, value):
-    """y = x with a number, or a tensor of no dims, in the slices `index`, (n,), of dim"""
+    """y = x with a number, or a tensor of no dims, in the slices `index`, (n,), of dim
+
+    Of x's shape and dtype. Raises IndexError for a slice that x does not have, ValueError for an index of other dims,
+    and TypeError for one that holds no ints."""
     if isinstance(value, Value):
         if value.ndim:
             raise ValueError(f"index_fill: value must be a number or have no dims, got shape {value.shape}")

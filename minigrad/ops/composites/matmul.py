@@ -16,37 +16,40 @@ def _product(name, a, b, *dims):
 
 
 def mm(x, mat2):
-    """(n, k) @ (k, m) -> (n, m)."""
+    """(n, k) @ (k, m) -> (n, m), promoted. Raises ValueError for other shapes: matmul takes batches, too."""
     return _product("mm", x, mat2, 2, 2)
 
 
 def bmm(x, mat2):
-    """(B, n, k) @ (B, k, m) -> (B, n, m)."""
+    """(B, n, k) @ (B, k, m) -> (B, n, m), promoted. Raises ValueError for other shapes: matmul broadcasts."""
     if x.shape[:1] != mat2.shape[:1]:
         raise ValueError(f"bmm: batches of shapes {x.shape} and {mat2.shape} differ; use matmul to broadcast")
     return _product("bmm", x, mat2, 3, 3)
 
 
 def mv(x, vec):
-    """(n, k) @ (k,) -> (n,)."""
+    """(n, k) @ (k,) -> (n,), promoted. Raises ValueError for other shapes."""
     return _product("mv", x, vec, 2, 1)
 
 
 def dot(x, tensor):
-    """(k,) @ (k,) -> ()."""
+    """(k,) @ (k,) -> (), promoted. Raises ValueError for other shapes."""
     return _product("dot", x, tensor, 1, 1)
 
 
 @composite(case((3,), (4,)))
 def outer(x, vec2):
-    """y_ij = x_i vec2_j: (n,), (m,) -> (n, m)"""
+    """y_ij = x_i vec2_j: (n,), (m,) -> (n, m)
+
+    Dtypes are promoted. Raises ValueError for other numbers of dims."""
     if (x.ndim, vec2.ndim) != (1, 1):
         raise ValueError(f"outer is of two vectors, got shapes {x.shape} and {vec2.shape}")
     return unsqueeze(x, 1) * vec2
 
 
 def inner(x, other):
-    """The products of the last dims: (…, k), (…, k) -> (…, …). A number multiplies."""
+    """The products of the last dims: (…, k), (…, k) -> (…, …), promoted. A Tensor of no dims multiplies. Raises
+    ValueError for different k."""
     if x.ndim == 0 or other.ndim == 0:
         return x * other
     if x.shape[-1] != other.shape[-1]:
@@ -55,7 +58,10 @@ def inner(x, other):
 
 
 def tensordot(a, b, dims=2):
-    """Sums over products of the last `dims` dims of a and the first of b, or over (dims of a, dims of b)."""
+    """Sums over products of the last `dims` dims of a and the first of b, or over (dims of a, dims of b).
+
+    (…, k_1, …) and (k_1, …, …) -> the dims of a that are left, then those of b. Dtypes are promoted. Raises ValueError
+    if the sizes that are summed over differ."""
     if isinstance(dims, int):
         dims = range(a.ndim - dims, a.ndim), range(dims)
     ours, theirs = ([d % max(x.ndim, 1) for d in each] for each, x in zip(dims, (a, b)))
@@ -80,17 +86,23 @@ def _plus(name, x, product, beta, alpha):
 
 @composite(case((4,), (2, 3), (3, 4), beta=0.5, alpha=2))
 def addmm(x, mat1, mat2, *, beta=1, alpha=1):
-    """y = beta x + alpha mat1 mat2: (n, m) or what broadcasts to it, (n, k), (k, m) -> (n, m)"""
+    """y = beta x + alpha mat1 mat2: (n, m) or what broadcasts to it, (n, k), (k, m) -> (n, m)
+
+    Dtypes are promoted. With beta 0, NaN and ∞ in x do not count. Raises ValueError for other shapes."""
     return _plus("addmm", x, mm(mat1, mat2), beta, alpha)
 
 
 @composite(case((3,), (3, 4), (4,), beta=0.5, alpha=2))
 def addmv(x, mat, vec, *, beta=1, alpha=1):
-    """y = beta x + alpha mat vec: (n,), (n, k), (k,) -> (n,)"""
+    """y = beta x + alpha mat vec: (n,) or what broadcasts to it, (n, k), (k,) -> (n,)
+
+    Dtypes are promoted. With beta 0, NaN and ∞ in x do not count. Raises ValueError for other shapes."""
     return _plus("addmv", x, mv(mat, vec), beta, alpha)
 
 
 @composite(case((2, 1, 4), (2, 3, 2), (2, 2, 4), beta=0.5, alpha=2))
 def baddbmm(x, batch1, batch2, *, beta=1, alpha=1):
-    """y = beta x + alpha batch1 batch2: (B, n, m), (B, n, k), (B, k, m) -> (B, n, m)"""
+    """y = beta x + alpha batch1 batch2: (B, n, m) or what broadcasts to it, (B, n, k), (B, k, m) -> (B, n, m)
+
+    Dtypes are promoted. With beta 0, NaN and ∞ in x do not count. Raises ValueError for other shapes."""
     return _plus("baddbmm", x, bmm(batch1, batch2), beta, alpha)

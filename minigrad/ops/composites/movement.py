@@ -17,7 +17,8 @@ from ..reduce import sum as total
 
 @composite(case((3, 4)), case((3,)))
 def t(x):
-    """The transpose of a matrix, as a view; x itself, as a view, if it has fewer dims."""
+    """The transpose of a matrix, as a view; x itself, as a view, if it has fewer dims. Raises ValueError if it has
+    more."""
     if x.ndim > 2:
         raise ValueError(f"t is of at most two dims, got shape {x.shape}; use .mT or transpose(dim0, dim1)")
     return permute(x, tuple(range(x.ndim))[::-1])
@@ -25,7 +26,8 @@ def t(x):
 
 @composite(case((2, 3, 4), 0, -1), case((2, 3, 4), source=(0, 1), destination=(1, 2)))
 def movedim(x, source, destination):
-    """x with the dims `source` (one or several) at the positions `destination`, the others in order. A view."""
+    """x with the dims `source` (one or several) at the positions `destination`, the others in order. A view. Raises
+    ValueError unless both name as many dims, each once."""
     source, destination = ((d,) if isinstance(d, int) else tuple(d) for d in (source, destination))
     where_from = [one_dim("movedim", x, d) for d in source]
     where_to = [one_dim("movedim", x, d) for d in destination]
@@ -38,7 +40,8 @@ def movedim(x, source, destination):
 
 
 def select(x, dim, index):
-    """The slice number `index` of x along dim, as a view without that dim."""
+    """The slice number `index` of x along dim, as a view without that dim. Raises IndexError for a slice that x does
+    not have."""
     dim = one_dim("select", x, dim)
     if x.ndim == 0:
         raise ValueError("select of a 0-d tensor")
@@ -47,7 +50,7 @@ def select(x, dim, index):
 
 @composite(case((3, 5), 1, 1, 3), case((3, 5), 0, -2, 2))
 def narrow(x, dim, start, length):
-    """`length` slices of x along dim from `start` on, as a view."""
+    """`length` slices of x along dim from `start` on, as a view. Raises IndexError for slices that x does not have."""
     dim, start = one_dim("narrow", x, dim), int(start)
     if x.ndim == 0:
         raise ValueError("narrow of a 0-d tensor")
@@ -60,7 +63,8 @@ def narrow(x, dim, start, length):
 
 @composite(case((3, 4), 1), case((3, 4), shifts=(1, -1), dims=(0, 1)))
 def roll(x, shifts, dims=None):
-    """x with its elements moved on by `shifts` along dims, those at the end to the front. dims None: x flattened."""
+    """x with its elements moved on by `shifts` along dims, those at the end to the front. A copy. dims None: x
+    flattened, and given its shape again. Raises ValueError unless there are as many shifts as dims."""
     if dims is None:
         if not isinstance(shifts, int):
             raise ValueError(f"roll: without dims, shifts is one int, got {shifts}")
@@ -79,7 +83,8 @@ def roll(x, shifts, dims=None):
 
 @composite(case((3, 4)), case((2, 3, 4), offset=1, dim1=-1, dim2=0))
 def diagonal(x, offset=0, dim1=0, dim2=1):
-    """The elements (i, i + offset) of dims dim1 and dim2, as the last dim of a copy."""
+    """The elements (i, i + offset) of dims dim1 and dim2, as the last dim of a copy. (n, m) -> (min(n, m),) for offset
+    0. Raises ValueError unless these are two dims."""
     dim1, dim2 = one_dim("diagonal", x, dim1), one_dim("diagonal", x, dim2)
     if x.ndim < 2 or dim1 == dim2:
         raise ValueError(f"diagonal needs two dims, got {dim1} and {dim2} of shape {x.shape}")
@@ -93,7 +98,8 @@ def diagonal(x, offset=0, dim1=0, dim2=1):
 
 @composite(case((2, 3)), case((2, 3), offset=-1, dim1=0, dim2=2))
 def diag_embed(x, offset=0, dim1=-2, dim2=-1):
-    """Matrices with the last dim of x on the diagonal `offset` of dims dim1 and dim2, 0 elsewhere."""
+    """Matrices with the last dim of x on the diagonal `offset` of dims dim1 and dim2, 0 elsewhere. (…, n) -> (…, n, n)
+    for offset 0. Raises ValueError unless these can be two dims of the result."""
     ndim = x.ndim + 1
     if x.ndim == 0 or not (-ndim <= dim1 < ndim and -ndim <= dim2 < ndim) or dim1 % ndim == dim2 % ndim:
         raise ValueError(f"diag_embed: dims {dim1} and {dim2} cannot be added to shape {x.shape}")
@@ -108,7 +114,8 @@ def diag_embed(x, offset=0, dim1=-2, dim2=-1):
 
 @composite(case((3,), 1), case((3, 4)))
 def diag(x, diagonal=0):
-    """A matrix with the vector x on a diagonal, or the diagonal of the matrix x."""
+    """A matrix with the vector x on a diagonal, or the diagonal of the matrix x. (n,) -> (n, n), or (n, m) -> (min(n,
+    m),), for diagonal 0. Raises ValueError for other numbers of dims."""
     if x.ndim not in (1, 2):
         raise ValueError(f"diag is of a vector or a matrix, got shape {x.shape}; use diagonal or diag_embed")
     return diag_embed(x, diagonal) if x.ndim == 1 else _diagonal(x, diagonal)
@@ -118,7 +125,8 @@ _diagonal = diagonal
 
 
 def trace(x):
-    """The sum of a matrix's diagonal."""
+    """The sum of a matrix's diagonal. (n, m) -> (), of x's dtype; int64 of integers and bools. Raises ValueError unless
+    x has two dims."""
     if x.ndim != 2:
         raise ValueError(f"trace is of a matrix, got shape {x.shape}; use diagonal(dim1=-2, dim2=-1).sum(-1)")
     return total(diagonal(x))
@@ -126,7 +134,8 @@ def trace(x):
 
 @composite(case((2, 3)), case((2, 3, 2), k=-1, dims=(1, 2)), case((2, 3), k=2))
 def rot90(x, k=1, dims=(0, 1)):
-    """A copy of x turned by k times 90° in the plane of two dims, from the first towards the second."""
+    """A copy of x turned by k times 90° in the plane of two dims, from the first towards the second. (n, m) -> (m, n)
+    for odd k. Raises ValueError unless these are two dims."""
     a, b = (one_dim("rot90", x, d) for d in dims)
     if x.ndim < 2 or a == b:
         raise ValueError(f"rot90: dims {tuple(dims)} are not two of shape {x.shape}")
@@ -141,10 +150,12 @@ _MODES: dict = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}  
 
 
 def pad(input, pad, mode="constant", value=None):
-    """Padding as PyTorch's: `pad` is (last dim before, after, next to last before, after, …).
+    """Padding as PyTorch's. `pad` is (last dim before, after, next to last before, after, …), sizes ≥ 0 by which it
+    grows.
 
     mode "constant" pads with value (None: 0), "reflect" with what lies behind the border, "replicate" with the border,
-    "circular" with the other end."""
+    "circular" with the other end. Of x's dtype. Raises ValueError for another mode, a value in another mode than
+    "constant", and sizes that x does not have."""
     if mode == "constant":
         return constant_pad(input, pad, 0.0 if value is None else value)
     if mode not in _MODES:
@@ -171,7 +182,8 @@ def repeat_interleave(x, repeats=None, dim=None, *, output_size=None):
     """A copy of x with each slice along dim `repeats` times in a row (NumPy's repeat); dim None: x flattened.
 
     repeats: an int, or an int Tensor with one for each slice, which is read on the host. An int vector alone is taken
-    for the repeats of 0, 1, 2, … output_size, the size that comes out, changes nothing."""
+    for the repeats of 0, 1, 2, … output_size, the size that comes out, changes nothing. Raises ValueError for a Tensor
+    of another shape or dtype."""
     if repeats is None:
         if x.ndim != 1 or x.dtype.kind not in "iu":
             raise TypeError(f"repeat_interleave: repeats alone must be an int vector, got {x.dtype} of shape {x.shape}")
@@ -191,12 +203,12 @@ def repeat_interleave(x, repeats=None, dim=None, *, output_size=None):
 
 
 def fliplr(x):
-    """A copy of x reversed along its second dim."""
+    """A copy of x reversed along its second dim. Raises IndexError if there is none."""
     return flip(x, (one_dim("fliplr", x, 1),))
 
 
 def flipud(x):
-    """A copy of x reversed along its first dim."""
+    """A copy of x reversed along its first dim. Of x's shape."""
     return flip(x, (0,)) if x.ndim else x.clone()
 
 
@@ -209,7 +221,8 @@ def tile(x, *times, dims=None):
 
 @composite(case((2, 6), 1, sizes=(3, -1)))
 def unflatten(x, dim, sizes):
-    """x with one dim as several, of these sizes; one may be -1."""
+    """x with one dim as several, of these sizes; one may be -1. A view. Raises ValueError for sizes that do not make up
+    the dim."""
     dim, sizes = one_dim("unflatten", x, dim), shape_of("unflatten", (sizes,))
     if x.ndim == 0 or not sizes:
         raise ValueError(f"unflatten: sizes {sizes} for dim {dim} of shape {x.shape}")
@@ -221,17 +234,18 @@ def unflatten(x, dim, sizes):
 
 
 def ravel(x):
-    """x with one dim: a view where the memory layout allows, else a copy."""
+    """x with one dim, (n,): a view where the memory layout allows, else a copy."""
     return flatten(x)
 
 
 def broadcast_to(x, *sizes, size=None):
-    """x broadcast to a shape, without a copy: expand(size)."""
+    """x broadcast to a shape, without a copy: expand(size). Raises ValueError if it does not broadcast."""
     return expand(x, *sizes, size=size)
 
 
 def broadcast_tensors(*tensors):
-    """The tensors broadcast against each other, without copies. A tuple."""
+    """The tensors broadcast against each other, without copies. A tuple. Raises ValueError if their shapes do not
+    broadcast."""
     tensors = _list(tensors)
     shape = _common_shape("broadcast_tensors", tensors)
     return tuple(expanded(x, shape) for x in tensors)
@@ -254,9 +268,11 @@ def _list(tensors):
 
 
 def meshgrid(*tensors, indexing="ij"):
-    """The coordinates of a grid: one tensor per dim, (n_0, n_1, …) each, from vectors of n_i (or numbers). A tuple.
+    """The coordinates of a grid: one tensor per dim, (n_0, n_1, …) each, from vectors of n_i (or numbers). A tuple of
+    views.
 
-    indexing "xy" exchanges the first two dims, as plots do."""
+    indexing "xy" exchanges the first two dims, as plots do. Raises ValueError for other indexing, and for tensors of
+    more dims."""
     vectors = [_at_least(x, 1) for x in _list(tensors)]
     if indexing not in ("ij", "xy"):
         raise ValueError(f"meshgrid: indexing must be 'ij' or 'xy', got {indexing!r}")
@@ -280,35 +296,40 @@ def _at_least(x, ndim):
 
 @composite(case([(2,), (3,)]), case([(2, 1), (2, 3)]))
 def hstack(tensors):
-    """Tensors one after the other along dim 1; vectors and numbers along dim 0."""
+    """Tensors one after the other along dim 1; vectors and numbers along dim 0. Promoted. Raises ValueError if their
+    other sizes differ."""
     xs = [_at_least(x, 1) for x in tensors]
     return cat(xs, 0 if xs[0].ndim == 1 else 1)
 
 
 @composite(case([(3,), (2, 3)]))
 def vstack(tensors):
-    """Tensors one after the other along dim 0; a vector is a row."""
+    """Tensors one after the other along dim 0; a vector is a row. Promoted. Raises ValueError if their other sizes
+    differ."""
     return cat([_at_least(x, 2) for x in tensors], 0)
 
 
 def dstack(tensors):
-    """Tensors one after the other along dim 2; a matrix has one slice."""
+    """Tensors one after the other along dim 2; a matrix has one slice. Promoted. Raises ValueError if their other sizes
+    differ."""
     return cat([_at_least(x, 3) for x in tensors], 2)
 
 
 def column_stack(tensors):
-    """Tensors one after the other along dim 1; a vector is a column."""
+    """Tensors one after the other along dim 1; a vector is a column. Promoted. Raises ValueError if their other sizes
+    differ."""
     return cat([reshape(x, x.numel(), 1) if x.ndim < 2 else x for x in tensors], 1)
 
 
 def split_with_sizes(x, split_sizes, dim=0):
-    """Consecutive views of these sizes along dim. A tuple."""
+    """Consecutive views of these sizes along dim. A tuple. Raises ValueError for sizes that do not add up."""
     return split(x, list(split_sizes), dim)
 
 
 @numpy_names
 def tensor_split(x, indices_or_sections, dim=0):
-    """As many parts along dim, of sizes that differ by at most 1, or parts that begin at these indices. A tuple."""
+    """As many parts along dim, of sizes that differ by at most 1, or parts that begin at these indices. A tuple of
+    views. Raises ValueError unless the number of parts is positive."""
     dim = one_dim("tensor_split", x, dim)
     if x.ndim == 0:
         raise ValueError("tensor_split of a 0-d tensor")

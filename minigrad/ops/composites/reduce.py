@@ -27,9 +27,11 @@ from .product import running
     case(apart((3, 4)), p=math.inf, dim=0),
 )
 def norm(x, p=2, dim=None, keepdim=False, dtype=None):
-    """y = (Σ |x|^p)^(1/p) over dim (None: all); the largest or smallest |x| for p = ±∞, how many are not 0 for p = 0.
+    """y = (Σ |x|^p)^(1/p) over dim; the largest or smallest |x| for p = ±∞, how many are not 0 for p = 0
 
-    p "fro" is 2. The gradient where the norm is 0 is 0, as in PyTorch. Raises ValueError for the nuclear norm."""
+    dim: an int, several, or None for all, dropped unless keepdim. p "fro" is 2. Of x's dtype, or of x in `dtype`. The
+    gradient where the norm is 0 is 0, as in PyTorch. Raises TypeError unless that is a float, and ValueError for the
+    nuclear norm."""
     if p == "fro" or p is None:
         p = 2
     if isinstance(p, str):
@@ -60,14 +62,16 @@ def norm(x, p=2, dim=None, keepdim=False, dtype=None):
 
 @numpy_names
 def count_nonzero(x, dim=None):
-    """How many values over dim (None: all; a number or several) are not 0, int64."""
+    """How many values over dim are not 0, int64. dim: an int, several, or None for all, dropped."""
     return total(x != 0, dim)
 
 
 @numpy_names
 @composite(case((3, 4), dim=1))
 def logcumsumexp(x, dim):
-    """y_i = ln Σ_{j ≤ i} e^x_j along dim, without overflow"""
+    """y_i = ln Σ_{j ≤ i} e^x_j along dim, without overflow
+
+    Of x's shape and dtype. Raises TypeError unless x holds floats."""
     require_float("logcumsumexp", x)
     dim = one_dim("logcumsumexp", x, dim)
     y = running(x, dim, logaddexp, -math.inf) if x.ndim else x
@@ -77,9 +81,11 @@ def logcumsumexp(x, dim):
 @numpy_names
 @composite(case((3, 4)), case(apart((3, 5)), dim=1, keepdim=True))
 def median(x, dim=None, keepdim=False):
-    """The middle value of all, the lower of two; NaN if there is one. With dim, the pair (values, indices).
+    """The middle value of all, the lower of two; NaN if there is one. With dim, an int that is dropped unless keepdim,
+    the pair (values, indices), of x's dtype and int64.
 
-    The gradient of the middle of all is shared by those that equal it; along a dim, the one at `indices` has it."""
+    The gradient of the middle of all is shared by those that equal it; along a dim, the one at `indices` has it. Raises
+    ValueError for a median of nothing."""
     if dim is None:
         if x.numel() == 0:
             raise ValueError(f"median of nothing: shape {x.shape}")
@@ -102,14 +108,14 @@ def median(x, dim=None, keepdim=False):
 
 @numpy_names
 def var_mean(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """The pair (var, mean) over dim."""
+    """The pair (var, mean) over dim. Shapes, dtypes, options and errors are those of var."""
     over = None if isinstance(dim, bool) else dim  # var(x, False) is var(x, unbiased=False)
     return var(x, dim, unbiased, keepdim, correction=correction), mean(x, over, keepdim)
 
 
 @numpy_names
 def std_mean(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """The pair (std, mean) over dim."""
+    """The pair (std, mean) over dim. Shapes, dtypes, options and errors are those of var."""
     over = None if isinstance(dim, bool) else dim
     return std(x, dim, unbiased, keepdim, correction=correction), mean(x, over, keepdim)
 
@@ -119,10 +125,10 @@ def std_mean(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
 @numpy_names
 def unique(x, sorted=True, return_inverse=False, return_counts=False, dim=None):
-    """The different values of x in ascending order, or its different slices along dim; no gradient. On the host.
+    """The different values of x in ascending order, (n,), or its different slices along dim; no gradient. On the host.
 
     return_inverse: also where in the result each element is, int64 of x's shape (or one per slice). return_counts: also
-    how often each occurs, int64. `sorted` is always true here."""
+    how often each occurs, int64 (n,). `sorted` is always true here."""
     values = host(x)
     if dim is not None:
         dim = one_dim("unique", x, dim)
@@ -140,7 +146,8 @@ def unique(x, sorted=True, return_inverse=False, return_counts=False, dim=None):
 def bincount(x, weights=None, minlength=0):
     """How often each number occurs in the int vector x, int64; or the sums of weights, (n,) too, in their float dtype.
 
-    The result has max(x) + 1 elements, or minlength if that is more. No gradient; on the host."""
+    The result has max(x) + 1 elements, or minlength if that is more. No gradient; on the host. Raises TypeError unless
+    x is a vector of ints, and ValueError for negative ones."""
     if x.dtype.kind not in "iu" or x.ndim != 1:
         raise TypeError(f"bincount is of a vector of ints, got {x.dtype} of shape {x.shape}")
     values = host(x)
@@ -153,9 +160,12 @@ def bincount(x, weights=None, minlength=0):
 
 
 def searchsorted(sorted_sequence, values, *, right=False, side=None, out_int32=False, sorter=None):
-    """Where values would have to be put in so that the last dim stays sorted, int64: before their equals, or after them
-    (right=True, side="right"). sorted_sequence: (n,), or (…, n) with values (…, m); with sorter, the int Tensor that
-    sorts it, it need not be sorted. No gradient; on the host."""
+    """Where values would have to be put in so that the last dim stays sorted. int64, of values' shape: before their
+    equals, or after them (right=True, side="right").
+
+    sorted_sequence: (n,), or (…, n) with values (…, m); with sorter, the int Tensor that sorts it, it need not be
+    sorted. out_int32: int32 instead. No gradient; on the host. Raises ValueError for other shapes, and for a side that
+    is none or contradicts right."""
     if side not in (None, "left", "right") or (side == "left" and right):
         raise ValueError(f"searchsorted: side must be 'left' or 'right' and agree with right, got {side!r} and {right}")
     side = side or ("right" if right else "left")
@@ -174,5 +184,6 @@ def searchsorted(sorted_sequence, values, *, right=False, side=None, out_int32=F
 
 
 def bucketize(x, boundaries, *, out_int32=False, right=False):
-    """The number of the interval between sorted boundaries, (n,), that each value of x is in: searchsorted's answer."""
+    """The number of the interval between sorted boundaries, (n,), that each value of x is in: searchsorted's answer.
+    int64, of x's shape."""
     return searchsorted(boundaries, x, right=right, out_int32=out_int32)

@@ -72,17 +72,28 @@ def _numbers(name, x, other):
 
 
 def floor_divide(x, other):
-    """⌊x / other⌋ in the promoted dtype, as Python's //; no gradient. Integers by a tensor's 0 give 0."""
+    """⌊x / other⌋, as Python's //; no gradient. Elementwise, promoted and broadcast. Integers by a tensor's 0 give 0.
+
+    Raises ZeroDivisionError for integers by the number 0, TypeError for bools, ValueError for shapes that do not
+    broadcast."""
     return _floor_divide(*_numbers("floor_divide", x, other))
 
 
 def remainder(x, other):
-    """x - other ⌊x / other⌋, as Python's %: it has other's sign. Integers by a tensor's 0 give 0."""
+    """x - other ⌊x / other⌋, as Python's %: it has other's sign. Elementwise, promoted and broadcast. Integers by a
+    tensor's 0 give 0.
+
+    Raises ZeroDivisionError for integers by the number 0, TypeError for bools, ValueError for shapes that do not
+    broadcast."""
     return _remainder(*_numbers("remainder", x, other))
 
 
 def fmod(x, other):
-    """x - other trunc(x / other), as C's: it has x's sign. Integers by a tensor's 0 give 0."""
+    """x - other trunc(x / other), as C's: it has x's sign. Elementwise, promoted and broadcast. Integers by a tensor's
+    0 give 0.
+
+    Raises ZeroDivisionError for integers by the number 0, TypeError for bools, ValueError for shapes that do not
+    broadcast."""
     x, other = _numbers("fmod", x, other)
     if not isinstance(other, Value):
         other = x.zeros_like() + other
@@ -92,8 +103,11 @@ def fmod(x, other):
 
 
 def div(x, other, *, rounding_mode=None, out=None):
-    """x / other, true division: of integers too, in float32. With rounding_mode "floor" or "trunc" a whole number, in
-    the promoted dtype and without a gradient."""
+    """x / other, true division: of integers too, in float32. Elementwise, promoted and broadcast.
+
+    With rounding_mode "floor" or "trunc" a whole number, in the promoted dtype and without a gradient. Raises
+    ValueError for another mode or shapes that do not broadcast, and, rounding, ZeroDivisionError for integers by the
+    number 0."""
     if out is not None:
         raise no_out("div")
     if rounding_mode is None:
@@ -111,25 +125,33 @@ def div(x, other, *, rounding_mode=None, out=None):
 
 @composite(case((3, 4)))
 def ceil(x):
-    """y = the smallest integer ≥ x, in x's dtype;   no gradient"""
+    """y = the smallest integer ≥ x, in x's dtype;   no gradient
+
+    Elementwise: of x's shape."""
     return neg(Floor.apply(neg(x))) if x.dtype.kind == "f" else Floor.apply(x)
 
 
 @composite(case((3, 4)))
 def trunc(x):
-    """y = x without its fraction, in x's dtype;   no gradient"""
+    """y = x without its fraction, in x's dtype;   no gradient
+
+    Elementwise: of x's shape."""
     return where(x < 0, ceil(x), Floor.apply(x))
 
 
 @composite(case((3, 4)))
 def frac(x):
-    """y = x - trunc x, of x's sign;   dx = dy"""
+    """y = x - trunc x, of x's sign;   dx = dy
+
+    Elementwise: of x's shape and dtype. Raises TypeError for bools."""
     return x - trunc(x).detach()
 
 
 @composite(case((3, 4)), case((3, 4), decimals=1))
 def round(x, decimals=0):
-    """y = the nearest integer, the even one of two, or the nearest multiple of 10^-decimals;   no gradient"""
+    """y = the nearest integer, the even one of two, or the nearest multiple of 10^-decimals;   no gradient
+
+    Elementwise: of x's shape and dtype. Raises TypeError for decimals of integers."""
     if x.dtype.kind != "f":
         if decimals:
             raise TypeError(f"round: decimals is for floats, got {x.dtype}")

@@ -145,7 +145,7 @@ class Edges(list):
 def flow(model: "Module", batch: Sequence[Any], loss: Callable[..., Tensor] = returned_loss) -> Flow:
     """The Flow of gradients between the parts of a model, for loss(model, *batch).
 
-    The model sees the batch in eval mode; no .grad is touched. It may be any that study.streams knows: nn.GPT,
+    The model sees the batch in eval mode; no .grad is touched. It may be any whose streams are known: nn.GPT,
     AttentionOnly, or one with an nn.TransformerEncoder, nn.TransformerDecoder or nn.Transformer in it. Norms may come
     before the parts or after, keys may be shared by heads, and heads may be pruned. What a decoder outside of an
     nn.Transformer takes its keys and values from is not known: those have no edges. No other thread may use the model

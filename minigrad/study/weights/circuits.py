@@ -55,12 +55,13 @@ def unembedding(model: "Module") -> Array:
 class LogitAttribution:
     """What differences of two logits are made of, at n positions of B sequences: total = Σ heads + Σ parts + rest.
 
-    print() shows all of them, the largest first."""
+    total, rest: (B, n). heads: {path: (B, n, nh)}. parts: {"tokens", "positions" or the path of an MLP: (B, n)}. rest
+    is of biases, and in a model whose streams are not known of all but heads. print() shows all, the largest first."""
 
-    total: np.ndarray  # (B, n)
-    heads: dict[str, np.ndarray]  # {path: (B, n, nh)}
-    parts: dict[str, np.ndarray]  # {"tokens", "positions", or the path of an MLP: (B, n)}
-    rest: np.ndarray  # (B, n): of biases; in a model that study.streams does not know, of all but heads
+    total: np.ndarray
+    heads: dict[str, np.ndarray]
+    parts: dict[str, np.ndarray]
+    rest: np.ndarray
 
     def table(self) -> HeadTable:
         """The heads' means over sequences and positions, as a HeadTable of the stat "logits"."""
@@ -121,7 +122,7 @@ def logit_attribution(
 
 
 def _the_stream(model, norm):
-    """The model's Stream, or None if study.streams knows none."""
+    """The model's Stream, or None if it has none that is known."""
     try:
         found = streams(model)
     except TypeError:

@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class TokenGradients:
-    """What token_gradients returns: the two factors of dW = Σ_t x_t ⊗ dy_t, float64. print() ranks the tokens."""
+    """What token_gradients returns: the two factors of dW = Σ_t x_t ⊗ dy_t, float64. print() ranks the tokens.
 
-    name: str  # of the matrix, in words
-    x: np.ndarray  # (B, T, m)
-    dy: np.ndarray  # (B, T, d)
-    labels: list | None = None  # B lists of T str
+    name: of the matrix, in words. x: (B, T, m). dy: (B, T, d). labels: B lists of T str, or None. total: dW, (m, d)."""
+
+    name: str
+    x: np.ndarray
+    dy: np.ndarray
+    labels: list | None = None
 
     @cached_property
     def total(self):

@@ -1,0 +1,325 @@
+"""What docstrings say: that functions of Tensors name shapes, and that each error that they name comes."""
+
+import builtins
+import inspect
+import re
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import gradcheck, nn, optim, study
+from minigrad.nn import functional as F
+from minigrad.optim import lr_scheduler
+from minigrad.training import checkpoint
+from minigrad.utils import data
+
+from ..types import public
+from .test_public import ARGUMENTS, arguments
+
+# ------------------------------------------------------------------------------------------------------------- shapes
+
+SHAPE = re.compile(r"shape|[Ee]lementwise|[Bb]roadcast|\bsizes?\b|\bdims?\b|[Aa] view|\((…|[A-Za-z]\w*|\d)?(,[^)]*)?\)")
+
+
+def returned(function):
+    return inspect.signature(function).return_annotation
+
+
+@pytest.mark.parametrize(
+    "room", ["minigrad.ops", "minigrad.tensor.creation", "minigrad.nn.init", "minigrad.nn.positions"]
+)
+def test_a_function_of_tensors_names_a_shape(room):
+    functions = [each for each in public.functions() if each[1].__module__.startswith(room)]
+    if room != "minigrad.ops":  # whose functions are not annotated
+        functions = [each for each in functions if re.search("Tensor|T$", str(returned(each[1])))]
+    assert len(functions) > 1
+    assert [name for name, function in functions if not SHAPE.search(inspect.getdoc(function))] == []
+
+
+PROMISES = {  # words of a docstring, and the dtype of the result that they promise, of x's shape; None: x's
+    r"[Oo]f x's shape and (float )?dtype": None,
+    r"bool, of x's shape": mg.bool_,
+    r"int64, of x's shape": mg.int64,
+}
+
+
+@pytest.mark.parametrize("words", PROMISES)
+def test_ops_keep_shape_and_dtype_where_they_say_so(words):
+    functions = {name: f for name, f in vars(mg.ops).items() if inspect.isfunction(f)}
+    functions = {name: f for name, f in functions.items() if re.search(words, " ".join(inspect.getdoc(f).split()))}
+    assert functions
+    for name, function in functions.items():
+        for dtype in (mg.float16, mg.float32, mg.float64):
+            x, *more = ARGUMENTS.get(name) or arguments(name, function)
+            y = function(x.to(dtype), *(v.to(dtype) if v is x else v for v in more))
+            assert (y.shape, y.dtype) == (x.shape, PROMISES[words] or dtype), name
+
+
+# ------------------------------------------------------------------------------------------------------------- errors
+
+ERROR = re.compile(r"\b[A-Z]\w*Error\b")
+KNOWN = vars(builtins) | {
+    kind.__name__: kind
+    for kind in (
+        mg.AnomalyError, mg.CaptureError, mg.DeviceError, mg.GraphError, checkpoint.CheckpointError,
+        gradcheck.GradcheckError, study.IdentityError, mg.errors.RanksError, mg.errors.TextError,
+    )
+}  # fmt: skip
+
+
+def claims():
+    """(name, docstring, names of errors) of all that is public and names errors."""
+    for each in public.public():
+        own = vars(each.object).get("__doc__") if inspect.isclass(each.object) else inspect.getdoc(each.object)
+        if own and not (inspect.isclass(each.object) and issubclass(each.object, BaseException)):
+            yield each, set(ERROR.findall(own))
+
+
+def test_docstrings_name_errors_that_exist():
+    named = set().union(*(errors for _, errors in claims()))
+    assert len(named) > 15 and named <= KNOWN.keys()
+
+
+# What a user may do wrong with a function of ops: the error that its docstring names has to come from one of these.
+X = mg.randn(2, 3, dtype=mg.float64)
+WRONG = [
+    mg.randn(5, 7, dtype=mg.float64), mg.zeros(2, 3, dtype=mg.int64) + 9, mg.zeros(2, 3) > 0, mg.zeros(0),
+    mg.tensor(2.0), mg.zeros(5, dtype=mg.int64) + 9, mg.zeros(1, 2, 3, 4, 5), [X, mg.zeros(2, 3, 4)], [],
+    9, -9, 0, 0.5, (9, 9), (5, 7), "nonsense", None,
+]  # fmt: skip
+OPTIONS = [dict(dim=9), dict(reduction="nonsense"), dict(alpha=0.5), dict(p="nuc"), dict(min=None, max=None)]
+BY_HAND = {  # where such mistakes do not lead to it
+    ("sub", "TypeError"): lambda: (X > 0) - (X > 0),
+    ("pow", "ValueError"): lambda: mg.tensor([2]) ** mg.tensor([-1]),
+    ("div", "ZeroDivisionError"): lambda: X.long().div(0, rounding_mode="floor"),
+    ("index_select", "ValueError"): lambda: X.index_select(1, mg.tensor(0)),
+    ("flatten", "ValueError"): lambda: X.flatten(1, 0),
+    ("view", "RuntimeError"): lambda: X.T.view(6),
+    ("dstack", "ValueError"): lambda: mg.dstack([X, X.T]),
+    ("cross_entropy", "IndexError"): lambda: F.cross_entropy(X, mg.tensor([0, 9])),
+    ("split_heads", "ValueError"): lambda: F.split_heads(X, 2),
+}
+
+
+def mistakes(name, function):
+    """Calls of a function of ops, each with one mistake."""
+    given = list(ARGUMENTS.get(name) or arguments(name, function))
+    ints = [x.long() if isinstance(x, mg.Tensor) and x.dtype.kind == "f" else x for x in given]
+    for base in (given, ints):
+        for i in range(len(base)):
+            yield from (
+                (lambda i=i, base=base, wrong=wrong: function(*base[:i], wrong, *base[i + 1 :])) for wrong in WRONG
+            )
+        yield lambda base=base: function(*base)
+        for option in OPTIONS + [{key: wrong} for key in keywords(function) for wrong in WRONG]:
+            yield lambda base=base, option=option: function(*base, **option)
+
+
+def keywords(function):
+    return [p.name for p in inspect.signature(function).parameters.values() if p.default is not p.empty]
+
+
+def raised(call):
+    try:
+        call()
+    except Exception as error:
+        return type(error).__name__
+    return None
+
+
+def test_errors_that_ops_name_come():
+    functions = {name: f for name, f in vars(mg.ops).items() if inspect.isfunction(f)}
+    never = []
+    for name, function in functions.items():
+        wanted = set(ERROR.findall(inspect.getdoc(function)))
+        for key, call in BY_HAND.items():
+            if key[0] == name and raised(call) == key[1]:
+                wanted.discard(key[1])
+        for call in mistakes(name, function) if wanted else ():
+            wanted.discard(raised(call))
+            if not wanted:
+                break
+        never += [(name, error) for error in sorted(wanted)]
+    assert never == []
+
+
+# The same for tensors, layers, optimizers, schedules, data: each error named there, and a mistake that leads to it.
+G = mg.ones(2, 3, requires_grad=True)
+LINEAR = nn.Linear(3, 4)
+SGD = optim.SGD(LINEAR.parameters())
+GPT = nn.GPT(nn.GPTConfig(11, 8, n_layer=1, n_head=2, n_embd=8))
+
+
+def used():
+    """A graph that has been freed."""
+    loss = (G * G).sum()
+    loss.backward()
+    return loss
+
+
+def refused_state():
+    mg.Generator().state = {"seed": 1}
+
+
+def with_anomaly():
+    with mg.detect_anomaly():
+        mg.zeros(1).log()
+
+
+CALLS = {
+    "detect_anomaly": {"AnomalyError": with_anomaly},
+    "device": {"ValueError": lambda: mg.device("tpu")},
+    "Generator": {"ValueError": refused_state},
+    "Generator.integers": {"ValueError": lambda: mg.Generator().integers(5, 5, (2,))},
+    "Tensor.numpy": {"GraphError": lambda: G.numpy()},
+    "Tensor.item": {"ValueError": lambda: X.item()},
+    "Tensor.add_": {"ValueError": lambda: X.add_(mg.ones(5)), "GraphError": lambda: G.add_(1)},
+    "Tensor.copy_": {"ValueError": lambda: X.copy_(mg.ones(5)), "GraphError": lambda: G.copy_(X)},
+    "Drawn.uniform_": {"ValueError": lambda: X.uniform_(1, 0), "TypeError": lambda: X.long().uniform_()},
+    "Drawn.normal_": {"ValueError": lambda: X.normal_(std=-1), "TypeError": lambda: X.long().normal_()},
+    "Tensor.fill_diagonal_": {"ValueError": lambda: X[0].fill_diagonal_(1)},
+    "Tensor.requires_grad_": {
+        "TypeError": lambda: X.long().requires_grad_(),
+        "GraphError": lambda: (G * 2).requires_grad_(False),
+    },
+    "Tensor.register_hook": {"GraphError": lambda: X.register_hook(print)},
+    "Tensor.backward": {"GraphError": lambda: used().backward()},
+    "Tensor.select": {"IndexError": lambda: X.select(0, 5)},
+    "Tensor.constant": {"TypeError": lambda: X.constant("a")},
+    "Tensor.size": {"IndexError": lambda: X.size(5)},
+    "empty": {"ValueError": lambda: mg.empty(-1)},
+    "zeros": {"ValueError": lambda: mg.zeros(2, -1)},
+    "ones": {"ValueError": lambda: mg.ones((-1,))},
+    "from_numpy": {"ValueError": lambda: mg.from_numpy(np.zeros(2, "i1,f4")["f1"])},
+    "grad": {"GraphError": lambda: mg.grad(X.sum(), X)},
+    "rand": {"TypeError": lambda: mg.rand(2, dtype=mg.int64)},
+    "randn": {"TypeError": lambda: mg.randn(2, dtype=mg.int64)},
+    "rand_like": {"TypeError": lambda: mg.rand_like(X.long())},
+    "randn_like": {"TypeError": lambda: mg.randn_like(X.long())},
+    "tensor": {"OverflowError": lambda: mg.tensor([300], dtype=mg.uint8)},
+    "nn.Dropout": {"ValueError": lambda: nn.Dropout(2)},
+    "nn.Embedding": {
+        "IndexError": lambda: nn.Embedding(3, 4)(mg.tensor([3])),
+        "TypeError": lambda: nn.Embedding(3, 4)(X),
+        "ValueError": lambda: nn.Embedding(3, 4, padding_idx=3),
+    },
+    "nn.Embedding.from_pretrained": {"ValueError": lambda: nn.Embedding.from_pretrained(X[0])},
+    "nn.GPT.forward": {
+        "ValueError": lambda: GPT(mg.randint(0, 11, (1, 9))),
+        "IndexError": lambda: GPT(mg.tensor([[11]])),
+        "TypeError": lambda: GPT(X),
+    },
+    "nn.GPT.prune_heads": {"ValueError": lambda: GPT.prune_heads({1: [0]})},
+    "nn.GPT.with_weights": {"ValueError": lambda: nn.GPT.with_weights(GPT.config, {})},
+    "nn.GPT.from_state_dict": {"ValueError": lambda: nn.GPT.from_state_dict({})},
+    "nn.GPTConfig": {"ValueError": lambda: nn.GPTConfig(11, 8, n_head=3)},
+    "nn.GPTConfig.check_sizes": {"ValueError": lambda: GPT.config.check_sizes({})},
+    "nn.KVCache.append": {
+        "RuntimeError": lambda: GPT.new_cache(1)[0].append(mg.ones(1, 2, 1, 4), mg.ones(1, 2, 1, 4)),
+        "TypeError": mg.no_grad()(lambda: GPT.new_cache(1)[0].append(*[mg.ones(1, 2, 1, 4).double()] * 2)),
+        "ValueError": mg.no_grad()(lambda: GPT.new_cache(1)[0].append(mg.ones(2, 3), mg.ones(2, 3))),
+    },
+    "nn.Linear": {"ValueError": lambda: LINEAR(mg.ones(2)), "TypeError": lambda: LINEAR(X)},
+    "nn.Module": {"TypeError": lambda: nn.Module()(X)},
+    "nn.Module.get_submodule": {"AttributeError": lambda: LINEAR.get_submodule("fc")},
+    "nn.Module.get_parameter": {"AttributeError": lambda: LINEAR.get_parameter("fc")},
+    "nn.Module.add_module": {
+        "TypeError": lambda: LINEAR.add_module("fc", None),
+        "ValueError": lambda: LINEAR.add_module("a.b", LINEAR),
+    },
+    "nn.Module.register_parameter": {
+        "TypeError": lambda: LINEAR.register_parameter("a", X),
+        "ValueError": lambda: LINEAR.register_parameter("forward", None),
+    },
+    "nn.Module.register_buffer": {"TypeError": lambda: LINEAR.register_buffer("a", 3)},
+    "nn.Module.load_state_dict": {"ValueError": lambda: LINEAR.load_state_dict({})},
+    "nn.Module.to": {"TypeError": lambda: LINEAR.to(mg.int64)},
+    "nn.ModuleDict": {
+        "KeyError": lambda: nn.ModuleDict()["a"],
+        "TypeError": lambda: nn.ModuleDict({"a": 3}),
+        "ValueError": lambda: nn.ModuleDict({"keys": LINEAR}),
+    },
+    "nn.ModuleList": {"IndexError": lambda: nn.ModuleList()[0], "TypeError": lambda: nn.ModuleList([3])},
+    "nn.Sequential": {"TypeError": lambda: nn.Sequential([LINEAR])},
+    "nn.ParameterDict": {"KeyError": lambda: nn.ParameterDict()["a"], "TypeError": lambda: nn.ParameterDict({"a": 3})},
+    "nn.ParameterList": {"IndexError": lambda: nn.ParameterList()[0], "TypeError": lambda: nn.ParameterList([3])},
+    "nn.Parameter": {"TypeError": lambda: nn.Parameter(X.long())},
+    "nn.MultiheadAttention.head": {"ValueError": lambda: nn.MultiheadAttention(8, 2).head(2)},
+    "nn.TransformerEncoderLayer": {"ValueError": lambda: nn.TransformerEncoderLayer(8, 2, activation="nonsense")},
+    "nn.choose": {
+        "ValueError": lambda: nn.choose(X, temperature=-1),
+        "FloatingPointError": lambda: nn.choose(X * float("nan")),
+    },
+    "nn.init.uniform_": {"TypeError": lambda: nn.init.uniform_(X.long())},
+    "nn.init.normal_": {"TypeError": lambda: nn.init.normal_(X.long())},
+    "nn.init.calculate_gain": {"ValueError": lambda: nn.init.calculate_gain("nonsense")},
+    **{
+        f"nn.init.{name}": {"ValueError": lambda name=name: getattr(nn.init, name)(X[0])}
+        for name in ("xavier_uniform_", "xavier_normal_", "kaiming_uniform_", "kaiming_normal_", "orthogonal_", "eye_")
+    },
+    "nn.init.trunc_normal_": {"ValueError": lambda: nn.init.trunc_normal_(X, a=50, b=60)},
+    "nn.positions.rotary": {"ValueError": lambda: nn.positions.rotary(X)},
+    "nn.utils.parameters_to_vector": {"TypeError": lambda: nn.utils.parameters_to_vector([])},
+    "nn.utils.vector_to_parameters": {"ValueError": lambda: nn.utils.vector_to_parameters(X[0], [X])},
+    "optim.Optimizer": {"ValueError": lambda: optim.SGD([])},
+    "optim.SGD": {"ValueError": lambda: optim.SGD([X])},
+    "optim.Adam": {"ValueError": lambda: optim.Adam(LINEAR.parameters(), betas=(2, 0))},
+    "optim.Optimizer.add_param_group": {"ValueError": lambda: SGD.add_param_group({"params": LINEAR.weight})},
+    "optim.Optimizer.load_state_dict": {"ValueError": lambda: SGD.load_state_dict({})},
+    "optim.lr_scheduler.LRScheduler": {
+        "TypeError": lambda: lr_scheduler.StepLR(LINEAR, 1),
+        "ValueError": lambda: lr_scheduler.StepLR(optim.SGD(LINEAR.parameters()), 1, last_epoch=3),
+    },
+    "optim.lr_scheduler.LRScheduler.load_state_dict": {
+        "ValueError": lambda: lr_scheduler.StepLR(SGD, 1).load_state_dict({})
+    },
+    "optim.lr_scheduler.LambdaLR": {"ValueError": lambda: lr_scheduler.LambdaLR(SGD, [abs, abs])},
+    "optim.lr_scheduler.StepLR": {"ValueError": lambda: lr_scheduler.StepLR(SGD, 0)},
+    "optim.lr_scheduler.PolynomialLR": {"ValueError": lambda: lr_scheduler.PolynomialLR(SGD, 0)},
+    "optim.lr_scheduler.CosineAnnealingLR": {"ValueError": lambda: lr_scheduler.CosineAnnealingLR(SGD, 0)},
+    "optim.lr_scheduler.CosineAnnealingWarmRestarts": {
+        "ValueError": lambda: lr_scheduler.CosineAnnealingWarmRestarts(SGD, 1, 0)
+    },
+    "optim.lr_scheduler.OneCycleLR": {"ValueError": lambda: lr_scheduler.OneCycleLR(SGD, 0.1)},
+    "optim.lr_scheduler.SequentialLR": {"ValueError": lambda: lr_scheduler.SequentialLR(SGD, [], [])},
+    "optim.lr_scheduler.ReduceLROnPlateau.load_state_dict": {
+        "ValueError": lambda: lr_scheduler.ReduceLROnPlateau(SGD).load_state_dict({})
+    },
+    "utils.data.TensorDataset": {
+        "ValueError": lambda: data.TensorDataset(X, X[0]),
+        "TypeError": lambda: data.TensorDataset(mg.tensor(1.0)),
+    },
+    "utils.data.Subset": {"IndexError": lambda: data.Subset([1], [0])[1]},
+    "utils.data.ConcatDataset": {"IndexError": lambda: data.ConcatDataset([[1], [2]])[2]},
+    "utils.data.random_split": {"ValueError": lambda: data.random_split([1, 2], [3])},
+    "utils.data.RandomSampler": {"ValueError": lambda: data.RandomSampler([1], num_samples=0)},
+    "utils.data.WeightedRandomSampler": {"ValueError": lambda: list(data.WeightedRandomSampler([-1.0], 1))},
+    "utils.data.BatchSampler": {"ValueError": lambda: data.BatchSampler([1], 0, False)},
+    "utils.data.default_collate": {
+        "TypeError": lambda: data.default_collate([object()]),
+        "ValueError": lambda: data.default_collate([X, X[0]]),
+    },
+    "utils.data.DataLoader": {"ValueError": lambda: data.DataLoader([1], batch_size=None, drop_last=True)},
+}
+ROOMS = "minigrad.tensor", "minigrad.nn", "minigrad.optim", "minigrad.utils", "minigrad.random"
+TESTED_ELSEWHERE = {  # their errors need a model of some kind, a GPU, or a file
+    ("Module.to", "DeviceError"), ("from_dlpack", "RuntimeError"), ("from_dlpack", "TypeError"),
+    ("recompute", "GraphError"), ("clip_grad_norm_", "ArithmeticError"), ("SequentialLR.load_state_dict", "ValueError"),
+}  # fmt: skip
+
+
+PREFIX = re.compile(r"(nn|init|positions|utils|optim|lr_scheduler|data|Tensor)\.")
+
+
+def test_errors_that_tensors_layers_optimizers_and_loaders_name_come():
+    expected = {(PREFIX.sub("", name), error) for name, calls in CALLS.items() for error in calls}
+    come = {(PREFIX.sub("", name), raised(call)) for name, calls in CALLS.items() for call in calls.values()}
+    assert come == expected
+    named = set()
+    for each, errors in claims():
+        value = inspect.unwrap(each.object) if callable(each.object) else each.object
+        if hasattr(value, "__qualname__") and value.__module__.startswith(ROOMS):
+            short = re.sub(r"^(Interop|InPlace|Gradients|More|Tensor)\.", "", value.__qualname__)
+            named |= {(short, error) for error in errors}
+    assert len(named) > 80 and named - TESTED_ELSEWHERE == come & named
