@@ -99,6 +99,7 @@ BY_HAND = {  # where such mistakes do not lead to it
     ("dstack", "ValueError"): lambda: mg.dstack([X, X.T]),
     ("cross_entropy", "IndexError"): lambda: F.cross_entropy(X, mg.tensor([0, 9])),
     ("split_heads", "ValueError"): lambda: F.split_heads(X, 2),
+    ("index_select", "ValueError"): lambda: mg.index_select(X, 0, mg.tensor([[0]])),
 }
 
 
