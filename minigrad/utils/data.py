@@ -311,9 +311,9 @@ class DataLoader(Generic[T_co]):
 
     dataset: with __getitem__ and __len__, or an IterableDataset. batch_size None: items one by one, arrays as Tensors.
     shuffle: a new random order each time, drawn from `generator`, or the default one. sampler, batch_sampler: indices,
-    or lists of them, in their place. collate_fn: from a list of items to a batch; see default_collate. num_workers must
-    be 0. What PyTorch has for workers changes nothing: pin_memory, timeout, worker_init_fn, multiprocessing_context,
-    prefetch_factor, persistent_workers, pin_memory_device, in_order.
+    or lists of them, in their place. collate_fn: from a list of items to a batch; see default_collate. Batches
+    are made in the process that asks for them. So what PyTorch has for workers changes nothing: num_workers, timeout,
+    worker_init_fn, multiprocessing_context, prefetch_factor, persistent_workers, pin_memory, pin_memory_device, in_order.
 
     Raises ValueError for options that contradict each other."""
 
@@ -324,8 +324,8 @@ class DataLoader(Generic[T_co]):
                  worker_init_fn: Any = None, multiprocessing_context: Any = None, generator: Generator | None = None, *,
                  prefetch_factor: int | None = None, persistent_workers: bool = False, pin_memory_device: str = "",
                  in_order: bool = True):  # fmt: skip
-        if num_workers:
-            raise ValueError(f"DataLoader: num_workers={num_workers}, but batches are made in this process: leave it 0")
+        if num_workers < 0:
+            raise ValueError(f"DataLoader: num_workers must not be negative, got {num_workers}")
         streams = isinstance(dataset, IterableDataset)
         if sampler is not None and shuffle:
             raise ValueError("DataLoader: give sampler or shuffle, not both")
@@ -344,7 +344,7 @@ class DataLoader(Generic[T_co]):
         self.dataset: Any = dataset
         self.batch_size, self.drop_last = batch_size, drop_last
         self.sampler, self.batch_sampler, self.generator = sampler, batch_sampler, generator
-        self.num_workers, self.pin_memory = 0, pin_memory
+        self.num_workers, self.pin_memory = num_workers, pin_memory
         batched = batch_size is not None or batch_sampler is not None
         self.collate_fn = collate_fn or (default_collate if batched else default_convert)
 

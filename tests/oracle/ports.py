@@ -66,12 +66,12 @@ PROGRAMS = {
         ("mingpt/__init__.py", "mingpt/model.py", "mingpt/trainer.py", "mingpt/utils.py"),
         "--model.model_type=None --model.n_layer=2 --model.n_head=2 --model.n_embd=16 --data.block_size=16 "
         "--model.embd_pdrop=0.0 --model.attn_pdrop=0.0 --model.resid_pdrop=0.0 "
-        "--trainer.num_workers=0 --trainer.batch_size=4 --trainer.max_iters=24",
+        "--trainer.batch_size=4 --trainer.max_iters=24",
         {"model.generate\\(x, 500": "model.generate(x, 50"},
     ),
     "makemore": Program(
         "makemore.py",
-        argv="-i input.txt --num-workers=0 --max-steps=24 --n-layer=2 --n-head=2 --n-embd=16",
+        argv="-i input.txt --max-steps=24 --n-layer=2 --n-head=2 --n-embd=16",
         short={r"torch.zeros\(\(B, T, T\)": "torch.zeros((B, T, T), dtype=x.dtype"},  # or torch wants a float32 model
         deleted=r"SummaryWriter|\bwriter\.",
     ),

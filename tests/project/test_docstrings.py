@@ -93,7 +93,6 @@ BY_HAND = {  # where such mistakes do not lead to it
     ("sub", "TypeError"): lambda: (X > 0) - (X > 0),
     ("pow", "ValueError"): lambda: mg.tensor([2]) ** mg.tensor([-1]),
     ("div", "ZeroDivisionError"): lambda: X.long().div(0, rounding_mode="floor"),
-    ("index_select", "ValueError"): lambda: X.index_select(1, mg.tensor(0)),
     ("flatten", "ValueError"): lambda: X.flatten(1, 0),
     ("view", "RuntimeError"): lambda: X.T.view(6),
     ("dstack", "ValueError"): lambda: mg.dstack([X, X.T]),
