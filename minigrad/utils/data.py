@@ -312,8 +312,9 @@ class DataLoader(Generic[T_co]):
     dataset: with __getitem__ and __len__, or an IterableDataset. batch_size None: items one by one, arrays as Tensors.
     shuffle: a new random order each time, drawn from `generator`, or the default one. sampler, batch_sampler: indices,
     or lists of them, in their place. collate_fn: from a list of items to a batch; see default_collate. Batches
-    are made in the process that asks for them. So what PyTorch has for workers changes nothing: num_workers, timeout,
-    worker_init_fn, multiprocessing_context, prefetch_factor, persistent_workers, pin_memory, pin_memory_device, in_order.
+    are made in the process that asks for them. So all that PyTorch has for workers changes nothing: num_workers,
+    timeout, worker_init_fn, multiprocessing_context, prefetch_factor, persistent_workers, pin_memory,
+    pin_memory_device, in_order.
 
     Raises ValueError for options that contradict each other."""
 
