@@ -718,7 +718,9 @@ def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
 def count_nonzero(input: Tensor, axis: Dims = None) -> Tensor: ...
 @overload
 def cumprod(input: Tensor, dim: int, dtype: DTypeLike | None = None) -> Tensor:
-    """y_i = Π_{j ≤ i} x_j along dim; the gradient is right where factors are 0. Integers and bools give int64"""
+    """y_i = Π_{j ≤ i} x_j along dim; the gradient is right where factors are 0
+
+    Of x's shape and dtype, or of x in `dtype`; integers and bools give int64."""
 
 @overload
 def cumprod(input: Tensor, axis: int, dtype: DTypeLike | None = None) -> Tensor: ...
@@ -986,7 +988,9 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 @overload
 def prod(input: Tensor, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
-    """y = Π x over dim. A tree of products, in float64, so the gradient is right where factors are 0."""
+    """y = Π x over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype, or of x in
+    `dtype`; integers and bools give int64. A tree of products, in float64, so the gradient is right where factors are
+    0."""
 
 @overload
 def prod(input: Tensor, axis: Dims = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Tensor: ...

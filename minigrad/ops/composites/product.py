@@ -41,14 +41,21 @@ class Rescale(Op, abstract=True):
 
 def _powers(x, dim, bits):
     """The e of the 2^e that each factor is divided by, and their sums up to each; None if there are too few factors, of
-    2^-bits at least, for a part of the product to be too large."""
+    2^-bits at least, for a part of the product to be too large. bits None: of integers, and of longdouble."""
     n = x.shape[dim]
-    if n <= 2 or n * bits < 1022:
+    if bits is None or n <= 2 or n * bits < 1022:
         return None
     size = abs(x.detach())
     sums = floor(cumsum(log(where((size > 0) & (size < math.inf), size, 1.0)), dim) * (1 / math.log(2)) + 0.5)
     before = (slice(None),) * dim
     return sums - pad(sums[(*before, slice(0, n - 1))], [0, 0] * (x.ndim - 1 - dim) + [1, 0]), sums
+
+
+def _wide(x):
+    """x in what products are computed in: float64, as part of one may be too large when the whole is not, or int64."""
+    if x.dtype.kind != "f":
+        return x.long()
+    return x.double() if x.dtype in (float16, float32) else x
 
 
 def running(x, dim, combine, neutral):
@@ -65,14 +72,16 @@ def running(x, dim, combine, neutral):
 @numpy_names
 @composite(case((3, 4)), case((2, 5), dim=1), case(positive((2, 3, 2)), dim=(0, 2), keepdim=True), case((0, 3), dim=0))
 def prod(x, dim=None, keepdim=False, dtype=None):
-    """y = Π x over dim. A tree of products, in float64, so the gradient is right where factors are 0."""
+    """y = Π x over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype, or of x in
+    `dtype`; integers and bools give int64. A tree of products, in float64, so the gradient is right where factors are
+    0."""
     x = x if dtype is None else in_dtype(x, dtype)
     dims = many_dims("prod", x, dim)
     rest = tuple(d for d in range(x.ndim) if d not in dims)
     n = math.prod(x.shape[d] for d in dims)
-    y = x.double() if x.dtype.kind == "f" else x.long()  # part of the product may be too large, when the whole is not
+    y = _wide(x)
     y = shaped(y.permute(rest + dims), (*(x.shape[d] for d in rest), n))
-    powers = _powers(y, y.ndim - 1, _BITS[x.dtype]) if x.dtype.kind == "f" else None
+    powers = _powers(y, y.ndim - 1, _BITS.get(x.dtype))
     if powers is not None:
         e, whole = powers[0], powers[1][..., -1:]
         y = Rescale.apply(y, -e, whole - e)
@@ -90,13 +99,15 @@ def prod(x, dim=None, keepdim=False, dtype=None):
 @numpy_names
 @composite(case((3, 4), dim=1), case(Fixed([[2.0, 0.0, 3.0], [0.0, 0.0, 1.0]]), dim=1))
 def cumprod(x, dim, dtype=None):
-    """y_i = Π_{j ≤ i} x_j along dim; the gradient is right where factors are 0. Integers and bools give int64"""
+    """y_i = Π_{j ≤ i} x_j along dim; the gradient is right where factors are 0
+
+    Of x's shape and dtype, or of x in `dtype`; integers and bools give int64."""
     x = x if dtype is None else in_dtype(x, dtype)
     dim = one_dim("cumprod", x, dim)
     if x.ndim == 0:
-        return x.clone() if x.dtype.kind == "f" else x.to("int64").clone()
-    y = x.double() if x.dtype.kind == "f" else x.long()
-    powers = _powers(y, dim, _BITS[x.dtype]) if x.dtype.kind == "f" else None
+        return copied(x, x if x.dtype.kind == "f" else x.long())
+    y = _wide(x)
+    powers = _powers(y, dim, _BITS.get(x.dtype))
     if powers is not None:  # c keeps gradients within 2^±900 inside, if their range allows it
         e, sums = powers
         c = maximum(minimum(amin(sums, dim, keepdim=True) + 900.0, 0.0), amax(sums, dim, keepdim=True) - 900.0)
