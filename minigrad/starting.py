@@ -17,7 +17,16 @@ def is_program(argv, original):
     if argv[0] == "-m":
         word = original[-len(argv)]  # minigrad, minigrad.study, -mminigrad
         return word.removeprefix("-m").partition(".")[0] == "minigrad"
-    return argv[0].replace("\\", "/").rpartition("/")[-1] in PROGRAMS
+    return argv[0].replace("\\", "/").rpartition("/")[-1] in PROGRAMS and _is_pips(argv[0])
+
+
+def _is_pips(path):
+    """Is it the file that pip has made, and not a program of the user's of that name? Pip's names what it imports."""
+    try:
+        with open(path, "rb") as file:
+            return b"minigrad.__main__" in file.read()
+    except OSError:
+        return False
 
 
 def interrupts(before, after):

@@ -1,5 +1,6 @@
 """What a captured function finds outside of its arguments, and whether it is still the same: see captured.py."""
 
+import dis
 import functools
 import types
 
@@ -42,13 +43,13 @@ class Surroundings:
         if function.__code__.co_filename.startswith(PACKAGE):
             return
         self._seen.add(function)
-        names = _names(function.__code__)
+        names, attributes = _names(function.__code__)
         cells = list(function.__closure__ or ())
         found = [(function.__globals__, name) for name in names if name in function.__globals__]
         self._cells += cells
         self._names += found
         self._defaults.append(function)
-        self._attributes += [(owner, name) for owner in owners if not isinstance(owner, Tensor) for name in names]
+        self._attributes += [(owner, name) for owner in owners if not isinstance(owner, Tensor) for name in attributes]
         for value in [*map(_content, cells), *(scope[name] for scope, name in found)]:
             if isinstance(value, (types.FunctionType, functools.partial, types.MethodType)):
                 self._add(value, [])
@@ -77,12 +78,19 @@ class Surroundings:
 
 
 def _names(code):
-    """The names that a function's code, and that of functions defined in it, may look up outside of it."""
-    found = list(code.co_names)
+    """The names of variables, and those of attributes, that a function's code, and that of functions defined in it,
+    look up outside of it. (In co_names they are together: optimizer.step() would make a global `step` one of them.)"""
+    names, attributes = {}, {}
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            names[instruction.argval] = None
+        elif instruction.opname.endswith(("_ATTR", "_METHOD")):
+            attributes[instruction.argval] = None
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found += _names(constant)
-    return found
+            for found, inner in zip((names, attributes), _names(constant)):
+                found |= inner
+    return names, attributes
 
 
 def _content(cell):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dtypes import DEFAULT_FLOAT
-from ..tensor import Tensor, empty, ones, zeros
+from ..tensor import Tensor, empty
 from ..typing import DTypeLike, Size
 from . import functional as F
 from . import init
@@ -128,10 +128,17 @@ class LayerNorm(Module):
     ) -> None:
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps = eps
-        self.weight = Parameter(ones(self.normalized_shape, **placed(device, dtype))) if elementwise_affine else None
-        self.bias = (
-            Parameter(zeros(self.normalized_shape, **placed(device, dtype))) if elementwise_affine and bias else None
-        )
+        shape, place = self.normalized_shape, placed(device, dtype)
+        self.weight = Parameter(empty(shape, **place)) if elementwise_affine else None
+        self.bias = Parameter(empty(shape, **place)) if elementwise_affine and bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set weight to ones and bias to zeros."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -156,7 +163,13 @@ class RMSNorm(Module):
     ) -> None:
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps = eps
-        self.weight = Parameter(ones(self.normalized_shape, **placed(device, dtype))) if elementwise_affine else None
+        self.weight = Parameter(empty(self.normalized_shape, **placed(device, dtype))) if elementwise_affine else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set weight to ones."""
+        if self.weight is not None:
+            init.ones_(self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)

@@ -213,7 +213,12 @@ class Module(Hooked):
 
     def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Tensor]:
         """{path: Tensor} of parameters and persistent buffers, sharing memory with the module. prefix: in front of each
-        path, as it is. keep_vars: the Parameters themselves, which require gradients."""
+        path, as it is. keep_vars: the Parameters themselves, which require gradients. Raises TypeError for a module
+        with a get_extra_state()."""
+        for module in self.modules():
+            if hasattr(module, "get_extra_state"):
+                kind = type(module).__name__
+                raise TypeError(f"{kind}: a state_dict is of Tensors; save what get_extra_state() gives beside it")
         return {prefix + path: value if keep_vars else value.detach() for path, value in self._named(_is_state)}
 
     def load_state_dict(
@@ -230,7 +235,7 @@ class Module(Hooked):
             if path in state_dict and assign:
                 _take_over(x, as_tensor(state_dict[path]).detach().contiguous())
             elif path in state_dict:
-                x.detach().copy_(state_dict[path])
+                x.detach().copy_(as_tensor(state_dict[path]).detach())
         return keys
 
     def check_state_dict(self, state_dict: Mapping[str, Tensor | Array], strict: bool = True) -> Keys:
@@ -272,10 +277,17 @@ class Module(Hooked):
         """Parameters and buffers of floats as float16, in place. Returns self."""
         return self.to(np.dtype("float16"))
 
-    def train(self, training: bool = True) -> "Self":
-        """Switch this and all modules below to training, or to evaluation. Returns self."""
+    def train(self, mode: bool = True) -> "Self":
+        """Switch this and all modules below to training, or to evaluation. One that has a train() of its own does so
+        for what is below it. Returns self."""
+        done: set[Module] = set()
         for module in self.modules():
-            module.training = training
+            if module is self or type(module).train is Module.train:
+                if module not in done:
+                    module.training = mode
+            else:
+                module.train(mode)
+                done.update(module.modules())
         return self
 
     def eval(self) -> "Self":

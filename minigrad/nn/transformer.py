@@ -56,13 +56,17 @@ class _Layer(Module):
             return LayerNorm(d_model, layer_norm_eps, bias=bias, **place)
 
         self.self_attn = MultiheadAttention(d_model, nhead, **options)
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **place)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **place)
-        self.norm1, self.norm2 = norm(), norm()
-        self.dropout, self.dropout1, self.dropout2 = (Dropout(dropout) for _ in range(3))
         if self.of_decoder:
             self.multihead_attn = MultiheadAttention(d_model, nhead, **options | dict(positions=None))
-            self.norm3, self.dropout3 = norm(), Dropout(dropout)
+        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **place)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **place)
+        self.norm1, self.norm2 = norm(), norm()
+        if self.of_decoder:
+            self.norm3 = norm()
+        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
+        if self.of_decoder:
+            self.dropout3 = Dropout(dropout)
         self.activation, self.norm_first = _activation(activation), norm_first
 
     def _with_residual(self, x, part, norm, dropout):

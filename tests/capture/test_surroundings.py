@@ -52,6 +52,23 @@ def test_a_global_is_seen(kernels, monkeypatch):
     assert same(g(x), x * 4)
 
 
+def test_a_global_that_has_the_name_of_an_attribute_is_none_of_the_functions(kernels, monkeypatch, caplog):
+    """A loop `for step in range(…)` at module level beside a captured function that calls optimizer.step()."""
+    layer = nn.Linear(3, 2)
+    optimizer = optim.SGD(layer.parameters(), lr=0.1)
+
+    @mg.capture
+    def train(x):
+        optimizer.zero_grad()
+        layer(x).sum().backward()
+        optimizer.step()
+
+    for i in range(20):
+        monkeypatch.setitem(globals(), "step", i)
+        train(numbers(4, 3))
+    assert not [record for record in caplog.records if "recorded more than" in record.getMessage()]
+
+
 def test_an_attribute_of_the_object_of_a_method_is_seen(kernels):
     class Scaler:
         by = 1.0

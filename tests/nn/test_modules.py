@@ -292,3 +292,51 @@ def test_initialisation_has_the_stated_spread():
     assert nn.init.ones_(p).requires_grad
     with pytest.raises(ValueError, match=r"two dims.*\(3,\)"):
         nn.init.xavier_uniform_(mg.zeros(3))
+
+
+def test_a_module_below_that_switches_by_itself_is_left_to_it():
+    class Frozen(nn.Module):
+        def __init__(self):
+            self.body = nn.Sequential(nn.Dropout(0.5))
+
+        def train(self, mode=True):
+            super().train(mode)
+            self.body.eval()
+            return self
+
+        def forward(self, x):
+            return self.body(x)
+
+    m = nn.Sequential(nn.Dropout(0.5), Frozen(), nn.Dropout(0.5))
+    for mode in (True, False, True):
+        m.train(mode=mode)
+        assert [m[0].training, m[1].training, m[2].training] == [mode] * 3
+        assert not m[1].body.training and not m[1].body[0].training
+
+
+def test_parameters_themselves_are_loaded_as_their_values():
+    a, b = nn.Linear(2, 3), nn.Linear(2, 3)
+    for state in (a.state_dict(keep_vars=True), dict(a.named_parameters())):
+        b.weight.detach().zero_()
+        b.load_state_dict(state)
+        assert (b.weight == a.weight).all() and (b.bias == a.bias).all() and b.weight.requires_grad
+
+
+def test_extra_state_is_not_lost_in_silence():
+    class Counted(nn.Linear):
+        def get_extra_state(self):
+            return 3
+
+    with pytest.raises(TypeError, match=r"Counted: .* get_extra_state\(\)"):
+        nn.Sequential(Counted(2, 2)).state_dict()
+
+
+@pytest.mark.parametrize("kind", [nn.Linear, nn.Embedding, nn.LayerNorm, nn.RMSNorm])
+def test_layers_begin_by_reset_parameters(kind):
+    class Zero(kind):
+        def reset_parameters(self):
+            for p in self.parameters():
+                nn.init.zeros_(p)
+
+    layer = Zero(3) if issubclass(kind, (nn.LayerNorm, nn.RMSNorm)) else Zero(3, 4)
+    assert all((p == 0).all() for p in layer.parameters())

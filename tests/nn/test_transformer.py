@@ -181,3 +181,11 @@ def test_the_whole_begins_with_xaviers_matrices():
             bound = (6 / sum(p.shape)) ** 0.5
             assert 0.9 * bound < abs(p.detach().numpy()).max() <= bound, name
             assert p.detach().numpy().std() == pytest.approx(bound / 3**0.5, rel=0.1), name
+
+
+def test_parameters_come_in_pytorchs_order():
+    """Programs copy them as one vector."""
+    names = [name.rpartition(".")[0] for name, _ in nn.TransformerDecoderLayer(4, 2, 8).named_parameters()]
+    assert [name.partition(".")[0] for name in dict.fromkeys(names)] == [
+        "self_attn", "self_attn", "multihead_attn", "multihead_attn", "linear1", "linear2", "norm1", "norm2", "norm3",
+    ]  # fmt: skip

@@ -279,7 +279,6 @@ def test_a_reader_that_has_read_enough():
         ("-m train", "python -m minigrad train", True),
         ("-m train", "python -Xdev -mminigrad train", True),
         ("-m report", "python -m minigrad.study report", True),
-        ("/bin/minigrad", "python /bin/minigrad", True),
         ("-m minigrad", "python -m pytest minigrad", False),
         ("-m", "python -m minigradient", False),
         ("train.py minigrad", "python train.py minigrad", False),
@@ -290,6 +289,13 @@ def test_a_reader_that_has_read_enough():
 )
 def test_only_the_program_is_the_program(argv, original, ours):
     assert starting.is_program(argv.split(), original.split()) == ours
+
+
+@pytest.mark.parametrize("text, ours", [("from minigrad.__main__ import run", True), ("import minigrad", False)])
+def test_a_program_of_that_name_is_pips_or_not(text, ours, tmp_path):
+    path = tmp_path / "minigrad"
+    path.write_text(text)
+    assert starting.is_program([str(path), "train"], ["python", str(path), "train"]) == ours
 
 
 def test_ctrl_c_while_numpy_is_imported_has_no_traceback(tmp_path):

@@ -45,9 +45,11 @@ def test_the_files_and_their_blocks():
 
 
 @pytest.mark.parametrize("name, code", PYTHON, ids=[f"{name}-{i}" for i, (name, _) in enumerate(PYTHON)])
-def test_python_block(name, code, tmp_path, monkeypatch):
+def test_python_block(name, code, tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     exec(compile(code, name, "exec"), {"__name__": "__main__"})
+    said = [record.getMessage() for record in caplog.records if record.name == "minigrad"]
+    assert not [line for line in said if "compiling kernels" not in line]
 
 
 def printed_by(example, capsys, status):

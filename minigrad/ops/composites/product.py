@@ -5,6 +5,7 @@ product of any stretch of them lies between 1/2 and 2. The result is scaled back
 
 import math
 
+from ... import recording
 from ...autograd import Op, composite
 from ...autograd.cases import Fixed, case, positive
 from ...dtypes import float16, float32, float64
@@ -46,9 +47,19 @@ def _powers(x, dim, bits):
     if bits is None or n <= 2 or n * bits < 1022:
         return None
     size = abs(x.detach())
+    if not recording.active() and _in_range(size, n):
+        return None
     sums = floor(cumsum(log(where((size > 0) & (size < math.inf), size, 1.0)), dim) * (1 / math.log(2)) + 0.5)
     before = (slice(None),) * dim
     return sums - pad(sums[(*before, slice(0, n - 1))], [0, 0] * (x.ndim - 1 - dim) + [1, 0]), sums
+
+
+def _in_range(size, n):
+    """Can no product of up to n of these leave float64? Scaling would then change no bit, and takes a while."""
+    if not size.numel():
+        return True
+    low, high = amin(size).item(), amax(size).item()
+    return low > 0 and n * max(-math.log2(low), math.log2(high)) < 1000
 
 
 def _wide(x):
