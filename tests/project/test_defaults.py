@@ -52,7 +52,7 @@ nn.Module.zero_grad: set_to_none=True
 nn.Module.register_buffer: persistent=True
 nn.Module.state_dict: prefix='', keep_vars=False
 nn.Module.load_state_dict: strict=True, assign=False
-nn.Module.train: training=True
+nn.Module.train: mode=True
 nn.Module.requires_grad_: requires_grad=True
 nn.MultiheadAttention: bias=True, dropout=0.0, impl='fused', batch_first=True, dtype=float32
 nn.MultiheadAttention.forward: need_weights=False, average_attn_weights=True, is_causal=False

@@ -148,6 +148,14 @@ def test_errors_that_ops_name_come():
 G = mg.ones(2, 3, requires_grad=True)
 LINEAR = nn.Linear(3, 4)
 SGD = optim.SGD(LINEAR.parameters())
+
+
+def with_extra_state():
+    layer = nn.Linear(2, 2)
+    layer.get_extra_state = int
+    return layer
+
+
 GPT = nn.GPT(nn.GPTConfig(11, 8, n_layer=1, n_head=2, n_embd=8))
 
 
@@ -233,6 +241,7 @@ CALLS = {
         "ValueError": lambda: LINEAR.register_parameter("forward", None),
     },
     "nn.Module.register_buffer": {"TypeError": lambda: LINEAR.register_buffer("a", 3)},
+    "nn.Module.state_dict": {"TypeError": lambda: with_extra_state().state_dict()},
     "nn.Module.load_state_dict": {"ValueError": lambda: LINEAR.load_state_dict({})},
     "nn.Module.to": {"TypeError": lambda: LINEAR.to(mg.int64)},
     "nn.ModuleDict": {
