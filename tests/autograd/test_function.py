@@ -106,6 +106,17 @@ def test_what_needs_a_gradient():
     assert not Exp.apply(w).requires_grad
 
 
+def test_what_needs_a_gradient_is_known_in_forward():
+    seen, w = [], mg.ones(2, requires_grad=True)
+
+    def forward(ctx, x, y):
+        seen.append((ctx.needs_input_grad, x.requires_grad, (x * w).requires_grad))
+        return x * y
+
+    function(forward).apply(mg.ones(2, requires_grad=True), mg.ones(2))
+    assert seen == [((True, False), False, False)]
+
+
 def test_changes_and_second_walks_are_noticed():
     x = mg.randn(3, requires_grad=True)
     y = Exp.apply(x)
@@ -158,6 +169,41 @@ def test_once_differentiable():
         mg.grad(dx.sum(), x, allow_unused=True)
 
 
+def test_once_differentiable_of_several_inputs():
+    class Product(Function):
+        @staticmethod
+        def forward(ctx, x, y, factor):
+            ctx.save_for_backward(x, y)
+            return x * y * factor
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx, dz):
+            """Its own."""
+            x, y = ctx.saved_tensors
+            return dz * y, dz * x, None
+
+    x, y = leaf(2.0), leaf(3.0)
+    for create_graph in (False, True):
+        dx, dy = mg.grad(Product.apply(x, y, 1.0), [x, y], create_graph=create_graph)
+        assert (dx.item(), dy.item()) == (3, 2)
+    assert Product.backward.__doc__ == "Its own."
+
+
+def leaf(value):
+    return mg.tensor(value, requires_grad=True)
+
+
+def test_an_output_may_be_constant():
+    def forward(ctx, x):
+        y = x * 2
+        ctx.mark_non_differentiable(y)
+        return x * 3, y
+
+    a, b = function(forward, lambda ctx, da, db: da * 3).apply(leaf(1.0))
+    assert a.requires_grad and not b.requires_grad and b.is_leaf
+
+
 def function(forward, backward=lambda ctx, dy: dy):
     return type("Mine", (Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)})
 
@@ -185,6 +231,10 @@ WRONG = {
     "too few": (
         lambda: function(lambda ctx, x, y: x * y, lambda ctx, dy: dy).apply(X, X).sum().backward(),
         RuntimeError, "returned 1 gradients for 2 inputs",
+    ),
+    "too many": (
+        lambda: function(lambda ctx, x: x * 1, lambda ctx, dy: (dy, dy)).apply(X).sum().backward(),
+        RuntimeError, "returned 2 gradients for 1 inputs",
     ),
     "no backward": (
         lambda: type("Half", (Function,), {"forward": staticmethod(lambda ctx, x: x * 1)}).apply(X).sum().backward(),

@@ -87,6 +87,21 @@ def test_one_key_with_most_of_the_weight_leaves_no_more_rounding_than_numpys():
     assert ours < 1.2 * numpys
 
 
+def test_who_sees_nothing_has_no_gradient():
+    rng, on = np.random.default_rng(0), Native()
+    for S in (70, 0):  # what the first leaves in memory is not the second's
+        q, k, v, do = (rng.standard_normal((1, 1, n, 16)).astype("f4") for n in (40, S, S, 40))
+        o, _, dq, dk, dv = results(on, q, k, v, None, None, do, 0.25, False)
+    assert not o.any() and not dq.any() and dk.shape == dv.shape == (1, 1, 0, 16)
+
+
+@pytest.mark.parametrize("dtype, far", [("float32", 85.0), ("float64", 705.0)])
+def test_a_weight_is_0_only_where_it_would_be_subnormal(dtype, far):
+    q, k, v, do = (np.array(x, dtype).reshape(1, 1, -1, 1) for x in ([1], [0, -far], [0, 1], [1]))
+    o, _, _, dk, dv = results(Native(), q, k, v, None, None, do, 1.0, False)
+    np.testing.assert_allclose([o.item(), dv[0, 0, 1, 0], dk[0, 0, 1, 0]], np.exp(-far), 1e-4)
+
+
 def test_heads_as_large_as_they_may_be():
     on, rng = Native(), np.random.default_rng(0)
     assert on.attention_fits(np.dtype("f4"), 512) and not on.attention_fits(np.dtype("f4"), 513)

@@ -17,6 +17,15 @@ class Bare(nn.Module):
     pass
 
 
+class Free(nn.Module):
+    def __init__(self, **options):
+        self.options = tuple(options)
+
+
+def test_words_of_ones_own_are_taken():
+    assert Free(sparse=True, reduce=1).options == ("sparse", "reduce")
+
+
 def test_states_with_a_prefix_and_of_parameters():
     model = Twice(sparse=True)
     names = ["first.weight", "first.bias", "second.weight", "second.bias"]

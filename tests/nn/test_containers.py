@@ -61,3 +61,34 @@ def test_a_module_that_knows_its_parent():
     child.parent = parent
     parent.append(child)
     assert list(parent.state_dict()) == ["0.weight", "0.bias"]
+
+
+def test_rows_are_lists():
+    row = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 3), nn.Tanh())
+    part = row[1:]  # whose keys begin with 1
+    part[0] = nn.Sigmoid()
+    assert kinds(part) == ["Sigmoid", "Linear", "Tanh"] and part.pop(1) is row[2] and kinds(part) == ["Sigmoid", "Tanh"]
+    row.insert(-1, nn.GELU())
+    assert kinds(row) == ["Linear", "ReLU", "Linear", "GELU", "Tanh"] and row[-1] is row.pop()
+    del row[1]
+    assert kinds(row) == ["Linear", "Linear", "GELU"] and list(row.state_dict())[2] == "1.weight"
+
+
+def test_dicts_are_dicts_in_their_order():
+    parts = nn.ModuleDict({"b": nn.ReLU(), "a": nn.Tanh()})
+    assert "b" in parts and "forward" not in parts and "training" not in parts
+    parts.clear()
+    assert len(parts) == 0 and list(parts.items()) == []
+    weights = nn.ParameterDict({"b": mg.ones(1), "a": mg.zeros(1)})
+    assert list(weights) == list(weights.keys()) == ["b", "a"] and weights.pop("b").item() == 1 and len(weights) == 1
+    del weights["a"]
+    assert not list(weights.parameters())
+    rows = nn.ParameterList([mg.ones(1), mg.zeros(1)])
+    rows[-1] = mg.full((1,), 5.0)
+    assert [p.item() for p in rows] == [1, 5] and list(rows.state_dict()) == ["0", "1"] and len(rows[:1]) == 1
+
+
+def test_what_a_list_in_a_list_holds_knows_its_path():
+    model = nn.Module()
+    model.blocks = nn.ModuleList([nn.ModuleDict({"a": nn.Linear(1, 1)})])
+    assert model.blocks[0]["a"]._name == "blocks.0.a"

@@ -14,6 +14,7 @@ T, W = np.array([3, 0, 1, -100, 2, 3]), np.array([0.5, 1.0, 2.0, 0.3])
 LOG_P = X - np.log(np.exp(X).sum(1, keepdims=True))
 KEPT = T != -100
 D = np.abs(X - Y)
+HUBER = np.where(D < 1, D * D / 2, D - 0.5)
 SIGMOID = 1 / (1 + np.exp(-X))
 
 
@@ -27,12 +28,18 @@ LOSSES = {  # the layer, its input and target, the losses one by one
     "SmoothL1": (nn.SmoothL1Loss, {"beta": 0.3}, X, Y, np.where(D < 0.3, D * D / 0.6, D - 0.15)),
     "SmoothL1, beta 0": (nn.SmoothL1Loss, {"beta": 0}, X, Y, D),
     "Huber": (nn.HuberLoss, {"delta": 0.3}, X, Y, np.where(D < 0.3, D * D / 2, 0.3 * (D - 0.15))),
+    "SmoothL1, by default": (nn.SmoothL1Loss, {}, X, Y, HUBER),
+    "Huber, by default": (nn.HuberLoss, {}, X, Y, HUBER),
     "BCE": (nn.BCELoss, {}, P, Q, bce(P, Q)),
     "BCE, weighted": (nn.BCELoss, {"weight": W}, P, Q, bce(P, Q) * W),
     "BCE, logits": (nn.BCEWithLogitsLoss, {}, X, Q, bce(SIGMOID, Q)),
     "BCE, pos_weight": (
         nn.BCEWithLogitsLoss, {"pos_weight": W}, X, Q,
         -(W * Q * np.log(SIGMOID) + (1 - Q) * np.log(1 - SIGMOID)),
+    ),
+    "BCE, both weights": (
+        nn.BCEWithLogitsLoss, {"weight": W, "pos_weight": 3 * W}, X, Q,
+        -(3 * W * Q * np.log(SIGMOID) + (1 - Q) * np.log(1 - SIGMOID)) * W,
     ),
     "KLDiv": (nn.KLDivLoss, {}, LOG_P, Q, Q * (np.log(Q) - LOG_P)),
     "KLDiv, log_target": (nn.KLDivLoss, {"log_target": True}, X, Y, np.exp(Y) * (Y - X)),
@@ -42,6 +49,51 @@ LOSSES = {  # the layer, its input and target, the losses one by one
         nn.CrossEntropyLoss, {"label_smoothing": 0.2}, X, Q, -((0.8 * Q + 0.05) * LOG_P).sum(1),
     ),
 }  # fmt: skip
+
+
+DEFAULTS = {  # of the functions, which layers pass over
+    "smooth_l1_loss": (lambda: F.smooth_l1_loss(mg.tensor(X), mg.tensor(Y)), HUBER.mean()),
+    "huber_loss": (lambda: F.huber_loss(mg.tensor(X), mg.tensor(Y)), HUBER.mean()),
+    "nll_loss": (lambda: F.nll_loss(mg.tensor(LOG_P), mg.tensor(T)), -LOG_P[np.arange(6), T * KEPT][KEPT].mean()),
+    "nll_loss of float32 weights": (
+        lambda: F.nll_loss(mg.tensor(LOG_P), mg.tensor(T), mg.tensor(W, dtype=mg.float32), reduction="sum"),
+        -(np.float32(W)[T * KEPT] * LOG_P[np.arange(6), T * KEPT])[KEPT].sum(),
+    ),
+    "NLLLoss's ignore_index": (
+        lambda: nn.NLLLoss(ignore_index=3, reduction="sum")(mg.tensor(LOG_P), mg.tensor(T % 4)),
+        -LOG_P[[1, 2, 3, 4], [0, 1, 0, 2]].sum(),
+    ),
+    "ignoring -1": (lambda: F.nll_loss(mg.tensor(LOG_P), mg.tensor([1] + [-1] * 5), ignore_index=-1), -LOG_P[0, 1]),
+    "batchmean": (
+        lambda: nn.KLDivLoss(reduction="batchmean")(mg.tensor(LOG_P), mg.tensor(Q)),
+        (Q * (np.log(Q) - LOG_P)).sum() / 6,
+    ),
+    "batchmean of a number": (
+        lambda: F.kl_div(mg.tensor(LOG_P[0, 0]), mg.tensor(Q[0, 0]), reduction="batchmean"),
+        Q[0, 0] * (np.log(Q[0, 0]) - LOG_P[0, 0]),
+    ),
+    "certain": (
+        lambda: F.kl_div(mg.tensor(LOG_P[0]), mg.tensor([0.0, 0, 1, 0]).double(), reduction="sum"), -LOG_P[0, 2],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_defaults_and_options(name):
+    call, expected = DEFAULTS[name]
+    np.testing.assert_allclose(call().numpy(), expected, rtol=1e-12)
+
+
+def test_weights_of_another_dtype_do_not_change_the_loss_s():
+    for dtype in (mg.float16, mg.float64):
+        assert F.nll_loss(mg.ones(2, 4, dtype=dtype), mg.tensor([0, 1]), mg.tensor(np.float32(W))).dtype == dtype
+
+
+def test_weights_belong_to_the_state():
+    loss = nn.BCEWithLogitsLoss(mg.ones(2), pos_weight=mg.full((2,), 3.0))
+    assert {name: w.tolist() for name, w in loss.state_dict().items()} == {"weight": [1, 1], "pos_weight": [3, 3]}
+    assert loss.double().pos_weight.dtype == mg.float64
+    assert repr(nn.HuberLoss(delta=0.5)) == "HuberLoss(reduction='mean', delta=0.5)"
 
 
 def as_tensors(options):
@@ -132,6 +184,18 @@ WRONG = {
     "ints": (lambda: F.l1_loss(mg.arange(3), mg.arange(3)), TypeError, "floating-point"),
     "a number": (lambda: F.mse_loss(mg.ones(3), 1.0), TypeError, "must be a Tensor, got float"),
     "reduction": (lambda: F.huber_loss(mg.ones(3), mg.ones(3), reduction="max"), ValueError, "got 'max'"),
+    "beta": (
+        lambda: F.smooth_l1_loss(mg.ones(3), mg.ones(3), beta=-1),
+        ValueError,
+        "beta must not be negative, got -1",
+    ),
+    "kl_div": (lambda: F.kl_div(mg.ones(3), mg.ones(3), reduction="batch"), ValueError, "'batchmean', got 'batch'"),
+    "a number of classes": (lambda: F.cross_entropy(mg.tensor(1.0), mg.tensor(1.0)), ValueError, "needs a target of"),
+    "weights": (
+        lambda: F.cross_entropy(mg.ones(2, 3), mg.ones(2, 3), mg.ones(1)),
+        ValueError,
+        "one factor for each of 3 classes",
+    ),
     "delta": (lambda: F.huber_loss(mg.ones(3), mg.ones(3), delta=0), ValueError, "delta must be positive"),
     "logits": (lambda: F.binary_cross_entropy(mg.ones(3) * 2, mg.ones(3)), ValueError, "with_logits"),
     "no target": (

@@ -75,6 +75,20 @@ VALUES = {
     "hardtanh": (lambda: F.hardtanh(a, -0.5, 0.5), A.clip(-0.5, 0.5)),
     "glu": (lambda: F.glu(a), A[:, :2] / (1 + np.exp(-A[:, 2:]))),
     "softmin": (lambda: F.softmin(a, 0), np.exp(-A) / np.exp(-A).sum(0)),
+    "softplus, a line beyond": (lambda: F.softplus(a, 2.0, 1.0), np.where(2 * A > 1, A, softplus(2 * A) / 2)),
+    "selu": (lambda: F.selu(a), 1.0507009873554805 * np.where(A > 0, A, 1.6732632423543772 * np.expm1(A))),
+    "leaky_relu, by default": (lambda: F.leaky_relu(a), np.where(A > 0, A, 0.01 * A)),
+    "hardsigmoid": (lambda: F.hardsigmoid(a * 5), (A * 5 / 6 + 0.5).clip(0, 1)),
+    "hardswish": (lambda: F.hardswish(a * 5), A * 5 * (A * 5 / 6 + 0.5).clip(0, 1)),
+    "prelu": (lambda: F.prelu(b, mg.tensor([0.1, 0.2, 0.3], dtype=mg.float64)),
+              np.where(B > 0, B, B * np.array([[0.1], [0.2], [0.3]]))),
+    "softshrink of NaN": (lambda: F.softshrink(mg.tensor([math.nan, 1.0])), np.float32([math.nan, 0.5])),
+    "hardshrink on a bound": (lambda: F.hardshrink(mg.tensor([0.5, -0.5, 0.75])), np.float32([0, 0, 0.75])),
+    "glu of the last dim": (lambda: F.glu(b), B[..., :2] / (1 + np.exp(-B[..., 2:]))),
+    "softmin in float64": (lambda: F.softmin(ints.float(), 0, mg.float64), np.exp(-INTS) / np.exp(-INTS).sum(0)),
+    "normalize along dim 1": (lambda: F.normalize(b), B / np.linalg.norm(B, axis=1, keepdims=True)),
+    "cosine_similarity along dim 1": (lambda: F.cosine_similarity(b, b * a),
+                                      (B * B * A).sum(1) / np.linalg.norm(B, axis=1) / np.linalg.norm(B * A, axis=1)),
     "normalize": (lambda: F.normalize(a), A / np.linalg.norm(A, axis=1, keepdims=True)),
     "normalize nothing": (lambda: F.normalize(mg.zeros(2, 3)), np.zeros((2, 3), np.float32)),
     "cosine_similarity": (lambda: F.cosine_similarity(a, v), A @ V / np.linalg.norm(A, axis=1) / np.linalg.norm(V)),
@@ -95,18 +109,35 @@ VALUES = {
     "logcumsumexp": (lambda: (a * 500).logcumsumexp(1), np.logaddexp.accumulate(A * 500, 1)),
     "logcumsumexp of -inf": (lambda: mg.tensor([-math.inf, 1.0]).logcumsumexp(0), np.float32([-math.inf, 1])),
     "logaddexp": (lambda: mg.logaddexp(a * 900, v), np.logaddexp(A * 900, V)),
+    "logaddexp of halves": (lambda: mg.logaddexp(a.half() + 9, v.half()), np.logaddexp(A + 9, V).astype(np.float16)),
     "count_nonzero": (lambda: mg.tensor([[0, 2], [3, 0]]).count_nonzero(1), [1, 1]),
     "median": (lambda: a.median(), np.sort(A.ravel())[5]),
     "median along": (lambda: a.median(0).values, np.median(A, 0)),
     "median with NaN": (lambda: mg.tensor([1.0, math.nan, 0]).median(), np.float32(math.nan)),
     "var_mean": (lambda: mg.var_mean(a, 1)[0], A.var(1, ddof=1)),
+    "var_mean's correction": (lambda: mg.var_mean(a, 1, correction=0)[0], A.var(1)),
+    "std_mean's mean": (lambda: mg.std_mean(a, 1, keepdim=True)[1], A.mean(1, keepdims=True)),
+    "std_mean of all": (lambda: mg.stack(mg.std_mean(a, False)), [A.std(), A.mean()]),
+    "norm in float64": (lambda: mg.full((3,), 0.1).norm(dtype=mg.float64), 3**0.5 * np.float64(np.float32(0.1))),
+    "norm None": (lambda: a.norm(None), np.linalg.norm(A)),
+    "prod in float64": (lambda: mg.full((3,), 0.1).prod(dtype=mg.float64), np.float64(np.float32(0.1)) ** 3),
+    "cumprod in float64": (lambda: mg.tensor([3, 2]).cumprod(0, dtype=mg.float64), [3.0, 6.0]),
+    "median along with NaN": (lambda: mg.tensor([[1.0, math.nan, 0]]).median(1).values, np.float32([math.nan])),
+    "unique NaNs": (lambda: mg.tensor([math.nan, math.nan]).unique(), np.float32([math.nan, math.nan])),
+    "unique's counts": (lambda: mg.tensor([3, 1, 3]).unique(return_inverse=True, return_counts=True)[2], [1, 2]),
     "unique": (lambda: mg.tensor([3, 1, 3, 2]).unique(), [1, 2, 3]),
     "unique's inverse": (lambda: mg.tensor([[3, 1], [3, 2]]).unique(return_inverse=True)[1], [[2, 0], [2, 1]]),
     "unique rows": (lambda: mg.tensor([[1, 2], [1, 2], [0, 5]]).unique(dim=0), [[0, 5], [1, 2]]),
     "bincount": (lambda: mg.tensor([0, 2, 2]).bincount(minlength=5), [1, 0, 2, 0, 0]),
     "bincount with weights": (lambda: mg.tensor([0, 1]).bincount(v[:2]), V[:2]),
+    "bincount with float32": (lambda: mg.tensor([0, 2]).bincount(mg.ones(2), 4), np.float32([1, 0, 1, 0])),
     "searchsorted": (lambda: mg.searchsorted(mg.tensor([1, 3, 5]), mg.tensor([3, 6])), [1, 3]),
     "searchsorted, right": (lambda: mg.searchsorted(mg.tensor([1, 3, 5]), 3, right=True), 2),
+    "searchsorted by rows": (lambda: mg.searchsorted(mg.tensor([[1, 3], [5, 7]]), mg.tensor([[3], [5]]), side="right"),
+                             [[2], [1]]),
+    "searchsorted, sorter": (lambda: mg.searchsorted(mg.tensor([5, 1]), mg.tensor([3]), sorter=mg.tensor([1, 0])), [1]),
+    "searchsorted, int32": (lambda: mg.searchsorted(mg.tensor([1]), mg.tensor([3]), out_int32=True), np.int32([1])),
+    "bucketize, right": (lambda: mg.bucketize(mg.tensor([2.0]), mg.tensor([1.0, 2.0]), right=True), [2]),
     "bucketize": (lambda: mg.bucketize(mg.tensor([0.5, 2.0]), mg.tensor([1.0, 2.0])), [0, 1]),
     # shapes
     "t": (lambda: a.t(), A.T),
@@ -138,6 +169,20 @@ VALUES = {
     "pad replicate": (lambda: F.pad(a, (7, 0), mode="replicate"), np.pad(A, ((0, 0), (7, 0)), "edge")),
     "pad circular": (lambda: F.pad(a, (4, 1), "circular"), np.pad(A, ((0, 0), (4, 1)), "wrap")),
     "cat to nothing": (lambda: mg.cat([mg.zeros(0), a.float()]), A.astype(np.float32)),
+    "select from the end": (lambda: b.select(1, -1), B[:, -1]),
+    "diag_embed": (lambda: a.diag_embed(1), np.stack([np.diag(row, 1) for row in A])),
+    "diag_embed the other way": (lambda: v.diag_embed(1, -1, 0), np.diag(V, 1).T),
+    "rot90 once": (lambda: a.rot90(), np.rot90(A)),
+    "fliplr": (lambda: b.fliplr(), B[:, ::-1]),
+    "flipud": (lambda: b.flipud(), B[::-1]),
+    "tile fewer dims": (lambda: b.tile(2, 3), np.tile(B, (2, 3))),
+    "hstack of batches": (lambda: mg.hstack([b, b]), np.hstack([B, B])),
+    "dstack": (lambda: mg.dstack([a, a]), np.dstack([A, A])),
+    "dstack of vectors": (lambda: mg.dstack([v, v]), np.dstack([V, V])),
+    "meshgrid xy of three": (lambda: mg.meshgrid(v, v[:2], v[:3], indexing="xy")[2], np.meshgrid(V, V[:2], V[:3])[2]),
+    "tensor_split's last": (lambda: a.tensor_split(3, 1)[2], A[:, 3:]),
+    "repeat_interleave by one": (lambda: a.repeat_interleave(mg.tensor([2]), 1), A.repeat(2, 1)),
+    "repeat_interleave of places": (lambda: mg.repeat_interleave(mg.tensor([2, 0, 1])), [0, 0, 2]),
     # places
     "nonzero": (lambda: (a > 0).nonzero(), np.argwhere(A > 0)),
     "nonzero of a number": (lambda: one.nonzero(), np.empty((1, 0), int)),
@@ -155,6 +200,14 @@ VALUES = {
     "isin": (lambda: mg.isin(ints, mg.tensor([1, 4])), np.isin(INTS, [1, 4])),
     "isclose": (lambda: mg.isclose(mg.tensor([1.0, math.inf, math.nan]), mg.tensor([1 + 1e-6, math.inf, math.nan])),
                 [True, True, False]),
+    "nonzero of a number as an index": (lambda: one.nonzero(as_tuple=True)[0], [0]),
+    "take_along_dim of all": (lambda: a.take_along_dim(mg.tensor([[5, 0]])), A.ravel()[[5, 0]]),
+    "index_add twice": (lambda: a.index_add(0, mg.tensor([1]), a[:1], alpha=2), [A[0], A[1] + 2 * A[0], A[2]]),
+    "isin, inverted": (lambda: mg.isin(ints, 4, invert=True), INTS != 4),
+    "isclose to what is larger": (lambda: mg.isclose(mg.tensor([100.0, 1e-7]), mg.tensor([101.0, 0.0]), 0.00995),
+                                  [True, False]),
+    "isclose to what is smaller": (lambda: mg.isclose(mg.tensor(101.0), 100.0, 0.00995), False),
+    "isclose to infinity": (lambda: mg.isclose(mg.tensor([1.0, -math.inf]), math.inf), [False, False]),
     # products
     "outer": (lambda: mg.outer(v, v), np.outer(V, V)),
     "inner": (lambda: mg.inner(b, a), np.inner(B, A)),
@@ -168,6 +221,22 @@ VALUES = {
     "addcmul": (lambda: mg.addcmul(a, a, a, value=2), A + 2 * A * A),
     "atan2": (lambda: mg.atan2(mg.tensor([1.0, 1, -1, -1, 0, 0]), mg.tensor([1.0, -1, -1, 0, -1, 0])),
               np.arctan2(np.float32([1, 1, -1, -1, 0, 0]), np.float32([1, -1, -1, 0, -1, 0]))),
+    "inner of a number": (lambda: mg.inner(one, a), 2.5 * A),
+    "tensordot of two dims": (lambda: mg.tensordot(b, a), np.tensordot(B, A)),
+    "baddbmm": (lambda: mg.baddbmm(v[:3], b, b.mT, beta=0.5, alpha=2), 0.5 * V[:3] + 2 * B @ B.swapaxes(1, 2)),
+    "addmv": (lambda: mg.addmv(v[:3], a, v, beta=0.5, alpha=2), 0.5 * V[:3] + 2 * A @ V),
+    "lerp to its end": (lambda: mg.lerp(mg.tensor([1e8]), mg.tensor([1.0]), 1.0), np.float32([1])),
+    "lerp by tensors": (lambda: mg.lerp(a, b, mg.tensor([[0.25], [0.5], [1.0]], dtype=mg.float64)),
+                        A + np.array([[0.25], [0.5], [1]]) * (B - A)),
+    "addcdiv": (lambda: mg.addcdiv(a, a, v, value=2), A + 2 * A / V),
+    "nan_to_num's numbers": (lambda: mg.tensor([math.nan, math.inf, -math.inf]).nan_to_num(1.0, 2.0, -3.0),
+                             np.float32([1, 2, -3])),
+    "atan2 of infinities and zeros": (
+        lambda: mg.atan2(mg.tensor([math.inf, -math.inf, -0.0, 0.0]), mg.tensor([math.inf, -math.inf, -0.0, 0.0])),
+        np.float32([math.pi / 4, -3 * math.pi / 4, -math.pi, 0]),
+    ),
+    "fmod of a number": (lambda: mg.fmod(7.0, v), np.fmod(7.0, V)),
+    "round to tens": (lambda: (a * 100).round(decimals=-1), (A * 100).round(-1)),
     "round to tenths": (lambda: a.round(decimals=1), A.round(1)),
 }  # fmt: skip
 
@@ -192,6 +261,10 @@ GRADIENTS = {  # at places that no case has: (function, x, gradient of the sum)
     "cumprod of 0": (lambda x: x.cumprod(0), [0.0, 2.0, 3.0], [9, 0, 0]),
     "sinh beyond exp": (mg.sinh, [710.2], [math.cosh(710.2)]),
     "clamp on a bound": (lambda x: x.clamp(mg.zeros_like(x)), [0.0, -1.0], [1, 0]),
+    "logit beyond": (mg.logit, [0.5, 1.5], [4, math.nan]),
+    "logaddexp of nothing": (lambda x: mg.logaddexp(x, mg.full_like(x, -math.inf)), [-math.inf, 1.0], [0, 1]),
+    "a value that fills": (lambda x: mg.zeros(3, 2).double().index_fill(0, mg.tensor([0, 2]), x), 1.5, 4),
+    "frac": (mg.frac, [1.5, -0.25], [1, 1]),
     "hardtanh on a bound": (F.hardtanh, [1.0, 0.5, -1.0], [0, 1, 0]),
 }
 
@@ -229,7 +302,31 @@ REFUSED = {
     "softplus": (lambda: F.softplus(ints), "floating-point input, got int64"),
     "where": (lambda: mg.where(a > 0), r"nonzero\(as_tuple=True\)"),
     "masked_select": (lambda: a.masked_select(ints), "mask must be bool"),
+    "masked_select by bytes": (lambda: a.masked_select((a > 0).byte()), "mask must be bool, got uint8"),
+    "searchsorted": (lambda: mg.searchsorted(v, v, side="left", right=True), "agree with right, got 'left' and True"),
+    "round": (lambda: ints.round(decimals=1), "round: decimals is for floats, got int64"),
     "equal": (lambda: mg.equal(a, 1.0), "two Tensors, got float"),
+    "softshrink": (lambda: F.softshrink(a, -0.5), "softshrink: lambd must not be negative, got -0.5"),
+    "hardtanh": (lambda: F.hardtanh(a, 1.0, -1.0), "hardtanh: min_val 1.0 is above max_val -1.0"),
+    "prelu": (lambda: F.prelu(a, mg.ones(1, 1).double()), r"prelu: weight of shape \(1, 1\) must be \(1,\) or \(4,\)"),
+    "isclose": (lambda: mg.isclose(a, a, rtol=-1.0), "isclose: rtol must not be negative, got -1.0"),
+    "allclose": (lambda: mg.allclose(a, a, atol=math.nan), "atol must not be negative, got nan"),
+    "scatter's source": (lambda: a.scatter(0, mg.tensor([[0, 1]]), a[:, :1]), "larger than src"),
+    "scatter of both": (lambda: a.scatter(0, mg.tensor([[0]]), a, value=1.0), "takes src or value"),
+    "index_fill": (lambda: a.index_fill(0, mg.tensor([0]), v[:1]), "a number or have no dims"),
+    "take_along_dim": (lambda: b.take_along_dim(mg.tensor([[0]]), 0), "differ in their number of dims"),
+    "outer": (lambda: mg.outer(a, v), "outer is of two vectors"),
+    "tensordot": (
+        lambda: mg.tensordot(a, a, 1),
+        r"tensordot: dims \[1\] of \(3, 4\) do not fit dims \[0\] of \(3, 4\)",
+    ),
+    "narrow before": (lambda: a.narrow(0, -4, 1), "narrow: 1 from -4 on"),
+    "pad's value, 0": (lambda: F.pad(a, (1, 0), "reflect", 0.0), "takes no value"),
+    "pad's sizes": (lambda: F.pad(a, (-1, 0), "circular"), "not pairs of sizes"),
+    "pad of nothing": (lambda: F.pad(a[:, :0], (1, 0), "replicate"), "more than 'replicate' has"),
+    "fliplr": (lambda: v.fliplr(), "fliplr: dim 1"),
+    "tensor_split": (lambda: a.tensor_split(0), "sections must be positive, got 0"),
+    "unflatten to less": (lambda: a.unflatten(1, (3, -1)), "do not make up dim 1"),
     "median": (lambda: a[:0].median(), "median of nothing"),
 }
 
@@ -253,4 +350,21 @@ def test_views_are_views():
         assert y.storage is x.storage
     for y in (x.roll(0), x.tile(1), x.rot90(0), F.pad(x, (0, 0), "reflect"), x.nan_to_num(), x.clamp(x)):
         assert y.storage is not x.storage
+    assert x.scatter(0, mg.zeros(0, 4).long(), 1.0).storage is not x.storage
+    assert ints.nan_to_num().storage is not ints.storage
     assert x.expand_as(b).shape == x.broadcast_to((2, 3, 4)).shape == B.shape and x.reshape_as(x.t()).shape == (4, 3)
+
+
+def test_what_rounds_to_0_keeps_its_sign():
+    for name in ("round", "trunc", "ceil"):
+        assert np.signbit(getattr(mg.tensor([-0.2, -0.0]), name)().numpy()).all()
+
+
+def test_numbers_that_a_dtype_does_not_hold_are_not_written():
+    with pytest.raises(OverflowError, match="scatter: uint8 holds 0 to 255, not 300"):
+        mg.zeros(2, dtype=mg.uint8).scatter(0, mg.tensor([0]), 300)
+
+
+def test_allclose_takes_what_isclose_takes():
+    x = mg.tensor([100.0, math.nan])
+    assert mg.allclose(x, x + 5, 0.1, 0.0, True) and not mg.allclose(x, x)

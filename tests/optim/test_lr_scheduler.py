@@ -79,6 +79,36 @@ def test_one_cycle():
     assert adam.param_groups[0]["betas"] == (0.95, 0.999)
 
 
+ONE_CYCLE = {  # rates and first momenta as PyTorch 2.13 has them
+    "by default": (
+        dict(total_steps=11),
+        [0.04, 0.422341, 0.960261, 0.979747, 0.884476, 0.726087, 0.530583, 0.330058, 0.157433, 0.041046, 4e-6],
+        [0.95, 0.9102, 0.8541, 0.852, 0.8616, 0.8774, 0.8969, 0.917, 0.9343, 0.9459, 0.95],
+    ),
+    "three phases": (
+        dict(epochs=1, steps_per_epoch=11, three_phase=True, pct_start=0.4, anneal_strategy="linear"),
+        [0.04, 0.322353, 0.604706, 0.887059, 0.830588, 0.548235, 0.265882, 0.0375, 0.025002, 0.012503, 4e-6],
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ONE_CYCLE)
+def test_one_cycle_step_by_step(name):
+    options, lrs, momenta = ONE_CYCLE[name]
+    for kind, given in (optim.SGD, dict(momentum=0.5)), (optim.Adam, dict(betas=(0.5, 0.98))):
+        optimizer = made(kind=kind, **given)
+        scheduler = L.OneCycleLR(optimizer, 1.0, cycle_momentum=momenta is not None, **options)
+        found = []
+        for _ in range(11):
+            group = optimizer.param_groups[0]
+            beta, *rest = group["betas"] if kind is optim.Adam else (group["momentum"],)
+            found.append((group["lr"], beta))
+            scheduler.step()
+        np.testing.assert_allclose(np.array(found).T, [lrs, momenta or [0.5] * 11], atol=6e-5)
+        assert rest == [0.98] * (kind is optim.Adam)
+
+
 def test_several_schedulers_multiply():
     optimizer = made()
     both = [L.ExponentialLR(optimizer, 0.9), L.ConstantLR(optimizer, 0.1, 3)]
@@ -97,6 +127,43 @@ def test_a_cosine_beside_another_keeps_its_lowest_rate():
     both = [L.CosineAnnealingLR(optimizer, 4, eta_min=0.01), L.ExponentialLR(optimizer, 0.9)]
     expected = [0.1, 0.07813782, 0.04492279, 0.01820578, 0.009, 0.01996218]
     np.testing.assert_allclose(rates(optimizer, both, 6)[:, 0], expected, rtol=1e-6)
+
+
+def test_restarts_end_at_their_lowest_rate():
+    optimizer = made()
+    scheduler = L.CosineAnnealingWarmRestarts(optimizer, 4, eta_min=0.01)
+    expected = [0.01 + 0.09 * cosine(t % 4, 4) for t in range(9)]
+    np.testing.assert_allclose(rates(optimizer, [scheduler], 9)[:, 0], expected, rtol=1e-14)
+
+
+def test_schedules_of_one_optimizer_share_its_first_rate():
+    optimizer = made()
+    L.StepLR(optimizer, 1, 0.5).step()
+    assert L.ExponentialLR(optimizer, 0.9).base_lrs == [0.1, 0.05]
+
+
+def test_a_rate_that_was_0_is_the_schedules_again():
+    optimizer = made()
+    scheduler = L.PolynomialLR(optimizer, 1)
+    scheduler.step()
+    optimizer.param_groups[0]["lr"] = 0.5  # by hand; nothing scales 0 to it
+    scheduler.step()
+    assert scheduler.get_last_lr() == [0, 0]
+
+
+def test_what_is_asked_of_a_schedule_is_a_copy():
+    scheduler = L.StepLR(made(), 4)
+    scheduler.get_last_lr()[0] = 7.0
+    assert scheduler.get_last_lr() == [0.1, 0.05] and "optimizer" not in scheduler.state_dict()
+    assert "lr_lambdas" not in L.LambdaLR(made(), float).state_dict()
+
+
+def test_one_cycle_refuses_a_group_that_comes_later():
+    optimizer = made(momentum=0.9)
+    scheduler = L.OneCycleLR(optimizer, 1.0, 10)
+    optimizer.add_param_group({"params": [mg.ones(1, requires_grad=True)]})
+    with pytest.raises(ValueError, match="which has no max_lr for it"):
+        scheduler.step()
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -132,6 +199,25 @@ def test_a_plateau():
         assert (up.get_last_lr()[0] < 0.1) is (bad == 1 or score == 1.6) and up.best == (1.0 if bad else score)
 
 
+def test_a_plateau_by_default():
+    """0.1 of the rate after eleven steps, from the second on, that are not 1e-4 of the best better."""
+    optimizer = made()
+    scheduler = L.ReduceLROnPlateau(optimizer)
+    for loss, lr in [(4.0, 0.1)] + [(4.0 - 3e-4, 0.1)] * 10 + [(4.0 - 3e-4, 0.01)] * 3 + [(3.0, 0.01)]:
+        scheduler.step(loss)
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(lr)
+    scheduler.step(2.999)
+    assert scheduler.best == 2.999
+    tiny = L.ReduceLROnPlateau(made(lr=1e-8), patience=0)
+    for _ in range(3):
+        tiny.step(1.0)
+    assert tiny.get_last_lr() == [1e-8, 5e-9]
+    one = L.ReduceLROnPlateau(made(), min_lr=0.01)
+    one.load_state_dict(L.ReduceLROnPlateau(made(), mode="max").state_dict())
+    one.step(-5.0)
+    assert one.best == -5.0 and one.min_lr == 0.0
+
+
 def test_a_state_that_does_not_fit_changes_nothing():
     wrong = {
         "last_epoch": "3", "base_lrs": [0.1], "_last_lr": [0.1, "x"], "step_size": 0, "gamma": [0.1],
@@ -154,6 +240,10 @@ def test_a_state_that_does_not_fit_changes_nothing():
         with pytest.raises(ValueError, match="state"):
             both.load_state_dict(bad)
         assert both.state_dict() == state
+    other = made()
+    later = L.SequentialLR(other, [L.LinearLR(other, 0.1, total_iters=5), L.CosineAnnealingLR(other, 15)], [7])
+    later.load_state_dict(state)
+    assert later.state_dict() == state
 
 
 @pytest.mark.parametrize("name", [name for name in SCHEDULES if name != "LambdaLR"] + ["LambdaLR"])
@@ -194,6 +284,10 @@ WRONG = {
     "lambdas": (lambda o: L.LambdaLR(o, [abs]), ValueError, "1 values do not fit 2"),
     "factor": (lambda o: L.LinearLR(o, 0.0), ValueError, "start_factor"),
     "milestones": (lambda o: L.SequentialLR(o, [L.StepLR(o, 1)], [3]), ValueError, "one milestone fewer"),
+    "disorder": (lambda o: L.SequentialLR(o, [L.StepLR(o, 1)] * 3, [5, 3]), ValueError, "in order; got \\[5, 3\\]"),
+    "end_factor": (lambda o: L.LinearLR(o, 0.5, 2.0), ValueError, "end_factor in"),
+    "pct_start": (lambda o: L.OneCycleLR(o, 1.0, 10, pct_start=1.5), ValueError, "pct_start must lie in .* got 1.5"),
+    "strategy": (lambda o: L.OneCycleLR(o, 1.0, 10, anneal_strategy="exp"), ValueError, "'cos' or 'linear', got 'exp'"),
     "another's": (lambda o: L.SequentialLR(made(), [L.StepLR(o, 1)], []), ValueError, "of the optimizer that is given"),
     "steps": (lambda o: L.OneCycleLR(o, 1.0), ValueError, "give total_steps"),
     "no steps": (lambda o: L.CosineAnnealingLR(o, 0), ValueError, "T_max must be at least 1, got 0"),

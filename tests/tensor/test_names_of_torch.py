@@ -293,6 +293,7 @@ MISSING = {
     "conv2d": "no convolutions", "max_pool1d": "no pooling", "complex64": "no complex", "fft": "no Fourier",
     "sparse_coo_tensor": "no sparse", "bfloat16": "dtypes are float64", "linalg": "no decompositions",
     "dropout": "minigrad.nn.functional", "compile": "capture", "LongTensor": "dtype=", "nonsense": "'nonsense'$",
+    "padding": "'padding'$",
 }  # fmt: skip
 
 

@@ -81,6 +81,49 @@ def test_parts():
     assert isinstance(both, ConcatDataset) and len(both) == 20 and both[13] == both[-7] == (3.0, 9)
 
 
+def test_parts_and_orders_are_those_of_their_generator():
+    def drawn(make):
+        return [list(make(mg.Generator(seed))) for seed in (1, 1, 2)]
+
+    big = range(3000)
+    for make in (
+        lambda g: [i for part in random_split(big, [0.1] * 10, g) for i in part.indices],
+        lambda g: RandomSampler(big, generator=g),
+        lambda g: SubsetRandomSampler(big, g),
+        lambda g: WeightedRandomSampler(np.ones(3000), 3000, False, g),
+    ):
+        a, b, c = drawn(make)
+        assert a == b != c and sorted(a) == list(big)
+    assert [len(part) for part in random_split(PAIRS, [1 / 3, 1 / 3, 1 / 3])] == [4, 3, 3]
+    assert (Squares() + Squares())[-1] == (9.0, 81)
+
+
+def test_streams_and_datasets_of_ones_own():
+    class Sized(Stream):
+        def __len__(self):
+            return 7
+
+    for drop_last, n in (False, 3), (True, 2):
+        loader = DataLoader(Sized(), 3, drop_last=drop_last)
+        assert len(loader) == len(list(loader)) == n
+    assert len(DataLoader(Sized(), None)) == 7 and DataLoader(PAIRS, pin_memory=True).pin_memory
+
+    class Negative(TensorDataset):
+        def __getitem__(self, index):
+            return tuple(-x for x in super().__getitem__(index))
+
+    assert next(iter(DataLoader(Negative(mg.arange(4)), 3)))[0].tolist() == [0, -1, -2]
+
+
+def test_collation_keeps_dtypes_and_kinds():
+    assert default_collate([np.ones(2), np.ones(2)]).dtype == mg.float64 and default_collate([b"a", b"b"]) == [
+        b"a",
+        b"b",
+    ]
+    found = default_collate([[1, 2.0], [3, 4.0]])
+    assert isinstance(found, list) and found[0].tolist() == [1, 3]
+
+
 def test_collation():
     Point = collections.namedtuple("Point", "x y")
     found = default_collate(
@@ -135,6 +178,10 @@ WRONG = {
     "batch_size": (lambda: DataLoader(PAIRS, 0), ValueError, "positive int, got 0"),
     "of a stream": (lambda: DataLoader(Stream(), -1), ValueError, "positive int"),
     "batch_sampler": (lambda: DataLoader(PAIRS, 2, batch_sampler=[[1]]), ValueError, "takes the place"),
+    "a bool": (lambda: DataLoader(PAIRS, True), ValueError, "positive int, got True"),
+    "drop_last": (lambda: DataLoader(PAIRS, None, drop_last=True), ValueError, "drop_last needs a batch_size"),
+    "two samplers": (lambda: DataLoader(PAIRS, sampler=[1], batch_sampler=[[1]]), ValueError, "takes the place"),
+    "no samples": (lambda: RandomSampler(PAIRS, num_samples=0), ValueError, "num_samples must be positive, got 0"),
     "rows": (lambda: TensorDataset(mg.ones(3), mg.ones(4)), ValueError, "3, 4 rows"),
     "arrays": (lambda: TensorDataset(np.ones(3)), TypeError, "Tensors"),
     "lengths": (lambda: random_split(PAIRS, [3, 3]), ValueError, "do not add up to 10"),

@@ -1,0 +1,51 @@
+"""Activation layers: each is its function, with the defaults and with the options that it is made with."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn
+from minigrad.nn import functional as F
+
+X = mg.tensor(np.random.default_rng(0).standard_normal((4, 6)) * 5)
+LAYERS = {  # each beside what it computes
+    "ReLU": (nn.ReLU(), F.relu), "ReLU6": (nn.ReLU6(), F.relu6), "SiLU": (nn.SiLU(), F.silu),
+    "Mish": (nn.Mish(True), F.mish), "Hardsigmoid": (nn.Hardsigmoid(), F.hardsigmoid),
+    "Hardswish": (nn.Hardswish(), F.hardswish), "Tanh": (nn.Tanh(), F.tanh), "Sigmoid": (nn.Sigmoid(), F.sigmoid),
+    "LogSigmoid": (nn.LogSigmoid(), F.logsigmoid), "SELU": (nn.SELU(), F.selu), "Softsign": (nn.Softsign(), F.softsign),
+    "Tanhshrink": (nn.Tanhshrink(), F.tanhshrink),
+    "Hardtanh": (nn.Hardtanh(), F.hardtanh),
+    "Hardtanh's bounds": (nn.Hardtanh(-2.0, 3.0), lambda x: F.hardtanh(x, -2.0, 3.0)),
+    "Softplus": (nn.Softplus(), F.softplus),
+    "Softplus's options": (nn.Softplus(0.5, 1.0), lambda x: F.softplus(x, 0.5, 1.0)),
+    "ELU": (nn.ELU(), F.elu), "ELU's alpha": (nn.ELU(0.3), lambda x: F.elu(x, 0.3)),
+    "CELU": (nn.CELU(), F.celu), "CELU's alpha": (nn.CELU(0.3), lambda x: F.celu(x, 0.3)),
+    "LeakyReLU": (nn.LeakyReLU(), F.leaky_relu),
+    "LeakyReLU's slope": (nn.LeakyReLU(0.3), lambda x: F.leaky_relu(x, 0.3)),
+    "Softshrink": (nn.Softshrink(), F.softshrink), "Softshrink's": (nn.Softshrink(2.0), lambda x: F.softshrink(x, 2.0)),
+    "Hardshrink": (nn.Hardshrink(), F.hardshrink), "Hardshrink's": (nn.Hardshrink(2.0), lambda x: F.hardshrink(x, 2.0)),
+    "GLU": (nn.GLU(), F.glu), "GLU of dim 0": (nn.GLU(0), lambda x: F.glu(x, 0)),
+    "LogSoftmax": (nn.LogSoftmax(0), lambda x: F.log_softmax(x, 0)),
+    "Softmin": (nn.Softmin(0), lambda x: F.softmin(x, 0)),
+    "PReLU": (nn.PReLU(dtype=mg.float64), lambda x: F.leaky_relu(x, 0.25)),
+    "PReLU's": (nn.PReLU(6, 0.1, dtype=mg.float64), lambda x: F.prelu(x, mg.full((6,), 0.1, dtype=mg.float64))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_is_its_function(name):
+    layer, function = LAYERS[name]
+    y = layer(X).detach()
+    assert y.dtype == mg.float64
+    np.testing.assert_array_equal(y.numpy(), function(X).numpy())
+
+
+def test_layers_is_complete():
+    kinds = {kind for kind in vars(nn.activations).values() if isinstance(kind, type) and kind.__name__[0] != "_"}
+    elsewhere = {nn.GELU, nn.Softmax, nn.Module, nn.Parameter, mg.Tensor}  # test_modules.py
+    assert {kind for kind in kinds if issubclass(kind, nn.Module)} - elsewhere == {type(m) for m, _ in LAYERS.values()}
+
+
+def test_a_prelu_is_made_in_its_dtype():
+    layer = nn.PReLU(3, 0.5, dtype=mg.float16)
+    assert layer.weight.dtype == mg.float16 and layer.weight.tolist() == [0.5] * 3

@@ -1,0 +1,117 @@
+"""Tensors that are made: options one by one, whose random numbers they hold, and second names of methods."""
+
+import re
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.nn import functional as F
+
+A = np.random.default_rng(0).standard_normal((3, 4))
+a = mg.tensor(A)
+LEAVES = {
+    "tensor": lambda **k: mg.tensor(A, **k), "full": lambda **k: mg.full((2,), 1.0, **k), "zeros": mg.zeros,
+    "ones": mg.ones, "empty": mg.empty, "rand": mg.rand, "randn": mg.randn,
+    "zeros_like": lambda **k: mg.zeros_like(a, **k), "ones_like": lambda **k: mg.ones_like(a, **k),
+    "full_like": lambda **k: mg.full_like(a, 2, **k), "empty_like": lambda **k: mg.empty_like(a, **k),
+    "arange": lambda **k: mg.arange(3.0, **k), "linspace": lambda **k: mg.linspace(0, 1, 3, **k),
+    "eye": lambda **k: mg.eye(2, **k), "normal": lambda **k: mg.normal(0.0, 1.0, (2,), **k),
+    "new_full": lambda **k: a.new_full((2,), 1, **k), "new_zeros": a.new_zeros, "new_empty": a.new_empty,
+    "new_tensor": lambda **k: a.new_tensor([1, 2], **k),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_a_leaf_requires_a_gradient_only_if_asked(name):
+    args = {"requires_grad": True} | ({"size": (2,)} if LEAVES[name] in (mg.zeros, mg.ones, mg.empty, mg.rand,
+            mg.randn, a.new_zeros, a.new_empty) else {})  # fmt: skip
+    x = LEAVES[name](**args)
+    assert x.requires_grad and x.is_leaf and not LEAVES[name](**args | {"requires_grad": False}).requires_grad
+
+
+VALUES = {
+    "arange down": (lambda: mg.arange(3, 0, -1), [3, 2, 1]),
+    "arange by a float": (lambda: mg.arange(0, 2, 0.5), np.float32([0, 0.5, 1, 1.5])),
+    "eye of two sizes": (lambda: mg.eye(2, 3), np.eye(2, 3, dtype=np.float32)),
+    "tril_indices": (lambda: mg.tril_indices(3, 2, -1), np.stack(np.tril_indices(3, -1, 2))),
+    "triu_indices": (lambda: mg.triu_indices(2, 4, 1), np.stack(np.triu_indices(2, 1, 4))),
+    "one_hot": (lambda: F.one_hot(mg.tensor([0, 2])), [[1, 0, 0], [0, 0, 1]]),
+    "full of a uint8": (lambda: mg.full((1,), np.uint8(3)), [3]),
+    "new_tensor of a tensor": (lambda: a.new_tensor(mg.tensor([1, 2])), [1.0, 2.0]),
+    "bernoulli of p": (lambda: mg.bernoulli(mg.ones(2), 0.0), np.float32([0, 0])),
+    "normal": (lambda: mg.normal(5.0, 0.0, (2,)), np.float32([5, 5])),
+    "normal, broadcast": (lambda: mg.normal(mg.zeros(2, 1), mg.zeros(3)), np.zeros((2, 3), np.float32)),
+    "greater": (lambda: a.greater(a), A > A), "greater_equal": (lambda: a.greater_equal(a), A >= A),
+    "less": (lambda: a.less(a), A < A), "less_equal": (lambda: a.less_equal(a), A <= A),
+    "not_equal": (lambda: a.not_equal(a[0]), A[0] != A), "subtract": (lambda: a.subtract(a[0]), A - A[0]),
+    "multiply": (lambda: a.multiply(a[0]), A * A[0]), "divide": (lambda: a.divide(a[0]), A / A[0]),
+    "negative": (lambda: a.negative(), -A), "absolute": (lambda: a.absolute(), abs(A)),
+    "clip": (lambda: a.clip(-0.5, 0.5), A.clip(-0.5, 0.5)), "swapaxes": (lambda: a.swapaxes(0, 1), A.T),
+    "expand_as": (lambda: a[:1].expand_as(a), A[[0, 0, 0]]),
+    "cuts": (lambda: mg.multinomial(mg.tensor([0.0, 1.0, 0.0]), 3, replacement=True), [1, 1, 1]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_values(name):
+    call, expected = VALUES[name]
+    y, expected = call(), np.asarray(expected)
+    assert y.shape == expected.shape and y.dtype == expected.dtype
+    np.testing.assert_array_equal(y.numpy(), expected)
+
+
+DRAWN = {
+    "rand": lambda g: mg.rand(9, generator=g), "randn": lambda g: mg.randn(9, generator=g),
+    "rand_like": lambda g: mg.rand_like(a, generator=g), "randn_like": lambda g: mg.randn_like(a, generator=g),
+    "randint": lambda g: mg.randint(99, (9,), generator=g), "randperm": lambda g: mg.randperm(9, generator=g),
+    "normal": lambda g: mg.normal(0.0, 1.0, (9,), generator=g), "normal of": lambda g: mg.normal(a, 1.0, generator=g),
+    "bernoulli": lambda g: mg.bernoulli(mg.full((99,), 0.5), generator=g),
+    "multinomial": lambda g: mg.multinomial(mg.ones(99), 9, generator=g),
+    "multinomial, replacing": lambda g: mg.multinomial(mg.ones(99), 9, True, generator=g),
+    "uniform_": lambda g: mg.zeros(9).uniform_(generator=g), "normal_": lambda g: mg.zeros(9).normal_(generator=g),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_numbers_are_those_of_the_generator(name):
+    state = mg.default_generator.state
+    x, y, z = (DRAWN[name](mg.Generator(seed)) for seed in (1, 1, 2))
+    assert mg.equal(x, y) and not mg.equal(x, z) and mg.default_generator.state == state
+
+
+def test_what_is_drawn_has_the_stated_chances():
+    u = mg.zeros(4000).uniform_()
+    assert u.min().item() >= 0 and abs(u.mean().item() - 0.5) < 0.03
+    found = mg.multinomial(mg.tensor([[0.0, 10.0] + [1.0] * 10] * 2000), 2)
+    assert (found != 0).all() and abs((found[:, 0] == 1).float().mean().item() - 0.5) < 0.05
+    assert len({*mg.normal(mg.zeros(2, 1), mg.ones(3)).reshape(6).tolist()}) == 6
+
+
+def test_data_are_copied_or_shared_as_said():
+    source = np.ones(2)
+    copied, shared = mg.tensor(source), mg.as_tensor(source)
+    source[0] = 5
+    assert copied.tolist() == [1, 1] and shared.tolist() == [5, 1] and mg.as_tensor(copied) is copied
+    with mg.no_grad():
+        assert mg.tensor([mg.tensor(1.0, requires_grad=True), 2.0]).tolist() == [1, 2]
+    assert a.type() == "float64" and mg.ones(2).type(a.type()).dtype == mg.float64
+
+
+WRONG = {
+    "zeros: sizes must not be negative, got (2, -1)": lambda: mg.zeros(2, -1),
+    "full: uint8 holds 0 to 255, not 300": lambda: mg.full((1,), 300, dtype=mg.uint8),
+    "new_full: uint8 holds 0 to 255, not -1": lambda: a.byte().new_full((1,), -1),
+    "arange: step must not be 0": lambda: mg.arange(0, 3, 0),
+    "generator must be a minigrad.Generator or None, got 3": lambda: mg.rand(2, generator=3),
+    "bernoulli: p must lie in [0, 1], got 1.5": lambda: mg.bernoulli(a, 1.5),
+    "fewer choices have p > 0": lambda: mg.multinomial(mg.tensor([0.0, 1.0, 1.0]), 3),
+    "each row of input, shape (2,), must be finite": lambda: mg.multinomial(mg.tensor([-1.0, 2.0]), 1),
+    "select: dim 2 is out of range": lambda: a.select(2, 0),
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_wrong(words):
+    with pytest.raises((ValueError, TypeError, OverflowError, IndexError), match=re.escape(words)):
+        WRONG[words]()
