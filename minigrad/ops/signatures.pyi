@@ -20,7 +20,7 @@ class Cast(Op):
 class Transfer(Op):
     """y = x on another device;   dx = dy on x's device"""
 
-def select(input: Tensor, dim: int, index: Tensor) -> Tensor:
+def select(input: Tensor, dim: int, index: int) -> Tensor:
     """The slice number `index` of x along dim, as a view without that dim. Raises IndexError for a slice that x does
     not have."""
 

@@ -34,7 +34,7 @@ class Tensor(More, Gradients, Drawn, Interop):
     What it is, in another dtype or place, or like another: T, bool, byte, char, constant, cpu, cuda, device, dim,
         double, dtype, element_size, expand_as, float, half, int, is_complex, is_contiguous, is_cuda, is_floating_point,
         long, mT, nbytes, ndim, ndimension, nelement, new_empty, new_full, new_ones, new_tensor, new_zeros, numel,
-        pin_memory, reshape_as, select, shape, short, size, stride, to, type, type_as, view_as, where, zeros_like
+        pin_memory, reshape_as, shape, short, size, stride, to, type, type_as, view_as, where, zeros_like
     Element by element: abs, absolute, acos, add, addcdiv, addcmul, asin, atan, atan2, ceil, cos, cosh, div, divide,
         erf, erfc, exp, exp2, expm1, floor, floor_divide, fmod, frac, lerp, log, log10, log1p, log2, logaddexp, logit,
         mul, multiply, nan_to_num, neg, negative, pow, reciprocal, relu, remainder, round, rsqrt, sigmoid, sign, sin,
@@ -45,9 +45,9 @@ class Tensor(More, Gradients, Drawn, Interop):
     Along dims: all, amax, amin, any, argmax, argmin, argsort, bincount, count_nonzero, cumprod, cumsum, log_softmax,
         logcumsumexp, logsumexp, max, mean, median, min, norm, prod, softmax, sort, std, sum, topk, unique, var
     Shapes: alias, broadcast_to, chunk, clone, contiguous, diag, diag_embed, diagonal, expand, flatten, flip, fliplr,
-        flipud, moveaxis, movedim, narrow, pad, permute, ravel, repeat, repeat_interleave, reshape, roll, rot90, split,
-        split_with_sizes, squeeze, swapaxes, swapdims, t, tensor_split, tile, trace, transpose, unbind, unflatten,
-        unsqueeze, view
+        flipud, moveaxis, movedim, narrow, pad, permute, ravel, repeat, repeat_interleave, reshape, roll, rot90, select,
+        split, split_with_sizes, squeeze, swapaxes, swapdims, t, tensor_split, tile, trace, transpose, unbind,
+        unflatten, unsqueeze, view
     Indexing: argwhere, gather, index_add, index_copy, index_fill, index_select, masked_fill, masked_select, nonzero,
         scatter, scatter_add, take, take_along_dim, tril, triu
     Products: addmm, addmv, baddbmm, bmm, dot, inner, matmul, mm, mv, outer

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, overload
 from .. import backend, dtypes
 from ..autograd import Storage, Value
 from ..missing import instead
-from ..ops.args import one_dim, shape_of
+from ..ops.args import shape_of
 from ..typing import DTypeLike, Number, Size
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ class More(Value):
     diag, diagonal, diag_embed, trace, rot90 = ops.diag, ops.diagonal, ops.diag_embed, ops.trace, ops.rot90
     fliplr, flipud, tile, unflatten, ravel = ops.fliplr, ops.flipud, ops.tile, ops.unflatten, ops.ravel
     broadcast_to, split_with_sizes, tensor_split = ops.broadcast_to, ops.split_with_sizes, ops.tensor_split
+    select = ops.select
     # places
     nonzero, argwhere, masked_select, take = ops.nonzero, ops.argwhere, ops.masked_select, ops.take
     take_along_dim, scatter, scatter_add = ops.take_along_dim, ops.scatter, ops.scatter_add
@@ -49,10 +50,6 @@ class More(Value):
     # products
     mm, bmm, mv, dot, outer, inner = ops.mm, ops.bmm, ops.mv, ops.dot, ops.outer, ops.inner
     addmm, addmv, baddbmm = ops.addmm, ops.addmv, ops.baddbmm
-
-    def select(self: Any, dim: int, index: int) -> "Tensor":
-        """The slice number `index` along dim, as a view without that dim. Raises IndexError if there is none."""
-        return ops.getitem(self, (slice(None),) * one_dim("select", self, dim) + (index,))
 
     # --------------------------------------------------------------------------------------------------- like another
 

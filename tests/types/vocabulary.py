@@ -12,7 +12,7 @@ KINDS = {
     "Operand": "other exponent masked_fill.value lerp.weight elements test_elements searchsorted.values",
     "Operand | None": "clamp.min= clamp.max= x= other= scatter.src=",
     "Sequence[Tensor]": "tensors",
-    "int": "dim dim0 dim1 chunks topk.k repeat_interleave.repeats start length in_features out_features "
+    "int": "dim dim0 dim1 chunks topk.k select.index repeat_interleave.repeats start length in_features out_features "
     "num_embeddings embedding_dim",
     "int | None": "output_size= argmax.dim= argmin.dim= take_along_dim.dim= correction= padding_idx=",
     "int | Sequence[int]": "split_size_or_sections indices_or_sections shifts movedim.source destination",
