@@ -5,7 +5,8 @@
 Prints a table, the worst first; exits with status 1 if anything fails, and if there was nothing to check. Other sizes,
 numbers and parameters are tried for the first case of each op.
 
-Files and modules named on the command line are imported first, and only the ops that they declare are checked.
+Files and modules named on the command line are imported first, and only the ops that they declare are checked, in
+processes of their own: an op that exits or crashes has failed, and the others are checked all the same.
 """
 
 import importlib
@@ -24,6 +25,7 @@ from ..files import atomic_write
 from .page import page
 from .report import KINK, PASS, versions
 from .sweep import cores, summary, sweep, table, worst_first
+from .where import told
 
 
 def arguments(argv):
@@ -105,7 +107,7 @@ def load(name):
     except (Exception, SystemExit) as error:
         lines = [call.lineno for call in traceback.extract_tb(error.__traceback__) if call.filename == str(path)]
         where = f", at its line {lines[-1]}" if lines else ""
-        raise cli.CommandError(f"cannot import {name}: {type(error).__name__}: {error}{where}") from None
+        raise cli.CommandError(f"cannot import {name}: {told(error)}{where}") from None
     if path and os.path.realpath(getattr(module, "__file__", None) or "") != str(path):
         raise cli.CommandError(f"cannot import {name}: another module is called {path.stem!r} already; rename the file")
     return module.__name__
@@ -125,10 +127,13 @@ def main(argv=()):
     options |= {"rtol": args.rtol, "budget": args.budget}
     rows, nothing = [], []
     with cli.busy(f"0/{len(names)}") as say:
-        for i, (name, found) in enumerate(sweep(names, args.modules, args.jobs, **options), 1):
-            say(f"{i}/{len(names)} {name}")
-            rows += found
-            nothing += [] if found else [name]
+        try:
+            for i, (name, found) in enumerate(sweep(names, args.modules, args.jobs, **options), 1):
+                say(f"{i}/{len(names)} {name}")
+                rows += found
+                nothing += [] if found else [name]
+        except KeyboardInterrupt as stop:
+            raise cli.CommandError(f"stopped {stop}".strip(), cli.status_of(stop)) from None
     rows = worst_first(rows)
     failed = [row for row in rows if row.verdict not in (PASS, KINK)]
     if shown := failed if args.quiet else rows:
