@@ -61,19 +61,17 @@ def arguments(argv):
     parser.add_argument("--quiet", action="store_true", help="print only failures and the last line")
     args = parser.parse_args(argv)
     before = dict(registry)
-    seen: dict = {}  # what the files so far declare
+    theirs: dict = {}  # what the files so far declare
     files, args.modules = args.modules, []
     for file in files:
         args.modules.append(load(file))
-        for name, d in seen.items():
+        for name, d in theirs.items():
             if registry[name] is not d:
                 parser.error(f"{d.module} and {registry[name].module} both have an op called {name!r}: rename one")
-        seen = {name: d for name, d in registry.items() if d is not before.get(name)}
-    for op in args.op or ():
-        if op not in registry:
-            holding = [name for name in sorted(registry) if op.lower() in name]
-            near = ", ".join(holding) or similar(op.lower(), registry)
-            parser.error(f"no op is called {op!r}" + (f"; did you mean {near}?" if near else ""))
+        theirs = {name: d for name, d in registry.items() if d is not before.get(name) or d.module in args.modules}
+    args.names = list(theirs if files else registry)
+    if args.op:
+        args.names = [name for op in args.op for name in meant(op, theirs if files else registry, files)]
     for device in args.device or ():
         try:
             backend.get(device)
@@ -83,8 +81,21 @@ def arguments(argv):
         cli.file_to_write(args.json, "--json", "gradcheck.json", ".json")
     if args.html:
         cli.file_to_write(args.html, "--html", "gradcheck.html", ".html", ".htm")
-    args.names = args.op or [name for name, d in registry.items() if not args.modules or d is not before.get(name)]
     return args
+
+
+def meant(op, known, files):
+    """The names of the ops, among the `known` declarations, that are called `op`: tanh is mine.tanh in mine.py, which
+    is called so because there is a tanh of ours. CommandError if there is none."""
+    short = {name: name.removeprefix(f"{d.module}.") for name, d in known.items()}
+    found = [op] if op in known else [name for name in known if short[name] == op]
+    if found:
+        return found
+    names = sorted(set(short.values()))
+    near = ", ".join(name for name in names if op.lower() in name) or similar(op.lower(), names)
+    declare = "declares" if len(files) == 1 else "declare"
+    wrong = f"{' and '.join(files)} {declare} no op {op!r}" if files else f"no op is called {op!r}"
+    raise cli.CommandError(wrong + (f"; did you mean {near}?" if near else ""))
 
 
 def load(name):

@@ -48,6 +48,28 @@ def write(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
+def test_an_op_of_a_file_goes_before_ours_of_the_same_name(write):
+    file = write("mine", Tanh="")
+    for _ in range(2):  # also where it has been imported before
+        assert arguments([file, "--op", "tanh"]).names == ["mine.tanh"]
+        assert arguments([file, "--op", "mine.tanh"]).names == arguments([file]).names == ["mine.tanh"]
+    assert arguments([file, write("other", Tanh=""), "--op", "tanh"]).names == ["mine.tanh", "other.tanh"]
+    assert arguments(["minigrad.ops.activation", "--op", "tanh"]).names == ["tanh"]
+
+
+@pytest.mark.parametrize(
+    "op, said",
+    [
+        ("softmax", "mine.py declares no op 'softmax'\n"),
+        ("tahn", "mine.py declares no op 'tahn'; did you mean tanh?\n"),
+    ],
+)
+def test_an_op_that_a_file_does_not_declare(write, capsys, op, said):
+    with pytest.raises(SystemExit, match="2"):
+        main([write("mine", Tanh=""), "--op", op])
+    assert capsys.readouterr().err.endswith(said)
+
+
 FORK = "multiprocessing.get_context('fork').Process(target=time.sleep, args=({seconds},), daemon={daemon})"
 
 
