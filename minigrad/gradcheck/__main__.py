@@ -5,7 +5,8 @@
 Prints a table, the worst first; exits with status 1 if anything fails, and if there was nothing to check. Other sizes,
 numbers and parameters are tried for the first case of each op.
 
-Files and modules named on the command line are imported first, and only the ops that they declare are checked.
+Files and modules named on the command line are imported first, and only the ops that they declare are checked, in
+processes of their own: an op that exits or crashes has failed, and the others are checked all the same.
 """
 
 import importlib
@@ -24,6 +25,7 @@ from ..files import atomic_write
 from .page import page
 from .report import KINK, PASS, versions
 from .sweep import cores, summary, sweep, table, worst_first
+from .where import told
 
 
 def arguments(argv):
@@ -59,19 +61,17 @@ def arguments(argv):
     parser.add_argument("--quiet", action="store_true", help="print only failures and the last line")
     args = parser.parse_args(argv)
     before = dict(registry)
-    seen: dict = {}  # what the files so far declare
+    theirs: dict = {}  # what the files so far declare
     files, args.modules = args.modules, []
     for file in files:
         args.modules.append(load(file))
-        for name, d in seen.items():
+        for name, d in theirs.items():
             if registry[name] is not d:
                 parser.error(f"{d.module} and {registry[name].module} both have an op called {name!r}: rename one")
-        seen = {name: d for name, d in registry.items() if d is not before.get(name)}
-    for op in args.op or ():
-        if op not in registry:
-            holding = [name for name in sorted(registry) if op.lower() in name]
-            near = ", ".join(holding) or similar(op.lower(), registry)
-            parser.error(f"no op is called {op!r}" + (f"; did you mean {near}?" if near else ""))
+        theirs = {name: d for name, d in registry.items() if d is not before.get(name) or d.module in args.modules}
+    args.names = list(theirs if files else registry)
+    if args.op:
+        args.names = [name for op in args.op for name in meant(op, theirs if files else registry, files)]
     for device in args.device or ():
         try:
             backend.get(device)
@@ -81,8 +81,21 @@ def arguments(argv):
         cli.file_to_write(args.json, "--json", "gradcheck.json", ".json")
     if args.html:
         cli.file_to_write(args.html, "--html", "gradcheck.html", ".html", ".htm")
-    args.names = args.op or [name for name, d in registry.items() if not args.modules or d is not before.get(name)]
     return args
+
+
+def meant(op, known, files):
+    """The names of the ops, among the `known` declarations, that are called `op`: tanh is mine.tanh in mine.py, which
+    is called so because there is a tanh of ours. CommandError if there is none."""
+    short = {name: name.removeprefix(f"{d.module}.") for name, d in known.items()}
+    found = [op] if op in known else [name for name in known if short[name] == op]
+    if found:
+        return found
+    names = sorted(set(short.values()))
+    near = ", ".join(name for name in names if op.lower() in name) or similar(op.lower(), names)
+    declare = "declares" if len(files) == 1 else "declare"
+    wrong = f"{' and '.join(files)} {declare} no op {op!r}" if files else f"no op is called {op!r}"
+    raise cli.CommandError(wrong + (f"; did you mean {near}?" if near else ""))
 
 
 def load(name):
@@ -105,7 +118,7 @@ def load(name):
     except (Exception, SystemExit) as error:
         lines = [call.lineno for call in traceback.extract_tb(error.__traceback__) if call.filename == str(path)]
         where = f", at its line {lines[-1]}" if lines else ""
-        raise cli.CommandError(f"cannot import {name}: {type(error).__name__}: {error}{where}") from None
+        raise cli.CommandError(f"cannot import {name}: {told(error)}{where}") from None
     if path and os.path.realpath(getattr(module, "__file__", None) or "") != str(path):
         raise cli.CommandError(f"cannot import {name}: another module is called {path.stem!r} already; rename the file")
     return module.__name__
@@ -125,10 +138,13 @@ def main(argv=()):
     options |= {"rtol": args.rtol, "budget": args.budget}
     rows, nothing = [], []
     with cli.busy(f"0/{len(names)}") as say:
-        for i, (name, found) in enumerate(sweep(names, args.modules, args.jobs, **options), 1):
-            say(f"{i}/{len(names)} {name}")
-            rows += found
-            nothing += [] if found else [name]
+        try:
+            for i, (name, found) in enumerate(sweep(names, args.modules, args.jobs, **options), 1):
+                say(f"{i}/{len(names)} {name}")
+                rows += found
+                nothing += [] if found else [name]
+        except KeyboardInterrupt as stop:
+            raise cli.CommandError(f"stopped {stop}".strip(), cli.status_of(stop)) from None
     rows = worst_first(rows)
     failed = [row for row in rows if row.verdict not in (PASS, KINK)]
     if shown := failed if args.quiet else rows:

@@ -1,5 +1,6 @@
 """Every declared op on every case of it, on every device asked for, at both orders, and the results as a table."""
 
+import atexit
 import importlib
 import multiprocessing
 import os
@@ -8,7 +9,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterable
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import connection
@@ -19,6 +20,7 @@ import numpy as np
 from ..autograd import declared
 from ..random import default_generator
 from ..tensor import tensor
+from .budget import OutOfTime
 from .check import gradcheck
 from .probes import CHEAP
 from .report import FAIL, PASS, SEVERITY, GradcheckReport, aligned, plain_values
@@ -87,7 +89,9 @@ def check_op(op: Any, device: str = "cpu", orders: Iterable[int] = (1, 2), seed:
             try:
                 report = gradcheck(partial(declaration.call, **case.params), *inputs, **settings)
                 verdict, message = report.verdict, "" if report else report.message()
-            except Exception as error:  # an op that raises is a failed check; the others are still to be made
+            except (KeyboardInterrupt, OutOfTime):
+                raise
+            except BaseException as error:  # an op that raises, or exits, has failed; the others are still to come
                 verdict, message = FAIL, f"FAIL {name}: {raised(error)}"
             default_generator.state = state
             seconds = time.perf_counter() - began
@@ -98,21 +102,31 @@ def check_op(op: Any, device: str = "cpu", orders: Iterable[int] = (1, 2), seed:
 def sweep(names, modules=(), jobs=1, devices=("cpu",), orders=(1, 2), seed=0, **options):
     """Yields (name, Rows) for each op, once, in this order, whatever the number of processes that share the work.
 
-    modules: names of those that declare them, imported in each process."""
+    modules: names of those that declare them, imported in each process. With any, even one process at a time is not
+    this one: an op that nobody has checked yet may end the process that it runs in.
+
+    Raises KeyboardInterrupt, on Ctrl-C, that says which ops were being checked."""
     names = list(dict.fromkeys(names))
+    jobs = min(jobs, len(names))
     check = partial(_rows, devices=devices, orders=orders, seed=seed, **options)
-    if min(jobs, len(names)) < 2:
-        yield from zip(names, map(check, names))
+    if jobs < 2 and not modules:
+        for name in names:
+            try:
+                rows = check(name=name)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(f"while checking {name}") from None
+            yield name, rows
         return
-    os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"))  # each process has a core
     todo, found, workers = list(reversed(names)), {}, []
+    start = partial(_Worker, modules, check, shared=jobs > 1)
     try:
-        for _ in range(min(jobs, len(names))):
-            workers.append(_Worker(modules, check, todo.pop()))
+        for _ in range(jobs):
+            workers.append(start(todo.pop()))
         for name in names:
             while name not in found:
-                for pipe in connection.wait([worker.pipe for worker in workers]):
-                    worker = next(worker for worker in workers if worker.pipe is pipe)
+                # One that has died keeps its pipe open if a process that its op has started is left: look every second.
+                ready = connection.wait([worker.pipe for worker in workers], timeout=1)
+                for worker in [w for w in workers if w.pipe in ready or not w.process.is_alive()]:
                     found[worker.name] = worker.rows(devices)
                     if not todo:
                         workers.remove(worker)
@@ -120,8 +134,12 @@ def sweep(names, modules=(), jobs=1, devices=("cpu",), orders=(1, 2), seed=0, **
                     elif worker.process.is_alive():
                         worker.ask(todo.pop())
                     else:
-                        workers[workers.index(worker)] = _Worker(modules, check, todo.pop())
+                        worker.end()
+                        workers[workers.index(worker)] = start(todo.pop())
             yield name, found.pop(name)
+    except KeyboardInterrupt:
+        under_way = ", ".join(worker.name for worker in workers)
+        raise KeyboardInterrupt(f"while checking {under_way}" if under_way else "") from None
     finally:  # also on Ctrl-C, or if whoever asked wants no more: what the processes still do is for nobody
         for worker in workers:
             worker.end()
@@ -129,14 +147,17 @@ def sweep(names, modules=(), jobs=1, devices=("cpu",), orders=(1, 2), seed=0, **
 
 class _Worker:
     """A process that checks one op at a time. (Python's own pools have semaphores, of which it would complain if this
-    process were killed.)"""
+    process were killed.) shared: there are others, so that it has one core.
 
-    def __init__(self, modules, check, name):
+    It is no daemon, since those may not have processes of their own, and an op may want some."""
+
+    def __init__(self, modules, check, name, shared):
         context = multiprocessing.get_context("spawn")  # a fork of a process that has threads, or a GPU, may hang
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(theirs, tuple(modules), check), daemon=True)
-        with _deaf_to_ctrl_c():
+        self.process = context.Process(target=_work, args=(theirs, tuple(modules), check))
+        with _deaf_to_ctrl_c(), _one_thread() if shared else nullcontext():
             self.process.start()
+        atexit.register(self.end)  # or Python would wait for it, if nobody closes the sweep
         theirs.close()
         self.ask(name)
 
@@ -148,18 +169,37 @@ class _Worker:
     def rows(self, devices):
         """The Rows of the op it was asked for; a failed one if that has ended the process."""
         try:
+            if not self.process.is_alive() and not self.pipe.poll():
+                raise EOFError
             return self.pipe.recv()
         except (EOFError, OSError):
             self.process.join()
             status = self.process.exitcode or 0
-            why = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
+            why = f"by {_signal_name(-status)}" if status < 0 else f"with status {status}"
             message = f"FAIL {self.name}: the process that checked it was ended {why}"
             return [Row(self.name, "all cases", ", ".join(devices), 1, "", FAIL, None, message, 0.0)]
 
     def end(self):
+        """End it, and the processes that its ops have started."""
+        atexit.unregister(self.end)
         self.pipe.close()
-        self.process.terminate()
+        _kill_group(self.process.pid)
+        self.process.kill()  # it may not lead a group yet
         self.process.join()
+
+
+def _kill_group(leader):
+    if hasattr(os, "killpg"):
+        with suppress(ProcessLookupError, PermissionError):  # it has none, or only zombies are left (on macOS)
+            os.killpg(leader, signal.SIGKILL)
+
+
+def _signal_name(number):
+    """Those for real-time use have numbers only."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 @contextmanager
@@ -175,8 +215,24 @@ def _deaf_to_ctrl_c():
         signal.signal(signal.SIGINT, before)
 
 
+@contextmanager
+def _one_thread():
+    """Processes that are started inside the with compute in one thread each."""
+    names = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"
+    before = {name: os.environ[name] for name in names if name in os.environ}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name in names:
+            del os.environ[name]
+        os.environ.update(before)
+
+
 def _work(pipe, modules, check):
     """What each process does."""
+    if hasattr(os, "setsid"):
+        os.setsid()  # the processes that ops start are of its group, and end with it
     threading.Thread(target=_end_with_parent, daemon=True).start()
     for name in modules:
         importlib.import_module(name)
@@ -190,6 +246,7 @@ def _end_with_parent():
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
+        _kill_group(os.getpid())
         os._exit(1)
 
 

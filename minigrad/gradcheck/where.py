@@ -11,7 +11,17 @@ INSTALLED = {*sysconfig.get_paths().values(), *site.getsitepackages()}
 
 def raised(error):
     """An exception in words, with the innermost line that is neither ours nor an installed package's."""
-    return f"{type(error).__name__}: {error}{users_line(error)}"
+    return told(error) + users_line(error)
+
+
+def told(error):
+    """'ValueError: too long', or 'ValueError' of one without words, or that cannot say them."""
+    kind = type(error).__name__
+    try:
+        said = str(error)
+    except Exception:
+        return kind
+    return f"{kind}: {said}" if said else kind
 
 
 def users_line(error):

@@ -11,6 +11,7 @@ from ..numeric import EPS, STEP
 from ..report import FAIL, NONFINITE, PASS, Finding, failure
 from ..snippet import snippet_of_prepared
 from ..subject import host, joined, split
+from ..where import told
 from .base import Refused, refusal
 from .shrink import smallest
 
@@ -86,7 +87,7 @@ def _raised(check, error, lenient):
     """A backward that raises where the forward ran is wrong, unless it says itself that it is not made for this."""
     if isinstance(error, NotImplementedError) or lenient():
         raise refusal(error) from None
-    return failure(check, f"the forward runs, but the backward raises {type(error).__name__}: {error}")
+    return failure(check, f"the forward runs, but the backward raises {told(error)}")
 
 
 def _directions(rng, subject, singles):
