@@ -55,12 +55,13 @@ def accepting(function, module):
     names = {word: mine for mine, word in called.items() if word != mine} | SECOND.get(name, {})
     known = {*ours, "axis", "keepdims"}
     positional = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in ours.values())
+    with_inplace = positional + 1 if name in INPLACE else None
     several = next((called[p.name] for p in ours.values() if p.kind is p.VAR_POSITIONAL), None)
     needed = {"input", "tensor"} if {"other", "exponent"}.isdisjoint(ours) else {}  # a number may stand beside a Tensor
 
     @functools.wraps(function)
     def call(*args, **kwargs):
-        if name in INPLACE and len(args) == positional + 1 and isinstance(args[-1], bool) and "inplace" not in kwargs:
+        if len(args) == with_inplace and isinstance(args[-1], bool) and "inplace" not in kwargs:
             args = args[:-1]
         if kwargs and not known.issuperset(kwargs):
             rename(name, kwargs, names)
