@@ -5,6 +5,7 @@ Python numbers are weak: only their kind counts, so float32 * 2.0 is float32 and
 
 import functools
 import sys
+from reprlib import repr as shown
 from typing import Any
 
 import numpy as np
@@ -43,12 +44,25 @@ def is_number(value: Any):
 
 
 def check_holds(name, dtype, *numbers):
-    """Raise OverflowError if an integer dtype does not hold one of the numbers; those that are no ints pass."""
+    """Raise OverflowError if an integer dtype does not hold one of the numbers, ints or floats without their fraction.
+    NaN and the infinities never fit; what is no number passes."""
+    if dtype.kind not in "iu":
+        return
+    limits = np.iinfo(dtype)
+    low, high = int(limits.min), int(limits.max)
     for number in numbers:
-        if dtype.kind in "iu" and isinstance(number, int | np.integer):
-            limits = np.iinfo(dtype)
-            if not limits.min <= number <= limits.max:
-                raise OverflowError(f"{name}: {dtype} holds {limits.min} to {limits.max}, not {number}; .to() casts")
+        if isinstance(number, np.floating | np.integer):  # NumPy would round low and high to a float's dtype
+            number = int(number) if isinstance(number, np.integer) else float(number)
+        if isinstance(number, int | float) and not low - 1 < number < high + 1:
+            raise OverflowError(f"{name}: {dtype} holds {low} to {high}, not {shown(number)}; .to() casts")
+
+
+def check_data(name, dtype, array):
+    """`check_holds` of all elements of the array that NumPy has made of Python's numbers."""
+    if array.dtype == object and all(isinstance(number, int) for number in array.flat):  # too large for NumPy's dtypes
+        check_holds(name, dtype, *array.flat)
+    elif array.dtype.kind in "iuf" and dtype.kind in "iu" and array.size:
+        check_holds(name, dtype, array.min(), array.max())
 
 
 def wrapped(name, dtype, number):

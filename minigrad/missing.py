@@ -5,6 +5,7 @@ AttributeError that says more than that it is not there, and so is the ImportErr
 `__dir__ = listing(__name__)` has tab completion offer what a module is for, and not what it has imported for itself.
 """
 
+import functools
 import importlib
 import inspect
 import re
@@ -34,6 +35,7 @@ _MISSING = {  # {module: {pattern of a name: what to use}}; the first that match
         r"bfloat16|float8\w*|u?int[0-9]+|q\w*int\w+|quantize\w*": (
             "minigrad's dtypes are float64, float32, float16, int64, int32, int16, int8, uint8 and bool"
         ),
+        r"LongTensor": "use minigrad.tensor(data, dtype=minigrad.int64)",
         r"\w+Tensor": "tensors are made by minigrad.tensor(data, dtype=…), zeros, ones, randn, …",
         r"bitwise_\w+|__\w+shift__": "& | ^ ~ are for bools here: logical_and, logical_or, logical_xor, logical_not",
         r"compile|jit|fx|export": "minigrad.capture records a whole training step and replays it",
@@ -109,7 +111,7 @@ _MISSING = {  # {module: {pattern of a name: what to use}}; the first that match
         r"uniform|normal|constant|orthogonal|(xavier|kaiming)_(uniform|normal)": "the functions that fill end with _",
     },
     "nn.utils": {
-        r"rnn": "there are no recurrent layers",
+        r"rnn": "there are no recurrent layers; pad_sequence is F.pad of each to one length, then mg.stack",
         r"parametrizations|parametrize|weight_norm|spectral_norm": "compute the weight in forward",
         r"get_total_norm": "clip_grad_norm_(parameters, float('inf')) returns it and changes nothing",
         r"clip_grads?_(norm|value|with_norm)_?": "it is clip_grad_norm_ or clip_grad_value_, with _ at the end",
@@ -169,7 +171,7 @@ _ARGUMENTS = {
     "add_zero_attn": "a query that sees no key gives zeros here",
     "is_grads_batched": "call grad for one of grad_outputs after the other",
     "max_norm": "scale the rows of weight under mg.no_grad()",
-    "norm_type": "there is no max_norm that it could belong to",
+    "norm_type": "it belongs to max_norm",
     "only_inputs": "backward() adds to .grad of all leaves",
     "out_dtype": "convert the factors with .to(dtype)",
     "reduce": "say reduction='mean', 'sum' or 'none'; to add at an index there is scatter_add",
@@ -187,13 +189,37 @@ def refused_argument(name: str, word: str) -> TypeError | None:
     return None if why is None else TypeError(f"{name}: minigrad has no {word}=; {why}")
 
 
+def changes_nothing(name: str, word: str, value: Any) -> bool:
+    """Whether `name`, which has no such argument, may leave it out: PyTorch has one, and at this value it asks for
+    nothing. Raises the TypeError of `refused_argument` if it asks for something."""
+    error = refused_argument(name, word)
+    off = value is False and word not in ("size_average", "reduce")  # which ask for the sum, and for all losses
+    if error and value is not None and not off and word != "norm_type":  # a max_norm beside it would be refused
+        raise error
+    return error is not None
+
+
+def without_defaults(init: Callable[..., None]) -> Callable[..., None]:
+    """The __init__ of a class of ours, given also PyTorch's arguments that ask for nothing, which are left out."""
+    own = inspect.signature(init).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in own.values()):
+        return init
+
+    @functools.wraps(init)
+    def leaving_out(self: Any, *args: Any, **given: Any) -> None:
+        name = type(self).__name__
+        left = {k: value for k, value in given.items() if k in own or not changes_nothing(name, k, value)}
+        init(self, *args, **left)
+
+    return leaving_out
+
+
 def check_arguments(kind: Any, given: dict[str, Any]) -> None:
     """Raise such a TypeError if one of the arguments by keyword that a class is called with is not for its __init__."""
     for word in _ARGUMENTS.keys() & given:
         parameters = inspect.signature(kind.__init__).parameters.values()
-        error = refused_argument(kind.__name__, word)
-        if error and not any(p.name == word or p.kind is p.VAR_KEYWORD for p in parameters):
-            raise error
+        if not any(p.name == word or p.kind is p.VAR_KEYWORD for p in parameters):
+            changes_nothing(kind.__name__, word, given[word])
 
 
 def instead(name: str, module: str = "minigrad") -> str | None:
@@ -238,7 +264,7 @@ class _Imports:
         module, _, name = fullname.rpartition(".")
         if module.partition(".")[0] == "minigrad" and module.removeprefix("minigrad.") in _MISSING:
             why = instead(name, module)
-            if why is not None:
+            if why is not None:  # with name=fullname, `from minigrad.nn import Conv2d` would pass over this and its why
                 raise ModuleNotFoundError(f"cannot import name {name!r} from {module!r}: {why}")
 
 

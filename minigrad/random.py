@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .backend import reference
+from .backend.devices import device as named
 from .backend.philox import Draw
 from .locks import drawing
 from .recording import here, refuse
@@ -24,9 +25,11 @@ __all__ = ["Generator", "default_generator", "initial_seed", "manual_seed"]
 class Generator:
     """A stream of random words. `state` is a dict of two ints: set a saved one again, and the same numbers follow.
 
-    Setting anything else raises ValueError and leaves the stream where it is."""
+    Setting anything else raises ValueError and leaves the stream where it is. device, 'cpu' or 'cuda', changes
+    nothing: each draws the same numbers from a stream."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, *, device: str = "cpu") -> None:
+        named(device)
         self.seed, self.offset = 0, 0
         self.manual_seed(seed)
 

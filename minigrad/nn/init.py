@@ -59,19 +59,19 @@ def _fill(x, values):
     return x
 
 
-def constant_(x: T, value: float) -> T:
-    """value everywhere in x, of any shape. Returns x."""
-    return _fill(x, value)
+def constant_(tensor: T, val: float) -> T:
+    """val everywhere in a tensor, of any shape. Returns it."""
+    return _fill(tensor, val)
 
 
-def zeros_(x: T) -> T:
-    """0 everywhere in x, of any shape. Returns x."""
-    return _fill(x, 0)
+def zeros_(tensor: T) -> T:
+    """0 everywhere in a tensor, of any shape. Returns it."""
+    return _fill(tensor, 0)
 
 
-def ones_(x: T) -> T:
-    """1 everywhere in x, of any shape. Returns x."""
-    return _fill(x, 1)
+def ones_(tensor: T) -> T:
+    """1 everywhere in a tensor, of any shape. Returns it."""
+    return _fill(tensor, 1)
 
 
 def _random(x, make, draw, scale, shift, generator):
@@ -84,14 +84,14 @@ def _random(x, make, draw, scale, shift, generator):
     return x
 
 
-def uniform_(x: T, a: float = 0.0, b: float = 1.0, generator: Generator | None = default_generator) -> T:
-    """Uniform in [a, b), for x of any shape. Returns x. Raises TypeError unless x holds floats."""
-    return _random(x, rand, Generator.uniform, b - a, a, generator)
+def uniform_(tensor: T, a: float = 0.0, b: float = 1.0, generator: Generator | None = default_generator) -> T:
+    """Uniform in [a, b), for a tensor of any shape. Returns it. Raises TypeError unless it holds floats."""
+    return _random(tensor, rand, Generator.uniform, b - a, a, generator)
 
 
-def normal_(x: T, mean: float = 0.0, std: float = 1.0, generator: Generator | None = default_generator) -> T:
-    """Normal, for x of any shape. Returns x. Raises TypeError unless x holds floats."""
-    return _random(x, randn, Generator.normal, std, mean, generator)
+def normal_(tensor: T, mean: float = 0.0, std: float = 1.0, generator: Generator | None = default_generator) -> T:
+    """Normal, for a tensor of any shape. Returns it. Raises TypeError unless it holds floats."""
+    return _random(tensor, randn, Generator.normal, std, mean, generator)
 
 
 def _fans(x):
@@ -121,57 +121,57 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     return gains[nonlinearity]
 
 
-def xavier_uniform_(x: T, gain: float = 1.0, generator: Generator | None = default_generator) -> T:
-    """Uniform, of variance gain² · 2 / (fan_in + fan_out), for a weight x (out, in, …). Returns x. Raises ValueError
+def xavier_uniform_(tensor: T, gain: float = 1.0, generator: Generator | None = default_generator) -> T:
+    """Uniform, of variance gain² · 2 / (fan_in + fan_out), for a weight (out, in, …). Returns it. Raises ValueError
     for fewer dims. Source: Glorot and Bengio 2010."""
-    bound = gain * math.sqrt(6 / sum(_fans(x)))
-    return uniform_(x, -bound, bound, generator)
+    bound = gain * math.sqrt(6 / sum(_fans(tensor)))
+    return uniform_(tensor, -bound, bound, generator)
 
 
-def xavier_normal_(x: T, gain: float = 1.0, generator: Generator | None = default_generator) -> T:
-    """Normal, of variance gain² · 2 / (fan_in + fan_out), for a weight x (out, in, …). Returns x. Raises ValueError for
+def xavier_normal_(tensor: T, gain: float = 1.0, generator: Generator | None = default_generator) -> T:
+    """Normal, of variance gain² · 2 / (fan_in + fan_out), for a weight (out, in, …). Returns it. Raises ValueError for
     fewer dims. Source: Glorot and Bengio 2010."""
-    return normal_(x, 0.0, gain * math.sqrt(2 / sum(_fans(x))), generator)
+    return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(_fans(tensor))), generator)
 
 
 def kaiming_uniform_(
-    x: T,
+    tensor: T,
     a: float = 0.0,
     mode: str = "fan_in",
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = default_generator,
 ) -> T:
-    """Uniform, of variance gain² / fan, for a weight x (out, in, …). Returns x. mode: "fan_in" or "fan_out"; gain: see
+    """Uniform, of variance gain² / fan, for a weight (out, in, …). Returns it. mode: "fan_in" or "fan_out"; gain: see
     calculate_gain; a: a leaky ReLU's slope. Raises ValueError for fewer dims or other words. Source: He et al. 2015."""
-    bound = calculate_gain(nonlinearity, a) * math.sqrt(3 / _fan(x, mode))
-    return uniform_(x, -bound, bound, generator)
+    bound = calculate_gain(nonlinearity, a) * math.sqrt(3 / _fan(tensor, mode))
+    return uniform_(tensor, -bound, bound, generator)
 
 
 def kaiming_normal_(
-    x: T,
+    tensor: T,
     a: float = 0.0,
     mode: str = "fan_in",
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = default_generator,
 ) -> T:
-    """Normal, of variance gain² / fan, for a weight x (out, in, …). Returns x. mode: "fan_in" or "fan_out"; gain: see
+    """Normal, of variance gain² / fan, for a weight (out, in, …). Returns it. mode: "fan_in" or "fan_out"; gain: see
     calculate_gain; a: a leaky ReLU's slope. Raises ValueError for fewer dims or other words. Source: He et al. 2015."""
-    return normal_(x, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(x, mode)), generator)
+    return normal_(tensor, 0.0, calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode)), generator)
 
 
 _RAREST = 1e-3  # of numbers that have to lie within trunc_normal_'s bounds, as those outside are drawn again
 
 
 def trunc_normal_(
-    x: T,
+    tensor: T,
     mean: float = 0.0,
     std: float = 1.0,
     a: float = -2.0,
     b: float = 2.0,
     generator: Generator | None = default_generator,
 ) -> T:
-    """Normal, but for numbers outside of [a, b], which are drawn again; x of any shape. Returns x. Raises ValueError if
-    next to none, less than one in a thousand, would lie within."""
+    """Normal, but for numbers outside of [a, b], which are drawn again, for a tensor of any shape. Returns it. Raises
+    ValueError if next to none, less than one in a thousand, would lie within."""
 
     def below(z):
         return 0.5 * math.erfc((mean - z) / (std * math.sqrt(2)))
@@ -179,34 +179,34 @@ def trunc_normal_(
     if not (std > 0 and below(b) - below(a) > _RAREST):
         raise ValueError(f"trunc_normal_: next to none of N({mean}, {std}²) lies in [{a}, {b}]")
     if _way.get() == "skip":
-        return x
-    z = randn(x.shape, dtype=x.dtype, generator=generator).mul_(std).add_(mean)
+        return tensor
+    z = randn(tensor.shape, dtype=tensor.dtype, generator=generator).mul_(std).add_(mean)
     while (outside := (z < a).logical_or(z > b)).any():
-        z = where(outside, randn(x.shape, dtype=x.dtype, generator=generator).mul_(std).add_(mean), z)
-    return _fill(x, z) if _way.get() == "draw" else x
+        z = where(outside, randn(tensor.shape, dtype=tensor.dtype, generator=generator).mul_(std).add_(mean), z)
+    return _fill(tensor, z) if _way.get() == "draw" else tensor
 
 
-def orthogonal_(x: T, gain: float = 1.0, generator: Generator | None = default_generator) -> T:
-    """gain times a matrix with orthonormal rows, or columns if it has fewer, of x (out, in, …) with the last dims as
-    one. Returns x. Raises ValueError for fewer dims. Source: Saxe et al. 2014."""
-    if x.ndim < 2:
-        raise ValueError(f"orthogonal_ needs at least two dims, got shape {x.shape}")
-    if _way.get() == "skip" or not x.numel():
-        return x
-    rows, columns = x.shape[0], x.numel() // x.shape[0]
+def orthogonal_(tensor: T, gain: float = 1.0, generator: Generator | None = default_generator) -> T:
+    """gain times a matrix with orthonormal rows, or columns if it has fewer, for a tensor (out, in, …) with the last
+    dims as one. Returns it. Raises ValueError for fewer dims. Source: Saxe et al. 2014."""
+    if tensor.ndim < 2:
+        raise ValueError(f"orthogonal_ needs at least two dims, got shape {tensor.shape}")
+    if _way.get() == "skip" or not tensor.numel():
+        return tensor
+    rows, columns = tensor.shape[0], tensor.numel() // tensor.shape[0]
     drawn = randn(max(rows, columns), min(rows, columns), dtype=float64, generator=generator).numpy()
     if _way.get() == "pass over":
-        return x
+        return tensor
     q, r = np.linalg.qr(drawn)
     q = q * np.where(np.diag(r) < 0, -1.0, 1.0)  # else its distribution would depend on LAPACK's choice of signs
-    return _fill(x, gain * (q.T if rows < columns else q).reshape(x.shape))
+    return _fill(tensor, gain * (q.T if rows < columns else q).reshape(tensor.shape))
 
 
-def eye_(x: T) -> T:
-    """The identity matrix, for x (n, m). Returns x. Raises ValueError for other numbers of dims."""
-    if x.ndim != 2:
-        raise ValueError(f"eye_ needs two dims, got shape {x.shape}")
-    return _fill(x, np.eye(x.shape[0], x.shape[1]))
+def eye_(tensor: T) -> T:
+    """The identity matrix, for a tensor (n, m). Returns it. Raises ValueError for other numbers of dims."""
+    if tensor.ndim != 2:
+        raise ValueError(f"eye_ needs two dims, got shape {tensor.shape}")
+    return _fill(tensor, np.eye(tensor.shape[0], tensor.shape[1]))
 
 
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name

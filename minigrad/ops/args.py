@@ -30,7 +30,7 @@ def promoted(name, *operands):
     """The inputs in one dtype: Tensors cast, Python and NumPy scalars weak, arrays taken as constants."""
     first = next((x for x in operands if isinstance(x, Value)), None)
     if first is None:
-        kinds = ", ".join(type(x).__name__ for x in operands)
+        kinds = ", ".join(type(x).__name__ for x in operands) or "none"
         raise TypeError(f"{name} needs at least one Tensor, got {kinds}; minigrad.tensor(…) makes one")
     xs = [x if isinstance(x, Value) else _operand(name, first, x) for x in operands]
     dtype = first.dtype

@@ -24,7 +24,7 @@ class Dropout(Op):
         return dy * mask
 
 
-def dropout(input, p=0.5, training=True, generator=None):
+def dropout(input, p=0.5, training=True, *, generator=None):
     """Each element 0 with probability p, else divided by 1 - p; input itself if not training or p = 0. Floats, of any
     shape.
 

@@ -237,6 +237,8 @@ def masked_fill(x, mask, value):
     promoted.
 
     Raises TypeError for a mask of another dtype, and ValueError for one that does not broadcast to x."""
+    if not isinstance(mask, Value):
+        raise TypeError(f"masked_fill: mask must be a Tensor of bools, got {type(mask).__name__}")
     expanded(mask, x.shape)  # raises where the mask is larger
     return where(mask, value, x)
 

@@ -8,7 +8,7 @@ import inspect
 import numpy as np
 
 from ..autograd import Value
-from ..missing import refused_argument
+from ..missing import changes_nothing
 from .args import no_out, rename
 
 # PyTorch's names of what ops call otherwise: {function: {its name: ours}}, beside "input" for x …
@@ -21,9 +21,19 @@ SECOND: dict = {
     "transpose": {"axis0": "dim0", "axis1": "dim1"},
 }
 IGNORED = {"memory_format", "sparse_grad", "_stacklevel"}  # whatever they say, they change no value
-# Of these also inplace=: the result is returned, and the input stays as it is.
+# Of these also inplace, as the last positional argument: the result is returned, and the input stays as it is.
 INPLACE = {"dropout", "relu", "relu6", "silu", "mish", "elu", "celu", "selu", "leaky_relu", "hardsigmoid", "hardswish",
            "hardtanh"}  # fmt: skip
+
+_SEVERAL = {"tensors", "operands"}  # the arguments that are several Tensors,
+# and those beside the first that are one. An AttributeError of anything else is its own, as a Generator's with a bug.
+_TENSORS = {
+    "input", "tensor", "other", "exponent", "index", "indices", "mask", "condition", "tensor1", "tensor2", "mat",
+    "mat1", "mat2", "vec", "vec2", "batch1", "batch2", "end", "weight", "weights", "bias", "source", "src", "a", "b",
+    "x1", "x2", "target", "pos_weight", "qk", "query", "key", "value", "attn_mask", "boundaries", "sorted_sequence",
+    "sorter", "elements", "test_elements", "repeats",
+}  # fmt: skip
+_GIVEN_FOR_TENSORS = (list, tuple, dict, int, float, np.ndarray, np.generic, type(None))
 
 
 def accept(namespace):
@@ -44,10 +54,15 @@ def accepting(function, module):
     name, ours, called = function.__name__, inspect.signature(function).parameters, names_of(function)
     names = {word: mine for mine, word in called.items() if word != mine} | SECOND.get(name, {})
     known = {*ours, "axis", "keepdims"}
+    positional = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in ours.values())
+    with_inplace = positional + 1 if name in INPLACE else None
+    several = next((called[p.name] for p in ours.values() if p.kind is p.VAR_POSITIONAL), None)
     needed = {"input", "tensor"} if {"other", "exponent"}.isdisjoint(ours) else {}  # a number may stand beside a Tensor
 
     @functools.wraps(function)
     def call(*args, **kwargs):
+        if len(args) == with_inplace and isinstance(args[-1], bool) and "inplace" not in kwargs:
+            args = args[:-1]
         if kwargs and not known.issuperset(kwargs):
             rename(name, kwargs, names)
             for word in kwargs.keys() - known:
@@ -57,6 +72,9 @@ def accepting(function, module):
             return function(*args, **kwargs)
         except Exception as error:
             given = dict(zip(called.values(), args)) | {called.get(k, k): v for k, v in kwargs.items()}
+            if several in given:  # f(*tensors), called with them or with one list of them
+                rest = args[positional:]
+                given[several] = rest[0] if len(rest) == 1 and isinstance(rest[0], (list, tuple)) else rest
             wrong = _no_tensor(error, given, needed)
             if wrong is None:
                 raise
@@ -64,7 +82,7 @@ def accepting(function, module):
 
     shown = [p.replace(name=called[p.name]) for p in ours.values()]
     if name in INPLACE:
-        shown.append(inspect.Parameter("inplace", inspect.Parameter.KEYWORD_ONLY, default=False))
+        shown.insert(positional, inspect.Parameter("inplace", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=False))
     call.__signature__ = inspect.Signature(shown)
     call.__module__ = module  # where a pickle finds it
     return call
@@ -79,17 +97,19 @@ def names_of(function):
 def _no_tensor(error, given, needed):
     """What to say if one of the arguments {name: value}, or an element of one, is no Tensor, and that is the reason of
     the error; else None. needed: names of those that must be Tensors. Of others it is one that lacked an attribute."""
-    blamed = isinstance(error, AttributeError) and error.name is not None and not isinstance(error.obj, Value)
+    blamed = isinstance(error, AttributeError) and isinstance(error.obj, _GIVEN_FOR_TENSORS)
     lacked = error.obj if blamed else given  # no argument is `given`
     for name, x in given.items():
-        several = name == "tensors" or isinstance(x, (list, tuple))
-        if x is lacked or (name in needed and not isinstance(x, Value)):
+        if name in _SEVERAL and isinstance(x, (list, tuple)):
+            if not x:
+                return f"{name} must hold at least one Tensor, got an empty {type(x).__name__}"
+            for each in x:
+                if not isinstance(each, (Value, np.ndarray)):
+                    return f"{name} must hold Tensors, got {type(each).__name__}; minigrad.tensor(…) makes one"
+        elif name in _SEVERAL and not isinstance(x, Value):
+            return f"{name} must be a list of Tensors, got {type(x).__name__}"
+        elif (name in needed and not isinstance(x, Value)) or (name in _TENSORS and x is lacked):
             return f"{name} must be a Tensor, got {type(x).__name__}; minigrad.tensor({name}) makes one"
-        if name == "tensors" and not isinstance(x, (list, tuple, Value)):
-            return f"tensors must be a list of Tensors, got {type(x).__name__}"
-        for each in x if several else ():
-            if each is lacked or (name == "tensors" and not isinstance(each, (Value, np.ndarray))):
-                return f"{name} must hold Tensors, got {type(each).__name__}; minigrad.tensor(…) makes one"
     return None
 
 
@@ -98,7 +118,6 @@ def _changes_nothing(name, word, value):
     what to use, for one that asks for something."""
     if word in IGNORED or (word == "inplace" and name in INPLACE):
         return True
-    error = no_out(name) if word == "out" else refused_argument(name, word)
-    if error and value is not None and value is not False:
-        raise error
-    return error is not None
+    if word == "out" and value is not None:
+        raise no_out(name)
+    return word == "out" or changes_nothing(name, word, value)

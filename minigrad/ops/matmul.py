@@ -127,6 +127,8 @@ def einsum(equation, *operands):
     "ij,jk->ik" of (n, k) and (k, m) is (n, m); without '->' the result has the letters that occur once, in alphabetical
     order. Operands, Tensors or arrays, are promoted, and contracted from left to right; each pair becomes one batched
     matmul. Raises ValueError for an equation that cannot be read, or does not fit the shapes."""
+    if not isinstance(equation, str):
+        raise TypeError(f"einsum: equation must be a str, got {type(equation).__name__}")
     xs = list(operands[0]) if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else list(operands)
     terms, output = _parse(equation, [x.shape for x in xs])
     xs = promoted("einsum", *xs)

@@ -30,7 +30,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 
     Source: Hendrycks and Gimpel 2016."""
 
-def relu(input: Tensor, *, inplace: bool = False) -> Tensor:
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """max(x, 0). Of x's shape and dtype (of bools, int64); the gradient at 0 is 0."""
 
 def sigmoid(input: Tensor) -> Tensor:
@@ -38,7 +38,7 @@ def sigmoid(input: Tensor) -> Tensor:
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
-def silu(input: Tensor, *, inplace: bool = False) -> Tensor:
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """y = x σ(x);   dx = dy σ (1 + x (1 - σ))
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
@@ -49,7 +49,7 @@ def tanh(input: Tensor) -> Tensor:
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def dropout(
-    input: Tensor, p: float = 0.5, training: bool = True, generator: Generator | None = None, *, inplace: bool = False
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Generator | None = None
 ) -> Tensor:
     """Each element 0 with probability p, else divided by 1 - p; input itself if not training or p = 0. Floats, of any
     shape.
@@ -687,7 +687,7 @@ def ceil(input: Tensor) -> Tensor:
 
     Elementwise: of x's shape."""
 
-def celu(input: Tensor, alpha: float = 1.0, *, inplace: bool = False) -> Tensor:
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """y = x where x > 0, else alpha (e^(x / alpha) - 1)
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats. Source: Barron 2017."""
@@ -750,7 +750,7 @@ def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors one after the other along dim 2; a matrix has one slice. Promoted. Raises ValueError if their other sizes
     differ."""
 
-def elu(input: Tensor, alpha: float = 1.0, *, inplace: bool = False) -> Tensor:
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """y = x where x > 0, else alpha (e^x - 1);   dx = dy, else dy alpha e^x
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats. Source: Clevert et al. 2015."""
@@ -806,17 +806,17 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
 
-def hardsigmoid(input: Tensor, *, inplace: bool = False) -> Tensor:
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """y = x / 6 + 1/2, limited to [0, 1]
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
 
-def hardswish(input: Tensor, *, inplace: bool = False) -> Tensor:
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """y = x hardsigmoid x (Howard et al., 2019)
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
 
-def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, *, inplace: bool = False) -> Tensor:
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """y = min(max(x, min_val), max_val);   dx = dy where min_val < x < max_val, else 0
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats, and ValueError if min_val is above
@@ -858,7 +858,7 @@ def isin(elements: Operand, test_elements: Operand, *, assume_unique: bool = Fal
     """Which elements are among the test elements, or are not, with invert: bool, of elements' shape. One of the two may
     be a number. assume_unique changes nothing."""
 
-def leaky_relu(input: Tensor, negative_slope: float = 0.01, *, inplace: bool = False) -> Tensor:
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """y = x where x > 0, else negative_slope x;   dx = dy, or negative_slope dy
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats. Source: Maas et al. 2013."""
@@ -930,7 +930,7 @@ def meshgrid(*tensors: Sequence[Tensor], indexing: str = "ij") -> tuple[Tensor, 
     indexing "xy" exchanges the first two dims, as plots do. Raises ValueError for other indexing, and for tensors of
     more dims."""
 
-def mish(input: Tensor, *, inplace: bool = False) -> Tensor:
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """y = x tanh(softplus x) (Misra, 2019)
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
@@ -1002,7 +1002,7 @@ def reciprocal(input: Tensor) -> Tensor:
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
-def relu6(input: Tensor, *, inplace: bool = False) -> Tensor:
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     """y = min(max(x, 0), 6);   dx = dy where 0 < x < 6, else 0
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
@@ -1067,7 +1067,7 @@ def searchsorted(
     sorted. out_int32: int32 instead. No gradient; on the host. Raises ValueError for other shapes, and for a side that
     is none or contradicts right."""
 
-def selu(input: Tensor, *, inplace: bool = False) -> Tensor:
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """y = 1.0507 elu(x, 1.67326), which keeps mean 0 and variance 1 (Klambauer et al., 2017)
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""

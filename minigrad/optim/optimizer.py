@@ -60,12 +60,13 @@ class Optimizer:
         if not any(group["params"] for group in self.param_groups):
             raise ValueError(f"{type(self).__name__} got no parameters")
 
-    def add_param_group(self, group: Mapping[str, Any]) -> None:
+    def add_param_group(self, param_group: Mapping[str, Any]) -> None:
         """Optimize more parameters: a dict with 'params', a Tensor or several, and options that differ from the
         defaults. Raises ValueError for what cannot be optimized, or is already."""
-        params = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
+        params = param_group["params"]
+        params = [params] if isinstance(params, Tensor) else list(params)
         params = [p[1] if isinstance(p, tuple) and len(p) == 2 else p for p in params]  # of named_parameters()
-        group = {**self.defaults, **group, "params": params}
+        group = {**self.defaults, **param_group, "params": params}
         unknown = set(group) - set(self.defaults) - {"params"}
         if unknown:
             raise ValueError(

@@ -29,7 +29,7 @@ def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requi
     library's on the GPU, an object with __cuda_array_interface__; with device="cuda" its copy never leaves the GPU.
 
     dtype None: an array keeps its dtype; Python floats become float32, ints int64, bools bool. Raises OverflowError for
-    Python ints that the dtype does not hold."""
+    Python's numbers that an integer dtype does not hold."""
     refuse_users("tensor(), which copies what it is given only once,")
     if _is_on_gpu(data):
         data = _shared(data)
@@ -44,11 +44,11 @@ def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requi
         data = _without_tensors(data)
         typed = _first_is_typed(data)
     array = np.array(data)
-    if dtype is None:
-        dtype = dtypes.DEFAULT_FLOAT if array.dtype == np.float64 and not typed else array.dtype
-    wanted = dtypes.as_dtype(dtype)
-    if not typed and array.dtype.kind in "iu" and array.size:
-        dtypes.check_holds("tensor", wanted, array.min(), array.max())
+    if dtype is None and not typed:
+        dtype = {"f": dtypes.DEFAULT_FLOAT, "u": dtypes.int64}.get(array.dtype.kind)
+    if not typed:
+        dtypes.check_data("tensor", dtypes.as_dtype(dtype or dtypes.int64), array)
+    wanted = dtypes.as_dtype(dtype or array.dtype)
     return _finish(array.astype(wanted, copy=False), device, requires_grad)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 import numpy as np
 
 from ..autograd import GraphError, Value, is_grad_enabled
+from ..dtypes import check_holds
 from ..errors import devices_differ
 from ..ops.args import fitting
 from ..recording import refuse
@@ -73,6 +74,8 @@ class InPlace(Value):
             return other.array
         if isinstance(other, int | np.integer) and self.dtype.kind in "iu":
             return fitting(what.removesuffix("_"), int(other), self.dtype)
+        if what in ("copy_", "assignment"):
+            check_holds(what.removesuffix("_"), self.dtype, other)
         if isinstance(other, np.ndarray):
             refuse("a NumPy array beside a Tensor, whose values may change,")
         return other if isinstance(other, (bool, int, float)) else self.storage.backend.from_numpy(np.asarray(other))

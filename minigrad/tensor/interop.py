@@ -26,10 +26,10 @@ class Interop(Value):
         refuse("reading a Tensor's values on the host, as item(), numpy(), float(x) and `if x` do,")
         return self.storage.backend.to_numpy(self.array)
 
-    def numpy(self) -> Array:
+    def numpy(self, *, force: bool = False) -> Array:
         """The NumPy array, of the same shape and dtype, sharing memory on a CPU. Raises GraphError if the tensor
-        requires a gradient, which would be lost: detach() first."""
-        if self.node is not None:
+        requires a gradient, which would be lost: detach() first, or say force=True."""
+        if self.node is not None and not force:
             raise GraphError("numpy() would drop the gradient of a tensor that requires one; use .detach().numpy()")
         shared: Array = self._host()
         return shared

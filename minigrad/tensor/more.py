@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
+
 from .. import backend, dtypes
 from ..autograd import Storage, Value
 from ..missing import instead
@@ -113,9 +115,13 @@ class More(Value):
     def new_tensor(
         self: Any, data: Any, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool = False
     ) -> "Tensor":
-        """A copy of data, with this tensor's dtype and device, or others."""
-        x = self.constant(data.detach().cpu().numpy() if isinstance(data, Value) else data)
-        y: Tensor = x.to(dtype or self.dtype).to(device or self.device).requires_grad_(requires_grad)
+        """A copy of data, with this tensor's dtype and device, or others. Raises OverflowError as tensor() does."""
+        dtype = dtypes.as_dtype(dtype or self.dtype)
+        array = data.detach().cpu().numpy() if isinstance(data, Value) else np.array(data)
+        if not isinstance(data, (Value, np.ndarray, np.generic)):
+            dtypes.check_data("new_tensor", dtype, array)
+            array = array.astype(dtype) if array.dtype.kind == "u" else array  # NumPy's for ints from 2**63 on
+        y: Tensor = self.constant(array).to(dtype).to(device or self.device).requires_grad_(requires_grad)
         return y
 
     # ------------------------------------------------------------------------------------------------------- asked of

@@ -70,7 +70,7 @@ def randn_like(
 
 
 def randint(
-    low: int,
+    low: int = 0,
     high: Any = None,
     size: Any = None,
     *,

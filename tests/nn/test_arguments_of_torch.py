@@ -70,10 +70,29 @@ def test_decoupled_weight_decay_is_adamw():
     assert p.tolist() == q.tolist()
 
 
+def test_arguments_at_pytorchs_defaults_ask_for_nothing():
+    plain = dict(max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False, _weight=None)
+    assert nn.Embedding(3, 2, **plain).weight.shape == (3, 2)
+    assert nn.MultiheadAttention(4, 2, add_bias_kv=False, add_zero_attn=False).num_heads == 2
+    for loss in (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.KLDivLoss, nn.NLLLoss, nn.CrossEntropyLoss, nn.BCELoss):
+        assert loss(size_average=None, reduce=None, reduction="sum").reduction == "sum"
+
+
+def test_words_of_init_and_optimizers():
+    p = nn.Parameter(mg.ones(2, 2))
+    assert nn.init.constant_(tensor=p, val=3).tolist() == [[3, 3], [3, 3]]
+    assert nn.init.zeros_(tensor=p) is nn.init.normal_(tensor=p, std=0.5) is nn.init.xavier_uniform_(tensor=p) is p
+    optimizer = optim.SGD([p], 0.1)
+    optimizer.add_param_group(param_group={"params": mg.ones(1, requires_grad=True)})
+    assert len(optimizer.param_groups) == 2
+
+
 X = mg.ones(2, requires_grad=True)
 REFUSED = {
     "MSELoss: minigrad has no size_average=; say reduction='mean'": lambda: nn.MSELoss(size_average=False),
     "CrossEntropyLoss: minigrad has no reduce=; say": lambda: nn.CrossEntropyLoss(reduce=True),
+    "NLLLoss: minigrad has no reduce=; say": lambda: nn.NLLLoss(reduce=False),
+    "MultiheadAttention: minigrad has no add_bias_kv=; concat": lambda: nn.MultiheadAttention(4, 2, add_bias_kv=True),
     "Embedding: minigrad has no max_norm=; scale the rows": lambda: nn.Embedding(3, 2, max_norm=1.0),
     "grad: minigrad has no is_grads_batched=; call grad": lambda: mg.grad(X.sum(), X, is_grads_batched=True),
     "unexpected keyword argument 'biases'": lambda: nn.Linear(2, 2, biases=True),

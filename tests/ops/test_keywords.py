@@ -41,7 +41,13 @@ BY_NAME = {
     "arange": (lambda: mg.arange(end=3), lambda: mg.arange(3)),
     "zeros_like": (lambda: mg.zeros_like(input=X), lambda: X * 0),
     "relu": (lambda: F.relu(input=X - 2, inplace=True), lambda: (X - 2).relu()),
-    "embedding": (lambda: F.embedding(INDEX, X.T, max_norm=None, sparse=False), lambda: X.T[INDEX]),
+    "embedding": (lambda: F.embedding(INDEX, X.T, max_norm=None, norm_type=2.0, sparse=False), lambda: X.T[INDEX]),
+    "inplace of relu": (lambda: F.relu(X - 2, True), lambda: (X - 2).relu()),
+    "inplace of silu": (lambda: F.silu(X, True), lambda: F.silu(X)),
+    "inplace of leaky_relu": (lambda: F.leaky_relu(X - 2, 0.1, True), lambda: F.leaky_relu(X - 2, 0.1)),
+    "inplace of elu": (lambda: F.elu(X - 2, 1.0, True), lambda: F.elu(X - 2)),
+    "inplace of hardtanh": (lambda: F.hardtanh(X - 2, -1, 1, True), lambda: F.hardtanh(X - 2)),
+    "inplace of dropout": (lambda: F.dropout(X, 0.5, False, True), lambda: X),
     "mse_loss": (lambda: F.mse_loss(input=X, target=X, size_average=None, reduce=None), lambda: mg.tensor(0.0)),
     "scatter": (lambda: mg.scatter(X, 1, INDEX, value=7.0), lambda: X.scatter(1, INDEX, 7.0)),
     "isin": (lambda: mg.isin(INDEX, 2, invert=True), lambda: INDEX != 2),
@@ -60,7 +66,7 @@ def test_signatures_speak_as_pytorch_does():
     assert len(OFFERED) > 230
     words = {word for f in OFFERED.values() for word in inspect.signature(f).parameters}
     assert "input" in words and "x" not in words
-    assert str(inspect.signature(F.elu)) == "(input, alpha=1.0, *, inplace=False)"
+    assert str(inspect.signature(F.elu)) == "(input, alpha=1.0, inplace=False)"
     assert mg.absolute is mg.abs and all(pickle.loads(pickle.dumps(f)) is f for f in OFFERED.values())
 
 
@@ -77,6 +83,17 @@ REFUSED = {
     "a list by keyword": (lambda: mg.softmax(input=[1.0], dim=0), "^softmax: input must be a Tensor, got list"),
     "further on": (lambda: mg.mm(X, [[1.0]]), "^mm: mat2 must be a Tensor, got list"),
     "in a list": (lambda: mg.hstack([X, 1]), "^hstack: tensors must hold Tensors, got int"),
+    "in operands": (lambda: mg.einsum("ij,j", X, [1, 2, 3]), "^einsum: operands must hold Tensors, got list"),
+    "no equation": (lambda: mg.einsum(None, X), "^einsum: equation must be a str, got NoneType"),
+    "in a row": (lambda: mg.broadcast_tensors([1], X), "^broadcast_tensors: tensors must hold Tensors, got list"),
+    "nothing to stack": (lambda: mg.stack([]), "^stack: tensors must hold at least one Tensor, got an empty list"),
+    "nothing to hstack": (lambda: mg.hstack(()), "^hstack: tensors must hold at least one Tensor, got an empty tuple"),
+    "a method's mask": (lambda: X.masked_fill([True], 0), "^masked_fill: mask must be a Tensor of bools, got list"),
+    "a method's weight": (lambda: X.lerp(X, [0.5]), "^lerp: weight must be a number or a Tensor, got list"),
+    "no weight": (lambda: F.linear(X, None), "^linear: weight must be a Tensor, got NoneType"),
+    "inplace twice": (lambda: F.relu(X, True, inplace=True), "takes 1 positional argument"),
+    "a generator's place": (lambda: F.dropout(X, 0.5, True, mg.Generator()), "4 were given"),
+    "the sum": (lambda: F.mse_loss(X, X, size_average=False), "mse_loss: .*no size_average=; say reduction='mean'"),
     "no list": (lambda: mg.stack(3), "^stack: tensors must be a list of Tensors, got int"),
 }
 
@@ -101,6 +118,25 @@ def test_an_error_of_a_tensor_stays_what_it_is():
         mg.ops.keywords.accepting(conv, "here")(X)
     with pytest.raises(IndexError, match="dim 5 is out of range"):
         mg.softmax(X, 5)
+
+
+class Broken:
+    """Of a user's, with a bug of its own."""
+
+    def __index__(self):
+        return (2).lost
+
+    def reserve(self, n):
+        return None.lost
+
+
+def test_an_error_of_an_argument_stays_what_it_is():
+    with pytest.raises(AttributeError, match="'int' object has no attribute 'lost'"):
+        mg.reshape(X, Broken(), 2)
+    with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'lost'"):
+        F.dropout(X, 0.5, generator=Broken())
+    with pytest.raises(AttributeError, match="has no attribute 'reserve'"):
+        F.dropout(X, 0.5, generator=object())
 
 
 def conv(x):

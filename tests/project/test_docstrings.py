@@ -195,6 +195,7 @@ CALLS = {
     "Tensor.backward": {"GraphError": lambda: used().backward()},
     "Tensor.select": {"IndexError": lambda: X.select(0, 5)},
     "Tensor.constant": {"TypeError": lambda: X.constant("a")},
+    "Tensor.new_tensor": {"OverflowError": lambda: X.long().new_tensor([1e30])},
     "Tensor.size": {"IndexError": lambda: X.size(5)},
     "empty": {"ValueError": lambda: mg.empty(-1)},
     "zeros": {"ValueError": lambda: mg.zeros(2, -1)},

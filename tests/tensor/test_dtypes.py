@@ -145,9 +145,40 @@ def test_default_dtypes_of_data():
     assert mg.tensor(np.ones(2)).dtype == mg.tensor([np.float64(1)]).dtype == mg.float64
     assert mg.tensor(np.ones(2), dtype="float16").dtype == mg.float16
     assert mg.tensor([1.5], dtype=int).tolist() == [1]
-    for bad in (np.ones(1, complex), np.array(["a"]), np.array([None]), np.ones(1, np.uint32), 2**70):
+    for bad in (np.ones(1, complex), np.array(["a"]), np.array([None]), np.ones(1, np.uint32)):
         with pytest.raises(TypeError, match="minigrad has no dtype"):
             mg.tensor(bad)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 2.0**63, -1e30, 10**400])
+def test_numbers_that_int64_does_not_hold(value):
+    x, index = mg.tensor([1, 2]), mg.tensor([0])
+    calls = {
+        "tensor": [lambda: mg.tensor([0, value], dtype=mg.int64), lambda: mg.as_tensor(value, dtype=mg.int64)],
+        "full": [lambda: mg.full((2,), value, dtype=mg.int64), lambda: mg.full_like(x, value)],
+        "new_full": [lambda: x.new_full((2,), value)],
+        "new_tensor": [lambda: x.new_tensor([value])],
+        "scatter": [lambda: x.index_fill_(0, index, value), lambda: x.scatter(0, index, value)],
+        "copy": [lambda: x.fill_(value)],
+        "assignment": [lambda: x.__setitem__(0, value)],
+    }
+    for name, made in calls.items():
+        for call in made:
+            with pytest.raises(OverflowError, match=f"^{name}: int64 holds .* to 9223372036854775807, not "):
+                call()
+    assert x.tolist() == [1, 2]
+
+
+def test_floats_that_integers_hold_lose_their_fraction():
+    assert mg.tensor([-0.9, 255.9], dtype=mg.uint8).tolist() == [0, 255]
+    assert mg.full((1,), np.float32(-128.5), dtype=mg.int8).tolist() == [-128]
+    assert mg.tensor([-(2.0**63)], dtype=mg.int64).tolist() == mg.full((1,), np.float64(-(2**63)), mg.int64).tolist()
+    for x in (mg.ones(1), mg.ones(1, dtype=mg.float64)):
+        assert x.new_tensor([2**63]).tolist() == [2.0**63]
+    assert mg.tensor(np.array([300.0]), dtype=mg.uint8).tolist() == [44]  # an array is cast, as by to()
+    for n in (2**63, 2**70, [1, -(2**70)]):
+        with pytest.raises(OverflowError, match=r"^tensor: int64 holds .* to 9223372036854775807, not"):
+            mg.tensor(n)
 
 
 def test_casts_carry_gradients_in_each_dtype():

@@ -325,6 +325,18 @@ def test_ints_that_a_dtype_does_not_hold(value, dtype):
     assert mg.tensor(np.array([value]), dtype=dtype).dtype == dtype  # an array is cast, as by to()
 
 
+def test_options_of_torch_that_change_nothing():
+    assert mg.randint(high=5, size=(2,)).shape == (2,)
+    x = leaf([1.0])
+    assert (x * 2).numpy(force=True).tolist() == [2]
+    g = mg.Generator(device="cpu").manual_seed(3)
+    assert mg.rand(2, generator=g).tolist() == mg.rand(2, generator=mg.Generator(3)).tolist()
+    with pytest.raises(ValueError, match="unknown device"):
+        mg.Generator(device="tpu")
+    with pytest.raises(AttributeError, match=r"use minigrad.tensor\(data, dtype=minigrad.int64\)"):
+        mg.LongTensor  # noqa: B018
+
+
 def test_modes_by_keyword():
     x = leaf([1.0])
     with mg.inference_mode(mode=True):

@@ -89,7 +89,7 @@ def signatures(name, function):
             left.append(str(error))
         shown.append(f"{stars}{called[p.name]}: {kind}{default}".replace("'", '"'))
     if name in INPLACE:
-        shown += ["inplace: bool = False"] if star else ["*", "inplace: bool = False"]
+        shown.insert(shown.index("*") if star else len(shown), "inplace: bool = False")
     given = [f"({', '.join(shown)}) -> {returned}"]
     if function.__code__ is NUMPYS and "dim" in names:
         given.append(given[0].replace("keepdim:", "keepdims:").replace(" dim:", " axis:"))

@@ -273,6 +273,8 @@ def lerp(x, end, weight):
     """y = x + weight (end - x): x for weight 0, end for 1. weight: a number or a Tensor
 
     Elementwise: promoted and broadcast. Raises ValueError for shapes that do not broadcast, and TypeError for bools."""
+    if weight is None or (not isinstance(weight, Value) and np.ndim(weight)):
+        raise TypeError(f"lerp: weight must be a number or a Tensor, got {type(weight).__name__}")
     near = abs(weight) < 0.5
     if not isinstance(near, Value):
         return x + weight * (end - x) if near else end + (weight - 1) * (end - x)
