@@ -214,14 +214,6 @@ def without_defaults(init: Callable[..., None]) -> Callable[..., None]:
     return leaving_out
 
 
-def check_arguments(kind: Any, given: dict[str, Any]) -> None:
-    """Raise such a TypeError if one of the arguments by keyword that a class is called with is not for its __init__."""
-    for word in _ARGUMENTS.keys() & given:
-        parameters = inspect.signature(kind.__init__).parameters.values()
-        if not any(p.name == word or p.kind is p.VAR_KEYWORD for p in parameters):
-            changes_nothing(kind.__name__, word, given[word])
-
-
 def instead(name: str, module: str = "minigrad") -> str | None:
     """What to say to who asks a module for a name that only PyTorch has, or None for any other name."""
     table = _MISSING[module.removeprefix("minigrad.")]

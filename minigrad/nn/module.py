@@ -7,7 +7,6 @@ import numpy as np
 
 from ..autograd import Node, mode
 from ..dtypes import DEFAULT_FLOAT
-from ..missing import check_arguments
 from ..recording import here
 from ..tensor import Tensor, as_tensor
 from ..typing import Array, DTypeLike
@@ -76,14 +75,6 @@ class Module(Hooked):
     training = True
     _name = ""  # what the parent calls this module; such names make up paths such as "blocks.1.attn"
     _buffer_names: dict = {}
-
-    if not TYPE_CHECKING:  # to mypy, __init__ alone says what a class takes
-
-        def __new__(cls, *args, **kwargs):
-            check_arguments(cls, kwargs)
-            if cls.__init__ is object.__init__ and (args or kwargs):
-                raise TypeError(f"{cls.__name__}() takes no arguments")
-            return super().__new__(cls)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What calling the module computes: see the class. Subclasses define it; call the module, not this."""
