@@ -25,8 +25,8 @@ IGNORED = {"memory_format", "sparse_grad", "_stacklevel"}  # whatever they say, 
 INPLACE = {"dropout", "relu", "relu6", "silu", "mish", "elu", "celu", "selu", "leaky_relu", "hardsigmoid", "hardswish",
            "hardtanh"}  # fmt: skip
 
-# The arguments that are several Tensors, and those that are one (beside the first). A list or a number given for one of
-# them leads to an AttributeError, which is told in words. Any other is left as it is: a user's Generator may have a bug.
+# The arguments that are several Tensors, and those that are one, beside the first. A list or a number given for one of
+# them leads to an AttributeError, which is told in words. Any other is left as it is: it may be of a user's Generator.
 _SEVERAL = {"tensors", "operands"}
 _TENSORS = {
     "input", "tensor", "other", "exponent", "index", "indices", "mask", "condition", "tensor1", "tensor2", "mat",
