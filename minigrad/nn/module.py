@@ -226,7 +226,7 @@ class Module(Hooked):
             if path in state_dict and assign:
                 _take_over(x, as_tensor(state_dict[path]).detach().contiguous())
             elif path in state_dict:
-                x.detach().copy_(as_tensor(state_dict[path]).detach())
+                x.detach().copy_(as_tensor(state_dict[path]).detach().to(x.device))
         return keys
 
     def check_state_dict(self, state_dict: Mapping[str, Tensor | Array], strict: bool = True) -> Keys:

@@ -314,12 +314,14 @@ def test_a_module_below_that_switches_by_itself_is_left_to_it():
         assert not m[1].body.training and not m[1].body[0].training
 
 
-def test_parameters_themselves_are_loaded_as_their_values():
-    a, b = nn.Linear(2, 3), nn.Linear(2, 3)
-    for state in (a.state_dict(keep_vars=True), dict(a.named_parameters())):
+def test_parameters_and_arrays_are_loaded_as_their_values(device):
+    a, b = nn.Linear(2, 3), nn.Linear(2, 3).to(device.device)
+    arrays = {name: x.numpy() for name, x in a.state_dict().items()}
+    for state in (a.state_dict(), a.state_dict(keep_vars=True), dict(a.named_parameters()), arrays):
         b.weight.detach().zero_()
         b.load_state_dict(state)
-        assert (b.weight == a.weight).all() and (b.bias == a.bias).all() and b.weight.requires_grad
+        assert b.weight.tolist() == a.weight.tolist() and b.bias.tolist() == a.bias.tolist()
+        assert b.weight.requires_grad and b.weight.device == device.device
 
 
 def test_extra_state_is_not_lost_in_silence():
