@@ -216,6 +216,7 @@ def test_with_a_home_that_cannot_be_written_to_numpy_computes(home):
 
 @pytest.mark.needs("g++")
 @needs_root
+@pytest.mark.slow
 def test_a_folder_that_can_only_be_read(public):
     """What is there is used; what is not there cannot be made, and NumPy computes."""
     os.chmod(public, 0o755)

@@ -160,6 +160,7 @@ def test_random_numbers_are_set_aside_by_one_thread_at_a_time():
 
 
 @pytest.mark.parametrize("on", BACKENDS)
+@pytest.mark.slow
 def test_a_fork_beside_threads_that_compute(on):
     assert run("fork", "2", on=on) == {"hung": 0, "wrong": 0, "children": 25}
 

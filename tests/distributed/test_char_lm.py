@@ -32,6 +32,7 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.needs("mpiexec")
+@pytest.mark.slow
 def test_no_shared_disk(folder):
     argv = "elsewhere.py", SCRIPT, "--text", "book.txt", "--out", "run"
     status, out, err, _ = run(2, *argv, *TINY)

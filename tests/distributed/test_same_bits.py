@@ -48,6 +48,7 @@ def test_the_command_does_too(alone, book, tmp_path):
     assert [(tmp_path / "run" / name).read_bytes() for name in FILES] == alone
 
 
+@pytest.mark.slow
 def test_another_number_goes_on(alone, book, tmp_path):
     """4 processes, then 2: as one process that never stopped. (The rate is constant, as it depends on --steps.)"""
     fixed = options(SETTINGS | dict(shards=8, min_lr=0.02, warmup=0))

@@ -99,6 +99,7 @@ def test_a_file_without_ops_is_no_success(module, tmp_path, capsys):
     assert "no op is declared in ops_of_the_test_none, so nothing was checked" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_processes_share_the_work_and_keep_the_order(module, capsys):
     file = module("3.001", "ops_of_the_test_shared")
 

@@ -309,7 +309,9 @@ class Hinge(mg.Op, abstract=True):
         return mg.where(x < 1, -dy, 0) - mg.where(x == 1, 2 * dy, 0)
 
 
-@pytest.mark.parametrize("op, probe", [(GroupNorm, "parameters"), (Hinge, "values")])
+@pytest.mark.parametrize(
+    "op, probe", [(GroupNorm, "parameters"), pytest.param(Hinge, "values", marks=pytest.mark.slow)]
+)
 def test_rounding_is_no_excuse_elsewhere(op, probe):
     x = mg.tensor(np.random.default_rng(0).standard_normal((2, 4, 3)))
     report = gradcheck(op, x, probes=[probe], raise_on_fail=False)

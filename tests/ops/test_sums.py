@@ -80,7 +80,7 @@ def test_cumsum(on, length, shape, dim, reverse):
     assert_exact(on.cumsum(x, dim, reverse), exact)
 
 
-@pytest.mark.parametrize("name", ["native", "numpy"])
+@pytest.mark.parametrize("name", ["native", pytest.param("numpy", marks=pytest.mark.slow)])
 def test_ones_are_counted_beyond_2_to_the_24(name):
     on, n = DEVICES[name], (1 << 24) + 64
     ones, first = np.ones(n, np.float32), np.zeros(n, np.int64)

@@ -50,6 +50,7 @@ def loss_along(program, directions):
     return loss
 
 
+@pytest.mark.slow
 def test_gradients_and_differences_agree():
     """The derivative along a random direction, in which values at a kink stay where they are and others do not reach
     one if the step is small enough."""

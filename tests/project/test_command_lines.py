@@ -366,6 +366,7 @@ def test_a_terminal_that_cannot_show_everything():
     assert running.returncode == 0 and running.stderr == "" and "\\u1d40" in running.stdout
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_the_middle_of_an_example():
     running = process(EXAMPLES / "prune_heads.py", *TEXT, "--steps", 10**6, "--out", "made")
     try:

@@ -308,6 +308,7 @@ def test_ctrl_c_while_numpy_is_imported_has_no_traceback(tmp_path):
         assert traceback or done.stderr == ""
 
 
+@pytest.mark.slow
 def test_python_without_docstrings():
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     calls = "from contextlib import suppress; from minigrad.__main__ import main\n"

@@ -85,7 +85,8 @@ def test_a_key_is_seen_even_if_its_weight_is_rounded_to_nothing():
     assert np.isnan(causal.change[3:]).all() and not np.isnan(causal.change[:3]).any()
 
 
-@pytest.mark.parametrize("dtype", [pytest.param(mg.float16, marks=pytest.mark.slow), mg.float32])
+@pytest.mark.parametrize("dtype", [mg.float16, mg.float32])
+@pytest.mark.slow
 def test_keys_that_alibi_hides_in_rounding_are_seen(dtype):
     mg.manual_seed(0)
     model = nn.GPT(nn.GPTConfig(11, 256, n_layer=1, n_head=8, n_embd=16, positions="alibi")).to(dtype=dtype)

@@ -57,7 +57,7 @@ def test_a_run_patched_with_itself_is_the_same(point, method, model):
     assert all((x == 0).all() for x in found.values()) and list(found) == list(PATHS)
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", [p if p in ("q", "z") else pytest.param(p, marks=pytest.mark.slow) for p in POINTS])
 def test_gradients_along_the_way_add_up_to_the_exact_effect(point):
     model, (clean, corrupt) = gpt(), runs()
     exact = study.patch(model, clean, corrupt, point=point)
