@@ -59,13 +59,10 @@ RIGHT = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow) if name in ("a jump at ties", "a median by NumPy") else name
-        for name in RIGHT
-    ],
-)
+LONG = "a jump at ties", "a median by NumPy"  # seconds each
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in RIGHT])
 def test_a_right_function_is_not_failed(name):
     fn, *inputs = RIGHT[name]
     report = gradcheck(fn, *inputs, raise_on_fail=False)
