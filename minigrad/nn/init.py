@@ -12,7 +12,7 @@ from ..dtypes import float64
 from ..missing import explaining, listing
 from ..ops import where
 from ..random import Generator, default_generator
-from ..tensor import Tensor, rand, randn
+from ..tensor import Tensor, randn
 
 __all__ = [
     "skipped", "passed_over", "constant_", "zeros_", "ones_", "uniform_", "normal_", "calculate_gain",
@@ -74,24 +74,24 @@ def ones_(tensor: T) -> T:
     return _fill(tensor, 1)
 
 
-def _random(x, make, draw, scale, shift, generator):
-    """x filled with scale · numbers + shift, where make(…) gives a Tensor of what draw(generator, …) computes."""
+def _random(x, fill, draw, generator):
+    """x filled by fill(x), whose numbers draw(generator, …) computes."""
     way = _way.get()
     if way == "draw":
-        return _fill(x, make(x.shape, dtype=x.dtype, generator=generator).mul_(scale).add_(shift))
-    if way == "pass over":
+        fill(x.detach())
+    elif way == "pass over":
         draw(default_generator if generator is None else generator, x.shape, x.dtype, _Nowhere)
     return x
 
 
 def uniform_(tensor: T, a: float = 0.0, b: float = 1.0, generator: Generator | None = default_generator) -> T:
     """Uniform in [a, b), for a tensor of any shape. Returns it. Raises TypeError unless it holds floats."""
-    return _random(tensor, rand, Generator.uniform, b - a, a, generator)
+    return _random(tensor, lambda x: x.uniform_(a, b, generator=generator), Generator.uniform, generator)
 
 
 def normal_(tensor: T, mean: float = 0.0, std: float = 1.0, generator: Generator | None = default_generator) -> T:
     """Normal, for a tensor of any shape. Returns it. Raises TypeError unless it holds floats."""
-    return _random(tensor, randn, Generator.normal, std, mean, generator)
+    return _random(tensor, lambda x: x.normal_(mean, std, generator=generator), Generator.normal, generator)
 
 
 def _fans(x):

@@ -273,9 +273,10 @@ class Module(Hooked):
         for what is below it. Returns self."""
         done: set[Module] = set()
         for module in self.modules():
+            if module in done:
+                continue
             if module is self or type(module).train is Module.train:
-                if module not in done:
-                    module.training = mode
+                module.training = mode
             else:
                 module.train(mode)
                 done.update(module.modules())

@@ -18,11 +18,13 @@ def _or_default(generator: Generator | None) -> Generator:
     return default_generator if generator is None else generator
 
 
-def _float_dtype(name: str, dtype: Any) -> Any:
-    dtype = dtypes.as_dtype(dtype)
+def _drawn(
+    name: str, draw: Any, shape: Any, dtype: Any, device: str, requires_grad: bool, generator: Generator | None
+) -> Tensor:
+    dtype, on = dtypes.as_dtype(dtype), backend.get(device)
     if dtype.kind != "f":
         raise TypeError(f"{name} makes floats, not {dtype}; for integers use randint")
-    return dtype
+    return from_backend(draw(_or_default(generator), shape, dtype, on), on, requires_grad)
 
 
 def rand(
@@ -34,9 +36,8 @@ def rand(
     generator: Generator | None = None,
 ) -> Tensor:
     """Uniform in [0, 1). rand(2, 3) or rand((2, 3)). Raises TypeError for dtypes that are no floats."""
-    on = backend.get(device)
-    y = _or_default(generator).uniform(_sizes("rand", sizes, size), _float_dtype("rand", dtype), on)
-    return from_backend(y, on, requires_grad)
+    shape = _sizes("rand", sizes, size)
+    return _drawn("rand", Generator.uniform, shape, dtype, device, requires_grad, generator)
 
 
 def randn(
@@ -48,9 +49,8 @@ def randn(
     generator: Generator | None = None,
 ) -> Tensor:
     """Standard normal. randn(2, 3) or randn((2, 3)). Raises TypeError for dtypes that are no floats."""
-    on = backend.get(device)
-    y = _or_default(generator).normal(_sizes("randn", sizes, size), _float_dtype("randn", dtype), on)
-    return from_backend(y, on, requires_grad)
+    shape = _sizes("randn", sizes, size)
+    return _drawn("randn", Generator.normal, shape, dtype, device, requires_grad, generator)
 
 
 def rand_like(
