@@ -99,7 +99,8 @@ class Optimizer:
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient, in place. closure: a function that computes the loss and the
-        gradients first; its loss is returned."""
+        gradients first; its loss is returned. Raises ValueError, before anything has changed, for a buffer that is no
+        array of floats of its parameter's shape."""
         loss = None
         if closure is not None:
             with enable_grad():
@@ -108,12 +109,7 @@ class Optimizer:
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
-                    state = self.state.get(p)
-                    if not state:
-                        with recording.apart():
-                            buffers = {name: p.zeros_like() for name in self.buffers}
-                        state = self.state[p] = {"step": 0, **buffers}
-                    due.append((p, p.grad, state, group))
+                    due.append((p, p.grad, self._fitting_state(p), group))
         if not type(self).update_all.__module__.startswith("minigrad."):
             recording.refuse(f"{type(self).__name__}, whose update_all is not minigrad's,")
         states = {p: state for p, _, state, _ in due}
@@ -122,6 +118,22 @@ class Optimizer:
         with no_grad():
             self.update_all(due)
         return loss
+
+    def _fitting_state(self, p):
+        """The state of a parameter, begun if it has none. Buffers that are not like it, since it has been cast or moved
+        or they were set by hand, are taken as load_state_dict takes them: kernels trust that all are alike."""
+        state = self.state.get(p)
+        if not state:
+            with recording.apart():
+                state = self.state[p] = {"step": 0, **{name: p.zeros_like() for name in self.buffers}}
+            return state
+        x, on = p.array, p.storage.backend
+        unfit = [name for name in self.buffers if not _fits(state.get(name), x, on)]
+        if unfit:
+            index = [id(x) for group in self.param_groups for x in group["params"]].index(id(p))
+            with recording.apart():
+                state.update({name: self._checked_buffer(state, f"state {index}", name, p) for name in unfit})
+        return state
 
     def update(self, p: Tensor, g: Tensor, state: MutableMapping[str, Any], group: MutableMapping[str, Any]) -> None:
         """Change p, and the buffers in state, in place; g stays as it is. Runs under no_grad.
@@ -207,17 +219,30 @@ class Optimizer:
             )
         own = {"step": _steps(state["step"], name)}
         for buffer in self.buffers:
-            value = state[buffer]
-            if not isinstance(value, Tensor | np.ndarray | np.generic) or value.dtype.kind != "f":
-                raise ValueError(f"optimizer {name} has {shown(value)} for {buffer}, not an array of floats")
-            value = as_tensor(value if isinstance(value, Tensor) else np.asarray(value))
-            if value.shape != p.shape:
-                raise ValueError(f"optimizer {name} has {buffer} of shape {value.shape}, its parameter {p.shape}")
-            if buffer in self.squares and (value < 0).any():
-                raise ValueError(f"optimizer {name} has negative numbers in {buffer}, a mean of squares")
-            on = p.storage.backend
-            own[buffer] = from_backend(on.copy(value.to(p.device, p.dtype).array), on)
+            own[buffer] = self._checked_buffer(state, name, buffer, p)
         return own
+
+    def _checked_buffer(self, state, name, buffer, p):
+        """A buffer of a parameter's state as a Tensor of its own, of p's dtype on p's device. Raises ValueError for one
+        that is missing, is no array of floats, or has another shape."""
+        value = _checked(state, name, dict, {buffer})[buffer]
+        if not isinstance(value, Tensor | np.ndarray | np.generic) or value.dtype.kind != "f":
+            raise ValueError(f"optimizer {name} has {shown(value)} for {buffer}, not an array of floats")
+        value = as_tensor(value if isinstance(value, Tensor) else np.asarray(value))
+        if value.shape != p.shape:
+            raise ValueError(f"optimizer {name} has {buffer} of shape {value.shape}, its parameter {p.shape}")
+        if buffer in self.squares and (value < 0).any():
+            raise ValueError(f"optimizer {name} has negative numbers in {buffer}, a mean of squares")
+        on = p.storage.backend
+        return from_backend(on.copy(value.to(p.device, p.dtype).array), on)
+
+
+def _fits(buffer, x, on):
+    """Whether a kernel of a backend may change a buffer in place beside a parameter's array x."""
+    if not isinstance(buffer, Tensor) or buffer.storage.backend is not on:
+        return False
+    array = buffer.array
+    return array.dtype == x.dtype and array.shape == x.shape and on.is_compact(array)
 
 
 def refuse(optimizer, **options):
