@@ -63,7 +63,7 @@ class TwoHeads(nn.Module):
     """The layer and its loss."""
 
     def __init__(self):
-        self.attn = nn.MultiheadAttention(4, 2, bias=False, impl="batched", dtype=mg.float64)
+        self.attn = nn.MultiheadAttention(4, 2, bias=False, impl="batched", dtype=mg.float64, batch_first=True)
         self.attn.load_from_heads(W_Q, W_K, W_V, W_O.reshape(4, 4))
 
     def forward(self, x, target):

@@ -27,8 +27,9 @@ class Reverser(nn.Module):
         self.embedding = nn.Embedding(V, C)
         self.positions = nn.Embedding(LONGEST + 2, C)
         self.transformer = nn.Transformer(
-            C, nh, layers, layers, dim_feedforward=4 * C, dropout=0.0, activation="gelu", norm_first=True
-        )
+            C, nh, layers, layers, dim_feedforward=4 * C, dropout=0.0, activation="gelu", norm_first=True,
+            batch_first=True,
+        )  # fmt: skip
         self.head = nn.Linear(C, V)
 
     def forward(self, src, tgt):

@@ -48,7 +48,7 @@ class Lookup(nn.Module):
 
     def __init__(self, scores=1, normed=False):
         self.keys, self.values, self.questions = (nn.Embedding(V, C) for _ in range(3))
-        self.attn = nn.MultiheadAttention(C, 1, bias=False, impl="batched")
+        self.attn = nn.MultiheadAttention(C, 1, bias=False, impl="batched", batch_first=True)
         self.head = nn.Linear(C, V, bias=False)
         W_Q, W_K, _ = self.attn.weights()  # (C, C) each
         for W in W_Q, W_K:

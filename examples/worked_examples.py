@@ -42,7 +42,7 @@ def worked(title, tokens, x, W_Q, W_K, W_V):
     show("concat", concat)
 
     W_O = mg.eye(concat.shape[1], dtype=mg.float64)
-    layer = nn.MultiheadAttention(x.shape[1], len(W_Q), bias=False, dtype=mg.float64).load_from_heads(
+    layer = nn.MultiheadAttention(x.shape[1], len(W_Q), bias=False, dtype=mg.float64, batch_first=True).load_from_heads(
         W_Q, W_K, W_V, W_O
     )
     for layer.impl in ("per_head", "batched", "fused"):

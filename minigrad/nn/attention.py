@@ -17,7 +17,7 @@ from .cache import KVCache
 from .heads import Head, load, prune
 from .layers import Linear
 from .masks import combined, hidden_future
-from .module import Module, Parameter, check_batch_first, placed
+from .module import Module, Parameter, placed
 from .positions import alibi, alibi_slopes, rotary
 
 FORMS = "per_head", "batched", "fused"
@@ -64,6 +64,10 @@ class MultiheadAttention(Module):
     heads share them (Shazeer 2019). scale: replaces 1/√d_k. kdim, vdim: the sizes of key and value, if they are not
     embed_dim. positions: "rotary" or "alibi", see nn.positions. dropout: of the pattern.
 
+    batch_first has to be said: True where inputs and output are (B, T, C); False, PyTorch's default, for (T, B, C).
+    Patterns, masks, caches and what head hooks see begin with B in either case. Raises TypeError without it, and
+    ValueError for sizes and options that do not fit.
+
     head_gates, a Tensor (nh,) or None: factors of the heads' outputs. Set it to ones that require a gradient, and that
     gradient says how the loss changes with each head. It is not part of state_dict()."""
 
@@ -76,9 +80,13 @@ class MultiheadAttention(Module):
 
     def __init__(self, embed_dim: int, num_heads: int, *, num_kv_heads: int | None = None, bias: bool = True,
                  dropout: float = 0.0, scale: float | None = None, kdim: int | None = None, vdim: int | None = None,
-                 impl: str = "fused", positions: str | None = None, batch_first: bool = True,
+                 impl: str = "fused", positions: str | None = None, batch_first: bool | None = None,
                  device: str | None = None, dtype: DTypeLike = DEFAULT_FLOAT):  # fmt: skip
-        check_batch_first(batch_first)
+        if batch_first is None:
+            raise TypeError(
+                "attention needs batch_first=True for inputs (B, T, C), or batch_first=False, PyTorch's default, for "
+                "inputs (T, B, C)"
+            )
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         if num_heads < 1 or embed_dim < 1 or embed_dim % num_heads:
             raise ValueError(f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}")
@@ -95,6 +103,7 @@ class MultiheadAttention(Module):
         self.d_k = self.d_v = embed_dim // num_heads
         self.kv_of_head = tuple(i * num_kv_heads // num_heads for i in range(num_heads))  # whose keys head i reads
         self.impl, self.scale, self.dropout, self.positions = impl, scale, dropout, positions
+        self.batch_first = batch_first
         self.slopes = alibi_slopes(num_heads)
         self.register_buffer("head_gates", None, persistent=False)
         _check_form(impl)
@@ -135,7 +144,8 @@ class MultiheadAttention(Module):
                 key_padding_mask: Tensor | None = None, need_weights: bool = False, attn_mask: Tensor | None = None,
                 average_attn_weights: bool = True, is_causal: bool = False, *, cache: KVCache | None = None,
                 left_padding: Tensor | None = None) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """(output (B, T, C), pattern or None) of query (B, T, C), key (B, S, kdim) and value (B, S, vdim).
+        """(output (B, T, C), pattern or None) of query (B, T, C), key (B, S, kdim) and value (B, S, vdim). Without
+        batch_first, output (T, B, C) of query (T, B, C), key (S, B, kdim) and value (S, B, vdim).
 
         key defaults to query, value to key. Masks are those of torch.nn.MultiheadAttention: True in a bool mask means
         *not* to attend, a float mask is added to the scores; key_padding_mask is (B, S), attn_mask (T, S) or
@@ -151,16 +161,22 @@ class MultiheadAttention(Module):
         key = query if key is None else key
         value = key if value is None else value
         self._check(query, key, value)
+        if not self.batch_first:  # within, all is (B, T, C)
+            turned = {id(x): x.transpose(0, 1) for x in (query, key, value)}  # what is one Tensor stays one
+            query, key, value = (turned[id(x)] for x in (query, key, value))
         masked = need_weights or attn_mask is not None or key_padding_mask is not None
         if cache is not None and query.shape[1] == key.shape[1] == 1 and not masked and self.decodes:
-            return self.out_proj(self._decoded(query, key, value, cache, left_padding)), None
-        start = 0 if cache is None else cache.length
-        mask, is_causal = self._masks(query, key, attn_mask, key_padding_mask, left_padding, is_causal, start)
-        form = self._no_heads if not self.num_heads else self._batched if self._head_hooks else self._form(need_weights)
-        z, pattern = form(query, key, value, mask, is_causal, cache)  # (B, T, nh·d_v)
+            z, pattern = self._decoded(query, key, value, cache, left_padding)  # (B, 1, nh·d_v), None
+        else:
+            start = 0 if cache is None else cache.length
+            mask, is_causal = self._masks(query, key, attn_mask, key_padding_mask, left_padding, is_causal, start)
+            form = self._form(need_weights)
+            z, pattern = form(query, key, value, mask, is_causal, cache)  # (B, T, nh·d_v)
         y = self.out_proj(z)  # (B, T, C)
         if self._head_hooks:
             y = self._hooked(OUTPUT, y)  # (B, T, C)
+        if not self.batch_first:
+            y = y.transpose(0, 1).contiguous()  # (T, B, C); y.view(T * B, C) works, as it does in PyTorch
         if not need_weights:
             return y, None
         return y, pattern.sum(1) / max(self.num_heads, 1) if average_attn_weights else pattern
@@ -217,7 +233,8 @@ class MultiheadAttention(Module):
         q, k, v = self._projected(query, key, value, cache.position)  # (B, nh, 1, d_k), (B, nkv, 1, d_k), …
         alibi = self.positions == "alibi"
         slopes = tensor(self.slopes, dtype=float64, device=query.device) if alibi else None
-        return self._side_by_side(cache.attend(q, k, v, left_padding, slopes, self.score_scale))  # (B, 1, nh·d_v)
+        z = cache.attend(q, k, v, left_padding, slopes, self.score_scale)  # (B, nh, 1, d_v)
+        return self._side_by_side(z), None  # (B, 1, nh·d_v)
 
     def _no_heads(self, query, key, value, mask, is_causal, cache):
         """The form of a layer whose heads are all pruned: nothing but out_proj's bias is left."""
@@ -341,6 +358,10 @@ class MultiheadAttention(Module):
         return nh % max(nkv, 1) == 0 and self.kv_of_head == tuple(i * nkv // nh for i in range(nh))
 
     def _form(self, need_weights):
+        if not self.num_heads:
+            return self._no_heads
+        if self._head_hooks:
+            return self._batched
         _check_form(self.impl)
         impl = _taken.get() or self.impl
         if need_weights and impl == "fused":
@@ -352,8 +373,10 @@ class MultiheadAttention(Module):
         given = {"query": (query, "T", self.embed_dim), "key": (key, "S", self.kdim), "value": (value, "S", self.vdim)}
         for name, (x, length, size) in given.items():
             if x.ndim != 3 or x.shape[2] != size:
-                raise ValueError(f"{name} must be (B, {length}, {size}), got shape {x.shape}")
-        if query.shape[0] != key.shape[0] or key.shape[:2] != value.shape[:2]:
+                dims = f"B, {length}" if self.batch_first else f"{length}, B"
+                raise ValueError(f"{name} must be ({dims}, {size}), got shape {x.shape}")
+        batch = 0 if self.batch_first else 1
+        if query.shape[batch] != key.shape[batch] or key.shape[:2] != value.shape[:2]:
             raise ValueError(f"query {query.shape}, key {key.shape} and value {value.shape} do not fit each other")
         gates = self.head_gates
         if gates is not None and (gates.shape != (self.num_heads,) or gates.dtype != query.dtype):
@@ -396,5 +419,6 @@ class MultiheadAttention(Module):
 
     def extra_repr(self) -> str:
         shared = f", num_kv_heads={self.num_kv_heads}" if self.num_kv_heads != self.num_heads else ""
-        bias = self.in_proj_bias is not None
-        return f"{self.embed_dim}, num_heads={self.num_heads}{shared}, dropout={self.dropout}, bias={bias}, {self.impl}"
+        about = f"{self.embed_dim}, num_heads={self.num_heads}{shared}, dropout={self.dropout}, "
+        about += f"bias={self.in_proj_bias is not None}, {self.impl}"
+        return about if self.batch_first else f"{about}, batch_first=False"

@@ -56,7 +56,7 @@ class Block(Module):
         self.norm1 = LayerNorm(config.n_embd, bias=config.bias)
         self.attn = MultiheadAttention(
             config.n_embd, config.n_head, num_kv_heads=config.n_kv_head, bias=config.bias, dropout=config.dropout,
-            impl=config.impl, positions=positions,
+            impl=config.impl, positions=positions, batch_first=True,
         )  # fmt: skip
         self.dropout = Dropout(config.dropout)
         self.norm2 = LayerNorm(config.n_embd, bias=config.bias)

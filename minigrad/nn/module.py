@@ -60,12 +60,6 @@ def placed(device, dtype):
     return {"device": "cpu" if device is None else device, "dtype": DEFAULT_FLOAT if dtype is None else dtype}
 
 
-def check_batch_first(batch_first):
-    """Raise unless it is True. PyTorch's default is False; ours are batch first when it is left out, too."""
-    if not batch_first:
-        raise ValueError("minigrad is batch first: give it (B, T, C), as x.transpose(0, 1) of (T, B, C)")
-
-
 class Module(Hooked):
     """Base class of layers and models. Assign Parameters and Modules as attributes, define forward, call the module.
 

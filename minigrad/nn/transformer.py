@@ -1,4 +1,7 @@
-"""Encoders, decoders, and both together (Vaswani et al. 2017), with PyTorch's names and arguments, batch first."""
+"""Encoders, decoders, and both together (Vaswani et al. 2017), with PyTorch's names and arguments.
+
+Shapes here are those with batch_first=True; with batch_first=False, read (T, B, C) for (B, T, C). Only attention knows
+the difference, for everything else in a layer takes each position on its own."""
 
 import copy
 from collections.abc import Mapping
@@ -40,7 +43,7 @@ class _Layer(Module):
         activation: str = "relu",
         layer_norm_eps: float = 1e-5,
         *,
-        batch_first: bool = True,
+        batch_first: bool | None = None,
         norm_first: bool = False,
         bias: bool = True,
         attention: Mapping[str, Any] | None = None,
@@ -84,7 +87,8 @@ class TransformerEncoderLayer(_Layer):
 
     norm_first: the norms come before the parts, as in GPT-2, instead of after the sums, as in the paper. attention:
     further arguments of MultiheadAttention, such as dict(impl="per_head", num_kv_heads=2). activation: "relu", "gelu",
-    "silu" or a function. Raises ValueError for other options, and for batch_first=False."""
+    "silu" or a function. batch_first has to be said, as there: False for (T, B, C). Raises TypeError without it, and
+    ValueError for other options."""
 
     def forward(
         self,
@@ -220,7 +224,7 @@ class Transformer(Module):
         activation: str = "relu",
         layer_norm_eps: float = 1e-5,
         *,
-        batch_first: bool = True,
+        batch_first: bool | None = None,
         norm_first: bool = False,
         bias: bool = True,
         attention: Mapping[str, Any] | None = None,

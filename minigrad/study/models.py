@@ -14,7 +14,7 @@ class AttentionBlock(Module):
     """x + attention(x), causal: (B, T, C) -> (B, T, C)."""
 
     def __init__(self, n_embd, n_head, impl):
-        self.attn = MultiheadAttention(n_embd, n_head, bias=False, impl=impl)
+        self.attn = MultiheadAttention(n_embd, n_head, bias=False, impl=impl, batch_first=True)
 
     def forward(self, x):
         y, _ = self.attn(x, is_causal=True)  # (B, T, C)

@@ -67,8 +67,8 @@ class HeadTrace:
     """What trace_heads kept: trace[layer], by path or number, is the LayerTrace of that layer's last forward.
 
     layers: {path: MultiheadAttention} of those traced. tokens: the (B, T) ints that the model was last called with, as
-    an array; None where it is not clear which argument they are. They are the only ints among the arguments, or the
-    first ones given to an nn.GPT or AttentionOnly, whose second ones are targets."""
+    an array; None where it is not clear which argument they are, or where layers are not batch first. They are the only
+    ints among the arguments, or the first ones given to an nn.GPT or AttentionOnly, whose second ones are targets."""
 
     def __init__(
         self, model: "Module", grads: bool, layers: Iterable[int | str] | None, heads: Iterable[int] | None
@@ -213,6 +213,7 @@ class HeadTrace:
     def _keep_tokens(self, model, args):
         ints = [x for x in args if isinstance(x, Tensor) and x.ndim == 2 and x.dtype.kind in "iu"]
         known = len(ints) == 1 or (ints and isinstance(model, (GPT, AttentionOnly)))
+        known = known and all(layer.batch_first for layer in self.layers.values())  # else they may be (T, B)
         self.tokens = ints[0].cpu().numpy().copy() if known else None
         self._targets = ints[1].cpu().numpy().copy() if known and len(ints) > 1 else None
 

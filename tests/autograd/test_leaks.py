@@ -45,7 +45,7 @@ class Small(nn.Module):
     def __init__(self):
         self.wte = nn.Embedding(7, 8)
         self.norm = nn.LayerNorm(8)
-        self.attn = nn.MultiheadAttention(8, 2, dropout=0.1)
+        self.attn = nn.MultiheadAttention(8, 2, dropout=0.1, batch_first=True)
         self.mlp = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 7))
 
     def forward(self, idx):

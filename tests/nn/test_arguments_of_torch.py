@@ -73,7 +73,7 @@ def test_decoupled_weight_decay_is_adamw():
 def test_arguments_at_pytorchs_defaults_ask_for_nothing():
     plain = dict(max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False, _weight=None)
     assert nn.Embedding(3, 2, **plain).weight.shape == (3, 2)
-    assert nn.MultiheadAttention(4, 2, add_bias_kv=False, add_zero_attn=False).num_heads == 2
+    assert nn.MultiheadAttention(4, 2, add_bias_kv=False, add_zero_attn=False, batch_first=True).num_heads == 2
     for loss in (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.KLDivLoss, nn.NLLLoss, nn.CrossEntropyLoss, nn.BCELoss):
         assert loss(size_average=None, reduce=None, reduction="sum").reduction == "sum"
 

@@ -242,7 +242,7 @@ def inner(x, y):
 
 def test_all_layers_take_one_form_in_a_block_of_one_thread():
     marks = {"per_head": "cat", "batched": "attention_pattern", "fused": "attention"}
-    layers = {form: nn.MultiheadAttention(8, 2, impl=form) for form in FORMS}
+    layers = {form: nn.MultiheadAttention(8, 2, impl=form, batch_first=True) for form in FORMS}
     x, found = mg.randn(1, 3, 8), []
 
     def forms(wanted):
@@ -320,11 +320,11 @@ def test_identities_of_one_backward():
 
 def test_attention_refuses_what_does_not_fit(attention):
     with pytest.raises(ValueError, match="embed_dim 5 is not divisible by num_heads 2"):
-        nn.MultiheadAttention(5, 2)
+        nn.MultiheadAttention(5, 2, batch_first=True)
     with pytest.raises(ValueError, match="num_heads 4 is not divisible by num_kv_heads 3"):
-        nn.MultiheadAttention(8, 4, num_kv_heads=3)
+        nn.MultiheadAttention(8, 4, num_kv_heads=3, batch_first=True)
     with pytest.raises(ValueError, match="positions must be None, 'rotary' or 'alibi', got 'rope'"):
-        nn.MultiheadAttention(8, 4, positions="rope")
+        nn.MultiheadAttention(8, 4, positions="rope", batch_first=True)
     with pytest.raises(ValueError, match=r"query must be \(B, T, 6\), got shape \(3, 6\)"):
         attention(data(T, C))
     with pytest.raises(ValueError, match=r"query \(2, 3, 6\), key \(3, 4, 6\) and value \(3, 4, 6\) do not fit"):
@@ -345,7 +345,7 @@ def test_attention_refuses_what_does_not_fit(attention):
             attention(data(B, T, C), data(B, S, C), attn_mask=wrong, key_padding_mask=mg.tensor(PADDING))
     for options in (dict(impl="flash"), dict(dropout=2.0), dict(positions="rotary")):
         with pytest.raises(ValueError, match=r"impl must be|dropout must be|even head size, got 3"):
-            nn.MultiheadAttention(6, 2, **options)
+            nn.MultiheadAttention(6, 2, batch_first=True, **options)
     attention.impl = "flash"
     with pytest.raises(ValueError, match="impl must be one of per_head, batched, fused, got 'flash'"):
         attention(data(B, T, C))
@@ -353,7 +353,7 @@ def test_attention_refuses_what_does_not_fit(attention):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_attention_dropout_only_in_training(form):
-    m = nn.MultiheadAttention(C, NH, dropout=0.5, impl=form)
+    m = nn.MultiheadAttention(C, NH, dropout=0.5, impl=form, batch_first=True)
     x = mg.randn(B, T, C)
     assert not (m(x)[0] == m(x)[0]).all()
     m.eval()

@@ -34,7 +34,8 @@ def test_load_from_heads_is_the_definition(nkv):
         close(m(x)[0], expected)
         close(m(x, x.clone(), x)[0], expected)
     assert m.num_heads == nh and m.num_kv_heads == nkv
-    assert nn.MultiheadAttention(4, 1).load_from_heads([np.eye(4)], [np.eye(4)], [np.eye(4)], np.eye(4)).num_heads == 1
+    m = nn.MultiheadAttention(4, 1, batch_first=True)
+    assert m.load_from_heads([np.eye(4)], [np.eye(4)], [np.eye(4)], np.eye(4)).num_heads == 1
 
 
 def test_pruned_heads_are_gone_and_the_others_stay(attention):
@@ -136,17 +137,17 @@ def test_head_matrices_that_do_not_fit_are_refused():
 def test_parameters_and_cost():
     for bias in (True, False):
         d = 12
-        m = nn.MultiheadAttention(d, 3, bias=bias)
+        m = nn.MultiheadAttention(d, 3, bias=bias, batch_first=True)
         assert m.num_parameters() == m.cost(5).parameters == 4 * d * d + 4 * d * bias
-        m = nn.MultiheadAttention(d, 6, num_kv_heads=2, bias=bias)
+        m = nn.MultiheadAttention(d, 6, num_kv_heads=2, bias=bias, batch_first=True)
         assert m.num_parameters() == m.cost(5).parameters == 2 * d * d + 2 * d * 2 * 2 + bias * (2 * d + 2 * 2 * 2)
-        m = nn.MultiheadAttention(d, 3, kdim=5, vdim=7, bias=bias)
+        m = nn.MultiheadAttention(d, 3, kdim=5, vdim=7, bias=bias, batch_first=True)
         assert m.num_parameters() == m.cost(4, 9).parameters == d * (2 * d + 5 + 7) + 4 * d * bias
     T, d = 10, 12
     flops = 2 * T * 4 * d * d + 2 * 2 * T * T * d  # projections; scores and values
-    assert nn.MultiheadAttention(d, 3).cost(T, batch=2).flops == 2 * flops
+    assert nn.MultiheadAttention(d, 3, batch_first=True).cost(T, batch=2).flops == 2 * flops
     projections = 3 * 8 * 8 + 5 * 6 * 8 + 5 * 4 * 8 + 3 * 8 * 8  # of 3 queries, 5 keys and values; output
-    cost = nn.MultiheadAttention(8, 2, kdim=6, vdim=4).cost(3, 5)
+    cost = nn.MultiheadAttention(8, 2, kdim=6, vdim=4, batch_first=True).cost(3, 5)
     assert cost.flops == 2 * (projections + 3 * 5 * (8 + 8)) and cost.kv_cache == 5 * (8 + 8) * 4
 
 
@@ -157,7 +158,7 @@ def test_the_cache_of_llama_3_70b():
         assert 80 * cost.kv_cache == size
     cost = nn.cost.attention(8192, 64, 8, 128, 128, T=1000, batch=3, bias=False, dtype=mg.float16)
     assert cost.kv_cache == 3 * 1000 * 327_680 // 80 and cost.parameters == 2 * 8192**2 + 2 * 8192 * 8 * 128
-    m = nn.MultiheadAttention(16, 4, num_kv_heads=2).half()
+    m = nn.MultiheadAttention(16, 4, num_kv_heads=2, batch_first=True).half()
     assert m.cost(10, batch=3).kv_cache == m.new_cache(3, 10).nbytes
 
 
@@ -259,4 +260,4 @@ def test_a_layer_without_heads_is_its_bias():
 
 def test_heads_of_a_group_stand_side_by_side():
     for heads, groups, expected in ((4, 2, (0, 0, 1, 1)), (6, 3, (0, 0, 1, 1, 2, 2)), (4, 1, (0, 0, 0, 0))):
-        assert nn.MultiheadAttention(12, heads, num_kv_heads=groups).kv_of_head == expected
+        assert nn.MultiheadAttention(12, heads, num_kv_heads=groups, batch_first=True).kv_of_head == expected

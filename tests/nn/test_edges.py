@@ -33,14 +33,14 @@ from .heads import FORMS, B, C, T, close, data, layer
 )
 def test_attention_layers_that_cannot_be(sizes, options, words):
     with pytest.raises(ValueError, match=words):
-        nn.MultiheadAttention(*sizes, **options)
+        nn.MultiheadAttention(*sizes, batch_first=True, **options)
 
 
 def test_attention_layers_that_just_can():
     for sizes, options in (((1, 1), {}), ((4, 4), dict(num_kv_heads=4)), ((4, 4), dict(num_kv_heads=1)),
                            ((4, 2), dict(positions="rotary")), ((3, 1), dict(positions="alibi")),
                            ((4, 2), dict(dropout=0)), ((4, 2), dict(dropout=1))):  # fmt: skip
-        m = nn.MultiheadAttention(*sizes, **options)
+        m = nn.MultiheadAttention(*sizes, batch_first=True, **options)
         y, _ = m(mg.randn(1, 1, sizes[0]))
         assert y.shape == (1, 1, sizes[0])
     assert (y == m.out_proj.bias).all()  # with dropout 1, nothing passes
@@ -68,7 +68,7 @@ def test_each_input_of_attention_is_checked():
 
 def test_each_matrix_of_a_head_is_checked():
     eye = np.eye(4)
-    m = nn.MultiheadAttention(4, 2)
+    m = nn.MultiheadAttention(4, 2, batch_first=True)
     for args, words in (
         (([eye], [eye], [eye, eye], eye), "1 W_Q, 1 W_K and 2 W_V"),
         (([eye], [], [], eye), "1 W_Q, 0 W_K and 0 W_V"),
@@ -106,7 +106,7 @@ def test_a_cache_checks_batch_heads_and_dtype_of_both():
             keys, values = cache.append(k * n, -k * n)
             assert cache.length == n and keys.shape == values.shape == (B, 2, n, 2)
         assert (keys[:, :, :1] == k).all() and (values[:, :, 1:] == -2 * k).all()
-    wide = nn.MultiheadAttention(4, 2).load_from_heads(
+    wide = nn.MultiheadAttention(4, 2, batch_first=True).load_from_heads(
         *[[np.ones((4, 3))] * 2] * 2, [np.ones((4, 5))] * 2, np.ones((10, 4))
     )
     cache = wide.new_cache(3, 7)
@@ -188,8 +188,8 @@ def test_head_hooks_come_in_order_and_see_what_is_used():
 
 
 def test_a_repr_says_what_a_layer_is():
-    assert nn.MultiheadAttention(4, 2).extra_repr() == "4, num_heads=2, dropout=0.0, bias=True, fused"
-    m = nn.MultiheadAttention(4, 2, num_kv_heads=1, bias=False, dropout=0.1, impl="batched")
+    assert nn.MultiheadAttention(4, 2, batch_first=True).extra_repr() == "4, num_heads=2, dropout=0.0, bias=True, fused"
+    m = nn.MultiheadAttention(4, 2, num_kv_heads=1, bias=False, dropout=0.1, impl="batched", batch_first=True)
     assert m.extra_repr() == "4, num_heads=2, num_kv_heads=1, dropout=0.1, bias=False, batched"
     expected = {
         nn.Linear(2, 3, bias=False): "Linear(2, 3, bias=False)",
@@ -263,10 +263,10 @@ def test_layers_begin_within_pytorchs_bounds():
     assert nn.Linear(0, 2).bias.tolist() == [0, 0]
     table = nn.Embedding(100, 50).weight.detach().numpy()
     assert table.std() == pytest.approx(1, rel=0.03) and abs(table.mean()) < 0.05
-    m = nn.MultiheadAttention(40, 4, num_kv_heads=2)
+    m = nn.MultiheadAttention(40, 4, num_kv_heads=2, batch_first=True)
     packed = math.sqrt(6 / (40 + 80))
     assert 0.98 * packed < abs(m.in_proj_weight.detach().numpy()).max() <= packed  # as one matrix, as PyTorch does
-    m = nn.MultiheadAttention(40, 4, kdim=10, vdim=200)
+    m = nn.MultiheadAttention(40, 4, kdim=10, vdim=200, batch_first=True)
     for name, size in ("q", 40), ("k", 10), ("v", 200):
         bound = math.sqrt(6 / (40 + size))
         W = getattr(m, f"{name}_proj_weight").detach().numpy()

@@ -209,8 +209,6 @@ WRONG = {
     "float labels": (lambda: F.cross_entropy(mg.ones(2, 3), mg.ones(2)), TypeError, "class indices"),
     "an old way": (lambda: nn.CrossEntropyLoss(None, None), TypeError, "positional"),
     "padding": (lambda: nn.Embedding(3, 2, padding_idx=3), ValueError, "out of range"),
-    "batch_first": (lambda: nn.MultiheadAttention(8, 2, batch_first=False), ValueError, r"x.transpose\(0, 1\)"),
-    "an encoder": (lambda: nn.TransformerEncoderLayer(8, 2, batch_first=False), ValueError, "batch first"),
 }
 
 

@@ -16,7 +16,7 @@ def data(*shape):
 
 
 def made(kind, **options):
-    options = dict(dim_feedforward=12, dropout=0.0, dtype=mg.float64) | options
+    options = dict(dim_feedforward=12, dropout=0.0, dtype=mg.float64, batch_first=True) | options
     if kind is nn.Transformer:
         return kind(C, NH, 2, 2, **options)
     return kind(C, NH, **options)
@@ -70,7 +70,7 @@ def test_a_causal_decoder_does_not_look_ahead():
 
 
 def test_layers_begin_with_weights_of_their_own():
-    layer = nn.TransformerEncoderLayer(C, NH, dim_feedforward=12)
+    layer = nn.TransformerEncoderLayer(C, NH, dim_feedforward=12, batch_first=True)
     encoder = nn.TransformerEncoder(layer, 3, norm=nn.LayerNorm(C))
     assert encoder.layers[0] is layer and len(encoder.layers) == 3
     for name in ("self_attn.in_proj_weight", "self_attn.out_proj.weight", "linear1.weight", "linear2.bias"):
@@ -80,7 +80,7 @@ def test_layers_begin_with_weights_of_their_own():
     assert all((bias == 0).all() for bias in biases)  # as MultiheadAttention draws it, not as Linear does
     assert [name for name, _ in encoder.named_modules()][1:3] == ["layers", "layers.0"]
     with pytest.raises(ValueError, match="num_layers must be at least 1, got 0"):
-        nn.TransformerDecoder(nn.TransformerDecoderLayer(C, NH), 0)
+        nn.TransformerDecoder(nn.TransformerDecoderLayer(C, NH, batch_first=True), 0)
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
@@ -89,13 +89,13 @@ def test_gradients(norm_first, attention):
     options = dict(norm_first=norm_first, attention=attention, activation="gelu")
     src, tgt = data(B, S, C).requires_grad_(), data(B, T, C).requires_grad_()
     hidden = mg.tensor([[False] * S, [False, True, False, False]])
-    m = nn.Transformer(C, NH, 1, 1, dim_feedforward=12, dropout=0.0, dtype=mg.float64, **options)
+    m = nn.Transformer(C, NH, 1, 1, dim_feedforward=12, dropout=0.0, dtype=mg.float64, batch_first=True, **options)
     gradcheck(lambda m, src, tgt: m(src, tgt, tgt_is_causal=True, memory_key_padding_mask=hidden), m, src, tgt,
               mode="directional", probes=CHEAP)  # fmt: skip
 
 
 def test_dropout_in_training_only_and_activations():
-    m, x = nn.TransformerEncoderLayer(C, NH, dropout=0.5), mg.randn(B, T, C)
+    m, x = nn.TransformerEncoderLayer(C, NH, dropout=0.5, batch_first=True), mg.randn(B, T, C)
     assert not (m(x) == m(x)).all()
     m.eval()
     assert (m(x) == m(x)).all()
@@ -146,13 +146,13 @@ def test_each_mask_goes_to_its_own_attention(name):
 
 def test_sizes_and_options_are_handed_on():
     """Defaults are PyTorch's; every option of the layers and of the whole reaches the parts that it is for."""
-    m = nn.Transformer(C, NH, 1, 2, 12)
+    m = nn.Transformer(C, NH, 1, 2, 12, batch_first=True)
     assert [len(m.encoder.layers), len(m.decoder.layers)] == [1, 2] and m.encoder.norm.eps == m.decoder.norm.eps == 1e-5
     layers = [*m.encoder.layers, *m.decoder.layers]
     assert [layer.dropout.p for layer in layers] == [layer.self_attn.dropout for layer in layers] == [0.1] * 3
     assert not any(layer.norm_first for layer in layers) and all(p.dtype == mg.float32 for p in m.parameters())
     other = dict(dropout=0.25, activation="silu", layer_norm_eps=1e-3, norm_first=True, bias=False, dtype=mg.float64)
-    m = nn.Transformer(C, NH, 1, 1, 12, **other, attention=dict(impl="per_head", positions="rotary"))
+    m = nn.Transformer(C, NH, 1, 1, 12, **other, attention=dict(impl="per_head", positions="rotary"), batch_first=True)
     assert not any("bias" in name for name, _ in m.named_parameters())
     assert all(p.dtype == mg.float64 for p in m.parameters())
     encoder, decoder = m.encoder.layers[0], m.decoder.layers[0]
@@ -164,18 +164,19 @@ def test_sizes_and_options_are_handed_on():
     assert decoder.multihead_attn.positions is None and decoder.multihead_attn.impl == "per_head"  # two sequences
     assert {x.eps for x in m.modules() if isinstance(x, nn.LayerNorm)} == {1e-3}
     with nn.init.skipped():
-        m = nn.Transformer(num_encoder_layers=1, num_decoder_layers=1)
-        assert len((many := nn.Transformer(8, 8, dim_feedforward=2)).encoder.layers) == len(many.decoder.layers) == 6
+        m = nn.Transformer(num_encoder_layers=1, num_decoder_layers=1, batch_first=True)
+        many = nn.Transformer(8, 8, dim_feedforward=2, batch_first=True)
+        assert len(many.encoder.layers) == len(many.decoder.layers) == 6
     attention = m.decoder.layers[0].multihead_attn
     assert attention.embed_dim == 512 and attention.num_heads == 8 and m.encoder.layers[0].linear1.out_features == 2048
     for kind in nn.TransformerEncoderLayer, nn.TransformerDecoderLayer:
-        layer = kind(C, NH)
+        layer = kind(C, NH, batch_first=True)
         assert layer.linear1.out_features == 2048 and layer.dropout1.p == 0.1 and layer.norm1.eps == 1e-5
         assert layer.linear1.bias is not None and not layer.norm_first and layer.activation is nn.functional.relu
 
 
 def test_the_whole_begins_with_xaviers_matrices():
-    m = nn.Transformer(32, 4, 1, 1, 128, bias=True)
+    m = nn.Transformer(32, 4, 1, 1, 128, bias=True, batch_first=True)
     for name, p in m.named_parameters():
         if p.ndim > 1:
             bound = (6 / sum(p.shape)) ** 0.5
@@ -185,7 +186,8 @@ def test_the_whole_begins_with_xaviers_matrices():
 
 def test_parameters_come_in_pytorchs_order():
     """Programs copy them as one vector."""
-    names = [name.rpartition(".")[0] for name, _ in nn.TransformerDecoderLayer(4, 2, 8).named_parameters()]
+    layer = nn.TransformerDecoderLayer(4, 2, 8, batch_first=True)
+    names = [name.rpartition(".")[0] for name, _ in layer.named_parameters()]
     assert [name.partition(".")[0] for name in dict.fromkeys(names)] == [
         "self_attn", "self_attn", "multihead_attn", "multihead_attn", "linear1", "linear2", "norm1", "norm2", "norm3",
     ]  # fmt: skip

@@ -92,7 +92,7 @@ PROGRAMS = {
         },
         deleted="^import torch.onnx",
         changes={
-            r"self.encoder\(src(.*)$": r"self.encoder(src.transpose(0, 1)\1.transpose(0, 1)",  # batch first
+            "num_encoder_layers=nlayers": "num_encoder_layers=nlayers, batch_first=False",
             r"torch.save\(model, f\)": "torch.save(model, args.save)",
         },
     ),

@@ -54,7 +54,7 @@ nn.Module.state_dict: prefix='', keep_vars=False
 nn.Module.load_state_dict: strict=True, assign=False
 nn.Module.train: mode=True
 nn.Module.requires_grad_: requires_grad=True
-nn.MultiheadAttention: bias=True, dropout=0.0, impl='fused', batch_first=True, dtype=float32
+nn.MultiheadAttention: bias=True, dropout=0.0, impl='fused', dtype=float32
 nn.MultiheadAttention.forward: need_weights=False, average_attn_weights=True, is_causal=False
 nn.MultiheadAttention.register_head_hook: last=False
 nn.MultiheadAttention.cost: batch=1
@@ -62,15 +62,15 @@ nn.Parameter: requires_grad=True
 nn.RMSNorm: elementwise_affine=True, dtype=float32
 nn.Softmax: dim=-1
 nn.Transformer: d_model=512, nhead=8, num_encoder_layers=6, num_decoder_layers=6, dim_feedforward=2048, dropout=0.1,
-    activation='relu', layer_norm_eps=1e-05, batch_first=True, norm_first=False, bias=True, dtype=float32
+    activation='relu', layer_norm_eps=1e-05, norm_first=False, bias=True, dtype=float32
 nn.Transformer.forward: src_is_causal=False, tgt_is_causal=False, memory_is_causal=False
 nn.TransformerDecoder.forward: tgt_is_causal=False, memory_is_causal=False
 nn.TransformerDecoderLayer: dim_feedforward=2048, dropout=0.1, activation='relu', layer_norm_eps=1e-05,
-    batch_first=True, norm_first=False, bias=True, dtype=float32
+    norm_first=False, bias=True, dtype=float32
 nn.TransformerDecoderLayer.forward: tgt_is_causal=False, memory_is_causal=False
 nn.TransformerEncoder.forward: is_causal=False
 nn.TransformerEncoderLayer: dim_feedforward=2048, dropout=0.1, activation='relu', layer_norm_eps=1e-05,
-    batch_first=True, norm_first=False, bias=True, dtype=float32
+    norm_first=False, bias=True, dtype=float32
 nn.TransformerEncoderLayer.forward: is_causal=False
 nn.choose: temperature=1.0
 nn.init.kaiming_normal_: a=0.0, mode='fan_in', nonlinearity='leaky_relu', generator=default_generator

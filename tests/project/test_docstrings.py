@@ -255,8 +255,15 @@ CALLS = {
     "nn.ParameterDict": {"KeyError": lambda: nn.ParameterDict()["a"], "TypeError": lambda: nn.ParameterDict({"a": 3})},
     "nn.ParameterList": {"IndexError": lambda: nn.ParameterList()[0], "TypeError": lambda: nn.ParameterList([3])},
     "nn.Parameter": {"TypeError": lambda: nn.Parameter(X.long())},
-    "nn.MultiheadAttention.head": {"ValueError": lambda: nn.MultiheadAttention(8, 2).head(2)},
-    "nn.TransformerEncoderLayer": {"ValueError": lambda: nn.TransformerEncoderLayer(8, 2, activation="nonsense")},
+    "nn.MultiheadAttention": {
+        "TypeError": lambda: nn.MultiheadAttention(8, 2),
+        "ValueError": lambda: nn.MultiheadAttention(8, 3, batch_first=True),
+    },
+    "nn.MultiheadAttention.head": {"ValueError": lambda: nn.MultiheadAttention(8, 2, batch_first=True).head(2)},
+    "nn.TransformerEncoderLayer": {
+        "ValueError": lambda: nn.TransformerEncoderLayer(8, 2, activation="nonsense", batch_first=True),
+        "TypeError": lambda: nn.TransformerEncoderLayer(8, 2),
+    },
     "nn.choose": {
         "ValueError": lambda: nn.choose(X, temperature=-1),
         "FloatingPointError": lambda: nn.choose(X * float("nan")),

@@ -20,7 +20,7 @@ class EncoderDecoder(nn.Module):
 
     def __init__(self):
         self.source, self.target, self.head = nn.Embedding(V, 32), nn.Embedding(V, 32), nn.Linear(32, V)
-        self.transformer = nn.Transformer(32, 4, 2, 2, 64, dropout=0.0)
+        self.transformer = nn.Transformer(32, 4, 2, 2, 64, dropout=0.0, batch_first=True)
 
     def forward(self, src, tgt, y):
         x = self.transformer(self.source(src), self.target(tgt), tgt_is_causal=True)

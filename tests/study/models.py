@@ -48,7 +48,7 @@ class EncoderDecoder(nn.Module):
 
     def __init__(self):
         self.source, self.target, self.head = nn.Embedding(V, 16), nn.Embedding(V, 16), nn.Linear(16, V)
-        self.transformer = nn.Transformer(16, 4, 1, 2, 32, dropout=0.0)
+        self.transformer = nn.Transformer(16, 4, 1, 2, 32, dropout=0.0, batch_first=True)
 
     def forward(self, src, tgt):
         padding = mg.tensor(np.arange(src.shape[1]) >= np.array([[4], [6], [6]]))  # (B, S): the first is shorter

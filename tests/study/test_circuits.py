@@ -21,7 +21,7 @@ def near(x, expected, atol=1e-10):
 
 @pytest.mark.parametrize("sizes", [dict(), dict(num_kv_heads=2, scale=0.3), dict(kdim=5, vdim=7)])
 def test_circuits_are_what_the_layer_computes(sizes):
-    layer = randomised(nn.MultiheadAttention(8, 4, bias=False, **sizes))
+    layer = randomised(nn.MultiheadAttention(8, 4, bias=False, batch_first=True, **sizes))
     x, key, value = (mg.randn(2, n, size, dtype=mg.float64) for n, size in ((3, 8), (6, layer.kdim), (6, layer.vdim)))
     layer.head_gates = mg.tensor([1.0, 0.5, -1.0, 2.0], dtype=mg.float64)
     with mg.no_grad(), trace_heads(layer, grads=False) as trace:
@@ -34,7 +34,7 @@ def test_circuits_are_what_the_layer_computes(sizes):
     with pytest.raises(ValueError, match="no head 4"):
         ov_circuit(layer, 4)
     with pytest.raises(ValueError, match="rotary"):
-        qk_circuit(nn.MultiheadAttention(8, 4, positions="rotary"), 0)
+        qk_circuit(nn.MultiheadAttention(8, 4, positions="rotary", batch_first=True), 0)
 
 
 class Normed(AttentionOnly):
@@ -191,7 +191,7 @@ class Encoder(nn.Module):
 
     def __init__(self, norm_first, norm=None):
         self.wte, self.lm_head = nn.Embedding(13, 16), nn.Linear(16, 13)
-        layer = nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, norm_first=norm_first)
+        layer = nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, norm_first=norm_first, batch_first=True)
         self.encoder = nn.TransformerEncoder(layer, 2, norm)
 
     def head(self, x):
@@ -218,7 +218,7 @@ class Decoder(Encoder):
     def __init__(self):
         super().__init__(True)
         self.encoder = nn.TransformerDecoder(
-            nn.TransformerDecoderLayer(16, 4, 32, dropout=0.0, norm_first=True), 2, None
+            nn.TransformerDecoderLayer(16, 4, 32, dropout=0.0, norm_first=True, batch_first=True), 2, None
         )
 
     def forward(self, idx):
@@ -293,7 +293,7 @@ def test_a_final_norm_that_is_not_known_is_refused():
     with pytest.raises(TypeError, match=r"must be .* got Identity"):
         unembedding(model)
     with pytest.raises(TypeError, match="has no head"):
-        unembedding(nn.MultiheadAttention(8, 2))
+        unembedding(nn.MultiheadAttention(8, 2, batch_first=True))
 
 
 def test_tokens_that_are_none_are_refused():

@@ -130,18 +130,18 @@ def test_what_has_no_composition_is_refused():
     with pytest.raises(ValueError, match="no kind of composition 'o'"):
         study.composition(gpt(), "o")
     with pytest.raises(TypeError, match="MultiheadAttention has no residual stream"):
-        study.composition(nn.MultiheadAttention(8, 2), "v")
+        study.composition(nn.MultiheadAttention(8, 2, batch_first=True), "v")
     with pytest.raises(ValueError, match="several streams"):
         study.composition(EncoderDecoder(), "v")
-    layer = nn.TransformerDecoderLayer(8, 2, 8, norm_first=True)
+    layer = nn.TransformerDecoderLayer(8, 2, 8, norm_first=True, batch_first=True)
     with pytest.raises(ValueError, match="several streams"):
         study.composition(nn.TransformerDecoder(layer, 2), "v")
     with pytest.raises(ValueError, match="norms come after the sums"):
-        study.composition(nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 8), 2), "v")
-    before = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 8, norm_first=True), 2)
+        study.composition(nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 8, batch_first=True), 2), "v")
+    before = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 8, norm_first=True, batch_first=True), 2)
     assert list(study.composition(before, "v")) == [("layers.0.self_attn", "layers.1.self_attn")]
     model = gpt()
-    model.blocks[1].attn = nn.MultiheadAttention(16, 4, kdim=5, vdim=16)
+    model.blocks[1].attn = nn.MultiheadAttention(16, 4, kdim=5, vdim=16, batch_first=True)
     with pytest.raises(ValueError, match=r"blocks.1.attn takes keys of 5 and values of 16 from elsewhere"):
         study.composition(model, "q")
     assert isinstance(model.blocks[0], Block)

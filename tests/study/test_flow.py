@@ -120,7 +120,9 @@ class Normed(nn.Module):
 
     def __init__(self):
         self.source, self.target, self.head = nn.Embedding(V, 16), nn.Embedding(V, 16), nn.Linear(16, V)
-        self.transformer = nn.Transformer(16, 4, 2, 2, 32, norm_first=True, attention={"num_kv_heads": 2})
+        self.transformer = nn.Transformer(
+            16, 4, 2, 2, 32, norm_first=True, attention={"num_kv_heads": 2}, batch_first=True
+        )
         self.transformer.encoder.norm = nn.RMSNorm(16)
 
     def forward(self, src, tgt):
@@ -131,7 +133,7 @@ class Normed(nn.Module):
 class Encoder(nn.Module):
     def __init__(self, **options):
         self.embed, self.head = nn.Embedding(V, 16), nn.Linear(16, V)
-        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, **options), 3)
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, **options), 3)
 
     def forward(self, x, y):
         return F.cross_entropy(self.head(self.encoder(self.embed(x))).reshape(-1, V), y.reshape(-1))
@@ -193,8 +195,8 @@ class Two(nn.Module):
 
     def __init__(self):
         self.embed, self.head = nn.Embedding(V, 16), nn.Linear(16, V)
-        self.a = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, norm_first=True), 1)
-        self.b = nn.TransformerDecoder(nn.TransformerDecoderLayer(16, 4, 32, norm_first=True), 1)
+        self.a = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, norm_first=True, batch_first=True), 1)
+        self.b = nn.TransformerDecoder(nn.TransformerDecoderLayer(16, 4, 32, norm_first=True, batch_first=True), 1)
 
     def forward(self, x, y):
         memory = self.a(self.embed(x))

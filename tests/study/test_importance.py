@@ -108,7 +108,7 @@ def test_importance_leaves_the_model_as_it_was(method):
 
 
 def test_importance_of_any_loss():
-    layer = nn.MultiheadAttention(8, 2, dtype=mg.float64)
+    layer = nn.MultiheadAttention(8, 2, dtype=mg.float64, batch_first=True)
     x = mg.randn(3, 5, 8, dtype=mg.float64)
 
     def square(layer, x):
@@ -146,7 +146,7 @@ def test_importance_where_parts_are_frozen_recomputed_or_unused(method):
         for path in PATHS:
             np.testing.assert_allclose(found[path], expected[path], rtol=1e-9, atol=1e-14)
     model = gpt()
-    model.spare = nn.MultiheadAttention(8, 2, dtype=mg.float64)
+    model.spare = nn.MultiheadAttention(8, 2, dtype=mg.float64, batch_first=True)
     assert not study.head_importance(model, [batch()], method, steps=3)["spare"].any()
     with pytest.raises(ValueError, match="no head"), study.ablate_heads(model, {"spare": [2]}):
         pass
@@ -218,7 +218,7 @@ def test_a_pruned_model_is_the_silenced_one_but_smaller(changes, tmp_path):
 
 def test_pruning_what_is_no_gpt_and_too_many():
     mg.manual_seed(0)
-    layer = nn.TransformerEncoderLayer(8, 4, 16, dropout=0.0)
+    layer = nn.TransformerEncoderLayer(8, 4, 16, dropout=0.0, batch_first=True)
     x = mg.randn(2, 3, 8)
 
     def square(layer, x):
@@ -284,7 +284,7 @@ def test_the_recorder_writes_a_page(tmp_path):
 def test_a_probe_without_targets_has_no_gradients(tmp_path):
     class Reader(nn.Module):
         def __init__(self):
-            self.wte, self.attn = nn.Embedding(V, 8), nn.MultiheadAttention(8, 2)
+            self.wte, self.attn = nn.Embedding(V, 8), nn.MultiheadAttention(8, 2, batch_first=True)
 
         def forward(self, idx):
             return F.softmax(self.attn(self.wte(idx), is_causal=True)[0], dim=-1)

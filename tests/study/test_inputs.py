@@ -42,7 +42,7 @@ LAYERS = {
 @pytest.mark.parametrize("changes", [dict(), dict(pruned=[2]), dict(gates=[1.0, 0.5, -2.0, 0.0])], ids=str)
 @pytest.mark.parametrize("options", LAYERS.values(), ids=LAYERS)
 def test_the_gradients_of_the_heads_copies_add_up_to_that_of_the_input(options, changes, dtype):
-    layer = wild(nn.MultiheadAttention(16, 4, dtype=dtype, **options))
+    layer = wild(nn.MultiheadAttention(16, 4, dtype=dtype, batch_first=True, **options))
     layer.prune_heads(changes.get("pruned", []))
     if "gates" in changes:
         layer.head_gates = mg.tensor(changes["gates"], dtype=dtype)
@@ -129,7 +129,7 @@ def test_heads_that_are_chosen():
 
 def test_they_stay_what_they_were():
     """Whatever becomes of the weights, the gates, the input and the output."""
-    layer = nn.MultiheadAttention(16, 4, dtype=mg.float64)
+    layer = nn.MultiheadAttention(16, 4, dtype=mg.float64, batch_first=True)
     layer.head_gates = mg.tensor([1.0, 0.5, 2.0, 1.0], dtype=mg.float64)
     optimizer, x = optim.SGD(layer.parameters(), lr=0.5), mg.randn(B, T, 16, dtype=mg.float64)
     with study.trace_heads(layer) as trace:
@@ -168,7 +168,7 @@ def test_no_gradient_yet():
 
 
 def test_a_hook_may_replace_what_comes_in_and_what_goes_out():
-    layer = nn.MultiheadAttention(16, 4, dtype=mg.float64)
+    layer = nn.MultiheadAttention(16, 4, dtype=mg.float64, batch_first=True)
     x, memory = (mg.randn(B, T, 16, dtype=mg.float64) for _ in range(2))
     handles = [layer.register_head_hook(p, lambda layer, given: memory) for p in ("x_k", "x_v")]
     handles.append(layer.register_head_hook("y", lambda layer, y: 2 * y))

@@ -103,7 +103,7 @@ def test_the_parts_of_a_head_in_other_forms(changes):
 
 
 def test_cross_attention_with_inputs_of_other_sizes():
-    layer = nn.MultiheadAttention(8, 4, kdim=6, vdim=10, impl="batched", dtype=mg.float64)
+    layer = nn.MultiheadAttention(8, 4, kdim=6, vdim=10, impl="batched", dtype=mg.float64, batch_first=True)
     layer.head_gates = mg.ones(4, dtype=mg.float64, requires_grad=True)
     q, k, v = (mg.randn(2, n, size, dtype=mg.float64) for n, size in ((3, 8), (5, 6), (5, 10)))
 
@@ -120,7 +120,7 @@ def test_cross_attention_with_inputs_of_other_sizes():
 
 def test_packed_weights_in_cross_attention_and_heads_of_size_1():
     for nh in (2, 4):
-        layer = nn.MultiheadAttention(4, nh, impl="batched", dtype=mg.float64)
+        layer = nn.MultiheadAttention(4, nh, impl="batched", dtype=mg.float64, batch_first=True)
         q, k = mg.randn(2, 3, 4, dtype=mg.float64), mg.randn(2, 5, 4, dtype=mg.float64)
         loss = (layer(q, k)[0] ** 2).sum()
         loss.backward(retain_graph=True)
@@ -190,7 +190,7 @@ def test_what_the_trace_names_too_has_the_same_gradient_there(changes, dtype):
 def test_the_words_in_cross_attention_and_with_dropout():
     mg.manual_seed(0)
     q, kv = mg.randn(2, 3, 8, dtype=mg.float64), mg.randn(2, 5, 8, dtype=mg.float64)
-    layer = nn.MultiheadAttention(8, 4, dropout=0.5, dtype=mg.float64)
+    layer = nn.MultiheadAttention(8, 4, dropout=0.5, dtype=mg.float64, batch_first=True)
     layer.register_head_hook("qk", lambda layer, x: x * 3.0)
 
     def loss():

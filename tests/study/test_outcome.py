@@ -38,7 +38,7 @@ def test_the_mean_of_the_losses_is_the_models_loss():
 
 
 def test_no_outcome_where_there_are_no_logits():
-    (src, tgt), layer = tokens(), nn.MultiheadAttention(8, 2)
+    (src, tgt), layer = tokens(), nn.MultiheadAttention(8, 2, batch_first=True)
     with study.trace_heads(model := EncoderDecoder(), grads=False) as trace:
         model(src, tgt[:, :5])
     assert trace.outcome is None  # it is not clear which of its ints are the tokens

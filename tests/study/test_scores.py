@@ -134,7 +134,7 @@ def test_errors_of_scores():
     with pytest.raises(ValueError, match=r"period 5.*there are 4;"):
         head_scores(gpt(vocab_size=4), periods=(5,))
     with pytest.raises(ValueError, match="vocab_size"):
-        head_scores(nn.MultiheadAttention(8, 2))
+        head_scores(nn.MultiheadAttention(8, 2, batch_first=True))
     with pytest.raises(KeyError, match="no designed head 'previuos'; did you mean previous"):
         designed_head("previuos")
     with pytest.raises(ValueError, match="33 tokens is longer than block_size 32"):

@@ -257,7 +257,8 @@ def test_how_much_a_head_writes_counts_its_gate():
 
 def test_statistics_of_float16_neither_underflow_nor_overflow():
     mg.manual_seed(0)
-    layer, x = (each.to(dtype=mg.float16) for each in (nn.MultiheadAttention(8, 2, bias=False), mg.randn(2, 4, 8)))
+    layer = nn.MultiheadAttention(8, 2, bias=False, batch_first=True)
+    layer, x = (each.to(dtype=mg.float16) for each in (layer, mg.randn(2, 4, 8)))
     with study.trace_heads(layer) as trace:
         (layer(x)[0] * 2e-4).sum().backward()
     seen = trace[0]
@@ -319,7 +320,7 @@ def test_a_ledger_shows_the_gradient_of_the_heads_own_gate(head):
 
 @pytest.mark.parametrize("need_weights", [False, True])
 def test_a_hook_on_the_output_replaces_it_whether_weights_are_needed_or_not(need_weights):
-    layer, x = nn.MultiheadAttention(8, 2, impl="batched"), mg.randn(2, 3, 8)
+    layer, x = nn.MultiheadAttention(8, 2, impl="batched", batch_first=True), mg.randn(2, 3, 8)
     before = layer(x, need_weights=need_weights)[0].detach().numpy()
     layer.register_head_hook("y", lambda layer, y: y * 2.0)
     y, pattern = layer(x, need_weights=need_weights)

@@ -81,7 +81,7 @@ def test_every_statistic_says_what_it_is(model, capsys):
 
 
 def test_what_a_statistic_needs_and_the_layer_lacks_is_nan():
-    layer = nn.MultiheadAttention(8, 2)
+    layer = nn.MultiheadAttention(8, 2, batch_first=True)
     with study.trace_heads(layer) as trace:
         layer(mg.randn(2, 3, 8), mg.randn(2, 5, 8))
     got = {name: stat.of(trace[""], np.zeros((2, 3), int)) for name, stat in study.STATS.items()}
@@ -102,7 +102,7 @@ def test_a_name_is_given_once():
 def test_a_saturated_head_is_closed(scale, open_by, least, most):
     """Two keys that get the same are as open as can be; where one gets all, nothing passes the softmax."""
     mg.manual_seed(0)
-    layer = nn.MultiheadAttention(8, 2, dtype=mg.float64)
+    layer = nn.MultiheadAttention(8, 2, dtype=mg.float64, batch_first=True)
     layer.scale = scale
     with study.trace_heads(layer) as trace:
         (layer(mg.randn(3, 2, 8, dtype=mg.float64))[0] ** 2).sum().backward()
@@ -113,7 +113,7 @@ def test_a_saturated_head_is_closed(scale, open_by, least, most):
 
 
 def test_a_head_without_a_gradient_has_no_gain():
-    layer = nn.MultiheadAttention(8, 2, dtype=mg.float64)
+    layer = nn.MultiheadAttention(8, 2, dtype=mg.float64, batch_first=True)
     layer.head_gates = mg.tensor([0.0, 1.0], dtype=mg.float64)
     with study.trace_heads(layer) as trace:
         (layer(mg.randn(3, 2, 8, dtype=mg.float64))[0] ** 2).sum().backward()
@@ -123,7 +123,7 @@ def test_a_head_without_a_gradient_has_no_gain():
 
 def test_a_gradient_that_does_not_come_through_the_output():
     """The loss is of z: there is no gradient of what the head writes, so statistics that need gradients are nan."""
-    layer, heads = nn.MultiheadAttention(8, 2), []
+    layer, heads = nn.MultiheadAttention(8, 2, batch_first=True), []
     with study.trace_heads(layer) as trace:
         layer.register_head_hook("z", lambda layer, z: heads.append(z), last=True)
         layer(mg.randn(3, 2, 8))
@@ -176,7 +176,7 @@ def test_queries_and_keys_of_different_texts_are_at_no_same_positions():
 
 
 def test_a_sequence_of_padding_does_not_count():
-    layer, x = nn.MultiheadAttention(8, 2, impl="batched"), mg.randn(2, 4, 8)
+    layer, x = nn.MultiheadAttention(8, 2, impl="batched", batch_first=True), mg.randn(2, 4, 8)
     padding = mg.tensor([[False] * 4, [True] * 4])
     with study.trace_heads(layer, grads=False) as both:
         layer(x, key_padding_mask=padding)

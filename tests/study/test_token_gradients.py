@@ -61,7 +61,7 @@ def test_of_cross_attention(dtype):
 
 @pytest.mark.parametrize("gates", [None, [1.0, 0.0, -2.0, 0.5]])
 def test_of_other_sizes_with_gates_and_of_a_layer_that_runs_twice(gates):
-    layer = nn.MultiheadAttention(16, 4, kdim=5, vdim=3, dtype=mg.float64)
+    layer = nn.MultiheadAttention(16, 4, kdim=5, vdim=3, dtype=mg.float64, batch_first=True)
     layer.head_gates = None if gates is None else mg.tensor(gates, dtype=mg.float64)
     key, value = mg.randn(B, 5, 5, dtype=mg.float64), mg.randn(B, 5, 3, dtype=mg.float64)
     with study.trace_heads(layer) as trace:
@@ -155,7 +155,7 @@ def test_labels_that_do_not_fit(labels, got):
 
 
 def seen_of(n, length):
-    layer = nn.MultiheadAttention(4, 2)
+    layer = nn.MultiheadAttention(4, 2, batch_first=True)
     with study.trace_heads(layer) as trace:
         layer(mg.randn(n, length, 4))[0].sum().backward()
     return trace[0]
@@ -254,8 +254,8 @@ def test_what_the_lens_cannot_show_is_refused():
     with pytest.raises(ValueError, match="head 4 was not traced"):
         study.backward_lens(model, seen, 4)
     with pytest.raises(TypeError, match=r"has no head\(x\)"):
-        study.backward_lens(nn.MultiheadAttention(16, 4), seen, 1)
-    layer = nn.MultiheadAttention(16, 4, vdim=3, dtype=mg.float64)
+        study.backward_lens(nn.MultiheadAttention(16, 4, batch_first=True), seen, 1)
+    layer = nn.MultiheadAttention(16, 4, vdim=3, dtype=mg.float64, batch_first=True)
     with study.trace_heads(layer) as trace:
         y = layer(*(mg.randn(B, T, size, dtype=mg.float64) for size in (16, 16, 3)))[0]
         (y**2).sum().backward()

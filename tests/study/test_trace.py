@@ -103,7 +103,7 @@ def test_cross_attention_and_a_layer_used_twice():
     assert len(list(trace)) == 5
     assert trace["transformer.decoder.layers.0.multihead_attn"].pattern[0, :, :, 4:].max() == 0  # padding
 
-    layer = nn.MultiheadAttention(8, 2, dtype=mg.float64)
+    layer = nn.MultiheadAttention(8, 2, dtype=mg.float64, batch_first=True)
     x = mg.randn(1, 3, 8, dtype=mg.float64)
     with study.trace_heads(layer) as trace:
         y, _ = layer(layer(x)[0])
@@ -321,7 +321,7 @@ def test_the_table_by_hand():
 
 
 def test_a_table_of_what_has_no_tokens():
-    layer = nn.MultiheadAttention(8, 2)
+    layer = nn.MultiheadAttention(8, 2, batch_first=True)
     with study.trace_heads(layer) as trace:
         layer(mg.randn(2, 3, 8), mg.randn(2, 5, 8))
     assert trace.tokens is None and trace.table().stats == ("norm", "entropy", "previous", "openness", "sink")

@@ -146,7 +146,7 @@ class Classifier(nn.Module):
 
     def __init__(self, V: int, C: int = 8) -> None:
         self.wte = nn.Embedding(V, C)
-        self.attn = nn.MultiheadAttention(C, 2, positions="rotary")
+        self.attn = nn.MultiheadAttention(C, 2, positions="rotary", batch_first=True)
         self.mlps = nn.ModuleList(MLP(C, 4 * C) for _ in range(2))
         self.head = nn.Sequential(nn.LayerNorm(C), nn.Linear(C, V))
 

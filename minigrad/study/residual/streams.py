@@ -63,12 +63,17 @@ class Stream:
 def streams(model):
     """The Streams of a Module that is, or contains, an nn.GPT, a study.AttentionOnly, an nn.Transformer, an encoder, a
     decoder or layers of one; or has blocks with attn, and perhaps norm1, norm2 and mlp, as nn.GPT has. Raises TypeError
-    for any other, and for norms that are not nn.LayerNorm or nn.RMSNorm."""
+    for any other, and for norms that are not nn.LayerNorm or nn.RMSNorm; ValueError if it is not batch first."""
     found = _streams(model, "")
     if not found:
         raise TypeError(
             f"{type(model).__name__} has no residual stream that is known: no blocks with attn, as nn.GPT has, and no "
             "nn.TransformerEncoder or nn.TransformerDecoder"
+        )
+    if not all(part.first.batch_first for stream in found for part in stream.parts if part.is_attention):
+        raise ValueError(
+            "a residual stream has to be (B, T, C): make the model with batch_first=True, and load into it the "
+            "state_dict() of this one, whose parameters are the same"
         )
     for stream in found:
         for norm in (stream.norm, *(n for part in stream.parts for n in (part.before, part.after))):
