@@ -4,6 +4,9 @@
     for x, y in batches:
         loss = step(x, y)
 
+What the function reads through other objects (self.config.temp, args.lr, a number in a list, random.random()) stays as
+it was when it was recorded, and nothing says so: what may change has to be an argument.
+
 The first call runs the function with kernels that are noted down and not run (backend/launch/recorder.py), lays out the
 memory that they use in one arena, and then runs them. Later calls copy their arguments in and run the kernels again, in
 one call into C, or on a GPU as one CUDA graph. They give the same bits as the function itself would.
@@ -44,6 +47,10 @@ KEPT = 8  # recordings for one kind of arguments; of more, the one that was used
 
 def capture(function: Callable[P, R]) -> "Captured[P, R]":
     """function, recorded at its first call and replayed at the following ones, to the same bits but without Python.
+
+    A replay does not see changes of what the function reads through another object: an attribute of an attribute
+    (self.config.temp), an option of an argparse namespace, a number in a list, an iterator, random.random(). It uses
+    what they were when it was recorded, without a word, so pass whatever may change as an argument.
 
     function: of Tensors, in tuples, lists and dicts too, and of numbers and strings; returns the same. It may run a
     model, backward() and an optimizer's step. Results are new Tensors without a graph. Where kernels cannot run (the
