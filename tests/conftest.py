@@ -1,12 +1,16 @@
 """Every test starts from the same seed. What a test needs that is not here is said in one place, and skips it; with
 --only-gpu-skips, no test may be skipped but for want of a GPU."""
 
+import functools
 import importlib.util
 import os
 import shutil
 import signal
+import sys
 import tempfile
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of the 600 Pythons that tests start compiles minigrad anew
+sys.dont_write_bytecode = False
 if "PYTEST_XDIST_WORKER" in os.environ:  # each core has a process of its own then; read when NumPy is imported
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
@@ -36,6 +40,12 @@ INSTALL = {  # programs, and how to get them on Debian and Ubuntu
 @pytest.fixture(autouse=True)
 def seed():
     manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def thorough(pytestconfig):
+    """Are slow tests wanted, as in CI? Some tests then do more of the same."""
+    return "not slow" not in pytestconfig.option.markexpr
 
 
 @pytest.fixture(params=DEVICES)
@@ -103,9 +113,25 @@ def pytest_sessionstart(session):
         on.compile([(file, np.dtype(dtype)) for dtype in (np.float32, np.float64) for file in TRAINING])
 
 
-def pytest_collection_modifyitems(items):
-    """Slow tests first, so that in the end no process is left alone with one."""
+def pytest_collection_modifyitems(items, config):
+    """Slow tests first, so that in the end no process is left alone with one. Without a GPU, those that need one are
+    left out by default: 1,500 skips take as long as some hundred tests."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    if "not slow" in config.option.markexpr and not ON_RIG and no_gpu():
+        needy = [item for item in items if item.get_closest_marker("gpu") or item.get_closest_marker("rig")]
+        config.hook.pytest_deselected(items=needy)
+        left_out = set(needy)
+        items[:] = [item for item in items if item not in left_out]
+
+
+@functools.cache
+def no_gpu():
+    """Why there is none; '' if there is."""
+    try:
+        backend.get("cuda")
+    except backend.DeviceError as error:
+        return str(error)
+    return ""
 
 
 def pytest_runtest_setup(item):
@@ -115,11 +141,8 @@ def pytest_runtest_setup(item):
                 pytest.skip(reason)
     if item.get_closest_marker("rig") and not ON_RIG:
         pytest.skip(f"{SKIP_ALLOWED} rig: make gpu-rig-test")
-    if item.get_closest_marker("gpu"):
-        try:
-            backend.get("cuda")
-        except backend.DeviceError as error:
-            pytest.skip(f"{SKIP_ALLOWED}: {error}")
+    if item.get_closest_marker("gpu") and (reason := no_gpu()):
+        pytest.skip(f"{SKIP_ALLOWED}: {reason}")
 
 
 def pytest_addoption(parser):
