@@ -74,6 +74,7 @@ def test_one_op(capsys):
     assert re.fullmatch(r"2 ops, \d+ checks: \d+ PASS; \d+ evaluations in [\d.]+ s", lines[-1])
 
 
+@pytest.mark.slow
 def test_users_ops_pass(module, capsys):
     assert main([module("3", "ops_of_the_test_right")]) == 0
     printed = capsys.readouterr()
@@ -82,6 +83,7 @@ def test_users_ops_pass(module, capsys):
     assert printed.err == ""
 
 
+@pytest.mark.slow
 def test_an_op_without_cases_is_no_success(module, capsys, tmp_path):
     file = module("3", "ops_of_the_test_with_one_more")
     Path(file).write_text(OPS.format(factor="3") + UNCHECKED)
@@ -144,6 +146,7 @@ def test_a_wrong_op_fails_and_is_reported(module, capsys, tmp_path):
     )  # self-contained
 
 
+@pytest.mark.slow
 def test_all_pass_page(capsys, tmp_path):
     assert main(["--op", "tanh", "--op", "exp", "--html", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text()
@@ -153,6 +156,7 @@ def test_all_pass_page(capsys, tmp_path):
     assert "title=" not in page  # nothing that only a pointer can read
 
 
+@pytest.mark.slow
 def test_a_raising_op_is_a_failed_check(module, capsys):
     file = module("(1 / 0)", "ops_of_the_test_raising")
     assert main([file]) == 1
@@ -209,6 +213,7 @@ def test_a_module_that_cannot_be_imported_is_told_in_one_line(module, tmp_path, 
     assert line.startswith("gradcheck: cannot import") and message in line and line.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", ["| head -1", "> /dev/full"])
 def test_a_closed_pipe_and_a_full_disk_end_it_quietly(closed):
     command = f"{sys.executable} -m minigrad.gradcheck --op exp --op tanh {closed}"
@@ -218,6 +223,7 @@ def test_a_closed_pipe_and_a_full_disk_end_it_quietly(closed):
     assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) <= 1
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_gone_leaves_nothing_behind():
     """The processes that shared the work have ended by then, and so has what Python keeps for them."""
     read, write = os.pipe()
@@ -229,6 +235,7 @@ def test_a_reader_that_has_gone_leaves_nothing_behind():
     assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
 def test_the_processes_that_share_the_work_end_with_the_one_that_started_them(tmp_path, stop):
     """They hold its stdout, which is a pipe here: whoever reads from it waits for the last of them."""

@@ -42,6 +42,7 @@ def test_generated_functions(seed):
     assert report.verdict != FAIL, f"{GENERATED[seed]}\n{report.message()}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", OF_KINDS)
 def test_functions_that_people_write(seed):
     found = answer(seed)
@@ -65,7 +66,7 @@ class WronglySorted(Sorted, abstract=True):
     factor = 1.5
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", [0, *[pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5)]])
 def test_ties_of_many(seed):
     """The gradient of one of twenty equal numbers is seldom between those of 32 points close by."""
     x = mg.tensor(np.round(np.random.default_rng(seed).standard_normal(40)))
@@ -120,7 +121,7 @@ class SortedSquares(mg.Op, abstract=True):
         return dy[mg.tensor(np.argsort(self.order))] * 2 * x
 
 
-@pytest.mark.parametrize("n", [5, 10, 30])
+@pytest.mark.parametrize("n", [5, *[pytest.param(n, marks=pytest.mark.slow) for n in (10, 30)]])
 def test_ties_between_which_the_gradient_changes(n):
     x = mg.tensor(np.random.default_rng(n).standard_normal(n))
     assert gradcheck(SortedSquares, x, mode="directional", raise_on_fail=False).verdict != FAIL

@@ -310,7 +310,11 @@ class Hinge(mg.Op, abstract=True):
 
 
 @pytest.mark.parametrize(
-    "op, probe", [(GroupNorm, "parameters"), pytest.param(Hinge, "values", marks=pytest.mark.slow)]
+    "op, probe",
+    [
+        pytest.param(GroupNorm, "parameters", marks=pytest.mark.slow),
+        pytest.param(Hinge, "values", marks=pytest.mark.slow),
+    ],
 )
 def test_rounding_is_no_excuse_elsewhere(op, probe):
     x = mg.tensor(np.random.default_rng(0).standard_normal((2, 4, 3)))

@@ -1,6 +1,14 @@
 import pytest
 
+from minigrad.gradcheck.probes import CHEAP
+
 from .heads import FORMS, layer
+
+
+@pytest.fixture
+def probes(thorough):
+    """Those of a layer. Its ops have all been probed by themselves."""
+    return CHEAP if thorough else ()
 
 
 @pytest.fixture(params=FORMS)

@@ -151,8 +151,14 @@ def recorded(m):
 
 
 @pytest.mark.needs("g++")
-@pytest.mark.parametrize("choice", CHOICES, ids=str)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(  # by default each kind, and each choice, once
+    "kind, choice",
+    [
+        pytest.param(kind, choice, id=f"{kind}-{choice}", marks=[pytest.mark.slow] * (i % len(CHOICES) != j))
+        for i, kind in enumerate(KINDS)
+        for j, choice in enumerate(CHOICES)
+    ],
+)
 def test_a_replayed_step_writes_what_the_model_would(kind, choice):
     """Across windows that move on, for one text, several, and prompts of different lengths. A hook, which wants to be
     called, keeps a step from being recorded."""
