@@ -210,6 +210,7 @@ def test_what_another_process_is_at_is_left_to_it(cache, slow):
     assert end(living)[0] == "42"
 
 
+@pytest.mark.slow
 def test_processes_compile_at_once(cache, slow):
     program, begun, go = slow
     processes = [start(ANSWER, CXX=program) for _ in range(4)]

@@ -117,7 +117,9 @@ COUNTS = [
 
 
 @pytest.mark.needs("g++")
-@pytest.mark.parametrize("wanted, threads", COUNTS)
+@pytest.mark.parametrize(
+    "wanted, threads", [*COUNTS[:2], *[pytest.param(*c, marks=pytest.mark.slow) for c in COUNTS[2:]]]
+)
 def test_how_many_threads_compute(wanted, threads):
     """OMP_NUM_THREADS, if that is a number; else the cores that this process may use."""
     assert run(COUNT, OMP_NUM_THREADS=wanted)[0] == str(threads or len(os.sched_getaffinity(0)))

@@ -146,6 +146,7 @@ def test_a_folder_that_others_can_write_to_is_not_used(cache, source, caplog):
     assert "cannot be kept: the cache folder" in caplog.text and not list(cache.iterdir())
 
 
+@pytest.mark.slow
 def test_processes_that_compile_at_once(cache):
     code = (
         "from minigrad.backend.runners import nvrtc\nfrom tests.backend.test_nvrtc_binaries import Counted\n"

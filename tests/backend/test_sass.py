@@ -95,6 +95,7 @@ def of_body(body):
     return counted(STREAM.replace("BODY", body), "stream", "sm_90", False)["stream"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTED)
 def test_what_is_worse_is_seen(name):
     body, expected = PLANTED[name]
@@ -116,6 +117,7 @@ WORSE_MATMUL = {  # edits of matmul.cu, and what they must be found by
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORSE_MATMUL)
 def test_a_worse_matmul_is_seen(name):
     of, to, expected = WORSE_MATMUL[name]
@@ -126,6 +128,7 @@ def test_a_worse_matmul_is_seen(name):
     assert any(expected in each for each in found), found
 
 
+@pytest.mark.slow
 def test_the_readmes_shares():
     """The share of multiply-adds that kernels/README.md gives for each step from a naive product to matmul.cu."""
     found = counted(SOURCE, "steps", "sm_90", True)

@@ -47,6 +47,7 @@ def test_no_shared_disk(folder):
     assert not (folder / "elsewhere").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.needs("mpiexec")
 def test_what_is_told_once(folder):
     status, _, err, _ = run(2, SCRIPT, "--resume", "--out", "nowhere")
@@ -61,6 +62,7 @@ def test_other_random_numbers_are_not_saved(folder):
     assert status == 2 and err.startswith("char_lm: the processes differ in random")
 
 
+@pytest.mark.slow
 @pytest.mark.needs("mpiexec")
 def test_how_to_go_on_names_mpiexec(folder):
     _, _, err, _ = run(2, "draws.py", SCRIPT, "SIGTERM", 1, 3, "--text", "book.txt", *TINY, "--out", "run")

@@ -220,6 +220,7 @@ with distributed.world() as world:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.needs("mpiexec")
 def test_odd_losses_and_loops(tmp_path):
     (tmp_path / "cases.py").write_text(CASES)

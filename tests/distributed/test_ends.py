@@ -104,6 +104,10 @@ else:
 """
 
 
+def slow(*case):
+    return pytest.param(*case, marks=pytest.mark.slow)
+
+
 @pytest.fixture
 def ended(tmp_path):
     def end(case):
@@ -115,6 +119,7 @@ def ended(tmp_path):
     return end
 
 
+@pytest.mark.slow
 def test_the_others_end_with_the_status_of_the_first_that_failed(ended):
     assert ended("one") == (5, "the other ends with 5\n", "ends: only rank 1\n")
     status, out, err = ended("both")  # mpiexec tells one of the two
@@ -126,12 +131,12 @@ def test_the_others_end_with_the_status_of_the_first_that_failed(ended):
     "case, status, said",
     [
         ("waited for", 5, "only rank 1"),
-        ("leaves", 1, "SystemExit"),
-        ("says", 1, "what went wrong"),
+        slow("leaves", 1, "SystemExit"),
+        slow("says", 1, "what went wrong"),
         ("outside", 1, "ZeroDivisionError"),
-        ("late", 1, "ZeroDivisionError"),
-        ("caught", 1, "ZeroDivisionError"),
-        ("kernels of one", 2, "MINIGRAD_CPU=abacus: there are native, numpy, emulated"),
+        slow("late", 1, "ZeroDivisionError"),
+        slow("caught", 1, "ZeroDivisionError"),
+        slow("kernels of one", 2, "MINIGRAD_CPU=abacus: there are native, numpy, emulated"),
     ],
 )
 def test_one_that_others_wait_for_ends_all(case, status, said, ended):
@@ -140,10 +145,12 @@ def test_one_that_others_wait_for_ends_all(case, status, said, ended):
     assert err.count("Traceback") == (said == "ZeroDivisionError") and err.count("UnboundLocalError") == 0
 
 
+@pytest.mark.slow
 def test_one_that_is_slow_is_waited_for(ended):
     assert ended("slow") == (0, "", "")
 
 
+@pytest.mark.slow
 def test_other_kernels_are_told_at_the_start(ended):
     status, _, err = ended("kernels")
     assert status == 2 and err.startswith("ends: the processes differ in kernels: ") and err.count("\n") == 1
@@ -153,6 +160,7 @@ def test_an_exception_of_rank_0_that_pickle_cannot_send(ended):
     assert ended("first") == (0, "Mine: onetwo\nRuntimeError: Mine on rank 0: onetwo\n", "")
 
 
+@pytest.mark.slow
 def test_one_that_waits_for_long_says_so(tmp_path):
     (tmp_path / "ends.py").write_text(ENDS)
     process = start(2, tmp_path / "ends.py", "early")
@@ -164,11 +172,13 @@ def test_one_that_waits_for_long_says_so(tmp_path):
     assert line == "rank 1 of 2 has come to its end, and waits for the others\n"
 
 
+@pytest.mark.slow
 def test_one_that_fails_before_it_has_met_the_others_ends_them(ended):
     status, _, err = ended("before")
     assert status != 0 and err.count("ZeroDivisionError: division by zero") == 1
 
 
+@pytest.mark.slow
 def test_a_second_world_and_an_odd_status(ended):
     status, out, err = ended("twice")
     assert (status, err) == (0, "") and out.split() in (["2", "2"], ["22"])  # two processes write at once

@@ -47,6 +47,9 @@ runpy.run_path(script, run_name="__main__")
 ENDLESS = options(SIZES | dict(batch_size=8, eval_every=4, steps=10**6, dropout=0.2, warmup=2, lr=0.001, min_lr=0.001))
 
 
+MORE_SIGNALS = [pytest.param(*case, marks=pytest.mark.slow) for case in ((0, "SIGTERM"), (1, "SIGINT"), (1, "SIGHUP"))]
+
+
 @pytest.fixture
 def faulty(tmp_path):
     (tmp_path / "faulty.py").write_text(FAULTY)
@@ -62,7 +65,7 @@ def faulty(tmp_path):
     return begin
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_rank_that_is_killed(victim, faulty):
     status, _, step = faulty("SIGKILL", victim, 7)
     assert status != 0 and step == 4
@@ -74,13 +77,14 @@ def test_a_mistake_in_one_rank(faulty):
     assert err.count("ZeroDivisionError: a mistake of ours") == 1 and "rank 1 of 2 ends all: ZeroDivisionError" in err
 
 
-@pytest.mark.parametrize("victim, name", [(0, "SIGTERM"), (1, "SIGTERM"), (1, "SIGINT"), (1, "SIGHUP")])
+@pytest.mark.parametrize("victim, name", [(1, "SIGTERM"), *MORE_SIGNALS])
 def test_a_signal_to_one_rank_stops_all_after_the_same_step(victim, name, faulty):
     status, err, step = faulty(name, victim, 7)
     assert (status, step) == (128 + getattr(signal, name), 7)
     assert err.startswith("char_lm: stopped and saved at step 7; go on with: ") and err.count("stopped") == 1
 
 
+@pytest.mark.slow
 def test_a_full_disk(faulty):
     status, err, step = faulty("full", 0, 7)
     assert (status, step) == (2, 4)
@@ -93,6 +97,7 @@ def test_weights_that_are_no_longer_the_same_are_not_saved(faulty):
     assert err.startswith("char_lm: the processes differ in weights: ") and "other on rank 1, machine " in err
 
 
+@pytest.mark.slow
 def test_what_was_typed_wrong_is_said_once_and_other_settings_are_named(tmp_path):
     status, _, err, _ = run(2, SCRIPT, "--steps", "x")
     assert status == 2 and err.count("char_lm: --steps must be a whole number, not 'x'") == 1

@@ -102,6 +102,7 @@ def said(code, **variables):
 THREADS = "import os, minigrad; print(*map(os.environ.get, ('OMP_NUM_THREADS', 'MPIR_CVAR_ENABLE_HEAVY_YIELD')))"
 
 
+@pytest.mark.slow
 def test_threads_are_cores_by_ranks_and_the_user_wins():
     cores = len(os.sched_getaffinity(0))
     several = dict(PMI_RANK="0", PMI_SIZE="64", MPI_LOCALRANKID="0")
@@ -115,6 +116,7 @@ def test_threads_are_cores_by_ranks_and_the_user_wins():
 GPU = "import os, minigrad; print(os.environ.get('CUDA_VISIBLE_DEVICES'))"
 
 
+@pytest.mark.slow
 def test_a_gpu_for_each_process_of_a_machine(tmp_path, monkeypatch):
     third = dict(PMI_RANK="3", PMI_SIZE="4", MPI_LOCALRANKID="3", MPI_LOCALNRANKS="4")
     assert said(GPU, **third, CUDA_VISIBLE_DEVICES="4,5,6,7")[1] == "7"
@@ -145,6 +147,7 @@ cli.run(main)
 """
 
 
+@pytest.mark.slow
 def test_without_mpi4py_one_process_works_and_several_are_told_what_to_install():
     assert said(WITHOUT)[::2] == (0, "")
     place = LAUNCHERS["MPICH"]

@@ -124,6 +124,7 @@ def test_what_nccl_refuses_is_one_line(tmp_path):
     assert status == 2 and err.count("MINIGRAD_MPI=nccl: NCCL_ERROR_INVALID_USAGE: invalid usage; each process") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.needs("mpiexec")
 @pytest.mark.parametrize("route", ["cuda", "nccl"])
 def test_numbers_on_the_host_stay_there(route, tmp_path):
@@ -132,6 +133,7 @@ def test_numbers_on_the_host_stay_there(route, tmp_path):
     assert (status, err) == (0, "") and len(np.load(tmp_path / "rank1.npz")) == len(SIZES)
 
 
+@pytest.mark.slow
 @pytest.mark.needs("mpiexec")
 def test_a_route_that_there_is_not(tmp_path):
     status, _, err, _ = sums(2, "tcp", tmp_path, device="cpu")

@@ -35,11 +35,12 @@ def alone(book, tmp_path_factory):
     return new(1, tmp_path_factory.mktemp("alone") / "run", book, 12)
 
 
-@pytest.mark.parametrize("n", [2, 4, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [2, *[pytest.param(n, marks=pytest.mark.slow) for n in (4, 8)]])
 def test_any_number_of_processes_writes_the_same_files(n, alone, book, tmp_path):
     assert new(n, tmp_path / "run", book, 12) == alone
 
 
+@pytest.mark.slow
 def test_the_command_does_too(alone, book, tmp_path):
     argv = "--text", book, *options(SETTINGS | dict(steps=12, shards=8)), "--out", tmp_path / "run"
     status, out, err, _ = run(2, "-m", "minigrad", "train", *argv)

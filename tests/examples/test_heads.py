@@ -68,6 +68,7 @@ def test_the_backward_graph_in_the_repo_is_the_one_that_it_draws(tmp_path):
     assert texts(tmp_path / "backward.svg") == texts(EXAMPLES / "backprop_through_heads.svg")
 
 
+@pytest.mark.slow
 def test_prune_heads_and_head_report(capsys, tmp_path, monkeypatch):
     book = tmp_path / "book.txt"
     book.write_text("the cat sat on the mat, and the mat lay under the cat. " * 400, encoding="utf-8")

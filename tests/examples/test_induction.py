@@ -21,6 +21,7 @@ def best(model, kind, *periods):
     return head_scores(model, [kind], periods).best(kind)
 
 
+@pytest.mark.slow
 def test_the_script_runs(example, capsys, tmp_path):
     assert example.main(["--steps", "50", "--controls", "--out", str(tmp_path / "runs")]) == 0
     printed = capsys.readouterr().out

@@ -17,6 +17,9 @@ FLOATS = DTYPES[:3]
 DEVICES = {"native": DTYPES[:2], "emulated": DTYPES, "cuda": DTYPES}  # native leaves other dtypes to NumPy
 
 
+OTHER_ORDER = pytest.param("emulated 3", marks=pytest.mark.slow)  # of threads
+
+
 @functools.cache
 def kernels(name):
     if name == "cuda":

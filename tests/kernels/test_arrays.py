@@ -9,12 +9,12 @@ from minigrad.backend.runners.emulated import Emulated
 from minigrad.backend.runners.native import NativeKernels
 
 from ..devices import backend_of
-from .calls import GPU, hosted
+from .calls import GPU, OTHER_ORDER, hosted
 
 pytestmark = pytest.mark.needs("g++")
 
 
-@pytest.fixture(scope="module", params=["native", "emulated", "emulated 3", GPU])
+@pytest.fixture(scope="module", params=["native", "emulated", OTHER_ORDER, GPU])
 def on(request):
     return hosted(request.param)
 

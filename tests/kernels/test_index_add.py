@@ -11,13 +11,13 @@ from minigrad.backend.kernels import constant
 from minigrad.backend.launch.source import source
 from minigrad.backend.runners.emulated import Emulated, EmulationError
 
-from .calls import GPU, hosted
+from .calls import GPU, OTHER_ORDER, hosted
 
 MANY_ROWS, RUN_LENGTH, WARPS = (constant("index_add.cu", name) for name in ("MANY_ROWS", "RUN_LENGTH", "WARPS"))
 pytestmark = pytest.mark.needs("g++")
 
 
-@pytest.fixture(scope="module", params=["native", "emulated", "emulated 3", GPU])
+@pytest.fixture(scope="module", params=["native", "emulated", OTHER_ORDER, GPU])
 def on(request):
     return hosted(request.param)
 

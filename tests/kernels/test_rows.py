@@ -7,7 +7,7 @@ from minigrad.backend import reference
 from minigrad.backend.launch.source import source
 from minigrad.backend.runners.emulated import Emulated, EmulationError
 
-from .calls import GPU, hosted
+from .calls import GPU, OTHER_ORDER, hosted
 
 pytestmark = pytest.mark.needs("g++")
 INF, NAN = float("inf"), float("nan")
@@ -18,7 +18,7 @@ SHAPES = [
 TOLERANCE = {np.float64: 1e-12, np.float32: 4e-6, np.float16: 3e-3}
 
 
-@pytest.fixture(scope="module", params=["native", "emulated", "emulated 3", GPU])
+@pytest.fixture(scope="module", params=["native", "emulated", OTHER_ORDER, GPU])
 def on(request):
     return hosted(request.param)
 

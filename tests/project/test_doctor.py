@@ -23,6 +23,13 @@ def before_others_are_put_in_its_place():
     backend.get("cpu")
 
 
+@pytest.fixture(autouse=True)
+def no_processes(request, monkeypatch):
+    """Of all tests, one starts two processes: a second each."""
+    if "processes" not in request.node.name and "mpiexec" not in request.node.name:
+        monkeypatch.setattr(doctor, "several", lambda: "not tried")
+
+
 @pytest.fixture
 def only_numpy(monkeypatch):
     monkeypatch.setattr(doctor, "BACKENDS", ("numpy",))

@@ -73,11 +73,13 @@ def locate(site, cwd):
     return Path(package).parent, Path(kernels), Path(char_lm).parent
 
 
+@pytest.mark.slow
 def test_wheel_finds_kernels_and_char_lm(wheel, tmp_path):
     site = unpack(wheel, tmp_path / "site")
     assert locate(site, tmp_path) == (site / "minigrad", site / "minigrad/kernels", site / "minigrad/examples")
 
 
+@pytest.mark.slow
 def test_editable_install_finds_kernels_and_char_lm(tmp_path):
     out = tmp_path / "out"
     out.mkdir()

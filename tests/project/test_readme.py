@@ -44,7 +44,12 @@ def test_the_files_and_their_blocks():
 # ------------------------------------------------------------------------------------------- what runs, and is printed
 
 
-@pytest.mark.parametrize("name, code", PYTHON, ids=[f"{name}-{i}" for i, (name, _) in enumerate(PYTHON)])
+def block(i, name, code):
+    trains = "for step in range(" in code  # for seconds
+    return pytest.param(name, code, id=f"{name}-{i}", marks=[pytest.mark.slow] * trains)
+
+
+@pytest.mark.parametrize("name, code", [block(i, *each) for i, each in enumerate(PYTHON)])
 def test_python_block(name, code, tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     exec(compile(code, name, "exec"), {"__name__": "__main__"})

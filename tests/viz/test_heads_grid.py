@@ -64,6 +64,7 @@ def test_tokens_are_written_so_that_they_can_be_seen(tmp_path, figures):
     assert {tick.get_rotation() for tick in across.yaxis.get_ticklabels()} == {0}
 
 
+@pytest.mark.slow
 def test_many_short_tokens_take_turns_and_none_overlap(tmp_path, figures):
     text = "The statement is the same as the other statement"
     viz.heads_grid(pattern(1, 48, 48), tmp_path / "a.png", tokens=text, title=text * 3)
