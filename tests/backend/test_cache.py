@@ -187,6 +187,7 @@ def slow(tmp_path):
     go.touch()  # those whose parent was killed end too
 
 
+@pytest.mark.slow
 def test_leftovers_of_killed_compilations_are_removed(cache, slow):
     program, begun, _ = slow
     killed = [start(ANSWER, CXX=program) for _ in range(4)]
@@ -199,6 +200,7 @@ def test_leftovers_of_killed_compilations_are_removed(cache, slow):
     assert not [p for p in cache.iterdir() if p.is_dir()]
 
 
+@pytest.mark.slow
 def test_what_another_process_is_at_is_left_to_it(cache, slow):
     program, begun, go = slow
     killed, living = (start(ANSWER, CXX=program) for _ in range(2))

@@ -124,6 +124,7 @@ print(ctypes.CDLL(str(compiled({source!r}, {flags!r}, "answer"))).answer())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.needs("g++")
 @needs_root
 def test_a_folder_swapped_under_our_feet_runs_nothing(public):
@@ -170,6 +171,7 @@ def test_a_process_with_borrowed_rights_loads_nothing(tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.needs("g++")
 @pytest.mark.parametrize("umask", [0, 0o277, 0o777])
 def test_modes_do_not_depend_on_the_umask(cache, umask):
@@ -179,6 +181,7 @@ def test_modes_do_not_depend_on_the_umask(cache, umask):
     assert {p.stat().st_mode & 0o777 for p in libraries(name)} == {0o600}
 
 
+@pytest.mark.slow
 @pytest.mark.needs("g++")
 @pytest.mark.parametrize("named", [".", "cache", "./a/../cache"])
 def test_a_relative_path_is_made_absolute(tmp_path, named):

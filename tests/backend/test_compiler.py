@@ -248,6 +248,7 @@ def on_a_terminal(code, **env):
     return printed, shown.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.needs("g++")
 def test_a_counter_on_a_terminal(cache):
     """One line, updated in place, which is gone in the end; nothing where nothing is compiled, and never on stdout."""
@@ -260,6 +261,7 @@ def test_a_counter_on_a_terminal(cache):
     assert on_a_terminal(COUNTED) == ("[0, 1, 2, 0]\n", "")
 
 
+@pytest.mark.slow
 @pytest.mark.needs("g++")
 @pytest.mark.parametrize("env, before", [({"TERM": "dumb"}, ""), ({}, "import logging; logging.basicConfig()\n")])
 def test_lines_of_the_log_elsewhere(cache, env, before):
@@ -316,6 +318,7 @@ def work():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.needs("g++")
 @pytest.mark.parametrize("how", ["threading.Thread(target=work).start()", "atexit.register(work)"])
 def test_compiling_after_the_main_thread_has_ended(cache, how):

@@ -265,7 +265,7 @@ print(on.threads, wrong)
 
 
 @pytest.mark.needs("g++")
-@pytest.mark.parametrize("threads", ["1", "2", "8"])
+@pytest.mark.parametrize("threads", [*[pytest.param(n, marks=pytest.mark.slow) for n in ("1", "2")], "8"])
 def test_more_threads_than_cores_and_callers_at_once(threads):
     """Jobs that are shared and jobs that are not; workers that are looking for work, asleep, or without a core."""
     assert run(OVERLOAD, OMP_NUM_THREADS=threads)[0] == f"{threads} []"

@@ -38,6 +38,7 @@ def test_threads_compute_what_one_does(on, threads):
     assert found == {"compared": 3000, "wrong": 0}  # 18,000 in the six runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on", BACKENDS)
 def test_the_first_use_from_many_threads_makes_one_backend(on):
     assert run("first_use", "8", on=on) == {"backends": 1, "sum": 6.0 * sum(range(8))}
@@ -61,7 +62,7 @@ def test_a_backend_is_made_once_however_many_ask_for_it():
     assert made == ["cpu"] and len(set(map(id, found))) == 1
 
 
-@pytest.mark.parametrize("on", BACKENDS)
+@pytest.mark.parametrize("on", ["native", pytest.param("numpy", marks=pytest.mark.slow)])
 def test_no_gradient_of_a_shared_leaf_is_lost(on):
     assert run("shared_leaves", "8", on=on) == {"w": [[4.0, 4.0], [6.0, 6.0]], "v": [2.0]}
 

@@ -79,6 +79,7 @@ def test_the_best_model_is_that_of_the_lowest_validation_loss(book, out, tmp_pat
     assert state(out, "best")[1]["step"] == best + 1 and state(out)[1]["step"] == 16
 
 
+@pytest.mark.slow
 def test_typed_wins_over_the_preset_that_over_the_saved_and_these_over_the_defaults(book, out):
     trained(book, out, "--steps", 1, "--lr", 0.03, "--clip", 0.7, "--eval-batches", 1)
     sizes = options(SIZES | dict(steps=2, eval_batches=1))

@@ -56,6 +56,7 @@ def test_what_is_told_once(folder):
     assert (status, err) == (0, "") and out.count("usage: ") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.needs("mpiexec")
 def test_other_random_numbers_are_not_saved(folder):
     status, _, err, _ = run(2, "draws.py", SCRIPT, "draws", 1, 3, "--text", "book.txt", *TINY, "--out", "run")

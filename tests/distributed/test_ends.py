@@ -156,6 +156,7 @@ def test_other_kernels_are_told_at_the_start(ended):
     assert status == 2 and err.startswith("ends: the processes differ in kernels: ") and err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_an_exception_of_rank_0_that_pickle_cannot_send(ended):
     assert ended("first") == (0, "Mine: onetwo\nRuntimeError: Mine on rank 0: onetwo\n", "")
 

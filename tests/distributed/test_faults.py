@@ -65,6 +65,7 @@ def faulty(tmp_path):
     return begin
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_rank_that_is_killed(victim, faulty):
     status, _, step = faulty("SIGKILL", victim, 7)

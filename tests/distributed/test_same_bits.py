@@ -58,6 +58,7 @@ def test_another_number_goes_on(alone, book, tmp_path):
     assert trained(2, tmp_path / "run", "--resume", "--steps", 10) == straight
 
 
+@pytest.mark.slow
 def test_the_number_of_shards_does_matter(alone, book, tmp_path):
     """Or else the tests above would say little."""
     assert new(1, tmp_path / "run", book, 12, shards=4)[0] != alone[0]

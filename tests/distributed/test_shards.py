@@ -179,6 +179,7 @@ cli.run(main)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.needs("mpiexec")
 def test_other_amounts_of_random_numbers_on_another_process(tmp_path):
     (tmp_path / "draws.py").write_text(DRAWS)

@@ -43,6 +43,7 @@ def test_reverse_sequence_is_learned():
     assert reverse.exact(reverse.train(reverse.STEPS)) >= 0.99
 
 
+@pytest.mark.slow
 def test_scale(capsys, tmp_path):
     assert load("scale").main(["--out", str(tmp_path / "scale.png")]) == 0
     rows = {
@@ -55,6 +56,7 @@ def test_scale(capsys, tmp_path):
     assert (tmp_path / "scale.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_head_count(capsys, tmp_path):
     count = load("head_count")
     assert count.main(["--steps", "2", "--seeds", "1", "--out", str(tmp_path / "heads.png")]) == 0

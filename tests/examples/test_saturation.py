@@ -23,6 +23,7 @@ def columns(printed, title):
     return {name.strip(): [float(x.strip() or "nan") for x in each] for name, *each in zip(*rows)}
 
 
+@pytest.mark.slow
 def test_the_script_says_what_it_measures(example, capsys, tmp_path):
     assert example.main(["--steps", "25", "--out", str(tmp_path / "runs")]) == 0
     printed = capsys.readouterr().out

@@ -277,6 +277,7 @@ def test_a_file_named_as_another_module_is_not_taken_for_checked(module, tmp_pat
     assert "another module is called 'json' already; rename the file" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_as_a_command():
     command = [sys.executable, "-m", "minigrad.gradcheck", "--op", "exp"]
     done = subprocess.run(command, capture_output=True, text=True)

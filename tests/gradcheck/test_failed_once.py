@@ -74,6 +74,7 @@ def test_ties_of_many(seed):
     assert gradcheck(WronglySorted, x, seed=seed, raise_on_fail=False).verdict == FAIL
 
 
+@pytest.mark.slow
 def test_a_taylor_remainder_that_changes_its_sign():
     """Between steps where the cubic term and where the quadratic one is larger, the rate is anything."""
 
@@ -92,6 +93,7 @@ def test_a_taylor_remainder_that_changes_its_sign():
         assert not check_taylor(wrong, *inputs, seed=seed, raise_on_fail=False)
 
 
+@pytest.mark.slow
 def test_a_taylor_remainder_near_the_edge_of_a_domain_or_in_rounding():
     assert check_taylor(lambda x: x.log().sum(), mg.tensor([1e-3, 1.0, 10.0], dtype=mg.float64))
     x = mg.randn(8, 4, dtype=mg.float64)

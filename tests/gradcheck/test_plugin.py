@@ -273,6 +273,7 @@ def test_after():
     result.assert_outcomes(passed=5)
 
 
+@pytest.mark.slow
 def test_any_order_gives_the_same(suite):
     """Each item draws its own numbers, whichever ran before."""
 

@@ -59,7 +59,12 @@ RIGHT = {
 }
 
 
-LONG = "a jump at ties", "a median by NumPy"  # seconds each
+LONG = (
+    "a jump at ties",
+    "a median by NumPy",
+    "a triangle on a line",
+    "rounding inside, the same at each step",
+)  # seconds each
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in RIGHT])

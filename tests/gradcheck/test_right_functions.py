@@ -40,6 +40,7 @@ def test_every_maker_has_its_turn_and_the_same_seed_makes_the_same(kind):
     assert repr(right(7, kind).inputs) == repr(right(7, kind).inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not EXTENDED, reason="np.longdouble has no more digits than float64 here")
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_they_are_right_in_extended_precision(kind):

@@ -6,9 +6,9 @@ from .heads import FORMS, layer
 
 
 @pytest.fixture
-def probes(thorough):
-    """Those of a layer. Its ops have all been probed by themselves."""
-    return CHEAP if thorough else ()
+def how(thorough):
+    """Options of gradcheck for a layer, whose ops have been checked and probed by themselves."""
+    return dict(mode="directional", probes=CHEAP) if thorough else dict(mode="directional", probes=(), directions=1)
 
 
 @pytest.fixture(params=FORMS)

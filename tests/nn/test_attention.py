@@ -174,7 +174,7 @@ def test_the_three_forms_are_one(name, dtype, slack, device):
     "name, form, order",
     [(name, form, 1) for name in SETTINGS for form in FORMS] + [(name, "fused", 2) for name in SETTINGS],
 )
-def test_gradients(name, form, order, probes):
+def test_gradients(name, form, order, how):
     m, inputs, options = built(name, mg.float64)
     m.impl = form
     leaves = list({id(x): x for x in inputs}.values())
@@ -183,22 +183,21 @@ def test_gradients(name, form, order, probes):
         found = dict(zip(map(id, leaves), xs))
         return m(*(found[id(x)] for x in inputs), **options)[0]
 
-    gradcheck(call, m, *leaves, mode="directional", order=order, probes=probes)
+    gradcheck(call, m, *leaves, order=order, **how)
 
 
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("average", [True, False])
 @pytest.mark.parametrize("form", FORMS[:2])
-def test_gradients_through_the_pattern(form, average, order, probes):
+def test_gradients_through_the_pattern(form, average, order, how):
     m, options = layer(impl=form), dict(need_weights=True, average_attn_weights=average)
-    inputs, how = (data(B, T, C), data(B, S, C)), dict(mode="directional", order=order, probes=probes)
-    gradcheck(lambda m, *xs: m(*xs, **options), m, *inputs, **how)
+    gradcheck(lambda m, *xs: m(*xs, **options), m, data(B, T, C), data(B, S, C), order=order, **how)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_gradients_with_dropout(form, probes):
-    m, how = layer(impl=form, dropout=0.3), dict(mode="directional", order=2, probes=probes)
-    gradcheck(lambda m, *xs: m(*xs)[0], m, data(B, T, C), data(B, S, C), **how)
+def test_gradients_with_dropout(form, how):
+    m = layer(impl=form, dropout=0.3)
+    gradcheck(lambda m, *xs: m(*xs)[0], m, data(B, T, C), data(B, S, C), order=2, **how)
 
 
 @pytest.mark.parametrize("form", FORMS)

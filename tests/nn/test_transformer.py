@@ -84,13 +84,13 @@ def test_layers_begin_with_weights_of_their_own():
 
 @pytest.mark.parametrize("norm_first", [False, True])
 @pytest.mark.parametrize("attention", [{}, dict(impl="per_head", num_kv_heads=1, positions="rotary")], ids=str)
-def test_gradients(norm_first, attention, probes):
+def test_gradients(norm_first, attention, how):
     options = dict(norm_first=norm_first, attention=attention, activation="gelu")
     src, tgt = data(B, S, C).requires_grad_(), data(B, T, C).requires_grad_()
     hidden = mg.tensor([[False] * S, [False, True, False, False]])
     m = nn.Transformer(C, NH, 1, 1, dim_feedforward=12, dropout=0.0, dtype=mg.float64, batch_first=True, **options)
     gradcheck(lambda m, src, tgt: m(src, tgt, tgt_is_causal=True, memory_key_padding_mask=hidden), m, src, tgt,
-              mode="directional", probes=probes)  # fmt: skip
+              **how)  # fmt: skip
 
 
 def test_dropout_in_training_only_and_activations():

@@ -316,6 +316,7 @@ def finished(*words, **options):
     return running.returncode, out, err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -191,6 +191,7 @@ def test_a_compiler_that_hangs_does_not_hang_the_doctor(monkeypatch):
     assert "'--version']' timed out after 10" in dict(doctor.inventory())["C++ compiler"]
 
 
+@pytest.mark.slow
 @pytest.mark.needs("mpiexec")
 def test_two_processes_are_tried():
     found = doctor.several()

@@ -132,6 +132,7 @@ def trained(capsys):
     return [line[3:] for line in lines]
 
 
+@pytest.mark.slow
 def test_train_is_the_script_and_its_last_lines_can_be_typed(capsys):
     write, further = trained(capsys)
     assert script(*TINY, "--text", "book.txt", "--steps", 2, "--out", "runs/by_script") == 0
@@ -209,6 +210,7 @@ def test_a_terminal_is_told_what_report_is_busy_with(capsys, monkeypatch):
     assert {len(line) for line in shown} == {0, 39} and not shown[-2].strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["last.safetensors", "best.safetensors"])
 def test_prune_does_not_overwrite_a_run(name, capsys):
     trained(capsys)

@@ -35,6 +35,7 @@ def wheel(tmp_path_factory):
     return build("wheel", root, tmp_path_factory.mktemp("wheel"))
 
 
+@pytest.mark.slow
 def test_wheel_contents(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())

@@ -167,7 +167,7 @@ def test_files(cases, tmp_path, load):
     assert counts[REFUSED] > 300, counts
 
 
-some_and_all = pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
+some_and_all = pytest.mark.parametrize("every", [16, pytest.param(1, marks=pytest.mark.slow)])
 
 
 @some_and_all
