@@ -28,6 +28,7 @@ from .gpu_rig.arguments import check_launches
 
 SKIP_ALLOWED = "no GPU"
 ON_RIG = "GPU_RIG" in os.environ  # tests/gpu_rig/
+LIMIT = 1.5  # CPU-seconds of a test that is not marked slow
 INSTALL = {  # programs, and how to get them on Debian and Ubuntu
     "g++": "apt install g++",
     "dot": "apt install graphviz",
@@ -132,6 +133,24 @@ def no_gpu():
     except backend.DeviceError as error:
         return str(error)
     return ""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """In CI's run of the default tests, one that takes longer than LIMIT fails: two minutes are made of such."""
+    began = seconds_used()
+    result = yield
+    took = seconds_used() - began
+    if took > LIMIT and "CI" in os.environ and "not slow" in item.config.option.markexpr and not ON_RIG:
+        pytest.fail(
+            f"took {took:.1f} CPU-seconds, and may take {LIMIT}: let it do less, or mark it slow", pytrace=False
+        )
+    return result
+
+
+def seconds_used():
+    """CPU-seconds of this process and of those that it has waited for."""
+    return sum(os.times()[:4])
 
 
 def pytest_runtest_setup(item):

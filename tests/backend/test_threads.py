@@ -30,8 +30,9 @@ def run(*arguments, on):
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("on", ["native", pytest.param("numpy", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("threads", ["2", *[pytest.param(n, marks=pytest.mark.slow) for n in ("4", "8")]])
+@pytest.mark.slow
+@pytest.mark.parametrize("on", BACKENDS)
+@pytest.mark.parametrize("threads", ["2", "4", "8"])
 def test_threads_compute_what_one_does(on, threads):
     """Products, losses and gradients of minigrad, and products of plain NumPy beside it, to the bit."""
     found = run("bits", threads, on=on)

@@ -35,7 +35,8 @@ def alone(book, tmp_path_factory):
     return new(1, tmp_path_factory.mktemp("alone") / "run", book, 12)
 
 
-@pytest.mark.parametrize("n", [2, *[pytest.param(n, marks=pytest.mark.slow) for n in (4, 8)]])
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [2, 4, 8])
 def test_any_number_of_processes_writes_the_same_files(n, alone, book, tmp_path):
     assert new(n, tmp_path / "run", book, 12) == alone
 

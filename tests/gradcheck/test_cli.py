@@ -123,6 +123,7 @@ def test_a_module_in_which_nothing_is_checked_is_no_success(module, tmp_path, ca
     assert "nothing: declares no cases, so nothing was checked" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_wrong_op_fails_and_is_reported(module, capsys, tmp_path):
     where = tmp_path / "report.json", tmp_path / "report.html"
     file = module("3.001", "ops_of_the_test_wrong")

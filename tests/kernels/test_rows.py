@@ -57,13 +57,13 @@ def check(on, name, *args, dtype):
 
 
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp"])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_softmax_and_its_kin(on, dtype, name, shape):
-    x = 5 * numbers(shape, dtype)
-    check(on, name, x, len(shape) - 1, dtype=dtype)
-    if 0 not in shape:
-        check(on, name, x, 0, dtype=dtype)
-        check(on, name, x[::-1].T, 0, dtype=dtype)
+def test_softmax_and_its_kin(on, dtype, name):
+    for shape in SHAPES:
+        x = 5 * numbers(shape, dtype)
+        check(on, name, x, len(shape) - 1, dtype=dtype)
+        if 0 not in shape:
+            check(on, name, x, 0, dtype=dtype)
+            check(on, name, x[::-1].T, 0, dtype=dtype)
 
 
 @pytest.mark.parametrize("n", [70, 72, 1028, 2501])  # of a warp and of a block, with and without loads of four

@@ -8,6 +8,7 @@ from minigrad import nn
 from minigrad.gradcheck import gradcheck
 
 B, T, S, C, NH = 2, 3, 4, 8, 2
+OTHER_ATTENTION = dict(impl="per_head", num_kv_heads=1, positions="rotary")
 
 
 def data(*shape):
@@ -83,7 +84,7 @@ def test_layers_begin_with_weights_of_their_own():
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
-@pytest.mark.parametrize("attention", [{}, dict(impl="per_head", num_kv_heads=1, positions="rotary")], ids=str)
+@pytest.mark.parametrize("attention", [{}, pytest.param(OTHER_ATTENTION, marks=pytest.mark.slow)], ids=str)
 def test_gradients(norm_first, attention, how):
     options = dict(norm_first=norm_first, attention=attention, activation="gelu")
     src, tgt = data(B, S, C).requires_grad_(), data(B, T, C).requires_grad_()

@@ -104,6 +104,7 @@ sys.exit(doctor.main())
 """
 
 
+@pytest.mark.slow
 def test_nothing_but_numpy(tmp_path):
     """No compiler, no Graphviz, no CuPy: PATH leads nowhere, and an import of CuPy fails."""
     environment = {k: v for k, v in os.environ.items() if k not in ("CXX", "MINIGRAD_CPU")}

@@ -45,8 +45,8 @@ def test_the_files_and_their_blocks():
 
 
 def block(i, name, code):
-    trains = "for step in range(" in code  # for seconds
-    return pytest.param(name, code, id=f"{name}-{i}", marks=[pytest.mark.slow] * trains)
+    long = "for step in range(" in code or "check_op(" in code  # seconds
+    return pytest.param(name, code, id=f"{name}-{i}", marks=[pytest.mark.slow] * long)
 
 
 @pytest.mark.parametrize("name, code", [block(i, *each) for i, each in enumerate(PYTHON)])

@@ -75,6 +75,7 @@ def test_designed_heads_score_as_named(kind):
         assert (logits.argmax(-1) == tokens[:, 1:])[:, 7:].all() and loss.item() < 1e-6
 
 
+@pytest.mark.slow
 def test_scores_are_of_the_patterns_that_a_trace_has():
     model = gpt()
     table = head_scores(model, periods=(5,), n=6, seed=3)
