@@ -1,18 +1,8 @@
-"""NVRTC compiles every kernel for every generation of GPU, on a machine that has none: no spills, registers in budget.
+"""NVRTC compiles every kernel for every generation of GPU, on a machine that has none, and none spills registers."""
 
-    python tests/backend/test_nvrtc.py    rewrites kernel_budget.json: what NVRTC gives every kernel now. Read the diff.
-
-A block's registers come in eights for each thread, so a few more within the same eight cost nothing and pass.
-"""
-
-import functools
-import importlib.metadata
 import importlib.util
-import json
 import re
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
@@ -23,8 +13,7 @@ from minigrad.backend.runners.toolchain import CompilerError
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("cupy") is None, reason="no GPU's compiler: CuPy is not installed"
 )
-BUDGET = Path(__file__).with_name("kernel_budget.json")
-ARCHES = "sm_75", "sm_80", "sm_90", "sm_100"
+ARCHES = "sm_75", "sm_80", "sm_90", "sm_100", "sm_120"
 FLOATS = "float32", "float64", "float16"
 BITS = "uint32", "uint8", "uint16", "uint64"  # what moves elements of that size, whatever they are
 DTYPES = {  # of files that are not for FLOATS alone; the first of them is compiled for all ARCHES
@@ -66,55 +55,25 @@ def units():
 
 
 def compiled(file, dtype, arch):
-    """resources() of kernels/<file>.cu."""
+    """What ptxas says of kernels/<file>.cu."""
     import cupy
 
     try:
-        _, said = Nvrtc(cupy, arch).compiled(text(file, dtype), f"{file} {dtype} {arch}", "--ptxas-options=-v")
+        return Nvrtc(cupy, arch).compiled(text(file, dtype), f"{file} {dtype} {arch}", "--ptxas-options=-v")[1]
     except CompilerError as error:
         raise AssertionError(str(error)) from None
-    return resources(said)
 
 
-def resources(said):
-    """{entry point: (registers, static shared memory, stack, spills in bytes)} as ptxas tells it."""
-    found = {}
-    for part in said.split("Compiling entry function ")[1:]:
-        name = re.match(r"'(\w+)'", part)[1]
-        stack, stores, loads = (int(re.search(rf"(\d+) bytes {what}", part)[1]) for what in _MEMORY)
-        shared = re.search(r"(\d+) bytes smem", part)
-        registers = int(re.search(r"Used (\d+) registers", part)[1])
-        found[name] = registers, int(shared[1]) if shared else 0, stack, stores + loads
-    return found
-
-
-_MEMORY = "stack frame", "spill stores", "spill loads"
-
-
-def version():
-    return importlib.metadata.version("nvidia-cuda-nvrtc")
-
-
-@functools.cache
-def budget():
-    return json.loads(BUDGET.read_text(encoding="utf-8"))
+def spills(said):
+    """{entry point: bytes that it spills} as ptxas tells it."""
+    parts = [re.split("'", part, maxsplit=2)[1:] for part in said.split("Compiling entry function ")[1:]]
+    return {name: sum(map(int, re.findall(r"(\d+) bytes spill", rest))) for name, rest in parts}
 
 
 def check(file, dtype, targets):
-    allowed = budget()["kernels"].get(f"{file} {dtype}", {})
-    slack = 0 if budget()["nvrtc"] == version() else 8  # another version counts a little otherwise
     with ThreadPoolExecutor(2) as pool:
-        reports = list(pool.map(lambda arch: compiled(file, dtype, arch), targets))
-    over = []
-    for arch, report in zip(targets, reports):
-        for entry, (registers, shared, stack, spills) in report.items():
-            most, most_shared, most_stack = allowed.get(entry, {}).get(arch, (0, 0, 0))
-            if registers > -(-most // 8) * 8 + slack or shared > most_shared or stack > most_stack or spills:
-                over.append(
-                    f"{entry} {dtype} {arch}: {registers} registers of {most}, {shared} bytes of shared memory "
-                    f"of {most_shared}, stack {stack} of {most_stack}, {spills} spilled"
-                )
-    assert not over, "\n".join([*over, "if that is meant: python tests/backend/test_nvrtc.py"])
+        found = list(pool.map(lambda arch: spills(compiled(file, dtype, arch)), targets))
+    assert all(found) and not [(arch, each) for arch, each in zip(targets, found) if any(each.values())]
 
 
 @pytest.mark.slow
@@ -136,41 +95,16 @@ def test_no_kernel_asks_at_run_time_whether_it_is_alone():
         assert not re.search(r"blockDim\.x (==|>|!=) 1\b", path.read_text(encoding="utf-8")), path.name
 
 
-def test_the_budget_is_of_these_kernels():
-    assert set(budget()["kernels"]) == {f"{file} {dtype}" for file, dtype in units()}
+def test_a_spill_is_seen():
+    """160 numbers that are all needed at once, and a kernel that may have no more than 64 registers."""
+    import cupy
 
-
-def attempt(unit):
-    try:
-        return compiled(*unit)
-    except AssertionError as error:
-        print(error)
-        return {}
-
-
-def update():
-    todo = [(file, dtype, arch) for file, dtype in units() for arch in arches(file, dtype)]
-    with ThreadPoolExecutor(2) as pool:
-        reports = list(pool.map(attempt, todo))
-    kernels, bad = {}, sum(not report for report in reports)
-    for (file, dtype, arch), report in zip(todo, reports):
-        for entry, (*numbers, spills) in report.items():
-            kernels.setdefault(f"{file} {dtype}", {}).setdefault(entry, {})[arch] = numbers
-            if spills or numbers[2]:
-                bad += bool(spills)
-                print(f"{file} {dtype} {arch} {entry}: {spills} bytes spilled, a stack of {numbers[2]}")
-    blocks = []
-    for unit, entries in kernels.items():
-        lines = ",\n".join(f"   {json.dumps(entry)}: {json.dumps(found)}" for entry, found in entries.items())
-        blocks.append(f"  {json.dumps(unit)}: {{\n{lines}}}")
-    about = "each entry point's registers, static shared memory and stack in bytes, by architecture"
-    body = ",\n".join(blocks)
-    BUDGET.write_text(
-        f'{{"about": "{about}",\n "nvrtc": "{version()}",\n "kernels": {{\n{body}}}}}\n', encoding="utf-8"
-    )
-    print(f"{len(todo)} compilations, {sum(map(len, kernels.values()))} kernels, {bad} bad")
-    return bad > 0
-
-
-if __name__ == "__main__":
-    sys.exit(update())
+    code = """extern "C" __global__ void __launch_bounds__(1024) full(float* x, int n) {
+      float v[160];
+      for (int i = 0; i < 160; i++) v[i] = x[i];
+      for (int k = 0; k < n; k++)
+        for (int i = 0; i < 160; i++) v[i] = v[i] * v[(i + 7) % 160] + x[k];
+      for (int i = 0; i < 160; i++) x[i] = v[i];
+    }"""
+    said = Nvrtc(cupy, "sm_90").compiled(code, "full", "--ptxas-options=-v")[1]
+    assert spills(said)["full"] > 0
