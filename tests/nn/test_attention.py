@@ -22,19 +22,22 @@ def pattern_of(m, *args, **options):
 
 
 def by_hand(m, query, key, value, allowed):
-    """A head and a query at a time. allowed: (B, NH, T, S), True to attend. Returns output and pattern."""
-    W = m.in_proj_weight.detach().numpy().reshape(3, NH, HS, C)  # q, k, v; head
-    b = m.in_proj_bias.detach().numpy().reshape(3, NH, HS)
+    """A head and a query at a time. allowed: (B, nh, T, S), True to attend. Returns output and pattern."""
+    nh, nkv, hs = m.num_heads, m.num_kv_heads, m.embed_dim // m.num_heads
+    W = m.in_proj_weight.detach().numpy().reshape(nh + 2 * nkv, hs, -1)  # q's heads, then k's and v's
+    b = m.in_proj_bias.detach().numpy().reshape(nh + 2 * nkv, hs)
     n, steps = query.shape[0], query.shape[1]
-    z, pattern = np.zeros((n, steps, C)), np.zeros((n, NH, steps, key.shape[1]))
-    for i, h in np.ndindex(n, NH):
-        q, k, v = (x[i] @ W[j, h].T + b[j, h] for j, x in enumerate((query, key, value)))
+    z, pattern = np.zeros((n, steps, m.embed_dim)), np.zeros((n, nh, steps, key.shape[1]))
+    for i, h in np.ndindex(n, nh):
+        group = h // (nh // nkv)  # heads that stand side by side share keys and values
+        heads = (query, h), (key, nh + group), (value, nh + nkv + group)
+        q, k, v = (x[i] @ W[j].T + b[j] for x, j in heads)
         for t in range(steps):
             seen = allowed[i, h, t]
             if seen.any():
-                e = np.where(seen, np.exp(k @ q[t] / math.sqrt(HS)), 0.0)
+                e = np.where(seen, np.exp(k @ q[t] / math.sqrt(hs)), 0.0)
                 pattern[i, h, t] = e / e.sum()
-            z[i, t, h * HS : (h + 1) * HS] = pattern[i, h, t] @ v
+            z[i, t, h * hs : (h + 1) * hs] = pattern[i, h, t] @ v
     return z @ m.out_proj.weight.detach().numpy().T + m.out_proj.bias.detach().numpy(), pattern
 
 
@@ -63,6 +66,15 @@ def test_cross_attention_against_a_loop_over_heads(attention, mask, padding):
     close(pattern, expected_pattern)
     assert (pattern.detach().numpy()[~allowed] == 0).all()
     close(attention(query, key, value, need_weights=True, **options)[1], expected_pattern.mean(1))
+
+
+@pytest.mark.parametrize("nkv", [1, 2, 4])
+@pytest.mark.parametrize("form", FORMS)
+def test_heads_that_share_keys_against_a_loop_over_heads(form, nkv):
+    m, query, key = layer(12, 4, impl=form, num_kv_heads=nkv), data(B, T, 12), data(B, S, 12)
+    expected, expected_pattern = by_hand(m, query.numpy(), *[key.numpy()] * 2, np.ones((B, 4, T, S), bool))
+    close(m(query, key)[0], expected)
+    close(pattern_of(m, query, key, key), expected_pattern)
 
 
 def test_self_attention_is_the_same_however_it_is_asked_for(attention):

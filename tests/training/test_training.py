@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -119,7 +120,7 @@ def test_progress_on_a_terminal_is_a_bar(capsys, monkeypatch):
 
 def test_the_bar_keeps_what_was_noted_last(capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(training.loop.shutil, "get_terminal_size", lambda: (80, 24))
+    monkeypatch.setattr(training.loop, "shutil", SimpleNamespace(get_terminal_size=lambda: (80, 24)))  # ours alone
     with Progress(0, 2400, 2000) as progress:
         progress.step(1, 4.5)
         progress.note("validating")
@@ -171,6 +172,13 @@ def test_a_table_that_was_damaged_is_mended(tmp_path):
     with Table(path, ("step", "train"), keep=5) as table:
         table.row(6, 2.0)
     assert path.read_bytes() == b"step,train\n1,2.5\n2,2.25\n6,2\n"
+
+
+def test_a_table_keeps_six_digits(tmp_path):
+    with Table(tmp_path / "losses.csv", ("step", "train", "val")) as table:
+        table.row(123456789, 1.23456789, None)
+        table.row(2, 0.00012345678, float("nan"))
+    assert (tmp_path / "losses.csv").read_text() == "step,train,val\n123456789,1.23457,\n2,0.000123457,nan\n"
 
 
 def test_a_table_that_is_no_file(tmp_path):
