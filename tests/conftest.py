@@ -114,9 +114,13 @@ def pytest_sessionstart(session):
         on.compile([(file, np.dtype(dtype)) for dtype in (np.float32, np.float64) for file in TRAINING])
 
 
+@pytest.hookimpl(tryfirst=True)  # before markers choose
 def pytest_collection_modifyitems(items, config):
     """Slow tests first, so that in the end no process is left alone with one. Without a GPU, those that need one are
     left out by default: 1,500 skips take as long as some hundred tests."""
+    for item in items:
+        if "thorough" in item.fixturenames:
+            item.add_marker("thorough")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
     if "not slow" in config.option.markexpr and not ON_RIG and no_gpu():
         needy = [item for item in items if item.get_closest_marker("gpu") or item.get_closest_marker("rig")]
