@@ -5,7 +5,7 @@
 # make gpu-rig-test  runs the tests of the GPU path on a rig that needs no GPU (tests/gpu_rig/), which make gpu-rig builds in
 #              .gpu-rig, or the folder GPU_RIG. It takes minutes, as kernels are translated when they are first used
 # make lint    ruff, for mistakes and for the format, and mypy
-# make lines   counts lines of Python: the core, room by room, and all of minigrad/
+# make lines   counts code lines, tokens and lines, room by room, and fails where one has grown above its limit
 # make clean   removes what the others made, .venv included, but not runs/
 #
 # They work in .venv, which is made on first use with PYTHON (3.10 or newer) and updated when pyproject.toml changes.
@@ -36,13 +36,8 @@ lint: $(VENV)/installed-dev
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-CORE := autograd ops tensor backend/numpy nn optim
-count = $$(find $(1) -name '*.py' -exec cat {} + | wc -l)
-
 lines:
-	@for room in $(CORE); do printf '%6d  minigrad/%s/\n' $(call count,minigrad/$$room) $$room; done
-	@printf '%6d  the core\n' $(call count,$(CORE:%=minigrad/%))
-	@printf '%6d  minigrad/\n' $(call count,minigrad)
+	@$(PYTHON) tests/project/lines.py
 
 clean:
 	rm -rf $(VENV) $(GPU_RIG) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
