@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each of the 600 Pythons that tests start compiles minigrad anew
 sys.dont_write_bytecode = False
@@ -28,7 +29,7 @@ from .gpu_rig.arguments import check_launches
 
 SKIP_ALLOWED = "no GPU"
 ON_RIG = "GPU_RIG" in os.environ  # tests/gpu_rig/
-LIMIT = 1.5  # CPU-seconds of a test that is not marked slow
+LIMIT = 1.5  # CPU-seconds of a test that is not marked slow, on a quiet machine
 INSTALL = {  # programs, and how to get them on Debian and Ubuntu
     "g++": "apt install g++",
     "dot": "apt install graphviz",
@@ -141,20 +142,15 @@ def no_gpu():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
-    """In CI's run of the default tests, one that takes longer than LIMIT fails: two minutes are made of such."""
-    began = seconds_used()
+    """In CI's run of the default tests, one that takes longer than LIMIT fails: two minutes are made of such. A machine
+    that is shared, as CI's is, may take twice as long. Other processes do not count: the first test of a kernel has it
+    compiled."""
+    began = time.process_time()
     result = yield
-    took = seconds_used() - began
-    if took > LIMIT and "CI" in os.environ and "not slow" in item.config.option.markexpr and not ON_RIG:
-        pytest.fail(
-            f"took {took:.1f} CPU-seconds, and may take {LIMIT}: let it do less, or mark it slow", pytrace=False
-        )
+    took = time.process_time() - began
+    if took > 2 * LIMIT and "CI" in os.environ and "not slow" in item.config.option.markexpr and not ON_RIG:
+        pytest.fail(f"took {took:.1f} CPU-seconds, of {LIMIT}: let it do less, or mark it slow", pytrace=False)
     return result
-
-
-def seconds_used():
-    """CPU-seconds of this process and of those that it has waited for."""
-    return sum(os.times()[:4])
 
 
 def pytest_runtest_setup(item):
