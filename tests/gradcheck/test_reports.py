@@ -12,7 +12,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn
 from minigrad.gradcheck import GradcheckError, gradcheck
-from minigrad.gradcheck.report import FAIL, INCONCLUSIVE, NONFINITE, patterns
+from minigrad.gradcheck.report import FAIL, INCONCLUSIVE, NONFINITE, aligned, patterns
 
 from .wrong_sin import WrongSin, data, values, wrong_sin
 
@@ -107,6 +107,10 @@ def test_pattern_hints():
         (LastColumn, (x,), "only x[:, 2] is wrong"),
     ]:
         assert hint in gradcheck(fn, *inputs, raise_on_fail=False, probes=()).message()
+
+
+def test_columns_stand_below_each_other():
+    assert aligned([["a", "bb", "c"], ["aaa", "b", "de"]]) == ["a    bb  c", "aaa  b   de"]
 
 
 def test_table_and_json():

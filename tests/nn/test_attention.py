@@ -390,6 +390,8 @@ def test_keys_and_values_of_another_dtype_are_refused(n):
     for args in ((q, k, k), (q.double(), k, k.float()), (q, q, k)):
         with pytest.raises(TypeError, match=r"attention: query is float.., key float.., value float..; convert"):
             F.scaled_dot_product_attention(*args)
+    with pytest.raises(TypeError, match="scaled_dot_product_attention needs floating-point input, got int64"):
+        F.scaled_dot_product_attention(*[k.long()] * 3)
 
 
 @pytest.mark.parametrize("dropout_p", [0.0, 0.1])
