@@ -99,8 +99,8 @@ class Optimizer:
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient, in place. closure: a function that computes the loss and the
-        gradients first; its loss is returned. Raises ValueError, before anything has changed, for a buffer that is no
-        array of floats of its parameter's shape."""
+        gradients first; its loss is returned. Raises ValueError, before a parameter or a step has changed, for a buffer
+        that is no array of floats of its parameter's shape."""
         loss = None
         if closure is not None:
             with enable_grad():

@@ -8,7 +8,6 @@ import importlib.metadata
 import re
 import shutil
 import subprocess
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,23 +23,9 @@ class Instruction:
         return self.opcode.split(".")[0]
 
     @property
-    def width(self):
-        """Bytes that each thread moves."""
-        parts = self.opcode.split(".")
-        return next((_WIDTHS[part] for part in parts[1:] if part in _WIDTHS), 4)
-
-    @property
     def multiplies_and_adds(self):
         constant = self.name == "HFMA2" and re.search(r"-RZ, RZ", self.operands)  # a way to load a constant
         return self.name in ("FFMA", "DFMA", "HFMA2") and not constant
-
-    @property
-    def divides(self):
-        """A call of the routine that divides numbers of 64 bits, which takes a hundred instructions."""
-        return self.name == "CALL" and bool(re.search(r"(div|rem)_[su]64", self.operands))
-
-
-_WIDTHS = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 
 
 @functools.cache
@@ -165,37 +150,14 @@ class Loop:
     def products(self):
         return sum(each.multiplies_and_adds for each in self.own)
 
-    @property
-    def loaded(self):
-        """Bytes of global memory that each thread loads."""
-        return sum(each.width for each in self.own if each.name == "LDG")
 
+def share(kernel):
+    """Of the instructions in a kernel's hottest loops, the share that multiplies and adds.
 
-def counts(kernel, products):
-    """What is in a kernel's hottest loops, as a dict.
-
-    In a kernel of products, a loop is as hot as it has multiply-adds, times their share of its instructions; elsewhere
-    as it loads bytes from global memory. The hottest one counts, and all that are at least half as hot: not the
-    remainders of unrolled loops. An instruction belongs to the innermost loop that it is in, but divisions are counted
-    in inner loops too. A kernel without such a loop counts as a whole."""
-    hot = products and _hottest(kernel, lambda loop: loop.products**2 / len(loop.own))
-    hot = hot or _hottest(kernel, lambda loop: loop.loaded) or [kernel.whole]
-    own = [each for loop in hot for each in loop.own]
-
-    def widths(name):
-        found = Counter(each.width for each in own if each.name == name)
-        return {str(width): found[width] for width in sorted(found, reverse=True)}
-
-    return {
-        "instructions": len(own),
-        "fma": sum(each.multiplies_and_adds for each in own),
-        **{name.lower(): widths(name) for name in ("LDG", "STG", "LDS", "STS")},
-        "barriers": sum(each.name == "BAR" for each in own),
-        "divisions": sum(each.divides for loop in hot for each in loop.body),
-    }
-
-
-def _hottest(kernel, heat):
-    found = [(heat(loop), loop) for loop in kernel.loops]
-    most = max((each for each, _ in found), default=0)
-    return [loop for each, loop in found if each and 2 * each >= most]
+    A loop is as hot as it has multiply-adds, times their share of its instructions. The hottest one counts, and all
+    that are at least half as hot: not the remainders of unrolled loops. A kernel without such a loop counts as a
+    whole."""
+    heat = {id(loop): loop.products**2 / len(loop.own) for loop in kernel.loops}
+    most = max(heat.values(), default=0)
+    hot = [loop for loop in kernel.loops if most and 2 * heat[id(loop)] >= most] or [kernel.whole]
+    return sum(loop.products for loop in hot) / sum(len(loop.own) for loop in hot)

@@ -39,7 +39,7 @@ def counting():
 
 
 def row(found, elements):
-    """What one kernel loads and stores for each element, and what each access to shared memory waits for."""
+    """What one kernel loads for each element, and what each access to shared memory waits for."""
     loads, stores, shared_loads, shared_stores = (
         found[kind] for kind in ("global load", "global store", "shared load", "shared store")
     )
@@ -50,7 +50,6 @@ def row(found, elements):
 
     numbers = {
         "loaded": loads[1] / elements,
-        "stored": stores[1] / elements,
         "sectors": (loads[2] + stores[2]) / max(1, loads[3] + stores[3]),
         "shared": shared_loads[1] / elements,
         "load_conflicts": extra(shared_loads),
