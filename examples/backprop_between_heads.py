@@ -19,7 +19,8 @@ u → v.p says how the loss changes as what u sends to v.p, and to no other read
 import numpy as np
 
 import minigrad as mg
-from minigrad import cli, study
+from minigrad import study
+from minigrad.base import cli
 
 NAMES, TOKENS, NEXT = "ABC", np.array([2, 0, 1, 2, 0]), 1
 V, T, C = len(NAMES), len(TOKENS), 12

@@ -16,7 +16,8 @@ times:
 import numpy as np
 
 import minigrad as mg
-from minigrad import cli, nn, study, viz
+from minigrad import nn, study, viz
+from minigrad.base import cli
 
 X = [[1, 0, 1, 0], [0, 1, 0, 1], [1, 1, 0, 0]]  # (T, C)
 TARGET = [[0, 1, 0, 0], [1, 0, 0, 1], [0, 0, 1, 0]]  # (T, C): y*

@@ -25,8 +25,9 @@ import sys
 import zlib
 
 import minigrad as mg
-from minigrad import cli, distributed, nn, optim, training
-from minigrad.files import claimed
+from minigrad import distributed, nn, optim, training
+from minigrad.base import cli
+from minigrad.base.files import claimed
 from minigrad.training import checkpoint, runs, text
 from minigrad.viz import loss_curve
 
@@ -58,7 +59,7 @@ PRESETS = {  # nanoGPT's own settings, from its README and config/train_shakespe
     "nanogpt-gpu": NANOGPT | dict(batch_size=64, dropout=0.2, steps=5000),
 }
 for _name, _preset in PRESETS.items():
-    _preset |= {size: nn.gpt.PRESETS[_name][size] for size in SHAPE}
+    _preset |= {size: nn.gpt.model.PRESETS[_name][size] for size in SHAPE}
 
 
 def begin(args, world):

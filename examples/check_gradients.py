@@ -4,7 +4,8 @@ python examples/check_gradients.py
 """
 
 import minigrad as mg
-from minigrad import Op, case, cli, nn
+from minigrad import Op, case, nn
+from minigrad.base import cli
 from minigrad.gradcheck import check_op, check_taylor, gradcheck
 from minigrad.nn import functional as F
 

@@ -11,7 +11,8 @@ import statistics
 import time
 
 import minigrad as mg
-from minigrad import cli, nn, optim
+from minigrad import nn, optim
+from minigrad.base import cli
 from minigrad.training import text
 from minigrad.viz import curves
 

@@ -12,7 +12,8 @@ backward pass by modules; and ledger.txt, the backward pass of one head, step by
 from pathlib import Path
 
 import minigrad as mg
-from minigrad import cli, study, viz
+from minigrad import study, viz
+from minigrad.base import cli
 from minigrad.training import checkpoint, runs
 
 TEXT = "The statement is the same as the other statement."

@@ -21,7 +21,8 @@ The controls: a single layer cannot do it; and with a single period, 12, the hea
 """
 
 import minigrad as mg
-from minigrad import cli, optim, study
+from minigrad import optim, study
+from minigrad.base import cli
 from minigrad.viz import curves
 
 V = T = 32  # the vocabulary, and the tokens that the model sees

@@ -11,7 +11,8 @@ predicts, and that the cache really has.
 import time
 
 import minigrad as mg
-from minigrad import cli, nn
+from minigrad import nn
+from minigrad.base import cli
 
 KINDS = {"MHA": 4, "GQA": 2, "MQA": 1}  # heads of keys and values, for four heads of queries
 BATCHES = 1, 8

@@ -15,7 +15,8 @@ import dataclasses
 from pathlib import Path
 
 import minigrad as mg
-from minigrad import cli, nn, optim, study, training
+from minigrad import nn, optim, study, training
+from minigrad.base import cli
 from minigrad.training import checkpoint, runs, text
 from minigrad.viz import curves
 

@@ -11,7 +11,8 @@ first.
 import time
 
 import minigrad as mg
-from minigrad import cli, nn, optim
+from minigrad import nn, optim
+from minigrad.base import cli
 from minigrad.nn import functional as F
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"

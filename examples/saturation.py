@@ -29,7 +29,8 @@ What 1/√d_k has to do with this, examples/scale.py shows.
 import numpy as np
 
 import minigrad as mg
-from minigrad import cli, nn, optim, study
+from minigrad import nn, optim, study
+from minigrad.base import cli
 from minigrad.nn import functional as F
 from minigrad.viz import curves
 

@@ -10,7 +10,7 @@ reaches the scores, given a unit-normal gradient of the pattern, over 32 keys; e
 import statistics
 
 import minigrad as mg
-from minigrad import cli
+from minigrad.base import cli
 from minigrad.viz import curves
 
 SIZES = 4, 8, 16, 32, 64, 128, 256, 512, 1024

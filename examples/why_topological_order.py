@@ -10,7 +10,8 @@ And a leaf cannot be too early, since it has nothing to pass on.
 from pathlib import Path
 
 import minigrad as mg
-from minigrad import cli, viz
+from minigrad import viz
+from minigrad.base import cli
 
 GREY, RED, GREEN = "#7d8590", "#dc3a42", "#238b45"
 FORMULAS = {"b": "b = 3a", "c": "c = 2b", "d": "d = b + c"}

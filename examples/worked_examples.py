@@ -9,7 +9,8 @@ The numbers are computed step by step from the matrices, and compared with all t
 """
 
 import minigrad as mg
-from minigrad import cli, nn
+from minigrad import nn
+from minigrad.base import cli
 
 
 def show(name, x):

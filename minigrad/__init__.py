@@ -294,17 +294,17 @@ Modules
     viz                   Pictures for scripts and shells: graphs as DOT, SVG or PNG, curves and heat maps as PNG
 """
 
-from . import starting  # first of all: what Ctrl-C does while the rest is imported
+from .base import starting  # first of all: what Ctrl-C does while the rest is imported
 from typing import TYPE_CHECKING
 
-from . import launched  # before NumPy
+from .base import launched  # before NumPy
 from . import autograd, cuda, dtypes, nn, ops, optim, random, utils
 from .autograd import (
     AnomalyError, FormulaOp, GraphError, Op, case, composite, detect_anomaly, enable_grad, inference, is_grad_enabled,
     no_grad, registry, set_grad_enabled,
 )  # fmt: skip
 from .backend import DeviceError, device
-from .captured import capture
+from .replay.captured import capture
 from .dtypes import Size, bool_, dtype, finfo, float16, float32, float64, iinfo, int8, int16, int32, int64, uint8
 from .dtypes import (  # PyTorch's names of them
     bool_ as bool, float16 as half, float32 as float, float64 as double, int16 as short, int32 as int, int64 as long,
@@ -332,8 +332,8 @@ from .ops import (  # by their second names
     neg as negative, sub as subtract, transpose as swapaxes, transpose as swapdims,
 )  # fmt: skip
 from .autograd import inference as inference_mode
-from .missing import explaining, listing
-from .recording import CaptureError
+from .base.missing import explaining, listing
+from .base.recording import CaptureError
 from .random import Generator, default_generator, initial_seed, manual_seed
 from .tensor import (
     Tensor, arange, as_tensor, bernoulli, empty, empty_like, eye, from_dlpack, from_numpy, full, full_like, grad,

@@ -13,23 +13,24 @@ import importlib
 import importlib.util
 from pathlib import Path
 
-from . import __version__, cli
+from . import __version__
+from .base import cli
 
 MODEL = {
     "train": "train a character model, or go on with its training",
     "sample": "have a trained model write",
 }
 TOOLS = {  # name: (what it does, the module whose main it is)
-    "check": ("the gradients of every op, or of those in a file, against finite differences", "gradcheck.__main__"),
-    "ops": ("the table of ops, each with its derivative", "ops.__main__"),
+    "check": ("the gradients of every op, or of those in a file, against finite differences", "commands.check"),
+    "ops": ("the table of ops, each with its derivative", "commands.ops"),
     "doctor": ("what this machine has for minigrad, and whether it computes correctly", "doctor"),
-    "distributed": ("under mpiexec: do several processes work together here?", "distributed.__main__"),
+    "distributed": ("under mpiexec: do several processes work together here?", "commands.distributed"),
 }
 
 
 def study():
     """The module of the commands that study a model. Only they need it."""
-    return importlib.import_module(".study.__main__", __package__)
+    return importlib.import_module(".commands.study", __package__)
 
 
 def char_lm():
@@ -58,11 +59,11 @@ def usage():
 
 @cli.command("minigrad")
 def main(argv=()):
-    argv = argv[1:] if argv and argv[0] == "study" else argv  # from python -m minigrad.study report
+    argv = argv[1:] if argv and argv[0] == "study" else argv  # from python -m minigrad.commands.study report
     word, *rest = argv or ["-h"]
     if word == "help" and rest:
         word, rest = rest[0], ["-h"]
-    word = "check" if word == "gradcheck" else word  # and from python -m minigrad.gradcheck
+    word = "check" if word == "gradcheck" else word  # and from python -m minigrad.commands.check
     if word in ("-h", "--help", "help"):
         print(usage())
         return 0

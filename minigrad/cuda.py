@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING
 
 from . import backend
-from .missing import explaining
+from .base.missing import explaining
 from .random import manual_seed
 
 
 def is_available() -> bool:
-    """Can tensors be made with device="cuda" here? `python -m minigrad.doctor` says why not."""
+    """Can tensors be made with device="cuda" here? `python -m minigrad.commands.doctor` says why not."""
     try:
         backend.get("cuda")
     except backend.DeviceError:

@@ -10,8 +10,8 @@ import numpy as np
 from .backend import reference
 from .backend.devices import device as named
 from .backend.philox import Draw
-from .locks import drawing
-from .recording import here, refuse
+from .base.locks import drawing
+from .base.recording import here, refuse
 from .typing import Array, DTypeLike
 
 if TYPE_CHECKING:

@@ -18,10 +18,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # each core has a process of its own th
 import numpy as np
 import pytest
 
-from minigrad import backend, launched
+from minigrad import backend
 from minigrad.backend.runners.native import TRAINING, Native
 from minigrad.backend.runners.toolchain import CompilerError, find_compiler
 from minigrad.backend.runners.toolchain.cache import folder
+from minigrad.base import launched
 from minigrad.random import manual_seed
 
 from .devices import DEVICES, backend_of

@@ -5,8 +5,8 @@ import functools
 import pytest
 
 from minigrad import backend
-from minigrad.backend.runners.emulated import Emulated
 from minigrad.backend.runners.native import Native
+from tests.emulated import Emulated
 
 DEVICES = [
     pytest.param("native", marks=pytest.mark.needs("g++")),

@@ -16,14 +16,14 @@ from .anomaly import AnomalyError
 from .cases import case
 from .function import Context, Function, once_differentiable
 from .graph import GraphError, Handle, Node, Recorded, Storage, Value
-from ..quiet import quiet
+from ..base.quiet import quiet
 from .modes import (
     detect_anomaly, enable_grad, inference, is_grad_enabled, mode, no_grad, set_grad_enabled, switched, watch,
 )  # fmt: skip
 from .op import FormulaOp, Op
 from .registry import Declaration, composite, declared, registry
 from .walk import backward, reachable, vjp
-from ..missing import explaining, listing
+from ..base.missing import explaining, listing
 
 __all__ = [
     "AnomalyError", "case", "Context", "Function", "once_differentiable", "GraphError", "Handle", "Node", "Recorded",

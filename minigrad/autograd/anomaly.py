@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from ..recording import PACKAGE
+from ..base.recording import PACKAGE
 from .graph import Recorded, Value
 from .modes import mode
 

@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..locks import accumulating
-from ..recording import here
+from ..base.locks import accumulating
+from ..base.recording import here
 from .modes import mode
 
 if TYPE_CHECKING:

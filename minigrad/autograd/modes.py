@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ..quiet import F, Switch
+from ..base.quiet import F, Switch
 
 
 class _Mode(threading.local):

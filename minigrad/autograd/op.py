@@ -6,10 +6,10 @@ import re
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from ..errors import devices_differ
-from ..locks import accumulating
-from ..quiet import here
-from ..recording import here as recording
+from ..base.errors import devices_differ
+from ..base.locks import accumulating
+from ..base.quiet import here
+from ..base.recording import here as recording
 from .anomaly import check_forward, user_line
 from .cases import Case
 from .graph import GraphError, Node, Storage, Value

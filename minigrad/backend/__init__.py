@@ -8,7 +8,7 @@ import functools
 import logging
 import os
 
-from ..locks import loading
+from ..base.locks import loading
 from .devices import device
 from .numpy import Numpy
 
@@ -71,7 +71,7 @@ def cpu_backend(name):
 
             return Native()
         if name == "emulated":
-            from .runners.emulated import Emulated
+            from tests.emulated import Emulated
 
             return Emulated()
     except CompilerError as error:

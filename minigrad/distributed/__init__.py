@@ -21,7 +21,7 @@ from .compare import check
 from .gradients import gathered, scattered
 from .shards import Shards
 from .world import World, fingerprint, library, world
-from ..missing import explaining, listing
+from ..base.missing import explaining, listing
 
 __all__ = ["check", "gathered", "scattered", "Shards", "World", "fingerprint", "library", "world"]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import RanksError
+from ..base.errors import RanksError
 from ..random import default_generator
 from ..tensor import Tensor, as_tensor, grad
 from ..training.tensorfile import as_bytes

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import RanksError
+from ..base.errors import RanksError
 from ..tensor import empty, from_backend, from_numpy
 from .tree import exchange
 

@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..errors import RanksError
+from ..base.errors import RanksError
 from ..random import Generator, default_generator
 from ..tensor import Tensor
 from ..typing import Array

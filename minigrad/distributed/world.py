@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from .. import backend, cli, launched
+from .. import backend
 from ..backend.kernels import find_kernels
-from ..errors import RanksError
+from ..base import cli, launched
+from ..base.errors import RanksError
 from ..training.tensorfile import as_bytes
 from . import routes
 from .tree import is_power_of_two

@@ -18,7 +18,7 @@ from .probes import PROBES
 from .report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, Finding, GradcheckError, GradcheckReport
 from .sweep import check_op
 from .taylor import TaylorReport, check_taylor
-from ..missing import listing
+from ..base.missing import listing
 
 __all__ = [
     "gradcheck", "gradgradcheck", "PROBES", "FAIL", "INCONCLUSIVE", "KINK", "NONFINITE", "PASS", "Finding",

@@ -98,9 +98,9 @@ from .activations import (
 from .attention import MultiheadAttention
 from .cache import KVCache
 from .containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
-from .generate import choose
-from .config import GPTConfig
-from .gpt import GPT, MLP, Block
+from .gpt.generate import choose
+from .gpt.config import GPTConfig
+from .gpt.model import GPT, MLP, Block
 from .layers import CosineSimilarity, Dropout, Embedding, Flatten, Identity, LayerNorm, Linear, RMSNorm, Unflatten
 from .losses import (
     BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, HuberLoss, KLDivLoss, L1Loss, MSELoss, NLLLoss, SmoothL1Loss,
@@ -110,7 +110,7 @@ from .recompute import recompute
 from .transformer import (
     Transformer, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer,
 )  # fmt: skip
-from ..missing import explaining, listing
+from ..base.missing import explaining, listing
 
 __all__ = [
     "BCELoss", "BCEWithLogitsLoss", "Block", "CELU", "CosineSimilarity", "CrossEntropyLoss", "Dropout", "ELU",

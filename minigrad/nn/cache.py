@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from ..autograd import is_grad_enabled
+from ..base.recording import each_call, refuse
 from ..dtypes import int64
 from ..ops.attention import attention_decode
-from ..recording import each_call, refuse
 from ..tensor import Tensor, zeros
 from ..typing import DTypeLike
 

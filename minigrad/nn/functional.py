@@ -70,7 +70,7 @@ Attention and transformers
 
 from typing import TYPE_CHECKING
 
-from ..missing import explaining, listing
+from ..base.missing import explaining, listing
 from ..tensor import one_hot
 from ..ops import keywords
 from ..ops import (

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..autograd import Handle, Op, mode
-from ..missing import without_defaults
+from ..base.missing import without_defaults
 from ..tensor import Tensor
 
 

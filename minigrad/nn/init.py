@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from ..base.missing import explaining, listing
 from ..dtypes import float64
-from ..missing import explaining, listing
 from ..ops import where
 from ..random import Generator, default_generator
 from ..tensor import Tensor, randn

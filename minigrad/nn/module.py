@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 import numpy as np
 
 from ..autograd import Node, mode
+from ..base.recording import here
 from ..dtypes import DEFAULT_FLOAT
-from ..recording import here
 from ..tensor import Tensor, as_tensor
 from ..typing import Array, DTypeLike
 from .hooks import Hooked

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..autograd import no_grad
+from ..base.missing import explaining, listing
+from ..base.recording import refuse
 from ..dtypes import float64
-from ..missing import explaining, listing
 from ..ops import cat, stack
-from ..recording import refuse
 from ..tensor import Tensor, from_backend, zeros
 
 __all__ = ["evaluating", "clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "vector_to_parameters"]

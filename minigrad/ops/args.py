@@ -7,7 +7,7 @@ import numpy as np
 
 from .. import dtypes
 from ..autograd import Value
-from ..recording import refuse
+from ..base.recording import refuse
 
 
 def floating(x):

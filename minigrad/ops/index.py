@@ -7,7 +7,7 @@ import numpy as np
 from ..autograd import Op, Value, composite
 from ..autograd.cases import Fixed, booleans, case, integers
 from ..autograd.graph import Storage
-from ..recording import checked, refuse
+from ..base.recording import checked, refuse
 from .args import one_dim
 from .movement import expanded, shaped
 from .select import where

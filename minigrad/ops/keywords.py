@@ -8,7 +8,7 @@ import inspect
 import numpy as np
 
 from ..autograd import Value
-from ..missing import changes_nothing
+from ..base.missing import changes_nothing
 from .args import no_out, rename
 
 # PyTorch's names of what ops call otherwise: {function: {its name: ours}}, beside "input" for x …

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..autograd import Value, composite
 from ..autograd.cases import Fixed, case, integers, positive, uniform
-from ..recording import active
+from ..base.recording import active
 from .args import require_float
 from .composites.functions import log1p
 from .index import checked_index, rows

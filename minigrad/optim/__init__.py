@@ -16,7 +16,7 @@ from .adam import Adam, AdamW
 from .optimizer import Optimizer
 from .schedule import warmup_cosine
 from .sgd import SGD
-from ..missing import explaining, listing
+from ..base.missing import explaining, listing
 
 __all__ = ["lr_scheduler", "Adam", "AdamW", "Optimizer", "warmup_cosine", "SGD"]
 

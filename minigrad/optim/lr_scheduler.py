@@ -26,7 +26,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..missing import explaining, listing
+from ..base.missing import explaining, listing
 from .optimizer import Optimizer
 from .plateau import ReduceLROnPlateau
 from .scheduler import LRScheduler, at_least_1, for_each_group, refuse_group

@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .. import recording
 from ..autograd import enable_grad, no_grad
+from ..base import recording
 from ..dtypes import is_number
 from ..nn.module import Parameter
 from ..tensor import Tensor, as_tensor, from_backend

@@ -1,4 +1,4 @@
-"""What `update` of an optimizer sees of state and options while a step is being recorded: see captured.py.
+"""What `update` of an optimizer sees of state and options while a step is being recorded: see replay/captured.py.
 
 `update` runs once then, and the numbers that it reads become part of the launches. So each number has to be guarded, or
 refused if it changes with every step.
@@ -9,7 +9,7 @@ from collections.abc import MutableMapping
 
 import numpy as np
 
-from .. import recording
+from ..base import recording
 from ..tensor import Tensor
 
 

@@ -52,7 +52,7 @@ from .effects.patching import patch
 from .effects.cells import WhatIf, attention_attribution, what_if
 from .recorder import Recorder
 from .report import LayerView
-from ..missing import listing
+from ..base.missing import listing
 
 __all__ = [
     "attention_layers", "head_weights", "attention_to", "duplicate", "entropy", "induction", "previous", "rollout",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..autograd import enable_grad, no_grad
+from ..base.errors import UnknownName, unknown
 from ..dtypes import float64
-from ..errors import UnknownName, unknown
 from ..nn import MultiheadAttention
 from ..nn.positions import rotary
 from ..nn.utils import evaluating

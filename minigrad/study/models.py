@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from ..errors import unknown
+from ..base.errors import unknown
 from ..nn import Embedding, Linear, Module, ModuleList, MultiheadAttention, init
 from ..nn import functional as F
 from ..tensor import Tensor, arange, tensor

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..autograd import enable_grad
-from ..errors import UnknownName, unknown
+from ..base.errors import UnknownName, unknown
 from ..tensor import Tensor, grad
 from ..typing import Array, FilePath
 from . import report

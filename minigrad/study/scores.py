@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import unknown
+from ..base.errors import unknown
 from ..random import Generator
 from ..tensor import Tensor, tensor
 from ..typing import Array

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..errors import unknown
+from ..base.errors import unknown
 from ..typing import Array
 
 WIDTH = 120  # of a printed line

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..autograd import is_grad_enabled
-from ..errors import unknown
+from ..base.errors import unknown
 from ..nn import GPT, Parameter
 from ..nn.attention import INPUTS, OUTPUT, POINTS
 from ..nn.heads import known_heads

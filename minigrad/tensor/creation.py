@@ -6,8 +6,8 @@ import numpy as np
 
 from .. import backend, dtypes
 from ..autograd import GraphError, Storage, is_grad_enabled
+from ..base.recording import refuse_users
 from ..ops.args import shape_of
-from ..recording import refuse_users
 from ..typing import Array, DTypeLike, Number, Size
 from .core import Tensor
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from .. import autograd
 from ..autograd import GraphError, Handle, Node, Recorded, Storage, Value
-from ..missing import refused_argument
-from ..recording import here
+from ..base.missing import refused_argument
+from ..base.recording import here
 
 if TYPE_CHECKING:
     from .core import Tensor

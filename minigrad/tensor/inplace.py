@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 import numpy as np
 
 from ..autograd import GraphError, Value, is_grad_enabled
+from ..base.errors import devices_differ
+from ..base.recording import refuse
 from ..dtypes import check_holds
-from ..errors import devices_differ
 from ..ops.args import fitting
-from ..recording import refuse
 from ..typing import Index, Number, Operand
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from numpy.lib.array_utils import byte_bounds
 
 from .. import backend, ops
 from ..autograd import GraphError, Storage, Value
-from ..recording import refuse
+from ..base.recording import refuse
 from ..typing import Array
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import numpy as np
 
 from .. import backend, dtypes
 from ..autograd import Storage, Value
-from ..missing import instead
+from ..base.missing import instead
 from ..ops.args import shape_of
 from ..typing import DTypeLike, Number, Size
 

@@ -7,7 +7,7 @@ runs         what examples/char_lm.py has saved, read back and checked
 """
 
 from .loop import Interrupt, Progress, Table
-from ..missing import listing
+from ..base.missing import listing
 
 __all__ = ["Interrupt", "Progress", "Table"]
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..base.errors import CheckpointError
+from ..base.files import open_regular, replacing
 from ..dtypes import as_dtype
-from ..errors import CheckpointError
-from ..files import open_regular, replacing
 from ..random import Generator
 from ..typing import Array, FilePath
 from .tensorfile import Reader, Unsupported, as_bytes, header_of, parse

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ..files import atomic_write, open_regular
+from ..base.files import atomic_write, open_regular
 from ..typing import FilePath
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from ..backend import device as device_name
+from ..base.errors import CheckpointError
+from ..base.files import open_regular
 from ..dtypes import as_dtype
-from ..errors import CheckpointError
-from ..files import open_regular
 from ..random import Generator
 from ..tensor import Tensor, from_numpy
 from . import checkpoint

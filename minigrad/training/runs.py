@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import nn
+from ..base.errors import CheckpointError
 from ..dtypes import is_number
-from ..errors import CheckpointError
 from ..typing import Array, FilePath
 from . import checkpoint, text
 
 if TYPE_CHECKING:
-    from ..nn.gpt import GPT
+    from ..nn.gpt.model import GPT
     from .text import CharVocab
 
 __all__ = ["FOLDER", "load_char_model", "load_run", "model_file"]

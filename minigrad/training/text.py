@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import TextError
+from ..base.errors import TextError
 from ..random import Generator
 from ..typing import Array, FilePath
 

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from . import data
-from ..missing import explaining, listing
+from ..base.missing import explaining, listing
 
 __all__ = ["data"]
 

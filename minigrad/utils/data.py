@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from ..missing import explaining, listing
+from ..base.missing import explaining, listing
 from ..ops import stack
 from ..random import Generator
 from ..tensor import Tensor, from_numpy, multinomial, randint, randperm, tensor

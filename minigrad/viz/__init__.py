@@ -13,7 +13,7 @@ Contents
 
 from typing import TYPE_CHECKING
 
-from ..missing import listing
+from ..base.missing import listing
 from .graph import Graph, graph  # now rather than on demand, so that viz.graph is the function and not the submodule
 
 __all__ = ["Graph", "curves", "graph", "heads_grid", "loss_curve"]

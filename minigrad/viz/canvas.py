@@ -3,7 +3,7 @@
 import io
 import warnings
 
-from ..files import atomic_write
+from ..base.files import atomic_write
 
 # Told apart with any colour vision (Okabe and Ito 2008), and by brightness on white. In this order the first are those
 # of Q, K and V in pictures of study.flow, and the grey is that of all other readers.

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ..autograd import GraphError, Value
-from ..errors import unknown
+from ..base.errors import unknown
 from ..tensor import Tensor
 from ..typing import FilePath
 from .backward import Backward

@@ -2,7 +2,7 @@
 
 import html
 
-from ..errors import printable
+from ..base.errors import printable
 
 GREY, DARK, DIM, ACCENT = "#7d8590", "#1f2937", "#57606a", "#8250df"
 

@@ -10,7 +10,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn
 from minigrad.autograd import mode
-from minigrad.quiet import here
+from minigrad.base.quiet import here
 
 
 def leaf(*shape):

@@ -12,7 +12,7 @@ from minigrad.backend.launch.launcher import MAX_DIMS, NARROW, broadcast_strides
 from minigrad.backend.launch.matmul import choose
 from minigrad.backend.launch.movement import _moving
 from minigrad.backend.launch.reduce import accumulator, reduction, shares
-from minigrad.backend.runners.emulated import Emulated
+from tests.emulated import Emulated
 
 
 def unpacked(shape, *strides, itemsize=4):

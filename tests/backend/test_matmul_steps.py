@@ -4,7 +4,7 @@ in test_sass.py and test_accesses.py."""
 import numpy as np
 import pytest
 
-from minigrad.backend.runners.emulated import Emulated, EmulationError
+from tests.emulated import Emulated, EmulationError
 
 from .matmul_steps import EXCERPTS, SIDES, SOURCE, TABLE, blocks
 

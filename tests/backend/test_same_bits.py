@@ -9,14 +9,14 @@ import itertools
 import numpy as np
 import pytest
 
-from minigrad import recording
 from minigrad.backend import primitives, reference
 from minigrad.backend.launch import Launched
 from minigrad.backend.launch.recorder import Recorder
 from minigrad.backend.launch.rules import KERNEL, MANY, VIEW
 from minigrad.backend.philox import Draw
 from minigrad.backend.runners.native import Native, NativeKernels
-from minigrad.recording import CaptureError
+from minigrad.base import recording
+from minigrad.base.recording import CaptureError
 
 pytestmark = pytest.mark.needs("g++")
 FLOATS, WHOLE = ["float32", "float64"], ["int64", "int32", "uint8", "bool"]

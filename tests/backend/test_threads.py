@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import backend, locks
+from minigrad import backend
+from minigrad.base import locks
 
 from .. import ROOT
 

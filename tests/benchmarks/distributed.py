@@ -18,7 +18,8 @@ import time
 import numpy as np
 
 import minigrad as mg
-from minigrad import distributed, launched, nn, optim
+from minigrad import distributed, nn, optim
+from minigrad.base import launched
 from minigrad.distributed.tree import exchange
 
 SIZES = {  # name: (shape, batch size, steps)

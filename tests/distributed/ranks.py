@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 
-from minigrad import launched
+from minigrad.base import launched
 
 # Open MPI asks to be told of root, and of more ranks than cores; MPICH takes no notice.
 OPEN_MPI = {

@@ -8,7 +8,7 @@ from .test_faults import FAULTY
 
 ELSEWHERE = """
 import runpy, sys
-from minigrad import launched
+from minigrad.base import launched
 script, *argv = sys.argv[1:]
 if launched.rank:  # another machine, which has neither the text nor the folder
     argv = [word.replace("book.txt", "none.txt").replace("run", "elsewhere") for word in argv]

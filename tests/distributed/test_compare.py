@@ -14,7 +14,8 @@ LOOP = """
 import sys
 import numpy as np
 import minigrad as mg
-from minigrad import cli, distributed, nn
+from minigrad.base import cli
+from minigrad import distributed, nn
 
 fault = sys.argv[1]
 
@@ -164,7 +165,7 @@ CASES = """
 import numpy as np
 import minigrad as mg
 from minigrad import distributed, nn
-from minigrad.errors import RanksError
+from minigrad.base.errors import RanksError
 
 class Net(nn.Module):
     def __init__(self):

@@ -8,11 +8,12 @@ pytestmark = pytest.mark.needs("mpiexec")
 
 ENDS = """
 import importlib, os, sys, time
-from minigrad import launched
+from minigrad.base import launched
 case = sys.argv[1]
 if case == "kernels" and launched.rank:
     os.environ["MINIGRAD_CPU"] = "numpy"
-from minigrad import cli, distributed
+from minigrad.base import cli
+from minigrad import distributed
 importlib.import_module("minigrad.distributed.world").GRACE = 0.5
 
 class Mine(Exception):

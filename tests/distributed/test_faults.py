@@ -17,7 +17,8 @@ pytestmark = pytest.mark.needs("mpiexec")
 # char_lm, where something happens to one rank before it draws the batch of a step.
 FAULTY = """
 import os, runpy, signal, sys
-from minigrad import distributed, launched
+from minigrad import distributed
+from minigrad.base import launched
 from minigrad.training import checkpoint, text
 
 script, fault, victim, step, *argv = sys.argv[1:]

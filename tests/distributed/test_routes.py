@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad.base.errors import RanksError
 from minigrad.distributed import routes
 from minigrad.distributed.tree import tree_sum
-from minigrad.errors import RanksError
 
 from ..char_lm.runs import SCRIPT, WORDS, options
 from .ranks import run
@@ -64,7 +64,8 @@ SUMS = """
 import sys
 import numpy as np
 import minigrad as mg
-from minigrad import cli, distributed
+from minigrad.base import cli
+from minigrad import distributed
 {nccl}
 @cli.command("sums")
 def main(argv):

@@ -5,9 +5,9 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn
+from minigrad.base.errors import RanksError
 from minigrad.distributed import Shards, World, gathered, scattered
 from minigrad.distributed.shards import stream
-from minigrad.errors import RanksError
 
 from .ranks import run
 
@@ -167,7 +167,8 @@ def test_no_row_is_left_out():
 
 DRAWS = """
 import minigrad as mg
-from minigrad import cli, distributed
+from minigrad.base import cli
+from minigrad import distributed
 
 @cli.command("draws")
 def main(argv):

@@ -4,9 +4,9 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn
+from minigrad.base.errors import RanksError
 from minigrad.distributed import World, fingerprint
 from minigrad.distributed.world import sources
-from minigrad.errors import RanksError
 
 
 class Ranks(World):

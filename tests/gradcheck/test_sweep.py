@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from minigrad.autograd import registry
-from minigrad.gradcheck.__main__ import arguments, main
+from minigrad.commands.check import arguments, main
 from minigrad.gradcheck.sweep import check_op, sweep
 from minigrad.gradcheck.where import raised
 
@@ -129,7 +129,7 @@ def test_ops_may_start_processes_which_end_with_the_check(write, stop):
         ops[op] += "\n        time.sleep(600)" if stop else ""
     file = write("parents", **ops)
     Path(file).write_text("started = set()\n" + Path(file).read_text())
-    command = [sys.executable, "-m", "minigrad.gradcheck", file, "--order=1", "--jobs=2"]
+    command = [sys.executable, "-m", "minigrad.commands.check", file, "--order=1", "--jobs=2"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENV)
     try:
         assert [running.stdout.readline() for _ in range(2)] == [b"started\n"] * 2

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from minigrad import backend
-from minigrad.backend.runners.emulated import Emulated
 from minigrad.backend.runners.native import NativeKernels
+from tests.emulated import Emulated
 
 from .on_gpu import OnGpu
 

@@ -5,8 +5,8 @@ import pytest
 
 from minigrad.backend import reference
 from minigrad.backend.launch.movement import has_view
-from minigrad.backend.runners.emulated import Emulated
 from minigrad.backend.runners.native import NativeKernels
+from tests.emulated import Emulated
 
 from ..devices import backend_of
 from .calls import GPU, OTHER_ORDER, hosted

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minigrad.backend import cpu_backend, reference
-from minigrad.backend.runners.emulated import Emulated
+from tests.emulated import Emulated
 
 from .calls import GPU, hosted
 

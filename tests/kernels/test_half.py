@@ -5,7 +5,7 @@ import pytest
 
 from minigrad.backend import reference
 from minigrad.backend.launch import matmul as launching
-from minigrad.backend.runners.emulated import Emulated
+from tests.emulated import Emulated
 
 HALF = np.dtype(np.float16)
 

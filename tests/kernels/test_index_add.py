@@ -9,7 +9,7 @@ import pytest
 
 from minigrad.backend.kernels import constant
 from minigrad.backend.launch.source import source
-from minigrad.backend.runners.emulated import Emulated, EmulationError
+from tests.emulated import Emulated, EmulationError
 
 from .calls import GPU, OTHER_ORDER, hosted
 

@@ -7,7 +7,7 @@ import pytest
 
 from minigrad.backend.launch import elementwise, launcher, movement
 from minigrad.backend.launch.launcher import MAX_DIMS
-from minigrad.backend.runners.emulated import Emulated
+from tests.emulated import Emulated
 
 from .calls import GPU, hosted
 

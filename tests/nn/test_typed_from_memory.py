@@ -213,7 +213,7 @@ def test_other_imports_are_left_to_python():
         from minigrad.nn.functional import nonsense  # noqa: F401
     with pytest.raises(ModuleNotFoundError, match=r"No module named 'minigrad.nn.functional.nonsense'$"):
         import minigrad.nn.functional.nonsense  # noqa: F401
-    assert importlib.util.find_spec("minigrad.nonsense") is None and importlib.util.find_spec("minigrad.nn.gpt")
+    assert importlib.util.find_spec("minigrad.nonsense") is None and importlib.util.find_spec("minigrad.nn.gpt.model")
     assert not hasattr(mg.nn, "Conv2d") and not hasattr(mg, "compile")
 
 

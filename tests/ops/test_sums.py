@@ -13,9 +13,9 @@ import pytest
 
 import minigrad as mg
 from minigrad.backend import reference
-from minigrad.backend.runners.emulated import Emulated
 from minigrad.backend.runners.native import Native
 from minigrad.nn import functional as F
+from tests.emulated import Emulated
 
 BOUND = 2e-7  # three roundings: numbers to a run, runs to a part, parts to the sum
 DEVICES = {"numpy": reference, "native": Native(), "emulated": Emulated()}

@@ -1,4 +1,4 @@
-"""What a step of an optimizer announces while it is being recorded: see minigrad/recording.py."""
+"""What a step of an optimizer announces while it is being recorded: see minigrad/base/recording.py."""
 
 import math
 
@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import backend, nn, optim, recording
+from minigrad import backend, nn, optim
 from minigrad.backend.launch import recorder as recorders
-from minigrad.recording import CaptureError
+from minigrad.base import recording
+from minigrad.base.recording import CaptureError
 
 from .leaves import leaf
 

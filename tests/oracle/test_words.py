@@ -2,7 +2,7 @@
 
 import pytest
 
-from minigrad.missing import refused_argument
+from minigrad.base.missing import refused_argument
 
 from .words import refused
 

@@ -42,7 +42,7 @@ KNOWN = vars(builtins) | {
     kind.__name__: kind
     for kind in (
         mg.AnomalyError, mg.CaptureError, mg.DeviceError, mg.GraphError, checkpoint.CheckpointError,
-        gradcheck.GradcheckError, study.IdentityError, mg.errors.RanksError, mg.errors.TextError,
+        gradcheck.GradcheckError, study.IdentityError, mg.base.errors.RanksError, mg.base.errors.TextError,
     )
 }  # fmt: skip
 

@@ -16,7 +16,7 @@ import minigrad
 from minigrad import nn, optim, study, viz
 from minigrad.__main__ import main as minigrad_command
 from minigrad.autograd import registry
-from minigrad.ops.__main__ import main as print_table
+from minigrad.commands.ops import main as print_table
 
 ROOT = next(folder for folder in Path(__file__).parents if (folder / "pyproject.toml").exists())
 FOLDERS = "minigrad", "kernels", "tests", "examples"

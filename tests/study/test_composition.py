@@ -7,7 +7,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn, study
-from minigrad.nn.gpt import Block
+from minigrad.nn.gpt.model import Block
 from minigrad.study.layers import as_float64, head_weights
 
 from .models import ATTN, EncoderDecoder, T, V, gpt

@@ -7,7 +7,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn, study
-from minigrad.errors import unknown
+from minigrad.base.errors import unknown
 from minigrad.study import layers, patterns
 from minigrad.study.models import AttentionOnly, designed_head
 from minigrad.study.steps.ledger import _numbers

@@ -11,7 +11,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn, optim
-from minigrad.study.__main__ import main as study
+from minigrad.commands.study import main as study
 from minigrad.training import checkpoint, runs
 
 from ..examples import scripts

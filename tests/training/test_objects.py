@@ -8,7 +8,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn, optim
-from minigrad.errors import CheckpointError
+from minigrad.base.errors import CheckpointError
 from minigrad.training import checkpoint
 
 NESTED = {

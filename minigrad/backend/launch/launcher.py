@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...recording import here
+from ...base.recording import here
 from .. import devices
 from ..kernels import Struct
 from ..primitives import Primitives

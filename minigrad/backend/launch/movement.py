@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from ...recording import here, refuse
+from ...base.recording import here, refuse
 from ..kernels import constant
 from .launcher import Launcher, divisor, is_narrow, layout, merged
 from .rules import COPY, NUMPYS, VIEW, natively

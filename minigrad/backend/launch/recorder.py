@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...recording import CaptureError, refuse, user_line
+from ...base.recording import CaptureError, refuse, user_line
 from ..philox import Draw
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
@@ -60,7 +60,7 @@ class Table(NamedTuple):
 
 class Recorder:
     """What a step has done so far. Code that may run within a step announces here what is to be known of it, through
-    recording.py, and launch code makes its arrays, cells and tables here.
+    base/recording.py, and launch code makes its arrays, cells and tables here.
 
     A GPU's is in runners/graph.py."""
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ...locks import multiplying
+from ...base.locks import multiplying
 from ..primitives import Primitives
 from .precision import in_single
 from .reduce import column_sums

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...locks import multiplying
+from ...base.locks import multiplying
 from ..primitives import Primitives
 from .precision import is_half, rounded, wide
 

@@ -13,7 +13,7 @@ import threading
 
 import numpy as np
 
-from ...recording import apart, here, refuse
+from ...base.recording import apart, here, refuse
 from .. import devices
 from ..kernels import C_TYPES, Struct, signatures
 from ..launch import Launched

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...recording import apart, refuse, user_line
+from ...base.recording import apart, refuse, user_line
 from ..kernels import Struct
 from ..launch.recorder import Launch, Recorder, Replay, Table
 

@@ -5,9 +5,9 @@ product of any stretch of them lies between 1/2 and 2. The result is scaled back
 
 import math
 
-from ... import recording
 from ...autograd import Op, composite
 from ...autograd.cases import Fixed, case, positive
+from ...base import recording
 from ...dtypes import float16, float32, float64
 from ..args import in_dtype, many_dims, numpy_names, one_dim
 from ..elementwise import abs, floor, log

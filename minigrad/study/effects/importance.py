@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...autograd import enable_grad
-from ...errors import unknown
+from ...base.errors import unknown
 from ...nn import GPT
 from ...nn.heads import known_heads
 from ...tensor import Tensor, grad, ones, tensor

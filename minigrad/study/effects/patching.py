@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...autograd import enable_grad
-from ...errors import unknown
+from ...base.errors import unknown
 from ...nn.attention import POINTS, all_take
 from ...tensor import Tensor, grad, tensor
 from ...typing import Array

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...files import atomic_write
+from ...base.files import atomic_write
 from ...viz.labels import printable, visible
 from ..stats import STATS
 from . import packed

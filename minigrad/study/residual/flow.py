@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ...errors import UnknownName, unknown
+from ...base.errors import UnknownName, unknown
 from ...gradcheck.report import aligned
 from ...tensor import Tensor
 from ...viz.graph import Graph

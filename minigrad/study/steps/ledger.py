@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...autograd import GraphError, backward, reachable, watch
-from ...errors import UnknownName, unknown
+from ...base.errors import UnknownName, unknown
 from ...nn.attention import all_take
 from ...ops.derivatives import argument, derivative, letters_of
 from ...tensor import Tensor, ones_like

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import unknown
+from ...base.errors import unknown
 from ...gradcheck.report import aligned
 from ...typing import Array
 from ..layers import as_float64

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...errors import unknown
+from ...base.errors import unknown
 from ...gradcheck.report import aligned
 from ...nn import LayerNorm
 from ..layers import as_float64, head_weights

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ....locks import loading
-from ....quiet import call_quietly
-from ....recording import here as recording
-from ....recording import refuse
+from ....base.locks import loading
+from ....base.quiet import call_quietly
+from ....base.recording import here as recording
+from ....base.recording import refuse
 from ... import primitives
 from ...launch import Launched
 from ...launch.recorder import Table

@@ -35,9 +35,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from ..backend import DeviceError
+from ..backend.runners.toolchain import CompilerError
 from . import launched, starting
-from .backend import DeviceError
-from .backend.runners.toolchain import CompilerError
 from .errors import CheckpointError, RanksError, TextError, UnknownName, printable, similar, unknown
 
 LARGEST = 10**15  # of all whole numbers that can be typed: no loop gets that far, and floats count not much further

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from reprlib import repr as shown
 from typing import TYPE_CHECKING, Any
 
-from ..dtypes import DEFAULT_FLOAT, is_number
-from ..typing import DTypeLike
-from . import cost
-from .attention import FORMS
+from ...dtypes import DEFAULT_FLOAT, is_number
+from ...typing import DTypeLike
+from .. import cost
+from ..attention import FORMS
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from .cost import Cost
+    from ..cost import Cost
 
 POSITIONS = "learned", "sinusoidal", "rotary", "alibi", "none"
 

@@ -1,4 +1,4 @@
-"""What code announces while a step may be being recorded: see captured.py.
+"""What code announces while a step may be being recorded: see replay/captured.py.
 
 A recorded step is replayed below autograd, without Python. So whatever a step does on the host has to be announced,
 with the functions below. Outside of a recording they cost next to nothing.

@@ -1,4 +1,4 @@
-"""python -m minigrad.doctor, on this machine, on one with nothing but NumPy, and with something broken."""
+"""python -m minigrad.commands.doctor, on this machine, on one with nothing but NumPy, and with something broken."""
 
 import importlib.metadata
 import os
@@ -12,9 +12,11 @@ import types
 import numpy as np
 import pytest
 
-from minigrad import backend, doctor, launched
+from minigrad import backend
 from minigrad.backend import reference
 from minigrad.backend.runners.toolchain import CompilerError, compiled, find_compiler
+from minigrad.base import launched
+from minigrad.commands import doctor
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +101,7 @@ def test_nan_is_not_near_anything(monkeypatch, capsys, only_numpy):
 BARE = """
 import sys
 sys.modules["cupy"] = None
-from minigrad import doctor
+from minigrad.commands import doctor
 sys.exit(doctor.main())
 """
 

@@ -7,8 +7,8 @@ A row says what the op computes, and its derivative.
 
 import sys
 
-from .. import cli
-from .table import table
+from ..base import cli
+from ..ops.table import table
 
 
 @cli.command("ops")

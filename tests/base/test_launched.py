@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from minigrad import launched
-from minigrad.launched import Place, place_in
+from minigrad.base import launched
+from minigrad.base.launched import Place, place_in
 
 from .. import ROOT
 
@@ -136,7 +136,8 @@ import sys
 sys.modules["mpi4py"] = None
 import importlib.util
 importlib.util.find_spec = lambda name, found=importlib.util.find_spec: None if name == "mpi4py" else found(name)
-from minigrad import cli, distributed
+from minigrad.base import cli
+from minigrad import distributed
 
 @cli.command("prog")
 def main(argv):

@@ -6,9 +6,9 @@ import types
 
 import numpy as np
 
-from .nn.module import Module
-from .recording import PACKAGE
-from .tensor import Tensor
+from ..base.recording import PACKAGE
+from ..nn.module import Module
+from ..tensor import Tensor
 
 PLAIN = bool, int, float, complex, str, bytes, type(None), np.dtype, np.generic
 

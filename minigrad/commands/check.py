@@ -18,14 +18,15 @@ import traceback
 from datetime import datetime, timezone
 from pathlib import Path
 
-from .. import backend, cli
+from .. import backend
 from ..autograd import registry
-from ..errors import similar
-from ..files import atomic_write
-from .page import page
-from .report import KINK, PASS, versions
-from .sweep import cores, summary, sweep, table, worst_first
-from .where import told
+from ..base import cli
+from ..base.errors import similar
+from ..base.files import atomic_write
+from ..gradcheck.page import page
+from ..gradcheck.report import KINK, PASS, versions
+from ..gradcheck.sweep import cores, summary, sweep, table, worst_first
+from ..gradcheck.where import told
 
 
 def arguments(argv):

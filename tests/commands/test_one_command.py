@@ -11,14 +11,14 @@ import sys
 import pytest
 
 import minigrad
-import minigrad.study.__main__
-from minigrad import cli, starting
+import minigrad.commands.study
 from minigrad.__main__ import MODEL, TOOLS, char_lm, main
+from minigrad.base import cli, starting
 
 from ..char_lm.runs import TINY, WORDS
 from ..char_lm.runs import main as script
 
-ALL = [*MODEL, *minigrad.study.__main__.COMMANDS, *TOOLS]
+ALL = [*MODEL, *minigrad.commands.study.COMMANDS, *TOOLS]
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +111,7 @@ def test_a_strange_word_is_one_line(word, capsys):
 
 def test_the_modules_keep_their_names(capsys):
     for module, line in (
-        (minigrad.study.__main__, "study: there is no command 'reprot'; did you mean report?\n"),
+        (minigrad.commands.study, "study: there is no command 'reprot'; did you mean report?\n"),
         (char_lm(), "char_lm: there is no command 'reprot'; there are train, sample\n"),
     ):
         with pytest.raises(SystemExit, match="2"):
@@ -244,7 +244,7 @@ def test_characters_are_shown_when_they_are_drawn(capsys, monkeypatch):
 
 def test_ctrl_c_ends_the_line_that_is_being_written(capsys, monkeypatch):
     trained(capsys)
-    choose = minigrad.nn.generate._check_finite
+    choose = minigrad.nn.gpt.generate._check_finite
     calls = []
 
     def stop(largest):
@@ -253,7 +253,7 @@ def test_ctrl_c_ends_the_line_that_is_being_written(capsys, monkeypatch):
             raise KeyboardInterrupt
         choose(largest)
 
-    monkeypatch.setattr(minigrad.nn.generate, "_check_finite", stop)
+    monkeypatch.setattr(minigrad.nn.gpt.generate, "_check_finite", stop)
     status, text, err = outcome(capsys, "sample", "--prompt=The ", "--temperature=0")
     assert (status, len(text), text[-1], err) == (130, 4 + 3 + 1, "\n", "minigrad sample: stopped\n")
 
@@ -280,7 +280,7 @@ def test_a_reader_that_has_read_enough():
     [
         ("-m train", "python -m minigrad train", True),
         ("-m train", "python -Xdev -mminigrad train", True),
-        ("-m report", "python -m minigrad.study report", True),
+        ("-m report", "python -m minigrad.commands.study report", True),
         ("-m minigrad", "python -m pytest minigrad", False),
         ("-m", "python -m minigradient", False),
         ("train.py minigrad", "python train.py minigrad", False),

@@ -2,7 +2,7 @@
 
 import re
 
-from ..tensor import as_tensor
+from ...tensor import as_tensor
 from .config import GPTConfig
 
 _LAYER = re.compile(r"blocks\.([0-9]{1,9})\.")

@@ -7,8 +7,9 @@ A small GPT with dropout: the gradients that the processes agree on must be thos
 
 import minigrad as mg
 
-from .. import cli, nn
-from . import check, library, world
+from .. import nn
+from ..base import cli
+from ..distributed import check, library, world
 
 
 @cli.command("distributed")

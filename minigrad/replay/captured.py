@@ -24,14 +24,14 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
-from . import backend
-from .autograd import mode
-from .autograd.modes import switched
-from .backend.launch.recorder import Place, Program, below, spanned
-from .nn.module import Module
-from .recording import CaptureError, here
+from .. import backend
+from ..autograd import mode
+from ..autograd.modes import switched
+from ..backend.launch.recorder import Place, Program, below, spanned
+from ..base.recording import CaptureError, here
+from ..nn.module import Module
+from ..tensor import Tensor, from_backend
 from .surroundings import PLAIN, Same, Surroundings
-from .tensor import Tensor, from_backend
 
 __all__ = ["Captured", "capture"]
 
@@ -139,7 +139,7 @@ class Captured(Generic[P, R]):
             known.remove(recording)
             known.append(recording)
         else:
-            from .backend.runners.toolchain import CompilerError  # here, as importing minigrad should not import it
+            from ..backend.runners.toolchain import CompilerError  # here, as importing minigrad should not import it
 
             try:
                 recording = Recording(self.function, form, tensors, on)

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
-import minigrad.distributed.__main__
-import minigrad.gradcheck.__main__
-import minigrad.ops.__main__
-import minigrad.study.__main__
-from minigrad import cli, doctor, nn
+import minigrad.commands.check
+import minigrad.commands.distributed
+import minigrad.commands.ops
+import minigrad.commands.study
+from minigrad import nn
+from minigrad.base import cli
+from minigrad.commands import doctor
 from minigrad.training import checkpoint
 from minigrad.training.text import CharVocab
 
@@ -28,10 +30,10 @@ TINY = ["--n-layer=1", "--n-head=2", "--n-embd=8", "--block-size=8", "--batch-si
         "--eval-batches=1", "--steps=1"]  # fmt: skip
 TEXT = ["--text", "book.txt"]
 MODULES = {
-    "distributed": minigrad.distributed.__main__,
-    "gradcheck": minigrad.gradcheck.__main__,
-    "study": minigrad.study.__main__,
-    "ops": minigrad.ops.__main__,
+    "distributed": minigrad.commands.distributed,
+    "gradcheck": minigrad.commands.check,
+    "study": minigrad.commands.study,
+    "ops": minigrad.commands.ops,
     "doctor": doctor,
 }
 # What makes each command quick; a hostile argument is put after it, and so wins over it.
@@ -321,9 +323,12 @@ def finished(*words, **options):
     ("words", "message"),
     [
         ([EXAMPLES / "char_lm.py", *TINY, "--text", "none"], "/none: No such file or directory\n"),
-        (["-m", "minigrad.study", "report", "none", "--text", "ab"], "study: there is no checkpoint none\n"),
-        (["-m", "minigrad.gradcheck", "--json", "/"], "gradcheck: --json / is a folder: give a file, such as"),
-        (["-m", "minigrad.doctor", "x"], "doctor: 'x' is one word too many; a text of several words needs quotes\n"),
+        (["-m", "minigrad.commands.study", "report", "none", "--text", "ab"], "study: there is no checkpoint none\n"),
+        (["-m", "minigrad.commands.check", "--json", "/"], "gradcheck: --json / is a folder: give a file, such as"),
+        (
+            ["-m", "minigrad.commands.doctor", "x"],
+            "doctor: 'x' is one word too many; a text of several words needs quotes\n",
+        ),
         ([EXAMPLES / "scale.py", "--out", "book.txt/x"], "scale: --out book.txt: book.txt is not a folder\n"),
     ],
 )
@@ -342,19 +347,19 @@ def test_a_run_says_nothing_on_stderr_in_development_mode():
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
 def test_a_full_disk_and_a_closed_stdout():
     with open("/dev/full", "w") as full:
-        status, _, err = finished("-m", "minigrad.ops", stdout=full)
+        status, _, err = finished("-m", "minigrad.commands.ops", stdout=full)
         assert (status, err) == (2, "ops: cannot write: No space left on device\n")
         for argv in ["-h"], ["train", "-h"]:
             status, _, err = finished("-m", "minigrad", *argv, stdout=full)
             assert status == 2 and err.endswith("cannot write: No space left on device\n") and err.count("\n") == 1
-    status, _, err = finished("-m", "minigrad.ops", preexec_fn=lambda: os.close(1))
+    status, _, err = finished("-m", "minigrad.commands.ops", preexec_fn=lambda: os.close(1))
     assert (status, err) == (0, "")
 
 
 def test_a_reader_that_has_read_enough():
     read, write = os.pipe()
     os.close(read)
-    status, _, err = finished("-m", "minigrad.ops", stdout=write)
+    status, _, err = finished("-m", "minigrad.commands.ops", stdout=write)
     os.close(write)
     assert (status, err) == (-signal.SIGPIPE, "")
 
@@ -391,6 +396,6 @@ def test_run_as_a_script_ends_with_the_status(monkeypatch, capsys):
 
 def test_emulated_kernels_without_a_compiler():
     env = {**os.environ, "MINIGRAD_CPU": "emulated", "CXX": "/bin/false", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "minigrad.study", "ledger", "model.safetensors", "--text", "The"]
+    command = [sys.executable, "-m", "minigrad.commands.study", "ledger", "model.safetensors", "--text", "The"]
     done = subprocess.run([*command, "--scope", "blocks.0.attn"], env=env, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "") and "\nstudy: /bin/false cannot compile" in done.stderr

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minigrad import files
+from minigrad.base import files
 from minigrad.training import checkpoint
 
 fcntl = pytest.importorskip("fcntl", reason="Windows has other locks, and no FIFOs")
@@ -339,7 +339,7 @@ def test_a_path_may_be_relative_bytes_free_or_odd(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can act for another user")
 def test_a_folder_that_may_be_written_but_not_listed():
-    code = "import os, sys; from minigrad import files; os.setuid(65534); files.atomic_write(sys.argv[1], b'x')"
+    code = "import os, sys; from minigrad.base import files; os.setuid(65534); files.atomic_write(sys.argv[1], b'x')"
     with tempfile.TemporaryDirectory(dir="/tmp") as public:
         os.chmod(public, 0o333)
         done = subprocess.run([sys.executable, "-c", code, f"{public}/c"], capture_output=True, text=True)

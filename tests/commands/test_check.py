@@ -1,4 +1,4 @@
-"""python -m minigrad.gradcheck: the table, JSON and HTML files, users' own ops, exit statuses."""
+"""python -m minigrad.commands.check: the table, JSON and HTML files, users' own ops, exit statuses."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from minigrad.autograd import registry
-from minigrad.gradcheck.__main__ import main
+from minigrad.commands.check import main
 
 OPS = """
 import minigrad as mg
@@ -217,7 +217,7 @@ def test_a_module_that_cannot_be_imported_is_told_in_one_line(module, tmp_path, 
 @pytest.mark.slow
 @pytest.mark.parametrize("closed", ["| head -1", "> /dev/full"])
 def test_a_closed_pipe_and_a_full_disk_end_it_quietly(closed):
-    command = f"{sys.executable} -m minigrad.gradcheck --op exp --op tanh {closed}"
+    command = f"{sys.executable} -m minigrad.commands.check --op exp --op tanh {closed}"
     env = os.environ | {"MINIGRAD_CPU": "numpy"}  # or it would say where there is no compiler
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, env=env)
     assert done.returncode != 0 or "head" in closed
@@ -229,7 +229,16 @@ def test_a_reader_that_has_gone_leaves_nothing_behind():
     """The processes that shared the work have ended by then, and so has what Python keeps for them."""
     read, write = os.pipe()
     os.close(read)
-    command = [sys.executable, "-m", "minigrad.gradcheck", "--op=exp", "--op=tanh", "--op=exp", "--order=1", "--jobs=2"]
+    command = [
+        sys.executable,
+        "-m",
+        "minigrad.commands.check",
+        "--op=exp",
+        "--op=tanh",
+        "--op=exp",
+        "--order=1",
+        "--jobs=2",
+    ]
     env = os.environ | {"MINIGRAD_CPU": "numpy"}
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, env=env, timeout=60)
     os.close(write)
@@ -246,7 +255,7 @@ def test_the_processes_that_share_the_work_end_with_the_one_that_started_them(tm
         "import os\nos.write(1, b'imported\\n')\n" + OPS.format(factor="3").replace("x * x * x", "sleep(600)")
     )
     file.write_text("from time import sleep\n" + file.read_text().replace("x * 2.0", "sleep(600)"))
-    command = [sys.executable, "-m", "minigrad.gradcheck", str(file), "--jobs=2"]
+    command = [sys.executable, "-m", "minigrad.commands.check", str(file), "--jobs=2"]
     env = os.environ | {"MINIGRAD_CPU": "numpy"}
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, start_new_session=True)
     try:
@@ -280,7 +289,7 @@ def test_a_file_named_as_another_module_is_not_taken_for_checked(module, tmp_pat
 
 @pytest.mark.slow
 def test_as_a_command():
-    command = [sys.executable, "-m", "minigrad.gradcheck", "--op", "exp"]
+    command = [sys.executable, "-m", "minigrad.commands.check", "--op", "exp"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith("1 ops, ")

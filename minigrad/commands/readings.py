@@ -11,26 +11,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .. import cli
-from ..errors import UnknownName
+from ..base import cli
+from ..base.errors import UnknownName
 from ..gradcheck.report import aligned
 from ..nn import GPT
 from ..nn.heads import known_heads
+from ..study.effects.cells import attention_attribution, what_if
+from ..study.effects.importance import METHODS, grouped, head_importance, prune, returned_loss
+from ..study.effects.patching import patch
+from ..study.layers import attention_layers, path_of, undisturbed
+from ..study.residual.flow import flow
+from ..study.scores import head_scores
+from ..study.stats import listed
+from ..study.steps.ledger import ledger
+from ..study.table import HeadTable
+from ..study.trace import trace_heads
 from ..tensor import Tensor, tensor
 from ..training import checkpoint
 from ..training.runs import load_char_model, model_file
 from ..training.text import CharVocab
 from ..viz.labels import count
-from .effects.cells import attention_attribution, what_if
-from .effects.importance import METHODS, grouped, head_importance, prune, returned_loss
-from .effects.patching import patch
-from .layers import attention_layers, path_of, undisturbed
-from .residual.flow import flow
-from .scores import head_scores
-from .stats import listed
-from .steps.ledger import ledger
-from .table import HeadTable
-from .trace import trace_heads
 
 MOST = 20  # cells that are listed
 

@@ -5,32 +5,32 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from ..dtypes import float64
-from ..ops.index import rows
-from ..random import Generator
-from ..recording import each_call
-from ..tensor import Tensor, arange
-from ..typing import Array, DTypeLike
-from . import functional as F
-from . import init
-from .activations import GELU
-from .attention import MultiheadAttention
-from .cache import KVCache
+from ...base.recording import each_call
+from ...dtypes import float64
+from ...ops.index import rows
+from ...random import Generator
+from ...tensor import Tensor, arange
+from ...typing import Array, DTypeLike
+from .. import functional as F
+from .. import init
+from ..activations import GELU
+from ..attention import MultiheadAttention
+from ..cache import KVCache
+from ..containers import ModuleList
+from ..heads import known_heads
+from ..layers import Dropout, Embedding, LayerNorm, Linear
+from ..module import Module
+from ..positions import sinusoidal
+from ..recompute import recompute
 from .config import PRESETS as PRESETS
 from .config import GPTConfig
-from .containers import ModuleList
 from .generate import generate
 from .gpt2 import translated
-from .heads import known_heads
-from .layers import Dropout, Embedding, LayerNorm, Linear
-from .module import Module
-from .positions import sinusoidal
-from .recompute import recompute
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from .cost import Cost
+    from ..cost import Cost
 
 
 class MLP(Module):

@@ -13,19 +13,19 @@ minigrad stats
 
 CHECKPOINT, as runs/book in the last but one, is a file that `minigrad train` has written, or the folder of its run,
 which stands for best.safetensors there. Without one it is runs/char_lm, where `minigrad train` writes.
-python -m minigrad.study report … is the same as minigrad report …
+python -m minigrad.commands.study report … is the same as minigrad report …
 
 What is differentiated is the mean loss over the characters of the text. With --right and --wrong it is logit(wrong) -
 logit(right) after the last character, so that less of it is better too: a negative edge, cell or patch favours the
 right character, and so does a head whose importance is positive.
 """
 
-from .. import cli
+from ..base import cli
 from ..nn.attention import FORMS, POINTS
+from ..study.effects import patching
+from ..study.report import LIMIT
 from ..training import runs
-from . import commands
-from .effects import patching
-from .report import LIMIT
+from . import readings
 
 
 def layer(text):
@@ -121,16 +121,16 @@ def add_scores(command):
 
 
 COMMANDS = {  # name: (what it does, its own options, what runs)
-    "report": ("patterns and gradients of all heads as one HTML file", add_report, commands.report),
-    "ledger": ("the backward pass step by step", add_ledger, commands.write_ledger),
-    "flow": ("where gradients come from: from which later part, by Q, K or V", add_flow, commands.write_flow),
-    "importance": ("how much each head matters, by all methods", add_steps, commands.write_importance),
-    "patch": ("which heads carry the difference between two texts", add_patch, commands.write_patch),
-    "cells": ("what each weight of a head's pattern adds to the loss", add_cells, commands.write_cells),
-    "what-if": ("the loss, had a query looked at another key", add_what_if, commands.write_what_if),
-    "prune": ("remove the heads that matter least, and save the model", add_prune, commands.write_pruned),
-    "scores": ("how far a head is a previous, duplicate, induction or copying one", add_scores, commands.write_scores),
-    "stats": ("what the columns of the table and the bars of the report are", None, commands.list_stats),
+    "report": ("patterns and gradients of all heads as one HTML file", add_report, readings.report),
+    "ledger": ("the backward pass step by step", add_ledger, readings.write_ledger),
+    "flow": ("where gradients come from: from which later part, by Q, K or V", add_flow, readings.write_flow),
+    "importance": ("how much each head matters, by all methods", add_steps, readings.write_importance),
+    "patch": ("which heads carry the difference between two texts", add_patch, readings.write_patch),
+    "cells": ("what each weight of a head's pattern adds to the loss", add_cells, readings.write_cells),
+    "what-if": ("the loss, had a query looked at another key", add_what_if, readings.write_what_if),
+    "prune": ("remove the heads that matter least, and save the model", add_prune, readings.write_pruned),
+    "scores": ("how far a head is a previous, duplicate, induction or copying one", add_scores, readings.write_scores),
+    "stats": ("what the columns of the table and the bars of the report are", None, readings.list_stats),
 }
 
 

@@ -1,4 +1,4 @@
-"""python -m minigrad.study: reports and ledgers from a checkpoint, and what it says to bad input."""
+"""python -m minigrad.commands.study: reports and ledgers from a checkpoint, and what it says to bad input."""
 
 import dataclasses
 import re
@@ -10,8 +10,8 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn, study
+from minigrad.commands.study import main
 from minigrad.nn import functional as F
-from minigrad.study.__main__ import main
 from minigrad.training import checkpoint, runs
 from minigrad.training.text import CharVocab
 
@@ -182,7 +182,7 @@ def test_a_checkpoint_from_before_configs_were_kept(saved, tmp_path):
 
 
 def test_the_command_runs():
-    command = [sys.executable, "-m", "minigrad.study", "ledger", "--help"]
+    command = [sys.executable, "-m", "minigrad.commands.study", "ledger", "--help"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "--scope" in shown.stdout and "--head" in shown.stdout
 

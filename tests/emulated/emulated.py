@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ....locks import emulating, loading
-from ....recording import here
-from ...launch import Launched
-from ...launch.source import source
-from ..toolchain import address, find_compiler, modules
+from minigrad.backend.launch import Launched
+from minigrad.backend.launch.source import source
+from minigrad.backend.runners.toolchain import address, find_compiler, modules
+from minigrad.base.locks import emulating, loading
+from minigrad.base.recording import here
 
 FLAGS = ("-std=c++17", "-O1", "-fno-exceptions", "-w")
 # -fsanitize=thread has every access call a function, and checker.h has the functions: its own library must stay out.

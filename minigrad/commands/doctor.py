@@ -19,12 +19,13 @@ from pathlib import Path
 
 import numpy as np
 
-from . import __version__, backend, cli, launched
-from .backend.runners.cuda import INSTALL, first_line
-from .backend.runners.toolchain import CompilerError, find_compiler
-from .backend.runners.toolchain.cache import folder, intact
-from .nn import functional as F
-from .tensor import from_backend, grad
+from .. import __version__, backend
+from ..backend.runners.cuda import INSTALL, first_line
+from ..backend.runners.toolchain import CompilerError, find_compiler
+from ..backend.runners.toolchain.cache import folder, intact
+from ..base import cli, launched
+from ..nn import functional as F
+from ..tensor import from_backend, grad
 
 BACKENDS = *backend.CPU_BACKENDS, "cuda"
 TOLERANCE = 1e-4  # of the largest element of a result, in float32
@@ -82,7 +83,7 @@ def compiler():
 
 
 def flags():
-    from .backend.runners.native import FLAGS
+    from ..backend.runners.native import FLAGS
 
     return " ".join(FLAGS)
 
@@ -138,7 +139,7 @@ def several():
     # Open MPI asks to be told of root, and of more processes than cores.
     told = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     told["PRTE_MCA_rmaps_default_mapping_policy"] = ":oversubscribe"
-    command = [path, "-n", "2", sys.executable, "-m", "minigrad.distributed"]
+    command = [path, "-n", "2", sys.executable, "-m", "minigrad.commands.distributed"]
     run = subprocess.run(command, capture_output=True, text=True, env=told | os.environ, timeout=60)
     return first_line(run.stdout if run.returncode == 0 else f"none: {run.stderr.strip() or run.returncode}")
 

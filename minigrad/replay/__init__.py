@@ -1,0 +1,1 @@
+"""`mg.capture`: a step recorded once and replayed without Python."""
