@@ -9,15 +9,14 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ALL = sorted(folder.name for folder in HERE.iterdir() if any(folder.glob("test_*.py")))
 BESIDE = {  # a change below such a path is seen in these folders too, beside the one that has the room's name
-    "kernels": ["backend"],
-    "minigrad/backend": ["kernels"],
-    "minigrad/backend/launch": ["capture"],
+    "kernels": ["backend", "emulated"],
+    "minigrad/backend": ["emulated", "kernels"],
+    "minigrad/backend/launch": ["replay"],
     "minigrad/backend/numpy": ["ops"],
-    "minigrad/replay/captured.py": ["capture"],
+    "minigrad/base": ["project", "tensor"],
     "minigrad/base/launched.py": ["distributed"],
     "minigrad/random.py": ["kernels"],
-    "minigrad/base/recording.py": ["capture"],
-    "minigrad/replay/surroundings.py": ["capture"],
+    "minigrad/base/recording.py": ["replay"],
     "minigrad/tensor": ["autograd"],
     "minigrad/training": ["char_lm"],
     "examples/char_lm.py": ["char_lm", "distributed"],

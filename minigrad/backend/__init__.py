@@ -1,7 +1,7 @@
 """Backends: a device is an object with the primitives of primitives.py on its own kind of array.
 
 `numpy` defines what every primitive computes. `launch` has the same primitives as launches of kernels, which `runners`
-run: on a GPU, on the CPU, and on the CPU with real thread blocks, for proof. This floor knows nothing of autograd.
+run: on a GPU and on the CPU; tests/emulated/ runs them too, for proof. This floor knows nothing of autograd.
 """
 
 import functools
@@ -13,7 +13,7 @@ from .devices import device
 from .numpy import Numpy
 
 log = logging.getLogger("minigrad")
-CPU_BACKENDS = "native", "numpy", "emulated"
+CPU_BACKENDS = "native", "numpy"
 reference = Numpy()
 """NumPy's backend: every other is checked against it."""
 
@@ -46,8 +46,8 @@ def get(name):
 
 @once
 def cpu():
-    """What 'cpu' means here: the backend that MINIGRAD_CPU names (native, numpy or emulated), by default native, or
-    NumPy where there is no C++ compiler."""
+    """What 'cpu' means here: the backend that MINIGRAD_CPU names (native or numpy), by default native, or NumPy
+    where there is no C++ compiler."""
     name = os.environ.get("MINIGRAD_CPU")
     if name:
         return cpu_backend(name)
@@ -70,10 +70,6 @@ def cpu_backend(name):
             from .runners.native import Native
 
             return Native()
-        if name == "emulated":
-            from tests.emulated import Emulated
-
-            return Emulated()
     except CompilerError as error:
         raise DeviceError(f"no {name} kernels: {error}") from error
     return reference

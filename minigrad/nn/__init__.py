@@ -72,17 +72,19 @@ Attention and transformers
     TransformerEncoderLayer   Self-attention, then a feedforward network: (B, T, C) -> (B, T, C), C = d_model
 
 GPT
-    Block       x + attention(norm x), causal, and then x + mlp(norm x): (B, T, C) -> (B, T, C)
-    GPT         Token and position embeddings, blocks, a norm, and a head, which is the token embedding again if …
     GPTConfig   Sizes of a GPT
-    MLP         Two linear layers with a GELU in between: (B, T, C) -> (B, T, C)
     choose      One token for each row of logits (B, V): int64 (B, 1)
     recompute   function(*args) without keeping what its backward needs: backward runs it a second time, and keeps that
+
+GPT, the decoder-only transformer, after GPT-2 and nanoGPT
+    Block   x + attention(norm x), causal, and then x + mlp(norm x): (B, T, C) -> (B, T, C)
+    GPT     Token and position embeddings, blocks, a norm, and a head, which is the token embedding again if config.tied
+    MLP     Two linear layers with a GELU in between: (B, T, C) -> (B, T, C)
 
 Modules
     cost         What a layer or a model costs, counted from its sizes without computing anything
     functional   The functions behind the layers, under their PyTorch names: `from minigrad.nn import functional as F`
-    gpt          GPT, the decoder-only transformer, after GPT-2 and nanoGPT
+    gpt          GPT, as in nanoGPT: the model, its configuration, GPT-2's checkpoints, and how it writes
     init         Initial values: each function fills a tensor in place, keeping its shape, dtype and place in memory, …
     positions    Four ways to tell attention where a token stands
     utils        Helpers for loops of training and evaluation

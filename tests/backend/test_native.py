@@ -31,14 +31,14 @@ WHICH = "import minigrad as mg; print(type(mg.backend.cpu()).__name__, (mg.ones(
 
 
 @pytest.mark.needs("g++")
-@pytest.mark.parametrize("name, kind", [("numpy", "Numpy"), ("native", "Native"), ("emulated", "Emulated")])
+@pytest.mark.parametrize("name, kind", [("numpy", "Numpy"), ("native", "Native")])
 def test_the_environment_chooses(name, kind):
     assert run(WHICH, MINIGRAD_CPU=name)[0] == f"{kind} 20000.0"
 
 
 def test_an_unknown_choice_is_told():
     code = "import minigrad as mg\ntry: mg.ones(1)\nexcept mg.DeviceError as error: print(error)"
-    assert run(code, MINIGRAD_CPU="gpu")[0] == "MINIGRAD_CPU=gpu: there are native, numpy, emulated"
+    assert run(code, MINIGRAD_CPU="gpu")[0] == "MINIGRAD_CPU=gpu: there are native, numpy"
 
 
 @pytest.mark.needs("g++")
@@ -131,7 +131,7 @@ def test_the_environment_stays_as_it_is():
 
 
 def test_backends_are_named():
-    with pytest.raises(backend.DeviceError, match="there are native, numpy, emulated"):
+    with pytest.raises(backend.DeviceError, match="there are native, numpy"):
         backend.cpu_backend("tpu")
 
 

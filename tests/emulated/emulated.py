@@ -14,6 +14,7 @@ import numpy as np
 
 from minigrad.backend.launch import Launched
 from minigrad.backend.launch.source import source
+from minigrad.backend.runners import toolchain
 from minigrad.backend.runners.toolchain import address, find_compiler, modules
 from minigrad.base.locks import emulating, loading
 from minigrad.base.recording import here
@@ -163,8 +164,8 @@ class Alone:
 @functools.cache
 def _header(check):
     names = HEADERS if check else [name for name in HEADERS if name != "checker.h"]
-    here = Path(__file__).parent
-    texts = [(here.parent / "toolchain" if name == "words.h" else here, name) for name in names]
+    here, words = Path(__file__).parent, Path(toolchain.__file__).parent
+    texts = [(words if name == "words.h" else here, name) for name in names]
     return "\n".join(f'#line 1 "{name}"\n{(folder / name).read_text(encoding="utf-8")}' for folder, name in texts)
 
 

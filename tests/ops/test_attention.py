@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.backend import cpu_backend, reference
+from minigrad.backend import reference
 from minigrad.backend.launch.attention import dk_dv_bytes, dq_bytes, forward_bytes
 from minigrad.nn import functional as F
+from tests.emulated import Emulated
 
 blockwise = importlib.import_module("minigrad.backend.numpy.attention")  # the name is the function's, too
 
@@ -77,7 +78,7 @@ def test_heads_of_any_size(n, d_k, d_v):
 
 def test_kernels_say_what_fits():
     """The largest tile of which two blocks fit into a multiprocessor's shared memory, or else one."""
-    on = cpu_backend("emulated")
+    on = Emulated()
     shapes = {
         D: [on._shape(np.dtype(t), D, dk_dv_bytes) for t in ("float16", "float32", "float64")]
         for D in (1, 32, 33, 64, 65, 128, 129, 256, 257)

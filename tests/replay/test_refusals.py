@@ -10,6 +10,7 @@ import minigrad as mg
 from minigrad import nn, optim
 from minigrad.backend.runners.native import Native
 from minigrad.nn import functional as F
+from tests.emulated import Emulated
 
 from .steps import same, supported
 
@@ -79,7 +80,7 @@ def test_refused_with_the_line(kernels, case):
         with pytest.raises(mg.CaptureError, match=message) as caught:
             f(x)
     assert x.tolist() == [1, 1, 1]
-    if case not in ("in place",):
+    if case != "in place" and not isinstance(kernels, Emulated):  # whose own lines are no part of minigrad
         assert re.search(r"test_refusals\.py:\d+", str(caught.value))
     assert (mg.ones(3) * 2).tolist() == [2, 2, 2]  # nothing is being recorded any more
     STORE.clear()
