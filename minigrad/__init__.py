@@ -233,11 +233,11 @@ Gradients
     grad               Gradients of outputs with respect to inputs, weighted by grad_outputs, as a tuple; touches no …
 
 Ops of your own
-    FormulaOp   An op computed by one primitive, whose derivative is that of `formula`, the same as maths on Tensors
-    Op          One differentiable operation
     case        Declare inputs for an op's checks: case((3, 5), dim=1) is op(x, dim=1) of an x (3, 5) of standard …
     composite   Declare a public function that is built from ops, so that it is checked and listed like an op: …
     registry    {name: Declaration} of every op and composite
+    FormulaOp   An op computed by one primitive, whose derivative is that of `formula`, the same as maths on Tensors
+    Op          One differentiable operation
 
 Speed
     capture   function, recorded at its first call and replayed at the following ones, to the same bits but without …
@@ -281,7 +281,6 @@ Modules
     optim                 Optimizers with parameter groups; learning-rate schedules, PyTorch's and nanoGPT's
     optim.lr_scheduler    Learning rates that follow a schedule, under PyTorch's names: `scheduler.step()` after each …
     random                Random numbers for every device: a Philox stream whose whole state is two integers, (seed, …
-    replay.captured       capture: a step recorded once, and then replayed without Python
     study                 A look inside attention heads: what they compute, which gradients come back to them, and …
     training              What a training loop needs beside a model and an optimizer, on the host
     training.checkpoint   Checkpoints: one safetensors file each, so that it is written whole or not at all
@@ -301,7 +300,7 @@ from typing import TYPE_CHECKING
 from .base import launched  # before NumPy
 from . import autograd, cuda, dtypes, nn, ops, optim, random, utils
 from .autograd import (
-    AnomalyError, FormulaOp, GraphError, Op, case, composite, detect_anomaly, enable_grad, inference, is_grad_enabled,
+    AnomalyError, GraphError, case, composite, detect_anomaly, enable_grad, inference, is_grad_enabled,
     no_grad, registry, set_grad_enabled,
 )  # fmt: skip
 from .backend import DeviceError, device
@@ -336,16 +335,18 @@ from .autograd import inference as inference_mode
 from .base.missing import explaining, listing
 from .base.recording import CaptureError
 from .random import Generator, default_generator, initial_seed, manual_seed
+from .tensor.declaring import FormulaOp, Op
 from .tensor import (
     Tensor, arange, as_tensor, bernoulli, empty, empty_like, eye, from_dlpack, from_numpy, full, full_like, grad,
     linspace, multinomial, normal, one_hot, ones, ones_like, rand, rand_like, randint, randn, randn_like, randperm,
     tensor, tril_indices, triu_indices, zeros, zeros_like,
 )  # fmt: skip
 from .training.objects import load, save
+from .version import __version__
 
 __all__ = [
-    "autograd", "cuda", "dtypes", "nn", "ops", "optim", "random", "utils", "AnomalyError", "FormulaOp", "GraphError",
-    "Op", "case", "composite", "detect_anomaly", "enable_grad", "inference", "is_grad_enabled", "no_grad", "registry",
+    "autograd", "cuda", "dtypes", "nn", "ops", "optim", "random", "utils", "AnomalyError", "GraphError", "case",
+    "composite", "detect_anomaly", "enable_grad", "inference", "is_grad_enabled", "no_grad", "registry",
     "set_grad_enabled", "DeviceError", "device", "capture", "Size", "bool_", "dtype", "finfo", "float16", "float32",
     "float64", "iinfo", "int8", "int16", "int32", "int64", "uint8", "bool", "half", "float", "double", "short", "int",
     "long", "abs", "add", "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "cat", "chunk", "clamp", "clone",
@@ -365,13 +366,11 @@ __all__ = [
     "trace", "trunc", "unflatten", "unique", "var_mean", "vstack", "absolute", "concat", "concatenate", "clip",
     "divide", "true_divide", "greater_equal", "greater", "less_equal", "less", "moveaxis", "multiply", "not_equal",
     "negative", "subtract", "swapaxes", "swapdims", "inference_mode", "CaptureError", "Generator", "default_generator",
-    "initial_seed", "manual_seed", "Tensor", "arange", "as_tensor", "bernoulli", "empty", "empty_like", "eye",
-    "from_dlpack", "from_numpy", "full", "full_like", "grad", "linspace", "multinomial", "normal", "one_hot", "ones",
-    "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "tensor", "tril_indices",
-    "triu_indices", "zeros", "zeros_like", "load", "save",
+    "initial_seed", "manual_seed", "FormulaOp", "Op", "Tensor", "arange", "as_tensor", "bernoulli", "empty",
+    "empty_like", "eye", "from_dlpack", "from_numpy", "full", "full_like", "grad", "linspace", "multinomial", "normal",
+    "one_hot", "ones", "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "tensor",
+    "tril_indices", "triu_indices", "zeros", "zeros_like", "load", "save",
 ]  # fmt: skip
-
-__version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from . import distributed, gradcheck, study, training, typing, viz
@@ -379,3 +378,5 @@ else:  # to mypy a module with __getattr__ would have every name
     _LATER = "distributed", "gradcheck", "study", "training", "typing", "viz"  # imported when they are first used
     __getattr__, __dir__ = explaining(__name__, *_LATER), listing(__name__, *_LATER)
     ops.keywords.accept(globals())
+    autograd.later("grad", "minigrad.tensor")  # where PyTorch has them
+    autograd.later("gradcheck", "minigrad.gradcheck")

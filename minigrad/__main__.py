@@ -13,8 +13,8 @@ import importlib
 import importlib.util
 from pathlib import Path
 
-from . import __version__
 from .base import cli
+from .version import __version__
 
 MODEL = {
     "train": "train a character model, or go on with its training",

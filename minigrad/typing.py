@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from types import EllipsisType
 
-    from .tensor import Tensor
+    from .autograd import Value
 
 __all__ = ["Array", "DType", "DTypeLike", "Dims", "FilePath", "Index", "Number", "Operand", "Size"]
 
@@ -21,9 +21,9 @@ DTypeLike: TypeAlias = DType | type[Any] | str  # minigrad.float32, np.float32, 
 Dims: TypeAlias = int | Sequence[int] | None  # of a reduction; None stands for all
 Size: TypeAlias = int | Sequence[int]  # zeros(2, 3) or zeros((2, 3))
 Number: TypeAlias = float | np.number[Any] | np.bool_  # a bool or an int is a float too, to type checkers
-Operand: TypeAlias = "Tensor | Number | Array"  # beside a Tensor: x + 1, x + array
+Operand: TypeAlias = "Value | Number | Array"  # beside a Tensor: x + 1, x + array
 FilePath: TypeAlias = str | PathLike[str]
 IndexPart: TypeAlias = (
-    "int | slice | EllipsisType | Tensor | Array | np.integer[Any] | Sequence[int] | Sequence[Sequence[int]] | None"
+    "int | slice | EllipsisType | Value | Array | np.integer[Any] | Sequence[int] | Sequence[Sequence[int]] | None"
 )
 Index: TypeAlias = "IndexPart | tuple[IndexPart, ...]"  # x[index], basic or advanced as in NumPy

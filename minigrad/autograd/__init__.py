@@ -10,7 +10,8 @@ An op's backward takes Tensors and returns Tensors. So it is written like any ot
 graph (`create_graph=True`), and the engine need not know what a Tensor is: `Value` is all that it sees of one.
 """
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from .anomaly import AnomalyError
 from .cases import case
@@ -32,18 +33,16 @@ __all__ = [
     "backward", "reachable", "vjp",
 ]  # fmt: skip
 
-if TYPE_CHECKING:
-    from ..gradcheck import gradcheck as gradcheck
-    from ..tensor import grad as grad
-else:  # to mypy a module with __getattr__ would have every name
+if TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
+    grad: Any
+    gradcheck: Any
+else:
     _missing, __dir__ = explaining(__name__), listing(__name__, "grad", "gradcheck")
+    _later: dict = {}
+
+    def later(name, module):
+        """Have this package offer a name of a module that is made on top of it, imported at its first use."""
+        _later[name] = module
 
     def __getattr__(name):
-        """grad and gradcheck, where PyTorch has them; they are made on top of this package."""
-        if name == "grad":
-            from ..tensor import grad as found
-        elif name == "gradcheck":
-            from ..gradcheck import gradcheck as found
-        else:
-            return _missing(name)
-        return found
+        return getattr(importlib.import_module(_later[name]), name) if name in _later else _missing(name)

@@ -27,9 +27,6 @@ from .graph import GraphError, Node, Storage, Value
 from .modes import mode, no_grad
 from .op import Op
 
-if TYPE_CHECKING:
-    from ..tensor import Tensor
-
 
 class Context:
     """What forward leaves for backward: tensors by save_for_backward, anything else as attributes."""
@@ -52,7 +49,7 @@ class Context:
         self._saved = tensors
 
     @property
-    def saved_tensors(self) -> "tuple[Tensor, ...]":
+    def saved_tensors(self) -> tuple[Any, ...]:
         """What save_for_backward kept. Raises GraphError if it has changed since, or has been freed."""
         return self._saved if self._run is None else self._run.unpacked()
 

@@ -19,7 +19,6 @@ from .walk import vjp
 
 if TYPE_CHECKING:
     from ..backend.primitives import Primitives
-    from ..tensor import Tensor  # for those who write ops; the engine sees Values
 
 RESERVED = {"params", "backend", "wrap", "needs", "outputs", "serial", "scope", "line", "parents", "spent"}
 
@@ -110,7 +109,7 @@ class Op:
             )
         return array, x.storage, x.storage.version, x.node
 
-    def saved_inputs(self) -> "tuple[Tensor, ...]":
+    def saved_inputs(self) -> tuple[Any, ...]:
         """The inputs that save_inputs kept, as Tensors; None and numbers as they were given."""
         entries = self._kept("_saved_inputs", "save_inputs")
         return tuple(self._unpack(entry) if isinstance(entry, tuple) else entry for entry in entries)
@@ -121,7 +120,7 @@ class Op:
             self._saved_output = (y,)  # apply() completes the entry once the output has its storage
         return y
 
-    def saved_output(self) -> "Tensor":
+    def saved_output(self) -> Any:
         """The output that save_output kept, as a Tensor."""
         array, storage, version = self._kept("_saved_output", "save_output")
         op = self._whole or self
@@ -132,7 +131,7 @@ class Op:
                 if node is None:
                     node = Node(op, 0, array.shape, array.dtype, storage.backend.device)
                     op._out = weakref.ref(node)
-        y: Tensor = self._unpack((array, storage, version, node))
+        y = self._unpack((array, storage, version, node))
         return y
 
     def save(self, *arrays: Any) -> None:
@@ -140,7 +139,7 @@ class Op:
         if self._inputs is not None:
             self._saved = tuple(a if a is None else (a, Storage(self.backend)) for a in arrays)
 
-    def saved(self) -> "tuple[Tensor, ...]":
+    def saved(self) -> tuple[Any, ...]:
         """What save kept, as Tensors without a graph."""
         kept: list[Any] = [None if entry is None else self.wrap(*entry) for entry in self._kept("_saved", "save")]
         return tuple(kept)

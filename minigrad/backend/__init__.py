@@ -8,6 +8,7 @@ import functools
 import logging
 import os
 
+from ..base.errors import CompilerError, DeviceError
 from ..base.locks import loading
 from .devices import device
 from .numpy import Numpy
@@ -16,10 +17,6 @@ log = logging.getLogger("minigrad")
 CPU_BACKENDS = "native", "numpy"
 reference = Numpy()
 """NumPy's backend: every other is checked against it."""
-
-
-class DeviceError(RuntimeError):
-    """A device was asked for that cannot be had here; the message says what is missing."""
 
 
 def once(make):
@@ -61,8 +58,6 @@ def cpu():
 @once
 def cpu_backend(name):
     """The backend object by its name in MINIGRAD_CPU. Raises DeviceError if it cannot be had."""
-    from .runners.toolchain import CompilerError
-
     if name not in CPU_BACKENDS:
         raise DeviceError(f"MINIGRAD_CPU={name}: there are {', '.join(CPU_BACKENDS)}")
     try:

@@ -35,10 +35,18 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ..backend import DeviceError
-from ..backend.runners.toolchain import CompilerError
 from . import launched, starting
-from .errors import CheckpointError, RanksError, TextError, UnknownName, printable, similar, unknown
+from .errors import (
+    CheckpointError,
+    CompilerError,
+    DeviceError,
+    RanksError,
+    TextError,
+    UnknownName,
+    printable,
+    similar,
+    unknown,
+)  # fmt: skip
 
 LARGEST = 10**15  # of all whole numbers that can be typed: no loop gets that far, and floats count not much further
 LIMITS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}

@@ -16,6 +16,14 @@ class RanksError(RuntimeError):
     """Processes that were to train together cannot, or no longer do; the message says why."""
 
 
+class DeviceError(RuntimeError):
+    """A device was asked for that cannot be had here; the message says what is missing."""
+
+
+class CompilerError(RuntimeError):
+    """Kernels cannot be compiled or loaded here; the message says why."""
+
+
 class UnknownName(KeyError):
     """Something was asked for by a name that does not exist. `unknown` words the message."""
 

@@ -18,6 +18,10 @@ class CaptureError(RuntimeError):
     """A step does something that cannot be captured; the message says what, and in which line."""
 
 
+class Watched:
+    """A base of what holds parameters, options and hooks: a recorded step asks whether they are still the same."""
+
+
 class _Here(threading.local):
     def __init__(self) -> None:  # once for each thread
         self.recorder: Any = None  # the Recorder of the step that this thread records, see backend/launch/recorder.py

@@ -19,13 +19,14 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import __version__, backend
+from .. import backend
 from ..backend.runners.cuda import INSTALL, first_line
 from ..backend.runners.toolchain import CompilerError, find_compiler
 from ..backend.runners.toolchain.cache import folder, intact
 from ..base import cli, launched
 from ..nn import functional as F
 from ..tensor import from_backend, grad
+from ..version import __version__
 
 BACKENDS = *backend.CPU_BACKENDS, "cuda"
 TOLERANCE = 1e-4  # of the largest element of a result, in float32

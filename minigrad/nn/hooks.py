@@ -5,6 +5,7 @@ from typing import Any
 
 from ..autograd import Handle, Op, mode
 from ..base.missing import without_defaults
+from ..base.recording import Watched
 from ..tensor import Tensor
 
 
@@ -24,7 +25,7 @@ class Tap(Op, abstract=True):
         return tuple(dx if dx is None else dx.clone() for dx in self.show(dys))  # a hook may have kept what it got
 
 
-class Hooked:
+class Hooked(Watched):
     """The part of Module that calls its hooks."""
 
     _forward_hooks: dict = {}

@@ -28,8 +28,8 @@ from .. import backend
 from ..autograd import mode
 from ..autograd.modes import switched
 from ..backend.launch.recorder import Place, Program, below, spanned
-from ..base.recording import CaptureError, here
-from ..nn.module import Module
+from ..base.errors import CompilerError
+from ..base.recording import CaptureError, Watched, here
 from ..tensor import Tensor, from_backend
 from .surroundings import PLAIN, Same, Surroundings
 
@@ -139,8 +139,6 @@ class Captured(Generic[P, R]):
             known.remove(recording)
             known.append(recording)
         else:
-            from ..backend.runners.toolchain import CompilerError  # here, as importing minigrad should not import it
-
             try:
                 recording = Recording(self.function, form, tensors, on)
             except CompilerError as error:
@@ -185,7 +183,10 @@ class Recording:
         self._inputs = [x.array for x in given]
         recorder.inputs = [(x.array, x.storage) for x in given]
         args, kwargs = rebuilt(form, iter(given))
-        for module in (*self._surroundings.modules(), *(x for x in (*args, *kwargs.values()) if isinstance(x, Module))):
+        for module in (
+            *self._surroundings.modules(),
+            *(x for x in (*args, *kwargs.values()) if isinstance(x, Watched)),
+        ):
             recorder.module(module)
         here.recorder = recorder
         try:

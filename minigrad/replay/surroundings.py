@@ -6,8 +6,7 @@ import types
 
 import numpy as np
 
-from ..base.recording import PACKAGE
-from ..nn.module import Module
+from ..base.recording import PACKAGE, Watched
 from ..tensor import Tensor
 
 PLAIN = bool, int, float, complex, str, bytes, type(None), np.dtype, np.generic
@@ -66,7 +65,7 @@ class Surroundings:
         """The Modules among them."""
         values = self._values()
         parts = [y for x in values if type(x) in (list, tuple) for y in x]
-        return [x for x in (*values, *parts) if isinstance(x, Module)]
+        return [x for x in (*values, *parts) if isinstance(x, Watched)]
 
     def settle(self):
         """The function has been recorded: what its lists and dicts hold now has to stay."""
@@ -123,7 +122,7 @@ def _parts(x):
     if type(x) is dict:
         return [_fingerprint(y) for y in x.values()]
     if type(x) in (list, tuple):
-        return [_fingerprint(y) for y in x if isinstance(y, (Tensor, Module))]
+        return [_fingerprint(y) for y in x if isinstance(y, (Tensor, Watched))]
     return None
 
 

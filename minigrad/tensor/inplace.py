@@ -95,11 +95,11 @@ class InPlace(Value):
     def add_(self: T, other: Operand, *, alpha: float = 1) -> T:
         """self += alpha * other, in place: other is broadcast. Raises ValueError if the result is of another shape or
         kind of dtype, and GraphError where a graph would have to know of it: use no_grad()."""
-        return self._update("add_", self.storage.backend.add, other if alpha == 1 else other * alpha)
+        return self._update("add_", self.storage.backend.add, other if alpha == 1 else cast(Any, other) * alpha)
 
     def sub_(self: T, other: Operand, *, alpha: float = 1) -> T:
         """self -= alpha * other, in place, as add_ does."""
-        return self._update("sub_", self.storage.backend.sub, other if alpha == 1 else other * alpha)
+        return self._update("sub_", self.storage.backend.sub, other if alpha == 1 else cast(Any, other) * alpha)
 
     def mul_(self: T, other: Operand) -> T:
         """self *= other, in place, as add_ does."""

@@ -55,7 +55,7 @@ PAGES = {  # further modules whose docstring ends with a table, and whether by t
 }
 FIRST = "starting", "launched"  # what prepares the process before NumPy is imported
 OF_NUMPY = "Size", "dtype", "finfo", "iinfo"  # other libraries' classes, which stand beside the dtypes
-PRIVATE = *FIRST, "explaining", "listing"  # imported for the module's own use
+PRIVATE = *FIRST, "explaining", "listing", "__version__"  # imported for the module's own use
 VALUES = {  # what is no function or class, and so has no docstring: the module that it belongs to, and what it is
     "default_generator": ("random", "the Generator that initialisation, dropout and random tensors draw from"),
     "registry": ("registry", "{name: Declaration} of every op and composite"),
@@ -78,7 +78,7 @@ def modules():
 def packages():
     """What is to be imported from minigrad: modules with an `__all__` that stand at most two folders deep."""
     found = [each.__name__.removeprefix("minigrad.") for each in public.modules() if each is not minigrad]
-    return [name for name in found if name.count(".") < 2 and name not in ("tensor", "captured")]
+    return [name for name in found if name.count(".") < 2 and name not in ("tensor", "replay.captured")]
 
 
 def sentence(doc):
@@ -141,7 +141,7 @@ def init():
     block = textwrap.indent(textwrap.fill(listed + ",", WIDTH - 4), "    ")
     rest = text.split('"""', 2)[2]
     rest = re.sub(r"\n__all__ = \[.*?\]  # fmt: skip\n", "", rest, flags=re.S)
-    rest = rest.replace("\n__version__", f"\n__all__ = [\n{block}\n]  # fmt: skip\n\n__version__")
+    rest = rest.replace("\nif TYPE_CHECKING:", f"\n__all__ = [\n{block}\n]  # fmt: skip\n\nif TYPE_CHECKING:")
     return f'"""{head}\n\n{contents(minigrad, names(), packages())}\n"""{rest}'
 
 

@@ -50,7 +50,7 @@ model.register_forward_hook(lambda module, output: None)  # error: incompatible 
 
 # types of arguments
 x.sum("rows")  # error: incompatible type "str"
-x + "1"  # error: incompatible type "str"; expected "Tensor | float
+x + "1"  # error: incompatible type "str"; expected "Value | float
 x @ 2.0  # error: incompatible type "float"; expected "Tensor | ndarray
 mg.exp(1.0)  # error: incompatible type "float"; expected "Tensor"
 mg.cat(x, x)  # error: cat
@@ -127,7 +127,7 @@ class Scaled(autograd.Function):
     @staticmethod
     def backward(ctx: autograd.Context, dy: Tensor) -> Tensor:
         (x,) = ctx.saved_tensors
-        return dy * x.nonexistent  # error: "nonexistent"
+        return dy * x.nonexistent  # error: Returning Any
 
 
 class Twice(Op):

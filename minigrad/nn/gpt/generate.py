@@ -10,6 +10,7 @@ from ...dtypes import float16, float64
 from ...ops import where
 from ...ops.index import Gather
 from ...random import Generator
+from ...replay.captured import capture
 from ...tensor import Tensor, as_tensor, rand, tensor
 from ..utils import evaluating
 
@@ -101,7 +102,6 @@ def _write(model, tokens, T, padding, use_cache, choice, device):
 
     The model looks through a window of block_size tokens. It begins at the first token; each time it is full, it moves
     on by half its size. So keys and values in a cache serve for half a window before they are computed anew."""
-    from ...replay.captured import capture  # which needs nn
 
     (B, n), size = tokens.shape, model.config.block_size
     start = max(0, T - size)

@@ -10,7 +10,7 @@ share keys add up to the gradient of what they share. The gradient of a bias is 
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,8 +19,7 @@ from ...gradcheck.report import aligned
 from ...typing import Array
 from ..layers import WEIGHTS, as_float64
 
-if TYPE_CHECKING:
-    from ..trace import LayerTrace
+LayerTrace = Any  # of ../trace.py, which uses this file
 
 
 @dataclass(eq=False)
@@ -72,7 +71,7 @@ class TokenGradients:
         return "\n".join([title, *aligned(rows), *more])
 
 
-def token_gradients(seen: "LayerTrace", head: int, weight: str, labels: Any = None) -> TokenGradients:
+def token_gradients(seen: LayerTrace, head: int, weight: str, labels: Any = None) -> TokenGradients:
     """The TokenGradients of one matrix of a head, "W_Q", "W_K", "W_V" or "W_O", from a LayerTrace.
 
     labels: the tokens' text, a list of T str for each sequence, or one list or str for a single sequence. Raises

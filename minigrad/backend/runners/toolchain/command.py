@@ -12,15 +12,13 @@ import sys
 import threading
 import time
 
+from ....base.errors import CompilerError
+
 log = logging.getLogger("minigrad")
 LIMIT = 300  # seconds that a compiler may take for one file; the slowest of ours takes about ten
 FULL = 1 << 20  # with fewer bytes free, a failure is put down to the full disk: there was no room to say so
 NAMES = "g++", "c++", "clang++"
 LOAD = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
-
-
-class CompilerError(RuntimeError):
-    """Kernels cannot be compiled or loaded here; the message says why."""
 
 
 @functools.cache
