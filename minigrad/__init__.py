@@ -335,7 +335,7 @@ from .autograd import inference as inference_mode
 from .base.missing import explaining, listing
 from .base.recording import CaptureError
 from .random import Generator, default_generator, initial_seed, manual_seed
-from .tensor.declaring import FormulaOp, Op
+from .tensor.gradients import FormulaOp, Op
 from .tensor import (
     Tensor, arange, as_tensor, bernoulli, empty, empty_like, eye, from_dlpack, from_numpy, full, full_like, grad,
     linspace, multinomial, normal, one_hot, ones, ones_like, rand, rand_like, randint, randn, randn_like, randperm,

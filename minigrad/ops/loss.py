@@ -1,11 +1,11 @@
-"""Losses. All are composites but cross_entropy of class indices, whose op is in softmax.py.
+"""Losses. All are composites but cross_entropy of class indices, which is an op.
 
 reduction: 'none' keeps the loss of each element, or of each target; 'sum' adds them up, to (); 'mean' is their mean,
 (). Any other raises ValueError; an input that holds no floats, TypeError; shapes that do not fit, ValueError."""
 
 import numpy as np
 
-from ..autograd import Value, composite
+from ..autograd import FormulaOp, Op, Value, composite
 from ..autograd.cases import Fixed, case, integers, positive, uniform
 from ..base.recording import active
 from .args import require_float
@@ -13,7 +13,7 @@ from .composites.functions import log1p
 from .index import checked_index, rows
 from .movement import shaped
 from .select import where
-from .softmax import CrossEntropy, log_softmax
+from .softmax import log_softmax
 
 REDUCTIONS = "none", "mean", "sum"
 
@@ -221,6 +221,52 @@ def _picked(log_p, target, weight, ignore_index):
 def _weighted(loss, factors, reduction):
     """The mean is weighted: NaN if the factors are all 0."""
     return loss.sum() / factors.sum() if reduction == "mean" else _reduced(loss, reduction)
+
+
+class CrossEntropy(Op):
+    """loss_i = -Σ_c q_ic ln p_ic, p = softmax(logits), q = (1 - ε) onehot(target) + ε/V;   dlogits = (p - q) dloss
+
+    logits (N, V), target (N,) -> (N,); 0 where target is ignore_index."""
+
+    cases = [
+        case((4, 5), integers((4,), 5), ignore_index=-100, label_smoothing=0.0),
+        case((4, 5), Fixed([2, -100, 0, 4]), ignore_index=-100, label_smoothing=0.1),
+    ]
+    rounds_as = 1.0  # as log_softmax
+    analytic = True
+
+    def forward(self, logits, target, ignore_index, label_smoothing):
+        loss, p = self.backend.cross_entropy(logits, target, ignore_index, label_smoothing)
+        self.save_inputs(logits, target)
+        self.save(p)
+        return loss
+
+    def backward(self, dloss):
+        logits, target = self.saved_inputs()
+        (p,) = self.saved()
+        return CrossEntropyBackward.apply(dloss, logits, target, p, **self.params), None
+
+
+class CrossEntropyBackward(FormulaOp):
+    """dlogits = (p - q) dloss. p = softmax(logits) comes from the forward; None: computed again."""
+
+    cases = [case((4,), (4, 5), Fixed([2, -100, 0, 4]), None, ignore_index=-100, label_smoothing=0.1)]
+    from_forward = (3,)
+
+    def forward(self, dloss, logits, target, p, ignore_index, label_smoothing):
+        self.save_inputs(dloss, logits, target, p)
+        if p is None:
+            _, p = self.backend.cross_entropy(logits, target, ignore_index, label_smoothing)
+        return self.backend.cross_entropy_backward(dloss, p, target, ignore_index, label_smoothing)
+
+    @staticmethod
+    def formula(dloss, logits, target, p, ignore_index, label_smoothing):
+        V = logits.shape[1]
+        kept = target != ignore_index
+        onehot = target.reshape(-1, 1) == target.constant(range(V))
+        q = onehot.to(logits.dtype) * (1 - label_smoothing) + label_smoothing / max(V, 1)
+        dlogits = (logits.softmax(1) - q) * dloss.reshape(-1, 1)
+        return where(kept.reshape(-1, 1), dlogits, 0.0)
 
 
 def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="mean", label_smoothing=0.0):

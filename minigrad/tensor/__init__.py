@@ -1,18 +1,17 @@
 """Tensor, and the functions that make one.
 
-core.py is the class, with a method for every op. Five parts of it stand in files of their own: more.py has the methods
-that are composites, gradients.py has to do with the graph, inplace.py changes values, drawn.py makes them random,
-interop.py faces other libraries.
-creation.py makes tensors from data, filled or in sequence, sampling.py at random.
+core.py is the class: its part in the graph, its ops as methods and operators, other dtypes and devices. It is built on
+attributes.py (shape, dtype, strides), inplace.py (changes of values) and interop.py (NumPy, Python, DLPack, copies).
+creation.py makes tensors from data, filled or in sequence, sampling.py at random; gradients.py has grad().
 """
 
-from .core import Tensor
+from .core import Tensor, check_same_kind
 from .creation import (
     arange, as_tensor, empty, empty_like, eye, from_backend, from_dlpack, from_numpy, full, full_like, linspace,
     one_hot, ones, ones_like, tensor, tril_indices, triu_indices, zeros, zeros_like,
 )  # fmt: skip
 from .sampling import bernoulli, multinomial, normal, rand, rand_like, randint, randn, randn_like, randperm
-from .gradients import check_same_kind, grad
+from .gradients import grad
 
 __all__ = [
     "Tensor", "arange", "as_tensor", "bernoulli", "empty", "empty_like", "eye", "from_dlpack", "from_numpy", "full",

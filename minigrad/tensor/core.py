@@ -4,26 +4,315 @@ Names, arguments and shapes follow PyTorch; NumPy's axis= and keepdims= are acce
 """
 
 import builtins
-import operator
-from typing import TYPE_CHECKING, Any, overload
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
-from .. import backend, dtypes
-from ..autograd import Node, Storage
-from ..typing import Array, DTypeLike, Operand
-from .drawn import Drawn
-from .gradients import Gradients
+from .. import autograd, backend, dtypes
+from ..autograd import GraphError, Handle, Node, Recorded, Storage, Value
+from ..base.missing import instead
+from ..base.recording import here
+from ..ops.args import shape_of
+from ..typing import Array, DTypeLike, Number, Operand, Size
+from .attributes import Attributes
+from .inplace import InPlace
 from .interop import Interop
-from .more import More
 
 if TYPE_CHECKING:
     from ..ops import signatures as ops  # not .. import ops, in which Pyright takes softmax and matmul for the modules
 else:
     from .. import ops
 
+V = TypeVar("V", bound=Value)
 
-class Tensor(More, Gradients, Drawn, Interop):
+
+class Gradients(Attributes):
+    """The part of Tensor that has to do with the graph."""
+
+    __slots__ = ()
+
+    @property
+    def is_leaf(self) -> bool:
+        """True if no recorded op made it: data, a parameter, or a result under no_grad."""
+        return self.node is None or self.node.op is None
+
+    @property
+    def op(self) -> Recorded | None:
+        """The op that made it, or None for a leaf."""
+        return None if self.node is None else self.node.op
+
+    @property
+    def grad_fn(self) -> Recorded | None:
+        """torch's name for `op`."""
+        return self.op
+
+    @property
+    def requires_grad(self) -> bool:
+        """True if backward() computes a gradient of it; may be set on leaves of floats."""
+        return self.node is not None
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self: V, requires_grad: bool = True) -> V:
+        """Make this leaf require a gradient, or stop requiring one, which drops its .grad. Returns itself. Raises
+        TypeError for dtypes that are no floats, and GraphError for what is no leaf."""
+        if not self.is_leaf:
+            if requires_grad:
+                return self
+            raise GraphError("only a leaf can stop requiring a gradient; use detach()")
+        if not requires_grad:
+            self.node = None
+        elif self.node is None:
+            if self.dtype.kind != "f":
+                raise TypeError(f"only floating-point tensors can require a gradient, not {self.dtype}")
+            if self.storage.version is None:
+                raise GraphError("a tensor made under inference() cannot require a gradient; clone() it outside")
+            self.node = Node(None, 0, self.shape, self.dtype, self.device)
+        return self
+
+    @property
+    def grad(self) -> "Tensor | None":
+        """The gradient that backward() has added up so far: on leaves and after retain_grad(). Else None."""
+        if self.node is None:
+            return None
+        if here.recorder is not None:
+            here.recorder.reads_grad(self.node)
+        found: Tensor | None = self.node.grad
+        return found
+
+    @grad.setter
+    def grad(self, value: "Tensor | None") -> None:
+        if value is not None:
+            if self.node is None:
+                raise GraphError("a tensor that requires no gradient cannot hold one; requires_grad_() it first")
+            check_same_kind(".grad", value, self)
+        if self.node is not None:
+            if here.recorder is not None:
+                here.recorder.grad(self.node)
+            self.node.grad = value
+
+    def retain_grad(self) -> None:
+        """Keep .grad after backward() although this is not a leaf."""
+        self._node_for("retain_grad").retain = True
+
+    def register_hook(self, hook: "Callable[[Tensor], Tensor | None]") -> Handle:
+        """Have backward() call hook(gradient) once the whole gradient of this tensor is known, a Tensor of its shape.
+
+        hook may return another gradient in its place. Returns a handle whose remove() takes this hook off again. Raises
+        GraphError if this requires no gradient."""
+        return self._node_for("register_hook").add_hook(hook)
+
+    def _node_for(self, what: str) -> Node:
+        if self.node is None:
+            raise GraphError(f"{what}: this tensor requires no gradient")
+        return self.node
+
+    def backward(
+        self,
+        gradient: Value | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Value | Iterable[Value] | None = None,
+    ) -> None:
+        """Add d(self)/d(leaf), weighted by `gradient`, to the .grad of every leaf.
+
+        gradient: a Tensor like this one; not needed if this has one element. retain_graph: keep what ops saved for
+        another backward. create_graph: make the gradients differentiable. inputs: add to the .grad of these only.
+
+        Raises GraphError if this requires no gradient, if its graph has been freed, or if a value that an op saved has
+        changed since."""
+        root, cotangent = self._root(gradient)
+        inputs = [inputs] if isinstance(inputs, Value) else inputs
+        nodes = None if inputs is None else nodes_of("backward", dict.fromkeys(inputs))
+        found = autograd.backward([root], [cotangent], nodes, retain_graph, create_graph)
+        for node, g in zip(nodes or (), found or ()):
+            if g is not None:
+                node.accumulate(g)
+
+    def _root(self, gradient: Value | None) -> tuple[Node, Value]:
+        """(node, cotangent) to begin a walk with."""
+        if self.node is None:
+            raise GraphError(
+                "backward from a tensor that requires no gradient: none of what it was computed from does, or it was "
+                "computed under no_grad()"
+            )
+        if gradient is None:
+            if self.numel() != 1:
+                raise GraphError(
+                    f"backward from a tensor of shape {self.shape} needs `gradient`, a tensor of that shape"
+                )
+            on = self.storage.backend
+            gradient = self._wrap(on.full(self.shape, 1, self.dtype), Storage(on))
+        check_same_kind("`gradient`", gradient, self)
+        return self.node, gradient
+
+    def detach(self) -> "Tensor":
+        """The same memory without the graph. The version checks notice in-place changes of either tensor."""
+        return Tensor._wrap(self.array, self.storage)
+
+    def detach_(self: V) -> V:
+        """This tensor without the graph that it was computed in: in place, the values stay. Returns itself."""
+        self.node = None
+        return self
+
+    @property
+    def data(self) -> "Tensor":
+        """detach(). Assigning to it replaces the values by those of a tensor of the same shape, dtype and device."""
+        return self.detach()
+
+    @data.setter
+    def data(self, value: "Tensor") -> None:
+        check_same_kind(".data", value, self)
+        if value.storage is not self.storage:
+            self.storage.changed()
+            compact = value if value.is_contiguous() else value.detach().clone()  # as optimizers need it
+            self.array, self.storage = compact.array, compact.storage
+
+
+class Operations(Value):
+    """The part of Tensor that applies ops, by operators and by their names."""
+
+    __slots__ = ()
+
+    __add__ = __radd__ = ops.add
+    __mul__ = __rmul__ = ops.mul
+    __sub__, __truediv__, __pow__, __matmul__ = ops.sub, ops.div, ops.pow, ops.matmul
+    __neg__, __abs__, __getitem__ = ops.neg, ops.abs, ops.getitem
+    __floordiv__, __mod__ = ops.floor_divide, ops.remainder
+    __lt__, __le__, __gt__, __ge__ = ops.lt, ops.le, ops.gt, ops.ge
+
+    def __and__(self: Any, other: Operand) -> "Tensor":
+        return ops.logical_and(*_bools("&", self, other))
+
+    def __or__(self: Any, other: Operand) -> "Tensor":
+        return ops.logical_or(*_bools("|", self, other))
+
+    def __xor__(self: Any, other: Operand) -> "Tensor":
+        return ops.logical_xor(*_bools("^", self, other))
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __pos__(self: V) -> V:
+        return self
+
+    def __invert__(self: Any) -> "Tensor":
+        return ops.logical_not(*_bools("~", self))
+
+    def __eq__(self: Any, other: Any) -> "Tensor":  # type: ignore[override]
+        return ops.eq(self, other) if isinstance(other, _COMPARABLE) else NotImplemented  # for None: Python decides
+
+    def __ne__(self: Any, other: Any) -> "Tensor":  # type: ignore[override]
+        return ops.ne(self, other) if isinstance(other, _COMPARABLE) else NotImplemented
+
+    __hash__ = object.__hash__  # by identity, as == compares elements
+
+    def __rsub__(self: Any, other: Operand) -> "Tensor":
+        return ops.sub(other, self)
+
+    def __rtruediv__(self: Any, other: Operand) -> "Tensor":
+        return ops.div(other, self)
+
+    def __rfloordiv__(self: Any, other: Operand) -> "Tensor":
+        return ops.floor_divide(other, self)
+
+    def __rmod__(self: Any, other: Operand) -> "Tensor":
+        return ops.remainder(other, self)
+
+    def __rpow__(self: Any, other: Operand) -> "Tensor":
+        return ops.pow(other, self)
+
+    def __rmatmul__(self: Any, other: Array) -> "Tensor":
+        return ops.matmul(other, self)
+
+    @property
+    def T(self: Any) -> "Tensor":
+        """All dims reversed, (n, m) -> (m, n); a view."""
+        return ops.permute(self, tuple(range(self.ndim))[::-1])
+
+    @property
+    def mT(self: Any) -> "Tensor":
+        """The last two dims exchanged, (…, n, m) -> (…, m, n); a view."""
+        return ops.transpose(self, -1, -2)
+
+    def __iter__(self: Any) -> "Iterator[Tensor]":
+        """The slices along dim 0, as views."""
+        if self.ndim == 0:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(ops.unbind(self, 0))
+
+    def __contains__(self: Any, value: Any) -> bool:
+        return bool((self == value).any())
+
+    add, sub, mul, div, pow, neg, abs = ops.add, ops.sub, ops.mul, ops.div, ops.pow, ops.neg, ops.abs
+    exp, log, sqrt, rsqrt, sin, cos = ops.exp, ops.log, ops.sqrt, ops.rsqrt, ops.sin, ops.cos
+    erf, erfc = ops.erf, ops.erfc
+    tanh, sigmoid, relu = ops.tanh, ops.sigmoid, ops.relu
+    sign, floor, maximum, minimum, clamp = ops.sign, ops.floor, ops.maximum, ops.minimum, ops.clamp
+    eq, ne, lt, le, gt, ge = ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge
+    logical_and, logical_or, logical_not = ops.logical_and, ops.logical_or, ops.logical_not
+    isnan, isinf, isfinite = ops.isnan, ops.isinf, ops.isfinite
+    sum, mean, var, std, prod, max, min = ops.sum, ops.mean, ops.var, ops.std, ops.prod, ops.max, ops.min
+    amax, amin, argmax, argmin, any, all = ops.amax, ops.amin, ops.argmax, ops.argmin, ops.any, ops.all
+    logsumexp, cumsum, topk, sort, argsort = ops.logsumexp, ops.cumsum, ops.topk, ops.sort, ops.argsort
+    softmax, log_softmax = ops.softmax, ops.log_softmax
+    reshape, view, flatten, squeeze, unsqueeze = ops.reshape, ops.view, ops.flatten, ops.squeeze, ops.unsqueeze
+    transpose, permute, expand, flip, repeat = ops.transpose, ops.permute, ops.expand, ops.flip, ops.repeat
+    repeat_interleave, split, chunk, unbind, pad = ops.repeat_interleave, ops.split, ops.chunk, ops.unbind, ops.pad
+    alias, clone, contiguous = ops.alias, ops.clone, ops.contiguous
+    gather, index_select, masked_fill = ops.gather, ops.index_select, ops.masked_fill
+    tril, triu, matmul = ops.tril, ops.triu, ops.matmul
+    # functions of one number, rounding
+    expm1, log1p, log2, log10, exp2 = ops.expm1, ops.log1p, ops.log2, ops.log10, ops.exp2
+    tan, asin, acos, atan, atan2 = ops.tan, ops.asin, ops.acos, ops.atan, ops.atan2
+    sinh, cosh, square, reciprocal, logit = ops.sinh, ops.cosh, ops.square, ops.reciprocal, ops.logit
+    ceil, trunc, frac, round, nan_to_num = ops.ceil, ops.trunc, ops.frac, ops.round, ops.nan_to_num
+    floor_divide, remainder, fmod, logaddexp = ops.floor_divide, ops.remainder, ops.fmod, ops.logaddexp
+    lerp, addcmul, addcdiv, logical_xor = ops.lerp, ops.addcmul, ops.addcdiv, ops.logical_xor
+    isclose, allclose, equal = ops.isclose, ops.allclose, ops.equal
+    # second names
+    absolute, negative, subtract, multiply = ops.abs, ops.neg, ops.sub, ops.mul
+    divide = true_divide = ops.div
+    clip = ops.clamp
+    not_equal, greater, greater_equal, less, less_equal = ops.ne, ops.gt, ops.ge, ops.lt, ops.le
+    # over dims
+    norm, count_nonzero, cumprod, logcumsumexp = ops.norm, ops.count_nonzero, ops.cumprod, ops.logcumsumexp
+    median, unique, bincount = ops.median, ops.unique, ops.bincount
+    # shapes
+    t, movedim, moveaxis, narrow, roll = ops.t, ops.movedim, ops.movedim, ops.narrow, ops.roll
+    swapaxes = swapdims = ops.transpose
+    diag, diagonal, diag_embed, trace, rot90 = ops.diag, ops.diagonal, ops.diag_embed, ops.trace, ops.rot90
+    fliplr, flipud, tile, unflatten, ravel = ops.fliplr, ops.flipud, ops.tile, ops.unflatten, ops.ravel
+    broadcast_to, split_with_sizes, tensor_split = ops.broadcast_to, ops.split_with_sizes, ops.tensor_split
+    select = ops.select
+    # places
+    nonzero, argwhere, masked_select, take = ops.nonzero, ops.argwhere, ops.masked_select, ops.take
+    take_along_dim, scatter, scatter_add = ops.take_along_dim, ops.scatter, ops.scatter_add
+    index_add, index_copy, index_fill = ops.index_add, ops.index_copy, ops.index_fill
+    # products
+    mm, bmm, mv, dot, outer, inner = ops.mm, ops.bmm, ops.mv, ops.dot, ops.outer, ops.inner
+    addmm, addmv, baddbmm = ops.addmm, ops.addmv, ops.baddbmm
+
+    def where(self: Any, condition: "Tensor", other: Operand) -> "Tensor":
+        """self where condition, a bool Tensor, is True, else other; all three broadcast, as mg.where does."""
+        return ops.where(condition, self, other)
+
+    def expand_as(self: Any, other: Value) -> "Tensor":
+        """expand(other.shape)."""
+        return ops.expand(self, other.shape)
+
+    def view_as(self: Any, other: Value) -> "Tensor":
+        """view(other.shape)."""
+        return ops.view(self, other.shape)
+
+    def reshape_as(self: Any, other: Value) -> "Tensor":
+        """reshape(other.shape)."""
+        return ops.reshape(self, other.shape)
+
+
+class Tensor(Operations, Gradients, InPlace, Interop):
     """An n-dimensional array that remembers how it was computed, so that gradients can flow back through it.
 
     Made by minigrad.tensor, zeros, randn, … and by operations. `array` is the raw array of its backend. The version
@@ -79,63 +368,12 @@ class Tensor(More, Gradients, Drawn, Interop):
         on = self.storage.backend
         return Tensor._wrap(on.from_numpy(array), Storage(on))
 
-    # ------------------------------------------------------------------------------------------------- what it is
-
-    if not TYPE_CHECKING:  # Value says their types
-        shape = property(operator.attrgetter("array.shape"), doc="The sizes of the dims, a tuple of ints.")
-        dtype = property(operator.attrgetter("array.dtype"), doc="The kind of the elements, as minigrad.float32.")
-        ndim = property(operator.attrgetter("array.ndim"), doc="The number of dims.")
-        device = property(operator.attrgetter("storage.backend.device"), doc="'cpu' or 'cuda', a minigrad.device.")
-
-    @property
-    def T(self) -> "Tensor":
-        """All dims reversed, (n, m) -> (m, n); a view."""
-        return ops.permute(self, tuple(range(self.ndim))[::-1])
-
-    @property
-    def mT(self) -> "Tensor":
-        """The last two dims exchanged, (…, n, m) -> (…, m, n); a view."""
-        return ops.transpose(self, -1, -2)
-
-    @overload
-    def size(self) -> tuple[builtins.int, ...]: ...
-    @overload
-    def size(self, dim: builtins.int) -> builtins.int: ...
-    def size(self, dim: builtins.int | None = None) -> tuple[builtins.int, ...] | builtins.int:
-        """The shape, or the size of one dim. Raises IndexError for a dim that there is not."""
-        return self.shape if dim is None else self.shape[dim]
-
-    def dim(self) -> builtins.int:
-        """The number of dims."""
-        return self.ndim
-
-    def numel(self) -> builtins.int:
-        """Number of elements."""
-        return int(self.array.size)
-
-    def is_floating_point(self) -> builtins.bool:
-        """True for float16, float32 and float64."""
-        return bool(self.dtype.kind == "f")
-
-    def is_contiguous(self) -> builtins.bool:
-        """True if the elements lie in memory row by row, without gaps."""
-        return bool(self.array.flags.c_contiguous)
-
-    def __len__(self) -> builtins.int:
-        if self.ndim == 0:
-            raise TypeError("len() of a 0-d tensor")
-        return int(self.shape[0])
-
     def __repr__(self) -> str:
         body = np.array2string(self._host(), separator=", ", prefix="tensor(", threshold=1000, precision=4)
         extra = "" if self.dtype in (dtypes.float32, dtypes.int64, dtypes.bool_) else f", dtype={self.dtype}"
         extra += "" if self.device == "cpu" else f", device={self.device!r}"
         extra += f", op={self.op.name}" if self.op is not None else ", requires_grad=True" if self.requires_grad else ""
         return f"tensor({body}{extra})"
-
-    __hash__ = object.__hash__  # by identity, as == compares elements
-
-    # -------------------------------------------------------------------------------------------------- dtype, device
 
     def to(
         self,
@@ -216,85 +454,90 @@ class Tensor(More, Gradients, Drawn, Interop):
         """As bool: True where it is not 0. No gradient."""
         return self.to(dtypes.bool_)
 
-    # ------------------------------------------------------------------------------------------------------- operators
+    @overload
+    def type(self, dtype: DTypeLike) -> "Tensor": ...
+    @overload
+    def type(self) -> str: ...
+    def type(self, dtype: DTypeLike | None = None) -> "Tensor | str":
+        """This tensor in a dtype; or the name of its own, such as 'float32', which y.type(x.type()) takes."""
+        return str(self.dtype) if dtype is None else self.to(dtype)
 
-    __add__ = __radd__ = ops.add
-    __mul__ = __rmul__ = ops.mul
-    __sub__, __truediv__, __pow__, __matmul__ = ops.sub, ops.div, ops.pow, ops.matmul
-    __neg__, __abs__, __getitem__ = ops.neg, ops.abs, ops.getitem
-    __floordiv__, __mod__ = ops.floor_divide, ops.remainder
-    __lt__, __le__, __gt__, __ge__ = ops.lt, ops.le, ops.gt, ops.ge
-
-    def __and__(self, other: Operand) -> "Tensor":
-        return ops.logical_and(*_bools("&", self, other))
-
-    def __or__(self, other: Operand) -> "Tensor":
-        return ops.logical_or(*_bools("|", self, other))
-
-    def __xor__(self, other: Operand) -> "Tensor":
-        return ops.logical_xor(*_bools("^", self, other))
-
-    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
-
-    def __pos__(self) -> "Tensor":
-        return self
-
-    def __invert__(self) -> "Tensor":
-        return ops.logical_not(*_bools("~", self))
-
-    def __eq__(self, other: Any) -> "Tensor":  # type: ignore[override]
-        return ops.eq(self, other) if isinstance(other, _COMPARABLE) else NotImplemented  # for None: Python decides
-
-    def __ne__(self, other: Any) -> "Tensor":  # type: ignore[override]
-        return ops.ne(self, other) if isinstance(other, _COMPARABLE) else NotImplemented
-
-    def __rsub__(self, other: Operand) -> "Tensor":
-        return ops.sub(other, self)
-
-    def __rtruediv__(self, other: Operand) -> "Tensor":
-        return ops.div(other, self)
-
-    def __rfloordiv__(self, other: Operand) -> "Tensor":
-        return ops.floor_divide(other, self)
-
-    def __rmod__(self, other: Operand) -> "Tensor":
-        return ops.remainder(other, self)
-
-    def __rpow__(self, other: Operand) -> "Tensor":
-        return ops.pow(other, self)
-
-    def __rmatmul__(self, other: Array) -> "Tensor":
-        return ops.matmul(other, self)
-
-    # ------------------------------------------------------------------------------------------ ops of the same name
-
-    add, sub, mul, div, pow, neg, abs = ops.add, ops.sub, ops.mul, ops.div, ops.pow, ops.neg, ops.abs
-    exp, log, sqrt, rsqrt, sin, cos = ops.exp, ops.log, ops.sqrt, ops.rsqrt, ops.sin, ops.cos
-    erf, erfc = ops.erf, ops.erfc
-    tanh, sigmoid, relu = ops.tanh, ops.sigmoid, ops.relu
-    sign, floor, maximum, minimum, clamp = ops.sign, ops.floor, ops.maximum, ops.minimum, ops.clamp
-    eq, ne, lt, le, gt, ge = ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge
-    logical_and, logical_or, logical_not = ops.logical_and, ops.logical_or, ops.logical_not
-    isnan, isinf, isfinite = ops.isnan, ops.isinf, ops.isfinite
-    sum, mean, var, std, prod, max, min = ops.sum, ops.mean, ops.var, ops.std, ops.prod, ops.max, ops.min
-    amax, amin, argmax, argmin, any, all = ops.amax, ops.amin, ops.argmax, ops.argmin, ops.any, ops.all
-    logsumexp, cumsum, topk, sort, argsort = ops.logsumexp, ops.cumsum, ops.topk, ops.sort, ops.argsort
-    softmax, log_softmax = ops.softmax, ops.log_softmax
-    reshape, view, flatten, squeeze, unsqueeze = ops.reshape, ops.view, ops.flatten, ops.squeeze, ops.unsqueeze
-    transpose, permute, expand, flip, repeat = ops.transpose, ops.permute, ops.expand, ops.flip, ops.repeat
-    repeat_interleave, split, chunk, unbind, pad = ops.repeat_interleave, ops.split, ops.chunk, ops.unbind, ops.pad
-    alias, clone, contiguous = ops.alias, ops.clone, ops.contiguous
-    gather, index_select, masked_fill = ops.gather, ops.index_select, ops.masked_fill
-    tril, triu, matmul = ops.tril, ops.triu, ops.matmul
-
-    def where(self, condition: "Tensor", other: Operand) -> "Tensor":
-        """self where condition, a bool Tensor, is True, else other; all three broadcast, as mg.where does."""
-        return ops.where(condition, self, other)
+    def type_as(self, other: "Tensor") -> "Tensor":
+        """This tensor in other's dtype and on its device."""
+        return self.to(other)
 
     def zeros_like(self) -> "Tensor":
         """Zeros of the same shape, dtype and device, without a gradient."""
         on = self.storage.backend
         return Tensor._wrap(on.zeros(self.shape, self.dtype), Storage(on))
+
+    def new_full(
+        self,
+        size: Size,
+        fill_value: Number,
+        dtype: DTypeLike | None = None,
+        device: str | None = None,
+        requires_grad: builtins.bool = False,
+    ) -> "Tensor":
+        """One value in a shape, with this tensor's dtype and device, or others."""
+        on = self.storage.backend if device is None else backend.get(device)
+        shape, kind = shape_of("new_full", (size,)), dtypes.as_dtype(dtype or self.dtype)
+        dtypes.check_holds("new_full", kind, fill_value)
+        x = self._wrap(on.full(shape, fill_value, kind), Storage(on))
+        return x.requires_grad_(requires_grad)
+
+    def new_zeros(self, *sizes: Size, size: Size | None = None, **options: Any) -> "Tensor":
+        """Zeros of a shape, with this tensor's dtype and device. options: others, and requires_grad."""
+        return self.new_full(shape_of("new_zeros", sizes, size), 0, **options)
+
+    def new_ones(self, *sizes: Size, size: Size | None = None, **options: Any) -> "Tensor":
+        """Ones of a shape, with this tensor's dtype and device. options: others, and requires_grad."""
+        return self.new_full(shape_of("new_ones", sizes, size), 1, **options)
+
+    def new_empty(self, *sizes: Size, size: Size | None = None, **options: Any) -> "Tensor":
+        """A tensor of a shape for values to be written into, with this tensor's dtype and device, or others."""
+        return self.new_zeros(*sizes, size=size, **options)
+
+    def new_tensor(
+        self, data: Any, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: builtins.bool = False
+    ) -> "Tensor":
+        """A copy of data, with this tensor's dtype and device, or others. Raises OverflowError as tensor() does."""
+        dtype = dtypes.as_dtype(dtype or self.dtype)
+        array = data.detach().cpu().numpy() if isinstance(data, Value) else np.array(data)
+        if not isinstance(data, (Value, np.ndarray, np.generic)):
+            dtypes.check_data("new_tensor", dtype, array)
+            array = array.astype(dtype) if array.dtype.kind == "u" else array  # NumPy's for ints from 2**63 on
+        return self.constant(array).to(dtype).to(device or self.device).requires_grad_(requires_grad)
+
+    if not TYPE_CHECKING:  # to mypy, what is not here does not exist
+
+        def __getattr__(self, name):
+            """Raises the AttributeError for a name of PyTorch's that minigrad has not, with what to use instead."""
+            why = None if name.startswith("_") else instead(name.rstrip("_"))
+            if why is None:
+                return object.__getattribute__(self, name)  # which raises what it has raised before
+            raise AttributeError(f"'Tensor' object has no attribute {name!r}: {why}")
+
+
+def check_same_kind(what: str, x: Any, like: Value) -> None:
+    """Raise unless x is a Tensor of like's shape and dtype on its device."""
+    if not isinstance(x, Value):
+        raise TypeError(f"{what} must be a Tensor of shape {like.shape} and {like.dtype}, got {type(x).__name__}")
+    if (x.shape, x.dtype, x.device) != (like.shape, like.dtype, like.device):
+        raise ValueError(
+            f"{what} must have shape {like.shape}, {like.dtype} on {like.device!r}; got shape {x.shape}, {x.dtype} on "
+            f"{x.device!r}"
+        )
+
+
+def nodes_of(what: str, inputs: Iterable[Value]) -> list[Node]:
+    """The nodes of what a gradient is asked for. Raises GraphError for what requires none."""
+    nodes = []
+    for i, x in enumerate(inputs):
+        if x.node is None:
+            raise GraphError(f"{what}: input {i} requires no gradient; call requires_grad_() before computing with it")
+        nodes.append(x.node)
+    return nodes
 
 
 def _bools(operator: str, *operands: Any) -> tuple[Any, ...]:

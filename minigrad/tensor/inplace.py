@@ -1,4 +1,6 @@
-"""Changing tensors in place. Every change is counted, so that the backward of an op that saved old values raises."""
+"""Changing tensors in place, to values or to random numbers.
+
+Every change is counted, so that the backward of an op that saved old values raises."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
@@ -10,26 +12,28 @@ from ..base.errors import devices_differ
 from ..base.recording import refuse
 from ..dtypes import check_holds
 from ..ops.args import fitting
+from ..random import Generator, default_generator
 from ..typing import Index, Number, Operand
+from .attributes import Attributes
 
 if TYPE_CHECKING:
     from ..ops import signatures as ops  # see core.py
-    from .core import Tensor
 else:
     from .. import ops
 
 T = TypeVar("T", bound="InPlace")
 P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def _written(op: "Callable[P, Tensor]") -> "Callable[P, Tensor]":
+def _written(op: Callable[P, R]) -> Callable[P, R]:
     """The method that writes what an op makes of a tensor into the tensor."""
     name = op.__name__
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         self._in_place(f"{name}_", *args, *kwargs.values())
         plain = [x.detach() if isinstance(x, Value) else x for x in args]
-        y = op(self.detach(), *plain, **kwargs)
+        y: Any = cast(Any, op)(self.detach(), *plain, **kwargs)
         if y.dtype != self.dtype or y.shape != self.shape:
             raise ValueError(
                 f"{name}_: {y.dtype} of shape {y.shape} does not fit into {self.dtype} of shape {self.shape}"
@@ -39,10 +43,10 @@ def _written(op: "Callable[P, Tensor]") -> "Callable[P, Tensor]":
 
     method.__name__ = f"{name}_"
     method.__doc__ = f"{name}(), whose result, of this shape and dtype, is written into this tensor. Returns it."
-    return cast("Callable[P, Tensor]", method)
+    return cast("Callable[P, R]", method)
 
 
-class InPlace(Value):
+class InPlace(Attributes):
     """The part of Tensor that changes values.
 
     What is written keeps its shape and dtype. GraphError where operations are recorded and one of the tensors requires
@@ -147,30 +151,52 @@ class InPlace(Value):
         self[(np.arange(min(self.shape)),) * self.ndim] = fill_value
         return self
 
+    def uniform_(self: T, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None) -> T:
+        """Uniform numbers in [a, b), in place. Raises ValueError if b < a, and TypeError if this is no float tensor."""
+        if b < a:
+            raise ValueError(f"uniform_: there are no numbers from {a} up to {b}")
+        return self._drawn("uniform_", Generator.uniform, b - a, a, generator)
+
+    def normal_(self: T, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> T:
+        """Normal numbers, in place. Raises ValueError if std < 0, and TypeError if this is no float tensor."""
+        if std < 0:
+            raise ValueError(f"normal_: std must not be negative, got {std}")
+        return self._drawn("normal_", Generator.normal, std, mean, generator)
+
+    def _drawn(
+        self: T, what: str, draw: Callable[..., Any], scale: float, shift: float, generator: Generator | None
+    ) -> T:
+        if self.dtype.kind != "f":
+            raise TypeError(f"{what}: the numbers are floats, and this tensor is {self.dtype}")
+        self._in_place(what)
+        on = self.storage.backend
+        x = draw(default_generator if generator is None else generator, self.shape, self.dtype, on)
+        x = on.add(on.mul(x, float(scale), out=x), float(shift), out=x)
+        on.setitem(self.array, (...,), x)
+        return self
+
     def __setitem__(self, index: Index, value: Operand) -> None:
         """Assignment, in place: under no_grad(), or where neither side requires a gradient."""
         self._in_place("assignment to an index", value)
         self.storage.backend.setitem(self.array, ops.parsed_index(self, index), self._raw("assignment", value))
 
-    def _augmented(self, other: Any, function: Callable[..., Any], in_place: Callable[..., Any]) -> "Tensor":
+    def _augmented(self, other: Any, function: Callable[..., Any], in_place: Callable[..., Any]) -> Any:
         """x += y: in place where nothing is recorded, else a new tensor, so that every graph stays right."""
         recorded = self.node is not None or (isinstance(other, Value) and other.node is not None)
         if not (is_grad_enabled() and recorded):
-            changed: Tensor = in_place(self, other)
-            return changed
+            return in_place(self, other)
         if self.node is not None and self.node.op is None:
             raise GraphError("in-place change of a leaf that requires a gradient; do it under no_grad()")
-        result: Tensor = function(self, other)
-        return result
+        return function(self, other)
 
-    def __iadd__(self, other: Operand) -> "Tensor":
-        return self._augmented(other, ops.add, InPlace.add_)
+    def __iadd__(self: T, other: Operand) -> T:
+        return cast(T, self._augmented(other, ops.add, InPlace.add_))
 
-    def __isub__(self, other: Operand) -> "Tensor":
-        return self._augmented(other, ops.sub, InPlace.sub_)
+    def __isub__(self: T, other: Operand) -> T:
+        return cast(T, self._augmented(other, ops.sub, InPlace.sub_))
 
-    def __imul__(self, other: Operand) -> "Tensor":
-        return self._augmented(other, ops.mul, InPlace.mul_)
+    def __imul__(self: T, other: Operand) -> T:
+        return cast(T, self._augmented(other, ops.mul, InPlace.mul_))
 
-    def __itruediv__(self, other: Operand) -> "Tensor":
-        return self._augmented(other, ops.div, InPlace.div_)
+    def __itruediv__(self: T, other: Operand) -> T:
+        return cast(T, self._augmented(other, ops.div, InPlace.div_))

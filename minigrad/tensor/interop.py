@@ -1,22 +1,19 @@
 """Tensors and other libraries: NumPy, DLPack, copies, Python numbers. Nothing here drops a gradient silently."""
 
 import copy
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from .. import backend, ops
-from ..autograd import GraphError, Storage, Value
+from ..autograd import GraphError, Storage
 from ..base.recording import refuse
 from ..typing import Array
-
-if TYPE_CHECKING:
-    from .core import Tensor
+from .attributes import Attributes
 
 
-class Interop(Value):
+class Interop(Attributes):
     """The part of Tensor that faces outwards."""
 
     __slots__ = ()
@@ -131,12 +128,6 @@ class Interop(Value):
         if self.numel() != 1:
             raise ValueError(f"the truth of a tensor of shape {self.shape} is ambiguous; use .any() or .all()")
         return bool(self.item())
-
-    def __iter__(self: Any) -> "Iterator[Tensor]":
-        """The slices along dim 0, as views."""
-        if self.ndim == 0:
-            raise TypeError("iteration over a 0-d tensor")
-        return iter(ops.unbind(self, 0))
 
 
 class _Copies:

@@ -13,12 +13,13 @@ from minigrad.ops.attention import AttentionPattern, attention_pattern
 from minigrad.ops.dropout import Dropout
 from minigrad.ops.elementwise import Abs, Add, Cos, Div, Exp, Mul, Pow, Sin, Sub
 from minigrad.ops.index import Embedding, EmbeddingBackward, Gather, Getitem, GetitemAdd, ScatterAdd, Triangle
+from minigrad.ops.loss import CrossEntropy, CrossEntropyBackward
 from minigrad.ops.matmul import Linear, LinearBackward, Matmul
 from minigrad.ops.movement import Cat, Permute
 from minigrad.ops.norm import LayerNorm, LayerNormBackward
 from minigrad.ops.reduce import Amax, Cumsum, Sum
 from minigrad.ops.select import Clamp, Maximum, Where
-from minigrad.ops.softmax import CrossEntropy, CrossEntropyBackward, LogSoftmax, Softmax, SoftmaxBackward
+from minigrad.ops.softmax import LogSoftmax, Softmax, SoftmaxBackward
 
 from .planting import given, mutant, plant, tamper, variant
 

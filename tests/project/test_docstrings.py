@@ -109,8 +109,8 @@ CALLS = {
     "Tensor.item": {"ValueError": lambda: X.item()},
     "Tensor.add_": {"ValueError": lambda: X.add_(mg.ones(5)), "GraphError": lambda: G.add_(1)},
     "Tensor.copy_": {"ValueError": lambda: X.copy_(mg.ones(5)), "GraphError": lambda: G.copy_(X)},
-    "Drawn.uniform_": {"ValueError": lambda: X.uniform_(1, 0), "TypeError": lambda: X.long().uniform_()},
-    "Drawn.normal_": {"ValueError": lambda: X.normal_(std=-1), "TypeError": lambda: X.long().normal_()},
+    "Tensor.uniform_": {"ValueError": lambda: X.uniform_(1, 0), "TypeError": lambda: X.long().uniform_()},
+    "Tensor.normal_": {"ValueError": lambda: X.normal_(std=-1), "TypeError": lambda: X.long().normal_()},
     "Tensor.fill_diagonal_": {"ValueError": lambda: X[0].fill_diagonal_(1)},
     "Tensor.requires_grad_": {
         "TypeError": lambda: X.long().requires_grad_(),
@@ -263,6 +263,6 @@ def test_errors_that_tensors_layers_optimizers_and_loaders_name_come():
     for each, errors in claims():
         value = inspect.unwrap(each.object) if callable(each.object) else each.object
         if hasattr(value, "__qualname__") and value.__module__.startswith(ROOMS):
-            short = re.sub(r"^(Interop|InPlace|Gradients|More|Tensor)\.", "", value.__qualname__)
+            short = re.sub(r"^(Attributes|Interop|InPlace|Gradients|Operations|Tensor)\.", "", value.__qualname__)
             named |= {(short, error) for error in errors}
     assert len(named) > 80 and named - TESTED_ELSEWHERE == come & named

@@ -25,9 +25,9 @@ CUSTOM = (
     "IndexError for dims and indices out of range, and RuntimeError for tensors on different devices."
 )
 TENSOR = {  # the files of Tensor, by what their methods are for
-    **dict.fromkeys(("core", "more"), "What it is, in another dtype or place, or like another"),
+    **dict.fromkeys(("attributes", "core"), "What it is, in another dtype or place, or like another"),
     "interop": "As Python's and NumPy's",
-    **dict.fromkeys(("inplace", "drawn"), "In place"),
+    "inplace": "In place",
 }
 THEMES = {  # modules by the last part of their names, in the order of the page; others follow, under their own titles
     **dict.fromkeys(("core", "creation", "sampling"), "Tensors"),
@@ -176,7 +176,7 @@ def methods():
             continue
         function = method.fget if isinstance(method, property) else inspect.unwrap(method)
         home = getattr(function, "__module__", None) or "core"  # of shape and the like, which read an attribute
-        home = home.rpartition(".")[2]
+        home = "gradients" if "Gradients." in getattr(function, "__qualname__", "") else home.rpartition(".")[2]
         themes.setdefault(TENSOR.get(home) or THEMES.get(home, TENSOR["core"]), []).append(name)
     lines = (f"{theme}: {', '.join(sorted(names))}" for theme, names in themes.items() if names)
     wrapped = (textwrap.wrap(line, WIDTH - 4, subsequent_indent="    ", break_on_hyphens=False) for line in lines)

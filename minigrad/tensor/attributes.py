@@ -1,0 +1,82 @@
+"""What a tensor is: its shape, dtype, device, and how it lies in memory. All of it is read from the array."""
+
+import operator
+from typing import TYPE_CHECKING, overload
+
+from ..autograd import Value
+
+
+class Attributes(Value):
+    """The part of Tensor that says what it is, in PyTorch's words."""
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # Value says their types
+        shape = property(operator.attrgetter("array.shape"), doc="The sizes of the dims, a tuple of ints.")
+        dtype = property(operator.attrgetter("array.dtype"), doc="The kind of the elements, as minigrad.float32.")
+        ndim = property(operator.attrgetter("array.ndim"), doc="The number of dims.")
+        device = property(operator.attrgetter("storage.backend.device"), doc="'cpu' or 'cuda', a minigrad.device.")
+
+    @overload
+    def size(self) -> tuple[int, ...]: ...
+    @overload
+    def size(self, dim: int) -> int: ...
+    def size(self, dim: int | None = None) -> tuple[int, ...] | int:
+        """The shape, or the size of one dim. Raises IndexError for a dim that there is not."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def dim(self) -> int:
+        """The number of dims."""
+        return self.ndim
+
+    def ndimension(self) -> int:
+        """Number of dims."""
+        return int(self.ndim)
+
+    def numel(self) -> int:
+        """Number of elements."""
+        return int(self.array.size)
+
+    def nelement(self) -> int:
+        """Number of elements."""
+        return int(self.numel())
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return int(self.dtype.itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return int(self.numel() * self.dtype.itemsize)
+
+    @overload
+    def stride(self) -> tuple[int, ...]: ...
+    @overload
+    def stride(self, dim: int) -> int: ...
+    def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
+        """How many elements of memory lie between neighbours along each dim, or along one."""
+        steps = tuple(n // self.dtype.itemsize for n in self.array.strides)
+        return steps if dim is None else steps[dim]
+
+    def is_contiguous(self) -> bool:
+        """True if the elements lie in memory row by row, without gaps."""
+        return bool(self.array.flags.c_contiguous)
+
+    def is_floating_point(self) -> bool:
+        """True for float16, float32 and float64."""
+        return bool(self.dtype.kind == "f")
+
+    def is_complex(self) -> bool:
+        """False: minigrad has no complex tensors."""
+        return False
+
+    @property
+    def is_cuda(self) -> bool:
+        """True on the GPU."""
+        return bool(self.device == "cuda")
+
+    def __len__(self) -> int:
+        if self.ndim == 0:
+            raise TypeError("len() of a 0-d tensor")
+        return int(self.shape[0])
