@@ -31,7 +31,7 @@ class Reverser(nn.Module):
             C, nh, layers, layers, dim_feedforward=4 * C, dropout=0.0, activation="gelu", norm_first=True,
             batch_first=True,
         )  # fmt: skip
-        self.head = nn.Linear(C, V)
+        self.unembed = nn.Linear(C, V)
 
     def forward(self, src, tgt):
         memory = self.encode(src)  # (B, S, C)
@@ -44,7 +44,7 @@ class Reverser(nn.Module):
         x = self.transformer.decoder(
             self._embedded(tgt), memory, tgt_is_causal=True, memory_key_padding_mask=src == PAD
         )  # (B, T, C)
-        return self.head(x)  # (B, T, V)
+        return self.unembed(x)  # (B, T, V)
 
     def _embedded(self, tokens):
         return self.embedding(tokens) + self.positions(mg.arange(tokens.shape[1]))  # (B, T, C)

@@ -50,7 +50,7 @@ class Lookup(nn.Module):
     def __init__(self, scores=1, normed=False):
         self.keys, self.values, self.questions = (nn.Embedding(V, C) for _ in range(3))
         self.attn = nn.MultiheadAttention(C, 1, bias=False, impl="batched", batch_first=True)
-        self.head = nn.Linear(C, V, bias=False)
+        self.unembed = nn.Linear(C, V, bias=False)
         W_Q, W_K, _ = self.attn.weights()  # (C, C) each
         for W in W_Q, W_K:
             W.detach().mul_(scores**0.5)
@@ -60,7 +60,7 @@ class Lookup(nn.Module):
     def forward(self, keys, values, asked):
         pairs = self.keys(keys) + self.values(values)  # (B, S, C)
         z, _ = self.attn(self.questions(asked), pairs, pairs)  # (B, T, C)
-        return self.head(z)
+        return self.unembed(z)
 
 
 def draw(B, generator):

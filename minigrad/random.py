@@ -11,7 +11,7 @@ from .backend import reference
 from .backend.devices import device as named
 from .backend.philox import Draw
 from .base.locks import drawing
-from .base.recording import here, refuse
+from .base.recording import refuse, thread
 from .typing import Array, DTypeLike
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Generator:
     @property
     def state(self) -> dict[str, int]:
         """{"seed": …, "offset": …}, two ints; may be set to a saved one."""
-        drawn = 0 if here.recorder is None else here.recorder.drawn(self)
+        drawn = 0 if thread.recorder is None else thread.recorder.drawn(self)
         return {"seed": self.seed, "offset": self.offset + drawn}
 
     @state.setter
@@ -57,15 +57,15 @@ class Generator:
             raise ValueError(
                 f"a random state is two integers, seed from 0 to 2^64 - 1 and offset to 2^62 - 1, not {shown(state)}"
             )
-        if here.recorder is not None:
-            return here.recorder.rewind(self, seed, offset)
+        if thread.recorder is not None:
+            return thread.recorder.rewind(self, seed, offset)
         self.seed, self.offset = seed, offset
 
     def reserve(self, n: int) -> Draw:
         """Set n words of the stream aside for the caller. Returns a Draw, which says where they begin; every call
         begins a fresh block of four words."""
-        if here.recorder is not None:
-            return here.recorder.reserve(self, -(-n // 4))
+        if thread.recorder is not None:
+            return thread.recorder.reserve(self, -(-n // 4))
         with drawing:
             offset, self.offset = self.offset, self.offset + -(-n // 4)
         return Draw(self.seed, offset, self)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..base.locks import accumulating
-from ..base.recording import here
+from ..base.recording import thread
 from .modes import mode
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class Storage:
         """Count an in-place change, so that the backward of an op that saved the old values raises."""
         if self.version is not None:
             self.version += 1
-        if here.recorder is not None:
-            here.recorder.changed[id(self)] = self
+        if thread.recorder is not None:
+            thread.recorder.changed[id(self)] = self
 
 
 class Handle:
@@ -107,8 +107,8 @@ class Node:
         own: a function that gives g in memory that nobody else has, for .grad to begin with. None: g is in such
         memory already."""
         with accumulating:
-            if here.recorder is not None:
-                here.recorder.accumulates(self)
+            if thread.recorder is not None:
+                thread.recorder.accumulates(self)
             if self.grad is not None:
                 self.grad = self.grad + g
             else:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.errors import devices_differ
 from ..base.locks import accumulating
-from ..base.quiet import here
-from ..base.recording import here as recording
+from ..base.quiet import silence
+from ..base.recording import thread
 from .anomaly import check_forward, user_line
 from .cases import Case
 from .graph import GraphError, Node, Storage, Value
@@ -196,10 +196,10 @@ class Op:
         for name, value in params.items():
             setattr(op, name, value)
         tensors, arrays = op._bind(inputs)
-        if recording.recorder is not None:
-            recording.recorder.op(op, tensors)
+        if thread.recorder is not None:
+            thread.recorder.op(op, tensors)
         now = mode.__dict__  # this thread's: three lookups in it are faster than three attributes of mode
-        if here.quiet or (cls.primitive and not op.backend.warns):
+        if silence.quiet or (cls.primitive and not op.backend.warns):
             y = op.forward(*arrays, **params)
         else:
             with op.backend.quietly():
@@ -208,8 +208,8 @@ class Op:
             raise TypeError(f"{op.name}: forward returned None; does it lack its return?")
         several = isinstance(y, tuple)
         outputs = y if several else (y,)
-        if recording.recorder is not None:
-            recording.recorder.results(op, arrays, outputs)
+        if thread.recorder is not None:
+            thread.recorder.results(op, arrays, outputs)
         if op._inputs is not None:
             op._record(outputs)
         results = op._wrapped(outputs, tensors)

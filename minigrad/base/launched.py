@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 
-class Place(NamedTuple):
+class Rank(NamedTuple):
     """Where a process stands among those that mpiexec has started."""
 
     rank: Any = 0  # among all
@@ -26,22 +26,22 @@ class Place(NamedTuple):
 # How launchers say it: MPICH and what descends from it, such as Intel MPI; Open MPI; and Slurm's srun with PMIx, which
 # hands out the cores itself.
 NAMES = (
-    Place("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
-    Place(*(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))),
-    Place("PMIX_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""),
+    Rank("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    Rank(*(f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE"))),
+    Rank("PMIX_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""),
 )
 
 
-def place_in(environment):
-    """The Place that the variables of an environment tell."""
+def rank_in(environment):
+    """The Rank that the variables of an environment tell."""
     for names in NAMES:
         said = [environment.get(name, "") for name in names]
         if said[0].isdecimal() and said[1].isdecimal():
-            return Place(*(int(s) if s.isdecimal() else default for s, default in zip(said, Place())))
-    return Place()
+            return Rank(*(int(s) if s.isdecimal() else default for s, default in zip(said, Rank())))
+    return Rank()
 
 
-rank, size, beside, local = place_in(os.environ)
+rank, size, beside, local = rank_in(os.environ)
 
 
 def cores():

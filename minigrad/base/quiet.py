@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 
-class _Here(threading.local):
+class _Silence(threading.local):
     def __init__(self) -> None:  # once for each thread
         self.quiet = False  # is this thread within quiet()?
         self.before: list[Any] = []  # what each quiet() that is on has replaced, innermost last
@@ -18,7 +18,7 @@ class _Here(threading.local):
         self.context.run(np.seterr, all="ignore")
 
 
-here = _Here()
+silence = _Silence()
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -34,13 +34,13 @@ class Switch(ContextDecorator):
 def call_quietly(function: Any, args: Any, kwargs: Any) -> Any:
     """function(*args, **kwargs) without NumPy's warnings: as within quiet(), but for one call it takes a tenth of the
     time."""
-    if here.quiet:
+    if silence.quiet:
         return function(*args, **kwargs)
-    here.quiet = True  # a context cannot be entered again from within
+    silence.quiet = True  # a context cannot be entered again from within
     try:
-        return here.context.run(function, *args, **kwargs)
+        return silence.context.run(function, *args, **kwargs)
     finally:
-        here.quiet = False
+        silence.quiet = False
 
 
 class quiet(Switch):
@@ -48,11 +48,11 @@ class quiet(Switch):
     microsecond for each."""
 
     def __enter__(self) -> "quiet":
-        here.before.append((here.quiet, errstate := np.errstate(all="ignore")))
+        silence.before.append((silence.quiet, errstate := np.errstate(all="ignore")))
         errstate.__enter__()
-        here.quiet = True
+        silence.quiet = True
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        here.quiet, errstate = here.before.pop()
+        silence.quiet, errstate = silence.before.pop()
         errstate.__exit__(*exc)

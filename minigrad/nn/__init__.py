@@ -78,7 +78,7 @@ GPT
 
 GPT, the decoder-only transformer, after GPT-2 and nanoGPT
     Block   x + attention(norm x), causal, and then x + mlp(norm x): (B, T, C) -> (B, T, C)
-    GPT     Token and position embeddings, blocks, a norm, and a head, which is the token embedding again if config.tied
+    GPT     Token and position embeddings, blocks, a norm, and an unembedding, the token embedding again if config.tied
     MLP     Two linear layers with a GELU in between: (B, T, C) -> (B, T, C)
 
 Modules

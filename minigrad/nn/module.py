@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 import numpy as np
 
 from ..autograd import Node, mode
-from ..base.recording import here
+from ..base.recording import thread
 from ..dtypes import DEFAULT_FLOAT
 from ..tensor import Tensor, as_tensor
 from ..typing import Array, DTypeLike
@@ -87,8 +87,8 @@ class Module(Hooked):
         self.__dict__["_name"] = name
 
     def __call__(self: HasForward[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        if here.recorder is not None:
-            here.recorder.module(self)
+        if thread.recorder is not None:
+            thread.recorder.module(self)
         outer, name = mode.scope, self._name
         if name:
             mode.scope = f"{outer}.{name}" if outer else name

@@ -218,7 +218,7 @@ def embedding(input, weight, padding_idx=None):
     if weight.ndim != 2:
         raise ValueError(f"embedding: weight must be (V, C), got shape {weight.shape}")
     V = weight.shape[0]
-    y = rows(weight, checked_index("embedding", input, V))
+    y = looked_up(weight, checked_index("embedding", input, V))
     if padding_idx is None:
         return y
     if not -V <= padding_idx < V:
@@ -226,7 +226,7 @@ def embedding(input, weight, padding_idx=None):
     return where((input == padding_idx % V).unsqueeze(-1), y.detach(), y)
 
 
-def rows(weight, index):
+def looked_up(weight, index):
     """embedding() for indices that are in range by construction: they are not looked at on the host."""
     return Embedding.apply(weight, index)
 

@@ -10,7 +10,7 @@ from ..autograd.cases import Fixed, case, integers, positive, uniform
 from ..base.recording import active
 from .args import require_float
 from .composites.functions import log1p
-from .index import checked_index, rows
+from .index import checked_index, looked_up
 from .movement import shaped
 from .select import where
 from .softmax import log_softmax
@@ -211,10 +211,10 @@ def _picked(log_p, target, weight, ignore_index):
     kept = target != ignore_index
     label = where(kept, target, 0)  # and so in range by construction
     n, V = log_p.shape
-    found = -rows(log_p.reshape(n * V, 1), label + log_p.constant(np.arange(n)) * V).reshape(n)
+    found = -looked_up(log_p.reshape(n * V, 1), label + log_p.constant(np.arange(n)) * V).reshape(n)
     if weight is None:
         return where(kept, found, 0.0), kept.to(log_p.dtype)
-    factors = where(kept, rows(weight.to(log_p.dtype).reshape(V, 1), label).reshape(n), 0.0)
+    factors = where(kept, looked_up(weight.to(log_p.dtype).reshape(V, 1), label).reshape(n), 0.0)
     return where(kept, found, 0.0) * factors, factors
 
 

@@ -4,7 +4,7 @@ from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from ..tensor import Tensor
-from .optimizer import Optimizer, launches, refuse, rows
+from .optimizer import Optimizer, hyperparameters, launches, refuse
 
 if TYPE_CHECKING:
     from ..optim.optimizer import Params
@@ -57,7 +57,9 @@ class Adam(Optimizer):
 
     def update_all(self, due: list[Any]) -> None:
         for (on, *shared), parameters in launches(due, lambda group: (*group["betas"], group["eps"])):
-            numbers, options = rows(parameters, lambda s, group: (group["lr"], group["weight_decay"], s["step"]))
+            numbers, options = hyperparameters(
+                parameters, lambda s, group: (group["lr"], group["weight_decay"], s["step"])
+            )
             slots = [
                 (p, g, state["m"].array, state["v"].array, row) for (p, g, state, _), row in zip(parameters, numbers)
             ]

@@ -319,7 +319,7 @@ def launches(due, shared):
     return found.items()
 
 
-def rows(parameters, numbers_of):
+def hyperparameters(parameters, numbers_of):
     """For `update_all`: the numbers that may change from step to step, as the primitives in place want them.
 
     numbers_of: function of a parameter's state and group. Returns the row of each of the parameters, and a function

@@ -4,7 +4,7 @@ from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from ..tensor import Tensor
-from .optimizer import Optimizer, launches, refuse, rows
+from .optimizer import Optimizer, hyperparameters, launches, refuse
 
 if TYPE_CHECKING:
     from ..optim.optimizer import Params
@@ -55,6 +55,6 @@ class SGD(Optimizer):
 
     def update_all(self, due: list[Any]) -> None:
         for (on, *shared), parameters in launches(due, lambda group: (group["momentum"], group["nesterov"])):
-            numbers, options = rows(parameters, lambda _, group: (group["lr"], group["weight_decay"]))
+            numbers, options = hyperparameters(parameters, lambda _, group: (group["lr"], group["weight_decay"]))
             slots = [(p, g, state["momentum_buffer"].array, row) for (p, g, state, _), row in zip(parameters, numbers)]
             on.sgd_(slots, options, *shared)

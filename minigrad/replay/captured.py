@@ -27,9 +27,9 @@ import numpy as np
 from .. import backend
 from ..autograd import mode
 from ..autograd.modes import switched
-from ..backend.launch.recorder import Place, Program, below, spanned
+from ..backend.launch.recorder import Program, View, below, spanned
 from ..base.errors import CompilerError
-from ..base.recording import CaptureError, Watched, here
+from ..base.recording import CaptureError, Watched, thread
 from ..tensor import Tensor, from_backend
 from .surroundings import PLAIN, Same, Surroundings
 
@@ -97,7 +97,7 @@ class Captured(Generic[P, R]):
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if here.recorder is not None:  # it is a part of the step that is being recorded
+        if thread.recorder is not None:  # it is a part of the step that is being recorded
             return self.function(*args, **kwargs)
         tensors: list[Tensor] = []
         with self._lock:
@@ -122,7 +122,7 @@ class Captured(Generic[P, R]):
 
     def _recording(self, args, kwargs, tensors):
         """What to replay for these arguments, whose Tensors are appended to `tensors`; None: the function itself."""
-        if here.recorder is not None or mode.anomaly or mode.watch is not None:
+        if thread.recorder is not None or mode.anomaly or mode.watch is not None:
             return None  # or somebody wants to look at each op
         form = flattened((args, kwargs), tensors)
         on = tensors[0].storage.backend if tensors else backend.get("cpu")
@@ -188,10 +188,10 @@ class Recording:
             *(x for x in (*args, *kwargs.values()) if isinstance(x, Watched)),
         ):
             recorder.module(module)
-        here.recorder = recorder
+        thread.recorder = recorder
         try:
             result = function(*args, **kwargs)
-            here.recorder = None
+            thread.recorder = None
             self._surroundings.settle()
             found: list = []
             self._form = flattened(result, found, result=True)
@@ -207,14 +207,14 @@ class Recording:
             del result, found, given, args, kwargs
             self._check_kept(recorder)
         finally:
-            here.recorder = None
+            thread.recorder = None
             for node, before in recorder.grads.items():
                 node.grad = before
-        places = [x for x in (*outputs, *(g for _, g in grads)) if type(x) is Place]
+        places = [x for x in (*outputs, *(g for _, g in grads)) if type(x) is View]
         self._program = Program(recorder, places)
-        self._outputs = [self._program.array(x) if type(x) is Place else x for x in outputs]
+        self._outputs = [self._program.array(x) if type(x) is View else x for x in outputs]
         self._grads_after = [
-            (node, from_backend(self._program.array(g), on) if type(g) is Place else g) for node, g in grads
+            (node, from_backend(self._program.array(g), on) if type(g) is View else g) for node, g in grads
         ]
         self._on = on
         self._changed = [*recorder.changed.values(), *(g.storage for _, g in self._grads_after if g is not None)]
@@ -224,19 +224,19 @@ class Recording:
         self._modules = [contents for _, contents in recorder.modules.values()]
 
     def _output(self, recorder, x):
-        """What a result is read from: a Place, an array elsewhere, or, if it was there before the step, x itself."""
+        """What a result is read from: a View, an array elsewhere, or, if it was there before the step, x itself."""
         own = id(x) in recorder.tensors and x.is_leaf and not recorder.is_constant(x.array)
         return x if own else recorder.located(x.array)
 
     def _grads(self, recorder):
-        """[(node, its .grad after the step: a Place, a Tensor or None)] of the leaves outside of the step."""
+        """[(node, its .grad after the step: a View, a Tensor or None)] of the leaves outside of the step."""
         outer = {node for _, _, node, _ in recorder.tensors.values()}
         found = []
         for node in recorder.grads:
             if node in outer:
                 g = node.grad
-                place = None if g is None else recorder.located(g.array)
-                found.append((node, place if type(place) is Place else g))
+                view = None if g is None else recorder.located(g.array)
+                found.append((node, view if type(view) is View else g))
         return found
 
     def _check_kept(self, recorder):

@@ -26,11 +26,11 @@ class AttentionOnly(Module):
     attention that each add to the residual stream, and an untied head. Without norms, MLPs and biases, the logits are a
     sum over paths through heads, which study.circuits writes out. Attributes are named as in nn.GPT.
 
-    The initial weights are normal. Their std is .19 for tokens, .375 for positions, 1/√C for Q, K, V and the head,
-    which keeps the size of numbers from layer to layer, and 1/√(2C) for O. At C = 64, where these are .125 and .088,
-    two layers learn induction within a few hundred steps (examples/induction_heads.py). They were found by trial.
-    Positions are the larger part of the input because the first thing to learn is to look at the token before. impl
-    defaults to the form that is fastest at small sizes and that head hooks use anyway."""
+    The initial weights are normal. Their std is .19 for tokens, .375 for positions, 1/√C for Q, K, V and the
+    unembedding, which keeps the size of numbers from layer to layer, and 1/√(2C) for O. At C = 64, where these are .125
+    and .088, two layers learn induction within a few hundred steps (examples/induction_heads.py). They were found by
+    trial. Positions are the larger part of the input because the first thing to learn is to look at the token before.
+    impl defaults to the form that is fastest at small sizes and that head hooks use anyway."""
 
     def __init__(
         self,
@@ -72,12 +72,12 @@ class AttentionOnly(Module):
         x = self.wte(idx) + self.wpe(arange(T, device=idx.device))  # (B, T, C)
         for block in self.blocks:
             x = block(x)  # (B, T, C)
-        logits = self.head(x)  # (B, T, V)
+        logits = self.unembed(x)  # (B, T, V)
         if targets is None:
             return logits, None
         return logits, F.cross_entropy(logits.reshape(-1, self.vocab_size), targets.reshape(-1))
 
-    def head(self, x: Tensor) -> Tensor:
+    def unembed(self, x: Tensor) -> Tensor:
         """(B, T, C) -> (B, T, V)."""
         return self.lm_head(x)
 

@@ -58,9 +58,9 @@ def head_scores(
     not occur in training: on a single period, looking back by a fixed distance is as good as induction.
 
     The model is called as model(idx), in eval mode and without gradients. vocab_size and block_size are attributes of
-    it or of model.config. Copying also needs model.head(x), and n nh T V d_v multiplications per layer: where V and T
-    are large, take fewer sequences. Raises KeyError for an unknown kind, and ValueError for a period that does not fit
-    twice into block_size or needs more tokens than there are, and for a model without those sizes or without
+    it or of model.config. Copying also needs model.unembed(x), and n nh T V d_v multiplications per layer: where
+    V and T are large, take fewer sequences. Raises KeyError for an unknown kind, and ValueError for a period that does
+    not fit twice into block_size or needs more tokens than there are, and for a model without those sizes or without
     attention."""
     kinds, periods = several(kinds), several(periods)
     if n < 1 or not periods:

@@ -12,7 +12,7 @@ import numpy as np
 from .. import autograd, backend, dtypes
 from ..autograd import GraphError, Handle, Node, Recorded, Storage, Value
 from ..base.missing import instead
-from ..base.recording import here
+from ..base.recording import thread
 from ..ops.args import shape_of
 from ..typing import Array, DTypeLike, Number, Operand, Size
 from .attributes import Attributes
@@ -78,8 +78,8 @@ class Gradients(Attributes):
         """The gradient that backward() has added up so far: on leaves and after retain_grad(). Else None."""
         if self.node is None:
             return None
-        if here.recorder is not None:
-            here.recorder.reads_grad(self.node)
+        if thread.recorder is not None:
+            thread.recorder.reads_grad(self.node)
         found: Tensor | None = self.node.grad
         return found
 
@@ -90,8 +90,8 @@ class Gradients(Attributes):
                 raise GraphError("a tensor that requires no gradient cannot hold one; requires_grad_() it first")
             check_same_kind(".grad", value, self)
         if self.node is not None:
-            if here.recorder is not None:
-                here.recorder.grad(self.node)
+            if thread.recorder is not None:
+                thread.recorder.grad(self.node)
             self.node.grad = value
 
     def retain_grad(self) -> None:

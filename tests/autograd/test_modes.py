@@ -10,7 +10,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn
 from minigrad.autograd import mode
-from minigrad.base.quiet import here
+from minigrad.base.quiet import silence
 
 
 def leaf(*shape):
@@ -95,7 +95,7 @@ def test_a_decorated_generator_is_covered_or_refused(mode):
         return
     for y in decorated():
         assert not y.requires_grad
-        assert mg.is_grad_enabled()  # here, between two values
+        assert mg.is_grad_enabled()  # silence, between two values
 
 
 def test_modes_belong_to_their_thread():
@@ -204,7 +204,7 @@ def test_backward_runs_within_inference():
 
 def modes():
     names = "grad", "anomaly", "scope", "inspecting", "watch", "inference"
-    return {"quiet": here.quiet, **{name: getattr(mode, name) for name in names}}
+    return {"quiet": silence.quiet, **{name: getattr(mode, name) for name in names}}
 
 
 @pytest.mark.parametrize("inspect", [None, lambda op, dys, dxs: None], ids=["walks", "only looks on"])

@@ -186,11 +186,11 @@ def layouts(y):
 
 def recorded(on, name, args):
     """What a primitive gives in a step that is being recorded: arrays that nothing has been written to yet."""
-    recording.here.recorder = Recorder(on)
+    recording.thread.recorder = Recorder(on)
     try:
         return getattr(on, name)(*args)
     finally:
-        recording.here.recorder = None
+        recording.thread.recorder = None
 
 
 @pytest.mark.parametrize("family", [elementwise, moving, reduced])

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from minigrad.base import launched
-from minigrad.base.launched import Place, place_in
+from minigrad.base.launched import Rank, rank_in
 
 from .. import ROOT
 
@@ -25,21 +25,19 @@ LAUNCHERS = {
 
 @pytest.mark.parametrize("name", LAUNCHERS)
 def test_the_place_among_others(name):
-    assert place_in(LAUNCHERS[name]) == Place(rank=3, size=8, beside=1, local=4)
+    assert rank_in(LAUNCHERS[name]) == Rank(rank=3, size=8, beside=1, local=4)
 
 
 def test_none_and_srun():
-    assert (
-        place_in({}) == place_in({"PMI_RANK": "x"}) == place_in({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}) == Place()
-    )
-    assert place_in(dict(PMIX_RANK="1", SLURM_STEP_NUM_TASKS="4", SLURM_LOCALID="1")) == Place(1, 4, 1, 1)
+    assert rank_in({}) == rank_in({"PMI_RANK": "x"}) == rank_in({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}) == Rank()
+    assert rank_in(dict(PMIX_RANK="1", SLURM_STEP_NUM_TASKS="4", SLURM_LOCALID="1")) == Rank(1, 4, 1, 1)
 
 
 def test_a_job_of_another_launcher_around_it():
     """mpiexec of Open MPI within a step of Slurm, which says that it has one task."""
     slurm = dict(SLURM_STEP_NUM_TASKS="1", SLURM_LOCALID="0", PMIX_RANK="0")
-    assert place_in(slurm | LAUNCHERS["Open MPI"]) == Place(3, 8, 1, 4)
-    assert place_in({"PMI_RANK": "1"}) == Place()
+    assert rank_in(slurm | LAUNCHERS["Open MPI"]) == Rank(3, 8, 1, 4)
+    assert rank_in({"PMI_RANK": "1"}) == Rank()
 
 
 def test_cores_of_a_process(monkeypatch):

@@ -17,7 +17,7 @@ from minigrad.backend.launch.source import source
 from minigrad.backend.runners import toolchain
 from minigrad.backend.runners.toolchain import address, find_compiler, modules
 from minigrad.base.locks import emulating, loading
-from minigrad.base.recording import here
+from minigrad.base.recording import thread
 
 FLAGS = ("-std=c++17", "-O1", "-fno-exceptions", "-w")
 # -fsanitize=thread has every access call a function, and checker.h has the functions: its own library must stay out.
@@ -63,10 +63,10 @@ class Emulated(Launched):
         dtype = np.dtype(dtype)
         raw = np.full(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize, UNTOUCHED, np.uint8)
         x = raw.view(dtype).reshape(shape)
-        return x if here.recorder is None else here.recorder.made(x)
+        return x if thread.recorder is None else thread.recorder.made(x)
 
     def pointer(self, x):
-        if here.recorder is not None:  # nothing is run: the address tells how x is aligned
+        if thread.recorder is not None:  # nothing is run: the address tells how x is aligned
             return address(x)
         alone = Alone(x)
         self._pointed.copies.append(alone)
@@ -79,8 +79,8 @@ class Emulated(Launched):
         return max(64, super().row_threads(n))
 
     def _run(self, file, entry, dtype, grid, block, shared, args):
-        if here.recorder is not None:
-            return here.recorder.launch(file, entry, dtype, grid, block, shared, args)
+        if thread.recorder is not None:
+            return thread.recorder.launch(file, entry, dtype, grid, block, shared, args)
         key = file, entry, dtype
         module, kernel = self._kernels.get(key) or self._load(*key)
         ones = (1, 1, 1)

@@ -75,9 +75,9 @@ def test_results_are_rounded_once(name):
 @pytest.mark.parametrize("name", ["matmul", "linear", "linear_backward"])
 def test_parts_of_a_product_are_added_in_single(name, monkeypatch):
     monkeypatch.setattr(launching, "choose", lambda *args: (64, 3))
-    launching.plan.cache_clear()
+    launching.tiling.cache_clear()
     test_results_are_rounded_once(name)
-    launching.plan.cache_clear()
+    launching.tiling.cache_clear()
 
 
 def test_steps_of_optimizers_are_rounded_once():

@@ -30,10 +30,10 @@ def tiled(monkeypatch):
         monkeypatch.setattr(
             launching, "choose", lambda n, m, k, batches, large, processors: (side if large else 64, parts)
         )
-        launching.plan.cache_clear()
+        launching.tiling.cache_clear()
 
     yield use
-    launching.plan.cache_clear()
+    launching.tiling.cache_clear()
 
 
 def numbers(shape, dtype="float32", seed=0):
@@ -122,13 +122,13 @@ def test_batches_in_any_order(on):
 def test_one_matrix_of_all_rows():
     """Batches of a that lie one after the other and share b are rows of one product, not many small ones."""
     x, weight = numbers((4, 16, 8)), numbers((8, 8))
-    todo = launching.plan(x.shape, x.strides, weight.shape, weight.strides, (True, True), x.dtype, 132)
+    todo = launching.tiling(x.shape, x.strides, weight.shape, weight.strides, (True, True), x.dtype, 132)
     assert todo.blocks == 1 and todo.shape == (4, 16, 8)
 
 
 def how_read(a, b, aligned=(True, True)):
     """READ_A and READ_B of matmul.cu for a @ b."""
-    file = launching.plan(a.shape, a.strides, b.shape, b.strides, aligned, a.dtype, 132).file
+    file = launching.tiling(a.shape, a.strides, b.shape, b.strides, aligned, a.dtype, 132).file
     return tuple(int(constant[-1]) for constant in file.split()[2:])
 
 
@@ -163,7 +163,7 @@ def test_misaligned_batches_are_right(on):
 
 def test_batch_dims_are_one_where_both_operands_allow_it():
     def dims(a, b):
-        plan = launching.plan(a.shape, a.strides, b.shape, b.strides, (True, True), a.dtype, 132)
+        plan = launching.tiling(a.shape, a.strides, b.shape, b.strides, (True, True), a.dtype, 132)
         numbers = struct.unpack(f"{len(plan.numbers) // 8}q", plan.numbers)
         count = numbers[8]
         return [tuple(numbers[9 + 14 * column + i] for column in range(3)) for i in range(count)]

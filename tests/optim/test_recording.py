@@ -27,11 +27,11 @@ def recorder():
 
 
 def record(recorder, function):
-    recording.here.recorder = recorder
+    recording.thread.recorder = recorder
     try:
         return function()
     finally:
-        recording.here.recorder = None
+        recording.thread.recorder = None
 
 
 def recorded(recorder, optimizer):

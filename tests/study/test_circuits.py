@@ -48,7 +48,7 @@ class Normed(AttentionOnly):
         x = self.wte(idx) + self.wpe(mg.arange(idx.shape[1]))
         for block in self.blocks:
             x = block(x)
-        return self.head(self.norm(x))
+        return self.unembed(self.norm(x))
 
 
 MODELS = {
@@ -134,7 +134,7 @@ class Projected(AttentionOnly):
         x = self.wider(self.wte(idx))
         for block in self.blocks:
             x = block(x)
-        return self.head(x)
+        return self.unembed(x)
 
 
 class Within(nn.Module):
@@ -142,13 +142,13 @@ class Within(nn.Module):
 
     def __init__(self):
         self.trunk, self.norm = Projected(), nn.RMSNorm(16)
-        self.trunk.head = lambda x: x
+        self.trunk.unembed = lambda x: x
 
-    def head(self, x):
+    def unembed(self, x):
         return self.trunk.lm_head(x)
 
     def forward(self, idx):
-        return self.head(self.norm(self.trunk(idx)))
+        return self.unembed(self.norm(self.trunk(idx)))
 
 
 @pytest.mark.parametrize("make, path", [(Projected, ""), (Within, "trunk.")])
@@ -175,7 +175,7 @@ class OwnBlocks(AttentionOnly):
         x = self.wte(idx) + self.wpe(mg.arange(idx.shape[1]))
         for block in self.layers:
             x = block(x)
-        return self.head(x)
+        return self.unembed(x)
 
 
 def test_attribution_of_a_model_that_is_not_known_leaves_the_rest_in_one():
@@ -194,11 +194,11 @@ class Encoder(nn.Module):
         layer = nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, norm_first=norm_first, batch_first=True)
         self.encoder = nn.TransformerEncoder(layer, 2, norm)
 
-    def head(self, x):
+    def unembed(self, x):
         return self.lm_head(x)
 
     def forward(self, idx):
-        return self.head(self.encoder(self.wte(idx)))
+        return self.unembed(self.encoder(self.wte(idx)))
 
 
 def test_attribution_within_an_encoder():
@@ -222,7 +222,7 @@ class Decoder(Encoder):
         )
 
     def forward(self, idx):
-        return self.head(self.encoder(self.wte(idx), self.wte(idx) * 0.5))
+        return self.unembed(self.encoder(self.wte(idx), self.wte(idx) * 0.5))
 
 
 def test_attribution_within_a_decoder():
@@ -242,7 +242,7 @@ class ByKeyword(AttentionOnly):
         x = self.wte(idx)
         for block in self.blocks:
             x = block(x=x)
-        return self.head(x)
+        return self.unembed(x)
 
 
 def test_attribution_of_blocks_that_are_called_by_keyword():
@@ -292,7 +292,7 @@ def test_a_final_norm_that_is_not_known_is_refused():
     model.norm = nn.Identity()
     with pytest.raises(TypeError, match=r"must be .* got Identity"):
         unembedding(model)
-    with pytest.raises(TypeError, match="has no head"):
+    with pytest.raises(TypeError, match="has no unembed"):
         unembedding(nn.MultiheadAttention(8, 2, batch_first=True))
 
 

@@ -38,7 +38,7 @@ class Copies:
             self.writes[study.Node(f"blocks.{i}.mlp")] = block.mlp(
                 block.norm2(self.read(study.Node(f"blocks.{i}.mlp")))
             )
-        logits = model.head(model.norm(self.read(study.Node("logits"))))
+        logits = model.unembed(model.norm(self.read(study.Node("logits"))))
         self.loss = F.cross_entropy(logits.reshape(-1, V), targets.reshape(-1))
 
     def read(self, node, p=""):

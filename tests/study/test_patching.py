@@ -83,7 +83,7 @@ def test_to_first_order_it_is_the_slope_of_the_exact_effect():
             x = t * model.wte(clean[0]) + (1 - t) * model.wte(corrupt[0]) + model.wpe(mg.arange(6))
             for block in model.blocks:
                 x = block(x)
-            logits = model.head(model.norm(x))
+            logits = model.unembed(model.norm(x))
             return mg.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
 
     near, far = ((t, clean[1]) for t in (1e-4, 0.0))

@@ -253,7 +253,7 @@ def test_what_the_lens_cannot_show_is_refused():
         study.backward_lens(model, seen, 1, vocab="abc")
     with pytest.raises(ValueError, match="head 4 was not traced"):
         study.backward_lens(model, seen, 4)
-    with pytest.raises(TypeError, match=r"has no head\(x\)"):
+    with pytest.raises(TypeError, match=r"has no unembed\(x\)"):
         study.backward_lens(nn.MultiheadAttention(16, 4, batch_first=True), seen, 1)
     layer = nn.MultiheadAttention(16, 4, vdim=3, dtype=mg.float64, batch_first=True)
     with study.trace_heads(layer) as trace:

@@ -32,7 +32,7 @@ class Operand(NamedTuple):
         return self.dtype.itemsize
 
 
-class Place(NamedTuple):
+class Output(NamedTuple):
     """Where an output lies in memory, and the struct Layout of it and the operands."""
 
     shape: tuple  # in memory: the dims in the order in which they lie there
@@ -50,7 +50,7 @@ class Plan(NamedTuple):
     casts: bool  # must an array be cast first?
     zeros: tuple | None  # for the numbers of operands that are all arrays; None: some are numbers
     result: np.dtype
-    place: Place
+    output: Output
 
 
 def unary(name, rule):
@@ -149,10 +149,10 @@ class Elementwise(Launcher):
     @NUMPYS
     def cast(self, x, dtype):
         dtype = np.dtype(dtype)
-        place = cast_placed(dtype, x.dtype, x.shape, x.strides)
-        y = self._made(place, dtype)
+        output = cast_placed(dtype, x.dtype, x.shape, x.strides)
+        y = self._made(output, dtype)
         entry, widest = f"to_{dtype.name}_kernel", max(dtype.itemsize, x.itemsize)
-        self.launch_places(place.size, widest, "elementwise_cast", entry, x.dtype, y, x, place.layout)
+        self.launch_places(output.size, widest, "elementwise_cast", entry, x.dtype, y, x, output.layout)
         return y
 
     def _as(self, x, dtype):
@@ -165,23 +165,23 @@ class Elementwise(Launcher):
             operands = tuple([self._apart(x, out) if type(x) is array_type else x for x in operands])
         about = [(x.dtype, x.shape, x.strides) if type(x) is array_type else _kind(x) for x in operands]
         into = None if out is None else (out.dtype, out.shape, out.strides)
-        entry, dtype, dtypes, casts, zeros, result, place = planned(name, into, *about)
+        entry, dtype, dtypes, casts, zeros, result, output = planned(name, into, *about)
         if casts:
             pairs = zip(operands, dtypes)
             return self._map(name, [self._as(x, t) if type(x) is array_type else x for x, t in pairs], out)
-        y = self._made(place, result) if out is None else out
+        y = self._made(output, result) if out is None else out
         if zeros is None:
             numbers = [0 if type(x) is array_type else _number(x, dtype, TABLE[name].wide) for x in operands]
             operands = [x if type(x) is array_type else None for x in operands]
         else:
             numbers = zeros
-        size, packed = place.size, place.layout
+        size, packed = output.size, output.layout
         self.launch_places(size, dtype.itemsize, "elementwise", entry, dtype, y, *operands, *numbers, packed)
         return y
 
-    def _made(self, place, dtype):
-        y = self.empty(place.shape, dtype)
-        return y if place.back is None else y.transpose(place.back)
+    def _made(self, output, dtype):
+        y = self.empty(output.shape, dtype)
+        return y if output.back is None else y.transpose(output.back)
 
     def _apart(self, x, y):
         """x, or a copy of it if it overlaps with y without being y: writing y would change what is yet to be read."""
@@ -214,7 +214,7 @@ def planned(name, out, *operands):
 
 
 def placed(dtype, shape, operands, out=None):
-    """The Place of an output, which lies in memory as the first operand of its shape does. out: the output is there."""
+    """The Output, which lies in memory as the first operand of its shape does. out: the array that it is written to."""
     first = out or next((x for x in operands if x.shape == shape), operands[0])
     order = tuple(range(len(shape)))
     long = [d for d in order if shape[d] != 1]
@@ -229,7 +229,7 @@ def placed(dtype, shape, operands, out=None):
         steps = broadcast_strides(x, shape)
         strides.append(tuple([steps[d] for d in order]))
     size, packed = layout(memory, (dtype.itemsize, *(x.itemsize for x in operands)), *strides)
-    return Place(memory, None if back == tuple(range(len(back))) else back, size, packed)
+    return Output(memory, None if back == tuple(range(len(back))) else back, size, packed)
 
 
 @functools.lru_cache(1 << 12)
@@ -240,7 +240,7 @@ def cast_placed(dtype, *x):
 def resolved(formula, kinds, out):
     """The dtype that a formula computes in, for `kinds` of operands: dtypes, or bool, int, float for Python numbers."""
     kinds = [BOOL if kind is bool else kind for kind in kinds]
-    named = [getattr(place, formula.name, None) for place in (Numpys, np)]
+    named = [getattr(module, formula.name, None) for module in (Numpys, np)]
     ufunc = next((found for found in named if isinstance(found, np.ufunc)), None)
     if ufunc is not None and not formula.name.startswith("logical"):  # those take a float for a bool
         dtype = ufunc.resolve_dtypes((*kinds, out))[0]

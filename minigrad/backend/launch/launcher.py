@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.recording import here
+from ...base.recording import thread
 from .. import devices
 from ..kernels import Struct
 from ..primitives import Primitives
@@ -97,24 +97,24 @@ class Launcher(Primitives):
 
     def cells(self, values, shape, dtype):
         """A small array of what values(), a function of no arguments, returns, which has this shape."""
-        if here.recorder is not None:
-            return here.recorder.cells(values, shape, dtype)
+        if thread.recorder is not None:
+            return thread.recorder.cells(values, shape, dtype)
         return self.from_numpy(np.array(values(), dtype))
 
     def stream(self, draw):
         """The first arguments of a kernel that draws words, from a Draw: (array, key, offset). The array is None, or
         holds two words [key, offset], of which the key replaces, and the offset is added to, those beside it."""
-        return (None, draw.key, draw.offset) if here.recorder is None else here.recorder.stream(draw)
+        return (None, draw.key, draw.offset) if thread.recorder is None else thread.recorder.stream(draw)
 
     def stop(self):
         """An array for kernels that change what lies outside of a step: if its number is not 0, an index was wrong, and
         they are to do nothing. None: they need not ask."""
-        return None if here.recorder is None else here.recorder.stop()
+        return None if thread.recorder is None else thread.recorder.stop()
 
     def table(self, struct, rows):
         """An array of bytes: a Struct for each row, {field: value}, where a pointer is given as an array or None."""
-        if here.recorder is not None:
-            return here.recorder.table(struct, rows)
+        if thread.recorder is not None:
+            return thread.recorder.table(struct, rows)
         pointers = [name for name, kind in struct.kinds.items() if kind == "*"]
         packed = []
         for row in rows:

@@ -49,7 +49,7 @@ class Matmul(Launcher):
     def _matmul(self, a, b, bias):
         """a @ b + bias, (m,) or None."""
         at = tuple(self.pointer(x) % (whole(a.dtype) * a.itemsize) == 0 for x in (a, b))
-        todo = plan(a.shape, a.strides, b.shape, b.strides, at, a.dtype, self.processors)
+        todo = tiling(a.shape, a.strides, b.shape, b.strides, at, a.dtype, self.processors)
         y = self.empty(todo.shape, a.dtype)
         if not y.size:
             return y
@@ -63,7 +63,7 @@ class Matmul(Launcher):
         return y
 
 
-class Plan(NamedTuple):
+class Tiling(NamedTuple):
     shape: tuple  # of y
     file: str  # and the constants that it is compiled for
     threads: int
@@ -73,7 +73,7 @@ class Plan(NamedTuple):
 
 
 @functools.lru_cache(4096)
-def plan(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors):
+def tiling(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors):
     """How a @ b is computed, from shapes, strides in bytes, and whether the addresses of a and b are aligned."""
     shape, rows, k, m, a, b, dims = operands(a_shape, a_strides, b_shape, b_strides, dtype.itemsize)
     if len(dims) > MAX_BATCH_DIMS:
@@ -90,7 +90,7 @@ def plan(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors):
     parts = -(-k // part) if k else 1
     fill = [0] * (MAX_BATCH_DIMS - len(dims))
     sizes, a_batch, b_batch = ([dim[column] for dim in dims] + fill for column in range(3))
-    return Plan(
+    return Tiling(
         shape=shape,
         file=f"matmul SIDE={side} READ_A={read_a} READ_B={read_b}",
         threads=256 if side == 128 else 128,

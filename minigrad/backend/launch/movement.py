@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from ...base.recording import here, refuse
+from ...base.recording import refuse, thread
 from ..kernels import constant
 from .launcher import Launcher, divisor, is_narrow, layout, merged
 from .rules import COPY, NUMPYS, VIEW, natively
@@ -27,11 +27,11 @@ class Movement(Launcher):
 
     @natively(always=True)
     def from_numpy(self, x):
-        if here.recorder is None:
+        if thread.recorder is None:
             return x
         y = x.copy()
         y.flags.writeable = False
-        return here.recorder.constant(y)
+        return thread.recorder.constant(y)
 
     @natively(always=True)
     def to_numpy(self, x):

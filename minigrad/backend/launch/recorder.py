@@ -29,7 +29,7 @@ class Allocation:
         self.array = weakref.ref(x if x.base is None else x.base, forget)  # views hold on to the base alone
 
 
-class Place(NamedTuple):
+class View(NamedTuple):
     """An array in memory of the step."""
 
     allocation: Allocation
@@ -40,7 +40,7 @@ class Place(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """What a runner's _run gets. Arrays among args are Places, or arrays that lie elsewhere."""
+    """What a runner's _run gets. Arrays among args are Views, or arrays that lie elsewhere."""
 
     file: str
     entry: str
@@ -52,7 +52,7 @@ class Launch(NamedTuple):
 
 
 class Table(NamedTuple):
-    """What Launcher.table gets, with Places."""
+    """What Launcher.table gets, with Views."""
 
     struct: Any
     rows: list
@@ -102,7 +102,7 @@ class Recorder:
         return x
 
     def located(self, x):
-        """The Place of an array, or the array itself if it is no part of the step's memory."""
+        """The View of an array, or the array itself if it is no part of the step's memory."""
         if x.size == 0:
             return x
         start = self.backend.address(x)
@@ -110,7 +110,7 @@ class Recorder:
         at = bisect.bisect_right(self._addresses, low) - 1
         if at < 0 or low >= self._addresses[at] + self._owners[at].nbytes:
             return x
-        return Place(self._owners[at], start - self._addresses[at], x.shape, x.strides, x.dtype)
+        return View(self._owners[at], start - self._addresses[at], x.shape, x.strides, x.dtype)
 
     def constant(self, x):
         """An array that comes from the host in the step: what it holds now is used at each call, and nobody may write
@@ -132,12 +132,12 @@ class Recorder:
         """An argument of the launch that comes next."""
         if not isinstance(x, self.backend.array_type):
             return x
-        place = self.located(x)
-        if isinstance(place, Place):
-            allocation = place.allocation
+        view = self.located(x)
+        if isinstance(view, View):
+            allocation = view.allocation
             allocation.last = len(self.launches)
             allocation.first = allocation.last if allocation.first is None else allocation.first
-        return place
+        return view
 
     def cell(self, shape, dtype):
         """A small array that the host fills before each call, as the host and as kernels see it."""
@@ -163,7 +163,7 @@ class Recorder:
         return None
 
     def replayer(self, launches):
-        """What replays launches whose Places have become arrays: see Replay."""
+        """What replays launches whose Views have become arrays: see Replay."""
         return Replay(self.backend.replayer(launches))
 
     # -- random numbers
@@ -205,7 +205,7 @@ class Recorder:
         for x in tensors:
             if x.storage.backend is not self.backend:
                 refuse(f"{op.name} of a Tensor on another device than the arguments'")
-            if id(x) not in self.tensors and not isinstance(self.located(x.array), Place) and not self.is_input(x):
+            if id(x) not in self.tensors and not isinstance(self.located(x.array), View) and not self.is_input(x):
                 hooks = list(x.node.hooks.values()) if x.node is not None and x.node.hooks else None
                 self.tensors[id(x)] = x, x.array, x.node, hooks
 
@@ -217,7 +217,7 @@ class Recorder:
         """An op has run. What it returns must have been made by launches, or be a view of what was there before."""
         for y in outputs:
             own = isinstance(y, np.ndarray) and y.base is None and y.size and y.flags.writeable
-            if own and not any(y is x for x in inputs) and not isinstance(self.located(y), Place):
+            if own and not any(y is x for x in inputs) and not isinstance(self.located(y), View):
                 refuse(f"{op.name}, computed outside of kernels here,")
 
     def module(self, module):
@@ -232,7 +232,7 @@ class Recorder:
 
     def accumulates(self, node):
         """A gradient is going to be added to a node's .grad, which is None if it is the first one."""
-        if node.grad is not None and type(self.located(node.grad.array)) is not Place:
+        if node.grad is not None and type(self.located(node.grad.array)) is not View:
             refuse("adding to the gradients of the call before, without zero_grad() in the step,")
         if node not in self.grads:
             self.grads[node] = None
@@ -246,14 +246,14 @@ class Recorder:
         if g is None:
             if node not in self.grads:
                 self.guards.append((lambda: getattr(known(), "grad", None) is None, True))
-        elif type(self.located(g.array)) is not Place:
+        elif type(self.located(g.array)) is not View:
             array = g.array
             self.guards.append((lambda: g.array is array and getattr(known(), "grad", None) is g, True))
 
     def checked(self, array, n, ignored, function):
         """An array of indices, of which function(array) raises if any is neither in [0, n) nor `ignored`: called now
         and before each call. What the step itself computes cannot be checked then, and is refused."""
-        if isinstance(self.located(array), Place):
+        if isinstance(self.located(array), View):
             refuse("an index that the step itself computes")
         for given, storage in self.inputs:
             if self.backend.overlap(array, given) and storage.version:
@@ -306,14 +306,14 @@ class Replay(NamedTuple):
 
 
 class Program:
-    """A recorded step, ready to run: see `replay`. kept: Places that hold their values until the next call."""
+    """A recorded step, ready to run: see `replay`. kept: Views that hold their values until the next call."""
 
     def __init__(self, recorder, kept):
         end = len(recorder.launches)
-        for place in kept:
-            place.allocation.first, place.allocation.last = place.allocation.first or 0, end
+        for view in kept:
+            view.allocation.first, view.allocation.last = view.allocation.first or 0, end
         used = [allocation for allocation in recorder.allocations if allocation.first is not None]
-        self.nbytes = plan(used)
+        self.nbytes = lay_out(used)
         self._backend = backend = recorder.backend
         self._memory = backend.memory(self.nbytes + ALIGNMENT)
         self._skip = -backend.address(self._memory) % ALIGNMENT
@@ -321,17 +321,17 @@ class Program:
         self.replay = recorder.replayer(self.launches)
 
     def _placed(self, x):
-        if type(x) is Place:
+        if type(x) is View:
             return self.array(x)
         if type(x) is Table:
             rows = [{name: self._placed(value) for name, value in row.items()} for row in x.rows]
             return Table(x.struct, rows)
         return x
 
-    def array(self, place):
-        """The array of a Place."""
-        start = self._skip + place.allocation.offset + place.offset
-        return self._backend.array_in(self._memory, start, place.shape, place.dtype, place.strides)
+    def array(self, view):
+        """The array of a View."""
+        start = self._skip + view.allocation.offset + view.offset
+        return self._backend.array_in(self._memory, start, view.shape, view.dtype, view.strides)
 
 
 def below(x):
@@ -344,7 +344,7 @@ def spanned(x):
     return sum(abs(step) * (n - 1) for n, step in zip(x.shape, x.strides)) + x.itemsize if x.size else 0
 
 
-def plan(allocations):
+def lay_out(allocations):
     """Give each allocation its offset in the arena -> bytes of the arena. Those in use at the same time lie apart.
 
     The largest come first, each as low as it fits ("greedy by size": Pisarchyk and Lee, "Efficient memory management

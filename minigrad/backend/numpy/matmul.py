@@ -17,16 +17,16 @@ class Matmul(Primitives):
 
     @in_single
     def linear(self, x, weight, bias):
-        y = product(rows(x), weight.T)
+        y = product(as_matrix(x), weight.T)
         if bias is not None:
             y += bias
         return y.reshape(x.shape[:-1] + y.shape[1:])
 
     @in_single
     def linear_backward(self, dy, x, weight, wanted):
-        flat = rows(dy)
+        flat = as_matrix(dy)
         dx = product(flat, weight).reshape(dy.shape[:-1] + weight.shape[1:]) if wanted[0] else None
-        dweight = product(flat.T, rows(x)) if wanted[1] else None
+        dweight = product(flat.T, as_matrix(x)) if wanted[1] else None
         return dx, dweight, column_sums(flat) if wanted[2] else None
 
 
@@ -36,6 +36,6 @@ def product(a, b):
         return np.matmul(a, b)
 
 
-def rows(x):
+def as_matrix(x):
     """(…, n) as (N, n); a view where the layout allows."""
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..primitives import Primitives
-from .matmul import rows
+from .matmul import as_matrix
 from .precision import in_single
 from .reduce import column_dots, column_sums, row_dots, row_sums
 
@@ -27,8 +27,8 @@ class Norm(Primitives):
         C = x.shape[-1]
         xhat = x - mean
         xhat *= rstd
-        dbias = column_sums(rows(dy)) if wanted[2] else None
-        dweight = column_dots(rows(dy), rows(xhat)) if wanted[1] else None
+        dbias = column_sums(as_matrix(dy)) if wanted[2] else None
+        dweight = column_dots(as_matrix(dy), as_matrix(xhat)) if wanted[1] else None
         if not wanted[0]:
             return None, dweight, dbias
         # y = xhat w + b, and xhat has mean 0 and variance 1: dx is dxhat less its parts along 1 and along xhat
@@ -51,7 +51,7 @@ class Norm(Primitives):
     @in_single
     def rms_norm_backward(self, dy, x, weight, rstd, wanted):
         xhat = x * rstd
-        dweight = column_dots(rows(dy), rows(xhat)) if wanted[1] else None
+        dweight = column_dots(as_matrix(dy), as_matrix(xhat)) if wanted[1] else None
         if not wanted[0]:
             return None, dweight
         dx = dy * weight if weight is not None else dy.copy()

@@ -13,7 +13,7 @@ import threading
 
 import numpy as np
 
-from ...base.recording import apart, here, refuse
+from ...base.recording import apart, refuse, thread
 from .. import devices
 from ..kernels import C_TYPES, Struct, signatures
 from ..launch import Launched
@@ -97,8 +97,8 @@ class Cuda(Launched):
         return _spread(n, self.processors)
 
     def _run(self, file, entry, dtype, grid, block, shared, args):
-        if here.recorder is not None:
-            return here.recorder.launch(file, entry, dtype, grid, block, shared, args)
+        if thread.recorder is not None:
+            return thread.recorder.launch(file, entry, dtype, grid, block, shared, args)
         key = file, entry, dtype
         kernel = self._kernels.get(key) or self._load(*key)
         kernel.launch(grid, block, shared, args)
@@ -135,17 +135,17 @@ class Cuda(Launched):
 
     def empty(self, shape, dtype):
         x = self.array_type(shape, dtype)
-        return x if here.recorder is None else here.recorder.made(x)
+        return x if thread.recorder is None else thread.recorder.made(x)
 
     def zeros(self, shape, dtype):
-        if here.recorder is not None:
+        if thread.recorder is not None:
             return super().zeros(shape, dtype)
         return self._cupy.zeros(shape, dtype)  # a memset
 
     def from_numpy(self, x):
         """A copy on the GPU, through page-locked memory and without waiting."""
         y = self._cupy.array(x.reshape(-1)).reshape(x.shape)  # flat: CuPy fills 0-d arrays with a kernel of its own
-        return y if here.recorder is None else here.recorder.constant(y)
+        return y if thread.recorder is None else thread.recorder.constant(y)
 
     def shared(self, x):
         """The memory of another library's array on this GPU, an object with __cuda_array_interface__."""
@@ -227,7 +227,7 @@ class Cuda(Launched):
             return self.from_numpy(np.zeros(1, np.int64))
 
     def is_writeable(self, x):
-        return super().is_writeable(x) and not (here.recorder is not None and here.recorder.is_constant(x))
+        return super().is_writeable(x) and not (thread.recorder is not None and thread.recorder.is_constant(x))
 
     def address(self, x):
         return x.data.ptr

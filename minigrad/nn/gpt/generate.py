@@ -108,10 +108,10 @@ def _write(model, tokens, T, padding, use_cache, choice, device):
     cache = model.new_cache(B, min(size, n - start)) if use_cache else None
 
     def step(idx, pads):
-        return _chosen(model.head(model.trunk(idx, cache, pads)[:, -1]), **choice)  # (B, T) -> (B, 1), (B, 1)
+        return _chosen(model.unembed(model.trunk(idx, cache, pads)[:, -1]), **choice)  # (B, T) -> (B, 1), (B, 1)
 
     def single(last, pads):
-        return _chosen(model.head(model.decode(last, cache, pads)[:, -1]), **choice)  # (B, 1) -> (B, 1), (B, 1)
+        return _chosen(model.unembed(model.decode(last, cache, pads)[:, -1]), **choice)  # (B, 1) -> (B, 1), (B, 1)
 
     captured = capture(single) if cache is not None and _can_be_captured(model) else None
     last = pads = next_step = None

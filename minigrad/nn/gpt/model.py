@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ...base.recording import each_call
 from ...dtypes import float64
-from ...ops.index import rows
+from ...ops.index import looked_up
 from ...random import Generator
 from ...tensor import Tensor, arange
 from ...typing import Array, DTypeLike
@@ -69,7 +69,7 @@ class Block(Module):
 
 
 class GPT(Module):
-    """Token and position embeddings, blocks, a norm, and a head, which is the token embedding again if config.tied.
+    """Token and position embeddings, blocks, a norm, and an unembedding, the token embedding again if config.tied.
 
     Initialised as GPT-2 is: matrices are normal with std config.init_std, which is divided by √(2 n_layer) for those
     that project into the residual stream; biases are 0."""
@@ -111,19 +111,19 @@ class GPT(Module):
 
         cache: from new_cache; idx then continues the sequences in it. Raises ValueError for more than block_size
         tokens, IndexError for tokens outside of [0, V), and TypeError for an idx that is no int Tensor."""
-        logits = self.head(self.trunk(idx, cache))  # (B, T, V)
+        logits = self.unembed(self.trunk(idx, cache))  # (B, T, V)
         if targets is None:
             return logits, None
         return logits, F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
 
     def trunk(self, idx: Tensor, cache: list[KVCache] | None = None, left_padding: Tensor | None = None) -> Tensor:
-        """All but the head: idx (B, T) -> (B, T, C). left_padding (B,): how many tokens at the start are padding."""
+        """All but the unembedding: idx (B, T) -> (B, T, C). left_padding (B,): tokens of padding at the start."""
         return self._trunk(idx, cache, left_padding, Embedding.__call__)
 
     def decode(self, idx: Tensor, cache: list[KVCache], left_padding: Tensor | None = None) -> Tensor:
         """trunk() for tokens that this model has chosen, so that their numbers need not be looked at on the host. With
         one for each row, idx (B, 1), mg.capture can record it."""
-        return self._trunk(idx, cache, left_padding, lambda embedding, index: rows(embedding.weight, index))
+        return self._trunk(idx, cache, left_padding, lambda embedding, index: looked_up(embedding.weight, index))
 
     def _trunk(self, idx, cache, left_padding, embed):
         T = idx.shape[1]
@@ -157,7 +157,7 @@ class GPT(Module):
             at = arange(start, start + T, device=device)
         return at if left_padding is None else (at - left_padding.unsqueeze(1)).clamp(min=0)
 
-    def head(self, x: Tensor) -> Tensor:
+    def unembed(self, x: Tensor) -> Tensor:
         """(B, T, C) -> (B, T, V)."""
         return F.linear(x, self.wte.weight) if self.lm_head is None else self.lm_head(x)
 

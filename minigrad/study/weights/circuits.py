@@ -89,7 +89,7 @@ def logit_attribution(
     count.
 
     idx (B, T) int; right, wrong: a token, or (B, 1) or (B, n) of them; positions: n of them, from the end if negative.
-    The model's layers must add to one residual stream, followed by model.norm, if it has one, and by model.head(x),
+    The model's layers must add to one residual stream, followed by model.norm, if it has one, and by model.unembed(x),
     which is model.lm_head if there is no norm: AttentionOnly, nn.GPT and others with these names. Raises ValueError for
     a model with other streams, or with norms on the stream itself, after its sums."""
     if not isinstance(idx, Tensor) or idx.ndim != 2:
@@ -185,14 +185,14 @@ def _final_norm(model):
 
 
 def _unembedding(model, norm):
-    """unembedding(model), (C, V), and what the biases of the norm and the head add to the logits, (V,)."""
-    if not hasattr(model, "head") or isinstance(model, MultiheadAttention):  # whose head(i) is another thing
-        raise TypeError(f"{type(model).__name__} has no head(x), which would take (B, T, C) to logits")
+    """unembedding(model), (C, V), and what the biases of the norm and the unembedding add to the logits, (V,)."""
+    if not hasattr(model, "unembed"):
+        raise TypeError(f"{type(model).__name__} has no unembed(x), which would take (B, T, C) to logits")
     like = next(iter(attention_layers(model).values())).out_proj.weight  # (C, ·)
     about: Any = dict(dtype=like.dtype, device=like.device)
     with no_grad():
-        constant = as_float64(model.head(zeros(1, 1, len(like), **about)))[0, 0]
-        W_U = as_float64(model.head(eye(len(like), **about).unsqueeze(0)))[0] - constant
+        constant = as_float64(model.unembed(zeros(1, 1, len(like), **about)))[0, 0]
+        W_U = as_float64(model.unembed(eye(len(like), **about).unsqueeze(0)))[0] - constant
     if getattr(norm, "bias", None) is not None:
         constant = constant + as_float64(norm.bias) @ W_U
     if getattr(norm, "weight", None) is not None:

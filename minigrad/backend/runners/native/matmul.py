@@ -26,7 +26,7 @@ class Gemm(Launcher):
 
     def _matmul(self, a, b, bias):
         """a @ b + bias, (m,) or None."""
-        todo = plan(a.shape, a.strides, b.shape, b.strides, a.itemsize, bias is None, self.threads)
+        todo = blocking(a.shape, a.strides, b.shape, b.strides, a.itemsize, bias is None, self.threads)
         y = self.empty(todo.shape, a.dtype)
         if todo.blocks:
             # An array's address is found much faster if it is compact; that of a.mT is the same.
@@ -37,7 +37,7 @@ class Gemm(Launcher):
         return y
 
 
-class Plan(NamedTuple):
+class Blocking(NamedTuple):
     shape: tuple  # of y
     blocks: int
     swapped: bool  # is it yᵀ = bᵀ aᵀ?
@@ -47,7 +47,7 @@ class Plan(NamedTuple):
 
 
 @functools.lru_cache(4096)
-def plan(a_shape, a_strides, b_shape, b_strides, itemsize, plain, threads):
+def blocking(a_shape, a_strides, b_shape, b_strides, itemsize, plain, threads):
     """How a @ b is computed, from shapes and strides in bytes, and whether it is plain, without a bias."""
     shape, n, k, m, a, b, dims = operands(a_shape, a_strides, b_shape, b_strides, itemsize)
     if len(dims) > MAX_BATCH_DIMS:
@@ -63,7 +63,7 @@ def plan(a_shape, a_strides, b_shape, b_strides, itemsize, plain, threads):
     if swapped:
         n, m, a, b, a_batch, b_batch, y, bias = m, n, b, a, b_batch, a_batch, y[::-1], bias[::-1]
     down, across, groups = cut(n, k, m, batches, WIDTH // itemsize, threads)
-    return Plan(
+    return Blocking(
         shape=shape,
         blocks=down * across * groups if math.prod(shape) else 0,
         swapped=swapped,

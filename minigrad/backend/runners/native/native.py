@@ -14,8 +14,7 @@ import numpy as np
 
 from ....base.locks import loading
 from ....base.quiet import call_quietly
-from ....base.recording import here as recording
-from ....base.recording import refuse
+from ....base.recording import refuse, thread
 from ... import primitives
 from ...launch import Launched
 from ...launch.recorder import Table
@@ -77,7 +76,7 @@ class NativeKernels(Gemm, CpuAttention, Launched):
 
     def empty(self, shape, dtype):
         x = np.empty(shape, dtype)
-        return x if recording.recorder is None else recording.recorder.made(x)
+        return x if thread.recorder is None else thread.recorder.made(x)
 
     def spread(self, n):
         return max(1, min(2 * self.threads, n // SHARE)), 1
@@ -90,8 +89,8 @@ class NativeKernels(Gemm, CpuAttention, Launched):
             self._run(file, entry, dtype, (rows,), (1,), 0, args)
 
     def _run(self, file, entry, dtype, grid, block, shared, args):
-        if recording.recorder is not None:
-            return recording.recorder.launch(file, entry, dtype, grid, block, shared, args)
+        if thread.recorder is not None:
+            return thread.recorder.launch(file, entry, dtype, grid, block, shared, args)
         key = file, entry, dtype
         kernel = self._kernels.get(key) or self._load(*key)
         values = list(args)
@@ -248,7 +247,7 @@ def by_rule(name):
 
     @functools.wraps(launch)
     def primitive(self, *args, **kwargs):
-        if recording.recorder is not None:
+        if thread.recorder is not None:
             refuse_half(name, args)
             y = launch(self, *args, **kwargs)
             return y if not rule.never and has_floats(args) else compacted(y, (*args, *kwargs.values()), self.copy)
