@@ -1,13 +1,10 @@
-"""Locks that a fork waits for.
+"""Locks between threads, and what a fork does with them.
 
-A child process begins with only the thread that forked. What other threads were doing at that moment stays half done
-in it for ever, and the locks they held are never released. NumPy's OpenBLAS, forked during a product, even hangs the
-parent. So os.fork() acquires all of these locks first: it waits until nobody holds one, and keeps them until both
-processes go on. A thread may acquire several of them only in the order in which the fork does: accumulating, loading,
-emulating, multiplying, drawing.
+A child process begins with only the thread that forked: nobody in it would release what another thread held, so it
+finds these locks free. Each guards something that is whole before and after any of its lines. A product of NumPy's BLAS
+is not: OpenBLAS, forked during one, hangs even the parent. So os.fork() waits for the products that have begun.
 """
 
-import functools
 import os
 import threading
 import weakref
@@ -30,6 +27,13 @@ def acquire_all(*locks):
                 raised = error
     if raised is not None:
         raise raised
+
+
+def free(*locks):
+    """In a child process: free those of them that another thread held than the one that forked."""
+    for lock in locks:
+        if not lock._is_owned():
+            lock._at_fork_reinit()
 
 
 class _Mine:
@@ -74,11 +78,11 @@ class _Multiplying(threading.local):
 
 drawing = threading.RLock()  # reserving random numbers: no two threads get the same ones
 multiplying = _Multiplying()  # during a product of NumPy's BLAS
-emulating = threading.RLock()  # during a launch of the emulator, which runs one at a time
 loading = threading.RLock()  # making a backend, or compiling and loading kernels: once for all threads
 accumulating = threading.RLock()  # adding to a .grad: nothing that another thread adds is lost
 
 if hasattr(os, "register_at_fork"):
-    for _lock in (drawing, multiplying, emulating, loading, accumulating):  # os.fork() runs the last one first
-        _before = _lock.acquire if _lock is multiplying else functools.partial(acquire_all, _lock)
-        os.register_at_fork(before=_before, after_in_parent=_lock.release, after_in_child=_lock.release)
+    os.register_at_fork(after_in_child=lambda: free(drawing, loading, accumulating))
+    os.register_at_fork(
+        before=multiplying.acquire, after_in_parent=multiplying.release, after_in_child=multiplying.release
+    )

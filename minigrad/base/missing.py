@@ -225,12 +225,14 @@ def explaining(module: str, *later: str) -> Callable[[str], Any]:
     say."""
 
     def missing(name: str) -> Any:
-        if name == "__path__":  # a module that has one, even if it is empty, may hold others: Python asks _Imports
+        if name == "__path__":  # `from … import` asks a module that has one, even if it is empty, for its names
             return []
         if name in later:
             return importlib.import_module(f"{module}.{name}")
         why, message = instead(name, module), f"module {module!r} has no attribute {name!r}"
         if why is not None:
+            if sys._getframe(1).f_globals["__name__"] == "importlib._bootstrap":  # which drops AttributeErrors
+                raise ImportError(f"cannot import name {name!r} from {module!r}: {why}")
             raise AttributeError(f"{message}: {why}")
         raise AttributeError(message, name=name, obj=sys.modules[module])  # Python may suggest a name like it
 
@@ -245,19 +247,3 @@ def listing(module: str, *more: str) -> Callable[[], list[str]]:
         return sorted({*home["__all__"], *more, *(name for name in home if name.startswith("__"))})
 
     return names
-
-
-class _Imports:
-    """The last that Python asks for a module, when nobody has found it: `from minigrad.nn.parallel import …`. For
-    `from minigrad.nn import Conv2d` it asks for a module minigrad.nn.Conv2d."""
-
-    @staticmethod
-    def find_spec(fullname: str, path: Any = None, target: Any = None) -> None:
-        module, _, name = fullname.rpartition(".")
-        if module.partition(".")[0] == "minigrad" and module.removeprefix("minigrad.") in _MISSING:
-            why = instead(name, module)
-            if why is not None:  # with name=fullname, `from minigrad.nn import Conv2d` would pass over this and its why
-                raise ModuleNotFoundError(f"cannot import name {name!r} from {module!r}: {why}")
-
-
-sys.meta_path.append(_Imports)

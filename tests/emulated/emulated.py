@@ -16,7 +16,7 @@ from minigrad.backend.launch import Launched
 from minigrad.backend.launch.source import source
 from minigrad.backend.runners import toolchain
 from minigrad.backend.runners.toolchain import address, find_compiler, modules
-from minigrad.base.locks import emulating, loading
+from minigrad.base.locks import loading
 from minigrad.base.recording import thread
 
 FLAGS = ("-std=c++17", "-O1", "-fno-exceptions", "-w")
@@ -94,7 +94,7 @@ class Emulated(Launched):
                 same = next((alone for _, alone in copies if alone.given is args[i]), None)
                 copies.append((i, same or Alone(args[i])))
                 values[i] = copies[-1][1].array
-        with emulating:  # all users of a module share it, and it keeps its state in globals
+        with loading:  # one at a time: a module keeps its state in globals
             if self.check:
                 _tell_arrays(module.library, [(i, alone.array) for i, alone in copies])
             failed = kernel.function(shape, shared, kernel.pack(values))

@@ -1,6 +1,5 @@
 """Arrays: making them, and moving their elements."""
 
-import ctypes
 import functools
 
 import numpy as np
@@ -49,17 +48,3 @@ class Movement(Primitives):
 
     def pad(self, x, widths, value):
         return np.pad(x, widths, constant_values=value) if widths else x.copy()
-
-
-def _keep_freed_memory():
-    """Let malloc keep what NumPy frees. Arrays over 128 KiB otherwise come fresh from mmap each time, and the page
-    faults took 10 of the 60 ms of a training step. glibc only; the memory is reused, not returned to the system."""
-    try:
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-    except (OSError, AttributeError):
-        return
-    mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD
-    mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
-
-
-_keep_freed_memory()
