@@ -10,7 +10,6 @@ An op's backward takes Tensors and returns Tensors. So it is written like any ot
 graph (`create_graph=True`), and the engine need not know what a Tensor is: `Value` is all that it sees of one.
 """
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from .anomaly import AnomalyError
@@ -37,12 +36,9 @@ if TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
     grad: Any
     gradcheck: Any
 else:
-    _missing, __dir__ = explaining(__name__), listing(__name__, "grad", "gradcheck")
     _later: dict = {}
+    __getattr__, __dir__ = explaining(__name__, _later), listing(__name__, "grad", "gradcheck")
 
     def later(name, module):
         """Have this package offer a name of a module that is made on top of it, imported at its first use."""
         _later[name] = module
-
-    def __getattr__(name):
-        return getattr(importlib.import_module(_later[name]), name) if name in _later else _missing(name)

@@ -5,7 +5,6 @@ run: on a GPU and on the CPU; tests/emulated/ runs them too, for proof. This flo
 """
 
 import functools
-import logging
 import os
 
 from ..base.errors import CompilerError, DeviceError
@@ -13,7 +12,6 @@ from ..base.locks import loading
 from .devices import device
 from .numpy import Numpy
 
-log = logging.getLogger("minigrad")
 CPU_BACKENDS = "native", "numpy"
 reference = Numpy()
 """NumPy's backend: every other is checked against it."""
@@ -51,7 +49,9 @@ def cpu():
     try:
         return cpu_backend("native")
     except DeviceError as error:
-        log.warning("minigrad: %s; computing with NumPy instead", error)
+        import logging  # here, as every `import minigrad` would pay for it
+
+        logging.getLogger("minigrad").warning("minigrad: %s; computing with NumPy instead", error)
         return reference
 
 

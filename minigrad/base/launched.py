@@ -7,10 +7,8 @@ starts, and CUDA which GPUs it may see. Without mpiexec, nothing changes.
 import atexit
 import contextlib
 import os
-import shutil
 import signal
 import sys
-from pathlib import Path
 from typing import Any, NamedTuple
 
 
@@ -56,7 +54,7 @@ def cores():
     return len(mine) if bound else max(1, len(mine) // local), len(launchers)
 
 
-def own_gpu(environment, present=Path("/proc/driver/nvidia/gpus")):
+def own_gpu(environment, present="/proc/driver/nvidia/gpus"):
     """What CUDA_VISIBLE_DEVICES should be: one GPU for each process of a machine, in turn, of those it names, or of
     all; None where there is no driver."""
     named = environment.get("CUDA_VISIBLE_DEVICES")
@@ -95,8 +93,10 @@ def by_open_mpi(environment):
 
 def mpiexec():
     """The path of the mpiexec that belongs to this Python, also in a venv that is not active; or another; or None."""
-    own = Path(sys.executable or "python").with_name("mpiexec")
-    return str(own) if os.access(own, os.X_OK) else shutil.which("mpiexec")
+    import shutil  # here, as every `import minigrad` would pay for it
+
+    own = os.path.join(os.path.dirname(sys.executable or "python"), "mpiexec")
+    return own if os.access(own, os.X_OK) else shutil.which("mpiexec")
 
 
 def _unconnected():

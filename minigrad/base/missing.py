@@ -10,7 +10,8 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 _LOSSES = "write it with ops; F has {mse, l1, smooth_l1, huber, nll}_loss, cross_entropy, kl_div, binary_cross_entropy"
@@ -220,15 +221,18 @@ def instead(name: str, module: str = "minigrad") -> str | None:
     return next((why for pattern, why in table.items() if re.fullmatch(pattern, name)), None)
 
 
-def explaining(module: str, *later: str) -> Callable[[str], Any]:
+def explaining(module: str, later: Mapping[str, str | None] = MappingProxyType({})) -> Callable[[str], Any]:
     """A __getattr__ for the module of that name: it raises AttributeError, with what to use where there is something to
-    say."""
+    say. later: {name: the module that has it}, None for a module below this one; imported when first asked for."""
 
     def missing(name: str) -> Any:
         if name == "__path__":  # `from … import` asks a module that has one, even if it is empty, for its names
             return []
         if name in later:
-            return importlib.import_module(f"{module}.{name}")
+            found = importlib.import_module(later[name] or f".{name}", module)
+            if later[name]:
+                setattr(sys.modules[module], name, found := getattr(found, name))
+            return found
         why, message = instead(name, module), f"module {module!r} has no attribute {name!r}"
         if why is not None:
             if sys._getframe(1).f_globals["__name__"] == "importlib._bootstrap":  # which drops AttributeErrors

@@ -8,6 +8,8 @@ from .args import floating
 from .elementwise import unary
 from .select import where
 
+__all__ = ["gelu", "relu", "sigmoid", "silu", "tanh"]
+
 
 class Tanh(Op):
     """y = tanh x;   dx = dy (1 - y²)"""

@@ -12,6 +12,8 @@ from .args import require_float
 from .dropout import dropout
 from .movement import expanded
 
+__all__ = ["attention_pattern", "merge_heads", "scaled_dot_product_attention", "split_heads"]
+
 
 class SplitHeads(Op):
     """y_0, y_1, … = parts of x as heads, (B, T, Σ n d) -> (B, n, T, d) for each n of `heads`;   dx = dy_0, … merged"""

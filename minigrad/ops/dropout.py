@@ -5,6 +5,8 @@ from ..autograd.cases import case
 from ..random import default_generator
 from .args import require_float
 
+__all__ = ["dropout"]
+
 
 class Dropout(Op):
     """y = mask x, mask = 1 / (1 - p) with probability 1 - p, else 0;   dx = mask dy

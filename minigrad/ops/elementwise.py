@@ -7,6 +7,11 @@ from ..autograd.cases import apart, case, positive, uniform
 from ..backend import reference
 from .args import check_broadcast, floating, no_out, promoted, scaled
 
+__all__ = [
+    "abs", "add", "cos", "erf", "erfc", "exp", "floor", "log", "mul", "neg", "pow", "rsqrt", "sign", "sin", "sqrt",
+    "sub",
+]  # fmt: skip
+
 
 def unary(op):
     """The public function of an op on one tensor; integers are taken as float32."""

@@ -12,6 +12,8 @@ from .args import one_dim
 from .movement import expanded, shaped
 from .select import where
 
+__all__ = ["gather", "index_select", "masked_fill", "tril", "triu"]
+
 _REPEATED = np.array([2, 0, 2])
 
 

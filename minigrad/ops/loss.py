@@ -15,6 +15,11 @@ from .movement import shaped
 from .select import where
 from .softmax import log_softmax
 
+__all__ = [
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "huber_loss", "kl_div", "l1_loss",
+    "mse_loss", "nll_loss", "smooth_l1_loss",
+]  # fmt: skip
+
 REDUCTIONS = "none", "mean", "sum"
 
 

@@ -7,6 +7,8 @@ from ..autograd.cases import case
 from .args import promoted, require_float
 from .movement import alias, expanded, permute, reshape, shaped, unsqueeze
 
+__all__ = ["einsum", "matmul"]
+
 
 class Matmul(Op):
     """y = a b, (…, n, k) (…, k, m) -> (…, n, m);   da = dy bᵀ, db = aᵀ dy"""

@@ -10,6 +10,11 @@ from ..autograd.cases import case
 from ..dtypes import check_holds
 from .args import many_dims, numpy_names, one_dim, promoted, shape_of
 
+__all__ = [
+    "cat", "chunk", "clone", "flatten", "flip", "permute", "reshape", "split", "squeeze", "stack", "transpose",
+    "unbind", "unsqueeze",
+]  # fmt: skip
+
 
 class Alias(Op):
     """y = x, the same memory, as a new value of the graph;   dx = dy"""

@@ -9,6 +9,8 @@ from ..autograd.cases import case
 from .args import require_float
 from .movement import reshape, shaped
 
+__all__ = ["layer_norm", "rms_norm"]
+
 
 def _columns(x):
     """Summed over all but the last dim."""

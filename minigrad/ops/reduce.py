@@ -14,6 +14,11 @@ from .index import Gather
 from .movement import expanded, shaped
 from .select import maximum, minimum, where
 
+__all__ = [
+    "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "cumsum", "logsumexp", "max", "mean", "min",
+    "sort", "std", "sum", "topk", "var",
+]  # fmt: skip
+
 ValuesIndices = namedtuple("ValuesIndices", ("values", "indices"))  # of Tensors
 
 

@@ -6,6 +6,11 @@ from ..autograd.cases import apart, booleans, case, integers, normal
 from .args import check_broadcast, floating, promoted
 from .elementwise import binary
 
+__all__ = [
+    "clamp", "eq", "ge", "gt", "isfinite", "isinf", "isnan", "le", "logical_and", "logical_not", "logical_or",
+    "logical_xor", "lt", "maximum", "minimum", "ne", "where",
+]  # fmt: skip
+
 
 def _shares(dy, ties, a_loses, b_loses):
     """dy goes to the winner, half to each where they tie, and whole to both where one is NaN, as NaN never loses.

@@ -20,84 +20,20 @@ class Cast(Op):
 class Transfer(Op):
     """y = x on another device;   dx = dy on x's device"""
 
-def select(input: Tensor, dim: int, index: int) -> Tensor:
-    """The slice number `index` of x along dim, as a view without that dim. Raises IndexError for a slice that x does
-    not have."""
-
-def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """x Φ(x), the Gaussian error linear unit; approximate is 'none' (by erf) or 'tanh'. Of x's shape and dtype, or
-    float32 of integers and bools. Raises ValueError for another approximate.
-
-    Source: Hendrycks and Gimpel 2016."""
-
-def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """max(x, 0). Of x's shape and dtype (of bools, int64); the gradient at 0 is 0."""
-
-def sigmoid(input: Tensor) -> Tensor:
-    """y = 1 / (1 + e^-x);   dx = dy y (1 - y)
-
-    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-
-def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """y = x σ(x);   dx = dy σ (1 + x (1 - σ))
-
-    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-
-def tanh(input: Tensor) -> Tensor:
-    """y = tanh x;   dx = dy (1 - y²)
-
-    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-
-def dropout(
-    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Generator | None = None
+@overload
+def norm(
+    input: Tensor, p: float | str = 2, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | None = None
 ) -> Tensor:
-    """Each element 0 with probability p, else divided by 1 - p; input itself if not training or p = 0. Floats, of any
-    shape.
+    """y = (Σ |x|^p)^(1/p) over dim; the largest or smallest |x| for p = ±∞, how many are not 0 for p = 0
 
-    Draws from `generator`, by default the one that manual_seed seeds. Raises TypeError for other dtypes, and ValueError
-    for a p outside of [0, 1]. Source: Srivastava et al. 2014."""
-
-def attention_pattern(qk: Tensor, mask: Tensor | None = None, is_causal: bool = False, scale: float = 1.0) -> Tensor:
-    """softmax(scale · qk + mask) over the last dim of qk (…, T, S): which keys each query reads, and how much. Same
-    shape.
-
-    mask: bool Tensor (True: attend), or Tensor of qk's float dtype (added), or None, broadcast to qk. is_causal: query
-    t sees the keys up to t + S - T. Raises TypeError for other dtypes, and ValueError for a mask that does not
-    broadcast."""
-
-def merge_heads(input: Tensor) -> Tensor:
-    """Heads (B, n, T, d) side by side, (B, T, n·d): x.transpose(1, 2).reshape(B, T, n·d). Of any dtype. Raises
-    ValueError for other numbers of dims."""
-
-def scaled_dot_product_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Tensor:
-    """z = softmax(q kᵀ / √d_k + mask) v   (Vaswani et al. 2017, eq. 1)
-
-    query (…, T, d_k), key (…, S, d_k), value (…, S, d_v) -> (…, T, d_v). attn_mask: bool (True: attend) or float
-    (added to the scores), broadcast to (…, T, S). scale replaces 1/√d_k. dropout_p applies to the pattern, whether the
-    model trains or not: pass 0 to evaluate. enable_gqa: key and value may have fewer heads, in dim -3, a divisor of
-    query's. Unlike in PyTorch, attn_mask and is_causal may be given together, and a query that sees nothing gives
-    zeros. The pattern is held whole only with dropout_p, a mask that requires a gradient, or heads larger than the
-    kernels take: 512 on a CPU; 128 or 256 on a GPU, as its shared memory allows. Raises ValueError for shapes, and
-    TypeError for dtypes, that do not fit each other."""
+    dim: an int, several, or None for all, dropped unless keepdim. p "fro" is 2. Of x's dtype, or of x in `dtype`. The
+    gradient where the norm is 0 is 0, as in PyTorch. Raises TypeError unless that is a float, and ValueError for the
+    nuclear norm."""
 
 @overload
-def split_heads(input: Tensor, heads: int, /) -> Tensor:
-    """x (B, T, n·d) as n heads: x.reshape(B, T, n, d).transpose(1, 2), a view (B, n, T, d), of any dtype.
-
-    Given several numbers of heads, x holds that many parts side by side: x (B, T, (n_0 + n_1 + …)·d) -> (B, n_0, T, d),
-    (B, n_1, T, d), … Raises ValueError for an x that cannot be divided so."""
-
-@overload
-def split_heads(input: Tensor, *heads: int) -> tuple[Tensor, ...]: ...
+def norm(
+    input: Tensor, p: float | str = 2, axis: Dims = None, keepdims: bool = False, dtype: DTypeLike | None = None
+) -> Tensor: ...
 def abs(input: Tensor) -> Tensor:
     """|x|. Of x's shape and dtype; the gradient at 0 is 0."""
 
@@ -170,12 +106,9 @@ def sub(input: Operand, other: Operand, *, alpha: float = 1) -> Tensor:
     """x - alpha other. Elementwise: Tensors, arrays or numbers, one of them a Tensor, promoted and broadcast. Raises
     ValueError for shapes that do not broadcast, and TypeError for bools, or a float alpha of ints."""
 
-def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
-    """Rows of weight, (V, C), at the int Tensor input, (…) -> (…, C), of weight's dtype. padding_idx: a row that gets
-    no gradient.
-
-    Raises IndexError for a number outside of [0, V), TypeError for an input that is no int Tensor, and ValueError for a
-    weight that is no matrix."""
+def select(input: Tensor, dim: int, index: int) -> Tensor:
+    """The slice number `index` of x along dim, as a view without that dim. Raises IndexError for a slice that x does
+    not have."""
 
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """y[i][j] = x[i][index[i][j]] for dim 1, and so on: of index's shape and x's dtype.
@@ -183,13 +116,6 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     index: an int Tensor with as many dims as x, at most as large as x in the dims other than dim; a number is a vector
     of one. Raises IndexError for a place that x does not have, ValueError for another shape, and TypeError for an index
     that is no int Tensor."""
-
-def getitem(input: Tensor, index: Index) -> Tensor:
-    """x[index], basic or advanced as in NumPy: ints, slices, None, …, and int or bool Tensors, arrays or lists. Of x's
-    dtype.
-
-    Basic indexing, without the latter, gives a view. Raises IndexError for an index out of range or too many of them,
-    and TypeError for one of another type."""
 
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of x along dim named by index, an int Tensor (n,) or (). A copy, of size n there.
@@ -202,9 +128,6 @@ def masked_fill(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
     promoted.
 
     Raises TypeError for a mask of another dtype, and ValueError for one that does not broadcast to x."""
-
-def parsed_index(input: Any, index: Index) -> tuple[Any, ...]:
-    """An index with Tensors and lists as arrays (copied: what is recorded must not change). Raises on other types."""
 
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle of the last two dims, up to `diagonal` (0: the main one), zeros above. A copy, of x's shape
@@ -228,13 +151,6 @@ def einsum(equation: str, *operands: Tensor | Array) -> Tensor:
     order. Operands, Tensors or arrays, are promoted, and contracted from left to right; each pair becomes one batched
     matmul. Raises ValueError for an equation that cannot be read, or does not fit the shapes."""
 
-def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input (…, k) @ weight (m, k)ᵀ + bias (m,) -> (…, m). Raises ValueError for other sizes, and TypeError unless all
-    are floats of one dtype."""
-
-def alias(input: Tensor) -> Tensor:
-    """x as a new value in the graph, with the same memory, shape and dtype."""
-
 @overload
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors one after the other along dim; the other sizes must agree. Dtypes are promoted. Raises ValueError if they
@@ -252,13 +168,6 @@ def chunk(input: Tensor, chunks: int, axis: int = 0) -> tuple[Tensor, ...]: ...
 def clone(input: Tensor) -> Tensor:
     """A copy of x, contiguous and with memory of its own. Of x's shape and dtype; gradients flow through."""
 
-def contiguous(input: Tensor) -> Tensor:
-    """x if it is row-major already, else a copy, of x's shape and dtype."""
-
-def expand(input: Tensor, *sizes: Size, size: Size | None = None) -> Tensor:
-    """x broadcast to a shape without a copy; -1 keeps a size. The result is read-only, unless it has x's shape. Raises
-    ValueError if x does not broadcast to it."""
-
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """x with the dims start_dim to end_dim (inclusive) merged into one. Of no dims, (1,). A view where the memory
     layout allows, else a copy. Raises ValueError if end_dim comes first."""
@@ -269,10 +178,6 @@ def flip(input: Tensor, *along: Size, dims: Size | None = None) -> Tensor:
 def permute(input: Tensor, *order: Size, dims: Size | None = None) -> Tensor:
     """x with its dims reordered: dim i of the result is dim dims[i] of x. A view. Raises ValueError unless each dim is
     named once."""
-
-def repeat(input: Tensor, *times: Size, repeats: Size | None = None) -> Tensor:
-    """A copy of x tiled repeats[i] times along dim i; more repeats than dims add dims at the front (NumPy's tile).
-    Raises ValueError for fewer."""
 
 def reshape(input: Tensor, *sizes: Size, shape: Size | None = None) -> Tensor:
     """x in another shape of the same size; one size may be -1. A view where the memory layout allows, else a copy.
@@ -313,40 +218,6 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 
 @overload
 def unsqueeze(input: Tensor, axis: int) -> Tensor: ...
-def view(input: Tensor, *sizes: Size, size: Size | None = None) -> Tensor:
-    """Like reshape, but never a copy: raises RuntimeError where the memory layout does not allow a view of that shape,
-    and ValueError for another size."""
-
-@overload
-def norm(
-    input: Tensor, p: float | str = 2, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | None = None
-) -> Tensor:
-    """y = (Σ |x|^p)^(1/p) over dim; the largest or smallest |x| for p = ±∞, how many are not 0 for p = 0
-
-    dim: an int, several, or None for all, dropped unless keepdim. p "fro" is 2. Of x's dtype, or of x in `dtype`. The
-    gradient where the norm is 0 is 0, as in PyTorch. Raises TypeError unless that is a float, and ValueError for the
-    nuclear norm."""
-
-@overload
-def norm(
-    input: Tensor, p: float | str = 2, axis: Dims = None, keepdims: bool = False, dtype: DTypeLike | None = None
-) -> Tensor: ...
-def layer_norm(
-    input: Tensor, normalized_shape: Size, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
-) -> Tensor:
-    """Each row of input (…, *normalized_shape) to mean 0 and variance 1 (biased), times weight plus bias. Same shape.
-
-    The last dims, of normalized_shape (an int or a shape), make a row; weight and bias have that shape or are None. eps
-    is added to the variance. Raises ValueError for other shapes, and TypeError unless all are floats of one dtype.
-
-    Source: Ba, Kiros and Hinton 2016."""
-
-def rms_norm(input: Tensor, normalized_shape: Size, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
-    """Each row of input (…, *normalized_shape) to mean square 1, times weight, of normalized_shape. Same shape.
-
-    eps is added to the mean square; None is the dtype's machine epsilon, as in PyTorch. Raises ValueError for other
-    shapes, and TypeError unless all are floats of one dtype. Source: Zhang and Sennrich 2019."""
-
 @overload
 def all(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     """True where no value over dim is 0. dim: an int, several, or None for all, dropped unless keepdim. bool."""
@@ -626,22 +497,6 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1
 
     Elementwise: promoted and broadcast. Raises ValueError for shapes that do not broadcast."""
 
-def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """y = beta x + alpha mat1 mat2: (n, m) or what broadcasts to it, (n, k), (k, m) -> (n, m)
-
-    Dtypes are promoted. With beta 0, NaN and ∞ in x do not count. Raises ValueError for other shapes."""
-
-def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """y = beta x + alpha mat vec: (n,) or what broadcasts to it, (n, k), (k,) -> (n,)
-
-    Dtypes are promoted. With beta 0, NaN and ∞ in x do not count. Raises ValueError for other shapes."""
-
-def allclose(input: Operand, other: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-    """Is isclose() true everywhere? A Python bool. Raises ValueError for shapes that do not broadcast."""
-
-def argwhere(input: Tensor) -> Tensor:
-    """Where x is not 0, int64 (n, ndim), row by row. On the host."""
-
 def asin(input: Tensor) -> Tensor:
     """y = the angle whose sine is x, in [-π/2, π/2];   dx = dy / √(1 - x²)
 
@@ -657,107 +512,10 @@ def atan2(input: Operand, other: Operand) -> Tensor:
 
     Raises TypeError for a number beside a Tensor, and ValueError for shapes that do not broadcast."""
 
-def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """y = beta x + alpha batch1 batch2: (B, n, m) or what broadcasts to it, (B, n, k), (B, k, m) -> (B, n, m)
-
-    Dtypes are promoted. With beta 0, NaN and ∞ in x do not count. Raises ValueError for other shapes."""
-
-def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each number occurs in the int vector x, int64; or the sums of weights, (n,) too, in their float dtype.
-
-    The result has max(x) + 1 elements, or minlength if that is more. No gradient; on the host. Raises TypeError unless
-    x is a vector of ints, and ValueError for negative ones."""
-
-def bmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """(B, n, k) @ (B, k, m) -> (B, n, m), promoted. Raises ValueError for other shapes: matmul broadcasts."""
-
-def broadcast_tensors(*tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The tensors broadcast against each other, without copies. A tuple. Raises ValueError if their shapes do not
-    broadcast."""
-
-def broadcast_to(input: Tensor, *sizes: Size, size: Size | None = None) -> Tensor:
-    """x broadcast to a shape, without a copy: expand(size). Raises ValueError if it does not broadcast."""
-
-def bucketize(input: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
-    """The number of the interval between sorted boundaries, (n,), that each value of x is in: searchsorted's answer.
-    int64, of x's shape."""
-
-def ceil(input: Tensor) -> Tensor:
-    """y = the smallest integer ≥ x, in x's dtype;   no gradient
-
-    Elementwise: of x's shape."""
-
-def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """y = x where x > 0, else alpha (e^(x / alpha) - 1)
-
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats. Source: Barron 2017."""
-
-def column_stack(tensors: Sequence[Tensor]) -> Tensor:
-    """Tensors one after the other along dim 1; a vector is a column. Promoted. Raises ValueError if their other sizes
-    differ."""
-
 def cosh(input: Tensor) -> Tensor:
     """y = (e^x + e^-x) / 2;   dx = dy sinh x
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-
-@overload
-def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
-    """y = Σ x1 x2 / (max(‖x1‖, eps) max(‖x2‖, eps)) along dim
-
-    x1 and x2 are broadcast; dim is dropped. Raises TypeError unless both hold floats, and ValueError for shapes that do
-    not broadcast."""
-
-@overload
-def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-08) -> Tensor: ...
-@overload
-def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
-    """How many values over dim are not 0, int64. dim: an int, several, or None for all, dropped."""
-
-@overload
-def count_nonzero(input: Tensor, axis: Dims = None) -> Tensor: ...
-@overload
-def cumprod(input: Tensor, dim: int, dtype: DTypeLike | None = None) -> Tensor:
-    """y_i = Π_{j ≤ i} x_j along dim; the gradient is right where factors are 0
-
-    Of x's shape and dtype, or of x in `dtype`; integers and bools give int64."""
-
-@overload
-def cumprod(input: Tensor, axis: int, dtype: DTypeLike | None = None) -> Tensor: ...
-def diag(input: Tensor, diagonal: int = 0) -> Tensor:
-    """A matrix with the vector x on a diagonal, or the diagonal of the matrix x. (n,) -> (n, n), or (n, m) -> (min(n,
-    m),), for diagonal 0. Raises ValueError for other numbers of dims."""
-
-def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """Matrices with the last dim of x on the diagonal `offset` of dims dim1 and dim2, 0 elsewhere. (…, n) -> (…, n, n)
-    for offset 0. Raises ValueError unless these can be two dims of the result."""
-
-def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """The elements (i, i + offset) of dims dim1 and dim2, as the last dim of a copy. (n, m) -> (min(n, m),) for offset
-    0. Raises ValueError unless these are two dims."""
-
-def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
-    """x / other, true division: of integers too, in float32. Elementwise, promoted and broadcast.
-
-    With rounding_mode "floor" or "trunc" a whole number, in the promoted dtype and without a gradient. Raises
-    ValueError for another mode or shapes that do not broadcast, and, rounding, ZeroDivisionError for integers by the
-    number 0."""
-
-def dot(input: Tensor, tensor: Tensor) -> Tensor:
-    """(k,) @ (k,) -> (), promoted. Raises ValueError for other shapes."""
-
-def dstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Tensors one after the other along dim 2; a matrix has one slice. Promoted. Raises ValueError if their other sizes
-    differ."""
-
-def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """y = x where x > 0, else alpha (e^x - 1);   dx = dy, else dy alpha e^x
-
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats. Source: Clevert et al. 2015."""
-
-def equal(input: Operand, other: Operand) -> bool:
-    """Have x and other the same shape and values? A Python bool. NaN equals nothing. Raises TypeError for an other that
-    is no Tensor."""
 
 def exp2(input: Tensor) -> Tensor:
     """y = 2^x;   dx = dy y ln 2
@@ -769,11 +527,72 @@ def expm1(input: Tensor) -> Tensor:
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
-def fliplr(input: Tensor) -> Tensor:
-    """A copy of x reversed along its second dim. Raises IndexError if there is none."""
+def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
+    """y = x + weight (end - x): x for weight 0, end for 1. weight: a number or a Tensor
 
-def flipud(input: Tensor) -> Tensor:
-    """A copy of x reversed along its first dim. Of x's shape."""
+    Elementwise: promoted and broadcast. Raises ValueError for shapes that do not broadcast, and TypeError for bools."""
+
+def log1p(input: Tensor) -> Tensor:
+    """y = ln(1 + x), accurate where x is tiny;   dx = dy / (1 + x)
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
+
+def log2(input: Tensor) -> Tensor:
+    """y = the logarithm of x to base 2, exact for its powers;   dx = dy / (x ln 2)
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
+
+def log10(input: Tensor) -> Tensor:
+    """y = the logarithm of x to base 10, exact for its powers;   dx = dy / (x ln 10)
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
+
+def logaddexp(input: Operand, other: Operand) -> Tensor:
+    """ln(e^x + e^other), without overflow and without losing the smaller. Elementwise, promoted and broadcast; other
+    may be a number. Raises TypeError unless they are floats, and ValueError for shapes that do not broadcast."""
+
+def logit(input: Tensor, eps: float | None = None) -> Tensor:
+    """y = ln(x / (1 - x)), x limited to [eps, 1 - eps] first;   dx = dy / (x (1 - x))
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools. NaN where x is outside of [0, 1],
+    unless eps is given."""
+
+def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """y = x with these numbers for NaN, ∞ and -∞, by default 0 and the largest and smallest of the dtype
+
+    Elementwise: of x's shape and dtype; integers and bools are copied."""
+
+def reciprocal(input: Tensor) -> Tensor:
+    """y = 1 / x;   dx = -dy y²
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
+
+def sinh(input: Tensor) -> Tensor:
+    """y = (e^x - e^-x) / 2;   dx = dy cosh x
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
+
+def square(input: Tensor) -> Tensor:
+    """y = x²;   dx = 2 x dy
+
+    Elementwise: of x's shape and dtype, or int64 of bools."""
+
+def tan(input: Tensor) -> Tensor:
+    """y = sin x / cos x;   dx = dy (1 + y²)
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
+
+def ceil(input: Tensor) -> Tensor:
+    """y = the smallest integer ≥ x, in x's dtype;   no gradient
+
+    Elementwise: of x's shape."""
+
+def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
+    """x / other, true division: of integers too, in float32. Elementwise, promoted and broadcast.
+
+    With rounding_mode "floor" or "trunc" a whole number, in the promoted dtype and without a gradient. Raises
+    ValueError for another mode or shapes that do not broadcast, and, rounding, ZeroDivisionError for integers by the
+    number 0."""
 
 def floor_divide(input: Operand, other: Operand) -> Tensor:
     """⌊x / other⌋, as Python's //; no gradient. Elementwise, promoted and broadcast. Integers by a tensor's 0 give 0.
@@ -793,38 +612,39 @@ def frac(input: Tensor) -> Tensor:
 
     Elementwise: of x's shape and dtype. Raises TypeError for bools."""
 
-@overload
-def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """y = a σ(b), a and b the halves of x along dim (Dauphin et al., 2016)
+def remainder(input: Operand, other: Operand) -> Tensor:
+    """x - other ⌊x / other⌋, as Python's %: it has other's sign. Elementwise, promoted and broadcast. Integers by a
+    tensor's 0 give 0.
 
-    Of half x's size there. Raises TypeError unless x holds floats, and ValueError if that size is odd."""
+    Raises ZeroDivisionError for integers by the number 0, TypeError for bools, ValueError for shapes that do not
+    broadcast."""
 
-@overload
-def glu(input: Tensor, axis: int = -1) -> Tensor: ...
-def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """y = x where |x| > lambd, else 0;   dx = dy there, else 0
+def round(input: Tensor, decimals: int = 0) -> Tensor:
+    """y = the nearest integer, the even one of two, or the nearest multiple of 10^-decimals;   no gradient
 
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
+    Elementwise: of x's shape and dtype. Raises TypeError for decimals of integers."""
 
-def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
-    """y = x / 6 + 1/2, limited to [0, 1]
+def trunc(input: Tensor) -> Tensor:
+    """y = x without its fraction, in x's dtype;   no gradient
 
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
+    Elementwise: of x's shape."""
 
-def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    """y = x hardsigmoid x (Howard et al., 2019)
+def allclose(input: Operand, other: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Is isclose() true everywhere? A Python bool. Raises ValueError for shapes that do not broadcast."""
 
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
+def equal(input: Operand, other: Operand) -> bool:
+    """Have x and other the same shape and values? A Python bool. NaN equals nothing. Raises TypeError for an other that
+    is no Tensor."""
 
-def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
-    """y = min(max(x, min_val), max_val);   dx = dy where min_val < x < max_val, else 0
+def isclose(
+    input: Operand, other: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Tensor:
+    """Where |x - other| ≤ atol + rtol |other|, bool, both broadcast. Equal infinities are close; NaN if equal_nan.
 
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats, and ValueError if min_val is above
-    max_val."""
+    Raises ValueError for a negative tolerance, and for shapes that do not broadcast."""
 
-def hstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Tensors one after the other along dim 1; vectors and numbers along dim 0. Promoted. Raises ValueError if their
-    other sizes differ."""
+def argwhere(input: Tensor) -> Tensor:
+    """Where x is not 0, int64 (n, ndim), row by row. On the host."""
 
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
     """y = x with alpha times the slices of source added at the places `index`, (n,), of dim
@@ -843,115 +663,14 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
     Of x's shape and dtype. Raises IndexError for a slice that x does not have, ValueError for an index of other dims,
     and TypeError for one that holds no ints."""
 
-def inner(input: Operand, other: Operand) -> Tensor:
-    """The products of the last dims: (…, k), (…, k) -> (…, …), promoted. A Tensor of no dims multiplies. Raises
-    ValueError for different k."""
-
-def isclose(
-    input: Operand, other: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
-) -> Tensor:
-    """Where |x - other| ≤ atol + rtol |other|, bool, both broadcast. Equal infinities are close; NaN if equal_nan.
-
-    Raises ValueError for a negative tolerance, and for shapes that do not broadcast."""
-
 def isin(elements: Operand, test_elements: Operand, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Which elements are among the test elements, or are not, with invert: bool, of elements' shape. One of the two may
     be a number. assume_unique changes nothing."""
-
-def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """y = x where x > 0, else negative_slope x;   dx = dy, or negative_slope dy
-
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats. Source: Maas et al. 2013."""
-
-def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
-    """y = x + weight (end - x): x for weight 0, end for 1. weight: a number or a Tensor
-
-    Elementwise: promoted and broadcast. Raises ValueError for shapes that do not broadcast, and TypeError for bools."""
-
-def log10(input: Tensor) -> Tensor:
-    """y = the logarithm of x to base 10, exact for its powers;   dx = dy / (x ln 10)
-
-    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-
-def log1p(input: Tensor) -> Tensor:
-    """y = ln(1 + x), accurate where x is tiny;   dx = dy / (1 + x)
-
-    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-
-def log2(input: Tensor) -> Tensor:
-    """y = the logarithm of x to base 2, exact for its powers;   dx = dy / (x ln 2)
-
-    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-
-def logaddexp(input: Operand, other: Operand) -> Tensor:
-    """ln(e^x + e^other), without overflow and without losing the smaller. Elementwise, promoted and broadcast; other
-    may be a number. Raises TypeError unless they are floats, and ValueError for shapes that do not broadcast."""
-
-@overload
-def logcumsumexp(input: Tensor, dim: int) -> Tensor:
-    """y_i = ln Σ_{j ≤ i} e^x_j along dim, without overflow
-
-    Of x's shape and dtype. Raises TypeError unless x holds floats."""
-
-@overload
-def logcumsumexp(input: Tensor, axis: int) -> Tensor: ...
-def logit(input: Tensor, eps: float | None = None) -> Tensor:
-    """y = ln(x / (1 - x)), x limited to [eps, 1 - eps] first;   dx = dy / (x (1 - x))
-
-    Elementwise: of x's shape and float dtype, or float32 of integers and bools. NaN where x is outside of [0, 1],
-    unless eps is given."""
-
-def logsigmoid(input: Tensor) -> Tensor:
-    """y = ln σ(x) = -ln(1 + e^-x), without overflow;   dx = dy σ(-x)
-
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
 
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements of x where mask (bool) is True, (n,), both broadcast. Of x's dtype. The mask is read on the host.
 
     Raises TypeError for a mask of another dtype, and ValueError for shapes that do not broadcast."""
-
-@overload
-def median(input: Tensor, dim: None = None, keepdim: bool = False) -> Tensor:
-    """The middle value of all, the lower of two; NaN if there is one. With dim, an int that is dropped unless keepdim,
-    the pair (values, indices), of x's dtype and int64.
-
-    The gradient of the middle of all is shared by those that equal it; along a dim, the one at `indices` has it. Raises
-    ValueError for a median of nothing."""
-
-@overload
-def median(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
-@overload
-def median(input: Tensor, axis: int, keepdims: bool = False) -> ValuesIndices: ...
-def meshgrid(*tensors: Sequence[Tensor], indexing: str = "ij") -> tuple[Tensor, ...]:
-    """The coordinates of a grid: one tensor per dim, (n_0, n_1, …) each, from vectors of n_i (or numbers). A tuple of
-    views.
-
-    indexing "xy" exchanges the first two dims, as plots do. Raises ValueError for other indexing, and for tensors of
-    more dims."""
-
-def mish(input: Tensor, inplace: bool = False) -> Tensor:
-    """y = x tanh(softplus x) (Misra, 2019)
-
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
-
-def mm(input: Tensor, mat2: Tensor) -> Tensor:
-    """(n, k) @ (k, m) -> (n, m), promoted. Raises ValueError for other shapes: matmul takes batches, too."""
-
-def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """x with the dims `source` (one or several) at the positions `destination`, the others in order. A view. Raises
-    ValueError unless both name as many dims, each once."""
-
-def mv(input: Tensor, vec: Tensor) -> Tensor:
-    """(n, k) @ (k,) -> (n,), promoted. Raises ValueError for other shapes."""
-
-def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
-    """y = x with these numbers for NaN, ∞ and -∞, by default 0 and the largest and smallest of the dtype
-
-    Elementwise: of x's shape and dtype; integers and bools are copied."""
-
-def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """`length` slices of x along dim from `start` on, as a view. Raises IndexError for slices that x does not have."""
 
 @overload
 def nonzero(input: Tensor, as_tuple: Literal[False] = False) -> Tensor:
@@ -960,59 +679,126 @@ def nonzero(input: Tensor, as_tuple: Literal[False] = False) -> Tensor:
 
 @overload
 def nonzero(input: Tensor, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
-@overload
-def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
-    """y = x / max(‖x‖, eps), with the p-norm along dim (one or several)
+def scatter(
+    input: Tensor, dim: int, index: Tensor, src: Operand | None = None, *, value: float | None = None
+) -> Tensor:
+    """y = x with src (a Tensor or a number) written at `index` along dim; of several to one place, the last stays
 
-    Of x's shape and dtype. Raises TypeError unless x holds floats."""
+    y[index[i][j]][j] = src[i][j] for dim 0, and so on; shapes, dtypes and errors are those of scatter_add. The places
+    are found on the host. value: a number for src. Raises TypeError for both or neither."""
 
-@overload
-def normalize(input: Tensor, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor: ...
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """x with src added at `index` along dim: y[index[i][j]][j] += src[i][j] for dim 0, and so on. A copy.
+
+    index, an int Tensor, and src, a number or a Tensor of x's dtype, have as many dims as x; index is at most as large
+    as src, and as x in the other dims. Raises IndexError for a place that x does not have, ValueError for other shapes,
+    and TypeError for other dtypes."""
+
+def take(input: Tensor, index: Tensor) -> Tensor:
+    """The elements of x, flattened, at the int Tensor index, which may count from the end; of its shape. Raises
+    IndexError for an element that x does not have, and TypeError for an index of floats."""
+
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+    """gather, for which x and indices are broadcast in the other dims. dim None: of x flattened, (n,).
+
+    Raises IndexError for a place that x does not have, ValueError for other shapes, TypeError for indices that are no
+    ints."""
+
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """y = beta x + alpha mat1 mat2: (n, m) or what broadcasts to it, (n, k), (k, m) -> (n, m)
+
+    Dtypes are promoted. With beta 0, NaN and ∞ in x do not count. Raises ValueError for other shapes."""
+
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """y = beta x + alpha mat vec: (n,) or what broadcasts to it, (n, k), (k,) -> (n,)
+
+    Dtypes are promoted. With beta 0, NaN and ∞ in x do not count. Raises ValueError for other shapes."""
+
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """y = beta x + alpha batch1 batch2: (B, n, m) or what broadcasts to it, (B, n, k), (B, k, m) -> (B, n, m)
+
+    Dtypes are promoted. With beta 0, NaN and ∞ in x do not count. Raises ValueError for other shapes."""
+
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """(B, n, k) @ (B, k, m) -> (B, n, m), promoted. Raises ValueError for other shapes: matmul broadcasts."""
+
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
+    """(k,) @ (k,) -> (), promoted. Raises ValueError for other shapes."""
+
+def inner(input: Operand, other: Operand) -> Tensor:
+    """The products of the last dims: (…, k), (…, k) -> (…, …), promoted. A Tensor of no dims multiplies. Raises
+    ValueError for different k."""
+
+def mm(input: Tensor, mat2: Tensor) -> Tensor:
+    """(n, k) @ (k, m) -> (n, m), promoted. Raises ValueError for other shapes: matmul takes batches, too."""
+
+def mv(input: Tensor, vec: Tensor) -> Tensor:
+    """(n, k) @ (k,) -> (n,), promoted. Raises ValueError for other shapes."""
+
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """y_ij = x_i vec2_j: (n,), (m,) -> (n, m)
 
     Dtypes are promoted. Raises ValueError for other numbers of dims."""
 
-def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
-    """Padding as PyTorch's. `pad` is (last dim before, after, next to last before, after, …), sizes ≥ 0 by which it
-    grows.
+def tensordot(a: Tensor | Array, b: Tensor | Array, dims: int = 2) -> Tensor:
+    """Sums over products of the last `dims` dims of a and the first of b, or over (dims of a, dims of b).
 
-    mode "constant" pads with value (None: 0), "reflect" with what lies behind the border, "replicate" with the border,
-    "circular" with the other end. Of x's dtype. Raises ValueError for another mode, a value in another mode than
-    "constant", and sizes that x does not have."""
+    (…, k_1, …) and (k_1, …, …) -> the dims of a that are left, then those of b. Dtypes are promoted. Raises ValueError
+    if the sizes that are summed over differ."""
 
-def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """y = x where x > 0, else weight x, with a weight (1,), or (C,) for x (N, C, …) (He et al., 2015)
+def broadcast_tensors(*tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The tensors broadcast against each other, without copies. A tuple. Raises ValueError if their shapes do not
+    broadcast."""
 
-    Of x's shape. Raises TypeError unless both hold floats, and ValueError for a weight of another shape."""
+def broadcast_to(input: Tensor, *sizes: Size, size: Size | None = None) -> Tensor:
+    """x broadcast to a shape, without a copy: expand(size). Raises ValueError if it does not broadcast."""
 
-@overload
-def prod(input: Tensor, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
-    """y = Π x over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype, or of x in
-    `dtype`; integers and bools give int64. A tree of products, in float64, so the gradient is right where factors are
-    0."""
+def column_stack(tensors: Sequence[Tensor]) -> Tensor:
+    """Tensors one after the other along dim 1; a vector is a column. Promoted. Raises ValueError if their other sizes
+    differ."""
 
-@overload
-def prod(input: Tensor, axis: Dims = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Tensor: ...
+def diag(input: Tensor, diagonal: int = 0) -> Tensor:
+    """A matrix with the vector x on a diagonal, or the diagonal of the matrix x. (n,) -> (n, n), or (n, m) -> (min(n,
+    m),), for diagonal 0. Raises ValueError for other numbers of dims."""
+
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Matrices with the last dim of x on the diagonal `offset` of dims dim1 and dim2, 0 elsewhere. (…, n) -> (…, n, n)
+    for offset 0. Raises ValueError unless these can be two dims of the result."""
+
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The elements (i, i + offset) of dims dim1 and dim2, as the last dim of a copy. (n, m) -> (min(n, m),) for offset
+    0. Raises ValueError unless these are two dims."""
+
+def dstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Tensors one after the other along dim 2; a matrix has one slice. Promoted. Raises ValueError if their other sizes
+    differ."""
+
+def fliplr(input: Tensor) -> Tensor:
+    """A copy of x reversed along its second dim. Raises IndexError if there is none."""
+
+def flipud(input: Tensor) -> Tensor:
+    """A copy of x reversed along its first dim. Of x's shape."""
+
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Tensors one after the other along dim 1; vectors and numbers along dim 0. Promoted. Raises ValueError if their
+    other sizes differ."""
+
+def meshgrid(*tensors: Sequence[Tensor], indexing: str = "ij") -> tuple[Tensor, ...]:
+    """The coordinates of a grid: one tensor per dim, (n_0, n_1, …) each, from vectors of n_i (or numbers). A tuple of
+    views.
+
+    indexing "xy" exchanges the first two dims, as plots do. Raises ValueError for other indexing, and for tensors of
+    more dims."""
+
+def movedim(input: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+    """x with the dims `source` (one or several) at the positions `destination`, the others in order. A view. Raises
+    ValueError unless both name as many dims, each once."""
+
+def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """`length` slices of x along dim from `start` on, as a view. Raises IndexError for slices that x does not have."""
+
 def ravel(input: Tensor) -> Tensor:
     """x with one dim, (n,): a view where the memory layout allows, else a copy."""
-
-def reciprocal(input: Tensor) -> Tensor:
-    """y = 1 / x;   dx = -dy y²
-
-    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-
-def relu6(input: Tensor, inplace: bool = False) -> Tensor:
-    """y = min(max(x, 0), 6);   dx = dy where 0 < x < 6, else 0
-
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
-
-def remainder(input: Operand, other: Operand) -> Tensor:
-    """x - other ⌊x / other⌋, as Python's %: it has other's sign. Elementwise, promoted and broadcast. Integers by a
-    tensor's 0 give 0.
-
-    Raises ZeroDivisionError for integers by the number 0, TypeError for bools, ValueError for shapes that do not
-    broadcast."""
 
 def repeat_interleave(
     input: Tensor, repeats: Tensor | int | None = None, dim: Dims = None, *, output_size: int | None = None
@@ -1031,26 +817,87 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """A copy of x turned by k times 90° in the plane of two dims, from the first towards the second. (n, m) -> (m, n)
     for odd k. Raises ValueError unless these are two dims."""
 
-def round(input: Tensor, decimals: int = 0) -> Tensor:
-    """y = the nearest integer, the even one of two, or the nearest multiple of 10^-decimals;   no gradient
+def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Consecutive views of these sizes along dim. A tuple. Raises ValueError for sizes that do not add up."""
 
-    Elementwise: of x's shape and dtype. Raises TypeError for decimals of integers."""
+def t(input: Tensor) -> Tensor:
+    """The transpose of a matrix, as a view; x itself, as a view, if it has fewer dims. Raises ValueError if it has
+    more."""
 
-def scatter(
-    input: Tensor, dim: int, index: Tensor, src: Operand | None = None, *, value: float | None = None
-) -> Tensor:
-    """y = x with src (a Tensor or a number) written at `index` along dim; of several to one place, the last stays
+@overload
+def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """As many parts along dim, of sizes that differ by at most 1, or parts that begin at these indices. A tuple of
+    views. Raises ValueError unless the number of parts is positive."""
 
-    y[index[i][j]][j] = src[i][j] for dim 0, and so on; shapes, dtypes and errors are those of scatter_add. The places
-    are found on the host. value: a number for src. Raises TypeError for both or neither."""
+@overload
+def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]: ...
+def tile(input: Tensor, *times: Size, dims: Size | None = None) -> Tensor:
+    """A copy of x repeated dims[i] times along dim i; if dims are fewer than x's, they are of its last ones."""
 
-def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
-    """x with src added at `index` along dim: y[index[i][j]][j] += src[i][j] for dim 0, and so on. A copy.
+def trace(input: Tensor) -> Tensor:
+    """The sum of a matrix's diagonal. (n, m) -> (), of x's dtype; int64 of integers and bools. Raises ValueError unless
+    x has two dims."""
 
-    index, an int Tensor, and src, a number or a Tensor of x's dtype, have as many dims as x; index is at most as large
-    as src, and as x in the other dims. Raises IndexError for a place that x does not have, ValueError for other shapes,
-    and TypeError for other dtypes."""
+def unflatten(input: Tensor, dim: int, sizes: Size) -> Tensor:
+    """x with one dim as several, of these sizes; one may be -1. A view. Raises ValueError for sizes that do not make up
+    the dim."""
 
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
+    """Tensors one after the other along dim 0; a vector is a row. Promoted. Raises ValueError if their other sizes
+    differ."""
+
+@overload
+def cumprod(input: Tensor, dim: int, dtype: DTypeLike | None = None) -> Tensor:
+    """y_i = Π_{j ≤ i} x_j along dim; the gradient is right where factors are 0
+
+    Of x's shape and dtype, or of x in `dtype`; integers and bools give int64."""
+
+@overload
+def cumprod(input: Tensor, axis: int, dtype: DTypeLike | None = None) -> Tensor: ...
+@overload
+def prod(input: Tensor, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Tensor:
+    """y = Π x over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype, or of x in
+    `dtype`; integers and bools give int64. A tree of products, in float64, so the gradient is right where factors are
+    0."""
+
+@overload
+def prod(input: Tensor, axis: Dims = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> Tensor: ...
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each number occurs in the int vector x, int64; or the sums of weights, (n,) too, in their float dtype.
+
+    The result has max(x) + 1 elements, or minlength if that is more. No gradient; on the host. Raises TypeError unless
+    x is a vector of ints, and ValueError for negative ones."""
+
+def bucketize(input: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    """The number of the interval between sorted boundaries, (n,), that each value of x is in: searchsorted's answer.
+    int64, of x's shape."""
+
+@overload
+def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
+    """How many values over dim are not 0, int64. dim: an int, several, or None for all, dropped."""
+
+@overload
+def count_nonzero(input: Tensor, axis: Dims = None) -> Tensor: ...
+@overload
+def logcumsumexp(input: Tensor, dim: int) -> Tensor:
+    """y_i = ln Σ_{j ≤ i} e^x_j along dim, without overflow
+
+    Of x's shape and dtype. Raises TypeError unless x holds floats."""
+
+@overload
+def logcumsumexp(input: Tensor, axis: int) -> Tensor: ...
+@overload
+def median(input: Tensor, dim: None = None, keepdim: bool = False) -> Tensor:
+    """The middle value of all, the lower of two; NaN if there is one. With dim, an int that is dropped unless keepdim,
+    the pair (values, indices), of x's dtype and int64.
+
+    The gradient of the middle of all is shared by those that equal it; along a dim, the one at `indices` has it. Raises
+    ValueError for a median of nothing."""
+
+@overload
+def median(input: Tensor, dim: int, keepdim: bool = False) -> ValuesIndices: ...
+@overload
+def median(input: Tensor, axis: int, keepdims: bool = False) -> ValuesIndices: ...
 def searchsorted(
     sorted_sequence: Tensor,
     input: Operand,
@@ -1066,47 +913,6 @@ def searchsorted(
     sorted_sequence: (n,), or (…, n) with values (…, m); with sorter, the int Tensor that sorts it, it need not be
     sorted. out_int32: int32 instead. No gradient; on the host. Raises ValueError for other shapes, and for a side that
     is none or contradicts right."""
-
-def selu(input: Tensor, inplace: bool = False) -> Tensor:
-    """y = 1.0507 elu(x, 1.67326), which keeps mean 0 and variance 1 (Klambauer et al., 2017)
-
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
-
-def sinh(input: Tensor) -> Tensor:
-    """y = (e^x - e^-x) / 2;   dx = dy cosh x
-
-    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-
-@overload
-def softmin(input: Tensor, dim: int = -1, dtype: DTypeLike | None = None) -> Tensor:
-    """y = softmax(-x) along dim
-
-    Of x's shape and dtype, or of x in `dtype`. Raises TypeError unless that is a float."""
-
-@overload
-def softmin(input: Tensor, axis: int = -1, dtype: DTypeLike | None = None) -> Tensor: ...
-def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """y = ln(1 + e^(beta x)) / beta, and x where beta x > threshold;   dx = dy σ(beta x)
-
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
-
-def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """y = x moved by lambd towards 0, and 0 if it is not so far away;   dx = dy where |x| > lambd, else 0
-
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats, and ValueError for a negative lambd."""
-
-def softsign(input: Tensor) -> Tensor:
-    """y = x / (1 + |x|);   dx = dy / (1 + |x|)²
-
-    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-
-def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Consecutive views of these sizes along dim. A tuple. Raises ValueError for sizes that do not add up."""
-
-def square(input: Tensor) -> Tensor:
-    """y = x²;   dx = 2 x dy
-
-    Elementwise: of x's shape and dtype, or int64 of bools."""
 
 @overload
 def std_mean(
@@ -1128,59 +934,6 @@ def std_mean(
     *,
     correction: int | None = None,
 ) -> tuple[Tensor, Tensor]: ...
-def t(input: Tensor) -> Tensor:
-    """The transpose of a matrix, as a view; x itself, as a view, if it has fewer dims. Raises ValueError if it has
-    more."""
-
-def take(input: Tensor, index: Tensor) -> Tensor:
-    """The elements of x, flattened, at the int Tensor index, which may count from the end; of its shape. Raises
-    IndexError for an element that x does not have, and TypeError for an index of floats."""
-
-def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """gather, for which x and indices are broadcast in the other dims. dim None: of x flattened, (n,).
-
-    Raises IndexError for a place that x does not have, ValueError for other shapes, TypeError for indices that are no
-    ints."""
-
-def tan(input: Tensor) -> Tensor:
-    """y = sin x / cos x;   dx = dy (1 + y²)
-
-    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-
-def tanhshrink(input: Tensor) -> Tensor:
-    """y = x - tanh x;   dx = dy tanh² x
-
-    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-
-@overload
-def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """As many parts along dim, of sizes that differ by at most 1, or parts that begin at these indices. A tuple of
-    views. Raises ValueError unless the number of parts is positive."""
-
-@overload
-def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]: ...
-def tensordot(a: Tensor | Array, b: Tensor | Array, dims: int = 2) -> Tensor:
-    """Sums over products of the last `dims` dims of a and the first of b, or over (dims of a, dims of b).
-
-    (…, k_1, …) and (k_1, …, …) -> the dims of a that are left, then those of b. Dtypes are promoted. Raises ValueError
-    if the sizes that are summed over differ."""
-
-def tile(input: Tensor, *times: Size, dims: Size | None = None) -> Tensor:
-    """A copy of x repeated dims[i] times along dim i; if dims are fewer than x's, they are of its last ones."""
-
-def trace(input: Tensor) -> Tensor:
-    """The sum of a matrix's diagonal. (n, m) -> (), of x's dtype; int64 of integers and bools. Raises ValueError unless
-    x has two dims."""
-
-def trunc(input: Tensor) -> Tensor:
-    """y = x without its fraction, in x's dtype;   no gradient
-
-    Elementwise: of x's shape."""
-
-def unflatten(input: Tensor, dim: int, sizes: Size) -> Tensor:
-    """x with one dim as several, of these sizes; one may be -1. A view. Raises ValueError for sizes that do not make up
-    the dim."""
-
 @overload
 def unique(
     input: Tensor,
@@ -1222,10 +975,80 @@ def var_mean(
     *,
     correction: int | None = None,
 ) -> tuple[Tensor, Tensor]: ...
-def vstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Tensors one after the other along dim 0; a vector is a row. Promoted. Raises ValueError if their other sizes
-    differ."""
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
+    """x Φ(x), the Gaussian error linear unit; approximate is 'none' (by erf) or 'tanh'. Of x's shape and dtype, or
+    float32 of integers and bools. Raises ValueError for another approximate.
 
+    Source: Hendrycks and Gimpel 2016."""
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """max(x, 0). Of x's shape and dtype (of bools, int64); the gradient at 0 is 0."""
+
+def sigmoid(input: Tensor) -> Tensor:
+    """y = 1 / (1 + e^-x);   dx = dy y (1 - y)
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """y = x σ(x);   dx = dy σ (1 + x (1 - σ))
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
+
+def tanh(input: Tensor) -> Tensor:
+    """y = tanh x;   dx = dy (1 - y²)
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
+
+def dropout(
+    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Generator | None = None
+) -> Tensor:
+    """Each element 0 with probability p, else divided by 1 - p; input itself if not training or p = 0. Floats, of any
+    shape.
+
+    Draws from `generator`, by default the one that manual_seed seeds. Raises TypeError for other dtypes, and ValueError
+    for a p outside of [0, 1]. Source: Srivastava et al. 2014."""
+
+def attention_pattern(qk: Tensor, mask: Tensor | None = None, is_causal: bool = False, scale: float = 1.0) -> Tensor:
+    """softmax(scale · qk + mask) over the last dim of qk (…, T, S): which keys each query reads, and how much. Same
+    shape.
+
+    mask: bool Tensor (True: attend), or Tensor of qk's float dtype (added), or None, broadcast to qk. is_causal: query
+    t sees the keys up to t + S - T. Raises TypeError for other dtypes, and ValueError for a mask that does not
+    broadcast."""
+
+def merge_heads(input: Tensor) -> Tensor:
+    """Heads (B, n, T, d) side by side, (B, T, n·d): x.transpose(1, 2).reshape(B, T, n·d). Of any dtype. Raises
+    ValueError for other numbers of dims."""
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """z = softmax(q kᵀ / √d_k + mask) v   (Vaswani et al. 2017, eq. 1)
+
+    query (…, T, d_k), key (…, S, d_k), value (…, S, d_v) -> (…, T, d_v). attn_mask: bool (True: attend) or float
+    (added to the scores), broadcast to (…, T, S). scale replaces 1/√d_k. dropout_p applies to the pattern, whether the
+    model trains or not: pass 0 to evaluate. enable_gqa: key and value may have fewer heads, in dim -3, a divisor of
+    query's. Unlike in PyTorch, attn_mask and is_causal may be given together, and a query that sees nothing gives
+    zeros. The pattern is held whole only with dropout_p, a mask that requires a gradient, or heads larger than the
+    kernels take: 512 on a CPU; 128 or 256 on a GPU, as its shared memory allows. Raises ValueError for shapes, and
+    TypeError for dtypes, that do not fit each other."""
+
+@overload
+def split_heads(input: Tensor, heads: int, /) -> Tensor:
+    """x (B, T, n·d) as n heads: x.reshape(B, T, n, d).transpose(1, 2), a view (B, n, T, d), of any dtype.
+
+    Given several numbers of heads, x holds that many parts side by side: x (B, T, (n_0 + n_1 + …)·d) -> (B, n_0, T, d),
+    (B, n_1, T, d), … Raises ValueError for an x that cannot be divided so."""
+
+@overload
+def split_heads(input: Tensor, *heads: int) -> tuple[Tensor, ...]: ...
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean"
 ) -> Tensor:
@@ -1303,3 +1126,180 @@ def smooth_l1_loss(input: Tensor, target: Tensor, *, reduction: str = "mean", be
 
     Result and errors are those of mse_loss; also raises ValueError for a negative beta. Source: Girshick 2015, equation
     3."""
+
+def layer_norm(
+    input: Tensor, normalized_shape: Size, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05
+) -> Tensor:
+    """Each row of input (…, *normalized_shape) to mean 0 and variance 1 (biased), times weight plus bias. Same shape.
+
+    The last dims, of normalized_shape (an int or a shape), make a row; weight and bias have that shape or are None. eps
+    is added to the variance. Raises ValueError for other shapes, and TypeError unless all are floats of one dtype.
+
+    Source: Ba, Kiros and Hinton 2016."""
+
+def rms_norm(input: Tensor, normalized_shape: Size, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    """Each row of input (…, *normalized_shape) to mean square 1, times weight, of normalized_shape. Same shape.
+
+    eps is added to the mean square; None is the dtype's machine epsilon, as in PyTorch. Raises ValueError for other
+    shapes, and TypeError unless all are floats of one dtype. Source: Zhang and Sennrich 2019."""
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """y = x where x > 0, else alpha (e^(x / alpha) - 1)
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats. Source: Barron 2017."""
+
+@overload
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
+    """y = Σ x1 x2 / (max(‖x1‖, eps) max(‖x2‖, eps)) along dim
+
+    x1 and x2 are broadcast; dim is dropped. Raises TypeError unless both hold floats, and ValueError for shapes that do
+    not broadcast."""
+
+@overload
+def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-08) -> Tensor: ...
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """y = x where x > 0, else alpha (e^x - 1);   dx = dy, else dy alpha e^x
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats. Source: Clevert et al. 2015."""
+
+@overload
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """y = a σ(b), a and b the halves of x along dim (Dauphin et al., 2016)
+
+    Of half x's size there. Raises TypeError unless x holds floats, and ValueError if that size is odd."""
+
+@overload
+def glu(input: Tensor, axis: int = -1) -> Tensor: ...
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """y = x where |x| > lambd, else 0;   dx = dy there, else 0
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """y = x / 6 + 1/2, limited to [0, 1]
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """y = x hardsigmoid x (Howard et al., 2019)
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
+
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    """y = min(max(x, min_val), max_val);   dx = dy where min_val < x < max_val, else 0
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats, and ValueError if min_val is above
+    max_val."""
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """y = x where x > 0, else negative_slope x;   dx = dy, or negative_slope dy
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats. Source: Maas et al. 2013."""
+
+def logsigmoid(input: Tensor) -> Tensor:
+    """y = ln σ(x) = -ln(1 + e^-x), without overflow;   dx = dy σ(-x)
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """y = x tanh(softplus x) (Misra, 2019)
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
+
+@overload
+def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
+    """y = x / max(‖x‖, eps), with the p-norm along dim (one or several)
+
+    Of x's shape and dtype. Raises TypeError unless x holds floats."""
+
+@overload
+def normalize(input: Tensor, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Tensor: ...
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """y = x where x > 0, else weight x, with a weight (1,), or (C,) for x (N, C, …) (He et al., 2015)
+
+    Of x's shape. Raises TypeError unless both hold floats, and ValueError for a weight of another shape."""
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """y = min(max(x, 0), 6);   dx = dy where 0 < x < 6, else 0
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """y = 1.0507 elu(x, 1.67326), which keeps mean 0 and variance 1 (Klambauer et al., 2017)
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
+
+@overload
+def softmin(input: Tensor, dim: int = -1, dtype: DTypeLike | None = None) -> Tensor:
+    """y = softmax(-x) along dim
+
+    Of x's shape and dtype, or of x in `dtype`. Raises TypeError unless that is a float."""
+
+@overload
+def softmin(input: Tensor, axis: int = -1, dtype: DTypeLike | None = None) -> Tensor: ...
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """y = ln(1 + e^(beta x)) / beta, and x where beta x > threshold;   dx = dy σ(beta x)
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """y = x moved by lambd towards 0, and 0 if it is not so far away;   dx = dy where |x| > lambd, else 0
+
+    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats, and ValueError for a negative lambd."""
+
+def softsign(input: Tensor) -> Tensor:
+    """y = x / (1 + |x|);   dx = dy / (1 + |x|)²
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """y = x - tanh x;   dx = dy tanh² x
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
+
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    """Padding as PyTorch's. `pad` is (last dim before, after, next to last before, after, …), sizes ≥ 0 by which it
+    grows.
+
+    mode "constant" pads with value (None: 0), "reflect" with what lies behind the border, "replicate" with the border,
+    "circular" with the other end. Of x's dtype. Raises ValueError for another mode, a value in another mode than
+    "constant", and sizes that x does not have."""
+
+def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
+    """Rows of weight, (V, C), at the int Tensor input, (…) -> (…, C), of weight's dtype. padding_idx: a row that gets
+    no gradient.
+
+    Raises IndexError for a number outside of [0, V), TypeError for an input that is no int Tensor, and ValueError for a
+    weight that is no matrix."""
+
+def getitem(input: Tensor, index: Index) -> Tensor:
+    """x[index], basic or advanced as in NumPy: ints, slices, None, …, and int or bool Tensors, arrays or lists. Of x's
+    dtype.
+
+    Basic indexing, without the latter, gives a view. Raises IndexError for an index out of range or too many of them,
+    and TypeError for one of another type."""
+
+def parsed_index(input: Any, index: Index) -> tuple[Any, ...]:
+    """An index with Tensors and lists as arrays (copied: what is recorded must not change). Raises on other types."""
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input (…, k) @ weight (m, k)ᵀ + bias (m,) -> (…, m). Raises ValueError for other sizes, and TypeError unless all
+    are floats of one dtype."""
+
+def alias(input: Tensor) -> Tensor:
+    """x as a new value in the graph, with the same memory, shape and dtype."""
+
+def contiguous(input: Tensor) -> Tensor:
+    """x if it is row-major already, else a copy, of x's shape and dtype."""
+
+def expand(input: Tensor, *sizes: Size, size: Size | None = None) -> Tensor:
+    """x broadcast to a shape without a copy; -1 keeps a size. The result is read-only, unless it has x's shape. Raises
+    ValueError if x does not broadcast to it."""
+
+def repeat(input: Tensor, *times: Size, repeats: Size | None = None) -> Tensor:
+    """A copy of x tiled repeats[i] times along dim i; more repeats than dims add dims at the front (NumPy's tile).
+    Raises ValueError for fewer."""
+
+def view(input: Tensor, *sizes: Size, size: Size | None = None) -> Tensor:
+    """Like reshape, but never a copy: raises RuntimeError where the memory layout does not allow a view of that shape,
+    and ValueError for another size."""

@@ -4,6 +4,8 @@ from ..autograd import FormulaOp, Op
 from ..autograd.cases import Fixed, case
 from .args import float_dim, in_dtype, numpy_names
 
+__all__ = ["log_softmax", "softmax"]
+
 _INF = float("inf")
 
 

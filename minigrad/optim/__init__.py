@@ -1,13 +1,4 @@
-"""Optimizers with parameter groups; learning-rate schedules, PyTorch's and nanoGPT's.
-
-Contents
-    Adam            Steps in proportion to the mean of the gradients over the root of the mean of their squares
-    AdamW           Adam, but weight decay is apart from the gradient
-    Optimizer       Base class of optimizers
-    warmup_cosine   The learning rate at a step, counted from 0: linear up to lr over `warmup` steps, then half a …
-    SGD             Stochastic gradient descent, with momentum
-    lr_scheduler    Learning rates that follow a schedule, under PyTorch's names: `scheduler.step()` after each …
-"""
+"""Optimizers with parameter groups; learning-rate schedules, PyTorch's and nanoGPT's."""
 
 from typing import TYPE_CHECKING
 

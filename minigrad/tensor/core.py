@@ -317,36 +317,6 @@ class Tensor(Operations, Gradients, InPlace, Interop):
 
     Made by minigrad.tensor, zeros, randn, … and by operations. `array` is the raw array of its backend. The version
     checks do not notice a change made to that directly, so change tensors in place through their own methods.
-
-    Methods
-
-    What it is, in another dtype or place, or like another: T, bool, byte, char, constant, cpu, cuda, device, dim,
-        double, dtype, element_size, expand_as, float, half, int, is_complex, is_contiguous, is_cuda, is_floating_point,
-        long, mT, nbytes, ndim, ndimension, nelement, new_empty, new_full, new_ones, new_tensor, new_zeros, numel,
-        pin_memory, reshape_as, shape, short, size, stride, to, type, type_as, view_as, where, zeros_like
-    Element by element: abs, absolute, acos, add, addcdiv, addcmul, asin, atan, atan2, ceil, cos, cosh, div, divide,
-        erf, erfc, exp, exp2, expm1, floor, floor_divide, fmod, frac, lerp, log, log10, log1p, log2, logaddexp, logit,
-        mul, multiply, nan_to_num, neg, negative, pow, reciprocal, relu, remainder, round, rsqrt, sigmoid, sign, sin,
-        sinh, sqrt, square, sub, subtract, tan, tanh, true_divide, trunc
-    Comparing and choosing: allclose, clamp, clip, eq, equal, ge, greater, greater_equal, gt, isclose, isfinite, isinf,
-        isnan, le, less, less_equal, logical_and, logical_not, logical_or, logical_xor, lt, maximum, minimum, ne,
-        not_equal
-    Along dims: all, amax, amin, any, argmax, argmin, argsort, bincount, count_nonzero, cumprod, cumsum, log_softmax,
-        logcumsumexp, logsumexp, max, mean, median, min, norm, prod, softmax, sort, std, sum, topk, unique, var
-    Shapes: alias, broadcast_to, chunk, clone, contiguous, diag, diag_embed, diagonal, expand, flatten, flip, fliplr,
-        flipud, moveaxis, movedim, narrow, pad, permute, ravel, repeat, repeat_interleave, reshape, roll, rot90, select,
-        split, split_with_sizes, squeeze, swapaxes, swapdims, t, tensor_split, tile, trace, transpose, unbind,
-        unflatten, unsqueeze, view
-    Indexing: argwhere, gather, index_add, index_copy, index_fill, index_select, masked_fill, masked_select, nonzero,
-        scatter, scatter_add, take, take_along_dim, tril, triu
-    Products: addmm, addmv, baddbmm, bmm, dot, inner, matmul, mm, mv, outer
-    Gradients: backward, data, detach, detach_, grad, grad_fn, is_leaf, op, register_hook, requires_grad,
-        requires_grad_, retain_grad
-    As Python's and NumPy's: item, numpy, tolist
-    In place: abs_, add_, addcdiv_, addcmul_, ceil_, clamp_, clip_, copy_, cos_, div_, exp_, fill_, fill_diagonal_,
-        floor_, floor_divide_, index_add_, index_copy_, index_fill_, lerp_, log_, masked_fill_, mul_, neg_, normal_,
-        pow_, reciprocal_, relu_, remainder_, round_, rsqrt_, scatter_, scatter_add_, sigmoid_, sign_, sin_, sqrt_,
-        square_, sub_, tanh_, tril_, triu_, uniform_, zero_
     """
 
     __slots__ = ()

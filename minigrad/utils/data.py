@@ -6,23 +6,6 @@
 
 All is read in the process that asks for it. Random orders come from a minigrad Generator: the same seed, the same
 batches. The batches of `training.text` are for texts, and quicker.
-
-Contents
-    Dataset                 Base class: define __getitem__(index), and __len__ for all but a sampler of one's own
-    IterableDataset         Base class of a stream: define __iter__
-    TensorDataset           The rows of Tensors of the same first size, as tuples: of (n, …), n items
-    Subset                  The items of a dataset at some indices, in their order
-    ConcatDataset           Datasets one after the other
-    random_split            Parts of a dataset, a list of Subsets, drawn at random, that share no item
-    Sampler                 Base class of the orders in which a dataset is read: define __iter__, which gives indices
-    SequentialSampler       0, 1, 2, …
-    RandomSampler           All indices in random order; with replacement, num_samples of them, each drawn from all
-    SubsetRandomSampler     The given indices in random order, a new one each time
-    WeightedRandomSampler   num_samples indices, drawn in proportion to weights, a number ≥ 0 for each; …
-    BatchSampler            Lists of batch_size indices each, from those of a sampler
-    default_convert         An item that is no batch: arrays and NumPy's numbers as Tensors of their shape and dtype, …
-    default_collate         A list of B items as one: Tensors, arrays and numbers are stacked to Tensors (B, …), …
-    DataLoader              Iterates over a dataset in batches, each time from the beginning
 """
 
 import bisect

@@ -2,13 +2,6 @@
 
 `import minigrad` does not import this package. Graphs need the Python package graphviz, and curves and heat maps need
 matplotlib: pip install graphviz matplotlib.
-
-Contents
-    Graph        What `graph` returns: `source` is the DOT text, `digraph` the graphviz.Digraph (restyle it before …
-    curves       Draw {label: (xs, ys)} as lines, a PNG at `path`; up to 60 points get dots
-    graph        The graph behind one or several Tensors, as a Graph to save
-    heads_grid   Draw what each head attends to, a PNG at `path`: a row per layer, a column per head, queries from …
-    loss_curve   Draw training and validation loss against the step, as a PNG at `path`
 """
 
 from typing import TYPE_CHECKING

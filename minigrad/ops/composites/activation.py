@@ -13,6 +13,12 @@ from .functions import expm1, log1p
 from .movement import broadcast_tensors
 from .reduce import norm
 
+__all__ = [
+    "celu", "cosine_similarity", "elu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu",
+    "logsigmoid", "mish", "normalize", "prelu", "relu6", "selu", "softmin", "softplus", "softshrink", "softsign",
+    "tanhshrink",
+]  # fmt: skip
+
 
 @composite(case((3, 4)), case(uniform((3, 4), -3, 3), beta=2.0, threshold=3.0))
 def softplus(x, beta=1.0, threshold=20.0):

@@ -4,6 +4,8 @@ from ...autograd import Value
 from ..args import promoted
 from ..select import isfinite, isnan
 
+__all__ = ["allclose", "equal", "isclose"]
+
 
 def isclose(x, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     """Where |x - other| ≤ atol + rtol |other|, bool, both broadcast. Equal infinities are close; NaN if equal_nan.

@@ -12,6 +12,11 @@ from ..elementwise import div, log, pow, unary
 from ..select import clamp, maximum, where
 from .rounding import round
 
+__all__ = [
+    "acos", "addcdiv", "addcmul", "asin", "atan", "atan2", "cosh", "exp2", "expm1", "lerp", "log1p", "log2",
+    "log10", "logaddexp", "logit", "nan_to_num", "reciprocal", "sinh", "square", "tan",
+]  # fmt: skip
+
 
 class Expm1(Op):
     """y = e^x - 1, accurate where that is tiny;   dx = dy e^x"""

@@ -12,6 +12,11 @@ from ..index import Gather, ScatterAdd, checked_index, getitem
 from ..movement import expanded, pad, reshape
 from ..select import where
 
+__all__ = [
+    "argwhere", "index_add", "index_copy", "index_fill", "isin", "masked_select", "nonzero", "scatter",
+    "scatter_add", "take", "take_along_dim",
+]  # fmt: skip
+
 
 def host(x):
     """The values of a Tensor on the host, without its gradient. Raises CaptureError in a step that is recorded."""

@@ -7,6 +7,8 @@ from ...autograd.cases import case
 from ..matmul import matmul
 from ..movement import reshape, unsqueeze
 
+__all__ = ["addmm", "addmv", "baddbmm", "bmm", "dot", "inner", "mm", "mv", "outer", "tensordot"]
+
 
 def _product(name, a, b, *dims):
     """a @ b, of which a and b must have these numbers of dims."""

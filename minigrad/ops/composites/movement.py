@@ -14,6 +14,12 @@ from ..movement import pad as constant_pad
 from ..movement import repeat_interleave as repeated
 from ..reduce import sum as total
 
+__all__ = [
+    "broadcast_tensors", "broadcast_to", "column_stack", "diag", "diag_embed", "diagonal", "dstack", "fliplr",
+    "flipud", "hstack", "meshgrid", "movedim", "narrow", "ravel", "repeat_interleave", "roll", "rot90",
+    "split_with_sizes", "t", "tensor_split", "tile", "trace", "unflatten", "vstack",
+]  # fmt: skip
+
 
 @composite(case((3, 4)), case((3,)))
 def t(x):

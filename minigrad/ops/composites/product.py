@@ -15,6 +15,8 @@ from ..movement import copied, pad, shaped
 from ..reduce import amax, amin, cumsum
 from ..select import maximum, minimum, where
 
+__all__ = ["cumprod", "prod"]
+
 _BITS = {float16: 24, float32: 149, float64: 1074}  # the smallest number is 2^-bits, the largest nearer to 1
 
 

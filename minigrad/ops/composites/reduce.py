@@ -18,6 +18,11 @@ from .functions import logaddexp
 from .index import host, new
 from .product import running
 
+__all__ = [
+    "bincount", "bucketize", "count_nonzero", "logcumsumexp", "median", "norm", "searchsorted", "std_mean",
+    "unique", "var_mean",
+]  # fmt: skip
+
 
 @numpy_names
 @composite(

@@ -7,6 +7,8 @@ from ..elementwise import Floor, binary, neg
 from ..elementwise import div as true_divide
 from ..select import where
 
+__all__ = ["ceil", "div", "floor_divide", "fmod", "frac", "remainder", "round", "trunc"]
+
 
 class FloorDivide(Op):
     """y = ⌊a / b⌋, as Python's a // b;   no gradient"""
