@@ -12,7 +12,7 @@ from .base import starting  # first of all: what Ctrl-C does while the rest is i
 from typing import TYPE_CHECKING
 
 from .base import launched  # before NumPy
-from . import autograd, dtypes, ops, random, tensor as _tensor
+from . import autograd, dtypes, ops, random
 from .autograd import (
     AnomalyError, GraphError, case, composite, detect_anomaly, enable_grad, inference, inference as inference_mode,
     is_grad_enabled, no_grad, registry, set_grad_enabled,
@@ -33,6 +33,7 @@ from .base import missing as _missing
 from .base.recording import CaptureError
 from .random import *
 from .tensor import *
+from .tensor import __all__ as _of_tensor  # minigrad.tensor is a function
 from .tensor.gradients import FormulaOp, Op
 from .version import __version__
 
@@ -46,7 +47,7 @@ __all__ = [
     "swapaxes", "swapdims", "CaptureError", "FormulaOp", "Op", "capture", "load", "save",
 ]  # fmt: skip
 __all__ += random.__all__
-__all__ += _tensor.__all__
+__all__ += _of_tensor
 
 if TYPE_CHECKING:
     from . import cuda, distributed, gradcheck, nn, optim, study, training, typing, utils, viz
