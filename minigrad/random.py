@@ -3,7 +3,7 @@
 import math
 import operator
 from reprlib import repr as shown
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -15,8 +15,6 @@ from .base.recording import refuse, thread
 from .typing import Array, DTypeLike
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from .backend.primitives import Primitives
 
 __all__ = ["Generator", "default_generator", "initial_seed", "manual_seed"]
@@ -33,7 +31,7 @@ class Generator:
         self.seed, self.offset = 0, 0
         self.manual_seed(seed)
 
-    def manual_seed(self, seed: int) -> "Self":
+    def manual_seed(self, seed: int) -> Self:
         """Start the stream of `seed` (any int) from its beginning. Returns itself."""
         refuse("seeding a generator")
         self.seed, self.offset = int(seed) & 0xFFFFFFFFFFFFFFFF, 0

@@ -15,17 +15,17 @@ import os
 import sys
 import time
 import traceback
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 from .. import backend
 from ..autograd import registry
-from ..base import cli
+from ..base import cli, launched
 from ..base.errors import similar
 from ..base.files import atomic_write
 from ..gradcheck.page import page
 from ..gradcheck.report import KINK, PASS, versions
-from ..gradcheck.sweep import cores, summary, sweep, table, worst_first
+from ..gradcheck.sweep import summary, sweep, table, worst_first
 from ..gradcheck.where import told
 
 
@@ -53,7 +53,11 @@ def arguments(argv):
         "--budget", type=cli.number(float, above=0), metavar="SECONDS", help="time for each check (default: no limit)"
     )
     parser.add_argument(
-        "--jobs", type=cli.COUNT, default=cores(), metavar="N", help="processes (default: one for each core)"
+        "--jobs",
+        type=cli.COUNT,
+        default=launched.cores()[0],
+        metavar="N",
+        help="processes (default: one for each core)",
     )
     parser.add_argument("--json", type=cli.path, metavar="FILE", help="write every row there (default: nowhere)")
     parser.add_argument(
@@ -157,7 +161,7 @@ def main(argv=()):
     said = summary(rows, time.perf_counter() - began)
     print(said)
     if args.json:
-        made = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        made = datetime.now(UTC).isoformat(timespec="seconds")
         results = {"made": made, "versions": versions(), "summary": said, "seed": args.seed, "without_cases": unchecked}
         results["rows"] = [row.to_dict() for row in rows]
         atomic_write(args.json, json.dumps(results, indent=1, allow_nan=False).encode())

@@ -38,7 +38,10 @@ TOLERANCE = 1e-4  # of the largest element of a result, in float32
 def inventory():
     """(thing, what there is of it or why there is none), for everything that minigrad can use."""
     yield "minigrad", f"{__version__} in {Path(__file__).parents[1]}"
-    yield "Python", f"{platform.python_version()}, {platform.system()} {platform.machine()}, {cores()} cores"
+    yield (
+        "Python",
+        f"{platform.python_version()}, {platform.system()} {platform.machine()}, {launched.cores()[0]} cores",
+    )
     yield "NumPy", f"{np.__version__}, BLAS: {blas()}"
     yield "C++ compiler", attempt(compiler)
     yield "flags", attempt(flags)
@@ -66,10 +69,6 @@ def version(name):
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def cores():
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def blas():

@@ -20,7 +20,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
@@ -33,8 +33,6 @@ from . import routes
 from .tree import is_power_of_two
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from ..nn.module import Module
     from ..tensor import Tensor
 
@@ -240,7 +238,7 @@ class World:
         if wrong:
             raise RanksError(f"the processes differ in {'; '.join(wrong)}")
 
-    def __enter__(self) -> "Self":
+    def __enter__(self) -> Self:
         if self.size > 1:
             try:
                 self.check_same(**versions())

@@ -254,11 +254,6 @@ def _rows(name, devices, orders, seed, **options):
     return [row for d in devices for row in check_op(name, d, orders, seed, progress=False, **options)]
 
 
-def cores():
-    """How many processes can run at a time."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def inputs_of(name, case, seed, device="cpu"):
     """A case's inputs as float64 Tensors, the same for the same name, case and seed."""
     rng = np.random.default_rng([seed, zlib.crc32(f"{name} {case!r}".encode())])

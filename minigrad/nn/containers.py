@@ -1,13 +1,13 @@
 """Modules that hold others: in a row, in a list, in a dict. Lists and dicts of parameters."""
 
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
-from typing import TYPE_CHECKING, Any, Generic, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 from ..tensor import Tensor
 from .module import Module, Parameter
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, TypeVar
+    from typing_extensions import TypeVar
 
     M = TypeVar("M", bound=Module, default=Any)  # of the modules held: nn.ModuleList[Block]
     V = TypeVar("V", default=Any)
@@ -20,7 +20,7 @@ else:
 class _Row(Module, Generic[M]):
     """Modules under the keys "0", "1", …, to be used like a list."""
 
-    def append(self, module: M) -> "Self":
+    def append(self, module: M) -> Self:
         """Add a module at the end. Returns self."""
         key = len(self)
         while str(key) in vars(self):  # of a slice of a Sequential, which keeps its keys
@@ -28,7 +28,7 @@ class _Row(Module, Generic[M]):
         self.add_module(str(key), module)
         return self
 
-    def extend(self, modules: Iterable[M]) -> "Self":
+    def extend(self, modules: Iterable[M]) -> Self:
         """Add modules at the end. Returns self."""
         for module in modules:
             self.append(module)
@@ -76,7 +76,7 @@ class _Row(Module, Generic[M]):
         del modules[index]
         self._refill(modules)
 
-    def __iadd__(self, modules: Iterable[M]) -> "Self":
+    def __iadd__(self, modules: Iterable[M]) -> Self:
         return self.extend(modules)
 
     def __len__(self) -> int:
@@ -220,12 +220,12 @@ class ParameterList(Module):
     def __init__(self, values: Iterable[Tensor] = ()) -> None:
         self.extend(values or ())
 
-    def append(self, value: Tensor) -> "Self":
+    def append(self, value: Tensor) -> Self:
         """Add a parameter at the end. Returns self."""
         self.register_parameter(str(len(self)), value if isinstance(value, Parameter) else Parameter(value))
         return self
 
-    def extend(self, values: Iterable[Tensor]) -> "Self":
+    def extend(self, values: Iterable[Tensor]) -> Self:
         """Add parameters at the end. Returns self."""
         for value in values:
             self.append(value)

@@ -6,7 +6,7 @@ ValueError or TypeError."""
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ..dtypes import DEFAULT_FLOAT
 from ..tensor import Tensor, empty
@@ -14,9 +14,6 @@ from ..typing import DTypeLike, Size
 from . import functional as F
 from . import init
 from .module import Module, Parameter, placed
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 if TYPE_CHECKING:
     pass
@@ -88,7 +85,7 @@ class Embedding(Module):
         self.reset_parameters()
 
     @classmethod
-    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None) -> "Self":
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None) -> Self:
         """A layer with a copy of `embeddings`, a Tensor (num_embeddings, embedding_dim), which does not train if
         freeze. Raises ValueError for another number of dims."""
         if embeddings.ndim != 2:

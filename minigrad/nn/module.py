@@ -1,7 +1,7 @@
 """Module: a function with parameters, found by walking its attributes."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -12,9 +12,6 @@ from ..tensor import Tensor, as_tensor
 from ..typing import Array, DTypeLike
 from .hooks import Hooked
 from .state import Keys, compared
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -40,7 +37,7 @@ class Parameter(Tensor):
 
     __slots__ = ()
 
-    def __new__(cls, data: Tensor, requires_grad: bool = True) -> "Self":
+    def __new__(cls, data: Tensor, requires_grad: bool = True) -> Self:
         x = super().__new__(cls)
         if not isinstance(data, Tensor):
             raise TypeError(f"Parameter needs a Tensor, got {type(data).__name__}")
@@ -233,7 +230,7 @@ class Module(Hooked):
         dtype: DTypeLike | None = None,
         device: str | None = None,
         non_blocking: bool = False,
-    ) -> "Self":
+    ) -> Self:
         """Move parameters and buffers to a device, a float dtype, or both, in place. .grad is lost. Returns self.
         non_blocking changes nothing: see Tensor.to. Raises TypeError for a dtype that is no float, and DeviceError for
         a device that cannot be had."""
@@ -250,19 +247,19 @@ class Module(Hooked):
                     _take_over(x, y)
         return self
 
-    def float(self) -> "Self":
+    def float(self) -> Self:
         """Parameters and buffers of floats as float32, in place. Returns self."""
         return self.to(np.dtype("float32"))
 
-    def double(self) -> "Self":
+    def double(self) -> Self:
         """Parameters and buffers of floats as float64, in place. Returns self."""
         return self.to(np.dtype("float64"))
 
-    def half(self) -> "Self":
+    def half(self) -> Self:
         """Parameters and buffers of floats as float16, in place. Returns self."""
         return self.to(np.dtype("float16"))
 
-    def train(self, mode: bool = True) -> "Self":
+    def train(self, mode: bool = True) -> Self:
         """Switch this and all modules below to training, or to evaluation. One that has a train() of its own does so
         for what is below it. Returns self."""
         done: set[Module] = set()
@@ -276,21 +273,21 @@ class Module(Hooked):
                 done.update(module.modules())
         return self
 
-    def eval(self) -> "Self":
+    def eval(self) -> Self:
         """Switch this and all modules below to evaluation: no dropout. Returns self."""
         return self.train(False)
 
-    def requires_grad_(self, requires_grad: bool = True) -> "Self":
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
         """Have all parameters require a gradient, or stop requiring one. Returns self."""
         for p in self.parameters():
             p.requires_grad_(requires_grad)
         return self
 
-    def cpu(self) -> "Self":
+    def cpu(self) -> Self:
         """Parameters and buffers on the CPU, in place. Returns self."""
         return self.to("cpu")
 
-    def cuda(self) -> "Self":
+    def cuda(self) -> Self:
         """Parameters and buffers on the GPU, in place. Returns self."""
         return self.to("cuda")
 
@@ -299,7 +296,7 @@ class Module(Hooked):
         for p in self.parameters():
             p.grad = None if set_to_none or p.grad is None else p.grad.zeros_like()
 
-    def apply(self, function: "Callable[[Module], Any]") -> "Self":
+    def apply(self, function: "Callable[[Module], Any]") -> Self:
         """Call function(module) on every module below and then on this. Returns self."""
         for child in self.children():
             child.apply(function)

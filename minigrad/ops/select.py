@@ -151,129 +151,32 @@ class Predicate(Op, abstract=True):
     differentiable = False
 
 
-PAIR = [case((3, 4), (4,)), case(integers((3, 4), 3), 1)]
-BOOLS = [case(booleans((3, 4)), booleans((4,)))]
+def _predicate(name, says, *cases):
+    """The Predicate that the primitive `name` computes."""
+
+    def of_one(self, x):
+        return getattr(self.backend, name)(x)
+
+    def of_two(self, a, b):
+        return getattr(self.backend, name)(a, b)
+
+    forward = of_one if len(cases[0].inputs) == 1 else of_two
+    about = {"__doc__": f"y = {says};   no gradient", "cases": list(cases), "forward": forward}
+    return type(name.title().replace("_", ""), (Predicate,), about)
 
 
-class Eq(Predicate):
-    """y = a == b, bool;   no gradient"""
-
-    cases = PAIR
-
-    def forward(self, a, b):
-        return self.backend.eq(a, b)
-
-
-class Ne(Predicate):
-    """y = a ≠ b, bool;   no gradient"""
-
-    cases = PAIR
-
-    def forward(self, a, b):
-        return self.backend.ne(a, b)
-
-
-class Lt(Predicate):
-    """y = a < b, bool;   no gradient"""
-
-    cases = PAIR
-
-    def forward(self, a, b):
-        return self.backend.lt(a, b)
-
-
-class Le(Predicate):
-    """y = a ≤ b, bool;   no gradient"""
-
-    cases = PAIR
-
-    def forward(self, a, b):
-        return self.backend.le(a, b)
-
-
-class Gt(Predicate):
-    """y = a > b, bool;   no gradient"""
-
-    cases = PAIR
-
-    def forward(self, a, b):
-        return self.backend.gt(a, b)
-
-
-class Ge(Predicate):
-    """y = a ≥ b, bool;   no gradient"""
-
-    cases = PAIR
-
-    def forward(self, a, b):
-        return self.backend.ge(a, b)
-
-
-class LogicalAnd(Predicate):
-    """y = a and b, bool;   no gradient"""
-
-    cases = BOOLS
-
-    def forward(self, a, b):
-        return self.backend.logical_and(a, b)
-
-
-class LogicalOr(Predicate):
-    """y = a or b, bool;   no gradient"""
-
-    cases = BOOLS
-
-    def forward(self, a, b):
-        return self.backend.logical_or(a, b)
-
-
-class LogicalXor(Predicate):
-    """y = a or b but not both, bool;   no gradient"""
-
-    cases = BOOLS
-
-    def forward(self, a, b):
-        return self.backend.logical_xor(a, b)
-
-
-class LogicalNot(Predicate):
-    """y = not x, bool;   no gradient"""
-
-    cases = [case(booleans((3, 4)))]
-
-    def forward(self, x):
-        return self.backend.logical_not(x)
-
-
-class Isnan(Predicate):
-    """y = True where x is NaN;   no gradient"""
-
-    cases = [case((3, 4))]
-
-    def forward(self, x):
-        return self.backend.isnan(x)
-
-
-class Isinf(Predicate):
-    """y = True where x is +∞ or -∞;   no gradient"""
-
-    cases = [case((3, 4))]
-
-    def forward(self, x):
-        return self.backend.isinf(x)
-
-
-class Isfinite(Predicate):
-    """y = True where x is neither NaN nor ±∞;   no gradient"""
-
-    cases = [case((3, 4))]
-
-    def forward(self, x):
-        return self.backend.isfinite(x)
-
-
-eq, ne, lt, le, gt, ge = binary(Eq), binary(Ne), binary(Lt), binary(Le), binary(Gt), binary(Ge)
-logical_and, logical_or, logical_xor = binary(LogicalAnd), binary(LogicalOr), binary(LogicalXor)
+_PAIR = case((3, 4), (4,)), case(integers((3, 4), 3), 1)
+_BOOLS = case(booleans((3, 4)), booleans((4,)))
+_COMPARED = {"eq": "a == b", "ne": "a ≠ b", "lt": "a < b", "le": "a ≤ b", "gt": "a > b", "ge": "a ≥ b"}
+_JOINED = {"logical_and": "a and b", "logical_or": "a or b", "logical_xor": "a or b but not both"}
+eq, ne, lt, le, gt, ge = (binary(_predicate(name, f"{says}, bool", *_PAIR)) for name, says in _COMPARED.items())
+logical_and, logical_or, logical_xor = (
+    binary(_predicate(name, f"{says}, bool", _BOOLS)) for name, says in _JOINED.items()
+)
+LogicalNot = _predicate("logical_not", "not x, bool", case(booleans((3, 4))))
+Isnan = _predicate("isnan", "True where x is NaN", case((3, 4)))
+Isinf = _predicate("isinf", "True where x is +∞ or -∞", case((3, 4)))
+Isfinite = _predicate("isfinite", "True where x is neither NaN nor ±∞", case((3, 4)))
 
 
 def logical_not(x):

@@ -9,13 +9,10 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, Self, TextIO
 
 from ..base.files import atomic_write, open_regular
 from ..typing import FilePath
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 __all__ = ["Table", "Interrupt", "Progress"]
 
@@ -48,7 +45,7 @@ class Table:
         """Hand the rows to the system. Call it before saving a checkpoint, so that the table never lacks a row."""
         self._file.flush()
 
-    def __enter__(self) -> "Self":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: Any, *exc: Any) -> None:
@@ -74,7 +71,7 @@ class Interrupt:
     def __init__(self) -> None:
         self.asked, self.status, self._since, self._before = False, 0, 0.0, {}
 
-    def __enter__(self) -> "Self":
+    def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in self.SIGNALS:
                 before = signal.getsignal(number)
@@ -159,7 +156,7 @@ class Progress:
     def _say(self, line):
         print(line, flush=True) if self._bar is None else self._bar.write(line)
 
-    def __enter__(self) -> "Self":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: Any) -> None:

@@ -7,16 +7,13 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import Self
 
 import numpy as np
 
 from ..base.errors import TextError
 from ..random import Generator
 from ..typing import Array, FilePath
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 __all__ = ["CharVocab", "read_corpus", "memory", "default_corpus", "split", "Batches", "fixed_batches"]
 
@@ -171,7 +168,7 @@ class Batches:
         self.ids, self.generator = ids, generator
         self.block_size, self.batch_size = block_size, batch_size
 
-    def __iter__(self) -> "Self":
+    def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> tuple[Array, Array]:

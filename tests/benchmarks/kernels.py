@@ -293,7 +293,7 @@ def main():
         except Exception as error:  # one case that fails must not cost the others their results
             results[name] = {"failed": f"{type(error).__name__}: {error}"}
         report(name, results[name])
-    now = datetime.datetime.now(datetime.timezone.utc)
+    now = datetime.datetime.now(datetime.UTC)
     about = {"date": now.isoformat(timespec="seconds"), "device": device, "torch": torch.__version__}
     about |= {"rounds": args.rounds, "results": results}
     args.results.mkdir(parents=True, exist_ok=True)

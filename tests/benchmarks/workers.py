@@ -66,7 +66,7 @@ def machine(args=None):
             about = dict(map(str.strip, line.split(":", 1)) for line in file if ":" in line)
         cpu, flags = about.get("model name", cpu), about.get("flags", "").split()
     found = {
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "cpu": cpu,
         "cores": os.cpu_count(),
         "vectors": [name for name in ("avx2", "fma", "avx512f") if name in flags],

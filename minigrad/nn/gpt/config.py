@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from reprlib import repr as shown
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ...dtypes import DEFAULT_FLOAT, is_number
 from ...typing import DTypeLike
@@ -15,8 +15,6 @@ from .. import cost
 from ..attention import FORMS
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from ..cost import Cost
 
 POSITIONS = "learned", "sinusoidal", "rotary", "alibi", "none"
@@ -99,7 +97,7 @@ class GPTConfig:
         return {layer: heads for layer, heads in known.items() if heads}
 
     @classmethod
-    def preset(cls, name: str, **changes: Any) -> "Self":
+    def preset(cls, name: str, **changes: Any) -> Self:
         """The sizes of a known model, with changes: "nanogpt-cpu", "nanogpt-gpu", "gpt2", "gpt2-medium", …"""
         if name not in PRESETS:
             raise ValueError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")

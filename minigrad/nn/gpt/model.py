@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from ...base.recording import each_call
 from ...dtypes import float64
@@ -28,8 +28,6 @@ from .generate import generate
 from .gpt2 import translated
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from ..cost import Cost
 
 
@@ -205,7 +203,7 @@ class GPT(Module):
             {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
         ]
 
-    def prune_heads(self, heads: Mapping[int, Iterable[int]]) -> "Self":
+    def prune_heads(self, heads: Mapping[int, Iterable[int]]) -> Self:
         """Remove heads, {layer: numbers of heads}, for good. config.pruned collects them, by the numbers that they had
         at first, so that GPT(config) has the right sizes for load_state_dict. Returns self. Raises ValueError for an
         unknown layer or head."""
@@ -225,7 +223,7 @@ class GPT(Module):
         return self.config.cost(T, batch, dtype or self.wte.weight.dtype)
 
     @classmethod
-    def with_weights(cls, config: GPTConfig, state: Mapping[str, Tensor | Array]) -> "Self":
+    def with_weights(cls, config: GPTConfig, state: Mapping[str, Tensor | Array]) -> Self:
         """A GPT of this config with these weights, {path: Tensor or array}; float64 if the token embedding is.
 
         Raises ValueError if they do not fit, if possible before a model is built: a wrong config may ask for a huge
@@ -238,7 +236,7 @@ class GPT(Module):
         return model
 
     @classmethod
-    def from_state_dict(cls, state: Mapping[str, Tensor | Array], n_head: int | None = None, **changes: Any) -> "Self":
+    def from_state_dict(cls, state: Mapping[str, Tensor | Array], n_head: int | None = None, **changes: Any) -> Self:
         """A GPT with GPT-2's weights, {name: Tensor or array} in the names of Hugging Face's GPT2LMHeadModel or
         GPT2Model, as checkpoint.load_tensors("model.safetensors") gives them. Sizes are read off the shapes, except
         n_head (None: heads of size 64). changes: to the GPTConfig, such as dropout=0.1. Raises ValueError if these are
