@@ -22,7 +22,7 @@ import numpy as np
 from .. import backend
 from ..backend.runners.cuda import INSTALL, first_line
 from ..backend.runners.toolchain import CompilerError, find_compiler
-from ..backend.runners.toolchain.cache import folder, intact
+from ..backend.runners.toolchain.cache import contents, folder
 from ..base import cli, launched
 from ..nn import functional as F
 from ..tensor import from_backend, grad
@@ -91,7 +91,7 @@ def flags():
 def cache():
     path = folder()
     files = [file for file in Path(path).iterdir() if file.suffix in (".so", ".cubin")]
-    damaged = sum(not intact(file) for file in files)
+    damaged = sum(contents(file) is None for file in files)
     said = f"{path}: {len(files)} files, {sum(file.lstat().st_size for file in files) / 1e6:.1f} MB"
     said += f", {damaged} of them damaged or of an older version" if damaged else ""
     return said if os.access(path, os.W_OK) else f"{said}; nothing can be added without permission to write"

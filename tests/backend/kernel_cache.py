@@ -31,11 +31,11 @@ os.setgroups([]); os.setgid(65534); os.setuid(65534)
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act for another user")
 
 
-def start(code, **env):
+def start(code, start_new_session=False, **env):
     env = {**os.environ, "PYTHONPATH": str(ROOT), **{key: str(value) for key, value in env.items()}}
     env.pop("MINIGRAD_CPU", None)
-    command = [sys.executable, "-c", code]
-    return subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    pipes = dict(text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=start_new_session)
+    return subprocess.Popen([sys.executable, "-c", code], env=env, **pipes)
 
 
 def end(process, timeout=120):

@@ -1,4 +1,4 @@
-"""The cache of compiled kernels: what is damaged is found out and made again, what is killed leaves nothing behind."""
+"""The cache of compiled kernels: what is damaged is found out and made again; processes and threads share it."""
 
 import os
 import random
@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from minigrad.backend.runners.toolchain import compiled, compiler, find_compiler
+from minigrad.backend.runners.toolchain import compiled, find_compiler
 
 from .kernel_cache import ANSWER, FLAGS, SOURCE, end, libraries, run, script, start
 
@@ -24,7 +24,7 @@ def test_compiles_once(cache):
     assert compiled(SOURCE, ("-O2",), "answer") != path  # other flags, another result
     assert compiled(SOURCE + "\n", FLAGS, "answer") != path
     assert compiled(SOURCE, FLAGS, "answer", ("-O2",)) != compiled(SOURCE, (*FLAGS, "-O2"), "answer")
-    assert {p.name for p in cache.iterdir()} == {p.name for p in libraries(cache)} | {".lock"}  # nothing half made
+    assert sorted(cache.iterdir()) == libraries(cache)  # nothing half made
 
 
 # ----------------------------------------------------------------------------------------------------------- damage
@@ -46,18 +46,10 @@ def truncated(path, rng):
     os.truncate(path, rng.randrange(path.stat().st_size))
 
 
-def flipped(path, rng, first=0, last=None):
+def flipped(path, rng):
     data = bytearray(path.read_bytes())
-    data[rng.randrange(first, last or len(data))] ^= 1 << rng.randrange(8)
+    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
     path.write_bytes(data)
-
-
-def flipped_in_header(path, rng):
-    flipped(path, rng, 0, 64)
-
-
-def flipped_at_end(path, rng):
-    flipped(path, rng, path.stat().st_size - 32)
 
 
 def zeroed(path, rng):
@@ -80,49 +72,16 @@ def longer(path, rng):
     path.write_bytes(path.read_bytes() + rng.randbytes(rng.randrange(1, 5000)))
 
 
-def huge(path, rng):
-    os.truncate(path, 1 << 33)  # with a hole
-
-
 def another(path, rng):
     """A good file in the place of another."""
     path.write_bytes(rng.choice([p for p in libraries(path.parent) if p != path and p.is_file()]).read_bytes())
 
 
-def directory(path, rng):
-    path.unlink()
-    path.mkdir()
-    (path / "in it").touch()
+KINDS = [truncated, flipped, zeroed, empty, garbage, longer, another]
 
 
-def fifo(path, rng):
-    path.unlink()
-    os.mkfifo(path)
-
-
-def link(path, rng):
-    """To the very file, elsewhere: who owns that folder could change it."""
-    (elsewhere := path.parent / "elsewhere").mkdir(exist_ok=True)
-    path.rename(elsewhere / path.name)
-    path.symlink_to(elsewhere / path.name)
-
-
-def dangling(path, rng):
-    path.unlink()
-    path.symlink_to("nowhere")
-
-
-def writable(path, rng):
-    path.chmod(0o666)
-
-
-KINDS = [
-    truncated, flipped, flipped_in_header, flipped_at_end, zeroed, empty, garbage, longer, huge, another, directory,
-    fifo, link, dangling, writable,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("count", [pytest.param(30, marks=pytest.mark.slow), pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [28])
 def test_damaged_files_are_made_again(cache, count):
     """No crash, no hang, and every one of them rebuilt. ("another" may come upon one that is damaged already.)"""
     code = MANY.replace("COUNT", str(count))
@@ -141,33 +100,16 @@ def test_damaged_files_are_made_again(cache, count):
     assert run(code) == (str(count), "")  # all of them are good now
 
 
-def test_what_is_damaged_as_soon_as_it_is_written_is_an_error(cache, monkeypatch):
-    real = compiler.cache.put
-
-    def bad_disk(path, sealed):
-        real(path, sealed)
-        os.truncate(path, 1000)
-
-    monkeypatch.setattr(compiler.cache, "put", bad_disk)
-    with pytest.raises(compiler.CompilerError, match="damaged as soon as it is written"):
-        compiled(SOURCE, FLAGS, "answer")
-
-
 def test_contents_are_on_the_disk_before_the_name_is(cache, monkeypatch):
-    """fsync of the file, the rename, fsync of the folder: no power failure leaves a name without its contents."""
     done = []
     fsync, replace = os.fsync, os.replace
-
-    def is_folder(descriptor):
-        return stat.S_ISDIR(os.fstat(descriptor).st_mode)
-
-    monkeypatch.setattr(os, "fsync", lambda fd: done.append("folder" if is_folder(fd) else "file") or fsync(fd))
+    monkeypatch.setattr(os, "fsync", lambda fd: done.append("fsync") or fsync(fd))
     monkeypatch.setattr(os, "replace", lambda *names: done.append("rename") or replace(*names))
     compiled(SOURCE, FLAGS, "answer")
-    assert done == ["file", "rename", "folder"]
+    assert done == ["fsync", "rename"]
 
 
-# --------------------------------------------------------------------------------------------- processes and leftovers
+# ------------------------------------------------------------------------------------------------ processes, threads
 
 
 def wait_for(condition):
@@ -185,31 +127,6 @@ def slow(tmp_path):
     wait = f"touch {begun}/$$; while ! [ -e {go} ]; do sleep 0.05; done"
     yield script(tmp_path / "slow", f'{wait}; exec {" ".join(find_compiler())} "$@"'), begun, go
     go.touch()  # those whose parent was killed end too
-
-
-@pytest.mark.slow
-def test_leftovers_of_killed_compilations_are_removed(cache, slow):
-    program, begun, _ = slow
-    killed = [start(ANSWER, CXX=program) for _ in range(4)]
-    wait_for(lambda: len(list(begun.iterdir())) == 4)
-    for process in killed:
-        process.kill()
-        process.communicate()
-    assert len([p for p in cache.iterdir() if p.is_dir()]) == 4
-    assert run(ANSWER)[0] == "42"
-    assert not [p for p in cache.iterdir() if p.is_dir()]
-
-
-@pytest.mark.slow
-def test_what_another_process_is_at_is_left_to_it(cache, slow):
-    program, begun, go = slow
-    killed, living = (start(ANSWER, CXX=program) for _ in range(2))
-    wait_for(lambda: len(list(begun.iterdir())) == 2)
-    killed.kill()
-    killed.communicate()
-    assert run(ANSWER)[0] == "42"  # with another compiler, so it is another file
-    go.touch()
-    assert end(living)[0] == "42"
 
 
 @pytest.mark.slow
@@ -236,22 +153,11 @@ except KeyboardInterrupt: print("interrupted")
 """
 
 
-def alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def test_ctrl_c_ends_all_compilers(cache, slow):
-    """Not only that which is waited for, and those that wait for their turn are not begun."""
+def test_ctrl_c_ends_the_compiling(cache, slow):
+    """Those that wait for their turn are not begun. A terminal sends Ctrl-C to the compilers that run, too."""
     program, begun, _ = slow
-    process = start(INTERRUPTED, CXX=program)
+    process = start(INTERRUPTED, start_new_session=True, CXX=program)
     wait_for(lambda: len(list(begun.iterdir())) == 2)
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)
     assert end(process, timeout=20)[0] == "interrupted"
-    pids = [int(p.name) for p in begun.iterdir()]
-    assert len(pids) == 2
-    wait_for(lambda: not any(map(alive, pids)))
-    assert not libraries(cache) and not [p for p in cache.iterdir() if p.is_dir()]
+    assert len(list(begun.iterdir())) == 2 and not libraries(cache)

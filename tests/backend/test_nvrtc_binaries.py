@@ -9,7 +9,6 @@ import pytest
 
 from minigrad.backend.runners import nvrtc
 from minigrad.backend.runners.toolchain import CompilerError
-from minigrad.backend.runners.toolchain import cache as toolchain_cache
 
 from .kernel_cache import end, start
 
@@ -95,7 +94,7 @@ def test_compiles_once(cache, source):
     assert (one.count, two.count) == (1, 0)
     (kept,) = cache.glob("*.cubin")
     assert kept.name.startswith("any-float32-sm_90-") and kept.stat().st_mode & 0o777 == 0o600
-    assert {path.name for path in cache.iterdir()} == {kept.name, ".lock"}  # nothing half made
+    assert list(cache.iterdir()) == [kept]  # nothing half made
 
 
 def test_another_source_target_or_compiler_is_compiled(cache, source, monkeypatch):
@@ -114,12 +113,11 @@ def test_another_source_target_or_compiler_is_compiled(cache, source, monkeypatc
     assert len(list(cache.glob("*.cubin"))) == 6
 
 
-@pytest.mark.parametrize("damage", [b"", b"one", b"\xff" * 35, "a folder"])
+@pytest.mark.parametrize("damage", [b"", b"one", b"\xff" * 35])
 def test_damaged_files_are_made_again(cache, source, damage, caplog):
     Counted().binary("any", "float32")
     (kept,) = cache.glob("*.cubin")
-    kept.unlink()
-    kept.mkdir() if damage == "a folder" else kept.write_bytes(damage)
+    kept.write_bytes(damage)
     for count in (1, 0):
         on = Counted()
         assert on.binary("any", "float32") == b"one" and on.count == count
@@ -127,16 +125,16 @@ def test_damaged_files_are_made_again(cache, source, damage, caplog):
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS, errno.EACCES])
-@pytest.mark.parametrize("step", ["scratch", "seal", "put"])
+@pytest.mark.parametrize("step", ["tempfile.NamedTemporaryFile", "os.fsync", "os.replace"])
 def test_without_room_or_right_nothing_is_kept(cache, source, monkeypatch, caplog, step, error):
-    def fails(*args):
+    def fails(*args, **options):
         raise OSError(error, os.strerror(error))
 
-    monkeypatch.setattr(toolchain_cache, step, fails)
+    monkeypatch.setattr(step, fails)
     on = Counted()
     assert [on.binary("any", "float32") for _ in range(2)] == [b"one"] * 2 and on.count == 2
     assert caplog.text.count(f"compiled GPU kernels cannot be kept: {os.strerror(error)}") == 1  # once for all
-    assert {path.name for path in cache.iterdir()} <= {".lock"}
+    assert not list(cache.iterdir())
 
 
 def test_a_folder_that_others_can_write_to_is_not_used(cache, source, caplog):
@@ -156,4 +154,4 @@ def test_processes_that_compile_at_once(cache):
     )
     processes = [start(code, MINIGRAD_CACHE=cache) for _ in range(3)]
     assert [end(process) for process in processes] == [("True", "")] * 3
-    assert len(list(cache.glob("*.cubin"))) == 30 and not list(cache.glob("making-*"))
+    assert len(list(cache.iterdir())) == 30
