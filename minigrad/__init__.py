@@ -8,7 +8,6 @@ ValueError is for shapes, sizes and options that do not fit, TypeError for dtype
 indices out of range, and RuntimeError for tensors on different devices.
 """
 
-from .base import starting  # first of all: what Ctrl-C does while the rest is imported
 from typing import TYPE_CHECKING
 
 from .base import launched  # before NumPy

@@ -35,7 +35,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import launched, starting
+from . import launched
 from .errors import (
     CheckpointError,
     CompilerError,
@@ -370,7 +370,6 @@ def run(main):
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # characters that this terminal cannot show are no error
     try:
-        starting.begun()
         status = main(sys.argv[1:])
     except SystemExit as stop:
         status = stop.code

@@ -13,7 +13,7 @@ import pytest
 import minigrad
 import minigrad.commands.study
 from minigrad.__main__ import MODEL, TOOLS, char_lm, main
-from minigrad.base import cli, starting
+from minigrad.base import cli
 
 from ..char_lm.runs import TINY, WORDS
 from ..char_lm.runs import main as script
@@ -273,41 +273,6 @@ def test_a_reader_that_has_read_enough():
     done = process("ops", stdout=write)
     os.close(write)
     assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
-
-
-@pytest.mark.parametrize(
-    "argv, original, ours",
-    [
-        ("-m train", "python -m minigrad train", True),
-        ("-m train", "python -Xdev -mminigrad train", True),
-        ("-m report", "python -m minigrad.commands.study report", True),
-        ("-m minigrad", "python -m pytest minigrad", False),
-        ("-m", "python -m minigradient", False),
-        ("train.py minigrad", "python train.py minigrad", False),
-        ("tool", "python tool minigrad", False),  # one that has taken a word away
-        ("-c", "python -c minigrad", False),
-        ("", "python", False),
-    ],
-)
-def test_only_the_program_is_the_program(argv, original, ours):
-    assert starting.is_program(argv.split(), original.split()) == ours
-
-
-@pytest.mark.parametrize("text, ours", [("from minigrad.__main__ import run", True), ("import minigrad", False)])
-def test_a_program_of_that_name_is_pips_or_not(text, ours, tmp_path):
-    path = tmp_path / "minigrad"
-    path.write_text(text)
-    assert starting.is_program([str(path), "train"], ["python", str(path), "train"]) == ours
-
-
-def test_ctrl_c_while_numpy_is_imported_has_no_traceback(tmp_path):
-    """In the program alone: one that imports minigrad gets its KeyboardInterrupt."""
-    (tmp_path / "numpy.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nimport time\n")
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
-    for argv, traceback in (["-m", "minigrad"], False), (["-c", "import minigrad"], True):
-        done = subprocess.run([sys.executable, *argv], env=env, capture_output=True, text=True)
-        assert done.returncode == -signal.SIGINT and ("KeyboardInterrupt" in done.stderr) == traceback
-        assert traceback or done.stderr == ""
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 import minigrad as mg
 from minigrad import dtypes, nn, optim
+from minigrad.base import files
 from minigrad.training import checkpoint, runs
 
 from .wrong_checkpoints import entries_of, file_of, signed
@@ -147,7 +148,7 @@ def test_a_file_that_may_not_be_read(path, monkeypatch):
     def forbidden(path, *flags):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(os, "open", forbidden)
+    monkeypatch.setattr(files, "open", forbidden, raising=False)
     with pytest.raises(checkpoint.CheckpointError, match=r"cannot read checkpoint .*: Permission denied"):
         checkpoint.load(path)
 
