@@ -59,8 +59,7 @@ else:  # to mypy a module with __getattr__ would have every name
         ),
         "capture": ".replay.captured", "load": ".training.objects", "save": ".training.objects",
     }  # fmt: skip
-    __getattr__, __dir__ = _missing.explaining(__name__, _LATER), _missing.listing(__name__, *_LATER)
+    __getattr__, __dir__ = _missing.attributes(__name__, _LATER), lambda: [*__all__, *_LATER]
     __all__ += ops.__all__  # its stub has none
-    ops.keywords.accept(globals())
     autograd.later("grad", "minigrad.tensor")  # where PyTorch has them
     autograd.later("gradcheck", "minigrad.gradcheck")

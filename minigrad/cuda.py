@@ -1,9 +1,6 @@
 """PyTorch's way of asking for a GPU: `device = "cuda" if mg.cuda.is_available() else "cpu"`."""
 
-from typing import TYPE_CHECKING
-
 from . import backend
-from .base.missing import explaining
 from .random import manual_seed
 
 
@@ -34,7 +31,3 @@ def synchronize() -> None:
 def manual_seed_all(seed: int) -> None:
     """manual_seed(seed): one generator serves all devices."""
     manual_seed(seed)
-
-
-if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
-    __getattr__ = explaining(__name__)

@@ -23,7 +23,7 @@ from .modes import (
 from .op import FormulaOp, Op
 from .registry import Declaration, composite, declared, registry
 from .walk import backward, reachable, vjp
-from ..base.missing import explaining, listing
+from ..base.missing import attributes
 
 __all__ = [
     "AnomalyError", "case", "Context", "Function", "once_differentiable", "GraphError", "Handle", "Node", "Recorded",
@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
     gradcheck: Any
 else:
     _later: dict = {}
-    __getattr__, __dir__ = explaining(__name__, _later), listing(__name__, "grad", "gradcheck")
+    __getattr__ = attributes(__name__, _later)
 
     def later(name, module):
         """Have this package offer a name of a module that is made on top of it, imported at its first use."""

@@ -11,9 +11,5 @@ from .compare import check
 from .gradients import gathered, scattered
 from .shards import Shards
 from .world import World, fingerprint, library, world
-from ..base.missing import explaining, listing
 
 __all__ = ["check", "gathered", "scattered", "Shards", "World", "fingerprint", "library", "world"]
-
-if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
-    __getattr__, __dir__ = explaining(__name__), listing(__name__)

@@ -18,11 +18,8 @@ from .probes import PROBES
 from .report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, Finding, GradcheckError, GradcheckReport
 from .sweep import check_op
 from .taylor import TaylorReport, check_taylor
-from ..base.missing import listing
 
 __all__ = [
     "gradcheck", "gradgradcheck", "PROBES", "FAIL", "INCONCLUSIVE", "KINK", "NONFINITE", "PASS", "Finding",
     "GradcheckError", "GradcheckReport", "check_op", "TaylorReport", "check_taylor",
 ]  # fmt: skip
-
-__dir__ = listing(__name__)

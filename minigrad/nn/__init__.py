@@ -25,7 +25,7 @@ from .recompute import recompute
 from .transformer import (
     Transformer, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer,
 )  # fmt: skip
-from ..base.missing import explaining, listing
+from ..base.missing import attributes
 
 __all__ = [
     "BCELoss", "BCEWithLogitsLoss", "Block", "CELU", "CosineSimilarity", "CrossEntropyLoss", "Dropout", "ELU",
@@ -39,4 +39,4 @@ __all__ = [
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
-    __getattr__, __dir__ = explaining(__name__), listing(__name__)
+    __getattr__ = attributes(__name__)

@@ -1,10 +1,6 @@
 """The functions behind the layers, under their PyTorch names: `from minigrad.nn import functional as F`."""
 
-from typing import TYPE_CHECKING
-
-from ..base.missing import explaining, listing
 from ..tensor import one_hot
-from ..ops import keywords
 from ..ops import (
     attention_pattern, binary_cross_entropy, binary_cross_entropy_with_logits, celu, cosine_similarity,
     cross_entropy, dropout, elu, embedding, gelu, glu, hardshrink, hardsigmoid, hardswish, hardtanh, huber_loss, kl_div,
@@ -21,8 +17,3 @@ __all__ = [
     "rms_norm", "scaled_dot_product_attention", "selu", "sigmoid", "silu", "smooth_l1_loss", "softmax", "softmin",
     "softplus", "softshrink", "softsign", "split_heads", "tanh", "tanhshrink",
 ]  # fmt: skip
-
-
-if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
-    __getattr__, __dir__ = explaining(__name__), listing(__name__)
-    keywords.accept(globals())

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ..autograd import Handle, Op, mode
-from ..base.missing import without_defaults
 from ..base.recording import Watched
 from ..tensor import Tensor
 
@@ -31,11 +30,6 @@ class Hooked(Watched):
     _forward_hooks: dict = {}
     _forward_pre_hooks: dict = {}
     _backward_hooks: dict = {}
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if cls.__module__.startswith("minigrad.nn.") and "__init__" in vars(cls):
-            cls.__init__ = without_defaults(cls.__init__)  # type: ignore[method-assign]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """That of the Module."""

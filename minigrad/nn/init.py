@@ -4,11 +4,10 @@ No gradient is recorded. Random ones use the default generator, unless given ano
 import math
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from ..base.missing import explaining, listing
 from ..dtypes import float64
 from ..ops import where
 from ..random import Generator, default_generator
@@ -207,7 +206,3 @@ def eye_(tensor: T) -> T:
     if tensor.ndim != 2:
         raise ValueError(f"eye_ needs two dims, got shape {tensor.shape}")
     return _fill(tensor, np.eye(tensor.shape[0], tensor.shape[1]))
-
-
-if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
-    __getattr__, __dir__ = explaining(__name__), listing(__name__)

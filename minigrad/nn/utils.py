@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..autograd import no_grad
-from ..base.missing import explaining, listing
 from ..base.recording import refuse
 from ..dtypes import float64
 from ..ops import cat, stack
@@ -124,7 +123,3 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
         raise ValueError(f"vector_to_parameters: {n} numbers are needed, got shape {vec.shape}")
     for p, part in zip(parameters, vec.detach().split([p.numel() for p in parameters])):
         p.detach().copy_(part.reshape(p.shape))
-
-
-if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
-    __getattr__, __dir__ = explaining(__name__), listing(__name__)

@@ -1,12 +1,13 @@
 """Every differentiable op, declared once, a file per family. The public functions are the ones to call.
 
-What holds for all of them: shapes that do not fit raise ValueError, Tensors on different devices RuntimeError, other
-dtypes and types than those named TypeError, and a dim or an index out of range IndexError; a dim that is no int is a
-TypeError. Dtypes are promoted as PyTorch's, but Tensors of no dims count like others: floats over ints over bools, the
-wider over the narrower. Nothing is changed in place."""
+Arguments have PyTorch's names; what a formula calls x is the argument input. What holds for all of them: shapes that do
+not fit raise ValueError, Tensors on different devices RuntimeError, other dtypes and types than those named TypeError,
+and a dim or an index out of range IndexError; a dim that is no int is a TypeError. Dtypes are promoted as PyTorch's,
+but Tensors of no dims count like others: floats over ints over bools, the wider over the narrower. Nothing is changed
+in place."""
 
 # isort: off
-from . import keywords, norm  # the module, before the function of its name
+from . import norm  # the module, before the function of its name
 from .elementwise import *
 from .index import *
 from .matmul import *

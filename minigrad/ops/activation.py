@@ -103,19 +103,19 @@ class GeluBackward(FormulaOp):
         return dy * (cdf + x * (-0.5 * x * x).exp() * (1 / math.sqrt(2 * math.pi)))
 
 
-def gelu(x, approximate="none"):
+def gelu(input, approximate="none"):
     """x Φ(x), the Gaussian error linear unit; approximate is 'none' (by erf) or 'tanh'. Of x's shape and dtype, or
     float32 of integers and bools. Raises ValueError for another approximate.
 
     Source: Hendrycks and Gimpel 2016."""
     if approximate not in ("none", "tanh"):
         raise ValueError(f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}")
-    return Gelu.apply(floating(x), approximate=approximate)
+    return Gelu.apply(floating(input), approximate=approximate)
 
 
 tanh, sigmoid, silu = unary(Tanh), unary(Sigmoid), unary(Silu)
 
 
-def relu(x):
+def relu(input):
     """max(x, 0). Of x's shape and dtype (of bools, int64); the gradient at 0 is 0."""
-    return Relu.apply(x)
+    return Relu.apply(input)

@@ -33,14 +33,16 @@ class SplitHeads(Op):
         return MergeHeads.apply(*dys)
 
 
-def split_heads(x, *heads):
+def split_heads(input, *heads):
     """x (B, T, n·d) as n heads: x.reshape(B, T, n, d).transpose(1, 2), a view (B, n, T, d), of any dtype.
 
     Given several numbers of heads, x holds that many parts side by side: x (B, T, (n_0 + n_1 + …)·d) -> (B, n_0, T, d),
     (B, n_1, T, d), … Raises ValueError for an x that cannot be divided so."""
-    if x.ndim != 3 or min(heads, default=0) < 1 or x.shape[2] % sum(heads):
-        raise ValueError(f"split_heads: shape {x.shape} is not (B, T, n·d) for n = {' + '.join(map(str, heads))} heads")
-    parts = SplitHeads.apply(x, heads=heads, d=x.shape[2] // sum(heads))
+    if input.ndim != 3 or min(heads, default=0) < 1 or input.shape[2] % sum(heads):
+        raise ValueError(
+            f"split_heads: shape {input.shape} is not (B, T, n·d) for n = {' + '.join(map(str, heads))} heads"
+        )
+    parts = SplitHeads.apply(input, heads=heads, d=input.shape[2] // sum(heads))
     return parts if len(heads) > 1 else parts[0]
 
 
@@ -61,12 +63,12 @@ class MergeHeads(Op):
         return SplitHeads.apply(dy, heads=self.heads, d=self.d)
 
 
-def merge_heads(x):
+def merge_heads(input):
     """Heads (B, n, T, d) side by side, (B, T, n·d): x.transpose(1, 2).reshape(B, T, n·d). Of any dtype. Raises
     ValueError for other numbers of dims."""
-    if x.ndim != 4:
-        raise ValueError(f"merge_heads: shape {x.shape} is not (B, n, T, d)")
-    return MergeHeads.apply(x)
+    if input.ndim != 4:
+        raise ValueError(f"merge_heads: shape {input.shape} is not (B, n, T, d)")
+    return MergeHeads.apply(input)
 
 
 class AttentionPattern(Op):

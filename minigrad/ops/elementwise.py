@@ -16,10 +16,10 @@ __all__ = [
 def unary(op):
     """The public function of an op on one tensor; integers are taken as float32."""
 
-    def function(x, *, out=None):
+    def function(input, *, out=None):
         if out is not None:
             raise no_out(op.name)
-        return op.apply(floating(x))
+        return op.apply(floating(input))
 
     return _published(function, op, "Elementwise: of x's shape and float dtype, or float32 of integers and bools.")
 
@@ -28,16 +28,16 @@ def binary(op):
     """The public function of an op on two tensors (or a tensor and a number), which are promoted and broadcast."""
     name = op.name
 
-    def function(x, other, *, out=None):
+    def function(input, other, *, out=None):
         if out is not None:
             raise no_out(name)
-        if isinstance(x, Value) and isinstance(other, Value) and x.dtype == other.dtype:
-            if x.shape != other.shape:
-                check_broadcast(name, x, other)
-            return op.apply(x, other)
-        x, other = promoted(name, x, other)
-        check_broadcast(name, x, other)
-        return op.apply(x, other)
+        if isinstance(input, Value) and isinstance(other, Value) and input.dtype == other.dtype:
+            if input.shape != other.shape:
+                check_broadcast(name, input, other)
+            return op.apply(input, other)
+        input, other = promoted(name, input, other)
+        check_broadcast(name, input, other)
+        return op.apply(input, other)
 
     about = """Tensors, arrays or numbers, one of them a Tensor. Dtypes are promoted, shapes broadcast. Raises
     ValueError for shapes that do not, and TypeError for other types."""
@@ -358,16 +358,16 @@ erf, erfc = unary(Erf), unary(Erfc)
 _div, _pow = binary(Div), binary(Pow)
 
 
-def add(x, other, *, alpha=1, out=None):
+def add(input, other, *, alpha=1, out=None):
     """x + alpha other. Elementwise: Tensors, arrays or numbers, one of them a Tensor, promoted and broadcast. Raises
     ValueError for shapes that do not broadcast, and TypeError for a float alpha of ints."""
-    return _add(x, other, out=out) if alpha == 1 else _add(*scaled("add", x, other, alpha), out=out)
+    return _add(input, other, out=out) if alpha == 1 else _add(*scaled("add", input, other, alpha), out=out)
 
 
-def sub(x, other, *, alpha=1, out=None):
+def sub(input, other, *, alpha=1, out=None):
     """x - alpha other. Elementwise: Tensors, arrays or numbers, one of them a Tensor, promoted and broadcast. Raises
     ValueError for shapes that do not broadcast, and TypeError for bools, or a float alpha of ints."""
-    return _sub(x, other, out=out) if alpha == 1 else _sub(*scaled("sub", x, other, alpha), out=out)
+    return _sub(input, other, out=out) if alpha == 1 else _sub(*scaled("sub", input, other, alpha), out=out)
 
 
 def div(x, other):
@@ -375,31 +375,31 @@ def div(x, other):
     return _div(*(floating(v) if isinstance(v, Value) else v for v in promoted("div", x, other)))
 
 
-def pow(x, exponent):
+def pow(input, exponent):
     """x ** exponent. Elementwise: Tensors, arrays or numbers, one of them a Tensor, promoted and broadcast. Ints to a
     negative int are float32. Raises ValueError for other shapes, and for ints to negative numbers in an int Tensor."""
     if isinstance(exponent, int) and exponent < 0:
-        x = floating(x)
-    return _pow(x, exponent)
+        input = floating(input)
+    return _pow(input, exponent)
 
 
-def neg(x):
+def neg(input):
     """-x. Of x's shape and dtype. Raises TypeError for bools: use ~x."""
-    if x.dtype.kind == "b":
+    if input.dtype.kind == "b":
         raise TypeError("neg of a bool tensor; use ~x or logical_not")
-    return Neg.apply(x)
+    return Neg.apply(input)
 
 
-def abs(x):
+def abs(input):
     """|x|. Of x's shape and dtype; the gradient at 0 is 0."""
-    return Abs.apply(x)
+    return Abs.apply(input)
 
 
-def sign(x):
+def sign(input):
     """-1, 0 or 1. Of x's shape and dtype; no gradient."""
-    return Sign.apply(x) if x.dtype.kind != "b" else x.clone()
+    return Sign.apply(input) if input.dtype.kind != "b" else input.clone()
 
 
-def floor(x):
+def floor(input):
     """The largest integer ≤ x, in x's dtype; no gradient. Of x's shape."""
-    return Floor.apply(x)
+    return Floor.apply(input)

@@ -51,7 +51,7 @@ class GetitemAdd(Op):
         return Getitem.apply(dy, index=self.index)
 
 
-def parsed_index(x, index):
+def parsed_index(input, index):
     """An index with Tensors and lists as arrays (copied: what is recorded must not change). Raises on other types."""
     parts = index if isinstance(index, tuple) else (index,)
     return tuple([part if type(part) in _PLAIN else _index_part(part) for part in parts])
@@ -80,17 +80,17 @@ def _index_part(part):
     return array
 
 
-def getitem(x, index):
+def getitem(input, index):
     """x[index], basic or advanced as in NumPy: ints, slices, None, …, and int or bool Tensors, arrays or lists. Of x's
     dtype.
 
     Basic indexing, without the latter, gives a view. Raises IndexError for an index out of range or too many of them,
     and TypeError for one of another type."""
-    index = parsed_index(x, index)
+    index = parsed_index(input, index)
     try:
-        return Getitem.apply(x, index=index)
+        return Getitem.apply(input, index=index)
     except IndexError as error:
-        raise IndexError(f"{error} (shape {x.shape})") from None
+        raise IndexError(f"{error} (shape {input.shape})") from None
 
 
 class Gather(Op):
@@ -148,36 +148,36 @@ def checked_index(name, index, n, ignored=None):
     return index if array is index.array else index._wrap(array, Storage(index.storage.backend))
 
 
-def gather(x, dim, index):
+def gather(input, dim, index):
     """y[i][j] = x[i][index[i][j]] for dim 1, and so on: of index's shape and x's dtype.
 
     index: an int Tensor with as many dims as x, at most as large as x in the dims other than dim; a number is a vector
     of one. Raises IndexError for a place that x does not have, ValueError for another shape, and TypeError for an index
     that is no int Tensor."""
-    dim = one_dim("gather", x, dim)
-    index = checked_index("gather", index, x.shape[dim] if x.ndim else 1)
-    if 0 in (x.ndim, index.ndim):
-        y = Gather.apply(shaped(x, x.shape or (1,)), shaped(index, index.shape or (1,)), dim=dim)
+    dim = one_dim("gather", input, dim)
+    index = checked_index("gather", index, input.shape[dim] if input.ndim else 1)
+    if 0 in (input.ndim, index.ndim):
+        y = Gather.apply(shaped(input, input.shape or (1,)), shaped(index, index.shape or (1,)), dim=dim)
         return shaped(y, index.shape)
-    if x.ndim == index.ndim and any(n < m for d, (n, m) in enumerate(zip(index.shape, x.shape)) if d != dim):
-        x = getitem(x, tuple(slice(None if d == dim else n) for d, n in enumerate(index.shape)))
-    return Gather.apply(x, index, dim=dim)
+    if input.ndim == index.ndim and any(n < m for d, (n, m) in enumerate(zip(index.shape, input.shape)) if d != dim):
+        input = getitem(input, tuple(slice(None if d == dim else n) for d, n in enumerate(index.shape)))
+    return Gather.apply(input, index, dim=dim)
 
 
 @composite(case((4, 3), 0, Fixed([2, 0, 2])), case((4, 3), 1, Fixed([1, 1])))
-def index_select(x, dim, index):
+def index_select(input, dim, index):
     """The slices of x along dim named by index, an int Tensor (n,) or (). A copy, of size n there.
 
     A number x has one slice, itself. Raises IndexError for a slice that x does not have, ValueError for an index of
     other dims, TypeError for another dtype."""
-    dim = one_dim("index_select", x, dim)
-    index = checked_index("index_select", index, x.shape[dim] if x.ndim else 1)
-    if index.ndim > 1 or (x.ndim == 0 and index.numel() != 1):
+    dim = one_dim("index_select", input, dim)
+    index = checked_index("index_select", index, input.shape[dim] if input.ndim else 1)
+    if index.ndim > 1 or (input.ndim == 0 and index.numel() != 1):
         raise ValueError(f"index_select: index must have one dim, and of a number one element, got shape {index.shape}")
-    if x.ndim == 0:
-        return x.clone()
+    if input.ndim == 0:
+        return input.clone()
     index = shaped(index, (index.numel(),))
-    return getitem(x, (slice(None),) * dim + (index,))
+    return getitem(input, (slice(None),) * dim + (index,))
 
 
 class Embedding(Op):
@@ -234,15 +234,15 @@ def looked_up(weight, index):
 
 
 @composite(case((3, 4), booleans((3, 4)), 2.0), case((3, 4), booleans((4,)), -1.0))
-def masked_fill(x, mask, value):
+def masked_fill(input, mask, value):
     """x with value, a number or a Tensor, where mask is True. mask: bool, broadcast to x. Of x's shape; dtypes are
     promoted.
 
     Raises TypeError for a mask of another dtype, and ValueError for one that does not broadcast to x."""
     if not isinstance(mask, Value):
         raise TypeError(f"masked_fill: mask must be a Tensor of bools, got {type(mask).__name__}")
-    expanded(mask, x.shape)  # raises where the mask is larger
-    return where(mask, value, x)
+    expanded(mask, input.shape)  # raises where the mask is larger
+    return where(mask, value, input)
 
 
 class Triangle(Op):
@@ -266,13 +266,13 @@ def _triangle(name, x, diagonal, lower):
     return Triangle.apply(x, k=diagonal, lower=lower)
 
 
-def tril(x, diagonal=0):
+def tril(input, diagonal=0):
     """The lower triangle of the last two dims, up to `diagonal` (0: the main one), zeros above. A copy, of x's shape
     and dtype. Raises ValueError for fewer than two dims."""
-    return _triangle("tril", x, diagonal, True)
+    return _triangle("tril", input, diagonal, True)
 
 
-def triu(x, diagonal=0):
+def triu(input, diagonal=0):
     """The upper triangle of the last two dims, from `diagonal` (0: the main one), zeros below. A copy, of x's shape and
     dtype. Raises ValueError for fewer than two dims."""
-    return _triangle("triu", x, diagonal, False)
+    return _triangle("triu", input, diagonal, False)

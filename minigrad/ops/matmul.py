@@ -28,13 +28,13 @@ class Matmul(Op):
         return da, db
 
 
-def matmul(x, other):
+def matmul(input, other):
     """The matrix product x @ other, as in NumPy and PyTorch: (…, n, k) @ (…, k, m) -> (…, n, m).
 
     Leading dims are batches and broadcast; a 1-d x is a row, a 1-d other a column, and the dim of size 1 that they
     bring is dropped again. Floats, ints or bools, promoted. Raises ValueError for sizes that do not fit, and for
     numbers."""
-    a, b = promoted("matmul", x, other)
+    a, b = promoted("matmul", input, other)
     if not (isinstance(a, Value) and isinstance(b, Value)) or a.ndim == 0 or b.ndim == 0:
         raise ValueError("matmul needs two tensors of at least one dim; use * to scale")
     if a.ndim == 1:

@@ -29,9 +29,9 @@ class Alias(Op):
         return dy
 
 
-def alias(x):
+def alias(input):
     """x as a new value in the graph, with the same memory, shape and dtype."""
-    return Alias.apply(x)
+    return Alias.apply(input)
 
 
 class Clone(Op):
@@ -47,14 +47,14 @@ class Clone(Op):
         return dy
 
 
-def clone(x):
+def clone(input):
     """A copy of x, contiguous and with memory of its own. Of x's shape and dtype; gradients flow through."""
-    return Clone.apply(x)
+    return Clone.apply(input)
 
 
-def contiguous(x):
+def contiguous(input):
     """x if it is row-major already, else a copy, of x's shape and dtype."""
-    return x if x.is_contiguous() else Clone.apply(x)
+    return input if input.is_contiguous() else Clone.apply(input)
 
 
 class Reshape(Op):
@@ -71,15 +71,15 @@ class Reshape(Op):
         return shaped(dy, self.shape_before)
 
 
-def reshape(x, *sizes, shape=None):
+def reshape(input, *sizes, shape=None):
     """x in another shape of the same size; one size may be -1. A view where the memory layout allows, else a copy.
     Raises ValueError for another size."""
     shape = shape_of("reshape", sizes, shape)
     if -1 in shape:
-        shape = _inferred(x, shape)
-    if math.prod(shape) != x.numel() or min(shape, default=0) < 0:
-        raise ValueError(f"reshape: {x.numel()} elements of shape {x.shape} do not fit shape {shape}")
-    return Reshape.apply(x, shape=shape)
+        shape = _inferred(input, shape)
+    if math.prod(shape) != input.numel() or min(shape, default=0) < 0:
+        raise ValueError(f"reshape: {input.numel()} elements of shape {input.shape} do not fit shape {shape}")
+    return Reshape.apply(input, shape=shape)
 
 
 def shaped(x, shape):
@@ -94,33 +94,33 @@ def _inferred(x, shape):
     return tuple(x.numel() // known if size == -1 else size for size in shape)
 
 
-def view(x, *sizes, size=None):
+def view(input, *sizes, size=None):
     """Like reshape, but never a copy: raises RuntimeError where the memory layout does not allow a view of that shape,
     and ValueError for another size."""
-    y = reshape(x, shape_of("view", sizes, size))
-    if y.storage is not x.storage and x.numel():
+    y = reshape(input, shape_of("view", sizes, size))
+    if y.storage is not input.storage and input.numel():
         raise RuntimeError(
-            f"view: the memory layout of this {x.shape} tensor allows no view of shape {y.shape}; use reshape"
+            f"view: the memory layout of this {input.shape} tensor allows no view of shape {y.shape}; use reshape"
         )
     return y
 
 
 @composite(case((2, 3, 4)), case((2, 3, 4), start_dim=1), case(()))
-def flatten(x, start_dim=0, end_dim=-1):
+def flatten(input, start_dim=0, end_dim=-1):
     """x with the dims start_dim to end_dim (inclusive) merged into one. Of no dims, (1,). A view where the memory
     layout allows, else a copy. Raises ValueError if end_dim comes first."""
-    start, end = one_dim("flatten", x, start_dim), one_dim("flatten", x, end_dim)
+    start, end = one_dim("flatten", input, start_dim), one_dim("flatten", input, end_dim)
     if start > end:
         raise ValueError(f"flatten: start_dim {start_dim} comes after end_dim {end_dim}")
-    return reshape(x, *x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :])
+    return reshape(input, *input.shape[:start], math.prod(input.shape[start : end + 1]), *input.shape[end + 1 :])
 
 
 @numpy_names
 @composite(case((2, 1, 3, 1)), case((2, 1, 3, 1), dim=1), case((2, 3), dim=0))
-def squeeze(x, dim=None):
+def squeeze(input, dim=None):
     """x without its dims of size 1, or without those of `dim` (one or several) that have size 1. A view."""
-    dims = many_dims("squeeze", x, dim) if dim != () else ()
-    return reshape(x, tuple(n for d, n in enumerate(x.shape) if n != 1 or d not in dims))
+    dims = many_dims("squeeze", input, dim) if dim != () else ()
+    return reshape(input, tuple(n for d, n in enumerate(input.shape) if n != 1 or d not in dims))
 
 
 def _new_dim(name, x, dim):
@@ -132,10 +132,10 @@ def _new_dim(name, x, dim):
 
 @numpy_names
 @composite(case((2, 3), dim=1), case((), dim=-1))
-def unsqueeze(x, dim):
+def unsqueeze(input, dim):
     """x with a new dim of size 1 at position dim. From -ndim - 1 to ndim; a view. Raises IndexError for another dim."""
-    dim = _new_dim("unsqueeze", x, dim)
-    return reshape(x, *x.shape[:dim], 1, *x.shape[dim:])
+    dim = _new_dim("unsqueeze", input, dim)
+    return reshape(input, *input.shape[:dim], 1, *input.shape[dim:])
 
 
 class Permute(Op):
@@ -154,23 +154,23 @@ class Permute(Op):
         return Permute.apply(dy, dims=tuple(inverse))
 
 
-def permute(x, *order, dims=None):
+def permute(input, *order, dims=None):
     """x with its dims reordered: dim i of the result is dim dims[i] of x. A view. Raises ValueError unless each dim is
     named once."""
     dims = shape_of("permute", order, dims)
-    order = tuple(one_dim("permute", x, d) for d in dims)
-    if sorted(order) != list(range(x.ndim)):
-        raise ValueError(f"permute: {dims} does not name each dim of shape {x.shape} once")
-    return Permute.apply(x, dims=order)
+    order = tuple(one_dim("permute", input, d) for d in dims)
+    if sorted(order) != list(range(input.ndim)):
+        raise ValueError(f"permute: {dims} does not name each dim of shape {input.shape} once")
+    return Permute.apply(input, dims=order)
 
 
-def transpose(x, dim0, dim1):
+def transpose(input, dim0, dim1):
     """x with the dims dim0 and dim1 exchanged. A view."""
-    order = list(range(x.ndim))
-    if x.ndim:
-        a, b = one_dim("transpose", x, dim0), one_dim("transpose", x, dim1)
+    order = list(range(input.ndim))
+    if input.ndim:
+        a, b = one_dim("transpose", input, dim0), one_dim("transpose", input, dim1)
         order[a], order[b] = b, a
-    return Permute.apply(x, dims=tuple(order))
+    return Permute.apply(input, dims=tuple(order))
 
 
 class Expand(Op):
@@ -187,16 +187,20 @@ class Expand(Op):
         return dy
 
 
-def expand(x, *sizes, size=None):
+def expand(input, *sizes, size=None):
     """x broadcast to a shape without a copy; -1 keeps a size. The result is read-only, unless it has x's shape. Raises
     ValueError if x does not broadcast to it."""
     shape = shape_of("expand", sizes, size)
-    extra = len(shape) - x.ndim
-    full = tuple(x.shape[d - extra] if n == -1 and d >= extra else n for d, n in enumerate(shape))
-    fits = extra >= 0 and all(n >= 0 for n in full) and all(a in (1, b) for a, b in zip(x.shape, full[max(extra, 0) :]))
+    extra = len(shape) - input.ndim
+    full = tuple(input.shape[d - extra] if n == -1 and d >= extra else n for d, n in enumerate(shape))
+    fits = (
+        extra >= 0
+        and all(n >= 0 for n in full)
+        and all(a in (1, b) for a, b in zip(input.shape, full[max(extra, 0) :]))
+    )
     if not fits:
-        raise ValueError(f"expand: shape {x.shape} does not broadcast to {shape}")
-    return Expand.apply(x, shape=full)
+        raise ValueError(f"expand: shape {input.shape} does not broadcast to {shape}")
+    return Expand.apply(input, shape=full)
 
 
 def expanded(x, shape):
@@ -217,10 +221,10 @@ class Flip(Op):
         return Flip.apply(dy, dims=self.dims)
 
 
-def flip(x, *along, dims=None):
+def flip(input, *along, dims=None):
     """A copy of x reversed along dims. Of x's shape: x.flip(0, 1), flip((0, 1)) or flip(dims=(0, 1))."""
     dims = shape_of("flip", along if dims is None else (dims,) if isinstance(dims, (tuple, list)) else ((dims,),))
-    return Flip.apply(x, dims=many_dims("flip", x, dims) if dims else ())
+    return Flip.apply(input, dims=many_dims("flip", input, dims) if dims else ())
 
 
 class Cat(Op):
@@ -291,12 +295,12 @@ class Unbind(Op):
 
 
 @numpy_names
-def unbind(x, dim=0):
+def unbind(input, dim=0):
     """The slices along dim, as views without that dim. A tuple. Raises ValueError for a Tensor of no dims."""
-    dim = one_dim("unbind", x, dim)
-    if x.ndim == 0:
+    dim = one_dim("unbind", input, dim)
+    if input.ndim == 0:
         raise ValueError("unbind of a 0-d tensor")
-    return Unbind.apply(x, dim=dim) if x.shape[dim] else ()
+    return Unbind.apply(input, dim=dim) if input.shape[dim] else ()
 
 
 class Split(Op):
@@ -317,32 +321,32 @@ class Split(Op):
 
 
 @numpy_names(split_size="split_size_or_sections")
-def split(x, split_size_or_sections, dim=0):
+def split(tensor, split_size_or_sections, dim=0):
     """Consecutive views along dim: of a size (the last may be smaller), or of a list of sizes. A tuple. Raises
     ValueError for sizes that do not add up."""
-    dim, sizes = one_dim("split", x, dim), split_size_or_sections
-    if x.ndim == 0:
+    dim, sizes = one_dim("split", tensor, dim), split_size_or_sections
+    if tensor.ndim == 0:
         raise ValueError("split of a 0-d tensor")
-    n = x.shape[dim]
+    n = tensor.shape[dim]
     if isinstance(sizes, int):
         if sizes <= 0:
             raise ValueError(f"split: size must be positive, got {sizes}")
         sizes = [min(sizes, n - start) for start in range(0, max(n, 1), sizes)]
     sizes = tuple(sizes)
     if sum(sizes) != n or min(sizes, default=-1) < 0:
-        raise ValueError(f"split: sizes {sizes} do not add up to {n}, the size of dim {dim} of shape {x.shape}")
-    return Split.apply(x, sizes=sizes, dim=dim)
+        raise ValueError(f"split: sizes {sizes} do not add up to {n}, the size of dim {dim} of shape {tensor.shape}")
+    return Split.apply(tensor, sizes=sizes, dim=dim)
 
 
 @numpy_names
 @composite(case((5, 3), chunks=2), case((2, 6), chunks=3, dim=1))
-def chunk(x, chunks, dim=0):
+def chunk(input, chunks, dim=0):
     """At most `chunks` parts along dim, as views: of equal size, but the last may be smaller. A tuple. Raises
     ValueError unless chunks is positive."""
     if chunks <= 0:
         raise ValueError(f"chunk: chunks must be positive, got {chunks}")
-    n = x.shape[one_dim("chunk", x, dim)] if x.ndim else 0
-    return split(x, -(-n // chunks) or [0] * chunks, dim)
+    n = input.shape[one_dim("chunk", input, dim)] if input.ndim else 0
+    return split(input, -(-n // chunks) or [0] * chunks, dim)
 
 
 class Pad(Op):
@@ -376,17 +380,17 @@ def pad(x, pad, value=0.0):
 
 
 @composite(case((2, 3), 2, 1), case((3,), 2, 2))
-def repeat(x, *times, repeats=None):
+def repeat(input, *times, repeats=None):
     """A copy of x tiled repeats[i] times along dim i; more repeats than dims add dims at the front (NumPy's tile).
     Raises ValueError for fewer."""
     repeats = shape_of("repeat", times, repeats)
-    extra = len(repeats) - x.ndim
+    extra = len(repeats) - input.ndim
     if extra < 0 or any(n < 0 for n in repeats):
-        raise ValueError(f"repeat: {repeats} must be sizes ≥ 0, at least one for each dim of shape {x.shape}")
-    shape = (1,) * extra + x.shape
-    pairs = shaped(x, tuple(size for n in shape for size in (1, n)))
+        raise ValueError(f"repeat: {repeats} must be sizes ≥ 0, at least one for each dim of shape {input.shape}")
+    shape = (1,) * extra + input.shape
+    pairs = shaped(input, tuple(size for n in shape for size in (1, n)))
     tiled = expanded(pairs, tuple(size for r, n in zip(repeats, shape) for size in (r, n)))
-    return copied(x, shaped(tiled, tuple(r * n for r, n in zip(repeats, shape))))
+    return copied(input, shaped(tiled, tuple(r * n for r, n in zip(repeats, shape))))
 
 
 def copied(x, y):

@@ -46,24 +46,24 @@ class Sum(Op):
 
 
 @numpy_names
-def sum(x, dim=None, keepdim=False, dtype=None):
+def sum(input, dim=None, keepdim=False, dtype=None):
     """Sum over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype, or of x in `dtype`;
     integers and bools sum to int64. Of nothing, 0."""
-    x = x if dtype is None else in_dtype(x, dtype)
-    return Sum.apply(x, dims=many_dims("sum", x, dim), keepdim=keepdim)
+    input = input if dtype is None else in_dtype(input, dtype)
+    return Sum.apply(input, dims=many_dims("sum", input, dim), keepdim=keepdim)
 
 
 @numpy_names
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True))
-def mean(x, dim=None, keepdim=False, dtype=None):
+def mean(input, dim=None, keepdim=False, dtype=None):
     """y = Σ x / n over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype, or of x in
     `dtype`; float16 is summed in float32. NaN of nothing. Raises TypeError unless they are floats."""
-    x = x if dtype is None else in_dtype(x, dtype)
-    require_float("mean", x)
-    if x.dtype == float16:
-        return mean(x.float(), dim, keepdim).half()
-    dims = many_dims("mean", x, dim)
-    return _divided(sum(x, dims, keepdim), _count(x, dims))
+    input = input if dtype is None else in_dtype(input, dtype)
+    require_float("mean", input)
+    if input.dtype == float16:
+        return mean(input.float(), dim, keepdim).half()
+    dims = many_dims("mean", input, dim)
+    return _divided(sum(input, dims, keepdim), _count(input, dims))
 
 
 def _count(x, dims):
@@ -112,21 +112,21 @@ def _nonempty(name, x, dims):
 
 
 @numpy_names
-def amax(x, dim=None, keepdim=False):
+def amax(input, dim=None, keepdim=False):
     """Largest value over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype; NaN is the
     largest. Ties share the gradient evenly. Raises ValueError for a maximum of nothing."""
-    dims = many_dims("amax", x, dim)
-    _nonempty("amax", x, dims)
-    return Amax.apply(x, dims=dims, keepdim=keepdim)
+    dims = many_dims("amax", input, dim)
+    _nonempty("amax", input, dims)
+    return Amax.apply(input, dims=dims, keepdim=keepdim)
 
 
 @numpy_names
-def amin(x, dim=None, keepdim=False):
+def amin(input, dim=None, keepdim=False):
     """Smallest value over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype; NaN is the
     smallest. Ties share the gradient evenly. Raises ValueError for a minimum of nothing."""
-    dims = many_dims("amin", x, dim)
-    _nonempty("amin", x, dims)
-    return Amin.apply(x, dims=dims, keepdim=keepdim)
+    dims = many_dims("amin", input, dim)
+    _nonempty("amin", input, dims)
+    return Amin.apply(input, dims=dims, keepdim=keepdim)
 
 
 class Argmax(Op):
@@ -161,17 +161,17 @@ def _arg(op, x, dim, keepdim):
 
 
 @numpy_names
-def argmax(x, dim=None, keepdim=False):
+def argmax(input, dim=None, keepdim=False):
     """Index of the largest value along dim, the first of ties. int64. dim: an int, dropped unless keepdim, or None for
     x flattened. NaN is the largest. Raises ValueError for a maximum of nothing."""
-    return _arg(Argmax, x, dim, keepdim)
+    return _arg(Argmax, input, dim, keepdim)
 
 
 @numpy_names
-def argmin(x, dim=None, keepdim=False):
+def argmin(input, dim=None, keepdim=False):
     """Index of the smallest value along dim, the first of ties. int64. dim: an int, dropped unless keepdim, or None for
     x flattened. NaN is the smallest. Raises ValueError for a minimum of nothing."""
-    return _arg(Argmin, x, dim, keepdim)
+    return _arg(Argmin, input, dim, keepdim)
 
 
 def _extreme(x, dim, keepdim, over_all, arg):
@@ -189,24 +189,24 @@ def _extreme(x, dim, keepdim, over_all, arg):
 
 @numpy_names
 @composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))
-def max(x, dim=None, keepdim=False, *, other=None):
+def max(input, dim=None, keepdim=False, *, other=None):
     """The largest of all; ties share the gradient. With dim, an int that is dropped unless keepdim, the pair (values,
     indices), of x's dtype and int64; the first of ties gets the gradient. With a Tensor in place of dim, or other=,
     maximum(). Raises ValueError for a maximum of nothing."""
     if other is not None or isinstance(dim, Value):
-        return maximum(x, dim if other is None else other)
-    return _extreme(x, dim, keepdim, amax, argmax)
+        return maximum(input, dim if other is None else other)
+    return _extreme(input, dim, keepdim, amax, argmax)
 
 
 @numpy_names
 @composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))
-def min(x, dim=None, keepdim=False, *, other=None):
+def min(input, dim=None, keepdim=False, *, other=None):
     """The smallest of all; ties share the gradient. With dim, an int that is dropped unless keepdim, the pair (values,
     indices), of x's dtype and int64; the first of ties gets the gradient. With a Tensor in place of dim, or other=,
     minimum(). Raises ValueError for a minimum of nothing."""
     if other is not None or isinstance(dim, Value):
-        return minimum(x, dim if other is None else other)
-    return _extreme(x, dim, keepdim, amin, argmin)
+        return minimum(input, dim if other is None else other)
+    return _extreme(input, dim, keepdim, amin, argmin)
 
 
 class Any(Op):
@@ -230,15 +230,15 @@ class All(Op):
 
 
 @numpy_names
-def any(x, dim=None, keepdim=False):
+def any(input, dim=None, keepdim=False):
     """True where any value over dim is not 0. dim: an int, several, or None for all, dropped unless keepdim. bool."""
-    return Any.apply(x, dims=many_dims("any", x, dim), keepdim=keepdim)
+    return Any.apply(input, dims=many_dims("any", input, dim), keepdim=keepdim)
 
 
 @numpy_names
-def all(x, dim=None, keepdim=False):
+def all(input, dim=None, keepdim=False):
     """True where no value over dim is 0. dim: an int, several, or None for all, dropped unless keepdim. bool."""
-    return All.apply(x, dims=many_dims("all", x, dim), keepdim=keepdim)
+    return All.apply(input, dims=many_dims("all", input, dim), keepdim=keepdim)
 
 
 def _spread(dim, unbiased, correction):
@@ -252,26 +252,26 @@ def _spread(dim, unbiased, correction):
 
 @numpy_names
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True), case((5,), dim=0, correction=0))
-def var(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
+def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """y = Σ (x - mean)² / (n - correction) over dim. dim: an int, several, or None for all, dropped unless keepdim.
 
     correction 1, the default, is the unbiased estimate, and unbiased=False is 0; NaN if n is not above it. Of x's
     dtype. Raises TypeError unless that is a float, and if both options are given."""
-    require_float("var", x)
+    require_float("var", input)
     dim, correction = _spread(dim, unbiased, correction)
-    if x.dtype == float16:
-        return var(x.float(), dim, None, keepdim, correction=correction).half()
-    dims = many_dims("var", x, dim)
-    centred = x - mean(x, dims, keepdim=True)
-    return _divided(sum(centred * centred, dims, keepdim), _count(x, dims) - correction)
+    if input.dtype == float16:
+        return var(input.float(), dim, None, keepdim, correction=correction).half()
+    dims = many_dims("var", input, dim)
+    centred = input - mean(input, dims, keepdim=True)
+    return _divided(sum(centred * centred, dims, keepdim), _count(input, dims) - correction)
 
 
 @numpy_names
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True))
-def std(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
+def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """y = √var(x). Shapes, dtypes, options and errors are those of var. The gradient is 0 where the variance is 0, as
     in PyTorch."""
-    y = var(x, dim, unbiased, keepdim, correction=correction)
+    y = var(input, dim, unbiased, keepdim, correction=correction)
     constant = y == 0
     return y.masked_fill(constant, 1.0).sqrt().masked_fill(constant, 0.0)
 
@@ -292,15 +292,15 @@ class Logsumexp(Op):
 
 
 @numpy_names
-def logsumexp(x, dim, keepdim=False):
+def logsumexp(input, dim, keepdim=False):
     """ln Σ e^x over dim, without overflow. dim: an int or several, dropped unless keepdim. Of x's dtype. Raises
     TypeError unless that is a float."""
-    require_float("logsumexp", x)
-    dims = many_dims("logsumexp", x, dim)
-    rest = tuple(d for d in range(x.ndim) if d not in dims)
-    rows = shaped(x.permute(rest + dims), (*(x.shape[d] for d in rest), _count(x, dims)))
+    require_float("logsumexp", input)
+    dims = many_dims("logsumexp", input, dim)
+    rest = tuple(d for d in range(input.ndim) if d not in dims)
+    rows = shaped(input.permute(rest + dims), (*(input.shape[d] for d in rest), _count(input, dims)))
     y = Logsumexp.apply(rows, dim=rows.ndim - 1)
-    return shaped(y, _kept(x.shape, dims) if keepdim else tuple(x.shape[d] for d in rest))
+    return shaped(y, _kept(input.shape, dims) if keepdim else tuple(input.shape[d] for d in rest))
 
 
 class Cumsum(Op):
@@ -317,12 +317,12 @@ class Cumsum(Op):
 
 
 @numpy_names
-def cumsum(x, dim, dtype=None):
+def cumsum(input, dim, dtype=None):
     """Running sum along dim: y_i = Σ_{j ≤ i} x_j. Of x's shape and dtype, or of x in `dtype`; integers and bools give
     int64."""
-    x = x if dtype is None else in_dtype(x, dtype)
-    dim = one_dim("cumsum", x, dim)
-    return Cumsum.apply(x, dim=dim, reverse=False) if x.ndim else x.clone()
+    input = input if dtype is None else in_dtype(input, dtype)
+    dim = one_dim("cumsum", input, dim)
+    return Cumsum.apply(input, dim=dim, reverse=False) if input.ndim else input.clone()
 
 
 class Argsort(Op):
@@ -336,35 +336,35 @@ class Argsort(Op):
 
 
 @numpy_names
-def argsort(x, dim=-1, descending=False, stable=True):
+def argsort(input, dim=-1, descending=False, stable=True):
     """Indices that sort x along dim. int64, of x's shape. Ties keep their order, stable or not; NaN is the largest."""
-    dim = one_dim("argsort", x, dim)
-    return shaped(Argsort.apply(shaped(x, x.shape or (1,)), dim=dim, descending=descending), x.shape)
+    dim = one_dim("argsort", input, dim)
+    return shaped(Argsort.apply(shaped(input, input.shape or (1,)), dim=dim, descending=descending), input.shape)
 
 
 @numpy_names
 @composite(case((3, 4)), case(apart((3, 4)), dim=0, descending=True))
-def sort(x, dim=-1, descending=False, stable=True):
+def sort(input, dim=-1, descending=False, stable=True):
     """The pair (values, indices) in order along dim. Of x's shape; x's dtype, and int64. Ties keep their order, stable
     or not; NaN is the largest. Gradients go to where the values come from."""
-    indices = argsort(x, dim, descending)
-    return ValuesIndices(_at(x, dim, indices), indices)
+    indices = argsort(input, dim, descending)
+    return ValuesIndices(_at(input, dim, indices), indices)
 
 
 @numpy_names
 @composite(case((3, 5), k=2), case((3, 5), k=3, dim=0, largest=False))
-def topk(x, k, dim=-1, largest=True, sorted=True):
+def topk(input, k, dim=-1, largest=True, sorted=True):
     """The pair (values, indices) of the k largest (or smallest) along dim, in order. Of x's dtype and int64, with size
     k there; the first of ties first, whatever `sorted` is. NaN is the largest. Raises ValueError if there are not k
     elements."""
-    dim = one_dim("topk", x, dim)
-    n = x.shape[dim] if x.ndim else 1
+    dim = one_dim("topk", input, dim)
+    n = input.shape[dim] if input.ndim else 1
     if not 0 <= k <= n:
         raise ValueError(f"topk: k = {k} of {n} elements along dim {dim}")
-    indices = argsort(x, dim, descending=largest)
-    if x.ndim:
+    indices = argsort(input, dim, descending=largest)
+    if input.ndim:
         indices = indices[(slice(None),) * dim + (slice(0, k),)]
-    return ValuesIndices(_at(x, dim, indices), indices)
+    return ValuesIndices(_at(input, dim, indices), indices)
 
 
 def _at(x, dim, indices):

@@ -72,26 +72,26 @@ class Where(Op):
         return None, da, where(condition, 0.0, dy) if self.needs[2] else None
 
 
-def where(condition, x=None, other=None):
+def where(condition, input=None, other=None):
     """x where condition is True, else other. condition: a bool Tensor; x, other: Tensors or numbers. All three are
     broadcast, x and other promoted.
 
     Two numbers give their default dtype: float32, int64 or bool. Raises TypeError for a condition that is no bool
     Tensor, and ValueError for shapes that do not broadcast."""
-    if x is None or other is None:
+    if input is None or other is None:
         raise TypeError("where takes a condition and two values; for where a condition holds, nonzero(as_tuple=True)")
     if not isinstance(condition, Value) or condition.dtype.kind != "b":
         raise TypeError(
             f"where: condition must be a bool Tensor, got {getattr(condition, 'dtype', type(condition).__name__)}"
         )
-    if not isinstance(x, Value) and not isinstance(other, Value):
+    if not isinstance(input, Value) and not isinstance(other, Value):
         kind = dtypes.bool_
-        for number in (x, other):
+        for number in (input, other):
             kind = dtypes.promote_number(kind, number)
-        x = condition.constant(x).to(kind)
-    x, other = promoted("where", x, other)
-    check_broadcast("where", condition, x, other)
-    return Where.apply(condition, x, other)
+        input = condition.constant(input).to(kind)
+    input, other = promoted("where", input, other)
+    check_broadcast("where", condition, input, other)
+    return Where.apply(condition, input, other)
 
 
 class Clamp(Op):
@@ -111,7 +111,7 @@ class Clamp(Op):
         return where(inside, dy, 0.0)
 
 
-def clamp(x, min=None, max=None):
+def clamp(input, min=None, max=None):
     """x limited to [min, max]; either bound may be None. Numbers, or Tensors that broadcast with x; dtypes are
     promoted.
 
@@ -120,13 +120,13 @@ def clamp(x, min=None, max=None):
     if min is None and max is None:
         raise ValueError("clamp: give min, max or both")
     if isinstance(min, Value) or isinstance(max, Value):
-        return _bounded(_bounded(x, min, lt), max, gt)
+        return _bounded(_bounded(input, min, lt), max, gt)
     for bound in (min, max):
         if bound is not None and not isinstance(bound, (int, float)):
             raise TypeError(f"clamp: min and max are numbers or Tensors, got {type(bound).__name__}")
     if any(isinstance(bound, float) for bound in (min, max)):
-        x = floating(x)
-    return Clamp.apply(x, min=min, max=max)
+        input = floating(input)
+    return Clamp.apply(input, min=min, max=max)
 
 
 def _bounded(x, bound, beyond):
@@ -179,21 +179,21 @@ Isinf = _predicate("isinf", "True where x is +∞ or -∞", case((3, 4)))
 Isfinite = _predicate("isfinite", "True where x is neither NaN nor ±∞", case((3, 4)))
 
 
-def logical_not(x):
+def logical_not(input):
     """True where x is 0 or False. bool, of x's shape."""
-    return LogicalNot.apply(x)
+    return LogicalNot.apply(input)
 
 
-def isnan(x):
+def isnan(input):
     """True where x is NaN. bool, of x's shape."""
-    return Isnan.apply(x)
+    return Isnan.apply(input)
 
 
-def isinf(x):
+def isinf(input):
     """True where x is +∞ or -∞. bool, of x's shape."""
-    return Isinf.apply(x)
+    return Isinf.apply(input)
 
 
-def isfinite(x):
+def isfinite(input):
     """True where x is neither NaN nor infinite. bool, of x's shape."""
-    return Isfinite.apply(x)
+    return Isfinite.apply(input)

@@ -981,7 +981,7 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 
     Source: Hendrycks and Gimpel 2016."""
 
-def relu(input: Tensor, inplace: bool = False) -> Tensor:
+def relu(input: Tensor) -> Tensor:
     """max(x, 0). Of x's shape and dtype (of bools, int64); the gradient at 0 is 0."""
 
 def sigmoid(input: Tensor) -> Tensor:
@@ -989,7 +989,7 @@ def sigmoid(input: Tensor) -> Tensor:
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
-def silu(input: Tensor, inplace: bool = False) -> Tensor:
+def silu(input: Tensor) -> Tensor:
     """y = x σ(x);   dx = dy σ (1 + x (1 - σ))
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
@@ -999,9 +999,7 @@ def tanh(input: Tensor) -> Tensor:
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
-def dropout(
-    input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, *, generator: Generator | None = None
-) -> Tensor:
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, *, generator: Generator | None = None) -> Tensor:
     """Each element 0 with probability p, else divided by 1 - p; input itself if not training or p = 0. Floats, of any
     shape.
 
@@ -1143,7 +1141,7 @@ def rms_norm(input: Tensor, normalized_shape: Size, weight: Tensor | None = None
     eps is added to the mean square; None is the dtype's machine epsilon, as in PyTorch. Raises ValueError for other
     shapes, and TypeError unless all are floats of one dtype. Source: Zhang and Sennrich 2019."""
 
-def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     """y = x where x > 0, else alpha (e^(x / alpha) - 1)
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats. Source: Barron 2017."""
@@ -1157,7 +1155,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) 
 
 @overload
 def cosine_similarity(x1: Tensor, x2: Tensor, axis: int = 1, eps: float = 1e-08) -> Tensor: ...
-def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
     """y = x where x > 0, else alpha (e^x - 1);   dx = dy, else dy alpha e^x
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats. Source: Clevert et al. 2015."""
@@ -1175,23 +1173,23 @@ def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
 
-def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+def hardsigmoid(input: Tensor) -> Tensor:
     """y = x / 6 + 1/2, limited to [0, 1]
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
 
-def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+def hardswish(input: Tensor) -> Tensor:
     """y = x hardsigmoid x (Howard et al., 2019)
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
 
-def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """y = min(max(x, min_val), max_val);   dx = dy where min_val < x < max_val, else 0
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats, and ValueError if min_val is above
     max_val."""
 
-def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     """y = x where x > 0, else negative_slope x;   dx = dy, or negative_slope dy
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats. Source: Maas et al. 2013."""
@@ -1201,7 +1199,7 @@ def logsigmoid(input: Tensor) -> Tensor:
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
 
-def mish(input: Tensor, inplace: bool = False) -> Tensor:
+def mish(input: Tensor) -> Tensor:
     """y = x tanh(softplus x) (Misra, 2019)
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
@@ -1219,12 +1217,12 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
     Of x's shape. Raises TypeError unless both hold floats, and ValueError for a weight of another shape."""
 
-def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+def relu6(input: Tensor) -> Tensor:
     """y = min(max(x, 0), 6);   dx = dy where 0 < x < 6, else 0
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
 
-def selu(input: Tensor, inplace: bool = False) -> Tensor:
+def selu(input: Tensor) -> Tensor:
     """y = 1.0507 elu(x, 1.67326), which keeps mean 0 and variance 1 (Klambauer et al., 2017)
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""

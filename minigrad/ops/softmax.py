@@ -45,12 +45,12 @@ class SoftmaxBackward(FormulaOp):
 
 
 @numpy_names
-def softmax(x, dim=-1, dtype=None):
+def softmax(input, dim=-1, dtype=None):
     """Positive numbers that sum to 1 along dim, in proportion to e^x. Of x's shape and dtype, or of x in `dtype`.
     Raises TypeError unless that is a float, and IndexError for a dim that x does not have."""
-    x = x if dtype is None else in_dtype(x, dtype)
-    dim = float_dim("softmax", x, dim)
-    return Softmax.apply(x, dim=dim) if x.ndim else (x * 0.0).exp()
+    input = input if dtype is None else in_dtype(input, dtype)
+    dim = float_dim("softmax", input, dim)
+    return Softmax.apply(input, dim=dim) if input.ndim else (input * 0.0).exp()
 
 
 class LogSoftmax(Op):
@@ -68,9 +68,9 @@ class LogSoftmax(Op):
 
 
 @numpy_names
-def log_softmax(x, dim=-1, dtype=None):
+def log_softmax(input, dim=-1, dtype=None):
     """The logarithm of softmax along dim, without underflow. Of x's shape and dtype, or of x in `dtype`. Raises
     TypeError unless that is a float, and IndexError for a dim that x does not have."""
-    x = x if dtype is None else in_dtype(x, dtype)
-    dim = float_dim("log_softmax", x, dim)
-    return LogSoftmax.apply(x, dim=dim) if x.ndim else x * 0.0
+    input = input if dtype is None else in_dtype(input, dtype)
+    dim = float_dim("log_softmax", input, dim)
+    return LogSoftmax.apply(input, dim=dim) if input.ndim else input * 0.0

@@ -9,9 +9,8 @@ a loss, is in plateau.py.
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..base.missing import explaining, listing
 from .optimizer import Optimizer
 from .plateau import ReduceLROnPlateau
 from .scheduler import LRScheduler, at_least_1, for_each_group, refuse_group
@@ -301,7 +300,3 @@ class SequentialLR(LRScheduler):
                 scheduler.load_state_dict(state)
             raise
         self.last_epoch, self.milestones = epoch, list(milestones)
-
-
-if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
-    __getattr__, __dir__ = explaining(__name__), listing(__name__)

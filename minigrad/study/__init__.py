@@ -52,7 +52,6 @@ from .effects.patching import patch
 from .effects.cells import WhatIf, attention_attribution, what_if
 from .recorder import Recorder
 from .report import LayerView
-from ..base.missing import listing
 
 __all__ = [
     "attention_layers", "head_weights", "attention_to", "duplicate", "entropy", "induction", "previous", "rollout",
@@ -63,5 +62,3 @@ __all__ = [
     "PruneReport", "ablate_heads", "grouped", "head_importance", "losses_without", "mean_loss", "prune", "ranked",
     "patch", "WhatIf", "attention_attribution", "what_if", "Recorder", "LayerView",
 ]  # fmt: skip
-
-__dir__ = listing(__name__)

@@ -11,7 +11,6 @@ import numpy as np
 
 from .. import autograd, backend, dtypes
 from ..autograd import GraphError, Handle, Node, Recorded, Storage, Value
-from ..base.missing import instead
 from ..base.recording import thread
 from ..ops.args import shape_of
 from ..typing import Array, DTypeLike, Number, Operand, Size
@@ -478,15 +477,6 @@ class Tensor(Operations, Gradients, InPlace, Interop):
             dtypes.check_data("new_tensor", dtype, array)
             array = array.astype(dtype) if array.dtype.kind == "u" else array  # NumPy's for ints from 2**63 on
         return self.constant(array).to(dtype).to(device or self.device).requires_grad_(requires_grad)
-
-    if not TYPE_CHECKING:  # to mypy, what is not here does not exist
-
-        def __getattr__(self, name):
-            """Raises the AttributeError for a name of PyTorch's that minigrad has not, with what to use instead."""
-            why = None if name.startswith("_") else instead(name.rstrip("_"))
-            if why is None:
-                return object.__getattribute__(self, name)  # which raises what it has raised before
-            raise AttributeError(f"'Tensor' object has no attribute {name!r}: {why}")
 
 
 def check_same_kind(what: str, x: Any, like: Value) -> None:

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from .. import autograd
 from ..autograd import GraphError, Value
-from ..base.missing import refused_argument
 from .core import Tensor, nodes_of
 
 if TYPE_CHECKING:
@@ -54,16 +53,12 @@ def grad(
     allow_unused: bool = False,
     *,
     materialize_grads: bool = False,
-    **others: Any,
 ) -> tuple[Any, ...]:
     """Gradients of outputs with respect to inputs, weighted by grad_outputs, as a tuple; touches no .grad.
 
     outputs, inputs, grad_outputs: a Tensor or a sequence. Raises GraphError for an input that the outputs do not depend
     on; with allow_unused, its gradient is None, and with materialize_grads, zeros. retain_graph, create_graph: as in
-    Tensor.backward. Of others, only_inputs=True and is_grads_batched=False change nothing."""
-    for word, value in others.items():
-        if value is not {"only_inputs": True, "is_grads_batched": False}.get(word):
-            raise refused_argument("grad", word) or TypeError(f"grad() got an unexpected keyword argument {word!r}")
+    Tensor.backward."""
     outputs = [outputs] if isinstance(outputs, Value) else list(outputs)
     inputs = [inputs] if isinstance(inputs, Value) else list(inputs)
     if grad_outputs is None or isinstance(grad_outputs, Value):

@@ -7,8 +7,5 @@ runs         what examples/char_lm.py has saved, read back and checked
 """
 
 from .loop import Interrupt, Progress, Table
-from ..base.missing import listing
 
 __all__ = ["Interrupt", "Progress", "Table"]
-
-__dir__ = listing(__name__, "checkpoint", "loop", "objects", "runs", "text")

@@ -3,9 +3,5 @@
 from typing import TYPE_CHECKING
 
 from . import data
-from ..base.missing import explaining, listing
 
 __all__ = ["data"]
-
-if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
-    __getattr__, __dir__ = explaining(__name__), listing(__name__)

@@ -12,11 +12,10 @@ import bisect
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from ..base.missing import explaining, listing
 from ..ops import stack
 from ..random import Generator
 from ..tensor import Tensor, from_numpy, multinomial, randint, randperm, tensor
@@ -359,7 +358,3 @@ class DataLoader(Generic[T_co]):
         if self.batch_size is None:
             return n
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
-
-
-if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
-    __getattr__, __dir__ = explaining(__name__), listing(__name__)

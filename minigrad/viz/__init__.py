@@ -6,12 +6,9 @@ matplotlib: pip install graphviz matplotlib.
 
 from typing import TYPE_CHECKING
 
-from ..base.missing import listing
 from .graph import Graph, graph  # now rather than on demand, so that viz.graph is the function and not the submodule
 
 __all__ = ["Graph", "curves", "graph", "heads_grid", "loss_curve"]
-
-__dir__ = listing(__name__)
 
 if TYPE_CHECKING:
     from .heads import heads_grid

@@ -1,8 +1,6 @@
 """What a user of PyTorch types around modules: containers, methods, arguments, initial values, helpers."""
 
-import importlib.util
 from collections import OrderedDict
-from operator import attrgetter
 
 import numpy as np
 import pytest
@@ -73,7 +71,7 @@ def test_arguments_that_change_nothing():
         before = x.clone()
         assert layer(x).shape == (3, 2) and (x == before).all()
     x = mg.tensor([-1.0, 1.0])
-    assert nn.functional.relu(x, inplace=True).numpy().tolist() == [0, 1] and x[0].item() == -1
+    assert nn.ReLU(inplace=True)(x).numpy().tolist() == [0, 1] and x[0].item() == -1
     mask = nn.Transformer.generate_square_subsequent_mask(3)
     assert mask[0].numpy().tolist() == [0, -np.inf, -np.inf] and mask[2].numpy().tolist() == [0, 0, 0]
     weights = [mg.ones(2, requires_grad=True)]
@@ -164,75 +162,15 @@ def test_closures_and_groups():
     assert len(optimizer.param_groups) == 2
 
 
-MISSING = {
-    "nn.Conv2d": "convolutions", "nn.LSTM": "recurrent", "nn.MaxPool2d": "pooling", "nn.AdaptiveAvgPool2d": "pooling",
-    "nn.BatchNorm1d": "LayerNorm", "nn.GroupNorm": "LayerNorm", "nn.ZeroPad2d": "F.pad", "nn.CTCLoss": "write it",
-    "nn.functional.conv2d": "convolutions", "nn.functional.batch_norm": "LayerNorm", "nn.functional.relu_": "leave out",
-    "nn.init.xavier_normal": "end with _", "optim.RMSprop": "subclass", "optim.lr_scheduler.CyclicLR": "OneCycleLR",
-    "utils.checkpoint": "recompute", "utils.data.get_worker_info": "process", "autograd.Variable": "requires_grad",
-    "cuda.amp": "GradScaler",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", MISSING)
-def test_what_is_missing_says_so(name):
-    home, _, last = name.rpartition(".")
-    module = mg
-    for part in home.split("."):
-        module = getattr(module, part)
-    with pytest.raises(AttributeError, match=f"'minigrad.{home}' has no attribute '{last}': .*{MISSING[name]}"):
-        getattr(module, last)
-    assert not hasattr(module, last)
-    with pytest.raises(AttributeError, match=f"module 'minigrad.{home}' has no attribute 'nonsense'$"):
-        module.nonsense  # noqa: B018
-
-
-IMPORTS = {
-    "from minigrad.nn import Linear, Conv2d": "cannot import name 'Conv2d' from 'minigrad.nn': .*convolutions",
-    "from minigrad.nn.functional import conv2d": "from 'minigrad.nn.functional': .*convolutions",
-    "from minigrad.optim import RMSprop": "subclass",
-    "from minigrad.optim.lr_scheduler import CyclicLR": "OneCycleLR",
-    "from minigrad.distributed import init_process_group, world": "mpiexec",
-    "from minigrad.nn import parallel": "see minigrad.distributed",
-    "from minigrad.utils import tensorboard": "viz.curves",
-    "from minigrad.cuda import amp": "leave out autocast",
-}
-
-
-@pytest.mark.parametrize("line", IMPORTS)
-def test_imports_of_what_is_missing_say_so(line):
-    for _ in range(2):  # no half of it is kept
-        with pytest.raises(ImportError, match=IMPORTS[line]):
-            exec(line)
-
-
-def test_other_imports_are_left_to_python():
-    with pytest.raises(ImportError, match=r"cannot import name 'nonsense' from 'minigrad.nn.functional'"):
-        from minigrad.nn.functional import nonsense  # noqa: F401
-    with pytest.raises(ModuleNotFoundError, match=r"No module named 'minigrad.nn.functional.nonsense'$"):
-        import minigrad.nn.functional.nonsense  # noqa: F401
-    assert importlib.util.find_spec("minigrad.nonsense") is None and importlib.util.find_spec("minigrad.nn.gpt.model")
-    assert not hasattr(mg.nn, "Conv2d") and not hasattr(mg, "compile")
-
-
-HINTED = {
-    "": "get_rng_state set_rng_state seed distributions special backends use_deterministic_algorithms set_printoptions "
-    "testing profiler onnx",
-    "nn.": "Bilinear PairwiseDistance Buffer LazyLinear parameter modules Threshold",
-    "nn.functional.": "threshold rrelu gumbel_softmax pairwise_distance embedding_bag",
-    "nn.utils.": "get_total_norm clip_grad_norm",
-    "utils.data.": "StackDataset ChainDataset",
-}
+def test_what_is_missing_says_so():
+    with pytest.raises(AttributeError, match=r"'minigrad.nn' has no attribute 'Conv2d': there are no convolutions"):
+        nn.Conv2d  # noqa: B018
+    with pytest.raises(AttributeError, match=r"module 'minigrad' has no attribute 'nonsense'$"):
+        mg.nonsense  # noqa: B018
+    assert not hasattr(nn, "LSTM") and not hasattr(mg, "compile")
 
 
 def test_initial_seed():
     mg.manual_seed(5)
     mg.rand(3)
     assert mg.initial_seed() == 5
-
-
-@pytest.mark.parametrize("home", HINTED)
-def test_names_with_hints(home):
-    for name in HINTED[home].split():
-        with pytest.raises(AttributeError, match=f"has no attribute '{name}': "):
-            attrgetter(home + name)(mg)

@@ -10,7 +10,6 @@ import inspect
 
 import minigrad as mg
 from minigrad.nn import functional as F
-from minigrad.ops import keywords
 
 STARRED = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 NOT_OURS = {"out", "layout", "pin_memory", "names"}
@@ -40,9 +39,7 @@ def takes(function, word):
     p = parameters.get(word)
     if "kwargs" in parameters:  # a method that writes what the function without _ makes
         return takes(getattr(mg.ops, function.__name__[:-1]), word)
-    if "options" in parameters or (p is not None and p.kind not in STARRED):
-        return True
-    return word in keywords.IGNORED or word in keywords.SECOND.get(function.__name__, ())
+    return "options" in parameters or (p is not None and p.kind not in STARRED)
 
 
 def refused(torch):

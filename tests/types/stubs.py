@@ -9,7 +9,6 @@ import re
 
 from minigrad import ops
 from minigrad.ops.args import numpy_names
-from minigrad.ops.keywords import INPLACE, names_of
 
 from .. import ROOT
 from .vocabulary import CALLS, KINDS, REFUSED, RETURNS
@@ -51,9 +50,9 @@ def kind_of(function, p, beside=()):
         return p.annotation if isinstance(p.annotation, str) else inspect.formatannotation(p.annotation)
     word = p.name + ("" if p.default is p.empty else "=" if p.default is None else "=…")
     for key in (f"{function}.{word}", word):
-        if key in WORDS and not (key == "x" and {"other", "exponent"} & set(beside)):
+        if key in WORDS and not (key == "input" and {"other", "exponent"} & set(beside)):
             return WORDS[key]
-    if word == "x":
+    if word == "input":
         return "Operand"
     if isinstance(p.default, bool | int | float | str):
         return type(p.default).__name__
@@ -61,13 +60,13 @@ def kind_of(function, p, beside=()):
 
 
 def signatures(name, function):
-    """The signatures "(…) -> …" of a function, in the words of mg.* and F.*: several if what it returns or needs
+    """The signatures "(…) -> …" of a function, several if what it returns or needs
     depends on the arguments."""
     parameters = [p for p in inspect.signature(function).parameters.values() if p.name not in REFUSED]
-    names, called = [p.name for p in parameters], names_of(function)
+    names = [p.name for p in parameters]
     if name in CALLS:
         for call in CALLS[name]:
-            unknown = set(re.findall(r"(\w+):", call)) - {*called.values(), "axis", "keepdims"}
+            unknown = set(re.findall(r"(\w+):", call)) - {*names, "axis", "keepdims"}
             if unknown:
                 left.append(f"{name} has no {unknown} any more: mend CALLS in tests/types/vocabulary.py")
         return list(CALLS[name])
@@ -87,9 +86,7 @@ def signatures(name, function):
         except Unknown as error:
             kind = "Any"
             left.append(str(error))
-        shown.append(f"{stars}{called[p.name]}: {kind}{default}".replace("'", '"'))
-    if name in INPLACE:
-        shown.insert(shown.index("*") if star else len(shown), "inplace: bool = False")
+        shown.append(f"{stars}{p.name}: {kind}{default}".replace("'", '"'))
     given = [f"({', '.join(shown)}) -> {returned}"]
     if function.__code__ is NUMPYS and "dim" in names:
         given.append(given[0].replace("keepdim:", "keepdims:").replace(" dim:", " axis:"))

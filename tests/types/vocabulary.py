@@ -8,9 +8,9 @@ KINDS = {
     "batch2 vec vec1 vec2 source tensor tensor1 tensor2 boundaries sorted_sequence indices end x1 x2 input1 input2",
     "Tensor | None": "weight= bias= mask= attn_mask= src_mask= tgt_mask= memory_mask= src_key_padding_mask= "
     "tgt_key_padding_mask= memory_key_padding_mask= weights= sorter= pos_weight=",
-    "Tensor | Array": "matmul.x matmul.other tensordot.a tensordot.b einsum.operands",
-    "Operand": "other exponent masked_fill.value lerp.weight elements test_elements searchsorted.values",
-    "Operand | None": "clamp.min= clamp.max= x= other= scatter.src=",
+    "Tensor | Array": "matmul.input matmul.other tensordot.a tensordot.b einsum.operands",
+    "Operand": "other exponent masked_fill.value lerp.weight elements test_elements searchsorted.input",
+    "Operand | None": "clamp.min= clamp.max= input= other= scatter.src=",
     "Sequence[Tensor]": "tensors",
     "int": "dim dim0 dim1 chunks topk.k select.index repeat_interleave.repeats start length in_features out_features "
     "num_embeddings embedding_dim",
@@ -31,7 +31,7 @@ KINDS = {
     "str | None": "device= rounding_mode= side=",
     "Index": "getitem.index parsed_index.index",
     "Generator | None": "generator= generator=…",
-    "Any": "parsed_index.x",
+    "Any": "parsed_index.input",
 }
 REFUSED = {"out"}  # arguments that functions know of in order to refuse them
 

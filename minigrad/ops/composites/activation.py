@@ -21,191 +21,191 @@ __all__ = [
 
 
 @composite(case((3, 4)), case(uniform((3, 4), -3, 3), beta=2.0, threshold=3.0))
-def softplus(x, beta=1.0, threshold=20.0):
+def softplus(input, beta=1.0, threshold=20.0):
     """y = ln(1 + e^(beta x)) / beta, and x where beta x > threshold;   dx = dy σ(beta x)
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
-    require_float("softplus", x)
-    scaled = x * beta
+    require_float("softplus", input)
+    scaled = input * beta
     large = scaled > threshold
-    return where(large, x, log1p(where(large, 0.0, scaled).exp()) / beta)
+    return where(large, input, log1p(where(large, 0.0, scaled).exp()) / beta)
 
 
 @composite(case(apart((3, 4))))
-def logsigmoid(x):
+def logsigmoid(input):
     """y = ln σ(x) = -ln(1 + e^-x), without overflow;   dx = dy σ(-x)
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
-    require_float("logsigmoid", x)
-    below = x < 0
-    a, b = where(below, x, 0.0), where(below, 0.0, x)
+    require_float("logsigmoid", input)
+    below = input < 0
+    a, b = where(below, input, 0.0), where(below, 0.0, input)
     return where(below, a - log1p(a.exp()), -log1p((-b).exp()))
 
 
 @composite(case(apart((3, 4))), case(apart((3, 4)), alpha=0.5))
-def elu(x, alpha=1.0):
+def elu(input, alpha=1.0):
     """y = x where x > 0, else alpha (e^x - 1);   dx = dy, else dy alpha e^x
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats. Source: Clevert et al. 2015."""
-    require_float("elu", x)
-    above = x > 0
-    return where(above, x, alpha * expm1(where(above, 0.0, x)))
+    require_float("elu", input)
+    above = input > 0
+    return where(above, input, alpha * expm1(where(above, 0.0, input)))
 
 
 @composite(case(apart((3, 4)), alpha=2.0))
-def celu(x, alpha=1.0):
+def celu(input, alpha=1.0):
     """y = x where x > 0, else alpha (e^(x / alpha) - 1)
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats. Source: Barron 2017."""
-    require_float("celu", x)
-    above = x > 0
-    return where(above, x, alpha * expm1(where(above, 0.0, x) / alpha))
+    require_float("celu", input)
+    above = input > 0
+    return where(above, input, alpha * expm1(where(above, 0.0, input) / alpha))
 
 
 @composite(case(apart((3, 4))))
-def selu(x):
+def selu(input):
     """y = 1.0507 elu(x, 1.67326), which keeps mean 0 and variance 1 (Klambauer et al., 2017)
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
-    return elu(x, 1.6732632423543772848170429916717) * 1.0507009873554804934193349852946
+    return elu(input, 1.6732632423543772848170429916717) * 1.0507009873554804934193349852946
 
 
 @composite(case(apart((3, 4))))
-def leaky_relu(x, negative_slope=0.01):
+def leaky_relu(input, negative_slope=0.01):
     """y = x where x > 0, else negative_slope x;   dx = dy, or negative_slope dy
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats. Source: Maas et al. 2013."""
-    require_float("leaky_relu", x)
-    return where(x > 0, x, x * negative_slope)
+    require_float("leaky_relu", input)
+    return where(input > 0, input, input * negative_slope)
 
 
 @composite(case((3, 4)))
-def mish(x):
+def mish(input):
     """y = x tanh(softplus x) (Misra, 2019)
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
-    return x * tanh(softplus(x))
+    return input * tanh(softplus(input))
 
 
 @composite(case(apart((3, 4))))
-def softsign(x):
+def softsign(input):
     """y = x / (1 + |x|);   dx = dy / (1 + |x|)²
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-    x = floating(x)
-    return x / (absolute(x) + 1.0)
+    input = floating(input)
+    return input / (absolute(input) + 1.0)
 
 
 @composite(case((3, 4)))
-def tanhshrink(x):
+def tanhshrink(input):
     """y = x - tanh x;   dx = dy tanh² x
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-    x = floating(x)
-    return x - tanh(x)
+    input = floating(input)
+    return input - tanh(input)
 
 
 @composite(case(apart((3, 4))), case(apart((3, 4)), lambd=0.01))
-def softshrink(x, lambd=0.5):
+def softshrink(input, lambd=0.5):
     """y = x moved by lambd towards 0, and 0 if it is not so far away;   dx = dy where |x| > lambd, else 0
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats, and ValueError for a negative lambd."""
-    require_float("softshrink", x)
+    require_float("softshrink", input)
     if not lambd >= 0:
         raise ValueError(f"softshrink: lambd must not be negative, got {lambd}")
-    return where(x > lambd, x - lambd, where(x < -lambd, x + lambd, x * 0.0))
+    return where(input > lambd, input - lambd, where(input < -lambd, input + lambd, input * 0.0))
 
 
 @composite(case(apart((3, 4))), case(apart((3, 4)), lambd=0.01))
-def hardshrink(x, lambd=0.5):
+def hardshrink(input, lambd=0.5):
     """y = x where |x| > lambd, else 0;   dx = dy there, else 0
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
-    require_float("hardshrink", x)
-    return where((x >= -lambd) & (x <= lambd), 0.0, x)
+    require_float("hardshrink", input)
+    return where((input >= -lambd) & (input <= lambd), 0.0, input)
 
 
 @composite(case(apart((3, 4))))
-def relu6(x):
+def relu6(input):
     """y = min(max(x, 0), 6);   dx = dy where 0 < x < 6, else 0
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
-    return hardtanh(x, 0.0, 6.0)
+    return hardtanh(input, 0.0, 6.0)
 
 
 @composite(case(apart((3, 4))))
-def hardtanh(x, min_val=-1.0, max_val=1.0):
+def hardtanh(input, min_val=-1.0, max_val=1.0):
     """y = min(max(x, min_val), max_val);   dx = dy where min_val < x < max_val, else 0
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats, and ValueError if min_val is above
     max_val."""
-    require_float("hardtanh", x)
+    require_float("hardtanh", input)
     if min_val > max_val:
         raise ValueError(f"hardtanh: min_val {min_val} is above max_val {max_val}")
-    y = clamp(x, min_val, max_val)
-    return where((x == min_val) | (x == max_val), y.detach(), y)
+    y = clamp(input, min_val, max_val)
+    return where((input == min_val) | (input == max_val), y.detach(), y)
 
 
 @composite(case(uniform((3, 4), -9.0, 9.0)))
-def hardsigmoid(x):
+def hardsigmoid(input):
     """y = x / 6 + 1/2, limited to [0, 1]
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
-    require_float("hardsigmoid", x)
-    return relu6(x + 3.0) / 6.0
+    require_float("hardsigmoid", input)
+    return relu6(input + 3.0) / 6.0
 
 
 @composite(case(uniform((3, 4), -9.0, 9.0)))
-def hardswish(x):
+def hardswish(input):
     """y = x hardsigmoid x (Howard et al., 2019)
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
-    return x * hardsigmoid(x)
+    return input * hardsigmoid(input)
 
 
 @composite(case(apart((2, 3, 4)), uniform((3,), 0.1, 0.5)), case(apart((3, 4)), uniform((1,), 0.1, 0.5)))
-def prelu(x, weight):
+def prelu(input, weight):
     """y = x where x > 0, else weight x, with a weight (1,), or (C,) for x (N, C, …) (He et al., 2015)
 
     Of x's shape. Raises TypeError unless both hold floats, and ValueError for a weight of another shape."""
-    require_float("prelu", x, weight)
-    C = x.shape[1] if x.ndim > 1 else 1
+    require_float("prelu", input, weight)
+    C = input.shape[1] if input.ndim > 1 else 1
     if weight.ndim > 1 or weight.numel() not in (1, C):
-        raise ValueError(f"prelu: weight of shape {weight.shape} must be (1,) or ({C},) for x of shape {x.shape}")
-    weight = weight.reshape(C, *[1] * (x.ndim - 2)) if weight.numel() > 1 else weight.reshape(())
-    return where(x > 0, x, weight * x)
+        raise ValueError(f"prelu: weight of shape {weight.shape} must be (1,) or ({C},) for x of shape {input.shape}")
+    weight = weight.reshape(C, *[1] * (input.ndim - 2)) if weight.numel() > 1 else weight.reshape(())
+    return where(input > 0, input, weight * input)
 
 
 @numpy_names
 @composite(case((3, 4)))
-def glu(x, dim=-1):
+def glu(input, dim=-1):
     """y = a σ(b), a and b the halves of x along dim (Dauphin et al., 2016)
 
     Of half x's size there. Raises TypeError unless x holds floats, and ValueError if that size is odd."""
-    require_float("glu", x)
-    dim = one_dim("glu", x, dim)
-    if x.ndim == 0 or x.shape[dim] % 2:
-        raise ValueError(f"glu: dim {dim} of shape {x.shape} cannot be halved")
-    a, b = split(x, [x.shape[dim] // 2] * 2, dim)
+    require_float("glu", input)
+    dim = one_dim("glu", input, dim)
+    if input.ndim == 0 or input.shape[dim] % 2:
+        raise ValueError(f"glu: dim {dim} of shape {input.shape} cannot be halved")
+    a, b = split(input, [input.shape[dim] // 2] * 2, dim)
     return a * sigmoid(b)
 
 
 @numpy_names
 @composite(case((3, 4)))
-def softmin(x, dim=-1, dtype=None):
+def softmin(input, dim=-1, dtype=None):
     """y = softmax(-x) along dim
 
     Of x's shape and dtype, or of x in `dtype`. Raises TypeError unless that is a float."""
-    return softmax(-x, dim, dtype)
+    return softmax(-input, dim, dtype)
 
 
 @numpy_names
 @composite(case((3, 4)), case((2, 3, 2), p=1.0, dim=-1))
-def normalize(x, p=2.0, dim=1, eps=1e-12):
+def normalize(input, p=2.0, dim=1, eps=1e-12):
     """y = x / max(‖x‖, eps), with the p-norm along dim (one or several)
 
     Of x's shape and dtype. Raises TypeError unless x holds floats."""
-    return x / clamp(norm(x, p, dim, keepdim=True), eps)
+    return input / clamp(norm(input, p, dim, keepdim=True), eps)
 
 
 @numpy_names

@@ -7,7 +7,7 @@ from ..select import isfinite, isnan
 __all__ = ["allclose", "equal", "isclose"]
 
 
-def isclose(x, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     """Where |x - other| ≤ atol + rtol |other|, bool, both broadcast. Equal infinities are close; NaN if equal_nan.
 
     Raises ValueError for a negative tolerance, and for shapes that do not broadcast."""
@@ -15,25 +15,25 @@ def isclose(x, other, rtol=1e-05, atol=1e-08, equal_nan=False):
         if not number >= 0:
             raise ValueError(f"isclose: {what} must not be negative, got {number}")
     if not isinstance(other, Value):
-        other = x.zeros_like() + other
-    x, other = (v.detach() for v in promoted("isclose", x, other))
-    y = x == other
-    if x.dtype.kind == "f" or rtol or atol:
-        a, b = (v if v.dtype.kind == "f" else v.double() for v in (x, other))
+        other = input.zeros_like() + other
+    input, other = (v.detach() for v in promoted("isclose", input, other))
+    y = input == other
+    if input.dtype.kind == "f" or rtol or atol:
+        a, b = (v if v.dtype.kind == "f" else v.double() for v in (input, other))
         y = y | (isfinite(b) & ((a - b).abs() <= atol + (b * rtol).abs()))
-    if equal_nan and x.dtype.kind == "f":
-        y = y | (isnan(x) & isnan(other))
+    if equal_nan and input.dtype.kind == "f":
+        y = y | (isnan(input) & isnan(other))
     return y
 
 
-def allclose(x, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     """Is isclose() true everywhere? A Python bool. Raises ValueError for shapes that do not broadcast."""
-    return bool(isclose(x, other, rtol, atol, equal_nan).all())
+    return bool(isclose(input, other, rtol, atol, equal_nan).all())
 
 
-def equal(x, other):
+def equal(input, other):
     """Have x and other the same shape and values? A Python bool. NaN equals nothing. Raises TypeError for an other that
     is no Tensor."""
     if not isinstance(other, Value):
         raise TypeError(f"equal compares two Tensors, got {type(other).__name__}; for elements use eq")
-    return x.shape == other.shape and bool((x.detach() == other.detach()).all())
+    return input.shape == other.shape and bool((input.detach() == other.detach()).all())

@@ -187,41 +187,41 @@ expm1, log1p, atan, tan, sinh, cosh, asin, acos = (
 )
 
 
-def atan2(x, other):
+def atan2(input, other):
     """The angle of the point (other, x), in [-π, π]. Tensors, promoted and broadcast; integers as float32.
 
     Raises TypeError for a number beside a Tensor, and ValueError for shapes that do not broadcast."""
-    x, other = promoted("atan2", x, other)
-    if not (isinstance(x, Value) and isinstance(other, Value)):
+    input, other = promoted("atan2", input, other)
+    if not (isinstance(input, Value) and isinstance(other, Value)):
         raise TypeError("atan2 takes two Tensors; of a number, make one with full_like")
-    check_broadcast("atan2", x, other)
-    if x.dtype == float16:
-        return atan2(x.float(), other.float()).half()
-    return Atan2.apply(floating(x), floating(other))
+    check_broadcast("atan2", input, other)
+    if input.dtype == float16:
+        return atan2(input.float(), other.float()).half()
+    return Atan2.apply(floating(input), floating(other))
 
 
 @composite(case((3, 4)))
-def square(x):
+def square(input):
     """y = x²;   dx = 2 x dy
 
     Elementwise: of x's shape and dtype, or int64 of bools."""
-    return pow(x, 2)
+    return pow(input, 2)
 
 
 @composite(case(positive((3, 4))))
-def reciprocal(x):
+def reciprocal(input):
     """y = 1 / x;   dx = -dy y²
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-    return div(1.0, x)
+    return div(1.0, input)
 
 
 @composite(case((3, 4)))
-def exp2(x):
+def exp2(input):
     """y = 2^x;   dx = dy y ln 2
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-    return pow(2.0, floating(x))
+    return pow(2.0, floating(input))
 
 
 def _log(x, base):
@@ -234,47 +234,49 @@ def _log(x, base):
 
 
 @composite(case(positive((3, 4))))
-def log2(x):
+def log2(input):
     """y = the logarithm of x to base 2, exact for its powers;   dx = dy / (x ln 2)
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-    return _log(x, 2)
+    return _log(input, 2)
 
 
 @composite(case(positive((3, 4))))
-def log10(x):
+def log10(input):
     """y = the logarithm of x to base 10, exact for its powers;   dx = dy / (x ln 10)
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-    return _log(x, 10)
+    return _log(input, 10)
 
 
-def logaddexp(x, other):
+def logaddexp(input, other):
     """ln(e^x + e^other), without overflow and without losing the smaller. Elementwise, promoted and broadcast; other
     may be a number. Raises TypeError unless they are floats, and ValueError for shapes that do not broadcast."""
-    x, other = promoted("logaddexp", x, other if isinstance(other, Value) else x.zeros_like() + other)
-    require_float("logaddexp", x)
-    check_broadcast("logaddexp", x, other)
-    if x.dtype == float16:
-        return logaddexp(x.float(), other.float()).half()
-    return Logaddexp.apply(x, other)
+    input, other = promoted("logaddexp", input, other if isinstance(other, Value) else input.zeros_like() + other)
+    require_float("logaddexp", input)
+    check_broadcast("logaddexp", input, other)
+    if input.dtype == float16:
+        return logaddexp(input.float(), other.float()).half()
+    return Logaddexp.apply(input, other)
 
 
 @composite(case(uniform((3, 4), 0.1, 0.9)), case(uniform((3, 4), -0.5, 1.5), eps=0.1))
-def logit(x, eps=None):
+def logit(input, eps=None):
     """y = ln(x / (1 - x)), x limited to [eps, 1 - eps] first;   dx = dy / (x (1 - x))
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools. NaN where x is outside of [0, 1],
     unless eps is given."""
-    x = floating(x)
+    input = floating(input)
     if eps is not None:
-        x = clamp(x, eps, 1 - eps)
-    x = x + where((x < 0) | (x > 1), math.nan, 0.0).to(x.dtype)  # where y is NaN, so is the gradient
-    return log(x) - log1p(-x)
+        input = clamp(input, eps, 1 - eps)
+    input = input + where((input < 0) | (input > 1), math.nan, 0.0).to(
+        input.dtype
+    )  # where y is NaN, so is the gradient
+    return log(input) - log1p(-input)
 
 
 @composite(case((3, 4), (3, 4), 0.3), case((3, 4), (4,), positive((4,))))
-def lerp(x, end, weight):
+def lerp(input, end, weight):
     """y = x + weight (end - x): x for weight 0, end for 1. weight: a number or a Tensor
 
     Elementwise: promoted and broadcast. Raises ValueError for shapes that do not broadcast, and TypeError for bools."""
@@ -282,35 +284,37 @@ def lerp(x, end, weight):
         raise TypeError(f"lerp: weight must be a number or a Tensor, got {type(weight).__name__}")
     near = abs(weight) < 0.5
     if not isinstance(near, Value):
-        return x + weight * (end - x) if near else end + (weight - 1) * (end - x)
-    return where(near, x, end) + where(near, weight, weight - 1) * (end - x)  # from the end that is nearer: it is exact
+        return input + weight * (end - input) if near else end + (weight - 1) * (end - input)
+    return where(near, input, end) + where(near, weight, weight - 1) * (
+        end - input
+    )  # from the end that is nearer: it is exact
 
 
 @composite(case((3, 4), (3, 4), (4,), value=0.5))
-def addcmul(x, tensor1, tensor2, *, value=1):
+def addcmul(input, tensor1, tensor2, *, value=1):
     """y = x + value tensor1 tensor2
 
     Elementwise: promoted and broadcast. Raises ValueError for shapes that do not broadcast."""
-    return x + (tensor1 * tensor2 if value == 1 else value * tensor1 * tensor2)
+    return input + (tensor1 * tensor2 if value == 1 else value * tensor1 * tensor2)
 
 
 @composite(case((3, 4), (3, 4), positive((4,)), value=0.5))
-def addcdiv(x, tensor1, tensor2, *, value=1):
+def addcdiv(input, tensor1, tensor2, *, value=1):
     """y = x + value tensor1 / tensor2
 
     Elementwise: promoted and broadcast, integers divided in float32. Raises ValueError for shapes that do not
     broadcast."""
-    return x + (tensor1 / tensor2 if value == 1 else value * tensor1 / tensor2)
+    return input + (tensor1 / tensor2 if value == 1 else value * tensor1 / tensor2)
 
 
 @composite(case((3, 4)))
-def nan_to_num(x, nan=0.0, posinf=None, neginf=None):
+def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
     """y = x with these numbers for NaN, ∞ and -∞, by default 0 and the largest and smallest of the dtype
 
     Elementwise: of x's shape and dtype; integers and bools are copied."""
-    if x.dtype.kind != "f":
-        return x.clone()
-    most = float(np.finfo(x.dtype).max)
-    y = where(x.isnan(), nan, x)
-    y = where(x == math.inf, most if posinf is None else posinf, y)
-    return where(x == -math.inf, -most if neginf is None else neginf, y)
+    if input.dtype.kind != "f":
+        return input.clone()
+    most = float(np.finfo(input.dtype).max)
+    y = where(input.isnan(), nan, input)
+    y = where(input == math.inf, most if posinf is None else posinf, y)
+    return where(input == -math.inf, -most if neginf is None else neginf, y)

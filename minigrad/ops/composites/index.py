@@ -29,55 +29,55 @@ def new(x, array):
     return x._wrap(on.from_numpy(np.ascontiguousarray(array).reshape(np.shape(array))), Storage(on))
 
 
-def nonzero(x, as_tuple=False):
+def nonzero(input, as_tuple=False):
     """Where x is not 0, int64 (n, ndim), row by row. as_tuple: an index for each dim, (n,), as x[…] takes them. On the
     host."""
     if as_tuple:
-        return tuple(new(x, places) for places in np.nonzero(np.atleast_1d(host(x))))
-    return new(x, np.argwhere(host(x)))
+        return tuple(new(input, places) for places in np.nonzero(np.atleast_1d(host(input))))
+    return new(input, np.argwhere(host(input)))
 
 
-def argwhere(x):
+def argwhere(input):
     """Where x is not 0, int64 (n, ndim), row by row. On the host."""
-    return nonzero(x)
+    return nonzero(input)
 
 
 @composite(case((3, 4), booleans((4,))))
-def masked_select(x, mask):
+def masked_select(input, mask):
     """The elements of x where mask (bool) is True, (n,), both broadcast. Of x's dtype. The mask is read on the host.
 
     Raises TypeError for a mask of another dtype, and ValueError for shapes that do not broadcast."""
     if mask.dtype != dtypes.bool_:
         raise TypeError(f"masked_select: mask must be bool, got {mask.dtype}")
     try:
-        shape = np.broadcast_shapes(x.shape, mask.shape)
+        shape = np.broadcast_shapes(input.shape, mask.shape)
     except ValueError:
-        raise ValueError(f"masked_select: shapes {x.shape} and {mask.shape} do not broadcast") from None
+        raise ValueError(f"masked_select: shapes {input.shape} and {mask.shape} do not broadcast") from None
     places = np.flatnonzero(np.broadcast_to(host(mask), shape))
-    return getitem(reshape(expanded(x, shape), math.prod(shape)), (places,))
+    return getitem(reshape(expanded(input, shape), math.prod(shape)), (places,))
 
 
-def take(x, index):
+def take(input, index):
     """The elements of x, flattened, at the int Tensor index, which may count from the end; of its shape. Raises
     IndexError for an element that x does not have, and TypeError for an index of floats."""
-    return getitem(reshape(x, x.numel()), (index,))
+    return getitem(reshape(input, input.numel()), (index,))
 
 
-def take_along_dim(x, indices, dim=None):
+def take_along_dim(input, indices, dim=None):
     """gather, for which x and indices are broadcast in the other dims. dim None: of x flattened, (n,).
 
     Raises IndexError for a place that x does not have, ValueError for other shapes, TypeError for indices that are no
     ints."""
     if dim is None:
         return Gather.apply(
-            reshape(x, x.numel()), checked_index("take_along_dim", indices, x.numel()).reshape(-1), dim=0
+            reshape(input, input.numel()), checked_index("take_along_dim", indices, input.numel()).reshape(-1), dim=0
         )
-    dim = one_dim("take_along_dim", x, dim)
-    if x.ndim != indices.ndim:
-        raise ValueError(f"take_along_dim: shapes {x.shape} and {indices.shape} differ in their number of dims")
-    rest = np.broadcast_shapes(*(v.shape[:dim] + v.shape[dim + 1 :] for v in (x, indices)))
-    x, indices = (expanded(v, (*rest[:dim], v.shape[dim], *rest[dim:])) for v in (x, indices))
-    return Gather.apply(x, checked_index("take_along_dim", indices, x.shape[dim]), dim=dim)
+    dim = one_dim("take_along_dim", input, dim)
+    if input.ndim != indices.ndim:
+        raise ValueError(f"take_along_dim: shapes {input.shape} and {indices.shape} differ in their number of dims")
+    rest = np.broadcast_shapes(*(v.shape[:dim] + v.shape[dim + 1 :] for v in (input, indices)))
+    input, indices = (expanded(v, (*rest[:dim], v.shape[dim], *rest[dim:])) for v in (input, indices))
+    return Gather.apply(input, checked_index("take_along_dim", indices, input.shape[dim]), dim=dim)
 
 
 # -------------------------------------------------------------------------------------------------- writing and adding
@@ -110,19 +110,19 @@ def _widened(y, shape):
     return pad(y, widths) if any(widths) else y
 
 
-def scatter_add(x, dim, index, src):
+def scatter_add(input, dim, index, src):
     """x with src added at `index` along dim: y[index[i][j]][j] += src[i][j] for dim 0, and so on. A copy.
 
     index, an int Tensor, and src, a number or a Tensor of x's dtype, have as many dims as x; index is at most as large
     as src, and as x in the other dims. Raises IndexError for a place that x does not have, ValueError for other shapes,
     and TypeError for other dtypes."""
-    dim, index, src = _places("scatter_add", x, dim, index, src)
-    shape = tuple(x.shape[d] if d == dim else n for d, n in enumerate(index.shape))
-    return x + _widened(ScatterAdd.apply(src, index, shape=shape, dim=dim), x.shape)
+    dim, index, src = _places("scatter_add", input, dim, index, src)
+    shape = tuple(input.shape[d] if d == dim else n for d, n in enumerate(index.shape))
+    return input + _widened(ScatterAdd.apply(src, index, shape=shape, dim=dim), input.shape)
 
 
 @composite(case((2, 3), 1, Fixed([[0, 2], [1, 0]]), (2, 2)), case((2, 3), 0, Fixed([[1, 0, 1]]), 0.5))
-def scatter(x, dim, index, src=None, *, value=None):
+def scatter(input, dim, index, src=None, *, value=None):
     """y = x with src (a Tensor or a number) written at `index` along dim; of several to one place, the last stays
 
     y[index[i][j]][j] = src[i][j] for dim 0, and so on; shapes, dtypes and errors are those of scatter_add. The places
@@ -130,15 +130,15 @@ def scatter(x, dim, index, src=None, *, value=None):
     if (src is None) == (value is None):
         raise TypeError("scatter takes src or value")
     src = value if src is None else src
-    dim, index, src = _places("scatter", x, dim, index, src)
+    dim, index, src = _places("scatter", input, dim, index, src)
     if index.numel() == 0:
-        return x.clone()
-    shape = tuple(x.shape[d] if d == dim else n for d, n in enumerate(index.shape))
-    order = np.arange(index.shape[dim]).reshape(-1, *(1,) * (x.ndim - 1 - dim))
+        return input.clone()
+    shape = tuple(input.shape[d] if d == dim else n for d, n in enumerate(index.shape))
+    order = np.arange(index.shape[dim]).reshape(-1, *(1,) * (input.ndim - 1 - dim))
     writer = np.full(shape, -1)
     np.put_along_axis(writer, host(index).astype(np.int64), np.broadcast_to(order, index.shape), dim)
-    written = Gather.apply(src, new(x, np.maximum(writer, 0)), dim=dim)
-    return where(_widened(new(x, writer >= 0), x.shape), _widened(written, x.shape), x)
+    written = Gather.apply(src, new(input, np.maximum(writer, 0)), dim=dim)
+    return where(_widened(new(input, writer >= 0), input.shape), _widened(written, input.shape), input)
 
 
 def _slices(name, x, dim, index, src):
@@ -154,25 +154,25 @@ def _slices(name, x, dim, index, src):
 
 
 @composite(case((3, 2), 0, Fixed([2, 0, 2]), (3, 2), alpha=0.5))
-def index_add(x, dim, index, source, *, alpha=1):
+def index_add(input, dim, index, source, *, alpha=1):
     """y = x with alpha times the slices of source added at the places `index`, (n,), of dim
 
     source, of x's dtype, has n slices there, and x's sizes in the other dims; index holds ints. Raises IndexError for a
     place that x does not have, ValueError for other shapes, and TypeError for other dtypes."""
-    dim, index, source = _slices("index_add", x, dim, index, source)
-    return scatter_add(x, dim, index, source if alpha == 1 else source * alpha)
+    dim, index, source = _slices("index_add", input, dim, index, source)
+    return scatter_add(input, dim, index, source if alpha == 1 else source * alpha)
 
 
 @composite(case((3, 2), 0, Fixed([2, 0]), (2, 2)))
-def index_copy(x, dim, index, source):
+def index_copy(input, dim, index, source):
     """y = x with the slices of source in the places `index`, (n,), of dim; of several for one place, the last stays
 
     Shapes, dtypes and errors are those of index_add. The places are found on the host."""
-    return scatter(x, *_slices("index_copy", x, dim, index, source))
+    return scatter(input, *_slices("index_copy", input, dim, index, source))
 
 
 @composite(case((3, 2), 0, Fixed([2, 0]), 0.5))
-def index_fill(x, dim, index, value):
+def index_fill(input, dim, index, value):
     """y = x with a number, or a tensor of no dims, in the slices `index`, (n,), of dim
 
     Of x's shape and dtype. Raises IndexError for a slice that x does not have, ValueError for an index of other dims,
@@ -180,9 +180,9 @@ def index_fill(x, dim, index, value):
     if isinstance(value, Value):
         if value.ndim:
             raise ValueError(f"index_fill: value must be a number or have no dims, got shape {value.shape}")
-        dim, index, _ = _slices("index_fill", x, dim, index, None)
-        return scatter(x, dim, index, expanded(value.to(x.dtype), index.shape))
-    return scatter(x, *_slices("index_fill", x, dim, index, value))
+        dim, index, _ = _slices("index_fill", input, dim, index, None)
+        return scatter(input, dim, index, expanded(value.to(input.dtype), index.shape))
+    return scatter(input, *_slices("index_fill", input, dim, index, value))
 
 
 def isin(elements, test_elements, *, assume_unique=False, invert=False):

@@ -17,46 +17,46 @@ def _product(name, a, b, *dims):
     return matmul(a, b)
 
 
-def mm(x, mat2):
+def mm(input, mat2):
     """(n, k) @ (k, m) -> (n, m), promoted. Raises ValueError for other shapes: matmul takes batches, too."""
-    return _product("mm", x, mat2, 2, 2)
+    return _product("mm", input, mat2, 2, 2)
 
 
-def bmm(x, mat2):
+def bmm(input, mat2):
     """(B, n, k) @ (B, k, m) -> (B, n, m), promoted. Raises ValueError for other shapes: matmul broadcasts."""
-    if x.shape[:1] != mat2.shape[:1]:
-        raise ValueError(f"bmm: batches of shapes {x.shape} and {mat2.shape} differ; use matmul to broadcast")
-    return _product("bmm", x, mat2, 3, 3)
+    if input.shape[:1] != mat2.shape[:1]:
+        raise ValueError(f"bmm: batches of shapes {input.shape} and {mat2.shape} differ; use matmul to broadcast")
+    return _product("bmm", input, mat2, 3, 3)
 
 
-def mv(x, vec):
+def mv(input, vec):
     """(n, k) @ (k,) -> (n,), promoted. Raises ValueError for other shapes."""
-    return _product("mv", x, vec, 2, 1)
+    return _product("mv", input, vec, 2, 1)
 
 
-def dot(x, tensor):
+def dot(input, tensor):
     """(k,) @ (k,) -> (), promoted. Raises ValueError for other shapes."""
-    return _product("dot", x, tensor, 1, 1)
+    return _product("dot", input, tensor, 1, 1)
 
 
 @composite(case((3,), (4,)))
-def outer(x, vec2):
+def outer(input, vec2):
     """y_ij = x_i vec2_j: (n,), (m,) -> (n, m)
 
     Dtypes are promoted. Raises ValueError for other numbers of dims."""
-    if (x.ndim, vec2.ndim) != (1, 1):
-        raise ValueError(f"outer is of two vectors, got shapes {x.shape} and {vec2.shape}")
-    return unsqueeze(x, 1) * vec2
+    if (input.ndim, vec2.ndim) != (1, 1):
+        raise ValueError(f"outer is of two vectors, got shapes {input.shape} and {vec2.shape}")
+    return unsqueeze(input, 1) * vec2
 
 
-def inner(x, other):
+def inner(input, other):
     """The products of the last dims: (…, k), (…, k) -> (…, …), promoted. A Tensor of no dims multiplies. Raises
     ValueError for different k."""
-    if x.ndim == 0 or other.ndim == 0:
-        return x * other
-    if x.shape[-1] != other.shape[-1]:
-        raise ValueError(f"inner: last sizes of {x.shape} and {other.shape} differ")
-    return tensordot(x, other, ([-1], [-1]))
+    if input.ndim == 0 or other.ndim == 0:
+        return input * other
+    if input.shape[-1] != other.shape[-1]:
+        raise ValueError(f"inner: last sizes of {input.shape} and {other.shape} differ")
+    return tensordot(input, other, ([-1], [-1]))
 
 
 def tensordot(a, b, dims=2):
@@ -87,24 +87,24 @@ def _plus(name, x, product, beta, alpha):
 
 
 @composite(case((4,), (2, 3), (3, 4), beta=0.5, alpha=2))
-def addmm(x, mat1, mat2, *, beta=1, alpha=1):
+def addmm(input, mat1, mat2, *, beta=1, alpha=1):
     """y = beta x + alpha mat1 mat2: (n, m) or what broadcasts to it, (n, k), (k, m) -> (n, m)
 
     Dtypes are promoted. With beta 0, NaN and ∞ in x do not count. Raises ValueError for other shapes."""
-    return _plus("addmm", x, mm(mat1, mat2), beta, alpha)
+    return _plus("addmm", input, mm(mat1, mat2), beta, alpha)
 
 
 @composite(case((3,), (3, 4), (4,), beta=0.5, alpha=2))
-def addmv(x, mat, vec, *, beta=1, alpha=1):
+def addmv(input, mat, vec, *, beta=1, alpha=1):
     """y = beta x + alpha mat vec: (n,) or what broadcasts to it, (n, k), (k,) -> (n,)
 
     Dtypes are promoted. With beta 0, NaN and ∞ in x do not count. Raises ValueError for other shapes."""
-    return _plus("addmv", x, mv(mat, vec), beta, alpha)
+    return _plus("addmv", input, mv(mat, vec), beta, alpha)
 
 
 @composite(case((2, 1, 4), (2, 3, 2), (2, 2, 4), beta=0.5, alpha=2))
-def baddbmm(x, batch1, batch2, *, beta=1, alpha=1):
+def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
     """y = beta x + alpha batch1 batch2: (B, n, m) or what broadcasts to it, (B, n, k), (B, k, m) -> (B, n, m)
 
     Dtypes are promoted. With beta 0, NaN and ∞ in x do not count. Raises ValueError for other shapes."""
-    return _plus("baddbmm", x, bmm(batch1, batch2), beta, alpha)
+    return _plus("baddbmm", input, bmm(batch1, batch2), beta, alpha)

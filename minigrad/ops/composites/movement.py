@@ -22,134 +22,134 @@ __all__ = [
 
 
 @composite(case((3, 4)), case((3,)))
-def t(x):
+def t(input):
     """The transpose of a matrix, as a view; x itself, as a view, if it has fewer dims. Raises ValueError if it has
     more."""
-    if x.ndim > 2:
-        raise ValueError(f"t is of at most two dims, got shape {x.shape}; use .mT or transpose(dim0, dim1)")
-    return permute(x, tuple(range(x.ndim))[::-1])
+    if input.ndim > 2:
+        raise ValueError(f"t is of at most two dims, got shape {input.shape}; use .mT or transpose(dim0, dim1)")
+    return permute(input, tuple(range(input.ndim))[::-1])
 
 
 @composite(case((2, 3, 4), 0, -1), case((2, 3, 4), source=(0, 1), destination=(1, 2)))
-def movedim(x, source, destination):
+def movedim(input, source, destination):
     """x with the dims `source` (one or several) at the positions `destination`, the others in order. A view. Raises
     ValueError unless both name as many dims, each once."""
     source, destination = ((d,) if isinstance(d, int) else tuple(d) for d in (source, destination))
-    where_from = [one_dim("movedim", x, d) for d in source]
-    where_to = [one_dim("movedim", x, d) for d in destination]
+    where_from = [one_dim("movedim", input, d) for d in source]
+    where_to = [one_dim("movedim", input, d) for d in destination]
     if len(where_from) != len(where_to) or len({*where_from}) != len(where_from) or len({*where_to}) != len(where_to):
         raise ValueError(f"movedim: {source} and {destination} must be as many dims, each named once")
-    order = [d for d in range(x.ndim) if d not in where_from]
+    order = [d for d in range(input.ndim) if d not in where_from]
     for to, d in sorted(zip(where_to, where_from)):
         order.insert(to, d)
-    return permute(x, tuple(order[: x.ndim]))
+    return permute(input, tuple(order[: input.ndim]))
 
 
-def select(x, dim, index):
+def select(input, dim, index):
     """The slice number `index` of x along dim, as a view without that dim. Raises IndexError for a slice that x does
     not have."""
-    dim = one_dim("select", x, dim)
-    if x.ndim == 0:
+    dim = one_dim("select", input, dim)
+    if input.ndim == 0:
         raise ValueError("select of a 0-d tensor")
-    return getitem(x, (slice(None),) * dim + (int(index),))
+    return getitem(input, (slice(None),) * dim + (int(index),))
 
 
 @composite(case((3, 5), 1, 1, 3), case((3, 5), 0, -2, 2))
-def narrow(x, dim, start, length):
+def narrow(input, dim, start, length):
     """`length` slices of x along dim from `start` on, as a view. Raises IndexError for slices that x does not have."""
-    dim, start = one_dim("narrow", x, dim), int(start)
-    if x.ndim == 0:
+    dim, start = one_dim("narrow", input, dim), int(start)
+    if input.ndim == 0:
         raise ValueError("narrow of a 0-d tensor")
-    n = x.shape[dim]
+    n = input.shape[dim]
     begin = start + n if start < 0 else start
     if not 0 <= begin <= n or not 0 <= length <= n - begin:
-        raise IndexError(f"narrow: {length} from {start} on are not within dim {dim} of shape {x.shape}")
-    return getitem(x, (slice(None),) * dim + (slice(begin, begin + length),))
+        raise IndexError(f"narrow: {length} from {start} on are not within dim {dim} of shape {input.shape}")
+    return getitem(input, (slice(None),) * dim + (slice(begin, begin + length),))
 
 
 @composite(case((3, 4), 1), case((3, 4), shifts=(1, -1), dims=(0, 1)))
-def roll(x, shifts, dims=None):
+def roll(input, shifts, dims=None):
     """x with its elements moved on by `shifts` along dims, those at the end to the front. A copy. dims None: x
     flattened, and given its shape again. Raises ValueError unless there are as many shifts as dims."""
     if dims is None:
         if not isinstance(shifts, int):
             raise ValueError(f"roll: without dims, shifts is one int, got {shifts}")
-        return reshape(roll(flatten(x), shifts, 0), x.shape) if x.ndim else x.clone()
+        return reshape(roll(flatten(input), shifts, 0), input.shape) if input.ndim else input.clone()
     shifts, dims = ((v,) if isinstance(v, int) else tuple(v) for v in (shifts, dims))
     if len(shifts) != len(dims):
         raise ValueError(f"roll: {len(shifts)} shifts for {len(dims)} dims")
-    y = x
+    y = input
     for shift, d in zip(shifts, dims):
-        d = one_dim("roll", x, d)
-        n = x.shape[d] if x.ndim else 0
+        d = one_dim("roll", input, d)
+        n = input.shape[d] if input.ndim else 0
         if n and shift % n:
             y = cat(split(y, [n - shift % n, shift % n], d)[::-1], d)
-    return y if y is not x else x.clone()
+    return y if y is not input else input.clone()
 
 
 @composite(case((3, 4)), case((2, 3, 4), offset=1, dim1=-1, dim2=0))
-def diagonal(x, offset=0, dim1=0, dim2=1):
+def diagonal(input, offset=0, dim1=0, dim2=1):
     """The elements (i, i + offset) of dims dim1 and dim2, as the last dim of a copy. (n, m) -> (min(n, m),) for offset
     0. Raises ValueError unless these are two dims."""
-    dim1, dim2 = one_dim("diagonal", x, dim1), one_dim("diagonal", x, dim2)
-    if x.ndim < 2 or dim1 == dim2:
-        raise ValueError(f"diagonal needs two dims, got {dim1} and {dim2} of shape {x.shape}")
-    rows, columns = x.shape[dim1], x.shape[dim2]
+    dim1, dim2 = one_dim("diagonal", input, dim1), one_dim("diagonal", input, dim2)
+    if input.ndim < 2 or dim1 == dim2:
+        raise ValueError(f"diagonal needs two dims, got {dim1} and {dim2} of shape {input.shape}")
+    rows, columns = input.shape[dim1], input.shape[dim2]
     n = max(0, min(rows, columns - offset) if offset > 0 else min(rows + offset, columns))
     first = range(max(-offset, 0), max(-offset, 0) + n), range(max(offset, 0), max(offset, 0) + n)
-    y = permute(x, (dim1, dim2, *(d for d in range(x.ndim) if d not in (dim1, dim2))))
+    y = permute(input, (dim1, dim2, *(d for d in range(input.ndim) if d not in (dim1, dim2))))
     y = getitem(y, tuple(list(steps) for steps in first))
     return permute(y, (*range(1, y.ndim), 0))
 
 
 @composite(case((2, 3)), case((2, 3), offset=-1, dim1=0, dim2=2))
-def diag_embed(x, offset=0, dim1=-2, dim2=-1):
+def diag_embed(input, offset=0, dim1=-2, dim2=-1):
     """Matrices with the last dim of x on the diagonal `offset` of dims dim1 and dim2, 0 elsewhere. (…, n) -> (…, n, n)
     for offset 0. Raises ValueError unless these can be two dims of the result."""
-    ndim = x.ndim + 1
-    if x.ndim == 0 or not (-ndim <= dim1 < ndim and -ndim <= dim2 < ndim) or dim1 % ndim == dim2 % ndim:
-        raise ValueError(f"diag_embed: dims {dim1} and {dim2} cannot be added to shape {x.shape}")
-    n, shift = x.shape[-1], builtins.abs(offset)
+    ndim = input.ndim + 1
+    if input.ndim == 0 or not (-ndim <= dim1 < ndim and -ndim <= dim2 < ndim) or dim1 % ndim == dim2 % ndim:
+        raise ValueError(f"diag_embed: dims {dim1} and {dim2} cannot be added to shape {input.shape}")
+    n, shift = input.shape[-1], builtins.abs(offset)
     wide = n + shift
     # Row i of a diagonal is n + 1 elements after row i - 1: pad each element to that, and cut what is too much.
-    rows = reshape(constant_pad(unsqueeze(x, -1), (0, wide)), *x.shape[:-1], n * (wide + 1))
-    rows = reshape(rows[..., : n * wide], *x.shape[:-1], n, wide)  # (…, n, wide), the main diagonal
+    rows = reshape(constant_pad(unsqueeze(input, -1), (0, wide)), *input.shape[:-1], n * (wide + 1))
+    rows = reshape(rows[..., : n * wide], *input.shape[:-1], n, wide)  # (…, n, wide), the main diagonal
     y = constant_pad(rows, (shift, 0, 0, shift) if offset >= 0 else (0, 0, shift, 0))[..., :wide, :wide]
     return movedim(y, (-2, -1), (dim1, dim2))
 
 
 @composite(case((3,), 1), case((3, 4)))
-def diag(x, diagonal=0):
+def diag(input, diagonal=0):
     """A matrix with the vector x on a diagonal, or the diagonal of the matrix x. (n,) -> (n, n), or (n, m) -> (min(n,
     m),), for diagonal 0. Raises ValueError for other numbers of dims."""
-    if x.ndim not in (1, 2):
-        raise ValueError(f"diag is of a vector or a matrix, got shape {x.shape}; use diagonal or diag_embed")
-    return diag_embed(x, diagonal) if x.ndim == 1 else _diagonal(x, diagonal)
+    if input.ndim not in (1, 2):
+        raise ValueError(f"diag is of a vector or a matrix, got shape {input.shape}; use diagonal or diag_embed")
+    return diag_embed(input, diagonal) if input.ndim == 1 else _diagonal(input, diagonal)
 
 
 _diagonal = diagonal
 
 
-def trace(x):
+def trace(input):
     """The sum of a matrix's diagonal. (n, m) -> (), of x's dtype; int64 of integers and bools. Raises ValueError unless
     x has two dims."""
-    if x.ndim != 2:
-        raise ValueError(f"trace is of a matrix, got shape {x.shape}; use diagonal(dim1=-2, dim2=-1).sum(-1)")
-    return total(diagonal(x))
+    if input.ndim != 2:
+        raise ValueError(f"trace is of a matrix, got shape {input.shape}; use diagonal(dim1=-2, dim2=-1).sum(-1)")
+    return total(diagonal(input))
 
 
 @composite(case((2, 3)), case((2, 3, 2), k=-1, dims=(1, 2)), case((2, 3), k=2))
-def rot90(x, k=1, dims=(0, 1)):
+def rot90(input, k=1, dims=(0, 1)):
     """A copy of x turned by k times 90° in the plane of two dims, from the first towards the second. (n, m) -> (m, n)
     for odd k. Raises ValueError unless these are two dims."""
-    a, b = (one_dim("rot90", x, d) for d in dims)
-    if x.ndim < 2 or a == b:
-        raise ValueError(f"rot90: dims {tuple(dims)} are not two of shape {x.shape}")
+    a, b = (one_dim("rot90", input, d) for d in dims)
+    if input.ndim < 2 or a == b:
+        raise ValueError(f"rot90: dims {tuple(dims)} are not two of shape {input.shape}")
     if k % 4 == 0:
-        return x.clone()
+        return input.clone()
     if k % 4 == 2:
-        return flip(x, a, b)
-    return transpose(flip(x, b), a, b) if k % 4 == 1 else flip(transpose(x, a, b), b)
+        return flip(input, a, b)
+    return transpose(flip(input, b), a, b) if k % 4 == 1 else flip(transpose(input, a, b), b)
 
 
 _MODES: dict = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # torch's names, and NumPy's
@@ -184,69 +184,73 @@ def pad(input, pad, mode="constant", value=None):
     return y if y is not input else input.clone()
 
 
-def repeat_interleave(x, repeats=None, dim=None, *, output_size=None):
+def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
     """A copy of x with each slice along dim `repeats` times in a row (NumPy's repeat); dim None: x flattened.
 
     repeats: an int, or an int Tensor with one for each slice, which is read on the host. An int vector alone is taken
     for the repeats of 0, 1, 2, … output_size, the size that comes out, changes nothing. Raises ValueError for a Tensor
     of another shape or dtype."""
     if repeats is None:
-        if x.ndim != 1 or x.dtype.kind not in "iu":
-            raise TypeError(f"repeat_interleave: repeats alone must be an int vector, got {x.dtype} of shape {x.shape}")
-        x, repeats = x.constant(np.arange(x.shape[0])), x
+        if input.ndim != 1 or input.dtype.kind not in "iu":
+            raise TypeError(
+                f"repeat_interleave: repeats alone must be an int vector, got {input.dtype} of shape {input.shape}"
+            )
+        input, repeats = input.constant(np.arange(input.shape[0])), input
     if dim is None:
-        x, dim = flatten(x), 0
+        input, dim = flatten(input), 0
     if isinstance(repeats, Value):
         if repeats.numel() == 1:
             repeats = int(repeats.item())
         else:
-            dim = one_dim("repeat_interleave", x, dim)
-            if repeats.shape != x.shape[dim : dim + 1] or repeats.dtype.kind not in "iu":
+            dim = one_dim("repeat_interleave", input, dim)
+            if repeats.shape != input.shape[dim : dim + 1] or repeats.dtype.kind not in "iu":
                 given = f"{repeats.dtype} of shape {repeats.shape}"
-                raise ValueError(f"repeat_interleave: repeats are {given}, for dim {dim} of shape {x.shape}")
-            return getitem(x, (slice(None),) * dim + (np.repeat(np.arange(x.shape[dim]), repeats.numpy()).tolist(),))
-    return repeated(x, repeats, dim)
+                raise ValueError(f"repeat_interleave: repeats are {given}, for dim {dim} of shape {input.shape}")
+            return getitem(
+                input, (slice(None),) * dim + (np.repeat(np.arange(input.shape[dim]), repeats.numpy()).tolist(),)
+            )
+    return repeated(input, repeats, dim)
 
 
-def fliplr(x):
+def fliplr(input):
     """A copy of x reversed along its second dim. Raises IndexError if there is none."""
-    return flip(x, (one_dim("fliplr", x, 1),))
+    return flip(input, (one_dim("fliplr", input, 1),))
 
 
-def flipud(x):
+def flipud(input):
     """A copy of x reversed along its first dim. Of x's shape."""
-    return flip(x, (0,)) if x.ndim else x.clone()
+    return flip(input, (0,)) if input.ndim else input.clone()
 
 
 @composite(case((2, 3), 2, 2))
-def tile(x, *times, dims=None):
+def tile(input, *times, dims=None):
     """A copy of x repeated dims[i] times along dim i; if dims are fewer than x's, they are of its last ones."""
     dims = shape_of("tile", times, dims)
-    return repeat(x, (1,) * (x.ndim - len(dims)) + dims)
+    return repeat(input, (1,) * (input.ndim - len(dims)) + dims)
 
 
 @composite(case((2, 6), 1, sizes=(3, -1)))
-def unflatten(x, dim, sizes):
+def unflatten(input, dim, sizes):
     """x with one dim as several, of these sizes; one may be -1. A view. Raises ValueError for sizes that do not make up
     the dim."""
-    dim, sizes = one_dim("unflatten", x, dim), shape_of("unflatten", (sizes,))
-    if x.ndim == 0 or not sizes:
-        raise ValueError(f"unflatten: sizes {sizes} for dim {dim} of shape {x.shape}")
+    dim, sizes = one_dim("unflatten", input, dim), shape_of("unflatten", (sizes,))
+    if input.ndim == 0 or not sizes:
+        raise ValueError(f"unflatten: sizes {sizes} for dim {dim} of shape {input.shape}")
     known = math.prod(n for n in sizes if n != -1)
-    sizes = tuple(x.shape[dim] // max(known, 1) if n == -1 else n for n in sizes)
-    if math.prod(sizes) != x.shape[dim]:
-        raise ValueError(f"unflatten: sizes {sizes} do not make up dim {dim} of shape {x.shape}")
-    return reshape(x, *x.shape[:dim], *sizes, *x.shape[dim + 1 :])
+    sizes = tuple(input.shape[dim] // max(known, 1) if n == -1 else n for n in sizes)
+    if math.prod(sizes) != input.shape[dim]:
+        raise ValueError(f"unflatten: sizes {sizes} do not make up dim {dim} of shape {input.shape}")
+    return reshape(input, *input.shape[:dim], *sizes, *input.shape[dim + 1 :])
 
 
-def ravel(x):
+def ravel(input):
     """x with one dim, (n,): a view where the memory layout allows, else a copy."""
-    return flatten(x)
+    return flatten(input)
 
 
-def broadcast_to(x, *sizes, size=None):
+def broadcast_to(input, *sizes, size=None):
     """x broadcast to a shape, without a copy: expand(size). Raises ValueError if it does not broadcast."""
-    return expand(x, *sizes, size=size)
+    return expand(input, *sizes, size=size)
 
 
 def broadcast_tensors(*tensors):
@@ -327,26 +331,26 @@ def column_stack(tensors):
     return cat([reshape(x, x.numel(), 1) if x.ndim < 2 else x for x in tensors], 1)
 
 
-def split_with_sizes(x, split_sizes, dim=0):
+def split_with_sizes(input, split_sizes, dim=0):
     """Consecutive views of these sizes along dim. A tuple. Raises ValueError for sizes that do not add up."""
-    return split(x, list(split_sizes), dim)
+    return split(input, list(split_sizes), dim)
 
 
 @numpy_names
-def tensor_split(x, indices_or_sections, dim=0):
+def tensor_split(input, indices_or_sections, dim=0):
     """As many parts along dim, of sizes that differ by at most 1, or parts that begin at these indices. A tuple of
     views. Raises ValueError unless the number of parts is positive."""
-    dim = one_dim("tensor_split", x, dim)
-    if x.ndim == 0:
+    dim = one_dim("tensor_split", input, dim)
+    if input.ndim == 0:
         raise ValueError("tensor_split of a 0-d tensor")
-    n, parts = x.shape[dim], indices_or_sections
+    n, parts = input.shape[dim], indices_or_sections
     if isinstance(parts, Value):
         parts = parts.tolist()
     if isinstance(parts, int):
         if parts <= 0:
             raise ValueError(f"tensor_split: sections must be positive, got {parts}")
         sizes = [n // parts + (i < n % parts) for i in range(parts)]
-        return split(x, sizes, dim)
+        return split(input, sizes, dim)
     cuts = [slice(None)] * dim
     ends = [*parts, None]
-    return tuple(getitem(x, (*cuts, slice(a, b))) for a, b in zip([0, *parts], ends))
+    return tuple(getitem(input, (*cuts, slice(a, b))) for a, b in zip([0, *parts], ends))

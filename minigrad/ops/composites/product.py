@@ -84,17 +84,17 @@ def running(x, dim, combine, neutral):
 
 @numpy_names
 @composite(case((3, 4)), case((2, 5), dim=1), case(positive((2, 3, 2)), dim=(0, 2), keepdim=True), case((0, 3), dim=0))
-def prod(x, dim=None, keepdim=False, dtype=None):
+def prod(input, dim=None, keepdim=False, dtype=None):
     """y = Π x over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype, or of x in
     `dtype`; integers and bools give int64. A tree of products, in float64, so the gradient is right where factors are
     0."""
-    x = x if dtype is None else in_dtype(x, dtype)
-    dims = many_dims("prod", x, dim)
-    rest = tuple(d for d in range(x.ndim) if d not in dims)
-    n = math.prod(x.shape[d] for d in dims)
-    y = _wide(x)
-    y = shaped(y.permute(rest + dims), (*(x.shape[d] for d in rest), n))
-    powers = _powers(y, y.ndim - 1, _BITS.get(x.dtype))
+    input = input if dtype is None else in_dtype(input, dtype)
+    dims = many_dims("prod", input, dim)
+    rest = tuple(d for d in range(input.ndim) if d not in dims)
+    n = math.prod(input.shape[d] for d in dims)
+    y = _wide(input)
+    y = shaped(y.permute(rest + dims), (*(input.shape[d] for d in rest), n))
+    powers = _powers(y, y.ndim - 1, _BITS.get(input.dtype))
     if powers is not None:
         e, whole = powers[0], powers[1][..., -1:]
         y = Rescale.apply(y, -e, whole - e)
@@ -105,22 +105,22 @@ def prod(x, dim=None, keepdim=False, dtype=None):
         y = y[..., :half] * y[..., half:] if half else y
     if powers is not None:
         y = Rescale.apply(y, whole, whole * 0.0)
-    y = shaped(y, tuple(1 if d in dims else k for d, k in enumerate(x.shape)) if keepdim else y.shape[:-1])
-    return copied(x, y.to(x.dtype) if x.dtype.kind == "f" else y)
+    y = shaped(y, tuple(1 if d in dims else k for d, k in enumerate(input.shape)) if keepdim else y.shape[:-1])
+    return copied(input, y.to(input.dtype) if input.dtype.kind == "f" else y)
 
 
 @numpy_names
 @composite(case((3, 4), dim=1), case(Fixed([[2.0, 0.0, 3.0], [0.0, 0.0, 1.0]]), dim=1))
-def cumprod(x, dim, dtype=None):
+def cumprod(input, dim, dtype=None):
     """y_i = Π_{j ≤ i} x_j along dim; the gradient is right where factors are 0
 
     Of x's shape and dtype, or of x in `dtype`; integers and bools give int64."""
-    x = x if dtype is None else in_dtype(x, dtype)
-    dim = one_dim("cumprod", x, dim)
-    if x.ndim == 0:
-        return copied(x, x if x.dtype.kind == "f" else x.long())
-    y = _wide(x)
-    powers = _powers(y, dim, _BITS.get(x.dtype))
+    input = input if dtype is None else in_dtype(input, dtype)
+    dim = one_dim("cumprod", input, dim)
+    if input.ndim == 0:
+        return copied(input, input if input.dtype.kind == "f" else input.long())
+    y = _wide(input)
+    powers = _powers(y, dim, _BITS.get(input.dtype))
     if powers is not None:  # c keeps gradients within 2^±900 inside, if their range allows it
         e, sums = powers
         c = maximum(minimum(amin(sums, dim, keepdim=True) + 900.0, 0.0), amax(sums, dim, keepdim=True) - 900.0)
@@ -128,4 +128,4 @@ def cumprod(x, dim, dtype=None):
     y = running(y, dim, lambda a, b: a * b, 1)
     if powers is not None:
         y = Rescale.apply(y, sums, sums - c)
-    return copied(x, y.to(x.dtype) if x.dtype.kind == "f" else y)
+    return copied(input, y.to(input.dtype) if input.dtype.kind == "f" else y)

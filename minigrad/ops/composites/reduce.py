@@ -31,7 +31,7 @@ __all__ = [
     case(apart((3, 4)), p=3, dim=1),
     case(apart((3, 4)), p=math.inf, dim=0),
 )
-def norm(x, p=2, dim=None, keepdim=False, dtype=None):
+def norm(input, p=2, dim=None, keepdim=False, dtype=None):
     """y = (Σ |x|^p)^(1/p) over dim; the largest or smallest |x| for p = ±∞, how many are not 0 for p = 0
 
     dim: an int, several, or None for all, dropped unless keepdim. p "fro" is 2. Of x's dtype, or of x in `dtype`. The
@@ -41,130 +41,132 @@ def norm(x, p=2, dim=None, keepdim=False, dtype=None):
         p = 2
     if isinstance(p, str):
         raise ValueError(f"norm: p is a number or 'fro', got {p!r}; minigrad has no singular values")
-    x = x if dtype is None else in_dtype(x, dtype)
-    require_float("norm", x)
-    if x.dtype == float16:
-        return norm(x.float(), p, dim, keepdim).half()
-    dims = many_dims("norm", x, dim)
-    size = absolute(x)
+    input = input if dtype is None else in_dtype(input, dtype)
+    require_float("norm", input)
+    if input.dtype == float16:
+        return norm(input.float(), p, dim, keepdim).half()
+    dims = many_dims("norm", input, dim)
+    size = absolute(input)
     if p == math.inf:
         return amax(size, dims, keepdim)
     if p == -math.inf:
         return amin(size, dims, keepdim)
     if p == 0:
-        return total((x != 0).to(x.dtype), dims, keepdim)
+        return total((input != 0).to(input.dtype), dims, keepdim)
     if p == 1:
         return total(size, dims, keepdim)
     if p != 2 and p < 2:  # |x|^(p - 1) is infinite at 0
-        none = (x == 0).detach()
+        none = (input == 0).detach()
         powers = where(none, 0.0 if p > 0 else math.inf, pow(where(none, 1.0, size), p))
     else:
-        powers = x * x if p == 2 else pow(size, p)
+        powers = input * input if p == 2 else pow(size, p)
     y = total(powers, dims, keepdim)
     zero = (y == 0).detach()
     return where(zero, 0.0, pow(where(zero, 1.0, y), 1.0 / p))
 
 
 @numpy_names
-def count_nonzero(x, dim=None):
+def count_nonzero(input, dim=None):
     """How many values over dim are not 0, int64. dim: an int, several, or None for all, dropped."""
-    return total(x != 0, dim)
+    return total(input != 0, dim)
 
 
 @numpy_names
 @composite(case((3, 4), dim=1))
-def logcumsumexp(x, dim):
+def logcumsumexp(input, dim):
     """y_i = ln Σ_{j ≤ i} e^x_j along dim, without overflow
 
     Of x's shape and dtype. Raises TypeError unless x holds floats."""
-    require_float("logcumsumexp", x)
-    dim = one_dim("logcumsumexp", x, dim)
-    y = running(x, dim, logaddexp, -math.inf) if x.ndim else x
-    return y if y is not x else x.clone()
+    require_float("logcumsumexp", input)
+    dim = one_dim("logcumsumexp", input, dim)
+    y = running(input, dim, logaddexp, -math.inf) if input.ndim else input
+    return y if y is not input else input.clone()
 
 
 @numpy_names
 @composite(case((3, 4)), case(apart((3, 5)), dim=1, keepdim=True))
-def median(x, dim=None, keepdim=False):
+def median(input, dim=None, keepdim=False):
     """The middle value of all, the lower of two; NaN if there is one. With dim, an int that is dropped unless keepdim,
     the pair (values, indices), of x's dtype and int64.
 
     The gradient of the middle of all is shared by those that equal it; along a dim, the one at `indices` has it. Raises
     ValueError for a median of nothing."""
     if dim is None:
-        if x.numel() == 0:
-            raise ValueError(f"median of nothing: shape {x.shape}")
-        middle = median(x.detach().reshape(-1), 0).values
-        if x.dtype.kind != "f":
+        if input.numel() == 0:
+            raise ValueError(f"median of nothing: shape {input.shape}")
+        middle = median(input.detach().reshape(-1), 0).values
+        if input.dtype.kind != "f":
             return middle
-        return amax(where((x == middle) | (x.isnan() & middle.isnan()), x, -math.inf))  # equals share the gradient
-    dim = one_dim("median", x, dim)
-    if x.ndim == 0:
-        return ValuesIndices(x.clone(), x.zeros_like().long())
-    n = x.shape[dim]
+        return amax(
+            where((input == middle) | (input.isnan() & middle.isnan()), input, -math.inf)
+        )  # equals share the gradient
+    dim = one_dim("median", input, dim)
+    if input.ndim == 0:
+        return ValuesIndices(input.clone(), input.zeros_like().long())
+    n = input.shape[dim]
     if n == 0:
-        raise ValueError(f"median of nothing: shape {x.shape} along dim {dim}")
-    values, indices = sort(x, dim)
-    nans = total(x.isnan(), dim, keepdim=True)  # sorted last
+        raise ValueError(f"median of nothing: shape {input.shape} along dim {dim}")
+    values, indices = sort(input, dim)
+    nans = total(input.isnan(), dim, keepdim=True)  # sorted last
     at = where(nans > 0, n - nans, (n - 1) // 2)
     found = ValuesIndices(Gather.apply(values, at, dim=dim), Gather.apply(indices, at, dim=dim))
     return found if keepdim else ValuesIndices(*(y.squeeze(dim) for y in found))
 
 
 @numpy_names
-def var_mean(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
+def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """The pair (var, mean) over dim. Shapes, dtypes, options and errors are those of var."""
     over = None if isinstance(dim, bool) else dim  # var(x, False) is var(x, unbiased=False)
-    return var(x, dim, unbiased, keepdim, correction=correction), mean(x, over, keepdim)
+    return var(input, dim, unbiased, keepdim, correction=correction), mean(input, over, keepdim)
 
 
 @numpy_names
-def std_mean(x, dim=None, unbiased=None, keepdim=False, *, correction=None):
+def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """The pair (std, mean) over dim. Shapes, dtypes, options and errors are those of var."""
     over = None if isinstance(dim, bool) else dim
-    return std(x, dim, unbiased, keepdim, correction=correction), mean(x, over, keepdim)
+    return std(input, dim, unbiased, keepdim, correction=correction), mean(input, over, keepdim)
 
 
 # ---------------------------------------------------------------------------------- counted on the host, no gradients
 
 
 @numpy_names
-def unique(x, sorted=True, return_inverse=False, return_counts=False, dim=None):
+def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """The different values of x in ascending order, (n,), or its different slices along dim; no gradient. On the host.
 
     return_inverse: also where in the result each element is, int64 of x's shape (or one per slice). return_counts: also
     how often each occurs, int64 (n,). `sorted` is always true here."""
-    values = host(x)
+    values = host(input)
     if dim is not None:
-        dim = one_dim("unique", x, dim)
+        dim = one_dim("unique", input, dim)
     found = np.unique(values, return_inverse=return_inverse, return_counts=return_counts, axis=dim, equal_nan=False)
     if not return_inverse and not return_counts:
-        return new(x, found)
+        return new(input, found)
     y, *more = found
     if return_inverse and dim is None:
         more[0] = more[0].reshape(values.shape)
     elif return_inverse:
         more[0] = more[0].reshape(-1)
-    return (new(x, y), *(new(x, each.astype(np.int64)) for each in more))
+    return (new(input, y), *(new(input, each.astype(np.int64)) for each in more))
 
 
-def bincount(x, weights=None, minlength=0):
+def bincount(input, weights=None, minlength=0):
     """How often each number occurs in the int vector x, int64; or the sums of weights, (n,) too, in their float dtype.
 
     The result has max(x) + 1 elements, or minlength if that is more. No gradient; on the host. Raises TypeError unless
     x is a vector of ints, and ValueError for negative ones."""
-    if x.dtype.kind not in "iu" or x.ndim != 1:
-        raise TypeError(f"bincount is of a vector of ints, got {x.dtype} of shape {x.shape}")
-    values = host(x)
+    if input.dtype.kind not in "iu" or input.ndim != 1:
+        raise TypeError(f"bincount is of a vector of ints, got {input.dtype} of shape {input.shape}")
+    values = host(input)
     if values.size and values.min() < 0:
         raise ValueError(f"bincount: {values.min()} is negative")
     if weights is None:
-        return new(x, np.bincount(values, minlength=minlength))
+        return new(input, np.bincount(values, minlength=minlength))
     dtype = weights.dtype if weights.dtype.kind == "f" else np.float64
-    return new(x, np.bincount(values, host(weights), minlength).astype(dtype))
+    return new(input, np.bincount(values, host(weights), minlength).astype(dtype))
 
 
-def searchsorted(sorted_sequence, values, *, right=False, side=None, out_int32=False, sorter=None):
+def searchsorted(sorted_sequence, input, *, right=False, side=None, out_int32=False, sorter=None):
     """Where values would have to be put in so that the last dim stays sorted. int64, of values' shape: before their
     equals, or after them (right=True, side="right").
 
@@ -174,7 +176,7 @@ def searchsorted(sorted_sequence, values, *, right=False, side=None, out_int32=F
     if side not in (None, "left", "right") or (side == "left" and right):
         raise ValueError(f"searchsorted: side must be 'left' or 'right' and agree with right, got {side!r} and {right}")
     side = side or ("right" if right else "left")
-    rows, wanted = host(sorted_sequence), np.asarray(values if isinstance(values, (int, float)) else host(values))
+    rows, wanted = host(sorted_sequence), np.asarray(input if isinstance(input, (int, float)) else host(input))
     if sorter is not None:
         rows = np.take_along_axis(rows, host(sorter), -1)
     if rows.ndim == 1:
@@ -188,7 +190,7 @@ def searchsorted(sorted_sequence, values, *, right=False, side=None, out_int32=F
     return new(sorted_sequence, np.asarray(found).astype(np.int32 if out_int32 else np.int64))
 
 
-def bucketize(x, boundaries, *, out_int32=False, right=False):
+def bucketize(input, boundaries, *, out_int32=False, right=False):
     """The number of the interval between sorted boundaries, (n,), that each value of x is in: searchsorted's answer.
     int64, of x's shape."""
-    return searchsorted(boundaries, x, right=right, out_int32=out_int32)
+    return searchsorted(boundaries, input, right=right, out_int32=out_int32)

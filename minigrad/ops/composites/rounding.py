@@ -73,38 +73,38 @@ def _numbers(name, x, other):
     return x, other
 
 
-def floor_divide(x, other):
+def floor_divide(input, other):
     """⌊x / other⌋, as Python's //; no gradient. Elementwise, promoted and broadcast. Integers by a tensor's 0 give 0.
 
     Raises ZeroDivisionError for integers by the number 0, TypeError for bools, ValueError for shapes that do not
     broadcast."""
-    return _floor_divide(*_numbers("floor_divide", x, other))
+    return _floor_divide(*_numbers("floor_divide", input, other))
 
 
-def remainder(x, other):
+def remainder(input, other):
     """x - other ⌊x / other⌋, as Python's %: it has other's sign. Elementwise, promoted and broadcast. Integers by a
     tensor's 0 give 0.
 
     Raises ZeroDivisionError for integers by the number 0, TypeError for bools, ValueError for shapes that do not
     broadcast."""
-    return _remainder(*_numbers("remainder", x, other))
+    return _remainder(*_numbers("remainder", input, other))
 
 
-def fmod(x, other):
+def fmod(input, other):
     """x - other trunc(x / other), as C's: it has x's sign. Elementwise, promoted and broadcast. Integers by a tensor's
     0 give 0.
 
     Raises ZeroDivisionError for integers by the number 0, TypeError for bools, ValueError for shapes that do not
     broadcast."""
-    x, other = _numbers("fmod", x, other)
+    input, other = _numbers("fmod", input, other)
     if not isinstance(other, Value):
-        other = x.zeros_like() + other
-    elif not isinstance(x, Value):
-        x = other.zeros_like() + x
-    return _fmod(x, other)
+        other = input.zeros_like() + other
+    elif not isinstance(input, Value):
+        input = other.zeros_like() + input
+    return _fmod(input, other)
 
 
-def div(x, other, *, rounding_mode=None, out=None):
+def div(input, other, *, rounding_mode=None, out=None):
     """x / other, true division: of integers too, in float32. Elementwise, promoted and broadcast.
 
     With rounding_mode "floor" or "trunc" a whole number, in the promoted dtype and without a gradient. Raises
@@ -113,57 +113,57 @@ def div(x, other, *, rounding_mode=None, out=None):
     if out is not None:
         raise no_out("div")
     if rounding_mode is None:
-        return true_divide(x, other)
+        return true_divide(input, other)
     if rounding_mode == "floor":
-        return floor_divide(x, other)
+        return floor_divide(input, other)
     if rounding_mode != "trunc":
         raise ValueError(f"div: rounding_mode must be None, 'floor' or 'trunc', got {rounding_mode!r}")
-    x, other = _numbers("div", x, other)
-    if (x if isinstance(x, Value) else other).dtype.kind == "f":
-        return trunc(true_divide(x, other))
-    y = floor_divide(x, other)  # one less than wanted where it is negative and something remains
-    return y + ((y < 0) & (y * other != x)).to(y.dtype)
+    input, other = _numbers("div", input, other)
+    if (input if isinstance(input, Value) else other).dtype.kind == "f":
+        return trunc(true_divide(input, other))
+    y = floor_divide(input, other)  # one less than wanted where it is negative and something remains
+    return y + ((y < 0) & (y * other != input)).to(y.dtype)
 
 
 @composite(case((3, 4)))
-def ceil(x):
+def ceil(input):
     """y = the smallest integer ≥ x, in x's dtype;   no gradient
 
     Elementwise: of x's shape."""
-    return neg(Floor.apply(neg(x))) if x.dtype.kind == "f" else Floor.apply(x)
+    return neg(Floor.apply(neg(input))) if input.dtype.kind == "f" else Floor.apply(input)
 
 
 @composite(case((3, 4)))
-def trunc(x):
+def trunc(input):
     """y = x without its fraction, in x's dtype;   no gradient
 
     Elementwise: of x's shape."""
-    return where(x < 0, ceil(x), Floor.apply(x))
+    return where(input < 0, ceil(input), Floor.apply(input))
 
 
 @composite(case((3, 4)))
-def frac(x):
+def frac(input):
     """y = x - trunc x, of x's sign;   dx = dy
 
     Elementwise: of x's shape and dtype. Raises TypeError for bools."""
-    return x - trunc(x).detach()
+    return input - trunc(input).detach()
 
 
 @composite(case((3, 4)), case((3, 4), decimals=1))
-def round(x, decimals=0):
+def round(input, decimals=0):
     """y = the nearest integer, the even one of two, or the nearest multiple of 10^-decimals;   no gradient
 
     Elementwise: of x's shape and dtype. Raises TypeError for decimals of integers."""
-    if x.dtype.kind != "f":
+    if input.dtype.kind != "f":
         if decimals:
-            raise TypeError(f"round: decimals is for floats, got {x.dtype}")
-        return Floor.apply(x)
-    x = x.detach()
+            raise TypeError(f"round: decimals is for floats, got {input.dtype}")
+        return Floor.apply(input)
+    input = input.detach()
     if decimals:
         scale = 10.0 ** abs(decimals)
-        return round(x * scale) / scale if decimals > 0 else round(x / scale) * scale
-    below = Floor.apply(x)
-    rest = x - below  # exact
+        return round(input * scale) / scale if decimals > 0 else round(input / scale) * scale
+    below = Floor.apply(input)
+    rest = input - below  # exact
     up = (rest > 0.5) | ((rest == 0.5) & (remainder(below, 2.0) != 0))
     y = where(up, below + 1, below)
-    return where(y == 0, x * 0.0, y)  # -0.0 of what rounds to 0 from below
+    return where(y == 0, input * 0.0, y)  # -0.0 of what rounds to 0 from below
