@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from .anomaly import AnomalyError
 from .cases import case
-from .function import Context, Function, once_differentiable
 from .graph import GraphError, Handle, Node, Recorded, Storage, Value
 from ..base.quiet import quiet
 from .modes import (
@@ -26,7 +25,7 @@ from .walk import backward, reachable, vjp
 from ..base.missing import attributes
 
 __all__ = [
-    "AnomalyError", "case", "Context", "Function", "once_differentiable", "GraphError", "Handle", "Node", "Recorded",
+    "AnomalyError", "case", "GraphError", "Handle", "Node", "Recorded",
     "Storage", "Value", "quiet", "detect_anomaly", "enable_grad", "inference", "is_grad_enabled", "mode", "no_grad",
     "set_grad_enabled", "switched", "watch", "FormulaOp", "Op", "Declaration", "composite", "declared", "registry",
     "backward", "reachable", "vjp",

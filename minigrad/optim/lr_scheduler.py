@@ -2,23 +2,17 @@
 
     scheduler = lr_scheduler.CosineAnnealingLR(optimizer, T_max=1000)
 
-A schedule is a formula, which is all that is here; what they share is in scheduler.py. ReduceLROnPlateau, which follows
-a loss, is in plateau.py.
+A schedule is a formula, which is all that is here; what they share is in scheduler.py. For another there is LambdaLR,
+or a subclass of LRScheduler that gives its formula.
 """
 
 import math
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from .optimizer import Optimizer
-from .plateau import ReduceLROnPlateau
 from .scheduler import LRScheduler, at_least_1, for_each_group, refuse_group
 
-__all__ = [
-    "LRScheduler", "LambdaLR", "StepLR", "MultiStepLR", "ExponentialLR", "ConstantLR", "LinearLR", "PolynomialLR",
-    "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "OneCycleLR", "SequentialLR", "ReduceLROnPlateau",
-]  # fmt: skip
+__all__ = ["LRScheduler", "LambdaLR", "StepLR", "CosineAnnealingLR", "OneCycleLR"]
 
 
 class LambdaLR(LRScheduler):
@@ -54,77 +48,6 @@ class StepLR(LRScheduler):
         return base * self.gamma ** (t // self.step_size)
 
 
-class MultiStepLR(LRScheduler):
-    """base · gamma^(the number of milestones up to t), where t counts the steps"""
-
-    def __init__(
-        self, optimizer: Optimizer, milestones: Iterable[int], gamma: float = 0.1, last_epoch: int = -1
-    ) -> None:
-        self.milestones, self.gamma = sorted(milestones), gamma
-        super().__init__(optimizer, last_epoch)
-
-    def rate(self, base: float, t: int) -> float:
-        return base * self.gamma ** bisect_right(self.milestones, t)
-
-
-class ExponentialLR(LRScheduler):
-    """base · gamma^t, where t counts the steps"""
-
-    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
-        self.gamma = gamma
-        super().__init__(optimizer, last_epoch)
-
-    def rate(self, base: float, t: int) -> float:
-        return base * self.gamma**t
-
-
-class ConstantLR(LRScheduler):
-    """base · factor before step total_iters, then base: from the beginning if total_iters is 0, where PyTorch's stays
-    at the factor for ever."""
-
-    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
-        self.factor, self.total_iters = factor, total_iters
-        super().__init__(optimizer, last_epoch)
-
-    def rate(self, base: float, t: int) -> float:
-        return base * (self.factor if t < self.total_iters else 1)
-
-
-class LinearLR(LRScheduler):
-    """base times a factor that goes from start_factor to end_factor in a straight line over total_iters steps, and
-    stays there: a warmup."""
-
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        start_factor: float = 1 / 3,
-        end_factor: float = 1.0,
-        total_iters: int = 5,
-        last_epoch: int = -1,
-    ) -> None:
-        if not 0 < start_factor <= 1 or not 0 <= end_factor <= 1:
-            raise ValueError(
-                f"LinearLR: start_factor must lie in (0, 1] and end_factor in [0, 1], got {start_factor}, {end_factor}"
-            )
-        self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
-        super().__init__(optimizer, last_epoch)
-
-    def rate(self, base: float, t: int) -> float:
-        done = min(t, self.total_iters) / self.total_iters if self.total_iters else 1
-        return base * (self.start_factor + (self.end_factor - self.start_factor) * done)
-
-
-class PolynomialLR(LRScheduler):
-    """base · (1 - t / total_iters)^power, 0 from total_iters on. Raises ValueError for a total_iters below 1."""
-
-    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
-        self.total_iters, self.power = at_least_1("total_iters", total_iters), power
-        super().__init__(optimizer, last_epoch)
-
-    def rate(self, base: float, t: int) -> float:
-        return base * (1 - min(t, self.total_iters) / self.total_iters) ** self.power
-
-
 class CosineAnnealingLR(LRScheduler):
     """Half a cosine from base down to eta_min at step T_max, then up again, and so on. Raises ValueError for a T_max
     below 1.
@@ -142,28 +65,6 @@ class CosineAnnealingLR(LRScheduler):
 
     def rate(self, base: float, t: int) -> float:
         return self.eta_min + (base - self.eta_min) * (1 + math.cos(math.pi * t / self.T_max)) / 2
-
-
-class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half a cosine from base to eta_min over T_0 steps, then again from base over T_mult times as many, and so on.
-
-    Raises ValueError for a T_0 or T_mult below 1. Source: Loshchilov and Hutter 2017."""
-
-    scales = False
-
-    def __init__(
-        self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
-    ) -> None:
-        self.T_0, self.T_mult, self.eta_min = at_least_1("T_0", T_0), at_least_1("T_mult", T_mult), eta_min
-        super().__init__(optimizer, last_epoch)
-
-    def rate(self, base: float, t: int) -> float:
-        T = self.T_0
-        if self.T_mult == 1:
-            t %= T
-        while t >= T:
-            t, T = t - T, T * self.T_mult
-        return self.eta_min + (base - self.eta_min) * (1 + math.cos(math.pi * t / T)) / 2
 
 
 class OneCycleLR(LRScheduler):
@@ -243,60 +144,3 @@ class OneCycleLR(LRScheduler):
         return [
             self._along(t, base, most, base / self.final_div_factor) for base, most in zip(self.base_lrs, self.max_lrs)
         ]
-
-
-class SequentialLR(LRScheduler):
-    """Schedulers of one optimizer, one after the other: the next one begins, from its first step, at each milestone.
-
-    Raises ValueError unless milestones, in order, are one fewer than schedulers."""
-
-    def __init__(
-        self, optimizer: Optimizer, schedulers: Iterable[LRScheduler], milestones: Iterable[int], last_epoch: int = -1
-    ) -> None:
-        self.schedulers, self.milestones = list(schedulers), list(milestones)
-        if len(self.schedulers) != len(self.milestones) + 1 or self.milestones != sorted(self.milestones):
-            raise ValueError(
-                f"SequentialLR: {len(self.schedulers)} schedulers need one milestone fewer, in order; got {milestones}"
-            )
-        if any(scheduler.optimizer is not optimizer for scheduler in self.schedulers):
-            raise ValueError("SequentialLR: all schedulers must be of the optimizer that is given")
-        self.optimizer, self.last_epoch = optimizer, last_epoch + 1
-        self.base_lrs = [group["initial_lr"] for group in optimizer.param_groups]
-        if last_epoch == -1:  # each of them has had its first step, when it was made
-            self.schedulers[0].step(0)
-
-    def step(self) -> None:  # type: ignore[override]
-        """Set the learning rates for the next step."""
-        self.last_epoch += 1
-        now = bisect_right(self.milestones, self.last_epoch)
-        begins = now > 0 and self.milestones[now - 1] == self.last_epoch
-        self.schedulers[now].step(0 if begins else None)
-
-    def get_last_lr(self) -> list[float]:
-        """The learning rate of each group, as the last step() set it."""
-        return self.schedulers[bisect_right(self.milestones, self.last_epoch)].get_last_lr()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Its step, and the state of each scheduler."""
-        states = [scheduler.state_dict() for scheduler in self.schedulers]
-        return {"last_epoch": self.last_epoch, "milestones": self.milestones, "schedulers": states}
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take up where a scheduler of the same kinds stood. Raises ValueError for the state of another."""
-        expected = self.state_dict()
-        if state_dict.keys() != expected.keys():
-            raise ValueError(f"SequentialLR: the state has {sorted(state_dict)}, where {sorted(expected)} belong")
-        states, epoch, milestones = (state_dict[name] for name in ("schedulers", "last_epoch", "milestones"))
-        if len(states) != len(self.schedulers):
-            raise ValueError(f"SequentialLR: the state is of {len(states)} schedulers, not of {len(self.schedulers)}")
-        whole = all(type(n) is int and n >= 0 for n in (epoch, *milestones))
-        if not whole or len(milestones) != len(self.milestones):
-            raise ValueError(f"SequentialLR: the state does not fit: last_epoch {epoch!r}, milestones {milestones!r}")
-        try:
-            for scheduler, state in zip(self.schedulers, states):
-                scheduler.load_state_dict(state)
-        except ValueError:
-            for scheduler, state in zip(self.schedulers, expected["schedulers"]):
-                scheduler.load_state_dict(state)
-            raise
-        self.last_epoch, self.milestones = epoch, list(milestones)

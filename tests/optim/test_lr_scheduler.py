@@ -33,21 +33,7 @@ def cosine(t, T, low=0.0):
 SCHEDULES = {  # a scheduler of an optimizer, and its factor of the first rate after t steps
     "LambdaLR": (lambda o: L.LambdaLR(o, lambda t: 0.9**t), lambda t: 0.9**t),
     "StepLR": (lambda o: L.StepLR(o, 4, 0.5), lambda t: 0.5 ** (t // 4)),
-    "MultiStepLR": (lambda o: L.MultiStepLR(o, [7, 3, 7], 0.5), lambda t: 0.5 ** ((t >= 3) + 2 * (t >= 7))),
-    "ExponentialLR": (lambda o: L.ExponentialLR(o, 0.9), lambda t: 0.9**t),
-    "ConstantLR": (lambda o: L.ConstantLR(o, 0.2, 6), lambda t: 0.2 if t < 6 else 1),
-    "LinearLR": (lambda o: L.LinearLR(o, 0.1, 0.8, 6), lambda t: 0.1 + 0.7 * min(t, 6) / 6),
-    "LinearLR at once": (lambda o: L.LinearLR(o, 0.1, total_iters=0), lambda t: 1),
-    "PolynomialLR": (lambda o: L.PolynomialLR(o, 7, 2.0), lambda t: (1 - min(t, 7) / 7) ** 2),
     "CosineAnnealingLR": (lambda o: L.CosineAnnealingLR(o, 8), lambda t: cosine(t, 8)),
-    "WarmRestarts": (
-        lambda o: L.CosineAnnealingWarmRestarts(o, 3, 2),
-        lambda t: cosine(t, 3) if t < 3 else cosine(t - 3, 6) if t < 9 else cosine(t - 9, 12),
-    ),
-    "SequentialLR": (
-        lambda o: L.SequentialLR(o, [L.LinearLR(o, 0.1, total_iters=5), L.CosineAnnealingLR(o, 15)], [5]),
-        lambda t: 0.1 + 0.9 * t / 5 if t < 5 else cosine(t - 5, 15),
-    ),
 }
 
 
@@ -111,8 +97,8 @@ def test_one_cycle_step_by_step(name):
 
 def test_several_schedulers_multiply():
     optimizer = made()
-    both = [L.ExponentialLR(optimizer, 0.9), L.ConstantLR(optimizer, 0.1, 3)]
-    expected = [0.1 * 0.9**t * (0.1 if t < 3 else 1) for t in range(8)]
+    both = [L.StepLR(optimizer, 1, 0.9), L.StepLR(optimizer, 3, 10.0)]
+    expected = [0.1 * 0.9**t * 10.0 ** (t // 3) for t in range(8)]
     np.testing.assert_allclose(rates(optimizer, both, 8)[:, 0], expected, rtol=1e-14)
     optimizer = made()
     scheduler = L.StepLR(optimizer, 100)
@@ -124,27 +110,20 @@ def test_several_schedulers_multiply():
 def test_a_cosine_beside_another_keeps_its_lowest_rate():
     """What is above eta_min is scaled, as in PyTorch, whose rates these are (2.13), and not eta_min too."""
     optimizer = made()
-    both = [L.CosineAnnealingLR(optimizer, 4, eta_min=0.01), L.ExponentialLR(optimizer, 0.9)]
+    both = [L.CosineAnnealingLR(optimizer, 4, eta_min=0.01), L.StepLR(optimizer, 1, 0.9)]
     expected = [0.1, 0.07813782, 0.04492279, 0.01820578, 0.009, 0.01996218]
     np.testing.assert_allclose(rates(optimizer, both, 6)[:, 0], expected, rtol=1e-6)
-
-
-def test_restarts_end_at_their_lowest_rate():
-    optimizer = made()
-    scheduler = L.CosineAnnealingWarmRestarts(optimizer, 4, eta_min=0.01)
-    expected = [0.01 + 0.09 * cosine(t % 4, 4) for t in range(9)]
-    np.testing.assert_allclose(rates(optimizer, [scheduler], 9)[:, 0], expected, rtol=1e-14)
 
 
 def test_schedules_of_one_optimizer_share_its_first_rate():
     optimizer = made()
     L.StepLR(optimizer, 1, 0.5).step()
-    assert L.ExponentialLR(optimizer, 0.9).base_lrs == [0.1, 0.05]
+    assert L.StepLR(optimizer, 1, 0.9).base_lrs == [0.1, 0.05]
 
 
 def test_a_rate_that_was_0_is_the_schedules_again():
     optimizer = made()
-    scheduler = L.PolynomialLR(optimizer, 1)
+    scheduler = L.StepLR(optimizer, 1, 0.0)
     scheduler.step()
     optimizer.param_groups[0]["lr"] = 0.5  # by hand; nothing scales 0 to it
     scheduler.step()
@@ -177,45 +156,7 @@ def test_groups_that_come_later_are_scheduled(name):
         return
     found = rates(optimizer, [scheduler], 30)[:, 1]
     assert found[0] == 0.05 and len(scheduler.get_last_lr()) == 2
-    assert len(set(found)) > 1 or name == "LinearLR at once"
-
-
-def test_a_plateau():
-    optimizer = made()
-    scheduler = L.ReduceLROnPlateau(optimizer, factor=0.5, patience=1, cooldown=1, min_lr=[0.03, 0.0])
-    found = []
-    for loss in [1.0, 0.9, 0.9, 0.89999, 0.9, 0.9, 0.9, float("nan"), mg.tensor(0.1), 0.2, 0.2]:
-        scheduler.step(loss)
-        found.append([group["lr"] for group in optimizer.param_groups])
-    first = [0.1, 0.1, 0.1, 0.05, 0.05, 0.05, 0.03, 0.03, 0.03, 0.03, 0.03]
-    second = [0.05, 0.05, 0.05, 0.025, 0.025, 0.025, 0.0125, 0.0125, 0.0125, 0.0125, 0.00625]
-    np.testing.assert_allclose(np.array(found).T, [first, second])
-    other = L.ReduceLROnPlateau(made(), min_lr=[0.0, 0.0])
-    other.load_state_dict(scheduler.state_dict())
-    assert other.state_dict() == scheduler.state_dict() and isinstance(other, L.LRScheduler)
-    up = L.ReduceLROnPlateau(made(), mode="max", threshold=0.5, threshold_mode="abs", patience=0)
-    for score, bad in (1.0, 0), (1.4, 1), (1.6, 0):
-        up.step(score)
-        assert (up.get_last_lr()[0] < 0.1) is (bad == 1 or score == 1.6) and up.best == (1.0 if bad else score)
-
-
-def test_a_plateau_by_default():
-    """0.1 of the rate after eleven steps, from the second on, that are not 1e-4 of the best better."""
-    optimizer = made()
-    scheduler = L.ReduceLROnPlateau(optimizer)
-    for loss, lr in [(4.0, 0.1)] + [(4.0 - 3e-4, 0.1)] * 10 + [(4.0 - 3e-4, 0.01)] * 3 + [(3.0, 0.01)]:
-        scheduler.step(loss)
-        assert optimizer.param_groups[0]["lr"] == pytest.approx(lr)
-    scheduler.step(2.999)
-    assert scheduler.best == 2.999
-    tiny = L.ReduceLROnPlateau(made(lr=1e-8), patience=0)
-    for _ in range(3):
-        tiny.step(1.0)
-    assert tiny.get_last_lr() == [1e-8, 5e-9]
-    one = L.ReduceLROnPlateau(made(), min_lr=0.01)
-    one.load_state_dict(L.ReduceLROnPlateau(made(), mode="max").state_dict())
-    one.step(-5.0)
-    assert one.best == -5.0 and one.min_lr == 0.0
+    assert len(set(found)) > 1
 
 
 def test_a_state_that_does_not_fit_changes_nothing():
@@ -228,25 +169,9 @@ def test_a_state_that_does_not_fit_changes_nothing():
         with pytest.raises(ValueError, match="StepLR: the state does not fit"):
             scheduler.load_state_dict({**before, name: value})
         assert scheduler.state_dict() == before
-    plateau = L.ReduceLROnPlateau(made())
-    for name, value in {"best": "1", "mode": 2, "_last_lr": [0.1], "min_lr": None}.items():
-        with pytest.raises(ValueError, match=f"does not fit: {name}"):
-            plateau.load_state_dict({**plateau.state_dict(), name: value})
-    both = SCHEDULES["SequentialLR"][0](made())
-    state = both.state_dict()
-    second = {**state["schedulers"][1], "T_max": 0}
-    first = {**state["schedulers"][0], "start_factor": 0.5}
-    for bad in {"x": 1}, {**state, "last_epoch": -2}, {**state, "schedulers": [first, second]}:
-        with pytest.raises(ValueError, match="state"):
-            both.load_state_dict(bad)
-        assert both.state_dict() == state
-    other = made()
-    later = L.SequentialLR(other, [L.LinearLR(other, 0.1, total_iters=5), L.CosineAnnealingLR(other, 15)], [7])
-    later.load_state_dict(state)
-    assert later.state_dict() == state
 
 
-@pytest.mark.parametrize("name", [name for name in SCHEDULES if name != "LambdaLR"] + ["LambdaLR"])
+@pytest.mark.parametrize("name", SCHEDULES)
 def test_a_schedule_that_is_saved_goes_on(name, tmp_path):
     make, _ = SCHEDULES[name]
     optimizer = made()
@@ -265,7 +190,7 @@ def test_a_schedule_that_is_saved_goes_on(name, tmp_path):
 def test_a_captured_step_follows_the_schedule():
     w = mg.ones(3, requires_grad=True)
     optimizer = optim.SGD([w], lr=1.0)
-    scheduler = L.ExponentialLR(optimizer, 0.5)
+    scheduler = L.StepLR(optimizer, 1, 0.5)
 
     @mg.capture
     def step(x):
@@ -282,19 +207,11 @@ def test_a_captured_step_follows_the_schedule():
 WRONG = {
     "no optimizer": (lambda o: L.StepLR([1], 2), TypeError, "needs an Optimizer, got list"),
     "lambdas": (lambda o: L.LambdaLR(o, [abs]), ValueError, "1 values do not fit 2"),
-    "factor": (lambda o: L.LinearLR(o, 0.0), ValueError, "start_factor"),
-    "milestones": (lambda o: L.SequentialLR(o, [L.StepLR(o, 1)], [3]), ValueError, "one milestone fewer"),
-    "disorder": (lambda o: L.SequentialLR(o, [L.StepLR(o, 1)] * 3, [5, 3]), ValueError, "in order; got \\[5, 3\\]"),
-    "end_factor": (lambda o: L.LinearLR(o, 0.5, 2.0), ValueError, "end_factor in"),
     "pct_start": (lambda o: L.OneCycleLR(o, 1.0, 10, pct_start=1.5), ValueError, "pct_start must lie in .* got 1.5"),
     "strategy": (lambda o: L.OneCycleLR(o, 1.0, 10, anneal_strategy="exp"), ValueError, "'cos' or 'linear', got 'exp'"),
-    "another's": (lambda o: L.SequentialLR(made(), [L.StepLR(o, 1)], []), ValueError, "of the optimizer that is given"),
     "steps": (lambda o: L.OneCycleLR(o, 1.0), ValueError, "give total_steps"),
     "no steps": (lambda o: L.CosineAnnealingLR(o, 0), ValueError, "T_max must be at least 1, got 0"),
     "resumed": (lambda o: L.StepLR(o, 1, last_epoch=3), ValueError, "load its state first"),
-    "mode": (lambda o: L.ReduceLROnPlateau(o, "least"), ValueError, "mode is 'min' or 'max'"),
-    "no less": (lambda o: L.ReduceLROnPlateau(o, factor=1.0), ValueError, "factor must lie between"),
-    "floors": (lambda o: L.ReduceLROnPlateau(o, min_lr=[0.1]), ValueError, "1 values do not fit 2"),
     "nesterov": (lambda o: made(nesterov=True), ValueError, "give momentum=0.9"),
     "state": (lambda o: L.StepLR(o, 1).load_state_dict({"gamma": 1}), ValueError, "belong"),
 }

@@ -129,7 +129,7 @@ def losses_net(m):
 
 
 def train_losses(m, model, rng):
-    """A loader, a schedule of two parts, and losses of all kinds."""
+    """A loader, a schedule, and losses of all kinds."""
     nn, F = m.nn, m.nn.functional
     D, L = m.utils.data, m.optim.lr_scheduler
     x, y = rng.integers(0, 9, (24, 3)), rng.integers(0, 5, 24)
@@ -139,9 +139,7 @@ def train_losses(m, model, rng):
     weight = m.tensor(np.array([0.5, 1.0, 2.0, 1.0, 0.3]))
     criteria = [nn.CrossEntropyLoss(weight=weight, label_smoothing=0.1), nn.CrossEntropyLoss(label_smoothing=0.2)]
     optimizer = m.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True)
-    schedule = L.SequentialLR(
-        optimizer, [L.LinearLR(optimizer, 0.1, total_iters=4), L.CosineAnnealingLR(optimizer, 16)], milestones=[4]
-    )
+    schedule = L.OneCycleLR(optimizer, 0.1, total_steps=60)
     for _ in range(STEPS // 3 + 1):
         for xb, yb, qb in loader:
             logits = model(xb)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import minigrad as mg
-from minigrad import Op, Tensor, autograd, case, nn, optim, study, viz
+from minigrad import Op, Tensor, case, nn, optim, study, viz
 from minigrad.gradcheck import check_op, check_taylor, gradcheck, gradgradcheck
 from minigrad.nn import functional as F
 from minigrad.training import checkpoint, text
@@ -52,22 +52,6 @@ class Power(Op):
     def backward(self, dy: Tensor) -> Tensor:
         (x,) = self.saved_inputs()
         return self.n * x ** (self.n - 1) * dy
-
-
-class Scaled(autograd.Function):
-    """y = k x, as for torch.autograd."""
-
-    @staticmethod
-    def forward(ctx: autograd.Context, x: Tensor, k: float) -> Tensor:
-        ctx.save_for_backward(x)
-        ctx.k = k
-        return x * k
-
-    @staticmethod
-    def backward(ctx: autograd.Context, dy: Tensor) -> tuple[Tensor, None]:
-        (x,) = ctx.saved_tensors
-        assert x.shape == dy.shape
-        return dy * ctx.k, None
 
 
 class Momentum(optim.Optimizer):
@@ -194,9 +178,8 @@ def tensors(dtype: DTypeLike = mg.float64) -> Iterator[Tensor]:
     first, rest = random_split(TensorDataset(x.detach(), mg.arange(4)), [1, 3])
     features, label = first[0]
     yield features * label + len(rest)
-    for features, _ in DataLoader(first + rest, batch_size=4, shuffle=True):
+    for features, _ in DataLoader(rest, batch_size=4, shuffle=True):
         yield features
-    yield Scaled.apply(x, 3.0)
     yield mg.unique(x) + mg.max(x, 2 * x).max() + mg.normal(0.0, 1.0, (1,)) * mg.bernoulli(mg.full((1,), 0.5))
     assert x.stride(0) == x.stride()[0] and nn.GPT(nn.GPTConfig(5, 4)).generate([[1], [2, 3]], 1)[1].shape == (3,)
     yield mg.from_numpy(array).to(x) + mg.arange(6) * float(x.sum().item())
@@ -245,12 +228,7 @@ def epochs() -> float:
     data = TensorDataset(mg.randn(12, 3), mg.randint(0, 2, (12,)))
     model = nn.Sequential(nn.Linear(3, 8), nn.GELU()).append(nn.Linear(8, 2))
     optimizer = optim.SGD([{"params": model[0].parameters(), "lr": 1e-2}, {"params": model[2].parameters()}], lr=1e-1)
-    schedules: list[optim.lr_scheduler.LRScheduler] = [
-        optim.lr_scheduler.LinearLR(optimizer, total_iters=2),
-        optim.lr_scheduler.LambdaLR(optimizer, lambda t: 0.9**t),
-    ]
-    scheduler = optim.lr_scheduler.SequentialLR(optimizer, schedules, milestones=[2])
-    plateau = optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=3)
+    scheduler: optim.lr_scheduler.LRScheduler = optim.lr_scheduler.LambdaLR(optimizer, lambda t: 0.9**t)
     loss_of, total = nn.CrossEntropyLoss(label_smoothing=0.1), 0.0
     for _ in range(2):
         x: Tensor
@@ -262,7 +240,6 @@ def epochs() -> float:
             optimizer.step()
             scheduler.step()
             total += loss.item()
-        plateau.step(total)
     own = Momentum(model.parameters(), lr=1e-2)
     slower = Cooldown(own, total=3)
     own.step()

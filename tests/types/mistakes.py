@@ -4,7 +4,7 @@ mypy says it, and no other line gives one. Nobody runs this file."""
 from typing import Any
 
 import minigrad as mg
-from minigrad import Op, Tensor, autograd, nn, optim, study, viz
+from minigrad import Op, Tensor, nn, optim, study, viz
 from minigrad.gradcheck import gradcheck
 from minigrad.nn import functional as F
 from minigrad.training import checkpoint, text
@@ -116,18 +116,6 @@ def evaluated(x: Tensor) -> Tensor:
 
 
 evaluated(3)  # error: incompatible type "int"; expected "Tensor"
-
-
-class Scaled(autograd.Function):
-    @staticmethod
-    def forward(ctx: autograd.Context, x: Tensor) -> Tensor:
-        ctx.save_for_backward(x)
-        return x
-
-    @staticmethod
-    def backward(ctx: autograd.Context, dy: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
-        return dy * x.nonexistent  # error: Returning Any
 
 
 class Twice(Op):
