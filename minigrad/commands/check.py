@@ -1,6 +1,6 @@
 """Check the gradient of every declared op on each of its cases.
 
-    minigrad check my_ops.py --html errors.html
+    minigrad check my_ops.py --json errors.json
 
 Prints a table, the worst first; exits with status 1 if anything fails, and if there was nothing to check. Other sizes,
 numbers and parameters are tried for the first case of each op.
@@ -23,7 +23,6 @@ from ..autograd import registry
 from ..base import cli, launched
 from ..base.errors import similar
 from ..base.files import atomic_write
-from ..gradcheck.page import page
 from ..gradcheck.report import KINK, PASS, versions
 from ..gradcheck.sweep import summary, sweep, table, worst_first
 from ..gradcheck.where import told
@@ -60,9 +59,6 @@ def arguments(argv):
         help="processes (default: one for each core)",
     )
     parser.add_argument("--json", type=cli.path, metavar="FILE", help="write every row there (default: nowhere)")
-    parser.add_argument(
-        "--html", type=cli.path, metavar="FILE", help="write a page with all errors there (default: nowhere)"
-    )
     parser.add_argument("--quiet", action="store_true", help="print only failures and the last line")
     args = parser.parse_args(argv)
     before = dict(registry)
@@ -84,8 +80,6 @@ def arguments(argv):
             parser.error(str(error))
     if args.json:
         cli.file_to_write(args.json, "--json", "gradcheck.json", ".json")
-    if args.html:
-        cli.file_to_write(args.html, "--html", "gradcheck.html", ".html", ".htm")
     return args
 
 
@@ -165,8 +159,6 @@ def main(argv=()):
         results = {"made": made, "versions": versions(), "summary": said, "seed": args.seed, "without_cases": unchecked}
         results["rows"] = [row.to_dict() for row in rows]
         atomic_write(args.json, json.dumps(results, indent=1, allow_nan=False).encode())
-    if args.html:
-        atomic_write(args.html, page(rows, said, unchecked).encode())
     return 1 if failed or unchecked or not rows else 0
 
 

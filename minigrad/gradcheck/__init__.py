@@ -3,7 +3,7 @@ differences cannot see.
 
     from minigrad.gradcheck import gradcheck
     gradcheck(fn, *inputs)                  an op, a layer, a loss: raises GradcheckError, which says what is wrong
-    gradcheck(torch_fn, (x, w))             a function of PyTorch, JAX, HIPS autograd or NumPy
+    gradcheck(torch_fn, (x, w))             a function of PyTorch, or of NumPy with vjp=
     gradgradcheck(fn, *inputs)              the same of the second derivative
     check_taylor(f, x)                      a whole model at once, by the order of the Taylor remainder
     check_op(MyOp)                          an op on the cases that it declares: a list of rows

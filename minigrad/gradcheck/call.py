@@ -232,12 +232,6 @@ def left_out_of(fn):
     return fn.left_out() if isinstance(fn, Adapted) else ""
 
 
-def compiles(fn):
-    """Is each new shape slow, since the framework of fn compiles for it?"""
-    fn = plain(fn)
-    return isinstance(fn, Adapted) and fn.framework.compiles
-
-
 # -- names
 
 

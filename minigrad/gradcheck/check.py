@@ -89,8 +89,6 @@ def gradcheck(
                 gradient is torch.autograd.grad's, at any order. Tensors are converted to float64 on the cpu, buffers
                 start each call anew, and every call sees the same random numbers. An output that requires no gradient,
                 where others do, is left out.
-    JAX         fn takes JAX arrays or pytrees of them, and may be written for float32: x64 is on while it runs.
-    autograd    (HIPS) fn takes NumPy arrays and uses autograd.numpy.
     NumPy       fn takes NumPy arrays, and its gradient is vjp.
 
     Of torch.autograd.gradcheck's options, raise_exception is raise_on_fail, and fast_mode chooses mode "directional"

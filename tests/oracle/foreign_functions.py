@@ -1,4 +1,4 @@
-"""Functions of PyTorch and JAX that gradcheck checks through its adapters.
+"""Functions of PyTorch that gradcheck checks through its adapter.
 
 python -m tests.oracle.foreign_functions      a table with the verdict on each
 
@@ -119,60 +119,34 @@ def torch_functions():
     ]  # fmt: skip
 
 
-def jax_functions():
-    import jax
-    import jax.numpy as jnp
-
-    def step(carry, x):  # defined once, so that it is compiled once
-        return carry * x + 1, carry.sum()
-
-    return [
-        ("sin", jnp.sin, (normal(2, 3),), 2, FINE),
-        ("softmax", jax.nn.softmax, (normal(2, 3),), 1, FINE),
-        ("logsumexp", jax.nn.logsumexp, (normal(4),), 1, FINE),
-        ("dot, tanh", lambda x, w: jnp.tanh(x @ w), (normal(2, 3), normal(3, 2)), 1, FINE),
-        ("einsum", lambda x, y: jnp.einsum("ij,kj->ik", x, y), (normal(2, 3), normal(2, 3)), 1, FINE),
-        ("sort", jnp.sort, (normal(5),), 1, FINE),
-        ("linalg.inv", jnp.linalg.inv, (square(3),), 1, FINE),
-        ("relu at 0", jax.nn.relu, (np.zeros(2),), 1, (KINK,)),
-        ("scan", lambda x: jax.lax.scan(step, jnp.ones(()), x), (normal(3),), 1, FINE),
-        ("a tree", lambda p: {"y": p["w"] * p["b"][0]}, ({"w": normal(3), "b": [normal(3)]},), 1, FINE),
-    ]
-
-
-def there(framework, x):
-    """A NumPy array as the framework's, in trees too."""
+def there(x):
+    """A NumPy array as PyTorch's, in trees too."""
     if isinstance(x, dict):
-        return {key: there(framework, value) for key, value in x.items()}
+        return {key: there(value) for key, value in x.items()}
     if isinstance(x, list):
-        return [there(framework, value) for value in x]
+        return [there(value) for value in x]
     if not isinstance(x, np.ndarray):
         return x
-    if framework == "JAX":
-        import jax.numpy as jnp
-
-        return jnp.asarray(x)
     import torch
 
     return torch.from_numpy(x).requires_grad_() if x.dtype == np.float64 else torch.from_numpy(x)
 
 
-def checked(framework, functions):
-    """(framework, name, order, report, verdicts that are right, seconds) of each function at each order."""
+def checked(functions):
+    """(name, order, report, verdicts that are right, seconds) of each function at each order."""
     for name, fn, inputs, most, right in functions:
         for order in range(1, most + 1):
-            given, began = tuple(there(framework, x) for x in inputs), time.perf_counter()
+            given, began = tuple(there(x) for x in inputs), time.perf_counter()
             report = gradcheck(fn, given, order=order, raise_on_fail=False)
-            yield framework, name, order, report, right, time.perf_counter() - began
+            yield name, order, report, right, time.perf_counter() - began
 
 
 def main():
-    print("| framework | function | order | verdict | checks | seconds |\n|---|---|---|---|---|---|")
-    for framework, functions in (("PyTorch", torch_functions), ("JAX", jax_functions)):
-        for _, name, order, report, right, seconds in checked(framework, functions()):
-            wrong = "" if report.verdict in right else f" ({report.worst.check}: {report.worst.note[:90]})"
-            cells = framework, name, order, report.verdict + wrong, len(report.findings), f"{seconds:.1f}"
-            print(f"| {' | '.join(map(str, cells))} |", flush=True)
+    print("| function | order | verdict | checks | seconds |\n|---|---|---|---|---|")
+    for name, order, report, right, seconds in checked(torch_functions()):
+        wrong = "" if report.verdict in right else f" ({report.worst.check}: {report.worst.note[:90]})"
+        cells = name, order, report.verdict + wrong, len(report.findings), f"{seconds:.1f}"
+        print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""gradcheck on functions of PyTorch, JAX and HIPS autograd: their users' calls, and bugs from their public threads that
+"""gradcheck on functions of PyTorch: its users' calls, and bugs from their public threads that
 their own checkers pass or that they see where there is none."""
 
 import copy
@@ -7,9 +7,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from minigrad.gradcheck import FAIL, INCONCLUSIVE, KINK, PASS, GradcheckError, check_taylor, gradcheck, gradgradcheck
+from minigrad.gradcheck import FAIL, KINK, PASS, GradcheckError, check_taylor, gradcheck, gradgradcheck
 
-from .foreign_functions import checked, jax_functions, torch_functions
+from .foreign_functions import checked, torch_functions
 
 pytestmark = pytest.mark.oracle
 
@@ -18,16 +18,6 @@ pytestmark = pytest.mark.oracle
 def x(torch):
     torch.manual_seed(0)
     return torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
-
-
-@pytest.fixture(scope="module")
-def jnp():
-    return pytest.importorskip("jax.numpy", reason="JAX is not installed")
-
-
-@pytest.fixture(scope="module")
-def anp():
-    return pytest.importorskip("autograd.numpy", reason="HIPS autograd is not installed")
 
 
 def names(report):
@@ -42,13 +32,8 @@ def failed(report):
 
 
 def test_functions_of_pytorch(torch):
-    found = [(name, order, r.verdict) for _, name, order, r, right, _ in checked("PyTorch", torch_functions())
+    found = [(name, order, r.verdict) for name, order, r, right, _ in checked(torch_functions())
              if r.verdict not in right]  # fmt: skip
-    assert found == []
-
-
-def test_functions_of_jax(jnp):
-    found = [(name, r.verdict) for _, name, _, r, right, _ in checked("JAX", jax_functions()) if r.verdict not in right]
     assert found == []
 
 
@@ -289,81 +274,19 @@ def test_fast_mode_and_slow_mode_agree_on_sort(torch):
     assert gradcheck(Sort, x, probes=(), raise_on_fail=False).verdict == FAIL
 
 
-# -- JAX
+def test_jax_as_a_pair_of_numpy_functions():
+    """As gradcheck's README has it."""
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    jax.config.update("jax_enable_x64", True)
+    x = np.array([0.5, 1.25, -0.75])
 
+    def f(x):
+        return np.asarray(jax.numpy.tanh(x))
 
-def test_half_precision_is_checked_in_double(jnp):
-    """jax#39821: check_grads takes steps of 1e-4, which in float16 change nothing; so it fails what is right."""
-    import jax
-    from jax.test_util import check_grads
+    def vjp(dy, x):
+        return tuple(map(np.asarray, jax.vjp(jax.numpy.tanh, x)[1](dy)))
 
-    x = jnp.array([0.5, 1.25, -0.75], jnp.float16)
-    for fn in (jnp.sin, jnp.exp, jnp.tanh, lambda x: x**3):
-        with pytest.raises(AssertionError):
-            check_grads(fn, (x,), order=1)
-        assert gradcheck(fn, x).verdict == PASS
-
-    @jax.custom_vjp
-    def wrong(x):
-        return jnp.sin(x)
-
-    wrong.defvjp(lambda x: (jnp.sin(x), x), lambda x, dy: (1.001 * jnp.cos(x) * dy,))
-    report = gradcheck(wrong, x, raise_on_fail=False)
-    assert report.verdict == FAIL and "import jax" in report.snippet
-    check_grads(wrong, (x.astype(jnp.float32),), order=1, modes=["rev"])  # passes what is wrong by a thousandth
-
-
-def test_pytrees_of_a_class_of_ones_own(jnp):
-    import jax
-
-    @jax.tree_util.register_pytree_node_class
-    class Line:
-        def __init__(self, slope, offset):
-            self.slope, self.offset = slope, offset
-
-        def tree_flatten(self):
-            return (self.slope, self.offset), None
-
-        @classmethod
-        def tree_unflatten(cls, _, children):
-            return cls(*children)
-
-    report = gradcheck(lambda line, x: line.slope * x + line.offset, Line(jnp.ones(3), jnp.ones(())), jnp.arange(3.0))
-    assert report.verdict == PASS and len(report.leaves) == 3
-
-
-def test_random_keys_are_constants(jnp):
-    import jax
-
-    report = gradcheck(lambda key, x: x * jax.random.bernoulli(key, 0.5, x.shape), jax.random.key(0), jnp.ones(4))
-    assert report.verdict == PASS and names(report) == ["x"]
-    assert gradcheck(lambda key, x: x * jax.random.normal(key), jax.random.PRNGKey(0), jnp.ones(3))
-
-
-def test_numpy_arrays_go_to_the_framework_that_the_function_uses(jnp, anp):
-    x = np.random.default_rng(0).standard_normal((2, 3))
-    assert gradcheck(lambda x: jnp.tanh(x), x).verdict == PASS
-    assert gradcheck(lambda x: anp.tanh(x), x).verdict == PASS
+    assert gradcheck(f, x, vjp=vjp).verdict == PASS
+    assert gradcheck(f, x, vjp=lambda dy, x: vjp(dy, x)[0] * 1.001, raise_on_fail=False).verdict == FAIL
     with pytest.raises(TypeError, match="Pass vjp="):
-        gradcheck(lambda x: x * 2, x)
-
-
-# -- HIPS autograd
-
-
-def test_hips_autograd(anp):
-    from autograd.extend import defvjp, primitive
-
-    x = np.random.default_rng(0).standard_normal((2, 3))
-    for order in (1, 2):
-        assert gradcheck(lambda x, w: anp.tanh(anp.dot(x, w)), (x, x.T.copy()), order=order).verdict == PASS
-
-    @primitive
-    def cube(x):
-        return x**3
-
-    defvjp(cube, lambda y, x: lambda dy: dy * 3 * x**2 * 1.00001)
-    report = gradcheck(lambda x: anp.sum(cube(x)), x, raise_on_fail=False)
-    assert report.verdict == FAIL and report.worst.verdict != INCONCLUSIVE
-    with pytest.raises(TypeError, match=r"no autograd.numpy array of floats, but float"):
-        gradcheck(lambda x: anp.tanh(3.0) and 3.0, x)
+        gradcheck(jax.numpy.tanh, x)

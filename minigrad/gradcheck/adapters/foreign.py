@@ -73,7 +73,6 @@ class Framework:
     modules: dict = {}  # what a snippet may name functions of: {how: module}
     kinds: tuple = ()  # the types that `entered` turns into Tensors or Modules
     packings: tuple = (tuple,)  # what may hold all inputs of a call
-    compiles = False  # each function anew for each shape, which is slow?
 
     def entered(self, x):
         """A Tensor (in the array's own memory, if possible) or a Module in place of x; x itself if it is a constant."""
@@ -98,10 +97,6 @@ class Framework:
     def function(self, call, label):
         """See Foreign. call: a list of the framework's arrays -> a list of them."""
         raise NotImplementedError
-
-    def rebuilt(self, tree):
-        """The user's inputs, from a tree like that which `arguments` returned, but of the framework's arrays."""
-        return tree
 
     def inside(self, modules, seed, run):
         """(run(), did it draw random numbers?) with these [(foreign module, {path: array})] computing with those
@@ -171,7 +166,7 @@ class Adapted:
             return self.framework.constant(host(x)) if isinstance(x, Tensor) else x.foreign
 
         def called(*args, **keywords):
-            args, keywords = self.framework.rebuilt(mapped((args, keywords), there, of=(Tensor, Module)))
+            args, keywords = mapped((args, keywords), there, of=(Tensor, Module))
             return mapped(expected_vjp(*args, **keywords), self.framework.host, of=self.framework.kinds)
 
         return called
@@ -190,8 +185,7 @@ class _Call:
     def inputs(self, xs):
         """(args, keywords) as the user's function takes them."""
         at = self._places(xs)
-        tree = mapped(self.tree, lambda x: at[id(x)] if isinstance(x, Tensor) else x.foreign, of=(Tensor, Module))
-        return self.adapted.framework.rebuilt(tree)
+        return mapped(self.tree, lambda x: at[id(x)] if isinstance(x, Tensor) else x.foreign, of=(Tensor, Module))
 
     def _places(self, xs):
         if self.adapted.random:  # such numbers may be drawn in the order of memory, so that each layout gets others

@@ -73,7 +73,7 @@ def _functions(p, names=("forward", "backward")):
     found: dict = {}
     while waiting and len(found) < MOST_CODES:
         f = waiting.pop()
-        theirs = (getattr(f, "__module__", None) or "").startswith(("minigrad.", "numpy", "torch", "jax"))
+        theirs = (getattr(f, "__module__", None) or "").startswith(("minigrad.", "numpy", "torch"))
         if not isinstance(f, types.FunctionType) or f.__code__ in found or theirs:
             continue
         found[f.__code__] = f

@@ -9,7 +9,7 @@ import numpy as np
 from ... import autograd
 from ...autograd import FormulaOp
 from ...nn import Module
-from ..call import compiles, op_of, subject_of
+from ..call import op_of, subject_of
 from ..report import NotApplicable
 from ..subject import flat, host
 from .base import attempts
@@ -19,7 +19,6 @@ from .shrink import like, mapped_once, resized
 
 MOST_SIZES = 6  # sizes, and inputs, that are tried
 GROWN = (2, 3, 8, 17, 65, 1025)  # even, odd, and one more than the blocks that kernels work in
-MOST_COMPILED = 2  # of all such calls, where a framework compiles anew for each shape
 MOST_ELEMENTS = 2**15  # of all inputs, after they have grown
 MOST_ELEMENTS_KNOWN = 2**19  # where the new size stands in the code: there it matters
 
@@ -50,7 +49,7 @@ def growth(p):
 
 def resized_calls(p):
     """[(name, inputs)] of the same call with other sizes, for another call in between."""
-    if _modules(p) or compiles(p.fn):
+    if _modules(p):
         return []
     return [(name, inputs) for name, inputs, broadcasts in _cuts(p) if not broadcasts and name.endswith("1")]
 
@@ -64,8 +63,6 @@ def _checks(p, changes):
 
         yield check_call(p, name, p.fn, inputs, lenient)
 
-    if compiles(p.fn) and len(changes) > MOST_COMPILED:  # another seed takes others
-        changes = [changes[i] for i in sorted(p.rng.permutation(len(changes))[:MOST_COMPILED])]
     return [lambda change=change: check(*change) for change in changes]
 
 
