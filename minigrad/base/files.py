@@ -13,11 +13,12 @@ except ImportError:  # Windows
 
 def open_regular(path):
     """A regular file, opened to read bytes. Raises OSError for any other, such as a FIFO, which would have us wait."""
-    _check_regular(path)
+    check_regular(path)
     return open(path, "rb")
 
 
-def _check_regular(path):
+def check_regular(path):
+    """Raise OSError for what is no regular file."""
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):
         number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
@@ -40,7 +41,7 @@ def replacing(path):
     """
     path = os.path.realpath(path)  # a link stays a link
     with contextlib.suppress(FileNotFoundError):
-        _check_regular(path)
+        check_regular(path)
     folder, name = os.path.split(path)
     temp = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")  # not tempfile, whose files are for us alone
     try:

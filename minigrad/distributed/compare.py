@@ -10,7 +10,7 @@ import numpy as np
 from ..base.errors import RanksError
 from ..random import default_generator
 from ..tensor import Tensor, as_tensor, grad
-from ..training.tensorfile import as_bytes
+from ..training.checkpoint import as_bytes
 from .gradients import gathered
 from .shards import Shards, stream
 from .world import fingerprint

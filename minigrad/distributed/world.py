@@ -28,7 +28,7 @@ from .. import backend
 from ..backend.kernels import find_kernels
 from ..base import cli, launched
 from ..base.errors import RanksError
-from ..training.tensorfile import as_bytes
+from ..training.checkpoint import as_bytes
 from . import routes
 from .tree import is_power_of_two
 

@@ -1,7 +1,7 @@
 """What a training loop needs beside a model and an optimizer, on the host.
 
 text         characters, a corpus, batches                  loop         a table of losses, signals, progress
-checkpoint   a model, an optimizer and what belongs to them, saved as one safetensors file (tensorfile)
+checkpoint   a model, an optimizer and what belongs to them, saved as one safetensors file
 objects      mg.save and mg.load: any nesting of tensors, modules and optimizers, in one call
 runs         what examples/char_lm.py has saved, read back and checked
 """

@@ -16,13 +16,14 @@ from reprlib import repr as shown
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as numpy_save
 
 from ..base.errors import CheckpointError
-from ..base.files import open_regular, replacing
+from ..base.files import atomic_write, check_regular
 from ..dtypes import as_dtype
 from ..random import Generator
 from ..typing import Array, FilePath
-from .tensorfile import Reader, Unsupported, as_bytes, header_of, parse
 
 if TYPE_CHECKING:
     from ..nn.module import Module
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["CheckpointError", "load", "load_tensors", "pack", "save", "unpack", "weights"]
 
 FORMAT = "1"  # raised when older versions of minigrad can no longer read new files
-
-
 _ENTRY = re.compile(r"\S* [0-9a-f]{8} [\[{]")  # how our metadata begins: a format, a checksum, and JSON
 
 
@@ -43,72 +42,60 @@ class ForeignError(CheckpointError):
 def save(path: FilePath, tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> None:
     """Write {name: array} and a JSON-able dict to `path` as one file. A reader finds the old file or the whole new one.
 
-    Arrays may have any shape, strides and minigrad dtype; they are written one by one, and only those that are not
-    contiguous are copied. What cannot be stored raises TypeError or ValueError before anything is written. What cannot
-    be written raises OSError; `path` is then as it was, unless only the last step failed, syncing the folder.
-    """
+    Arrays may have any shape, strides and minigrad dtype. What cannot be stored raises TypeError or ValueError before
+    anything is written. What cannot be written raises OSError; `path` is then as it was."""
     arrays = {}
     for name, x in tensors.items():
-        if not isinstance(name, str):
-            raise TypeError(f"a checkpoint's tensors have names, which are str, not {shown(name)}")
         if not hasattr(x, "dtype"):
             raise TypeError(f"a checkpoint holds Tensors and arrays; {shown(name)} is a {type(x).__name__}")
         as_dtype(x.dtype)  # raises TypeError for a dtype that is not ours
-        arrays[name] = np.asarray(x)
-    text = _json(meta)
-    checksum = _Checksum(text)
-    for name in sorted(arrays):
-        checksum.add(name, arrays[name])
+        arrays[name] = np.asarray(x, order="C")  # the library takes others column by column
+    if "__metadata__" in arrays:
+        raise ValueError("a safetensors file cannot hold an array called __metadata__")
+    text = json.dumps(meta)
+    if json.loads(text).keys() != meta.keys():
+        raise ValueError(f"the keys of a checkpoint's metadata must be str, not {shown([*meta])}")
     # One entry instead of three, whose order could differ: the same state must give the same bytes.
-    begin, order = header_of(arrays, {"minigrad": f"{FORMAT} {checksum} {text}"})
-    with replacing(path) as file:
-        file.write(begin)
-        for name in order:
-            file.write(as_bytes(arrays[name]))
+    atomic_write(path, numpy_save(arrays, {"minigrad": f"{FORMAT} {_checksum(text, arrays)} {text}"}))
 
 
 def load(path: FilePath) -> tuple[dict[str, Array], dict[str, Any]]:
-    """({name: array}, meta) as they were saved; meta has been through JSON.
-
-    Needs little more memory than the arrays. Raises CheckpointError, whatever is wrong with the file."""
-    with _opened(path) as file:
-        version, _, rest = file.metadata.get("minigrad", "").partition(" ")
-        if "minigrad" not in file.metadata:
-            if any(_ENTRY.match(text) for text in file.metadata.values()):  # the checksum does not cover its own name
-                raise CheckpointError(
-                    f"{path} is damaged: it is a minigrad checkpoint but for the name of its metadata"
-                )
+    """({name: array}, meta) as they were saved; meta has been through JSON. Raises CheckpointError, whatever is wrong
+    with the file."""
+    with _opened(path) as (arrays, metadata):
+        if "minigrad" not in metadata:
+            if any(map(_ENTRY.match, metadata.values())):  # the checksum does not cover its own name
+                raise ValueError("it is a minigrad checkpoint but for the name of its metadata")
             raise ForeignError(f"{path} is a safetensors file, but not a minigrad checkpoint")
+        version, checksum, text = [*metadata["minigrad"].split(" ", 2), "", ""][:3]
         if version != FORMAT:
             raise CheckpointError(
                 f"{path} is of format {shown(version)}, and this minigrad reads format {FORMAT}: a newer minigrad has "
                 f"written it, or it is damaged"
             )
-        expected, _, text = rest.partition(" ")
-        checksum, arrays = _Checksum(text), {}
-        for name in file.names:
-            arrays[name] = file.read(name)
-            checksum.add(name, arrays[name])
-        if expected != str(checksum):
-            raise CheckpointError(f"{path} is damaged: its checksum is wrong")
-        meta = parse(text)
+        if checksum != _checksum(text, arrays):
+            raise ValueError("its checksum is wrong")
+        meta = json.loads(text)
         if not isinstance(meta, dict):
-            raise CheckpointError(f"{path} has {shown(meta)} for its metadata, not a dict")
+            raise ValueError(f"it has {shown(meta)} for its metadata, not a dict")
         return arrays, meta
 
 
 def load_tensors(path: FilePath) -> dict[str, Array]:
     """{name: array} of any safetensors file, such as weights from elsewhere. Raises CheckpointError."""
-    with _opened(path) as file:
-        return {name: file.read(name) for name in file.names}
+    with _opened(path) as (arrays, _):
+        return arrays
 
 
 @contextlib.contextmanager
 def _opened(path):
-    """The file's Reader. What goes wrong in the with-block is a CheckpointError."""
+    """({name: array}, metadata) of a safetensors file. What goes wrong in the with-block is a CheckpointError."""
     try:
-        with open_regular(path) as file:
-            yield Reader(file)
+        check_regular(path)
+        with safe_open(path, framework="np") as file:
+            arrays = {name: file.get_tensor(name) for name in sorted(file.keys())}
+            metadata = file.metadata() or {}
+        yield arrays, metadata
     except CheckpointError:
         raise
     except FileNotFoundError as error:
@@ -117,9 +104,9 @@ def _opened(path):
         raise CheckpointError(f"cannot read checkpoint {path}: {error.strerror or error}") from error
     except MemoryError as error:
         raise CheckpointError(f"there is not enough memory for checkpoint {path}: {error}") from error
-    except Unsupported as error:
-        raise CheckpointError(f"{path} is a safetensors file that is not supported: {error}") from error
-    except ValueError as error:
+    except TypeError as error:
+        raise CheckpointError(f"{path} has a dtype that NumPy lacks ({error}): convert it to float32") from error
+    except (SafetensorError, RecursionError, ValueError) as error:
         raise CheckpointError(f"{path} is damaged, cut short or no checkpoint at all ({error})") from error
 
 
@@ -183,30 +170,18 @@ def _states(meta, generators):
     return saved
 
 
-def _json(meta):
-    """`meta` as JSON that `load` will take."""
-    if not isinstance(meta, dict):
-        raise TypeError(f"a checkpoint's metadata must be a dict that JSON can hold, not {shown(meta)}")
-    try:
-        text = json.dumps(meta)
-    except RecursionError:
-        raise ValueError("a checkpoint's metadata must not be nested so deeply") from None
-    parse(text)  # raises ValueError where the keys 1 and "1" have become one
-    return text
+def _checksum(text, arrays):
+    """A CRC of the metadata's text, and of the names, dtypes, shapes and contents of arrays."""
+    crc = zlib.crc32(text.encode())
+    for name in sorted(arrays):
+        x = arrays[name]
+        crc = zlib.crc32(as_bytes(x), zlib.crc32(f"{name} {x.dtype} {x.shape}".encode(), crc))
+    return f"{crc:08x}"
 
 
-class _Checksum:
-    """A CRC of the metadata's text, and of the names, dtypes, shapes and contents of arrays added in order of name."""
-
-    def __init__(self, text):
-        self._crc = zlib.crc32(text.encode())
-
-    def add(self, name, x):
-        crc = zlib.crc32(f"{name} {x.dtype} {x.shape}".encode(), self._crc)
-        self._crc = zlib.crc32(as_bytes(x), crc)
-
-    def __str__(self):
-        return f"{self._crc:08x}"
+def as_bytes(x):
+    """The contents of an array, row by row, as a flat uint8 array: a view if x is contiguous, else of a copy."""
+    return np.ascontiguousarray(x).reshape(-1).view(np.uint8)
 
 
 def _lift(value, path, tensors):

@@ -16,7 +16,6 @@ from hypothesis.extra import numpy as hnp
 
 import minigrad as mg
 from minigrad import dtypes, nn, optim
-from minigrad.base import files
 from minigrad.training import checkpoint, runs
 
 from .wrong_checkpoints import entries_of, file_of, signed
@@ -81,11 +80,15 @@ def test_the_same_state_gives_the_same_bytes(path):
         ({"x": np.zeros(2, "datetime64[s]")}, {}, "datetime64"),
         ({}, {"x": object()}, "JSON"),
         ({"x": [1.0]}, {}, "Tensors and arrays; 'x' is a list"),
+        ({1: np.ones(2)}, {}, "'int' object is not an instance of 'str'"),
+        ({"__metadata__": np.ones(2)}, {}, "cannot hold an array called __metadata__"),
+        ({"\ud800": np.ones(2)}, {}, "surrogates"),
+        ({}, {1: 2, "1": 3}, "keys of a checkpoint's metadata must be str"),
     ],
 )
 def test_what_cannot_be_stored_leaves_the_old_one(path, tensors, meta, message):
     checkpoint.save(path, {}, {"old": True})
-    with pytest.raises(TypeError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         checkpoint.save(path, tensors, meta)
     assert checkpoint.load(path)[1] == {"old": True} and os.listdir(path.parent) == [path.name]
 
@@ -145,10 +148,10 @@ def test_a_missing_file(path):
 def test_a_file_that_may_not_be_read(path, monkeypatch):
     checkpoint.save(path, {}, {})
 
-    def forbidden(path, *flags):
+    def forbidden(path, **options):
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(files, "open", forbidden, raising=False)
+    monkeypatch.setattr(checkpoint, "safe_open", forbidden)
     with pytest.raises(checkpoint.CheckpointError, match=r"cannot read checkpoint .*: Permission denied"):
         checkpoint.load(path)
 
@@ -214,6 +217,16 @@ def test_some_other_file(path, data):
         checkpoint.load(path)
 
 
+def test_bfloat16_as_torch_writes_it(path):
+    """The bytes of torch's save_file({"w": torch.ones(2, 2, dtype=torch.bfloat16)}, path)."""
+    header = b'{"w":{"dtype":"BF16","shape":[2,2],"data_offsets":[0,8]}}       '
+    path.write_bytes(len(header).to_bytes(8, "little") + header + b"\x80\x3f" * 4)
+    with pytest.raises(
+        checkpoint.CheckpointError, match=r"has a dtype that NumPy lacks .*bfloat16.*: convert it to float32"
+    ):
+        checkpoint.load_tensors(path)
+
+
 def test_somebody_elses_safetensors(path):
     for metadata in (None, {"format": "pt"}):
         safetensors.numpy.save_file({"w": np.zeros(2)}, path, metadata)
@@ -234,10 +247,10 @@ def test_another_format(path):
 def test_too_little_memory(path, monkeypatch):
     checkpoint.save(path, {"x": np.zeros(5)}, {})
 
-    def empty(*args):
+    def empty(*args, **options):
         raise MemoryError("Unable to allocate 3.0 TiB")
 
-    monkeypatch.setattr(np, "empty", empty)
+    monkeypatch.setattr(checkpoint, "safe_open", empty)
     with pytest.raises(checkpoint.CheckpointError, match=r"not enough memory for checkpoint .* 3\.0 TiB"):
         checkpoint.load(path)
 
