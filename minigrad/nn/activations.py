@@ -121,15 +121,6 @@ class ELU(_Activation):
         self.alpha, self.inplace = alpha, inplace
 
 
-class CELU(_Activation):
-    """x where x > 0, else alpha (e^(x / alpha) - 1), elementwise"""
-
-    function, options = staticmethod(F.celu), ("alpha",)
-
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        self.alpha, self.inplace = alpha, inplace
-
-
 class SELU(_Inplace):
     """1.0507 elu(x, 1.67326), elementwise"""
 
@@ -143,36 +134,6 @@ class LeakyReLU(_Activation):
 
     def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
         self.negative_slope, self.inplace = negative_slope, inplace
-
-
-class Tanhshrink(_Activation):
-    """x - tanh x, elementwise"""
-
-    function = staticmethod(F.tanhshrink)
-
-
-class Softshrink(_Activation):
-    """x moved by lambd towards 0, and 0 if it is not so far away, elementwise"""
-
-    function, options = staticmethod(F.softshrink), ("lambd",)
-
-    def __init__(self, lambd: float = 0.5) -> None:
-        self.lambd = lambd
-
-
-class Hardshrink(_Activation):
-    """x where |x| > lambd, else 0, elementwise"""
-
-    function, options = staticmethod(F.hardshrink), ("lambd",)
-
-    def __init__(self, lambd: float = 0.5) -> None:
-        self.lambd = lambd
-
-
-class Softsign(_Activation):
-    """x / (1 + |x|), elementwise"""
-
-    function = staticmethod(F.softsign)
 
 
 class GLU(_Activation):
@@ -197,15 +158,6 @@ class LogSoftmax(_Activation):
     """The logarithm of softmax along dim, of x's shape: see F.log_softmax."""
 
     function, options = staticmethod(F.log_softmax), ("dim",)
-
-    def __init__(self, dim: int = -1) -> None:
-        self.dim = dim
-
-
-class Softmin(_Activation):
-    """Softmax of -x along dim, of x's shape."""
-
-    function, options = staticmethod(F.softmin), ("dim",)
 
     def __init__(self, dim: int = -1) -> None:
         self.dim = dim

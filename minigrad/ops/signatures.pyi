@@ -607,11 +607,6 @@ def fmod(input: Operand, other: Operand) -> Tensor:
     Raises ZeroDivisionError for integers by the number 0, TypeError for bools, ValueError for shapes that do not
     broadcast."""
 
-def frac(input: Tensor) -> Tensor:
-    """y = x - trunc x, of x's sign;   dx = dy
-
-    Elementwise: of x's shape and dtype. Raises TypeError for bools."""
-
 def remainder(input: Operand, other: Operand) -> Tensor:
     """x - other ⌊x / other⌋, as Python's %: it has other's sign. Elementwise, promoted and broadcast. Integers by a
     tensor's 0 give 0.
@@ -709,25 +704,11 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: 
 
     Dtypes are promoted. With beta 0, NaN and ∞ in x do not count. Raises ValueError for other shapes."""
 
-def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """y = beta x + alpha mat vec: (n,) or what broadcasts to it, (n, k), (k,) -> (n,)
-
-    Dtypes are promoted. With beta 0, NaN and ∞ in x do not count. Raises ValueError for other shapes."""
-
-def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    """y = beta x + alpha batch1 batch2: (B, n, m) or what broadcasts to it, (B, n, k), (B, k, m) -> (B, n, m)
-
-    Dtypes are promoted. With beta 0, NaN and ∞ in x do not count. Raises ValueError for other shapes."""
-
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """(B, n, k) @ (B, k, m) -> (B, n, m), promoted. Raises ValueError for other shapes: matmul broadcasts."""
 
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """(k,) @ (k,) -> (), promoted. Raises ValueError for other shapes."""
-
-def inner(input: Operand, other: Operand) -> Tensor:
-    """The products of the last dims: (…, k), (…, k) -> (…, …), promoted. A Tensor of no dims multiplies. Raises
-    ValueError for different k."""
 
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """(n, k) @ (k, m) -> (n, m), promoted. Raises ValueError for other shapes: matmul takes batches, too."""
@@ -753,10 +734,6 @@ def broadcast_tensors(*tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
 def broadcast_to(input: Tensor, *sizes: Size, size: Size | None = None) -> Tensor:
     """x broadcast to a shape, without a copy: expand(size). Raises ValueError if it does not broadcast."""
 
-def column_stack(tensors: Sequence[Tensor]) -> Tensor:
-    """Tensors one after the other along dim 1; a vector is a column. Promoted. Raises ValueError if their other sizes
-    differ."""
-
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """A matrix with the vector x on a diagonal, or the diagonal of the matrix x. (n,) -> (n, n), or (n, m) -> (min(n,
     m),), for diagonal 0. Raises ValueError for other numbers of dims."""
@@ -768,10 +745,6 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The elements (i, i + offset) of dims dim1 and dim2, as the last dim of a copy. (n, m) -> (min(n, m),) for offset
     0. Raises ValueError unless these are two dims."""
-
-def dstack(tensors: Sequence[Tensor]) -> Tensor:
-    """Tensors one after the other along dim 2; a matrix has one slice. Promoted. Raises ValueError if their other sizes
-    differ."""
 
 def fliplr(input: Tensor) -> Tensor:
     """A copy of x reversed along its second dim. Raises IndexError if there is none."""
@@ -813,24 +786,10 @@ def roll(input: Tensor, shifts: int | Sequence[int], dims: Dims = None) -> Tenso
     """x with its elements moved on by `shifts` along dims, those at the end to the front. A copy. dims None: x
     flattened, and given its shape again. Raises ValueError unless there are as many shifts as dims."""
 
-def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
-    """A copy of x turned by k times 90° in the plane of two dims, from the first towards the second. (n, m) -> (m, n)
-    for odd k. Raises ValueError unless these are two dims."""
-
-def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Consecutive views of these sizes along dim. A tuple. Raises ValueError for sizes that do not add up."""
-
 def t(input: Tensor) -> Tensor:
     """The transpose of a matrix, as a view; x itself, as a view, if it has fewer dims. Raises ValueError if it has
     more."""
 
-@overload
-def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """As many parts along dim, of sizes that differ by at most 1, or parts that begin at these indices. A tuple of
-    views. Raises ValueError unless the number of parts is positive."""
-
-@overload
-def tensor_split(input: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]: ...
 def tile(input: Tensor, *times: Size, dims: Size | None = None) -> Tensor:
     """A copy of x repeated dims[i] times along dim i; if dims are fewer than x's, they are of its last ones."""
 
@@ -879,14 +838,6 @@ def count_nonzero(input: Tensor, dim: Dims = None) -> Tensor:
 @overload
 def count_nonzero(input: Tensor, axis: Dims = None) -> Tensor: ...
 @overload
-def logcumsumexp(input: Tensor, dim: int) -> Tensor:
-    """y_i = ln Σ_{j ≤ i} e^x_j along dim, without overflow
-
-    Of x's shape and dtype. Raises TypeError unless x holds floats."""
-
-@overload
-def logcumsumexp(input: Tensor, axis: int) -> Tensor: ...
-@overload
 def median(input: Tensor, dim: None = None, keepdim: bool = False) -> Tensor:
     """The middle value of all, the lower of two; NaN if there is one. With dim, an int that is dropped unless keepdim,
     the pair (values, indices), of x's dtype and int64.
@@ -914,26 +865,6 @@ def searchsorted(
     sorted. out_int32: int32 instead. No gradient; on the host. Raises ValueError for other shapes, and for a side that
     is none or contradicts right."""
 
-@overload
-def std_mean(
-    input: Tensor,
-    dim: Dims = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: int | None = None,
-) -> tuple[Tensor, Tensor]:
-    """The pair (std, mean) over dim. Shapes, dtypes, options and errors are those of var."""
-
-@overload
-def std_mean(
-    input: Tensor,
-    axis: Dims = None,
-    unbiased: bool | None = None,
-    keepdims: bool = False,
-    *,
-    correction: int | None = None,
-) -> tuple[Tensor, Tensor]: ...
 @overload
 def unique(
     input: Tensor,
@@ -1141,11 +1072,6 @@ def rms_norm(input: Tensor, normalized_shape: Size, weight: Tensor | None = None
     eps is added to the mean square; None is the dtype's machine epsilon, as in PyTorch. Raises ValueError for other
     shapes, and TypeError unless all are floats of one dtype. Source: Zhang and Sennrich 2019."""
 
-def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """y = x where x > 0, else alpha (e^(x / alpha) - 1)
-
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats. Source: Barron 2017."""
-
 @overload
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
     """y = Σ x1 x2 / (max(‖x1‖, eps) max(‖x2‖, eps)) along dim
@@ -1168,11 +1094,6 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 
 @overload
 def glu(input: Tensor, axis: int = -1) -> Tensor: ...
-def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """y = x where |x| > lambd, else 0;   dx = dy there, else 0
-
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
-
 def hardsigmoid(input: Tensor) -> Tensor:
     """y = x / 6 + 1/2, limited to [0, 1]
 
@@ -1227,33 +1148,10 @@ def selu(input: Tensor) -> Tensor:
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
 
-@overload
-def softmin(input: Tensor, dim: int = -1, dtype: DTypeLike | None = None) -> Tensor:
-    """y = softmax(-x) along dim
-
-    Of x's shape and dtype, or of x in `dtype`. Raises TypeError unless that is a float."""
-
-@overload
-def softmin(input: Tensor, axis: int = -1, dtype: DTypeLike | None = None) -> Tensor: ...
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """y = ln(1 + e^(beta x)) / beta, and x where beta x > threshold;   dx = dy σ(beta x)
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
-
-def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """y = x moved by lambd towards 0, and 0 if it is not so far away;   dx = dy where |x| > lambd, else 0
-
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats, and ValueError for a negative lambd."""
-
-def softsign(input: Tensor) -> Tensor:
-    """y = x / (1 + |x|);   dx = dy / (1 + |x|)²
-
-    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-
-def tanhshrink(input: Tensor) -> Tensor:
-    """y = x - tanh x;   dx = dy tanh² x
-
-    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
 
 def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """Padding as PyTorch's. `pad` is (last dim before, after, next to last before, after, …), sizes ≥ 0 by which it

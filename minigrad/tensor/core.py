@@ -267,7 +267,7 @@ class Operations(Value):
     expm1, log1p, log2, log10, exp2 = ops.expm1, ops.log1p, ops.log2, ops.log10, ops.exp2
     tan, asin, acos, atan, atan2 = ops.tan, ops.asin, ops.acos, ops.atan, ops.atan2
     sinh, cosh, square, reciprocal, logit = ops.sinh, ops.cosh, ops.square, ops.reciprocal, ops.logit
-    ceil, trunc, frac, round, nan_to_num = ops.ceil, ops.trunc, ops.frac, ops.round, ops.nan_to_num
+    ceil, trunc, round, nan_to_num = ops.ceil, ops.trunc, ops.round, ops.nan_to_num
     floor_divide, remainder, fmod, logaddexp = ops.floor_divide, ops.remainder, ops.fmod, ops.logaddexp
     lerp, addcmul, addcdiv, logical_xor = ops.lerp, ops.addcmul, ops.addcdiv, ops.logical_xor
     isclose, allclose, equal = ops.isclose, ops.allclose, ops.equal
@@ -277,22 +277,21 @@ class Operations(Value):
     clip = ops.clamp
     not_equal, greater, greater_equal, less, less_equal = ops.ne, ops.gt, ops.ge, ops.lt, ops.le
     # over dims
-    norm, count_nonzero, cumprod, logcumsumexp = ops.norm, ops.count_nonzero, ops.cumprod, ops.logcumsumexp
+    norm, count_nonzero, cumprod = ops.norm, ops.count_nonzero, ops.cumprod
     median, unique, bincount = ops.median, ops.unique, ops.bincount
     # shapes
     t, movedim, moveaxis, narrow, roll = ops.t, ops.movedim, ops.movedim, ops.narrow, ops.roll
     swapaxes = swapdims = ops.transpose
-    diag, diagonal, diag_embed, trace, rot90 = ops.diag, ops.diagonal, ops.diag_embed, ops.trace, ops.rot90
+    diag, diagonal, diag_embed, trace = ops.diag, ops.diagonal, ops.diag_embed, ops.trace
     fliplr, flipud, tile, unflatten, ravel = ops.fliplr, ops.flipud, ops.tile, ops.unflatten, ops.ravel
-    broadcast_to, split_with_sizes, tensor_split = ops.broadcast_to, ops.split_with_sizes, ops.tensor_split
+    broadcast_to = ops.broadcast_to
     select = ops.select
     # places
     nonzero, argwhere, masked_select, take = ops.nonzero, ops.argwhere, ops.masked_select, ops.take
     take_along_dim, scatter, scatter_add = ops.take_along_dim, ops.scatter, ops.scatter_add
     index_add, index_copy, index_fill = ops.index_add, ops.index_copy, ops.index_fill
     # products
-    mm, bmm, mv, dot, outer, inner = ops.mm, ops.bmm, ops.mv, ops.dot, ops.outer, ops.inner
-    addmm, addmv, baddbmm = ops.addmm, ops.addmv, ops.baddbmm
+    mm, bmm, mv, dot, outer, addmm = ops.mm, ops.bmm, ops.mv, ops.dot, ops.outer, ops.addmm
 
     def where(self: Any, condition: "Tensor", other: Operand) -> "Tensor":
         """self where condition, a bool Tensor, is True, else other; all three broadcast, as mg.where does."""

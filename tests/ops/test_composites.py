@@ -24,7 +24,7 @@ UNARY = {  # name: (NumPy's function, arrays)
     "exp2": (np.exp2, [A, SPECIAL[:8]]), "log2": (np.log2, [POSITIVE, 2.0 ** np.arange(-1074, 1024)]),
     "log10": (np.log10, [POSITIVE, 10.0 ** np.arange(-300, 300)]), "square": (np.square, [A, SPECIAL]),
     "reciprocal": (np.reciprocal, [A, SPECIAL]), "ceil": (np.ceil, [A, HALVES]), "trunc": (np.trunc, [A, HALVES]),
-    "round": (np.round, [A, HALVES]), "frac": (lambda x: x - np.trunc(x), [A, HALVES[:10]]),
+    "round": (np.round, [A, HALVES]),
     "nan_to_num": (np.nan_to_num, [SPECIAL]), "logit": (lambda x: np.log(x / (1 - x)), [np.array([0.1, 0.5, 0.9])]),
 }  # fmt: skip
 
@@ -43,7 +43,7 @@ def test_functions_of_one_number(name):
         half = getattr(mg.tensor(np.float16([0.25, 0.5])), name)()
         np.testing.assert_allclose(half.numpy(), function(np.array([0.25, 0.5])), 5e-3, 1e-3)
     if name not in ("nan_to_num", "logit"):
-        kept = name in ("square", "ceil", "trunc", "round", "frac")
+        kept = name in ("square", "ceil", "trunc", "round")
         assert getattr(mg.ones(2).long(), name)().dtype == (mg.int64 if kept else mg.float32)
 
 
@@ -64,17 +64,11 @@ VALUES = {
     "softplus, sharper": (lambda: F.softplus(a, 2.0), softplus(2 * A) / 2),
     "logsigmoid": (lambda: F.logsigmoid(mg.tensor(STEPS)), -softplus(-STEPS)),
     "elu": (lambda: F.elu(mg.tensor(STEPS), 0.5), np.where(STEPS > 0, STEPS, 0.5 * np.expm1(np.minimum(STEPS, 0)))),
-    "celu": (lambda: F.celu(a, 2.0), np.where(A > 0, A, 2 * np.expm1(A / 2))),
     "leaky_relu": (lambda: F.leaky_relu(a, 0.2), np.where(A > 0, A, 0.2 * A)),
     "mish": (lambda: F.mish(a), A * np.tanh(softplus(A))),
-    "softsign": (lambda: F.softsign(a), A / (1 + abs(A))),
-    "tanhshrink": (lambda: F.tanhshrink(a), A - np.tanh(A)),
-    "softshrink": (lambda: F.softshrink(a, 0.3), np.sign(A) * np.maximum(abs(A) - 0.3, 0)),
-    "hardshrink": (lambda: F.hardshrink(a, 0.3), np.where(abs(A) > 0.3, A, 0)),
     "relu6": (lambda: F.relu6(a * 9), (A * 9).clip(0, 6)),
     "hardtanh": (lambda: F.hardtanh(a, -0.5, 0.5), A.clip(-0.5, 0.5)),
     "glu": (lambda: F.glu(a), A[:, :2] / (1 + np.exp(-A[:, 2:]))),
-    "softmin": (lambda: F.softmin(a, 0), np.exp(-A) / np.exp(-A).sum(0)),
     "softplus, a line beyond": (lambda: F.softplus(a, 2.0, 1.0), np.where(2 * A > 1, A, softplus(2 * A) / 2)),
     "selu": (lambda: F.selu(a), 1.0507009873554805 * np.where(A > 0, A, 1.6732632423543772 * np.expm1(A))),
     "leaky_relu, by default": (lambda: F.leaky_relu(a), np.where(A > 0, A, 0.01 * A)),
@@ -82,10 +76,7 @@ VALUES = {
     "hardswish": (lambda: F.hardswish(a * 5), A * 5 * (A * 5 / 6 + 0.5).clip(0, 1)),
     "prelu": (lambda: F.prelu(b, mg.tensor([0.1, 0.2, 0.3], dtype=mg.float64)),
               np.where(B > 0, B, B * np.array([[0.1], [0.2], [0.3]]))),
-    "softshrink of NaN": (lambda: F.softshrink(mg.tensor([math.nan, 1.0])), np.float32([math.nan, 0.5])),
-    "hardshrink on a bound": (lambda: F.hardshrink(mg.tensor([0.5, -0.5, 0.75])), np.float32([0, 0, 0.75])),
     "glu of the last dim": (lambda: F.glu(b), B[..., :2] / (1 + np.exp(-B[..., 2:]))),
-    "softmin in float64": (lambda: F.softmin(ints.float(), 0, mg.float64), np.exp(-INTS) / np.exp(-INTS).sum(0)),
     "normalize along dim 1": (lambda: F.normalize(b), B / np.linalg.norm(B, axis=1, keepdims=True)),
     "cosine_similarity along dim 1": (lambda: F.cosine_similarity(b, b * a),
                                       (B * B * A).sum(1) / np.linalg.norm(B, axis=1) / np.linalg.norm(B * A, axis=1)),
@@ -106,8 +97,6 @@ VALUES = {
     "cumprod of ints": (lambda: ints.cumprod(1), INTS.cumprod(1)),
     "cumprod of a number": (lambda: one.cumprod(0), 2.5),
     "cumprod of nothing": (lambda: a[:0].cumprod(0), A[:0]),
-    "logcumsumexp": (lambda: (a * 500).logcumsumexp(1), np.logaddexp.accumulate(A * 500, 1)),
-    "logcumsumexp of -inf": (lambda: mg.tensor([-math.inf, 1.0]).logcumsumexp(0), np.float32([-math.inf, 1])),
     "logaddexp": (lambda: mg.logaddexp(a * 900, v), np.logaddexp(A * 900, V)),
     "logaddexp of halves": (lambda: mg.logaddexp(a.half() + 9, v.half()), np.logaddexp(A + 9, V).astype(np.float16)),
     "count_nonzero": (lambda: mg.tensor([[0, 2], [3, 0]]).count_nonzero(1), [1, 1]),
@@ -116,8 +105,6 @@ VALUES = {
     "median with NaN": (lambda: mg.tensor([1.0, math.nan, 0]).median(), np.float32(math.nan)),
     "var_mean": (lambda: mg.var_mean(a, 1)[0], A.var(1, ddof=1)),
     "var_mean's correction": (lambda: mg.var_mean(a, 1, correction=0)[0], A.var(1)),
-    "std_mean's mean": (lambda: mg.std_mean(a, 1, keepdim=True)[1], A.mean(1, keepdims=True)),
-    "std_mean of all": (lambda: mg.stack(mg.std_mean(a, False)), [A.std(), A.mean()]),
     "norm in float64": (lambda: mg.full((3,), 0.1).norm(dtype=mg.float64), 3**0.5 * np.float64(np.float32(0.1))),
     "norm None": (lambda: a.norm(None), np.linalg.norm(A)),
     "prod in float64": (lambda: mg.full((3,), 0.1).prod(dtype=mg.float64), np.float64(np.float32(0.1)) ** 3),
@@ -153,16 +140,12 @@ VALUES = {
     "diagonal": (lambda: b.diagonal(-1, 1, 2), B.diagonal(-1, 1, 2)),
     "diagonal beyond": (lambda: a.diagonal(7), np.empty(0)),
     "trace": (lambda: a.trace(), np.trace(A)),
-    "rot90": (lambda: mg.rot90(b, 3, (1, 2)), np.rot90(B, 3, (1, 2))),
     "tile": (lambda: a.tile(2), np.tile(A, 2)),
     "unflatten": (lambda: a.unflatten(-1, (2, -1)), A.reshape(3, 2, 2)),
     "hstack": (lambda: mg.hstack([v, v]), np.hstack([V, V])),
     "vstack": (lambda: mg.vstack([v, a]), np.vstack([V, A])),
-    "column_stack": (lambda: mg.column_stack([v, a.t()]), np.column_stack([V, A.T])),
     "meshgrid": (lambda: mg.meshgrid(v, v[:2])[1], np.meshgrid(V, V[:2], indexing="ij")[1]),
     "meshgrid xy": (lambda: mg.meshgrid([v, v[:2]], indexing="xy")[0], np.meshgrid(V, V[:2])[0]),
-    "tensor_split": (lambda: a.tensor_split(3, 1)[0], A[:, :2]),
-    "tensor_split at": (lambda: a.tensor_split([1, 3], dim=1)[1], A[:, 1:3]),
     "repeat_interleave all": (lambda: ints.repeat_interleave(2), INTS.repeat(2)),
     "repeat_interleave each": (lambda: a.repeat_interleave(mg.tensor([0, 2, 1]), 0), A.repeat([0, 2, 1], 0)),
     "pad reflect": (lambda: F.pad(b, (3, 1, 0, 2), "reflect"), np.pad(B, ((0, 0), (0, 2), (3, 1)), "reflect")),
@@ -172,15 +155,11 @@ VALUES = {
     "select from the end": (lambda: b.select(1, -1), B[:, -1]),
     "diag_embed": (lambda: a.diag_embed(1), np.stack([np.diag(row, 1) for row in A])),
     "diag_embed the other way": (lambda: v.diag_embed(1, -1, 0), np.diag(V, 1).T),
-    "rot90 once": (lambda: a.rot90(), np.rot90(A)),
     "fliplr": (lambda: b.fliplr(), B[:, ::-1]),
     "flipud": (lambda: b.flipud(), B[::-1]),
     "tile fewer dims": (lambda: b.tile(2, 3), np.tile(B, (2, 3))),
     "hstack of batches": (lambda: mg.hstack([b, b]), np.hstack([B, B])),
-    "dstack": (lambda: mg.dstack([a, a]), np.dstack([A, A])),
-    "dstack of vectors": (lambda: mg.dstack([v, v]), np.dstack([V, V])),
     "meshgrid xy of three": (lambda: mg.meshgrid(v, v[:2], v[:3], indexing="xy")[2], np.meshgrid(V, V[:2], V[:3])[2]),
-    "tensor_split's last": (lambda: a.tensor_split(3, 1)[2], A[:, 3:]),
     "repeat_interleave by one": (lambda: a.repeat_interleave(mg.tensor([2]), 1), A.repeat(2, 1)),
     "repeat_interleave of places": (lambda: mg.repeat_interleave(mg.tensor([2, 0, 1])), [0, 0, 2]),
     # places
@@ -210,7 +189,6 @@ VALUES = {
     "isclose to infinity": (lambda: mg.isclose(mg.tensor([1.0, -math.inf]), math.inf), [False, False]),
     # products
     "outer": (lambda: mg.outer(v, v), np.outer(V, V)),
-    "inner": (lambda: mg.inner(b, a), np.inner(B, A)),
     "tensordot": (lambda: mg.tensordot(b, a, ([1, 2], [0, 1])), np.tensordot(B, A, 2)),
     "addmm": (lambda: mg.addmm(v, a[:, :3], a, beta=2, alpha=0.5), 2 * V + A[:, :3] @ A / 2),
     "addmm of NaN": (lambda: mg.addmm(v * math.nan, a[:, :3], a, beta=0), A[:, :3] @ A),
@@ -221,10 +199,7 @@ VALUES = {
     "addcmul": (lambda: mg.addcmul(a, a, a, value=2), A + 2 * A * A),
     "atan2": (lambda: mg.atan2(mg.tensor([1.0, 1, -1, -1, 0, 0]), mg.tensor([1.0, -1, -1, 0, -1, 0])),
               np.arctan2(np.float32([1, 1, -1, -1, 0, 0]), np.float32([1, -1, -1, 0, -1, 0]))),
-    "inner of a number": (lambda: mg.inner(one, a), 2.5 * A),
     "tensordot of two dims": (lambda: mg.tensordot(b, a), np.tensordot(B, A)),
-    "baddbmm": (lambda: mg.baddbmm(v[:3], b, b.mT, beta=0.5, alpha=2), 0.5 * V[:3] + 2 * B @ B.swapaxes(1, 2)),
-    "addmv": (lambda: mg.addmv(v[:3], a, v, beta=0.5, alpha=2), 0.5 * V[:3] + 2 * A @ V),
     "lerp to its end": (lambda: mg.lerp(mg.tensor([1e8]), mg.tensor([1.0]), 1.0), np.float32([1])),
     "lerp by tensors": (lambda: mg.lerp(a, b, mg.tensor([[0.25], [0.5], [1.0]], dtype=mg.float64)),
                         A + np.array([[0.25], [0.5], [1]]) * (B - A)),
@@ -264,7 +239,6 @@ GRADIENTS = {  # at places that no case has: (function, x, gradient of the sum)
     "logit beyond": (mg.logit, [0.5, 1.5], [4, math.nan]),
     "logaddexp of nothing": (lambda x: mg.logaddexp(x, mg.full_like(x, -math.inf)), [-math.inf, 1.0], [0, 1]),
     "a value that fills": (lambda x: mg.zeros(3, 2).double().index_fill(0, mg.tensor([0, 2]), x), 1.5, 4),
-    "frac": (mg.frac, [1.5, -0.25], [1, 1]),
     "hardtanh on a bound": (F.hardtanh, [1.0, 0.5, -1.0], [0, 1, 0]),
 }
 
@@ -306,7 +280,6 @@ REFUSED = {
     "searchsorted": (lambda: mg.searchsorted(v, v, side="left", right=True), "agree with right, got 'left' and True"),
     "round": (lambda: ints.round(decimals=1), "round: decimals is for floats, got int64"),
     "equal": (lambda: mg.equal(a, 1.0), "two Tensors, got float"),
-    "softshrink": (lambda: F.softshrink(a, -0.5), "softshrink: lambd must not be negative, got -0.5"),
     "hardtanh": (lambda: F.hardtanh(a, 1.0, -1.0), "hardtanh: min_val 1.0 is above max_val -1.0"),
     "prelu": (lambda: F.prelu(a, mg.ones(1, 1).double()), r"prelu: weight of shape \(1, 1\) must be \(1,\) or \(4,\)"),
     "isclose": (lambda: mg.isclose(a, a, rtol=-1.0), "isclose: rtol must not be negative, got -1.0"),
@@ -325,7 +298,6 @@ REFUSED = {
     "pad's sizes": (lambda: F.pad(a, (-1, 0), "circular"), "not pairs of sizes"),
     "pad of nothing": (lambda: F.pad(a[:, :0], (1, 0), "replicate"), "more than 'replicate' has"),
     "fliplr": (lambda: v.fliplr(), "fliplr: dim 1"),
-    "tensor_split": (lambda: a.tensor_split(0), "sections must be positive, got 0"),
     "unflatten to less": (lambda: a.unflatten(1, (3, -1)), "do not make up dim 1"),
     "median": (lambda: a[:0].median(), "median of nothing"),
 }
@@ -348,7 +320,7 @@ def test_views_are_views():
         x.unflatten(1, (2, 2)),
     ):
         assert y.storage is x.storage
-    for y in (x.roll(0), x.tile(1), x.rot90(0), F.pad(x, (0, 0), "reflect"), x.nan_to_num(), x.clamp(x)):
+    for y in (x.roll(0), x.tile(1), F.pad(x, (0, 0), "reflect"), x.nan_to_num(), x.clamp(x)):
         assert y.storage is not x.storage
     assert x.scatter(0, mg.zeros(0, 4).long(), 1.0).storage is not x.storage
     assert ints.nan_to_num().storage is not ints.storage

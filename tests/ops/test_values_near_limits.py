@@ -23,8 +23,6 @@ COPIES = {
     "flip of no dims": lambda x: x.flip(()),
     "fliplr": mg.fliplr,
     "flipud": mg.flipud,
-    "rot90": mg.rot90,
-    "rot90 twice": lambda x: mg.rot90(x, 2),
     "prod of one": lambda x: x.prod(1),
     "prod of one int": lambda x: x.long().prod(1),
     "prod of a number": lambda x: x[0, 0].prod(),
@@ -47,7 +45,6 @@ def test_logaddexp_keeps_the_smaller_term():
     np.testing.assert_allclose(mg.logaddexp(x, y).numpy(), want, rtol=1e-15)
     assert mg.logaddexp(mg.tensor(0.0), mg.tensor(-20.0)).item() == pytest.approx(2.06115369e-9)
     assert mg.logaddexp(mg.tensor(0.0), -20).item() == pytest.approx(2.06115369e-9)
-    assert mg.tensor([-20.0, 0.0]).logcumsumexp(0)[1].item() == pytest.approx(2.06115369e-9)
     assert mg.logaddexp(mg.tensor([10.0]).half(), mg.tensor([10.0]).half()).dtype == mg.float16
     a, b = leaf([0.0, -INF, -INF, INF, 0.0]), leaf([0.0, 1.0, -INF, INF, -INF])
     assert gradients(mg.logaddexp(a, b), a, b) == [[0.5, 0, 0, 0.5, 1], [0.5, 1, 0, 0.5, 0]]

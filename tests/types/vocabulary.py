@@ -15,11 +15,11 @@ KINDS = {
     "int": "dim dim0 dim1 chunks topk.k select.index repeat_interleave.repeats start length in_features out_features "
     "num_embeddings embedding_dim",
     "int | None": "output_size= argmax.dim= argmin.dim= take_along_dim.dim= correction= padding_idx=",
-    "int | Sequence[int]": "split_size_or_sections indices_or_sections shifts movedim.source destination",
+    "int | Sequence[int]": "split_size_or_sections shifts movedim.source destination",
     "Dims": "dim= dims= logsumexp.dim",
     "Size": "size shape dims sizes repeats times normalized_shape order along",
     "Size | None": "size= shape= repeat.repeats= tile.dims= permute.dims= flip.dims=",
-    "Sequence[int]": "pad.pad split_sizes rot90.dims=…",
+    "Sequence[int]": "pad.pad",
     "Tensor | int | None": "repeat_interleave.repeats=",
     "float | None": "scatter.value= min= max= scale= eps= posinf= neginf= pad.value=",
     "float": "alpha=… beta=… pad.value=… addcmul.value=… addcdiv.value=…",
@@ -38,10 +38,10 @@ REFUSED = {"out"}  # arguments that functions know of in order to refuse them
 # What functions of ops return, where that is not one Tensor.
 RETURNS = {
     "parsed_index": "tuple[Any, ...]",
-    **dict.fromkeys(("split", "chunk", "unbind", "split_with_sizes", "tensor_split"), "tuple[Tensor, ...]"),
+    **dict.fromkeys(("split", "chunk", "unbind"), "tuple[Tensor, ...]"),
     **dict.fromkeys(("broadcast_tensors", "meshgrid"), "tuple[Tensor, ...]"),
     **dict.fromkeys(("sort", "topk"), "ValuesIndices"),
-    **dict.fromkeys(("var_mean", "std_mean"), "tuple[Tensor, Tensor]"),
+    **dict.fromkeys(("var_mean",), "tuple[Tensor, Tensor]"),
     **dict.fromkeys(("allclose", "equal"), "bool"),
 }
 

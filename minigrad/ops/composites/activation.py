@@ -3,20 +3,17 @@
 from ...autograd import composite
 from ...autograd.cases import apart, case, uniform
 from ..activation import sigmoid, tanh
-from ..args import floating, numpy_names, one_dim, require_float
-from ..elementwise import abs as absolute
+from ..args import numpy_names, one_dim, require_float
 from ..movement import split
 from ..reduce import sum as total
 from ..select import clamp, where
-from ..softmax import softmax
 from .functions import expm1, log1p
 from .movement import broadcast_tensors
 from .reduce import norm
 
 __all__ = [
-    "celu", "cosine_similarity", "elu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu",
-    "logsigmoid", "mish", "normalize", "prelu", "relu6", "selu", "softmin", "softplus", "softshrink", "softsign",
-    "tanhshrink",
+    "cosine_similarity", "elu", "glu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid", "mish",
+    "normalize", "prelu", "relu6", "selu", "softplus",
 ]  # fmt: skip
 
 
@@ -52,16 +49,6 @@ def elu(input, alpha=1.0):
     return where(above, input, alpha * expm1(where(above, 0.0, input)))
 
 
-@composite(case(apart((3, 4)), alpha=2.0))
-def celu(input, alpha=1.0):
-    """y = x where x > 0, else alpha (e^(x / alpha) - 1)
-
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats. Source: Barron 2017."""
-    require_float("celu", input)
-    above = input > 0
-    return where(above, input, alpha * expm1(where(above, 0.0, input) / alpha))
-
-
 @composite(case(apart((3, 4))))
 def selu(input):
     """y = 1.0507 elu(x, 1.67326), which keeps mean 0 and variance 1 (Klambauer et al., 2017)
@@ -85,44 +72,6 @@ def mish(input):
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
     return input * tanh(softplus(input))
-
-
-@composite(case(apart((3, 4))))
-def softsign(input):
-    """y = x / (1 + |x|);   dx = dy / (1 + |x|)²
-
-    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-    input = floating(input)
-    return input / (absolute(input) + 1.0)
-
-
-@composite(case((3, 4)))
-def tanhshrink(input):
-    """y = x - tanh x;   dx = dy tanh² x
-
-    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-    input = floating(input)
-    return input - tanh(input)
-
-
-@composite(case(apart((3, 4))), case(apart((3, 4)), lambd=0.01))
-def softshrink(input, lambd=0.5):
-    """y = x moved by lambd towards 0, and 0 if it is not so far away;   dx = dy where |x| > lambd, else 0
-
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats, and ValueError for a negative lambd."""
-    require_float("softshrink", input)
-    if not lambd >= 0:
-        raise ValueError(f"softshrink: lambd must not be negative, got {lambd}")
-    return where(input > lambd, input - lambd, where(input < -lambd, input + lambd, input * 0.0))
-
-
-@composite(case(apart((3, 4))), case(apart((3, 4)), lambd=0.01))
-def hardshrink(input, lambd=0.5):
-    """y = x where |x| > lambd, else 0;   dx = dy there, else 0
-
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
-    require_float("hardshrink", input)
-    return where((input >= -lambd) & (input <= lambd), 0.0, input)
 
 
 @composite(case(apart((3, 4))))
@@ -188,15 +137,6 @@ def glu(input, dim=-1):
         raise ValueError(f"glu: dim {dim} of shape {input.shape} cannot be halved")
     a, b = split(input, [input.shape[dim] // 2] * 2, dim)
     return a * sigmoid(b)
-
-
-@numpy_names
-@composite(case((3, 4)))
-def softmin(input, dim=-1, dtype=None):
-    """y = softmax(-x) along dim
-
-    Of x's shape and dtype, or of x in `dtype`. Raises TypeError unless that is a float."""
-    return softmax(-input, dim, dtype)
 
 
 @numpy_names

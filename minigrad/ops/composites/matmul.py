@@ -7,7 +7,7 @@ from ...autograd.cases import case
 from ..matmul import matmul
 from ..movement import reshape, unsqueeze
 
-__all__ = ["addmm", "addmv", "baddbmm", "bmm", "dot", "inner", "mm", "mv", "outer", "tensordot"]
+__all__ = ["addmm", "bmm", "dot", "mm", "mv", "outer", "tensordot"]
 
 
 def _product(name, a, b, *dims):
@@ -49,16 +49,6 @@ def outer(input, vec2):
     return unsqueeze(input, 1) * vec2
 
 
-def inner(input, other):
-    """The products of the last dims: (…, k), (…, k) -> (…, …), promoted. A Tensor of no dims multiplies. Raises
-    ValueError for different k."""
-    if input.ndim == 0 or other.ndim == 0:
-        return input * other
-    if input.shape[-1] != other.shape[-1]:
-        raise ValueError(f"inner: last sizes of {input.shape} and {other.shape} differ")
-    return tensordot(input, other, ([-1], [-1]))
-
-
 def tensordot(a, b, dims=2):
     """Sums over products of the last `dims` dims of a and the first of b, or over (dims of a, dims of b).
 
@@ -92,19 +82,3 @@ def addmm(input, mat1, mat2, *, beta=1, alpha=1):
 
     Dtypes are promoted. With beta 0, NaN and ∞ in x do not count. Raises ValueError for other shapes."""
     return _plus("addmm", input, mm(mat1, mat2), beta, alpha)
-
-
-@composite(case((3,), (3, 4), (4,), beta=0.5, alpha=2))
-def addmv(input, mat, vec, *, beta=1, alpha=1):
-    """y = beta x + alpha mat vec: (n,) or what broadcasts to it, (n, k), (k,) -> (n,)
-
-    Dtypes are promoted. With beta 0, NaN and ∞ in x do not count. Raises ValueError for other shapes."""
-    return _plus("addmv", input, mv(mat, vec), beta, alpha)
-
-
-@composite(case((2, 1, 4), (2, 3, 2), (2, 2, 4), beta=0.5, alpha=2))
-def baddbmm(input, batch1, batch2, *, beta=1, alpha=1):
-    """y = beta x + alpha batch1 batch2: (B, n, m) or what broadcasts to it, (B, n, k), (B, k, m) -> (B, n, m)
-
-    Dtypes are promoted. With beta 0, NaN and ∞ in x do not count. Raises ValueError for other shapes."""
-    return _plus("baddbmm", input, bmm(batch1, batch2), beta, alpha)

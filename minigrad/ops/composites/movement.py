@@ -7,7 +7,7 @@ import numpy as np
 
 from ...autograd import Value, composite
 from ...autograd.cases import case
-from ..args import numpy_names, one_dim, shape_of
+from ..args import one_dim, shape_of
 from ..index import getitem
 from ..movement import cat, expand, expanded, flatten, flip, permute, repeat, reshape, split, transpose, unsqueeze
 from ..movement import pad as constant_pad
@@ -15,9 +15,8 @@ from ..movement import repeat_interleave as repeated
 from ..reduce import sum as total
 
 __all__ = [
-    "broadcast_tensors", "broadcast_to", "column_stack", "diag", "diag_embed", "diagonal", "dstack", "fliplr",
-    "flipud", "hstack", "meshgrid", "movedim", "narrow", "ravel", "repeat_interleave", "roll", "rot90",
-    "split_with_sizes", "t", "tensor_split", "tile", "trace", "unflatten", "vstack",
+    "broadcast_tensors", "broadcast_to", "diag", "diag_embed", "diagonal", "fliplr", "flipud", "hstack", "meshgrid",
+    "movedim", "narrow", "ravel", "repeat_interleave", "roll", "t", "tile", "trace", "unflatten", "vstack",
 ]  # fmt: skip
 
 
@@ -136,20 +135,6 @@ def trace(input):
     if input.ndim != 2:
         raise ValueError(f"trace is of a matrix, got shape {input.shape}; use diagonal(dim1=-2, dim2=-1).sum(-1)")
     return total(diagonal(input))
-
-
-@composite(case((2, 3)), case((2, 3, 2), k=-1, dims=(1, 2)), case((2, 3), k=2))
-def rot90(input, k=1, dims=(0, 1)):
-    """A copy of x turned by k times 90° in the plane of two dims, from the first towards the second. (n, m) -> (m, n)
-    for odd k. Raises ValueError unless these are two dims."""
-    a, b = (one_dim("rot90", input, d) for d in dims)
-    if input.ndim < 2 or a == b:
-        raise ValueError(f"rot90: dims {tuple(dims)} are not two of shape {input.shape}")
-    if k % 4 == 0:
-        return input.clone()
-    if k % 4 == 2:
-        return flip(input, a, b)
-    return transpose(flip(input, b), a, b) if k % 4 == 1 else flip(transpose(input, a, b), b)
 
 
 _MODES: dict = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # torch's names, and NumPy's
@@ -317,40 +302,3 @@ def vstack(tensors):
     """Tensors one after the other along dim 0; a vector is a row. Promoted. Raises ValueError if their other sizes
     differ."""
     return cat([_at_least(x, 2) for x in tensors], 0)
-
-
-def dstack(tensors):
-    """Tensors one after the other along dim 2; a matrix has one slice. Promoted. Raises ValueError if their other sizes
-    differ."""
-    return cat([_at_least(x, 3) for x in tensors], 2)
-
-
-def column_stack(tensors):
-    """Tensors one after the other along dim 1; a vector is a column. Promoted. Raises ValueError if their other sizes
-    differ."""
-    return cat([reshape(x, x.numel(), 1) if x.ndim < 2 else x for x in tensors], 1)
-
-
-def split_with_sizes(input, split_sizes, dim=0):
-    """Consecutive views of these sizes along dim. A tuple. Raises ValueError for sizes that do not add up."""
-    return split(input, list(split_sizes), dim)
-
-
-@numpy_names
-def tensor_split(input, indices_or_sections, dim=0):
-    """As many parts along dim, of sizes that differ by at most 1, or parts that begin at these indices. A tuple of
-    views. Raises ValueError unless the number of parts is positive."""
-    dim = one_dim("tensor_split", input, dim)
-    if input.ndim == 0:
-        raise ValueError("tensor_split of a 0-d tensor")
-    n, parts = input.shape[dim], indices_or_sections
-    if isinstance(parts, Value):
-        parts = parts.tolist()
-    if isinstance(parts, int):
-        if parts <= 0:
-            raise ValueError(f"tensor_split: sections must be positive, got {parts}")
-        sizes = [n // parts + (i < n % parts) for i in range(parts)]
-        return split(input, sizes, dim)
-    cuts = [slice(None)] * dim
-    ends = [*parts, None]
-    return tuple(getitem(input, (*cuts, slice(a, b))) for a, b in zip([0, *parts], ends))

@@ -11,17 +11,12 @@ from ..args import in_dtype, many_dims, numpy_names, one_dim, require_float
 from ..elementwise import abs as absolute
 from ..elementwise import pow
 from ..index import Gather
-from ..reduce import ValuesIndices, amax, amin, mean, sort, std, var
+from ..reduce import ValuesIndices, amax, amin, mean, sort, var
 from ..reduce import sum as total
 from ..select import where
-from .functions import logaddexp
 from .index import host, new
-from .product import running
 
-__all__ = [
-    "bincount", "bucketize", "count_nonzero", "logcumsumexp", "median", "norm", "searchsorted", "std_mean",
-    "unique", "var_mean",
-]  # fmt: skip
+__all__ = ["bincount", "bucketize", "count_nonzero", "median", "norm", "searchsorted", "unique", "var_mean"]
 
 
 @numpy_names
@@ -72,18 +67,6 @@ def count_nonzero(input, dim=None):
 
 
 @numpy_names
-@composite(case((3, 4), dim=1))
-def logcumsumexp(input, dim):
-    """y_i = ln Σ_{j ≤ i} e^x_j along dim, without overflow
-
-    Of x's shape and dtype. Raises TypeError unless x holds floats."""
-    require_float("logcumsumexp", input)
-    dim = one_dim("logcumsumexp", input, dim)
-    y = running(input, dim, logaddexp, -math.inf) if input.ndim else input
-    return y if y is not input else input.clone()
-
-
-@numpy_names
 @composite(case((3, 4)), case(apart((3, 5)), dim=1, keepdim=True))
 def median(input, dim=None, keepdim=False):
     """The middle value of all, the lower of two; NaN if there is one. With dim, an int that is dropped unless keepdim,
@@ -118,13 +101,6 @@ def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """The pair (var, mean) over dim. Shapes, dtypes, options and errors are those of var."""
     over = None if isinstance(dim, bool) else dim  # var(x, False) is var(x, unbiased=False)
     return var(input, dim, unbiased, keepdim, correction=correction), mean(input, over, keepdim)
-
-
-@numpy_names
-def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """The pair (std, mean) over dim. Shapes, dtypes, options and errors are those of var."""
-    over = None if isinstance(dim, bool) else dim
-    return std(input, dim, unbiased, keepdim, correction=correction), mean(input, over, keepdim)
 
 
 # ---------------------------------------------------------------------------------- counted on the host, no gradients

@@ -7,7 +7,7 @@ from ..elementwise import Floor, binary, neg
 from ..elementwise import div as true_divide
 from ..select import where
 
-__all__ = ["ceil", "div", "floor_divide", "fmod", "frac", "remainder", "round", "trunc"]
+__all__ = ["ceil", "div", "floor_divide", "fmod", "remainder", "round", "trunc"]
 
 
 class FloorDivide(Op):
@@ -139,14 +139,6 @@ def trunc(input):
 
     Elementwise: of x's shape."""
     return where(input < 0, ceil(input), Floor.apply(input))
-
-
-@composite(case((3, 4)))
-def frac(input):
-    """y = x - trunc x, of x's sign;   dx = dy
-
-    Elementwise: of x's shape and dtype. Raises TypeError for bools."""
-    return input - trunc(input).detach()
 
 
 @composite(case((3, 4)), case((3, 4), decimals=1))
