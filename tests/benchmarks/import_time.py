@@ -2,7 +2,7 @@
 
     python tests/benchmarks/import_time.py [--rounds 20]
 
-Exits with 1 if it is 60 ms or more.
+Exits with 1 if it is 50 ms or more.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-LIMIT = 60.0  # ms
+LIMIT = 50.0  # ms
 STATEMENTS = ("import numpy", "import minigrad")
 
 
