@@ -26,15 +26,8 @@ def check_regular(path):
 
 
 def atomic_write(path, data):
-    """Replace the file `path` by `data` (bytes): see `replacing`."""
-    with replacing(path) as file:
-        file.write(data)
-
-
-@contextlib.contextmanager
-def replacing(path):
-    """A binary file to write to, which takes the place of `path` when the with-block ends. A reader, also after a crash
-    or a power cut, finds the old file or the new one, whole. If the block raises, `path` stays as it was.
+    """Replace the file `path` by `data` (bytes). A reader, also after a crash or a power cut, finds the old file or the
+    new one, whole.
 
     Several processes and threads may write the same path at once: each writes a file of its own, and the last to finish
     wins. Raises OSError; if `path` is a folder, a device, a FIFO or a socket, before anything is written.
@@ -46,7 +39,7 @@ def replacing(path):
     temp = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")  # not tempfile, whose files are for us alone
     try:
         with open(temp, "xb") as file:
-            yield file
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())  # the bytes first, then the name: it must never point at nothing
         os.replace(temp, path)

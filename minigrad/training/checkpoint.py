@@ -52,9 +52,15 @@ def save(path: FilePath, tensors: Mapping[str, Any], meta: Mapping[str, Any]) ->
         arrays[name] = np.asarray(x, order="C")  # the library takes others column by column
     if "__metadata__" in arrays:
         raise ValueError("a safetensors file cannot hold an array called __metadata__")
-    text = json.dumps(meta)
-    if json.loads(text).keys() != meta.keys():
-        raise ValueError(f"the keys of a checkpoint's metadata must be str, not {shown([*meta])}")
+    if not isinstance(meta, dict):
+        raise TypeError(f"a checkpoint's metadata must be a dict that JSON can hold, not {shown(meta)}")
+    try:
+        text = json.dumps(meta)
+        once = json.dumps(json.loads(text)) == text
+    except RecursionError:
+        raise ValueError("a checkpoint's metadata must not be nested so deeply") from None
+    if not once:
+        raise ValueError("a checkpoint's metadata has a key twice: in JSON, 1 and '1' are the same")
     # One entry instead of three, whose order could differ: the same state must give the same bytes.
     atomic_write(path, numpy_save(arrays, {"minigrad": f"{FORMAT} {_checksum(text, arrays)} {text}"}))
 
@@ -148,7 +154,7 @@ def unpack(
             if "optimizer" not in meta:
                 raise ValueError("it holds no optimizer state")
             optimizer.load_state_dict(_lower(meta["optimizer"], tensors))
-    except ValueError as error:
+    except (RecursionError, ValueError) as error:
         raise CheckpointError(f"the checkpoint does not fit: {error}") from error
     model.load_state_dict(state)
     for name, generator in (generators or {}).items():

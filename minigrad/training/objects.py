@@ -67,7 +67,7 @@ def load(path: Any, map_location: str | None = None, weights_only: bool = True) 
         return {name: from_numpy(x).to(device) for name, x in tensors.items()}
     try:
         return _lowered(meta[_OBJECT], tensors, device)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path} is a checkpoint, but not one that mg.save has written ({error})") from error
 
 

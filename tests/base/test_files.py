@@ -172,18 +172,8 @@ def test_a_failure_while_writing_leaves_the_old_one_and_nothing_else(path, monke
 # ------------------------------------------------------------------------------------------------------ many writers
 
 
-def test_another_writers_file_is_left_alone(path):
-    """One save begins, another comes and goes, and the first one ends: it is the last, and stays."""
-    with files.replacing(path) as first:
-        first.write(b"one")
-        with files.replacing(path) as second:
-            second.write(b"two")
-        assert path.read_bytes() == b"two"
-    assert path.read_bytes() == b"one" and listing(path.parent) == [path.name]
-
-
 def test_a_save_within_a_save(path, monkeypatch):
-    """The same, seen from outside: before the first file is synced, somebody else saves."""
+    """Before the first file is synced, somebody else saves; the first is the last to end, and stays."""
     fsync, saves = os.fsync, []
 
     def save_another(fd):

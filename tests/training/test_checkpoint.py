@@ -1,6 +1,7 @@
 """Checkpoints come back as they were saved, or not at all: across dtypes, damage, older versions and kill -9."""
 
 import base64
+import functools
 import json
 import os
 import subprocess
@@ -83,7 +84,10 @@ def test_the_same_state_gives_the_same_bytes(path):
         ({1: np.ones(2)}, {}, "'int' object is not an instance of 'str'"),
         ({"__metadata__": np.ones(2)}, {}, "cannot hold an array called __metadata__"),
         ({"\ud800": np.ones(2)}, {}, "surrogates"),
-        ({}, {1: 2, "1": 3}, "keys of a checkpoint's metadata must be str"),
+        ({}, {1: 2, "1": 3}, "has a key twice"),
+        ({}, {"a": [{"b": 1, 2: 3, "2": 4}]}, "has a key twice"),
+        ({}, [1], "a dict that JSON can hold, not \\[1\\]"),
+        ({}, {"deep": functools.reduce(lambda deep, _: [deep], range(5000), [])}, "nested so deeply"),
     ],
 )
 def test_what_cannot_be_stored_leaves_the_old_one(path, tensors, meta, message):

@@ -4,8 +4,8 @@
 `function.name` that of one function alone. What the sources annotate themselves needs no entry."""
 
 KINDS = {
-    "Tensor": "x q k v qk input target query key value weight mask condition index src tgt memory mat mat1 mat2 batch1 "
-    "batch2 vec vec1 vec2 source tensor tensor1 tensor2 boundaries sorted_sequence indices end x1 x2 input1 input2",
+    "Tensor": "x q k v qk input target query key value weight mask condition index src tgt memory mat1 mat2 vec "
+    "vec2 source tensor tensor1 tensor2 boundaries sorted_sequence indices end x1 x2",
     "Tensor | None": "weight= bias= mask= attn_mask= src_mask= tgt_mask= memory_mask= src_key_padding_mask= "
     "tgt_key_padding_mask= memory_key_padding_mask= weights= sorter= pos_weight=",
     "Tensor | Array": "matmul.input matmul.other tensordot.a tensordot.b einsum.operands",
@@ -24,7 +24,7 @@ KINDS = {
     "float | None": "scatter.value= min= max= scale= eps= posinf= neginf= pad.value=",
     "float": "alpha=… beta=… pad.value=… addcmul.value=… addcdiv.value=…",
     "float | str": "norm.p=…",
-    "bool | None": "unbiased= size_average= reduce=",
+    "bool | None": "unbiased=",
     "str": "equation",
     "DTypeLike": "dtype dtype=…",
     "DTypeLike | None": "dtype=",
