@@ -33,17 +33,19 @@ def path(tmp_path):
     return tmp_path / "c.safetensors"
 
 
+# An alphabet of our own: for st.text() hypothesis first makes tables of all Unicode, 2 seconds in a new clone.
+text = st.text('aZ0. _"\\/\n\0\x7fé߷\u2028☃\ufeff\U0001f600')
 arrays = hnp.arrays(st.sampled_from(dtypes.ALL), hnp.array_shapes(min_dims=0, min_side=0, max_side=4))
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(), v, max_size=3),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | text,
+    lambda v: st.lists(v, max_size=3) | st.dictionaries(text, v, max_size=3),
     max_leaves=8,
 )
-names = st.text(min_size=1).filter(lambda name: name != "__metadata__")
+names = text.filter(bool)  # never "__metadata__", which is not a tensor's
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.dictionaries(names, arrays, max_size=4), st.dictionaries(st.text(), values, max_size=3))
+@given(st.dictionaries(names, arrays, max_size=4), st.dictionaries(text, values, max_size=3))
 def test_what_is_saved_is_loaded(tmp_path_factory, tensors, meta):
     path = tmp_path_factory.mktemp("c") / "c.safetensors"
     checkpoint.save(path, tensors, meta)
