@@ -172,7 +172,7 @@ def train(args, world, held):
                 progress.note(f"val {val_loss:.3f}")
                 progress.say(f"step {done}: training loss {loss:.4f}, validation loss {val_loss:.4f}")
             # Read once: a signal may come at any time, and to one process alone.
-            stopping = world.largest(bool(interrupt.asked or progress.broken))
+            stopping = max(world.everyone(bool(interrupt.asked or progress.broken)))
             if (due or stopping) and not all(p.isfinite().all() for p in parameters):
                 raise diverged(f"step {done}: some weights are no longer finite", kept)
             if due and not math.isfinite(val_loss):
@@ -190,7 +190,7 @@ def train(args, world, held):
                 raise cli.CommandError(f"{why}; step {kept} is saved: make room, then --resume") from None
             if stopping:
                 break
-    if status := world.largest(interrupt.status if interrupt.asked else 0):
+    if status := max(world.everyone(interrupt.status if interrupt.asked else 0)):
         line = again(args, "train", "--resume", "--out", out)
         raise cli.CommandError(f"stopped and saved at step {done}; go on with: {line}", status=status)
     if broken := world.first(lambda: progress.broken):

@@ -24,7 +24,6 @@ TOOLS = {  # name: (what it does, the module whose main it is)
     "check": ("the gradients of every op, or of those in a file, against finite differences", "commands.check"),
     "ops": ("the table of ops, each with its derivative", "commands.ops"),
     "doctor": ("what this machine has for minigrad, and whether it computes correctly", "commands.doctor"),
-    "distributed": ("under mpiexec: do several processes work together here?", "commands.distributed"),
 }
 
 

@@ -22,10 +22,10 @@ from minigrad import backend
 from minigrad.backend.runners.native import TRAINING, Native
 from minigrad.backend.runners.toolchain import CompilerError, find_compiler
 from minigrad.backend.runners.toolchain.cache import folder
-from minigrad.base import launched
 from minigrad.random import manual_seed
 
 from .devices import DEVICES, backend_of
+from .distributed.ranks import MPIEXEC
 from .gpu_rig.arguments import check_launches
 
 SKIP_ALLOWED = "no GPU"
@@ -92,7 +92,7 @@ def lacks(program):
     """Why tests that need a program cannot run; '' if it is here."""
     try:
         if program == "mpiexec":
-            here = launched.mpiexec() and importlib.util.find_spec("mpi4py")
+            here = MPIEXEC and importlib.util.find_spec("mpi4py")
         elif program == "mypy":
             here = importlib.util.find_spec("mypy")
         else:

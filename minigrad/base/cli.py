@@ -236,7 +236,7 @@ def typed(file, *words, together=False):
     elif Path(sys.argv[0]).stem == "minigrad":  # the program that pip has made
         start = [sys.argv[0]]
     if together and launched.size > 1:
-        start = [launched.mpiexec() or "mpiexec", "-n", launched.size, *start]
+        start = ["mpiexec", "-n", launched.size, *start]
     return " ".join(shlex.quote(_from_here(_by_name(str(word)))) for word in (*start, *words))
 
 
@@ -379,7 +379,7 @@ def run(main):
         except OSError as error:  # Python would try again at exit and complain: let it write to nowhere
             if error.errno != errno.EBADF:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    if os.name == "posix" and isinstance(status, int) and status > 128 and not launched.connected():
+    if os.name == "posix" and isinstance(status, int) and status > 128 and launched.size == 1:
         signal.signal(status - 128, signal.SIG_DFL)
         os.kill(os.getpid(), status - 128)
     sys.exit(status)

@@ -4,11 +4,8 @@ minigrad imports this first: libraries read the number of threads when NumPy is 
 starts, and CUDA which GPUs it may see. Without mpiexec, nothing changes.
 """
 
-import atexit
 import contextlib
 import os
-import signal
-import sys
 from typing import Any, NamedTuple
 
 
@@ -81,34 +78,4 @@ def prepare(environment):
         environment.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
 
 
-def connected():
-    """Has MPI started in this process?"""
-    return "mpi4py.MPI" in sys.modules and sys.modules["mpi4py.MPI"].Is_initialized()
-
-
-def by_open_mpi(environment):
-    """Is it an mpiexec of Open MPI that has started this process?"""
-    return "OMPI_COMM_WORLD_SIZE" in environment
-
-
-def mpiexec():
-    """The path of the mpiexec that belongs to this Python, also in a venv that is not active; or another; or None."""
-    import shutil  # here, as every `import minigrad` would pay for it
-
-    own = os.path.join(os.path.dirname(sys.executable or "python"), "mpiexec")
-    return own if os.access(own, os.X_OK) else shutil.which("mpiexec")
-
-
-def _unconnected():
-    """At the end of a process that has failed before it met the others, and so would leave them waiting for it: MPICH's
-    mpiexec ends them if a signal has ended this one."""
-    if getattr(sys, "last_value", None) is not None and not connected():
-        sys.stdout.flush()
-        sys.stderr.flush()
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
 prepare(os.environ)
-if size > 1:
-    atexit.register(_unconnected)

@@ -13,7 +13,6 @@ import platform
 import shlex
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -53,8 +52,6 @@ def inventory():
     yield "dot", shutil.which("dot") or "not found; pictures of graphs need it: install Graphviz"
     for name in ("graphviz", "matplotlib", "tqdm", "mpi4py"):
         yield name, version(name) or f"not installed: pip install {name}"
-    how = "not found; training on several processes needs an MPI: pip install mpich"
-    yield "mpiexec", launched.mpiexec() or how
 
 
 def attempt(function):
@@ -131,19 +128,6 @@ def nvrtc():
     return ".".join(map(str, cupy().cuda.nvrtc.getVersion()))
 
 
-def several():
-    """What two processes that mpiexec starts say of their gradients, and which MPI connects them."""
-    path = launched.mpiexec()
-    if path is None or version("mpi4py") is None:
-        return "not tried without mpiexec and mpi4py"
-    # Open MPI asks to be told of root, and of more processes than cores.
-    told = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    told["PRTE_MCA_rmaps_default_mapping_policy"] = ":oversubscribe"
-    command = [path, "-n", "2", sys.executable, "-m", "minigrad.commands.distributed"]
-    run = subprocess.run(command, capture_output=True, text=True, env=told | os.environ, timeout=60)
-    return first_line(run.stdout if run.returncode == 0 else f"none: {run.stderr.strip() or run.returncode}")
-
-
 def get_backend(name):
     """The backend. Raises backend.DeviceError with the reason."""
     return backend.get("cuda") if name == "cuda" else backend.cpu_backend(name)
@@ -208,7 +192,6 @@ def main(argv=()):
         print(f"{thing:14}{text}")
     default = backend.get("cpu")
     print(f"{'device cpu':14}{'numpy' if default is backend.reference else type(default).__name__.lower()}")
-    print(f"{'2 processes':14}{attempt(several)}")
     failed = False
     for name in BACKENDS:
         try:

@@ -1,8 +1,7 @@
 """A batch cut into shards, which any number of processes compute to the same bits."""
 
-import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..base.errors import RanksError
 from ..random import Generator, default_generator
@@ -42,45 +41,29 @@ class Shards:
         self.world, self.count, self.generator = world, count, generator
         each = count // world.size
         self.mine = range(world.rank * each, (world.rank + 1) * each)
-        self._given: Any = weakref.WeakValueDictionary()  # what the function has given, and still is there
 
     def sum(self, function: Callable[..., Tensor], *batch: Tensor | Array) -> Tensor:
         """The sum over all shards of function(*shard), a Tensor (n,), along the tree: the same on every process.
 
-        batch: Tensors or arrays with the same size of dim 0. A shard is as many slices of them. The function makes a
-        new Tensor each time, into which the next may be added. Raises RanksError where the processes have sums of
-        different shapes, or have drawn different amounts of random numbers."""
+        batch: Tensors or arrays with the same size of dim 0. A shard is as many slices of them. Raises RanksError where
+        the batch cannot be cut, and where shards draw different amounts of random numbers."""
         before = self.generator.state
         try:
-            total = tree_sum(self._parts(function, batch))
-            offset = self.generator.state["offset"]
-            self.world.check_same(sum=f"{tuple(total.shape)} of {total.dtype}", random_offset=offset)
+            return self.world.sum(tree_sum(self._parts(function, batch)))
         except BaseException:
             self.generator.state = before
             raise
-        return self.world.sum(total)
 
     def _parts(self, function, batch):
         """function(*shard) for each shard of this process."""
         size = len(batch[0]) if batch else 0
         if any(len(x) != size for x in batch) or size % self.count or not batch:
             raise RanksError(f"a batch of {size} cannot be cut into {self.count} shards of one size")
-        each, before = size // self.count, self.generator.state
-        found = set()
+        each, before, offsets = size // self.count, self.generator.state, set()
         for shard in self.mine:
             self.generator.state = stream(before, shard)
-            part = function(*(x[shard * each : (shard + 1) * each] for x in batch))
-            if not isinstance(part, Tensor) or part.ndim != 1:
-                said = f"a Tensor of shape {part.shape}" if isinstance(part, Tensor) else type(part).__name__
-                raise RanksError(f"the function of a shard must give a Tensor (n,), not {said}")
-            if self._given.get(id(part)) is part:
-                raise RanksError("the function of a shard gave the same Tensor again, into which others were added")
-            self._given[id(part)] = part
-            found.add((part.numel(), part.dtype.name, self.generator.state["offset"]))
-            if len(found) > 1:
-                said = "; ".join(f"{n} of {dtype}, random offset {offset}" for n, dtype, offset in sorted(found))
-                raise RanksError(
-                    f"the shards of a batch differ, or have drawn different amounts of random numbers: {said}"
-                )
-            yield part
-        self.generator.state = {"seed": before["seed"], "offset": found.pop()[2]}
+            yield function(*(x[shard * each : (shard + 1) * each] for x in batch)).detach()
+            offsets.add(self.generator.state["offset"])
+        if len(offsets) > 1:
+            raise RanksError(f"shards of a batch have drawn different amounts of random numbers: {sorted(offsets)}")
+        self.generator.state = {"seed": before["seed"], "offset": offsets.pop()}

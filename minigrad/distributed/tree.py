@@ -13,34 +13,29 @@ def is_power_of_two(n):
 
 
 def tree_sum(parts):
-    """The sum of 2^k parts, which come one by one: k + 1 of them are in memory at most. Changes the parts in place.
+    """The sum of 2^k parts, which come one by one: k + 2 of them are in memory at most.
 
     Raises ValueError for another number of parts."""
     stack, n = [], 0
     for part in parts:
         n += 1
         for _ in range((n & -n).bit_length() - 1):  # as a binary counter carries: two sums of one size become one
-            left = stack.pop()
-            left += part
-            part = left
+            part = stack.pop() + part
         stack.append(part)
     if not is_power_of_two(n):
         raise ValueError(f"a tree has 2, 4, 8, … parts, not {n}")
     return stack.pop()
 
 
-def exchange(x, comm, room=None):
+def exchange(x, comm):
     """Replace x, a contiguous array (n,), by the sum over the 2^k ranks of comm, along the tree, the same on all.
-
-    room: an array for what is received, half as long as x, rounded up; by default it is made for the call. A Tensor x
-    needs one, and a comm that sends Tensors.
 
     Each sends and receives 2 n (1 - 2^-k) numbers in 2 k messages. First, pairs at distances 1, 2, 4, … halve what they
     sum: one adds the first half, the other the second. Then they return the halves in the opposite order. (Rabenseifner
     and Träff, "More efficient reduction algorithms for non-power-of-two number of processors in message-passing
     parallel systems", 2004, call it recursive halving and doubling; the distances here grow, so that neighbours
     are summed first.)"""
-    received = np.empty(-(-x.size // 2), x.dtype) if room is None else room
+    received = np.empty(-(-x.size // 2), x.dtype)
     done, distance, part = [], 1, x
     while distance < comm.size:
         partner, half = comm.rank ^ distance, len(part) // 2

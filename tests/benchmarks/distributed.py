@@ -10,6 +10,7 @@ exchange alone; and from these, what N machines on a network of 10 Gbit/s would 
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -19,13 +20,13 @@ import numpy as np
 
 import minigrad as mg
 from minigrad import distributed, nn, optim
-from minigrad.base import launched
 from minigrad.distributed.tree import exchange
 
 SIZES = {  # name: (shape, batch size, steps)
     "char_lm's default": (dict(n_layer=2, n_head=4, n_embd=128, block_size=64), 16, 30),
     "40 MB of gradients": (dict(n_layer=6, n_head=6, n_embd=372, block_size=64), 16, 4),
 }
+MPIEXEC = shutil.which("mpiexec", path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
 NETWORK = 10e9 / 8, 50e-6  # bytes per second, seconds per message
 
 
@@ -69,7 +70,7 @@ def measure(name):
 
 def measured(name, processes):
     environment = {**os.environ, "OMP_NUM_THREADS": str(2 // processes), "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [launched.mpiexec(), "-n", str(processes)] if processes > 1 else []
+    command = [MPIEXEC, "-n", str(processes)] if processes > 1 else []
     command += [sys.executable, __file__, "--measure", name]
     return json.loads(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
 

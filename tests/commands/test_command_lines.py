@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import minigrad.commands.check
-import minigrad.commands.distributed
 import minigrad.commands.ops
 import minigrad.commands.study
 from minigrad import nn
@@ -30,7 +29,6 @@ TINY = ["--n-layer=1", "--n-head=2", "--n-embd=8", "--block-size=8", "--batch-si
         "--eval-batches=1", "--steps=1"]  # fmt: skip
 TEXT = ["--text", "book.txt"]
 MODULES = {
-    "distributed": minigrad.commands.distributed,
     "gradcheck": minigrad.commands.check,
     "study": minigrad.commands.study,
     "ops": minigrad.commands.ops,
@@ -50,7 +48,6 @@ COMMANDS = {
     "study prune": ["model.safetensors", "--text", "The fox", "--remove=1", "-o", "made/pruned.safetensors"],
     "study scores": ["model.safetensors", "--periods=2", "--sequences=2"],
     "gradcheck": ["--op", "exp", "--order", "1"],
-    "distributed": [],
     "doctor": [],
     "ops": [],
     "backprop_through_heads": [],

@@ -15,7 +15,6 @@ import pytest
 from minigrad import backend
 from minigrad.backend import reference
 from minigrad.backend.runners.toolchain import CompilerError, compiled, find_compiler
-from minigrad.base import launched
 from minigrad.commands import doctor
 
 
@@ -23,13 +22,6 @@ from minigrad.commands import doctor
 def before_others_are_put_in_its_place():
     """What 'cpu' means is chosen once in a process: not while a test has replaced what there is to choose from."""
     backend.get("cpu")
-
-
-@pytest.fixture(autouse=True)
-def no_processes(request, monkeypatch):
-    """Of all tests, one starts two processes: a second each."""
-    if "processes" not in request.node.name and "mpiexec" not in request.node.name:
-        monkeypatch.setattr(doctor, "several", lambda: "not tried")
 
 
 @pytest.fixture
@@ -131,11 +123,9 @@ def test_missing_packages_come_with_the_way_to_get_them(monkeypatch):
 
     monkeypatch.setattr(importlib.metadata, "version", version)
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    monkeypatch.setattr(launched, "mpiexec", lambda: None)
     found = dict(doctor.inventory())
     assert found["matplotlib"] == "not installed: pip install matplotlib"
     assert found["mpi4py"] == "not installed: pip install mpi4py"
-    assert found["mpiexec"].startswith("not found")
 
 
 def test_a_gpu_is_described(monkeypatch):
@@ -192,21 +182,3 @@ def test_a_compiler_that_hangs_does_not_hang_the_doctor(monkeypatch):
     monkeypatch.setattr(doctor, "find_compiler", lambda: ("ccache", "g++"))
     monkeypatch.setattr(subprocess, "run", run)
     assert "'--version']' timed out after 10" in dict(doctor.inventory())["C++ compiler"]
-
-
-@pytest.mark.slow
-@pytest.mark.needs("mpiexec")
-def test_two_processes_are_tried():
-    found = doctor.several()
-    assert "MPI" in found and found.endswith(" gradients of 2 processes are those of one")  # MPICH or Open MPI
-
-
-def test_an_mpiexec_that_does_not_work(monkeypatch, tmp_path):
-    broken = tmp_path / "mpiexec"
-    broken.write_text("#!/bin/sh\necho no network >&2\nexit 3\n")
-    broken.chmod(0o755)
-    monkeypatch.setattr(launched, "mpiexec", lambda: str(broken))
-    monkeypatch.setattr(doctor, "version", lambda name: "4.1")
-    assert doctor.several() == "none: no network"
-    monkeypatch.setattr(doctor, "version", lambda name: None)
-    assert doctor.several() == "not tried without mpiexec and mpi4py"

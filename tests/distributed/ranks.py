@@ -2,12 +2,14 @@
 
 import os
 import queue
+import shutil
 import subprocess
 import sys
 import threading
 import time
 
-from minigrad.base import launched
+# Of an environment that is not active too: mpi4py finds the MPI beside it.
+MPIEXEC = shutil.which("mpiexec", path=os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", ""))
 
 # Open MPI asks to be told of root, and of more ranks than cores; MPICH takes no notice.
 OPEN_MPI = {
@@ -20,7 +22,7 @@ OPEN_MPI = {
 def start(n, *argv, **environment):
     """mpiexec -n n python argv, with a thread for each rank; one process without mpiexec."""
     env = {**os.environ, **OPEN_MPI, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
-    command = [launched.mpiexec(), "-n", str(n)] if n > 1 else []
+    command = [MPIEXEC, "-n", str(n)] if n > 1 else []
     command += [sys.executable, *map(str, argv)]
     piped = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     # In a session of its own, so that no signal to a group of processes reaches the one that runs the tests.

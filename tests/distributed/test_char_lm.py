@@ -4,7 +4,6 @@ import pytest
 
 from ..char_lm.runs import SCRIPT, SIZES, WORDS, char_lm, options
 from .ranks import run
-from .test_faults import FAULTY
 
 ELSEWHERE = """
 import runpy, sys
@@ -15,17 +14,12 @@ if launched.rank:  # another machine, which has neither the text nor the folder
 sys.argv = [script, *argv]
 runpy.run_path(script, run_name="__main__")
 """
-DRAWS = FAULTY.replace(
-    'if fault == "raise":',
-    'if fault == "draws":\n            import minigrad; minigrad.rand(1)\n        elif fault == "raise":',
-)
 TINY = options(SIZES | dict(batch_size=8, steps=8, eval_every=4))
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     (tmp_path / "elsewhere.py").write_text(ELSEWHERE)
-    (tmp_path / "draws.py").write_text(DRAWS)
     (tmp_path / "book.txt").write_text(WORDS * 50)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -54,20 +48,6 @@ def test_what_is_told_once(folder):
     assert status == 2 and err.startswith("char_lm: there is no checkpoint") and err.count("\n") == 1
     status, out, err, _ = run(2, SCRIPT, "train", "--help")
     assert (status, err) == (0, "") and out.count("usage: ") == 1
-
-
-@pytest.mark.slow
-@pytest.mark.needs("mpiexec")
-def test_other_random_numbers_are_not_saved(folder):
-    status, _, err, _ = run(2, "draws.py", SCRIPT, "draws", 1, 3, "--text", "book.txt", *TINY, "--out", "run")
-    assert status == 2 and err.startswith("char_lm: the processes differ in random")
-
-
-@pytest.mark.slow
-@pytest.mark.needs("mpiexec")
-def test_how_to_go_on_names_mpiexec(folder):
-    _, _, err, _ = run(2, "draws.py", SCRIPT, "SIGTERM", 1, 3, "--text", "book.txt", *TINY, "--out", "run")
-    assert "mpiexec -n 2 " in err and "--resume" in err
 
 
 def test_how_many_shards():

@@ -72,3 +72,13 @@ def test_fifty_steps(n, book, tmp_path):
     sizes = dict(n_layer=2, n_head=2, n_embd=32, block_size=16, steps=50, eval_every=20)
     argv = "--text", book, *options(SETTINGS | sizes | dict(shards=8))
     assert trained(n, tmp_path / "run", *argv) == trained(1, tmp_path / "alone", *argv)
+
+
+@pytest.mark.gpu
+def test_training_on_gpus_writes_the_files_of_one(book, tmp_path):
+    argv = "--text", book, *options(SETTINGS | dict(steps=3, shards=2)), "--device", "cuda"
+    for n in (1, 2):  # the first to run on the rig compiles the kernels
+        status, _, err, _ = run(n, SCRIPT, *argv, "--out", tmp_path / str(n), seconds=500)
+        assert (status, err) == (0, "")
+    one, two = ([(tmp_path / n / name).read_bytes() for name in FILES] for n in "12")
+    assert one == two
