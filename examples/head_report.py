@@ -23,7 +23,7 @@ TEXT = "The statement is the same as the other statement."
 def main(argv=()):
     parser = cli.Parser(description=__doc__)
     parser.add_argument(
-        "--checkpoint", type=cli.path, default="runs/char_lm/best.safetensors", metavar="FILE", help="of char_lm.py"
+        "--checkpoint", type=cli.path, default="runs/char_lm/best.safetensors", metavar="FILE", help="of minigrad train"
     )
     parser.add_argument("--text", default=TEXT, help="what the model reads")
     parser.add_argument("--out", type=cli.path, default=Path("runs/heads"), help="folder (default: runs/heads)")
@@ -31,7 +31,7 @@ def main(argv=()):
     try:
         model, vocab, _ = runs.load_char_model(args.checkpoint)
     except checkpoint.CheckpointError as error:
-        parser.error(f"{error} ({cli.typed(Path(__file__).with_name('char_lm.py'))} trains a model)")
+        parser.error(f"{error} ({cli.typed('train')} trains a model)")
     ids = vocab.encode(args.text[: model.config.block_size + 1])
     if len(ids) < 2:
         parser.error("--text needs two characters at least: one to read, one to predict")

@@ -47,7 +47,7 @@ def train(train_ids, vocab, steps, seed=0):
 @cli.command("prune_heads")
 def main(argv=()):
     parser = cli.Parser(description=__doc__)
-    parser.add_argument("--checkpoint", type=cli.path, metavar="FILE", help="of char_lm.py, trained on the same --text")
+    parser.add_argument("--checkpoint", type=cli.path, metavar="FILE", help="trained on the same --text")
     parser.add_argument(
         "--text", nargs="+", type=cli.path, default=[], metavar="FILE", help="train and measure on these files"
     )

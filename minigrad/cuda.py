@@ -5,7 +5,7 @@ from .random import manual_seed
 
 
 def is_available() -> bool:
-    """Can tensors be made with device="cuda" here? `python -m minigrad.commands.doctor` says why not."""
+    """Can tensors be made with device="cuda" here? `minigrad doctor` says why not."""
     try:
         backend.get("cuda")
     except backend.DeviceError:

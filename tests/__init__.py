@@ -1,6 +1,6 @@
 """The tests. Each folder is about a room of the package, or about what stands beside it:
 
-programs/ has programs made up at random, char_lm/ the training script of examples/, project/ what is true of the whole
+programs/ has programs made up at random, char_lm/ `minigrad train`, project/ what is true of the whole
 repository: its README, packages, defaults and command lines. oracle/ compares with other libraries where they are
 installed, and benchmarks/ measures; neither is part of an ordinary run. A module without test_ in its name helps the
 tests beside it, those in this folder help several folders."""

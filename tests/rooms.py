@@ -18,8 +18,8 @@ BESIDE = {  # a change below such a path is seen in these folders too, beside th
     "minigrad/random.py": ["kernels"],
     "minigrad/base/recording.py": ["replay"],
     "minigrad/tensor": ["autograd"],
-    "minigrad/training": ["char_lm"],
-    "examples/char_lm.py": ["char_lm", "distributed"],
+    "minigrad/training": ["char_lm", "distributed"],
+    "minigrad/commands": ["char_lm"],
 }
 
 

@@ -12,9 +12,6 @@
 
 What the user can put right is one line on stderr, "kv_cache: …", and exit status 2. Status 1 means that the work was
 done and found something wrong. A bug in minigrad is neither: it keeps its traceback.
-
-The commands of `minigrad` are such mains too, and most can also be started by themselves, as `python -m
-minigrad.gradcheck` is `minigrad check`. `called` makes the difference: how errors begin, and which lines `typed` gives.
 """
 
 import argparse
@@ -23,7 +20,6 @@ import contextlib
 import errno
 import functools
 import importlib.util
-import itertools
 import math
 import operator
 import os
@@ -38,26 +34,17 @@ from typing import Any
 from . import launched
 from .errors import (
     CheckpointError,
+    CommandError,
     CompilerError,
     DeviceError,
     RanksError,
     TextError,
     UnknownName,
     printable,
-    similar,
-    unknown,
 )  # fmt: skip
 
 LARGEST = 10**15  # of all whole numbers that can be typed: no loop gets that far, and floats count not much further
 LIMITS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
-
-
-class CommandError(Exception):
-    """An error that the user can put right; the message says how. It ends a command with one line and a status."""
-
-    def __init__(self, message, status=2):
-        super().__init__(message)
-        self.status = status
 
 
 EXPECTED = CommandError, CheckpointError, TextError, UnknownName, RanksError, DeviceError, CompilerError
@@ -67,61 +54,15 @@ EXPECTED = CommandError, CheckpointError, TextError, UnknownName, RanksError, De
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser whose errors are CommandErrors: one line, without the usage. A mistyped option is told what it
-    may have meant."""
+    """An ArgumentParser whose errors are CommandErrors: one line, without the usage."""
 
     def __init__(self, *args, **options):
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        if _called and not args:  # a script, which by itself is called like its file
-            options.setdefault("prog", "minigrad")
         super().__init__(*args, **options)
-
-    def print_help(self, file=None):
-        if launched.rank == 0:  # under mpiexec, once
-            print(self.format_help(), end="", file=file, flush=True)  # argparse's own is silent about a full disk
-
-    def parse_known_args(self, args=None, namespace=None):
-        if not self._subparsers:  # what follows a command is for the parser of that command
-            self._check_spelling(args or ())
-        parsed, rest = super().parse_known_args(args, namespace)
-        return parsed, [word for word in rest if word != "--"]
-
-    def parse_args(self, args=None, namespace=None):
-        parsed, rest = self.parse_known_args(args, namespace)
-        if rest:
-            self.error(self.surplus(rest[0]))
-        return parsed
-
-    def surplus(self, word):
-        """What is wrong with a word that no option takes."""
-        if word.startswith("-"):
-            return f"there is no option {word[:40]!r}: {_called or self.prog} -h lists them"
-        return f"{word[:40]!r} is one word too many; a text of several words needs quotes"
-
-    def _check_spelling(self, words):
-        """An error for --txt or -text, where there is --text: before argparse says that --text is missing."""
-        known = list(self._option_string_actions)
-        for word in itertools.takewhile(lambda word: word != "--", words):
-            name = word.partition("=")[0]
-            if not name.startswith("-") or " " in word or name[:2] in known:
-                continue  # a value, also by argparse's rules; or -o with its value
-            if any(option.startswith(name) for option in known):
-                continue  # enough of an option for argparse
-            if near := similar(name, known, most=1):
-                self.error(f"there is no option {name[:40]!r}; did you mean {near}?")
 
     def error(self, message):
         # argparse's "argument --steps: must be at least 1" reads better without two of its words.
-        message = message.removeprefix("argument ").replace(": must ", " must ", 1)
-        if message.endswith("expected one argument"):
-            message += f" ({message.partition(':')[0].rpartition('/')[2]}=… if it begins with -)"
-        raise CommandError(message)
-
-
-def known_command(argv, known):
-    """Raise CommandError, with what may have been meant, if argv begins with a word that is none of these commands."""
-    if argv and not argv[0].startswith("-") and argv[0] not in known:
-        raise CommandError(unknown("command", argv[0], known))
+        raise CommandError(message.removeprefix("argument ").replace(": must ", " must ", 1))
 
 
 def number(kind, **limits):
@@ -226,55 +167,33 @@ def refusing(*errors):
         raise CommandError(error) from None
 
 
-def typed(file, *words, together=False):
-    """The line to type, from here, to run the script `file` with these words and the Python that runs now; or to run
-    `minigrad`, if that is what runs the script now, or file is None. together: on as many processes as mpiexec has
-    started now."""
-    start = [sys.executable or "python", "-m", "minigrad"]
-    if file is not None and not _called:
-        start[1:] = [os.path.abspath(file)]
-    elif Path(sys.argv[0]).stem == "minigrad":  # the program that pip has made
-        start = [sys.argv[0]]
-    if together and launched.size > 1:
-        start = ["mpiexec", "-n", launched.size, *start]
-    return " ".join(shlex.quote(_from_here(_by_name(str(word)))) for word in (*start, *words))
-
-
-def _by_name(word):
-    """The path of a program as its name, if a shell finds it by that."""
-    name = os.path.basename(word)
-    return name if name != word and shutil.which(name) == word else word
+def typed(*words, together=1):
+    """The line to type, from here, to run `minigrad` with these words. together: on as many processes."""
+    program = sys.argv[0]
+    if Path(program).stem != "minigrad":  # which pip makes
+        start = [sys.executable or "python", "-m", "minigrad"]
+    else:
+        start = ["minigrad" if shutil.which("minigrad") == program else program]
+    start = ["mpiexec", "-n", together, *start] if together > 1 else start
+    return " ".join(shlex.quote(_from_here(str(word))) for word in (*start, *words))
 
 
 def _from_here(word):
     """An absolute path below the working directory as a relative one."""
     try:
-        here = os.path.join(os.getcwd(), "")
+        return word.removeprefix(os.path.join(os.getcwd(), ""))
     except OSError:  # it was deleted
         return word
-    return word.removeprefix(here) if word.startswith(here) else word
 
 
 # -------------------------------------------------------------------------------------------------------------- the end
 
-_called = ""
+_running = ""  # the command
 
 
-@contextlib.contextmanager
-def called(name):
-    """In this block a main is a command of `minigrad`: it is called `name`, such as "minigrad train", where it would
-    begin a line with its own name."""
-    global _called
-    before, _called = _called, name
-    try:
-        yield
-    finally:
-        _called = before
-
-
-def note(name, text):
-    """Print a line on stderr that is no error. name: that of the command."""
-    print(f"{_called or name}: note: {text}", file=sys.stderr)
+def note(text):
+    """Print a line on stderr that is no error."""
+    print(f"{_running}: note: {text}", file=sys.stderr)
 
 
 @contextlib.contextmanager
@@ -301,9 +220,11 @@ def command(name):
 
     def decorate(main):
         @functools.wraps(main)
-        def decorated(argv=()):
+        def decorated(*args):
+            global _running
+            _running = name
             try:
-                status = main(argv)
+                status = main(*args)
                 if sys.stdout is not None:
                     sys.stdout.flush()  # a full disk, or a closed pipe, shows here at the latest
                 return status
@@ -311,7 +232,7 @@ def command(name):
                 line = line_of(error)
                 if line is None:
                     raise
-                _end(_called or name, line, status_of(error))
+                _end(name, line, status_of(error))
 
         return decorated
 

@@ -20,6 +20,14 @@ class DeviceError(RuntimeError):
     """A device was asked for that cannot be had here; the message says what is missing."""
 
 
+class CommandError(Exception):
+    """An error that the user can put right; the message says how. It ends a command with one line and a status."""
+
+    def __init__(self, message: Any, status: int = 2) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class CompilerError(RuntimeError):
     """Kernels cannot be compiled or loaded here; the message says why."""
 

@@ -123,7 +123,6 @@ def load(name):
     return module.__name__
 
 
-@cli.command("gradcheck")
 def main(argv=()):
     args = arguments(argv)
     began = time.perf_counter()
@@ -160,7 +159,3 @@ def main(argv=()):
         results["rows"] = [row.to_dict() for row in rows]
         atomic_write(args.json, json.dumps(results, indent=1, allow_nan=False).encode())
     return 1 if failed or unchecked or not rows else 0
-
-
-if __name__ == "__main__":
-    cli.run(main)

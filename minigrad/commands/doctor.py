@@ -185,7 +185,6 @@ def self_test(on):
     return ""
 
 
-@cli.command("doctor")
 def main(argv=()):
     cli.Parser("minigrad doctor", description=__doc__).parse_args(argv)
     for thing, text in inventory():
@@ -205,7 +204,3 @@ def main(argv=()):
         done = wrong or f"{', '.join(CHECKS)} and gradients in {time.perf_counter() - start:.1f} s"
         print(f"{'FAIL' if wrong else 'PASS'}  {name:10}{done}")
     return int(failed)
-
-
-if __name__ == "__main__":
-    cli.run(main)

@@ -11,14 +11,9 @@ from ..base import cli
 from ..ops.table import table
 
 
-@cli.command("ops")
 def main(argv=()):
     cli.Parser("minigrad ops", description=__doc__).parse_args(argv)
     if sys.flags.optimize > 1:
         raise cli.CommandError("the formulas are docstrings, which python -OO leaves out: start Python without it")
     print(table())
     return 0
-
-
-if __name__ == "__main__":
-    cli.run(main)

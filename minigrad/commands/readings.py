@@ -77,7 +77,7 @@ def read(args, *texts):
     The loss is the mean over all characters but the first. With --right and --wrong, it is the difference of two logits
     after the last character. Raises CommandError for what the model cannot read."""
     for text in filter(os.path.isfile, texts):
-        cli.note("study", f'{text!r} is read as a text: for what is in that file, give "$(cat {shlex.quote(text)})"')
+        cli.note(f'{text!r} is read as a text: for what is in that file, give "$(cat {shlex.quote(text)})"')
     model, vocab, meta = _loaded(args)
     model.eval()
     model.config = dataclasses.replace(model.config, recompute=False)  # each layer has to run once
@@ -93,7 +93,7 @@ def read(args, *texts):
 
 
 def _loaded(args):
-    args.checkpoint = model_file(args.checkpoint, train=cli.typed(None, "train"))
+    args.checkpoint = model_file(args.checkpoint, train=cli.typed("train"))
     return load_char_model(args.checkpoint, args.device)
 
 

@@ -13,7 +13,6 @@ minigrad stats
 
 CHECKPOINT, as runs/book in the last but one, is a file that `minigrad train` has written, or the folder of its run,
 which stands for best.safetensors there. Without one it is runs/char_lm, where `minigrad train` writes.
-python -m minigrad.commands.study report … is the same as minigrad report …
 
 What is differentiated is the mean loss over the characters of the text. With --right and --wrong it is logit(wrong) -
 logit(right) after the last character, so that less of it is better too: a negative edge, cell or patch favours the
@@ -134,9 +133,7 @@ COMMANDS = {  # name: (what it does, its own options, what runs)
 }
 
 
-@cli.command("study")
 def main(argv=()):
-    cli.known_command(argv, COMMANDS)
     parser = cli.Parser("minigrad", description=__doc__)
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     told = __doc__ or ""  # python -OO leaves it out
@@ -161,7 +158,3 @@ def main(argv=()):
         command.add_argument("--device", **cli.DEVICE)
     args = parser.parse_args(argv)
     return args.run(args)
-
-
-if __name__ == "__main__":
-    cli.run(main)

@@ -7,6 +7,6 @@ gradients   gradients and loss as one vector
 
 from .gradients import gathered, scattered
 from .shards import Shards
-from .world import World, fingerprint, world
+from .world import World, world
 
-__all__ = ["gathered", "scattered", "Shards", "World", "fingerprint", "world"]
+__all__ = ["gathered", "scattered", "Shards", "World", "world"]

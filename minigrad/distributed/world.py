@@ -8,7 +8,6 @@ import platform
 import sys
 import time
 import traceback
-import zlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -17,11 +16,9 @@ import numpy as np
 from ..base import cli, launched
 from ..base.errors import RanksError
 from ..tensor import from_numpy
-from ..training.checkpoint import as_bytes
 from .tree import exchange, is_power_of_two
 
 if TYPE_CHECKING:
-    from ..nn.module import Module
     from ..tensor import Tensor
 
 T = TypeVar("T")
@@ -50,14 +47,6 @@ def world() -> "World":
         library = MPI.Get_library_version().split("\n")[0].strip()
         raise RanksError(f"mpiexec belongs to another MPI than mpi4py, which has {library}: use the mpiexec of that")
     return World(MPI.COMM_WORLD)
-
-
-def fingerprint(model: "Module") -> str:
-    """A checksum of a Module's weights and buffers."""
-    crc = 0
-    for x in model.state_dict().values():
-        crc = zlib.crc32(as_bytes(x.numpy()), crc)
-    return f"{crc:08x}"
 
 
 class World:

@@ -3,7 +3,7 @@
 text         characters, a corpus, batches                  loop         a table of losses, signals, progress
 checkpoint   a model, an optimizer and what belongs to them, saved as one safetensors file
 objects      mg.save and mg.load: any nesting of tensors, modules and optimizers, in one call
-runs         what examples/char_lm.py has saved, read back and checked
+runner       the loop of `minigrad train`               runs    what it has saved, read back and checked
 """
 
 from .loop import Interrupt, Progress, Table

@@ -1,4 +1,4 @@
-"""Reading back what examples/char_lm.py has saved: a model, or a whole run to continue.
+"""Reading back what `minigrad train` has saved: a model, or a whole run to continue.
 
 A checkpoint's checksum says that the file is as it was written, not that its contents are possible. So everything is
 compared with the tensors in the file before a model is made. A file can then cost no more than its own size explains.
@@ -45,7 +45,7 @@ def model_file(path: FilePath, train: str) -> Path:
 
 
 def load_char_model(path: FilePath, device: str = "cpu") -> "tuple[GPT, CharVocab, dict[str, Any]]":
-    """(GPT, CharVocab, meta) from a checkpoint of examples/char_lm.py: meta has its "chars" and its "config".
+    """(GPT, CharVocab, meta) from a checkpoint of `minigrad train`: meta has its "chars" and its "config".
 
     Raises CheckpointError for a file that cannot be read, holds something else, or describes something impossible."""
     tensors, meta = checkpoint.load(path)
@@ -57,7 +57,7 @@ def load_char_model(path: FilePath, device: str = "cpu") -> "tuple[GPT, CharVoca
 
 
 def load_run(path: FilePath, settings: Mapping[str, Any]) -> tuple[dict[str, Array], dict[str, Any]]:
-    """(tensors, meta) of a run of examples/char_lm.py, to continue it. settings: {name: default} of that program.
+    """(tensors, meta) of a run of `minigrad train`, to continue it. settings: {name: default}, those of runner.py.
 
     meta has been checked: "chars" and "settings" fit the model's weights, each setting is of its default's kind, and
     "step", "best_loss" and "crc" are possible. checkpoint.unpack checks the rest. Raises CheckpointError."""

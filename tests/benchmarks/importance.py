@@ -2,7 +2,7 @@
 
     python tests/benchmarks/importance.py [--batches 8] [--rounds 3] [--limit 10] [--json FILE]
 
-The model is the one that examples/char_lm.py trains by default, on batches of its size. Its weights are random, which
+The model is the one that minigrad train trains by default, on batches of its size. Its weights are random, which
 takes as long. A pass is a forward or a backward of one batch: they are counted. Exits with 1 if all methods together
 take longer than the limit.
 """
@@ -11,14 +11,13 @@ import argparse
 import functools
 import sys
 import time
-from pathlib import Path
 
 import workers
 
 import minigrad as mg
 from minigrad import nn, study
+from minigrad.training.runner import DEFAULTS as SIZES
 
-sys.path.append(str(Path(__file__).parents[2] / "examples"))
 V = 96  # characters, about as many as a text in English has
 
 
@@ -56,12 +55,9 @@ def main():
     parser.add_argument("--limit", type=float, default=10.0, help="seconds for all methods (default: 10)")
     parser.add_argument("--json", metavar="FILE", help="write the results there as well")
     args = parser.parse_args()
-    from char_lm import SETTINGS
-
-    sizes = {name: default for name, (default, *_) in SETTINGS.items()}
-    B, T = sizes["batch_size"], sizes["block_size"]
+    B, T = SIZES["batch_size"], SIZES["block_size"]
     mg.manual_seed(0)
-    model = nn.GPT(nn.GPTConfig(V, **{name: sizes[name] for name in ("n_layer", "n_head", "n_embd", "block_size")}))
+    model = nn.GPT(nn.GPTConfig(V, **{name: SIZES[name] for name in ("n_layer", "n_head", "n_embd", "block_size")}))
     batches = [(mg.randint(0, V, (B, T)), mg.randint(0, V, (B, T))) for _ in range(args.batches)]
 
     def forward_and_backward():
@@ -70,7 +66,7 @@ def main():
 
     forward_and_backward()  # compiles kernels
     about, base = workers.machine(), seconds(forward_and_backward, args.rounds)
-    print(f"{len(batches)} batches of {B} × {T}, {sizes['n_layer']} layers of {sizes['n_head']} heads\n")
+    print(f"{len(batches)} batches of {B} × {T}, {SIZES['n_layer']} layers of {SIZES['n_head']} heads\n")
     print(f"{'':24}{'forwards':>9}{'backwards':>11}{'seconds':>9}{'÷ first':>9}")
     print(f"{'forward and backward':24}{len(batches):9}{len(batches):11}{base:9.2f}{1:9.1f}")
     results = {"forward and backward": {"forwards": len(batches), "backwards": len(batches), "seconds": base}}

@@ -1,4 +1,4 @@
-"""examples/char_lm.py run small, in this process or in one of its own: what the tests of it share."""
+"""`minigrad train` and `minigrad sample` run small, here or in another process: what their tests share."""
 
 import contextlib
 import csv
@@ -10,12 +10,11 @@ import sys
 
 import pytest
 
+from minigrad import __main__ as program
+from minigrad.commands import sample, train
 from minigrad.training import checkpoint, text
 
-from ..examples.scripts import EXAMPLES, load
-
-SCRIPT = EXAMPLES / "char_lm.py"
-char_lm = load("char_lm")
+TRAIN = "-m", "minigrad", "train"
 
 WORDS = "The quick brown fox jumps over the lazy dog, and the dog does not mind.\n"
 SIZES = dict(n_layer=1, n_head=2, n_embd=8, block_size=8, batch_size=3)
@@ -31,15 +30,18 @@ TINY = options(SIZES | REST)
 
 def quick_ending(monkeypatch):
     """What a run does after its last step is slow, and tested once: shorten it."""
-    write = char_lm.write
-    monkeypatch.setattr(char_lm, "write", lambda *args, **more: write(*args[:3], min(args[3], 40), *args[4:], **more))
-    monkeypatch.setattr(char_lm, "loss_curve", lambda rows, path: None)
+    for module in train, sample:
+        write = module.write
+        less = lambda *args, write=write, **more: write(*args[:3], min(args[3], 40), *args[4:], **more)  # noqa: E731
+        monkeypatch.setattr(module, "write", less)
+    monkeypatch.setattr(train, "loss_curve", lambda rows, path: None)
 
 
 def main(*argv):
-    """The exit code."""
+    """The exit code of `minigrad train`, or of another command of `minigrad` whose name is first."""
+    words = [str(a) for a in argv]
     try:
-        return char_lm.main([str(a) for a in argv])
+        return program.main(words if words[:1] == ["sample"] else ["train", *words])
     except SystemExit as stop:
         return stop.code
 
@@ -47,7 +49,7 @@ def main(*argv):
 def start(*argv, **options):
     """A process of its own."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, str(SCRIPT), *map(str, argv)]
+    command = [sys.executable, *TRAIN, *map(str, argv)]
     piped = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     return subprocess.Popen(command, env=env, **piped | options)
 

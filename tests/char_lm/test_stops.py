@@ -1,4 +1,4 @@
-"""examples/char_lm.py stopped: by a signal at any moment, a full disk, or a reader that has gone. Nothing is lost."""
+"""`minigrad train` stopped: by a signal at any moment, a full disk, or a reader that has gone. Nothing is lost."""
 
 import os
 import signal
@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from minigrad import training
-from minigrad.training import checkpoint
+from minigrad.training import checkpoint, runner
 
-from .runs import TINY, char_lm, main, quick_ending, rows, same_run, start, state, stop_after
+from .runs import TINY, main, quick_ending, rows, same_run, start, state, stop_after
 
 SIGNALS = training.Interrupt.SIGNALS
 
@@ -37,24 +37,31 @@ def test_signals_in_quick_succession_are_one_stop(book, out, straight, first, se
         assert main(*TINY, "--text", book, "--steps", 12, "--out", out) == 128 + first
     assert [signal.getsignal(number) for number in SIGNALS] == before
     line = capsys.readouterr().err
-    assert line.startswith("char_lm: stopped and saved at step 5; go on with: ") and line.endswith(f" --out {out}\n")
+    assert line.startswith("minigrad train: stopped and saved at step 5; go on with: ") and line.endswith(
+        f" --out {out}\n"
+    )
     assert state(out)[1]["step"] == 5
     assert main("--resume", "--out", out) == 0
     same_run(straight, out)
 
 
+CODES = [f.__code__ for f in (runner.train, runner.Run.step, runner.Run.save, runner.Run._write)]
+
+
 def lines_of_train(visit):
-    """A trace function that calls visit(n) before the n-th line of train() is run, counted from the loop on."""
-    seen = -1
+    """A trace function that calls visit(n) before the n-th line of train(), and of what it calls, is run, counted from
+    the loop on."""
+    seen, begun = -1, False
 
     def local(frame, event, arg):
-        nonlocal seen
-        if event == "line" and "progress" in frame.f_locals:
+        nonlocal seen, begun
+        begun = begun or "progress" in frame.f_locals
+        if event == "line" and begun:
             seen += 1
             visit(seen)
         return local
 
-    return lambda frame, event, arg: local if frame.f_code is char_lm.train.__code__ else None
+    return lambda frame, event, arg: local if frame.f_code in CODES else None
 
 
 def traced(visit, *argv):
@@ -101,7 +108,7 @@ def test_a_signal_between_two_looks_is_seen(book, out, straight, monkeypatch, lo
             pass
 
     with monkeypatch.context() as patch:
-        patch.setattr(training, "Interrupt", Late)
+        patch.setattr(runner, "Interrupt", Late)
         patch.setattr(Late, "status", property(lambda self: 130, lambda self, value: None))
         assert main(*TINY, "--text", book, "--steps", 12, "--out", out) == 130
     assert state(out)[1]["step"] == len(rows(out))
@@ -124,7 +131,7 @@ def test_a_process_dies_by_the_signal_after_saving(book, out, number):
     step = meta["step"]
     assert meta["generators"].keys() == {"default", "batches"} and len(meta["optimizer"]["param_groups"]) == 2
     assert process.returncode == -number  # $? is 128 + number, and a loop in a shell ends too
-    assert err.startswith(f"char_lm: stopped and saved at step {step}; go on with: ") and err.count("\n") == 1
+    assert err.startswith(f"minigrad train: stopped and saved at step {step}; go on with: ") and err.count("\n") == 1
     assert {p.name for p in out.iterdir()} - {"best.safetensors"} == {"last.safetensors", "losses.csv"}
     assert [int(row["step"]) for row in rows(out)] == list(range(1, step + 1))
     assert main("--resume", "--out", out, "--steps", step + 3) == 0
@@ -155,14 +162,14 @@ def test_sample_takes_the_last_model_where_there_is_no_best(book, out, capsys):
         main(*TINY, "--text", book, "--out", out, "--steps", 12)
     assert not (out / "best.safetensors").exists()
     capsys.readouterr()
-    assert main("sample", "--out", out, "--tokens", 5) == 0
+    assert main("sample", out, "--tokens", 5) == 0
     printed, note = capsys.readouterr()
     assert f"note: {out / 'last.safetensors'} writes, as there is no best.safetensors" in note
-    assert main("sample", "--checkpoint", out / "last.safetensors", "--tokens", 5) == 0
+    assert main("sample", out / "last.safetensors", "--tokens", 5) == 0
     assert capsys.readouterr() == (printed, "")
     assert main("--resume", "--out", out) == 0
     capsys.readouterr()
-    assert main("sample", "--out", out, "--tokens", 5) == 0
+    assert main("sample", out, "--tokens", 5) == 0
     assert capsys.readouterr().err == ""
 
 

@@ -1,4 +1,4 @@
-"""What examples/char_lm.py computes while it trains: rates, validation losses, which model is the best, settings."""
+"""What `minigrad train` computes while it trains: rates, validation losses, which model is the best, settings."""
 
 import json
 import signal
@@ -9,9 +9,9 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn, optim
-from minigrad.training import Progress, runs, text
+from minigrad.training import Progress, runner, runs, text
 
-from .runs import SIZES, TINY, WORDS, char_lm, main, options, rows, state
+from .runs import SIZES, TINY, WORDS, main, options, rows, state
 
 
 def trained(book, out, *argv):
@@ -85,14 +85,14 @@ def test_typed_wins_over_the_preset_that_over_the_saved_and_these_over_the_defau
     sizes = options(SIZES | dict(steps=2, eval_batches=1))
     assert main("--resume", "--out", out, "--preset", "nanogpt-cpu", *sizes, "--warmup", 5) == 0
     settings = state(out)[1]["settings"]
-    expected = char_lm.PRESETS["nanogpt-cpu"] | SIZES | dict(steps=2, eval_batches=1, warmup=5, seed=1337)
+    expected = runner.PRESETS["nanogpt-cpu"] | SIZES | dict(steps=2, eval_batches=1, warmup=5, seed=1337)
     assert {name: settings[name] for name in expected} == expected
     assert main("--resume", "--out", out, "--steps", 3) == 0
     assert state(out)[1]["settings"] == settings | dict(steps=3)
     other = out.parent / "other"
     trained(book, other, "--steps", 1)
     typed = {**SIZES, "eval_every": 4, "warmup": 2, "dropout": 0.2, "steps": 1}
-    defaults = {name: row[0] for name, row in char_lm.SETTINGS.items()} | typed
+    defaults = {name: row[0] for name, row in runner.SETTINGS.items()} | typed
     assert {k: v for k, v in state(other)[1]["settings"].items() if k != "text"} == json.loads(json.dumps(defaults))
 
 
@@ -135,11 +135,11 @@ BOUNDS = {  # name: (default, lowest, below)
 
 def test_defaults_and_presets():
     """The defaults are those that the README's figures come from; the presets are nanoGPT's own."""
-    assert {name: row[0] for name, row in char_lm.SETTINGS.items()} == {name: row[0] for name, row in BOUNDS.items()}
+    assert {name: row[0] for name, row in runner.SETTINGS.items()} == {name: row[0] for name, row in BOUNDS.items()}
     both = dict(lr=1e-3, min_lr=1e-4, warmup=100, weight_decay=0.1, clip=1.0, eval_every=250, eval_batches=0)
     cpu = dict(n_layer=4, n_head=4, n_embd=128, block_size=64, batch_size=12, dropout=0.0, steps=2000)
     gpu = dict(n_layer=6, n_head=6, n_embd=384, block_size=256, batch_size=64, dropout=0.2, steps=5000)
-    presets = char_lm.PRESETS
+    presets = runner.PRESETS
     assert presets == {"nanogpt-cpu": both | cpu, "nanogpt-gpu": both | gpu}
 
 

@@ -1,4 +1,4 @@
-"""python -m minigrad.commands.check: the table, JSON and HTML files, users' own ops, exit statuses."""
+"""minigrad check: the table, JSON and HTML files, users' own ops, exit statuses."""
 
 import contextlib
 import json
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from minigrad.__main__ import main as program
 from minigrad.autograd import registry
-from minigrad.commands.check import main
 
 OPS = """
 import minigrad as mg
@@ -64,6 +64,10 @@ def module(tmp_path, monkeypatch):
     sys.path[:] = path
     for name in [name for name in sys.modules if name.startswith("ops_of_the_test")]:
         del sys.modules[name]
+
+
+def main(argv):
+    return program(["check", *argv])
 
 
 def test_one_op(capsys):
@@ -195,13 +199,13 @@ def test_a_module_that_cannot_be_imported_is_told_in_one_line(module, tmp_path, 
     with pytest.raises(SystemExit, match="2"):
         main([str(tmp_path / "ops_of_the_test_broken.py")])
     line = capsys.readouterr().err
-    assert line.startswith("gradcheck: cannot import") and message in line and line.count("\n") == 1
+    assert line.startswith("minigrad check: cannot import") and message in line and line.count("\n") == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("closed", ["| head -1", "> /dev/full"])
 def test_a_closed_pipe_and_a_full_disk_end_it_quietly(closed):
-    command = f"{sys.executable} -m minigrad.commands.check --op exp --op tanh {closed}"
+    command = f"{sys.executable} -m minigrad check --op exp --op tanh {closed}"
     env = os.environ | {"MINIGRAD_CPU": "numpy"}  # or it would say where there is no compiler
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, env=env)
     assert done.returncode != 0 or "head" in closed
@@ -216,7 +220,8 @@ def test_a_reader_that_has_gone_leaves_nothing_behind():
     command = [
         sys.executable,
         "-m",
-        "minigrad.commands.check",
+        "minigrad",
+        "check",
         "--op=exp",
         "--op=tanh",
         "--op=exp",
@@ -239,7 +244,7 @@ def test_the_processes_that_share_the_work_end_with_the_one_that_started_them(tm
         "import os\nos.write(1, b'imported\\n')\n" + OPS.format(factor="3").replace("x * x * x", "sleep(600)")
     )
     file.write_text("from time import sleep\n" + file.read_text().replace("x * 2.0", "sleep(600)"))
-    command = [sys.executable, "-m", "minigrad.commands.check", str(file), "--jobs=2"]
+    command = [sys.executable, "-m", "minigrad", "check", str(file), "--jobs=2"]
     env = os.environ | {"MINIGRAD_CPU": "numpy"}
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, start_new_session=True)
     try:
@@ -250,7 +255,7 @@ def test_the_processes_that_share_the_work_end_with_the_one_that_started_them(tm
         with contextlib.suppress(ProcessLookupError):
             os.killpg(running.pid, signal.SIGKILL)
     assert running.returncode == -stop
-    said = b"gradcheck: stopped while checking cube, ops_of_the_test_slow.softmax\n"
+    said = b"minigrad check: stopped while checking cube, ops_of_the_test_slow.softmax\n"
     assert err == (said if stop == signal.SIGINT else b"")
 
 
@@ -273,7 +278,7 @@ def test_a_file_named_as_another_module_is_not_taken_for_checked(module, tmp_pat
 
 @pytest.mark.slow
 def test_as_a_command():
-    command = [sys.executable, "-m", "minigrad.commands.check", "--op", "exp"]
+    command = [sys.executable, "-m", "minigrad", "check", "--op", "exp"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith("1 ops, ")

@@ -12,44 +12,39 @@ from pathlib import Path
 
 import pytest
 
-import minigrad.commands.check
-import minigrad.commands.ops
-import minigrad.commands.study
+import minigrad
 from minigrad import nn
+from minigrad.__main__ import MODEL, TOOLS, studies
+from minigrad.__main__ import main as program
 from minigrad.base import cli
-from minigrad.commands import doctor
 from minigrad.training import checkpoint
 from minigrad.training.text import CharVocab
 
 from .. import ROOT
+from ..char_lm.runs import quick_ending
 from ..examples.scripts import EXAMPLES, load
 
 WORDS = "The quick brown fox jumps over the lazy dog, and the dog does not mind.\n"
 TINY = ["--n-layer=1", "--n-head=2", "--n-embd=8", "--block-size=8", "--batch-size=2", "--eval-every=2",
         "--eval-batches=1", "--steps=1"]  # fmt: skip
 TEXT = ["--text", "book.txt"]
-MODULES = {
-    "gradcheck": minigrad.commands.check,
-    "study": minigrad.commands.study,
-    "ops": minigrad.commands.ops,
-    "doctor": doctor,
-}
 # What makes each command quick; a hostile argument is put after it, and so wins over it.
 COMMANDS = {
-    "char_lm train": [*TINY, *TEXT],
-    "char_lm sample": ["--checkpoint", "model.safetensors", "--tokens=2"],
-    "study report": ["model.safetensors", "--text", "The fox", "-o", "made/heads.html"],
-    "study ledger": ["model.safetensors", "--text", "The fox", "--scope", "blocks.0.attn"],
-    "study flow": ["model.safetensors", "--text", "The fox and the dog"],
-    "study importance": ["model.safetensors", "--text", "The fox", "--steps=1", "--right=e", "--wrong=o"],
-    "study patch": ["model.safetensors", "--clean", "The fox", "--corrupt", "The dog"],
-    "study cells": ["model.safetensors", "--text", "The fox", "--layer=0", "--head=0", "--steps=1"],
-    "study what-if": ["model.safetensors", "--text", "The fox", "--layer=0", "--head=0", "--query=2"],
-    "study prune": ["model.safetensors", "--text", "The fox", "--remove=1", "-o", "made/pruned.safetensors"],
-    "study scores": ["model.safetensors", "--periods=2", "--sequences=2"],
-    "gradcheck": ["--op", "exp", "--order", "1"],
-    "doctor": [],
-    "ops": [],
+    "minigrad train": [*TINY, *TEXT],
+    "char_lm": [*TEXT, "--steps=1"],
+    "minigrad sample": ["model.safetensors", "--tokens=2"],
+    "minigrad report": ["model.safetensors", "--text", "The fox", "-o", "made/heads.html"],
+    "minigrad ledger": ["model.safetensors", "--text", "The fox", "--scope", "blocks.0.attn"],
+    "minigrad flow": ["model.safetensors", "--text", "The fox and the dog"],
+    "minigrad importance": ["model.safetensors", "--text", "The fox", "--steps=1", "--right=e", "--wrong=o"],
+    "minigrad patch": ["model.safetensors", "--clean", "The fox", "--corrupt", "The dog"],
+    "minigrad cells": ["model.safetensors", "--text", "The fox", "--layer=0", "--head=0", "--steps=1"],
+    "minigrad what-if": ["model.safetensors", "--text", "The fox", "--layer=0", "--head=0", "--query=2"],
+    "minigrad prune": ["model.safetensors", "--text", "The fox", "--remove=1", "-o", "made/pruned.safetensors"],
+    "minigrad scores": ["model.safetensors", "--periods=2", "--sequences=2"],
+    "minigrad check": ["--op", "exp", "--order", "1"],
+    "minigrad doctor": [],
+    "minigrad ops": [],
     "backprop_through_heads": [],
     "backprop_between_heads": [],
     "check_gradients": [],
@@ -74,7 +69,7 @@ SMALL = {  # what makes examples quick that no option does
     "scale": {"SIZES": (4, 8)},
 }
 OUTPUTS = "--out", "--json", "--html"
-CORPORA = "char_lm train", "head_count", "prune_heads"  # whose --text is files
+CORPORA = "minigrad train", "char_lm", "head_count", "prune_heads"  # whose --text is files
 STRANGE = ["", "x", "-1", "0", "1.5", "1e999", "nan", "-inf", "9" * 400, "9" * 5000, "²", "\udcff", "a\nb", "%(x)s"]
 NO_OUTPUT = ["", ".", "fifo", "book.txt/x", "book.txt/x/y.svg", "broken/y.svg", "/proc/x/y.svg", f"{'n' * 300}/y.svg"]
 NO_TEXT = ["", ".", "none", "fifo", "/dev/zero", "empty", "binary", "sparse", "loop", "one", "short", "book.txt/x",
@@ -117,15 +112,19 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    quick_ending(monkeypatch)
+
+
 def main_of(command):
     name, *sub = command.split()
-    module = MODULES.get(name) or load(name)
+    if name == "minigrad":
+        return lambda argv: program([*sub, *argv])
+    module = load(name)
     for what, small in SMALL.get(name, {}).items():
         setattr(module, what, small)
-    if name == "char_lm":
-        write, module.loss_curve = module.write, lambda rows, path: None
-        module.write = lambda *args, **rest: write(*args[:3], min(args[3], 2), *args[4:], **rest)
-    return lambda argv: module.main([*sub, *argv])
+    return module.main
 
 
 def options(command, capsys):
@@ -150,16 +149,14 @@ def is_told(command, argv, capsys, main):
     status, out, err = outcome(main, argv, capsys)
     assert status == 2 and out == "", (argv, status, out)
     *notes, line = err.splitlines()
-    assert line.startswith(f"{command.split()[0]}: ") and len(line) > 20 and len(line) < 1000, (argv, err)
+    assert line.startswith(f"{command}: ") and len(line) > 20 and len(line) < 1000, (argv, err)
     assert all("note: " in note for note in notes), (argv, err)
     return line
 
 
 def test_every_command_is_here():
-    named = {command.split()[0] for command in COMMANDS}
-    assert named == {path.stem for path in EXAMPLES.glob("*.py")} | set(MODULES)
-    modules = {path.stem for path in ROOT.glob("minigrad/commands/*.py")} - {"__init__", "readings"}
-    assert modules == {module.__name__.rpartition(".")[-1] for module in MODULES.values()}
+    ours = {f"minigrad {name}" for name in (*MODEL, *TOOLS, *studies())}
+    assert COMMANDS.keys() | {"minigrad stats"} == {path.stem for path in EXAMPLES.glob("*.py")} | ours
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -167,7 +164,7 @@ def test_what_nobody_knows(command, capsys):
     main = main_of(command)
     assert "--nonsense" in is_told(command, [*COMMANDS[command], "--nonsense"], capsys, main)
     is_told(command, [*COMMANDS[command], "--nonsense=1\n2"], capsys, main)
-    if command != "gradcheck":  # where it is a module
+    if command not in ("minigrad check", "minigrad sample"):  # where it is a file
         assert "surplus" in is_told(command, [*COMMANDS[command], "surplus"], capsys, main)
     for option in options(command, capsys):
         assert "expected" in is_told(command, [*COMMANDS[command], option], capsys, main)
@@ -178,11 +175,9 @@ def test_outputs_are_tried_before_the_work(command, capsys):
     main, before = main_of(command), set(os.listdir())
     for option in options(command, capsys):
         for path in NO_OUTPUT if option in OUTPUTS else ():
-            if path == "." and command in ("char_lm train", "head_report", "induction_heads", "prune_heads",
+            if path == "." and command in ("minigrad train", "head_report", "induction_heads", "prune_heads",
                                            "saturation", "why_topological_order"):  # fmt: skip
                 continue  # theirs is a folder
-            if option == "--out" and command == "char_lm sample":
-                continue  # it is read there
             line = is_told(command, [*COMMANDS[command], option, path], capsys, main)
             assert option in line or "too long" in line
             assert set(os.listdir()) == before and not os.path.exists("nothing")
@@ -198,12 +193,12 @@ def test_texts_that_are_none(command, path, capsys):
 
 
 @pytest.mark.parametrize(
-    "command", [*(c for c in COMMANDS if c.startswith("study ")), "char_lm sample", "head_report", "prune_heads"]
+    "command", [c for c in COMMANDS if COMMANDS[c][:1] == ["model.safetensors"]] + ["head_report", "prune_heads"]
 )
 def test_checkpoints_that_are_none(command, capsys):
     main = main_of(command)
     for path in NO_CHECKPOINT:
-        argv = [path, *COMMANDS[command][1:]] if "study" in command else [*COMMANDS[command], "--checkpoint", path]
+        argv = [path, *COMMANDS[command][1:]] if "minigrad" in command else [*COMMANDS[command], "--checkpoint", path]
         is_told(command, argv, capsys, main)
 
 
@@ -213,18 +208,18 @@ def test_strange_values(command, capsys, thorough):
     """Alone, and several at once: they are refused, or what they mean is done."""
     main, refused = main_of(command), 0
     named = [o for o in options(command, capsys) if o not in OUTPUTS and not (o == "--text" and command in CORPORA)]
-    if "char_lm" in command:
+    if command == "minigrad train":
         named = [option for option in named if option != "--out"]
     rng = random.Random(command)
     trials = [[(option, value)] for option in named for value in (STRANGE if thorough else rng.sample(STRANGE, 3))]
     several = 20 if thorough else 3
     trials += [[(rng.choice(named), rng.choice(STRANGE)) for _ in range(3)] for _ in range(several)] if named else []
     for i, trial in enumerate(trials):
-        out = ["--out", f"made/{i}"] if command in ("char_lm train", "head_report", "prune_heads") else []
+        out = ["--out", f"made/{i}"] if command in ("minigrad train", "head_report", "prune_heads") else []
         argv = [*COMMANDS[command], *out, *(f"{option}={value}" for option, value in trial)]
         status, _, err = outcome(main, argv, capsys)
         last = (err.splitlines() or [""])[-1]
-        assert status != 2 or (last.startswith(f"{command.split()[0]}: ") and len(last) < 1000), (argv, err)
+        assert status != 2 or (last.startswith(f"{command}: ") and len(last) < 1000), (argv, err)
         refused += status == 2
     assert refused >= len(trials) // 3
 
@@ -246,11 +241,10 @@ def test_ctrl_c_a_missing_device_and_no_memory(command, capsys, monkeypatch):
 
         with monkeypatch.context() as patch:
             patch.setattr(cli.Parser, "parse_args", parse)
-            patch.setattr(cli.Parser, "parse_known_args", parse)
             with pytest.raises(SystemExit) as stopped:
                 main(COMMANDS[command])
         assert stopped.value.code == status
-        assert capsys.readouterr().err == (f"{command.split()[0]}: {line}\n" if line else "")
+        assert capsys.readouterr().err == (f"{command}: {line}\n" if line else "")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -275,7 +269,7 @@ def test_a_mistake_of_ours_keeps_its_traceback(monkeypatch):
 
     monkeypatch.setattr(cli.Parser, "parse_args", parse)
     with pytest.raises(IndexError):
-        doctor.main()
+        program(["doctor"])
 
 
 @pytest.mark.parametrize("package", ["matplotlib", "graphviz"])
@@ -319,13 +313,10 @@ def finished(*words, **options):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([EXAMPLES / "char_lm.py", *TINY, "--text", "none"], "/none: No such file or directory\n"),
-        (["-m", "minigrad.commands.study", "report", "none", "--text", "ab"], "study: there is no checkpoint none\n"),
-        (["-m", "minigrad.commands.check", "--json", "/"], "gradcheck: --json / is a folder: give a file, such as"),
-        (
-            ["-m", "minigrad.commands.doctor", "x"],
-            "doctor: 'x' is one word too many; a text of several words needs quotes\n",
-        ),
+        ([EXAMPLES / "char_lm.py", "--text", "none"], "char_lm: none: No such file or directory\n"),
+        (["-m", "minigrad", "report", "none", "--text", "ab"], "minigrad report: there is no checkpoint none\n"),
+        (["-m", "minigrad", "check", "--json", "/"], "minigrad check: --json / is a folder: give a file, such as"),
+        (["-m", "minigrad", "doctor", "x"], "minigrad doctor: unrecognized arguments: x\n"),
         ([EXAMPLES / "scale.py", "--out", "book.txt/x"], "scale: --out book.txt: book.txt is not a folder\n"),
     ],
 )
@@ -336,7 +327,7 @@ def test_a_process_says_one_line_and_ends_with_2(words, message):
 
 @pytest.mark.slow
 def test_a_run_says_nothing_on_stderr_in_development_mode():
-    status, out, err = finished(EXAMPLES / "char_lm.py", *TINY, *TEXT, "--out", "run")
+    status, out, err = finished("-m", "minigrad", "train", *TINY, *TEXT, "--out", "run")
     assert (status, err) == (0, "") and "wrote run/last.safetensors" in out
 
 
@@ -344,21 +335,12 @@ def test_a_run_says_nothing_on_stderr_in_development_mode():
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
 def test_a_full_disk_and_a_closed_stdout():
     with open("/dev/full", "w") as full:
-        status, _, err = finished("-m", "minigrad.commands.ops", stdout=full)
-        assert (status, err) == (2, "ops: cannot write: No space left on device\n")
-        for argv in ["-h"], ["train", "-h"]:
-            status, _, err = finished("-m", "minigrad", *argv, stdout=full)
-            assert status == 2 and err.endswith("cannot write: No space left on device\n") and err.count("\n") == 1
-    status, _, err = finished("-m", "minigrad.commands.ops", preexec_fn=lambda: os.close(1))
+        status, _, err = finished("-m", "minigrad", "ops", stdout=full)
+        assert (status, err) == (2, "minigrad ops: cannot write: No space left on device\n")
+        status, _, err = finished("-m", "minigrad", "-h", stdout=full)
+        assert (status, err) == (2, "minigrad: cannot write: No space left on device\n")
+    status, _, err = finished("-m", "minigrad", "ops", preexec_fn=lambda: os.close(1))
     assert (status, err) == (0, "")
-
-
-def test_a_reader_that_has_read_enough():
-    read, write = os.pipe()
-    os.close(read)
-    status, _, err = finished("-m", "minigrad.commands.ops", stdout=write)
-    os.close(write)
-    assert (status, err) == (-signal.SIGPIPE, "")
 
 
 def test_a_terminal_that_cannot_show_everything():

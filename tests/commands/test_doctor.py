@@ -1,4 +1,4 @@
-"""python -m minigrad.commands.doctor, on this machine, on one with nothing but NumPy, and with something broken."""
+"""minigrad doctor, on this machine, on one with nothing but NumPy, and with something broken."""
 
 import importlib.metadata
 import os

@@ -12,11 +12,10 @@ import pytest
 
 import minigrad
 import minigrad.commands.study
-from minigrad.__main__ import MODEL, TOOLS, char_lm, main
+from minigrad.__main__ import MODEL, TOOLS, main
 from minigrad.base import cli
 
 from ..char_lm.runs import TINY, WORDS
-from ..char_lm.runs import main as script
 
 ALL = [*MODEL, *minigrad.commands.study.COMMANDS, *TOOLS]
 
@@ -42,7 +41,7 @@ def test_help_lists_every_command_with_what_it_does(capsys):
     rows = re.findall(r"^  ([\w-]+)  +(\w.{9,})$", listed, re.M)
     assert [name for name, _ in rows] == ALL
     assert max(map(len, listed.splitlines())) <= 120
-    assert outcome(capsys, "help")[1] == outcome(capsys, "study")[1] == listed
+    assert outcome(capsys, "help")[1] == listed
     assert outcome(capsys, "help", "flow") == outcome(capsys, "flow", "-h")
     assert outcome(capsys, "help", "flwo")[2] == "minigrad: there is no command 'flwo'; did you mean flow?\n"
     assert outcome(capsys, "--version") == (0, f"minigrad {minigrad.__version__}\n", "")
@@ -66,40 +65,21 @@ def test_the_help_of_a_command_is_called_like_it(word, capsys):
         (["xyz"], f"minigrad: there is no command 'xyz'; there are {', '.join(ALL)}"),
         ([""], f"minigrad: there is no command ''; there are {', '.join(ALL)}"),
         (["--steps", "3"], "minigrad: a command goes first, then its options, not --steps: minigrad -h lists them"),
-        (["train", "--stpes", "3"], "minigrad train: there is no option '--stpes'; did you mean --steps?"),
-        (["train", "--batchsize=3"], "minigrad train: there is no option '--batchsize'; did you mean --batch-size?"),
-        (["train", "-steps", "3"], "minigrad train: there is no option '-steps'; did you mean --steps?"),
-        (["train", "-s", "3"], "minigrad train: there is no option '-s': minigrad train -h lists them"),
+        (["train", "--stpes", "3"], "minigrad train: unrecognized arguments: --stpes 3"),
         (["train", "--steps", "0"], "minigrad train: --steps must be at least 1, not 0"),
-        (["train", "sample"], "minigrad train: sample is a command: it goes first"),
-        (["train", "5"], "minigrad train: 5 needs an option before it: --steps 5"),
-        (["train", "--", "5"], "minigrad train: 5 needs an option before it: --steps 5"),
-        (["train", "book.txt"], "minigrad train: book.txt needs an option before it: --text book.txt"),
-        (["train", "book"], "minigrad train: 'book' is one word too many; a text of several words needs quotes"),
+        (["train", "book.txt"], "minigrad train: unrecognized arguments: book.txt"),
         (["scores", "--periods", "1"], "minigrad scores: --periods must be at least 2, not 1"),
         (["scores", "--periods", "9,"], "minigrad scores: --periods must be whole numbers, such as 2,3, not '9,'"),
         (["check", "--json", "a.html"],
          "minigrad check: --json a.html: the file's name must end with .json, such as gradcheck.json"),
-        (["sample", "--tokns", "3"], "minigrad sample: there is no option '--tokns'; did you mean --tokens?"),
         (["sample", "none"], "minigrad sample: there is no checkpoint none"),
         (["report", "none", "--text", "x"], "minigrad report: there is no checkpoint none"),
-        (["flow", "--txt", "x"], "minigrad flow: there is no option '--txt'; did you mean --text?"),
         (["flow"], "minigrad flow: the following arguments are required: --text"),
-        (["flow", "--text", "x", "--oof"], "minigrad flow: there is no option '--oof'; did you mean --of?"),
-        (["check", "--oder", "1"], "minigrad check: there is no option '--oder'; did you mean --order?"),
-        (["ops", "--all"], "minigrad ops: there is no option '--all': minigrad ops -h lists them"),
-        (["doctor", "x"], "minigrad doctor: 'x' is one word too many; a text of several words needs quotes"),
+        (["ops", "--all"], "minigrad ops: unrecognized arguments: --all"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_one_line_that_begins_with_what_was_typed(argv, line, capsys):
     assert outcome(capsys, *argv) == (2, "", f"{line}\n")
-
-
-@pytest.mark.parametrize("argv", [["study", "report", "none", "--text", "x"], ["gradcheck", "--op", "x"]])
-def test_the_names_of_the_modules_are_understood(argv, capsys):
-    ours = ["check", *argv[1:]] if argv[0] == "gradcheck" else argv[1:]
-    said = outcome(capsys, *argv)
-    assert said == outcome(capsys, *ours) and said[0] == 2 and said[2].startswith(f"minigrad {ours[0]}: ")
 
 
 @pytest.mark.parametrize("word", ["\udcff", "a\nb", "%(x)s", "9" * 5000, "²", "."])
@@ -107,16 +87,6 @@ def test_a_strange_word_is_one_line(word, capsys):
     for argv in ([word], ["train", word], ["ops", f"--{word}"], ["flow", "--text", word, f"-{word}"]):
         status, out, err = outcome(capsys, *argv)
         assert (status, out, err.count("\n")) == (2, "", 1) and err.startswith("minigrad") and len(err) < 1000
-
-
-def test_the_modules_keep_their_names(capsys):
-    for module, line in (
-        (minigrad.commands.study, "study: there is no command 'reprot'; did you mean report?\n"),
-        (char_lm(), "char_lm: there is no command 'reprot'; there are train, sample\n"),
-    ):
-        with pytest.raises(SystemExit, match="2"):
-            module.main(["reprot"])
-        assert capsys.readouterr().err == line
 
 
 # ------------------------------------------------------------------------------------------------- the whole way, small
@@ -132,16 +102,10 @@ def trained(capsys):
     return [line[3:] for line in lines]
 
 
-@pytest.mark.slow
-def test_train_is_the_script_and_its_last_lines_can_be_typed(capsys):
+def test_its_last_lines_can_be_typed(capsys):
     write, further = trained(capsys)
-    assert script(*TINY, "--text", "book.txt", "--steps", 2, "--out", "runs/by_script") == 0
-    for name in ("last.safetensors", "best.safetensors", "losses.csv"):
-        with open(f"runs/char_lm/{name}", "rb") as ours, open(f"runs/by_script/{name}", "rb") as other:
-            assert ours.read() == other.read()
-    capsys.readouterr()
     status, text, err = outcome(capsys, *write, "--tokens", 5)
-    assert (status, len(text), err) == (0, len("The") + 5 + 1, "")
+    assert (status, len(text), err) == (0, 5 + 2, "")
     assert outcome(capsys, *further, "--steps", 3)[0] == 0
 
 
@@ -160,18 +124,11 @@ def test_a_model_is_named_by_its_file_by_the_folder_of_its_run_or_not_at_all(cap
         for named in ("runs/char_lm", "runs/char_lm/best.safetensors"):
             assert outcome(capsys, *command, named)[:2] == (0, printed)
             assert outcome(capsys, command[0], named, *command[1:])[:2] == (0, printed)
-    for old in ("--out=runs/char_lm", "--checkpoint=runs/char_lm/best.safetensors"):
-        assert outcome(capsys, "sample", old, "--tokens=9")[1] == outcome(capsys, "sample", "--tokens=9")[1]
     os.remove("runs/char_lm/best.safetensors")
     status, _, err = outcome(capsys, "sample", "--tokens=9")
     assert status == 0 and err.startswith("minigrad sample: note: runs/char_lm/last.safetensors writes, as there is no")
     os.remove("runs/char_lm/last.safetensors")
     assert "there is no checkpoint in runs/char_lm" in outcome(capsys, "report", "--text", "The dog")[2]
-
-
-def test_a_model_named_twice_is_refused(capsys):
-    said = outcome(capsys, "sample", "a", "--checkpoint", "b")
-    assert said == (2, "", "minigrad sample: give the checkpoint once: a or b\n")
 
 
 def test_what_is_asked_of_a_model_is_answered_in_the_words_of_the_command(capsys):
@@ -292,8 +249,6 @@ def test_the_lines_to_type_name_the_program_that_was_started(monkeypatch, tmp_pa
     program.parent.mkdir()
     program.touch(mode=0o755)
     monkeypatch.setattr(sys, "argv", [str(program), "train"])
-    with cli.called("minigrad train"):
-        assert cli.typed("examples/char_lm.py", "sample", "--prompt=The") == "bin/minigrad sample --prompt=The"
-        monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
-        assert cli.typed("examples/char_lm.py", "train") == "minigrad train"
-    assert cli.typed("char_lm.py", "train").endswith(" char_lm.py train")
+    assert cli.typed("sample", "--prompt=The") == "bin/minigrad sample --prompt=The"
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    assert cli.typed("train", together=2) == "mpiexec -n 2 minigrad train"

@@ -1,4 +1,4 @@
-"""python -m minigrad.commands.study: reports and ledgers from a checkpoint, and what it says to bad input."""
+"""minigrad report, ledger and so on: reports and ledgers from a checkpoint, and what it says to bad input."""
 
 import dataclasses
 import re
@@ -10,7 +10,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn, study
-from minigrad.commands.study import main
+from minigrad.__main__ import main
 from minigrad.nn import functional as F
 from minigrad.training import checkpoint, runs
 from minigrad.training.text import CharVocab
@@ -163,7 +163,7 @@ HEAD, VERSUS = ["--head", "1", "--layer", "1"], ["--right", "a", "--wrong", "o"]
 def test_bad_input_gets_one_line(saved, capsys, argv, message):
     assert run(*[saved[0] if a == "CHECKPOINT" else a for a in argv]) == 2
     err = capsys.readouterr().err.splitlines()
-    assert err[-1].startswith("study: ") and re.search(message, err[-1])
+    assert err[-1].startswith("minigrad ") and re.search(message, err[-1])
 
 
 def test_a_checkpoint_of_something_else(saved, tmp_path, capsys):
@@ -182,7 +182,7 @@ def test_a_checkpoint_from_before_configs_were_kept(saved, tmp_path):
 
 
 def test_the_command_runs():
-    command = [sys.executable, "-m", "minigrad.commands.study", "ledger", "--help"]
+    command = [sys.executable, "-m", "minigrad", "ledger", "--help"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "--scope" in shown.stdout and "--head" in shown.stdout
 
@@ -361,7 +361,7 @@ def test_prune(saved, tmp_path, capsys):
 def test_a_flow_that_cannot_be_drawn(saved, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("PATH", "")
     assert run("flow", saved[0], "--text", TEXT[:9], "-o", tmp_path / "flow.svg") == 2
-    assert "study: no picture: " in (err := capsys.readouterr().err) and "`dot` is not installed" in err
+    assert "minigrad flow: no picture: " in (err := capsys.readouterr().err) and "`dot` is not installed" in err
 
 
 def test_scores(saved, capsys):

@@ -9,19 +9,18 @@ import pytest
 
 from minigrad.training import checkpoint
 
-from ..char_lm.runs import SCRIPT, SIZES, WORDS, options
+from ..char_lm.runs import SIZES, TRAIN, WORDS, options
 from .ranks import run, start
 
 pytestmark = pytest.mark.needs("mpiexec")
 
-# char_lm, where something happens to one rank before it draws the batch of a step.
+# minigrad train, where something happens to one rank before it draws the batch of a step.
 FAULTY = """
 import os, runpy, signal, sys
-from minigrad import distributed
 from minigrad.base import launched
 from minigrad.training import checkpoint, text
 
-script, fault, victim, step, *argv = sys.argv[1:]
+fault, victim, step, *argv = sys.argv[1:]
 draw, drawn = text.Batches.__next__, 0
 
 def full(*args):
@@ -36,14 +35,14 @@ def faulty(self):
         elif fault == "full":
             checkpoint.save = full
         elif fault == "weights":
-            distributed.fingerprint = lambda model: "other"
+            checkpoint.fingerprint = lambda model: "other"
         else:
             os.kill(os.getpid(), getattr(signal, fault))
     return draw(self)
 
 text.Batches.__next__ = faulty
-sys.argv = [script, *argv]
-runpy.run_path(script, run_name="__main__")
+sys.argv = ["minigrad", "train", *argv]
+runpy.run_module("minigrad", run_name="__main__", alter_sys=True)
 """
 ENDLESS = options(SIZES | dict(batch_size=8, eval_every=4, steps=10**6, dropout=0.2, warmup=2, lr=0.001, min_lr=0.001))
 
@@ -58,7 +57,7 @@ def faulty(tmp_path):
     out = tmp_path / "run"
 
     def begin(fault, victim, step):
-        argv = SCRIPT, fault, victim, step, "--text", tmp_path / "book.txt", *ENDLESS, "--out", out
+        argv = fault, victim, step, "--text", tmp_path / "book.txt", *ENDLESS, "--out", out
         status, _, err, seconds = run(2, tmp_path / "faulty.py", *argv)
         assert seconds < 30  # it would train for hours
         return status, err, checkpoint.load(out / "last.safetensors")[1]["step"]
@@ -84,7 +83,8 @@ def test_a_signal_to_one_rank_stops_all_after_the_same_step(victim, name, faulty
     status, err, step = faulty(name, victim, 7)
     assert (status, step) == (128 + getattr(signal, name), 7)
     assert (
-        err.startswith("char_lm: stopped and saved at step 7; go on with: mpiexec -n 2 ") and err.count("stopped") == 1
+        err.startswith("minigrad train: stopped and saved at step 7; go on with: mpiexec -n 2 ")
+        and err.count("stopped") == 1
     )
 
 
@@ -92,27 +92,29 @@ def test_a_signal_to_one_rank_stops_all_after_the_same_step(victim, name, faulty
 def test_a_full_disk(faulty):
     status, err, step = faulty("full", 0, 7)
     assert (status, step) == (2, 4)
-    assert err.startswith("char_lm: cannot save step 8 in ") and err.count("cannot save") == 1
+    assert err.startswith("minigrad train: cannot save step 8 in ") and err.count("cannot save") == 1
 
 
 def test_weights_that_are_no_longer_the_same_are_not_saved(faulty):
     status, err, step = faulty("weights", 1, 7)
     assert (status, step) == (2, 4)
-    assert err.startswith("char_lm: the processes differ in weights: ") and "other on rank 1, machine " in err
+    assert err.startswith("minigrad train: the processes differ in weights: ") and "other on rank 1, machine " in err
 
 
 @pytest.mark.slow
 def test_what_was_typed_wrong_is_said_once_and_other_settings_are_named(tmp_path):
-    status, _, err, _ = run(2, SCRIPT, "--steps", "x")
-    assert status == 2 and err.count("char_lm: --steps must be a whole number, not 'x'") == 1
-    status, _, err, _ = run(4, SCRIPT, "--batch-size", 6, "--out", tmp_path / "run")
+    status, _, err, _ = run(2, *TRAIN, "--steps", "x")
+    assert status == 2 and err.count("minigrad train: --steps must be a whole number, not 'x'") == 1
+    status, _, err, _ = run(4, *TRAIN, "--batch-size", 6, "--out", tmp_path / "run")
     assert status == 2 and err.count("4 processes need as many shards or more, not 2") == 1
     (tmp_path / "own.py").write_text(
         "import runpy, sys\nfrom minigrad.base import launched\nsys.argv[1:] += ['--lr', str(launched.rank)]\n"
-        f"sys.argv[0] = {str(SCRIPT)!r}\nrunpy.run_path(sys.argv[0], run_name='__main__')\n"
+        "sys.argv[1:1] = ['train']\nrunpy.run_module('minigrad', run_name='__main__', alter_sys=True)\n"
     )
     status, _, err, _ = run(2, tmp_path / "own.py", "--out", tmp_path / "run")
-    assert status == 2 and err.startswith("char_lm: the processes differ in lr: 0.0 on rank 0, 1.0 on rank 1, machine ")
+    assert status == 2 and err.startswith(
+        "minigrad train: the processes differ in lr: 0.0 on rank 0, 1.0 on rank 1, machine "
+    )
     assert not (tmp_path / "run").exists()
 
 
@@ -140,7 +142,7 @@ def ranks_below(pid):
                 words = file.read().split(b"\0")
         except OSError:
             continue
-        if b"python" in os.path.basename(words[0]) and str(SCRIPT).encode() in words:
+        if b"python" in os.path.basename(words[0]) and b"minigrad" in words:
             found.append(each)
     return found
 
@@ -154,7 +156,7 @@ def test_twenty_kills_at_random_moments(tmp_path):
     for _ in range(20):
         new = not (out / "last.safetensors").exists()
         argv = ["--text", tmp_path / "book.txt", *ENDLESS] if new else ["--resume"]
-        process = start(2, SCRIPT, *argv, "--out", out)
+        process = start(2, *TRAIN, *argv, "--out", out)
         try:
             time.sleep(rng.uniform(0.2, 3))
             ranks = ranks_below(process.pid)
@@ -182,14 +184,14 @@ def test_killed_and_resumed_with_other_numbers_of_processes(tmp_path):
     (tmp_path / "book.txt").write_text(WORDS * 50)
     sizes = dict(n_layer=2, n_head=2, n_embd=32, block_size=16, batch_size=16, steps=50, eval_every=5, shards=8)
     argv = ["--text", tmp_path / "book.txt", *options(SIZES | sizes | dict(dropout=0.2, clip=0.5, weight_decay=0.1))]
-    assert run(1, SCRIPT, *argv, "--out", tmp_path / "straight")[0] == 0
+    assert run(1, *TRAIN, *argv, "--out", tmp_path / "straight")[0] == 0
     saved = []
     for n, victim, draw in (2, 1, 13), (4, 2, 9), (8, 5, 12), (1, 0, 8), (2, 0, 17):
         more = argv if n == 2 and not saved else ["--resume"]
-        status, *_ = run(n, tmp_path / "faulty.py", SCRIPT, "SIGKILL", victim, draw, *more, "--out", tmp_path / "run")
+        status, *_ = run(n, tmp_path / "faulty.py", "SIGKILL", victim, draw, *more, "--out", tmp_path / "run")
         assert status != 0
         saved.append(checkpoint.load(tmp_path / "run" / "last.safetensors")[1]["step"])
     assert saved == [10, 15, 25, 30, 45]
-    assert run(4, SCRIPT, "--resume", "--out", tmp_path / "run")[0] == 0
+    assert run(4, *TRAIN, "--resume", "--out", tmp_path / "run")[0] == 0
     for name in "last.safetensors", "best.safetensors", "losses.csv":
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "straight" / name).read_bytes(), name

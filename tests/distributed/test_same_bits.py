@@ -1,8 +1,8 @@
-"""examples/char_lm.py on several processes: the files of one process, byte for byte."""
+"""`minigrad train` on several processes: the files of one process, byte for byte."""
 
 import pytest
 
-from ..char_lm.runs import SCRIPT, SIZES, WORDS, options
+from ..char_lm.runs import SIZES, TRAIN, WORDS, options
 from .ranks import run
 
 pytestmark = pytest.mark.needs("mpiexec")
@@ -20,7 +20,7 @@ def book(tmp_path_factory):
 
 def trained(n, out, *argv):
     """The bytes of a run's files."""
-    status, _, err, _ = run(n, SCRIPT, *argv, "--out", out)
+    status, _, err, _ = run(n, *TRAIN, *argv, "--out", out)
     assert (status, err) == (0, "")
     return [(out / name).read_bytes() for name in FILES]
 
@@ -39,15 +39,6 @@ def alone(book, tmp_path_factory):
 @pytest.mark.parametrize("n", [2, 4, 8])
 def test_any_number_of_processes_writes_the_same_files(n, alone, book, tmp_path):
     assert new(n, tmp_path / "run", book, 12) == alone
-
-
-@pytest.mark.slow
-def test_the_command_does_too(alone, book, tmp_path):
-    argv = "--text", book, *options(SETTINGS | dict(steps=12, shards=8)), "--out", tmp_path / "run"
-    status, out, err, _ = run(2, "-m", "minigrad", "train", *argv)
-    assert (status, err) == (0, "") and " -n 2 " in out.splitlines()[-1]
-    assert " -m minigrad train --resume --steps 24 --out " in out.splitlines()[-1]
-    assert [(tmp_path / "run" / name).read_bytes() for name in FILES] == alone
 
 
 @pytest.mark.slow
@@ -78,7 +69,7 @@ def test_fifty_steps(n, book, tmp_path):
 def test_training_on_gpus_writes_the_files_of_one(book, tmp_path):
     argv = "--text", book, *options(SETTINGS | dict(steps=3, shards=2)), "--device", "cuda"
     for n in (1, 2):  # the first to run on the rig compiles the kernels
-        status, _, err, _ = run(n, SCRIPT, *argv, "--out", tmp_path / str(n), seconds=500)
+        status, _, err, _ = run(n, *TRAIN, *argv, "--out", tmp_path / str(n), seconds=500)
         assert (status, err) == (0, "")
     one, two = ([(tmp_path / n / name).read_bytes() for name in FILES] for n in "12")
     assert one == two

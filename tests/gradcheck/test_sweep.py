@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from minigrad.__main__ import main as program
 from minigrad.autograd import registry
-from minigrad.commands.check import arguments, main
+from minigrad.commands.check import arguments
 from minigrad.gradcheck.sweep import check_op, sweep
 from minigrad.gradcheck.where import raised
 
@@ -66,7 +67,7 @@ def test_an_op_of_a_file_goes_before_ours_of_the_same_name(write):
 )
 def test_an_op_that_a_file_does_not_declare(write, capsys, op, said):
     with pytest.raises(SystemExit, match="2"):
-        main([write("mine", Tanh=""), "--op", op])
+        program(["check", write("mine", Tanh=""), "--op", op])
     assert capsys.readouterr().err.endswith(said)
 
 
@@ -79,7 +80,7 @@ def test_an_op_that_ends_its_process_is_a_failure_of_that_op(write, capfd, jobs)
     if jobs == "2":
         ops["Dies"] = f"os._exit({FORK.format(seconds=600, daemon=False)}.start() or 0)"
     file = write(f"ending_with_{jobs}", **ops)
-    assert main([file, "--order", "1", "--jobs", jobs]) == 1
+    assert program(["check", file, "--order", "1", "--jobs", jobs]) == 1
     out, err = capfd.readouterr()
     assert f"FAIL leaves: SystemExit: 0, at {file}:" in out and "FAIL odd: BaseException: odd, at" in out
     assert "FAIL realtime: the process that checked it was ended by signal 40" in out
@@ -129,7 +130,7 @@ def test_ops_may_start_processes_which_end_with_the_check(write, stop):
         ops[op] += "\n        time.sleep(600)" if stop else ""
     file = write("parents", **ops)
     Path(file).write_text("started = set()\n" + Path(file).read_text())
-    command = [sys.executable, "-m", "minigrad.commands.check", file, "--order=1", "--jobs=2"]
+    command = [sys.executable, "-m", "minigrad", "check", file, "--order=1", "--jobs=2"]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENV)
     try:
         assert [running.stdout.readline() for _ in range(2)] == [b"started\n"] * 2
@@ -140,4 +141,4 @@ def test_ops_may_start_processes_which_end_with_the_check(write, stop):
         running.kill()
     assert running.returncode == (-stop if stop else 0), (out, err)
     assert stop or b"2 ops" in out
-    assert err == (b"gradcheck: stopped while checking first, second\n" if stop == signal.SIGINT else b"")
+    assert err == (b"minigrad check: stopped while checking first, second\n" if stop == signal.SIGINT else b"")

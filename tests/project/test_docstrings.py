@@ -42,7 +42,8 @@ KNOWN = vars(builtins) | {
     kind.__name__: kind
     for kind in (
         mg.AnomalyError, mg.CaptureError, mg.DeviceError, mg.GraphError, checkpoint.CheckpointError,
-        gradcheck.GradcheckError, study.IdentityError, mg.base.errors.RanksError, mg.base.errors.TextError,
+        gradcheck.GradcheckError, study.IdentityError, mg.base.errors.CommandError,
+        mg.base.errors.RanksError, mg.base.errors.TextError,
     )
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""minigrad imports, and finds its kernels and char_lm.py, from a wheel, an editable install and a bare checkout."""
+"""minigrad imports, and finds its kernels, from a wheel, an editable install and a bare checkout."""
 
 import os
 import re
@@ -47,7 +47,7 @@ def test_wheel_contents(wheel):
         ("console_scripts", "minigrad = minigrad.__main__:run"),
         ("pytest11", "pytest_minigrad = pytest_minigrad"),
     ]
-    assert [name for name in names if "examples" in name] == ["minigrad/examples/char_lm.py"]
+    assert not [name for name in names if "examples" in name]
     files = {f"minigrad/kernels/{path.name}" for path in (ROOT / "kernels").glob("*.cu*")} | {"minigrad/py.typed"}
     files |= {
         path.relative_to(ROOT).as_posix().removeprefix("minigrad/gradcheck/plugin/")
@@ -58,39 +58,38 @@ def test_wheel_contents(wheel):
 
 
 def locate(site, cwd):
-    """Where a new interpreter that has `site` for its site-packages, and not the ROOT, finds minigrad, kernels and
-    what `minigrad train` runs: the folders of all three.
+    """Where a new interpreter that has `site` for its site-packages, and not the ROOT, finds minigrad and the
+    kernels: their folders.
 
     `site` and what its .pth files name come first: this environment may have another checkout installed."""
     code = (
         "import site, sys; others = [p for p in sys.path if p != sys.argv[1]]; sys.path[:] = others;"
         "site.addsitedir(sys.argv[2]); sys.path[:] = [p for p in sys.path if p not in others] + others;"
-        "import minigrad, minigrad.backend.kernels as k; from minigrad.__main__ import char_lm;"
-        "print(minigrad.__file__); print(k.find_kernels(), char_lm().__file__, sep='\\n')"
+        "import minigrad, minigrad.backend.kernels as k; print(minigrad.__file__, k.find_kernels(), sep='\\n')"
     )
     env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     command = [sys.executable, "-c", code, ROOT, site]
-    package, kernels, char_lm = subprocess.check_output(command, cwd=cwd, env=env, text=True).splitlines()
-    return Path(package).parent, Path(kernels), Path(char_lm).parent
+    package, kernels = subprocess.check_output(command, cwd=cwd, env=env, text=True).splitlines()
+    return Path(package).parent, Path(kernels)
 
 
 @pytest.mark.slow
-def test_wheel_finds_kernels_and_char_lm(wheel, tmp_path):
+def test_wheel_finds_the_kernels(wheel, tmp_path):
     site = unpack(wheel, tmp_path / "site")
-    assert locate(site, tmp_path) == (site / "minigrad", site / "minigrad/kernels", site / "minigrad/examples")
+    assert locate(site, tmp_path) == (site / "minigrad", site / "minigrad/kernels")
 
 
 @pytest.mark.slow
-def test_editable_install_finds_kernels_and_char_lm(tmp_path):
+def test_editable_install_finds_the_kernels(tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     site = unpack(build("wheel:editable", ROOT, out), tmp_path / "site")
     assert not (site / "minigrad").exists()  # a copy of anything here would go stale
-    assert locate(site, tmp_path) == (ROOT / "minigrad", ROOT / "kernels", ROOT / "examples")
+    assert locate(site, tmp_path) == (ROOT / "minigrad", ROOT / "kernels")
 
 
-def test_checkout_finds_kernels_and_char_lm(tmp_path):
-    assert locate(ROOT, tmp_path) == (ROOT / "minigrad", ROOT / "kernels", ROOT / "examples")
+def test_checkout_finds_the_kernels(tmp_path):
+    assert locate(ROOT, tmp_path) == (ROOT / "minigrad", ROOT / "kernels")
 
 
 def test_an_empty_folder_is_not_taken_for_the_kernels(tmp_path, monkeypatch):

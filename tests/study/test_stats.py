@@ -9,7 +9,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn, optim, study
-from minigrad.commands.study import main
+from minigrad.__main__ import main
 from minigrad.study.table import HeadTable
 from minigrad.training import checkpoint
 from minigrad.training.text import CharVocab

@@ -11,10 +11,10 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn, optim
-from minigrad.commands.study import main as study
-from minigrad.training import checkpoint, runs
+from minigrad.__main__ import main
+from minigrad.training import checkpoint, runner, runs
 
-from ..examples import scripts
+from ..char_lm.runs import quick_ending
 from . import wrong_checkpoints
 
 SECONDS = 20  # what loads at all takes milliseconds
@@ -64,16 +64,14 @@ def table_of(cases, path, load, **options):
     return counts, bad
 
 
-@pytest.fixture(scope="module")
-def char_lm():
-    module = scripts.load("char_lm")
-    write = module.write
-    module.write = lambda *args, **more: write(*args[:3], 2, *args[4:], **more)
-    module.loss_curve = lambda rows, path: None
-    return module
+@pytest.fixture(scope="module", autouse=True)
+def short():
+    with pytest.MonkeyPatch.context() as patch:
+        quick_ending(patch)
+        yield
 
 
-def run_main(main, *argv):
+def run_main(*argv):
     """What a main program does, as an exception where it refuses."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), np.errstate(all="ignore"):
@@ -87,11 +85,11 @@ def run_main(main, *argv):
 
 
 @pytest.fixture(scope="module")
-def run(char_lm, tmp_path_factory):
+def run(tmp_path_factory):
     """The folder of a small run, and the contents of its checkpoint."""
     folder = tmp_path_factory.mktemp("run")
     (folder / "book").write_text(WORDS * 20)
-    run_main(char_lm.main, "--text", folder / "book", "--out", folder / "out", *TINY.split())
+    run_main("train", "--text", folder / "book", "--out", folder / "out", *TINY.split())
     return folder / "out", *checkpoint.load(folder / "out" / "last.safetensors")
 
 
@@ -179,29 +177,28 @@ def test_models(cases, tmp_path, every):
 
 
 @some_and_all
-def test_runs_to_go_on_with(cases, char_lm, tmp_path, every):
-    defaults = {name: row[0] for name, row in char_lm.SETTINGS.items()} | {"text": []}
-    counts, bad = table_of(cases[::every], tmp_path / "c.safetensors", load_run(defaults))
+def test_runs_to_go_on_with(cases, tmp_path, every):
+    counts, bad = table_of(cases[::every], tmp_path / "c.safetensors", load_run(runner.DEFAULTS))
     assert not bad, f"{counts}: {bad[:20]}"
     assert sum(counts.values()) > 3000 / every, counts
     assert counts[REFUSED] > 800 / every and counts[FINE] > 200 / every, counts
 
 
 @pytest.mark.slow
-def test_main_programs(cases, run, char_lm, tmp_path):
+def test_main_programs(cases, run, tmp_path):
     """--resume, sample and the study, from end to end, with some of them."""
     out, _, _ = run
     rows = (out / "losses.csv").read_bytes()
 
     def resume(path):
         (out / "losses.csv").write_bytes(rows)
-        run_main(char_lm.main, "--resume", "--out", out, "--steps", 3)
+        run_main("train", "--resume", "--out", out, "--steps", 3)
 
     def sample(path):
-        run_main(char_lm.main, "sample", "--checkpoint", path, "--tokens", 2)
+        run_main("sample", path, "--tokens", 2)
 
     def ledger(path):
-        run_main(study, "ledger", path, "--text", "The", "--scope", "blocks.0.attn", "--head", 0)
+        run_main("ledger", path, "--text", "The", "--scope", "blocks.0.attn", "--head", 0)
 
     for first, load in enumerate((resume, sample, ledger)):
         path = out / "last.safetensors" if load is resume else tmp_path / "c.safetensors"

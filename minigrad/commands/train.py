@@ -1,0 +1,66 @@
+"""Train a character-level transformer on a text.
+
+    minigrad train                                    train on Python's own manual: about two minutes
+    minigrad train --text book.txt --out runs/book    train on a text of your own
+    minigrad train --resume                           continue a run that stopped, as if it never had
+    mpiexec -n 2 minigrad train …                     train on two processes, of one machine or of several
+
+The folder --out gets last.safetensors (all that --resume needs), best.safetensors (the lowest validation loss),
+losses.csv and loss.png. On Ctrl-C, SIGTERM or SIGHUP the program finishes its step, saves, and exits with that signal's
+status: 130, 143 or 129. Bad input is answered in one line, with exit status 2. A run is never overwritten: choose
+another --out, or remove the old run yourself.
+
+Several processes compute what one process does with the same --shards, bit for bit, and --resume may go on with
+another number of them: see minigrad/distributed/README.md. Only rank 0 reads and writes files.
+"""
+
+import sys
+
+from ..base import cli
+from ..distributed import world
+from ..training import runs
+from ..training.runner import BEST, LAST, LOSSES, PICTURE, PRESETS, SETTINGS, again, train
+from ..viz import loss_curve
+from .sample import write
+
+
+def arguments(argv):
+    parser = cli.Parser("minigrad train", description=__doc__)
+    folder = f"(default: {runs.FOLDER})"
+    parser.add_argument("--out", type=cli.path, default=runs.FOLDER, metavar="FOLDER", help=f"of the run {folder}")
+    parser.add_argument("--resume", action="store_true", help="continue the run in --out")
+    what = "UTF-8 files (default: Python's manual)"
+    parser.add_argument("--text", nargs="+", default=(), type=cli.path, metavar="FILE", help=what)
+    parser.add_argument("--preset", choices=PRESETS, help="nanoGPT's settings; options override them (default: none)")
+    parser.add_argument("--no-capture", dest="captured", action="store_false", help="run each step in Python; slower")
+    for name, (default, meaning, limits) in SETTINGS.items():
+        option, kind = f"--{name.replace('_', '-')}", cli.number(type(default), **limits)
+        parser.add_argument(option, type=kind, metavar="N", help=f"{meaning} (default: {default})")
+    parser.add_argument("--device", **cli.DEVICE)
+    return parser.parse_args(argv)
+
+
+def main(argv=()):
+    with world() as ranks:
+        args = arguments(argv)
+        typed = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
+        how = dict(preset=args.preset, texts=args.text, resume=args.resume, device=args.device, captured=args.captured)
+        run = train(ranks, args.out, typed, **how)
+        if ranks.rank == 0:
+            finish(run, args.out)
+    return 0
+
+
+def finish(run, out):
+    """What is said and written once a run has come to its end."""
+    steps = run.settings["steps"]
+    print(f"step {steps} of {steps}, best validation loss {run.best_loss:.4f}; it writes:\n")
+    write(run.model, run.vocab, "", 500, run.device, seed=run.settings["seed"])
+    wrote = [out / name for name in (LAST, BEST, LOSSES, PICTURE)]
+    try:
+        loss_curve(out / LOSSES, out / PICTURE)
+    except (ImportError, ValueError, OSError) as error:  # matplotlib is optional, and losses.csv may have been edited
+        print(f"\nno {wrote.pop().name}: {error}", file=sys.stderr)
+    print(f"\nwrote {', '.join(map(str, wrote))}")
+    print(f"have it write: {again(run.device, 'sample', out)}")
+    print(f"train further: {again(run.device, 'train', '--resume', '--steps', 2 * steps, '--out', out)}")

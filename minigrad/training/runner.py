@@ -1,0 +1,333 @@
+"""A character model trained so that nothing is lost: what `minigrad train` does.
+
+A run has a folder with last.safetensors (all that resuming needs), best.safetensors (the lowest validation loss) and
+losses.csv. A signal lets the step finish, and the run is saved; resumed, it ends bit for bit where one that was never
+stopped does. Several processes compute what one does with the same number of shards: see distributed/README.md.
+"""
+
+import contextlib
+import dataclasses
+import math
+import os
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import nn
+from ..autograd import no_grad
+from ..base import cli
+from ..base.errors import CommandError
+from ..base.files import claimed
+from ..distributed import Shards, World, gathered, scattered
+from ..optim import AdamW, warmup_cosine
+from ..random import Generator, default_generator, manual_seed
+from ..replay.captured import capture
+from ..tensor import tensor
+from ..typing import FilePath
+from . import checkpoint, runs, text
+from .loop import Interrupt, Progress, Table
+
+__all__ = ["SETTINGS", "PRESETS", "Run", "train"]
+
+# Of about ten settings that train for two minutes on two slow cores, the defaults had the lowest validation loss.
+SETTINGS = {  # name: (default, meaning, limits). The checkpoint stores them, and resuming reads them from there.
+    "n_layer": (2, "transformer blocks", dict(at_least=1, at_most=1000)),
+    "n_head": (4, "attention heads per block", dict(at_least=1)),
+    "n_embd": (128, "numbers per character, a multiple of --n-head", dict(at_least=1)),
+    "block_size": (64, "characters the model sees at once", dict(at_least=1)),
+    "batch_size": (12, "blocks per step", dict(at_least=1)),
+    "dropout": (0.0, "share of the activations dropped in training", dict(at_least=0, below=1)),
+    "steps": (2400, "steps in all, including those before --resume", dict(at_least=1)),
+    "lr": (4e-3, "learning rate after warmup", dict(at_least=0)),
+    "min_lr": (1e-4, "learning rate at the end of the cosine", dict(at_least=0)),
+    "warmup": (100, "steps of linear warmup", dict(at_least=0)),
+    "weight_decay": (0.1, "weight decay of AdamW, on matrices only", dict(at_least=0)),
+    "clip": (1.0, "largest norm of the gradient; 0: no clipping", dict(at_least=0)),
+    "eval_every": (300, "steps between validations, each of which saves the run", dict(at_least=1)),
+    "eval_batches": (200, "batches per validation, spread evenly over the split; 0: all of it", dict(at_least=0)),
+    "shards": (1, "parts of a batch, for as many processes or fewer; under mpiexec 8, if that fits", dict(at_least=1)),
+    "seed": (1337, "of initial weights, batches, dropout and samples", dict(at_least=0, below=2**32)),
+}
+DEFAULTS: dict[str, Any] = {name: row[0] for name, row in SETTINGS.items()} | {"text": []}
+SHAPE = ("block_size", "n_layer", "n_head", "n_embd")
+NANOGPT: dict[str, Any] = dict(
+    lr=1e-3, min_lr=1e-4, warmup=100, weight_decay=0.1, clip=1.0, eval_every=250, eval_batches=0
+)
+PRESETS = {  # nanoGPT's own settings, from its README and config/train_shakespeare_char.py
+    "nanogpt-cpu": NANOGPT | dict(batch_size=12, dropout=0.0, steps=2000),
+    "nanogpt-gpu": NANOGPT | dict(batch_size=64, dropout=0.2, steps=5000),
+}
+for _name, _preset in PRESETS.items():
+    _preset |= {size: nn.gpt.model.PRESETS[_name][size] for size in SHAPE}
+
+LAST, BEST, LOSSES, PICTURE = "last.safetensors", "best.safetensors", "losses.csv", "loss.png"
+
+
+class Run:
+    """A model in training: what a checkpoint holds, and what a step does. All processes of `world` make the same one.
+
+    done: the steps that were done. kept: those that last.safetensors has. best_loss: the lowest validation loss, or
+    None. Raises CommandError and TextError for settings and a corpus that do not fit."""
+
+    def __init__(
+        self, world: World, settings: dict[str, Any], corpus: str, device: str = "cpu", captured: bool = True
+    ) -> None:
+        self.world, self.settings, self.device = world, settings, device
+        self.vocab, self.crc = text.CharVocab(corpus), zlib.crc32(corpus.encode())
+        self.done, self.kept = 0, 0
+        self.best_loss: float | None = None
+        seed, T, B = settings["seed"], settings["block_size"], settings["batch_size"]
+        train_ids, val_ids = text.split(self.vocab.encode(corpus), 0.9)
+        self.shards = Shards(world, settings["shards"])
+        world.check_same(device=device, **{name: settings[name] for name in SETTINGS})
+        # Batches draw from a generator of their own.
+        self.batches = text.Batches(train_ids, T, B, Generator(seed + 2**32), "training split")
+        self.val_batches = text.fixed_batches(val_ids, T, B, settings["eval_batches"], "validation split")
+        manual_seed(seed)  # for the initial weights, then for dropout
+        self.model = model = build(settings, self.vocab, device)
+        model.load_state_dict(world.first(model.state_dict))
+        self.parameters = parameters = list(model.parameters())
+        groups = model.parameter_groups(settings["weight_decay"])
+        self.optimizer = optimizer = AdamW(groups, lr=settings["lr"], betas=(0.9, 0.99))
+        self.generators = {"default": default_generator, "batches": self.batches.generator}
+
+        def gradient(x, y):
+            _, loss = model(x, y)  # (B / shards, T, V), ()
+            return gathered(loss, parameters)  # (n + 1,)
+
+        def update(total):
+            loss = scattered(total / settings["shards"], parameters)
+            norm = nn.utils.clip_grad_norm_(parameters, settings["clip"] or math.inf)
+            optimizer.step()
+            return loss, norm
+
+        def loss_of(x, y):
+            return model(x, y)[1]
+
+        may_capture: Callable[..., Any] = capture if captured else lambda function: function
+        self._gradient, self._update = may_capture(gradient), may_capture(update)
+        self._loss_of = may_capture(loss_of)
+
+    def step(self) -> tuple[float, float, float]:
+        """Train on the next batch. Returns (loss, norm of the gradient, learning rate)."""
+        schedule = {name: self.settings[name] for name in ("lr", "min_lr", "warmup")}
+        lr = warmup_cosine(self.done, total=self.settings["steps"], **schedule)
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        x, y = (tensor(ids, device=self.device) for ids in next(self.batches))  # (B, T): y is x one character later
+        loss, norm = self._update(self.shards.sum(self._gradient, x, y))
+        loss, norm = loss.item(), norm.item()
+        if not math.isfinite(loss + norm):
+            raise diverged(self, f"step {self.done}: loss {loss}, gradient norm {norm}")
+        self.done += 1
+        return loss, norm, lr
+
+    @no_grad()
+    def validate(self) -> float:
+        """The mean loss over the validation split, in nats per character. Draws no random numbers."""
+        self.model.eval()
+        dealt = self.world.dealt(
+            lambda xy: self._loss_of(*(tensor(ids, device=self.device) for ids in xy)).item(), self.val_batches
+        )
+        self.model.train()
+        sizes = [x.size for x, _ in self.val_batches]
+        return sum(loss * size for loss, size in zip(dealt, sizes)) / sum(sizes)
+
+    def save(self, *paths: Path) -> None:
+        """Write the run to each of the paths, once all processes agree on its weights."""
+        weights = checkpoint.fingerprint(self.model)
+        self.world.check_same(step=self.done, weights=weights, random=default_generator.state)
+        self.world.first(lambda: self._write(paths))
+        self.kept = self.done
+
+    def _write(self, paths):
+        about = dict(step=self.done, best_loss=self.best_loss, settings=self.settings, chars=self.vocab.chars)
+        about |= dict(crc=self.crc, config=dataclasses.asdict(self.model.config))
+        tensors, meta = checkpoint.pack(self.model, self.optimizer, self.generators, **about)
+        for path in paths:
+            checkpoint.save(path, tensors, meta)
+
+    def restore(self, tensors: Mapping[str, Any], saved: dict[str, Any]) -> None:
+        """Go on where a saved run was. Options of the optimizer that were typed, such as --weight-decay, win."""
+        text.CharVocab(saved["chars"]).check_same(self.vocab)
+        options = [{name: value for name, value in g.items() if name != "params"} for g in self.optimizer.param_groups]
+        checkpoint.unpack(tensors, saved, self.model, self.optimizer, self.generators)
+        for group, typed in zip(self.optimizer.param_groups, options):
+            group.update(typed)
+        self.done = self.kept = saved["step"]
+        self.best_loss = saved["best_loss"]
+
+
+def train(
+    world: World,
+    out: Path,
+    typed: Mapping[str, Any],
+    *,
+    preset: str | None = None,
+    texts: Sequence[FilePath] = (),
+    resume: bool = False,
+    device: str = "cpu",
+    captured: bool = True,
+) -> Run:
+    """Begin a run in the folder `out`, or continue the one there, to its last step. What was typed wins over the
+    preset, that over the resumed run's settings, and these over the defaults.
+
+    All processes of `world` do the same. What touches files, rank 0 does for all. While it runs, no other process can
+    train in `out`. Raises CommandError, TextError and CheckpointError before anything is written if the input does
+    not fit, and CommandError with the status of a signal when that has stopped the run, which is saved."""
+    last, best, losses = (out / name for name in (LAST, BEST, LOSSES))
+    with contextlib.ExitStack() as held:
+        tensors, saved = world.first(lambda: saved_run(out, held)) if resume else ({}, {})
+        settings = settings_for(out, typed, preset, texts, saved, world.size)
+        if not resume:
+            world.first(lambda: refuse_another(out))
+        corpus = world.first(lambda: read_text(out, settings, saved, texts))
+        run = Run(world, settings, corpus, device, captured)
+        if saved:
+            run.restore(tensors, saved)
+            if saved.get("crc", run.crc) != run.crc and world.rank == 0:
+                cli.note("the text has changed since the run began; the new text is used")
+        if not world.first(best.exists):  # it was deleted or not copied along: start over with the best from here on
+            run.best_loss = None
+        world.first(lambda: begin_writing(out, held, new=not saved))
+        if not saved:
+            run.save(last)
+        start, steps, columns = run.done, settings["steps"], ("step", "train", "val", "lr", "grad_norm")
+        tokens = settings["batch_size"] * settings["block_size"]
+        with (
+            Table(losses if world.rank == 0 else None, columns, keep=start) as table,
+            Interrupt() as interrupt,
+            Progress(start, steps, tokens, silent=world.rank > 0) as progress,
+        ):
+            about = f"{len(corpus):,} characters, {len(run.vocab)} different"
+            progress.say(f"{about}; {run.model.num_parameters():,} parameters")
+            while run.done < steps:
+                loss, norm, lr = run.step()
+                val_loss: float | None = None
+                progress.step(run.done, loss)
+                if due := run.done % settings["eval_every"] == 0 or run.done == steps:
+                    progress.note("validating")
+                    val_loss = run.validate()
+                    progress.note(f"val {val_loss:.3f}")
+                    progress.say(f"step {run.done}: training loss {loss:.4f}, validation loss {val_loss:.4f}")
+                # Read once: a signal may come at any time, and to one process alone.
+                stopping = any(world.everyone(bool(interrupt.asked or progress.broken)))
+                if (due or stopping) and not all(p.isfinite().all() for p in run.parameters):
+                    raise diverged(run, f"step {run.done}: some weights are no longer finite")
+                if val_loss is not None and not math.isfinite(val_loss):
+                    raise diverged(run, f"step {run.done}: validation loss {val_loss}")
+                try:
+                    table.row(run.done, loss, val_loss, lr, norm)
+                    if due or stopping:
+                        improved = val_loss is not None and (run.best_loss is None or val_loss < run.best_loss)
+                        run.best_loss = val_loss if improved else run.best_loss
+                        world.first(table.flush)
+                        run.save(*[best, last] if improved else [last])
+                except OSError as error:
+                    why = f"cannot save step {run.done} in {out}: {error.strerror}"
+                    raise CommandError(f"{why}; step {run.kept} is saved: make room, then --resume") from None
+                if stopping:
+                    break
+        if status := max(world.everyone(interrupt.status if interrupt.asked else 0)):
+            line = again(device, "train", "--resume", "--out", out, together=world.size)
+            raise CommandError(f"stopped and saved at step {run.done}; go on with: {line}", status=status)
+        if broken := world.first(lambda: progress.broken):
+            raise broken
+        if run.best_loss is None:  # it was stopped before its first validation, and resumed with no steps left
+            run.best_loss = run.validate()
+            run.save(best, last)
+    return run
+
+
+def diverged(run, why):
+    return CommandError(f"{why}: try a lower --lr; step {run.kept} is saved", status=1)
+
+
+def begin_writing(out, held, new):
+    cli.folder_to_write(out, "--out")
+    for path in (out / name for name in (LAST, BEST, LOSSES, PICTURE)):
+        if path.is_dir():
+            raise CommandError(f"{path} is a folder, but a file is to be written there: choose another --out")
+    if new:
+        claim(out, held)
+        refuse_another(out)  # again: another process may have begun one since
+
+
+def claim(out, held):
+    """Keep other processes out of the run folder until `held` is closed."""
+    try:
+        held.enter_context(claimed(out))
+    except BlockingIOError:
+        raise CommandError(f"another process trains in {out} now: choose another --out") from None
+
+
+def refuse_another(out):
+    if any((out / name).exists() for name in (LAST, BEST, LOSSES)):
+        raise CommandError(f"{out} already holds a run: go on with --resume, or choose another --out")
+
+
+def again(device, *words, together=1):
+    """What to type to run a command on the same device."""
+    return cli.typed(*words, *([] if device == "cpu" else ["--device", device]), together=together)
+
+
+def build(settings, vocab, device):
+    """The model. Refuses sizes that do not fit together, or that are hopelessly too large for this machine."""
+    n_layer, C, nh, V = settings["n_layer"], settings["n_embd"], settings["n_head"], len(vocab)
+    if C % nh:
+        raise CommandError(f"--n-embd {C} is not a multiple of --n-head {nh}")
+    parameters = 12 * n_layer * C**2 + (V + settings["block_size"]) * C
+    activations = settings["batch_size"] * settings["block_size"] * (16 * n_layer * C + 2 * V)
+    needed = 4 * (4 * parameters + activations)  # bytes, at least: float32 weights, gradients and AdamW's two moments
+    if device == "cpu" and needed > text.memory():
+        raise CommandError(
+            f"to train {parameters:,} parameters on batches of {settings['batch_size']} blocks takes at least "
+            f"{needed / 1e9:,.0f} GB of memory; this machine has {text.memory() / 1e9:.0f}"
+        )
+    shape = {name: settings[name] for name in SHAPE}
+    return nn.GPT(nn.GPTConfig(V, dropout=settings["dropout"], bias=False, **shape)).to(device)
+
+
+def saved_run(out, held):
+    """(tensors, meta) of a run to resume, after claiming its folder and checking that the file holds one."""
+    if out.is_dir():
+        claim(out, held)
+    path = out / LAST
+    if not path.exists():
+        raise CommandError(f"there is no checkpoint {path} to resume from: begin a run without --resume")
+    tensors, saved = runs.load_run(path, DEFAULTS)
+    for name, (default, _, limits) in SETTINGS.items():
+        if wrong := cli.out_of_limits(saved["settings"].get(name, default), **limits):
+            raise CommandError(f"{path} holds no run to go on with: its {name} {wrong}")
+    return tensors, saved
+
+
+def settings_for(out, typed, preset, texts, saved, processes):
+    """The settings of a run. preset: a name of PRESETS, or None. saved: what its checkpoint says, or {}."""
+    old = saved.get("settings", {})
+    settings = DEFAULTS | old | PRESETS.get(preset, {}) | typed
+    if processes > 1 and not saved and "shards" not in typed:
+        settings["shards"] = math.gcd(settings["batch_size"], max(8, processes))
+    if settings["batch_size"] % settings["shards"]:
+        raise CommandError("--batch-size {batch_size} is not a multiple of --shards {shards}".format(**settings))
+    if texts:
+        settings["text"] = [os.path.abspath(path) for path in texts]
+    changed = [f"{k} {old[k]}, not {settings[k]}" for k in (*SHAPE, "seed") if k in old and old[k] != settings[k]]
+    if changed:
+        other = "resume it as it is, or choose another --out"
+        raise CommandError(f"the run in {out} has {'; '.join(changed)}: {other}")
+    if saved and settings["steps"] < (step := saved["step"]):
+        raise CommandError(
+            f"the run in {out} is at step {step} already, and --steps counts all steps, so {settings['steps']} "
+            f"leave nothing to do: give a larger number, such as --steps {step + settings['steps']}"
+        )
+    return settings
+
+
+def read_text(out, settings, saved, texts):
+    try:
+        return text.read_corpus(settings["text"])
+    except OSError as error:
+        hint = f": the run in {out} began with it; if it has moved, say where it is now with --text"
+        raise CommandError(cli.said(error) + (hint if saved and not texts else "")) from None
