@@ -21,9 +21,8 @@ from .dtypes import Size, bool_, dtype, finfo, float16, float32, float64, iinfo,
 from .dtypes import (  # PyTorch's names of them
     bool_ as bool, float16 as half, float32 as float, float64 as double, int16 as short, int32 as int, int64 as long,
 )  # fmt: skip
-from .ops import *
-from .ops import relu, sigmoid, tanh
-from .ops import (  # by their second names
+from .ops.public import *
+from .ops.public import (  # by their second names
     abs as absolute, cat as concat, cat as concatenate, clamp as clip, div as divide, div as true_divide, ge as
     greater_equal, gt as greater, le as less_equal, lt as less, movedim as moveaxis, mul as multiply, ne as not_equal,
     neg as negative, sub as subtract, transpose as swapaxes, transpose as swapdims,
@@ -41,7 +40,7 @@ __all__ = [
     "composite", "detect_anomaly", "enable_grad", "inference", "inference_mode", "is_grad_enabled", "no_grad",
     "registry", "set_grad_enabled", "DeviceError", "device", "Size", "bool_", "dtype", "finfo", "float16", "float32",
     "float64", "iinfo", "int8", "int16", "int32", "int64", "uint8", "bool", "half", "float", "double", "short", "int",
-    "long", "relu", "sigmoid", "tanh", "absolute", "concat", "concatenate", "clip", "divide", "true_divide",
+    "long", "absolute", "concat", "concatenate", "clip", "divide", "true_divide",
     "greater_equal", "greater", "less_equal", "less", "moveaxis", "multiply", "not_equal", "negative", "subtract",
     "swapaxes", "swapdims", "CaptureError", "FormulaOp", "Op", "capture", "load", "save",
 ]  # fmt: skip
@@ -60,6 +59,6 @@ else:  # to mypy a module with __getattr__ would have every name
         "capture": ".replay.captured", "load": ".training.objects", "save": ".training.objects",
     }  # fmt: skip
     __getattr__, __dir__ = _missing.attributes(__name__, _LATER), lambda: [*__all__, *_LATER]
-    __all__ += ops.__all__  # its stub has none
+    __all__ += ops.__all__  # mypy takes those of a star
     autograd.later("grad", "minigrad.tensor")  # where PyTorch has them
     autograd.later("gradcheck", "minigrad.gradcheck")

@@ -2,9 +2,9 @@
 
 They are for type checkers and editors. What an argument really is, its function looks at when it is called."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Array", "DType", "DTypeLike", "Dims", "FilePath", "Index", "Number", "Operand", "Size"]
 
+F = TypeVar("F", bound=Callable[..., Any])  # of a decorator that keeps a function's type
+T = TypeVar("T", bound="Value")  # a Tensor, as ops know it, which know nothing of Tensor
 Array: TypeAlias = np.ndarray[Any, Any]  # NumPy's, of any shape and dtype
 DType: TypeAlias = np.dtype[Any]  # minigrad.float32, …
 DTypeLike: TypeAlias = DType | type[Any] | str  # minigrad.float32, np.float32, float, "float32"

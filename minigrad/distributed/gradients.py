@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from .. import ops
+from ..ops import public as ops
 from ..tensor import Tensor, grad
 
 

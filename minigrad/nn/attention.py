@@ -8,7 +8,7 @@ from typing import Any
 
 from ..autograd import Handle
 from ..dtypes import DEFAULT_FLOAT, float64
-from ..ops import cat, stack
+from ..ops.public import cat, stack
 from ..tensor import Tensor, arange, check_same_kind, empty, tensor, zeros
 from ..typing import DTypeLike
 from . import cost, init

@@ -4,7 +4,7 @@ import operator
 
 import numpy as np
 
-from ..ops import cat
+from ..ops.public import cat
 from ..tensor import as_tensor, zeros
 from . import init
 from .module import Parameter

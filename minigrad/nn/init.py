@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from ..dtypes import float64
-from ..ops import where
+from ..ops.public import where
 from ..random import Generator, default_generator
 from ..tensor import Tensor, randn
 

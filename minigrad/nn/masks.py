@@ -6,7 +6,7 @@ import operator
 
 import numpy as np
 
-from ..ops import where
+from ..ops.public import where
 from ..tensor import tensor
 
 

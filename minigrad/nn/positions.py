@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..dtypes import DEFAULT_FLOAT
-from ..ops import cat
+from ..ops.public import cat
 from ..tensor import Tensor, tensor
 from ..typing import DTypeLike
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..autograd import no_grad
 from ..base.recording import refuse
 from ..dtypes import float64
-from ..ops import cat, stack
+from ..ops.public import cat, stack
 from ..tensor import Tensor, from_backend, zeros
 
 __all__ = ["evaluating", "clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "vector_to_parameters"]

@@ -6,35 +6,7 @@ and a dim or an index out of range IndexError; a dim that is no int is a TypeErr
 but Tensors of no dims count like others: floats over ints over bools, the wider over the narrower. Nothing is changed
 in place."""
 
-# isort: off
-from . import norm  # the module, before the function of its name
-from .elementwise import *
-from .index import *
-from .matmul import *
-from .movement import *
-from .reduce import *
-from .select import *
-from .softmax import *
-from .composites.functions import *
-from .composites.rounding import *
-from .composites.compare import *
-from .composites.index import *
-from .composites.matmul import *
-from .composites.movement import *
-from .composites.product import *
-from .composites.reduce import *
+from . import norm, public  # the module norm, before the function of its name
+from .public import *
 
-__all__ = [name for name, value in globals().items() if callable(value)]  # minigrad's; below is what nn.functional has
-
-from .activation import *
-from .attention import *
-from .dropout import *
-from .loss import *
-from .norm import *
-from .composites.activation import *
-from .composites.movement import pad, select
-from .elementwise import Cast, Transfer
-from .index import embedding, getitem, parsed_index
-from .matmul import linear
-from .movement import alias, contiguous, expand, repeat, view
-from .reduce import ValuesIndices
+__all__ = [name for name in vars(public) if not name.startswith("_")]

@@ -4,6 +4,7 @@ import math
 
 from ..autograd import FormulaOp, Op
 from ..autograd.cases import apart, case
+from ..typing import T
 from .args import floating
 from .elementwise import unary
 from .select import where
@@ -103,7 +104,7 @@ class GeluBackward(FormulaOp):
         return dy * (cdf + x * (-0.5 * x * x).exp() * (1 / math.sqrt(2 * math.pi)))
 
 
-def gelu(input, approximate="none"):
+def gelu(input: T, approximate: str = "none") -> T:
     """x Φ(x), the Gaussian error linear unit; approximate is 'none' (by erf) or 'tanh'. Of x's shape and dtype, or
     float32 of integers and bools. Raises ValueError for another approximate.
 
@@ -116,6 +117,6 @@ def gelu(input, approximate="none"):
 tanh, sigmoid, silu = unary(Tanh), unary(Sigmoid), unary(Silu)
 
 
-def relu(input):
+def relu(input: T) -> T:
     """max(x, 0). Of x's shape and dtype (of bools, int64); the gradient at 0 is 0."""
     return Relu.apply(input)

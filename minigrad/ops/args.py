@@ -8,6 +8,7 @@ import numpy as np
 from .. import dtypes
 from ..autograd import Value
 from ..base.recording import refuse
+from ..typing import F
 
 
 def floating(x):
@@ -135,37 +136,20 @@ def shape_of(name, sizes, size=None):
         raise TypeError(f"{name}: sizes must be ints, got {tuple(sizes)}") from None
 
 
-def no_out(name):
-    """The TypeError for an argument out=."""
-    return TypeError(
-        f"{name}: minigrad has no out=; every op makes a new Tensor, whose values y.copy_(result) takes over"
-    )
+# NumPy's, and what Tensor.split calls its sizes.
+_SECOND_NAMES = {"axis": "dim", "keepdims": "keepdim", "split_size": "split_size_or_sections"}
 
 
-_NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
-
-
-def rename(name, kwargs, names):
-    """Give the arguments in kwargs our names, in place. names: {other name: ours}."""
-    for theirs, ours in names.items():
-        if theirs in kwargs:
-            if ours in kwargs:
-                raise TypeError(f"{name}: give {ours} or {theirs}, not both")
-            kwargs[ours] = kwargs.pop(theirs)
-
-
-def numpy_names(function=None, **also):
-    """Also accept NumPy's axis= and keepdims=, and `also` {other name: ours}."""
-    if function is None:
-        return functools.partial(numpy_names, **also)
-    names = _NUMPY_NAMES | also
+def numpy_names(function: F) -> F:
+    """Also accept NumPy's axis= and keepdims=."""
 
     @functools.wraps(function)
     def wrapper(*args, **kwargs):
-        if kwargs:
-            if "out" in kwargs:
-                raise no_out(function.__name__)
-            rename(function.__name__, kwargs, names)
+        for theirs in kwargs.keys() & _SECOND_NAMES:
+            ours = _SECOND_NAMES[theirs]
+            if ours in kwargs:
+                raise TypeError(f"{function.__name__}: give {ours} or {theirs}, not both")
+            kwargs[ours] = kwargs.pop(theirs)
         return function(*args, **kwargs)
 
-    return wrapper
+    return wrapper  # type: ignore[return-value]

@@ -3,11 +3,13 @@
 `qk` is q kᵀ, before the scale; `scores` are scale · q kᵀ."""
 
 import math
+from typing import overload
 
 import numpy as np
 
 from ..autograd import FormulaOp, Op, composite
 from ..autograd.cases import Fixed, case
+from ..typing import T
 from .args import require_float
 from .dropout import dropout
 from .movement import expanded
@@ -33,7 +35,15 @@ class SplitHeads(Op):
         return MergeHeads.apply(*dys)
 
 
-def split_heads(input, *heads):
+@overload
+def split_heads(input: T, heads: int, /) -> T: ...
+
+
+@overload
+def split_heads(input: T, *heads: int) -> tuple[T, ...]: ...
+
+
+def split_heads(input: T, *heads: int) -> T | tuple[T, ...]:
     """x (B, T, n·d) as n heads: x.reshape(B, T, n, d).transpose(1, 2), a view (B, n, T, d), of any dtype.
 
     Given several numbers of heads, x holds that many parts side by side: x (B, T, (n_0 + n_1 + …)·d) -> (B, n_0, T, d),
@@ -63,7 +73,7 @@ class MergeHeads(Op):
         return SplitHeads.apply(dy, heads=self.heads, d=self.d)
 
 
-def merge_heads(input):
+def merge_heads(input: T) -> T:
     """Heads (B, n, T, d) side by side, (B, T, n·d): x.transpose(1, 2).reshape(B, T, n·d). Of any dtype. Raises
     ValueError for other numbers of dims."""
     if input.ndim != 4:
@@ -107,7 +117,7 @@ class AttentionPatternBackward(FormulaOp):
         return pattern * (dy - (dy * pattern).sum(-1, keepdim=True)) * scale
 
 
-def attention_pattern(qk, mask=None, is_causal=False, scale=1.0):
+def attention_pattern(qk: T, mask: T | None = None, is_causal: bool = False, scale: float = 1.0) -> T:
     """softmax(scale · qk + mask) over the last dim of qk (…, T, S): which keys each query reads, and how much. Same
     shape.
 
@@ -283,8 +293,15 @@ def _mask_of_heads(mask, batch, T, S, dtype):
     case((4, 3, 2), (2, 3, 2), (2, 3, 2), enable_gqa=True),
 )
 def scaled_dot_product_attention(
-    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
-):
+    query: T,
+    key: T,
+    value: T,
+    attn_mask: T | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> T:
     """z = softmax(q kᵀ / √d_k + mask) v   (Vaswani et al. 2017, eq. 1)
 
     query (…, T, d_k), key (…, S, d_k), value (…, S, d_v) -> (…, T, d_v). attn_mask: bool (True: attend) or float

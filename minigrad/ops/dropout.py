@@ -2,7 +2,8 @@
 
 from ..autograd import Op
 from ..autograd.cases import case
-from ..random import default_generator
+from ..random import Generator, default_generator
+from ..typing import T
 from .args import require_float
 
 __all__ = ["dropout"]
@@ -26,7 +27,7 @@ class Dropout(Op):
         return dy * mask
 
 
-def dropout(input, p=0.5, training=True, *, generator=None):
+def dropout(input: T, p: float = 0.5, training: bool = True, *, generator: Generator | None = None) -> T:
     """Each element 0 with probability p, else divided by 1 - p; input itself if not training or p = 0. Floats, of any
     shape.
 

@@ -1,11 +1,14 @@
 """Elementwise ops. Inputs broadcast against each other; the engine sums gradients back to the inputs' shapes."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 from ..autograd import Op, Value
 from ..autograd.cases import apart, case, positive, uniform
 from ..backend import reference
-from .args import check_broadcast, floating, no_out, promoted, scaled
+from ..typing import F, Operand, T
+from .args import check_broadcast, floating, promoted, scaled
 
 __all__ = [
     "abs", "add", "cos", "erf", "erfc", "exp", "floor", "log", "mul", "neg", "pow", "rsqrt", "sign", "sin", "sqrt",
@@ -13,24 +16,31 @@ __all__ = [
 ]  # fmt: skip
 
 
+def _giving(signature: F) -> Callable[[Any], Callable[[type[Op]], F]]:
+    """A decorator for what makes functions, which tells type checkers of what signature."""
+    return lambda maker: maker
+
+
+def _of_one(input: T) -> T: ...
+def _of_two(input: T, other: Operand) -> T: ...
+
+
+@_giving(_of_one)
 def unary(op):
     """The public function of an op on one tensor; integers are taken as float32."""
 
-    def function(input, *, out=None):
-        if out is not None:
-            raise no_out(op.name)
+    def function(input: T) -> T:
         return op.apply(floating(input))
 
     return _published(function, op, "Elementwise: of x's shape and float dtype, or float32 of integers and bools.")
 
 
+@_giving(_of_two)
 def binary(op):
     """The public function of an op on two tensors (or a tensor and a number), which are promoted and broadcast."""
     name = op.name
 
-    def function(input, other, *, out=None):
-        if out is not None:
-            raise no_out(name)
+    def function(input: T, other: Operand) -> T:
         if isinstance(input, Value) and isinstance(other, Value) and input.dtype == other.dtype:
             if input.shape != other.shape:
                 check_broadcast(name, input, other)
@@ -358,16 +368,16 @@ erf, erfc = unary(Erf), unary(Erfc)
 _div, _pow = binary(Div), binary(Pow)
 
 
-def add(input, other, *, alpha=1, out=None):
+def add(input: T, other: Operand, *, alpha: float = 1) -> T:
     """x + alpha other. Elementwise: Tensors, arrays or numbers, one of them a Tensor, promoted and broadcast. Raises
     ValueError for shapes that do not broadcast, and TypeError for a float alpha of ints."""
-    return _add(input, other, out=out) if alpha == 1 else _add(*scaled("add", input, other, alpha), out=out)
+    return _add(input, other) if alpha == 1 else _add(*scaled("add", input, other, alpha))
 
 
-def sub(input, other, *, alpha=1, out=None):
+def sub(input: T, other: Operand, *, alpha: float = 1) -> T:
     """x - alpha other. Elementwise: Tensors, arrays or numbers, one of them a Tensor, promoted and broadcast. Raises
     ValueError for shapes that do not broadcast, and TypeError for bools, or a float alpha of ints."""
-    return _sub(input, other, out=out) if alpha == 1 else _sub(*scaled("sub", input, other, alpha), out=out)
+    return _sub(input, other) if alpha == 1 else _sub(*scaled("sub", input, other, alpha))
 
 
 def div(x, other):
@@ -375,7 +385,7 @@ def div(x, other):
     return _div(*(floating(v) if isinstance(v, Value) else v for v in promoted("div", x, other)))
 
 
-def pow(input, exponent):
+def pow(input: T, exponent: Operand) -> T:
     """x ** exponent. Elementwise: Tensors, arrays or numbers, one of them a Tensor, promoted and broadcast. Ints to a
     negative int are float32. Raises ValueError for other shapes, and for ints to negative numbers in an int Tensor."""
     if isinstance(exponent, int) and exponent < 0:
@@ -383,23 +393,23 @@ def pow(input, exponent):
     return _pow(input, exponent)
 
 
-def neg(input):
+def neg(input: T) -> T:
     """-x. Of x's shape and dtype. Raises TypeError for bools: use ~x."""
     if input.dtype.kind == "b":
         raise TypeError("neg of a bool tensor; use ~x or logical_not")
     return Neg.apply(input)
 
 
-def abs(input):
+def abs(input: T) -> T:
     """|x|. Of x's shape and dtype; the gradient at 0 is 0."""
     return Abs.apply(input)
 
 
-def sign(input):
+def sign(input: T) -> T:
     """-1, 0 or 1. Of x's shape and dtype; no gradient."""
     return Sign.apply(input) if input.dtype.kind != "b" else input.clone()
 
 
-def floor(input):
+def floor(input: T) -> T:
     """The largest integer ≤ x, in x's dtype; no gradient. Of x's shape."""
     return Floor.apply(input)

@@ -1,6 +1,7 @@
 """Reading by index, and its adjoint, adding at an index; masks and triangles."""
 
 import operator
+from typing import Any
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from ..autograd import Op, Value, composite
 from ..autograd.cases import Fixed, booleans, case, integers
 from ..autograd.graph import Storage
 from ..base.recording import checked, refuse
+from ..typing import Index, Operand, T
 from .args import one_dim
 from .movement import expanded, shaped
 from .select import where
@@ -51,7 +53,7 @@ class GetitemAdd(Op):
         return Getitem.apply(dy, index=self.index)
 
 
-def parsed_index(input, index):
+def parsed_index(input: Any, index: Index) -> tuple[Any, ...]:
     """An index with Tensors and lists as arrays (copied: what is recorded must not change). Raises on other types."""
     parts = index if isinstance(index, tuple) else (index,)
     return tuple([part if type(part) in _PLAIN else _index_part(part) for part in parts])
@@ -80,7 +82,7 @@ def _index_part(part):
     return array
 
 
-def getitem(input, index):
+def getitem(input: T, index: Index) -> T:
     """x[index], basic or advanced as in NumPy: ints, slices, None, …, and int or bool Tensors, arrays or lists. Of x's
     dtype.
 
@@ -148,7 +150,7 @@ def checked_index(name, index, n, ignored=None):
     return index if array is index.array else index._wrap(array, Storage(index.storage.backend))
 
 
-def gather(input, dim, index):
+def gather(input: T, dim: int, index: T) -> T:
     """y[i][j] = x[i][index[i][j]] for dim 1, and so on: of index's shape and x's dtype.
 
     index: an int Tensor with as many dims as x, at most as large as x in the dims other than dim; a number is a vector
@@ -165,7 +167,7 @@ def gather(input, dim, index):
 
 
 @composite(case((4, 3), 0, Fixed([2, 0, 2])), case((4, 3), 1, Fixed([1, 1])))
-def index_select(input, dim, index):
+def index_select(input: T, dim: int, index: T) -> T:
     """The slices of x along dim named by index, an int Tensor (n,) or (). A copy, of size n there.
 
     A number x has one slice, itself. Raises IndexError for a slice that x does not have, ValueError for an index of
@@ -211,7 +213,7 @@ class EmbeddingBackward(Op):
         return Embedding.apply(ddw, index), None
 
 
-def embedding(input, weight, padding_idx=None):
+def embedding(input: T, weight: T, padding_idx: int | None = None) -> T:
     """Rows of weight, (V, C), at the int Tensor input, (…) -> (…, C), of weight's dtype. padding_idx: a row that gets
     no gradient.
 
@@ -234,7 +236,7 @@ def looked_up(weight, index):
 
 
 @composite(case((3, 4), booleans((3, 4)), 2.0), case((3, 4), booleans((4,)), -1.0))
-def masked_fill(input, mask, value):
+def masked_fill(input: T, mask: T, value: Operand) -> T:
     """x with value, a number or a Tensor, where mask is True. mask: bool, broadcast to x. Of x's shape; dtypes are
     promoted.
 
@@ -266,13 +268,13 @@ def _triangle(name, x, diagonal, lower):
     return Triangle.apply(x, k=diagonal, lower=lower)
 
 
-def tril(input, diagonal=0):
+def tril(input: T, diagonal: int = 0) -> T:
     """The lower triangle of the last two dims, up to `diagonal` (0: the main one), zeros above. A copy, of x's shape
     and dtype. Raises ValueError for fewer than two dims."""
     return _triangle("tril", input, diagonal, True)
 
 
-def triu(input, diagonal=0):
+def triu(input: T, diagonal: int = 0) -> T:
     """The upper triangle of the last two dims, from `diagonal` (0: the main one), zeros below. A copy, of x's shape and
     dtype. Raises ValueError for fewer than two dims."""
     return _triangle("triu", input, diagonal, False)

@@ -8,6 +8,7 @@ import numpy as np
 from ..autograd import FormulaOp, Op, Value, composite
 from ..autograd.cases import Fixed, case, integers, positive, uniform
 from ..base.recording import active
+from ..typing import T
 from .args import require_float
 from .composites.functions import log1p
 from .index import checked_index, looked_up
@@ -49,7 +50,7 @@ def _check_pair(name, input, target, reduction):
 
 
 @composite(case((3, 4), (3, 4)), case((3, 4), (3, 4), reduction="none"))
-def mse_loss(input, target, *, reduction="mean"):
+def mse_loss(input: T, target: T, *, reduction: str = "mean") -> T:
     """(input - target)² of two Tensors of one shape.
 
     Gives a loss of that shape (reduction 'none'), or (), its 'mean' or 'sum'. Raises TypeError unless input holds
@@ -60,7 +61,7 @@ def mse_loss(input, target, *, reduction="mean"):
 
 
 @composite(case((3, 4), (3, 4)), case((3, 4), (3, 4), reduction="none"))
-def l1_loss(input, target, *, reduction="mean"):
+def l1_loss(input: T, target: T, *, reduction: str = "mean") -> T:
     """|input - target| of two Tensors of one shape; the gradient at 0 is 0.
 
     Gives a loss of that shape (reduction 'none'), or (), its 'mean' or 'sum'. Raises TypeError unless input holds
@@ -76,7 +77,7 @@ def _huber(difference, delta):
 
 
 @composite(case((3, 4), (3, 4)), case((3, 4), (3, 4), beta=0.3, reduction="none"))
-def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
+def smooth_l1_loss(input: T, target: T, *, reduction: str = "mean", beta: float = 1.0) -> T:
     """d²/(2 beta) where |d| < beta, else |d| - beta/2, with d = input - target, both of one shape. beta 0: l1_loss.
 
     Result and errors are those of mse_loss; also raises ValueError for a negative beta. Source: Girshick 2015, equation
@@ -90,7 +91,7 @@ def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
 
 
 @composite(case((3, 4), (3, 4)), case((3, 4), (3, 4), delta=0.3, reduction="none"))
-def huber_loss(input, target, *, reduction="mean", delta=1.0):
+def huber_loss(input: T, target: T, *, reduction: str = "mean", delta: float = 1.0) -> T:
     """d²/2 where |d| < delta, else delta (|d| - delta/2), with d = input - target, both of one shape.
 
     Result and errors are those of mse_loss; also raises ValueError unless delta is positive. Source: Huber 1964."""
@@ -117,7 +118,7 @@ _PROBABILITIES = uniform((3, 4), 0.05, 0.95)
 
 
 @composite(case(_PROBABILITIES, _PROBABILITIES), case(_PROBABILITIES, _PROBABILITIES, positive((4,)), reduction="none"))
-def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
+def binary_cross_entropy(input: T, target: T, weight: T | None = None, *, reduction: str = "mean") -> T:
     """-(t ln p + (1 - t) ln(1 - p)) of probabilities p, input, and t, target, in [0, 1] and of one shape.
 
     weight: factors of the losses, broadcast. No logarithm counts as less than -100. Result and errors are those of
@@ -136,7 +137,9 @@ def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
 
 
 @composite(case((3, 4), _PROBABILITIES), case((3, 4), _PROBABILITIES, positive((4,)), reduction="sum", pos_weight=2.5))
-def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="mean", pos_weight=None):
+def binary_cross_entropy_with_logits(
+    input: T, target: T, weight: T | None = None, *, reduction: str = "mean", pos_weight: T | None = None
+) -> T:
     """binary_cross_entropy of sigmoid(input), exact for any logit. input, target: of one shape.
 
     weight: factors of the losses, pos_weight: of the part where the target is 1. Tensors or numbers, broadcast. Result
@@ -150,7 +153,7 @@ def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="m
 
 
 @composite(case((3, 4), positive((3, 4)), reduction="batchmean"), case((3, 4), (3, 4), log_target=True))
-def kl_div(input, target, *, reduction="mean", log_target=False):
+def kl_div(input: T, target: T, *, reduction: str = "mean", log_target: bool = False) -> T:
     """t (ln t - input): its sum is the Kullback-Leibler divergence of t, target, from e^input, both of one shape.
 
     log_target: target holds ln t. reduction 'batchmean' divides the sum by the size of the first dim, as the
@@ -199,7 +202,7 @@ def _check_weight(name, weight, V):
 
 
 @composite(case((4, 5), Fixed([2, -100, 0, 4])), case((2, 3, 4), integers((2, 4), 3), positive((3,)), reduction="none"))
-def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean"):
+def nll_loss(input: T, target: T, weight: T | None = None, *, ignore_index: int = -100, reduction: str = "mean") -> T:
     """-input[target]: the loss of log-probabilities, such as log_softmax gives, for class indices.
 
     Shapes, results, ignore_index and errors as in cross_entropy. weight (V,): factors of the classes; 'mean' divides by
@@ -274,7 +277,15 @@ class CrossEntropyBackward(FormulaOp):
         return where(kept.reshape(-1, 1), dlogits, 0.0)
 
 
-def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="mean", label_smoothing=0.0):
+def cross_entropy(
+    input: T,
+    target: T,
+    weight: T | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> T:
     """Cross-entropy of logits against class indices or class probabilities.
 
     input (N, V), (V,) or (N, V, d1, …), float. target: ints (N,), () or (N, d1, …); or floats of input's shape, whose

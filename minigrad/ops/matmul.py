@@ -4,6 +4,7 @@ import math
 
 from ..autograd import FormulaOp, Op, Value, composite
 from ..autograd.cases import case
+from ..typing import Array, T
 from .args import promoted, require_float
 from .movement import alias, expanded, permute, reshape, shaped, unsqueeze
 
@@ -28,7 +29,7 @@ class Matmul(Op):
         return da, db
 
 
-def matmul(input, other):
+def matmul(input: T, other: T | Array) -> T:
     """The matrix product x @ other, as in NumPy and PyTorch: (…, n, k) @ (…, k, m) -> (…, n, m).
 
     Leading dims are batches and broadcast; a 1-d x is a row, a 1-d other a column, and the dim of size 1 that they
@@ -95,7 +96,7 @@ class LinearBackward(FormulaOp):
         return dx, dweight, rows.sum(0) if wanted[2] else None
 
 
-def linear(input, weight, bias=None):
+def linear(input: T, weight: T, bias: T | None = None) -> T:
     """input (…, k) @ weight (m, k)ᵀ + bias (m,) -> (…, m). Raises ValueError for other sizes, and TypeError unless all
     are floats of one dtype."""
     require_float("linear", input)
@@ -123,7 +124,7 @@ def linear(input, weight, bias=None):
     case("i,j,ij->", (2,), (3,), (2, 3)),
     case("ij->ji", (2, 3)),
 )
-def einsum(equation, *operands):
+def einsum(equation: str, *operands: T | Array) -> T:
     """Einstein summation as in NumPy and PyTorch: letters, '...', ',' and '->', repeated letters for diagonals.
 
     "ij,jk->ik" of (n, k) and (k, m) is (n, m); without '->' the result has the letters that occur once, in alphabetical

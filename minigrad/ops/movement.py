@@ -4,10 +4,12 @@ A view is a value of its own in the graph, with its own gradient and hooks, even
 other ops, where nobody sees the value, `shaped` and `expanded` save that step."""
 
 import math
+from collections.abc import Sequence
 
 from ..autograd import Op, composite
 from ..autograd.cases import case
 from ..dtypes import check_holds
+from ..typing import Dims, Size, T
 from .args import many_dims, numpy_names, one_dim, promoted, shape_of
 
 __all__ = [
@@ -29,7 +31,7 @@ class Alias(Op):
         return dy
 
 
-def alias(input):
+def alias(input: T) -> T:
     """x as a new value in the graph, with the same memory, shape and dtype."""
     return Alias.apply(input)
 
@@ -47,12 +49,12 @@ class Clone(Op):
         return dy
 
 
-def clone(input):
+def clone(input: T) -> T:
     """A copy of x, contiguous and with memory of its own. Of x's shape and dtype; gradients flow through."""
     return Clone.apply(input)
 
 
-def contiguous(input):
+def contiguous(input: T) -> T:
     """x if it is row-major already, else a copy, of x's shape and dtype."""
     return input if input.is_contiguous() else Clone.apply(input)
 
@@ -71,7 +73,7 @@ class Reshape(Op):
         return shaped(dy, self.shape_before)
 
 
-def reshape(input, *sizes, shape=None):
+def reshape(input: T, *sizes: Size, shape: Size | None = None) -> T:
     """x in another shape of the same size; one size may be -1. A view where the memory layout allows, else a copy.
     Raises ValueError for another size."""
     shape = shape_of("reshape", sizes, shape)
@@ -94,7 +96,7 @@ def _inferred(x, shape):
     return tuple(x.numel() // known if size == -1 else size for size in shape)
 
 
-def view(input, *sizes, size=None):
+def view(input: T, *sizes: Size, size: Size | None = None) -> T:
     """Like reshape, but never a copy: raises RuntimeError where the memory layout does not allow a view of that shape,
     and ValueError for another size."""
     y = reshape(input, shape_of("view", sizes, size))
@@ -106,7 +108,7 @@ def view(input, *sizes, size=None):
 
 
 @composite(case((2, 3, 4)), case((2, 3, 4), start_dim=1), case(()))
-def flatten(input, start_dim=0, end_dim=-1):
+def flatten(input: T, start_dim: int = 0, end_dim: int = -1) -> T:
     """x with the dims start_dim to end_dim (inclusive) merged into one. Of no dims, (1,). A view where the memory
     layout allows, else a copy. Raises ValueError if end_dim comes first."""
     start, end = one_dim("flatten", input, start_dim), one_dim("flatten", input, end_dim)
@@ -117,7 +119,7 @@ def flatten(input, start_dim=0, end_dim=-1):
 
 @numpy_names
 @composite(case((2, 1, 3, 1)), case((2, 1, 3, 1), dim=1), case((2, 3), dim=0))
-def squeeze(input, dim=None):
+def squeeze(input: T, dim: Dims = None) -> T:
     """x without its dims of size 1, or without those of `dim` (one or several) that have size 1. A view."""
     dims = many_dims("squeeze", input, dim) if dim != () else ()
     return reshape(input, tuple(n for d, n in enumerate(input.shape) if n != 1 or d not in dims))
@@ -132,7 +134,7 @@ def _new_dim(name, x, dim):
 
 @numpy_names
 @composite(case((2, 3), dim=1), case((), dim=-1))
-def unsqueeze(input, dim):
+def unsqueeze(input: T, dim: int) -> T:
     """x with a new dim of size 1 at position dim. From -ndim - 1 to ndim; a view. Raises IndexError for another dim."""
     dim = _new_dim("unsqueeze", input, dim)
     return reshape(input, *input.shape[:dim], 1, *input.shape[dim:])
@@ -154,7 +156,7 @@ class Permute(Op):
         return Permute.apply(dy, dims=tuple(inverse))
 
 
-def permute(input, *order, dims=None):
+def permute(input: T, *order: Size, dims: Size | None = None) -> T:
     """x with its dims reordered: dim i of the result is dim dims[i] of x. A view. Raises ValueError unless each dim is
     named once."""
     dims = shape_of("permute", order, dims)
@@ -164,7 +166,7 @@ def permute(input, *order, dims=None):
     return Permute.apply(input, dims=order)
 
 
-def transpose(input, dim0, dim1):
+def transpose(input: T, dim0: int, dim1: int) -> T:
     """x with the dims dim0 and dim1 exchanged. A view."""
     order = list(range(input.ndim))
     if input.ndim:
@@ -187,7 +189,7 @@ class Expand(Op):
         return dy
 
 
-def expand(input, *sizes, size=None):
+def expand(input: T, *sizes: Size, size: Size | None = None) -> T:
     """x broadcast to a shape without a copy; -1 keeps a size. The result is read-only, unless it has x's shape. Raises
     ValueError if x does not broadcast to it."""
     shape = shape_of("expand", sizes, size)
@@ -221,7 +223,7 @@ class Flip(Op):
         return Flip.apply(dy, dims=self.dims)
 
 
-def flip(input, *along, dims=None):
+def flip(input: T, *along: Size, dims: Size | None = None) -> T:
     """A copy of x reversed along dims. Of x's shape: x.flip(0, 1), flip((0, 1)) or flip(dims=(0, 1))."""
     dims = shape_of("flip", along if dims is None else (dims,) if isinstance(dims, (tuple, list)) else ((dims,),))
     return Flip.apply(input, dims=many_dims("flip", input, dims) if dims else ())
@@ -244,7 +246,7 @@ class Cat(Op):
 
 
 @numpy_names
-def cat(tensors, dim=0):
+def cat(tensors: Sequence[T], dim: int = 0) -> T:
     """Tensors one after the other along dim; the other sizes must agree. Dtypes are promoted. Raises ValueError if they
     do not, and TypeError for no Tensors."""
     xs = promoted("cat", *tensors)
@@ -271,7 +273,7 @@ class Stack(Op):
 
 
 @numpy_names
-def stack(tensors, dim=0):
+def stack(tensors: Sequence[T], dim: int = 0) -> T:
     """Tensors of one shape, side by side along a new dim. Its size is their number, its position dim. Dtypes are
     promoted. Raises ValueError for different shapes, and TypeError for no Tensors."""
     xs = promoted("stack", *tensors)
@@ -295,7 +297,7 @@ class Unbind(Op):
 
 
 @numpy_names
-def unbind(input, dim=0):
+def unbind(input: T, dim: int = 0) -> tuple[T, ...]:
     """The slices along dim, as views without that dim. A tuple. Raises ValueError for a Tensor of no dims."""
     dim = one_dim("unbind", input, dim)
     if input.ndim == 0:
@@ -320,8 +322,8 @@ class Split(Op):
         return Cat.apply(*dys, dim=self.dim)
 
 
-@numpy_names(split_size="split_size_or_sections")
-def split(tensor, split_size_or_sections, dim=0):
+@numpy_names
+def split(tensor: T, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[T, ...]:
     """Consecutive views along dim: of a size (the last may be smaller), or of a list of sizes. A tuple. Raises
     ValueError for sizes that do not add up."""
     dim, sizes = one_dim("split", tensor, dim), split_size_or_sections
@@ -340,7 +342,7 @@ def split(tensor, split_size_or_sections, dim=0):
 
 @numpy_names
 @composite(case((5, 3), chunks=2), case((2, 6), chunks=3, dim=1))
-def chunk(input, chunks, dim=0):
+def chunk(input: T, chunks: int, dim: int = 0) -> tuple[T, ...]:
     """At most `chunks` parts along dim, as views: of equal size, but the last may be smaller. A tuple. Raises
     ValueError unless chunks is positive."""
     if chunks <= 0:
@@ -380,7 +382,7 @@ def pad(x, pad, value=0.0):
 
 
 @composite(case((2, 3), 2, 1), case((3,), 2, 2))
-def repeat(input, *times, repeats=None):
+def repeat(input: T, *times: Size, repeats: Size | None = None) -> T:
     """A copy of x tiled repeats[i] times along dim i; more repeats than dims add dims at the front (NumPy's tile).
     Raises ValueError for fewer."""
     repeats = shape_of("repeat", times, repeats)

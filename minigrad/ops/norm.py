@@ -6,6 +6,7 @@ import numpy as np
 
 from ..autograd import FormulaOp, Op
 from ..autograd.cases import case
+from ..typing import Size, T
 from .args import require_float
 from .movement import reshape, shaped
 
@@ -134,7 +135,9 @@ def _rows(name, x, normalized_shape, weight, bias=None):
     return reshape(x, *x.shape[: -len(shape)], C), *flat
 
 
-def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+def layer_norm(
+    input: T, normalized_shape: Size, weight: T | None = None, bias: T | None = None, eps: float = 1e-05
+) -> T:
     """Each row of input (…, *normalized_shape) to mean 0 and variance 1 (biased), times weight plus bias. Same shape.
 
     The last dims, of normalized_shape (an int or a shape), make a row; weight and bias have that shape or are None. eps
@@ -145,7 +148,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     return shaped(LayerNorm.apply(x, weight, bias, eps=eps), input.shape)
 
 
-def rms_norm(input, normalized_shape, weight=None, eps=None):
+def rms_norm(input: T, normalized_shape: Size, weight: T | None = None, eps: float | None = None) -> T:
     """Each row of input (…, *normalized_shape) to mean square 1, times weight, of normalized_shape. Same shape.
 
     eps is added to the mean square; None is the dtype's machine epsilon, as in PyTorch. Raises ValueError for other

@@ -4,11 +4,12 @@
 an IndexError, one that is named twice a ValueError."""
 
 import math
-from collections import namedtuple
+from typing import Generic, NamedTuple, overload
 
 from ..autograd import Op, Value, composite
 from ..autograd.cases import apart, case, integers
 from ..dtypes import float16
+from ..typing import Dims, DTypeLike, Operand, T
 from .args import in_dtype, many_dims, numpy_names, one_dim, require_float
 from .index import Gather
 from .movement import expanded, shaped
@@ -19,7 +20,12 @@ __all__ = [
     "sort", "std", "sum", "topk", "var",
 ]  # fmt: skip
 
-ValuesIndices = namedtuple("ValuesIndices", ("values", "indices"))  # of Tensors
+
+class ValuesIndices(NamedTuple, Generic[T]):
+    """What sort, topk, and max, min and median with dim= return: two Tensors."""
+
+    values: T
+    indices: T
 
 
 def _kept(shape, dims):
@@ -46,7 +52,7 @@ class Sum(Op):
 
 
 @numpy_names
-def sum(input, dim=None, keepdim=False, dtype=None):
+def sum(input: T, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> T:
     """Sum over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype, or of x in `dtype`;
     integers and bools sum to int64. Of nothing, 0."""
     input = input if dtype is None else in_dtype(input, dtype)
@@ -55,7 +61,7 @@ def sum(input, dim=None, keepdim=False, dtype=None):
 
 @numpy_names
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True))
-def mean(input, dim=None, keepdim=False, dtype=None):
+def mean(input: T, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> T:
     """y = Σ x / n over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype, or of x in
     `dtype`; float16 is summed in float32. NaN of nothing. Raises TypeError unless they are floats."""
     input = input if dtype is None else in_dtype(input, dtype)
@@ -112,7 +118,7 @@ def _nonempty(name, x, dims):
 
 
 @numpy_names
-def amax(input, dim=None, keepdim=False):
+def amax(input: T, dim: Dims = None, keepdim: bool = False) -> T:
     """Largest value over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype; NaN is the
     largest. Ties share the gradient evenly. Raises ValueError for a maximum of nothing."""
     dims = many_dims("amax", input, dim)
@@ -121,7 +127,7 @@ def amax(input, dim=None, keepdim=False):
 
 
 @numpy_names
-def amin(input, dim=None, keepdim=False):
+def amin(input: T, dim: Dims = None, keepdim: bool = False) -> T:
     """Smallest value over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype; NaN is the
     smallest. Ties share the gradient evenly. Raises ValueError for a minimum of nothing."""
     dims = many_dims("amin", input, dim)
@@ -161,14 +167,14 @@ def _arg(op, x, dim, keepdim):
 
 
 @numpy_names
-def argmax(input, dim=None, keepdim=False):
+def argmax(input: T, dim: int | None = None, keepdim: bool = False) -> T:
     """Index of the largest value along dim, the first of ties. int64. dim: an int, dropped unless keepdim, or None for
     x flattened. NaN is the largest. Raises ValueError for a maximum of nothing."""
     return _arg(Argmax, input, dim, keepdim)
 
 
 @numpy_names
-def argmin(input, dim=None, keepdim=False):
+def argmin(input: T, dim: int | None = None, keepdim: bool = False) -> T:
     """Index of the smallest value along dim, the first of ties. int64. dim: an int, dropped unless keepdim, or None for
     x flattened. NaN is the smallest. Raises ValueError for a minimum of nothing."""
     return _arg(Argmin, input, dim, keepdim)
@@ -187,9 +193,21 @@ def _extreme(x, dim, keepdim, over_all, arg):
     return ValuesIndices(values.squeeze(dim), indices.squeeze(dim))
 
 
+@overload
+def max(input: T, dim: None = None, keepdim: bool = False) -> T: ...
+
+
+@overload
+def max(input: T, dim: int, keepdim: bool = False) -> ValuesIndices[T]: ...
+
+
+@overload
+def max(input: T, other: T) -> T: ...
+
+
 @numpy_names
 @composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))
-def max(input, dim=None, keepdim=False, *, other=None):
+def max(input: T, dim: Dims = None, keepdim: bool = False, *, other: "Operand | None" = None) -> T | ValuesIndices[T]:
     """The largest of all; ties share the gradient. With dim, an int that is dropped unless keepdim, the pair (values,
     indices), of x's dtype and int64; the first of ties gets the gradient. With a Tensor in place of dim, or other=,
     maximum(). Raises ValueError for a maximum of nothing."""
@@ -198,9 +216,21 @@ def max(input, dim=None, keepdim=False, *, other=None):
     return _extreme(input, dim, keepdim, amax, argmax)
 
 
+@overload
+def min(input: T, dim: None = None, keepdim: bool = False) -> T: ...
+
+
+@overload
+def min(input: T, dim: int, keepdim: bool = False) -> ValuesIndices[T]: ...
+
+
+@overload
+def min(input: T, other: T) -> T: ...
+
+
 @numpy_names
 @composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))
-def min(input, dim=None, keepdim=False, *, other=None):
+def min(input: T, dim: Dims = None, keepdim: bool = False, *, other: "Operand | None" = None) -> T | ValuesIndices[T]:
     """The smallest of all; ties share the gradient. With dim, an int that is dropped unless keepdim, the pair (values,
     indices), of x's dtype and int64; the first of ties gets the gradient. With a Tensor in place of dim, or other=,
     minimum(). Raises ValueError for a minimum of nothing."""
@@ -230,13 +260,13 @@ class All(Op):
 
 
 @numpy_names
-def any(input, dim=None, keepdim=False):
+def any(input: T, dim: Dims = None, keepdim: bool = False) -> T:
     """True where any value over dim is not 0. dim: an int, several, or None for all, dropped unless keepdim. bool."""
     return Any.apply(input, dims=many_dims("any", input, dim), keepdim=keepdim)
 
 
 @numpy_names
-def all(input, dim=None, keepdim=False):
+def all(input: T, dim: Dims = None, keepdim: bool = False) -> T:
     """True where no value over dim is 0. dim: an int, several, or None for all, dropped unless keepdim. bool."""
     return All.apply(input, dims=many_dims("all", input, dim), keepdim=keepdim)
 
@@ -252,7 +282,9 @@ def _spread(dim, unbiased, correction):
 
 @numpy_names
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True), case((5,), dim=0, correction=0))
-def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+def var(
+    input: T, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: int | None = None
+) -> T:
     """y = Σ (x - mean)² / (n - correction) over dim. dim: an int, several, or None for all, dropped unless keepdim.
 
     correction 1, the default, is the unbiased estimate, and unbiased=False is 0; NaN if n is not above it. Of x's
@@ -268,7 +300,9 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
 @numpy_names
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True))
-def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+def std(
+    input: T, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: int | None = None
+) -> T:
     """y = √var(x). Shapes, dtypes, options and errors are those of var. The gradient is 0 where the variance is 0, as
     in PyTorch."""
     y = var(input, dim, unbiased, keepdim, correction=correction)
@@ -292,7 +326,7 @@ class Logsumexp(Op):
 
 
 @numpy_names
-def logsumexp(input, dim, keepdim=False):
+def logsumexp(input: T, dim: Dims, keepdim: bool = False) -> T:
     """ln Σ e^x over dim, without overflow. dim: an int or several, dropped unless keepdim. Of x's dtype. Raises
     TypeError unless that is a float."""
     require_float("logsumexp", input)
@@ -317,7 +351,7 @@ class Cumsum(Op):
 
 
 @numpy_names
-def cumsum(input, dim, dtype=None):
+def cumsum(input: T, dim: int, dtype: DTypeLike | None = None) -> T:
     """Running sum along dim: y_i = Σ_{j ≤ i} x_j. Of x's shape and dtype, or of x in `dtype`; integers and bools give
     int64."""
     input = input if dtype is None else in_dtype(input, dtype)
@@ -336,7 +370,7 @@ class Argsort(Op):
 
 
 @numpy_names
-def argsort(input, dim=-1, descending=False, stable=True):
+def argsort(input: T, dim: int = -1, descending: bool = False, stable: bool = True) -> T:
     """Indices that sort x along dim. int64, of x's shape. Ties keep their order, stable or not; NaN is the largest."""
     dim = one_dim("argsort", input, dim)
     return shaped(Argsort.apply(shaped(input, input.shape or (1,)), dim=dim, descending=descending), input.shape)
@@ -344,7 +378,7 @@ def argsort(input, dim=-1, descending=False, stable=True):
 
 @numpy_names
 @composite(case((3, 4)), case(apart((3, 4)), dim=0, descending=True))
-def sort(input, dim=-1, descending=False, stable=True):
+def sort(input: T, dim: int = -1, descending: bool = False, stable: bool = True) -> ValuesIndices[T]:
     """The pair (values, indices) in order along dim. Of x's shape; x's dtype, and int64. Ties keep their order, stable
     or not; NaN is the largest. Gradients go to where the values come from."""
     indices = argsort(input, dim, descending)
@@ -353,7 +387,7 @@ def sort(input, dim=-1, descending=False, stable=True):
 
 @numpy_names
 @composite(case((3, 5), k=2), case((3, 5), k=3, dim=0, largest=False))
-def topk(input, k, dim=-1, largest=True, sorted=True):
+def topk(input: T, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices[T]:
     """The pair (values, indices) of the k largest (or smallest) along dim, in order. Of x's dtype and int64, with size
     k there; the first of ties first, whatever `sorted` is. NaN is the largest. Raises ValueError if there are not k
     elements."""

@@ -3,6 +3,7 @@
 from .. import dtypes
 from ..autograd import Op, Value
 from ..autograd.cases import apart, booleans, case, integers, normal
+from ..typing import Operand, T
 from .args import check_broadcast, floating, promoted
 from .elementwise import binary
 
@@ -72,7 +73,7 @@ class Where(Op):
         return None, da, where(condition, 0.0, dy) if self.needs[2] else None
 
 
-def where(condition, input=None, other=None):
+def where(condition: T, input: "Operand | None" = None, other: "Operand | None" = None) -> T:
     """x where condition is True, else other. condition: a bool Tensor; x, other: Tensors or numbers. All three are
     broadcast, x and other promoted.
 
@@ -111,7 +112,7 @@ class Clamp(Op):
         return where(inside, dy, 0.0)
 
 
-def clamp(input, min=None, max=None):
+def clamp(input: T, min: "Operand | None" = None, max: "Operand | None" = None) -> T:
     """x limited to [min, max]; either bound may be None. Numbers, or Tensors that broadcast with x; dtypes are
     promoted.
 
@@ -179,21 +180,21 @@ Isinf = _predicate("isinf", "True where x is +∞ or -∞", case((3, 4)))
 Isfinite = _predicate("isfinite", "True where x is neither NaN nor ±∞", case((3, 4)))
 
 
-def logical_not(input):
+def logical_not(input: T) -> T:
     """True where x is 0 or False. bool, of x's shape."""
     return LogicalNot.apply(input)
 
 
-def isnan(input):
+def isnan(input: T) -> T:
     """True where x is NaN. bool, of x's shape."""
     return Isnan.apply(input)
 
 
-def isinf(input):
+def isinf(input: T) -> T:
     """True where x is +∞ or -∞. bool, of x's shape."""
     return Isinf.apply(input)
 
 
-def isfinite(input):
+def isfinite(input: T) -> T:
     """True where x is neither NaN nor infinite. bool, of x's shape."""
     return Isfinite.apply(input)

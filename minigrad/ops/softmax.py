@@ -2,6 +2,7 @@
 
 from ..autograd import FormulaOp, Op
 from ..autograd.cases import Fixed, case
+from ..typing import DTypeLike, T
 from .args import float_dim, in_dtype, numpy_names
 
 __all__ = ["log_softmax", "softmax"]
@@ -45,7 +46,7 @@ class SoftmaxBackward(FormulaOp):
 
 
 @numpy_names
-def softmax(input, dim=-1, dtype=None):
+def softmax(input: T, dim: int = -1, dtype: DTypeLike | None = None) -> T:
     """Positive numbers that sum to 1 along dim, in proportion to e^x. Of x's shape and dtype, or of x in `dtype`.
     Raises TypeError unless that is a float, and IndexError for a dim that x does not have."""
     input = input if dtype is None else in_dtype(input, dtype)
@@ -68,7 +69,7 @@ class LogSoftmax(Op):
 
 
 @numpy_names
-def log_softmax(input, dim=-1, dtype=None):
+def log_softmax(input: T, dim: int = -1, dtype: DTypeLike | None = None) -> T:
     """The logarithm of softmax along dim, without underflow. Of x's shape and dtype, or of x in `dtype`. Raises
     TypeError unless that is a float, and IndexError for a dim that x does not have."""
     input = input if dtype is None else in_dtype(input, dtype)

@@ -5,23 +5,21 @@ Names, arguments and shapes follow PyTorch; NumPy's axis= and keepdims= are acce
 
 import builtins
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
 from .. import autograd, backend, dtypes
 from ..autograd import GraphError, Handle, Node, Recorded, Storage, Value
 from ..base.recording import thread
+from ..ops import elementwise, index, movement
+from ..ops import public as ops
 from ..ops.args import shape_of
-from ..typing import Array, DTypeLike, Number, Operand, Size
+from ..ops.composites import movement as shapes
+from ..typing import DTypeLike, Number, Operand, Size
 from .attributes import Attributes
 from .inplace import InPlace
 from .interop import Interop
-
-if TYPE_CHECKING:
-    from ..ops import signatures as ops  # not .. import ops, in which Pyright takes softmax and matmul for the modules
-else:
-    from .. import ops
 
 V = TypeVar("V", bound=Value)
 
@@ -171,78 +169,85 @@ class Gradients(Attributes):
             self.array, self.storage = compact.array, compact.storage
 
 
-class Operations(Value):
-    """The part of Tensor that applies ops, by operators and by their names."""
+def _reflected(function: Any) -> Callable[[V, Operand], V]:
+    """The method for function(other, self)."""
+    return lambda self, other: function(other, self)
+
+
+class Tensor(Gradients, InPlace, Interop):
+    """An n-dimensional array that remembers how it was computed, so that gradients can flow back through it.
+
+    Made by minigrad.tensor, zeros, randn, … and by operations. `array` is the raw array of its backend. The version
+    checks do not notice a change made to that directly, so change tensors in place through their own methods.
+    """
 
     __slots__ = ()
+
+    @staticmethod
+    def _wrap(array: Any, storage: Storage, node: Node | None = None) -> "Tensor":
+        x = object.__new__(Tensor)
+        x.array, x.storage, x.node = array, storage, node
+        return x
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        raise TypeError("make a Tensor with minigrad.tensor(data), zeros, ones, randn, …")
 
     __add__ = __radd__ = ops.add
     __mul__ = __rmul__ = ops.mul
     __sub__, __truediv__, __pow__, __matmul__ = ops.sub, ops.div, ops.pow, ops.matmul
-    __neg__, __abs__, __getitem__ = ops.neg, ops.abs, ops.getitem
+    __neg__, __abs__, __getitem__ = ops.neg, ops.abs, index.getitem
     __floordiv__, __mod__ = ops.floor_divide, ops.remainder
     __lt__, __le__, __gt__, __ge__ = ops.lt, ops.le, ops.gt, ops.ge
 
-    def __and__(self: Any, other: Operand) -> "Tensor":
-        return ops.logical_and(*_bools("&", self, other))
+    def __and__(self, other: Operand) -> "Tensor":
+        _require_bools("&", self, other)
+        return ops.logical_and(self, other)
 
-    def __or__(self: Any, other: Operand) -> "Tensor":
-        return ops.logical_or(*_bools("|", self, other))
+    def __or__(self, other: Operand) -> "Tensor":
+        _require_bools("|", self, other)
+        return ops.logical_or(self, other)
 
-    def __xor__(self: Any, other: Operand) -> "Tensor":
-        return ops.logical_xor(*_bools("^", self, other))
+    def __xor__(self, other: Operand) -> "Tensor":
+        _require_bools("^", self, other)
+        return ops.logical_xor(self, other)
 
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
-    def __pos__(self: V) -> V:
+    def __pos__(self) -> "Tensor":
         return self
 
-    def __invert__(self: Any) -> "Tensor":
-        return ops.logical_not(*_bools("~", self))
+    def __invert__(self) -> "Tensor":
+        _require_bools("~", self)
+        return ops.logical_not(self)
 
-    def __eq__(self: Any, other: Any) -> "Tensor":  # type: ignore[override]
+    def __eq__(self, other: Any) -> "Tensor":  # type: ignore[override]
         return ops.eq(self, other) if isinstance(other, _COMPARABLE) else NotImplemented  # for None: Python decides
 
-    def __ne__(self: Any, other: Any) -> "Tensor":  # type: ignore[override]
+    def __ne__(self, other: Any) -> "Tensor":  # type: ignore[override]
         return ops.ne(self, other) if isinstance(other, _COMPARABLE) else NotImplemented
 
+    __rsub__, __rtruediv__, __rpow__ = _reflected(ops.sub), _reflected(ops.div), _reflected(ops.pow)
+    __rfloordiv__, __rmod__ = _reflected(ops.floor_divide), _reflected(ops.remainder)
+    __rmatmul__ = _reflected(ops.matmul)
     __hash__ = object.__hash__  # by identity, as == compares elements
 
-    def __rsub__(self: Any, other: Operand) -> "Tensor":
-        return ops.sub(other, self)
-
-    def __rtruediv__(self: Any, other: Operand) -> "Tensor":
-        return ops.div(other, self)
-
-    def __rfloordiv__(self: Any, other: Operand) -> "Tensor":
-        return ops.floor_divide(other, self)
-
-    def __rmod__(self: Any, other: Operand) -> "Tensor":
-        return ops.remainder(other, self)
-
-    def __rpow__(self: Any, other: Operand) -> "Tensor":
-        return ops.pow(other, self)
-
-    def __rmatmul__(self: Any, other: Array) -> "Tensor":
-        return ops.matmul(other, self)
-
     @property
-    def T(self: Any) -> "Tensor":
+    def T(self) -> "Tensor":
         """All dims reversed, (n, m) -> (m, n); a view."""
         return ops.permute(self, tuple(range(self.ndim))[::-1])
 
     @property
-    def mT(self: Any) -> "Tensor":
+    def mT(self) -> "Tensor":
         """The last two dims exchanged, (…, n, m) -> (…, m, n); a view."""
         return ops.transpose(self, -1, -2)
 
-    def __iter__(self: Any) -> "Iterator[Tensor]":
+    def __iter__(self) -> "Iterator[Tensor]":
         """The slices along dim 0, as views."""
         if self.ndim == 0:
             raise TypeError("iteration over a 0-d tensor")
         return iter(ops.unbind(self, 0))
 
-    def __contains__(self: Any, value: Any) -> bool:
+    def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())
 
     add, sub, mul, div, pow, neg, abs = ops.add, ops.sub, ops.mul, ops.div, ops.pow, ops.neg, ops.abs
@@ -257,10 +262,10 @@ class Operations(Value):
     amax, amin, argmax, argmin, any, all = ops.amax, ops.amin, ops.argmax, ops.argmin, ops.any, ops.all
     logsumexp, cumsum, topk, sort, argsort = ops.logsumexp, ops.cumsum, ops.topk, ops.sort, ops.argsort
     softmax, log_softmax = ops.softmax, ops.log_softmax
-    reshape, view, flatten, squeeze, unsqueeze = ops.reshape, ops.view, ops.flatten, ops.squeeze, ops.unsqueeze
-    transpose, permute, expand, flip, repeat = ops.transpose, ops.permute, ops.expand, ops.flip, ops.repeat
-    repeat_interleave, split, chunk, unbind, pad = ops.repeat_interleave, ops.split, ops.chunk, ops.unbind, ops.pad
-    alias, clone, contiguous = ops.alias, ops.clone, ops.contiguous
+    reshape, view, flatten, squeeze, unsqueeze = ops.reshape, movement.view, ops.flatten, ops.squeeze, ops.unsqueeze
+    transpose, permute, expand, flip, repeat = ops.transpose, ops.permute, movement.expand, ops.flip, movement.repeat
+    repeat_interleave, split, chunk, unbind, pad = ops.repeat_interleave, ops.split, ops.chunk, ops.unbind, shapes.pad
+    alias, clone, contiguous = movement.alias, ops.clone, movement.contiguous
     gather, index_select, masked_fill = ops.gather, ops.index_select, ops.masked_fill
     tril, triu, matmul = ops.tril, ops.triu, ops.matmul
     # functions of one number, rounding
@@ -285,7 +290,7 @@ class Operations(Value):
     diag, diagonal, diag_embed, trace = ops.diag, ops.diagonal, ops.diag_embed, ops.trace
     fliplr, flipud, tile, unflatten, ravel = ops.fliplr, ops.flipud, ops.tile, ops.unflatten, ops.ravel
     broadcast_to = ops.broadcast_to
-    select = ops.select
+    select = shapes.select
     # places
     nonzero, argwhere, masked_select, take = ops.nonzero, ops.argwhere, ops.masked_select, ops.take
     take_along_dim, scatter, scatter_add = ops.take_along_dim, ops.scatter, ops.scatter_add
@@ -293,40 +298,21 @@ class Operations(Value):
     # products
     mm, bmm, mv, dot, outer, addmm = ops.mm, ops.bmm, ops.mv, ops.dot, ops.outer, ops.addmm
 
-    def where(self: Any, condition: "Tensor", other: Operand) -> "Tensor":
+    def where(self, condition: "Tensor", other: Operand) -> "Tensor":
         """self where condition, a bool Tensor, is True, else other; all three broadcast, as mg.where does."""
         return ops.where(condition, self, other)
 
-    def expand_as(self: Any, other: Value) -> "Tensor":
+    def expand_as(self, other: Value) -> "Tensor":
         """expand(other.shape)."""
-        return ops.expand(self, other.shape)
+        return movement.expand(self, other.shape)
 
-    def view_as(self: Any, other: Value) -> "Tensor":
+    def view_as(self, other: Value) -> "Tensor":
         """view(other.shape)."""
-        return ops.view(self, other.shape)
+        return movement.view(self, other.shape)
 
-    def reshape_as(self: Any, other: Value) -> "Tensor":
+    def reshape_as(self, other: Value) -> "Tensor":
         """reshape(other.shape)."""
         return ops.reshape(self, other.shape)
-
-
-class Tensor(Operations, Gradients, InPlace, Interop):
-    """An n-dimensional array that remembers how it was computed, so that gradients can flow back through it.
-
-    Made by minigrad.tensor, zeros, randn, … and by operations. `array` is the raw array of its backend. The version
-    checks do not notice a change made to that directly, so change tensors in place through their own methods.
-    """
-
-    __slots__ = ()
-
-    @staticmethod
-    def _wrap(array: Any, storage: Storage, node: Node | None = None) -> "Tensor":
-        x = object.__new__(Tensor)
-        x.array, x.storage, x.node = array, storage, node
-        return x
-
-    def __init__(self, *args: Any, **kwargs: Any):
-        raise TypeError("make a Tensor with minigrad.tensor(data), zeros, ones, randn, …")
 
     def constant(self, data: Any) -> "Tensor":
         """A copy of data, numbers or an array, as a Tensor beside this one: same device, no gradient. Its dtype is
@@ -368,10 +354,10 @@ class Tensor(Operations, Gradients, InPlace, Interop):
                 dtype = target
         x = self.clone() if copy else self
         if device is not None and backend.device(device) != self.device:
-            x = ops.Transfer.apply(x, to=backend.get(device))
+            x = elementwise.Transfer.apply(x, to=backend.get(device))
         if dtype is None or (dtype := dtypes.as_dtype(dtype)) == self.dtype:
             return x
-        cast: Tensor = ops.Cast.apply(x, dtype=dtype)
+        cast: Tensor = elementwise.Cast.apply(x, dtype=dtype)
         return cast
 
     def cpu(self) -> "Tensor":
@@ -499,13 +485,12 @@ def nodes_of(what: str, inputs: Iterable[Value]) -> list[Node]:
     return nodes
 
 
-def _bools(operator: str, *operands: Any) -> tuple[Any, ...]:
-    """The operands, if all are bool. On integers, & | ^ ~ would be bitwise, which minigrad does not have."""
+def _require_bools(operator: str, *operands: Any) -> None:
+    """On integers, & | ^ ~ would be bitwise, which minigrad does not have."""
     for x in operands:
         kind = getattr(x, "dtype", type(x).__name__)
         if kind != "bool":  # a dtype is equal to its name
             raise TypeError(f"{operator} is for bools, got {kind}; for truth use logical_and, logical_or, logical_not")
-    return operands
 
 
 _COMPARABLE: Any = (Tensor, np.ndarray, np.generic, bool, int, float)

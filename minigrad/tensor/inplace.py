@@ -3,7 +3,7 @@
 Every change is counted, so that the backward of an op that saved old values raises."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -11,22 +11,17 @@ from ..autograd import GraphError, Value, is_grad_enabled
 from ..base.errors import devices_differ
 from ..base.recording import refuse
 from ..dtypes import check_holds
+from ..ops import public as ops
 from ..ops.args import fitting
+from ..ops.index import parsed_index
 from ..random import Generator, default_generator
-from ..typing import Index, Number, Operand
+from ..typing import F, Index, Number, Operand
 from .attributes import Attributes
 
-if TYPE_CHECKING:
-    from ..ops import signatures as ops  # see core.py
-else:
-    from .. import ops
-
 T = TypeVar("T", bound="InPlace")
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
-def _written(op: Callable[P, R]) -> Callable[P, R]:
+def _written(op: F) -> F:
     """The method that writes what an op makes of a tensor into the tensor."""
     name = op.__name__
 
@@ -43,7 +38,7 @@ def _written(op: Callable[P, R]) -> Callable[P, R]:
 
     method.__name__ = f"{name}_"
     method.__doc__ = f"{name}(), whose result, of this shape and dtype, is written into this tensor. Returns it."
-    return cast("Callable[P, R]", method)
+    return cast(F, method)
 
 
 class InPlace(Attributes):
@@ -178,7 +173,7 @@ class InPlace(Attributes):
     def __setitem__(self, index: Index, value: Operand) -> None:
         """Assignment, in place: under no_grad(), or where neither side requires a gradient."""
         self._in_place("assignment to an index", value)
-        self.storage.backend.setitem(self.array, ops.parsed_index(self, index), self._raw("assignment", value))
+        self.storage.backend.setitem(self.array, parsed_index(self, index), self._raw("assignment", value))
 
     def _augmented(self, other: Any, function: Callable[..., Any], in_place: Callable[..., Any]) -> Any:
         """x += y: in place where nothing is recorded, else a new tensor, so that every graph stays right."""

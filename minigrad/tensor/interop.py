@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from .. import backend, ops
+from .. import backend
 from ..autograd import GraphError, Storage
 from ..base.recording import refuse
+from ..ops import public as ops
 from ..typing import Array
 from .attributes import Attributes
 

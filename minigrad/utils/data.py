@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from ..ops import stack
+from ..ops.public import stack
 from ..random import Generator
 from ..tensor import Tensor, from_numpy, randint, randperm, tensor
 

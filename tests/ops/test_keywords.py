@@ -48,10 +48,10 @@ def test_pytorchs_names_of_arguments(name):
 
 
 def test_signatures_speak_as_pytorch_does():
-    offered = [f for f in (getattr(home, name) for home in (mg, F) for name in home.__all__) if inspect.isfunction(f)]
+    offered = [f for home in (mg, F) for name, f in vars(home).items() if inspect.isfunction(f) and name[0] != "_"]
     words = {word for f in offered for word in inspect.signature(f).parameters}
     assert len(offered) > 230 and "input" in words and "x" not in words
-    assert str(inspect.signature(F.elu)) == "(input, alpha=1.0)"
+    assert str(inspect.signature(F.elu)) == "(input: ~T, alpha: float = 1.0) -> ~T"
     assert mg.absolute is mg.abs is mg.ops.abs and all(pickle.loads(pickle.dumps(f)) is f for f in offered)
 
 
@@ -64,7 +64,7 @@ REFUSED = {
     "a list": (lambda: mg.mean([1, 2]), "'list' object has no attribute 'dtype'"),
     "twice": (lambda: mg.softmax(X, 0, input=X), "multiple values"),
     "two names": (lambda: mg.split(X, 1, axis=0, dim=0), "give dim or axis, not both"),
-    "out": (lambda: mg.sum(X, out=X), "no out=.*copy_"),
+    "out": (lambda: mg.sum(X, out=X), "unexpected keyword argument 'out'"),
     "mistyped": (lambda: mg.sum(X, dimm=0), "unexpected keyword argument 'dimm'"),
     "sizes twice": (lambda: mg.zeros(2, size=(2,)), "zeros: give the sizes as .* or by keyword"),
     "no equation": (lambda: mg.einsum(None, X), "^einsum: equation must be a str, got NoneType"),

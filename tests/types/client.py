@@ -150,8 +150,8 @@ def tensors(dtype: DTypeLike = mg.float64) -> Iterator[Tensor]:
     w = mg.tensor(np.linspace(-1.0, 1.0, 18).reshape(6, 3), dtype=dtype)
     mask = (x > 0) & ~(x == 1.0) | x.isnan()
     y = (2 - x) / (1 + x**2) @ w - w.mT[0, None, 1:4]
-    yield y.softmax(dim=-1) + mg.softmax(input=y, dim=-1) + mg.maximum(y, other=y) + y.log_softmax(axis=1).exp()
-    yield x.masked_fill(mask, 0.0).sum(-1, keepdims=True) + x.mean(dim=(0, 1)) + x.amax(0)[[0, 2]].std()
+    yield y.softmax(dim=-1) + mg.softmax(input=y, dim=-1) + mg.maximum(y, other=y) + y.log_softmax(dim=1).exp()
+    yield x.masked_fill(mask, 0.0).sum(-1, keepdim=True) + x.mean(dim=(0, 1)) + x.amax(0)[[0, 2]].std()
     values, indices = x.max(dim=1)
     yield values * x.max() + x.gather(1, indices.unsqueeze(1)).squeeze(1)
     rows = mg.cat([row.reshape(2, -1) for row in x], dim=0)  # (8, 3)

@@ -52,7 +52,7 @@ model.register_forward_hook(lambda module, output: None)  # error: incompatible 
 x.sum("rows")  # error: incompatible type "str"
 x + "1"  # error: incompatible type "str"; expected "Value | float
 x @ 2.0  # error: incompatible type "float"; expected "Tensor | ndarray
-mg.exp(1.0)  # error: incompatible type "float"; expected "Tensor"
+mg.exp(1.0)  # error: cannot be "float"
 mg.cat(x, x)  # error: cat
 x.reshape("2")  # error: incompatible type "str"
 x["row"]  # error: "str"

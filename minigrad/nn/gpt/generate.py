@@ -7,8 +7,8 @@ import numpy as np
 from ...autograd import inference
 from ...base.quiet import quiet
 from ...dtypes import float16, float64
-from ...ops import where
 from ...ops.index import Gather
+from ...ops.public import where
 from ...random import Generator
 from ...replay.captured import capture
 from ...tensor import Tensor, as_tensor, rand, tensor

@@ -2,6 +2,7 @@
 
 from ...autograd import composite
 from ...autograd.cases import apart, case, uniform
+from ...typing import T
 from ..activation import sigmoid, tanh
 from ..args import numpy_names, one_dim, require_float
 from ..movement import split
@@ -18,7 +19,7 @@ __all__ = [
 
 
 @composite(case((3, 4)), case(uniform((3, 4), -3, 3), beta=2.0, threshold=3.0))
-def softplus(input, beta=1.0, threshold=20.0):
+def softplus(input: T, beta: float = 1.0, threshold: float = 20.0) -> T:
     """y = ln(1 + e^(beta x)) / beta, and x where beta x > threshold;   dx = dy σ(beta x)
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
@@ -29,7 +30,7 @@ def softplus(input, beta=1.0, threshold=20.0):
 
 
 @composite(case(apart((3, 4))))
-def logsigmoid(input):
+def logsigmoid(input: T) -> T:
     """y = ln σ(x) = -ln(1 + e^-x), without overflow;   dx = dy σ(-x)
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
@@ -40,7 +41,7 @@ def logsigmoid(input):
 
 
 @composite(case(apart((3, 4))), case(apart((3, 4)), alpha=0.5))
-def elu(input, alpha=1.0):
+def elu(input: T, alpha: float = 1.0) -> T:
     """y = x where x > 0, else alpha (e^x - 1);   dx = dy, else dy alpha e^x
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats. Source: Clevert et al. 2015."""
@@ -50,7 +51,7 @@ def elu(input, alpha=1.0):
 
 
 @composite(case(apart((3, 4))))
-def selu(input):
+def selu(input: T) -> T:
     """y = 1.0507 elu(x, 1.67326), which keeps mean 0 and variance 1 (Klambauer et al., 2017)
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
@@ -58,7 +59,7 @@ def selu(input):
 
 
 @composite(case(apart((3, 4))))
-def leaky_relu(input, negative_slope=0.01):
+def leaky_relu(input: T, negative_slope: float = 0.01) -> T:
     """y = x where x > 0, else negative_slope x;   dx = dy, or negative_slope dy
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats. Source: Maas et al. 2013."""
@@ -67,7 +68,7 @@ def leaky_relu(input, negative_slope=0.01):
 
 
 @composite(case((3, 4)))
-def mish(input):
+def mish(input: T) -> T:
     """y = x tanh(softplus x) (Misra, 2019)
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
@@ -75,7 +76,7 @@ def mish(input):
 
 
 @composite(case(apart((3, 4))))
-def relu6(input):
+def relu6(input: T) -> T:
     """y = min(max(x, 0), 6);   dx = dy where 0 < x < 6, else 0
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
@@ -83,7 +84,7 @@ def relu6(input):
 
 
 @composite(case(apart((3, 4))))
-def hardtanh(input, min_val=-1.0, max_val=1.0):
+def hardtanh(input: T, min_val: float = -1.0, max_val: float = 1.0) -> T:
     """y = min(max(x, min_val), max_val);   dx = dy where min_val < x < max_val, else 0
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats, and ValueError if min_val is above
@@ -96,7 +97,7 @@ def hardtanh(input, min_val=-1.0, max_val=1.0):
 
 
 @composite(case(uniform((3, 4), -9.0, 9.0)))
-def hardsigmoid(input):
+def hardsigmoid(input: T) -> T:
     """y = x / 6 + 1/2, limited to [0, 1]
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
@@ -105,7 +106,7 @@ def hardsigmoid(input):
 
 
 @composite(case(uniform((3, 4), -9.0, 9.0)))
-def hardswish(input):
+def hardswish(input: T) -> T:
     """y = x hardsigmoid x (Howard et al., 2019)
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
@@ -113,7 +114,7 @@ def hardswish(input):
 
 
 @composite(case(apart((2, 3, 4)), uniform((3,), 0.1, 0.5)), case(apart((3, 4)), uniform((1,), 0.1, 0.5)))
-def prelu(input, weight):
+def prelu(input: T, weight: T) -> T:
     """y = x where x > 0, else weight x, with a weight (1,), or (C,) for x (N, C, …) (He et al., 2015)
 
     Of x's shape. Raises TypeError unless both hold floats, and ValueError for a weight of another shape."""
@@ -127,7 +128,7 @@ def prelu(input, weight):
 
 @numpy_names
 @composite(case((3, 4)))
-def glu(input, dim=-1):
+def glu(input: T, dim: int = -1) -> T:
     """y = a σ(b), a and b the halves of x along dim (Dauphin et al., 2016)
 
     Of half x's size there. Raises TypeError unless x holds floats, and ValueError if that size is odd."""
@@ -141,7 +142,7 @@ def glu(input, dim=-1):
 
 @numpy_names
 @composite(case((3, 4)), case((2, 3, 2), p=1.0, dim=-1))
-def normalize(input, p=2.0, dim=1, eps=1e-12):
+def normalize(input: T, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> T:
     """y = x / max(‖x‖, eps), with the p-norm along dim (one or several)
 
     Of x's shape and dtype. Raises TypeError unless x holds floats."""
@@ -150,7 +151,7 @@ def normalize(input, p=2.0, dim=1, eps=1e-12):
 
 @numpy_names
 @composite(case((3, 4), (1, 4)))
-def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+def cosine_similarity(x1: T, x2: T, dim: int = 1, eps: float = 1e-08) -> T:
     """y = Σ x1 x2 / (max(‖x1‖, eps) max(‖x2‖, eps)) along dim
 
     x1 and x2 are broadcast; dim is dropped. Raises TypeError unless both hold floats, and ValueError for shapes that do

@@ -1,13 +1,14 @@
 """Bounds that are Tensors, and whether tensors are equal, or nearly so."""
 
 from ...autograd import Value
+from ...typing import Operand, T
 from ..args import promoted
 from ..select import isfinite, isnan
 
 __all__ = ["allclose", "equal", "isclose"]
 
 
-def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+def isclose(input: T, other: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> T:
     """Where |x - other| ≤ atol + rtol |other|, bool, both broadcast. Equal infinities are close; NaN if equal_nan.
 
     Raises ValueError for a negative tolerance, and for shapes that do not broadcast."""
@@ -26,12 +27,12 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     return y
 
 
-def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+def allclose(input: T, other: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Is isclose() true everywhere? A Python bool. Raises ValueError for shapes that do not broadcast."""
     return bool(isclose(input, other, rtol, atol, equal_nan).all())
 
 
-def equal(input, other):
+def equal(input: T, other: Operand) -> bool:
     """Have x and other the same shape and values? A Python bool. NaN equals nothing. Raises TypeError for an other that
     is no Tensor."""
     if not isinstance(other, Value):

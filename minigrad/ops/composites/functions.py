@@ -7,6 +7,7 @@ import numpy as np
 from ...autograd import Op, Value, composite
 from ...autograd.cases import case, positive, uniform
 from ...dtypes import float16
+from ...typing import Operand, T
 from ..args import check_broadcast, floating, promoted, require_float
 from ..elementwise import div, log, pow, unary
 from ..select import clamp, maximum, where
@@ -187,7 +188,7 @@ expm1, log1p, atan, tan, sinh, cosh, asin, acos = (
 )
 
 
-def atan2(input, other):
+def atan2(input: T, other: Operand) -> T:
     """The angle of the point (other, x), in [-π, π]. Tensors, promoted and broadcast; integers as float32.
 
     Raises TypeError for a number beside a Tensor, and ValueError for shapes that do not broadcast."""
@@ -201,7 +202,7 @@ def atan2(input, other):
 
 
 @composite(case((3, 4)))
-def square(input):
+def square(input: T) -> T:
     """y = x²;   dx = 2 x dy
 
     Elementwise: of x's shape and dtype, or int64 of bools."""
@@ -209,7 +210,7 @@ def square(input):
 
 
 @composite(case(positive((3, 4))))
-def reciprocal(input):
+def reciprocal(input: T) -> T:
     """y = 1 / x;   dx = -dy y²
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
@@ -217,7 +218,7 @@ def reciprocal(input):
 
 
 @composite(case((3, 4)))
-def exp2(input):
+def exp2(input: T) -> T:
     """y = 2^x;   dx = dy y ln 2
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
@@ -234,7 +235,7 @@ def _log(x, base):
 
 
 @composite(case(positive((3, 4))))
-def log2(input):
+def log2(input: T) -> T:
     """y = the logarithm of x to base 2, exact for its powers;   dx = dy / (x ln 2)
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
@@ -242,14 +243,14 @@ def log2(input):
 
 
 @composite(case(positive((3, 4))))
-def log10(input):
+def log10(input: T) -> T:
     """y = the logarithm of x to base 10, exact for its powers;   dx = dy / (x ln 10)
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
     return _log(input, 10)
 
 
-def logaddexp(input, other):
+def logaddexp(input: T, other: Operand) -> T:
     """ln(e^x + e^other), without overflow and without losing the smaller. Elementwise, promoted and broadcast; other
     may be a number. Raises TypeError unless they are floats, and ValueError for shapes that do not broadcast."""
     input, other = promoted("logaddexp", input, other if isinstance(other, Value) else input.zeros_like() + other)
@@ -261,7 +262,7 @@ def logaddexp(input, other):
 
 
 @composite(case(uniform((3, 4), 0.1, 0.9)), case(uniform((3, 4), -0.5, 1.5), eps=0.1))
-def logit(input, eps=None):
+def logit(input: T, eps: float | None = None) -> T:
     """y = ln(x / (1 - x)), x limited to [eps, 1 - eps] first;   dx = dy / (x (1 - x))
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools. NaN where x is outside of [0, 1],
@@ -276,7 +277,7 @@ def logit(input, eps=None):
 
 
 @composite(case((3, 4), (3, 4), 0.3), case((3, 4), (4,), positive((4,))))
-def lerp(input, end, weight):
+def lerp(input: T, end: T, weight: Operand) -> T:
     """y = x + weight (end - x): x for weight 0, end for 1. weight: a number or a Tensor
 
     Elementwise: promoted and broadcast. Raises ValueError for shapes that do not broadcast, and TypeError for bools."""
@@ -291,7 +292,7 @@ def lerp(input, end, weight):
 
 
 @composite(case((3, 4), (3, 4), (4,), value=0.5))
-def addcmul(input, tensor1, tensor2, *, value=1):
+def addcmul(input: T, tensor1: T, tensor2: T, *, value: float = 1) -> T:
     """y = x + value tensor1 tensor2
 
     Elementwise: promoted and broadcast. Raises ValueError for shapes that do not broadcast."""
@@ -299,7 +300,7 @@ def addcmul(input, tensor1, tensor2, *, value=1):
 
 
 @composite(case((3, 4), (3, 4), positive((4,)), value=0.5))
-def addcdiv(input, tensor1, tensor2, *, value=1):
+def addcdiv(input: T, tensor1: T, tensor2: T, *, value: float = 1) -> T:
     """y = x + value tensor1 / tensor2
 
     Elementwise: promoted and broadcast, integers divided in float32. Raises ValueError for shapes that do not
@@ -308,7 +309,7 @@ def addcdiv(input, tensor1, tensor2, *, value=1):
 
 
 @composite(case((3, 4)))
-def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
+def nan_to_num(input: T, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> T:
     """y = x with these numbers for NaN, ∞ and -∞, by default 0 and the largest and smallest of the dtype
 
     Elementwise: of x's shape and dtype; integers and bools are copied."""

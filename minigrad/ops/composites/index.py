@@ -1,12 +1,14 @@
 """Places by index: where values are, writing them there, adding to them."""
 
 import math
+from typing import Literal, overload
 
 import numpy as np
 
 from ... import dtypes
 from ...autograd import Storage, Value, composite
 from ...autograd.cases import Fixed, booleans, case
+from ...typing import Operand, T
 from ..args import one_dim, promoted
 from ..index import Gather, ScatterAdd, checked_index, getitem
 from ..movement import expanded, pad, reshape
@@ -29,7 +31,15 @@ def new(x, array):
     return x._wrap(on.from_numpy(np.ascontiguousarray(array).reshape(np.shape(array))), Storage(on))
 
 
-def nonzero(input, as_tuple=False):
+@overload
+def nonzero(input: T, as_tuple: Literal[False] = False) -> T: ...
+
+
+@overload
+def nonzero(input: T, as_tuple: Literal[True]) -> tuple[T, ...]: ...
+
+
+def nonzero(input: T, as_tuple: bool = False) -> T | tuple[T, ...]:
     """Where x is not 0, int64 (n, ndim), row by row. as_tuple: an index for each dim, (n,), as x[…] takes them. On the
     host."""
     if as_tuple:
@@ -37,13 +47,13 @@ def nonzero(input, as_tuple=False):
     return new(input, np.argwhere(host(input)))
 
 
-def argwhere(input):
+def argwhere(input: T) -> T:
     """Where x is not 0, int64 (n, ndim), row by row. On the host."""
     return nonzero(input)
 
 
 @composite(case((3, 4), booleans((4,))))
-def masked_select(input, mask):
+def masked_select(input: T, mask: T) -> T:
     """The elements of x where mask (bool) is True, (n,), both broadcast. Of x's dtype. The mask is read on the host.
 
     Raises TypeError for a mask of another dtype, and ValueError for shapes that do not broadcast."""
@@ -57,13 +67,13 @@ def masked_select(input, mask):
     return getitem(reshape(expanded(input, shape), math.prod(shape)), (places,))
 
 
-def take(input, index):
+def take(input: T, index: T) -> T:
     """The elements of x, flattened, at the int Tensor index, which may count from the end; of its shape. Raises
     IndexError for an element that x does not have, and TypeError for an index of floats."""
     return getitem(reshape(input, input.numel()), (index,))
 
 
-def take_along_dim(input, indices, dim=None):
+def take_along_dim(input: T, indices: T, dim: int | None = None) -> T:
     """gather, for which x and indices are broadcast in the other dims. dim None: of x flattened, (n,).
 
     Raises IndexError for a place that x does not have, ValueError for other shapes, TypeError for indices that are no
@@ -110,7 +120,7 @@ def _widened(y, shape):
     return pad(y, widths) if any(widths) else y
 
 
-def scatter_add(input, dim, index, src):
+def scatter_add(input: T, dim: int, index: T, src: T) -> T:
     """x with src added at `index` along dim: y[index[i][j]][j] += src[i][j] for dim 0, and so on. A copy.
 
     index, an int Tensor, and src, a number or a Tensor of x's dtype, have as many dims as x; index is at most as large
@@ -122,7 +132,7 @@ def scatter_add(input, dim, index, src):
 
 
 @composite(case((2, 3), 1, Fixed([[0, 2], [1, 0]]), (2, 2)), case((2, 3), 0, Fixed([[1, 0, 1]]), 0.5))
-def scatter(input, dim, index, src=None, *, value=None):
+def scatter(input: T, dim: int, index: T, src: "Operand | None" = None, *, value: float | None = None) -> T:
     """y = x with src (a Tensor or a number) written at `index` along dim; of several to one place, the last stays
 
     y[index[i][j]][j] = src[i][j] for dim 0, and so on; shapes, dtypes and errors are those of scatter_add. The places
@@ -154,7 +164,7 @@ def _slices(name, x, dim, index, src):
 
 
 @composite(case((3, 2), 0, Fixed([2, 0, 2]), (3, 2), alpha=0.5))
-def index_add(input, dim, index, source, *, alpha=1):
+def index_add(input: T, dim: int, index: T, source: T, *, alpha: float = 1) -> T:
     """y = x with alpha times the slices of source added at the places `index`, (n,), of dim
 
     source, of x's dtype, has n slices there, and x's sizes in the other dims; index holds ints. Raises IndexError for a
@@ -164,7 +174,7 @@ def index_add(input, dim, index, source, *, alpha=1):
 
 
 @composite(case((3, 2), 0, Fixed([2, 0]), (2, 2)))
-def index_copy(input, dim, index, source):
+def index_copy(input: T, dim: int, index: T, source: T) -> T:
     """y = x with the slices of source in the places `index`, (n,), of dim; of several for one place, the last stays
 
     Shapes, dtypes and errors are those of index_add. The places are found on the host."""
@@ -172,7 +182,7 @@ def index_copy(input, dim, index, source):
 
 
 @composite(case((3, 2), 0, Fixed([2, 0]), 0.5))
-def index_fill(input, dim, index, value):
+def index_fill(input: T, dim: int, index: T, value: T) -> T:
     """y = x with a number, or a tensor of no dims, in the slices `index`, (n,), of dim
 
     Of x's shape and dtype. Raises IndexError for a slice that x does not have, ValueError for an index of other dims,
@@ -185,7 +195,7 @@ def index_fill(input, dim, index, value):
     return scatter(input, *_slices("index_fill", input, dim, index, value))
 
 
-def isin(elements, test_elements, *, assume_unique=False, invert=False):
+def isin(elements: T, test_elements: Operand, *, assume_unique: bool = False, invert: bool = False) -> T:
     """Which elements are among the test elements, or are not, with invert: bool, of elements' shape. One of the two may
     be a number. assume_unique changes nothing."""
     elements, test_elements = promoted("isin", elements, test_elements)

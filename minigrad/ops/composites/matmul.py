@@ -4,6 +4,7 @@ import math
 
 from ...autograd import composite
 from ...autograd.cases import case
+from ...typing import Array, T
 from ..matmul import matmul
 from ..movement import reshape, unsqueeze
 
@@ -17,30 +18,30 @@ def _product(name, a, b, *dims):
     return matmul(a, b)
 
 
-def mm(input, mat2):
+def mm(input: T, mat2: T) -> T:
     """(n, k) @ (k, m) -> (n, m), promoted. Raises ValueError for other shapes: matmul takes batches, too."""
     return _product("mm", input, mat2, 2, 2)
 
 
-def bmm(input, mat2):
+def bmm(input: T, mat2: T) -> T:
     """(B, n, k) @ (B, k, m) -> (B, n, m), promoted. Raises ValueError for other shapes: matmul broadcasts."""
     if input.shape[:1] != mat2.shape[:1]:
         raise ValueError(f"bmm: batches of shapes {input.shape} and {mat2.shape} differ; use matmul to broadcast")
     return _product("bmm", input, mat2, 3, 3)
 
 
-def mv(input, vec):
+def mv(input: T, vec: T) -> T:
     """(n, k) @ (k,) -> (n,), promoted. Raises ValueError for other shapes."""
     return _product("mv", input, vec, 2, 1)
 
 
-def dot(input, tensor):
+def dot(input: T, tensor: T) -> T:
     """(k,) @ (k,) -> (), promoted. Raises ValueError for other shapes."""
     return _product("dot", input, tensor, 1, 1)
 
 
 @composite(case((3,), (4,)))
-def outer(input, vec2):
+def outer(input: T, vec2: T) -> T:
     """y_ij = x_i vec2_j: (n,), (m,) -> (n, m)
 
     Dtypes are promoted. Raises ValueError for other numbers of dims."""
@@ -49,7 +50,7 @@ def outer(input, vec2):
     return unsqueeze(input, 1) * vec2
 
 
-def tensordot(a, b, dims=2):
+def tensordot(a: T, b: T | Array, dims: int = 2) -> T:
     """Sums over products of the last `dims` dims of a and the first of b, or over (dims of a, dims of b).
 
     (…, k_1, …) and (k_1, …, …) -> the dims of a that are left, then those of b. Dtypes are promoted. Raises ValueError
@@ -77,7 +78,7 @@ def _plus(name, x, product, beta, alpha):
 
 
 @composite(case((4,), (2, 3), (3, 4), beta=0.5, alpha=2))
-def addmm(input, mat1, mat2, *, beta=1, alpha=1):
+def addmm(input: T, mat1: T, mat2: T, *, beta: float = 1, alpha: float = 1) -> T:
     """y = beta x + alpha mat1 mat2: (n, m) or what broadcasts to it, (n, k), (k, m) -> (n, m)
 
     Dtypes are promoted. With beta 0, NaN and ∞ in x do not count. Raises ValueError for other shapes."""

@@ -2,11 +2,13 @@
 
 import builtins
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from ...autograd import Value, composite
 from ...autograd.cases import case
+from ...typing import Dims, Size, T
 from ..args import one_dim, shape_of
 from ..index import getitem
 from ..movement import cat, expand, expanded, flatten, flip, permute, repeat, reshape, split, transpose, unsqueeze
@@ -21,7 +23,7 @@ __all__ = [
 
 
 @composite(case((3, 4)), case((3,)))
-def t(input):
+def t(input: T) -> T:
     """The transpose of a matrix, as a view; x itself, as a view, if it has fewer dims. Raises ValueError if it has
     more."""
     if input.ndim > 2:
@@ -30,7 +32,7 @@ def t(input):
 
 
 @composite(case((2, 3, 4), 0, -1), case((2, 3, 4), source=(0, 1), destination=(1, 2)))
-def movedim(input, source, destination):
+def movedim(input: T, source: int | Sequence[int], destination: int | Sequence[int]) -> T:
     """x with the dims `source` (one or several) at the positions `destination`, the others in order. A view. Raises
     ValueError unless both name as many dims, each once."""
     source, destination = ((d,) if isinstance(d, int) else tuple(d) for d in (source, destination))
@@ -44,7 +46,7 @@ def movedim(input, source, destination):
     return permute(input, tuple(order[: input.ndim]))
 
 
-def select(input, dim, index):
+def select(input: T, dim: int, index: int) -> T:
     """The slice number `index` of x along dim, as a view without that dim. Raises IndexError for a slice that x does
     not have."""
     dim = one_dim("select", input, dim)
@@ -54,7 +56,7 @@ def select(input, dim, index):
 
 
 @composite(case((3, 5), 1, 1, 3), case((3, 5), 0, -2, 2))
-def narrow(input, dim, start, length):
+def narrow(input: T, dim: int, start: int, length: int) -> T:
     """`length` slices of x along dim from `start` on, as a view. Raises IndexError for slices that x does not have."""
     dim, start = one_dim("narrow", input, dim), int(start)
     if input.ndim == 0:
@@ -67,7 +69,7 @@ def narrow(input, dim, start, length):
 
 
 @composite(case((3, 4), 1), case((3, 4), shifts=(1, -1), dims=(0, 1)))
-def roll(input, shifts, dims=None):
+def roll(input: T, shifts: int | Sequence[int], dims: Dims = None) -> T:
     """x with its elements moved on by `shifts` along dims, those at the end to the front. A copy. dims None: x
     flattened, and given its shape again. Raises ValueError unless there are as many shifts as dims."""
     if dims is None:
@@ -87,7 +89,7 @@ def roll(input, shifts, dims=None):
 
 
 @composite(case((3, 4)), case((2, 3, 4), offset=1, dim1=-1, dim2=0))
-def diagonal(input, offset=0, dim1=0, dim2=1):
+def diagonal(input: T, offset: int = 0, dim1: int = 0, dim2: int = 1) -> T:
     """The elements (i, i + offset) of dims dim1 and dim2, as the last dim of a copy. (n, m) -> (min(n, m),) for offset
     0. Raises ValueError unless these are two dims."""
     dim1, dim2 = one_dim("diagonal", input, dim1), one_dim("diagonal", input, dim2)
@@ -102,7 +104,7 @@ def diagonal(input, offset=0, dim1=0, dim2=1):
 
 
 @composite(case((2, 3)), case((2, 3), offset=-1, dim1=0, dim2=2))
-def diag_embed(input, offset=0, dim1=-2, dim2=-1):
+def diag_embed(input: T, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T:
     """Matrices with the last dim of x on the diagonal `offset` of dims dim1 and dim2, 0 elsewhere. (…, n) -> (…, n, n)
     for offset 0. Raises ValueError unless these can be two dims of the result."""
     ndim = input.ndim + 1
@@ -118,7 +120,7 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
 
 
 @composite(case((3,), 1), case((3, 4)))
-def diag(input, diagonal=0):
+def diag(input: T, diagonal: int = 0) -> T:
     """A matrix with the vector x on a diagonal, or the diagonal of the matrix x. (n,) -> (n, n), or (n, m) -> (min(n,
     m),), for diagonal 0. Raises ValueError for other numbers of dims."""
     if input.ndim not in (1, 2):
@@ -129,7 +131,7 @@ def diag(input, diagonal=0):
 _diagonal = diagonal
 
 
-def trace(input):
+def trace(input: T) -> T:
     """The sum of a matrix's diagonal. (n, m) -> (), of x's dtype; int64 of integers and bools. Raises ValueError unless
     x has two dims."""
     if input.ndim != 2:
@@ -140,7 +142,7 @@ def trace(input):
 _MODES: dict = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}  # torch's names, and NumPy's
 
 
-def pad(input, pad, mode="constant", value=None):
+def pad(input: T, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> T:
     """Padding as PyTorch's. `pad` is (last dim before, after, next to last before, after, …), sizes ≥ 0 by which it
     grows.
 
@@ -169,7 +171,9 @@ def pad(input, pad, mode="constant", value=None):
     return y if y is not input else input.clone()
 
 
-def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
+def repeat_interleave(
+    input: T, repeats: T | int | None = None, dim: Dims = None, *, output_size: int | None = None
+) -> T:
     """A copy of x with each slice along dim `repeats` times in a row (NumPy's repeat); dim None: x flattened.
 
     repeats: an int, or an int Tensor with one for each slice, which is read on the host. An int vector alone is taken
@@ -197,25 +201,25 @@ def repeat_interleave(input, repeats=None, dim=None, *, output_size=None):
     return repeated(input, repeats, dim)
 
 
-def fliplr(input):
+def fliplr(input: T) -> T:
     """A copy of x reversed along its second dim. Raises IndexError if there is none."""
     return flip(input, (one_dim("fliplr", input, 1),))
 
 
-def flipud(input):
+def flipud(input: T) -> T:
     """A copy of x reversed along its first dim. Of x's shape."""
     return flip(input, (0,)) if input.ndim else input.clone()
 
 
 @composite(case((2, 3), 2, 2))
-def tile(input, *times, dims=None):
+def tile(input: T, *times: Size, dims: Size | None = None) -> T:
     """A copy of x repeated dims[i] times along dim i; if dims are fewer than x's, they are of its last ones."""
     dims = shape_of("tile", times, dims)
     return repeat(input, (1,) * (input.ndim - len(dims)) + dims)
 
 
 @composite(case((2, 6), 1, sizes=(3, -1)))
-def unflatten(input, dim, sizes):
+def unflatten(input: T, dim: int, sizes: Size) -> T:
     """x with one dim as several, of these sizes; one may be -1. A view. Raises ValueError for sizes that do not make up
     the dim."""
     dim, sizes = one_dim("unflatten", input, dim), shape_of("unflatten", (sizes,))
@@ -228,17 +232,17 @@ def unflatten(input, dim, sizes):
     return reshape(input, *input.shape[:dim], *sizes, *input.shape[dim + 1 :])
 
 
-def ravel(input):
+def ravel(input: T) -> T:
     """x with one dim, (n,): a view where the memory layout allows, else a copy."""
     return flatten(input)
 
 
-def broadcast_to(input, *sizes, size=None):
+def broadcast_to(input: T, *sizes: Size, size: Size | None = None) -> T:
     """x broadcast to a shape, without a copy: expand(size). Raises ValueError if it does not broadcast."""
     return expand(input, *sizes, size=size)
 
 
-def broadcast_tensors(*tensors):
+def broadcast_tensors(*tensors: Sequence[T]) -> tuple[T, ...]:
     """The tensors broadcast against each other, without copies. A tuple. Raises ValueError if their shapes do not
     broadcast."""
     tensors = _list(tensors)
@@ -262,7 +266,7 @@ def _list(tensors):
     return list(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else list(tensors)
 
 
-def meshgrid(*tensors, indexing="ij"):
+def meshgrid(*tensors: Sequence[T], indexing: str = "ij") -> tuple[T, ...]:
     """The coordinates of a grid: one tensor per dim, (n_0, n_1, …) each, from vectors of n_i (or numbers). A tuple of
     views.
 
@@ -290,7 +294,7 @@ def _at_least(x, ndim):
 
 
 @composite(case([(2,), (3,)]), case([(2, 1), (2, 3)]))
-def hstack(tensors):
+def hstack(tensors: Sequence[T]) -> T:
     """Tensors one after the other along dim 1; vectors and numbers along dim 0. Promoted. Raises ValueError if their
     other sizes differ."""
     xs = [_at_least(x, 1) for x in tensors]
@@ -298,7 +302,7 @@ def hstack(tensors):
 
 
 @composite(case([(3,), (2, 3)]))
-def vstack(tensors):
+def vstack(tensors: Sequence[T]) -> T:
     """Tensors one after the other along dim 0; a vector is a row. Promoted. Raises ValueError if their other sizes
     differ."""
     return cat([_at_least(x, 2) for x in tensors], 0)

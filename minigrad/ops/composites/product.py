@@ -9,6 +9,7 @@ from ...autograd import Op, composite
 from ...autograd.cases import Fixed, case, positive
 from ...base import recording
 from ...dtypes import float16, float32, float64
+from ...typing import Dims, DTypeLike, T
 from ..args import in_dtype, many_dims, numpy_names, one_dim
 from ..elementwise import abs, floor, log
 from ..movement import copied, pad, shaped
@@ -84,7 +85,7 @@ def running(x, dim, combine, neutral):
 
 @numpy_names
 @composite(case((3, 4)), case((2, 5), dim=1), case(positive((2, 3, 2)), dim=(0, 2), keepdim=True), case((0, 3), dim=0))
-def prod(input, dim=None, keepdim=False, dtype=None):
+def prod(input: T, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> T:
     """y = Π x over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype, or of x in
     `dtype`; integers and bools give int64. A tree of products, in float64, so the gradient is right where factors are
     0."""
@@ -111,7 +112,7 @@ def prod(input, dim=None, keepdim=False, dtype=None):
 
 @numpy_names
 @composite(case((3, 4), dim=1), case(Fixed([[2.0, 0.0, 3.0], [0.0, 0.0, 1.0]]), dim=1))
-def cumprod(input, dim, dtype=None):
+def cumprod(input: T, dim: int, dtype: DTypeLike | None = None) -> T:
     """y_i = Π_{j ≤ i} x_j along dim; the gradient is right where factors are 0
 
     Of x's shape and dtype, or of x in `dtype`; integers and bools give int64."""

@@ -1,12 +1,14 @@
 """Norms, running products and counts."""
 
 import math
+from typing import Literal, overload
 
 import numpy as np
 
 from ...autograd import composite
 from ...autograd.cases import apart, case
 from ...dtypes import float16
+from ...typing import Dims, DTypeLike, Operand, T
 from ..args import in_dtype, many_dims, numpy_names, one_dim, require_float
 from ..elementwise import abs as absolute
 from ..elementwise import pow
@@ -26,7 +28,7 @@ __all__ = ["bincount", "bucketize", "count_nonzero", "median", "norm", "searchso
     case(apart((3, 4)), p=3, dim=1),
     case(apart((3, 4)), p=math.inf, dim=0),
 )
-def norm(input, p=2, dim=None, keepdim=False, dtype=None):
+def norm(input: T, p: float | str = 2, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> T:
     """y = (Σ |x|^p)^(1/p) over dim; the largest or smallest |x| for p = ±∞, how many are not 0 for p = 0
 
     dim: an int, several, or None for all, dropped unless keepdim. p "fro" is 2. Of x's dtype, or of x in `dtype`. The
@@ -61,14 +63,22 @@ def norm(input, p=2, dim=None, keepdim=False, dtype=None):
 
 
 @numpy_names
-def count_nonzero(input, dim=None):
+def count_nonzero(input: T, dim: Dims = None) -> T:
     """How many values over dim are not 0, int64. dim: an int, several, or None for all, dropped."""
     return total(input != 0, dim)
 
 
+@overload
+def median(input: T, dim: None = None, keepdim: bool = False) -> T: ...
+
+
+@overload
+def median(input: T, dim: int, keepdim: bool = False) -> ValuesIndices[T]: ...
+
+
 @numpy_names
 @composite(case((3, 4)), case(apart((3, 5)), dim=1, keepdim=True))
-def median(input, dim=None, keepdim=False):
+def median(input: T, dim: Dims = None, keepdim: bool = False) -> T | ValuesIndices[T]:
     """The middle value of all, the lower of two; NaN if there is one. With dim, an int that is dropped unless keepdim,
     the pair (values, indices), of x's dtype and int64.
 
@@ -97,7 +107,9 @@ def median(input, dim=None, keepdim=False):
 
 
 @numpy_names
-def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+def var_mean(
+    input: T, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: int | None = None
+) -> tuple[T, T]:
     """The pair (var, mean) over dim. Shapes, dtypes, options and errors are those of var."""
     over = None if isinstance(dim, bool) else dim  # var(x, False) is var(x, unbiased=False)
     return var(input, dim, unbiased, keepdim, correction=correction), mean(input, over, keepdim)
@@ -106,8 +118,26 @@ def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 # ---------------------------------------------------------------------------------- counted on the host, no gradients
 
 
+@overload
+def unique(
+    input: T,
+    sorted: bool = True,
+    return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False,
+    dim: int | None = None,
+) -> T: ...
+
+
+@overload
+def unique(
+    input: T, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> T | tuple[T, ...]: ...
+
+
 @numpy_names
-def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
+def unique(
+    input: T, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: Dims = None
+) -> T | tuple[T, ...]:
     """The different values of x in ascending order, (n,), or its different slices along dim; no gradient. On the host.
 
     return_inverse: also where in the result each element is, int64 of x's shape (or one per slice). return_counts: also
@@ -126,7 +156,7 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
     return (new(input, y), *(new(input, each.astype(np.int64)) for each in more))
 
 
-def bincount(input, weights=None, minlength=0):
+def bincount(input: T, weights: T | None = None, minlength: int = 0) -> T:
     """How often each number occurs in the int vector x, int64; or the sums of weights, (n,) too, in their float dtype.
 
     The result has max(x) + 1 elements, or minlength if that is more. No gradient; on the host. Raises TypeError unless
@@ -142,7 +172,15 @@ def bincount(input, weights=None, minlength=0):
     return new(input, np.bincount(values, host(weights), minlength).astype(dtype))
 
 
-def searchsorted(sorted_sequence, input, *, right=False, side=None, out_int32=False, sorter=None):
+def searchsorted(
+    sorted_sequence: T,
+    input: Operand,
+    *,
+    right: bool = False,
+    side: str | None = None,
+    out_int32: bool = False,
+    sorter: T | None = None,
+) -> T:
     """Where values would have to be put in so that the last dim stays sorted. int64, of values' shape: before their
     equals, or after them (right=True, side="right").
 
@@ -166,7 +204,7 @@ def searchsorted(sorted_sequence, input, *, right=False, side=None, out_int32=Fa
     return new(sorted_sequence, np.asarray(found).astype(np.int32 if out_int32 else np.int64))
 
 
-def bucketize(input, boundaries, *, out_int32=False, right=False):
+def bucketize(input: T, boundaries: T, *, out_int32: bool = False, right: bool = False) -> T:
     """The number of the interval between sorted boundaries, (n,), that each value of x is in: searchsorted's answer.
     int64, of x's shape."""
     return searchsorted(boundaries, input, right=right, out_int32=out_int32)

@@ -2,7 +2,8 @@
 
 from ...autograd import Op, Value, composite
 from ...autograd.cases import case, integers, positive, uniform
-from ..args import no_out, promoted
+from ...typing import Operand, T
+from ..args import promoted
 from ..elementwise import Floor, binary, neg
 from ..elementwise import div as true_divide
 from ..select import where
@@ -73,7 +74,7 @@ def _numbers(name, x, other):
     return x, other
 
 
-def floor_divide(input, other):
+def floor_divide(input: T, other: Operand) -> T:
     """⌊x / other⌋, as Python's //; no gradient. Elementwise, promoted and broadcast. Integers by a tensor's 0 give 0.
 
     Raises ZeroDivisionError for integers by the number 0, TypeError for bools, ValueError for shapes that do not
@@ -81,7 +82,7 @@ def floor_divide(input, other):
     return _floor_divide(*_numbers("floor_divide", input, other))
 
 
-def remainder(input, other):
+def remainder(input: T, other: Operand) -> T:
     """x - other ⌊x / other⌋, as Python's %: it has other's sign. Elementwise, promoted and broadcast. Integers by a
     tensor's 0 give 0.
 
@@ -90,7 +91,7 @@ def remainder(input, other):
     return _remainder(*_numbers("remainder", input, other))
 
 
-def fmod(input, other):
+def fmod(input: T, other: Operand) -> T:
     """x - other trunc(x / other), as C's: it has x's sign. Elementwise, promoted and broadcast. Integers by a tensor's
     0 give 0.
 
@@ -104,14 +105,12 @@ def fmod(input, other):
     return _fmod(input, other)
 
 
-def div(input, other, *, rounding_mode=None, out=None):
+def div(input: T, other: Operand, *, rounding_mode: str | None = None) -> T:
     """x / other, true division: of integers too, in float32. Elementwise, promoted and broadcast.
 
     With rounding_mode "floor" or "trunc" a whole number, in the promoted dtype and without a gradient. Raises
     ValueError for another mode or shapes that do not broadcast, and, rounding, ZeroDivisionError for integers by the
     number 0."""
-    if out is not None:
-        raise no_out("div")
     if rounding_mode is None:
         return true_divide(input, other)
     if rounding_mode == "floor":
@@ -126,7 +125,7 @@ def div(input, other, *, rounding_mode=None, out=None):
 
 
 @composite(case((3, 4)))
-def ceil(input):
+def ceil(input: T) -> T:
     """y = the smallest integer ≥ x, in x's dtype;   no gradient
 
     Elementwise: of x's shape."""
@@ -134,7 +133,7 @@ def ceil(input):
 
 
 @composite(case((3, 4)))
-def trunc(input):
+def trunc(input: T) -> T:
     """y = x without its fraction, in x's dtype;   no gradient
 
     Elementwise: of x's shape."""
@@ -142,7 +141,7 @@ def trunc(input):
 
 
 @composite(case((3, 4)), case((3, 4), decimals=1))
-def round(input, decimals=0):
+def round(input: T, decimals: int = 0) -> T:
     """y = the nearest integer, the even one of two, or the nearest multiple of 10^-decimals;   no gradient
 
     Elementwise: of x's shape and dtype. Raises TypeError for decimals of integers."""
