@@ -136,13 +136,10 @@ def main(argv=()):
     options |= {"rtol": args.rtol, "budget": args.budget}
     rows, nothing = [], []
     with cli.busy(f"0/{len(names)}") as say:
-        try:
-            for i, (name, found) in enumerate(sweep(names, args.modules, args.jobs, **options), 1):
-                say(f"{i}/{len(names)} {name}")
-                rows += found
-                nothing += [] if found else [name]
-        except KeyboardInterrupt as stop:
-            raise cli.CommandError(f"stopped {stop}".strip(), cli.status_of(stop)) from None
+        for i, (name, found) in enumerate(sweep(names, args.modules, args.jobs, **options), 1):
+            say(f"{i}/{len(names)} {name}")
+            rows += found
+            nothing += [] if found else [name]
     rows = worst_first(rows)
     failed = [row for row in rows if row.verdict not in (PASS, KINK)]
     if shown := failed if args.quiet else rows:

@@ -1,6 +1,5 @@
 """Every declared op on every case of it, on every device asked for, at both orders, and the results as a table."""
 
-import atexit
 import importlib
 import multiprocessing
 import os
@@ -9,10 +8,11 @@ import threading
 import time
 import zlib
 from collections.abc import Iterable
-from contextlib import contextmanager, nullcontext, suppress
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import connection
 from typing import Any
 
 import numpy as np
@@ -103,116 +103,58 @@ def sweep(names, modules=(), jobs=1, devices=("cpu",), orders=(1, 2), seed=0, **
     """Yields (name, Rows) for each op, once, in this order, whatever the number of processes that share the work.
 
     modules: names of those that declare them, imported in each process. With any, even one process at a time is not
-    this one: an op that nobody has checked yet may end the process that it runs in.
-
-    Raises KeyboardInterrupt, on Ctrl-C, that says which ops were being checked."""
+    this one: an op that nobody has checked yet may end the process that it runs in. Then it has failed, and the others
+    are checked again, each in a process of its own."""
     names = list(dict.fromkeys(names))
     jobs = min(jobs, len(names))
     check = partial(_rows, devices=devices, orders=orders, seed=seed, **options)
-    if jobs < 2 and not modules:
-        for name in names:
+    if not names or (jobs < 2 and not modules):
+        yield from ((name, check(name)) for name in names)
+        return
+    others, pool = set(multiprocessing.active_children()), _pool(jobs, modules)
+    try:
+        with _one_thread() if jobs > 1 else nullcontext():
+            found = [pool.submit(check, name) for name in names]
+        for name, rows in zip(names, found):
             try:
-                rows = check(name=name)
-            except KeyboardInterrupt:
-                raise KeyboardInterrupt(f"while checking {name}") from None
-            yield name, rows
-        return
-    todo, found, workers = list(reversed(names)), {}, []
-    start = partial(_Worker, modules, check, shared=jobs > 1)
-    try:
-        for _ in range(jobs):
-            workers.append(start(todo.pop()))
-        for name in names:
-            while name not in found:
-                # One that has died keeps its pipe open if a process that its op has started is left: look every second.
-                ready = connection.wait([worker.pipe for worker in workers], timeout=1)
-                for worker in [w for w in workers if w.pipe in ready or not w.process.is_alive()]:
-                    found[worker.name] = worker.rows(devices)
-                    if not todo:
-                        workers.remove(worker)
-                        worker.end()
-                    elif worker.process.is_alive():
-                        worker.ask(todo.pop())
-                    else:
-                        worker.end()
-                        workers[workers.index(worker)] = start(todo.pop())
-            yield name, found.pop(name)
-    except KeyboardInterrupt:
-        under_way = ", ".join(worker.name for worker in workers)
-        raise KeyboardInterrupt(f"while checking {under_way}" if under_way else "") from None
+                yield name, rows.result()
+            except BrokenProcessPool:
+                yield name, _alone(name, modules, check, devices)
     finally:  # also on Ctrl-C, or if whoever asked wants no more: what the processes still do is for nobody
-        for worker in workers:
-            worker.end()
+        for process in set(multiprocessing.active_children()) - others:
+            process.kill()
+        pool.shutdown(cancel_futures=True)
 
 
-class _Worker:
-    """A process that checks one op at a time. (Python's own pools have semaphores, of which it would complain if this
-    process were killed.) shared: there are others, so that it has one core.
+def _pool(jobs, modules):
+    """Processes that have imported the modules. A fork of a process that has threads, or a GPU, may hang."""
+    return ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _begin, (tuple(modules),))
 
-    It is no daemon, since those may not have processes of their own, and an op may want some."""
 
-    def __init__(self, modules, check, name, shared):
-        context = multiprocessing.get_context("spawn")  # a fork of a process that has threads, or a GPU, may hang
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(theirs, tuple(modules), check))
-        with _deaf_to_ctrl_c(), _one_thread() if shared else nullcontext():
-            self.process.start()
-        atexit.register(self.end)  # or Python would wait for it, if nobody closes the sweep
-        theirs.close()
-        self.ask(name)
+def _begin(modules):
+    """What a process does first."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that shares out the work
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    for name in modules:
+        importlib.import_module(name)
 
-    def ask(self, name):
-        self.name = name
-        with suppress(OSError):  # it has died: rows() says so
-            self.pipe.send(name)
 
-    def rows(self, devices):
-        """The Rows of the op it was asked for; a failed one if that has ended the process."""
+def _end_with_parent():
+    """A parent that is killed closes nothing. Its processes would wait for work for ever, and hold its stdout open."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _alone(name, modules, check, devices):
+    """The Rows of an op that is checked once more, in a process of its own; a failed one if it ends that."""
+    with _pool(1, modules) as pool:
         try:
-            if not self.process.is_alive() and not self.pipe.poll():
-                raise EOFError
-            return self.pipe.recv()
-        except (EOFError, OSError):
-            self.process.join()
-            status = self.process.exitcode or 0
-            why = f"by {_signal_name(-status)}" if status < 0 else f"with status {status}"
-            message = f"FAIL {self.name}: the process that checked it was ended {why}"
-            return [Row(self.name, "all cases", ", ".join(devices), 1, "", FAIL, None, message, 0.0)]
-
-    def end(self):
-        """End it, and the processes that its ops have started."""
-        atexit.unregister(self.end)
-        self.pipe.close()
-        _kill_group(self.process.pid)
-        self.process.kill()  # it may not lead a group yet
-        self.process.join()
-
-
-def _kill_group(leader):
-    if hasattr(os, "killpg"):
-        with suppress(ProcessLookupError, PermissionError):  # it has none, or only zombies are left (on macOS)
-            os.killpg(leader, signal.SIGKILL)
-
-
-def _signal_name(number):
-    """Those for real-time use have numbers only."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-@contextmanager
-def _deaf_to_ctrl_c():
-    """Processes that are started inside the with inherit it: Ctrl-C is for the one that shares out the work."""
-    if threading.current_thread() is not threading.main_thread():  # which alone may say so
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+            return pool.submit(check, name).result()
+        except BrokenProcessPool:
+            message = f"FAIL {name}: it ended the process that checked it"
+            return [Row(name, "all cases", ", ".join(devices), 1, "", FAIL, None, message, 0.0)]
 
 
 @contextmanager
@@ -227,27 +169,6 @@ def _one_thread():
         for name in names:
             del os.environ[name]
         os.environ.update(before)
-
-
-def _work(pipe, modules, check):
-    """What each process does."""
-    if hasattr(os, "setsid"):
-        os.setsid()  # the processes that ops start are of its group, and end with it
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    for name in modules:
-        importlib.import_module(name)
-    with suppress(EOFError, OSError):  # nobody asks any more
-        while True:
-            pipe.send(check(pipe.recv()))
-
-
-def _end_with_parent():
-    """A parent that is killed closes nothing. Its processes would wait for work for ever, and hold its stdout open."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        _kill_group(os.getpid())
-        os._exit(1)
 
 
 def _rows(name, devices, orders, seed, **options):
