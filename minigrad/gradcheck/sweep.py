@@ -109,12 +109,12 @@ def sweep(names, modules=(), jobs=1, devices=("cpu",), orders=(1, 2), seed=0, **
     jobs = min(jobs, len(names))
     check = partial(_rows, devices=devices, orders=orders, seed=seed, **options)
     if not names or (jobs < 2 and not modules):
-        yield from ((name, check(name)) for name in names)
+        yield from ((name, check(name=name)) for name in names)
         return
     others, pool = set(multiprocessing.active_children()), _pool(jobs, modules)
     try:
         with _one_thread() if jobs > 1 else nullcontext():
-            found = [pool.submit(check, name) for name in names]
+            found = [pool.submit(check, name=name) for name in names]
         for name, rows in zip(names, found):
             try:
                 yield name, rows.result()
@@ -151,7 +151,7 @@ def _alone(name, modules, check, devices):
     """The Rows of an op that is checked once more, in a process of its own; a failed one if it ends that."""
     with _pool(1, modules) as pool:
         try:
-            return pool.submit(check, name).result()
+            return pool.submit(check, name=name).result()
         except BrokenProcessPool:
             message = f"FAIL {name}: it ended the process that checked it"
             return [Row(name, "all cases", ", ".join(devices), 1, "", FAIL, None, message, 0.0)]

@@ -300,5 +300,5 @@ def test_an_op_does_not_take_the_place_of_one_with_its_name(module, capsys):
     wrong, right = module("4.0", "ops_of_the_test_wrong"), module("3.0", "ops_of_the_test_right")
     with pytest.raises(SystemExit, match="2"):
         main([wrong, right])
-    said = "ops_of_the_test_wrong and ops_of_the_test_right both have an op called 'cube': rename one"
-    assert said in capsys.readouterr().err
+    said = "ops_of_the_test_wrong and ops_of_the_test_right both have an op called '(cube|step|unchecked)': rename one"
+    assert re.search(said, capsys.readouterr().err)

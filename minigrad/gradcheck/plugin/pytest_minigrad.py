@@ -1,99 +1,124 @@
-"""Gradient checks in a test suite, as a pytest plugin: see minigrad/gradcheck/pytest_plugin.py, and its README.
+"""Gradient checks in a test suite, as a pytest plugin: minigrad/gradcheck/README.md shows how.
 
 pytest imports this file in every run, also where nothing is checked. So it imports nothing but pytest, and is installed
 beside the package (see pyproject.toml): minigrad itself, with NumPy, is imported when a test asks for it."""
 
-import argparse
-import math
+import inspect
+from functools import partial
 
 import pytest
 
 
 def pytest_addoption(parser):
     group = parser.getgroup("gradcheck", "gradient checks of minigrad")
-    group.addoption("--gradcheck-seed", type=_seed, default=0, metavar="N", help="of inputs, directions and probes")
-    group.addoption(
-        "--gradcheck-budget",
-        type=_seconds,
-        metavar="SECONDS",
-        help="for all gradient checks of this run, for those of each process with pytest-xdist; the summary says what "
-        "was left out",
-    )
+    group.addoption("--gradcheck-seed", type=int, default=0, metavar="N", help="of inputs, directions and probes")
+    group.addoption("--gradcheck-budget", type=float, metavar="SECONDS", help="for each check")
 
 
 def pytest_configure(config):
-    config.addinivalue_line(
-        "markers",
-        "gradcheck(cases…, op=, order=, probes=, **options): check the gradient of an op, or of the marked function "
-        "of Tensors; one test for each case and probe",
-    )
+    about = "check the gradient of an op, or of the marked function of Tensors; one test for each case and order"
+    config.addinivalue_line("markers", f"gradcheck(cases…, op=, order=, **options): {about}")
 
 
 def pytest_generate_tests(metafunc):
-    if metafunc.definition.get_closest_marker("gradcheck"):
-        from minigrad.gradcheck.pytest_plugin import parametrize
+    """One test for each case and order that the mark asks for."""
+    mark = metafunc.definition.get_closest_marker("gradcheck")
+    if mark is None:
+        return
+    from minigrad.autograd import declared
+    from minigrad.autograd.cases import Case
 
-        parametrize(metafunc)
+    options = dict(mark.kwargs)
+    op = declared(options.pop("op")) if "op" in options else None  # by keyword: pytest would mark a class given alone
+    cases = mark.args or (op.cases if op else ())
+    if not cases or not all(isinstance(case, Case) for case in cases):
+        wrong = "the mark gradcheck needs an op= that declares cases, or minigrad.case(…)s: nothing would be checked"
+        raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {wrong}")
+    order = options.pop("order", (1, 2) if op else 1)
+    wanted = [(i, case, n) for i, case in enumerate(cases) for n in (order if isinstance(order, tuple) else [order])]
+    items = {f"case{i}" + f"-order{n}" * (n > 1): (op, case, {"order": n} | options) for i, case, n in wanted}
+    if "gradcheck" not in metafunc.fixturenames:
+        metafunc.fixturenames.append("gradcheck")
+    names = _inputs(metafunc.function, op, cases[0])  # which are drawn when the test runs
+    values = [(item, *[None] * len(names)) for item in items.values()]
+    metafunc.parametrize(["gradcheck", *names], values, indirect=["gradcheck"], ids=items)
 
 
 def pytest_runtest_setup(item):
     """A method of a unittest.TestCase, which runs itself, would pass without a check."""
     marked = isinstance(item, pytest.Function) and item.get_closest_marker("gradcheck")
     if marked and "gradcheck" not in getattr(getattr(item, "callspec", None), "params", ()):
-        pytest.fail(
-            "the mark gradcheck does nothing here, as in a unittest.TestCase: mark a function, or a method of a class "
-            "that is none",
-            pytrace=False,
-        )
+        pytest.fail("the mark gradcheck does nothing in a unittest.TestCase: mark a function", pytrace=False)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem):
-    if pyfuncitem.get_closest_marker("gradcheck"):
-        from minigrad.gradcheck.pytest_plugin import run
+    if not pyfuncitem.get_closest_marker("gradcheck"):
+        return None
+    from minigrad.gradcheck import GradcheckError
 
-        return run(pyfuncitem)
+    function, item = pyfuncitem.obj, pyfuncitem.callspec.params["gradcheck"]
+    check = pyfuncitem.funcargs.get("gradcheck") or Gradcheck(pyfuncitem.config, item)
+    op, case, _ = item
+    drawn = _inputs(function, op, case)
+    given = {name: pyfuncitem.funcargs[name] for name in _arguments(function) if name not in drawn}
+    if "gradcheck" in given:
+        function(**given)
+        if not check.called:
+            pytest.fail(f"{pyfuncitem.name} never called gradcheck(…): nothing was checked", pytrace=False)
+        return True
+    try:
+        check(None if op else partial(function, **given))
+    except GradcheckError as error:
+        repeat = f"pytest {pyfuncitem.nodeid!r} --gradcheck-seed {check.seed}"
+        pytest.fail(f"{error}\n\nTo repeat it: {repeat}", pytrace=False)
+    if op:
+        function(**given)
+    return True
 
 
 @pytest.fixture
 def gradcheck(request):
-    """minigrad's gradcheck(fn, *inputs, **options), with the seed and the budget of this run. In a test that is marked
-    `gradcheck`: gradcheck() checks the op, and gradcheck(fn) a function, on the case and with the probe of the item."""
-    from minigrad.gradcheck.pytest_plugin import Gradcheck
-
-    return Gradcheck(request.node, getattr(request, "param", None))
+    """gradcheck(fn, *inputs, **options) of minigrad, with this run's seed and budget. In a marked test, gradcheck()
+    checks the op, and gradcheck(fn) a function, on the case of the mark."""
+    return Gradcheck(request.config, getattr(request, "param", None))
 
 
-def pytest_terminal_summary(terminalreporter, config):
-    checked = [
-        (report, dict(report.user_properties)["gradcheck"])
-        for reports in terminalreporter.stats.values()
-        for report in reports
-        if getattr(report, "when", "") == "call" and "gradcheck" in dict(report.user_properties)
-    ]
-    if not checked:
-        return
-    counts: dict = {}
-    for report, (outcome, _) in checked:
-        counts[outcome or report.outcome] = counts.get(outcome or report.outcome, 0) + 1
-    said = ", ".join(f"{n} {outcome}" for outcome, n in sorted(counts.items(), reverse=True))
-    terminalreporter.write_line(f"gradcheck: {said}; seed {config.getoption('gradcheck_seed')}")
-    for report, (_, left_out) in checked:
-        if left_out:
-            terminalreporter.write_line(f"gradcheck: no time for {report.nodeid}: {', '.join(left_out)}", yellow=True)
+class Gradcheck:
+    """What the fixture is. item: (op or None, case, options) of a marked test, None of others."""
+
+    def __init__(self, config, item):
+        self.item, self.called = item, False
+        self.seed, self.budget = (config.getoption(f"gradcheck_{name}") for name in ("seed", "budget"))
+
+    def __call__(self, fn=None, *inputs, **options):
+        __tracebackhide__ = True
+        from minigrad.gradcheck import gradcheck
+        from minigrad.gradcheck.sweep import inputs_of
+        from minigrad.random import default_generator, manual_seed
+
+        self.called = True
+        options = {"seed": self.seed, "budget": self.budget, "progress": False} | options
+        if self.item:
+            op, case, asked = self.item
+            inputs = inputs or inputs_of(op.name if op else "", case, self.seed)
+            fn, options = partial(op.call if fn is None else fn, **case.params), asked | options
+        state = default_generator.state  # random numbers of the suite go on as if nothing had been checked
+        manual_seed(self.seed)
+        try:
+            return gradcheck(fn, *inputs, **options)
+        finally:
+            default_generator.state = state
 
 
-def _seed(typed):
-    if not typed.isdecimal() or int(typed) >= 2**32:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 2³² - 1, not {typed!r}")
-    return int(typed)
+def _arguments(function):
+    parameters = inspect.signature(function).parameters.values()
+    return [p.name for p in parameters if p.default is p.empty and p.name != "self"]
 
 
-def _seconds(typed):
-    try:
-        seconds = float(typed)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"must be a number of seconds above 0, not {typed!r}")
-    return seconds
+def _inputs(function, op, case):
+    """The names of the arguments that a marked function takes from the case; the others are fixtures."""
+    names = _arguments(function)
+    if op or "gradcheck" in names:
+        return []
+    return names[: len(case.inputs)] + [name for name in names[len(case.inputs) :] if name in case.params]
