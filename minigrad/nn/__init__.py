@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from . import cost, functional, gpt, init, positions, utils
 from .activations import (
-    ELU, GELU, GLU, Hardsigmoid, Hardswish, Hardtanh, LeakyReLU, LogSigmoid, LogSoftmax, Mish, PReLU,
-    ReLU, ReLU6, SELU, Sigmoid, SiLU, Softmax, Softplus, Tanh,
+    ELU, GELU, GLU, LeakyReLU, LogSigmoid, LogSoftmax, PReLU, ReLU, Sigmoid, SiLU, Softmax, Softplus, Tanh,
 )  # fmt: skip
 from .attention import MultiheadAttention
 from .cache import KVCache
-from .containers import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
+from .containers import ModuleDict, ModuleList, Sequential
 from .gpt.generate import choose
 from .gpt.config import GPTConfig
 from .gpt.model import GPT, MLP, Block
@@ -29,13 +28,12 @@ from ..base.missing import attributes
 
 __all__ = [
     "BCELoss", "BCEWithLogitsLoss", "Block", "CosineSimilarity", "CrossEntropyLoss", "Dropout", "ELU", "Embedding",
-    "Flatten", "GELU", "GLU", "GPT", "GPTConfig", "Hardsigmoid", "Hardswish", "Hardtanh", "HuberLoss", "Identity",
-    "KLDivLoss", "KVCache", "L1Loss", "LayerNorm", "LeakyReLU", "Linear", "LogSigmoid", "LogSoftmax", "MLP",
-    "MSELoss", "Mish", "Module", "ModuleDict", "ModuleList", "MultiheadAttention", "NLLLoss", "PReLU", "Parameter",
-    "ParameterDict", "ParameterList", "RMSNorm", "ReLU", "ReLU6", "SELU", "Sequential", "SiLU", "Sigmoid",
-    "SmoothL1Loss", "Softmax", "Softplus", "Tanh", "Transformer", "TransformerDecoder", "TransformerDecoderLayer",
-    "TransformerEncoder", "TransformerEncoderLayer", "Unflatten", "choose", "cost", "functional", "gpt", "init",
-    "positions", "recompute", "utils",
+    "Flatten", "GELU", "GLU", "GPT", "GPTConfig", "HuberLoss", "Identity", "KLDivLoss", "KVCache", "L1Loss",
+    "LayerNorm", "LeakyReLU", "Linear", "LogSigmoid", "LogSoftmax", "MLP", "MSELoss", "Module", "ModuleDict",
+    "ModuleList", "MultiheadAttention", "NLLLoss", "PReLU", "Parameter", "RMSNorm", "ReLU", "Sequential", "SiLU",
+    "Sigmoid", "SmoothL1Loss", "Softmax", "Softplus", "Tanh", "Transformer", "TransformerDecoder",
+    "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "Unflatten", "choose", "cost",
+    "functional", "gpt", "init", "positions", "recompute", "utils",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name

@@ -37,43 +37,10 @@ class ReLU(_Inplace):
     function = staticmethod(F.relu)
 
 
-class ReLU6(_Inplace):
-    """x limited to [0, 6], elementwise"""
-
-    function = staticmethod(F.relu6)
-
-
 class SiLU(_Inplace):
     """x σ(x), elementwise"""
 
     function = staticmethod(F.silu)
-
-
-class Mish(_Inplace):
-    """x tanh(softplus(x)), elementwise"""
-
-    function = staticmethod(F.mish)
-
-
-class Hardsigmoid(_Inplace):
-    """x / 6 + 1/2, limited to [0, 1], elementwise"""
-
-    function = staticmethod(F.hardsigmoid)
-
-
-class Hardswish(_Inplace):
-    """x hardsigmoid(x), elementwise"""
-
-    function = staticmethod(F.hardswish)
-
-
-class Hardtanh(_Activation):
-    """x limited to [min_val, max_val], elementwise"""
-
-    function, options = staticmethod(F.hardtanh), ("min_val", "max_val")
-
-    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
-        self.min_val, self.max_val, self.inplace = min_val, max_val, inplace
 
 
 class GELU(_Activation):
@@ -119,12 +86,6 @@ class ELU(_Activation):
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         self.alpha, self.inplace = alpha, inplace
-
-
-class SELU(_Inplace):
-    """1.0507 elu(x, 1.67326), elementwise"""
-
-    function = staticmethod(F.selu)
 
 
 class LeakyReLU(_Activation):

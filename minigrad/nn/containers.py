@@ -4,17 +4,16 @@ from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Va
 from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 from ..tensor import Tensor
-from .module import Module, Parameter
+from .module import Module
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     M = TypeVar("M", bound=Module, default=Any)  # of the modules held: nn.ModuleList[Block]
-    V = TypeVar("V", default=Any)
 else:
     from typing import TypeVar
 
-    M, V = TypeVar("M"), TypeVar("V")
+    M = TypeVar("M")
 
 
 class _Row(Module, Generic[M]):
@@ -131,15 +130,23 @@ class ModuleList(_Container, _Row[M]):
         self.extend(modules or ())
 
 
-class _Dict(Module, Generic[V]):
-    """What ModuleDict and ParameterDict share: entries by name, in the order in which they were added."""
+class ModuleDict(_Container, Generic[M]):
+    """A dict of modules by name, which is not called itself, from a dict or (name, module) pairs. To type checkers,
+    ModuleDict[Block] holds Blocks. Raises KeyError as dicts do, TypeError for anything that is no Module, and
+    ValueError for a name with a dot, or of an attribute."""
 
-    def update(self, entries: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
+    def __init__(self, modules: Mapping[str, M] | Iterable[tuple[str, M]] | None = None) -> None:
+        self.update(modules or ())
+
+    def __setitem__(self, name: str, module: M) -> None:
+        self.add_module(name, module)
+
+    def update(self, entries: Mapping[str, M] | Iterable[tuple[str, M]]) -> None:
         """Add or exchange several, given as a dict or as (name, value) pairs."""
         for name, value in dict(entries).items():
             self[name] = value
 
-    def pop(self, name: str) -> V:
+    def pop(self, name: str) -> M:
         """Take one out, and return it."""
         found = self[name]
         delattr(self, name)
@@ -150,7 +157,7 @@ class _Dict(Module, Generic[V]):
         for name in list(self):
             delattr(self, name)
 
-    def __getitem__(self, name: str) -> V:
+    def __getitem__(self, name: str) -> M:
         return self._entries()[name]
 
     def __delitem__(self, name: str) -> None:
@@ -169,84 +176,13 @@ class _Dict(Module, Generic[V]):
         """The names, in the order in which they were added."""
         return self._entries().keys()
 
-    def values(self) -> ValuesView[V]:
+    def values(self) -> ValuesView[M]:
         """What is held, in the order in which it was added."""
         return self._entries().values()
 
-    def items(self) -> ItemsView[str, V]:
+    def items(self) -> ItemsView[str, M]:
         """(name, what is held), in the order in which they were added."""
         return self._entries().items()
 
     def _entries(self):
-        raise NotImplementedError
-
-    def __setitem__(self, name, value):
-        raise NotImplementedError
-
-
-class ModuleDict(_Container, _Dict[M]):
-    """A dict of modules by name, which is not called itself, from a dict or (name, module) pairs. To type checkers,
-    ModuleDict[Block] holds Blocks. Raises KeyError as dicts do, TypeError for anything that is no Module, and
-    ValueError for a name with a dot, or of an attribute."""
-
-    def __init__(self, modules: Mapping[str, M] | Iterable[tuple[str, M]] | None = None) -> None:
-        self.update(modules or ())
-
-    def __setitem__(self, name: str, module: M) -> None:
-        self.add_module(name, module)
-
-    def _entries(self):
         return dict(self.named_children())
-
-
-class ParameterDict(_Dict[Parameter]):
-    """A dict of parameters by name. A Tensor that is none yet becomes one. Raises TypeError for anything else, and
-    KeyError as dicts do."""
-
-    def __init__(self, parameters: Mapping[str, Tensor] | Iterable[tuple[str, Tensor]] = ()) -> None:
-        self.update(parameters or ())
-
-    def __setitem__(self, name: str, value: Tensor) -> None:
-        self.register_parameter(name, value if isinstance(value, Parameter) else Parameter(value))
-
-    def _entries(self):
-        return {name: value for name, value in vars(self).items() if isinstance(value, Parameter)}
-
-
-class ParameterList(Module):
-    """A list of parameters. A Tensor that is none yet becomes one. Raises TypeError for anything else, and IndexError
-    as lists do."""
-
-    def __init__(self, values: Iterable[Tensor] = ()) -> None:
-        self.extend(values or ())
-
-    def append(self, value: Tensor) -> Self:
-        """Add a parameter at the end. Returns self."""
-        self.register_parameter(str(len(self)), value if isinstance(value, Parameter) else Parameter(value))
-        return self
-
-    def extend(self, values: Iterable[Tensor]) -> Self:
-        """Add parameters at the end. Returns self."""
-        for value in values:
-            self.append(value)
-        return self
-
-    @overload
-    def __getitem__(self, index: int) -> Parameter: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Parameter]: ...
-    def __getitem__(self, index: int | slice) -> Any:
-        return list(self)[index]
-
-    def __setitem__(self, index: int, value: Tensor) -> None:
-        keys = [key for key, _ in self._entries()]
-        setattr(self, keys[index], value if isinstance(value, Parameter) else Parameter(value))
-
-    def __len__(self) -> int:
-        return len(self._entries())
-
-    def __iter__(self) -> Iterator[Parameter]:
-        return (value for _, value in self._entries())
-
-    def _entries(self):
-        return [(key, value) for key, value in vars(self).items() if isinstance(value, Parameter)]

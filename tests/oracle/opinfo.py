@@ -17,8 +17,6 @@ from minigrad.nn import functional as F
 
 RTOL = {"float64": 1e-9, "float32": 1e-5, "float16": 1e-2}  # of the largest: a few samples cancel digits
 
-COARSE = {"nn.functional.hardsigmoid": 1e-7}  # of gradients: torch's has 1/6 as a float32
-
 # What torch's samples draw at random, or leave as it was in memory: only shapes and dtypes are compared.
 RANDOM = {
     "bernoulli", "empty", "empty_like", "multinomial", "new_empty", "nn.functional.dropout", "normal", "rand_like",
@@ -141,16 +139,16 @@ def compared_gradients(torch, op, sample, theirs, ours_in, ours):
     for i, (g, w) in enumerate(zip(got, wanted)):
         shape = tuple(leaves[i].shape)
         g, w = (np.zeros(shape) if v is None else v.detach().numpy() for v in (g, w))
-        if not near(g, w, COARSE.get(op.name)):
+        if not near(g, w):
             return f"wrong: gradient {i} {g.ravel()[:4]}, not {w.ravel()[:4]}"
     return "right"
 
 
-def near(got, wanted, rtol=None):
+def near(got, wanted):
     if got.dtype.kind != "f":
         return np.array_equal(got, wanted)
     largest = np.abs(wanted[np.isfinite(wanted)]).max(initial=1)
-    rtol = RTOL[wanted.dtype.name] if rtol is None else rtol
+    rtol = RTOL[wanted.dtype.name]
     return np.allclose(got, wanted, rtol, rtol * largest, equal_nan=True)
 
 

@@ -177,8 +177,6 @@ CALLS = {
     },
     "nn.ModuleList": {"IndexError": lambda: nn.ModuleList()[0], "TypeError": lambda: nn.ModuleList([3])},
     "nn.Sequential": {"TypeError": lambda: nn.Sequential([LINEAR])},
-    "nn.ParameterDict": {"KeyError": lambda: nn.ParameterDict()["a"], "TypeError": lambda: nn.ParameterDict({"a": 3})},
-    "nn.ParameterList": {"IndexError": lambda: nn.ParameterList()[0], "TypeError": lambda: nn.ParameterList([3])},
     "nn.Parameter": {"TypeError": lambda: nn.Parameter(X.long())},
     "nn.MultiheadAttention": {
         "TypeError": lambda: nn.MultiheadAttention(8, 2),

@@ -108,16 +108,14 @@ class Towers(nn.Module):
         self.parts = nn.ModuleDict({"in": nn.Linear(C, C), "out": nn.Linear(C, C)})
         self.mixed = nn.ModuleDict(dict(act=nn.GELU(), fc=nn.Linear(C, C)))
         self.named = nn.Sequential(OrderedDict(fc=nn.Linear(C, C), act=nn.ReLU()))
-        self.scales = nn.ParameterList(mg.ones(C) for _ in range(2))
-        self.shifts = nn.ParameterDict({"first": mg.zeros(C)})
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self.layers[1:]:
             x = layer(x) * layer.scale
-        for norm, scale in zip(self.norms, self.scales):
-            x = norm(x) * scale
+        for norm in self.norms:
+            x = norm(x)
         for part in self.parts.values():
-            x = part(x) + part.weight.mean() + self.shifts["first"]
+            x = part(x) + part.weight.mean()
         for module in self.mixed.values():
             x = module(x)
         biases = [module.bias for module in self.named if isinstance(module, nn.Linear)]

@@ -103,7 +103,6 @@ print(mg.study.flows)  # error: "flows"
 blocks.append(nn.Linear(3, 4))  # error: incompatible type "Linear"; expected "Wrong"
 nn.ModuleDict({"fc": Wrong()})["fc"].forwards(x)  # error: "forwards"
 nn.ModuleList([3])  # error: cannot be "int"
-print(nn.ParameterList([x])[0].datas)  # error: "datas"
 rows = TensorDataset(x, x)
 number_of: int = Subset(rows, [0])[0]  # error: Incompatible types in assignment
 DataLoader(rows, batch_size="2")  # error: incompatible type "str"

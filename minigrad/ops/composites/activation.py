@@ -3,7 +3,7 @@
 from ...autograd import composite
 from ...autograd.cases import apart, case, uniform
 from ...typing import T
-from ..activation import sigmoid, tanh
+from ..activation import sigmoid
 from ..args import numpy_names, one_dim, require_float
 from ..movement import split
 from ..reduce import sum as total
@@ -12,10 +12,7 @@ from .functions import expm1, log1p
 from .movement import broadcast_tensors
 from .reduce import norm
 
-__all__ = [
-    "cosine_similarity", "elu", "glu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid", "mish",
-    "normalize", "prelu", "relu6", "selu", "softplus",
-]  # fmt: skip
+__all__ = ["cosine_similarity", "elu", "glu", "leaky_relu", "logsigmoid", "normalize", "prelu", "softplus"]  # fmt: skip
 
 
 @composite(case((3, 4)), case(uniform((3, 4), -3, 3), beta=2.0, threshold=3.0))
@@ -51,66 +48,12 @@ def elu(input: T, alpha: float = 1.0) -> T:
 
 
 @composite(case(apart((3, 4))))
-def selu(input: T) -> T:
-    """y = 1.0507 elu(x, 1.67326), which keeps mean 0 and variance 1 (Klambauer et al., 2017)
-
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
-    return elu(input, 1.6732632423543772848170429916717) * 1.0507009873554804934193349852946
-
-
-@composite(case(apart((3, 4))))
 def leaky_relu(input: T, negative_slope: float = 0.01) -> T:
     """y = x where x > 0, else negative_slope x;   dx = dy, or negative_slope dy
 
     Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats. Source: Maas et al. 2013."""
     require_float("leaky_relu", input)
     return where(input > 0, input, input * negative_slope)
-
-
-@composite(case((3, 4)))
-def mish(input: T) -> T:
-    """y = x tanh(softplus x) (Misra, 2019)
-
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
-    return input * tanh(softplus(input))
-
-
-@composite(case(apart((3, 4))))
-def relu6(input: T) -> T:
-    """y = min(max(x, 0), 6);   dx = dy where 0 < x < 6, else 0
-
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
-    return hardtanh(input, 0.0, 6.0)
-
-
-@composite(case(apart((3, 4))))
-def hardtanh(input: T, min_val: float = -1.0, max_val: float = 1.0) -> T:
-    """y = min(max(x, min_val), max_val);   dx = dy where min_val < x < max_val, else 0
-
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats, and ValueError if min_val is above
-    max_val."""
-    require_float("hardtanh", input)
-    if min_val > max_val:
-        raise ValueError(f"hardtanh: min_val {min_val} is above max_val {max_val}")
-    y = clamp(input, min_val, max_val)
-    return where((input == min_val) | (input == max_val), y.detach(), y)
-
-
-@composite(case(uniform((3, 4), -9.0, 9.0)))
-def hardsigmoid(input: T) -> T:
-    """y = x / 6 + 1/2, limited to [0, 1]
-
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
-    require_float("hardsigmoid", input)
-    return relu6(input + 3.0) / 6.0
-
-
-@composite(case(uniform((3, 4), -9.0, 9.0)))
-def hardswish(input: T) -> T:
-    """y = x hardsigmoid x (Howard et al., 2019)
-
-    Elementwise: of x's shape and dtype. Raises TypeError unless x holds floats."""
-    return input * hardsigmoid(input)
 
 
 @composite(case(apart((2, 3, 4)), uniform((3,), 0.1, 0.5)), case(apart((3, 4)), uniform((1,), 0.1, 0.5)))
