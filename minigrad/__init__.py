@@ -31,7 +31,7 @@ from .base import missing as _missing
 from .base.recording import CaptureError
 from .random import *
 from .tensor import *
-from .tensor import __all__ as _of_tensor  # minigrad.tensor is a function
+from .tensor import __all__ as _of_tensor, tensor  # the function: to Pyright, a star leaves the name to the package
 from .tensor.gradients import FormulaOp, Op
 from .version import __version__
 
