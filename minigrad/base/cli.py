@@ -45,8 +45,6 @@ from .errors import (
 
 LARGEST = 10**15  # of all whole numbers that can be typed: no loop gets that far, and floats count not much further
 LIMITS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
-
-
 EXPECTED = CommandError, CheckpointError, TextError, UnknownName, RanksError, DeviceError, CompilerError
 
 

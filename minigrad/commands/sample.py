@@ -25,8 +25,8 @@ def main(argv=()):
     parser.add_argument("--device", **cli.DEVICE)
     args = parser.parse_args(argv)
     file = runs.model_file(args.checkpoint, train=cli.typed("train"))
-    if file != args.checkpoint and file.name == "last.safetensors":
-        cli.note(f"{file} writes, as there is no best.safetensors before the first validation of a run")
+    if file != args.checkpoint and file.name == runs.LAST:
+        cli.note(f"{file} writes, as there is no {runs.BEST} before the first validation of a run")
     model, vocab, _ = runs.load_char_model(file, args.device)
     choice = args.temperature, args.top_k, args.top_p
     with cli.refusing(FloatingPointError):  # weights so large that the logits overflow

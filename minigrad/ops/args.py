@@ -145,11 +145,12 @@ def numpy_names(function: F) -> F:
 
     @functools.wraps(function)
     def wrapper(*args, **kwargs):
-        for theirs in kwargs.keys() & _SECOND_NAMES:
-            ours = _SECOND_NAMES[theirs]
-            if ours in kwargs:
-                raise TypeError(f"{function.__name__}: give {ours} or {theirs}, not both")
-            kwargs[ours] = kwargs.pop(theirs)
+        if kwargs:
+            for theirs, ours in _SECOND_NAMES.items():
+                if theirs in kwargs:
+                    if ours in kwargs:
+                        raise TypeError(f"{function.__name__}: give {ours} or {theirs}, not both")
+                    kwargs[ours] = kwargs.pop(theirs)
         return function(*args, **kwargs)
 
     return wrapper  # type: ignore[return-value]

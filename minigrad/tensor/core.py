@@ -5,7 +5,7 @@ Names, arguments and shapes follow PyTorch; NumPy's axis= and keepdims= are acce
 
 import builtins
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -17,11 +17,10 @@ from ..ops import public as ops
 from ..ops.args import shape_of
 from ..ops.composites import movement as shapes
 from ..typing import DTypeLike, Number, Operand, Size
+from ..typing import T as V  # within Tensor, T is the transposed
 from .attributes import Attributes
 from .inplace import InPlace
 from .interop import Interop
-
-V = TypeVar("V", bound=Value)
 
 
 class Gradients(Attributes):

@@ -61,7 +61,7 @@ PRESETS = {  # nanoGPT's own settings, from its README and config/train_shakespe
 for _name, _preset in PRESETS.items():
     _preset |= {size: nn.gpt.model.PRESETS[_name][size] for size in SHAPE}
 
-LAST, BEST, LOSSES, PICTURE = "last.safetensors", "best.safetensors", "losses.csv", "loss.png"
+LAST, BEST, LOSSES, PICTURE = runs.LAST, runs.BEST, "losses.csv", "loss.png"
 
 
 class Run:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FOLDER", "load_char_model", "load_run", "model_file"]
 
+LAST, BEST = "last.safetensors", "best.safetensors"  # of the folder of a run
 FOLDER = Path("runs/char_lm")  # of the run that is trained or read where none is named
 SIZES = "block_size", "n_layer", "n_head", "n_embd", "dropout"  # what a run's settings say about its model
 
@@ -38,7 +39,7 @@ def model_file(path: FilePath, train: str) -> Path:
     path = Path(path)
     if not path.is_dir() and path != FOLDER:
         return path
-    for file in (path / name for name in ("best.safetensors", "last.safetensors")):
+    for file in (path / name for name in (BEST, LAST)):
         if file.exists():
             return file
     raise CheckpointError(f"there is no checkpoint in {path}: train a model first, with: {train}")
