@@ -280,7 +280,8 @@ def run(main):
     """Call main with what was typed, and end the process: what is under `if __name__ == "__main__"`.
 
     A status above 128 stands for a signal, and the process dies by that signal, so that a shell's loop stops too. The
-    shell's $? is that status all the same. With MPI it exits with it: there, a process that dies is an accident."""
+    shell's $? is that status all the same. Processes that end together exit with it; one that
+    ends without the others dies, so that mpiexec ends them too."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by `>&-`
@@ -298,7 +299,8 @@ def run(main):
         except OSError as error:  # Python would try again at exit and complain: let it write to nowhere
             if error.errno != errno.EBADF:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    if os.name == "posix" and isinstance(status, int) and status > 128 and launched.size == 1:
+    alone = launched.size == 1 or not launched.ended_together
+    if os.name == "posix" and isinstance(status, int) and status > 128 and alone:
         signal.signal(status - 128, signal.SIG_DFL)
         os.kill(os.getpid(), status - 128)
     sys.exit(status)

@@ -37,6 +37,7 @@ def rank_in(environment):
 
 
 rank, size, beside, local = rank_in(os.environ)
+ended_together = False  # have all processes come to the end of a World's with-block by an error?
 
 
 def cores():

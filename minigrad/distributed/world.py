@@ -119,6 +119,7 @@ class World:
             if time.monotonic() > deadline:
                 self._abort(error)
             time.sleep(POLL)
+        launched.ended_together = True
         if self.rank:
             raise SystemExit(cli.status_of(error)) from None
 
