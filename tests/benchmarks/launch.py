@@ -3,12 +3,11 @@
     python tests/benchmarks/launch.py [--rounds 20] [--beside FOLDER] [--json FILE]
 
 Arrays are (4, 8) and (8, 8) float32. Time runs until a call returns, with its work queued; the waits between are not
-counted. "the driver's launch" and "memory" are the parts that are not ours. On the rig of tests/gpu_rig/ (as
+counted. "CuPy's launch" and "memory" are the parts that are not ours. On the rig of tests/gpu_rig/ (as
 .gpu-rig/run tests/benchmarks/launch.py) that is the rig's queue in the place of a driver's. --beside: another checkout
 of minigrad, in a process of its own, with which turns are interleaved.
 """
 
-import ctypes
 import importlib
 import sys
 import time
@@ -26,7 +25,7 @@ def cases(mg, on):
     x, y, a, b, w = (on.from_numpy(rng.standard_normal(n, np.float32)) for n in ((4, 8), (4, 8), (8, 8), (8, 8), 8))
     X, Y, A, B, W = (mg.from_dlpack(array) for array in (x, y, a, b, w))
     return {
-        "the driver's launch": driver_launch(on, x, y),
+        "CuPy's launch": cupys_launch(on, x, y),
         "memory": lambda: on.empty((4, 8), x.dtype),
         "add": lambda: on.add(x, y),
         "mul by a number": lambda: on.mul(x, 2.0),
@@ -44,17 +43,12 @@ def cases(mg, on):
     }
 
 
-def driver_launch(on, x, y):
-    """A function that launches softmax, y of x, by the driver alone: all arguments are where it takes them from."""
-    import cupy
-
+def cupys_launch(on, x, y):
+    """A function that has CuPy launch the softmax of x's rows into y, whose arguments are what CuPy takes."""
     on.softmax(x, -1)
-    kernel = on._kernels["softmax", "softmax", x.dtype].function.ptr
-    arguments = (ctypes.c_uint64 * 3)(y.data.ptr, x.data.ptr, x.shape[1])
-    start = ctypes.addressof(arguments)
-    addresses = (ctypes.c_void_p * 3)(start, start + 8, start + 16)
-    place, launch = ctypes.addressof(addresses), cupy.cuda.driver.launchKernel
-    return lambda kept=(arguments, addresses): launch(kernel, 4, 1, 1, 32, 1, 1, 0, 0, place, 0)
+    kernel = on._kernels["softmax", "softmax", x.dtype].raw
+    arguments = y, x, *map(np.int64, x.shape)
+    return lambda: kernel((1,), (32, 4), arguments)
 
 
 def work(folder):

@@ -1,13 +1,12 @@
 """The bytes of every argument of a launch, beside what the kernel declares.
 
 A driver is given the addresses of arguments, and reads as many bytes there as the kernel declares: whether a Python
-float came where a float of 4 bytes belongs, nobody notices. On the rig, `check_launches` has every launch by CuPy
-looked at, and every kernel of minigrad's, whose arguments are packed in one way at each launch.
+float came where a float of 4 bytes belongs, nobody notices. On the rig, `check_launches` has every launch of code that
+CuPy compiles looked at, and every kernel of minigrad's, which makes its arguments in one way at each launch.
 """
 
 import ctypes
 import os
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +40,7 @@ def same(name, given, wanted):
 
 def check_launches():
     """Has every kernel that is loaded from now on look at its arguments."""
+    import cupy
     from cupy.cuda import function
 
     from minigrad.backend.runners import cuda
@@ -66,10 +66,10 @@ def check_launches():
             return Function(self, name)
 
     class Kernel(cuda.Kernel):
-        def __init__(self, on, function, name, kinds, structs):
-            super().__init__(on, function, name, kinds, structs)
-            packed = [structs[kind] if kind in structs else struct.calcsize(cuda.FORMATS[kind][0]) for kind in kinds]
-            if isinstance(function, Function):  # and no test's
-                same(name, packed, declared(function))
+        def __init__(self, on, raw, kinds, structs):
+            super().__init__(on, raw, kinds, structs)
+            given = {"*": POINTER, **{kind: make(0).nbytes for kind, make in cuda.NUMBERS.items()}, **structs}
+            if isinstance(raw, cupy.RawKernel):  # and no test's
+                same(raw.__name__, [given[kind] for kind in kinds], declared(raw.kernel))
 
     function.Module, cuda.Kernel = Module, Kernel

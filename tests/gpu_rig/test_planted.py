@@ -235,11 +235,11 @@ def test_arguments_packed_otherwise_than_declared(monkeypatch):
     """minigrad's own launches, were it to misread a kernel's signature."""
     from minigrad.backend.runners import cuda
 
-    kinds = {"softmax": ["*", "*", "int"]}
+    kinds = {"softmax": ["*", "*", "long long", "int"]}
     monkeypatch.setattr(cuda, "signatures", lambda text: kinds)
     on = cuda.Cuda()
     with pytest.raises(
-        TypeError, match=r"kernel softmax: arguments of \[8, 8, 4\] bytes, where it declares \[8, 8, 8, 8\]"
+        TypeError, match=r"kernel softmax: arguments of \[8, 8, 8, 4\] bytes, where it declares \[8, 8, 8, 8\]"
     ):
         on.softmax(on.zeros((2, 3), np.dtype(np.float32)), -1)
 

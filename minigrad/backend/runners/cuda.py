@@ -1,15 +1,15 @@
-"""Kernels on an NVIDIA GPU. CuPy gives memory, views, streams and launches; it computes nothing.
+"""Kernels on an NVIDIA GPU: CuPy's RawKernels. It gives memory, views and streams too, and computes nothing.
 
 CuPy is imported when a Cuda is made, not before. Work is queued on CuPy's current stream; only to_numpy() and
 synchronize() wait for it. A Cuda is the GPU that was current when it was made, and refuses the arrays of others.
 """
 
-import ctypes
 import functools
 import importlib.util
 import math
-import struct
-import threading
+import operator
+import os
+import tempfile
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from ..launch.recorder import below, spanned
 from . import nvrtc
 from .graph import GraphRecorder
 from .toolchain import CompilerError
-from .toolchain.module import FORMATS
 
 INSTALL = (
     "pip install cupy-cuda13x nvidia-cuda-nvrtc nvidia-cuda-runtime "
@@ -87,7 +86,7 @@ class Cuda(Launched):
         self._nvrtc = nvrtc.Nvrtc(cupy, nvrtc.target(cupy, device.compute_capability))
         self.shared_limit = about["MaxSharedMemoryPerBlockOptin"]
         self._cupy, self.processors = cupy, about["MultiProcessorCount"]
-        self.current_stream, self.driver = cupy.cuda.get_current_stream, Driver(cupy.cuda)
+        self.current_stream = cupy.cuda.get_current_stream
         self._kernels: dict = {}  # without a lock: two threads that load the same kernel load it twice
         self.unread: dict = {}  # Graphs that have run since the host last waited, and may have found wrong indices
 
@@ -101,29 +100,20 @@ class Cuda(Launched):
             return thread.recorder.launch(file, entry, dtype, grid, block, shared, args)
         key = file, entry, dtype
         kernel = self._kernels.get(key) or self._load(*key)
-        kernel.launch(grid, block, shared, args)
+        kernel(grid, block, shared, args)
 
     def _load(self, file, entry, dtype):
-        module, text = self._cupy.cuda.function.Module(), nvrtc.text(file, dtype.name)
-        module.load(self._nvrtc.binary(file, dtype.name))
-        named = {"T": C_TYPES[dtype.name], "R": C_TYPES[real(dtype).name]}
-        for name, kinds in signatures(text).items():
-            kinds = [named.get(kind, kind) for kind in kinds]
-            structs = {kind: Struct(file, kind, text).size for kind in kinds if kind not in FORMATS}
-            self._kernels[file, name, dtype] = Kernel(self, module.get_function(name), name, kinds, structs)
+        text, named = nvrtc.text(file, dtype.name), {"T": C_TYPES[dtype.name], "R": C_TYPES[real(dtype).name]}
+        with tempfile.TemporaryDirectory() as folder:  # new each time: CuPy knows modules by their paths
+            path = os.path.join(folder, "module")
+            with open(path, "wb") as module:
+                module.write(self._nvrtc.binary(file, dtype.name))
+            module = self._cupy.RawModule(path=path)
+            for name, kinds in signatures(text).items():
+                kinds = [named.get(kind, kind) for kind in kinds]
+                structs = {kind: Struct(file, kind, text).size for kind in kinds if kind != "*" and kind not in NUMBERS}
+                self._kernels[file, name, dtype] = Kernel(self, module.get_function(name), kinds, structs)
         return self._kernels[file, entry, dtype]
-
-    def room(self, function):
-        """Bytes of dynamic shared memory that a block of this function may have without asking."""
-        driver = self._cupy.cuda.driver
-        return SHARED - driver.funcGetAttribute(driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function.ptr)
-
-    def ask(self, function):
-        """Ask for all the shared memory that a block of this function can have -> how much of it is dynamic."""
-        driver = self._cupy.cuda.driver
-        most = self.shared_limit - SHARED + self.room(function)
-        driver.funcSetAttribute(function.ptr, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most)
-        return most
 
     # -- memory
 
@@ -288,81 +278,53 @@ def _spread(n, processors):
     return min(-(-n // 256), 32 * processors), 256  # four times as many blocks as run at once
 
 
-class Driver(threading.local):
-    """CUDA's driver, in a thread that has the GPU's context."""
+def _number(dtype):
+    """A function that makes a Python number one of this dtype."""
+    return (lambda x: dtype.type(operator.index(x))) if dtype.kind in "iu" else dtype.type
 
-    def __init__(self, cuda):  # at a thread's first launch
-        cuda.runtime.memGetInfo()  # gives the thread that context, which the driver itself would not
-        self.launch = cuda.driver.launchKernel
+
+def _struct(kind, size):
+    """A function that makes the bytes of a struct what CuPy passes by value: an array of one element."""
+    dtype = np.dtype(f"V{size}")
+
+    def make(x):
+        if len(x) != size:
+            raise TypeError(f"a {kind} has {size} bytes, not {len(x)}")
+        return np.frombuffer(x, dtype)
+
+    return make
+
+
+NUMBERS = {kind: _number(np.dtype(name)) for name, kind in C_TYPES.items()}
 
 
 class Kernel:
-    """One entry point. Arguments are arrays, None for a null pointer, numbers, and bytes for structs.
+    """One entry point: CuPy's RawKernel, with each argument made what the entry point declares.
 
-    A driver gets the addresses of arguments, and reads at each as many bytes as the kernel declares. So they are packed
-    as what is declared, in one go. (CuPy makes an object of each argument, in several times as long.)"""
+    Arguments are arrays, None for a null pointer, numbers, and bytes for structs."""
 
-    def __init__(self, on, function, name, kinds, structs):
+    def __init__(self, on, raw, kinds, structs):
         """kinds: the C type of each parameter, '*' for a pointer. structs: {C type: bytes}, of the others."""
-        self.on, self.function, self.name, self.kinds = on, function, name, kinds
-        self.room, self.address = on.room(function), function.ptr
-        self.pointers = [i for i, kind in enumerate(kinds) if kind == "*"]
-        self.structs = [(i, structs[kind]) for i, kind in enumerate(kinds) if kind in structs]
-        formats = [FORMATS.get(kind) or f"{structs[kind]}s" for kind in kinds]
-        self.pack_into = struct.Struct("=" + "".join(formats)).pack_into
-        self.sizes = [struct.calcsize("=" + each) for each in formats]
-        self.unused: list = []  # Memory that no launch is using just now
+        self.on, self.raw, self.kinds = on, raw, kinds
+        made = {"*": self._pointer, **NUMBERS, **{kind: _struct(kind, size) for kind, size in structs.items()}}
+        self.made = [made[kind] for kind in kinds]
+        self.room = SHARED - raw.shared_size_bytes  # of dynamic shared memory, without asking for more
 
-    def launch(self, grid, block, shared, args):
-        on, values = self.on, list(args)
+    def __call__(self, grid, block, shared, args):
         try:
-            for i in self.pointers:  # on.pointer(), without a call
-                x = values[i]
-                if x is None:
-                    values[i] = 0
-                    continue
-                data = x.data
-                if data.device_id != on.gpu:
-                    on.own(x)
-                values[i] = data.ptr
-            for i, size in self.structs:
-                if len(values[i]) != size:
-                    raise TypeError(f"a {self.kinds[i]} has {size} bytes, not {len(values[i])}")
-            try:
-                memory = self.unused.pop()  # never that of a launch which another thread has begun
-            except IndexError:
-                memory = Memory(self.sizes)
-            self.pack_into(memory.arguments, 0, *values)
-        except (AttributeError, LookupError, OverflowError, TypeError, struct.error) as error:
-            raise self.refused(args, error) from None
-        x, y, z, i, j, k = _shape(grid, block)
-        launch, stream = on.driver.launch, on.current_stream().ptr
+            values = [make(x) for make, x in zip(self.made, args, strict=True)]
+        except (OverflowError, TypeError, ValueError) as error:
+            taken, given = len(self.kinds), len(args)
+            why = error if taken == given else f"{taken} arguments were expected, not {given}"
+            raise TypeError(f"kernel {self.raw.__name__}({', '.join(self.kinds)}): {why}") from None
         if shared > self.room:
-            self.room = on.ask(self.function)
-        launch(self.address, x, y, z, i, j, k, shared, stream, memory.addresses, 0)
-        self.unused.append(memory)  # the driver has copied what was there
+            self.room = self.on.shared_limit - self.raw.shared_size_bytes
+            self.raw.max_dynamic_shared_size_bytes = self.room
+        self.raw(grid, block, values, shared_mem=shared)
 
-    def refused(self, args, error):
-        """The TypeError for arguments that cannot be packed, for which there was another error."""
-        if len(args) != len(self.kinds):
-            error = f"{len(self.kinds)} arguments were expected, not {len(args)}"
-        for x in (args[i] for i in self.pointers if i < len(args)):
-            if x is not None and not isinstance(x, self.on.array_type):
-                error = f"an array of this device was expected, not {type(x).__name__}"
-        return TypeError(f"kernel {self.name}({', '.join(self.kinds)}): {error}")
-
-
-class Memory:
-    """Where the arguments of a launch lie, one after the other, and the array of their addresses, for a driver."""
-
-    def __init__(self, sizes):
-        self.arguments = ctypes.create_string_buffer(sum(sizes))
-        place = ctypes.addressof(self.arguments)
-        self._addresses = (ctypes.c_void_p * len(sizes))(*(place + sum(sizes[:i]) for i in range(len(sizes))))
-        self.addresses = ctypes.addressof(self._addresses)
-
-
-@functools.lru_cache(4096)
-def _shape(grid, block):
-    """A grid and a block of up to three dims, as the six numbers that the driver takes."""
-    return (*grid, 1, 1)[:3] + (*block, 1, 1)[:3]
+    def _pointer(self, x):
+        if x is None:
+            return None
+        if not isinstance(x, self.on.array_type):
+            raise TypeError(f"an array of this device was expected, not {type(x).__name__}")
+        return self.on.own(x)

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <fstream>
+#include <iterator>
 #include <unistd.h>
 #include "thread.h"
 
@@ -70,6 +72,12 @@ API CUresult cuModuleLoadData(CUmodule *module, const void *image) {
     return (CUresult)refuse(CUDA_ERROR_NO_BINARY_FOR_GPU, "the rig runs PTX, not a GPU's machine code: compile to PTX");
   *module = (CUmodule) new Module{(const char *)image};
   return CUDA_SUCCESS;
+}
+API CUresult cuModuleLoad(CUmodule *module, const char *path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return (CUresult)refuse(CUDA_ERROR_FILE_NOT_FOUND, "there is no file %s", path);
+  const std::string image((std::istreambuf_iterator<char>(file)), {});
+  return cuModuleLoadData(module, image.c_str());
 }
 API CUresult cuModuleUnload(CUmodule) {
   ENTER;

@@ -10,7 +10,6 @@ extern "C" int refused(const char *function) {
 #define REFUSED(function) \
   extern "C" __attribute__((visibility("default"))) int function() { return refused(#function); }
 REFUSED(cuLaunchCooperativeKernel)
-REFUSED(cuModuleLoad)
 REFUSED(cuOccupancyMaxActiveBlocksPerMultiprocessor)
 REFUSED(cuOccupancyMaxPotentialBlockSize)
 REFUSED(cuStreamGetCtx)
