@@ -1,5 +1,6 @@
 """What all optimizers share: parameter groups, their state, and saving both."""
 
+import itertools
 import operator
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
@@ -132,7 +133,7 @@ class Optimizer:
         if unfit:
             index = [id(x) for group in self.param_groups for x in group["params"]].index(id(p))
             with recording.apart():
-                state.update({name: self._checked_buffer(state, f"state {index}", name, p) for name in unfit})
+                state.update({name: self._checked_buffer(state, f"optimizer state {index}", name, p) for name in unfit})
         return state
 
     def update(self, p: Tensor, g: Tensor, state: MutableMapping[str, Any], group: MutableMapping[str, Any]) -> None:
@@ -180,59 +181,56 @@ class Optimizer:
         """Restore what state_dict() gave (arrays or Tensors); the parameters must be the same in number and shape.
 
         Everything is checked before anything changes. Raises ValueError for what does not fit."""
-        _checked(state_dict, "state_dict", dict, {"state", "param_groups"})
-        parameters = [p for group in self.param_groups for p in group["params"]]
-        groups = self._checked_groups(state_dict["param_groups"])
-        loaded = {}
-        for i, state in _checked(state_dict["state"], "state", dict).items():
-            if not (str(i).isascii() and str(i).isdecimal() and int(i) < len(parameters)):
-                raise ValueError(f"optimizer state of parameter {shown(i)}: there are {len(parameters)}, from 0 on")
-            p = parameters[int(i)]
-            if p in loaded:
-                raise ValueError(f"optimizer state of parameter {int(i)} is given twice")
-            loaded[p] = self._checked_state(state, f"state {int(i)}", p)
+        try:
+            groups = [self._checked_options(group) for group in state_dict["param_groups"]]
+            given = [list(group.pop("params")) for group in groups]
+            index = itertools.count()
+            own = [[next(index) for _ in group["params"]] for group in self.param_groups]
+            if given != own:
+                raise ValueError(f"it numbers parameters as {shown(given)}, where there are {shown(own)}")
+            parameters = dict(enumerate(p for group in self.param_groups for p in group["params"]))
+            loaded = {}
+            for i, state in state_dict["state"].items():
+                p = parameters[int(i)]
+                loaded[p] = self._checked_state(state, f"state {i}", p)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            missing = f"there is no {shown(error.args[0])}" if isinstance(error, KeyError) else error
+            raise ValueError(f"{type(self).__name__}: the state does not fit: {missing}") from error
         self.state = loaded
         for group, saved in zip(self.param_groups, groups):
             group.update(saved)
 
-    def _checked_groups(self, groups):
-        """The options of saved groups, whose parameters must be numbered as ours are."""
-        groups = [_checked(group, "group", dict, {"params"}) for group in _checked(groups, "groups", list)]
-        sizes = [len(group["params"]) for group in self.param_groups]
-        given = [len(_checked(group["params"], "params", list)) for group in groups]
-        if sizes != given:
-            raise ValueError(f"optimizer state for groups of {shown(given)} parameters does not fit groups of {sizes}")
-        if [i for group in groups for i in group["params"]] != list(range(sum(sizes))):
-            raise ValueError("optimizer state whose parameters are not numbered from 0 on, group by group")
-        return [
-            {name: _checked_option(name, value, self.defaults) for name, value in group.items() if name != "params"}
-            for group in groups
-            if _checked(group, "group", dict, self.defaults)
-        ]
+    def _checked_options(self, group):
+        """A saved group: its parameters, and options that are possible and of their defaults' kinds."""
+        group = dict(group)
+        for name, default in self.defaults.items():
+            kind = bool if isinstance(default, bool) else tuple if isinstance(default, tuple) else object
+            if kind is tuple and isinstance(group[name], list):  # as JSON has it
+                group[name] = tuple(group[name])
+            if not isinstance(group[name], kind) or not _can_be(name, group[name]):
+                raise ValueError(f"option {name} cannot be {shown(group[name])}; by default it is {default}")
+        return group
 
     def _checked_state(self, state, name, p):
         """A parameter's saved state: its step, and arrays of its shape, as Tensors of its dtype on its device."""
-        _checked(state, name, dict, names := {"step", *self.buffers})
-        if state.keys() != names:
-            raise ValueError(
-                f"optimizer {name} has {shown(sorted(state))}, but {type(self).__name__}'s {sorted(names)}"
-            )
-        own = {"step": _steps(state["step"], name)}
-        for buffer in self.buffers:
-            own[buffer] = self._checked_buffer(state, name, buffer, p)
-        return own
+        if state.keys() != {"step", *self.buffers}:
+            raise ValueError(f"{name} has {shown(sorted(state))}, not {sorted(['step', *self.buffers])}")
+        step = operator.index(state["step"])  # an int, or an array of one
+        if not 0 <= step < 2**53:
+            raise ValueError(f"{name} has step {shown(step)}")
+        return {"step": step, **{buffer: self._checked_buffer(state, name, buffer, p) for buffer in self.buffers}}
 
     def _checked_buffer(self, state, name, buffer, p):
         """A buffer of a parameter's state as a Tensor of its own, of p's dtype on p's device. Raises ValueError for one
-        that is missing, is no array of floats, or has another shape."""
-        value = _checked(state, name, dict, {buffer})[buffer]
+        that is no array of floats of p's shape."""
+        value = state.get(buffer)
         if not isinstance(value, Tensor | np.ndarray | np.generic) or value.dtype.kind != "f":
-            raise ValueError(f"optimizer {name} has {shown(value)} for {buffer}, not an array of floats")
+            raise ValueError(f"{name} has {shown(value)} for {buffer}, not an array of floats")
         value = as_tensor(value if isinstance(value, Tensor) else np.asarray(value))
         if value.shape != p.shape:
-            raise ValueError(f"optimizer {name} has {buffer} of shape {value.shape}, its parameter {p.shape}")
+            raise ValueError(f"{name} has {buffer} of shape {value.shape}, its parameter {p.shape}")
         if buffer in self.squares and (value < 0).any():
-            raise ValueError(f"optimizer {name} has negative numbers in {buffer}, a mean of squares")
+            raise ValueError(f"{name} has negative numbers in {buffer}, a mean of squares")
         on = p.storage.backend
         return from_backend(on.copy(value.to(p.device, p.dtype).array), on)
 
@@ -263,25 +261,6 @@ def _count(states):
         state["step"] += 1
 
 
-def _checked(value, name, kind, keys=()):
-    """`value`, a `kind` with these keys (and maybe others). Raises ValueError if it is not."""
-    if not isinstance(value, kind):
-        raise ValueError(f"optimizer {name} is {shown(value)}, not a {kind.__name__}")
-    if missing := [key for key in keys if key not in value]:
-        raise ValueError(f"optimizer {name} lacks {', '.join(sorted(missing))}")
-    return value
-
-
-def _steps(value, name):
-    try:
-        steps = -1 if isinstance(value, bool) else operator.index(value)  # an int, or an array of one
-    except TypeError:
-        steps = -1
-    if not 0 <= steps < 2**53:
-        raise ValueError(f"optimizer {name} has step {shown(value)}, which is not a number of steps")
-    return steps
-
-
 def _can_be(name, value):
     """Whether an option may have this value. Only options that mean the same in all optimizers are judged."""
     if name in ("lr", "momentum", "weight_decay", "eps"):
@@ -289,18 +268,6 @@ def _can_be(name, value):
     if name == "betas":  # at 1, Adam would divide by 0
         return isinstance(value, list | tuple) and len(value) == 2 and all(is_number(v) and 0 <= v < 1 for v in value)
     return True
-
-
-def _checked_option(name, value, defaults):
-    """A saved group's option, which must be possible and of its default's kind."""
-    default, right = defaults.get(name), _can_be(name, value)
-    if isinstance(default, bool):
-        right = isinstance(value, bool)
-    elif is_number(default):
-        right = right and is_number(value)
-    if not right:
-        raise ValueError(f"optimizer option {name} is {shown(value)}, which cannot be: by default it is {default}")
-    return tuple(value) if isinstance(default, tuple) else value
 
 
 def launches(due, shared):

@@ -63,7 +63,7 @@ REFUSED = {
     "fewer elements": (to_buffers(lambda b: b[:1]), r"of shape \(1, 4\), its parameter \(8, 4\)"),
     "whole numbers": (to_buffers(lambda b: b.to(mg.int64)), "not an array of floats"),
     "a number": (to_buffers(lambda b: 0.0), "0.0 for .*, not an array of floats"),
-    "none": (forget, "lacks"),
+    "none": (forget, "has None for"),
 }
 
 

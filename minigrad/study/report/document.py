@@ -153,50 +153,30 @@ def write(path, snapshots, **options):
 def _checked(snapshots):
     """[snapshot][layer] -> {"pattern": (B, nh, T, S), gradient's label: (B, nh, T, S)}, or ValueError."""
     if not snapshots or not snapshots[0][1]:
-        raise ValueError("no layers to show" if snapshots else "no snapshots to show")
-    arrays = []
+        raise ValueError("no layers to show")
+    arrays, forms = [], []
     for step, views in snapshots:
-        where = "" if len(snapshots) == 1 else f" at step {step}"
-        if list(views) != list(snapshots[0][1]):
-            raise ValueError(f"layers{where} are {list(views)}, but in the first snapshot {list(snapshots[0][1])}")
-        arrays.append([_layer(f"layer {path}{where}", view) for path, view in views.items()])
-        for path, kinds, first in zip(views, arrays[-1], arrays[0]):
-            now = [list(views[path].heads), {kind: x.shape for kind, x in kinds.items()}]
-            before = [list(snapshots[0][1][path].heads), {kind: x.shape for kind, x in first.items()}]
-            if now != before:
-                raise ValueError(f"layer {path}{where}: heads and shapes are {now}, but in the first snapshot {before}")
-    for path, kinds in zip(snapshots[0][1], arrays[0]):
-        b, sequences = len(kinds["pattern"]), len(arrays[0][0]["pattern"])
-        if b != sequences:
-            raise ValueError(f"layer {path}: {b} sequences, but {sequences} in layer {next(iter(snapshots[0][1]))}")
+        arrays.append([_layer(path, view) for path, view in views.items()])
+        shapes = ({kind: x.shape for kind, x in kinds.items()} for kinds in arrays[-1])
+        forms.append([(path, list(view.heads), of) for (path, view), of in zip(views.items(), shapes)])
+        if forms[-1] != forms[0]:
+            raise ValueError(f"layers at step {step} are {forms[-1]}, but in the first snapshot {forms[0]}")
+    if len(counts := {len(kinds["pattern"]) for kinds in arrays[0]}) > 1:
+        raise ValueError(f"layers have {sorted(counts)} sequences: all need as many")
     return arrays
 
 
-def _layer(name, view):
+def _layer(path, view):
     """{"pattern": (B, nh, T, S), gradient's label: (B, nh, T, S)} of a LayerView, or ValueError."""
-    pattern = np.asarray(view.pattern)
-    nh = len(view.heads)
-    if not nh or len(set(view.heads)) != nh:
-        raise ValueError(f"{name}: heads must be one or more different numbers, not {view.heads}")
-    if pattern.ndim != 4 or pattern.shape[1] != nh or not pattern.size:
-        raise ValueError(f"{name}: the pattern of {nh} heads must be (B, {nh}, T, S), not {pattern.shape}")
-    if not np.isfinite(pattern).all():
-        b, h, q, k = np.argwhere(~np.isfinite(pattern))[0].tolist()
-        raise ValueError(
-            f"{name}: the pattern of head {view.heads[h]} is {pattern[b, h, q, k]} at sequence {b}, query {q}, key {k}"
-        )
-    kinds = {"pattern": pattern}
-    for label, gradient in view.gradients.items():
-        kinds[str(label)] = np.asarray(gradient)
-        if label == "pattern" or np.shape(gradient) != pattern.shape:
-            raise ValueError(f"{name}: gradient {label!r} is {np.shape(gradient)}, its pattern {pattern.shape}")
-    for label, sizes in view.by_token.items():
-        if np.shape(sizes) not in (pattern.shape[:3], (*pattern.shape[:2], pattern.shape[3])):
-            raise ValueError(f"{name}: {label!r} by token is {np.shape(sizes)}, its pattern {pattern.shape}")
-    for stat, values in view.stats.items():
-        if np.shape(values) != (nh,):
-            raise ValueError(f"{name}: statistic {stat!r} of {nh} heads must be ({nh},), not {np.shape(values)}")
-    return kinds
+    pattern, nh = np.asarray(view.pattern), len(view.heads)
+    if pattern.ndim != 4 or pattern.shape[1] != nh or not pattern.size or not np.isfinite(pattern).all():
+        raise ValueError(f"layer {path}: the pattern of {nh} heads must be (B, {nh}, T, S) finite numbers")
+    B, _, T, S = pattern.shape
+    for kind, shapes in ("gradients", [pattern.shape]), ("by_token", [(B, nh, T), (B, nh, S)]), ("stats", [(nh,)]):
+        for label, x in getattr(view, kind).items():
+            if np.shape(x) not in shapes:
+                raise ValueError(f"layer {path}: {label!r} of its {kind} is {np.shape(x)}, its pattern {pattern.shape}")
+    return {"pattern": pattern, **{str(label): np.asarray(gradient) for label, gradient in view.gradients.items()}}
 
 
 def _labels(tokens, path, shape, pool):
