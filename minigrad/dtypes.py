@@ -34,6 +34,19 @@ def as_dtype(dtype):
     return found
 
 
+def plain(name, data):
+    """data, an array or what NumPy makes one of, as an ndarray that kernels can read: aligned, with strides of whole
+    elements. It shares an array's memory where that is so already.
+
+    Raises TypeError for a masked array, whose hidden numbers would count, and for what holds no real numbers."""
+    if isinstance(data, np.ma.MaskedArray):
+        raise TypeError(f"{name}: a masked array would lose its mask; array.filled(number) says what stands there")
+    array = np.asarray(data)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name}: minigrad has no dtype {array.dtype}")
+    return array if array.flags.aligned and not any(n % array.itemsize for n in array.strides) else array.copy()
+
+
 def is_number(value: Any):
     """Whether value is an int or a float, Python's or NumPy's, that float64 can hold. A bool, NaN, an infinity and
     10**400 are not."""

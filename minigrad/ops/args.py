@@ -72,6 +72,8 @@ def scaled(name, x, other, alpha):
 def _operand(name, first, x):
     if isinstance(x, (bool, int, float)):
         return float(x) if isinstance(x, float) else x  # np.float64 is a float, and would not be weak
+    if isinstance(x, np.floating):
+        return float(x)  # item() of NumPy's long double is a long double
     if isinstance(x, np.generic):
         return _operand(name, first, x.item())
     if isinstance(x, np.ndarray):

@@ -316,7 +316,7 @@ class Tensor(Gradients, InPlace, Interop):
     def constant(self, data: Any) -> "Tensor":
         """A copy of data, numbers or an array, as a Tensor beside this one: same device, no gradient. Its dtype is
         NumPy's for it. Raises TypeError for a dtype that minigrad has not."""
-        array = np.array(data)
+        array = np.array(dtypes.plain("constant", data))
         dtypes.as_dtype(array.dtype)
         on = self.storage.backend
         return Tensor._wrap(on.from_numpy(array), Storage(on))
@@ -456,7 +456,10 @@ class Tensor(Gradients, InPlace, Interop):
     ) -> "Tensor":
         """A copy of data, with this tensor's dtype and device, or others. Raises OverflowError as tensor() does."""
         dtype = dtypes.as_dtype(dtype or self.dtype)
-        array = data.detach().cpu().numpy() if isinstance(data, Value) else np.array(data)
+        if isinstance(data, Value):
+            array = data.detach().cpu().numpy()
+        else:
+            array = dtypes.plain("new_tensor", data) if isinstance(data, np.ndarray) else np.array(data)
         if not isinstance(data, (Value, np.ndarray, np.generic)):
             dtypes.check_data("new_tensor", dtype, array)
             array = array.astype(dtype) if array.dtype.kind == "u" else array  # NumPy's for ints from 2**63 on

@@ -43,7 +43,7 @@ def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requi
     if not typed and isinstance(data, (list, tuple)):
         data = _without_tensors(data)
         typed = _first_is_typed(data)
-    array = np.array(data)
+    array = np.array(dtypes.plain("tensor", data) if isinstance(data, np.ndarray) else data)
     if dtype is None and not typed:
         dtype = {"f": dtypes.DEFAULT_FLOAT, "u": dtypes.int64}.get(array.dtype.kind)
     if not typed:
@@ -52,12 +52,18 @@ def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requi
     return _finish(array.astype(wanted, copy=False), device, requires_grad)
 
 
-def _without_tensors(data: Any) -> Any:
+def _without_tensors(data: Any, depth: int = 0) -> Any:
     if isinstance(data, (list, tuple)):
-        return [_without_tensors(item) for item in data]
-    if isinstance(data, Tensor) and data.requires_grad and is_grad_enabled():
-        raise GraphError("tensor() of a list would drop the gradients of the Tensors in it; minigrad.stack keeps them")
-    return data.detach()._host() if isinstance(data, Tensor) else data
+        if depth > 64:  # the most dims that NumPy has
+            raise ValueError("tensor: lists nest deeper than 64 times; does one hold itself?")
+        return [_without_tensors(item, depth + 1) for item in data]
+    if not isinstance(data, (Tensor, np.ndarray)):
+        return data
+    if isinstance(data, np.ndarray):
+        return dtypes.plain("tensor", data)
+    if data.requires_grad and is_grad_enabled():
+        raise GraphError("tensor() of a list would drop the gradients of its Tensors; minigrad.stack keeps them")
+    return data.detach()._host()
 
 
 def _first_is_typed(data: Any) -> bool:
@@ -75,28 +81,26 @@ def as_tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu") ->
     if _is_on_gpu(data) and device == "cuda" and not data.__cuda_array_interface__["data"][1]:
         return _shared(data).to(dtypes.as_dtype(dtype or data.__cuda_array_interface__["typestr"]))
     if isinstance(data, np.ndarray) and device == "cpu" and (dtype is None or data.dtype == dtypes.as_dtype(dtype)):
-        return from_numpy(data) if _in_elements(data) else tensor(data)
+        dtypes.as_dtype(data.dtype)
+        return _finish(dtypes.plain("as_tensor", data), "cpu", False)
     return tensor(data, dtype, device)
 
 
-def _in_elements(array: np.ndarray) -> bool:
-    """Is each of its strides a whole number of elements? Kernels count in these."""
-    return not any(stride % array.itemsize for stride in array.strides)
-
-
 def from_numpy(array: Array) -> Tensor:
-    """A Tensor that shares the memory of a NumPy array, of its shape and dtype. Raises ValueError if a stride is no
-    whole number of elements, as those of a structured array's field may be: mg.tensor copies it."""
+    """A Tensor that shares the memory of a NumPy array, of its shape and dtype. Raises ValueError for elements that are
+    not aligned, or not a whole number of them apart, as those of a structured array's field may be: mg.tensor copies
+    them."""
     refuse_users("from_numpy()")
     if not isinstance(array, np.ndarray):
         raise TypeError(f"from_numpy needs a NumPy array, got {type(array).__name__}")
     dtypes.as_dtype(array.dtype)
-    if not _in_elements(array):
+    shared = dtypes.plain("from_numpy", array)
+    if array.size and not np.may_share_memory(shared, array):
         raise ValueError(
-            f"from_numpy cannot share an array of {array.itemsize}-byte elements with strides of {array.strides} bytes;"
-            " mg.tensor copies it"
+            f"from_numpy cannot share {array.itemsize}-byte elements that are not aligned, or whose strides "
+            f"{array.strides} are no whole numbers of them; mg.tensor copies them"
         )
-    return _finish(array, "cpu", False)
+    return _finish(shared, "cpu", False)
 
 
 def from_dlpack(other: Any) -> Tensor:
@@ -140,6 +144,11 @@ def full(
     size: Size, fill_value: Number, dtype: DTypeLike | None = None, device: str = "cpu", requires_grad: bool = False
 ) -> Tensor:
     """A Tensor of shape `size` filled with one value. dtype None: float32, int64 or bool, after the value."""
+    if not isinstance(fill_value, (int, float)):
+        value = dtypes.plain("full", fill_value)
+        if value.ndim:
+            raise TypeError(f"full: fill_value must be a number, got an array of shape {value.shape}")
+        fill_value = value.item()
     if dtype is None:
         dtype = {"b": dtypes.bool_, "i": dtypes.int64, "u": dtypes.int64}.get(np.asarray(fill_value).dtype.kind)
     shape = _sizes("full", (size,) if isinstance(size, int) else size)
@@ -228,6 +237,7 @@ def arange(
         raise TypeError("arange needs an end: arange(end) or arange(start, end, step)")
     if step == 0:
         raise ValueError("arange: step must not be 0")
+    dtypes.check_holds("arange", dtypes.int64, *(v for v in (start, end, step) if isinstance(v, int)))
     if dtype is None:
         dtype = dtypes.DEFAULT_FLOAT if any(isinstance(v, float) for v in (start, end, step)) else dtypes.int64
     return _finish(np.arange(start, end, step).astype(dtypes.as_dtype(dtype)), device, requires_grad)

@@ -145,6 +145,32 @@ def test_numpys_part_of_native_is_silent(device):
         assert y.isinf().any()
 
 
+X = np.random.default_rng(0).standard_normal((40, 20, 30)).astype(np.float32)
+ALONG = {  # primitives, along a dim or several
+    **{name: (lambda on, x, d, name=name: getattr(on, name)(x, (d,), False)) for name in ("sum", "max", "any", "all")},
+    "min of two": lambda on, x, d: on.min(x, (1, d), True),
+    **{name: (lambda on, x, d, name=name: getattr(on, name)(x, d, False)) for name in ("argmax", "argsort", "cumsum")},
+    **{name: (lambda on, x, d, name=name: getattr(on, name)(x, d)) for name in ("softmax", "logsumexp", "flip")},
+    "softmax_backward": lambda on, x, d: on.softmax_backward(x, x, d),
+    "cat": lambda on, x, d: on.cat([x, x], d),
+    "gather": lambda on, x, d: on.gather(x, d, on.argsort(x, 0, False) % 20),
+    "scatter_add": lambda on, x, d: on.scatter_add(X.shape, d, on.argsort(x, 0, False) % 20, x),
+}
+
+
+@pytest.mark.parametrize("name", ALONG)
+def test_dims_are_numpys(device, name):
+    """A negative one counts from the end, and one that is not there is an error, in an op of one's own too."""
+    on, take = device, ALONG[name]
+    x = on.from_numpy(X)
+    for d in (-1, -2, -3, 0, 1, 2) if name != "min of two" else (-1, 0):
+        found = on.to_numpy(take(on, x, d))
+        np.testing.assert_allclose(found, take(reference, X, d), rtol=1e-4, atol=1e-5)
+    for d in (3, -4, 5):
+        with pytest.raises(IndexError):
+            take(on, x, d)
+
+
 def test_an_op_of_ones_own_may_use_numpy_in_silence(device):
     class Ln(mg.Op):
         def forward(self, x):

@@ -98,11 +98,16 @@ def test_data_are_copied_or_shared_as_said():
     assert a.type() == "float64" and mg.ones(2).type(a.type()).dtype == mg.float64
 
 
+LOOP: list = [1.0]
+LOOP.append(LOOP)
 WRONG = {
     "zeros: sizes must not be negative, got (2, -1)": lambda: mg.zeros(2, -1),
     "full: uint8 holds 0 to 255, not 300": lambda: mg.full((1,), 300, dtype=mg.uint8),
     "new_full: uint8 holds 0 to 255, not -1": lambda: a.byte().new_full((1,), -1),
     "arange: step must not be 0": lambda: mg.arange(0, 3, 0),
+    "arange: int64 holds": lambda: mg.arange(2**63),
+    "full: fill_value must be a number, got an array of shape (2,)": lambda: mg.full((2,), [1, 2]),
+    "tensor: lists nest deeper than 64 times; does one hold itself?": lambda: mg.tensor(LOOP),
     "generator must be a minigrad.Generator or None, got 3": lambda: mg.rand(2, generator=3),
     "bernoulli: p must lie in [0, 1], got 1.5": lambda: mg.bernoulli(a, 1.5),
     "fewer choices have p > 0": lambda: mg.multinomial(mg.tensor([0.0, 1.0, 1.0]), 3),

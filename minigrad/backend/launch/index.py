@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from ..kernels import constant
 from .launcher import TOTALS, check_shape, real
@@ -56,7 +57,7 @@ class Index(Movement):
 
     @COPY
     def gather(self, x, dim, index):
-        dim %= x.ndim
+        dim = normalize_axis_index(dim, x.ndim)
         check_shape("index", index, (*x.shape[:dim], *index.shape[dim : dim + 1], *x.shape[dim + 1 :]))
         y = self.empty(index.shape, x.dtype)
         outer, inner = math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :])
@@ -67,7 +68,7 @@ class Index(Movement):
     @KERNEL
     def scatter_add(self, shape, dim, index, dy):
         check_shape("index", index, dy.shape)
-        dim %= len(shape)
+        dim = normalize_axis_index(dim, len(shape))
         outer, inner, m = math.prod(shape[:dim]), math.prod(shape[dim + 1 :]), index.shape[dim]
         args = self.compact(dy), self._indices(index), outer, shape[dim], m, inner
         if m > SHORT:

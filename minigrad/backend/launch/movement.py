@@ -7,6 +7,7 @@ import functools
 import math
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from ...base.recording import refuse, thread
 from ..kernels import constant
@@ -83,7 +84,7 @@ class Movement(Launcher):
 
     @VIEW
     def flip(self, x, dims):
-        dims = (dims,) if isinstance(dims, int) else dims
+        dims = normalize_axis_tuple(dims, x.ndim)
         return x[tuple(slice(None, None, -1) if d in dims else slice(None) for d in range(x.ndim))]
 
     # -- moving
@@ -115,7 +116,7 @@ class Movement(Launcher):
 
     @COPY
     def cat(self, xs, dim):
-        dim %= xs[0].ndim
+        dim = normalize_axis_index(dim, xs[0].ndim)
         shape = list(xs[0].shape)
         shape[dim] = sum(x.shape[dim] for x in xs)
         y, start = self.empty(tuple(shape), xs[0].dtype), 0
@@ -126,7 +127,7 @@ class Movement(Launcher):
 
     @COPY
     def stack(self, xs, dim):
-        dim %= xs[0].ndim + 1
+        dim = normalize_axis_index(dim, xs[0].ndim + 1)
         shape = xs[0].shape
         y = self.empty((*shape[:dim], len(xs), *shape[dim:]), xs[0].dtype)
         for i, x in enumerate(xs):

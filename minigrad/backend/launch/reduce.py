@@ -4,6 +4,7 @@ import functools
 import math
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from ..kernels import constant
 from .launcher import Launcher, real
@@ -85,7 +86,7 @@ class Reduce(Launcher):
         return self._arg("argmin_rows", x, dim, keepdim)
 
     def _arg(self, entry, x, dim, keepdim):
-        dim %= x.ndim
+        dim = normalize_axis_index(dim, x.ndim)
         n, shape = x.shape[dim], x.shape[:dim] + x.shape[dim + 1 :]
         last = tuple(d for d in range(x.ndim) if d != dim) + (dim,)
         y = self.empty(shape, np.dtype(np.int64))
@@ -94,7 +95,7 @@ class Reduce(Launcher):
 
     @NUMPYS
     def argsort(self, x, dim, descending):
-        dim %= x.ndim
+        dim = normalize_axis_index(dim, x.ndim)
         n, others = x.shape[dim], [d for d in range(x.ndim) if d != dim]
         x = self.compact(x.transpose(*others, dim))
         y, room = self.empty(x.shape, np.dtype(np.int64)), self.empty(x.shape, np.dtype(np.int64))
@@ -105,7 +106,7 @@ class Reduce(Launcher):
 
     @KERNEL
     def cumsum(self, x, dim, reverse):
-        x, dim = self.compact(x), dim % x.ndim
+        x, dim = self.compact(x), normalize_axis_index(dim, x.ndim)
         y = self.empty(x.shape, accumulator(x.dtype))
         outer, n, inner = math.prod(x.shape[:dim]), x.shape[dim], math.prod(x.shape[dim + 1 :])
         if y.size and inner == 1:
@@ -133,6 +134,7 @@ def reduction(shape, order, dims, keepdim):
 
     -> ([(outer, n, inner) of each fold], shape of the result in memory, its shape, and the transposition to its order
     of dims; None: none is needed)."""
+    dims = normalize_axis_tuple(dims, len(shape))
     gone = [d in dims for d in order or range(len(shape))]
     runs: list = []  # neighbouring dims that go or stay together: (size, do they go?)
     for n, reduced in zip(shape, gone):

@@ -1,5 +1,7 @@
 """Softmax and its relatives, over rows of n elements that lie side by side."""
 
+from numpy.lib.array_utils import normalize_axis_index
+
 from .launcher import Launcher, check_shape
 from .rules import KERNEL
 
@@ -49,7 +51,8 @@ class Softmax(Launcher):
 
     def _rows_last(self, x, dim):
         """x compact with `dim` last, and the order of dims that moves it back; None: it is where it was."""
-        if dim in (-1, x.ndim - 1):
+        dim = normalize_axis_index(dim, x.ndim)
+        if dim == x.ndim - 1:
             return x if x.flags.c_contiguous else self.copy(x), None
-        order = [d for d in range(x.ndim) if d != dim % x.ndim] + [dim % x.ndim]
+        order = [*(d for d in range(x.ndim) if d != dim), dim]
         return self.compact(x.transpose(order)), sorted(range(x.ndim), key=order.__getitem__)
