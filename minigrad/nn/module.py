@@ -231,7 +231,7 @@ class Module(Hooked):
         device: str | None = None,
         non_blocking: bool = False,
     ) -> Self:
-        """Move parameters and buffers to a device, a float dtype, or both, in place. .grad is lost. Returns self.
+        """Move parameters and buffers to a device, a float dtype, or both, in place, .grad with them. Returns self.
         non_blocking changes nothing: see Tensor.to. Raises TypeError for a dtype that is no float, and DeviceError for
         a device that cannot be had."""
         for module in self.modules():
@@ -244,7 +244,11 @@ class Module(Hooked):
                 if x.dtype.kind != "f" and y.dtype.kind == "f":
                     y = x.detach().to(y.device)  # integers stay integers
                 if y.storage is not x.storage:
+                    before = x.node
                     _take_over(x, y)
+                    if before is not None and x.node is not None:
+                        x.node.hooks = before.hooks
+                        x.node.grad = None if before.grad is None else before.grad.to(y.device).to(y.dtype)
         return self
 
     def float(self) -> Self:
@@ -326,7 +330,7 @@ def _once(named):
 
 
 def _take_over(x, y):
-    """Give the leaf x the memory, dtype and device of y; its .grad is lost."""
+    """Give the leaf x the memory, dtype and device of y; its .grad and its hooks are lost."""
     x.array, x.storage = y.array, y.storage
     x.node = x.node and Node(None, 0, y.shape, y.dtype, y.device)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import dtypes
 from ..autograd import Op, Value, composite
 from ..autograd.cases import Fixed, booleans, case, integers
 from ..autograd.graph import Storage
@@ -53,13 +54,43 @@ class GetitemAdd(Op):
         return Getitem.apply(dy, index=self.index)
 
 
-def parsed_index(input: Any, index: Index) -> tuple[Any, ...]:
-    """An index with Tensors and lists as arrays (copied: what is recorded must not change). Raises on other types."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return tuple([part if type(part) in _PLAIN else _index_part(part) for part in parts])
+def parsed_index(input: Any, index: Index) -> list[tuple[Any, ...]]:
+    """An index of input, with Tensors and lists as arrays (copied: what is recorded must not change), as one or two
+    that are applied one after the other. Raises TypeError for other types.
+
+    PyTorch selects by ints first, and sees no … that stands for no dims. NumPy takes an int beside an array for an
+    array, and arrays with a … between them for apart."""
+    if not isinstance(index, tuple):
+        return [(index if type(index) in _PLAIN else _index_part(index),)]
+    parts = tuple([part if type(part) in _PLAIN else _index_part(part) for part in index])
+    if _ARRAYS.isdisjoint(map(type, parts)):
+        return [parts]
+    left = input.ndim - sum(map(_dims_of, parts))
+    if not left and sum(part is ... for part in parts) == 1:
+        parts = tuple([part for part in parts if part is not ...])
+    if not any(type(part) is int for part in parts):
+        return [parts]
+    first: list[Any] = []
+    rest: list[Any] = []
+    for part in parts:
+        if part is ...:
+            first, rest = [*first, ...], rest + [slice(None)] * left
+        elif isinstance(part, np.ndarray | bool):
+            first, rest = first + [slice(None)] * _dims_of(part), [*rest, part]
+        else:
+            first, rest = [*first, part], rest if type(part) is int else [*rest, slice(None)]
+    return [tuple(first), tuple(rest)]
+
+
+def _dims_of(part):
+    """How many dims of a tensor a part of an index stands for, but for …"""
+    if isinstance(part, np.ndarray):
+        return part.ndim if part.dtype == bool else 1
+    return 0 if part is None or part is ... or type(part) is bool else 1
 
 
 _PLAIN = {int, bool, type(None), type(Ellipsis)}
+_ARRAYS = {np.ndarray, bool}
 
 
 def _index_part(part):
@@ -74,7 +105,10 @@ def _index_part(part):
         part = part.detach().numpy()
     elif isinstance(part, np.ndarray):
         refuse("an index that is a NumPy array, whose values may change,")
+        part = dtypes.plain("an index", part)
     array = np.array(part)
+    if array.ndim == 0 and array.dtype.kind in "iu":
+        return int(array)
     if array.size == 0 and array.dtype.kind == "f":
         array = array.astype(np.int64)
     if array.dtype.kind not in "iub":
@@ -83,14 +117,16 @@ def _index_part(part):
 
 
 def getitem(input: T, index: Index) -> T:
-    """x[index], basic or advanced as in NumPy: ints, slices, None, …, and int or bool Tensors, arrays or lists. Of x's
-    dtype.
+    """x[index], basic or advanced as in PyTorch: ints, slices, None, …, and int or bool Tensors, arrays or lists. Of
+    x's dtype.
 
     Basic indexing, without the latter, gives a view. Raises IndexError for an index out of range or too many of them,
     and TypeError for one of another type."""
-    index = parsed_index(input, index)
     try:
-        return Getitem.apply(input, index=index)
+        y = input
+        for part in parsed_index(input, index):
+            y = Getitem.apply(y, index=part)
+        return y
     except IndexError as error:
         raise IndexError(f"{error} (shape {input.shape})") from None
 

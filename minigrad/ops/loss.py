@@ -152,6 +152,21 @@ def binary_cross_entropy_with_logits(
     return _reduced(loss if weight is None else loss * weight, reduction)
 
 
+class XLogX(Op):
+    """y = x ln x, 0 at 0;   dx = dy (1 + ln x)"""
+
+    cases = [case(positive((3, 4)))]
+
+    def forward(self, x):
+        self.save_inputs(x)
+        on = self.backend
+        return on.mul(x, on.log(on.where(on.eq(x, 0), x.dtype.type(1), x)))
+
+    def backward(self, dy):
+        (x,) = self.saved_inputs()
+        return dy * (1 + x.log())
+
+
 @composite(case((3, 4), positive((3, 4)), reduction="batchmean"), case((3, 4), (3, 4), log_target=True))
 def kl_div(input: T, target: T, *, reduction: str = "mean", log_target: bool = False) -> T:
     """t (ln t - input): its sum is the Kullback-Leibler divergence of t, target, from e^input, both of one shape.
@@ -163,7 +178,7 @@ def kl_div(input: T, target: T, *, reduction: str = "mean", log_target: bool = F
     if log_target:
         loss = target.exp() * (target - input)
     else:
-        loss = target * (where(target == 0, 1.0, target).log() - input)  # 0 ln 0 = 0
+        loss = XLogX.apply(target) - target * input
     if reduction == "batchmean":
         return loss.sum() / (input.shape[0] if input.ndim else 1)
     return _reduced(loss, reduction)

@@ -78,8 +78,8 @@ def _count(x, dims):
 
 
 def _divided(x, n):
-    """x / n, and NaN for n ≤ 0."""
-    return x / n if n > 0 else x * float("nan")
+    """x / n, and for n ≤ 0 x / 0."""
+    return x / (n if n > 0 else 0)
 
 
 class Amax(Op):
@@ -287,8 +287,8 @@ def var(
 ) -> T:
     """y = Σ (x - mean)² / (n - correction) over dim. dim: an int, several, or None for all, dropped unless keepdim.
 
-    correction 1, the default, is the unbiased estimate, and unbiased=False is 0; NaN if n is not above it. Of x's
-    dtype. Raises TypeError unless that is a float, and if both options are given."""
+    correction 1, the default, is the unbiased estimate, and unbiased=False is 0; if n is not above it, the
+    denominator is 0. Of x's dtype. Raises TypeError unless that is a float, and if both options are given."""
     require_float("var", input)
     dim, correction = _spread(dim, unbiased, correction)
     if input.dtype == float16:

@@ -44,6 +44,9 @@ class StepLR(LRScheduler):
         self.step_size, self.gamma = at_least_1("step_size", step_size), gamma
         super().__init__(optimizer, last_epoch)
 
+    def _followed(self, lr, old, new):
+        return lr * (self.gamma if self.last_epoch % self.step_size == 0 else 1)
+
     def rate(self, base: float, t: int) -> float:
         return base * self.gamma ** (t // self.step_size)
 

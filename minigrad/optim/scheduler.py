@@ -47,7 +47,7 @@ class LRScheduler:
             before = self.base_lrs if self.last_epoch < 0 else self._rates(self.last_epoch)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         for group, old, new in zip(self.optimizer.param_groups, before, self._rates(self.last_epoch)):
-            changed = old and group["lr"] != old  # by somebody else
+            changed = old is not None and group["lr"] != old  # by somebody else
             group["lr"] = self._followed(group["lr"], old, new) if changed else new
         self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
 
@@ -57,7 +57,7 @@ class LRScheduler:
 
     def _followed(self, lr, old, new):
         """A rate that is not the formula's `old`, after a step in which the formula goes from old to new."""
-        return lr * (new / old)
+        return lr * (new / old) if old else new  # nothing scales 0
 
     def _rates(self, t):
         return [self.rate(base, t) for base in self.base_lrs]

@@ -10,7 +10,7 @@ import numpy as np
 from ..autograd import GraphError, Value, is_grad_enabled
 from ..base.errors import devices_differ
 from ..base.recording import refuse
-from ..dtypes import check_holds
+from ..dtypes import check_holds, plain
 from ..ops import public as ops
 from ..ops.args import fitting
 from ..ops.index import parsed_index
@@ -77,7 +77,7 @@ class InPlace(Attributes):
             check_holds(what.removesuffix("_"), self.dtype, other)
         if isinstance(other, np.ndarray):
             refuse("a NumPy array beside a Tensor, whose values may change,")
-        return other if isinstance(other, (bool, int, float)) else self.storage.backend.from_numpy(np.asarray(other))
+        return other if isinstance(other, (bool, int, float)) else self.storage.backend.from_numpy(plain(what, other))
 
     def _update(self: T, what: str, primitive: Callable[..., Any], other: Any) -> T:
         """self = primitive(self, other), in place."""
@@ -173,7 +173,11 @@ class InPlace(Attributes):
     def __setitem__(self, index: Index, value: Operand) -> None:
         """Assignment, in place: under no_grad(), or where neither side requires a gradient."""
         self._in_place("assignment to an index", value)
-        self.storage.backend.setitem(self.array, parsed_index(self, index), self._raw("assignment", value))
+        on, array = self.storage.backend, self.array
+        *views, last = parsed_index(self, index)
+        for part in views:
+            array = on.getitem(array, part)
+        on.setitem(array, last, self._raw("assignment", value))
 
     def _augmented(self, other: Any, function: Callable[..., Any], in_place: Callable[..., Any]) -> Any:
         """x += y: in place where nothing is recorded, else a new tensor, so that every graph stays right."""

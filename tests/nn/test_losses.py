@@ -1,5 +1,7 @@
 """Losses against NumPy; class weights and probabilities; what is refused."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -231,3 +233,12 @@ def test_losses_can_be_captured():
         x = mg.randn(6, 4, generator=mg.Generator(seed))
         args = x, mg.tensor(np.roll(np.abs(T) % 4, seed)), x.softmax(1)
         assert step(*args).item() == pytest.approx(step.function(*args).item(), rel=1e-6)
+
+
+def test_kl_div_at_a_target_of_0():
+    """t ln t falls ever more steeply as t nears 0, where it ends."""
+    x, t = mg.tensor([0.0, -1.0], requires_grad=True), mg.tensor([0.0, 0.5], requires_grad=True)
+    y = F.kl_div(x, t, reduction="sum")
+    dx, dt = mg.grad(y, (x, t))
+    assert y.item() == pytest.approx(0.5 * math.log(0.5) + 0.5)
+    assert dx.tolist() == [0, -0.5] and dt.tolist() == [-math.inf, pytest.approx(2 + math.log(0.5))]

@@ -151,7 +151,8 @@ def test_to_changes_floats_only_and_keeps_identity():
     m = Outer()
     p = m.offset
     m(mg.ones(1, 2)).sum().backward()
-    assert m.double() is m and m.offset is p and p.dtype == mg.float64 and p.grad is None and p.requires_grad
+    assert m.double() is m and m.offset is p and p.dtype == mg.float64 and p.requires_grad
+    assert p.grad.dtype == mg.float64 and p.grad.shape == p.shape
     assert m.inner.steps.dtype == mg.int64 and m.inner.scratch.dtype == mg.float64
     y = m(mg.ones(1, 2, dtype=mg.float64))
     y.sum().backward()
@@ -160,6 +161,17 @@ def test_to_changes_floats_only_and_keeps_identity():
     tied = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False))
     tied[1].weight = tied[0].weight
     assert tied.double()[1].weight is tied[0].weight
+
+
+def test_to_keeps_gradients_and_hooks():
+    m = nn.Linear(2, 1)
+    m(mg.tensor([[1.0, 2.0]])).sum().backward()
+    seen = []
+    m.weight.register_hook(seen.append)
+    m.double()
+    assert m.weight.grad.dtype == mg.float64 and m.weight.grad.tolist() == [[1, 2]]
+    m(mg.tensor([[1.0, 2.0]], dtype=mg.float64)).sum().backward()
+    assert m.weight.grad.tolist() == [[2, 4]] and len(seen) == 1
 
 
 def test_train_eval_apply_and_requires_grad():

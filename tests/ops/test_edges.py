@@ -27,6 +27,9 @@ def entropy(x, t):
 VALUES = {
     # statistics
     "var": (lambda: a.var(), A.var(ddof=1)),
+    "var of as few as correction": (lambda: mg.tensor([1.0, 2.0]).var(correction=2), np.float32(np.inf)),
+    "var of fewer": (lambda: mg.tensor([1.0, 2.0]).std(correction=3), np.float32(np.inf)),
+    "var of equals, as few": (lambda: mg.tensor([1.0, 1.0]).var(correction=2), np.float32(np.nan)),
     "var of dims": (lambda: b.var((0, 2), keepdim=True), B.var((0, 2), ddof=1, keepdims=True)),
     "var, another correction": (lambda: a.var(1, correction=2), A.var(1, ddof=2)),
     "var of two": (lambda: a[:2].var(0), A[:2].var(0, ddof=1)),
@@ -220,6 +223,42 @@ def test_values(call, expected):
     expected = np.asarray(expected)
     assert y.shape == expected.shape and y.dtype == expected.dtype
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-6 if y.dtype == mg.float32 else 1e-12, atol=1e-15)
+
+
+X = np.arange(120.0).reshape(2, 3, 4, 5)
+MASK, TWO = np.array([True, False, True, True, False]), np.array([2, 0])
+INDICES = {  # beside ints first, then the rest, in NumPy's words
+    "an int, then an array": ((0, slice(None), TWO), X[0][:, TWO]),
+    "an int and a mask at the ends": ((-1, ..., MASK), X[-1][..., MASK]),
+    "an array, then an int": ((slice(None), TWO, slice(1, 3), 4), X[..., 4][:, TWO, 1:3]),
+    "a number as a Tensor": ((mg.tensor(1), slice(None), TWO), X[1][:, TWO]),
+    "None between": ((1, None, TWO), X[1][None, TWO]),
+    "two arrays": ((slice(None), [[0], [1]], 2, TWO), X[:, :, 2][:, [[0], [1]], TWO]),
+    "True": ((1, slice(1, 3), True), X[1][1:3, True]),
+    "… for no dims": ((slice(None), TWO, ..., [1, 3], slice(2)), X[:, TWO, [1, 3], :2]),
+}
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_ints_select_first_as_in_pytorch(device, name):
+    index, expected = INDICES[name]
+    index = tuple(mg.tensor(part) if isinstance(part, np.ndarray) else part for part in index)
+    x = mg.tensor(X, requires_grad=True)
+    y = x[index]
+    assert y.shape == expected.shape and (y.detach().numpy() == expected).all()
+    places, written = (y.detach() * 2).numpy(), mg.tensor(X)
+    written[index] = mg.tensor(places)
+    assert (written[index].numpy() == places).all() and (written != mg.tensor(X)).sum() == (places != expected).sum()
+    (y * mg.tensor(places)).sum().backward()
+    assert (x.grad[index].numpy() == places).all() and x.grad.sum() == places.sum()
+
+
+def test_an_empty_vector_in_a_cat_keeps_its_gradient():
+    nothing, x = mg.zeros(0, requires_grad=True), mg.ones(2, 3)
+    for parts, dim in (([nothing, x], 0), ([x, nothing], -1), ([nothing, nothing], 0)):
+        y = mg.cat(parts, dim)
+        (grad,) = mg.grad(y.sum(), nothing)
+        assert y.shape == max(part.shape for part in parts) and grad.shape == (0,)
 
 
 def test_how_many_parts():

@@ -121,13 +121,31 @@ def test_schedules_of_one_optimizer_share_its_first_rate():
     assert L.StepLR(optimizer, 1, 0.9).base_lrs == [0.1, 0.05]
 
 
-def test_a_rate_that_was_0_is_the_schedules_again():
+@pytest.mark.parametrize("make, steps, expected", [
+    (lambda o: L.StepLR(o, 1, 0.0), 1, 0.0),
+    (lambda o: L.CosineAnnealingLR(o, 5), 5, 0.5 + 0.1 * (1 - math.cos(math.pi / 5)) / 2),
+    (lambda o: L.CosineAnnealingLR(o, 5, eta_min=0.01), 5, 0.5 + 0.09 * (1 - math.cos(math.pi / 5)) / 2),
+])  # fmt: skip
+def test_a_rate_set_by_hand_at_the_lowest_point_goes_on_from_there(make, steps, expected):
+    """As in PyTorch, whose formulas step from the rate before."""
     optimizer = made()
-    scheduler = L.StepLR(optimizer, 1, 0.0)
+    scheduler = make(optimizer)
+    for _ in range(steps):
+        scheduler.step()
+    optimizer.param_groups[0]["lr"] = 0.5
     scheduler.step()
-    optimizer.param_groups[0]["lr"] = 0.5  # by hand; nothing scales 0 to it
-    scheduler.step()
-    assert scheduler.get_last_lr() == [0, 0]
+    assert scheduler.get_last_lr()[0] == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_step_from_a_rate_of_0_scales_what_was_set_by_hand():
+    optimizer = optim.SGD([mg.ones(1, requires_grad=True)], lr=0.0)
+    scheduler = L.StepLR(optimizer, 2, 0.1)
+    optimizer.param_groups[0]["lr"] = 0.5
+    found = []
+    for _ in range(4):
+        scheduler.step()
+        found += scheduler.get_last_lr()
+    np.testing.assert_allclose(found, [0.5, 0.05, 0.05, 0.005], rtol=1e-14)
 
 
 def test_what_is_asked_of_a_schedule_is_a_copy():

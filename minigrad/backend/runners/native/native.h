@@ -144,7 +144,7 @@ inline __attribute__((always_inline)) float erfc_(float x) {
   e = e * r + 0.5;
   e = e * r + 1.;
   e = e * r + 1.;
-  long long bits;
+  unsigned long long bits;
   std::memcpy(&bits, &shifted, 8);
   bits = (bits + 1023) << 52;
   double scale;
