@@ -6,6 +6,7 @@ What it draws depends on --seed alone.
 """
 
 from ..base import cli
+from ..base.errors import printable
 from ..random import Generator
 from ..tensor import tensor
 from ..training import runs
@@ -47,7 +48,7 @@ def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=Non
     def say(drawn):  # (1,)
         waiting.append(vocab.decode(drawn))
         if len(waiting) != 2:
-            print(*waiting, sep="", end="", flush=True)
+            print(*map(_shown, waiting), sep="", end="", flush=True)
             waiting.clear()
 
     generator = Generator(seed + 2 * 2**32)
@@ -55,4 +56,9 @@ def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=Non
         model.generate(idx, tokens, temperature, top_k, top_p, generator, each=say)
     finally:
         if waiting != [prompt]:  # otherwise nothing was drawn
-            print(*waiting, sep="")  # what is said next begins a line of its own, also after Ctrl-C
+            print(*map(_shown, waiting), sep="")  # what is said next begins a line of its own, also after Ctrl-C
+
+
+def _shown(text):
+    """A text as a terminal is to have it: what would move its cursor or change its colours is escaped."""
+    return printable(text, but="\n\t")

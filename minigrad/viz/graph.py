@@ -19,6 +19,7 @@ from typing import Any
 
 from ..autograd import GraphError, Value
 from ..base.errors import unknown
+from ..base.files import atomic_write
 from ..tensor import Tensor
 from ..typing import FilePath
 from .backward import Backward
@@ -55,19 +56,20 @@ class Graph:
             raise ValueError(f"a graph is saved as .dot, .svg or .png, not {path.suffix!r} (in {str(path)!r})")
         path.parent.mkdir(parents=True, exist_ok=True)
         text, image = path.with_suffix(".dot"), path.with_suffix(path.suffix or ".svg")
-        text.write_text(self.source, encoding="utf-8")
+        source = self.source.encode()
+        atomic_write(text, source)
         if image == text:
             return [text]
         problem = "`dot` is not installed (Debian: apt install graphviz; macOS: brew install graphviz)"
         if program := shutil.which("dot"):
             sharp = ["-Gdpi=144"] if image.suffix == ".png" else []
-            command = [program, f"-T{image.suffix[1:]}", *sharp, "-o", str(image), str(text)]
-            run = subprocess.run(command, capture_output=True, text=True)
-            problem = f"dot failed: {' '.join(run.stderr.split())}" if run.returncode else ""
-        if problem:
-            warnings.warn(f"wrote {text} but not {image.name}: {problem}", stacklevel=2)
-            return [text]
-        return [text, image]
+            run = subprocess.run([program, f"-T{image.suffix[1:]}", *sharp], input=source, capture_output=True)
+            problem = f"dot failed: {' '.join(run.stderr.decode(errors='replace').split())}"
+            if not run.returncode:
+                atomic_write(image, run.stdout)
+                return [text, image]
+        warnings.warn(f"wrote {text} but not {image.name}: {problem}", stacklevel=2)
+        return [text]
 
 
 def graph(

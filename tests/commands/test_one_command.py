@@ -12,8 +12,11 @@ import pytest
 
 import minigrad
 import minigrad.commands.study
+from minigrad import nn
 from minigrad.__main__ import MODEL, TOOLS, main
 from minigrad.base import cli
+from minigrad.commands import sample
+from minigrad.training.text import CharVocab
 
 from ..char_lm.runs import TINY, WORDS
 
@@ -197,6 +200,15 @@ def test_characters_are_shown_when_they_are_drawn(capsys, monkeypatch):
         main(["sample", "--tokens=30", "--prompt=The "])
     assert shown[:29] == [whole[: n + 6] for n in range(29)] and shown[-1] == whole  # two at first
     assert outcome(capsys, "sample", "--tokens=1", "--prompt=The ") == (0, f"{whole[:5]}\n", "")
+
+
+def test_what_a_text_would_have_a_terminal_do_is_shown(capsys):
+    """Its characters come from a corpus that nobody has looked at."""
+    vocab = CharVocab("\x1b\r\n\t[2J")
+    model = nn.GPT(nn.GPTConfig(len(vocab), 8, n_layer=1, n_head=1, n_embd=8))
+    sample.write(model, vocab, "\x1b[2J\n", 200, "cpu", 1)
+    said = capsys.readouterr().out
+    assert said.startswith("\\x1b[2J\n") and "\t" in said and not {"\x1b", "\r"} & {*said} and "\\r" in said
 
 
 def test_ctrl_c_ends_the_line_that_is_being_written(capsys, monkeypatch):

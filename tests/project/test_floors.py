@@ -54,3 +54,24 @@ def test_no_imports_run_in_a_circle():
     for a, _, b in ARROWS:
         sorter.add(a, b)
     sorter.prepare()  # raises CycleError, which names the circle
+
+
+def written(tree):
+    """(line) of each call that writes a file, but for rows added to one, and files of a temporary folder."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.With) and "TemporaryDirectory(" in ast.unparse(node.items[0]):
+            continue
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func).rpartition(".")[2]
+            modes = [ast.unparse(x) for x in (*node.args, *(k.value for k in node.keywords if k.arg == "mode"))]
+            opens = name == "open" and any(re.fullmatch("'[rwxabt+]+'", x) and {*x} & {*"wx+"} for x in modes)
+            if name in ("write_text", "write_bytes") or (opens and modes[0] != "os.devnull"):
+                yield node.lineno
+        yield from written(node)
+
+
+def test_every_file_is_written_whole_by_one_function():
+    """base/files.py: beside it, then renamed. A full disk leaves the old one."""
+    found = {name: list(written(ast.parse(path.read_text(encoding="utf-8")))) for name, path in FILES.items()}
+    assert {name for name, lines in found.items() if lines} == {"minigrad.base.files"}, found
+    assert list(written(ast.parse("with open(p, 'wb') as f: Path(q).write_text(f)"))) == [1, 1]

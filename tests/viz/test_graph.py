@@ -1,9 +1,12 @@
 """The picture of a graph: what it says, that it says the same each time, and what it does when it cannot be drawn."""
 
+import errno
+import os
 import re
 import subprocess
 import sys
 import xml.etree.ElementTree as xml
+from pathlib import Path
 
 import pytest
 
@@ -286,6 +289,27 @@ def test_svg_and_png_are_written(tmp_path):
     assert [p.name for p in g.save(tmp_path / "d.dot")] == ["d.dot"]
     with pytest.raises(ValueError, match=r"\.dot, \.svg or \.png, not '\.pdf'"):
         g.save(tmp_path / "e.pdf")
+
+
+@needs_dot
+def test_a_file_may_be_called_like_an_option(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert viz.graph(leaf(3).sum()).save("-v.svg") == [Path("-v.dot"), Path("-v.svg")]
+    assert "<svg" in (tmp_path / "-v.svg").read_text(encoding="utf-8")
+
+
+@needs_dot
+def test_an_old_picture_outlives_a_full_disk(tmp_path, monkeypatch):
+    def full(*names):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "a.svg"
+    viz.graph(leaf(3).sum()).save(path)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        viz.graph(leaf(3).exp().sum()).save(path)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
 def test_without_dot_the_text_is_written_and_one_line_says_what_to_install(tmp_path, monkeypatch):

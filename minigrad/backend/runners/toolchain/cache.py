@@ -1,13 +1,12 @@
 """The folder of compiled kernels. What lies there is loaded and run. So nobody else may write there, and each file ends
 with its digest, which shows what a crash or a full disk has damaged."""
 
-import contextlib
 import hashlib
 import logging
 import os
-import tempfile
 
 from ....base.errors import CompilerError
+from ....base.files import atomic_write
 
 log = logging.getLogger("minigrad")
 DIGEST = 32  # bytes
@@ -55,13 +54,4 @@ def contents(path):
 
 def keep(path, data):
     """Write a file of the cache. Others find all of it or nothing. Raises OSError."""
-    with tempfile.NamedTemporaryFile(dir=os.path.dirname(path), delete=False) as file:
-        try:
-            file.write(data + _digest(path, data))
-            file.flush()
-            os.fsync(file.fileno())
-            os.replace(file.name, path)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(file.name)
-            raise
+    atomic_write(path, data + _digest(path, data))
