@@ -4,6 +4,7 @@ mpiexec starts the same program several times, and each process does the same. W
 files, rank 0 does for all.
 """
 
+import os
 import platform
 import sys
 import time
@@ -26,10 +27,17 @@ R = TypeVar("R")
 GRACE = 3.0  # seconds that a process which ends by an error waits for the others to do so too
 PASSED_ON = 0.2  # seconds for mpiexec to pass on what was printed, as it loses the rest when it ends all
 POLL = 0.005  # seconds between two looks at whether they have
+LIMIT = 1800.0  # seconds that processes wait for each other
+SPINNING = 0.01  # seconds of that in which they look all the time: longer than from one call to the next, nearly always
+RECORD = 200  # bytes of what a process says of a call
 
 
-def world() -> "World":
-    """The World of this process, for a with-block around all that the processes do together.
+_give_way = getattr(os, "sched_yield", lambda: time.sleep(0))  # a sleep of 0 takes 0.1 ms
+
+
+def world(limit: float = LIMIT) -> "World":
+    """The World of this process, for a with-block around all that the processes do together. limit: the seconds that
+    one waits for the others to come to the same call.
 
     Without mpiexec, or with one process, it needs neither MPI nor mpi4py. Raises RanksError if there are several
     processes, but no MPI that connects them."""
@@ -46,7 +54,7 @@ def world() -> "World":
     if launched.size != MPI.COMM_WORLD.size:
         library = MPI.Get_library_version().split("\n")[0].strip()
         raise RanksError(f"mpiexec belongs to another MPI than mpi4py, which has {library}: use the mpiexec of that")
-    return World(MPI.COMM_WORLD)
+    return World(MPI.COMM_WORLD, limit)
 
 
 class World:
@@ -54,19 +62,41 @@ class World:
 
     rank: the number of this process, from 0. size: how many there are. comm: their mpi4py communicator, or None.
 
-    Methods are called by all processes, in the same order. An exception ends a with-block for all: if every process
-    raises one within three seconds, that of rank 0 goes on, and the others end silently. If some go on without it, the
-    process prints what it has raised, and MPI ends them all."""
+    Methods are called by all processes, in the same order: otherwise RanksError says who is at which call. An exception
+    ends a with-block for all: if every process raises one within three seconds, that of rank 0 goes on, and the others
+    end silently. If some go on without it, the process prints what it has raised, and MPI ends them all."""
 
-    def __init__(self, comm: Any = None) -> None:
+    def __init__(self, comm: Any = None, limit: float = LIMIT) -> None:
         self.comm: Any = comm
         self.rank, self.size = (0, 1) if comm is None else (comm.rank, comm.size)
         self._ending: Any = comm and comm.Dup()  # so that what was under way on `comm` is not mixed in
+        self._limit, self._calls = limit, 0
+
+    def _meet(self, call):
+        """Wait until all have come to a call. Raises RanksError unless it is the same for all, and after the limit."""
+        self._calls += 1
+        said = f"call {self._calls}, {call}"
+        mine, everyone = said.encode()[:RECORD].ljust(RECORD), bytearray(self.size * RECORD)
+        request, began = self.comm.Iallgather(mine, everyone), time.monotonic()
+        while not request.Test():
+            waited = time.monotonic() - began
+            if waited > self._limit:
+                raise RanksError(f"not all processes have come to {said} within {self._limit:g} s")
+            if waited < SPINNING:
+                _give_way()
+            else:
+                time.sleep(SPINNING / 10)
+        if everyone == self.size * mine:
+            return
+        calls = [everyone[i : i + RECORD].decode(errors="replace").rstrip() for i in range(0, len(everyone), RECORD)]
+        rank = next(i for i, other in enumerate(calls) if other != calls[0])
+        raise RanksError(f"the processes are at different calls: rank 0 at {calls[0]}; rank {rank} at {calls[rank]}")
 
     def first(self, function: Callable[[], T]) -> T:
         """function() of rank 0, for every process: what it returned or raised, sent to all by pickle."""
         if self.size == 1:
             return function()
+        self._meet("first")
         result: Any = None
         if self.rank == 0:
             try:
@@ -80,15 +110,20 @@ class World:
 
     def everyone(self, value: T) -> list[T]:
         """[value of each process], sent by pickle."""
-        return [value] if self.size == 1 else self.comm.allgather(value)
+        if self.size == 1:
+            return [value]
+        self._meet("everyone")
+        return self.comm.allgather(value)
 
-    def sum(self, x: "Tensor") -> "Tensor":
+    def sum(self, x: "Tensor", of: str = "") -> "Tensor":
         """The sum of a Tensor (n,) over the 2^k processes, along the tree: equal on all. A GPU's goes through the
-        host. Raises RanksError for another number of processes."""
+        host. Raises RanksError for another number of processes, and if they differ in shape, dtype or `of`, a word on
+        what is summed."""
         if self.size == 1:
             return x
         if not is_power_of_two(self.size):
             raise RanksError(f"a sum along the tree takes 2, 4, 8, … processes, not {self.size}")
+        self._meet(f"sum of {x.shape} {x.dtype} {of}".rstrip())
         total = np.array(x.numpy(), order="C")
         exchange(total, self.comm)
         return from_numpy(total).to(x.device)
@@ -111,8 +146,18 @@ class World:
         return self
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if error is None or self.size == 1:
+        if self.size == 1:
             return
+        if error is not None:
+            self._end_together(error)
+            return
+        try:
+            self._meet("the end")
+        except RanksError as apart:
+            self._end_together(apart)
+            raise
+
+    def _end_together(self, error):
         all_have_failed = self._ending.Ibarrier()
         deadline = time.monotonic() + GRACE + 0.1 * self.rank  # so that one tells, if several have failed
         while not all_have_failed.Test():
