@@ -83,6 +83,11 @@ class Op:
             )
         register(Declaration(cls.name, cls, cls.apply, cls.__doc__, cls.__dict__.get("cases", [])))
 
+    def __init__(self, *inputs: Any) -> None:
+        if inputs:
+            name = type(self).__name__
+            raise TypeError(f"{name}.apply(x, …) runs an op; {name}(…) does not")
+
     def forward(self, *arrays: Any, **params: Any) -> Any:
         """The result: a raw array of self.backend, or a tuple of them, from raw arrays, numbers and parameters."""
         raise TypeError(f"{self.name}: an op must define forward(self, *arrays, **params)")

@@ -183,7 +183,12 @@ def _step(walk: _Walk, op: Recorded, dys: dict[int, Any], needs: tuple[bool, ...
             dys.get(i) if i in dys or meta is None else op.wrap(op.backend.zeros(*meta), Storage(op.backend))
             for i, meta in enumerate(op.outputs)
         )
-    dxs = (op if needs == op.needs else op.narrowed(needs)).backward(*arguments)
+    try:
+        dxs = (op if needs == op.needs else op.narrowed(needs)).backward(*arguments)
+    except AttributeError as error:
+        if type(error.obj) is type(op):
+            error.add_note("An op keeps what its backward needs by save_inputs(…) or save(…), in its forward.")
+        raise
     dxs = dxs if isinstance(dxs, tuple) else (dxs,)
     if len(dxs) != len(op.parents):
         raise RuntimeError(f"backward of {op.describe()} returned {len(dxs)} gradients for {len(op.parents)} inputs")

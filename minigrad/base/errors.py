@@ -43,7 +43,8 @@ def unknown(what: str, name: object, known: Iterable[object]) -> str:
     """The message "there is no layer 'atn'; did you mean attn?", or with all known names if none is similar."""
     names = [str(each) for each in known]
     near = similar(str(name), names)
-    return f"there is no {what} {name!r}; " + (f"did you mean {near}?" if near else f"there are {', '.join(names)}")
+    there_is = f"did you mean {near}?" if near else f"there are {', '.join(names)}" if names else "there are none"
+    return f"there is no {what} {name!r}; {there_is}"
 
 
 def similar(name: str, names: Iterable[str], most: int = 3) -> str:

@@ -1,5 +1,6 @@
 """Module: a function with parameters, found by walking its attributes."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar
 
@@ -133,9 +134,27 @@ class Module(Hooked):
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
         """(path, parameter) of all parameters, each once, or with remove_duplicate=False by each of its paths.
-        recurse=False: of this module's own."""
-        found = self._named(lambda module, name, value: isinstance(value, Parameter), prefix, recurse)
-        return _once(found) if remove_duplicate else found
+        recurse=False: of this module's own. Warns of Modules in a plain list, which are not found."""
+        held: list = []
+
+        def is_parameter(module, name, value):
+            if type(value) in (list, tuple, dict):
+                held.append((module, name, value))
+            return isinstance(value, Parameter)
+
+        found = self._named(is_parameter, prefix, recurse)
+        yield from _once(found) if remove_duplicate else found
+        if recurse:
+            self._warn_of_lost(held)
+
+    def _warn_of_lost(self, held):
+        """Warn of the Modules in lists, tuples and dicts alone. held: [(module, name, value)]."""
+        for module, name, value in held:
+            inside = [each for each in (value.values() if type(value) is dict else value) if isinstance(each, Module)]
+            if inside and not {*inside} <= {*self.modules()}:
+                what = f"{type(module).__name__}.{name} is a {type(value).__name__} of Modules"
+                holder = "ModuleDict" if type(value) is dict else "ModuleList"
+                warnings.warn(f"{what}, whose parameters are not found: make it an nn.{holder}", stacklevel=3)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """All parameters, each once. recurse=False: only this module's own."""

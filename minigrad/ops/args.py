@@ -2,6 +2,7 @@
 
 import functools
 import operator
+from reprlib import repr as shown
 
 import numpy as np
 
@@ -105,7 +106,7 @@ def one_dim(name, x, dim):
     """dim as a number in [0, x.ndim); a 0-d tensor counts as having one dimension."""
     ndim = max(x.ndim, 1)
     if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)):
-        raise TypeError(f"{name}: dim must be an int, got {dim!r}")
+        raise TypeError(f"{name}: dim must be an int, got {shown(dim)}")
     if not -ndim <= dim < ndim:
         raise IndexError(f"{name}: dim {dim} is out of range for shape {x.shape}")
     return int(dim) % ndim

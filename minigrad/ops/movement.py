@@ -6,7 +6,7 @@ other ops, where nobody sees the value, `shaped` and `expanded` save that step."
 import math
 from collections.abc import Sequence
 
-from ..autograd import Op, composite
+from ..autograd import Op, Value, composite
 from ..autograd.cases import case
 from ..dtypes import check_holds
 from ..typing import Dims, Size, T
@@ -249,7 +249,7 @@ class Cat(Op):
 def cat(tensors: Sequence[T], dim: int = 0) -> T:
     """Tensors one after the other along dim; the other sizes must agree. Dtypes are promoted. Raises ValueError if they
     do not, and TypeError for no Tensors."""
-    xs = promoted("cat", *tensors)
+    xs = promoted("cat", *_several("cat", tensors))
     like = next((x for x in xs if x.shape != (0,)), xs[0])
     dim = one_dim("cat", like, dim)
     # (0,) fits every shape, as torch.tensor([]) does, to which things are then added
@@ -258,6 +258,12 @@ def cat(tensors: Sequence[T], dim: int = 0) -> T:
     if xs[0].ndim == 0 or len(rest) != 1:
         raise ValueError(f"cat along dim {dim}: shapes {[x.shape for x in xs]} differ elsewhere (0-d: use stack)")
     return Cat.apply(*xs, dim=dim)
+
+
+def _several(name, tensors):
+    if isinstance(tensors, Value):
+        raise TypeError(f"{name} takes a list of Tensors: {name}([a, b], dim)")
+    return tensors
 
 
 class Stack(Op):
@@ -277,7 +283,7 @@ class Stack(Op):
 def stack(tensors: Sequence[T], dim: int = 0) -> T:
     """Tensors of one shape, side by side along a new dim. Its size is their number, its position dim. Dtypes are
     promoted. Raises ValueError for different shapes, and TypeError for no Tensors."""
-    xs = promoted("stack", *tensors)
+    xs = promoted("stack", *_several("stack", tensors))
     if len({x.shape for x in xs}) != 1:
         raise ValueError(f"stack needs tensors of one shape, got {[x.shape for x in xs]}")
     return Stack.apply(*xs, dim=_new_dim("stack", xs[0], dim))

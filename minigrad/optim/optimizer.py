@@ -2,6 +2,7 @@
 
 import itertools
 import operator
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from reprlib import repr as shown
@@ -111,6 +112,10 @@ class Optimizer:
             for p in group["params"]:
                 if p.grad is not None:
                     due.append((p, p.grad, self._fitting_state(p), group))
+        if not due:
+            warnings.warn(
+                f"{type(self).__name__}.step(): no parameter has a gradient; call loss.backward() first", stacklevel=2
+            )
         if not type(self).update_all.__module__.startswith("minigrad."):
             recording.refuse(f"{type(self).__name__}, whose update_all is not minigrad's,")
         states = {p: state for p, _, state, _ in due}

@@ -4,6 +4,7 @@ Names, arguments and shapes follow PyTorch; NumPy's axis= and keepdims= are acce
 """
 
 import builtins
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, overload
 
@@ -77,6 +78,9 @@ class Gradients(Attributes):
         if thread.recorder is not None:
             thread.recorder.reads_grad(self.node)
         found: Tensor | None = self.node.grad
+        if found is None and (op := self.node.op) is not None and not self.node.retain:
+            what = f"grad of a result of {op.name} is None: only leaves keep one"
+            warnings.warn(f"{what}; call retain_grad() before backward()", stacklevel=2)
         return found
 
     @grad.setter
@@ -132,8 +136,8 @@ class Gradients(Attributes):
         """(node, cotangent) to begin a walk with."""
         if self.node is None:
             raise GraphError(
-                "backward from a tensor that requires no gradient: none of what it was computed from does, or it was "
-                "computed under no_grad()"
+                "backward from a tensor that requires no gradient: none of what it was computed from does (say "
+                "requires_grad=True, or make it an nn.Parameter), or it was computed under no_grad()"
             )
         if gradient is None:
             if self.numel() != 1:

@@ -43,7 +43,12 @@ def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requi
     if not typed and isinstance(data, (list, tuple)):
         data = _without_tensors(data)
         typed = _first_is_typed(data)
-    array = np.array(dtypes.plain("tensor", data) if isinstance(data, np.ndarray) else data)
+    try:
+        array = np.array(dtypes.plain("tensor", data) if isinstance(data, np.ndarray) else data)
+    except ValueError as error:
+        if "inhomogeneous" not in str(error):
+            raise
+        raise ValueError("tensor: lists of different lengths are no array; pad them") from None
     if dtype is None and not typed:
         dtype = {"f": dtypes.DEFAULT_FLOAT, "u": dtypes.int64}.get(array.dtype.kind)
     if not typed:

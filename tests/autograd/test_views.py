@@ -63,7 +63,7 @@ def test_gradient_hooks_and_retain_grad_are_of_this_use(function):
     seen.clear()
     loss.backward()
     assert z.grad.tolist() == [[2.0] * 3] * 2 and seen == [z.grad.tolist()]
-    assert h.grad is None and x.grad.tolist() == [[5.0] * 3] * 2
+    assert h.node.grad is None and x.grad.tolist() == [[5.0] * 3] * 2
 
 
 @names(SAME_SHAPE)

@@ -9,6 +9,8 @@ import minigrad as mg
 from minigrad import optim
 from minigrad.optim import lr_scheduler as L
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*no parameter has a gradient")  # rates alone are looked at
+
 
 def made(lr=0.1, kind=optim.SGD, **options):
     groups = [{"params": [mg.ones(2, requires_grad=True)]}, {"params": [mg.ones(1, requires_grad=True)], "lr": lr / 2}]

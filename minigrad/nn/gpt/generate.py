@@ -76,6 +76,8 @@ def _check_finite(largest):
 def generate(model, prompts, max_new_tokens, use_cache=True, each=None, **choice):
     """Continue prompts with a GPT: see GPT.generate."""
     several = isinstance(prompts, (list, tuple))
+    if any(isinstance(prompt, str) for prompt in (prompts if several else [prompts])):
+        raise TypeError("generate takes tokens, not text: vocab.encode(text)[None] of a CharVocab, or your tokenizer's")
     rows = [as_tensor(prompt).numpy() for prompt in prompts] if several else list(as_tensor(prompts).numpy())
     if not rows or any(row.ndim != 1 or len(row) == 0 or row.dtype.kind not in "iu" for row in rows):
         raise ValueError("generate needs prompts (B, T) of ints, or a list of prompts of any lengths, and none empty")

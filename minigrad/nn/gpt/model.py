@@ -72,7 +72,9 @@ class GPT(Module):
     Initialised as GPT-2 is: matrices are normal with std config.init_std, which is divided by √(2 n_layer) for those
     that project into the residual stream; biases are 0."""
 
-    def __init__(self, config: GPTConfig) -> None:
+    def __init__(self, config: GPTConfig | None = None, **sizes: Any) -> None:
+        if not isinstance(config, GPTConfig) or sizes:
+            raise TypeError("GPT takes a GPTConfig: nn.GPT(nn.GPTConfig(vocab_size=…, block_size=…))")
         with init.passed_over():  # what layers would draw for themselves, the loop below draws anew
             self.wte = Embedding(config.vocab_size, config.n_embd)
             self.wpe = Embedding(config.block_size, config.n_embd) if config.positions == "learned" else None
@@ -124,6 +126,8 @@ class GPT(Module):
         return self._trunk(idx, cache, left_padding, lambda embedding, index: looked_up(embedding.weight, index))
 
     def _trunk(self, idx, cache, left_padding, embed):
+        if idx.ndim != 2:
+            raise ValueError(f"GPT takes tokens (B, T), got shape {idx.shape}; idx[None] is a batch of one sequence")
         T = idx.shape[1]
 
         def check_length():
