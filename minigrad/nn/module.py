@@ -263,11 +263,10 @@ class Module(Hooked):
                 if x.dtype.kind != "f" and y.dtype.kind == "f":
                     y = x.detach().to(y.device)  # integers stay integers
                 if y.storage is not x.storage:
-                    before = x.node
-                    _take_over(x, y)
-                    if before is not None and x.node is not None:
-                        x.node.hooks = before.hooks
-                        x.node.grad = None if before.grad is None else before.grad.to(y.device).to(y.dtype)
+                    x.array, x.storage, node = y.array, y.storage, x.node
+                    if node is not None:  # which stays, with its hooks: a graph may end in it
+                        node.dtype, node.device = y.dtype, y.device
+                        node.grad = None if node.grad is None else node.grad.to(y.device).to(y.dtype)
         return self
 
     def float(self) -> Self:

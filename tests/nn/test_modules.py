@@ -172,6 +172,10 @@ def test_to_keeps_gradients_and_hooks():
     assert m.weight.grad.dtype == mg.float64 and m.weight.grad.tolist() == [[1, 2]]
     m(mg.tensor([[1.0, 2.0]], dtype=mg.float64)).sum().backward()
     assert m.weight.grad.tolist() == [[2, 4]] and len(seen) == 1
+    loss = m(mg.tensor([[1.0, 2.0]], dtype=mg.float64)).sum()
+    m.float()
+    with pytest.raises(RuntimeError, match=r"float64 on 'cpu' for input 1, which has shape .* float32"):
+        loss.backward()  # of another dtype than the parameter by now: not lost in silence
 
 
 def test_train_eval_apply_and_requires_grad():
