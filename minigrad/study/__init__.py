@@ -49,6 +49,7 @@ from .effects.importance import (
     ranked,
 )
 from .effects.patching import patch
+from .residual.scissors import cut_gradient
 from .effects.cells import WhatIf, attention_attribution, what_if
 from .recorder import Recorder
 from .report import LayerView
@@ -60,5 +61,5 @@ __all__ = [
     "logit_attribution", "ov_circuit", "qk_circuit", "unembedding", "Composition", "composition", "TokenGradients",
     "token_gradients", "BackwardLens", "backward_lens", "Node", "Edges", "Flow", "edge_patch", "flow", "METHODS",
     "PruneReport", "ablate_heads", "grouped", "head_importance", "losses_without", "mean_loss", "prune", "ranked",
-    "patch", "WhatIf", "attention_attribution", "what_if", "Recorder", "LayerView",
+    "patch", "cut_gradient", "WhatIf", "attention_attribution", "what_if", "Recorder", "LayerView",
 ]  # fmt: skip

@@ -1,0 +1,210 @@
+"""cut_gradient against a model in which every reader sums up a stream of its own, with detach() by hand."""
+
+import math
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn, optim, study
+from minigrad.nn import functional as F
+
+from .models import randomised, wild_gpt
+
+GENERATOR = mg.Generator(5)
+X, Y = (mg.randint(0, 13, (2, 7), generator=GENERATOR) for _ in range(2))
+
+
+def by_hand(model, cut, factor):
+    """The loss, where readers that cut(writer, reader) names get `factor` of the gradient of a write."""
+    writes, nh = [], model.config.n_head
+
+    def read(*reader):
+        streams = [factor * t + (1 - factor) * t.detach() if cut(writer, reader) else t for writer, t in writes]
+        return sum(streams[1:], streams[0])
+
+    T = X.shape[1]
+    writes.append(("tokens", model.wte.weight[X]))
+    if model.wpe is not None:
+        writes.append(("positions", model.wpe.weight[mg.arange(T)] + mg.zeros(*X.shape, 1, dtype=mg.float64)))
+    for i, block in enumerate(model.blocks):
+        layer, zs = block.attn, []
+        for h, j in enumerate(layer.kv_of_head):
+            made = []
+            for p, W, b, n in zip("qkv", layer.weights(), layer.biases(), (h, j, j)):
+                rows = slice(n * layer.d_k, (n + 1) * layer.d_k)
+                x = F.linear(block.norm1(read(i, h, p)), W[rows], b[rows])
+                made.append(nn.positions.rotary(x) if layer.positions == "rotary" and p != "v" else x)
+            q, k, v = made
+            hidden = mg.ones(T, T, dtype=mg.bool_).triu(1)
+            pattern = (q @ k.mT / math.sqrt(layer.d_k)).masked_fill(hidden, -math.inf).softmax(-1)
+            zs.append((pattern @ v) @ layer.out_proj.weight[:, h * layer.d_v : (h + 1) * layer.d_v].T)
+        writes += [((i, h), z) for h, z in enumerate(zs)]
+        writes.append(((i, "bias"), layer.out_proj.bias + mg.zeros(*X.shape, 1, dtype=mg.float64)))
+        writes.append(((i, "mlp"), block.mlp(block.norm2(read(i, "mlp")))))
+    logits = F.linear(model.norm(read("logits")), model.wte.weight)
+    assert nh == model.config.n_head
+    return F.cross_entropy(logits.reshape(-1, 13), Y.reshape(-1))
+
+
+def layer(i, writer):
+    return writer[0] == i and writer[1] != "mlp"
+
+
+def reads(reader, i, part):
+    return reader[0] == i and reader[-1] == part
+
+
+A0, A1, M0 = "blocks.0.attn", "blocks.1.attn", "blocks.0.mlp"
+CASES = {  # what is cut, and which pairs of (writer, reader) that are
+    "a head into K": (("0.2", A1, "k"), lambda w, r: w == (0, 2) and reads(r, 1, "k")),
+    "a head into a head's Q": (("0.1", "1.3", "q"), lambda w, r: w == (0, 1) and r == (1, 3, "q")),
+    "a layer into a head": ((A0, f"{A1} head 0"), lambda w, r: layer(0, w) and r[:2] == (1, 0)),
+    "a layer into V": ((A0, A1, "v"), lambda w, r: layer(0, w) and reads(r, 1, "v")),
+    "a layer into a layer": ((A0, A1), lambda w, r: layer(0, w) and r[0] == 1 and r[1] != "mlp"),
+    "a layer into an MLP": ((A0, M0), lambda w, r: layer(0, w) and r == (0, "mlp")),
+    "an MLP into K": ((M0, A1, "k"), lambda w, r: w == (0, "mlp") and reads(r, 1, "k")),
+    "an MLP into the logits": ((M0, "logits"), lambda w, r: w == (0, "mlp") and r == ("logits",)),
+    "tokens into a head": (("tokens", "0.0"), lambda w, r: w == "tokens" and r[:2] == (0, 0)),
+    "positions into Q": (("positions", A0, "q"), lambda w, r: w == "positions" and reads(r, 0, "q")),
+    "a head into the logits": (("1.3", "logits"), lambda w, r: w == (1, 3) and r == ("logits",)),
+}
+
+
+def gradients(model, loss):
+    return [g.numpy() for g in mg.grad(loss, list(model.parameters()), retain_graph=True)]
+
+
+MODELS = {"learned": {}, "shared keys": dict(n_kv_head=2), "rotary": dict(positions="rotary")}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_are_those_of_streams_by_hand(name):
+    names, cut = CASES[name]
+    for kind, changes in MODELS.items():
+        if kind == "rotary" and names[0] == "positions":
+            continue
+        model = wild_gpt(impl="batched", **changes)
+        plain = model(X, Y)[1]
+        for factor in (0.0, -0.5):
+            with study.cut_gradient(model, *names, factor=factor):
+                loss = model(X, Y)[1]
+            assert loss.item() == plain.item()  # to the bit
+            found, wanted = gradients(model, loss), gradients(model, by_hand(model, cut, factor))
+            for x, y in zip(found, wanted):
+                np.testing.assert_allclose(x, y, rtol=0, atol=1e-12 * max(1, np.abs(y).max()))
+            assert any(np.abs(x - y).max() > 1e-6 for x, y in zip(found, gradients(model, plain)))
+
+
+def test_without_a_cut_the_model_is_what_it_was():
+    model = wild_gpt()
+    before = gradients(model, model(X, Y)[1])
+    with study.cut_gradient(model, "0.1", "logits"), mg.no_grad():
+        model(X)
+    after = gradients(model, model(X, Y)[1])
+    assert all((x == y).all() for x, y in zip(before, after))
+    with study.cut_gradient(model, "blocks.0.mlp", "logits", factor=1.0):
+        same = gradients(model, model(X, Y)[1])
+    for x, y in zip(before, same):
+        np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-14)
+
+
+def test_a_stream_without_norms():
+    model = randomised(study.AttentionOnly(13, 12, n_layer=2, n_head=2, n_embd=8))
+    before = gradients(model, model(X, Y)[1])
+    for cut in (
+        ("blocks.0.attn", "blocks.1.attn", "k"),
+        ("0.1", "1.0", "v"),
+        ("tokens", "blocks.0.attn"),
+        ("1.0", "logits"),
+    ):
+        with study.cut_gradient(model, *cut):
+            found = gradients(model, model(X, Y)[1])
+        assert any(np.abs(x - y).max() > 1e-6 for x, y in zip(before, found)), cut
+
+
+def test_an_encoder_whose_norms_come_first():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, norm_first=True)
+    model = randomised(nn.TransformerEncoder(layer, 2))
+    x = mg.randn(2, 5, 8, dtype=mg.float64, requires_grad=True)
+
+    def found():
+        return mg.grad((model(x) ** 3).sum(), [x, *model.parameters()])
+
+    before = found()
+    for names in (
+        ("layers.0.self_attn", "layers.1.mlp"),
+        ("0.1", "1.0", "k"),
+        ("input", "layers.0.mlp"),
+        ("1.0", "output"),
+    ):
+        for factor, same in ((1.0, True), (0.0, False)):
+            with study.cut_gradient(model, *names, factor=factor):
+                after = found()
+            assert all(np.allclose(a, b, 1e-10, 1e-12) for a, b in zip(before, after)) == same, names
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_training_with_a_cut(captured):
+    """Eager and captured steps give the same bits; a function of the number of the step is for eager ones."""
+    ends = []
+    for run in (lambda f: f, mg.capture if captured else lambda f: f):
+        mg.manual_seed(0)
+        model = study.AttentionOnly(13, 12, n_layer=2, n_head=2, n_embd=8)
+        optimizer = optim.SGD(model.parameters(), lr=0.1)
+
+        def step(x, y, model=model, optimizer=optimizer):
+            optimizer.zero_grad()
+            _, loss = model(x, y)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        with study.cut_gradient(model, "blocks.0.attn", "blocks.1.attn", "k"):
+            replay = run(step)
+            for _ in range(4):
+                replay(X, Y)
+        ends.append([p.detach().numpy().copy() for p in model.parameters()])
+    assert all((x == y).all() for x, y in zip(*ends))
+
+
+def test_a_factor_by_the_number_of_the_forward():
+    model, seen = wild_gpt(), []
+    with study.cut_gradient(model, "0.0", "logits", factor=lambda n: seen.append(n) or 0.5):
+        for _ in range(3):
+            model(X, Y)
+            with mg.no_grad():
+                model(X, Y)
+        with pytest.raises(mg.CaptureError, match="cut_gradient with a function"):
+            mg.capture(lambda x, y: model(x, y)[1])(X, Y)
+    assert seen == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "names, error, words",
+    [
+        (("1.0", "blocks.0.attn"), ValueError, "blocks.1.attn head 0 does not come before blocks.0.attn"),
+        (("0.0", "0.1"), ValueError, "does not come before"),
+        (("0.4", "logits"), KeyError, "blocks.0.attn has no head 4"),
+        (("blocks.0.mlp head 1", "logits"), KeyError, "blocks.0.mlp has no head 1"),
+        (("2.0", "logits"), KeyError, "no attention layer 2"),
+        (("blocks.0.atn", "logits"), KeyError, "did you mean blocks.0.attn"),
+        (("tokens", "tokens"), KeyError, "no part of one stream 'tokens'"),
+        (("tokens", "blocks.0.mlp", "k"), ValueError, "part must be 'q', 'k' or 'v', of attention"),
+        (("tokens", "0.0", "z"), ValueError, "part must be"),
+    ],
+)
+def test_what_cannot_be_cut(names, error, words):
+    with pytest.raises(error, match=words), study.cut_gradient(wild_gpt(), *names):
+        pass
+
+
+def test_models_that_cannot_be_cut():
+    layers = nn.TransformerEncoderLayer(8, 2, dropout=0.0, batch_first=True)  # its norms come last
+    for model, words, first in (
+        (wild_gpt(dropout=0.1), "without dropout", A0),
+        (wild_gpt(recompute=True), "recompute=False", A0),
+        (nn.TransformerEncoder(layers, 2), "norms before the parts", "layers.0.self_attn"),
+    ):
+        with pytest.raises(ValueError, match=words), study.cut_gradient(model, first, first.replace("0", "1")):
+            pass
