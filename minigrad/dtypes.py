@@ -100,11 +100,3 @@ def promote_number(dtype, number):
     if isinstance(number, int):
         return int64 if dtype == bool_ else dtype
     return dtype if dtype.kind in FLOATS else DEFAULT_FLOAT
-
-
-def promotion_table():
-    """{(a, b): result} over all dtypes and the Python kinds bool, int and float."""
-    numbers = {"bool": True, "int": 1, "float": 1.0}
-    table = {(str(a), str(b)): str(promote(a, b)) for a in ALL for b in ALL}
-    table |= {(str(a), f"Python {n}"): str(promote_number(a, v)) for a in ALL for n, v in numbers.items()}
-    return table

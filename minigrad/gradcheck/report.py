@@ -1,6 +1,5 @@
 """What a check found: verdicts, a table, and a message that a person can act on, with hints at the cause."""
 
-import json
 import math
 import platform
 from collections import Counter
@@ -30,7 +29,7 @@ class GradcheckError(AssertionError):
 @dataclass
 class Finding:
     """What one check found: of a leaf's Jacobian, of one direction, or of a probe. The numbers are those of its worst
-    element; to_json of a report says what each field is."""
+    element; to_dict of a report says what each field is."""
 
     check: str  # "Jacobian", "direction 2", "layout fortran", …
     verdict: str
@@ -72,7 +71,7 @@ def failure(check, note):
 
 @dataclass
 class GradcheckReport:
-    """All findings of one gradcheck. True if it passed; to_json says what each field is."""
+    """All findings of one gradcheck. True if it passed; to_dict says what each field is."""
 
     label: str
     order: int
@@ -137,8 +136,8 @@ class GradcheckReport:
         left = " and ".join(f"{n} {kind}{'s' * (n > 1)}" for kind, n in kinds.items())
         return f" within {self.budget:g} s" + (f", {left} left out" if left else "")
 
-    def to_json(self) -> str:
-        """The report as JSON, an object with
+    def to_dict(self) -> dict[str, Any]:
+        """The report as a dict that JSON can hold, with
 
         verdict, passed     "PASS" … "FAIL"; did it pass (a KINK does, unless kinks="error")?
         label, order, mode, seed, rtol, kinks, budget
@@ -156,10 +155,6 @@ class GradcheckReport:
         versions            of minigrad, NumPy and Python
 
         Numbers that are not finite are strings: "nan", "inf", "-inf"."""
-        return json.dumps(self.to_dict(), allow_nan=False)
-
-    def to_dict(self) -> dict[str, Any]:
-        """What to_json writes, as a dict."""
         data = asdict(self) | {"verdict": self.verdict, "passed": bool(self), "versions": versions()}
         for f, of in zip(data["findings"], self.findings):
             f |= {"place": of.place, "error": of.error}

@@ -52,7 +52,7 @@ class Row:
         return 0 if self.report is None else self.report.evaluations
 
     def to_dict(self):
-        """What --json writes of it: these fields, and all findings that are not PASS (see GradcheckReport.to_json)."""
+        """What --json writes of it: these fields, and all findings that are not PASS (see GradcheckReport.to_dict)."""
         names = ("op", "case", "device", "order", "numeric", "verdict", "seconds", "evaluations", "message", "error")
         found: dict = {"findings": [], "left_out": {}, "culprit": ""}
         if self.report is not None:

@@ -159,13 +159,6 @@ class Cuda(Launched):
         self.raise_found()
         return y
 
-    def download(self, x, host):
-        """Copy x, which is dense, into a NumPy array of its shape and dtype, without a copy between if that is
-        pinned(). This waits for all that was queued before."""
-        refuse("reading values on the host")
-        x.get(out=host)
-        self.raise_found()
-
     def pinned(self, shape, dtype):
         """A NumPy array, not initialised, in page-locked memory: from_numpy() of it is a single asynchronous copy.
 
