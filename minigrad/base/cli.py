@@ -198,12 +198,15 @@ def note(text):
 def busy(words=""):
     """In this block a terminal is told, on stderr, what the command is busy with: these words, or what say(words) told
     it last. At the end they are gone."""
-    terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"  # which could not go back to a line's beginning
-    width = shutil.get_terminal_size().columns - 1 if terminal else 0
+    terminal = sys.stderr is not None and sys.stderr.isatty()
+    width = shutil.get_terminal_size().columns - 1 if terminal and os.environ.get("TERM") != "dumb" else 0
+    shown = ""
 
     def say(words):
-        if width > 0:
+        nonlocal shown
+        if width > 0 and (words or shown):
             print(f"\r{words[:width]:{width}}", end="\r" * (not words), file=sys.stderr, flush=True)
+            shown = words
 
     if words:
         say(words)

@@ -3,10 +3,11 @@
 Every forward asks `check_time`, so that whatever is under way stops there, however long it would have taken."""
 
 import math
-import sys
 import time
 from contextlib import contextmanager
 from contextvars import ContextVar
+
+from ..base.cli import busy
 
 NO_TIME = "no time was left for it"
 QUIET = 2.0  # seconds before a terminal shows what a check is at
@@ -19,8 +20,7 @@ class OutOfTime(BaseException):
 class Budget:
     """`seconds` for one check; None for as long as it takes.
 
-    progress: called with what is being done, such as "direction 2"; None shows that on stderr if it is a terminal, in
-    one line that is rewritten; False shows nothing."""
+    progress: called with what is being done, such as "direction 2", or None."""
 
     def __init__(self, seconds=None, progress=None):
         self.seconds, self.began = seconds, time.perf_counter()
@@ -28,8 +28,7 @@ class Budget:
         self.limit = math.inf  # what comes before the first attempt is needed by all
         self.tried = self.busy = False  # has anything been attempted; is something being attempted?
         self.left_out: dict = {}  # what -> its kind, such as "probe"
-        self.shown = False
-        self.progress = self._show if progress is None and _is_terminal(sys.stderr) else progress or None
+        self.progress = progress
 
     @property
     def spent(self):
@@ -72,17 +71,6 @@ class Budget:
         if time.perf_counter() > self.limit:
             raise OutOfTime
 
-    def _show(self, what):
-        if self.shown or self.spent > QUIET:
-            self.shown = True
-            of = "" if self.seconds is None else f" of {self.seconds:g}"
-            print(f"\r\x1b[Kgradcheck: {what[:50]}, {self.spent:.0f}{of} s", end="", file=sys.stderr, flush=True)
-
-    def clear(self):
-        """Take the line away."""
-        if self.shown:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
 
 _current: ContextVar = ContextVar("budget")
 
@@ -90,18 +78,23 @@ _current: ContextVar = ContextVar("budget")
 @contextmanager
 def limited(seconds, progress):
     """A Budget for all that runs inside the with."""
-    budget = Budget(seconds, progress)
-    token = _current.set(budget)
-    try:
-        yield budget
-    finally:
-        _current.reset(token)
-        budget.clear()
+    with busy() as say:
+        budget = Budget(seconds, progress or None)
+        if progress is None:
+            of = "" if seconds is None else f" of {seconds:g}"
+            budget.progress = lambda what: (
+                say(f"gradcheck: {what[:50]}, {budget.spent:.0f}{of} s") if budget.spent > QUIET else None
+            )
+        token = _current.set(budget)
+        try:
+            yield budget
+        finally:
+            _current.reset(token)
 
 
 def _running():
     """The Budget of the check that is running; one without a limit if none is."""
-    return _current.get(None) or Budget(progress=False)
+    return _current.get(None) or Budget()
 
 
 def check_time():
@@ -117,7 +110,3 @@ def attempt(kind, what, work, *args):
 def follow(kind, what, work, *args):
     """See Budget.follow, of the check that is running."""
     return _running().follow(kind, what, work, *args)
-
-
-def _is_terminal(stream):
-    return stream is not None and stream.isatty()
