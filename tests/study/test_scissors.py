@@ -96,6 +96,25 @@ def test_gradients_are_those_of_streams_by_hand(name):
             assert any(np.abs(x - y).max() > 1e-6 for x, y in zip(found, gradients(model, plain)))
 
 
+WRITERS = ["tokens", "positions", *((i, w) for i in range(2) for w in (*range(4), "bias", "mlp"))]
+READERS = [("logits",), *((i, *r) for i in range(2) for r in (("mlp",), *((h, p) for h in range(4) for p in "qkv")))]
+EDGES = {name: {(w, r) for w in WRITERS for r in READERS if cut(w, r)} for name, (_, cut) in CASES.items()}
+PAIRS = [(a, b) for a in CASES for b in CASES if not EDGES[a] & EDGES[b]]
+
+
+def test_cuts_add_up():
+    """Whatever their kinds, and whichever was made first."""
+    model = wild_gpt(impl="batched")
+    assert len(PAIRS) > 80
+    for a, b in PAIRS[::3]:
+        with study.cut_gradient(model, *CASES[a][0]), study.cut_gradient(model, *CASES[b][0]):
+            loss = model(X, Y)[1]
+        edges = EDGES[a] | EDGES[b]
+        wanted = gradients(model, by_hand(model, lambda w, r, edges=edges: (w, r) in edges, 0.0))
+        for x, y in zip(gradients(model, loss), wanted):
+            np.testing.assert_allclose(x, y, rtol=0, atol=1e-12 * max(1, np.abs(y).max()), err_msg=f"{a}; {b}")
+
+
 def test_without_a_cut_the_model_is_what_it_was():
     model = wild_gpt()
     before = gradients(model, model(X, Y)[1])

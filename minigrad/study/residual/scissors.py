@@ -18,7 +18,7 @@ from ...base.errors import UnknownName, unknown
 from ...nn import Dropout
 from ...nn import functional as F
 from ...ops import public as ops
-from ...tensor import Tensor, tensor
+from ...tensor import tensor
 from ..layers import attention_layers, path_of
 from .edges import Node
 from .streams import streams
@@ -169,16 +169,22 @@ class _Scissors:
         def hook(layer, x):
             if not is_grad_enabled():
                 return None
-            own = self._cut(self.read)
-            own = own if norm is None else norm.forward(own)  # (B, T, C)
-            if not of_head:
-                return own
-            projected: Tensor = layer._projected(own, own, own, 0)[PARTS.index(part)]
-            projected = projected if part == "q" else layer._for_each_head(projected)  # (B, nh, T, d)
-            this = np.arange(layer.num_heads).reshape(-1, 1, 1) == self.target.head
-            return ops.where(tensor(this, device=x.device), projected, x)
+            change = self._made(layer, norm, self._cut(self.read), part, of_head)
+            change = change - self._made(layer, norm, self.read, part, of_head)  # 0, but not its gradient
+            if of_head:
+                this = np.arange(layer.num_heads).reshape(-1, 1, 1) == self.target.head
+                change = ops.where(tensor(this, device=x.device), change, 0.0)
+            return x + change  # and not in x's place, since another cut may have changed x
 
         return hook
+
+    def _made(self, layer, norm, stream, part, of_head):
+        """What the layer makes of a stream: its input (B, T, C), or q, k or v of all heads (B, nh, T, d)."""
+        x = stream if norm is None else norm.forward(stream)
+        if not of_head:
+            return x
+        projected = layer._projected(x, x, x, 0)[PARTS.index(part)]
+        return projected if part == "q" else layer._for_each_head(projected)
 
 
 def _node(model: "Module", name: Any) -> Node:
