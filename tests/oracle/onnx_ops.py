@@ -109,10 +109,7 @@ def lp_normalization(x, axis=-1, p=2):
 
 
 def cross_entropy(x, target, weight=None, ignore_index=-100, reduction="mean"):
-    loss = F.cross_entropy(x, target, ignore_index, reduction=reduction if weight is None else "none")
-    if weight is not None:
-        loss = weighted(loss, target, weight, ignore_index, reduction)
-    return loss, x.log_softmax(1)
+    return F.cross_entropy(x, target, weight, ignore_index=ignore_index, reduction=reduction), x.log_softmax(1)
 
 
 def negative_log_likelihood(x, target, weight=None, ignore_index=-100, reduction="mean"):
@@ -161,7 +158,7 @@ def pad(x, pads, value=None, axes=None, mode="constant"):
     for axis, before, after in zip(ints(axes) or range(x.ndim), pads[: len(pads) // 2], pads[len(pads) // 2 :]):
         widths[axis] = before, after
     if mode == "constant":
-        return F.pad(x, [n for pair in reversed(widths) for n in pair], 0 if value is None else value.item())
+        return F.pad(x, [n for pair in reversed(widths) for n in pair], value=0 if value is None else value.item())
     for dim, pair in enumerate(widths):
         x = x.index_select(dim, mg.tensor(np.pad(np.arange(x.shape[dim]), pair, mode)))
     return x

@@ -14,7 +14,11 @@ pytestmark = pytest.mark.oracle
 LARGEST = 4096  # elements of all inputs of a case whose gradient is checked
 # Inputs that are no variables: our functions take them as Python numbers, or they are indices in floats.
 CONSTANT = {"Dropout": {1}, "OneHot": {0, 1}, "Pad": {2}, "Range": {0, 1, 2}}
-WITHOUT_DERIVATIVE = {"test_acosh_example": "infinite at 1", "test_l2normalization_axis_0": "x / |x| at x = 0"}
+WITHOUT_DERIVATIVE = {
+    "test_acosh_example": "infinite at 1",
+    "test_l2normalization_axis_0": "x / |x| at x = 0",
+    "test_ai_onnx_ml_binarizer": "a step, which no graph tells apart from a constant: INCONCLUSIVE",
+}
 
 
 @functools.cache
@@ -88,4 +92,4 @@ def test_every_case_is_applicable_or_has_a_reason():
     print(f"{len(applicable()):5}  applicable, {len(with_gradients())} with gradients, of {len(adapter().cases())}")
     assert "" not in excluded, f"ops in neither table: {sorted({case.op for case in excluded['']})}"
     assert len(applicable()) + sum(map(len, excluded.values())) == len(adapter().cases())
-    assert len(applicable()) >= 1140 and len(with_gradients()) >= 922  # as of onnx 1.23, of 1884
+    assert len(applicable()) >= 1140 and len(with_gradients()) >= 921  # as of onnx 1.23, of 1884

@@ -5,7 +5,7 @@ import pytest
 
 import minigrad as mg
 
-pytestmark = pytest.mark.oracle
+pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore:.*no parameter has a gradient")]
 
 SCHEDULES = {  # from the module lr_scheduler and an optimizer: a scheduler, or several that are stepped together
     "LambdaLR": lambda L, o: L.LambdaLR(o, [lambda t: 0.95**t, lambda t: t / 10]),
