@@ -25,9 +25,9 @@ def check_regular(path):
         raise OSError(number, "it is a folder, a FIFO, a socket or a device, not a regular file", os.fspath(path))
 
 
-def atomic_write(path, data):
+def atomic_write(path, data, mode=0o666):
     """Replace the file `path` by `data` (bytes). A reader, also after a crash or a power cut, finds the old file or the
-    new one, whole.
+    new one, whole. mode: who may do what with a new file, less the umask.
 
     Several processes and threads may write the same path at once: each writes a file of its own, and the last to finish
     wins. Raises OSError; if `path` is a folder, a device, a FIFO or a socket, before anything is written.
@@ -38,7 +38,7 @@ def atomic_write(path, data):
     folder, name = os.path.split(path)
     temp = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")  # not tempfile, whose files are for us alone
     try:
-        with open(temp, "xb") as file:
+        with open(temp, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())  # the bytes first, then the name: it must never point at nothing

@@ -93,7 +93,7 @@ def test_compiles_once(cache, source):
     assert [on.binary("any", "float32") for on in (one, one, two)] == [b"one"] * 3
     assert (one.count, two.count) == (1, 0)
     (kept,) = cache.glob("*.cubin")
-    assert kept.name.startswith("any-float32-sm_90-")
+    assert kept.name.startswith("any-float32-sm_90-") and kept.stat().st_mode & 0o777 == 0o600
     assert list(cache.iterdir()) == [kept]  # nothing half made
 
 
@@ -125,7 +125,7 @@ def test_damaged_files_are_made_again(cache, source, damage, caplog):
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EROFS, errno.EACCES])
-@pytest.mark.parametrize("step", ["os.fsync", "os.replace"])
+@pytest.mark.parametrize("step", ["os.open", "os.fsync", "os.replace"])
 def test_without_room_or_right_nothing_is_kept(cache, source, monkeypatch, caplog, step, error):
     def fails(*args, **options):
         raise OSError(error, os.strerror(error))

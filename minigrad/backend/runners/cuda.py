@@ -272,8 +272,20 @@ def _spread(n, processors):
 
 
 def _number(dtype):
-    """A function that makes a Python number one of this dtype."""
-    return (lambda x: dtype.type(operator.index(x))) if dtype.kind in "iu" else dtype.type
+    """A function that makes a Python number one of this dtype. It raises OverflowError where that would make another
+    of it, and TypeError for a float where an int belongs."""
+    if dtype.kind in "iu":
+        return lambda x: dtype.type(operator.index(x))
+    if dtype.kind == "b":
+        return dtype.type
+    largest = float(np.finfo(dtype).max)
+
+    def make(x):
+        if largest < abs(x) < math.inf:
+            raise OverflowError(f"{x} is too large for {dtype}")
+        return dtype.type(x)
+
+    return make
 
 
 def _struct(kind, size):

@@ -53,5 +53,5 @@ def contents(path):
 
 
 def keep(path, data):
-    """Write a file of the cache. Others find all of it or nothing. Raises OSError."""
-    atomic_write(path, data + _digest(path, data))
+    """Write a file of the cache, for its owner alone. Others find all of it or nothing. Raises OSError."""
+    atomic_write(path, data + _digest(path, data), mode=0o600)
