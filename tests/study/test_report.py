@@ -242,6 +242,8 @@ def changed(**fields):
             {},
             r"a.attn: 'dP' of its gradients is \(2, 2, 4,",
         ),
+        ([(None, changed(heads=[1, 1]))], {}, "layer a.attn: its heads must be different numbers"),
+        ([(None, changed(gradients={"pattern": np.ones((2, 2, 3, 4))}))], {}, "no gradient may be called 'pattern'"),
         ([(None, changed(stats={"norm": np.ones(3)}))], {}, r"a.attn: 'norm' of its stats is \(3,\)"),
         ([(None, {"a": view(), "b": view(shape=(1, 3, 4))})], {}, r"layers have \[1, 2\] sequences"),
         ([(0, {"a": view()}), (9, {"b": view()})], {}, r"layers at step 9 are \[\('b', "),

@@ -171,6 +171,8 @@ def _layer(path, view):
     pattern, nh = np.asarray(view.pattern), len(view.heads)
     if pattern.ndim != 4 or pattern.shape[1] != nh or not pattern.size or not np.isfinite(pattern).all():
         raise ValueError(f"layer {path}: the pattern of {nh} heads must be (B, {nh}, T, S) finite numbers")
+    if len(set(view.heads)) < nh or "pattern" in view.gradients:
+        raise ValueError(f"layer {path}: its heads must be different numbers, and no gradient may be called 'pattern'")
     B, _, T, S = pattern.shape
     for kind, shapes in ("gradients", [pattern.shape]), ("by_token", [(B, nh, T), (B, nh, S)]), ("stats", [(nh,)]):
         for label, x in getattr(view, kind).items():

@@ -108,7 +108,7 @@ class StreamEdges:
         return of_run(self.run) if self.clean is None else of_run(self.clean) - of_run(self.run)
 
     def _named(self, name):
-        return Node(f"{self.stream.name}.{name}" if self.stream.name else name)
+        return Node(self.stream.named(name))
 
     def _write(self, node, of_run, dy):
         y = self._written(of_run)

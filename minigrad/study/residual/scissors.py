@@ -73,8 +73,8 @@ class _Scissors:
         for stream in streams(model):
             order = {part.path: i for i, part in enumerate(stream.parts)}
             begins = ("input",) if stream.embedding is None else ("tokens", stream.rest)
-            first = {_named(stream, name): -1 for name in begins}
-            known = [*first, *order], [*order, _named(stream, stream.end)]
+            first = {stream.named(name): -1 for name in begins}
+            known = [*first, *order], [*order, stream.named(stream.end)]
             if self.source.path in known[0] and self.target.path in known[1]:
                 break
         else:
@@ -106,7 +106,7 @@ class _Scissors:
             keep(stream.body[0].register_forward_pre_hook(lambda module, args: self._wrote(args[0])))
         elif self.writer is None:
             keep(stream.embedding.register_forward_hook(lambda module, args, y: self._wrote(y)))
-            if source.path != _named(stream, "tokens"):
+            if source.path != stream.named("tokens"):
                 keep(stream.body[0].register_forward_pre_hook(self._wrote_the_rest))
         elif source.head is not None:
             keep(self.writer.last.register_head_hook("z", self._wrote_of_head, last=True))
@@ -134,6 +134,8 @@ class _Scissors:
 
     def _cut(self, x):
         """x, a stream (B, T, C), of which the write has less gradient, or none."""
+        if not is_grad_enabled():
+            return x
         if self.write is None:
             raise RuntimeError(f"{self.source} did not run before {self.target}")
         factor = self.factor
@@ -144,9 +146,8 @@ class _Scissors:
 
     def _hook_reader(self, keep):
         def cut_first(module, args):
-            if is_grad_enabled():
-                x = self._cut(args[0])
-                return tuple(x if arg is args[0] else arg for arg in args)
+            x = self._cut(args[0])
+            return tuple(x if arg is args[0] else arg for arg in args)
 
         def look(module, args):
             self.read = args[0]
@@ -154,7 +155,7 @@ class _Scissors:
         reader, norm = self.reader, self.stream.norm if self.reader is None else self.reader.before
         if reader is None and norm is None:
             last = self.stream.body[-1]
-            keep(last.register_forward_hook(lambda module, args, y: self._cut(y) if is_grad_enabled() else None))
+            keep(last.register_forward_hook(lambda module, args, y: self._cut(y)))
         elif reader is None or (self.part is None and self.target.head is None):
             keep((reader.first if norm is None else norm).register_forward_pre_hook(cut_first))
         else:
@@ -195,7 +196,3 @@ def _node(model: "Module", name: Any) -> Node:
         return Node(path_of(int(of_layer[1]), attention_layers(model)), int(of_layer[2]))
     path, said, head = name.partition(" head ")
     return Node(path, int(head)) if said and head.isdecimal() else Node(name)
-
-
-def _named(stream, name):
-    return f"{stream.name}.{name}" if stream.name else name

@@ -59,6 +59,10 @@ class Stream:
     rest: str = "positions"  # what is put in besides
     readers: list[Part] = field(default_factory=list)  # of other streams
 
+    def named(self, end):
+        """The path of one of its ends, such as "tokens"."""
+        return _under(self.name, end)
+
 
 def streams(model):
     """The Streams of a Module that is, or contains, an nn.GPT, a study.AttentionOnly, an nn.Transformer, an encoder, a
