@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar
 
 import numpy as np
 
-from ..autograd import Node, mode
+from ..autograd import mode
 from ..base.recording import thread
 from ..dtypes import DEFAULT_FLOAT
 from ..tensor import Tensor, as_tensor
@@ -263,10 +263,7 @@ class Module(Hooked):
                 if x.dtype.kind != "f" and y.dtype.kind == "f":
                     y = x.detach().to(y.device)  # integers stay integers
                 if y.storage is not x.storage:
-                    x.array, x.storage, node = y.array, y.storage, x.node
-                    if node is not None:  # which stays, with its hooks: a graph may end in it
-                        node.dtype, node.device = y.dtype, y.device
-                        node.grad = None if node.grad is None else node.grad.to(y.device).to(y.dtype)
+                    _take_over(x, y)
         return self
 
     def float(self) -> Self:
@@ -348,9 +345,11 @@ def _once(named):
 
 
 def _take_over(x, y):
-    """Give the leaf x the memory, dtype and device of y; its .grad and its hooks are lost."""
-    x.array, x.storage = y.array, y.storage
-    x.node = x.node and Node(None, 0, y.shape, y.dtype, y.device)
+    """Give the leaf x the memory of y, and it and its .grad the dtype and device of y."""
+    x.array, x.storage, node = y.array, y.storage, x.node
+    if node is not None:  # which stays, with its hooks: a graph may end in it
+        node.dtype, node.device = y.dtype, y.device
+        node.grad = None if node.grad is None else node.grad.to(y.device).to(y.dtype)
 
 
 def _is_buffer(module, name, value):

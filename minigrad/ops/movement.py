@@ -252,8 +252,9 @@ def cat(tensors: Sequence[T], dim: int = 0) -> T:
     xs = promoted("cat", *_several("cat", tensors))
     like = next((x for x in xs if x.shape != (0,)), xs[0])
     dim = one_dim("cat", like, dim)
-    # (0,) fits every shape, as torch.tensor([]) does, to which things are then added
-    xs = [x if x.shape != (0,) else shaped(x, (*like.shape[:dim], 0, *like.shape[dim + 1 :])) for x in xs]
+    if any(x.shape == (0,) for x in xs):  # as torch.tensor([]), to which things are then added, it fits every shape
+        nothing = *like.shape[:dim], 0, *like.shape[dim + 1 :]
+        xs = [shaped(x, nothing) if x.shape == (0,) else x for x in xs]
     rest = {x.shape[:dim] + x.shape[dim + 1 :] if x.ndim > dim else None for x in xs}
     if xs[0].ndim == 0 or len(rest) != 1:
         raise ValueError(f"cat along dim {dim}: shapes {[x.shape for x in xs]} differ elsewhere (0-d: use stack)")

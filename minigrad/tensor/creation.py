@@ -83,6 +83,7 @@ def as_tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu") ->
     With device="cuda" an array is one with __cuda_array_interface__, that may be written to."""
     if isinstance(data, Tensor):
         return data.to(device).to(dtype or data.dtype)
+    refuse_users("as_tensor() of what is no Tensor")
     if _is_on_gpu(data) and device == "cuda" and not data.__cuda_array_interface__["data"][1]:
         return _shared(data).to(dtypes.as_dtype(dtype or data.__cuda_array_interface__["typestr"]))
     if isinstance(data, np.ndarray) and device == "cpu" and (dtype is None or data.dtype == dtypes.as_dtype(dtype)):

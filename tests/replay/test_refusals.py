@@ -50,6 +50,8 @@ REFUSED = {
     "print": (lambda x: print(x), "reading a Tensor's values"),
     "tolist": (lambda x: x * len(x.tolist()), "reading a Tensor's values"),
     "tensor": (lambda x: x * mg.tensor([1.0, 2.0, 3.0]), r"tensor\(\)"),
+    "as_tensor": (lambda x: x * mg.as_tensor(np.ones(3, np.float32)), r"as_tensor\(\)"),
+    "as_tensor of a list": (lambda x: x * mg.as_tensor([1.0, 2.0, 3.0]), r"as_tensor\(\)"),
     "from_numpy": (lambda x: x * mg.from_numpy(np.ones(3, np.float32)), r"from_numpy\(\)"),
     "an array in place": (lambda x: mg.ones(3).add_(ARRAY) + x, "a NumPy array beside"),
     "an array copied in": (lambda x: mg.zeros(3).copy_(ARRAY) + x, "a NumPy array beside"),
