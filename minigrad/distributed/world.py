@@ -30,8 +30,6 @@ POLL = 0.005  # seconds between two looks at whether they have
 LIMIT = 1800.0  # seconds that processes wait for each other
 SPINNING = 0.01  # seconds of that in which they look all the time: longer than from one call to the next, nearly always
 RECORD = 200  # bytes of what a process says of a call
-
-
 _give_way = getattr(os, "sched_yield", lambda: time.sleep(0))  # a sleep of 0 takes 0.1 ms
 
 

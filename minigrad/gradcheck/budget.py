@@ -79,12 +79,13 @@ _current: ContextVar = ContextVar("budget")
 def limited(seconds, progress):
     """A Budget for all that runs inside the with."""
     with busy() as say:
-        budget = Budget(seconds, progress or None)
-        if progress is None:
-            of = "" if seconds is None else f" of {seconds:g}"
-            budget.progress = lambda what: (
-                say(f"gradcheck: {what[:50]}, {budget.spent:.0f}{of} s") if budget.spent > QUIET else None
-            )
+
+        def show(what):
+            if budget.spent > QUIET:
+                of = "" if seconds is None else f" of {seconds:g}"
+                say(f"gradcheck: {what[:50]}, {budget.spent:.0f}{of} s")
+
+        budget = Budget(seconds, show if progress is None else progress or None)
         token = _current.set(budget)
         try:
             yield budget
