@@ -11,7 +11,7 @@ from .backend import reference
 from .backend.devices import device as named
 from .backend.philox import Draw
 from .base.locks import drawing
-from .base.recording import refuse, thread
+from .base.recording import refuse_within
 from .typing import Array, DTypeLike
 
 if TYPE_CHECKING:
@@ -33,15 +33,13 @@ class Generator:
 
     def manual_seed(self, seed: int) -> Self:
         """Start the stream of `seed` (any int) from its beginning. Returns itself."""
-        refuse("seeding a generator")
         self.seed, self.offset = int(seed) & 0xFFFFFFFFFFFFFFFF, 0
         return self
 
     @property
     def state(self) -> dict[str, int]:
         """{"seed": …, "offset": …}, two ints; may be set to a saved one."""
-        drawn = 0 if thread.recorder is None else thread.recorder.drawn(self)
-        return {"seed": self.seed, "offset": self.offset + drawn}
+        return {"seed": self.seed, "offset": self.offset}
 
     @state.setter
     def state(self, state):
@@ -55,18 +53,15 @@ class Generator:
             raise ValueError(
                 f"a random state is two integers, seed from 0 to 2^64 - 1 and offset to 2^62 - 1, not {shown(state)}"
             )
-        if thread.recorder is not None:
-            return thread.recorder.rewind(self, seed, offset)
         self.seed, self.offset = seed, offset
 
     def reserve(self, n: int) -> Draw:
         """Set n words of the stream aside for the caller. Returns a Draw, which says where they begin; every call
         begins a fresh block of four words."""
-        if thread.recorder is not None:
-            return thread.recorder.reserve(self, -(-n // 4))
+        refuse_within("drawing random numbers in an op")
         with drawing:
             offset, self.offset = self.offset, self.offset + -(-n // 4)
-        return Draw(self.seed, offset, self)
+        return Draw(self.seed, offset, lambda: self.reserve(n))
 
     # `on` is the backend that computes the numbers, and whose array they come in.
 

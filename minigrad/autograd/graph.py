@@ -44,7 +44,13 @@ class Storage:
         if self.version is not None:
             self.version += 1
         if thread.recorder is not None:
-            thread.recorder.changed[id(self)] = self
+            thread.recorder.changed(self)
+
+
+class SharedStorage(Storage):
+    """Memory that NumPy has given, and may change."""
+
+    __slots__ = ()
 
 
 class Handle:
@@ -97,6 +103,8 @@ class Node:
         """Have every backward walk call hook(gradient) once the whole gradient of this value is known.
 
         hook may return another gradient in its place, or None. Hooks run in the order in which they were added."""
+        if thread.recorder is not None:
+            thread.recorder.looked_into(self)
         if self.hooks is None:
             self.hooks = {}
         return Handle(self.hooks, hook)
@@ -107,8 +115,6 @@ class Node:
         own: a function that gives g in memory that nobody else has, for .grad to begin with. None: g is in such
         memory already."""
         with accumulating:
-            if thread.recorder is not None:
-                thread.recorder.accumulates(self)
             if self.grad is not None:
                 self.grad = self.grad + g
             else:

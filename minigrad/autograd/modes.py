@@ -45,6 +45,13 @@ class switched(Switch):
         now.update(now["before"].pop())
 
 
+def unwind(depth: int) -> None:
+    """Leave all with-blocks of modes but the outermost `depth`: an interrupt may have come as they were being left."""
+    now = _now()
+    while len(now["before"]) > depth:
+        now.update(now["before"].pop())
+
+
 class _Bare(switched):
     """One that decorates without parentheses too: `@no_grad` is `@no_grad()`."""
 

@@ -46,6 +46,7 @@ class Op:
     rounds_inside = False  # True: large terms cancel within it, so that more is lost than its result's rounding
     rounds_as = 0.0  # its result is rounded as if it were at least this large: a term of that size cancels in it
     primitive = False  # True: forward calls primitives of the backend and nothing else, as all of ours do
+    runs_hooks = False  # True: its backward calls code of the user's
     analytic = False  # True: the reference forward is right for complex numbers, so gradcheck may use the complex step
 
     # What apply() fills in: always,
@@ -167,6 +168,11 @@ class Op:
             )
         return self.wrap(array, storage, node)
 
+    def saved_arrays(self) -> list[Any]:
+        """The arrays that it keeps for its backward."""
+        entries = [*(self._saved_inputs or ()), self._saved_output, *(self._saved or ())]
+        return [entry[0] for entry in entries if type(entry) is tuple]
+
     def release(self) -> None:
         """Free what was saved, after its last use."""
         self.spent = True  # first: a walk of another thread that finds nothing saved is told why
@@ -196,13 +202,16 @@ class Op:
     @classmethod
     def apply(cls, *inputs: Any, **params: Any) -> Any:
         """Run the op on Tensors; record it if a gradient will be wanted. Returns a Tensor or a tuple of Tensors."""
+        return cls.run(inputs, params) if thread.recorder is None else thread.recorder.apply(cls, inputs, params)
+
+    @classmethod
+    def run(cls, inputs: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """apply(), whether a step is captured or not."""
         op = cls()
         op.params = params
         for name, value in params.items():
             setattr(op, name, value)
         tensors, arrays = op._bind(inputs)
-        if thread.recorder is not None:
-            thread.recorder.op(op, tensors)
         now = mode.__dict__  # this thread's: three lookups in it are faster than three attributes of mode
         if silence.quiet or (cls.primitive and not op.backend.warns):
             y = op.forward(*arrays, **params)
@@ -213,8 +222,6 @@ class Op:
             raise TypeError(f"{op.name}: forward returned None; does it lack its return?")
         several = isinstance(y, tuple)
         outputs = y if several else (y,)
-        if thread.recorder is not None:
-            thread.recorder.results(op, arrays, outputs)
         if op._inputs is not None:
             op._record(outputs)
         results = op._wrapped(outputs, tensors)

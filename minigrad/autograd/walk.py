@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
+from ..base.recording import thread
 from .anomaly import check_backward
 from .graph import Node, Recorded, Storage, Value
 from .modes import enable_grad, mode, switched
@@ -131,6 +132,21 @@ def backward(
     inspect: change nothing, but call inspect(op, dys, dxs) at each step, with the whole gradients of the op's outputs
     and what it contributes to each of its inputs (None: nothing). No .grad is touched, no hook, watch or search for NaN
     is run, and the graph is kept."""
+    how = roots, cotangents, inputs, retain_graph, create_graph, stop, inspect
+    recorder = thread.recorder
+    return walked(*how) if recorder is None or recorder.entry is not None else recorder.walk(*how)
+
+
+def walked(
+    roots: Sequence[Node],
+    cotangents: Sequence[Any],
+    inputs: Sequence[Node] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    stop: bool = False,
+    inspect: Inspect | None = None,
+) -> Any:
+    """backward(), whether a step is captured or not."""
     retain_graph = inspect is not None or create_graph if retain_graph is None else retain_graph
     targets = None if inputs is None else set(inputs)
     ends = targets if stop and targets else ()

@@ -1,6 +1,7 @@
 """The CUDA sources: where they are, their text, and what Python has to know of it: entries, structs and constants."""
 
 import functools
+import itertools
 import math
 import re
 import struct
@@ -74,6 +75,12 @@ def signatures(text):
     return found
 
 
+def changed(text):
+    """{entry point: [may it change what a parameter points to?]} of a source."""
+    found = _ENTRY.findall(re.sub(r"//[^\n]*", "", text))
+    return {name: ["*" in p and "const" not in p.split("*")[0] for p in given.split(",")] for name, given in found}
+
+
 def constant(file, name):
     """A whole number that a file of kernels/ defines by #define or constexpr."""
     found = re.search(rf"(?:#define {name} |constexpr int (?:[^;]*, )?{name} = )(\d+)", text(file))
@@ -110,6 +117,8 @@ class Struct:
                 formats.append(f"{count}{'q' if kind == 'long long' else 'd' if kind == 'double' else 'Q'}")
         packer = struct.Struct("".join(formats))
         self._pack, self.size = packer.pack, packer.size
+        places = dict(zip(self.counts, itertools.accumulate(self.counts.values(), initial=0)))
+        self.pointers = [places[name] for name, kind in self.kinds.items() if kind == "*"]  # which words of 8 bytes
 
     def __call__(self, **values):
         """The struct as bytes. An array is given as a sequence of all its numbers."""
@@ -123,3 +132,8 @@ class Struct:
         if values:
             raise TypeError(f"struct {self.name} has no field {', '.join(values)}")
         return self._pack(*numbers)
+
+    def packed(self, row, address):
+        """The struct as bytes, from {field: value}, where a pointer is given as an array or None."""
+        at = {name: 0 if row[name] is None else address(row[name]) for name, kind in self.kinds.items() if kind == "*"}
+        return self(**{**row, **at})

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..base.recording import refuse
+from ..base.recording import refuse_within
 
 _ROUNDS = 10
 _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
@@ -22,7 +22,7 @@ class Draw(NamedTuple):
 
     key: int  # names the stream
     offset: int  # of the first block of four words
-    generator: Any = None  # that they were reserved from: a captured step reserves as many again at each call
+    again: Any = None  # a function that sets as many words aside once more
 
 
 def blocks(key, counter):
@@ -45,7 +45,7 @@ def blocks(key, counter):
 
 def words(draw, n):
     """n 32-bit words (uint32) of a stream, from where a Draw begins (four words a block)."""
-    refuse("drawing random numbers on the host")
+    refuse_within("drawing random numbers on the host")
     y = np.empty((-(-n // 4), 4), np.uint32)
     for first in range(0, len(y), AT_ONCE):
         some = y[first : first + AT_ONCE]
@@ -56,7 +56,7 @@ def words(draw, n):
 
 def doubles(draw, first, n):
     """Numbers first, …, first + n - 1 of a Draw's float64 in [0, 1), each of which is 53 bits of two words: (n,)."""
-    refuse("drawing random numbers on the host")
+    refuse_within("drawing random numbers on the host")
     block, skipped = divmod(first, 2)
     w = _blocks_of(draw, block, -(-(skipped + n) // 2))
     y = np.empty((len(w[0]), 2))

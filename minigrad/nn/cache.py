@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from ..autograd import is_grad_enabled
-from ..base.recording import each_call, refuse
 from ..dtypes import int64
 from ..ops.attention import attention_decode
 from ..tensor import Tensor, zeros
@@ -30,10 +29,9 @@ class KVCache:
 
         Raises ValueError for wrong shapes or a full cache, TypeError for dtypes, RuntimeError where gradients are on.
         """
-        refuse("a KVCache that takes several positions, or one with masks or hooks,")
         self._check(k, v)
         start, T = self.length, k.shape[2]
-        self._grow(T)
+        self.grow(T)
         self.k[:, :, start : self.length] = k
         self.v[:, :, start : self.length] = v
         self.position.add_(T)
@@ -54,7 +52,7 @@ class KVCache:
         The work is in proportion to `length`. In a captured step each call adds another position. left_padding and
         slopes are `first` and `slopes` of attention_decode."""
         self._check(k, v)
-        each_call(lambda: self._grow(1))
+        self.grow(1)
         z = attention_decode(q, k, v, self.k.mT, self.v, self.position, left_padding, slopes, scale)
         self.position.add_(1)
         return z
@@ -80,7 +78,8 @@ class KVCache:
         if not k.dtype == v.dtype == self.k.dtype:
             raise TypeError(f"this KVCache is for {self.k.dtype}, got keys of {k.dtype} and values of {v.dtype}")
 
-    def _grow(self, T):
+    def grow(self, T: int) -> None:
+        """Count T more positions. Raises ValueError where there is no room for them."""
         capacity = self.k.shape[2]
         if self.length + T > capacity:
             raise ValueError(f"a KVCache of {capacity} positions holds {self.length} and cannot take {T} more")

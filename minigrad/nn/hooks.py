@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ..autograd import Handle, Op, mode
-from ..base.recording import Watched
 from ..tensor import Tensor
 
 
@@ -14,6 +13,7 @@ class Tap(Op, abstract=True):
     Hooks on the backward of a Module are two of these, around its forward."""
 
     show: Any
+    runs_hooks = True
 
     def forward(self, *xs, show):
         return xs
@@ -24,7 +24,7 @@ class Tap(Op, abstract=True):
         return tuple(dx if dx is None else dx.clone() for dx in self.show(dys))  # a hook may have kept what it got
 
 
-class Hooked(Watched):
+class Hooked:
     """The part of Module that calls its hooks."""
 
     _forward_hooks: dict = {}

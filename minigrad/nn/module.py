@@ -44,6 +44,8 @@ class Parameter(Tensor):
             raise TypeError(f"Parameter needs a Tensor, got {type(data).__name__}")
         source = data if data.storage.backend.is_compact(data.array) else data.detach().clone()
         x.array, x.storage, x.node = source.array, source.storage, None
+        if thread.recorder is not None:
+            thread.recorder.note(x)
         return x.requires_grad_() if requires_grad else x
 
     def __init__(self, data: Tensor, requires_grad: bool = True):
@@ -85,8 +87,6 @@ class Module(Hooked):
         self.__dict__["_name"] = name
 
     def __call__(self: HasForward[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        if thread.recorder is not None:
-            thread.recorder.module(self)
         outer, name = mode.scope, self._name
         if name:
             mode.scope = f"{outer}.{name}" if outer else name
@@ -347,6 +347,8 @@ def _once(named):
 def _take_over(x, y):
     """Give the leaf x the memory of y, and it and its .grad the dtype and device of y."""
     x.array, x.storage, node = y.array, y.storage, x.node
+    if thread.recorder is not None:
+        thread.recorder.note(x)
     if node is not None:  # which stays, with its hooks: a graph may end in it
         node.dtype, node.device = y.dtype, y.device
         node.grad = None if node.grad is None else node.grad.to(y.device).to(y.dtype)

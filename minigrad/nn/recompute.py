@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..autograd import GraphError, Op, backward, enable_grad, is_grad_enabled, mode, no_grad, switched, watch
+from ..base.recording import thread
 from ..random import default_generator
 from ..tensor import Tensor
 
@@ -17,8 +18,8 @@ def recompute(function: Callable[..., R], *args: Any) -> R:
     that function reaches by itself, such as a Module's parameters, and are those of a plain call, if both runs compute
     the same: what the default generator draws (so dropout) is repeated, and a tensor that was changed in place between
     them raises GraphError; train() and eval(), other generators and side effects are the caller's care. With gradients
-    off it is a plain call."""
-    if not is_grad_enabled():
+    off, and in a captured step, it is a plain call."""
+    if not is_grad_enabled() or thread.recorder is not None:
         return function(*args)
     outside = {x.node: x for x in args if isinstance(x, Tensor) and x.node is not None}
     given, watched = len(outside), mode.watch

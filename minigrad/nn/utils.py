@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..autograd import no_grad
-from ..base.recording import refuse
 from ..dtypes import float64
 from ..ops.public import cat, stack
 from ..tensor import Tensor, from_backend, zeros
@@ -60,10 +59,8 @@ def clip_grad_norm_(
         by_device.setdefault(g.storage.backend, []).append(g.array)
     with no_grad():
         norm = _norm(grads, by_device, float(norm_type))
-        if error_if_nonfinite:
-            refuse("error_if_nonfinite=True, which reads the norm on the host,")
-            if not math.isfinite(norm.item()):
-                raise ArithmeticError(f"the norm of the gradients is {norm.item()}")
+        if error_if_nonfinite and not math.isfinite(norm.item()):
+            raise ArithmeticError(f"the norm of the gradients is {norm.item()}")
         factor = (max_norm / (norm + 1e-6)).minimum(1.0)  # NaN if the norm is
         for on, arrays in by_device.items():
             on.scale_(arrays, factor.to(on.device).array)

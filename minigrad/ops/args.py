@@ -8,7 +8,6 @@ import numpy as np
 
 from .. import dtypes
 from ..autograd import Value
-from ..base.recording import refuse
 from ..typing import F
 
 
@@ -78,7 +77,6 @@ def _operand(name, first, x):
     if isinstance(x, np.generic):
         return _operand(name, first, x.item())
     if isinstance(x, np.ndarray):
-        refuse("a NumPy array beside a Tensor, whose values may change,")
         return first.constant(x)
     raise TypeError(f"{name} takes Tensors, arrays and real numbers, not {type(x).__name__}")
 

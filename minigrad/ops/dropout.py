@@ -17,8 +17,8 @@ class Dropout(Op):
     cases = [case((3, 4), p=0.3), case((3, 4), p=1.0)]
     analytic = True
 
-    def forward(self, x, p, generator=default_generator):
-        y, mask = self.backend.dropout(x, p, generator.reserve(x.size))
+    def forward(self, x, p, draw=None):
+        y, mask = self.backend.dropout(x, p, draw or default_generator.reserve(x.size))
         self.save(mask)
         return y
 
@@ -38,4 +38,4 @@ def dropout(input: T, p: float = 0.5, training: bool = True, *, generator: Gener
         raise ValueError(f"dropout: p must lie in [0, 1], got {p}")
     if not training or p == 0:
         return input
-    return Dropout.apply(input, p=p, generator=generator or default_generator)
+    return Dropout.apply(input, p=p, draw=(generator or default_generator).reserve(input.numel()))

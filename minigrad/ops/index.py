@@ -8,8 +8,7 @@ import numpy as np
 from .. import dtypes
 from ..autograd import Op, Value, composite
 from ..autograd.cases import Fixed, booleans, case, integers
-from ..autograd.graph import Storage
-from ..base.recording import checked, refuse
+from ..base.recording import thread
 from ..typing import Index, Operand, T
 from .args import one_dim
 from .movement import expanded, shaped
@@ -101,10 +100,8 @@ def _index_part(part):
     if isinstance(part, (int, np.integer)):
         return int(part)
     if isinstance(part, Value):
-        refuse("an index that is a Tensor, as in x[index],")
         part = part.detach().numpy()
     elif isinstance(part, np.ndarray):
-        refuse("an index that is a NumPy array, whose values may change,")
         part = dtypes.plain("an index", part)
     array = np.array(part)
     if array.ndim == 0 and array.dtype.kind in "iu":
@@ -182,8 +179,10 @@ def checked_index(name, index, n, ignored=None):
             if low < 0 or high >= n:
                 raise IndexError(f"{name}: index {low if low < 0 else high} is out of range for size {n}")
 
-    array = checked(index, n, ignored, check)
-    return index if array is index.array else index._wrap(array, Storage(index.storage.backend))
+    if thread.recorder is not None:
+        return thread.recorder.checked(index, n, ignored, check)
+    check(index._host())
+    return index
 
 
 def gather(input: T, dim: int, index: T) -> T:
@@ -242,7 +241,8 @@ class EmbeddingBackward(Op):
 
     def forward(self, dy, index, rows):
         self.save_inputs(None, index)
-        return self.backend.take_add(rows, index.reshape(-1), dy.reshape(index.size, dy.shape[-1]))
+        on = self.backend
+        return on.take_add(rows, on.reshape(index, (index.size,)), on.reshape(dy, (index.size, dy.shape[-1])))
 
     def backward(self, ddw):
         _, index = self.saved_inputs()

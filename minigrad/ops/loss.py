@@ -7,7 +7,7 @@ import numpy as np
 
 from ..autograd import FormulaOp, Op, Value, composite
 from ..autograd.cases import Fixed, case, integers, positive, uniform
-from ..base.recording import active
+from ..base.recording import waits
 from ..typing import T
 from .args import require_float
 from .composites.functions import log1p
@@ -126,7 +126,7 @@ def binary_cross_entropy(input: T, target: T, weight: T | None = None, *, reduct
     captured step runs."""
     _check_pair("binary_cross_entropy", input, target, reduction)
     # A target of 1 may become 1.1: gradient checks take such steps. But labels of -1, 2 or 255 are a mistake.
-    for name, x, beyond in () if active() else (("input", input, 0), ("target", target, 0.5)):
+    for name, x, beyond in () if waits(input) else (("input", input, 0), ("target", target, 0.5)):
         if not ((x >= -beyond) & (x <= 1 + beyond)).all():
             raise ValueError(
                 f"binary_cross_entropy takes probabilities, from 0 to 1, and its {name} has numbers from "
@@ -330,10 +330,10 @@ def cross_entropy(
         return shaped(loss, shape)
     if reduction == "sum":
         return loss.sum()
-    if active():  # a captured step has to count them at each call; 0 gives NaN here: 0 times infinity
+    if waits(target):  # 0 gives NaN here: 0 times infinity
         n = (target != ignore_index).sum().double()
         return loss.sum() * (1 / n).to(loss.dtype)
-    n = int((target.detach().numpy() != ignore_index).sum())
+    n = int((target._host() != ignore_index).sum())
     return loss.sum() * (1 / n if n else float("nan"))
 
 

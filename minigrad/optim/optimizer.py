@@ -15,10 +15,8 @@ from ..base import recording
 from ..dtypes import is_number
 from ..nn.module import Parameter
 from ..tensor import Tensor, as_tensor, from_backend
-from .recorded import Options, State, guarded
 
 Params: TypeAlias = Iterable[Tensor | dict[str, Any]]
-_OWN = {"param_groups", "state"}
 
 
 class Optimizer:
@@ -116,11 +114,8 @@ class Optimizer:
             warnings.warn(
                 f"{type(self).__name__}.step(): no parameter has a gradient; call loss.backward() first", stacklevel=2
             )
-        if not type(self).update_all.__module__.startswith("minigrad."):
-            recording.refuse(f"{type(self).__name__}, whose update_all is not minigrad's,")
-        states = {p: state for p, _, state, _ in due}
-        recording.depends_on(lambda: self._arrangement(states))
-        recording.each_call(lambda: _count(states.values()))
+        for _, _, state, _ in due:
+            state["step"] += 1
         with no_grad():
             self.update_all(due)
         return loss
@@ -150,28 +145,8 @@ class Optimizer:
     def update_all(self, due: list[Any]) -> None:
         """`update` for each (p, g, state, group) of a list. Where the backends have a kernel for an optimizer, it
         overrides this with one launch for all parameters."""
-        if recording.active():
-            due = self._guarded(due)
         for p, g, state, group in due:
             self.update(p, g, state, group)
-
-    def _arrangement(self, states):
-        """What a recorded step takes as given: which parameters are in which group, and the state of each of `states`,
-        which lives as long as the recording, so that nothing else gets these ids."""
-        groups = [(id(group), *map(id, group["params"])) for group in self.param_groups]
-        first, found = None, []
-        for p in states:
-            state = self.state.get(p, {})
-            step = state.get("step", 0)
-            first = step if first is None else first
-            found.append((step - first, id(state), *[id(state.get(name)) for name in self.buffers]))
-        return groups, found
-
-    def _guarded(self, due):
-        """`due` for an `update` that is being recorded: see recorded.py."""
-        recording.depends_on(lambda: {name: guarded(value) for name, value in vars(self).items() if name not in _OWN})
-        groups = {id(group): Options(group) for *_, group in due}
-        return [(p, g, State(state), groups[id(group)]) for p, g, state, group in due]
 
     def state_dict(self) -> dict[str, Any]:
         """{'state': {index: {'step': …, name: Tensor}}, 'param_groups': …}, parameters by their index over all groups.
@@ -261,11 +236,6 @@ def refuse(optimizer, **options):
             raise ValueError(f"{optimizer} has no {name}={value!r}: {instead[name]}")
 
 
-def _count(states):
-    for state in states:
-        state["step"] += 1
-
-
 def _can_be(name, value):
     """Whether an option may have this value. Only options that mean the same in all optimizers are judged."""
     if name in ("lr", "momentum", "weight_decay", "eps"):
@@ -281,8 +251,6 @@ def launches(due, shared):
 
     shared: function of a group of options that gives these values. Returns pairs of (backend, *values) and a list of
     (p, g, state, group) with the compact arrays of p and g. Counts each p as changed."""
-    groups = list({id(group): group for *_, group in due}.values())
-    recording.depends_on(lambda: [shared(group) for group in groups])
     found: dict = {}
     for p, g, state, group in due:
         key = p.storage.backend, *shared(group)

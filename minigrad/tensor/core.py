@@ -75,8 +75,6 @@ class Gradients(Attributes):
         """The gradient that backward() has added up so far: on leaves and after retain_grad(). Else None."""
         if self.node is None:
             return None
-        if thread.recorder is not None:
-            thread.recorder.reads_grad(self.node)
         found: Tensor | None = self.node.grad
         if found is None and (op := self.node.op) is not None and not self.node.retain:
             what = f"grad of a result of {op.name} is None: only leaves keep one"
@@ -90,13 +88,14 @@ class Gradients(Attributes):
                 raise GraphError("a tensor that requires no gradient cannot hold one; requires_grad_() it first")
             check_same_kind(".grad", value, self)
         if self.node is not None:
-            if thread.recorder is not None:
-                thread.recorder.grad(self.node)
             self.node.grad = value
 
     def retain_grad(self) -> None:
         """Keep .grad after backward() although this is not a leaf."""
-        self._node_for("retain_grad").retain = True
+        node = self._node_for("retain_grad")
+        node.retain = True
+        if thread.recorder is not None:
+            thread.recorder.looked_into(node)
 
     def register_hook(self, hook: "Callable[[Tensor], Tensor | None]") -> Handle:
         """Have backward() call hook(gradient) once the whole gradient of this tensor is known, a Tensor of its shape.
@@ -170,6 +169,8 @@ class Gradients(Attributes):
             self.storage.changed()
             compact = value if value.is_contiguous() else value.detach().clone()  # as optimizers need it
             self.array, self.storage = compact.array, compact.storage
+            if thread.recorder is not None:
+                thread.recorder.note(self)
 
 
 def _reflected(function: Any) -> Callable[[V, Operand], V]:
@@ -190,6 +191,8 @@ class Tensor(Gradients, InPlace, Interop):
     def _wrap(array: Any, storage: Storage, node: Node | None = None) -> "Tensor":
         x = object.__new__(Tensor)
         x.array, x.storage, x.node = array, storage, node
+        if thread.recorder is not None:
+            thread.recorder.note(x)
         return x
 
     def __init__(self, *args: Any, **kwargs: Any):

@@ -6,7 +6,8 @@ import numpy as np
 
 from .. import backend, dtypes
 from ..autograd import GraphError, Storage, is_grad_enabled
-from ..base.recording import refuse_users
+from ..autograd.graph import SharedStorage
+from ..base.recording import thread
 from ..ops.args import shape_of
 from ..typing import Array, DTypeLike, Number, Size
 from .core import Tensor
@@ -30,7 +31,6 @@ def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requi
 
     dtype None: an array keeps its dtype; Python floats become float32, ints int64, bools bool. Raises OverflowError for
     Python's numbers that an integer dtype does not hold."""
-    refuse_users("tensor(), which copies what it is given only once,")
     if _is_on_gpu(data):
         data = _shared(data)
         if device == "cuda":
@@ -83,12 +83,11 @@ def as_tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu") ->
     With device="cuda" an array is one with __cuda_array_interface__, that may be written to."""
     if isinstance(data, Tensor):
         return data.to(device).to(dtype or data.dtype)
-    refuse_users("as_tensor() of what is no Tensor")
     if _is_on_gpu(data) and device == "cuda" and not data.__cuda_array_interface__["data"][1]:
         return _shared(data).to(dtypes.as_dtype(dtype or data.__cuda_array_interface__["typestr"]))
     if isinstance(data, np.ndarray) and device == "cpu" and (dtype is None or data.dtype == dtypes.as_dtype(dtype)):
         dtypes.as_dtype(data.dtype)
-        return _finish(dtypes.plain("as_tensor", data), "cpu", False)
+        return _sharing(dtypes.plain("as_tensor", data))
     return tensor(data, dtype, device)
 
 
@@ -96,7 +95,6 @@ def from_numpy(array: Array) -> Tensor:
     """A Tensor that shares the memory of a NumPy array, of its shape and dtype. Raises ValueError for elements that are
     not aligned, or not a whole number of them apart, as those of a structured array's field may be: mg.tensor copies
     them."""
-    refuse_users("from_numpy()")
     if not isinstance(array, np.ndarray):
         raise TypeError(f"from_numpy needs a NumPy array, got {type(array).__name__}")
     dtypes.as_dtype(array.dtype)
@@ -106,7 +104,13 @@ def from_numpy(array: Array) -> Tensor:
             f"from_numpy cannot share {array.itemsize}-byte elements that are not aligned, or whose strides "
             f"{array.strides} are no whole numbers of them; mg.tensor copies them"
         )
-    return _finish(shared, "cpu", False)
+    return _sharing(shared)
+
+
+def _sharing(array: Array) -> Tensor:
+    """A Tensor around a NumPy array, which others may change."""
+    on = backend.get("cpu")
+    return Tensor._wrap(on.asarray(array), SharedStorage(on))
 
 
 def from_dlpack(other: Any) -> Tensor:
@@ -246,7 +250,15 @@ def arange(
     dtypes.check_holds("arange", dtypes.int64, *(v for v in (start, end, step) if isinstance(v, int)))
     if dtype is None:
         dtype = dtypes.DEFAULT_FLOAT if any(isinstance(v, float) for v in (start, end, step)) else dtypes.int64
-    return _finish(np.arange(start, end, step).astype(dtypes.as_dtype(dtype)), device, requires_grad)
+    array, on = np.arange(start, end, step).astype(dtypes.as_dtype(dtype)), backend.get(device)
+    if thread.recorder is None or device == "cpu":
+        return _finish(array, device, requires_grad)
+
+    def known(on: Any, *_: Any) -> Any:  # a captured step need not upload it at each call
+        return on.copy(on.from_numpy(array))
+
+    array = thread.recorder.primitive("arange", known, on, (start, end, step, array.dtype), {})
+    return from_backend(array, on, requires_grad)
 
 
 def linspace(

@@ -9,7 +9,6 @@ import numpy as np
 
 from ..autograd import GraphError, Value, is_grad_enabled
 from ..base.errors import devices_differ
-from ..base.recording import refuse
 from ..dtypes import check_holds, plain
 from ..ops import public as ops
 from ..ops.args import fitting
@@ -75,8 +74,6 @@ class InPlace(Attributes):
             return fitting(what.removesuffix("_"), int(other), self.dtype)
         if what in ("copy_", "assignment"):
             check_holds(what.removesuffix("_"), self.dtype, other)
-        if isinstance(other, np.ndarray):
-            refuse("a NumPy array beside a Tensor, whose values may change,")
         return other if isinstance(other, (bool, int, float)) else self.storage.backend.from_numpy(plain(what, other))
 
     def _update(self: T, what: str, primitive: Callable[..., Any], other: Any) -> T:

@@ -8,7 +8,7 @@ from numpy.lib.array_utils import byte_bounds
 
 from .. import backend
 from ..autograd import GraphError, Storage
-from ..base.recording import refuse
+from ..base.recording import refuse, thread
 from ..ops import public as ops
 from ..typing import Array
 from .attributes import Attributes
@@ -20,8 +20,10 @@ class Interop(Attributes):
     __slots__ = ()
     __array_priority__ = 1000.0
 
-    def _host(self) -> Any:
-        refuse("reading a Tensor's values on the host, as item(), numpy(), float(x) and `if x` do,")
+    def _host(self, shares: bool = False) -> Any:
+        """The values; shares: the caller hands out their memory."""
+        if thread.recorder is not None:
+            return thread.recorder.read(self, shares)
         return self.storage.backend.to_numpy(self.array)
 
     def numpy(self, *, force: bool = False) -> Array:
@@ -29,7 +31,7 @@ class Interop(Attributes):
         requires a gradient, which would be lost: detach() first, or say force=True."""
         if self.node is not None and not force:
             raise GraphError("numpy() would drop the gradient of a tensor that requires one; use .detach().numpy()")
-        shared: Array = self._host()
+        shared: Array = self._host(shares=True)
         return shared
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
@@ -48,6 +50,7 @@ class Interop(Attributes):
     def __dlpack__(self, **kwargs: Any) -> Any:
         if self.node is not None:
             raise GraphError("__dlpack__ would drop the gradient of a tensor that requires one; use .detach()")
+        refuse("sharing memory by DLPack")
         return self.array.__dlpack__(**kwargs)
 
     def __dlpack_device__(self) -> Any:
@@ -59,6 +62,7 @@ class Interop(Attributes):
         gradient, which would be lost."""
         if self.node is not None:
             raise AttributeError("this tensor requires a gradient, which sharing would drop; use .detach()")
+        refuse("sharing memory with other libraries")
         return self.array.__cuda_array_interface__
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -13,8 +13,10 @@ import pytest
 
 from minigrad import backend
 from minigrad.backend import reference
+from minigrad.backend.launch.program import Launch
 from minigrad.backend.runners.native import Native, NativeKernels, pool
 from minigrad.backend.runners.toolchain import CompilerError
+from minigrad.backend.runners.toolchain.module import Kernel
 
 from .. import ROOT
 
@@ -205,40 +207,39 @@ def test_each_block_is_computed_once():
 @pytest.mark.needs("g++")
 @pytest.mark.parametrize("n", [1, 1000, 1_000_000])
 def test_recorded_launches_run_again(n):
-    """On what their arrays hold by then, in order, any number of times."""
-    on, x = NativeKernels(), np.linspace(-1, 1, n, dtype=np.float32)
-    on.exp(x)  # loads the kernels, which are recorded below
-    launches = []
-    for kernel in on._kernels.values():
-        run = kernel.function
-        kernel.function = lambda *given, run=run: run(*given) or launches.append(pool.Launch(run, *given))
-    y = on.exp(x)
-    between = on.tanh(y)  # whose memory has to stay
-    z = on.mul(between, y)
-    recorded = pool.recorded(launches)
-    assert len(launches) == 3
-    for step in range(3):
-        x[:] = np.linspace(-2, step, n)
-        expected = np.tanh(np.exp(x)) * np.exp(x)
+    """On what lies at the addresses that they are given, in order, any number of times."""
+    on, dtype = NativeKernels(), np.dtype(np.float32)
+    x, y, z = (np.zeros(n, dtype) for _ in range(3))
+    recorded = []
+    on._run = lambda *launch: recorded.append(Launch(*launch))
+    on.copy_to(y, x), on.copy_to(z, y)
+    del on._run
+    replay = on.replayer(recorded)
+    (spots, launch_of), (function, *arguments) = replay.pointers(), replay.call
+    assert launch_of.tolist() == [0, 0, 1, 1]
+    other = np.arange(n, dtype=dtype)
+    for source in (x, other):
+        replay.words[spots] = [a.ctypes.data for a in (y, source, z, y)]
         z[:] = np.nan
-        assert pool.replay(recorded) == 3
-        np.testing.assert_allclose(z, expected, 1e-6)
+        assert list(map(function, *arguments)) == [2]
+        np.testing.assert_array_equal(z, source)
 
 
 @pytest.mark.needs("g++")
 def test_a_replay_ends_at_a_launch_that_fails():
-    ran = []
+    ran, functions = [], []
 
     def launch(name, result):
         function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_void_p)
         functions.append(function(lambda grid, shared, packed: ran.append((name, shared)) or result))
-        return pool.Launch(functions[-1], bytes(24), len(name), b"")
+        kernel = Kernel(name, functions[-1], [])
+        return kernel, bytes(24), Launch("file", name, np.dtype(np.float32), (1,), (1,), len(name), [])
 
-    functions = []
     launches = [launch("one", 0), launch("three", 0), launch("fails", 7), launch("never", 0)]
-    assert pool.replay(pool.recorded(launches)) == 2
-    assert ran == [("one", 3), ("three", 5), ("fails", 5)]
-    assert pool.replay(pool.recorded(launches[:2])) == 2 and pool.replay(pool.recorded([])) == 0
+    for some, count in (launches, 2), (launches[:2], 2), ([], 0):
+        function, *arguments = pool.Replay(some).call
+        assert list(map(function, *arguments)) == [count]
+    assert ran == [("one", 3), ("three", 5), ("fails", 5), ("one", 3), ("three", 5)]
 
 
 OVERLOAD = """

@@ -11,12 +11,11 @@ import pytest
 
 from minigrad.backend import primitives, reference
 from minigrad.backend.launch import Launched
-from minigrad.backend.launch.recorder import Recorder
 from minigrad.backend.launch.rules import KERNEL, MANY, VIEW
 from minigrad.backend.philox import Draw
 from minigrad.backend.runners.native import Native, NativeKernels
-from minigrad.base import recording
-from minigrad.base.recording import CaptureError
+from minigrad.base.recording import CaptureError, thread
+from minigrad.replay.follower import Entry, Follower, Recording
 
 pytestmark = pytest.mark.needs("g++")
 FLOATS, WHOLE = ["float32", "float64"], ["int64", "int32", "uint8", "bool"]
@@ -185,12 +184,13 @@ def layouts(y):
 
 
 def recorded(on, name, args):
-    """What a primitive gives in a step that is being recorded: arrays that nothing has been written to yet."""
-    recording.thread.recorder = Recorder(on)
+    """What a primitive gives where it is recorded: arrays without memory."""
+    thread.recorder = follower = Follower(Recording(on), None)
+    follower.entry = Entry(name)
     try:
         return getattr(on, name)(*args)
     finally:
-        recording.thread.recorder = None
+        thread.recorder = None
 
 
 @pytest.mark.parametrize("family", [elementwise, moving, reduced])

@@ -17,7 +17,6 @@ from minigrad.backend.launch.source import source
 from minigrad.backend.runners import toolchain
 from minigrad.backend.runners.toolchain import address, find_compiler, modules
 from minigrad.base.locks import loading
-from minigrad.base.recording import thread
 
 FLAGS = ("-std=c++17", "-O1", "-fno-exceptions", "-w")
 # -fsanitize=thread has every access call a function, and checker.h has the functions: its own library must stay out.
@@ -50,7 +49,7 @@ class Emulated(Launched):
     asked: bytes of dynamic shared memory that every kernel has asked for; None: what it needs, as runners/cuda.py asks.
         A block that has not asked gets 48 KiB, its static shared memory included."""
 
-    captures = True
+    captures = False
 
     def __init__(self, schedule=0, check=False, text_of=source, asked=None):
         self.schedule, self.check, self.text_of, self.asked = schedule, check, text_of, asked
@@ -62,12 +61,9 @@ class Emulated(Launched):
         """Full of NaN bytes, so that what a kernel leaves out is seen."""
         dtype = np.dtype(dtype)
         raw = np.full(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize, UNTOUCHED, np.uint8)
-        x = raw.view(dtype).reshape(shape)
-        return x if thread.recorder is None else thread.recorder.made(x)
+        return raw.view(dtype).reshape(shape)
 
     def pointer(self, x):
-        if thread.recorder is not None:  # nothing is run: the address tells how x is aligned
-            return address(x)
         alone = Alone(x)
         self._pointed.copies.append(alone)
         return address(alone.array)
@@ -79,8 +75,6 @@ class Emulated(Launched):
         return max(64, super().row_threads(n))
 
     def _run(self, file, entry, dtype, grid, block, shared, args):
-        if thread.recorder is not None:
-            return thread.recorder.launch(file, entry, dtype, grid, block, shared, args)
         key = file, entry, dtype
         module, kernel = self._kernels.get(key) or self._load(*key)
         ones = (1, 1, 1)

@@ -66,8 +66,8 @@ def check_launches():
             return Function(self, name)
 
     class Kernel(cuda.Kernel):
-        def __init__(self, on, raw, kinds, structs):
-            super().__init__(on, raw, kinds, structs)
+        def __init__(self, on, raw, kinds, structs, *changes):
+            super().__init__(on, raw, kinds, structs, *changes)
             given = {"*": POINTER, **{kind: make(0).nbytes for kind, make in cuda.NUMBERS.items()}, **structs}
             if isinstance(raw, cupy.RawKernel):  # and no test's
                 same(raw.__name__, [given[kind] for kind in kinds], declared(raw.kernel))

@@ -155,11 +155,10 @@ def test_generation_captures_the_step_of_a_token(monkeypatch, positions):
 @pytest.mark.parametrize("other", [lambda: mg.zeros(3), lambda: mg.rand(3), lambda: OF_THE_CPU.to("cuda")])
 def test_tensors_of_another_device_are_refused(other):
     f = mg.capture(lambda x: x + other())
-    with pytest.raises(mg.CaptureError, match=r"on another device.*test_replay\.py"):
+    with pytest.raises(mg.CaptureError, match=r"(on two devices|on the host).*test_replay\.py"):
         f(mg.ones(3, device="cuda"))
-    g = mg.capture(lambda x: mg.ones(3) * OF_THE_CPU)
-    with pytest.raises(mg.CaptureError, match="on another device"):
-        g(mg.ones(3, device="cuda"))
+    g = mg.capture(lambda x: mg.ones(3) * OF_THE_CPU)  # nothing of it is on the GPU
+    assert g(mg.ones(3, device="cuda")).tolist() == [1, 1, 1]
 
 
 def test_eight_threads():
@@ -225,28 +224,27 @@ def test_no_optimizer_trains_on_a_wrong_index():
         np.testing.assert_array_equal(a.numpy(), b.numpy())
 
 
-def test_ctrl_c_during_a_launch(monkeypatch):
-    """Whether it was queued is asked of the GPU before the next call: else each call would read another's numbers."""
+def test_ctrl_c_before_a_launch(monkeypatch):
+    """It is queued all the same, once: else each call would read another's numbers."""
     seen = []
     for interrupted in (False, True):
         f = mg.capture(lambda x: x + mg.rand(2, device="cuda"))
         mg.manual_seed(1)
         x = mg.zeros(2, device="cuda")
         f(x)
-        (recording,) = next(iter(f._recordings.values()))
-        graph = recording._program.replay.run.__self__
+        (recording,) = f._recordings.values()
+        (graph,) = recording.programs.values()
         real = graph._graph
 
         class Interrupted:
-            def launch(self, stream, real=real):
-                real.launch(stream)
+            def launch(self, stream, graph=graph, real=real):
+                graph._graph = real
                 raise KeyboardInterrupt
 
         if interrupted:
-            monkeypatch.setattr(graph, "_graph", Interrupted())
+            graph._graph = Interrupted()
             with pytest.raises(KeyboardInterrupt):
                 f(x)
-            monkeypatch.setattr(graph, "_graph", real)
         else:
             f(x)
         seen.append([f(x).tolist() for _ in range(3)])

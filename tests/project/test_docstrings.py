@@ -154,6 +154,7 @@ CALLS = {
         "TypeError": mg.no_grad()(lambda: GPT.new_cache(1)[0].append(*[mg.ones(1, 2, 1, 4).double()] * 2)),
         "ValueError": mg.no_grad()(lambda: GPT.new_cache(1)[0].append(mg.ones(2, 3), mg.ones(2, 3))),
     },
+    "nn.KVCache.grow": {"ValueError": lambda: GPT.new_cache(1)[0].grow(99)},
     "nn.Linear": {"ValueError": lambda: LINEAR(mg.ones(2)), "TypeError": lambda: LINEAR(X)},
     "nn.Module": {"TypeError": lambda: nn.Module()(X)},
     "nn.Module.get_submodule": {"AttributeError": lambda: LINEAR.get_submodule("fc")},

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad import nn
 
 supported = pytest.mark.needs("g++")
 
@@ -18,12 +19,12 @@ def numbers(*shape, seed=0):
     return mg.tensor(np.random.default_rng(seed).standard_normal(shape).astype(np.float32))
 
 
-def count_runs(function):
-    """The function captured, and a list that grows with each run of it in Python."""
-    runs = []
+def net(seed=0, inputs=6, hidden=10, outputs=3):
+    mg.manual_seed(seed)
+    return nn.Sequential(nn.Linear(inputs, hidden), nn.GELU(), nn.Linear(hidden, outputs))
 
-    def counted(*args, **kwargs):
-        runs.append(1)
-        return function(*args, **kwargs)
 
-    return mg.capture(counted), runs
+def batch(i, size=8, inputs=6, outputs=3):
+    """x (size, inputs), y (size, outputs): others for each i."""
+    rng = np.random.default_rng(100 + i)
+    return [mg.tensor(rng.standard_normal((size, n)).astype(np.float32)) for n in (inputs, outputs)]

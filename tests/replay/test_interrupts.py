@@ -1,15 +1,17 @@
 """A captured step that is interrupted leaves parameters whole, and goes on."""
 
 import signal
+import sys
 import time
 
 import numpy as np
+import pytest
 
 import minigrad as mg
 from minigrad import backend, nn, optim
 
 from ..devices import backend_of
-from .steps import supported
+from .steps import batch, net, supported
 
 pytestmark = supported
 
@@ -66,3 +68,67 @@ def test_ctrl_c_at_any_moment(monkeypatch):
         finally:
             signal.signal(signal.SIGALRM, before)
     assert (weights(model) == after[done]).all()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python swallows one in a generator
+@pytest.mark.parametrize("every", [41, pytest.param(1, marks=pytest.mark.long)])
+def test_an_interrupt_at_any_function_entry(every):
+    """What came before it has happened, or nothing of the step: no other state, and the next steps are right."""
+
+    def made():
+        model = net()
+        optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+        @mg.capture
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = ((model(x) - y) ** 2).mean()
+            loss.backward()
+            norm = nn.utils.clip_grad_norm_(model.parameters(), 0.5).item()
+            optimizer.step()
+            return loss, norm
+
+        return model, step
+
+    def weights(model):
+        return b"".join(p.detach().numpy().tobytes() for p in model.parameters())
+
+    def interrupted(step, x, y, at):
+        """Run a step, with an interrupt at the entry of its function number `at`. -> was there one?"""
+        count = 0
+
+        def look(frame, event, arg):
+            nonlocal count
+            if event == "call":
+                count += 1
+                if count == at:
+                    sys.setprofile(None)
+                    raise KeyboardInterrupt
+
+        try:
+            sys.setprofile(look)
+            step(x, y)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.setprofile(None)
+        return count >= at
+
+    model, step = made()
+    right = [weights(model)]
+    for i in range(5):
+        step(*batch(i))
+        right.append(weights(model))
+    for begun in (0, 3):  # while it is recorded, and where it is followed
+        at, hit = 1, True
+        while hit:
+            model, step = made()
+            for i in range(begun):
+                step(*batch(i))
+            hit, at = interrupted(step, *batch(begun), at), at + every
+            assert weights(model) in right[begun : begun + 2], at
+            done = right.index(weights(model))
+            for i in range(done, 5):
+                step(*batch(i))
+            assert weights(model) == right[5] and mg.is_grad_enabled(), at
+        assert at > 300

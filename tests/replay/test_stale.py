@@ -1,5 +1,4 @@
-"""What users of other captures stumble over: what changes between calls is seen, but for the three kinds of
-test_what_is_read_through_another_object_is_used_as_it_is_now."""
+"""What users of other captures stumble over: what changes between calls is seen, and what is kept stays."""
 
 import contextlib
 import gc
@@ -7,16 +6,19 @@ import logging
 import os
 import random
 import threading
+import traceback
 import types
 
+import numpy as np
 import pytest
 
 import minigrad as mg
 from minigrad import nn, optim
 from minigrad.autograd import GraphError
 from minigrad.nn import functional as F
+from minigrad.ops.elementwise import Mul
 
-from .steps import count_runs, numbers, same, supported
+from .steps import numbers, same, supported
 
 pytestmark = supported
 
@@ -25,15 +27,15 @@ pytestmark = supported
 
 
 def test_the_arguments_of_each_call_are_used(kernels):
-    double, runs = count_runs(lambda x: x * 2)
+    double = mg.capture(lambda x: x * 2)
     for seed in range(4):
         x = numbers(3, 4, seed=seed)
         assert same(double(x), x * 2)
-    assert len(runs) == 1
+    assert double.calls == {"recorded": 1, "followed": 3, "eager": 0}
 
 
 def test_another_shape_dtype_or_layout_is_recorded_anew(kernels):
-    total, runs = count_runs(lambda x: (x * x).sum(0))
+    total = mg.capture(lambda x: (x * x).sum(0))
     given = [
         numbers(3, 4),
         numbers(4, 4),
@@ -44,11 +46,10 @@ def test_another_shape_dtype_or_layout_is_recorded_anew(kernels):
     ]
     for x in given:
         assert same(total(x), (x * x).sum(0))
-    assert len(runs) <= 5
-    before = len(runs)
+    assert total.calls["recorded"] == 5
     for x in given:
         assert same(total(x), (x * x).sum(0))
-    assert len(runs) == before
+    assert total.calls["recorded"] == 5
 
 
 def test_an_argument_is_left_alone_and_may_change_afterwards(kernels):
@@ -61,7 +62,7 @@ def test_an_argument_is_left_alone_and_may_change_afterwards(kernels):
 
 
 def test_numbers_and_strings_are_part_of_what_is_recorded(kernels):
-    gelu, runs = count_runs(lambda x, scale, how: F.gelu(x, how) * scale)
+    gelu = mg.capture(lambda x, scale, how: F.gelu(x, how) * scale)
     x = numbers(4)
     for scale, how in [
         (2.0, "tanh"),
@@ -73,7 +74,7 @@ def test_numbers_and_strings_are_part_of_what_is_recorded(kernels):
         (1, "tanh"),
     ]:
         assert same(gelu(x, scale, how), F.gelu(x, how) * scale)
-    assert len(runs) == 7
+    assert gelu.calls == {"recorded": 5, "followed": 2, "eager": 0}  # a number that changes is not recorded again
 
 
 def test_nested_arguments_and_results(kernels):
@@ -97,16 +98,18 @@ def test_results_that_are_kept_do_not_change(kernels):
 def test_arguments_that_come_back_do_not_change(kernels):
     f = mg.capture(lambda x, y: (x, x + y, mg.arange(2) + 0, mg.arange(2)))
     kept = [f(mg.full((2,), float(i)), mg.ones(2)) for i in range(4)]
-    for i, (x, y, counted, constant) in enumerate(kept):
+    for i, (x, y, counted, made) in enumerate(kept):
         assert x.tolist() == [i, i] and y.tolist() == [i + 1, i + 1] and counted.tolist() == [0, 1]
-        constant += 1
-        assert constant.tolist() == [1, 2]
+        made += 1
+        assert made.tolist() == [1, 2]
 
 
-def test_results_have_no_graph(kernels):
+def test_the_graph_of_results_ends_with_the_call(kernels):
     w = numbers(3).requires_grad_()
-    f = mg.capture(lambda x: (x * w).sum())
-    assert not f(numbers(3)).requires_grad
+    y = mg.capture(lambda x: (x * w).sum())(numbers(3))
+    assert y.requires_grad and y.detach().item() == (numbers(3) * w).sum().item()
+    with pytest.raises(GraphError, match="backward through a captured step that is over"):
+        y.backward()
 
 
 def test_a_result_may_be_an_argument_a_parameter_or_a_view(kernels):
@@ -115,8 +118,9 @@ def test_a_result_may_be_an_argument_a_parameter_or_a_view(kernels):
     for seed in range(3):
         x = numbers(2, 3, seed=seed)
         y, same_w, turned, row, w_turned = f(x)
-        assert same_w is w and same(y, x) and y is not x
-        assert same(turned, x.T) and same(row, (x * 2)[0]) and same(w_turned, w.T)
+        assert same_w is w and y is x and same(turned, x.T) and same(row, (x * 2)[0]) and same(w_turned, w.T)
+        w_turned[0, 0] = 7  # a view still
+        assert w[0, 0].item() == 7
 
 
 # ---------------------------------------------------------------------------------------------- modules and parameters
@@ -138,16 +142,16 @@ def trained(model, captured=False):
 def test_train_and_eval_are_recorded_apart(kernels):
     mg.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
-    f, runs = count_runs(model)
+    f = mg.capture(model)
     x = numbers(8, 4)
     dropped = f(x)
     model.eval()
     whole = f(x)
-    assert (dropped.numpy() == 0).any() and same(whole, model(x).detach())
+    assert (dropped.detach().numpy() == 0).any() and same(whole, model(x).detach())
     for _ in range(3):
         model.train(), f(x), model.eval()
         assert same(f(x), whole)
-    assert len(runs) == 2
+    assert f.calls["recorded"] == 1  # in eval mode the rest is left out
 
 
 def test_values_loaded_into_parameters_are_seen(kernels):
@@ -226,7 +230,6 @@ class Trainer:
         random.seed(i)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="a replay does not see it: capture's docstring says so")
 @pytest.mark.parametrize("method", ["by_config", "by_list", "by_random"])
 def test_what_is_read_through_another_object_is_used_as_it_is_now(kernels, method):
     trainer, x = Trainer(), numbers(3)
@@ -242,7 +245,7 @@ def test_what_is_read_through_another_object_is_used_as_it_is_now(kernels, metho
 # ------------------------------------------------------------------------------------------- exceptions, threads, forks
 
 
-def test_an_exception_while_recording_leaves_everything_as_it_was(kernels):
+def test_after_an_exception_all_that_came_before_it_has_happened(kernels):
     model = nn.Linear(3, 3)
     broken = True
 
@@ -253,17 +256,15 @@ def test_an_exception_while_recording_leaves_everything_as_it_was(kernels):
             raise KeyError("here")
         return model.weight.grad
 
-    (model(numbers(2, 3)) ** 2).sum().backward()
-    before = [(p.numpy() if not p.requires_grad else p.detach().numpy()).copy() for p in model.parameters()]
-    grads = [p.grad for p in model.parameters()]
     f = mg.capture(step)
-    with pytest.raises(KeyError):
-        f(numbers(2, 3))
-    assert all(p.grad is g for p, g in zip(model.parameters(), grads))
-    assert all((p.detach().numpy() == b).all() for p, b in zip(model.parameters(), before))
-    broken = False
-    got = f(numbers(2, 3))
-    assert same(got, step(numbers(2, 3)))
+    for broken in (True, False, True):
+        x = numbers(2, 3, seed=int(broken))
+        seen = []
+        for run in (f, step):
+            with contextlib.suppress(KeyError):
+                run(x)
+            seen.append(model.weight.grad)
+        assert same(*seen)
 
 
 def test_a_wrong_index_raises(kernels):
@@ -275,18 +276,6 @@ def test_a_wrong_index_raises(kernels):
         with pytest.raises(IndexError, match="out of range"):
             f(mg.tensor(wrong)).item()
     assert same(f(mg.tensor([1, 2])), table(mg.tensor([1, 2])).sum().detach())
-
-
-def test_a_constant_of_the_step_is_read_only(kernels):
-    """Each call would change it further."""
-
-    def counts(x):
-        a = mg.arange(4)
-        a += 1
-        return a + x
-
-    with pytest.raises(GraphError, match="read-only"):
-        mg.capture(counts)(mg.zeros(4))
 
 
 def test_results_are_new_at_each_call(kernels):
@@ -301,7 +290,7 @@ def test_results_are_new_at_each_call(kernels):
     first[0].add_(5)
     again = f(x)
     assert again[0].tolist() == [0, 1, 2, 3] and again[0] is not first[0]
-    assert again[2] is not first[2] and again[2].node is None and same(again[2], w.T)
+    assert again[2] is not first[2] and same(again[2], w.T)
 
 
 def test_a_call_that_fails_draws_no_random_numbers(kernels):
@@ -324,12 +313,12 @@ def test_a_call_that_fails_draws_no_random_numbers(kernels):
 
 
 def test_captures_within_captures_are_one(kernels):
-    inner, runs = count_runs(lambda x: x * 2)
+    inner = mg.capture(lambda x: x * 2)
     outer = mg.capture(lambda x: inner(x) + inner(x + 1))
     for seed in range(3):
         x = numbers(4, seed=seed)
         assert same(outer(x), x * 2 + (x + 1) * 2)
-    assert len(runs) == 2
+    assert sum(inner.calls.values()) == 0
     assert same(inner(numbers(4)), numbers(4) * 2)
 
 
@@ -395,18 +384,37 @@ def test_recordings_go_when_the_function_goes(kernels):
     assert gone() is None
 
 
+def test_a_debugger_may_show_what_is_recorded(monkeypatch):
+    """pytest prints the arguments of all frames that an error came through, those within an op too."""
+    monkeypatch.undo()
+    monkeypatch.setattr(Mul, "forward", lambda self, a, b: [][a.ndim])
+    f = mg.capture(lambda x: x.exp() * x)
+    with pytest.raises(IndexError) as caught:
+        f(mg.ones(2, 3))
+    frames = [frame for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
+    arrays = [value for frame in frames for value in frame.f_locals.values() if isinstance(value, np.ndarray)]
+    assert [[0, 0, 0]] * 2 in [array.tolist() for array in arrays]
+
+
 # -------------------------------------------------------------------------------------------- where nothing is recorded
 
 
-def test_numpys_backend_runs_the_function_and_says_so_once(monkeypatch, caplog):
+def test_numpys_backend_runs_the_function(monkeypatch):
     from minigrad import backend
 
     monkeypatch.setattr(backend, "cpu", lambda: backend.reference)
-    f, runs = count_runs(lambda x: x * 2)
+    f = mg.capture(lambda x: x * 2)
+    for _ in range(3):
+        assert f(mg.ones(2)).tolist() == [2, 2]
+    assert f.calls["eager"] == 3
+
+
+def test_what_is_new_at_each_call_runs_as_it_is_and_says_so_once(kernels, caplog):
+    f = mg.capture(lambda x: x * 2)
     with caplog.at_level(logging.WARNING):
-        for _ in range(3):
-            assert f(mg.ones(2)).tolist() == [2, 2]
-    assert len(runs) == 3 and caplog.text.count("runs as it is") == 1
+        for i in range(40):
+            assert same(f(mg.ones(i)), mg.ones(i) * 2)
+    assert f.calls == {"followed": 0, "recorded": 33, "eager": 7} and caplog.text.count("runs as it is") == 1
 
 
 def test_a_search_for_nan_runs_the_function(kernels):

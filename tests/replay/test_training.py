@@ -149,5 +149,6 @@ def test_memory_is_planned(kernels):
     run = mg.capture(chain)
     x = mg.zeros(1000)
     assert run(x).tolist() == [50.0] * 1000
-    (recordings,) = run._recordings.values()
-    assert recordings[0].nbytes < 3 * 4096
+    (recording,) = run._recordings.values()
+    (program,) = recording.programs.values()
+    assert program.nbytes < 3 * 4096

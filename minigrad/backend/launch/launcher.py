@@ -10,7 +10,7 @@ from ...base.recording import thread
 from .. import devices
 from ..kernels import Struct
 from ..primitives import Primitives
-from .recorder import Recorder, Table
+from .program import Program, Table, below, spanned
 
 LAYOUT = Struct("layout.cuh", "Layout")
 MAX_DIMS = LAYOUT.counts["shape"]
@@ -96,7 +96,8 @@ class Launcher(Primitives):
     # -- values that a captured step needs anew at each call
 
     def cells(self, values, shape, dtype):
-        """A small array of what values(), a function of no arguments, returns, which has this shape."""
+        """A small array of what values(), a function of no arguments, returns, which has this shape. In a captured step
+        it is asked again at each call, with the functions that are parameters of the primitive then."""
         if thread.recorder is not None:
             return thread.recorder.cells(values, shape, dtype)
         return self.from_numpy(np.array(values(), dtype))
@@ -109,24 +110,32 @@ class Launcher(Primitives):
     def stop(self):
         """An array for kernels that change what lies outside of a step: if its number is not 0, an index was wrong, and
         they are to do nothing. None: they need not ask."""
-        return None if thread.recorder is None else thread.recorder.stop()
+        return None
 
     def table(self, struct, rows):
         """An array of bytes: a Struct for each row, {field: value}, where a pointer is given as an array or None."""
         if thread.recorder is not None:
-            return thread.recorder.table(struct, rows)
-        pointers = [name for name, kind in struct.kinds.items() if kind == "*"]
-        packed = []
-        for row in rows:
-            at = {name: 0 if row[name] is None else self.pointer(row[name]) for name in pointers}
-            packed.append(struct(**{**row, **at}))
-        return self.from_numpy(np.frombuffer(b"".join(packed), np.uint8))
+            return Table(struct, rows)
+        packed = b"".join(struct.packed(row, self.pointer) for row in rows)
+        return self.from_numpy(np.frombuffer(packed, np.uint8))
 
     # -- captured steps
 
-    def recorder(self):
-        """What records a step."""
-        return Recorder(self)
+    alignment = 1  # bytes: launches may depend on how far from a multiple of them an array begins
+
+    def fresh(self, shape, dtype):
+        """A new compact array with memory, whatever is recorded; what is in it is not defined."""
+        return np.empty(shape, dtype)
+
+    program: Any = Program
+
+    def raise_found(self):
+        """Raise IndexError if captured steps that have come to their end were given wrong indices: on a GPU."""
+
+    def cell(self, shape, dtype):
+        """A small array that the host fills before each call of a step, as the host and as kernels see it."""
+        array = np.zeros(shape, dtype)
+        return array, array
 
     def address(self, x):
         """Where an array's first element lies, for telling arrays apart. pointer() is for kernels."""
@@ -139,6 +148,16 @@ class Launcher(Primitives):
     def array_in(self, memory, start, shape, dtype, strides):
         """An array whose first element is byte `start` of such memory."""
         return np.ndarray(shape, dtype, memory.data, start, strides)
+
+    def array_at(self, address, shape, dtype, strides, holder, writeable=True):
+        """An array at an address. holder: what has to live as long."""
+        return np.asarray(_Address(address, shape, dtype, strides, holder, writeable))
+
+    def alike(self, x):
+        """A copy of x with its strides."""
+        y = self.array_in(self.memory(spanned(x)), -below(x), x.shape, x.dtype, x.strides)
+        self.refill(y, x)
+        return y
 
     def refill(self, y, x):
         """y[...] = x, of the same shape, dtype and device."""
@@ -171,6 +190,24 @@ class Launcher(Primitives):
         if x.dtype != dtype:
             x = self.cast(x, dtype)
         return self.compact(x) if compact else x
+
+
+class _Address:
+    """What NumPy makes an array of."""
+
+    def __init__(self, address, shape, dtype, strides, holder, writeable):
+        self.holder = holder
+        self.__array_interface__ = dict(
+            shape=shape, strides=strides, typestr=dtype.str, data=(address, not writeable), version=3
+        )
+
+
+def has_memory(x):
+    """False for a recorded NumPy array: whoever read it would end the process."""
+    base = x.base
+    while type(base) is np.ndarray:
+        base = base.base
+    return type(base) is not _Address or base.holder is not None
 
 
 @functools.lru_cache(4096)

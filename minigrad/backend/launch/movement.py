@@ -9,9 +9,9 @@ import math
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from ...base.recording import refuse, thread
+from ...base.recording import CaptureError, refuse_within, thread
 from ..kernels import constant
-from .launcher import Launcher, divisor, is_narrow, layout, merged
+from .launcher import Launcher, divisor, has_memory, is_narrow, layout, merged
 from .rules import COPY, NUMPYS, VIEW, natively
 
 BITS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
@@ -28,15 +28,13 @@ class Movement(Launcher):
 
     @natively(always=True)
     def from_numpy(self, x):
-        if thread.recorder is None:
-            return x
-        y = x.copy()
-        y.flags.writeable = False
-        return thread.recorder.constant(y)
+        return x if thread.recorder is None else x.copy()  # which NumPy cannot change before it is used
 
     @natively(always=True)
     def to_numpy(self, x):
-        refuse("reading values on the host")
+        refuse_within("reading values on the host")
+        if not has_memory(x):
+            raise CaptureError("a value within an op of a captured step, which has never been computed")
         return x
 
     @VIEW

@@ -7,8 +7,11 @@ decides in what order a later sum is taken. What NumPy may compute is compact, t
 of floats that are not compact, such as transposed ones, lies in memory as they do.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
+
+from ...base.recording import thread
 
 MANY = 1 << 11  # elements; with fewer, NumPy is usually done before a kernel has been called
 
@@ -35,6 +38,18 @@ def natively(from_size: int = MANY, **rule: Any) -> Callable[[Launch], Launch]:
         return launch
 
     return say
+
+
+def followed(name: str, primitive: Callable[..., Any]) -> Callable[..., Any]:
+    """A primitive that a captured step records."""
+
+    @functools.wraps(primitive)
+    def function(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if thread.recorder is None:
+            return primitive(self, *args, **kwargs)
+        return thread.recorder.primitive(name, primitive, self, args, kwargs)
+
+    return function
 
 
 KERNEL = natively(0)  # NumPy rounds in another way, or sums in another order

@@ -13,14 +13,15 @@ import tempfile
 
 import numpy as np
 
-from ...base.recording import apart, refuse, thread
-from .. import devices
-from ..kernels import C_TYPES, Struct, signatures
+from ...base.recording import refuse_within, thread
+from .. import devices, primitives
+from ..kernels import C_TYPES, Struct, changed, signatures
 from ..launch import Launched
 from ..launch.launcher import SHARED, real
-from ..launch.recorder import below, spanned
+from ..launch.program import below, spanned
+from ..launch.rules import followed
 from . import nvrtc
-from .graph import GraphRecorder
+from .graph import CHECKS, NONE_WRONG, GraphProgram, checked
 from .toolchain import CompilerError
 
 INSTALL = (
@@ -76,6 +77,7 @@ class Cuda(Launched):
 
     device = devices.device("cuda")
     captures = True
+    alignment = 16  # bytes that a thread may read at once
 
     def __init__(self):
         import cupy
@@ -88,6 +90,7 @@ class Cuda(Launched):
         self._cupy, self.processors = cupy, about["MultiProcessorCount"]
         self.current_stream = cupy.cuda.get_current_stream
         self._kernels: dict = {}  # without a lock: two threads that load the same kernel load it twice
+        self.checks = 0  # of indices, in captured steps
         self.unread: dict = {}  # Graphs that have run since the host last waited, and may have found wrong indices
 
     # -- kernels
@@ -98,12 +101,15 @@ class Cuda(Launched):
     def _run(self, file, entry, dtype, grid, block, shared, args):
         if thread.recorder is not None:
             return thread.recorder.launch(file, entry, dtype, grid, block, shared, args)
-        key = file, entry, dtype
-        kernel = self._kernels.get(key) or self._load(*key)
-        kernel(grid, block, shared, args)
+        self.kernel(file, entry, dtype)(grid, block, shared, args)
+
+    def kernel(self, *key):
+        """The Kernel of a file, entry and dtype."""
+        return self._kernels.get(key) or self._load(*key)
 
     def _load(self, file, entry, dtype):
         text, named = nvrtc.text(file, dtype.name), {"T": C_TYPES[dtype.name], "R": C_TYPES[real(dtype).name]}
+        changes = changed(text)
         with tempfile.TemporaryDirectory() as folder:  # new each time: CuPy knows modules by their paths
             path = os.path.join(folder, "module")
             with open(path, "wb") as module:
@@ -112,7 +118,8 @@ class Cuda(Launched):
             for name, kinds in signatures(text).items():
                 kinds = [named.get(kind, kind) for kind in kinds]
                 structs = {kind: Struct(file, kind, text).size for kind in kinds if kind != "*" and kind not in NUMBERS}
-                self._kernels[file, name, dtype] = Kernel(self, module.get_function(name), kinds, structs)
+                kernel = Kernel(self, module.get_function(name), kinds, structs, changes[name])
+                self._kernels[file, name, dtype] = kernel
         return self._kernels[file, entry, dtype]
 
     # -- memory
@@ -124,8 +131,10 @@ class Cuda(Launched):
         return self._cupy.may_share_memory(x, y)
 
     def empty(self, shape, dtype):
-        x = self.array_type(shape, dtype)
-        return x if thread.recorder is None else thread.recorder.made(x)
+        return self.fresh(shape, dtype) if thread.recorder is None else thread.recorder.empty(shape, dtype)
+
+    def fresh(self, shape, dtype):
+        return self.array_type(shape, dtype)
 
     def zeros(self, shape, dtype):
         if thread.recorder is not None:
@@ -134,8 +143,7 @@ class Cuda(Launched):
 
     def from_numpy(self, x):
         """A copy on the GPU, through page-locked memory and without waiting."""
-        y = self._cupy.array(x.reshape(-1)).reshape(x.shape)  # flat: CuPy fills 0-d arrays with a kernel of its own
-        return y if thread.recorder is None else thread.recorder.constant(y)
+        return self._cupy.array(x.reshape(-1)).reshape(x.shape)  # flat: CuPy fills 0-d arrays with a kernel of its own
 
     def shared(self, x):
         """The memory of another library's array on this GPU, an object with __cuda_array_interface__."""
@@ -154,7 +162,7 @@ class Cuda(Launched):
 
     def to_numpy(self, x):
         """A copy in the CPU's memory. This waits for all that was queued before."""
-        refuse("reading values on the host")
+        refuse_within("reading values on the host")
         y = self.compact(x).get()
         self.raise_found()
         return y
@@ -169,7 +177,7 @@ class Cuda(Launched):
 
     def synchronize(self):
         """Wait for all that was queued on the current stream."""
-        refuse("waiting for the GPU")
+        refuse_within("waiting for the GPU")
         self.current_stream().synchronize()
         self.raise_found()
 
@@ -196,21 +204,27 @@ class Cuda(Launched):
 
     # -- captured steps
 
-    def recorder(self):
-        return GraphRecorder(self)
+    program = GraphProgram
+
+    def cell(self, shape, dtype):
+        n, dtype = math.prod(shape), np.dtype(dtype)
+        here, there = (made(-(-n * dtype.itemsize // 8), np.uint64) for made in (np.zeros, self.array_type))
+        return tuple([words.view(dtype)[:n].reshape(shape) for words in (here, there)])
+
+    checked = checked
 
     def stop(self):
-        recorded = super().stop()
-        return self.stopped if recorded is None and self.unread else recorded
+        return self.stopped if thread.recorder is not None or self.unread else None
+
+    @functools.cached_property
+    def found(self):
+        """(CHECKS, 2) int64: what each check of indices in a captured step has found."""
+        return self.from_numpy(np.array(CHECKS * [NONE_WRONG]))
 
     @functools.cached_property
     def stopped(self):
         """(1,) int64: 1 if a captured step was given a wrong index, of which the host does not know yet."""
-        with apart():
-            return self.from_numpy(np.zeros(1, np.int64))
-
-    def is_writeable(self, x):
-        return super().is_writeable(x) and not (thread.recorder is not None and thread.recorder.is_constant(x))
+        return self.from_numpy(np.zeros(1, np.int64))
 
     def address(self, x):
         return x.data.ptr
@@ -220,6 +234,10 @@ class Cuda(Launched):
 
     def array_in(self, memory, start, shape, dtype, strides):
         return self.array_type(shape, dtype, memptr=memory.data + start, strides=strides)
+
+    def array_at(self, address, shape, dtype, strides, holder, writeable=True):
+        memory = self._cupy.cuda.UnownedMemory(address, 1, holder, self.gpu)
+        return self.array_type(shape, dtype, memptr=self._cupy.cuda.MemoryPointer(memory, 0), strides=strides)
 
     def event(self):
         return self._cupy.cuda.Event(disable_timing=True)
@@ -266,6 +284,11 @@ class Cuda(Launched):
         return x.size > 0 and spanned(x) == x.nbytes and self.is_writeable(x)
 
 
+for _name in primitives.names():
+    if not (_rule := getattr(Launched, _name).natively).always and not _rule.same:
+        setattr(Cuda, _name, followed(_name, getattr(Cuda, _name)))
+
+
 @functools.lru_cache(4096)
 def _spread(n, processors):
     return min(-(-n // 256), 32 * processors), 256  # four times as many blocks as run at once
@@ -308,9 +331,10 @@ class Kernel:
 
     Arguments are arrays, None for a null pointer, numbers, and bytes for structs."""
 
-    def __init__(self, on, raw, kinds, structs):
-        """kinds: the C type of each parameter, '*' for a pointer. structs: {C type: bytes}, of the others."""
-        self.on, self.raw, self.kinds = on, raw, kinds
+    def __init__(self, on, raw, kinds, structs, changes=()):
+        """kinds: the C type of each parameter, '*' for a pointer. structs: {C type: bytes}, of the others. changes: may
+        it change what a parameter points to?"""
+        self.on, self.raw, self.kinds, self.changes = on, raw, kinds, changes
         made = {"*": self._pointer, **NUMBERS, **{kind: _struct(kind, size) for kind, size in structs.items()}}
         self.made = [made[kind] for kind in kinds]
         self.room = SHARED - raw.shared_size_bytes  # of dynamic shared memory, without asking for more

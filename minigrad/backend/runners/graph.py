@@ -1,135 +1,155 @@
-"""A captured step on a GPU: its launches in a CUDA graph, which the host starts by one call and does not wait for.
+"""A run of launches of a captured step on a GPU: a CUDA graph, which the host starts by one call and does not wait for.
 
-The step is recorded as on a CPU (launch/recorder.py). What differs is how the host's numbers of each call get to the
-GPU, and how indices are checked. The numbers (learning rates, where random numbers begin) lie in page-locked memory,
-which the graph's first kernel reads (kernels/captured.cu): nothing is uploaded, and since each of SLOTS calls has a
-slot, the host may be that many calls ahead. A wrong index is replaced by 0 and noted down. From then on no optimizer of
-minigrad's changes anything, until the host next waits for the GPU, notices, and raises.
+It is recorded as on a CPU (launch/program.py). What differs is how each call's arrays and numbers get to the GPU, and
+how indices are checked. A graph knows addresses: an array from outside that lies elsewhere at another call is copied to
+a place of its own, and back if the step changes it. The numbers (learning rates, where random numbers begin) lie in
+page-locked memory, which the graph's first kernel reads (kernels/captured.cu): nothing is uploaded, and since each of
+SLOTS calls has a slot, the host may be that many calls ahead. A wrong index is replaced by 0 and noted down. From then
+on no optimizer of minigrad's changes anything, until the host next waits for the GPU, notices, and raises.
 """
 
 from typing import Any
 
 import numpy as np
 
-from ...base.recording import apart, refuse, user_line
+from ...base.recording import CaptureError, user_line
 from ..kernels import Struct
-from ..launch.recorder import Launch, Recorder, Replay, Table
+from ..launch.program import ALIGNMENT, Launch, Table, below, lay_out, spanned
 
 LETTER = Struct("captured.cu", "Letter")
 WORD = np.dtype(np.uint64)  # what kernels/captured.cu is compiled for
 SLOTS = 32
-CHECKS = 256  # arrays of indices that a step may check
+CHECKS = 1 << 14  # arrays of indices that captured steps may check
 NONE_WRONG = 0, -1  # the lowest index below 0, and the highest from n on
 
 
-class GraphRecorder(Recorder):
-    """What a step that becomes a CUDA graph has done so far."""
+class GraphProgram:
+    """Launches as a CUDA graph, on the stream that is current at each call: what Program is on a CPU."""
 
-    def __init__(self, backend):
-        super().__init__(backend)
-        self.cells_there: list = []  # (array of the host, its copy on the GPU)
-        self.found = None  # (CHECKS, 2): what each check has found
-        self.raising: list = []  # for each check: (function that raises, line)
+    _calls = 0
 
-    def cell(self, shape, dtype):
-        cell = np.zeros(shape, dtype)
-        there = self.backend.array_type(shape, dtype)
-        self.cells_there.append((cell, there))
-        return cell, there
-
-    def checked(self, array, n, ignored, function):
-        """A copy of an array of indices, with 0 for each that is neither in [0, n) nor `ignored`. Whether there were
-        any is noted down on the GPU at each call; function(of those) raises."""
-        on = self.backend
-        if self.found is None:
-            with apart():
-                self.found = on.from_numpy(np.array(CHECKS * [NONE_WRONG]))
-        if len(self.raising) == CHECKS:
-            refuse(f"a step that checks more than {CHECKS} arrays of indices")
-        index = on.operand(array, np.dtype(np.int64))
-        y, found = on.empty(index.shape, index.dtype), self.found[len(self.raising)]
-        self.raising.append((function, user_line()))
-        args = y, index, index.size, n, ignored is not None, ignored or 0, found, on.stopped
-        on.launch_each(index.size, "captured", "check", WORD, *args)
-        return y
-
-    def stop(self):
-        return self.backend.stopped
-
-    def replayer(self, launches):
-        graph = Graph(self, launches)
-        return Replay(graph.run, graph.begin, graph.end)
-
-
-class Graph:
-    """Launches as a CUDA graph, on the stream that is current at each call."""
-
-    def __init__(self, recorder, launches):
-        self._on = on = recorder.backend
-        self._cells, self._raising, self._found = recorder.cells_there, recorder.raising, recorder.found
-        self._calls, self._stream = 0, None
+    def __init__(self, on, space, entries, given, kept):
+        self._on, self._space, self.keeps = on, space, list(kept)
+        self._launches = [launch for e in entries for launch in e.launches]
+        self._cells = [(cell.base, there.base) for e in entries for cell, there, _ in e.refreshes]  # in words
+        self._raising = [check for e in entries for check in e.checks]  # (function, line, row of on.found)
+        used: dict = {}  # {Allocation: [first launch, last launch]}
+        self._written = set()
+        for at, launch in enumerate(self._launches):
+            for x, changes in _arrays(on, launch):
+                if place := space.place(x):
+                    used.setdefault(place[0], [at, at])[1] = at
+                    if changes:
+                        self._written.add(place[0])
+        end = len(self._launches)
+        inner = [a for a in used if a not in given]
+        blocks = [[a.nbytes, used[a][0], end if a in kept else used[a][1], 0] for a in inner]
+        offsets = dict(zip(inner, blocks))
+        self.nbytes = lay_out(blocks)
+        self._memory = on.memory(self.nbytes + ALIGNMENT)
+        start = on.address(self._memory)
+        start += -start % ALIGNMENT
+        self._inner = {a: start + block[3] for a, block in offsets.items()}
+        self._outer = [a for a in used if a in given]
+        self._at: dict = {}  # {Allocation from outside: where the graph takes it to be}
+        self._copies: dict = {}  # {Allocation: a place of its own}, of those that have lain elsewhere
+        self._graph: Any = None
+        self._stream: Any = None
         self._turn: Any = None  # how many calls the GPU has begun, if there are cells
-        self._counted = True  # False: an interrupted launch may have been queued or not
         self._events = [on.event() for _ in range(SLOTS)]  # when each of the last calls had come to its end
-        tables = [[on.table(*x) if type(x) is Table else x for x in launch.args] for launch in launches]
-        launches = [launch._replace(args=args) for launch, args in zip(launches, tables)]
+        if self._raising:
+            self._seen = on.pinned((len(self._raising), 2), np.int64)
+            self._seen[...] = self._clean = np.array([NONE_WRONG] * len(self._raising))
+
+    # -- making it
+
+    def _build(self):
+        on = self._on
+        launches = [
+            launch._replace(args=[on.table(*x) if type(x) is Table else x for x in map(self._placed, launch.args)])
+            for launch in self._launches
+        ]
         if self._cells:
             launches.insert(0, self._delivery())
-        if self._raising:
-            self._seen = on.pinned(self._found.shape, self._found.dtype)
-            self._seen[...] = on.to_numpy(self._found)
-            self._clean = self._seen.copy()
-        self._graph = on.graph(launches, [(self._seen, self._found)] if self._raising else [])
-        self._launches = launches  # and with them their arrays
+        downloads = [(self._seen[i], on.found[row]) for i, (_, _, row) in enumerate(self._raising)]
+        self._graph = on.graph(launches, downloads)
+        self._built = launches  # and with them their arrays
+
+    def _placed(self, x):
+        if type(x) is Table:
+            return Table(x.struct, [{name: self._placed(value) for name, value in row.items()} for row in x.rows])
+        place = self._space.place(x) if isinstance(x, self._on.array_type) else None
+        if place is None:
+            return x
+        allocation, offset = place
+        start = self._inner.get(allocation) or self._at[allocation]
+        return self._on.array_at(start + offset, x.shape, x.dtype, x.strides, self)
 
     def _delivery(self):
         """The launch that copies a call's slot to the cells."""
         on, rows, size = self._on, [], 0
         for cell, there in self._cells:
-            rows.append(dict(to=there, at=size, size=cell.nbytes // WORD.itemsize))
+            rows.append(dict(to=there, at=size, size=cell.size))
             size += rows[-1]["size"]
-        self._slots = on.pinned((SLOTS, size), WORD)
-        self._turn = on.from_numpy(np.zeros(1, np.int64))
+        if self._turn is None:
+            self._slots, self._turn = on.pinned((SLOTS, size), WORD), on.from_numpy(np.zeros(1, np.int64))
         args = [on.table(LETTER, rows), len(rows), on.seen_by_gpu(self._slots), size, SLOTS, self._turn]
         return Launch("captured", "deliver", WORD, (1,), (32,), 0, args)
+
+    # -- running it
 
     @property
     def done(self):
         """Has the GPU come to the end of the last call?"""
         return not self._calls or self._last.done
 
-    def begin(self):
-        """To be called before arguments are copied. What follows on the current stream comes after the last call,
-        whichever stream that was on. Raises IndexError if it is known that an earlier call was given a wrong index."""
-        self._on.raise_found()
+    def run(self, memory, blocks, ran):
+        """Queue all launches: see Program.run. What follows on the current stream comes after the last call, whichever
+        stream that was on."""
         stream = self._on.current_stream()
         if self._calls and stream != self._stream:
             stream.wait_event(self._last)
         self._stream = stream
-        if not self._counted:
-            self._calls, self._counted = int(self._turn.get()[0]), True  # which waits
-
-    def run(self):
-        """Queue all launches, with the numbers that the cells hold now."""
+        self._take_in(memory, blocks)
         if self._calls >= SLOTS:
             self._events[self._calls % SLOTS].synchronize()  # the slot has been read
         at = 0
-        if self._cells:
-            slot = self._slots[self._calls % SLOTS]
-            for cell, _ in self._cells:
-                words = cell.reshape(-1).view(WORD)
-                slot[at : at + words.size] = words
-                at += words.size
+        for cell, _ in self._cells:
+            self._slots[self._calls % SLOTS, at : at + cell.size] = cell
+            at += cell.size
         if self._raising:
             self._on.unread[self] = None
-        self._counted = self._turn is None
-        self._graph.launch(self._stream)
-        self._calls += 1
-        self._counted = True
+        self._next = self._calls + 1
+        ran.extend(map(self._graph.launch, (stream,)))
 
-    def end(self):
-        """To be called when the results' copies have been queued too."""
+    def leave(self, blocks):
+        """Queue what follows the launches."""
+        on, self._calls = self._on, self._next
+        for allocation in self._written & self._copies.keys():
+            on.refill(blocks[allocation], self._copy_of(allocation, blocks))
+        for allocation in self.keeps:
+            block = blocks[allocation]
+            on.refill(block, on.array_at(self._inner[allocation], block.shape, block.dtype, block.strides, self))
         self._last.record(self._stream)
+
+    def _take_in(self, memory, blocks):
+        """Have the graph find what comes from outside."""
+        moved = [a for a in self._outer if a not in self._copies and self._at.get(a) != memory[a]]
+        for allocation in moved:
+            if self._graph is None:
+                self._at[allocation] = memory[allocation]
+            else:
+                x = blocks[allocation]
+                self._copies[allocation] = copy = self._on.memory(spanned(x))
+                self._at[allocation] = self._on.address(copy)
+        if moved or self._graph is None:
+            self._build()
+        for allocation in self._copies:
+            self._on.refill(self._copy_of(allocation, blocks), blocks[allocation])
+
+    def _copy_of(self, allocation, blocks):
+        x = blocks[allocation]
+        return self._on.array_in(self._copies[allocation], -below(x), x.shape, x.dtype, x.strides)
 
     @property
     def _last(self):
@@ -140,9 +160,10 @@ class Graph:
         if (self._seen == self._clean).all():
             return
         found, self._seen[...] = self._seen.copy(), self._clean
-        self._found.set(self._clean)
+        for _, _, row in self._raising:
+            self._on.found[row].set(np.array(NONE_WRONG))
         self._on.stopped.fill(0)
-        for (function, line), lowest_and_highest in zip(self._raising, found):
+        for (function, line, _), lowest_and_highest in zip(self._raising, found):
             try:
                 function(lowest_and_highest[lowest_and_highest != NONE_WRONG])
             except IndexError as error:
@@ -152,3 +173,28 @@ class Graph:
     def __del__(self):
         if not self.done:  # page-locked memory that is given back may be used for something else at once
             self._last.synchronize()
+
+
+def checked(on, index, n, ignored, function):
+    """A copy of an array of indices, with 0 for each that is neither in [0, n) nor `ignored`, in a captured step.
+    Whether there were any is noted down at each call; function(of those) raises. -> it, and what to look at later:
+    (function, line, row of on.found)."""
+    row = on.checks
+    if row == CHECKS:
+        raise CaptureError(f"more than {CHECKS} checks of indices cannot be captured ({user_line()})")
+    on.checks += 1
+    index = on.operand(index, np.dtype(np.int64))
+    y = on.empty(index.shape, index.dtype)
+    args = y, index, index.size, n, ignored is not None, ignored or 0, on.found[row], on.stopped
+    on.launch_each(index.size, "captured", "check", WORD, *args)
+    return y, (function, user_line(), row)
+
+
+def _arrays(on, launch):
+    """(array, may the launch change it?) of the arrays among its arguments."""
+    for x, changes in zip(launch.args, on.kernel(*launch[:3]).changes):
+        if type(x) is Table:
+            for row in x.rows:
+                yield from ((value, True) for value in row.values() if isinstance(value, on.array_type))
+        elif isinstance(x, on.array_type):
+            yield x, changes

@@ -116,7 +116,7 @@ def _write(model, tokens, T, padding, use_cache, choice, device):
         return _chosen(model.unembed(model.decode(last, cache, pads)[:, -1]), **choice)  # (B, 1) -> (B, 1), (B, 1)
 
     captured = capture(single) if cache is not None and _can_be_captured(model) else None
-    last = pads = next_step = None
+    last = pads = again = None
     moved = True
     for end in range(T, n):
         if end - start > size:
@@ -126,11 +126,15 @@ def _write(model, tokens, T, padding, use_cache, choice, device):
             for layer in cache or ():
                 layer.clear()
         if moved or cache is None:
-            next_step = None
             last, largest = step(tensor(tokens[:, start:end], device=device), pads)
+        elif captured is None:
+            last, largest = step(last, pads)
+        elif again is None:
+            (last, largest), again = captured.repeating(last, pads)
         else:
-            next_step = next_step or (step if captured is None else captured.unguarded(last, pads))
-            last, largest = next_step(last, pads)
+            for layer in cache:
+                layer.grow(1)
+            last, largest = again(last, pads)
         _check_finite(largest.numpy())
         tokens[:, end] = last.numpy()[:, 0]
         moved = False

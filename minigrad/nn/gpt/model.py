@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from ...base.recording import each_call
 from ...dtypes import float64
 from ...ops.index import looked_up
 from ...random import Generator
@@ -129,13 +128,9 @@ class GPT(Module):
         if idx.ndim != 2:
             raise ValueError(f"GPT takes tokens (B, T), got shape {idx.shape}; idx[None] is a batch of one sequence")
         T = idx.shape[1]
-
-        def check_length():
-            end = T if cache is None else cache[0].length + T
-            if end > self.config.block_size:
-                raise ValueError(f"a sequence of {end} tokens is longer than block_size {self.config.block_size}")
-
-        each_call(check_length)
+        end = T if cache is None else cache[0].length + T
+        if end > self.config.block_size:
+            raise ValueError(f"a sequence of {end} tokens is longer than block_size {self.config.block_size}")
         at = self._positions(T, cache, left_padding, idx.device)
         x = embed(self.wte, idx)  # (B, T, C)
         if self.wpe is not None:

@@ -7,7 +7,6 @@ import math
 
 from ...autograd import Op, composite
 from ...autograd.cases import Fixed, case, positive
-from ...base import recording
 from ...dtypes import float16, float32, float64
 from ...typing import Dims, DTypeLike, T
 from ..args import in_dtype, many_dims, numpy_names, one_dim
@@ -50,7 +49,7 @@ def _powers(x, dim, bits):
     if bits is None or n <= 2 or n * bits < 1022:
         return None
     size = abs(x.detach())
-    if not recording.active() and _in_range(size, n):
+    if _in_range(size, n):
         return None
     sums = floor(cumsum(log(where((size > 0) & (size < math.inf), size, 1.0)), dim) * (1 / math.log(2)) + 0.5)
     before = (slice(None),) * dim

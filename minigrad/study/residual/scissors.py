@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...autograd import is_grad_enabled
-from ...base import recording
 from ...base.errors import UnknownName, unknown
 from ...nn import Dropout
 from ...nn import functional as F
@@ -140,7 +139,6 @@ class _Scissors:
             raise RuntimeError(f"{self.source} did not run before {self.target}")
         factor = self.factor
         if callable(factor):
-            recording.refuse("cut_gradient with a function for its factor")
             factor = factor(self.forwards - 1)
         return x - (1 - factor) * (self.write - self.write.detach())
 

@@ -171,11 +171,11 @@ def test_a_replayed_step_writes_what_the_model_would(kind, choice):
     ):
         seen.clear()
         replayed = m.generate(prompts, 3 * BLOCK, generator=mg.Generator(3), **choice)
-        assert len(seen) == 1
+        assert len(seen) == 2  # it is recorded, followed, and from then on repeated
         handle = m.norm.register_forward_hook(lambda *args: None)
         eager = m.generate(prompts, 3 * BLOCK, generator=mg.Generator(3), **choice)
         handle.remove()
-        assert len(seen) == 1
+        assert len(seen) == 2
         assert [row.tolist() for row in replayed] == [row.tolist() for row in eager]
 
 
@@ -240,5 +240,4 @@ def test_a_captured_step_fills_a_cache_until_it_is_full():
                 layer.clear()
                 assert layer.length == 0 and layer.position.tolist() == [0]
         prefill = mg.capture(lambda tokens: m.decode(tokens, cache))
-        with pytest.raises(mg.CaptureError, match="a KVCache that takes several positions"):
-            prefill(idx)
+        np.testing.assert_allclose(prefill(idx).numpy(), whole, rtol=1e-12)

@@ -14,10 +14,9 @@ import numpy as np
 
 from ....base.locks import loading
 from ....base.quiet import call_quietly
-from ....base.recording import refuse, thread
+from ....base.recording import refuse_within, thread
 from ... import primitives
 from ...launch import Launched
-from ...launch.recorder import Table
 from ...launch.rules import MANY
 from ...launch.source import source as source_of
 from ...numpy import Numpy
@@ -72,11 +71,10 @@ class NativeKernels(Gemm, CpuAttention, Launched):
         self._pool = pool.start(self.threads)
         self._kernels: dict = {}
 
-    pointer = staticmethod(address)
+    pointer = address = staticmethod(address)
 
     def empty(self, shape, dtype):
-        x = np.empty(shape, dtype)
-        return x if thread.recorder is None else thread.recorder.made(x)
+        return np.empty(shape, dtype) if thread.recorder is None else thread.recorder.empty(shape, dtype)
 
     def spread(self, n):
         return max(1, min(2 * self.threads, n // SHARE)), 1
@@ -91,8 +89,7 @@ class NativeKernels(Gemm, CpuAttention, Launched):
     def _run(self, file, entry, dtype, grid, block, shared, args):
         if thread.recorder is not None:
             return thread.recorder.launch(file, entry, dtype, grid, block, shared, args)
-        key = file, entry, dtype
-        kernel = self._kernels.get(key) or self._load(*key)
+        kernel = self._kernels.get((file, entry, dtype)) or self._load(file, entry, dtype)
         values = list(args)
         try:  # what kernel.pack does, without further calls: a launch may take less time than they
             for i in kernel.pointers:
@@ -104,6 +101,10 @@ class NativeKernels(Gemm, CpuAttention, Launched):
             packed = kernel.pack(args)
         kernel.function(_shape(grid), shared, packed)
 
+    def kernel(self, *key):
+        """The Kernel of a file, entry and dtype."""
+        return self._kernels.get(key) or self._load(*key)
+
     def _load(self, file, entry, dtype):
         with loading:
             if (file, entry, dtype) not in self._kernels:  # another thread may have been first
@@ -111,28 +112,8 @@ class NativeKernels(Gemm, CpuAttention, Launched):
         return self._kernels[file, entry, dtype]
 
     def replayer(self, launches):
-        """A function of no arguments that runs recorded launches, in order, in one call into C."""
-        self._load_all({launch[:3] for launch in launches})
-        prepared, kept = [], []
-        for file, entry, dtype, grid, _, shared, args in launches:
-            kernel = self._kernels[file, entry, dtype]
-            arrays = [self.table(*x) if type(x) is Table else x for x in args]
-            shape = _shape(grid)
-            prepared.append(pool.Launch(kernel.function, shape, shared, kernel.pack(arrays)))
-            kept.append(arrays)
-        array = pool.recorded(prepared)
-
-        def replay(kept=(kept, prepared)):  # their addresses are in the array
-            pool.replay(array)
-
-        return replay
-
-    def _load_all(self, keys):
-        """Load each (file, entry, dtype), compiling several files at a time."""
-        with loading:
-            missing = keys - self._kernels.keys()
-            if missing:
-                self._compile(sorted({(file, dtype) for file, _, dtype in missing}, key=str))
+        """A Replay of recorded launches."""
+        return pool.Replay([(self.kernel(*launch[:3]), _shape(launch.grid), launch) for launch in launches])
 
     def _compile(self, wanted):
         self.compile(wanted)
@@ -218,7 +199,7 @@ class Native(NativeKernels):
 def refuse_half(name, args):
     """NumPy computes with float16, and a recorded step cannot call it."""
     if any(type(x) is np.ndarray and x.dtype.char == "e" for x in args):
-        refuse(f"{name} of float16, for which there are no kernels on a CPU,")
+        refuse_within(f"{name} of float16, for which there are no kernels on a CPU,")
 
 
 def has_floats(args):
@@ -245,12 +226,15 @@ def by_rule(name):
     if rule.same:
         return staticmethod(numpy)
 
+    def recorded(self, *args, **kwargs):
+        refuse_half(name, args)
+        y = launch(self, *args, **kwargs)
+        return y if not rule.never and has_floats(args) else compacted(y, (*args, *kwargs.values()), self.copy)
+
     @functools.wraps(launch)
     def primitive(self, *args, **kwargs):
         if thread.recorder is not None:
-            refuse_half(name, args)
-            y = launch(self, *args, **kwargs)
-            return y if not rule.never and has_floats(args) else compacted(y, (*args, *kwargs.values()), self.copy)
+            return thread.recorder.primitive(name, recorded, self, args, kwargs)
         if not rule.never and self.pays(rule, args):
             try:
                 if name.endswith("_") and type(args[0]) is list:

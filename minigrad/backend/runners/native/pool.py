@@ -5,7 +5,10 @@ import functools
 import os
 from pathlib import Path
 
-from ..toolchain import load
+import numpy as np
+
+from ...launch.program import Table
+from ..toolchain import address, load
 
 FLAGS = ("-std=c++17", "-O2", "-pthread")
 MOST = 1024  # threads, however many are asked for
@@ -22,7 +25,7 @@ def threads():
 @functools.cache
 def _library():
     library = load((Path(__file__).parent / "pool.cpp").read_text(encoding="utf-8"), FLAGS, "pool")
-    library.replay.argtypes, library.replay.restype = (ctypes.c_char_p, ctypes.c_longlong), ctypes.c_longlong
+    library.replay.argtypes, library.replay.restype = (ctypes.c_void_p, ctypes.c_longlong), ctypes.c_longlong
     return library
 
 
@@ -32,28 +35,45 @@ def start(n):
     return ctypes.cast(_library().run_blocks, ctypes.c_void_p)
 
 
-class Launch(ctypes.Structure):
-    """A launch of a compiled kernel, to be run again: what pool.cpp's Launch is. It keeps the bytes it is made of."""
+class Replay:
+    """Recorded launches, run again by one call into C. All that they read, but for arrays, lies in `words`, where the
+    addresses of arrays may be changed."""
 
-    _fields_ = [
-        ("_function", ctypes.c_void_p),
-        ("_grid", ctypes.c_char_p),
-        ("_shared", ctypes.c_ulong),
-        ("_packed", ctypes.c_char_p),
-    ]
+    def __init__(self, launches):
+        """launches: (a toolchain Kernel, its grid as 6 unsigned ints, the recorded Launch) each."""
+        self._kept, pieces, self._pointers, within, rows = launches, [], [], [], []
+        size = 0  # of all pieces, in words
 
-    def __init__(self, function, grid, shared, packed):
-        """function: of a toolchain Kernel. grid: 6 unsigned ints as bytes. packed: its arguments, as it packs them."""
-        super().__init__(ctypes.cast(function, ctypes.c_void_p), grid, shared, packed)
+        def add(piece):
+            nonlocal size
+            pieces.append(piece)
+            size += len(piece) // 8
+            return size - len(piece) // 8
 
+        for at, (kernel, shape, launch) in enumerate(launches):
+            args, tables = list(launch.args), []
+            for i in kernel.pointers:
+                if type(args[i]) is Table:
+                    struct, table = args[i]
+                    begin = add(b"".join(struct.packed(row, address) for row in table))
+                    step = struct.size // 8
+                    self._pointers += [(begin + k * step + j, at) for k in range(len(table)) for j in struct.pointers]
+                    args[i] = None
+                    tables.append((i, begin))
+            begin = add(kernel.pack(args))
+            places = kernel.places(args)
+            self._pointers += [(begin + places[i], at) for i in kernel.pointers if args[i] is not None]
+            within += [(begin + places[i], table) for i, table in tables]
+            rows.append((ctypes.cast(kernel.function, ctypes.c_void_p).value, add(shape), launch.shared, begin))
+        self.words = np.frombuffer(bytearray(b"".join(pieces)), np.uint64)
+        start = self.words.ctypes.data
+        for place, table in within:
+            self.words[place] = start + 8 * table
+        found = [(function, start + 8 * grid, shared, start + 8 * packed) for function, grid, shared, packed in rows]
+        self._launches = np.array(found, np.uint64).reshape(-1, 4)  # what pool.cpp's Launch is
+        self.call = _library().replay, (self._launches.ctypes.data,), (len(launches),)  # function, arguments to map()
 
-def recorded(launches):
-    """Launches as an array for `replay`: bytes, since ctypes would make a type for each length, which only the garbage
-    collector could free. The launches have to be kept for as long."""
-    return b"".join(map(bytes, launches))
-
-
-def replay(launches):
-    """Run an array of launches one after the other, in one call that lets other threads of Python run meanwhile.
-    -> the place of the first one that fails, or their number."""
-    return _library().replay(launches, len(launches) // ctypes.sizeof(Launch))
+    def pointers(self):
+        """(place, launch): where addresses are among the words, and for which launch."""
+        found = np.array(self._pointers, np.int64).reshape(-1, 2)
+        return found[:, 0], found[:, 1]

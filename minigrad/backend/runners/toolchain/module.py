@@ -1,6 +1,7 @@
 """A compiled kernel file: its entry points, callable with arrays and numbers."""
 
 import ctypes
+import itertools
 import struct
 
 from ...kernels import signatures
@@ -87,6 +88,11 @@ class Kernel:
             return (self.packers.get(sizes) or self._packer(sizes))(*values)
         except (struct.error, TypeError, IndexError, AttributeError) as error:
             raise TypeError(f"kernel {self.name}({', '.join(self.kinds)}): {error}") from None
+
+    def places(self, args):
+        """Where each of these arguments begins when it is packed, in words of 8 bytes."""
+        sizes = [-(-len(x) // 8) if kind not in FORMATS else 1 for kind, x in zip(self.kinds, args)]
+        return list(itertools.accumulate(sizes, initial=0))
 
     def _packer(self, sizes):
         formats = [FORMATS.get(kind, "") for kind in self.kinds]
