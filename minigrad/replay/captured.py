@@ -31,6 +31,7 @@ R = TypeVar("R")
 
 log = logging.getLogger("minigrad")
 MOST = 32  # calls in a row that record something, before the function runs as it is
+ENTRIES = 20_000  # of a recording, before it is dropped and made anew
 
 
 def capture(function: Callable[P, R]) -> "Captured[P, R]":
@@ -120,9 +121,10 @@ class Captured(Generic[P, R]):
                     raise interrupt
 
     def _recording(self, on):
-        if on not in self._recordings:
-            self._recordings[on] = Recording(on)
-        return self._recordings[on]
+        found = self._recordings.get(on)
+        if found is None or found.entries > ENTRIES:
+            found = self._recordings[on] = Recording(on)
+        return found
 
     def _count(self, missed):
         self.calls["recorded" if missed else "followed"] += 1

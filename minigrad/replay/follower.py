@@ -23,6 +23,7 @@ from ..backend.launch.program import Launch, Space, below, spanned
 from ..backend.philox import Draw
 from ..base.recording import CaptureError, refuse, refuse_within, thread, user_line
 from ..ops.elementwise import Add, Div, Mul, Sub
+from ..ops.index import Getitem
 from ..tensor import Tensor
 
 PROGRAMS = 32  # that a recording keeps; of more, the oldest is dropped
@@ -34,7 +35,7 @@ class Entry:
 
     __slots__ = (
         "kind", "grad", "form", "inputs", "outs", "result", "op", "lasting", "slots", "launches", "late", "varying",
-        "refreshes", "checks", "leaves", "ops", "next",
+        "refreshes", "checks", "outside", "leaves", "ops", "next",
     )  # fmt: skip
 
     def __init__(self, kind, form=()):
@@ -51,6 +52,7 @@ class Entry:
         self.varying: tuple = ()  # the places of numbers among the inputs that are `late`
         self.refreshes: list = []  # (array of the host, as kernels see it, function that gives what it is to hold)
         self.checks: list = []  # of indices, on a GPU: see Cuda.checked
+        self.outside = False  # of a primitive in place: does it have arrays from outside?
         self.leaves: list = []  # of a walk: (leaf, array of its .grad before, and after, storage)
         self.ops: set = set()  # of a walk: those that have no saved arrays any more
         self.next: list[Entry] = []
@@ -90,6 +92,7 @@ class Recording:
         self.changed: set = set()  # those of them that the last call has changed in place
         self.nodes: list = []  # those of its graph that the last call has looked into
         self.programs: dict = {}
+        self.entries = 0
 
 
 class Follower:
@@ -112,7 +115,7 @@ class Follower:
         self.blocks: dict = {}  # {Allocation: what holds its memory}
         self.programs: tuple = ()  # that have run in this call
         self.spent: list[set] = []  # ops that walks have been through
-        self.direct: set = set()  # storages shared with NumPy that the call has changed, so that it uses no copies
+        self.shares = False  # does the call change what NumPy may look at?
         self.dirty = False  # do pending launches change what lies outside?
         self.varies = False  # has a number been another than in other calls?
         self.hooked = False  # is there code of the user's for a walk to run?
@@ -131,6 +134,10 @@ class Follower:
         """Op.apply."""
         if self.entry is not None:
             return cls.run(inputs, params)
+        if cls is Getitem and inputs[0].node is None and self.space.place(inputs[0].array) is None:
+            if self.dirty:
+                self.flush()
+            return self._apart(lambda: cls.run(inputs, params))  # of data, at an index that may be another each time
         draws: list = []
         form = tuple([(name, exact(value, draws)) for name, value in params.items()]) if params else ()
         now = mode.__dict__
@@ -231,9 +238,12 @@ class Follower:
         if known is None:
             return None
         _, array, copy = known
-        if copy is not None and not np.array_equal(copy, x):  # NumPy has changed it since
-            self.flush()
-            self.on.refill(copy, x)
+        if copy is not None:
+            if self.dirty:
+                self.flush()
+            if not np.array_equal(copy, x):  # NumPy has changed it since
+                self.flush()
+                self.on.refill(copy, x)
         return array
 
     def _bind(self, x, slot, tensor):
@@ -241,8 +251,7 @@ class Follower:
         if tensor is not None and tensor.node is None and type(tensor.storage) is SharedStorage:
             if self.dirty:
                 self.flush()
-            if tensor.storage not in self.direct:
-                copy = self.on.alike(x)
+            copy = self.on.alike(x)
         self.bound[id(x)] = x, slot.array, copy
         self.journal.append((self.bound, id(x)))
         if slot.allocation is not None:
@@ -305,6 +314,7 @@ class Follower:
     def _recorded(self, e, run, mark):
         """run(), with what it launches noted in an Entry. After an error, what has come in since `mark` has not."""
         self.missed = True
+        self.recording.entries += 1
         self.entry, made = e, len(self.made)
         try:
             return run()
@@ -411,28 +421,73 @@ class Follower:
         index = args[1:2] if name in ("getitem", "setitem") else ()  # its arrays are the host's
         rest = args[:1] + args[2:] if index else args
         form = exact(index), exact((rest, kwargs), late, arrays)
+        writes = name == "setitem" or name[-1] == "_" or kwargs.get("out") is not None
+
+        def run(arrays, late):
+            given, named = _replaced((rest, kwargs), iter(arrays), iter(late), on.array_type)
+            return function(on, *given[:1], *index, *given[1:], **named)
+
+        varies = name == "setitem" and any(isinstance(part, np.ndarray) for part in args[1])
+        if writes and (self.shares or varies or (len(arrays) < 4 and self._entangled(arrays))):
+            return self._for_real(arrays, lambda given: run(given, late))
         for e in self.at.next:
             if e.kind == name and e.form == form and self._takes_arrays(e, arrays):
                 break
         else:
-            e, mark = Entry(name, form), len(self.journal)
-            e.inputs = [self._recorded_array(e, x) for x in arrays]
-            e.late = [Late(value) for value in late]
-            rest, named = _replaced((rest, kwargs), iter(e.inputs), iter(e.late), on.array_type)
-            self._record_primitive(e, name, function, on, rest[:1] + index + rest[1:], named, mark)
+            e = self._record_primitive(name, form, arrays, late, run)
         self._pass(e, late)
+        self.dirty = self.dirty or (writes and e.outside)
         return e.result
 
-    def _record_primitive(self, e, name, function, on, args, kwargs, mark):
-        e.result = self._recorded(e, lambda: function(on, *args, **kwargs), mark)
-        e.outs = [self.space.known(y) for y in _several(e.result) if isinstance(y, on.array_type)]
+    def _record_primitive(self, name, form, arrays, late, run):
+        e, mark = Entry(name, form), len(self.journal)
+        e.inputs = [self._recorded_array(e, x) for x in arrays]
+        e.late = [Late(value) for value in late]
+        e.result = self._recorded(e, lambda: run(e.inputs, e.late), mark)
+        e.outs = [self.space.known(y) for y in _several(e.result) if isinstance(y, self.on.array_type)]
         self._last(e, e.outs)
+        places = [self.space.place(x) for x in e.inputs]
+        e.outside = any(place is not None and place[0] in self.recording.outside for place in places)
         for y in e.outs:
             self._check_made(name, y, e.inputs)
             if not any(y is x for x in e.inputs):
-                storage = self.recording.raw[id(y)] = Storage(on)
+                storage = self.recording.raw[id(y)] = Storage(self.on)
                 self.recording.storages.add(storage)
         self.at.next.append(e)
+        return e
+
+    def _entangled(self, arrays):
+        """Do two of these share memory, which the recorded arrays do not, as views that were made before the call?"""
+        found: list = []  # (array in memory, the recorded one)
+        for x in arrays:
+            place = self.space.place(x)
+            if place is None:
+                found.append((x, self.bound.get(id(x), (x, None))[1]))
+            elif place[0] in self.recording.outside:
+                found.append((here(self.on, self.memory, self.blocks, place, x), x))
+        return any(
+            a is not b and self.on.overlap(a, b) and (x is None or y is None or not self.on.overlap(x, y))
+            for i, (a, x) in enumerate(found)
+            for b, y in found[:i]
+        )
+
+    def _for_real(self, arrays, run):
+        """run(arrays), now, after all that is pending, with their memory."""
+        self.flush()
+        self._copied(False)
+        places = [(x, self.space.place(x)) for x in arrays]
+        given = [x if place is None else here(self.on, self.memory, self.blocks, place, x) for x, place in places]
+        try:
+            return self._apart(lambda: run(given))
+        finally:
+            self._copied(True)
+
+    def _apart(self, run):
+        thread.recorder = None
+        try:
+            return run()
+        finally:
+            thread.recorder = self
 
     def checked(self, index, n, ignored, check):
         """index, of whose values check() raises if one is wrong; on a GPU a Tensor in its place, and check() is called
@@ -463,6 +518,8 @@ class Follower:
         """autograd.backward. A walk in which no code of the user's runs is one Entry."""
         retain = create_graph or inspect is not None if retain_graph is None else retain_graph
         targets = None if inputs is None else [self.static.get(node, node) for node in inputs]
+        if all(node.op is None for node in roots):  # of leaves
+            return walked(roots, cotangents, inputs, retain, create_graph, stop, inspect)
         hooks = any(given.hooks for given in self.static if type(given) is Node)
         if (
             create_graph
@@ -474,6 +531,8 @@ class Follower:
             or self.hooked
         ):
             return self._walk_in_python(roots, cotangents, targets, retain, create_graph, stop, inspect)
+        if any(node.op not in self.recording.ops and node.op is not GONE for node in roots):
+            raise CaptureError(f"a graph that began before the captured step cannot be walked in it ({user_line()})")
         form = tuple(roots), targets, retain
         for e in self.at.next:
             if e.kind == "walk" and e.form == form and self._takes_gradients(e, cotangents):
@@ -586,19 +645,17 @@ class Follower:
             self.recording.changed.add(known)
         if given is None:
             return
-        if type(given) is SharedStorage and given not in self.direct:
-            self.flush()  # what was to be done with the copy
-            self.direct.add(given)
-            for key, (x, array, copy) in self.bound.items():
-                if copy is not None:
-                    self.on.refill(x, copy)
-                    self._rebind(key, x, array)
+        self.shares = self.shares or type(given) is SharedStorage
         self.dirty = True
 
-    def _rebind(self, key, x, array):
-        allocation, _ = self.space.place(array)
-        self.bound[key] = x, array, None
-        self.blocks[allocation], self.memory[allocation] = x, self.on.address(x) + below(x)
+    def _copied(self, copies):
+        """Use new copies of what is shared with NumPy, or use it where it lies."""
+        for x, array, copy in self.bound.values():
+            if copy is not None and (place := self.space.place(array)) is not None:
+                if copies:
+                    self.on.refill(copy, x)
+                used = copy if copies else x
+                self.blocks[place[0]], self.memory[place[0]] = used, self.on.address(used) + below(used)
 
     def read(self, x, shares=False):
         """The values of a Tensor, after all that the step has done so far. shares: the caller hands out memory."""
@@ -674,6 +731,7 @@ class Follower:
         if self.held is None:
             self.settle()
             self._advance()
+        self._copied(False)
         for x in self.held:
             node = x.node
             if node is not None and node.op is not None and node.op is not GONE:

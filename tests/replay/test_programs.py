@@ -449,6 +449,60 @@ def memory_shared_with_numpy(capture):
 
 
 @program
+def one_buffer_shared_twice(capture):
+    buffer, kept = np.zeros((3, 2), np.float32), []
+    one, other = mg.from_numpy(buffer), mg.from_numpy(buffer)
+
+    @capture
+    def step(i):
+        y = other * 1
+        one.add_(1)
+        z = other * 2
+        buffer[:] += 1
+        kept.append(other[i % 3])
+        return y, z, one * 3
+
+    def call(i):
+        found = [*step(i), mg.tensor(buffer)]
+        buffer[:] *= 2  # which what is kept sees
+        return [*found, *kept]
+
+    return call
+
+
+@program
+def views_that_overlap(capture):
+    line = mg.arange(10).float()
+    early, late = line[1:6], line[2:7]  # made outside of the step
+
+    @capture
+    def step():
+        early.copy_(late)
+        early.add_(late)
+        line[1:] = line[:-1]
+        return late * 2
+
+    return lambda i: [step(), line]
+
+
+@program
+def rows_drawn_from_data(capture):
+    model, rng = net(), np.random.default_rng(1)
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+    data, targets = batch(0, size=50)
+    masked = mg.zeros(50)
+
+    def loss_of(i):
+        rows, share = rng.permutation(50)[:8], float(rng.beta(0.5, 0.5))
+        masked[rows] = 1
+        x, y = data[rows], targets[i : i + 8]
+        return mse(model(share * x + (1 - share) * x[rng.permutation(8)]), y)
+
+    step = trainer(capture, model, optimizer, loss_of)
+    return lambda i: state(model, step(i), masked)
+
+
+@program
 def views_kept_and_changed(capture):
     rows, kept = mg.zeros(4, 3), []
 
