@@ -22,13 +22,17 @@ thread = _Thread()
 
 class apart:
     """What runs inside is no part of a captured step: it happens now and only once, such as making an optimizer's
-    buffers. It comes after all that the step has done so far.
+    buffers.
 
-    A generator would be closed late after an interrupt, and put the step back when it is over."""
+    after: it comes after all that the step has done so far. (A generator would be closed late after an interrupt, and
+    put the step back when it is over.)"""
+
+    def __init__(self, after: bool = True) -> None:
+        self.after = after
 
     def __enter__(self) -> None:
         self.recorder = thread.recorder
-        if self.recorder is not None:
+        if self.recorder is not None and self.after:
             self.recorder.flush()
         thread.recorder = None
 

@@ -125,7 +125,7 @@ class Optimizer:
         or they were set by hand, are taken as load_state_dict takes them: kernels trust that all are alike."""
         state = self.state.get(p)
         if not state:
-            with recording.apart():
+            with recording.apart(after=False):  # zeros depend on nothing
                 state = self.state[p] = {"step": 0, **{name: p.zeros_like() for name in self.buffers}}
             return state
         x, on = p.array, p.storage.backend
