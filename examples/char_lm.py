@@ -51,7 +51,7 @@ def main(argv=()):
     optimizer = optim.AdamW(model.parameter_groups(weight_decay=0.1), lr=args.lr, betas=(0.9, 0.99))
     print(f"{model.num_parameters():,} parameters")
 
-    @mg.capture  # recorded once, then replayed without Python
+    @mg.capture  # its arithmetic is recorded once, and then run in one piece
     def train_step(x, y):
         _, loss = model(x, y)  # (B, T, V), ()
         optimizer.zero_grad()

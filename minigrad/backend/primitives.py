@@ -34,7 +34,7 @@ Gradients: TypeAlias = tuple[Array, ...]
 class Primitives(Protocol):
     device: devices.device  # "cpu" or "cuda"
     array_type: type  # what its arrays are
-    captures: bool  # can a step of it be recorded and replayed? See replay/captured.py
+    captures: bool  # can steps be captured? See replay/captured.py
     warns: bool  # are primitives to be called within quietly()? If not, they silence NumPy themselves
 
     # ---------------------------------------------------------------------------------------------- movement: making

@@ -52,7 +52,7 @@ def refuse(what: str) -> None:
 
 
 def refuse_within(what: str) -> None:
-    """Raise CaptureError while an op is recorded: what it does on the host would not happen when it is replayed."""
+    """Raise CaptureError while an op is recorded: what it does on the host would not happen at later calls."""
     if thread.recorder is not None and thread.recorder.entry is not None:
         refuse(what)
 

@@ -221,7 +221,7 @@ class MultiheadAttention(Module):
 
     @property
     def decodes(self) -> bool:
-        """True if a single query without masks, given a cache, takes the way that mg.capture can record."""
+        """True if a single query without masks, given a cache, is attention_decode's, the same at each position."""
         if (_taken.get() or self.impl) != "fused" or self._head_hooks or (self.training and self.dropout):
             return False
         W = self.out_proj.weight

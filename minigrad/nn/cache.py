@@ -13,9 +13,9 @@ class KVCache:
     """Keys and values of one attention layer, so that a new token costs a single query instead of a whole forward.
 
     k (B, nkv, capacity, d_k) and v (B, nkv, capacity, d_v), whose first `length` positions are filled; in memory k is
-    transposed, as attention_decode wants it. `position`, an int64 Tensor (1,), is the same number on the device, for a
-    captured step, which must not depend on the host. It is made by MultiheadAttention.new_cache and GPT.new_cache, and
-    works only under no_grad() or inference(), since it is filled in place."""
+    transposed, as attention_decode wants it. `position`, an int64 Tensor (1,), is the same number on the device:
+    with it a step is the same at each position. It is made by MultiheadAttention.new_cache and GPT.new_cache, and works
+    only under no_grad() or inference(), since it is filled in place."""
 
     def __init__(
         self, batch: int, num_kv_heads: int, capacity: int, d_k: int, d_v: int, dtype: DTypeLike, device: str = "cpu"

@@ -123,7 +123,7 @@ def binary_cross_entropy(input: T, target: T, weight: T | None = None, *, reduct
 
     weight: factors of the losses, broadcast. No logarithm counts as less than -100. Result and errors are those of
     mse_loss; also raises ValueError for an input outside of [0, 1], a target by more than 1/2, or NaN, unless a
-    captured step runs."""
+    captured step runs on a GPU."""
     _check_pair("binary_cross_entropy", input, target, reduction)
     # A target of 1 may become 1.1: gradient checks take such steps. But labels of -1, 2 or 255 are a mistake.
     for name, x, beyond in () if waits(input) else (("input", input, 0), ("target", target, 0.5)):

@@ -1,1 +1,1 @@
-"""`mg.capture`: a step recorded once and replayed without Python."""
+"""`mg.capture`: a step whose Python runs at every call, and whose arithmetic is recorded and run in one piece."""

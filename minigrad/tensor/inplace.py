@@ -62,8 +62,7 @@ class InPlace(Attributes):
                 f"detach(), or out of place"
             )
         if not backend.is_writeable(self.array):
-            why = "the result of expand, or a constant of a captured step"
-            raise GraphError(f"{what}: this tensor is read-only ({why}); clone() it first")
+            raise GraphError(f"{what}: this tensor is read-only (the result of expand, say); clone() it first")
         self.storage.changed()
 
     def _raw(self, what: str, other: Any) -> Any:

@@ -105,6 +105,7 @@ class Run:
         def loss_of(x, y):
             return model(x, y)[1]
 
+        captured = captured and not model.config.recompute  # which a captured step does not do
         may_capture: Callable[..., Any] = capture if captured else lambda function: function
         self._gradient, self._update = may_capture(gradient), may_capture(update)
         self._loss_of = may_capture(loss_of)

@@ -30,7 +30,7 @@ class Launcher(Primitives):
     Arrays are NumPy's or CuPy's: shape, strides, dtype, views and reshape are all that is asked of them."""
 
     device = devices.device("cpu")
-    captures = False  # can launches be recorded and replayed?
+    captures = False  # can the arithmetic of a step be recorded and run in one piece?
     array_type: Any = np.ndarray
     warns = True
 
@@ -162,20 +162,6 @@ class Launcher(Primitives):
     def refill(self, y, x):
         """y[...] = x, of the same shape, dtype and device."""
         np.copyto(y, x)
-
-    def duplicate(self, x):
-        """A copy of x whose dims lie in memory in the same order, without gaps."""
-        return np.array(x, order="K")
-
-    def replayer(self, launches):
-        """A function of no arguments that runs recorded launches, in order."""
-
-        def replay():
-            for file, entry, dtype, grid, block, shared, args in launches:
-                tables = [self.table(*x) if type(x) is Table else x for x in args]
-                self._run(file, entry, dtype, grid, block, shared, tables)
-
-        return replay
 
     # -- arrays
 

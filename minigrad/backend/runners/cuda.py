@@ -272,13 +272,6 @@ class Cuda(Launched):
         else:
             self.copy_to(y, x)
 
-    def duplicate(self, x):
-        if not self._dense(x):
-            return self.copy(x)
-        y = self.array_in(self.memory(x.nbytes), -below(x), x.shape, x.dtype, x.strides)
-        self.refill(y, x)
-        return y
-
     def _dense(self, x):
         """Does x have each element of the memory that it spans, once?"""
         return x.size > 0 and spanned(x) == x.nbytes and self.is_writeable(x)

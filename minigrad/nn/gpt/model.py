@@ -121,7 +121,7 @@ class GPT(Module):
 
     def decode(self, idx: Tensor, cache: list[KVCache], left_padding: Tensor | None = None) -> Tensor:
         """trunk() for tokens that this model has chosen, so that their numbers need not be looked at on the host. With
-        one for each row, idx (B, 1), mg.capture can record it."""
+        one for each row, idx (B, 1), a captured step is the same at each position."""
         return self._trunk(idx, cache, left_padding, lambda embedding, index: looked_up(embedding.weight, index))
 
     def _trunk(self, idx, cache, left_padding, embed):

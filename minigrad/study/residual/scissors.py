@@ -49,8 +49,7 @@ def cut_gradient(
     is named takes the batched form of attention, whose values agree with the fused form's to rounding.
 
     Raises TypeError or ValueError for a model whose stream is not known (see flow), runs through norms after its parts,
-    or has dropout, recompute or no such parts; KeyError for a name that there is not. A step under mg.capture takes a
-    number for the factor, not a function."""
+    or has dropout, recompute or no such parts; KeyError for a name that there is not."""
     if any(isinstance(module, Dropout) and module.p for module in model.modules()):
         raise ValueError("cut_gradient needs a model without dropout: set p of its Dropouts to 0")
     if getattr(getattr(model, "config", None), "recompute", False):
@@ -115,7 +114,7 @@ class _Scissors:
         keep(model.register_forward_hook(self._forget))
 
     def _forget(self, module, args, y):
-        self.write = self.read = None  # a captured step refuses what is kept of it
+        self.write = self.read = None  # else they would keep the graph of the forward
 
     def _wrote(self, y):
         self.write = y[0] if isinstance(y, tuple) else y
