@@ -21,7 +21,8 @@ from ..autograd import mode
 from ..autograd.modes import unwind
 from ..base.recording import thread
 from ..tensor import Tensor
-from .follower import Follower, Recording, Repeat
+from .entries import Recording
+from .follower import Follower, Repeat
 
 __all__ = ["Captured", "capture"]
 

@@ -16,83 +16,32 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd import GraphError, Node, Op, Storage, Value, mode
+from ..autograd import Node, Storage, Value, mode
 from ..autograd.graph import SharedStorage
 from ..autograd.walk import reachable, walked
-from ..backend.launch.program import Launch, Space, below, spanned
-from ..backend.philox import Draw
+from ..backend.launch.program import Launch, below, spanned
 from ..base.recording import CaptureError, refuse, refuse_within, thread, user_line
 from ..ops.elementwise import Add, Div, Mul, Sub
 from ..ops.index import Getitem
 from ..tensor import Tensor
+from .entries import (
+    GONE,
+    Entry,
+    Late,
+    Slot,
+    exact,
+    here,
+    like,
+    make_room,
+    parts,
+    replaced,
+    several,
+    varies,
+    wrapped,
+)  # fmt: skip
 
 PROGRAMS = 32  # that a recording keeps; of more, the oldest is dropped
 _new = object.__new__
-
-
-class Entry:
-    """One thing that a step does, and what came next in the calls so far."""
-
-    __slots__ = (
-        "kind", "grad", "form", "inputs", "outs", "result", "op", "lasting", "slots", "launches", "late", "varying",
-        "refreshes", "checks", "outside", "leaves", "ops", "next",
-    )  # fmt: skip
-
-    def __init__(self, kind, form=()):
-        self.kind, self.form = kind, form
-        self.grad = mode.grad if not mode.inference else None  # is a graph recorded? None: nor ever
-        self.inputs: list = []  # (array, node, storage) of each Tensor; (None, exact form, None) of each number
-        self.outs: list = []  # likewise; None for an output that was not wanted
-        self.result: Any = None  # of a primitive; of an op: are its outputs a tuple?
-        self.op: Any = None  # what it has added to the graph
-        self.lasting: list = []  # Allocations that its results and its op hold on to
-        self.slots: dict = {}  # {id of a recorded array: its Slot}, of arrays that come in here
-        self.launches: list[Launch] = []
-        self.late: list[Late] = []
-        self.varying: tuple = ()  # the places of numbers among the inputs that are `late`
-        self.refreshes: list = []  # (array of the host, as kernels see it, function that gives what it is to hold)
-        self.checks: list = []  # of indices, on a GPU: see Cuda.checked
-        self.outside = False  # of a primitive in place: does it have arrays from outside?
-        self.leaves: list = []  # of a walk: (leaf, array of its .grad before, and after, storage)
-        self.ops: set = set()  # of a walk: those that have no saved arrays any more
-        self.next: list[Entry] = []
-
-
-class Slot:
-    """A recorded array in the place of one from outside. like: what may be bound to it."""
-
-    __slots__ = "array", "allocation", "like", "last", "address"
-
-    def __init__(self, array, allocation, like):
-        self.array, self.allocation, self.like = array, allocation, like
-        self.last, self.address = None, 0  # what was bound to it last, and where that lies
-
-
-class Late:
-    """A parameter that may be another at each call: where random numbers begin, or a function that gives numbers."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value):
-        self.value = value
-
-    def __call__(self):
-        return self.value()
-
-
-class Recording:
-    """All that has been recorded of a function on one backend."""
-
-    def __init__(self, on):
-        self.on, self.space, self.root = on, Space(on), Entry(None)
-        self.ops: set = set()  # of its graph
-        self.storages: set = set()
-        self.outside: set = set()  # Allocations of what comes from outside
-        self.raw: dict = {}  # {id of an array that a primitive made outside of ops: the storage of Tensors around it}
-        self.changed: set = set()  # those of them that the last call has changed in place
-        self.nodes: list = []  # those of its graph that the last call has looked into
-        self.programs: dict = {}
-        self.entries = 0
 
 
 class Follower:
@@ -271,17 +220,17 @@ class Follower:
         mark = len(self.journal)
         e.late = [Late(draw) for draw in draws]
         given = tuple([self._proxy(e, x) if isinstance(x, Value) else x for x in inputs])
-        e.inputs = [_parts(x) if isinstance(x, Value) else (None, exact(x), None) for x in given]
+        e.inputs = [parts(x) if isinstance(x, Value) else (None, exact(x), None) for x in given]
         if cls in (Add, Sub, Mul, Div):
             given = self._with_cell(e, given)
         result = self._recorded(e, lambda: cls.run(given, params), mark)
         e.result = isinstance(result, tuple)
-        for y in _several(result):
+        for y in several(result):
             if y is None:
                 e.outs.append(None)
                 continue
             self._check_made(cls.name, y.array, [x.array for x in given if isinstance(x, Value)])
-            e.outs.append(_parts(y))
+            e.outs.append(parts(y))
             self.space.known(y.array)
             self.recording.storages.add(y.storage)
             e.op = y.node.op if y.node is not None and y.node.op is not None else e.op
@@ -309,7 +258,7 @@ class Follower:
         e.refreshes.append((cell, there, lambda: late.value))
         e.varying, e.inputs[i] = (i,), (None, Late, None)
         self.recording.storages.add(storage)
-        return (*given[:i], _wrapped(there, None, storage), *given[i + 1 :])
+        return (*given[:i], wrapped(there, None, storage), *given[i + 1 :])
 
     def _recorded(self, e, run, mark):
         """run(), with what it launches noted in an Entry. After an error, what has come in since `mark` has not."""
@@ -356,7 +305,7 @@ class Follower:
                 known = Node(node.op, 0, node.shape, node.dtype, node.device)
                 self._alike(node, known)
             node = known
-        return _wrapped(array, node, storage)
+        return wrapped(array, node, storage)
 
     def _recorded_array(self, e, x, tensor=None):
         known = self._known(x)
@@ -424,7 +373,7 @@ class Follower:
         writes = name == "setitem" or name[-1] == "_" or kwargs.get("out") is not None
 
         def run(arrays, late):
-            given, named = _replaced((rest, kwargs), iter(arrays), iter(late), on.array_type)
+            given, named = replaced((rest, kwargs), iter(arrays), iter(late), on.array_type)
             return function(on, *given[:1], *index, *given[1:], **named)
 
         varies = name == "setitem" and any(isinstance(part, np.ndarray) for part in args[1])
@@ -444,7 +393,7 @@ class Follower:
         e.inputs = [self._recorded_array(e, x) for x in arrays]
         e.late = [Late(value) for value in late]
         e.result = self._recorded(e, lambda: run(e.inputs, e.late), mark)
-        e.outs = [self.space.known(y) for y in _several(e.result) if isinstance(y, self.on.array_type)]
+        e.outs = [self.space.known(y) for y in several(e.result) if isinstance(y, self.on.array_type)]
         self._last(e, e.outs)
         places = [self.space.place(x) for x in e.inputs]
         e.outside = any(place is not None and place[0] in self.recording.outside for place in places)
@@ -547,7 +496,7 @@ class Follower:
         return None if targets is None else [None if out is None else self._made(out[0], out[2]) for out in e.outs]
 
     def _made(self, array, storage):
-        x = _wrapped(array, None, storage)
+        x = wrapped(array, None, storage)
         self.made.append(x)
         return x
 
@@ -576,7 +525,7 @@ class Follower:
         leaves = {node: None for op in e.ops for node in op.parents if node is not None and node.op is None}
         leaves.update(dict.fromkeys(node for node in roots if node.op is None))
         given = [self._proxy(e, g) for g in cotangents]
-        e.inputs = [_parts(g) for g in given]
+        e.inputs = [parts(g) for g in given]
         try:
             for leaf in leaves if targets is None else ():
                 g = self.real[leaf].grad
@@ -591,7 +540,7 @@ class Follower:
             for leaf in leaves:
                 leaf.grad = None
         for g in found or ():
-            e.outs.append(None if g is None else _parts(g))
+            e.outs.append(None if g is None else parts(g))
             self.recording.storages.update(() if g is None else [g.storage])
         self._last(e, [array for _, _, array, _ in e.leaves] + [out[0] for out in e.outs if out is not None])
         self.at.next.append(e)
@@ -700,7 +649,7 @@ class Follower:
 
     def _held(self):
         """The Tensors of this call that somebody holds on to."""
-        return [x for x in self.made if getrefcount(x) > HELD]
+        return held(self.made, HELD)
 
     def _allocations(self, tensors):
         return [place[0] for x in tensors if (place := self.space.place(x.array)) is not None]
@@ -777,113 +726,12 @@ class Repeat:
         self._program.run(self._memory, self._blocks, [])
         self._program.leave(self._blocks)
         ys = [here(on, self._memory, self._blocks, place, y) for place, y in self._outs]
-        return tuple([_wrapped(y, None, Storage(on)) for y in ys])
+        return tuple([wrapped(y, None, Storage(on)) for y in ys])
 
 
-class _Gone(Op, abstract=True):
-    """In the place of the ops of a captured step that is over."""
-
-    name = "a captured step"
-    spent = True
-    serial = 0
-    needs: tuple[bool, ...] = ()
-
-    def already_spent(self):
-        return GraphError("backward through a captured step that is over: call backward() inside of it")
+def held(made, count):
+    """Those to which there are more references than so many."""
+    return [x for x in made if getrefcount(x) > count]
 
 
-GONE: Any = _Gone()
-
-
-def make_room(on, program, memory, blocks):
-    """Memory for what a program leaves behind."""
-    for allocation in program.keeps:
-        block = blocks[allocation] = on.fresh(allocation.shape, allocation.dtype)
-        memory[allocation] = on.address(block)
-
-
-def here(on, memory, blocks, place, x):
-    """The array in memory of a recorded one, x."""
-    allocation, offset = place
-    block = blocks[allocation]
-    if offset == 0 and block.shape == x.shape and block.dtype == x.dtype and block.strides == x.strides:
-        return block
-    return on.array_at(memory[allocation] + offset, x.shape, x.dtype, x.strides, block)
-
-
-def _wrapped(array, node, storage):
-    x = _new(Tensor)
-    x.array, x.node, x.storage = array, node, storage
-    return x
-
-
-def _parts(x):
-    return x.array, x.node, x.storage
-
-
-def _several(x):
-    return x if type(x) is tuple else (x,)
-
-
-def like(x, on):
-    """What has to be equal of two arrays for the same launches to be right for both."""
-    return x.shape, x.strides, x.dtype, getattr(x.flags, "writeable", True), on.address(x) % on.alignment
-
-
-def varies(x):
-    """Is it a number that is rounded to a float dtype alike, whether a kernel gets it or an array holds it?"""
-    return type(x) is float or (type(x) is int and -(1 << 24) < x < 1 << 24)
-
-
-_PLAIN = {int, bool, str, bytes, type(None), type(...)}
-
-
-def exact(x, late=None, arrays=None):
-    """A form that is equal for what launch code cannot tell apart, and for nothing else: an object of which nothing is
-    known is equal to none. Arrays are appended to `arrays`, or if that is None, are their content; what may be another
-    at each call is appended to `late`."""
-    kind = type(x)
-    if kind in _PLAIN:
-        return kind, x
-    if kind is float:
-        return kind, (x if x == x and x != 0 else repr(x))  # of 0 and NaN, the bits
-    if kind in (tuple, list):
-        return kind, [exact(each, late, arrays) for each in x]
-    if kind is dict:
-        return kind, [(name, exact(each, late, arrays)) for name, each in x.items()]
-    if kind is slice:
-        return kind, exact((x.start, x.stop, x.step))
-    if kind is Draw and late is not None:
-        late.append(x)
-        return Draw
-    if hasattr(x, "strides") and not isinstance(x, np.generic):
-        if arrays is None:
-            return kind, x.shape, x.dtype, x.tobytes()
-        arrays.append(x)
-        return np.ndarray
-    if arrays is not None and callable(x) and not isinstance(x, type):
-        late.append(x)
-        return Late
-    if isinstance(x, np.dtype):
-        return np.dtype, x
-    if isinstance(x, np.generic):
-        return kind, x.tobytes()
-    return object()
-
-
-def _replaced(x, arrays, late, array_type):
-    """x, with the next of `arrays` for each array in it, and the next of `late` for each function."""
-    kind = type(x)
-    if kind in (tuple, list):
-        return kind([_replaced(each, arrays, late, array_type) for each in x])
-    if kind is dict:
-        return {name: _replaced(each, arrays, late, array_type) for name, each in x.items()}
-    if isinstance(x, array_type):
-        return next(arrays)
-    if kind is Draw:
-        next(late)
-    return next(late) if kind is not Draw and callable(x) and not isinstance(x, type | np.dtype) else x
-
-
-HELD = next(iter([getrefcount(x) for x in [object()]]))
-"""What getrefcount() says in _held() of a Tensor that nothing but `made` holds."""
+HELD = next(count for count in range(9) if not held([object()], count))  # of an object that only the list holds

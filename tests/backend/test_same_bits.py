@@ -15,7 +15,8 @@ from minigrad.backend.launch.rules import KERNEL, MANY, VIEW
 from minigrad.backend.philox import Draw
 from minigrad.backend.runners.native import Native, NativeKernels
 from minigrad.base.recording import CaptureError, thread
-from minigrad.replay.follower import Entry, Follower, Recording
+from minigrad.replay.entries import Entry, Recording
+from minigrad.replay.follower import Follower
 
 pytestmark = pytest.mark.needs("g++")
 FLOATS, WHOLE = ["float32", "float64"], ["int64", "int32", "uint8", "bool"]

@@ -34,7 +34,9 @@ class Movement(Launcher):
     def to_numpy(self, x):
         refuse_within("reading values on the host")
         if not has_memory(x):
-            raise CaptureError("a value within an op of a captured step, which has never been computed")
+            raise CaptureError(
+                "this array of a captured step has no values: ask its Tensor for numpy() within the step"
+            )
         return x
 
     @VIEW

@@ -1,0 +1,185 @@
+"""What is recorded of a step: a tree of Entries, each with what must be equal for it to be followed.
+
+See follower.py for how it is recorded, and followed.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ..autograd import GraphError, Op, mode
+from ..backend.launch.program import Launch, Space
+from ..backend.philox import Draw
+from ..tensor import Tensor
+
+_new = object.__new__
+
+
+class Entry:
+    """One thing that a step does, and what came next in the calls so far."""
+
+    __slots__ = (
+        "kind", "grad", "form", "inputs", "outs", "result", "op", "lasting", "slots", "launches", "late", "varying",
+        "refreshes", "checks", "outside", "leaves", "ops", "next",
+    )  # fmt: skip
+
+    def __init__(self, kind, form=()):
+        self.kind, self.form = kind, form
+        self.grad = mode.grad if not mode.inference else None  # is a graph recorded? None: nor ever
+        self.inputs: list = []  # (array, node, storage) of each Tensor; (None, exact form, None) of each number
+        self.outs: list = []  # likewise; None for an output that was not wanted
+        self.result: Any = None  # of a primitive; of an op: are its outputs a tuple?
+        self.op: Any = None  # what it has added to the graph
+        self.lasting: list = []  # Allocations that its results and its op hold on to
+        self.slots: dict = {}  # {id of a recorded array: its Slot}, of arrays that come in here
+        self.launches: list[Launch] = []
+        self.late: list[Late] = []
+        self.varying: tuple = ()  # the places of numbers among the inputs that are `late`
+        self.refreshes: list = []  # (array of the host, as kernels see it, function that gives what it is to hold)
+        self.checks: list = []  # of indices, on a GPU: see Cuda.checked
+        self.outside = False  # of a primitive in place: does it have arrays from outside?
+        self.leaves: list = []  # of a walk: (leaf, array of its .grad before, and after, storage)
+        self.ops: set = set()  # of a walk: those that have no saved arrays any more
+        self.next: list[Entry] = []
+
+
+class Slot:
+    """A recorded array in the place of one from outside. like: what may be bound to it."""
+
+    __slots__ = "array", "allocation", "like", "last", "address"
+
+    def __init__(self, array, allocation, like):
+        self.array, self.allocation, self.like = array, allocation, like
+        self.last, self.address = None, 0  # what was bound to it last, and where that lies
+
+
+class Late:
+    """A parameter that may be another at each call: where random numbers begin, or a function that gives numbers."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value):
+        self.value = value
+
+    def __call__(self):
+        return self.value()
+
+
+class Recording:
+    """All that has been recorded of a function on one backend."""
+
+    def __init__(self, on):
+        self.on, self.space, self.root = on, Space(on), Entry(None)
+        self.ops: set = set()  # of its graph
+        self.storages: set = set()
+        self.outside: set = set()  # Allocations of what comes from outside
+        self.raw: dict = {}  # {id of an array that a primitive made outside of ops: the storage of Tensors around it}
+        self.changed: set = set()  # those of them that the last call has changed in place
+        self.nodes: list = []  # those of its graph that the last call has looked into
+        self.programs: dict = {}
+        self.entries = 0
+
+
+class _Gone(Op, abstract=True):
+    """In the place of the ops of a captured step that is over."""
+
+    name = "a captured step"
+    spent = True
+    serial = 0
+    needs: tuple[bool, ...] = ()
+
+    def already_spent(self):
+        return GraphError("backward through a captured step that is over: call backward() inside of it")
+
+
+GONE: Any = _Gone()
+
+
+def wrapped(array, node, storage):
+    x = _new(Tensor)
+    x.array, x.node, x.storage = array, node, storage
+    return x
+
+
+def parts(x):
+    return x.array, x.node, x.storage
+
+
+def several(x):
+    return x if type(x) is tuple else (x,)
+
+
+def like(x, on):
+    """What has to be equal of two arrays for the same launches to be right for both."""
+    return x.shape, x.strides, x.dtype, getattr(x.flags, "writeable", True), on.address(x) % on.alignment
+
+
+def varies(x):
+    """Is it a number that is rounded to a float dtype alike, whether a kernel gets it or an array holds it?"""
+    return type(x) is float or (type(x) is int and -(1 << 24) < x < 1 << 24)
+
+
+_PLAIN = {int, bool, str, bytes, type(None), type(...)}
+
+
+def exact(x, late=None, arrays=None):
+    """A form that is equal for what launch code cannot tell apart, and for nothing else: an object of which nothing is
+    known is equal to none. Arrays are appended to `arrays`, or if that is None, are their content; what may be another
+    at each call is appended to `late`."""
+    kind = type(x)
+    if kind in _PLAIN:
+        return kind, x
+    if kind is float:
+        return kind, (x if x == x and x != 0 else repr(x))  # of 0 and NaN, the bits
+    if kind in (tuple, list):
+        return kind, [exact(each, late, arrays) for each in x]
+    if kind is dict:
+        return kind, [(name, exact(each, late, arrays)) for name, each in x.items()]
+    if kind is slice:
+        return kind, exact((x.start, x.stop, x.step))
+    if kind is Draw and late is not None:
+        late.append(x)
+        return Draw
+    if hasattr(x, "strides") and not isinstance(x, np.generic):
+        if arrays is None:
+            return kind, x.shape, x.dtype, x.tobytes()
+        arrays.append(x)
+        return np.ndarray
+    if arrays is not None and callable(x) and not isinstance(x, type):
+        late.append(x)
+        return Late
+    if isinstance(x, np.dtype):
+        return np.dtype, x
+    if isinstance(x, np.generic):
+        return kind, x.tobytes()
+    return object()
+
+
+def replaced(x, arrays, late, array_type):
+    """x, with the next of `arrays` for each array in it, and the next of `late` for each function."""
+    kind = type(x)
+    if kind in (tuple, list):
+        return kind([replaced(each, arrays, late, array_type) for each in x])
+    if kind is dict:
+        return {name: replaced(each, arrays, late, array_type) for name, each in x.items()}
+    if isinstance(x, array_type):
+        return next(arrays)
+    if kind is Draw:
+        next(late)
+    return next(late) if kind is not Draw and callable(x) and not isinstance(x, type | np.dtype) else x
+
+
+def make_room(on, program, memory, blocks):
+    """Memory for what a program leaves behind."""
+    for allocation in program.keeps:
+        block = blocks[allocation] = on.fresh(allocation.shape, allocation.dtype)
+        memory[allocation] = on.address(block)
+
+
+def here(on, memory, blocks, place, x):
+    """The array in memory of a recorded one, x."""
+    allocation, offset = place
+    block = blocks[allocation]
+    if offset == 0 and block.shape == x.shape and block.dtype == x.dtype and block.strides == x.strides:
+        return block
+    return on.array_at(memory[allocation] + offset, x.shape, x.dtype, x.strides, block)
