@@ -52,6 +52,19 @@ def test_another_shape_dtype_or_layout_is_recorded_anew(kernels):
     assert total.calls["recorded"] == 5
 
 
+def test_strided_and_expanded_arguments_have_the_bits_of_eager(kernels):
+    for x in (
+        numbers(300, 300)[:64, :64].T,
+        numbers(1, 64).expand(64, 64),
+        numbers(64, 64)[::-1],
+        numbers(90, 90)[::3],
+        numbers(64, 65).reshape(-1)[1 : 64 * 64 + 1].reshape(64, 64),
+    ):
+        f = mg.capture(lambda x: (x.sum(0), x.sum(), (x * x).sum(1), x @ x.T))
+        for _ in range(2):
+            assert all(same(a, b) for a, b in zip(f(x), f.function(x)))
+
+
 def test_an_argument_is_left_alone_and_may_change_afterwards(kernels):
     f = mg.capture(lambda x: x + 1)
     x = numbers(5)

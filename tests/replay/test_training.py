@@ -79,6 +79,23 @@ def test_no_clipping_and_clipping_of_everything(kernels):
         assert_equal(train(True, "AdamW", steps=2, clip=clip), train(False, "AdamW", steps=2, clip=clip))
 
 
+def test_clipping_reads_nothing_on_the_host(kernels, monkeypatch):
+    """NaN is clipped to NaN; only error_if_nonfinite=True asks for the norm."""
+    p = mg.ones(2).requires_grad_()
+
+    def clipped(**options):
+        p.grad = mg.tensor([np.nan, 1.0])
+        return nn.utils.clip_grad_norm_(p, 1.0, **options)
+
+    clip = mg.capture(clipped)
+    with pytest.raises(ArithmeticError, match="the norm of the gradients is nan"):
+        clip(error_if_nonfinite=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(mg.Tensor, "_host", None)
+        norms = clip(), clip()
+    assert all(norm.isnan().item() for norm in norms) and p.grad.isnan().all()
+
+
 def test_a_real_size_with_several_threads():
     """The step that char_lm runs, on the backend that a user gets."""
     sizes = dict(block_size=64, n_layer=2, n_head=4, n_embd=128, dropout=0.1, bias=False, steps=3)
@@ -152,3 +169,64 @@ def test_memory_is_planned(kernels):
     (recording,) = run._recordings.values()
     (program,) = recording.programs.values()
     assert program.nbytes < 3 * 4096
+
+
+# ------------------------------------------------------------------------------- what happens to an optimizer meanwhile
+
+KINDS = {
+    "SGD": lambda groups: optim.SGD(groups, lr=0.1, momentum=0.9),
+    "Adam": lambda groups: optim.Adam(groups, lr=0.1),
+    "AdamW": lambda groups: optim.AdamW(groups, lr=0.1),
+}
+
+
+def option(name, value):
+    return lambda o, extra: o.param_groups[-1].update({name: value} if name in o.defaults else {"lr": 0.2})
+
+
+CHANGES = {
+    "another group": lambda o, extra: o.param_groups.__setitem__(0, dict(o.param_groups[0])),
+    "a parameter less": lambda o, extra: o.param_groups[0]["params"].pop(),
+    "a parameter more": lambda o, extra: o.param_groups[1]["params"].append(extra),
+    "a group more": lambda o, extra: o.add_param_group({"params": extra, "lr": 0.3}),
+    "groups in another order": lambda o, extra: o.param_groups.reverse(),
+    "loaded": lambda o, extra: o.load_state_dict(o.state_dict()),
+    "no state": lambda o, extra: o.state.clear(),
+    "a step of one": lambda o, extra: next(iter(o.state.values())).update(step=7),
+    "another buffer": lambda o, extra: next(iter(o.state.values())).update({o.buffers[-1]: mg.ones(2)}),
+    "a buffer of another dtype": lambda o, extra: next(iter(o.state.values())).update(
+        {o.buffers[0]: mg.ones(2, dtype=mg.float64)}
+    ),
+    "lr": option("lr", 0.5),
+    "weight_decay": option("weight_decay", 0.25),
+    "momentum": option("momentum", 0.5),
+    "nesterov": option("nesterov", True),
+    "betas": option("betas", (0.5, 0.9)),
+    "eps": option("eps", 1e-2),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_optimizer_that_changes_between_calls(kernels, kind, change):
+    def run(captured):
+        w, extra = [mg.full((2,), 1.0 + i).requires_grad_() for i in range(3)], mg.ones(2).requires_grad_()
+        optimizer = KINDS[kind]([{"params": w[:2]}, {"params": w[2:], "weight_decay": 0.1}])
+
+        def step(x):
+            optimizer.zero_grad()
+            extra.grad = None
+            sum(((p * x) ** 2).sum() for p in [*w, extra]).backward()
+            optimizer.step()
+
+        take, seen = mg.capture(step) if captured else step, []
+        for i in range(6):
+            if i == 3:
+                CHANGES[change](optimizer, extra)
+            take(mg.full((2,), 0.5 + 0.1 * i))
+            buffers = [state[name] for state in optimizer.state.values() for name in optimizer.buffers]
+            seen += [x.detach().clone() for x in (*w, extra, *buffers)]
+            seen += [mg.tensor(state["step"]) for state in optimizer.state.values()]
+        return seen
+
+    assert [same(a, b) for a, b in zip(run(True), run(False), strict=True)].count(False) == 0
