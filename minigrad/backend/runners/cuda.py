@@ -21,7 +21,7 @@ from ..launch.launcher import SHARED, real
 from ..launch.program import below, spanned
 from ..launch.rules import followed
 from . import nvrtc
-from .graph import CHECKS, NONE_WRONG, GraphProgram, checked
+from .graph import GraphProgram, checked
 from .toolchain import CompilerError
 
 INSTALL = (
@@ -90,7 +90,6 @@ class Cuda(Launched):
         self._cupy, self.processors = cupy, about["MultiProcessorCount"]
         self.current_stream = cupy.cuda.get_current_stream
         self._kernels: dict = {}  # without a lock: two threads that load the same kernel load it twice
-        self.checks = 0  # of indices, in captured steps
         self.unread: dict = {}  # Graphs that have run since the host last waited, and may have found wrong indices
 
     # -- kernels
@@ -215,11 +214,6 @@ class Cuda(Launched):
 
     def stop(self):
         return self.stopped if thread.recorder is not None or self.unread else None
-
-    @functools.cached_property
-    def found(self):
-        """(CHECKS, 2) int64: what each check of indices in a captured step has found."""
-        return self.from_numpy(np.array(CHECKS * [NONE_WRONG]))
 
     @functools.cached_property
     def stopped(self):

@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ...base.recording import CaptureError, user_line
+from ...base.recording import user_line
 from ..kernels import Struct
 from ..launch.program import ALIGNMENT, Launch, Table, below, lay_out, spanned
 
 LETTER = Struct("captured.cu", "Letter")
 WORD = np.dtype(np.uint64)  # what kernels/captured.cu is compiled for
 SLOTS = 32
-CHECKS = 1 << 14  # arrays of indices that captured steps may check
 NONE_WRONG = 0, -1  # the lowest index below 0, and the highest from n on
 
 
@@ -32,7 +31,7 @@ class GraphProgram:
         self._on, self._space, self.keeps = on, space, list(kept)
         self._launches = [launch for e in entries for launch in e.launches]
         self._cells = [(cell.base, there.base) for e in entries for cell, there, _ in e.refreshes]  # in words
-        self._raising = [check for e in entries for check in e.checks]  # (function, line, row of on.found)
+        self._raising = [check for e in entries for check in e.checks]  # (function, line, what it has found)
         used: dict = {}  # {Allocation: [first launch, last launch]}
         self._written = set()
         for at, launch in enumerate(self._launches):
@@ -71,7 +70,7 @@ class GraphProgram:
         ]
         if self._cells:
             launches.insert(0, self._delivery())
-        downloads = [(self._seen[i], on.found[row]) for i, (_, _, row) in enumerate(self._raising)]
+        downloads = [(self._seen[i], found) for i, (_, _, found) in enumerate(self._raising)]
         self._graph = on.graph(launches, downloads)
         self._built = launches  # and with them their arrays
 
@@ -160,8 +159,8 @@ class GraphProgram:
         if (self._seen == self._clean).all():
             return
         found, self._seen[...] = self._seen.copy(), self._clean
-        for _, _, row in self._raising:
-            self._on.found[row].set(np.array(NONE_WRONG))
+        for _, _, there in self._raising:
+            there.set(np.array(NONE_WRONG))
         self._on.stopped.fill(0)
         for (function, line, _), lowest_and_highest in zip(self._raising, found):
             try:
@@ -178,16 +177,12 @@ class GraphProgram:
 def checked(on, index, n, ignored, function):
     """A copy of an array of indices, with 0 for each that is neither in [0, n) nor `ignored`, in a captured step.
     Whether there were any is noted down at each call; function(of those) raises. -> it, and what to look at later:
-    (function, line, row of on.found)."""
-    row = on.checks
-    if row == CHECKS:
-        raise CaptureError(f"more than {CHECKS} checks of indices cannot be captured ({user_line()})")
-    on.checks += 1
-    index = on.operand(index, np.dtype(np.int64))
+    (function, line, what it has found)."""
+    index, found = on.operand(index, np.dtype(np.int64)), on.from_numpy(np.array(NONE_WRONG))
     y = on.empty(index.shape, index.dtype)
-    args = y, index, index.size, n, ignored is not None, ignored or 0, on.found[row], on.stopped
+    args = y, index, index.size, n, ignored is not None, ignored or 0, found, on.stopped
     on.launch_each(index.size, "captured", "check", WORD, *args)
-    return y, (function, user_line(), row)
+    return y, (function, user_line(), found)
 
 
 def _arrays(on, launch):
