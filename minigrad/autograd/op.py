@@ -202,11 +202,9 @@ class Op:
     @classmethod
     def apply(cls, *inputs: Any, **params: Any) -> Any:
         """Run the op on Tensors; record it if a gradient will be wanted. Returns a Tensor or a tuple of Tensors."""
-        return cls.run(inputs, params) if thread.recorder is None else thread.recorder.apply(cls, inputs, params)
-
-    @classmethod
-    def run(cls, inputs: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        """apply(), whether a step is captured or not."""
+        recorder = thread.recorder
+        if recorder is not None and recorder.entry is None:
+            return recorder.apply(cls, inputs, params)
         op = cls()
         op.params = params
         for name, value in params.items():

@@ -137,16 +137,9 @@ def backward(
     return walked(*how) if recorder is None or recorder.entry is not None else recorder.walk(*how)
 
 
-def walked(
-    roots: Sequence[Node],
-    cotangents: Sequence[Any],
-    inputs: Sequence[Node] | None = None,
-    retain_graph: bool | None = None,
-    create_graph: bool = False,
-    stop: bool = False,
-    inspect: Inspect | None = None,
-) -> Any:
-    """backward(), whether a step is captured or not."""
+def walked(*how: Any) -> Any:
+    """backward(), of all its arguments, whether a step is captured or not."""
+    roots, cotangents, inputs, retain_graph, create_graph, stop, inspect = how
     retain_graph = inspect is not None or create_graph if retain_graph is None else retain_graph
     targets = None if inputs is None else set(inputs)
     ends = targets if stop and targets else ()

@@ -117,6 +117,9 @@ class Captured(Generic[P, R]):
                         break
                     except KeyboardInterrupt as error:
                         interrupt = error
+                    except BaseException:
+                        follower.abandon()
+                        raise
                 self._count(follower.missed)
                 if interrupt is not None:
                     raise interrupt

@@ -280,6 +280,25 @@ def test_after_an_exception_all_that_came_before_it_has_happened(kernels):
         assert same(*seen)
 
 
+def test_a_step_that_finds_no_memory_leaves_no_gradient_without_values(kernels, monkeypatch):
+    def none(nbytes):
+        raise MemoryError
+
+    w = numbers(3).requires_grad_()
+
+    def step(x):
+        w.grad = None
+        (w * x).exp().sum().backward()
+        return w.grad
+
+    f, x = mg.capture(step), numbers(3, seed=1)
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        patch.setattr(kernels, "memory", none)
+        f(x)
+    assert w.grad is None
+    assert same(f(x), step(x)) and same(f(x), step(x))
+
+
 def test_a_wrong_index_raises(kernels):
     """On a CPU before anything runs; on a GPU when the host next waits for it: see gpu_rig/test_replay.py."""
     table = nn.Embedding(5, 3)
