@@ -23,7 +23,7 @@ from ..autograd import registry
 from ..base import cli, launched
 from ..base.errors import similar
 from ..base.files import atomic_write
-from ..gradcheck.report import KINK, PASS, versions
+from ..gradcheck.report import KINK, PASS, WARN, versions
 from ..gradcheck.sweep import summary, sweep, table, worst_first
 from ..gradcheck.where import told
 
@@ -58,6 +58,7 @@ def arguments(argv):
         metavar="N",
         help="processes (default: one for each core)",
     )
+    parser.add_argument("--strict", action="store_true", help="a WARN fails (default: for ops of minigrad only)")
     parser.add_argument("--json", type=cli.path, metavar="FILE", help="write every row there (default: nowhere)")
     parser.add_argument("--quiet", action="store_true", help="print only failures and the last line")
     args = parser.parse_args(argv)
@@ -133,7 +134,7 @@ def main(argv=()):
     if not args.names:
         print(f"no op is declared in {', '.join(args.modules)}, so nothing was checked", file=sys.stderr)
     options = {"devices": args.device or ["cpu"], "orders": args.order or (1, 2), "seed": args.seed, "mode": args.mode}
-    options |= {"rtol": args.rtol, "budget": args.budget}
+    options |= {"rtol": args.rtol, "budget": args.budget} | ({"strict": True} if args.strict else {})
     rows, nothing = [], []
     with cli.busy(f"0/{len(names)}") as say:
         for i, (name, found) in enumerate(sweep(names, args.modules, args.jobs, **options), 1):
@@ -141,10 +142,11 @@ def main(argv=()):
             rows += found
             nothing += [] if found else [name]
     rows = worst_first(rows)
-    failed = [row for row in rows if row.verdict not in (PASS, KINK)]
-    if shown := failed if args.quiet else rows:
+    failed = [row for row in rows if row.verdict not in (PASS, KINK, WARN)]
+    told_of = [row for row in rows if row.verdict not in (PASS, KINK)]
+    if shown := told_of if args.quiet else rows:
         print(table(shown))
-    for row in failed:
+    for row in told_of:
         print(f"\n{row.case} on {row.device}:\n{row.message}")
     if nothing:
         print(f"no gradient to check: {', '.join(nothing)}")

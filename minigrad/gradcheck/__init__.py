@@ -9,17 +9,19 @@ differences cannot see.
     check_op(MyOp)                          an op on the cases that it declares: a list of rows
     minigrad check                          every declared op on every case of it
 
-They return a GradcheckReport of Findings, a TaylorReport, or rows, whose verdict is PASS, KINK, INCONCLUSIVE, NONFINITE
-or FAIL. PROBES are what is tried beside differences, {name: function}.
+They return a GradcheckReport of Findings, a TaylorReport, or rows, whose verdict is PASS, KINK, WARN, INCONCLUSIVE,
+NONFINITE or FAIL. PROBES are what is tried beside differences, {name: function}.
 """
 
 from .check import gradcheck, gradgradcheck
 from .probes import PROBES
-from .report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, Finding, GradcheckError, GradcheckReport
+from .report import (
+    FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, WARN, Finding, GradcheckError, GradcheckReport, GradcheckWarning,
+)  # fmt: skip
 from .sweep import check_op
 from .taylor import TaylorReport, check_taylor
 
 __all__ = [
-    "gradcheck", "gradgradcheck", "PROBES", "FAIL", "INCONCLUSIVE", "KINK", "NONFINITE", "PASS", "Finding",
-    "GradcheckError", "GradcheckReport", "check_op", "TaylorReport", "check_taylor",
+    "gradcheck", "gradgradcheck", "PROBES", "FAIL", "INCONCLUSIVE", "KINK", "NONFINITE", "PASS", "WARN", "Finding",
+    "GradcheckError", "GradcheckReport", "GradcheckWarning", "check_op", "TaylorReport", "check_taylor",
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 """gradcheck: a function's backward against differences with error bars, and against itself in other circumstances."""
 
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from .jacobian import check_directions, check_elements
 from .numeric import LEVELS
 from .options import answered, check_options
 from .probes import SALT, run_probes
-from .report import FAIL, PASS, Finding, GradcheckError, GradcheckReport, failure
+from .report import FAIL, PASS, WARN, Finding, GradcheckError, GradcheckReport, GradcheckWarning, failure
 from .rounding import difference_of
 from .snippet import snippet
 from .subject import host, joined, mapped
@@ -42,6 +43,7 @@ def gradcheck(
     seed: int = 0,
     budget: float | None = None,
     progress: Callable[..., Any] | None = None,
+    strict: bool = False,
     raise_on_fail: bool = True,
     **torch_options: Any,
 ) -> GradcheckReport:
@@ -83,6 +85,9 @@ def gradcheck(
                 found is followed to its element, for as long again. mode "auto" takes a full Jacobian only if it fits.
     progress    called with what is being done, as text. Default: a line on stderr, if that is a terminal and the check
                 takes more than two seconds; False for none.
+    strict      probes try points that nobody asked about: other sizes, also 0, other numbers, other indices. If the
+                backward raises there or gives NaN, though the forward runs, or if an index makes no sense there, that
+                is a WARN: it passes, with a GradcheckWarning that shows the point. strict=True makes it a FAIL.
 
     Other frameworks, which need only be installed if you use them:
     PyTorch     fn takes torch tensors: any function, autograd.Function (the class or its apply) or nn.Module. Its
@@ -116,7 +121,9 @@ def gradcheck(
                 check_directions(comparison, directions)
             elif chosen == "full":
                 check_elements(comparison, directions if mode == "auto" and comparison.y.size > FULL else None)
-        report = GradcheckReport(label, order, chosen, seed, rtol, kinks, list(comparison.findings), budget=budget)
+        report = GradcheckReport(
+            label, order, chosen, seed, rtol, kinks, list(comparison.findings), budget=budget, strict=strict
+        )
         if reference is not None:
             report.findings.append(_against_reference(comparison, reference, inputs))
         if not subject.size or not comparison.y.size:
@@ -138,14 +145,16 @@ def gradcheck(
         report.evaluations, report.seconds = subject.evaluations, clock.spent
         report.unfinished = clock.left_out
         report.left_out |= dict.fromkeys(clock.left_out, NO_TIME)
-    if not report:
+    if not report or report.verdict == WARN:
         options = {"wrt": wrt, "mode": chosen, "order": order, "rtol": rtol, "kinks": kinks, "seed": seed}
         options |= {"atol": atol or None, "eps": eps}
         report.snippet = (report.worst and report.worst.snippet) or snippet(
             *given, options, vjp=vjp, expected_vjp=expected_vjp
         )
-        if raise_on_fail:
-            raise GradcheckError(report)
+    if raise_on_fail and not report:
+        raise GradcheckError(report)
+    if raise_on_fail and report.verdict == WARN:
+        warnings.warn(report.message(), GradcheckWarning, stacklevel=2)
     return report
 
 

@@ -10,12 +10,17 @@ import numpy as np
 
 from ..version import __version__
 
-PASS, KINK, INCONCLUSIVE, NONFINITE, FAIL = "PASS", "KINK", "INCONCLUSIVE", "NONFINITE", "FAIL"
-SEVERITY = [PASS, KINK, INCONCLUSIVE, NONFINITE, FAIL]
+PASS, KINK, WARN, INCONCLUSIVE, NONFINITE, FAIL = SEVERITY = (
+    "PASS", "KINK", "WARN", "INCONCLUSIVE", "NONFINITE", "FAIL"
+)  # fmt: skip
 
 
 class NotApplicable(Exception):
     """Why a probe says nothing about a function."""
+
+
+class GradcheckWarning(UserWarning):
+    """What gradcheck found at a point that the user did not ask about, and that may mean nothing there."""
 
 
 class GradcheckError(AssertionError):
@@ -85,13 +90,15 @@ class GradcheckReport:
     leaves: list = field(default_factory=list)  # (name, shape, dtype as given, strides)
     unfinished: dict[str, str] = field(default_factory=dict)  # what there was no time for -> its kind; also in left_out
     budget: float | None = None  # seconds that the check had
+    strict: bool = False  # does a WARN fail?
     culprit: str = ""  # the op that fails when checked alone
     snippet: str = ""  # Python that repeats the check
     evaluations: int = 0
     seconds: float = 0.0
 
     def __bool__(self):
-        return SEVERITY.index(self.verdict) <= SEVERITY.index(PASS if self.kinks == "error" else KINK)
+        passes = {PASS, *[KINK][: self.kinks != "error"], *[WARN][: not self.strict]}
+        return bool(self.findings) and {f.verdict for f in self.findings} <= passes
 
     @property
     def verdict(self) -> str:
@@ -139,8 +146,8 @@ class GradcheckReport:
     def to_dict(self) -> dict[str, Any]:
         """The report as a dict that JSON can hold, with
 
-        verdict, passed     "PASS" … "FAIL"; did it pass (a KINK does, unless kinks="error")?
-        label, order, mode, seed, rtol, kinks, budget
+        verdict, passed     "PASS" … "FAIL"; did it pass (a KINK does, unless kinks="error", and a WARN, unless strict)?
+        label, order, mode, seed, rtol, kinks, budget, strict
                             what was checked, and how; the same seed repeats it
         findings            a list of objects:
             check, probe    "Jacobian", "direction 0", …; the probe that found it, or ""

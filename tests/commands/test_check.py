@@ -88,6 +88,18 @@ def test_users_ops_pass(module, capsys):
 
 
 @pytest.mark.slow
+def test_a_warning_fails_if_one_is_strict(module, capsys):
+    file = module("(3 if dy.numel() else 1 / 0)", "ops_of_the_test_loud")
+    assert main([file, "--order", "1", "--op", "cube", "--quiet"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("WARN") > 1 and "raises ZeroDivisionError" in printed
+    for name in ("cube", "ops_of_the_test_loud.softmax", "step"):
+        del registry[name]
+    del sys.modules["ops_of_the_test_loud"]
+    assert main([file, "--order", "1", "--op", "cube", "--strict"]) == 1
+
+
+@pytest.mark.slow
 def test_an_op_without_cases_is_no_success(module, capsys, tmp_path):
     file = module("3", "ops_of_the_test_with_one_more")
     Path(file).write_text(OPS.format(factor="3") + UNCHECKED)

@@ -44,7 +44,7 @@ def run_probes(comparison, report, names, call):
     if NONFINITE in verdicts and FAIL not in verdicts:
         report.left_out |= dict.fromkeys(names, "the gradient is not finite here")
         return
-    start = functools.cache(lambda: _start(comparison, call))
+    start = functools.cache(lambda: _start(comparison, report.strict, call))
     for name in names:
         if name in EXPLORING and report.verdict == FAIL:
             report.left_out[name] = "it has failed already"
@@ -58,8 +58,8 @@ def run_probes(comparison, report, names, call):
             report.left_out["gradients that are not checked"] = f"{others}: pass it as an input"
 
 
-def _start(comparison, call):
-    probed = Probed(comparison, *call)
+def _start(comparison, strict, call):
+    probed = Probed(comparison, strict, *call)
     return probed, Lines(probed)
 
 

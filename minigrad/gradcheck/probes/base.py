@@ -4,7 +4,7 @@ import numpy as np
 
 from ... import autograd
 from ..numeric import EPS
-from ..report import FAIL, PASS, Finding, NotApplicable, failure
+from ..report import FAIL, PASS, WARN, Finding, NotApplicable, failure
 from ..rounding import difference_of, unsteadiness
 from ..subject import PRECISION, joined
 from .constants import trusts_an_index
@@ -18,9 +18,10 @@ class Probed:
     """What all probes start from: a function at one point, its gradient there for one random cotangent, and how much
     rounding may change that."""
 
-    def __init__(self, comparison, fn, inputs, wrt, order):
+    def __init__(self, comparison, strict, fn, inputs, wrt, order):
         self.comparison, self.subject, self.rng = comparison, comparison.subject, comparison.rng
         self.fn, self.inputs, self.wrt, self.order = fn, inputs, wrt, order
+        self.strict = strict
         self.coarsest = EPS  # of the float dtypes on the way: a function may compute in float32 inside
         self.ran: list = []  # (op, inputs) of what ran on the way
 
@@ -64,6 +65,12 @@ class Probed:
     def backward(self, run, dys=None, **options):
         """The gradient of each leaf."""
         return run.gradient([dy.copy() for dy in self.dys] if dys is None else dys, **options)
+
+    def doubted(self, finding):
+        """A Finding at a point that the function may not be made for: what fails there is a WARN."""
+        if finding.verdict == FAIL and not self.strict:
+            finding.verdict = WARN
+        return finding
 
     # -- by how much two results may differ
 

@@ -71,6 +71,7 @@ def _in_lower_precision(p, check, dtypes):
         spread = max(spread, np.abs(rough).max(initial=0), eps * p.terms(leaf))  # conditioning, rounding on the way
         allowed = (64 + 4 * np.sqrt(p.run.y.size + leaf.array.size)) * ulp + 64 * (spread + eps * largest)
         f = p.finding(check, leaf, a, g, difference_of(a, g) / (allowed or 1e-300), f"far off in {lowest}")
+        f = f if np.isfinite(g[np.isfinite(a)]).all() else p.doubted(f)
         f.note = f.note or (f"{np.abs(g - a).max(initial=0) / ulp:.1f} ulps of the largest" if ulp else "")
         yield f
 

@@ -8,11 +8,12 @@ from ..compare import Comparison
 from ..failures import at_a_kink, culprit, excuse, nearby
 from ..jacobian import Directional, draw
 from ..numeric import EPS, STEP
-from ..report import FAIL, NONFINITE, PASS, Finding, failure
+from ..report import FAIL, NONFINITE, PASS, WARN, Finding, failure
 from ..snippet import snippet_of_prepared
 from ..subject import host, joined, split
 from ..where import told
 from .base import Refused, refusal
+from .constants import checks_nothing
 from .shrink import smallest
 
 MOST_KINKS = 2  # that are taken out of a direction before it is given up: another point may have many
@@ -23,9 +24,10 @@ def never():
     return False
 
 
-def check_call(p, check, fn, inputs, lenient=never, singles=0):
-    """Findings for the gradient of fn(*inputs), another call than the one that is checked. What fails is made as small
-    as it gets, and shown. lenient() says whether a backward may raise here. Raises Refused."""
+def check_call(p, check, fn, inputs, lenient=never, singles=0, doubted=False):
+    """A Finding for the gradient of fn(*inputs), another call than the one that is checked. What fails is made as small
+    as it gets, and shown. lenient() says whether a backward may raise here, and doubted whether these inputs may mean
+    nothing to fn. Raises Refused."""
 
     def examine(inputs):
         with subject_of(fn, inputs, p.wrt) as subject:
@@ -39,15 +41,17 @@ def check_call(p, check, fn, inputs, lenient=never, singles=0):
             return found
 
     f = examine(inputs)
-    if f.verdict == FAIL and p.order == 1:
+    f = p.doubted(f) if doubted else f
+    if f.verdict in (FAIL, WARN) and p.order == 1:
         inputs, f = smallest(inputs, f, examine)
+        f = p.doubted(f) if doubted else f
         f.snippet = snippet_of_prepared(fn, inputs, {"wrt": p.wrt})
     return f
 
 
 def check_point(p, check, subject, lenient=never, singles=0):
-    """A Finding for the gradient of a Subject at its point: FAIL, or PASS for all that another point may bring about,
-    as kinks and noise. Raises Refused where the forward raises or gives NaN.
+    """A Finding for the gradient of a Subject at its point: FAIL for another slope, WARN for none, or PASS for all that
+    another point may bring about, as kinks and noise. Raises Refused where the forward raises or gives NaN.
 
     singles: so many elements are looked at one by one besides. Most points need no more than four evaluations along
     each direction; only where those do not agree with the gradient are they measured with error bars."""
@@ -58,12 +62,12 @@ def check_point(p, check, subject, lenient=never, singles=0):
     if np.isnan(run.y).any():
         raise Refused("its value is NaN")
     if not run.y.size or not subject.size:
-        return _backward_only(check, run, lenient)
+        return _backward_only(p, check, run, lenient)
     dys = [p.rng.standard_normal(y.shape).astype(y.dtype) for y in run.outputs]
     try:
         gradient = run.gradient(dys) if run.roots else [np.zeros(leaf.array.shape) for leaf in subject.leaves]
     except Exception as error:
-        return _raised(check, error, lenient)
+        return _raised(p, check, error, lenient)
     gradient, undefined = joined(gradient), ~np.isfinite(joined(gradient))
     directions = [u * ~undefined for u in _directions(p.rng, subject, singles)]
     doubtful = [u for u in directions if u.any() and not _agrees(subject, run, dys, gradient, u)]
@@ -75,19 +79,20 @@ def check_point(p, check, subject, lenient=never, singles=0):
         raise refusal(error) from None
 
 
-def _backward_only(check, run, lenient):
+def _backward_only(p, check, run, lenient):
     try:
         run.gradient([np.zeros(y.shape) for y in run.outputs]) if run.roots else None
     except Exception as error:
-        return _raised(check, error, lenient)
+        return _raised(p, check, error, lenient)
     return Finding(check, PASS)
 
 
-def _raised(check, error, lenient):
-    """A backward that raises where the forward ran is wrong, unless it says itself that it is not made for this."""
-    if isinstance(error, NotImplementedError) or lenient():
+def _raised(p, check, error, lenient):
+    """A backward that raises where the forward ran may be wrong, unless it says itself that it is not made for this, or
+    the forward does not look at what it is given."""
+    if isinstance(error, NotImplementedError) or checks_nothing(p) or lenient():
         raise refusal(error) from None
-    return failure(check, f"the forward runs, but the backward raises {told(error)}")
+    return p.doubted(failure(check, f"the forward runs, but the backward raises {told(error)}"))
 
 
 def _directions(rng, subject, singles):
@@ -136,7 +141,7 @@ def _in_doubt(p, check, subject, doubtful):
     """The Finding for those directions, each measured with error bars and all the excuses that there are: where the
     function jumps, no gradient is right. What is wrong is so at steps that are stretched by an odd factor, too."""
     f = _worst_along(p, check, subject, doubtful, 1.0)
-    if f.verdict == FAIL and _worst_along(p, check, subject, doubtful, STRETCH).verdict != FAIL:
+    if f.verdict != PASS and _worst_along(p, check, subject, doubtful, STRETCH).verdict != f.verdict:
         return Finding(check, PASS)
     return f
 
@@ -147,8 +152,11 @@ def _worst_along(p, check, subject, doubtful, stretch):
     for u in doubtful[at_kink:]:  # at ties all elements kink together: to take them out one by one would take long
         Directional(comparison, check, MOST_KINKS).check(u.copy())
     excuse(comparison)
+    passed = Finding(check, PASS, excess=min(1.0, max((f.excess for f in comparison.findings), default=0.0)))
+    wrong = []
     for f in comparison.findings:
-        if f.analytic is not None and not np.isfinite(f.analytic) and f.verdict in (NONFINITE, FAIL):
+        undefined = f.analytic is not None and not np.isfinite(f.analytic) and f.verdict in (NONFINITE, FAIL)
+        if undefined:
             if not _is_smooth(f) or _excused(subject, p.rng, f):
                 continue
             f.verdict, f.excess, f.note = FAIL, np.inf, "the function is finite and smooth here, its gradient is not"
@@ -156,8 +164,8 @@ def _worst_along(p, check, subject, doubtful, stretch):
             continue
         if f.verdict == FAIL and not _lost_in_rounding(subject):
             f.check = check
-            return f
-    return Finding(check, PASS, excess=min(1.0, max((f.excess for f in comparison.findings), default=0.0)))
+            wrong.append(p.doubted(f) if undefined else f)
+    return next((f for f in wrong if f.verdict == FAIL), wrong[0] if wrong else passed)
 
 
 def _lost_in_rounding(subject):

@@ -76,13 +76,13 @@ def shared_memory(p):
     yield from attempts(
         lambda i=i, j=j, view=view: _overlapping(p, i, j, view)
         for i, j in pairs[:MOST_PAIRS]
-        for view in (lambda x: x, _transposed, np.flip)
+        for view in (np.ndarray.view, _transposed, np.flip)
     )
 
 
 def _transposed(x):
     """x with its last two dims exchanged, where that leaves the shape as it is."""
-    return x.swapaxes(-1, -2) if x.ndim > 1 and x.shape[-1] == x.shape[-2] else x
+    return x.swapaxes(-1, -2) if x.ndim > 1 and x.shape[-1] == x.shape[-2] else x.view()
 
 
 def _overlapping(p, i, j, view):

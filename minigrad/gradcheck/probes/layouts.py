@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..report import NotApplicable
-from .base import Refused, attempts
+from .base import Refused, attempts, refusal
 
 
 def _strided(a):
@@ -84,8 +84,12 @@ def _broadcast_inputs(p, axis):
     if not any(_is_broadcast(a) for a in equal):
         return
     apart = [a.copy() for a in equal]
-    y, contiguous = p.at(apart)
-    if np.isnan(y).any():
+    run = p.forward(apart, copy=False)
+    try:
+        contiguous = p.backward(run)
+    except Exception as error:  # it is singular there, say, whatever the layout
+        raise refusal(error) from None
+    if np.isnan(run.y).any():
         raise Refused(f"NaN where dim {axis} is broadcast")
     broadcast = p.at(equal)[1]
     note = f"wrong where dim {axis} is broadcast"

@@ -74,9 +74,8 @@ def _tries(p, fn, inputs, known):
 
 
 def _check(p, fn, inputs, name, known, value):
-    unset = known is None  # and may stand for a mask, where a number makes no sense
     fn = partial(fn, **{name: value})
-    yield check_call(p, f"{name}={value!r}", fn, inputs, lenient=lambda: unset or checks_nothing(p))
+    yield check_call(p, f"{name}={value!r}", fn, inputs)
 
 
 def _others(p, name, value, n):

@@ -13,7 +13,7 @@ from ..call import op_of, subject_of
 from ..report import NotApplicable
 from ..subject import flat, host
 from .base import attempts
-from .constants import checks_nothing, may_read_anywhere, whole_numbers
+from .constants import may_read_anywhere, whole_numbers
 from .fresh import check_call
 from .shrink import like, mapped_once, resized
 
@@ -51,24 +51,19 @@ def resized_calls(p):
     """[(name, inputs)] of the same call with other sizes, for another call in between."""
     if _modules(p):
         return []
-    return [(name, inputs) for name, inputs, broadcasts in _cuts(p) if not broadcasts and name.endswith("1")]
+    return [(name, inputs) for name, inputs, *_ in _cuts(p) if name.endswith(" -> 1")]
 
 
 def _checks(p, changes):
-    def check(name, inputs, broadcasts):
+    def check(name, inputs, broadcasts, doubted):
         def lenient():
             """A backward that says that it does not broadcast is right to say so; inputs cut to 1 may do that too,
             against what fn holds itself."""
-            return broadcasts or (name.endswith(" -> 1") and not _accepts_more(p, int(name.split()[1])))
+            return broadcasts or (name.endswith(" -> 1") and _ops_of_more(p, int(name.split()[1])) is None)
 
-        yield check_call(p, name, p.fn, inputs, lenient)
+        yield check_call(p, name, p.fn, inputs, lenient, doubted=doubted)
 
     return [lambda change=change: check(*change) for change in changes]
-
-
-def _accepts_more(p, n):
-    """Does the function accept n + 1 where dims have n elements?"""
-    return _ops_of_more(p, n) is not None
 
 
 def _ops_of_more(p, n):
@@ -109,23 +104,23 @@ def _fused(p):
 
 
 def _cuts(p):
-    """[(what is changed, the inputs after it, does one input broadcast against the others?)]"""
+    """[(what is changed, the inputs after it, does one input broadcast against the others? Do they perhaps mean
+    nothing, as the numbers of an index may where sizes are cut?)]"""
 
     def cut(n, m, chosen):
         return resized(p.inputs, n, lambda a, axis: np.take(a, range(m), axis), chosen)
 
     tensors, every = list(dict.fromkeys(flat(p.inputs))), _free_sizes(p)
-    changes = [(f"size {n} -> {m}", cut(n, m, None), False) for n in every for m in (0, 1)]
+    indices = [host(x) for x in tensors if x.dtype.kind in "iu"]
+
+    def beyond(m):
+        return any(a.max(initial=-1) >= m for a in indices)
+
+    changes = [(f"size {n} -> {m}", cut(n, m, None), False, beyond(m)) for n in every for m in (0, 1)]
     for i, x in enumerate(tensors[:MOST_SIZES] if len(tensors) > 1 and not _fused(p) else ()):
         for n in sorted(set(x.shape) & set(every)):
-            changes.append((f"size {n} -> 1 in input {i} alone", cut(n, 1, [x]), True))
-    return [change for change in changes if not may_read_anywhere(p) or _fits(change[0], tensors)]
-
-
-def _fits(name, tensors):
-    """Are all numbers in an index less than what "size 3 -> 1" leaves of a dim?"""
-    largest = max((host(x).max(initial=-1) for x in tensors if x.dtype.kind in "iu"), default=-1)
-    return largest < int(name.split()[3])
+            changes.append((f"size {n} -> 1 in input {i} alone", cut(n, 1, [x]), True, bool(indices)))
+    return [change for change in changes if not may_read_anywhere(p) or not beyond(int(change[0].split()[3]))]
 
 
 def _growths(p):
@@ -140,15 +135,17 @@ def _growths(p):
         elements = sum(math.prod(m if size == n else size for size in x.shape) for x in tensors)
         if m != n and elements <= (MOST_ELEMENTS_KNOWN if m in known else MOST_ELEMENTS):
             inputs = resized(p.inputs, n, lambda a, axis, m=m: _resampled(p.rng, a, axis, m))
-            changes.append((f"size {n} -> {m}", inputs, checks_nothing(p)))
+            changes.append((f"size {n} -> {m}", inputs, False, False))
     return changes
 
 
 def _resampled(rng, a, axis, m):
-    """m slices along an axis: those that are there, or between two of them, so that all stay in the domain."""
+    """m slices along an axis: those that are there, or between two of them, so that all stay in the domain. Numbers in
+    order, such as offsets, stay in order."""
     n = a.shape[axis]
     if m <= n or a.dtype.kind != "f":
-        return np.take(a, np.arange(m) if m <= n else rng.integers(0, n, m), axis)
+        some = np.take(a, np.arange(m) if m <= n else rng.integers(0, n, m), axis)
+        return np.sort(some, axis) if m > n and (np.sort(a, axis) == a).all() else some
     weight = rng.uniform(0.05, 0.95, [m if k == axis else 1 for k in range(a.ndim)])
     first, second = (np.take(a, rng.integers(0, n, m), axis) for _ in range(2))
     return weight * first + (1 - weight) * second
@@ -173,17 +170,18 @@ def _ranks(p):
     for lead in ((1,), (2,), (2, 3)):
         if sum(x.numel() for x in tensors) * math.prod(lead) > MOST_ELEMENTS:
             continue
-        changes.append((f"{lead} more dims", mapped_once(p.inputs, more(lead)), True))
+        changes.append((f"{lead} more dims", mapped_once(p.inputs, more(lead)), True, True))
         if len(tensors) > 1:
             one = mapped_once(p.inputs, lambda x, lead=lead: more(lead)(x) if x is tensors[0] else x)
-            changes.append((f"{lead} more dims of input 0", one, True))
+            changes.append((f"{lead} more dims of input 0", one, True, True))
             others = flat(one)[1:]
             for n in _free_sizes(p) if lead == (2,) else ():  # prepended dims and a dim of 1 at once
                 cut = resized(one, n, lambda a, axis: np.take(a, [0], axis), others)
-                changes.append((f"{lead} more dims of input 0, size {n} -> 1 in the others", cut, True))
+                changes.append((f"{lead} more dims of input 0, size {n} -> 1 in the others", cut, True, True))
     if all(x.ndim and x.numel() for x in tensors):
         first = mapped_once(p.inputs, lambda x: like(x, host(x).reshape(-1)[0]))
         fewer = mapped_once(p.inputs, lambda x: like(x, host(x)[0]) if x.ndim > 1 else x)
         flattened = mapped_once(p.inputs, lambda x: like(x, host(x).reshape(-1)))
-        changes += [("no dims", first, True), ("a dim less", fewer, True), ("one dim", flattened, True)]
+        fewer_dims = {"no dims": first, "a dim less": fewer, "one dim": flattened}
+        changes += [(name, inputs, True, True) for name, inputs in fewer_dims.items()]
     return changes

@@ -7,18 +7,19 @@ import time
 import warnings
 from functools import partial
 
-from minigrad.gradcheck import GradcheckError, gradcheck
+from minigrad.gradcheck import GradcheckError, GradcheckWarning, gradcheck
 
 from . import REPORTS
 from .report import drawn, tensors
 
 
 def objection(report, function):
-    """What gradcheck raises about the function at the natural input of the report, or None."""
+    """What gradcheck raises or warns of about the function at the natural input of the report, or None."""
     options = report.natural.params
     report.forget()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        warnings.simplefilter("error", GradcheckWarning)
         try:
             gradcheck(partial(function, **options), *tensors(drawn(report.natural)), order=report.order)
         except Exception as error:  # a verdict, or what the function itself raised in one of the probes
@@ -27,11 +28,11 @@ def objection(report, function):
 
 
 def verdict(report):
-    if objection(report, report.right) is not None:
-        return "objects to the right one"
+    if (found := objection(report, report.right)) is not None:
+        return "warns of the right one" if isinstance(found, GradcheckWarning) else "objects to the right one"
     found = objection(report, report.bug)
-    if found is None:
-        return "not caught"
+    if found is None or isinstance(found, GradcheckWarning):
+        return "not caught" if found is None else "warned of"
     return "caught" if isinstance(found, GradcheckError) else f"caught: {type(found).__name__}"
 
 

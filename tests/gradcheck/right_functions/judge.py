@@ -1,7 +1,7 @@
 """Checks right functions, and says what a checker must answer.
 
-The demand: no FAIL and no error; KINK only where the function has a kink; INCONCLUSIVE and NONFINITE without a reason
-for less than 2 % of each kind."""
+The demand: no FAIL and no error; KINK only where the function has a kink; WARN, INCONCLUSIVE and NONFINITE without a
+reason for less than 2 % of each kind."""
 
 import warnings
 from collections import Counter, defaultdict
@@ -12,7 +12,7 @@ from minigrad.gradcheck import gradcheck
 
 from . import right
 
-VERDICTS = ["PASS", "KINK", "INCONCLUSIVE", "NONFINITE", "FAIL", "ERROR"]
+VERDICTS = ["PASS", "KINK", "WARN", "INCONCLUSIVE", "NONFINITE", "FAIL", "ERROR"]
 UNDECIDED = 0.02  # the part of a kind that may be INCONCLUSIVE or NONFINITE without a reason
 
 
@@ -67,7 +67,7 @@ class Tally:
 
     def broken(self):
         """The offenders that break the demand."""
-        undecided = [a for a in self.offenders if a.verdict in ("INCONCLUSIVE", "NONFINITE")]
+        undecided = [a for a in self.offenders if a.verdict in ("WARN", "INCONCLUSIVE", "NONFINITE")]
         kinds = Counter(a.kind for a in undecided)
         many = {kind for kind, n in kinds.items() if n > UNDECIDED * sum(self.counts[kind].values())}
         return [a for a in self.offenders if a not in undecided or a.kind in many]

@@ -1,0 +1,171 @@
+"""Right functions as people write them by hand, at points that they did not think of: none is failed, and what a probe
+makes of them for itself is at most a warning, which says where."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import Op
+from minigrad.gradcheck import KINK, PASS, WARN, GradcheckError, GradcheckWarning, gradcheck
+from minigrad.gradcheck.report import SEVERITY, Finding, GradcheckReport
+
+rng = np.random.default_rng(11)
+X = rng.standard_normal((3, 4))
+
+
+def spd(n):
+    a = rng.standard_normal((n, n))
+    return a @ a.T + n * np.eye(n)
+
+
+def layer_norm(x, w, b):
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * w + b
+
+
+def layer_norm_vjp(dy, x, w, b):
+    r = 1 / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    n, d = (x - x.mean(-1, keepdims=True)) * r, dy * w
+    dx = r * (d - d.mean(-1, keepdims=True) - n * (d * n).mean(-1, keepdims=True))
+    return dx, (dy * n).reshape(-1, dy.shape[-1]).sum(0), dy.reshape(-1, dy.shape[-1]).sum(0)
+
+
+def softmax(x):
+    e = np.exp(x - x.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+def cross_entropy(x, t):
+    return -np.log(softmax(x))[np.arange(len(t)), t].mean()
+
+
+def cross_entropy_vjp(dy, x, t):
+    p = softmax(x)
+    p[np.arange(len(t)), t] -= 1
+    return dy * p / len(t), None
+
+
+def ragged_sums_vjp(dy, x, offsets):
+    dx = np.zeros_like(x)
+    for k, (a, b) in enumerate(itertools.pairwise(offsets)):
+        dx[a:b] = dy[k]
+    return dx, None
+
+
+def matrix_exp(a):
+    squarings = max(0, int(np.ceil(np.log2(max(np.abs(a).sum(1).max(), 1e-30)))) + 3)
+    y = term = np.eye(len(a))
+    for k in range(1, 16):
+        term = term @ a / 2**squarings / k
+        y = y + term
+    for _ in range(squarings):
+        y = y @ y
+    return y
+
+
+def matrix_exp_vjp(dy, a):
+    n = len(a)
+    return (matrix_exp(np.block([[a.T, dy], [np.zeros((n, n)), a.T]]))[:n, n:],)
+
+
+def distances(x):
+    return np.sqrt(((x[:, None] - x[None]) ** 2).sum(-1) + 1e-12)
+
+
+def distances_vjp(dy, x):
+    w = (dy / distances(x))[..., None] * (x[:, None] - x[None])
+    return (w.sum(1) - w.sum(0),)
+
+
+def solve_vjp(dy, a, b):
+    db = np.linalg.solve(a.T, dy)
+    return -db @ np.linalg.solve(a, b).T, db
+
+
+def hinge_vjp(dy, a, b):
+    m = (a * b < 1) * dy
+    return -m * b, -m * a
+
+
+def products(x):
+    return np.array([np.dot(x[: len(x) - k], x[k:]) for k in range(3)])
+
+
+def products_vjp(dy, x):
+    dx = np.zeros_like(x)
+    for k in range(3):
+        dx[: len(x) - k] += dy[k] * x[k:]
+        dx[k:] += dy[k] * x[: len(x) - k]
+    return (dx,)
+
+
+# name: (function, vjp, inputs, where a warning comes from)
+RIGHT = {
+    "the bias of no rows": (
+        lambda x, w, b: x @ w.T + b, lambda dy, x, w, b: (dy @ w, dy.T @ x, dy.reshape(-1, dy.shape[-1]).sum(0)),
+        (X, rng.standard_normal((5, 4)), rng.standard_normal(5)), "size 5 -> 0",
+    ),
+    "layer norm": (layer_norm, layer_norm_vjp, (rng.standard_normal((2, 3, 4)), X[0], X[1]), "size 4 -> 0"),
+    "repeat": (
+        lambda x: np.repeat(x, 2, axis=1), lambda dy, x: (dy.reshape(x.shape[0], -1, 2).sum(-1),), (X,), "size 3 -> 0",
+    ),
+    "fewer targets than logits": (cross_entropy, cross_entropy_vjp, (X, np.array([1, 0, 3])), "size 3 -> 1 in input 1"),
+    "offsets in order": (
+        lambda x, o: np.array([x[a:b].sum(0) for a, b in itertools.pairwise(o)]), ragged_sums_vjp,
+        (rng.standard_normal((6, 2)), np.array([0, 2, 2, 5])), "",
+    ),
+    "logdet": (lambda a: np.log(np.linalg.det(a)), lambda dy, a: (dy * np.linalg.inv(a).T,), (spd(4),), "values"),
+    "det": (
+        np.linalg.det, lambda dy, a: (dy * np.linalg.det(a) * np.linalg.inv(a).T,), (rng.standard_normal((3, 3)),),
+        "values",
+    ),
+    "a singular system": (np.linalg.solve, solve_vjp, (spd(3), rng.standard_normal((3, 2))), ""),
+    "a matrix exponential": (matrix_exp, matrix_exp_vjp, (rng.standard_normal((4, 4)) / 2,), "scaling"),
+    "one over x": (lambda x: 1 / x, lambda dy, x: (-dy / x**2,), (rng.standard_normal(5),), ""),
+    "two inputs in one memory": (lambda a, b: np.maximum(0, 1 - a * b).sum(), hinge_vjp, (X[0], X[1]), ""),
+    "an eps below float16": (distances, distances_vjp, (X,), "float16"),
+    "one dim": (products, products_vjp, (X[:2].ravel(),), ""),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the mean of nothing
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_code_is_not_failed(name):
+    f, vjp, inputs, where = RIGHT[name]
+    report = gradcheck(f, *inputs, vjp=vjp, raise_on_fail=False)
+    assert report and report.verdict == (WARN if where else PASS), report.message()
+    assert not where or report.worst.check.startswith(where)
+    if where:
+        assert not gradcheck(f, *inputs, vjp=vjp, raise_on_fail=False, strict=True)
+
+
+class Halves(Op, abstract=True):
+    """Cannot take a dim of one row back."""
+
+    def forward(self, x):
+        return x.sum(0) / 2
+
+    def backward(self, dy):
+        return mg.stack([dy / 2] * 4) if dy.numel() != 2 else dy.reshape(7)
+
+
+def test_a_warning_passes_and_shows_the_point():
+    with pytest.warns(GradcheckWarning, match=r"size 3 -> 2: WARN\n  note +the forward runs, but the backward raises"):
+        report = gradcheck(Halves, mg.randn(4, 3), wrt=0, probes=["growth"])
+    assert report and "mg.tensor(" in report.message() and report.to_dict()["passed"]
+    with pytest.raises(GradcheckError, match="size 3 -> 2: FAIL"):
+        gradcheck(Halves, mg.randn(4, 3), probes=["growth"], strict=True)
+
+
+@pytest.mark.parametrize("worse", SEVERITY)
+@pytest.mark.parametrize("better", SEVERITY)
+def test_no_finding_covers_up_a_worse_one(better, worse):
+    if SEVERITY.index(better) > SEVERITY.index(worse):
+        better, worse = worse, better
+    for found in (better, worse), (worse, better):
+        for kinks, strict in itertools.product(("report", "error"), (False, True)):
+            report = GradcheckReport("f", 1, "full", 0, 1e-7, kinks, [Finding("a", v) for v in found], strict=strict)
+            passes = {PASS, KINK if kinks == "report" else PASS, PASS if strict else WARN}
+            assert report.verdict == worse == report.worst.verdict
+            assert bool(report) == ({better, worse} <= passes)
