@@ -82,7 +82,7 @@ class Op:
             raise TypeError(
                 f"op {cls.name}: forward must not call an argument {sorted(taken)}: the engine uses the name"
             )
-        register(Declaration(cls.name, cls, cls.apply, cls.__doc__, cls.__dict__.get("cases", [])))
+        register(Declaration(cls.name, cls, cls.apply, cls.__doc__, cls.cases))
 
     def __init__(self, *inputs: Any) -> None:
         if inputs:

@@ -62,7 +62,6 @@ def arguments(argv):
     parser.add_argument("--json", type=cli.path, metavar="FILE", help="write every row there (default: nowhere)")
     parser.add_argument("--quiet", action="store_true", help="print only failures and the last line")
     args = parser.parse_args(argv)
-    before = dict(registry)
     theirs: dict = {}  # what the files so far declare
     files, args.modules = args.modules, []
     for file in files:
@@ -70,7 +69,7 @@ def arguments(argv):
         for name, d in theirs.items():
             if registry[name] is not d:
                 parser.error(f"{d.module} and {registry[name].module} both have an op called {name!r}: rename one")
-        theirs = {name: d for name, d in registry.items() if d is not before.get(name) or d.module in args.modules}
+        theirs = {name: d for name, d in registry.items() if any(within(d.module, m) for m in args.modules)}
     args.names = list(theirs if files else registry)
     if args.op:
         args.names = [name for op in args.op for name in meant(op, theirs if files else registry, files)]
@@ -82,6 +81,10 @@ def arguments(argv):
     if args.json:
         cli.file_to_write(args.json, "--json", "gradcheck.json", ".json")
     return args
+
+
+def within(module, package):
+    return f"{module}.".startswith(f"{package}.")
 
 
 def meant(op, known, files):

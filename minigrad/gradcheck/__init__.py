@@ -13,6 +13,9 @@ They return a GradcheckReport of Findings, a TaylorReport, or rows, whose verdic
 NONFINITE or FAIL. PROBES are what is tried beside differences, {name: function}.
 """
 
+import sys
+import types
+
 from .check import gradcheck, gradgradcheck
 from .probes import PROBES
 from .report import (
@@ -25,3 +28,12 @@ __all__ = [
     "gradcheck", "gradgradcheck", "PROBES", "FAIL", "INCONCLUSIVE", "KINK", "NONFINITE", "PASS", "WARN", "Finding",
     "GradcheckError", "GradcheckReport", "GradcheckWarning", "check_op", "TaylorReport", "check_taylor",
 ]  # fmt: skip
+
+
+class _Called(types.ModuleType):
+    """mg.gradcheck(fn, *inputs) is what people type first."""
+
+    __call__ = staticmethod(gradcheck)
+
+
+sys.modules[__name__].__class__ = _Called

@@ -3,6 +3,7 @@ it in reports."""
 
 import inspect
 import os
+import re
 import threading
 from contextlib import contextmanager
 from functools import partial
@@ -138,10 +139,11 @@ class _Call:
         """fn's outputs, with `tensors` for the chosen leaves. Other floats are cast to their dtype, on their device."""
         try:
             y = called(self.function, self.replaced(tensors))
-        except TypeError as error:
-            if tensors[0].dtype == np.float64 and any(leaf.given.dtype != np.float64 for leaf in self.chosen):
-                hint = "gradcheck computes in float64: pass the Tensors that the function closes over as inputs"
-                raise TypeError(f"{error}. ({hint})") from error
+        except (RuntimeError, TypeError) as error:  # PyTorch raises either
+            about = re.search("double|float|dtype", str(error), re.IGNORECASE) and tensors[0].dtype == np.float64
+            if about and any(leaf.given.dtype != np.float64 for leaf in self.chosen):
+                hint = "gradcheck computes in float64: pass the tensors that the function closes over as inputs"
+                raise type(error)(f"{error}. ({hint})") from error
             raise
         if not any(x.dtype.kind in dtypes.FLOATS for x in flat(y)):  # or anything would pass
             raise TypeError(nothing_returned(y))

@@ -179,7 +179,7 @@ class GradcheckReport:
             lines.append(f"  analytic  {number(f.analytic, '.17g')}")
             lines.append(f"  numeric   {number(f.numeric, '.17g')} ± {number(f.bar, '.1e')}")
             lines.append(f"  ratio     {number(_ratio(f.analytic, f.numeric), '.9g')}, error / allowed {f.excess:.3g}")
-        if f.left is not None and f.right is not None:
+        if f.left is not None and f.right is not None and (f.verdict == KINK or f.jump or _differ(f.left, f.right)):
             lines.append(f"  slopes    {number(f.left, '.9g')} from the left, {number(f.right, '.9g')} from the right")
         lines += [f"  note      {f.note}"] if f.note else []
         slope = math.nan if f.left is None or f.right is None else f.left + f.right
@@ -195,7 +195,7 @@ class GradcheckReport:
             if name == f.leaf:
                 lines.append(f"  {name}: shape {shape}, given as {dtype} with strides {strides}; checked in float64")
         others = sum(g.verdict == f.verdict for g in self.findings) - 1
-        lines += [f"  and {others} more finding(s) of that verdict: see .table()"] if others else []
+        lines += [f"  and {others} more {f.verdict}: print(report.table())"] if others else []
         lines += ["", *("  " + line for line in self.snippet.splitlines())] if self.snippet else []
         return "\n".join(lines)
 
@@ -230,6 +230,11 @@ def plain_values(x):
     if isinstance(x, (float, np.floating)):
         return float(x) if math.isfinite(x) else str(float(x))
     return int(x) if isinstance(x, np.integer) else x
+
+
+def _differ(left, right):
+    """Do two slopes differ by more than the steps that they were taken with?"""
+    return abs(left - right) > 1e-2 * max(abs(left), abs(right))
 
 
 def _ratio(analytic, numeric):

@@ -53,7 +53,7 @@ def snippet_of_prepared(fn, inputs, options):
 
 def _function(fn, framework, source, missing):
     """fn as Python. Adds the lines that import it to `source`, or what it is to `missing`."""
-    bound = fn if isinstance(fn, partial) else None
+    bound = fn if isinstance(fn, partial) and (fn.args or fn.keywords) else None
     fn = op_of(fn) or plain(fn)
     fn = framework.source(fn) if framework else fn
     name = getattr(fn, "__qualname__", "<unnamed>")

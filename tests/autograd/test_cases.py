@@ -77,6 +77,13 @@ def test_an_op_of_ones_own_may_reuse_a_name_of_ours(unregistered):
     assert registry[f"{__name__}.softmax"].source is Softmax is not first
 
 
+def test_cases_are_inherited(unregistered):
+    class Mine(registry["tanh"].source):
+        pass
+
+    assert declared(Mine).cases == declared("tanh").cases != []
+
+
 def test_names_of_ops():
     class TwoWordsOp(mg.Op, abstract=True):
         pass

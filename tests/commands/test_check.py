@@ -111,7 +111,8 @@ def test_an_op_without_cases_is_no_success(module, capsys, tmp_path):
 
 def test_a_file_without_ops_is_no_success(module, tmp_path, capsys):
     file = tmp_path / "ops_of_the_test_none.py"
-    file.write_text("x = 1\n")
+    module("3", "ops_of_the_test_imported")  # whose ops are not its own
+    file.write_text("import ops_of_the_test_imported\n")
     assert main([str(file)]) == 1
     assert "no op is declared in ops_of_the_test_none, so nothing was checked" in capsys.readouterr().err
 

@@ -25,15 +25,10 @@ def pytest_generate_tests(metafunc):
     mark = metafunc.definition.get_closest_marker("gradcheck")
     if mark is None:
         return
-    from minigrad.autograd import declared
-    from minigrad.autograd.cases import Case
-
-    options = dict(mark.kwargs)
-    op = declared(options.pop("op")) if "op" in options else None  # by keyword: pytest would mark a class given alone
-    cases = mark.args or (op.cases if op else ())
-    if not cases or not all(isinstance(case, Case) for case in cases):
-        wrong = "the mark gradcheck needs an op= that declares cases, or minigrad.case(…)s: nothing would be checked"
-        raise pytest.Collector.CollectError(f"{metafunc.definition.nodeid}: {wrong}")
+    op, cases, wrong = _asked(mark)
+    if wrong:  # the test fails when it is set up, and the others are collected
+        return
+    options = {name: value for name, value in mark.kwargs.items() if name != "op"}
     order = options.pop("order", (1, 2) if op else 1)
     wanted = [(i, case, n) for i, case in enumerate(cases) for n in (order if isinstance(order, tuple) else [order])]
     items = {f"case{i}" + f"-order{n}" * (n > 1): (op, case, {"order": n} | options) for i, case, n in wanted}
@@ -44,11 +39,29 @@ def pytest_generate_tests(metafunc):
     metafunc.parametrize(["gradcheck", *names], values, indirect=["gradcheck"], ids=items)
 
 
+def _asked(mark):
+    """(op, cases, "") of a mark, or (None, (), what is wrong with it)."""
+    from minigrad.autograd import declared
+    from minigrad.autograd.cases import Case
+
+    try:  # by keyword: pytest would mark a class given alone
+        op = declared(mark.kwargs["op"]) if "op" in mark.kwargs else None
+    except ValueError as error:
+        return None, (), f"the mark gradcheck: {error}"
+    cases = mark.args or (op.cases if op else ())
+    if not cases or not all(isinstance(case, Case) for case in cases):
+        wrong = "the mark gradcheck needs an op= that declares cases, or minigrad.case(…)s: nothing would be checked"
+        return None, (), wrong
+    return op, cases, ""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    """A method of a unittest.TestCase, which runs itself, would pass without a check."""
-    marked = isinstance(item, pytest.Function) and item.get_closest_marker("gradcheck")
-    if marked and "gradcheck" not in getattr(getattr(item, "callspec", None), "params", ()):
-        pytest.fail("the mark gradcheck does nothing in a unittest.TestCase: mark a function", pytrace=False)
+    """What would pass without a check fails: a bad mark, and a method of a unittest.TestCase, which runs itself."""
+    mark = item.get_closest_marker("gradcheck") if isinstance(item, pytest.Function) else None
+    if mark and "gradcheck" not in getattr(getattr(item, "callspec", None), "params", ()):
+        wrong = _asked(mark)[2] or "the mark gradcheck does nothing in a unittest.TestCase: mark a function"
+        pytest.fail(wrong, pytrace=False)
 
 
 @pytest.hookimpl(tryfirst=True)
