@@ -1,5 +1,6 @@
 """gradcheck: a function's backward against differences with error bars, and against itself in other circumstances."""
 
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -7,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from .adapters.foreign import Adapted
 from .budget import NO_TIME, follow, limited
-from .call import alone, called, left_out_of, prepared, subject_of
+from .call import alone, called, left_out_of, plain, prepared, subject_of
 from .compare import Comparison
 from .failures import culprit, excuse
 from .jacobian import check_directions, check_elements
@@ -21,6 +23,7 @@ from .snippet import snippet
 from .subject import host, joined, mapped
 
 FULL = 512  # as many elements get a full Jacobian in mode "auto"
+SECONDS = 30.0  # that a function of another framework gets
 
 
 def gradcheck(
@@ -79,10 +82,11 @@ def gradcheck(
                 which passes; "error" fails; "skip" does not mention it.
     probes      "all", or names out of PROBES, or () for none.
     seed        the same seed gives the same directions, cotangents and probes.
-    budget      seconds that it may take, or None. The most telling comes first: directions that move everything, then
-                each leaf by itself, up to two thirds of the time; then the probes. What there is no time for is in
-                report.left_out and counted in the summary. One direction is always compared. A difference that was
-                found is followed to its element, for as long again. mode "auto" takes a full Jacobian only if it fits.
+    budget      seconds that it may take. Default: 30 for a function of another framework, infinity for ours. The most
+                telling comes first: directions that move everything, then each leaf by itself, up to two thirds of the
+                time; then the probes. What there is no time for is in report.left_out and counted in the summary. One
+                direction is always compared. A difference that was found is followed to its element, for as long again.
+                mode "auto" takes a full Jacobian only if it fits.
     progress    called with what is being done, as text. Default: a line on stderr, if that is a terminal and the check
                 takes more than two seconds; False for none.
     strict      probes try points that nobody asked about: other sizes, also 0, other numbers, other indices. If the
@@ -109,6 +113,7 @@ def gradcheck(
     given = fn, inputs, kwargs
     with alone():
         fn, inputs = prepared(fn, inputs, kwargs, vjp, expected_vjp)
+    budget = SECONDS if budget is None and isinstance(plain(fn), Adapted) else None if budget == math.inf else budget
     rng = np.random.default_rng([SALT, seed])
     with alone(), limited(budget, progress) as clock, subject_of(fn, inputs, wrt) as subject, np.errstate(all="ignore"):
         label = subject.label

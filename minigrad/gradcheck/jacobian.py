@@ -72,7 +72,9 @@ def _worst(comparison, leaf, tables, of_outputs):
     f = comparison.finding("Jacobian", table, (k, j), (leaf, j), output)
     alike = codes == codes[k, j]
     if f.verdict != PASS:
+        passing = int((codes == CODE[PASS]).all(axis=0).sum())
         f.note = f"{alike.sum()} of {codes.size} elements of this Jacobian" + (f"; {f.note}" if f.note else "")
+        f.note += f"; {passing} of {codes.shape[1]} columns pass" if passing else ""
     if f.verdict == FAIL:
         others = {other.name: t.d.value for other, t in tables.items() if other is not leaf}
         f.hints = patterns(leaf, table.analytic, table.d.value, alike, others) + f.hints

@@ -61,7 +61,7 @@ def check_options(mode, directions, order, rtol, atol, eps, numeric, kinks, prob
         raise ValueError(f"gradcheck: atol must be 0 or more; got {atol!r}")
     if eps is not None and not (isinstance(eps, NUMBERS) and 0 < eps < 1):
         raise ValueError(f"gradcheck: eps must lie between 0 and 1; got {eps!r}")
-    if not (budget is None or (isinstance(budget, NUMBERS) and 0 < budget < np.inf)):
+    if not (budget is None or (isinstance(budget, NUMBERS) and budget > 0)):
         raise ValueError(f"gradcheck: budget must be a number of seconds above 0, or None; got {budget!r}")
     if not isinstance(seed, Integral) or seed < 0:
         raise ValueError(f"gradcheck: seed must be 0, 1, 2, …; got {seed!r}")

@@ -3,10 +3,12 @@ The seconds are counted in forwards: each takes one."""
 
 import io
 import json
+import math
 import sys
 import time
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import minigrad as mg
@@ -157,7 +159,15 @@ def test_a_line_on_a_terminal_after_two_seconds(slow, monkeypatch):
     assert terminal.getvalue() == written
 
 
-@pytest.mark.parametrize("budget", [0, -1, "60", float("nan"), float("inf")])
+def test_functions_of_other_frameworks_have_a_budget():
+    x = np.linspace(-1, 1, 3)
+    for budget, known in ((None, 30), (7, 7), (math.inf, None)):
+        report = gradcheck(np.sin, x, vjp=lambda dy, x: dy * np.cos(x), budget=budget, probes=())
+        assert report.budget == known
+    assert gradcheck(mg.sin, mg.tensor(x), probes=()).budget is None
+
+
+@pytest.mark.parametrize("budget", [0, -1, "60", float("nan")])
 def test_budgets_that_make_no_sense(budget):
     with pytest.raises(ValueError, match="budget must be"):
         gradcheck(mg.sin, data(2), budget=budget)

@@ -1,6 +1,7 @@
 """What gradcheck can be called with: forms of inputs and outputs, options of PyTorch's, gradients that are meant, and
 pairs of NumPy functions."""
 
+import os
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +12,7 @@ import pytest
 import minigrad as mg
 from minigrad import Op
 from minigrad.gradcheck import FAIL, PASS, GradcheckError, check_taylor, gradcheck, gradgradcheck
+from minigrad.gradcheck.adapters import numpy as of_numpy
 
 gradcheck = partial(gradcheck, probes=())  # test_probes.py has them
 
@@ -298,6 +300,23 @@ def test_a_pair_that_writes_into_its_cotangent():
 def test_a_pair_has_no_second_order():
     with pytest.raises(TypeError, match="at order 1 only"):
         gradcheck(softmax, array(3), vjp=softmax_vjp, order=2)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_what_ends_the_process_at_a_size_of_ours_is_refused(monkeypatch):
+    monkeypatch.setattr(of_numpy.Pair, "may_crash", True)
+
+    def sin(x):
+        if x.size < 12:
+            os._exit(1)
+        return np.sin(x)
+
+    def vjp(dy, x):
+        return dy * np.cos(x) * np.where(len(x) > 1000, 1.1, 1)
+
+    report = gradcheck(sin, array(4, 3), vjp=vjp, probes=["sizes", "growth"], raise_on_fail=False)
+    assert "it ends the process" in report.left_out["sizes"]
+    assert report.verdict == FAIL and report.worst.check == "size 4 -> 1025" and report.worst.snippet
 
 
 def test_numpy_arrays_alone_say_nothing_of_their_gradient():

@@ -50,6 +50,12 @@ def test_a_call_as_pytorch_has_it(torch, x):
     assert gradcheck(torch.tanh, x.detach().float(), order=3, mode="directional")
 
 
+def test_attention_that_reads_beyond_its_keys(torch):
+    q, k, v = (torch.randn(1, 2, 4, 3, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    report = gradcheck(torch.nn.functional.scaled_dot_product_attention, (q, k, v), probes=["sizes", "growth"])
+    assert report.verdict == PASS and not report.left_out
+
+
 def test_modules(torch):
     net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Tanh())
     before = copy.deepcopy(net.state_dict())

@@ -73,6 +73,10 @@ class Framework:
     modules: dict = {}  # what a snippet may name functions of: {how: module}
     kinds: tuple = ()  # the types that `entered` turns into Tensors or Modules
     packings: tuple = (tuple,)  # what may hold all inputs of a call
+    may_crash = False  # may its functions end the process on inputs that they are not made for?
+
+    def forked(self):
+        """A child of a fork is going to call its functions."""
 
     def entered(self, x):
         """A Tensor (in the array's own memory, if possible) or a Module in place of x; x itself if it is a constant."""

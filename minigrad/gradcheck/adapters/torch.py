@@ -31,6 +31,10 @@ class PyTorch(Framework):
     modules = {m.__name__: m for m in (torch, torch.nn.functional, torch.linalg, torch.special, torch.fft)}
     kinds = (torch.Tensor, torch.nn.Module)
     packings = (tuple, list)  # as its own gradcheck has it
+    may_crash = not torch.cuda.is_available()  # with a GPU its backward does not run in a fork
+
+    def forked(self):
+        torch.set_num_threads(1)  # the others were the parent's
 
     def entered(self, x):
         return TorchModule(x) if isinstance(x, torch.nn.Module) else _entered(x)

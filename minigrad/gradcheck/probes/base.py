@@ -1,8 +1,16 @@
 """What every probe is given, a Probed: a function at one point, and how two results there are compared."""
 
+import multiprocessing
+import os
+import signal
+import warnings
+from typing import Any
+
 import numpy as np
 
 from ... import autograd
+from ..adapters.foreign import Adapted
+from ..call import plain
 from ..numeric import EPS
 from ..report import FAIL, PASS, WARN, Finding, NotApplicable, failure
 from ..rounding import difference_of, unsteadiness
@@ -22,6 +30,7 @@ class Probed:
         self.comparison, self.subject, self.rng = comparison, comparison.subject, comparison.rng
         self.fn, self.inputs, self.wrt, self.order = fn, inputs, wrt, order
         self.strict = strict
+        self.may_crash = isinstance(plain(fn), Adapted) and plain(fn).framework.may_crash
         self.coarsest = EPS  # of the float dtypes on the way: a function may compute in float32 inside
         self.ran: list = []  # (op, inputs) of what ran on the way
 
@@ -169,18 +178,74 @@ def refusal(error):
     return Refused(f"{type(error).__name__}: {said[:80]}")
 
 
-def attempts(tries):
+def attempts(tries, p=None):
     """The Findings of several attempts, functions that yield some, up to the first that fails. Those that are refused
-    are left out, and if all of them are, so is the probe."""
+    are left out, and if all of them are, so is the probe.
+
+    p: they hand to p.fn what it may not look at. If that may end the process, they run in one of their own."""
     refused, found = [], False
-    for attempt in tries:
-        try:
-            for finding in attempt():
-                found = True
-                yield finding
-                if finding.verdict == FAIL:
-                    return
-        except Refused as why:
-            refused.append(str(why))
+    for results in _outcomes(list(tries), p):
+        if isinstance(results, Refused):
+            refused.append(str(results))
+        for finding in results if isinstance(results, list) else ():
+            found = True
+            yield finding
+            if finding.verdict == FAIL:
+                return
     if refused and not found:
         raise NotApplicable("; ".join(dict.fromkeys(refused)))
+
+
+def _outcomes(tries, p):
+    """For each attempt a list of Findings, or Refused. Raises what it raises."""
+    if p is not None and p.may_crash and hasattr(os, "fork"):
+        yield from _of_children(tries, p)
+        return
+    for attempt in tries:
+        try:
+            yield list(attempt())
+        except Refused as why:
+            yield why
+
+
+def _of_children(tries, p):
+    """The same from a fork of this process, and from another one after each attempt that ends it."""
+    waiting = list(tries)
+    while waiting:
+        here, there = multiprocessing.Pipe(duplex=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of threads, which a child does not have: it uses none
+            child = os.fork()
+        if not child:
+            _work(waiting, p, there)
+        there.close()
+        try:
+            while waiting:
+                result, p.subject.evaluations = here.recv()
+                waiting.pop(0)
+                if not isinstance(result, (list, Refused)):
+                    raise result
+                yield result
+        except EOFError:
+            waiting.pop(0)
+            yield Refused("it ends the process")
+        finally:
+            here.close()
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def _work(tries, p, parent):
+    """What a child does: it sends what becomes of each attempt, and never returns."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what is said of a crash is not about the check
+        plain(p.fn).framework.forked()
+        for attempt in tries:
+            result: Any
+            try:
+                result = list(attempt())
+            except BaseException as why:
+                result = why
+            parent.send((result, p.subject.evaluations))
+    finally:
+        os._exit(0)

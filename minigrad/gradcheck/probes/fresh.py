@@ -43,7 +43,7 @@ def check_call(p, check, fn, inputs, lenient=never, singles=0, doubted=False):
     f = examine(inputs)
     f = p.doubted(f) if doubted else f
     if f.verdict in (FAIL, WARN) and p.order == 1:
-        inputs, f = smallest(inputs, f, examine)
+        inputs, f = (inputs, f) if p.may_crash else smallest(inputs, f, examine)
         f = p.doubted(f) if doubted else f
         f.snippet = snippet_of_prepared(fn, inputs, {"wrt": p.wrt})
     return f

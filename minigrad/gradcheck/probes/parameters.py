@@ -27,7 +27,7 @@ def parameters(p):
     tries = [t for call in _calls(p) for t in _tries(p, *call)]
     if not tries:
         raise NotApplicable("no parameters are known")
-    yield from attempts(tries[:MOST_TRIES])
+    yield from attempts(tries[:MOST_TRIES], p)
 
 
 def _calls(p):

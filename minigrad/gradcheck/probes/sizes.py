@@ -32,7 +32,7 @@ def sizes(p):
     changes = _cuts(p)
     if not changes:
         raise NotApplicable("there is no dim to shrink")
-    yield from attempts(_checks(p, changes))
+    yield from attempts(_checks(p, changes), p)
 
 
 def growth(p):
@@ -44,7 +44,7 @@ def growth(p):
     changes = [*_ranks(p), *_growths(p)]
     if not changes:
         raise NotApplicable("there is no dim to grow")
-    yield from attempts(_checks(p, changes))
+    yield from attempts(_checks(p, changes), p)
 
 
 def resized_calls(p):

@@ -81,7 +81,7 @@ def values(p):
     seen = {joined(arrays).tobytes()}
     if 1 < len(arrays) <= MOST_LEAVES:
         tries += [(name, VALUES[name], [i]) for name in ALONE for i in range(len(arrays))]
-    yield from attempts([lambda t=t: _elsewhere(p, seen, *t) for t in tries])
+    yield from attempts([lambda t=t: _elsewhere(p, seen, *t) for t in tries], p)
 
 
 NEAR = {"at": 0.0, "near": 0.01, "around": 0.5}
@@ -137,7 +137,7 @@ def indices(p):
             beyond = may_read_anywhere(p) and not np.isin(array, a).all()
             if not np.array_equal(array, a) and not beyond:
                 tries.append(lambda x=x, name=name, array=array: check(x, name, array))
-    yield from attempts(tries)
+    yield from attempts(tries, p)
 
 
 def _masks(a):
