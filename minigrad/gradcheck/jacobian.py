@@ -34,8 +34,7 @@ def check_elements(comparison, combinations=None):
         table = side_by_side(columns)
         codes = table.codes
         small = table.difference <= c.negligible(analytic, flow)
-        tiny = table.difference < c.negligible(analytic, 0 * flow)  # whatever rounding may have flattened
-        codes[((small & ~table.d.flat) | tiny) & ((codes == CODE[FAIL]) | (codes == CODE[INCONCLUSIVE]))] = CODE[PASS]
+        codes[small & ~table.d.flat & ((codes == CODE[FAIL]) | (codes == CODE[INCONCLUSIVE]))] = CODE[PASS]
         what = f"whether rounding explains it in {leaf.name}"
         follow("question", what, _allow_for_rounding, c, i, cotangents, noise, table)
         codes[(codes == CODE[PASS]) & c.too_wide(table, flow[:, None]) & ~small] = CODE[INCONCLUSIVE]

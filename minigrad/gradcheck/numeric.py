@@ -61,7 +61,6 @@ def derivative(phi, noise, step, least=0.0):
     h, up, down = _finite_step(phi, step)
     best, bar, floor = np.zeros_like(up), np.full(up.shape, np.inf), np.zeros_like(up)
     found_at = np.full(up.shape, h)  # the step of the best entry
-    scatter = np.zeros(up.shape)  # of phi at smaller steps than that
     swing = np.zeros(up.shape)
     unshrunk = np.zeros(up.shape, int)  # levels in a row at which phi has not shrunk with the step
     pieces = _Pieces(up.shape)
@@ -89,7 +88,6 @@ def derivative(phi, noise, step, least=0.0):
         flat = np.where(better, changed & (up == 0) & (down == 0), flat)
         seen = np.where(better, change > noise, seen)
         changed |= (up != 0) | (down != 0)
-        scatter = np.where(better, 0.0, np.maximum(scatter, np.abs(row[0] - best) * h))
         change_before = np.maximum(np.abs(before[0]), np.abs(before[1]))
         unshrunk = np.where((change > 64 * noise) & (change > 0.9 * change_before), unshrunk + 1, 0)
         if unshrunk.any():
@@ -98,7 +96,6 @@ def derivative(phi, noise, step, least=0.0):
         if settled.all() or h / 2 < least or (level >= LEVELS and (settled | (bar <= 1e-6 * np.abs(best))).all()):
             break
     jump = (unshrunk >= JUMP) & np.isfinite(up - down)
-    bar = np.maximum(bar, np.where(np.isfinite(scatter), scatter, 0.0) / found_at)  # phi may round worse than `noise`
     left, right, bent, kink = sides(before, (up, down), h, noise)
     if bent.any() and h > NEAR and least < NEAR:  # or are there two kinks, one on each side?
         wider, closer = [(phi(t), phi(-t)) for t in (2 * NEAR, NEAR)]

@@ -37,8 +37,7 @@ class Path:
         return d
 
     def second_look(self, disputed, noise, passed):
-        """(the steps, the Derivative from all of them, does each component of it stand on a plateau? and what does that
-        end with, see survey).
+        """(the steps, the Derivative from all of them, does each component of it stand on a plateau?).
 
         Steps of all sizes, but for those so small that they would see nothing but rounding of what is disputed, slopes
         beside their noise; and as far as it takes to find a plateau at those steps at which something has `passed`."""
@@ -46,13 +45,7 @@ class Path:
         lowest = min(blind.min(), self.step, passed.min(initial=np.inf) / RATIO**LEAST)
         lowest = max(self.least or LOWEST, lowest)
         steps = rungs(self.step, self.highest, lowest)
-        other, plateau, end = survey(self.phi, self.noise, steps)
-        still = other.swing == 0
-        if still.any():  # would it change at larger steps?
-            other.bar = np.where(
-                still & (self.change(4 * self.highest) > 0), np.maximum(other.bar, self.lost), other.bar
-            )
-        return steps, other, plateau, end
+        return steps, *survey(self.phi, self.noise, steps)
 
     def change(self, h):
         """|phi| at ±h, the larger one."""
@@ -62,10 +55,9 @@ class Path:
         """Does phi change by more than its noise at h, and at -h?"""
         return np.minimum(np.abs(self.phi(h)), np.abs(self.phi(-h))) > self.noise
 
-    def flattened(self, steps, reach=np.inf):
-        """Did rounding make the flat at the end of these steps, rather than the function itself? Not if it begins above
-        reach, for numbers near 1."""
-        return flattened(self.phi, steps, reach * (1 + self.largest))
+    def flattened(self, steps):
+        """Did rounding make the flat at the end of these steps, rather than the function itself?"""
+        return flattened(self.phi, steps)
 
     @property
     def lost(self):

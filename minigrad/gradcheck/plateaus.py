@@ -29,8 +29,7 @@ def rungs(step, highest, lowest):
 
 
 def survey(phi, noise, steps):
-    """The Derivative of phi at 0 from all of `steps`, whether each component stands on a plateau (bool), and (value,
-    bar) at the end of that plateau, which is coarser and tells of what happens between larger steps.
+    """The Derivative of phi at 0 from all of `steps`, and whether each component stands on a plateau (bool).
 
     phi: t -> array, the change from phi(0). noise: what rounding does to it, as far as its graph tells. What it really
     does is measured at the step that the value is from."""
@@ -54,7 +53,7 @@ def survey(phi, noise, steps):
         value, np.maximum(bar, rounding), rounding, left, right, kink > 0, bent > 0, np.zeros(best.size, bool), swing,
         still, seen, h,
     )  # fmt: skip
-    return d, plateau, (values[last, columns], bars[last, columns])
+    return d, plateau
 
 
 def _estimates(phi, noise, steps):
@@ -98,10 +97,10 @@ def _plateaus(values, bars, good):
     return best, last, plateau
 
 
-def flattened(phi, steps, reach):
-    """Did rounding make the flat at the end of these steps (bool)? Not if it begins above reach. Where a step is so
-    small that phi changes by a few units of rounding, it is ragged; a function that is flat by itself, such as a dead
-    zone, is smooth up to the edge."""
+def flattened(phi, steps):
+    """Did rounding make the flat at the end of these steps (bool)? Where a step is so small that phi changes by a few
+    units of rounding, it is ragged; a function that is flat by itself, such as a dead zone, is smooth up to the edge.
+    """
     changes = np.array([np.maximum(np.abs(phi(h)), np.abs(phi(-h))) for h in steps])
     edge = np.array([max(np.flatnonzero(column), default=0) for column in changes.T], int)  # the last that moves
     found, before = np.zeros(edge.size, bool), np.maximum(edge - 1, 0)
@@ -109,7 +108,7 @@ def flattened(phi, steps, reach):
         start = 1.07 * steps[k]  # of many digits, with which nothing is exact by luck
         ragged = measured_noise(phi, 0.11 * start, start) > RAGGED * changes[k]
         found |= ragged & (before == k)
-    return found & (np.array(steps)[edge] <= reach)
+    return found
 
 
 def measured_noise(phi, h, start=0.0):
