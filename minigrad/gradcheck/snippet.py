@@ -90,6 +90,8 @@ def _literal(x, name, framework):
     """An input as Python, or `name` if it is too large or cannot be written."""
     if isinstance(x, Tensor):
         dtype = "bool_" if x.dtype.kind == "b" else x.dtype.name
+        if not x.numel():
+            return f"mg.zeros({x.shape}, dtype=mg.{dtype})"
         return f"mg.tensor({host(x).tolist()!r}, dtype=mg.{dtype})" if x.numel() <= LITERAL else name
     if framework and isinstance(x, framework.kinds):
         return framework.literal(x, LITERAL) or name

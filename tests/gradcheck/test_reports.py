@@ -13,6 +13,7 @@ import minigrad as mg
 from minigrad import nn
 from minigrad.gradcheck import GradcheckError, gradcheck
 from minigrad.gradcheck.report import FAIL, INCONCLUSIVE, NONFINITE, aligned, patterns
+from minigrad.gradcheck.snippet import snippet
 
 from .wrong_sin import WrongSin, data, values, wrong_sin
 
@@ -49,6 +50,8 @@ def test_the_snippet_repeats_the_check():
         with pytest.raises(GradcheckError) as again:
             exec(report.snippet, {})
         assert again.value.report.verdict == report.verdict and again.value.report.worst.place == report.worst.place
+    for x, vjp in (mg.zeros(0, 2), None), (np.zeros((0, 2)), np.sin):
+        assert "zeros((0, 2)" in snippet(np.sin, (x,), None, {}, vjp=vjp, expected_vjp=None)
     keyword = gradcheck(wrong_sin, data(2), raise_on_fail=False).snippet
     assert "partial(WrongSin.apply, factor=1.001)" in keyword
 

@@ -2,14 +2,11 @@
 
 from collections import Counter
 
-import numpy as np
 import pytest
 
 from .right_functions import FAMILIES, right
 from .right_functions.judge import tally
-from .right_functions.verify import wrong_element
 
-EXTENDED = np.finfo(np.longdouble).nmant >= 63
 SAMPLE = 3  # of each kind
 FULL = 5000
 
@@ -38,17 +35,3 @@ def test_every_maker_has_its_turn_and_the_same_seed_makes_the_same(kind):
     seeds = range(0, len(makers) * len(FAMILIES), len(FAMILIES))
     assert Counter(right(s, kind).name for s in seeds) == Counter(maker.__name__ for maker in makers)
     assert repr(right(7, kind).inputs) == repr(right(7, kind).inputs)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not EXTENDED, reason="np.longdouble has no more digits than float64 here")
-@pytest.mark.parametrize("kind", FAMILIES)
-def test_they_are_right_in_extended_precision(kind):
-    for seed in range(0, len(FAMILIES[kind].MAKERS) * len(FAMILIES), 2 * len(FAMILIES) + 1):
-        assert wrong_element(seed, kind) is None, (seed, right(seed, kind).name)
-
-
-@pytest.mark.skipif(not EXTENDED, reason="np.longdouble has no more digits than float64 here")
-def test_extended_precision_would_see_a_wrong_one():
-    for kind in ("linear algebra", "recurrences", "losses", "layers"):
-        assert all(wrong_element(seed, kind, factor=1.01) for seed in (3, 40, 77)), kind

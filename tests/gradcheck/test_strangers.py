@@ -32,8 +32,8 @@ def layer_norm_vjp(dy, x, w, b):
 
 
 def softmax(x):
-    e = np.exp(x - x.max(1, keepdims=True))
-    return e / e.sum(1, keepdims=True)
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
 
 
 def cross_entropy(x, t):
@@ -100,6 +100,35 @@ def products_vjp(dy, x):
     return (dx,)
 
 
+def attention(q, k, v):
+    p = softmax(q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1]))
+    return p @ v
+
+
+def attention_vjp(dy, q, k, v):
+    scale = 1 / np.sqrt(q.shape[-1])
+    p, dp = softmax(q @ k.swapaxes(1, 2) * scale), dy @ v.swapaxes(1, 2)
+    ds = p * (dp - (dp * p).sum(-1, keepdims=True)) * scale
+    return ds @ k, ds.swapaxes(1, 2) @ q, p.swapaxes(1, 2) @ dy
+
+
+def embedding_vjp(dy, w, i):
+    dw = np.zeros_like(w)
+    np.add.at(dw, i, dy)
+    return dw, None
+
+
+def windows(x, n):
+    return np.lib.stride_tricks.sliding_window_view(x, (n, n), (2, 3))
+
+
+def conv2d_vjp(dy, x, w):
+    n = w.shape[-1]
+    padded = np.pad(dy, ((0, 0), (0, 0), (n - 1, n - 1), (n - 1, n - 1)))
+    dx = np.einsum("nkhwij,kcij->nchw", windows(padded, n), w[:, :, ::-1, ::-1])
+    return dx, np.einsum("nchwij,nkhw->kcij", windows(x, n), dy)
+
+
 # name: (function, vjp, inputs, where a warning comes from)
 RIGHT = {
     "the bias of no rows": (
@@ -125,6 +154,12 @@ RIGHT = {
     "one over x": (lambda x: 1 / x, lambda dy, x: (-dy / x**2,), (rng.standard_normal(5),), ""),
     "two inputs in one memory": (lambda a, b: np.maximum(0, 1 - a * b).sum(), hinge_vjp, (X[0], X[1]), ""),
     "an eps below float16": (distances, distances_vjp, (X,), "float16"),
+    "attention": (attention, attention_vjp, [rng.standard_normal((2, n, 3)) for n in (4, 5, 5)], ""),
+    "an embedding": (lambda w, i: w[i], embedding_vjp, (X, np.array([[0, 2], [1, 1]])), ""),
+    "a convolution": (
+        lambda x, w: np.einsum("nchwij,kcij->nkhw", windows(x, w.shape[-1]), w), conv2d_vjp,
+        (rng.standard_normal((2, 3, 5, 5)), rng.standard_normal((4, 3, 2, 2))), "size 2 -> 0",
+    ),
     "one dim": (products, products_vjp, (X[:2].ravel(),), ""),
 }  # fmt: skip
 
@@ -135,8 +170,8 @@ def test_right_code_is_not_failed(name):
     f, vjp, inputs, where = RIGHT[name]
     report = gradcheck(f, *inputs, vjp=vjp, raise_on_fail=False)
     assert report and report.verdict == (WARN if where else PASS), report.message()
-    assert not where or report.worst.check.startswith(where)
     if where:
+        assert any(f.check.startswith(where) for f in report.findings if f.verdict == WARN)
         assert not gradcheck(f, *inputs, vjp=vjp, raise_on_fail=False, strict=True)
 
 

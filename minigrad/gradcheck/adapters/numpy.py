@@ -32,6 +32,8 @@ class Pair(Framework):
         return array
 
     def literal(self, x, most):
+        if not x.size:
+            return f"np.zeros({x.shape}, np.{x.dtype.name})"
         return f"np.array({x.tolist()!r}, dtype=np.{x.dtype.name})" if x.size <= most else None
 
 

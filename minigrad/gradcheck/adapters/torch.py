@@ -96,6 +96,8 @@ class PyTorch(Framework):
             return None
         flag = ", requires_grad=True" if x.requires_grad else ""
         dtype = torch.float64 if x.is_floating_point() else x.dtype
+        if not x.numel():
+            return f"torch.zeros({tuple(x.shape)}, dtype={dtype}{flag})"
         return f"torch.tensor({x.detach().to(dtype).tolist()!r}, dtype={dtype}{flag})"
 
 

@@ -31,8 +31,12 @@ class Answer:
 
 
 def answer(seed, kind=None, probes="all"):
-    """What gradcheck says of right(seed, kind). One in ten is checked to the second order, where that is right too."""
-    f = right(seed, kind)
+    """What gradcheck says of right(seed, kind)."""
+    return answer_of(right(seed, kind), seed, probes)
+
+
+def answer_of(f, seed, probes="all"):
+    """What it says of a Right. One in ten is checked to the second order, where that is right too."""
     order = 2 if seed % 10 == 0 and 2 in f.orders else 1
     mg.manual_seed(seed)
     try:
