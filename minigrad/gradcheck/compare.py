@@ -20,10 +20,8 @@ MEANING = {
 }
 WIDE = 1e-6  # a bar wider than this part of the gradient decides nothing;
 WIDE_BY_ROUNDING = 1e-2  # this part, where the bar is no more than rounding explains, of it or of terms that cancel
-WIDE_BY_CANCELLING = (
-    0.6  # this part, if they cancel but for 1e-12: what is left of a saturated tanh is known to a digit
-)
-# or none, but it is no 0 and has its sign
+# or this part, if they cancel but for 1e-12: of a saturated tanh a digit is known or none, but it is not 0
+WIDE_BY_CANCELLING = 0.6
 COARSE = 16  # rtol in ulps, of a function that computes in float32 or float16 inside
 FAR = 2.0**-3  # the second look begins there, or at an eighth of x
 
