@@ -2,6 +2,7 @@
 their own checkers pass or that they see where there is none."""
 
 import copy
+import math
 from functools import partial
 
 import numpy as np
@@ -54,6 +55,19 @@ def test_attention_that_reads_beyond_its_keys(torch):
     q, k, v = (torch.randn(1, 2, 4, 3, dtype=torch.float64, requires_grad=True) for _ in range(3))
     report = gradcheck(torch.nn.functional.scaled_dot_product_attention, (q, k, v), probes=["sizes", "growth"])
     assert report.verdict == PASS and not report.left_out
+
+
+def test_a_mistake_of_pytorch_is_found(torch):
+    """batch_norm's backward on a CPU takes the weight for contiguous: dx is NaN, without an error."""
+    x, w = torch.randn(6, 4, dtype=torch.float64), torch.rand(4, dtype=torch.float64)
+    report = gradcheck(
+        lambda x, w: torch.nn.functional.batch_norm(x, None, None, w, training=True), (x, w), raise_on_fail=False
+    )
+    assert failed(report) == {"layout strided, mixed"}
+    wide = torch.full((8,), math.nan, dtype=torch.float64)
+    wide[::2] = w
+    y = torch.nn.functional.batch_norm(x.requires_grad_(), None, None, wide[::2], training=True)
+    assert y.isfinite().all() and torch.autograd.grad(y, x, torch.ones(6, 4, dtype=torch.float64))[0].isnan().any()
 
 
 def test_modules(torch):

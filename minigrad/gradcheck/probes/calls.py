@@ -11,7 +11,7 @@ from ..call import plain, subject_of
 from ..numeric import EPS
 from ..report import PASS, Finding, NotApplicable, failure
 from ..subject import PRECISION, host, joined, wrapped
-from .base import Refused
+from .base import Refused, attempts
 from .sizes import resized_calls
 
 SMALLEST = {eps: float(np.finfo(dtype).smallest_subnormal) for dtype, eps in PRECISION.items()}
@@ -126,20 +126,22 @@ def overwritten(p):
 def interleaved(p):
     """A call at another point, with other random numbers, between forward and backward changes nothing: no buffer is
     shared between calls. Nor does one of other sizes, or in another dtype."""
-    for name, call in [("another call", _call_elsewhere), *_other_calls(p)]:
-        run = p.subject.run()
-        state = p.subject.random_state
-        p.subject.random_state = {"seed": state["seed"] + 1, "offset": state["offset"]}
-        try:
-            call(p)
-        except Refused:
-            continue
-        finally:
-            p.subject.random_state = state
-        if not np.array_equal(joined([host(y) for y in run.outputs]), run.y, equal_nan=True):
-            yield failure("interleaved", f"{name} changes the outputs of this one")
-        found = p.backward(run)
-        yield from p.same_bits("interleaved", p.gradient, found, f"{name} before the backward changes the gradient")
+    calls = [("another call", _call_elsewhere), *_other_calls(p)]
+    yield from attempts([lambda call=call: _between(p, *call) for call in calls], p)
+
+
+def _between(p, name, call):
+    run = p.subject.run()
+    state = p.subject.random_state
+    p.subject.random_state = {"seed": state["seed"] + 1, "offset": state["offset"]}
+    try:
+        call(p)
+    finally:
+        p.subject.random_state = state
+    if not np.array_equal(joined([host(y) for y in run.outputs]), run.y, equal_nan=True):
+        yield failure("interleaved", f"{name} changes the outputs of this one")
+    found = p.backward(run)
+    yield from p.same_bits("interleaved", p.gradient, found, f"{name} before the backward changes the gradient")
 
 
 def _call_elsewhere(p):

@@ -89,8 +89,8 @@ def _broadcast_inputs(p, axis):
         contiguous = p.backward(run)
     except Exception as error:  # it is singular there, say, whatever the layout
         raise refusal(error) from None
-    if np.isnan(run.y).any():
-        raise Refused(f"NaN where dim {axis} is broadcast")
+    if not np.isfinite(run.y).all():
+        raise Refused(f"not finite where dim {axis} is broadcast")
     broadcast = p.at(equal)[1]
     note = f"wrong where dim {axis} is broadcast"
     yield from p.same(f"layout broadcast {axis}", contiguous, broadcast, note, arrays=apart)
