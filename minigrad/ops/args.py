@@ -29,6 +29,11 @@ def require_float(name, *xs):
 
 def promoted(name, *operands):
     """The inputs in one dtype: Tensors cast, Python and NumPy scalars weak, arrays taken as constants."""
+    x, other = operands if len(operands) == 2 else (None, None)
+    if type(x) in (float, int):
+        x, other = other, x
+    if isinstance(x, Value) and type(other) in (float, int) and x.dtype.kind in dtypes.FLOATS:
+        return operands  # as most are
     first = next((x for x in operands if isinstance(x, Value)), None)
     if first is None:
         kinds = ", ".join(type(x).__name__ for x in operands) or "none"

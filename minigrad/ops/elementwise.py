@@ -41,12 +41,10 @@ def binary(op):
     name = op.name
 
     def function(input: T, other: Operand) -> T:
-        if isinstance(input, Value) and isinstance(other, Value) and input.dtype == other.dtype:
-            if input.shape != other.shape:
-                check_broadcast(name, input, other)
-            return op.apply(input, other)
-        input, other = promoted(name, input, other)
-        check_broadcast(name, input, other)
+        if not (isinstance(input, Value) and isinstance(other, Value) and input.dtype == other.dtype):
+            input, other = promoted(name, input, other)
+        if isinstance(input, Value) and isinstance(other, Value) and input.shape != other.shape:
+            check_broadcast(name, input, other)
         return op.apply(input, other)
 
     about = """Tensors, arrays or numbers, one of them a Tensor. Dtypes are promoted, shapes broadcast. Raises
