@@ -142,8 +142,9 @@ class _Call:
         except (RuntimeError, TypeError) as error:  # PyTorch raises either
             about = re.search("double|float|dtype", str(error), re.IGNORECASE) and tensors[0].dtype == np.float64
             if about and any(leaf.given.dtype != np.float64 for leaf in self.chosen):
-                hint = "gradcheck computes in float64: pass the tensors that the function closes over as inputs"
-                raise type(error)(f"{error}. ({hint})") from error
+                error.add_note(
+                    "gradcheck computes in float64: pass the tensors that the function closes over as inputs"
+                )
             raise
         if not any(x.dtype.kind in dtypes.FLOATS for x in flat(y)):  # or anything would pass
             raise TypeError(nothing_returned(y))

@@ -2,6 +2,7 @@
 pairs of NumPy functions."""
 
 import os
+import time
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
 from functools import partial
@@ -314,6 +315,13 @@ def test_what_ends_the_process_at_a_size_of_ours_is_refused(monkeypatch):
     def vjp(dy, x):
         return dy * np.cos(x) * np.where(len(x) > 1000, 1.1, 1)
 
+    def stuck(x):
+        while x.size < 12:
+            time.sleep(1)
+        return np.sin(x)
+
+    report = gradcheck(stuck, array(4, 3), vjp=vjp, probes=["sizes"], budget=0.3)
+    assert report.verdict == PASS and report.unfinished == {"sizes": "probe"}
     report = gradcheck(sin, array(4, 3), vjp=vjp, probes=["sizes", "growth"], raise_on_fail=False)
     assert "it ends the process" in report.left_out["sizes"]
     assert report.verdict == FAIL and report.worst.check == "size 4 -> 1025" and report.worst.snippet

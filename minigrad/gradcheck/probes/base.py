@@ -10,6 +10,7 @@ import numpy as np
 
 from ... import autograd
 from ..adapters.foreign import Adapted
+from ..budget import check_time
 from ..call import plain
 from ..numeric import EPS
 from ..report import FAIL, PASS, WARN, Finding, NotApplicable, failure
@@ -224,6 +225,8 @@ def _of_children(tries, p):
         there.close()
         try:
             while waiting:
+                while not here.poll(1):  # it may be stuck where it cannot look at the clock
+                    check_time()
                 result, p.subject.evaluations = here.recv()
                 waiting.pop(0)
                 if not isinstance(result, (list, Refused)):
