@@ -8,7 +8,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import Op
-from minigrad.gradcheck import KINK, PASS, WARN, GradcheckError, GradcheckWarning, gradcheck
+from minigrad.gradcheck import FAIL, KINK, PASS, WARN, GradcheckError, GradcheckWarning, gradcheck
 from minigrad.gradcheck.report import SEVERITY, Finding, GradcheckReport
 
 rng = np.random.default_rng(11)
@@ -191,6 +191,14 @@ def test_a_warning_passes_and_shows_the_point():
     assert report and "mg.tensor(" in report.message() and report.to_dict()["passed"]
     with pytest.raises(GradcheckError, match="size 3 -> 2: FAIL"):
         gradcheck(Halves, mg.randn(4, 3), probes=["growth"], strict=True)
+
+
+def test_what_fails_is_not_made_so_small_that_it_only_warns():
+    def vjp(dy, x):
+        return dy * np.cos(x) * (1.1 if x.shape[0] == 17 else np.nan if x.size < 4 else 1)
+
+    report = gradcheck(np.sin, X, vjp=vjp, probes=["growth"], raise_on_fail=False)
+    assert report.verdict == FAIL and report.worst.check == "size 3 -> 17"
 
 
 @pytest.mark.parametrize("worse", SEVERITY)

@@ -8,7 +8,7 @@ from ..compare import Comparison
 from ..failures import at_a_kink, culprit, excuse, nearby
 from ..jacobian import Directional, draw
 from ..numeric import EPS, STEP
-from ..report import FAIL, NONFINITE, PASS, WARN, Finding, failure
+from ..report import FAIL, NONFINITE, PASS, SEVERITY, Finding, failure
 from ..snippet import snippet_of_prepared
 from ..subject import host, joined, split
 from ..where import told
@@ -38,13 +38,11 @@ def check_call(p, check, fn, inputs, lenient=never, singles=0, doubted=False):
                 raise refusal(error) from None
             found = check_point(p, check, subject, lenient, singles)
             p.subject.evaluations += subject.evaluations
-            return found
+            return p.doubted(found) if doubted else found
 
     f = examine(inputs)
-    f = p.doubted(f) if doubted else f
-    if f.verdict in (FAIL, WARN) and p.order == 1:
+    if f.verdict != PASS and p.order == 1:
         inputs, f = (inputs, f) if p.may_crash else smallest(inputs, f, examine)
-        f = p.doubted(f) if doubted else f
         f.snippet = snippet_of_prepared(fn, inputs, {"wrt": p.wrt})
     return f
 
@@ -141,9 +139,9 @@ def _in_doubt(p, check, subject, doubtful):
     """The Finding for those directions, each measured with error bars and all the excuses that there are: where the
     function jumps, no gradient is right. What is wrong is so at steps that are stretched by an odd factor, too."""
     f = _worst_along(p, check, subject, doubtful, 1.0)
-    if f.verdict != PASS and _worst_along(p, check, subject, doubtful, STRETCH).verdict != f.verdict:
-        return Finding(check, PASS)
-    return f
+    if f.verdict == PASS:
+        return f
+    return min(f, _worst_along(p, check, subject, doubtful, STRETCH), key=lambda f: SEVERITY.index(f.verdict))
 
 
 def _worst_along(p, check, subject, doubtful, stretch):
