@@ -146,10 +146,10 @@ def main(argv=()):
             nothing += [] if found else [name]
     rows = worst_first(rows)
     failed = [row for row in rows if row.verdict not in (PASS, KINK, WARN)]
-    told_of = [row for row in rows if row.verdict not in (PASS, KINK)]
-    if shown := told_of if args.quiet else rows:
+    doubtful = [row for row in rows if row.verdict not in (PASS, KINK)]
+    if shown := doubtful if args.quiet else rows:
         print(table(shown))
-    for row in told_of:
+    for row in doubtful:
         print(f"\n{row.case} on {row.device}:\n{row.message}")
     if nothing:
         print(f"no gradient to check: {', '.join(nothing)}")

@@ -113,7 +113,10 @@ def gradcheck(
     given = fn, inputs, kwargs
     with alone():
         fn, inputs = prepared(fn, inputs, kwargs, vjp, expected_vjp)
-    budget = SECONDS if budget is None and isinstance(plain(fn), Adapted) else None if budget == math.inf else budget
+    if budget is None and isinstance(plain(fn), Adapted):
+        budget = SECONDS
+    elif budget == math.inf:
+        budget = None
     rng = np.random.default_rng([SALT, seed])
     with alone(), limited(budget, progress) as clock, subject_of(fn, inputs, wrt) as subject, np.errstate(all="ignore"):
         label = subject.label

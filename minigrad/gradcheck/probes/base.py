@@ -31,7 +31,8 @@ class Probed:
         self.comparison, self.subject, self.rng = comparison, comparison.subject, comparison.rng
         self.fn, self.inputs, self.wrt, self.order = fn, inputs, wrt, order
         self.strict = strict
-        self.may_crash = isinstance(plain(fn), Adapted) and plain(fn).framework.may_crash
+        self.framework = plain(fn).framework if isinstance(plain(fn), Adapted) else None  # that fn is of, if not ours
+        self.may_crash = self.framework is not None and self.framework.may_crash
         self.coarsest = EPS  # of the float dtypes on the way: a function may compute in float32 inside
         self.ran: list = []  # (op, inputs) of what ran on the way
 
@@ -118,7 +119,7 @@ class Probed:
     def same_bits(self, check, expected, found, note):
         """For two gradients that must be equal to the last bit; but for their rounding, if another framework's order of
         additions may depend on where memory lies."""
-        slack = 8 * EPS if isinstance(plain(self.fn), Adapted) else 0.0
+        slack = 8 * EPS if self.framework else 0.0
         for leaf, a, b in zip(self.subject.leaves, expected, found):
             allowed = slack * np.abs(a[np.isfinite(a)]).max(initial=0)
             yield self.finding(check, leaf, a, b, np.where(difference_of(a, b) > allowed, np.inf, 0.0), note)
@@ -245,7 +246,7 @@ def _work(tries, p, parent):
     """What a child does: it sends what becomes of each attempt, and never returns."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what is said of a crash is not about the check
-        plain(p.fn).framework.forked()
+        p.framework.forked()
         for attempt in tries:
             result: Any
             try:

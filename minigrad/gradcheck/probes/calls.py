@@ -6,8 +6,7 @@ import threading
 import numpy as np
 
 from ... import autograd
-from ..adapters.foreign import Adapted
-from ..call import plain, subject_of
+from ..call import subject_of
 from ..numeric import EPS
 from ..report import PASS, Finding, NotApplicable, failure
 from ..subject import PRECISION, host, joined, wrapped
@@ -247,7 +246,7 @@ def modes(p):
         except autograd.GraphError as why:
             raise NotApplicable(f"it needs a graph of its own ({why})") from None
     if y.shape == p.run.y.shape:
-        if isinstance(plain(p.fn), Adapted):
+        if p.framework:
             yield p.same_outputs("no_grad", p.run.y, y, "not the same under no_grad")
         else:
             same = np.array_equal(y, p.run.y, equal_nan=True)
