@@ -65,6 +65,7 @@ class Captured(Generic[P, R]):
     Calls from several threads wait for each other."""
 
     _all: weakref.WeakSet = weakref.WeakSet()
+    _inherited: list = []
 
     def __init__(self, function: Callable[P, R]) -> None:
         self.function = function
@@ -144,9 +145,10 @@ class Captured(Generic[P, R]):
 
     @classmethod
     def _after_fork(cls):
-        """In a child of a fork, whoever held a lock is gone."""
+        """In a child of a fork whoever held a lock is gone, and a GPU's graphs can be neither run nor given back."""
         for captured in cls._all:
             captured._lock = threading.RLock()
+            cls._inherited += captured._recordings.values()
 
 
 if hasattr(os, "register_at_fork"):

@@ -29,6 +29,7 @@ INSTALL = (
     "(CUDA 12: cupy-cuda12x nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12)"
 )
 NO_DEVICE = 100  # cudaErrorNoDevice
+OF_A_GPU = "_run", "fresh", "zeros", "from_numpy", "to_numpy", "pinned", "synchronize", "current_stream"
 
 
 def why_not():
@@ -91,6 +92,20 @@ class Cuda(Launched):
         self.current_stream = cupy.cuda.get_current_stream
         self._kernels: dict = {}  # without a lock: two threads that load the same kernel load it twice
         self.unread: dict = {}  # Graphs that have run since the host last waited, and may have found wrong indices
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self):
+        """In a child of a fork, where CUDA's driver works no more, refuse all that needs it."""
+
+        def refuse(*args):
+            raise RuntimeError(
+                "device 'cuda' cannot be used in a child of os.fork(), once its parent has used it: CUDA's driver does "
+                "not work there. Start processes anew: multiprocessing.get_context('spawn')"
+            )
+
+        for name in OF_A_GPU:
+            setattr(self, name, refuse)
 
     # -- kernels
 
