@@ -11,40 +11,60 @@
 // row of scores is within a warp, what is computed from it needs no barrier, and Y stays in registers to the end. For
 // MI × N products, a thread reads MI + N numbers of shared memory: with 4 × 8, 128 of 140 instructions multiply.
 //
+// With TENSOR, tensor cores multiply, a warp is 8 × 4 threads that hold what tensor.cuh says, and tiles hold T: the
+// pattern and its gradient are rounded to it before `weigh`.
+//
 // Banks: the chunks that half a warp reads at once lie side by side, or in 8 neighbouring rows, which begin 16 bytes
 // further each, or in 2 rows, each read by half of its threads. So none are in each other's way, nor are 32 stores to P.
 //
-// Compiled for ROWS and COLUMNS of 32 or 64, and a DP of 32, 64, 128 or 256, which D and Dv may be less than. Natively,
+// Compiled for ROWS (64 with TENSOR) and COLUMNS of 32 or 64, and a DP of 32, 64, 128 or 256, which D and Dv may be less than. Natively,
 // minigrad/backend/runners/native/attention.cpp takes the place of the files that include this one.
 #pragma once
 #include "common.cuh"
 #include "heads.cuh"
+#include "tensor.cuh"
 
-constexpr int THREADS = 128, WARPS = THREADS / 32, DOWN = 4, ACROSS = 8;  // threads of a warp
-constexpr int CHUNK = 16 / sizeof(R);                                         // elements of a chunk
+template <bool, typename A, typename B> struct Either { typedef A type; };
+template <typename A, typename B> struct Either<false, A, B> { typedef B type; };
+typedef Either<TENSOR, T, R>::type E;  // what tiles hold
+
+constexpr int THREADS = 128, WARPS = THREADS / 32, DOWN = TENSOR ? 8 : 4, ACROSS = 32 / DOWN;  // threads of a warp
+constexpr int CHUNK = 16 / sizeof(E);                                         // elements of a chunk
 constexpr int MI = ROWS / WARPS / DOWN, NI = COLUMNS / ACROSS, DI = DP / ACROSS;  // a thread's part of S and of Y
-constexpr int STEP = 2 * CHUNK;  // of what a product sums over: elements at a time
-constexpr int LD = DP + CHUNK, LDP = COLUMNS + ACROSS;  // elements in a row of a tile, and of P
+constexpr int PIECE = TENSOR ? 2 : CHUNK;  // columns of Y that lie side by side
+constexpr int STEP = TENSOR ? 32 / sizeof(E) : 2 * CHUNK;  // of what a product sums over: elements at a time
+constexpr bool EARLY = sizeof(E) == 2;  // are there registers to read the next tile before it is needed?
+constexpr int LD = DP + CHUNK, LDP = COLUMNS + (TENSOR ? CHUNK : ACROSS);  // elements in a row of a tile, and of P
 
-template <typename W> struct alignas(CHUNK * sizeof(W)) Chunk { W v[CHUNK]; };
-__device__ __forceinline__ Chunk<R> chunk(const R* x) { return *reinterpret_cast<const Chunk<R>*>(x); }
+template <typename W, int N = CHUNK> struct alignas(N * sizeof(W)) Chunk { W v[N]; };
+__device__ __forceinline__ Chunk<E> chunk(const E* x) { return *reinterpret_cast<const Chunk<E>*>(x); }
+
+// x as tiles hold it.
+template <typename X>
+__device__ __forceinline__ E exact(X x) {
+  if constexpr (TENSOR && sizeof(E) == 4) return __uint_as_float(tf32(x));
+  else return E(x);
+}
 
 __device__ __forceinline__ long long smaller(long long a, long long b) { return a < b ? a : b; }
 
 // Where a thread is in its warp, such that both quarters of half a warp read the same 8 chunks across.
-__device__ __forceinline__ int down() { return threadIdx.x % 32 / 16 * 2 + threadIdx.x % 2; }
-__device__ __forceinline__ int across() { return threadIdx.x % (2 * ACROSS) / 2; }
+__device__ __forceinline__ int down() {
+  return TENSOR ? threadIdx.x % 32 / ACROSS : threadIdx.x % 32 / 16 * 2 + threadIdx.x % 2;
+}
+__device__ __forceinline__ int across() { return TENSOR ? threadIdx.x % ACROSS : threadIdx.x % (2 * ACROSS) / 2; }
 
-// The first row of a thread's warp; a thread's rows; its columns of S; and its columns of Y, in chunks.
+// The first row of a thread's warp; a thread's rows; its columns of S; and its columns of Y, in pieces.
 __device__ __forceinline__ int warp_row() { return threadIdx.x / 32 * (MI * DOWN); }
 __device__ __forceinline__ int row(int i) { return warp_row() + i * DOWN + down(); }
-__device__ __forceinline__ int column(int j) { return j * ACROSS + across(); }
-__device__ __forceinline__ int place(int j) { return j / CHUNK * (CHUNK * ACROSS) + across() * CHUNK + j % CHUNK; }
+__device__ __forceinline__ int place(int j) { return j / PIECE * (PIECE * ACROSS) + across() * PIECE + j % PIECE; }
+__device__ __forceinline__ int column(int j) { return TENSOR ? place(j) : j * ACROSS + across(); }
 
 // The x of all threads across, combined by op.
 template <typename Op>
 __device__ __forceinline__ R row_combine(R x, Op op) {
-  for (int lane = ACROSS; lane > 1; lane /= 2) x = op(x, __shfl_xor_sync(0xffffffffu, x, lane));
+  for (int lane = TENSOR ? ACROSS / 2 : ACROSS; lane > !TENSOR; lane /= 2)
+    x = op(x, __shfl_xor_sync(0xffffffffu, x, lane));
   return x;
 }
 __device__ __forceinline__ R row_sum(R x) { return row_combine(x, [](R a, R b) { return a + b; }); }
@@ -58,46 +78,68 @@ __device__ __forceinline__ Tile tile_of(long long length) {
   return {blockIdx.x / tiles, blockIdx.x % tiles};
 }
 
-// Can rows of D elements from x on be moved in chunks?
-__device__ __forceinline__ bool in_chunks(const T* x, long long stride, long long D) {
-  return (unsigned long long)x % sizeof(Chunk<T>) == 0 && stride % CHUNK == 0 && D % CHUNK == 0;
+// Can rows of D elements from x on be moved N at once?
+template <int N>
+__device__ __forceinline__ bool moves(const T* x, long long stride, long long D) {
+  return (unsigned long long)x % sizeof(Chunk<T, N>) == 0 && stride % N == 0 && D % N == 0;
 }
 
-// tile[i][d] = x[i * stride + d] for i < rows and d < D, and 0 in all the rest of the LENGTH × DP tile.
+// A LENGTH × DP tile on its way to shared memory: tile[i][d] = x[i * stride + d] for i < rows and d < D, and 0 in the rest.
 template <int LENGTH>
-__device__ __forceinline__ void load(R* tile, const T* x, long long stride, long long rows, long long D) {
-  constexpr int SIDE_BY_SIDE = DP / CHUNK, AT_ONCE = THREADS / SIDE_BY_SIDE, STEPS = LENGTH / AT_ONCE;
-  const int first = threadIdx.x / SIDE_BY_SIDE, d = threadIdx.x % SIDE_BY_SIDE * CHUNK;
-  const bool whole = in_chunks(x, stride, D);
-  const int count = int(smaller(rows, LENGTH)), left = int(smaller(D - d, CHUNK));
-  x += first * stride + d;
-  Chunk<T> held[STEPS];  // so that all of them are on their way at once
-  UNROLL for (int s = 0; s < STEPS; s++, x += AT_ONCE * stride) {
-    const int found = first + s * AT_ONCE < count ? left : 0;
-    if (whole) {
-      held[s] = found > 0 ? *reinterpret_cast<const Chunk<T>*>(x) : Chunk<T>{};
-    } else {
-      UNROLL for (int e = 0; e < CHUNK; e++) held[s].v[e] = e < found ? x[e] : T(0);
+struct Moved {
+  static constexpr int SIDE_BY_SIDE = DP / CHUNK, AT_ONCE = THREADS / SIDE_BY_SIDE, STEPS = LENGTH / AT_ONCE;
+  typedef typename Either<sizeof(T) == 2 && sizeof(E) == 2, Chunk<unsigned, 4>, Chunk<T>>::type H;  // words, if nothing changes on the way
+  H held[STEPS];  // all of them are on their way at once
+
+  __device__ __forceinline__ void read(const T* x, long long stride, long long rows, long long D) {
+    const int first = threadIdx.x / SIDE_BY_SIDE, d = threadIdx.x % SIDE_BY_SIDE * CHUNK;
+    const bool whole = moves<CHUNK>(x, stride, D);
+    const int count = int(smaller(rows, LENGTH)), left = int(smaller(D - d, CHUNK));
+    x += first * stride + d;
+    UNROLL for (int s = 0; s < STEPS; s++, x += AT_ONCE * stride) {
+      const int found = first + s * AT_ONCE < count ? left : 0;
+      if (whole) {
+        held[s] = found > 0 ? *reinterpret_cast<const H*>(x) : H{};
+      } else {
+        Chunk<T> some;
+        UNROLL for (int e = 0; e < CHUNK; e++) some.v[e] = e < found ? x[e] : T(0);
+        held[s] = reinterpret_cast<const H&>(some);
+      }
     }
   }
-  UNROLL for (int s = 0; s < STEPS; s++) {
-    Chunk<R> y;
-    UNROLL for (int e = 0; e < CHUNK; e++) y.v[e] = R(held[s].v[e]);
-    *reinterpret_cast<Chunk<R>*>(tile + (first + s * AT_ONCE) * LD + d) = y;
+  __device__ __forceinline__ void write(E* tile) const {
+    tile += threadIdx.x / SIDE_BY_SIDE * LD + threadIdx.x % SIDE_BY_SIDE * CHUNK;
+    UNROLL for (int s = 0; s < STEPS; s++, tile += AT_ONCE * LD) {
+      if constexpr (sizeof(T) == 2 && sizeof(E) == 2) {
+        *reinterpret_cast<H*>(tile) = held[s];
+      } else {
+        Chunk<E> y;
+        const Chunk<T>& x = reinterpret_cast<const Chunk<T>&>(held[s]);
+        UNROLL for (int e = 0; e < CHUNK; e++) y.v[e] = exact(x.v[e]);
+        *reinterpret_cast<Chunk<E>*>(tile) = y;
+      }
+    }
   }
+};
+
+template <int LENGTH>
+__device__ __forceinline__ void load(E* tile, const T* x, long long stride, long long rows, long long D) {
+  Moved<LENGTH> moved;
+  moved.read(x, stride, rows, D);
+  moved.write(tile);
 }
 
 // x[row(i) * stride + place(j)] = y[i][j] for those of the rows and of the D columns that exist.
 __device__ __forceinline__ void store(T* x, long long stride, long long rows, long long D, const R (&y)[MI][DI]) {
-  const bool whole = in_chunks(x, stride, D);
+  const bool whole = moves<PIECE>(x, stride, D);
   UNROLL for (int i = 0; i < MI; i++) {
     if (row(i) >= rows) break;
     T* to = x + row(i) * stride;
     if (whole) {
-      UNROLL for (int j = 0; j < DI; j += CHUNK) {
-        Chunk<T> z;
-        UNROLL for (int e = 0; e < CHUNK; e++) z.v[e] = T(y[i][j + e]);
-        if (place(j) < D) *reinterpret_cast<Chunk<T>*>(to + place(j)) = z;
+      UNROLL for (int j = 0; j < DI; j += PIECE) {
+        Chunk<T, PIECE> z;
+        UNROLL for (int e = 0; e < PIECE; e++) z.v[e] = T(y[i][j + e]);
+        if (place(j) < D) *reinterpret_cast<Chunk<T, PIECE>*>(to + place(j)) = z;
       }
     } else {
       UNROLL for (int j = 0; j < DI; j++)
@@ -106,39 +148,66 @@ __device__ __forceinline__ void store(T* x, long long stride, long long rows, lo
   }
 }
 
+// x, of 16 rows and N columns in a warp, += a b, of Fragments: those of b by the first of their 16 columns.
+template <int N, typename F>
+__device__ __forceinline__ void multiply(R (&x)[MI][N], const Fragment& a, F b) {
+  UNROLL for (int j = 0; j < N; j += 4) {
+    const Fragment f = b(j / 4 * 16);
+    multiply_add(x[0][j], x[0][j + 1], x[1][j], x[1][j + 1], a.r, f.r[0], f.r[1], E());
+    multiply_add(x[0][j + 2], x[0][j + 3], x[1][j + 2], x[1][j + 3], a.r, f.r[2], f.r[3], E());
+  }
+}
+
+// The Fragment of a tile, or of P, whose lines are STRIDE elements long: a line is a row, or, unless ALONG, one k.
+template <bool RIGHT, bool ALONG, int STRIDE>
+__device__ __forceinline__ Fragment piece(const E* tile, int row, int k) {
+  return fragment<RIGHT, ALONG, E>(row, k, [&](int i, int k) { return tile + (ALONG ? i * STRIDE + k : k * STRIDE + i); });
+}
+
 // s[i][j] = Σ_d a[row(i)][d] b[column(j)][d] over d < D.
-__device__ __forceinline__ void dots(R (&s)[MI][NI], const R* a, const R* b, int D) {
+__device__ __forceinline__ void dots(R (&s)[MI][NI], const E* a, const E* b, int D) {
   UNROLL for (int i = 0; i < MI; i++)
     UNROLL for (int j = 0; j < NI; j++) s[i][j] = 0;
+  if constexpr (TENSOR) {
+    UNROLL for (int d = 0; d < DP; d += STEP)
+      if (d < D) multiply(s, piece<false, true, LD>(a, warp_row(), d), [&](int j) { return piece<true, true, LD>(b, j, d); });
+    return;
+  }
   a += row(0) * LD;
   b += column(0) * LD;
-  for (const R* const end = a + D; a < end; a += STEP, b += STEP) {
+  for (const E* const end = a + D; a < end; a += STEP, b += STEP) {
     UNROLL for (int d = 0; d < STEP; d += CHUNK) {
-      Chunk<R> x[MI], y[NI];
+      Chunk<E> x[MI], y[NI];
       UNROLL for (int i = 0; i < MI; i++) x[i] = chunk(a + i * DOWN * LD + d);
       UNROLL for (int j = 0; j < NI; j++) y[j] = chunk(b + j * ACROSS * LD + d);
       UNROLL for (int e = 0; e < CHUNK; e++)
         UNROLL for (int i = 0; i < MI; i++)
-          UNROLL for (int j = 0; j < NI; j++) s[i][j] += x[i].v[e] * y[j].v[e];
+          UNROLL for (int j = 0; j < NI; j++) s[i][j] += R(x[i].v[e]) * R(y[j].v[e]);
     }
   }
 }
 
 // y[i][j] += Σ_k p[row(i)][k] b[k][place(j)] over first ≤ k < end, and those of the STEPs that these begin and end in.
-__device__ __forceinline__ void weigh(R (&y)[MI][DI], const R* p, const R* b, int first, int end) {
+__device__ __forceinline__ void weigh(R (&y)[MI][DI], const E* p, const E* b, int first, int end) {
   first = first / STEP * STEP;
-  const R* const stop = p + row(0) * LDP + end;
+  if constexpr (TENSOR) {
+    UNROLL for (int k = 0; k < COLUMNS; k += STEP)
+      if (first <= k && k < end)
+        multiply(y, piece<false, true, LDP>(p, warp_row(), k), [&](int d) { return piece<true, false, LD>(b, d, k); });
+    return;
+  }
+  const E* const stop = p + row(0) * LDP + end;
   p += row(0) * LDP + first;
   b += first * LD + place(0);
   for (; p < stop; p += STEP, b += STEP * LD) {
     UNROLL for (int k = 0; k < STEP; k += CHUNK) {
-      Chunk<R> x[MI];
+      Chunk<E> x[MI];
       UNROLL for (int i = 0; i < MI; i++) x[i] = chunk(p + i * DOWN * LDP + k);
       UNROLL for (int e = 0; e < CHUNK; e++) {
         UNROLL for (int j = 0; j < DI; j += CHUNK) {
-          const Chunk<R> z = chunk(b + (k + e) * LD + j * ACROSS);
+          const Chunk<E> z = chunk(b + (k + e) * LD + j * ACROSS);
           UNROLL for (int f = 0; f < CHUNK; f++)
-            UNROLL for (int i = 0; i < MI; i++) y[i][j + f] += x[i].v[e] * z.v[f];
+            UNROLL for (int i = 0; i < MI; i++) y[i][j + f] += R(x[i].v[e]) * R(z.v[f]);
         }
       }
     }
@@ -146,10 +215,16 @@ __device__ __forceinline__ void weigh(R (&y)[MI][DI], const R* p, const R* b, in
 }
 
 // p[row(i)][column(j)] = s[i][j], for `weigh` of the same warp.
-__device__ __forceinline__ void put(R* p, const R (&s)[MI][NI]) {
+__device__ __forceinline__ void put(E* p, const R (&s)[MI][NI]) {
   __syncwarp();  // its lanes have read what was there
-  UNROLL for (int i = 0; i < MI; i++)
-    UNROLL for (int j = 0; j < NI; j++) p[row(i) * LDP + column(j)] = s[i][j];
+  UNROLL for (int i = 0; i < MI; i++) {
+    if constexpr (TENSOR) {
+      UNROLL for (int j = 0; j < NI; j += 2)
+        *reinterpret_cast<Chunk<E, 2>*>(p + row(i) * LDP + column(j)) = {{exact(s[i][j]), exact(s[i][j + 1])}};
+    } else {
+      UNROLL for (int j = 0; j < NI; j++) p[row(i) * LDP + column(j)] = s[i][j];
+    }
+  }
   __syncwarp();
 }
 
@@ -164,6 +239,10 @@ struct View {
   // How many of the `most` keys from k0 on exist and, if causal, do not come after query t: none, if it is negative.
   __device__ __forceinline__ int seen(long long t, long long k0, int most) const {
     return int(smaller(most, (causal ? smaller(keys, t + 1) : keys) - k0));
+  }
+  // Does query t see all of `most` keys from k0 on, with scores that are q · k · scale and no more?
+  __device__ __forceinline__ bool plain(long long t, long long k0, int most) const {
+    return !mask && !bias && seen(t, k0, most) == most;
   }
   // The score of query t and key s, given q · k and whether s is among those that t has `seen`; -∞ where it is not.
   __device__ __forceinline__ R score(R qk, bool sees, long long t, long long s) const {
@@ -180,4 +259,18 @@ __device__ __forceinline__ View view_of(const Heads& n, const bool* mask, const 
                                         bool causal, double scale) {
   return {mask ? mask + b * n.mask[0] + h * n.mask[1] : nullptr, bias ? bias + b * n.bias[0] + h * n.bias[1] : nullptr,
           n.mask[2], n.mask[3], n.bias[2], n.bias[3], n.T, n.S, causal, R(scale)};
+}
+
+// s, which is q · k, becomes the scores of queries from q0 on, a thread's row(i), and keys from k0 on.
+__device__ __forceinline__ void scores(R (&s)[MI][NI], const View& view, long long q0, long long k0) {
+  if (view.plain(q0 + warp_row(), k0, COLUMNS)) {  // the first query of a warp sees least
+    UNROLL for (int i = 0; i < MI; i++)
+      UNROLL for (int j = 0; j < NI; j++) s[i][j] *= view.scale;
+    return;
+  }
+  UNROLL for (int i = 0; i < MI; i++) {
+    const long long t = q0 + row(i);
+    const int sees = view.seen(t, k0, COLUMNS);
+    UNROLL for (int j = 0; j < NI; j++) s[i][j] = view.score(s[i][j], column(j) < sees, t, k0 + column(j));
+  }
 }

@@ -18,12 +18,12 @@ __device__ __forceinline__ R gradient(R p, R dp, const Query& of, R scale) { ret
 // Σ_d a[r][d] b[r][d] over d < D; r is the row number (lane modulo their number) of the warp's rows. It is added in the
 // order of `dots`, so that delta is rounded as dp is: where one key has all of a query's weight, o is that key's v, and
 // dp - delta is exactly 0.
-__device__ __forceinline__ R row_dot(const R* a, const R* b, int D) {
+__device__ __forceinline__ R row_dot(const E* a, const E* b, int D) {
   const int start = (warp_row() + threadIdx.x % (MI * DOWN)) * LD;
   R sum = 0;
   for (int d = 0; d < D; d += CHUNK) {
-    const Chunk<R> x = chunk(a + start + d), y = chunk(b + start + d);
-    UNROLL for (int e = 0; e < CHUNK; e++) sum += x.v[e] * y.v[e];
+    const Chunk<E> x = chunk(a + start + d), y = chunk(b + start + d);
+    UNROLL for (int e = 0; e < CHUNK; e++) sum += R(x.v[e]) * R(y.v[e]);
   }
   return sum;
 }
@@ -32,11 +32,11 @@ __device__ __forceinline__ R row_dot(const R* a, const R* b, int D) {
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
 attention_dq(T* dq, R* delta, const T* dout, const T* o, const R* lse, const T* q, const T* k, const T* v,
              const bool* mask, const T* bias, Heads n, double scale, bool causal) {
-  DYNAMIC_SHARED(R, shared);
-  R* Q = shared;             // ROWS × LD
-  R* dO = Q + ROWS * LD;     // ROWS × LD
-  R* KV = dO + ROWS * LD;    // V, then K, COLUMNS × LD
-  R* P = KV + COLUMNS * LD;  // ds, ROWS × LDP
+  DYNAMIC_SHARED(E, shared);
+  E* Q = shared;             // ROWS × LD
+  E* dO = Q + ROWS * LD;     // ROWS × LD
+  E* KV = dO + ROWS * LD;    // V, then K, COLUMNS × LD
+  E* P = KV + COLUMNS * LD;  // ds, ROWS × LDP
   R dQ[MI][DI] = {};
 
   const Tile at = tile_of(n.T);
@@ -60,27 +60,30 @@ attention_dq(T* dq, R* delta, const T* dout, const T* o, const R* lse, const T* 
              __shfl_sync(0xffffffffu, dot, row(i) - warp_row())};
     if (here && !across()) delta[row(i)] = of[i].delta;
   }
+  Moved<COLUMNS> next;
+  auto read_k = [&](long long k0) { next.read(k + k0 * n.k[2], n.k[2], n.S - k0, n.D); };
+  auto read_v = [&](long long k0) { next.read(v + k0 * n.v[2], n.v[2], n.S - k0, n.Dv); };
+  if (EARLY) read_v(0);
   const long long end = causal ? smaller(n.S, q0 + rows) : n.S;
   for (long long k0 = 0; k0 < end; k0 += COLUMNS) {
     const int seen = warp_row() < rows ? view.seen(q0 + warp_row() + MI * DOWN - 1, k0, COLUMNS) : 0;
     R p[MI][NI], dp[MI][NI];
     __syncthreads();  // the previous tile is done with KV
-    load<COLUMNS>(KV, v + k0 * n.v[2], n.v[2], n.S - k0, n.Dv);
+    if (!EARLY) read_v(k0);
+    next.write(KV);
     __syncthreads();
+    if (EARLY) read_k(k0);
     if (seen > 0) dots(dp, dO, KV, int(n.Dv));
     __syncthreads();
-    load<COLUMNS>(KV, k + k0 * n.k[2], n.k[2], n.S - k0, n.D);
+    if (!EARLY) read_k(k0);
+    next.write(KV);
     __syncthreads();
+    if (EARLY && k0 + COLUMNS < end) read_v(k0 + COLUMNS);
     if (seen <= 0) continue;
     dots(p, Q, KV, int(n.D));
-    UNROLL for (int i = 0; i < MI; i++) {
-      const long long t = q0 + row(i);
-      const int sees = view.seen(t, k0, COLUMNS);
-      UNROLL for (int j = 0; j < NI; j++) {
-        p[i][j] = pattern(view.score(p[i][j], column(j) < sees, t, k0 + column(j)), of[i]);
-        p[i][j] = gradient(p[i][j], dp[i][j], of[i], view.scale);
-      }
-    }
+    scores(p, view, q0, k0);
+    UNROLL for (int i = 0; i < MI; i++)
+      UNROLL for (int j = 0; j < NI; j++) p[i][j] = gradient(pattern(p[i][j], of[i]), dp[i][j], of[i], view.scale);
     put(P, p);
     weigh(dQ, P, KV, 0, seen);
   }
@@ -90,12 +93,12 @@ attention_dq(T* dq, R* delta, const T* dout, const T* o, const R* lse, const T* 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
 attention_dk_dv(T* dk, T* dv, const R* delta, const T* dout, const R* lse, const T* q, const T* k, const T* v,
                 const bool* mask, const T* bias, Heads n, double scale, bool causal) {
-  DYNAMIC_SHARED(R, shared);
-  R* K = shared;             // ROWS × LD
-  R* V = K + ROWS * LD;      // ROWS × LD
-  R* Q = V + ROWS * LD;      // COLUMNS × LD
-  R* dO = Q + COLUMNS * LD;  // COLUMNS × LD
-  R* P = dO + COLUMNS * LD;  // pᵀ, then dsᵀ, ROWS × LDP
+  DYNAMIC_SHARED(E, shared);
+  E* K = shared;             // ROWS × LD
+  E* V = K + ROWS * LD;      // ROWS × LD
+  E* Q = V + ROWS * LD;      // COLUMNS × LD
+  E* dO = Q + COLUMNS * LD;  // COLUMNS × LD
+  E* P = dO + COLUMNS * LD;  // pᵀ, then dsᵀ, ROWS × LDP
   Query* of = reinterpret_cast<Query*>(P + ROWS * LDP);  // COLUMNS
   R dK[MI][DI] = {}, dV[MI][DI] = {};
 
@@ -122,11 +125,16 @@ attention_dk_dv(T* dk, T* dv, const R* delta, const T* dout, const R* lse, const
       if (warp_row() >= rows || first >= count) continue;
       R p[MI][NI], dp[MI][NI];
       dots(p, K, Q, int(n.D));
+      const bool plain = view.plain(q0, k0, warp_row() + MI * DOWN);  // the first query sees least
       UNROLL for (int j = 0; j < NI; j++) {
-        const long long t = q0 + column(j);
-        const int sees = view.seen(t, k0, ROWS);
-        UNROLL for (int i = 0; i < MI; i++)
-          p[i][j] = pattern(view.score(p[i][j], row(i) < sees, t, k0 + row(i)), of[column(j)]);
+        if (plain) {
+          UNROLL for (int i = 0; i < MI; i++) p[i][j] *= view.scale;
+        } else {
+          const long long t = q0 + column(j);
+          const int sees = view.seen(t, k0, ROWS);
+          UNROLL for (int i = 0; i < MI; i++) p[i][j] = view.score(p[i][j], row(i) < sees, t, k0 + row(i));
+        }
+        UNROLL for (int i = 0; i < MI; i++) p[i][j] = pattern(p[i][j], of[column(j)]);
       }
       put(P, p);
       weigh(dV, P, dO, first, int(count));

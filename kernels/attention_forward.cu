@@ -15,10 +15,10 @@ constexpr int RESIDENT = sizeof(R) == 4 && DP <= 64 ? 3 : 2;  // blocks on a mul
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* mask, const T* bias, Heads n,
                   double scale, bool causal) {
-  DYNAMIC_SHARED(R, shared);
-  R* Q = shared;             // ROWS × LD
-  R* KV = Q + ROWS * LD;     // K, then V, COLUMNS × LD
-  R* P = KV + COLUMNS * LD;  // the unnormalised pattern, ROWS × LDP
+  DYNAMIC_SHARED(E, shared);
+  E* Q = shared;             // ROWS × LD
+  E* KV = Q + ROWS * LD;     // K, then V, COLUMNS × LD
+  E* P = KV + COLUMNS * LD;  // the unnormalised pattern, ROWS × LDP
   R O[MI][DI] = {}, m[MI];   // and of each row: the largest score so far,
   Total<R> l[MI] = {};       // and the sum of exponentials
   for (int i = 0; i < MI; i++) m[i] = -INF;
@@ -34,24 +34,26 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
   const View view = view_of(n, mask, bias, b, h, causal, scale);
 
   load<ROWS>(Q, q, n.q[2], rows, n.D);
+  Moved<COLUMNS> next;
+  auto read_k = [&](long long k0) { next.read(k + k0 * n.k[2], n.k[2], n.S - k0, n.D); };
+  auto read_v = [&](long long k0) { next.read(v + k0 * n.v[2], n.v[2], n.S - k0, n.Dv); };
+  if (EARLY) read_k(0);
   const long long end = causal ? smaller(n.S, q0 + rows) : n.S;
   for (long long k0 = 0; k0 < end; k0 += COLUMNS) {
     // The most that any query of this warp sees of the tile. Where that is nothing, there is nothing to do.
     const int seen = warp_row() < rows ? view.seen(q0 + warp_row() + MI * DOWN - 1, k0, COLUMNS) : 0;
     __syncthreads();  // the previous tile is done with KV
-    load<COLUMNS>(KV, k + k0 * n.k[2], n.k[2], n.S - k0, n.D);
+    if (!EARLY) read_k(k0);
+    next.write(KV);
     __syncthreads();
+    if (EARLY) read_v(k0);
     if (seen > 0) {
       R s[MI][NI];
       dots(s, Q, KV, int(n.D));
+      scores(s, view, q0, k0);
       UNROLL for (int i = 0; i < MI; i++) {
-        const long long t = q0 + row(i);
-        const int sees = view.seen(t, k0, COLUMNS);
         R top = -INF, added = 0;
-        UNROLL for (int j = 0; j < NI; j++) {
-          s[i][j] = view.score(s[i][j], column(j) < sees, t, k0 + column(j));
-          top = top < s[i][j] ? s[i][j] : top;
-        }
+        UNROLL for (int j = 0; j < NI; j++) top = top < s[i][j] ? s[i][j] : top;
         top = row_largest(m[i] < top ? top : m[i]);
         const R safe = top == -INF ? R(0) : top, shrink = m[i] == top ? R(1) : exp(m[i] - safe);
         m[i] = top;
@@ -63,8 +65,10 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
       put(P, s);
     }
     __syncthreads();
-    load<COLUMNS>(KV, v + k0 * n.v[2], n.v[2], n.S - k0, n.Dv);
+    if (!EARLY) read_v(k0);
+    next.write(KV);
     __syncthreads();
+    if (EARLY && k0 + COLUMNS < end) read_k(k0 + COLUMNS);
     weigh(O, P, KV, 0, seen);
   }
   UNROLL for (int i = 0; i < MI; i++) {

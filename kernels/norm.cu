@@ -3,8 +3,9 @@
 //   layout   x, y, dy, dx: rows of n elements, one after the other; mean, rstd: one for each row; weight, bias: (n,).
 //            A null mean makes it RMSNorm, as if the mean were 0; a null weight is ones, a null bias zeros.
 //   launch   norm_forward: a warp or a block for each row: see rows.cuh. norm_backward: each block takes a run of rows
-//            and accumulates its part of dweight and dbias in Totals, of 8 bytes each; add_parts then adds up the parts
-//            in a fixed order, with a block for each 32 columns of a result.
+//            and accumulates its part of dweight and dbias in Totals, of 8 bytes each: in registers, where its threads
+//            have at most 4 elements of a row; or in memory. add_parts then adds up the parts in a fixed order, with a
+//            block for each 32 columns of a result.
 //   equals   mean = x.mean(-1); rstd = 1 / np.sqrt(((x - mean) ** 2).mean(-1) + eps); xhat = (x - mean) * rstd
 //            y = xhat * weight + bias; dbias = dy.sum(0); dweight = (dy * xhat).sum(0)
 //            g = dy * weight; dx = (g - g.mean(-1) - xhat * (g * xhat).mean(-1)) * rstd (RMSNorm: no g.mean(-1))
@@ -65,6 +66,48 @@ __device__ __forceinline__ void add_to_parameters(Total<R>* __restrict__ dweight
   if (dbias) each(n, [&](long long i) { dbias[i].add(tree<ROWS>([&](int k) { return R(dy[k * n + i]); })); });
 }
 
+// Likewise dx of rows [first, end), which the block's threads can hold: on a GPU they are read once, and what they add to
+// dweight and dbias stays in registers to the end.
+template <int W>
+__device__ __forceinline__ void held_rows(T* __restrict__ dx, Total<R>* __restrict__ dweight, Total<R>* __restrict__ dbias,
+                                          const T* __restrict__ dy, const T* __restrict__ x,
+                                          const T* __restrict__ weight, const T* __restrict__ mean,
+                                          const T* __restrict__ rstd, long long first, long long end, long long n) {
+  const bool at_once = W > 1 && aligned(dx) && aligned(Rows{dy, x}) && aligned(weight);
+  const Row<W, const T*> factor(n, weight ? weight : x, at_once);
+  Total<R> to_weight[4] = {}, to_bias[4] = {};
+  for (long long at = first; at < end; at++) {
+    const Row<W, Rows> row(n, Rows{dy + at * n, x + at * n}, at_once);
+    const R mu = mean ? R(mean[at]) : R(0), r = R(rstd[at]);
+    Totals s = {};
+    auto g = [&](int j) { return weight ? row.v[j].a * factor.v[j] : row.v[j].a; };
+    auto xhat = [&](int j) { return (row.v[j].b - mu) * r; };
+    row.places(int(n), [&](int, int k) {
+      UNROLL for (int j = k; j < k + W; j++) {
+        s.a.add(g(j));
+        s.b.add(g(j) * xhat(j));
+        if (dweight) to_weight[j].add(row.v[j].a * xhat(j));
+        if (dbias) to_bias[j].add(row.v[j].a);
+      }
+    });
+    if (!dx) continue;
+    s = block_combine(s, [](Totals v, Totals w) { return Totals{sum_of(v.a, w.a), sum_of(v.b, w.b)}; });
+    const R along_one = mean ? R(s.a) / n : R(0), along_xhat = R(s.b) / n;
+    const R rate = mean && n == 1 ? R(0) : r;  // exactly 0: a number is its own mean, but for a rounding
+    row.places(int(n), [&](int i, int k) {
+      Few<W> made;
+      UNROLL for (int j = 0; j < W; j++) made.of[j] = T((g(k + j) - along_one - xhat(k + j) * along_xhat) * rate);
+      put(dx + at * n + i, made, at_once);
+    });
+  }
+  factor.places(int(n), [&](int i, int k) {
+    UNROLL for (int j = 0; j < W; j++) {
+      if (dweight) dweight[i + j] = to_weight[k + j];
+      if (dbias) dbias[i + j] = to_bias[k + j];
+    }
+  });
+}
+
 // The rows whose terms are added up before the sum is added to a Total: natively a few, which the cache holds.
 constexpr int GROUP = ONE_THREAD ? RUN : 1;
 
@@ -76,12 +119,17 @@ extern "C" __global__ void norm_backward(T* __restrict__ dx, Total<R>* __restric
   DYNAMIC_SHARED(Total<R>, grown);
   Total<R>* const to_weight = want_weight ? parts + blockIdx.x * n : nullptr;
   Total<R>* const to_bias = want_bias ? parts + (gridDim.x + (long long)blockIdx.x) * n : nullptr;
+  const long long share = (rows + gridDim.x - 1) / gridDim.x, first = share * blockIdx.x;
+  const long long end = first + share < rows ? first + share : rows;
+  if (!ONE_THREAD && n <= 4 * blockDim.x) {
+    if (n % 4 == 0) held_rows<4>(dx, to_weight, to_bias, dy, x, weight, mean, rstd, first, end, n);
+    else held_rows<1>(dx, to_weight, to_bias, dy, x, weight, mean, rstd, first, end, n);
+    return;
+  }
   Total<R>* const dweight = in_shared && want_weight ? grown : to_weight;
   Total<R>* const dbias = in_shared && want_bias ? grown + n : to_bias;
   if (dweight) each(n, [&](long long i) { dweight[i] = {}; });  // each thread keeps its own columns, so no barrier
   if (dbias) each(n, [&](long long i) { dbias[i] = {}; });
-  const long long share = (rows + gridDim.x - 1) / gridDim.x, first = share * blockIdx.x;
-  const long long end = first + share < rows ? first + share : rows;
   for (long long group = first; group < end; group += GROUP) {
     const long long last = group + GROUP < end ? group + GROUP : end;
     for (long long row = group; dx && row < last; row++) {

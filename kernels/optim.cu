@@ -23,16 +23,27 @@ struct Slot {
 // The slot of this block's chunk, which is elements [from, to) of the slot's arrays.
 __device__ __forceinline__ const Slot& find(const Slot* __restrict__ slots, int count, long long& from, long long& to) {
   const long long chunk = blockIdx.x;
-  int low = 0, high = count - 1;
-  while (low < high) {  // the last slot that begins at or before this chunk; an empty slot has no chunk
-    const int middle = (low + high + 1) / 2;
-    if (slots[middle].chunk <= chunk) low = middle;
-    else high = middle - 1;
+  int low = 0;
+  if (ONE_THREAD) {
+    for (int high = count - 1; low < high;) {  // the last slot that begins at or before this chunk; none is empty
+      const int middle = (low + high + 1) / 2;
+      if (slots[middle].chunk <= chunk) low = middle;
+      else high = middle - 1;
+    }
+  } else {  // all at once: memory answers late
+    __shared__ int found;
+    for (int k = threadIdx.x; k < count; k += blockDim.x)
+      if (slots[k].chunk <= chunk && (k + 1 == count || slots[k + 1].chunk > chunk)) found = k;
+    __syncthreads();
+    low = found;
   }
   from = (chunk - slots[low].chunk) * CHUNK;
   to = from + CHUNK < slots[low].size ? from + CHUNK : slots[low].size;
   return slots[low];
 }
+
+struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) Four { T of[4]; };
+__device__ __forceinline__ bool in_fours(const T* x) { return (unsigned long long)x % alignof(Four) == 0; }
 
 extern "C" __global__ void adam(const Slot* __restrict__ slots, int count,
                                 const double* __restrict__ options, double beta1, double beta2, double eps,
@@ -48,13 +59,26 @@ extern "C" __global__ void adam(const Slot* __restrict__ slots, int count,
   const double* const option = options + 3 * slot.row;
   const R rate = R(option[0]), root = R(option[2]);
   const R shrink = decoupled ? R(option[1]) : R(1), decay = decoupled ? R(0) : R(option[1]);
-  each(to - from, [&](long long i) {
-    const R pi = R(p[i]) * shrink, gi = decay == 0 ? R(g[i]) : R(g[i]) + pi * decay;
-    const R mi = R(m[i]) * keep_m + gi * add_m, vi = R(v[i]) * keep_v + gi * gi * add_v;
-    m[i] = T(mi);
-    v[i] = T(vi);
-    p[i] = T(pi - mi * rate / (sqrt(vi) * root + small));
-  });
+  auto update = [&](T& pi, T& mi, T& vi, R g) {
+    const R p = R(pi) * shrink, of_g = decay == 0 ? g : g + p * decay;
+    const R m = R(mi) * keep_m + of_g * add_m, v = R(vi) * keep_v + of_g * of_g * add_v;
+    mi = T(m);
+    vi = T(v);
+    pi = T(p - m * rate / (sqrt(v) * root + small));
+  };
+  long long fours = 0;
+  if (!ONE_THREAD && in_fours(p) && in_fours(m) && in_fours(v) && in_fours(g)) {
+    fours = (to - from) / 4;
+    each(fours, [&](long long i) {
+      Four ps = ((Four*)p)[i], ms = ((Four*)m)[i], vs = ((Four*)v)[i];
+      const Four gs = ((const Four*)g)[i];
+      UNROLL for (int k = 0; k < 4; k++) update(ps.of[k], ms.of[k], vs.of[k], R(gs.of[k]));
+      ((Four*)m)[i] = ms;
+      ((Four*)v)[i] = vs;
+      ((Four*)p)[i] = ps;
+    });
+  }
+  each(to - from - 4 * fours, [&](long long i) { i += 4 * fours; update(p[i], m[i], v[i], R(g[i])); });
 }
 
 extern "C" __global__ void sgd(const Slot* __restrict__ slots, int count,

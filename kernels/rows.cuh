@@ -115,7 +115,7 @@ struct Row {
 
   // f(i, k) for each W neighbours that this thread has of `count` elements: the first is the i-th, and v[k] is for it.
   template <typename F>
-  __device__ __forceinline__ void places(int count, F f) {
+  __device__ __forceinline__ void places(int count, F f) const {
     UNROLL for (int k = 0; k < N; k += W) {
       const int i = k * blockDim.x + W * threadIdx.x;
       if (i < count) f(i, k);

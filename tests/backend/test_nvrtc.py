@@ -27,10 +27,21 @@ DTYPES = {  # of files that are not for FLOATS alone; the first of them is compi
     "reduce_cumsum": (*FLOATS, "int64"),
     "reduce_argsort": (*FLOATS, "int64", "bool"),
 }
+ATTENTION = [
+    f"ROWS={rows} COLUMNS={columns} DP={DP} TENSOR={tensor}"
+    for rows, columns, DP, tensor in (
+        (64, 64, 64, 0),
+        (64, 32, 128, 0),
+        (32, 32, 128, 0),
+        (64, 64, 64, 1),
+        (64, 32, 128, 1),
+    )
+]
 CONSTANTS = {  # that a file is compiled with; of those for other head sizes and layouts, none takes more
-    "attention_forward": ["ROWS=64 COLUMNS=64 DP=64", "ROWS=64 COLUMNS=64 DP=128", "ROWS=32 COLUMNS=32 DP=128"],
-    "attention_backward": ["ROWS=64 COLUMNS=64 DP=64", "ROWS=64 COLUMNS=32 DP=128", "ROWS=32 COLUMNS=32 DP=128"],
+    "attention_forward": [*ATTENTION, "ROWS=64 COLUMNS=64 DP=128 TENSOR=0"],
+    "attention_backward": ATTENTION,
     "matmul": ["SIDE=128 READ_A=1 READ_B=0", "SIDE=128 READ_A=1 READ_B=1", "SIDE=64 READ_A=0 READ_B=0"],
+    "matmul_tensor": [f"SIDE=128 READ_A={a} READ_B={b}" for a, b in ((1, 0), (1, 1), (0, 0), (3, 2))],
 }
 
 
@@ -39,7 +50,8 @@ def dtypes(file):
 
 
 def arches(file, dtype):
-    return ARCHES if dtype == dtypes(file)[0] else ["sm_90"]
+    tensor = "TENSOR=1" in file or "tensor" in file
+    return ARCHES[tensor:] if dtype == dtypes(file)[0] else ["sm_90"]
 
 
 def units():

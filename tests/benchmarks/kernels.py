@@ -4,12 +4,14 @@
 
 Both work on the same memory, in one process and on one stream, in turns of about 20 ms that take each other's place; so
 what counts is the ratio within a round. Ceilings are measured in the same rounds: the copy of a gigabyte by PyTorch for
-bytes, a product of 8192 × 8192 matrices by cuBLAS for floating-point operations, TF32 off. Arrays of the cases that are
-bound by memory are far larger than a GPU's cache. Results go to results/kernels-DEVICE-DATE.json.
+bytes, a product of 8192 × 8192 matrices by cuBLAS for floating-point operations. TF32 is off but in cases that name it.
+Arrays of the cases that are bound by memory are far larger than a GPU's cache. Results go to
+results/kernels-DEVICE-DATE.json.
 """
 
 import argparse
 import datetime
+import functools
 import importlib.util
 import json
 import math
@@ -36,6 +38,7 @@ class Case(NamedTuple):
     flops: float = 0
     tolerance: float = 1e-4  # of the largest element
     dtype: str = "float32"
+    tf32: bool = False  # may both round what they multiply?
 
 
 # ------------------------------------------------------------------------------------------------------------- cases
@@ -135,17 +138,18 @@ def cases(on, torch):
             lambda: on.adam_(slots, lambda: [(1e-3, 0.1, 10)], 0.9, 0.99, 1e-8, True), optimizer.step, 7 * 4 * size
         )
 
-    def matmul(n=4096, dtype="float32"):
+    def matmul(dtype="float32", tf32=False, n=4096):
         (a, ta), (b, tb) = normal(n, n, dtype=dtype), normal(n, n, dtype=dtype)
-        tolerance = 1e-4 if dtype == "float32" else 1e-2
-        return Case(lambda: on.matmul(a, b), lambda: ta @ tb, 0, 2 * n**3, tolerance, dtype)
+        tolerance = 1e-2 if dtype == "float16" or tf32 else 1e-4
+        return Case(lambda: on.matmul(a, b), lambda: ta @ tb, 0, 2 * n**3, tolerance, dtype, tf32)
 
-    def linear():
+    def linear(dtype="float32", tf32=False):
         """nanoGPT's largest product: (64 · 256, 384) by (1536, 384) transposed."""
-        (x, tx), (w, tw), (b, tb) = normal(16384, 384), normal(1536, 384), normal(1536)
-        return Case(lambda: on.linear(x, w, b), lambda: F.linear(tx, tw, tb), 0, 2 * 16384 * 384 * 1536)
+        (x, tx), (w, tw), (b, tb) = (normal(*shape, dtype=dtype) for shape in ((16384, 384), (1536, 384), (1536,)))
+        work = lambda: on.linear(x, w, b), lambda: F.linear(tx, tw, tb), 0, 2 * 16384 * 384 * 1536
+        return Case(*work, 1e-2 if dtype == "float16" or tf32 else 1e-4, dtype, tf32)
 
-    def attention(dtype="float32", backward=False):
+    def attention(dtype="float32", tf32=False, backward=False):
         B, nh, T, D = 16, 12, 1024, 64
         (q, tq), (k, tk), (v, tv), (do, tdo) = (normal(B, nh, T, D, dtype=dtype) for _ in range(4))
         scale, flops = D**-0.5, 2 * B * nh * T * T * D  # two products over half of T × T
@@ -158,6 +162,7 @@ def cases(on, torch):
                 flops,
                 1e-2,
                 dtype,
+                tf32,
             )
         o, lse = on.attention(q, k, v, None, None, scale, True)
         leaves = [t.detach().requires_grad_() for t in (tq, tk, tv)]
@@ -169,15 +174,16 @@ def cases(on, torch):
             2.5 * flops,
             1e-2,
             dtype,
+            tf32,
         )
 
     found = [copy, transpose, concat, add, bias_gelu, softmax, layer_norm, layer_norm_backward, cross_entropy]
-    found += [embedding_backward, adamw, matmul, linear]
+    found += [embedding_backward, adamw]
     named = {f.__name__: f for f in found}
-    named["matmul_float16"] = lambda: matmul(dtype="float16")
-    for dtype in ("float32", "float16"):
-        named[f"attention_{dtype}"] = lambda dtype=dtype: attention(dtype)
-        named[f"attention_backward_{dtype}"] = lambda dtype=dtype: attention(dtype, backward=True)
+    for how, kind in {"": ("float32", False), "_tf32": ("float32", True), "_float16": ("float16", False)}.items():
+        for f in (matmul, linear, attention):
+            named[f.__name__ + how] = functools.partial(f, *kind)
+        named["attention_backward" + how] = functools.partial(attention, *kind, backward=True)
     return named
 
 
@@ -220,7 +226,8 @@ def apart(torch, case):
     return ((ours - theirs).abs().max() / theirs.abs().max()).item()
 
 
-def measure(torch, case, rounds):
+def measure(on, torch, case, rounds):
+    on.tf32 = torch.backends.cuda.matmul.allow_tf32 = case.tf32
     error = apart(torch, case)
     size = 8192
     a = torch.randn(size, size, device="cuda", dtype=getattr(torch, case.dtype))
@@ -280,7 +287,6 @@ def main():
     if not torch.cuda.is_available():
         print("this PyTorch cannot use the GPU: it was built without CUDA, or for another driver")
         return 1
-    torch.backends.cuda.matmul.allow_tf32 = False
     device = torch.cuda.get_device_name()
     print(f"{device}; PyTorch {torch.__version__}; a ratio above 1 means that minigrad is faster\n")
     print(f"{'':28}{'µs':>11}{'torch µs':>11}{'ratio':>9}{'rate':>10} {'':8}{'of ceiling':>8}")
@@ -289,7 +295,7 @@ def main():
         if args.only and not name.startswith(tuple(args.only)):
             continue
         try:
-            results[name] = measure(torch, make(), args.rounds)
+            results[name] = measure(on, torch, make(), args.rounds)
         except Exception as error:  # one case that fails must not cost the others their results
             results[name] = {"failed": f"{type(error).__name__}: {error}"}
         report(name, results[name])

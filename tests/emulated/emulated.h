@@ -20,6 +20,9 @@ VECTORS(float, float) VECTORS(double, double) VECTORS(int, int) VECTORS(unsigned
 
 using emulator::Place;
 
+inline unsigned __float_as_uint(float x) { unsigned y; memcpy(&y, &x, 4); return y; }
+inline float __uint_as_float(unsigned x) { float y; memcpy(&y, &x, 4); return y; }
+
 UNCHECKED static void __syncthreads(Place place = HERE) { emulator::barrier(place); }
 
 UNCHECKED static void __syncwarp(unsigned mask = 0xffffffffu, Place place = HERE) {
@@ -88,6 +91,65 @@ UNCHECKED static int __any_sync(unsigned mask, int yes, Place place = HERE) {
 UNCHECKED static int __all_sync(unsigned mask, int yes, Place place = HERE) {
   return __ballot_sync(mask, !yes, place) == 0;
 }
+// ------------------------------------------------------------------------------------------------------ tensor cores
+// What kernels/tensor.cuh says, for all 32 lanes at once.
+
+struct Matrices { unsigned* r; const char* row; bool transposed; };
+template <bool TRANSPOSED>
+UNCHECKED static void emulated_ldmatrix(unsigned (&r)[4], const void* row, Place place = HERE) {
+  if ((size_t)row % 16) return emulator::fail("ldmatrix: a row is not at a multiple of 16 bytes");
+  checker::read(row, 16, CALLER);
+  Matrices lane = {r, (const char*)row};
+  auto load = [](void** lanes) UNCHECKED {
+    unsigned got[32][4];
+    for (int l = 0; l < 32; l++)
+      for (int i = 0; i < 4; i++)
+        for (int half = 0; half < 2; half++) {
+          const int row = TRANSPOSED ? l % 4 * 2 + half : l / 4, column = TRANSPOSED ? l / 4 : l % 4 * 2 + half;
+          memcpy((char*)&got[l][i] + 2 * half, ((Matrices*)lanes[8 * i + row])->row + 2 * column, 2);
+        }
+    for (int l = 0; l < 32; l++) memcpy(((Matrices*)lanes[l])->r, got[l], 16);
+  };
+  emulator::meet(0xffffffffu, load, &lane, place);
+}
+
+struct Products { float* d[4]; const unsigned* a; unsigned b[2]; };
+template <typename E>
+UNCHECKED static void emulated_mma(float& d0, float& d1, float& d2, float& d3, const unsigned (&a)[4], unsigned b0,
+                                   unsigned b1, E, Place place = HERE) {
+  Products lane = {{&d0, &d1, &d2, &d3}, a, {b0, b1}};
+  auto multiply = [](void** lanes) UNCHECKED {
+    constexpr int EACH = 4 / sizeof(E), K = 8 * EACH;  // elements in 4 bytes; of k
+    float a[16][K], b[K][8];
+    auto number = [](unsigned bits, int i) UNCHECKED {
+      E x;
+      memcpy((void*)&x, (char*)&bits + i * sizeof(E), sizeof(E));
+      return float(x);
+    };
+    for (int l = 0; l < 32; l++) {
+      auto& of = *(Products*)lanes[l];
+      const int g = l / 4, t = l % 4;
+      for (int i = 0; i < EACH; i++) {
+        const int k = t * EACH + i;
+        for (int r = 0; r < 4; r++) a[g + r % 2 * 8][k + r / 2 * (K / 2)] = number(of.a[r], i);
+        for (int r = 0; r < 2; r++) b[k + r * (K / 2)][g] = number(of.b[r], i);
+      }
+    }
+    for (int l = 0; l < 32; l++)
+      for (int i = 0; i < 4; i++) {
+        float& sum = *((Products*)lanes[l])->d[i];
+        double s = sum;
+        for (int k = 0; k < K; k++) s += double(a[l / 4 + i / 2 * 8][k]) * b[k][l % 4 * 2 + i % 2];
+        sum = float(s);
+      }
+  };
+  emulator::meet(0xffffffffu, multiply, &lane, place);
+}
+UNCHECKED static unsigned emulated_tf32(float x) {
+  const unsigned bits = __float_as_uint(x);
+  return (bits & 0x7f800000) == 0x7f800000 ? bits : (bits + 0x1000) & ~0x1fffu;
+}
+
 #define __threadfence()
 #define __threadfence_block()
 

@@ -27,9 +27,7 @@ def tiled(monkeypatch):
     """tiled(side, parts): from now on products are cut up like that, as far as the kernel can."""
 
     def use(side, parts=1):
-        monkeypatch.setattr(
-            launching, "choose", lambda n, m, k, batches, large, processors: (side if large else 64, parts)
-        )
+        monkeypatch.setattr(launching, "choose", lambda n, m, k, batches, large, *rest: (side if large else 64, parts))
         launching.tiling.cache_clear()
 
     yield use
@@ -80,6 +78,64 @@ def test_transposed(on, tiled, transposed):
 def test_schedules(tiled, side, schedule):
     tiled(side, 3)
     check(Emulated(schedule), numbers((132, 100)), numbers((100, 36), seed=1))
+
+
+def tf32(x):
+    """float32 with 10 bits after the point: the nearest, and away from 0 where two are as near."""
+    bits = x.view(np.uint32) + 0x1000
+    return (bits & ~np.uint32(0x1FFF)).view(np.float32)
+
+
+@pytest.fixture(params=["float16", "float32"])
+def tensor(request, on):
+    """A dtype that tensor cores multiply."""
+    if not on.tensor_cores:
+        pytest.skip("no GPU with tensor cores")
+    on.tf32 = True
+    yield request.param
+    on.tf32 = False
+
+
+def check_tensor(on, a, b):
+    """The products are exact, and sums are as good as float32: but for one rounding of the result to float16."""
+    read = tf32 if a.dtype == np.float32 else np.asarray
+    want = read(np.ascontiguousarray(a)).astype(np.float64) @ read(np.ascontiguousarray(b)).astype(np.float64)
+    got, terms = on.matmul(a, b), a.shape[-1]
+    assert got.shape == want.shape and got.dtype == a.dtype
+    size = np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64))
+    eps = 2.0**-11 if a.dtype == np.float16 else 0
+    assert (np.abs(got - want) <= eps * np.abs(want) + 2.0**-23 * np.sqrt(terms + 1) * size).all()
+
+
+@pytest.mark.parametrize("transposed", [(False, False), (False, True), (True, False), (True, True)], ids=str)
+@pytest.mark.parametrize("side", [128, 64])
+def test_tensor_cores(on, tiled, tensor, side, transposed):
+    tiled(side)
+    a, b = numbers((136, 72), tensor), numbers((72, 88), tensor, seed=1)
+    a, b = (x.T.copy().T if t else x for x, t in zip((a, b), transposed))
+    check_tensor(on, a, b)
+    check_tensor(on, a[:, 1:], b[1:])  # not aligned
+    check_tensor(on, a[:131, :67], b[:67, :81])
+    check_tensor(on, a[::-1, 3::-1], b[3::-1, ::3])
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_shapes_of_tensor_cores(on, tiled, tensor, shape):
+    tiled(64, 2)
+    n, k, m = shape
+    check_tensor(on, numbers((2, n, k), tensor), numbers((k, m), tensor, seed=1))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_tensor_cores_wait_for_each_other(tiled, dtype, transposed):
+    tiled(64, 2)
+    a, b = (numbers((72, 72), dtype, seed=i) for i in range(2))
+    a, b = (a.T.copy().T, b) if transposed else (a, b.T.copy().T)
+    for schedule in range(4):
+        emulated = Emulated(schedule, check=schedule > 1)
+        emulated.tf32 = True
+        check_tensor(emulated, a, b)
 
 
 def test_strides(on, tiled):

@@ -8,7 +8,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.backend import reference
-from minigrad.backend.launch.attention import dk_dv_bytes, dq_bytes, forward_bytes
+from minigrad.backend.launch.attention import Shape, dk_dv_bytes, dq_bytes, forward_bytes
 from minigrad.nn import functional as F
 from tests.emulated import Emulated
 
@@ -79,10 +79,10 @@ def test_heads_of_any_size(n, d_k, d_v):
 def test_kernels_say_what_fits():
     """The largest tile of which two blocks fit into a multiprocessor's shared memory, or else one."""
     on = Emulated()
-    shapes = {
-        D: [on._shape(np.dtype(t), D, dk_dv_bytes) for t in ("float16", "float32", "float64")]
-        for D in (1, 32, 33, 64, 65, 128, 129, 256, 257)
-    }
+    sizes = 1, 32, 33, 64, 65, 128, 129, 256, 257
+    found = {D: [on._shape(np.dtype(t), D, dk_dv_bytes) for t in ("float16", "float32", "float64")] for D in sizes}
+    assert [found[D][0].tensor for D in sizes[:-1]] == [True] * 6 + [False] * 2  # float16, up to 128
+    shapes = {D: [shape and shape[:3] for shape in of] for D, of in found.items()}
     assert shapes[1] == shapes[32] and shapes[33] == shapes[64] and shapes[65] == shapes[128]
     assert shapes[32] == [(64, 64, 32), (64, 64, 32), (64, 32, 32)]
     assert shapes[64] == [(64, 64, 64), (64, 64, 64), (32, 32, 64)]
@@ -93,10 +93,11 @@ def test_kernels_say_what_fits():
         for how, rows in ((forward_bytes, 1), (dq_bytes, 2), (dk_dv_bytes, 2)):
             columns = 2 if how is dk_dv_bytes else 1
             ends = 16 * (rows * shape[0] + columns * shape[1])
-            assert how(shape, 8) - ends == 2 * (how(shape, 4) - ends)
-    assert forward_bytes((64, 64, 32), 4) == 4 * (64 * 36 + 64 * 36 + 64 * 72)
-    assert dq_bytes((64, 32, 32), 4) == 4 * (2 * 64 * 36 + 32 * 36 + 64 * 40)
-    assert dk_dv_bytes((64, 32, 32), 4) == 4 * (2 * 64 * 36 + 2 * 32 * 36 + 64 * 40 + 3 * 32)
+            assert how(Shape(*shape, False, 8)) - ends == 2 * (how(Shape(*shape, False, 4)) - ends)
+    assert forward_bytes(Shape(64, 64, 32, False, 4)) == 4 * (64 * 36 + 64 * 36 + 64 * 72)
+    assert dq_bytes(Shape(64, 32, 32, False, 4)) == 4 * (2 * 64 * 36 + 32 * 36 + 64 * 40)
+    assert dk_dv_bytes(Shape(64, 32, 32, False, 4)) == 4 * (2 * 64 * 36 + 2 * 32 * 36 + 64 * 40 + 3 * 32)
+    assert dk_dv_bytes(Shape(64, 32, 32, True, 2)) == 2 * (2 * 64 * 40 + 2 * 32 * 40 + 64 * 40) + 4 * 3 * 32
 
 
 @pytest.mark.parametrize("needs", ["mask", "query", "both"])

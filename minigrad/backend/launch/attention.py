@@ -1,6 +1,7 @@
 """Scaled dot-product attention in one pass, forward and backward, without T × S scores; and the pattern alone."""
 
 import functools
+from typing import NamedTuple
 
 from ..kernels import Struct, constant
 from .launcher import broadcast_strides, check_shape, layout, real
@@ -11,11 +12,11 @@ HEADS = Struct("heads.cuh", "Heads")
 DECODE = Struct("attention_decode.cu", "Decode")
 SPAN = constant("attention_decode.cu", "SPAN")
 THREADS = constant("attention.cuh", "THREADS")
-ACROSS = constant("attention.cuh", "ACROSS")
 CHUNK = 16  # bytes
+LONGER = 8  # elements by which a row of the pattern is longer, at most
 PADDED = 32, 64, 128, 256  # what head sizes are padded to; larger ones do not fit
 TILES = (64, 64), (64, 32), (32, 32)  # ROWS and COLUMNS of attention.cuh
-REGISTERS = 32 << 10  # bytes of dk or dv, ROWS × DP, or of p and dp, ROWS × COLUMNS each, that a block can hold in them
+REGISTERS = 40 << 10  # bytes of dk, ROWS × DP, and of p, ROWS × COLUMNS, with which dv and dp, as large, fit into them
 
 
 class Attention(Softmax):
@@ -51,7 +52,7 @@ class Attention(Softmax):
     def _launch_attention(self, o, lse, q, k, v, *rest):
         (B, nh, T, D), Dv = q.shape, v.shape[3]
         shape = self._shape(q.dtype, max(D, Dv), forward_bytes)
-        file, shared = _compiled("attention_forward", shape), forward_bytes(shape, lse.itemsize)
+        file, shared = _compiled("attention_forward", shape), forward_bytes(shape)
         grid = _blocks(T, shape) * B * nh
         self.launch(file, "attention_forward", q.dtype, grid, THREADS, o, lse, q, k, v, *rest, shared=shared)
 
@@ -59,9 +60,9 @@ class Attention(Softmax):
         (B, nh, T, D), (nkv, S, Dv) = q.shape, dv.shape[1:]
         shape = self._shape(q.dtype, max(D, Dv), dk_dv_bytes)
         file, delta = _compiled("attention_backward", shape), self.empty((B, nh, T), lse.dtype)
-        grid, shared = _blocks(T, shape) * B * nh, dq_bytes(shape, lse.itemsize)
+        grid, shared = _blocks(T, shape) * B * nh, dq_bytes(shape)
         self.launch(file, "attention_dq", q.dtype, grid, THREADS, dq, delta, do, o, lse, q, *rest, shared=shared)
-        grid, shared = _blocks(S, shape) * B * nkv, dk_dv_bytes(shape, lse.itemsize)
+        grid, shared = _blocks(S, shape) * B * nkv, dk_dv_bytes(shape)
         self.launch(file, "attention_dk_dv", q.dtype, grid, THREADS, dk, dv, delta, do, lse, q, *rest, shared=shared)
 
     @KERNEL
@@ -96,14 +97,14 @@ class Attention(Softmax):
         return max((D for D in PADDED if self._shape(dtype, D, dk_dv_bytes)), default=0)
 
     def _shape(self, dtype, D, needed):
-        """(ROWS, COLUMNS, DP) for a head size: the largest of which two blocks, or else one, fit in shared memory; or
-        None."""
+        """The Shape for a head size: the largest of which two blocks, or else one, fit in shared memory; or None."""
         DP, itemsize = next((size for size in PADDED if size >= D), 0), real(dtype).itemsize
-        for at_once in (2, 1) if DP else ():
-            for rows, columns in TILES:
-                shape, held = (rows, columns, DP), rows * max(DP, 2 * columns) * itemsize
-                if held <= REGISTERS and at_once * needed(shape, itemsize) <= self.shared_limit:
-                    return shape
+        for tensor in (True, False) if self.tensor(dtype) else (False,):
+            for at_once in (2, 1) if DP else ():
+                for rows, columns in TILES[: 2 if tensor else None]:
+                    shape = Shape(rows, columns, DP, tensor, dtype.itemsize if tensor else itemsize)
+                    if rows * (DP + columns) * itemsize <= REGISTERS and at_once * needed(shape) <= self.shared_limit:
+                        return shape
         return None
 
     @KERNEL
@@ -135,37 +136,43 @@ def check_shapes(q, k, v, mask, bias):
         raise ValueError(f"attention: {nkv} heads of keys do not divide {nh} heads of queries")
 
 
-def forward_bytes(shape, itemsize):
-    """Shared memory of a block, in bytes, for (ROWS, COLUMNS, DP): see attention_forward.cu."""
-    rows, columns, _ = shape
-    return _tiles(rows + columns, shape, itemsize)
+class Shape(NamedTuple):
+    """What attention.cuh is compiled for, and the bytes of an element of a tile."""
+
+    rows: int
+    columns: int
+    DP: int
+    tensor: bool
+    itemsize: int
 
 
-def dq_bytes(shape, itemsize):
+def forward_bytes(shape):
+    """Shared memory of a block, in bytes: see attention_forward.cu."""
+    return _tiles(shape.rows + shape.columns, shape)
+
+
+def dq_bytes(shape):
     """Likewise: see attention_dq of attention_backward.cu."""
-    rows, columns, _ = shape
-    return _tiles(2 * rows + columns, shape, itemsize)
+    return _tiles(2 * shape.rows + shape.columns, shape)
 
 
-def dk_dv_bytes(shape, itemsize):
+def dk_dv_bytes(shape):
     """Likewise: see attention_dk_dv of attention_backward.cu. It is more than attention_dq's."""
-    rows, columns, _ = shape
-    return _tiles(2 * (rows + columns), shape, itemsize) + 3 * columns * itemsize
+    return _tiles(2 * (shape.rows + shape.columns), shape) + 3 * shape.columns * max(4, shape.itemsize)
 
 
-def _tiles(lines, shape, itemsize):
+def _tiles(lines, shape):
     """Bytes of tiles that have so many rows together, and of the pattern."""
-    rows, columns, DP = shape
-    return lines * (DP * itemsize + CHUNK) + rows * (columns + ACROSS) * itemsize
+    return lines * (shape.DP * shape.itemsize + CHUNK) + shape.rows * (shape.columns + LONGER) * shape.itemsize
 
 
 def _compiled(file, shape):
-    return "{} ROWS={} COLUMNS={} DP={}".format(file, *shape)
+    return f"{file} ROWS={shape.rows} COLUMNS={shape.columns} DP={shape.DP} TENSOR={int(shape.tensor)}"
 
 
 def _blocks(length, shape):
-    """How many of a shape's ROWS so many queries or keys take."""
-    return -(-length // shape[0])
+    """How many of a shape's rows so many queries or keys take."""
+    return -(-length // shape.rows)
 
 
 def heads(q, k, v, o, mask, bias, dq=None, dk=None, dv=None):

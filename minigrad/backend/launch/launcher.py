@@ -31,6 +31,8 @@ class Launcher(Primitives):
 
     device = devices.device("cpu")
     captures = False  # can the arithmetic of a step be recorded and run in one piece?
+    tensor_cores = True
+    tf32 = False  # may products of float32 round what they multiply to TF32, 10 bits after the point?
     array_type: Any = np.ndarray
     warns = True
 
@@ -52,6 +54,10 @@ class Launcher(Primitives):
         """How many sums, of a block each, n elements are cut into: the same on every machine of a kind, since the order
         of a sum decides its last bits."""
         return self.spread(n)[0]
+
+    def tensor(self, dtype):
+        """Do tensor cores multiply arrays of a dtype?"""
+        return self.tensor_cores and (dtype == np.float16 or (self.tf32 and dtype == np.float32))
 
     def pointer(self, x):
         """The address of an array's first element."""

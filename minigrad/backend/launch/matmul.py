@@ -13,12 +13,13 @@ from ..kernels import Struct
 from .launcher import Launcher, real
 from .rules import KERNEL
 
-PRODUCT = Struct("matmul.cu", "Product")
+PRODUCT = Struct("matmul.cuh", "Product")
 MAX_BATCH_DIMS = PRODUCT.counts["batch"]  # dims that can be merged count as one
 STEP = 16  # parts of k are multiples of it
 SHORTEST = 128  # the least k worth a block of its own
 JOIN = 800_000  # the cost of another launch: so many multiplications could one multiprocessor do meanwhile
 TRAFFIC = 30  # the cost of a number written to memory or read: so many could the whole GPU do
+SPEED = {2: 6, 4: 3}  # how much faster tensor cores multiply, by an element's bytes
 
 
 class Matmul(Launcher):
@@ -48,8 +49,9 @@ class Matmul(Launcher):
 
     def _matmul(self, a, b, bias):
         """a @ b + bias, (m,) or None."""
-        at = tuple(self.pointer(x) % (whole(a.dtype) * a.itemsize) == 0 for x in (a, b))
-        todo = tiling(a.shape, a.strides, b.shape, b.strides, at, a.dtype, self.processors)
+        tensor = self.tensor(a.dtype)
+        at = tuple(self.pointer(x) % (whole(a.dtype, tensor) * a.itemsize) == 0 for x in (a, b))
+        todo = tiling(a.shape, a.strides, b.shape, b.strides, at, a.dtype, self.processors, tensor)
         y = self.empty(todo.shape, a.dtype)
         if not y.size:
             return y
@@ -73,27 +75,28 @@ class Tiling(NamedTuple):
 
 
 @functools.lru_cache(4096)
-def tiling(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors):
-    """How a @ b is computed, from shapes, strides in bytes, and whether the addresses of a and b are aligned."""
+def tiling(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors, tensor=False):
+    """How a @ b is computed, from shapes, strides in bytes, whether the addresses of a and b are aligned, and whether
+    tensor cores do it."""
     shape, rows, k, m, a, b, dims = operands(a_shape, a_strides, b_shape, b_strides, dtype.itemsize)
     if len(dims) > MAX_BATCH_DIMS:
         raise ValueError(
             f"matmul: at most {MAX_BATCH_DIMS} batch dims that cannot be merged, got {a_shape} @ {b_shape}"
         )
     batches = math.prod(size for size, _, _ in dims)
-    count = whole(dtype)
+    count = whole(dtype, tensor)
     read_a = _reading(a, rows, k, [step for _, step, _ in dims], count if aligned[0] else 0)
     read_b = _reading(b, m, k, [step for _, _, step in dims], count if aligned[1] else 0)
-    large = count > 2 and max(read_a, read_b) < 2  # larger tiles need more registers than there are
-    side, parts = choose(rows, m, k, batches, large, processors)
+    large = tensor or (count > 2 and max(read_a, read_b) < 2)  # larger tiles need more registers than there are
+    side, parts = choose(rows, m, k, batches, large, processors, SPEED[dtype.itemsize] if tensor else 1)
     part = -(-k // (parts * STEP)) * STEP
     parts = -(-k // part) if k else 1
     fill = [0] * (MAX_BATCH_DIMS - len(dims))
     sizes, a_batch, b_batch = ([dim[column] for dim in dims] + fill for column in range(3))
     return Tiling(
         shape=shape,
-        file=f"matmul SIDE={side} READ_A={read_a} READ_B={read_b}",
-        threads=256 if side == 128 else 128,
+        file=f"matmul{'_tensor' * tensor} SIDE={side} READ_A={read_a} READ_B={read_b}",
+        threads=256 if side == 128 and not tensor else 128,
         blocks=_tiles(rows, m, side) * batches * parts,
         parts=parts,
         numbers=PRODUCT(
@@ -158,8 +161,10 @@ def _merged(shape, a, b):
 
 
 @functools.cache
-def whole(dtype):
+def whole(dtype, tensor=False):
     """How many elements the kernel moves at once: its V."""
+    if tensor:
+        return 16 // dtype.itemsize
     return 2 if real(dtype).itemsize == 8 else 4
 
 
@@ -178,11 +183,11 @@ def _tiles(n, m, side):
     return -(-n // side) * -(-m // side)
 
 
-def choose(n, m, k, batches, large, processors):
+def choose(n, m, k, batches, large, processors, speed=1):
     """(side of the tiles, parts of k) for what takes least time, in multiplications that one multiprocessor could do.
 
     large: may tiles be 128 × 128? They reuse more of what is read, but there are fewer of them. A multiprocessor's
-    blocks share it, so those of the busiest one count."""
+    blocks share it, so those of the busiest one count. speed: how much faster than usual it multiplies."""
     best: tuple = ()
     for side, efficiency, resident in ((128, 0.9, 2), (64, 0.75, 3)):  # resident: blocks on a multiprocessor at a time
         if side == 128 and not large:
@@ -191,6 +196,6 @@ def choose(n, m, k, batches, large, processors):
         for parts in {1, max(1, min(processors * resident // tiles, k // SHORTEST))}:
             time = -(-tiles * parts // processors) * (k / parts) * side * side / efficiency
             if parts > 1:
-                time += JOIN + TRAFFIC * 2 * parts * n * m * batches / processors
+                time += speed * JOIN + speed * TRAFFIC * 2 * parts * n * m * batches / processors
             best = min(best or (time, side, parts), (time, side, parts))
     return best[1:]

@@ -50,9 +50,10 @@ class Norm(Launcher):
         blocks = min(rows, self.sums_of(x.size)) if any(wanted[1:]) else rows
         parts = self.empty((2, blocks, n), TOTALS) if any(wanted[1:]) else None
         shared = 2 * n * TOTAL
-        threads, in_shared = self.row_threads(n), parts is not None and shared <= SHARED
+        threads = self.row_threads(n)
+        in_shared = parts is not None and 4 * threads < n and shared <= SHARED  # shorter rows are held in registers
         args = dx, parts, dy, x, weight, mean, rstd, rows, n, *wanted[1:], in_shared
         self.launch("norm", "norm_backward", x.dtype, blocks, threads, *args, shared=shared if in_shared else 0)
         if parts is not None:
-            self.launch("norm", "add_parts", x.dtype, (-(-n // 32), 2), 256, dweight, dbias, parts, blocks, n)
+            self.launch("norm", "add_parts", x.dtype, (-(-n // 32), 2), 1024, dweight, dbias, parts, blocks, n)
         return dx, dweight, dbias

@@ -87,6 +87,7 @@ class Cuda(Launched):
         about = device.attributes
         self.array_type, self.gpu = cupy.ndarray, device.id
         self._nvrtc = nvrtc.Nvrtc(cupy, nvrtc.target(cupy, device.compute_capability))
+        self.tensor_cores = int(device.compute_capability) >= 80
         self.shared_limit = about["MaxSharedMemoryPerBlockOptin"]
         self._cupy, self.processors = cupy, about["MultiProcessorCount"]
         self.current_stream = cupy.cuda.get_current_stream
@@ -111,6 +112,9 @@ class Cuda(Launched):
 
     def spread(self, n):
         return _spread(n, self.processors)
+
+    def sums_of(self, n):
+        return min(-(-n // 4096), 8 * self.processors)
 
     def _run(self, file, entry, dtype, grid, block, shared, args):
         if thread.recorder is not None:

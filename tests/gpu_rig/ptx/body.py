@@ -18,6 +18,10 @@ ATOMIC = {
     **{"and": "old & x", "or": "old | x", "xor": "old ^ x"},
 }
 SHUFFLES = {"up": "UP", "down": "DOWN", "bfly": "BUTTERFLY", "idx": "INDEX"}
+MMA = {
+    ("sync", "aligned", "m16n8k16", "row", "col", "f32", "f16", "f16", "f32"): "multiply_matrices<f16>",
+    ("sync", "aligned", "m16n8k8", "row", "col", "f32", "tf32", "tf32", "f32"): "multiply_matrices<f32>",
+}
 VOTES = {"any": "votes != 0", "all": "votes == mask", "uni": "votes == 0 || votes == mask", "ballot": "votes"}
 
 
@@ -184,6 +188,8 @@ class Body:
 
     def do_cvt(self, name, modifiers, operands):
         *modifiers, to, of = modifiers
+        if (modifiers, to, of) == (["rna"], "tf32", "f32"):
+            return f"{register(operands[0])} = to_tf32({self.value(operands[1])});"
         flush = "ftz" in modifiers and "f32" in (to, of)
         answer = conversion([m for m in modifiers if not (flush and m == "ftz")], to, of)
         value = self.typed(operands[1], of)
@@ -318,6 +324,22 @@ class Body:
         mask, vote = self.value(operands[2]), self.typed(operands[1], "pred")
         code = f"const u32 mask = (u32){mask}, votes = ballot(t, {vote}, mask);"
         return f"{code} {register(operands[0])} = {VOTES[kind]};"
+
+    def do_ldmatrix(self, name, modifiers, operands):
+        transposed = "trans" in modifiers
+        if [m for m in modifiers if m != "trans"] != ["sync", "aligned", "m8n8", "x4", "shared", "b16"]:
+            raise UnknownPTX("modifiers")
+        self.meets = True
+        row = self.pointer(operands[1], ["shared"], 16, False)
+        results = [f"{register(each)} = r[{i}];" for i, each in enumerate(split(operands[0][1:-1]))]
+        return f"u32 r[4]; load_matrices(t, {row}, {str(transposed).lower()}, r); {' '.join(results)}"
+
+    def do_mma(self, name, modifiers, operands):
+        self.meets = True
+        d, *given = ([self.value(each) for each in split(operand[1:-1])] for operand in operands)
+        lines = [f"const u32 {x}[] = {{{', '.join(f'(u32){each}' for each in of)}}};" for x, of in zip("abc", given)]
+        results = [f"{each} = d[{i}];" for i, each in enumerate(d)]
+        return " ".join([*lines, f"u32 d[4]; {MMA[tuple(modifiers)]}(t, a, b, c, d);", *results])
 
     def do_bra(self, name, modifiers, operands):
         return f"goto {label(operands[0])};"

@@ -63,6 +63,9 @@ void warp_barrier(Thread &, u32 mask);
 enum Shuffle { UP, DOWN, BUTTERFLY, INDEX };
 u32 shuffle(Thread &, Shuffle, u32 value, u32 b, u32 c, u32 mask, bool *in_range);
 u32 ballot(Thread &, bool vote, u32 mask);
+void load_matrices(Thread &, const u8 *row, bool transposed, u32 *r);  // ldmatrix.x4
+// mma: f16 with a k of 16, or f32, of which it reads what TF32 keeps, with a k of 8
+template <typename E> void multiply_matrices(Thread &, const u32 *a, const u32 *b, const u32 *c, u32 *d);
 
 // ------------------------------------------------------------------------------------------------------- memory
 // The last allocation that an instruction found is kept beside it, so that most accesses are checked by a subtraction.

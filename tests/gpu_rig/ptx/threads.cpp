@@ -15,6 +15,10 @@ extern "C" void set_find_global(FindGlobal f) { owner = f; }
 struct Group {  // the lanes of a warp that meet, by their mask
   u32 mask, arrived = 0, turn = 0, values[2][32];
 };
+struct Lane {  // what a thread has come to a product of matrices with
+  const u8 *row;
+  const u32 *a, *b;
+};
 struct Fiber {
   void *stack_pointer;
   bool ended;
@@ -24,6 +28,7 @@ struct Block {
   std::vector<Thread> threads;
   std::vector<Fiber> fibers;
   std::vector<std::vector<Group>> groups;  // of each warp
+  std::vector<Lane> lanes;
   void *scheduler;
   u32 current = 0, ended = 0, waiting = 0, turn = 0, site = 0;
   bool progress = false, failed = false;
@@ -227,6 +232,58 @@ u32 ballot(Thread &t, bool vote, u32 mask) {
   return votes;
 }
 
+// ------------------------------------------------------------------------------------------------------- matrices
+
+static const Lane *all_lanes(Thread &t, Lane lane) {  // what each lane of the warp has brought
+  Lane *lanes = &t.block->lanes[t.index - t.lane];
+  lanes[t.lane] = lane;
+  meet(t, ~0u, 0);
+  return lanes;
+}
+static void go_on(Thread &t) { meet(t, ~0u, 0); }  // once all lanes have what they came for
+
+void load_matrices(Thread &t, const u8 *row, bool transposed, u32 *r) {
+  const Lane *lanes = all_lanes(t, {row});
+  for (u32 i = 0; i < 8; i++) {  // the (i % 2)-th of the two that lane 4g + t gets of matrix i / 2
+    const u32 g = t.lane / 4, at = t.lane % 4 * 2 + i % 2, from = transposed ? at : g, column = transposed ? g : at;
+    memcpy((u8 *)r + 2 * i, lanes[i / 2 * 8 + from].row + 2 * column, 2);
+  }
+  go_on(t);
+}
+
+static f32 number(u32 bits, u32 i, f16) {
+  f16 x;
+  memcpy(&x, (u8 *)&bits + 2 * i, 2);
+  return x;
+}
+static f32 number(u32 bits, u32, f32) {
+  f32 x;
+  bits &= ~0x1fffu;
+  memcpy(&x, &bits, 4);
+  return x;
+}
+
+template <typename E>
+void multiply_matrices(Thread &t, const u32 *a, const u32 *b, const u32 *c, u32 *d) {
+  constexpr u32 EACH = 4 / sizeof(E), HALF = 4 * EACH;  // elements in 4 bytes; half of k
+  const Lane *lanes = all_lanes(t, {nullptr, a, b});
+  for (u32 i = 0; i < 4; i++) {
+    const u32 row = t.lane / 4, column = t.lane % 4 * 2 + i % 2, below = i / 2;
+    f32 start, end;
+    memcpy(&start, c + i, 4);
+    f64 sum = start;
+    for (u32 k = 0; k < 2 * HALF; k++) {
+      const u32 other = k / HALF, of = k % HALF / EACH, e = k % EACH;
+      sum += (f64)number(lanes[4 * row + of].a[below + 2 * other], e, E()) * number(lanes[4 * column + of].b[other], e, E());
+    }
+    end = sum;
+    memcpy(d + i, &end, 4);
+  }
+  go_on(t);
+}
+template void multiply_matrices<f16>(Thread &, const u32 *, const u32 *, const u32 *, u32 *);
+template void multiply_matrices<f32>(Thread &, const u32 *, const u32 *, const u32 *, u32 *);
+
 // ------------------------------------------------------------------------------------------------------- a grid
 
 static void start_threads(Block &b, const u32 *grid, const u32 *shape, const u32 *at, const u8 *parameters, u8 *shared,
@@ -262,7 +319,7 @@ extern "C" bool run_kernel(const KernelInfo *kernel, const u32 grid[3], const u3
   for (u64 i = 0; well && i < blocks; i++) {
     Block b;
     b.kernel = kernel, b.failure = failure;
-    b.threads.resize(n), b.fibers.resize(n), b.groups.resize((n + 31) / 32);
+    b.threads.resize(n), b.fibers.resize(n), b.groups.resize((n + 31) / 32), b.lanes.resize(n);
     const u32 at[3] = {u32(i % grid[0]), u32(i / grid[0] % grid[1]), u32(i / grid[0] / grid[1])};
     memset(shared, 0xff, room), memset(written, 0, room);
     start_threads(b, grid, shape, at, parameters, shared, written, shared_size);

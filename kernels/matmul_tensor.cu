@@ -1,0 +1,112 @@
+// Matrix products on tensor cores: y[i] = a[i] @ b[i] (+ bias), of halves, or of floats as TF32; sums are floats.
+//
+//   layout   as in matmul.cu
+//   launch   in a 1-D grid, THREADS for each tile of SIDE × SIDE of y, of each batch and each part of k
+//   equals   y = np.matmul(a, b); y += bias, of float32 with a and b rounded to 10 bits after the point
+//
+// READ_A and READ_B say how the threads read an operand, as in matmul.cu, with V for 16 bytes. What they read goes
+// through registers to shared memory as it is, and from there to the tensor cores: ldmatrix turns an operand whose rows
+// do not lie along k. A warp has a quarter of a tile. Of 128 × 128 it reads 128 bytes of shared memory for 4096 FLOPs,
+// which is what a multiprocessor of an H100 gives in a cycle and more than mma.sync does in it.
+#include "matmul.cuh"
+#include "tensor.cuh"
+
+constexpr int V = 16 / sizeof(T);     // elements moved at once
+constexpr int STEP = 64 / sizeof(T);  // of k
+constexpr int THREADS = 128, HALF = SIDE / 2, MI = HALF / 16, NI = HALF / 8;  // a warp has HALF × HALF
+
+typedef Vector<unsigned, 4> Words;  // 16 bytes, whatever is in them
+
+// An operand's tile. ALONG: a row has a line, whose four pieces of 16 bytes change places from line to line, so that
+// what is read at once, or written, lies in different banks. If not, a k has a line, longer by as much as does that.
+template <bool ALONG>
+struct Tile {
+  static constexpr int LD = ALONG ? STEP : SIDE + 8, LINES = ALONG ? SIDE : STEP;
+  alignas(16) T of[LINES * LD];
+
+  __device__ __forceinline__ static int place(int i, int k) {
+    return ALONG ? i * LD + (k / V ^ i / 2 % 4) * V : k * LD + i;
+  }
+  template <typename O>
+  __device__ __forceinline__ void store(const O& from) {
+    from.each_held([&](int i, int k, Words x) {
+      if (sizeof(T) == 4) UNROLL for (int e = 0; e < 4; e++) x.v[e] = tf32(__uint_as_float(x.v[e]));
+      *reinterpret_cast<Words*>(of + place(i, k)) = x;
+    });
+  }
+  template <bool RIGHT>
+  __device__ __forceinline__ Fragment at(int row, int k) const {
+    return fragment<RIGHT, ALONG, T>(row, k, [&](int i, int k) { return of + place(i, k); });
+  }
+};
+
+// Writes a thread's part of a tile to y, whose rows are `stride` apart: two neighbours at once where y allows.
+template <typename W>
+__device__ __forceinline__ void write(W* y, long long stride, int rows, int columns, const float (&acc)[2 * MI][2 * NI],
+                                      int row0, int column0) {
+  const bool pairs = (unsigned long long)y % sizeof(Vector<W, 2>) == 0 && stride % 2 == 0;
+  UNROLL for (int i = 0; i < 2 * MI; i++) {
+    const int row = row0 + i * 8;
+    if (row >= rows) break;
+    UNROLL for (int j = 0; j < 2 * NI; j += 2) {
+      const int column = column0 + j * 4;
+      if (pairs) {
+        const Vector<W, 2> z = {{W(acc[i][j]), W(acc[i][j + 1])}};
+        if (column < columns) reinterpret_cast<Vector<W, 2>*>(y)[row * (stride / 2) + column / 2] = z;
+      } else {
+        UNROLL for (int e = 0; e < 2; e++)
+          if (column + e < columns) y[row * stride + column + e] = W(acc[i][j + e]);
+      }
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, SIDE == 128 ? 2 : 4)
+matmul(T* __restrict__ y, R* __restrict__ partial, const T* __restrict__ a, const T* __restrict__ b,
+       const T* __restrict__ bias, Product p) {
+  __shared__ Tile<READ_A % 2> as[2];
+  __shared__ Tile<READ_B % 2> bs[2];
+  const Part at(a, b, p);
+  Operand<READ_A, Words, V, STEP, THREADS> from_a(at.a, p.a, at.rows);
+  Operand<READ_B, Words, V, STEP, THREADS> from_b(at.b, p.b, at.columns);
+  int left = at.left;
+
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int warp_row = warp / 2 * HALF, warp_column = warp % 2 * HALF;
+  const int row = warp_row + lane / 4, column = warp_column + lane % 4 * 2;
+  float acc[2 * MI][2 * NI];
+  UNROLL for (int j = 0; j < 2 * NI; j++) {
+    const int c = column + j / 2 * 8 + j % 2;
+    acc[0][j] = bias && c < at.columns ? float(bias[at.column0 + c]) : 0.0f;
+    UNROLL for (int i = 1; i < 2 * MI; i++) acc[i][j] = acc[0][j];
+  }
+
+  from_a.load(left);
+  from_b.load(left);
+  as[0].store(from_a);
+  bs[0].store(from_b);
+  __syncthreads();
+  for (int now = 0; left > 0; now ^= 1) {
+    left -= STEP;
+    from_a.load(left);  // zeros after the last step
+    from_b.load(left);
+    UNROLL for (int k = 0; k < STEP; k += K<T>) {
+      Fragment ak[MI], bk[NI / 2];
+      UNROLL for (int i = 0; i < MI; i++) ak[i] = as[now].template at<false>(warp_row + i * 16, k);
+      UNROLL for (int j = 0; j < NI / 2; j++) bk[j] = bs[now].template at<true>(warp_column + j * 16, k);
+      UNROLL for (int i = 0; i < MI; i++)
+        UNROLL for (int j = 0; j < NI; j++)
+          multiply_add(acc[2 * i][2 * j], acc[2 * i][2 * j + 1], acc[2 * i + 1][2 * j], acc[2 * i + 1][2 * j + 1],
+                       ak[i].r, bk[j / 2].r[j % 2 * 2], bk[j / 2].r[j % 2 * 2 + 1], T());
+    }
+    as[now ^ 1].store(from_a);  // no thread still reads these: all have passed the barrier below since
+    bs[now ^ 1].store(from_b);
+    __syncthreads();
+  }
+
+  if (partial) {
+    write(partial + at.corner(p), p.m, at.rows, at.columns, acc, row, column);
+  } else {
+    write(y + at.corner(p), p.m, at.rows, at.columns, acc, row, column);
+  }
+}

@@ -1,0 +1,78 @@
+// Products of small matrices on tensor cores: PTX's mma.sync and ldmatrix, of GPUs from sm_80 on.
+//
+// A warp multiplies (16, K) by (K, 8), where K is 16 halves, or 8 floats, of which TF32 keeps 10 bits after the point.
+// The products are exact and the sums float. Of the 16 × K of an operand a lane holds a Fragment; with g = lane / 4 and
+// t = lane % 4, that is
+//
+//   r[0], r[1]   rows g and g + 8, in the t-th 4 bytes of the first 16 bytes of k: two halves or a float
+//   r[2], r[3]   the same of the other 16 bytes
+//
+// An operand on the right has its columns as rows here, and 16 of them, for two products: {r[0], r[1]} are row g in the
+// first and in the other 16 bytes, {r[2], r[3]} row g + 8. Of a sum a lane holds rows g and g + 8 in the columns 2t and
+// 2t + 1: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+#pragma once
+#include "common.cuh"
+
+template <typename E> constexpr int K = 32 / sizeof(E);  // of k, that an mma goes through
+
+struct Fragment { unsigned r[4]; };
+
+#ifdef MINIGRAD_EMULATED  // what tests/emulated/emulated.h has
+#define multiply_add emulated_mma
+#define ldmatrix emulated_ldmatrix
+#define tf32 emulated_tf32
+#else
+// d += a b, with d's four numbers of a lane in the order of above.
+__device__ __forceinline__ void multiply_add(float& d0, float& d1, float& d2, float& d3, const unsigned (&a)[4],
+                                             unsigned b0, unsigned b1, half) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+__device__ __forceinline__ void multiply_add(float& d0, float& d1, float& d2, float& d3, const unsigned (&a)[4],
+                                             unsigned b0, unsigned b1, float) {
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Four 8 × 8 matrices of 2 bytes, the rows of the i-th at the addresses of lanes 8i to 8i + 7. Of each a lane gets two
+// neighbours of row g, or, transposed, of column g.
+template <bool TRANSPOSED>
+__device__ __forceinline__ void ldmatrix(unsigned (&r)[4], const void* row) {
+  const unsigned at = (unsigned)__cvta_generic_to_shared(row);
+  if (TRANSPOSED)
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+  else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+}
+
+// The TF32 that is nearest to x; of two as near, that further from 0.
+__device__ __forceinline__ unsigned tf32(float x) {
+  unsigned y;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
+  return y;
+}
+#endif
+
+// 16 rows from `row` on and K of k from `k` on, of an operand in shared memory: at(row, k) points to an element. ALONG:
+// neighbours along k lie side by side, 16 bytes of them at least, from multiples of 16 on. If not, those of rows do.
+// RIGHT: of the operand on the right. Floats are TF32 already.
+template <bool RIGHT, bool ALONG, typename E, typename F>
+__device__ __forceinline__ Fragment fragment(int row, int k, F at) {
+  const int lane = threadIdx.x % 32;
+  auto part = [&](int i, int row_in, int k_in) {  // the i-th quarter, which becomes r[i]
+    return at(row + (RIGHT ? i / 2 : i % 2) * 8 + row_in, k + (RIGHT ? i % 2 : i / 2) * (K<E> / 2) + k_in);
+  };
+  Fragment f;
+  if constexpr (ALONG) {
+    ldmatrix<false>(f.r, part(lane / 8, lane % 8, 0));
+  } else if constexpr (sizeof(E) == 2) {
+    ldmatrix<true>(f.r, part(lane / 8, 0, lane % 8));
+  } else {
+    UNROLL for (int i = 0; i < 4; i++) f.r[i] = __float_as_uint(*part(i, lane / 4, lane % 4));
+  }
+  return f;
+}
