@@ -169,8 +169,11 @@ __device__ __forceinline__ void dots(R (&s)[MI][NI], const E* a, const E* b, int
   UNROLL for (int i = 0; i < MI; i++)
     UNROLL for (int j = 0; j < NI; j++) s[i][j] = 0;
   if constexpr (TENSOR) {
-    UNROLL for (int d = 0; d < DP; d += STEP)
-      if (d < D) multiply(s, piece<false, true, LD>(a, warp_row(), d), [&](int j) { return piece<true, true, LD>(b, j, d); });
+    auto step = [&](auto d) -> void {
+      multiply(s, piece<false, true, LD>(a, warp_row(), d), [&](int j) { return piece<true, true, LD>(b, j, d); });
+    };
+    if (D == DP) UNROLL for (int d = 0; d < DP; d += STEP) step(d);  // without branches between them
+    else for (int d = 0; d < D; d += STEP) step(d);
     return;
   }
   a += row(0) * LD;
@@ -191,9 +194,11 @@ __device__ __forceinline__ void dots(R (&s)[MI][NI], const E* a, const E* b, int
 __device__ __forceinline__ void weigh(R (&y)[MI][DI], const E* p, const E* b, int first, int end) {
   first = first / STEP * STEP;
   if constexpr (TENSOR) {
-    UNROLL for (int k = 0; k < COLUMNS; k += STEP)
-      if (first <= k && k < end)
-        multiply(y, piece<false, true, LDP>(p, warp_row(), k), [&](int d) { return piece<true, false, LD>(b, d, k); });
+    auto step = [&](auto k) -> void {
+      multiply(y, piece<false, true, LDP>(p, warp_row(), k), [&](int d) { return piece<true, false, LD>(b, d, k); });
+    };
+    if (first == 0 && end == COLUMNS) UNROLL for (int k = 0; k < COLUMNS; k += STEP) step(k);
+    else for (int k = first; k < end; k += STEP) step(k);
     return;
   }
   const E* const stop = p + row(0) * LDP + end;
@@ -240,18 +245,11 @@ struct View {
   __device__ __forceinline__ int seen(long long t, long long k0, int most) const {
     return int(smaller(most, (causal ? smaller(keys, t + 1) : keys) - k0));
   }
-  // Does query t see all of `most` keys from k0 on, with scores that are q · k · scale and no more?
-  __device__ __forceinline__ bool plain(long long t, long long k0, int most) const {
-    return !mask && !bias && seen(t, k0, most) == most;
-  }
-  // The score of query t and key s, given q · k and whether s is among those that t has `seen`; -∞ where it is not.
-  __device__ __forceinline__ R score(R qk, bool sees, long long t, long long s) const {
-    R x = sees ? qk * scale : -INF;
-    if ((mask || bias) && sees && t < queries) {
-      if (bias) x += R(bias[t * bias_t + s * bias_s]);
-      if (mask && !mask[t * mask_t + s * mask_s]) x = -INF;
-    }
-    return x;
+  // The score x of query t and key s, with bias and mask, if s is among the keys that t has `seen`.
+  __device__ __forceinline__ R masked(R x, bool sees, long long t, long long s) const {
+    if (!sees || t >= queries) return x;
+    if (bias) x += R(bias[t * bias_t + s * bias_s]);
+    return mask && !mask[t * mask_t + s * mask_s] ? -INF : x;
   }
 };
 
@@ -261,16 +259,20 @@ __device__ __forceinline__ View view_of(const Heads& n, const bool* mask, const 
           n.mask[2], n.mask[3], n.bias[2], n.bias[3], n.T, n.S, causal, R(scale)};
 }
 
-// s, which is q · k, becomes the scores of queries from q0 on, a thread's row(i), and keys from k0 on.
+// s, which is q · k, becomes the scores of queries from q0 on and keys from k0 on: those of row(i) and column(j), or, if
+// TURNED, of column(j) and row(i).
+template <bool TURNED = false>
 __device__ __forceinline__ void scores(R (&s)[MI][NI], const View& view, long long q0, long long k0) {
-  if (view.plain(q0 + warp_row(), k0, COLUMNS)) {  // the first query of a warp sees least
+  constexpr int MOST = TURNED ? ROWS : COLUMNS;
+  auto each_score = [&](auto f) {  // f(score, query, key), both within their tiles
     UNROLL for (int i = 0; i < MI; i++)
-      UNROLL for (int j = 0; j < NI; j++) s[i][j] *= view.scale;
-    return;
-  }
-  UNROLL for (int i = 0; i < MI; i++) {
-    const long long t = q0 + row(i);
-    const int sees = view.seen(t, k0, COLUMNS);
-    UNROLL for (int j = 0; j < NI; j++) s[i][j] = view.score(s[i][j], column(j) < sees, t, k0 + column(j));
-  }
+      UNROLL for (int j = 0; j < NI; j++) f(s[i][j], TURNED ? column(j) : row(i), TURNED ? row(i) : column(j));
+  };
+  each_score([&](R& x, int, int) { x *= view.scale; });
+  if (view.seen(q0 + (TURNED ? 0 : warp_row()), k0, MOST) < MOST)  // the first query sees least
+    each_score([&](R& x, int t, int key) { if (key >= view.seen(q0 + t, k0, MOST)) x = -INF; });
+  if (view.mask || view.bias)
+    each_score([&](R& x, int t, int key) {
+      x = view.masked(x, key < view.seen(q0 + t, k0, MOST), q0 + t, k0 + key);
+    });
 }

@@ -125,17 +125,9 @@ attention_dk_dv(T* dk, T* dv, const R* delta, const T* dout, const R* lse, const
       if (warp_row() >= rows || first >= count) continue;
       R p[MI][NI], dp[MI][NI];
       dots(p, K, Q, int(n.D));
-      const bool plain = view.plain(q0, k0, warp_row() + MI * DOWN);  // the first query sees least
-      UNROLL for (int j = 0; j < NI; j++) {
-        if (plain) {
-          UNROLL for (int i = 0; i < MI; i++) p[i][j] *= view.scale;
-        } else {
-          const long long t = q0 + column(j);
-          const int sees = view.seen(t, k0, ROWS);
-          UNROLL for (int i = 0; i < MI; i++) p[i][j] = view.score(p[i][j], row(i) < sees, t, k0 + row(i));
-        }
+      scores<true>(p, view, q0, k0);
+      UNROLL for (int j = 0; j < NI; j++)
         UNROLL for (int i = 0; i < MI; i++) p[i][j] = pattern(p[i][j], of[column(j)]);
-      }
       put(P, p);
       weigh(dV, P, dO, first, int(count));
       dots(dp, V, dO, int(n.Dv));

@@ -2,10 +2,9 @@
 //
 //   layout   x, y, dy, dx: rows of n elements, one after the other; mean, rstd: one for each row; weight, bias: (n,).
 //            A null mean makes it RMSNorm, as if the mean were 0; a null weight is ones, a null bias zeros.
-//   launch   norm_forward: a warp or a block for each row: see rows.cuh. norm_backward: each block takes a run of rows
-//            and accumulates its part of dweight and dbias in Totals, of 8 bytes each: in registers, where its threads
-//            have at most 4 elements of a row; or in memory. add_parts then adds up the parts in a fixed order, with a
-//            block for each 32 columns of a result.
+//   launch   norm_forward and norm_dx: a warp or a block for each row: see rows.cuh. norm_sums: each block takes a run
+//            of rows and sums its part of dweight and dbias in Totals, of 8 bytes each; add_parts then adds up the parts
+//            in a fixed order, with a block for each 32 columns of a result.
 //   equals   mean = x.mean(-1); rstd = 1 / np.sqrt(((x - mean) ** 2).mean(-1) + eps); xhat = (x - mean) * rstd
 //            y = xhat * weight + bias; dbias = dy.sum(0); dweight = (dy * xhat).sum(0)
 //            g = dy * weight; dx = (g - g.mean(-1) - xhat * (g * xhat).mean(-1)) * rstd (RMSNorm: no g.mean(-1))
@@ -36,18 +35,31 @@ extern "C" __global__ void norm_forward(T* __restrict__ y, T* __restrict__ mean,
 }
 
 // dx of one row.
-template <bool WEIGHT>
-__device__ __forceinline__ void row_backward(T* __restrict__ dx, const T* __restrict__ dy, const T* __restrict__ x,
-                                             const T* __restrict__ weight, R mu, R r, bool centred, long long n) {
-  auto g = [&](long long i) { return WEIGHT ? R(dy[i]) * R(weight[i]) : R(dy[i]); };
-  auto xhat = [&](long long i) { return (R(x[i]) - mu) * r; };
-  if (centred && n == 1) {  // exactly 0: a number is its own mean. Below, a fused multiply-add would leave a rounding
-    each(n, [&](long long i) { dx[i] = T((g(i) + xhat(i)) * R(0)); });
-    return;
-  }
-  Pair s = sum_pairs(n, [&](long long i) { return Pair{g(i), g(i) * xhat(i)}; });
-  const R along_one = centred ? s.a / n : R(0), along_xhat = s.b / n;
-  each(n, [&](long long i) { dx[i] = T((g(i) - along_one - xhat(i) * along_xhat) * r); });
+__device__ __forceinline__ void row_dx(T* __restrict__ dx, const T* __restrict__ dy, const T* __restrict__ x,
+                                       const T* __restrict__ weight, R mu, R r, bool centred, long long n) {
+  const R rate = centred && n == 1 ? R(0) : r;  // exactly 0: a number is its own mean, but for a rounding
+  with_row(n, Rows{dy, x}, [&](auto& row) {
+    auto write = [&](const auto* __restrict__... weights) {  // one, or none
+      const Pair s = row.sums([=](Pair v, auto... w) {
+        const R g = (v.a * ... * w);
+        return Pair{g, g * ((v.b - mu) * r)};
+      }, weights...);
+      const R along_one = centred ? s.a / n : R(0), along_xhat = s.b / n;
+      row.map(dx, [=](long long, Pair v, auto... w) {
+        return ((v.a * ... * w) - along_one - (v.b - mu) * r * along_xhat) * rate;
+      }, weights...);
+    };
+    if (weight) write(weight);
+    else write();
+  }, dx, weight);
+}
+
+extern "C" __global__ void norm_dx(T* __restrict__ dx, const T* __restrict__ dy, const T* __restrict__ x,
+                                   const T* __restrict__ weight, const T* __restrict__ mean,
+                                   const T* __restrict__ rstd, long long rows, long long n) {
+  const long long at = own_row();
+  if (at >= rows) return;
+  row_dx(dx + at * n, dy + at * n, x + at * n, weight, mean ? R(mean[at]) : R(0), rstd[at], mean, n);
 }
 
 // Adds what ROWS rows contribute to dweight and dbias, unless these are null.
@@ -66,88 +78,66 @@ __device__ __forceinline__ void add_to_parameters(Total<R>* __restrict__ dweight
   if (dbias) each(n, [&](long long i) { dbias[i].add(tree<ROWS>([&](int k) { return R(dy[k * n + i]); })); });
 }
 
-// Likewise dx of rows [first, end), which the block's threads can hold: on a GPU they are read once, and what they add to
-// dweight and dbias stays in registers to the end.
+// On a GPU: dweight and dbias of rows [first, end), where a thread has W neighbouring columns at a time.
 template <int W>
-__device__ __forceinline__ void held_rows(T* __restrict__ dx, Total<R>* __restrict__ dweight, Total<R>* __restrict__ dbias,
-                                          const T* __restrict__ dy, const T* __restrict__ x,
-                                          const T* __restrict__ weight, const T* __restrict__ mean,
-                                          const T* __restrict__ rstd, long long first, long long end, long long n) {
-  const bool at_once = W > 1 && aligned(dx) && aligned(Rows{dy, x}) && aligned(weight);
-  const Row<W, const T*> factor(n, weight ? weight : x, at_once);
-  Total<R> to_weight[4] = {}, to_bias[4] = {};
-  for (long long at = first; at < end; at++) {
-    const Row<W, Rows> row(n, Rows{dy + at * n, x + at * n}, at_once);
-    const R mu = mean ? R(mean[at]) : R(0), r = R(rstd[at]);
-    Totals s = {};
-    auto g = [&](int j) { return weight ? row.v[j].a * factor.v[j] : row.v[j].a; };
-    auto xhat = [&](int j) { return (row.v[j].b - mu) * r; };
-    row.places(int(n), [&](int, int k) {
-      UNROLL for (int j = k; j < k + W; j++) {
-        s.a.add(g(j));
-        s.b.add(g(j) * xhat(j));
-        if (dweight) to_weight[j].add(row.v[j].a * xhat(j));
-        if (dbias) to_bias[j].add(row.v[j].a);
+__device__ __forceinline__ void sum_columns(Total<R>* __restrict__ dweight, Total<R>* __restrict__ dbias,
+                                            const T* __restrict__ dy, const T* __restrict__ x,
+                                            const T* __restrict__ mean, const T* __restrict__ rstd, long long first,
+                                            long long end, long long n) {
+  const bool at_once = W > 1 && aligned(Rows{dy, x});
+  for (long long column = W * threadIdx.x; column < n; column += W * blockDim.x) {
+    Total<R> to_weight[W] = {}, to_bias[W] = {};
+    auto take = [&](auto count, long long row) {
+      constexpr int ROWS = decltype(count)::value;
+      Pair v[ROWS][W];  // all of them are on their way at once
+      UNROLL for (int k = 0; k < ROWS; k++) {
+        const long long at = (row + k) * n + column;
+        read<W>(v[k], Rows{dy + at, x + at}, 0, at_once);
       }
-    });
-    if (!dx) continue;
-    s = block_combine(s, [](Totals v, Totals w) { return Totals{sum_of(v.a, w.a), sum_of(v.b, w.b)}; });
-    const R along_one = mean ? R(s.a) / n : R(0), along_xhat = R(s.b) / n;
-    const R rate = mean && n == 1 ? R(0) : r;  // exactly 0: a number is its own mean, but for a rounding
-    row.places(int(n), [&](int i, int k) {
-      Few<W> made;
-      UNROLL for (int j = 0; j < W; j++) made.of[j] = T((g(k + j) - along_one - xhat(k + j) * along_xhat) * rate);
-      put(dx + at * n + i, made, at_once);
-    });
-  }
-  factor.places(int(n), [&](int i, int k) {
+      UNROLL for (int k = 0; k < ROWS; k++) {
+        const R mu = mean ? R(mean[row + k]) : R(0), r = R(rstd[row + k]);
+        UNROLL for (int j = 0; j < W; j++) {
+          to_weight[j].add(v[k][j].a * ((v[k][j].b - mu) * r));
+          to_bias[j].add(v[k][j].a);
+        }
+      }
+    };
+    long long row = first;
+    for (; row + 4 <= end; row += 4) take(Count<4>{}, row);
+    for (; row < end; row++) take(Count<1>{}, row);
     UNROLL for (int j = 0; j < W; j++) {
-      if (dweight) dweight[i + j] = to_weight[k + j];
-      if (dbias) dbias[i + j] = to_bias[k + j];
+      if (dweight) dweight[column + j] = to_weight[j];
+      if (dbias) dbias[column + j] = to_bias[j];
     }
-  });
+  }
 }
 
-// The rows whose terms are added up before the sum is added to a Total: natively a few, which the cache holds.
-constexpr int GROUP = ONE_THREAD ? RUN : 1;
-
-// parts: (2, blocks, n), what each block contributes to dweight and dbias; in_shared: accumulated in shared memory.
-extern "C" __global__ void norm_backward(T* __restrict__ dx, Total<R>* __restrict__ parts, const T* __restrict__ dy,
-                                         const T* __restrict__ x, const T* __restrict__ weight,
-                                         const T* __restrict__ mean, const T* __restrict__ rstd, long long rows,
-                                         long long n, bool want_weight, bool want_bias, bool in_shared) {
-  DYNAMIC_SHARED(Total<R>, grown);
-  Total<R>* const to_weight = want_weight ? parts + blockIdx.x * n : nullptr;
-  Total<R>* const to_bias = want_bias ? parts + (gridDim.x + (long long)blockIdx.x) * n : nullptr;
+// parts: (2, blocks, n), what the rows of each block contribute to dweight and dbias. If dx is not null, natively, it is
+// written too, while the cache has the rows.
+extern "C" __global__ void norm_sums(Total<R>* __restrict__ parts, T* __restrict__ dx, const T* __restrict__ dy,
+                                     const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ mean,
+                                     const T* __restrict__ rstd, long long rows, long long n, bool want_weight,
+                                     bool want_bias) {
+  Total<R>* const dweight = want_weight ? parts + blockIdx.x * n : nullptr;
+  Total<R>* const dbias = want_bias ? parts + (gridDim.x + (long long)blockIdx.x) * n : nullptr;
   const long long share = (rows + gridDim.x - 1) / gridDim.x, first = share * blockIdx.x;
   const long long end = first + share < rows ? first + share : rows;
-  if (!ONE_THREAD && n <= 4 * blockDim.x) {
-    if (n % 4 == 0) held_rows<4>(dx, to_weight, to_bias, dy, x, weight, mean, rstd, first, end, n);
-    else held_rows<1>(dx, to_weight, to_bias, dy, x, weight, mean, rstd, first, end, n);
-    return;
-  }
-  Total<R>* const dweight = in_shared && want_weight ? grown : to_weight;
-  Total<R>* const dbias = in_shared && want_bias ? grown + n : to_bias;
-  if (dweight) each(n, [&](long long i) { dweight[i] = {}; });  // each thread keeps its own columns, so no barrier
-  if (dbias) each(n, [&](long long i) { dbias[i] = {}; });
-  for (long long group = first; group < end; group += GROUP) {
-    const long long last = group + GROUP < end ? group + GROUP : end;
-    for (long long row = group; dx && row < last; row++) {
-      const R mu = mean ? R(mean[row]) : R(0), r = R(rstd[row]);
-      const long long at = row * n;
-      if (weight) row_backward<true>(dx + at, dy + at, x + at, weight, mu, r, mean, n);
-      else row_backward<false>(dx + at, dy + at, x + at, weight, mu, r, mean, n);
-    }
-    auto add = [&](auto rows, long long row) {
-      add_to_parameters<decltype(rows)::value>(dweight, dbias, dy + row * n, x + row * n, mean ? mean + row : nullptr,
-                                               rstd + row, n);
+  if constexpr (!ONE_THREAD) {
+    if (n % 4 == 0) sum_columns<4>(dweight, dbias, dy, x, mean, rstd, first, end, n);
+    else sum_columns<1>(dweight, dbias, dy, x, mean, rstd, first, end, n);
+  } else {
+    if (dweight) each(n, [&](long long i) { dweight[i] = {}; });
+    if (dbias) each(n, [&](long long i) { dbias[i] = {}; });
+    auto take = [&](auto count, long long row) {
+      constexpr int ROWS = decltype(count)::value;
+      for (long long i = row; dx && i < row + ROWS; i++)
+        row_dx(dx + i * n, dy + i * n, x + i * n, weight, mean ? R(mean[i]) : R(0), rstd[i], mean, n);
+      add_to_parameters<ROWS>(dweight, dbias, dy + row * n, x + row * n, mean ? mean + row : nullptr, rstd + row, n);
     };
-    if (last - group == GROUP) add(Count<GROUP>{}, group);
-    else for (long long row = group; row < last; row++) add(Count<1>{}, row);
+    long long row = first;
+    for (; row + RUN <= end; row += RUN) take(Count<RUN>{}, row);
+    for (; row < end; row++) take(Count<1>{}, row);
   }
-  if (!in_shared) return;
-  if (dweight) each(n, [&](long long i) { to_weight[i] = dweight[i]; });
-  if (dbias) each(n, [&](long long i) { to_bias[i] = dbias[i]; });
 }
 
 // first[j] = Σ_b parts[0, b, j] and second[j] = Σ_b parts[1, b, j], for those that are not null; the grid is

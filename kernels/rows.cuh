@@ -12,32 +12,25 @@ __device__ __forceinline__ Totals __shfl_xor_sync(unsigned mask, Totals s, int l
   return {s.a.from(mask, lane), s.b.from(mask, lane)};
 }
 
-// {Σ f(i).a, Σ f(i).b} over i in [0, n), in every thread.
+// {Σ f(i).a, Σ f(i).b} over i in [0, n), natively.
 template <typename F>
 __device__ __forceinline__ Pair sum_pairs(long long n, F f) {
   Total<R> a = {}, b = {};
-  if (ONE_THREAD) {
-    long long i = 0;
-    while (n - i >= LANES) {
-      R as[LANES] = {}, bs[LANES] = {};
-      for (const long long end = run_end(i, n); i < end; i += LANES) {
-        SIMD for (int l = 0; l < LANES; l++) { Pair v = f(i + l); as[l] += v.a; bs[l] += v.b; }
-      }
-      a.add(lanes_sum(as));
-      b.add(lanes_sum(bs));
+  long long i = 0;
+  while (n - i >= LANES) {
+    R as[LANES] = {}, bs[LANES] = {};
+    for (const long long end = run_end(i, n); i < end; i += LANES) {
+      SIMD for (int l = 0; l < LANES; l++) { Pair v = f(i + l); as[l] += v.a; bs[l] += v.b; }
     }
-    if (i == n) return {R(a), R(b)};
-    R rest_a = 0, rest_b = 0;
-    SIMD_SUM(rest_a, rest_b) for (long long j = i; j < n; j++) { Pair v = f(j); rest_a += v.a; rest_b += v.b; }
-    a.add(rest_a);
-    b.add(rest_b);
-    return {R(a), R(b)};
+    a.add(lanes_sum(as));
+    b.add(lanes_sum(bs));
   }
-  for (long long i = threadIdx.x; i < n; i += blockDim.x) { Pair v = f(i); a.add(v.a); b.add(v.b); }
-  const Totals s = block_combine(Totals{a, b}, [](Totals v, Totals w) {
-    return Totals{sum_of(v.a, w.a), sum_of(v.b, w.b)};
-  });
-  return {R(s.a), R(s.b)};
+  if (i == n) return {R(a), R(b)};
+  R rest_a = 0, rest_b = 0;
+  SIMD_SUM(rest_a, rest_b) for (long long j = i; j < n; j++) { Pair v = f(j); rest_a += v.a; rest_b += v.b; }
+  a.add(rest_a);
+  b.add(rest_b);
+  return {R(a), R(b)};
 }
 
 // The row of this thread. It may be beyond the last, in the last block.
@@ -96,13 +89,13 @@ __device__ __forceinline__ void read(Pair* v, Rows x, long long i, bool at_once)
 
 // ------------------------------------------------------------------------------------------------- a row
 // Of W · blockDim.x neighbours each thread has W: 4 where rows are made of fours, or else 1. It reads N elements at a time, so
-// that their loads do not wait for each other. Where these are all that it has, the row is held in registers; otherwise
-// it is read again, from a cache, each time that it is needed. Natively a row is read element by element.
+// that their loads do not wait for each other: 4, or 32 where that is a warp's whole row. Where these are all that it has,
+// the row is held in registers; otherwise it is read again, from a cache, each time that it is needed. Natively a row is
+// read element by element.
 
-template <int W, typename X>
+template <int W, typename X, int N = 4>
 struct Row {
   typedef typename Element<X>::type V;
-  static constexpr int N = 4;
   const long long n;
   const X x;
   const bool at_once, held;
@@ -145,6 +138,27 @@ struct Row {
     return R(block_combine(s, [](Total<R> a, Total<R> b) { return sum_of(a, b); }));
   }
 
+  // {Σ f(v, others[i]…).a, Σ f(v, others[i]…).b} over all elements v, in every thread.
+  template <typename F, typename... P>
+  __device__ __forceinline__ Pair sums(F f, const P* __restrict__... others) {
+    if constexpr (ONE_THREAD) {
+      return sum_pairs(n, [=, x = x](long long i) { return f(at(x, i), R(others[i])...); });
+    } else {
+      Totals s = {};
+      pieces([&](long long i, V* v) {
+        auto add = [&](auto... some) {
+          UNROLL for (int j = 0; j < W; j++) {
+            const Pair p = f(v[j], R(some.of[j])...);
+            s.a.add(p.a), s.b.add(p.b);
+          }
+        };
+        add(few<W>(others + i, at_once)...);
+      });
+      s = block_combine(s, [](Totals v, Totals w) { return Totals{sum_of(v.a, w.a), sum_of(v.b, w.b)}; });
+      return {R(s.a), R(s.b)};
+    }
+  }
+
   // The largest element; -∞ for n = 0. NaN is ignored.
   __device__ __forceinline__ R largest() {
     if (ONE_THREAD) return ::largest(n, [x = x](long long i) { return at(x, i); });
@@ -174,7 +188,12 @@ template <typename X, typename F, typename... P>
 __device__ __forceinline__ void with_row(long long n, X x, F f, const P*... others) {
   if constexpr (IN_MEMORY<X> && !ONE_THREAD) {
     if (n % 4 == 0) {
-      Row<4, X> row(n, x, aligned(x) && (aligned(others) && ...));
+      const bool at_once = aligned(x) && (aligned(others) && ...);
+      if (blockDim.x == 32 && 8 * 32 < n && n <= 32 * 32) {
+        Row<4, X, 32> row(n, x, at_once);
+        return f(row);
+      }
+      Row<4, X> row(n, x, at_once);
       return f(row);
     }
   }
@@ -192,8 +211,8 @@ __device__ __forceinline__ ExpSum __shfl_xor_sync(unsigned mask, ExpSum s, int l
 
 // {top, total} of a row's elements v: the largest, and Σ exp(v - top). If all are -∞, top is 0, so that the differences
 // are -∞ rather than NaN, and total is 0. A NaN or +∞ makes the total NaN.
-template <int W, typename X>
-__device__ __forceinline__ Pair exp_sums(Row<W, X>& row) {
+template <int W, typename X, int N>
+__device__ __forceinline__ Pair exp_sums(Row<W, X, N>& row) {
   if (ONE_THREAD) {
     R top = row.largest();
     if (top == -INF) top = 0;
@@ -219,8 +238,8 @@ __device__ __forceinline__ Pair exp_sums(Row<W, X>& row) {
 }
 
 // y[i] = exp(v) / Σ exp(v) for a row's elements v, or zeros if all are -∞. Returns {top, total}, as above.
-template <int W, typename X>
-__device__ __forceinline__ Pair softmax_row(T* __restrict__ y, Row<W, X>& row) {
+template <int W, typename X, int N>
+__device__ __forceinline__ Pair softmax_row(T* __restrict__ y, Row<W, X, N>& row) {
   Pair s;
   if (ONE_THREAD) {  // on a CPU exp is expensive and the row is cached: exp once
     s.a = row.largest();

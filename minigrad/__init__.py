@@ -43,12 +43,14 @@ __all__ = [
     "long", "absolute", "concat", "concatenate", "clip", "divide", "true_divide",
     "greater_equal", "greater", "less_equal", "less", "moveaxis", "multiply", "not_equal", "negative", "subtract",
     "swapaxes", "swapdims", "CaptureError", "FormulaOp", "Op", "capture", "load", "save",
+    "get_float32_matmul_precision", "set_float32_matmul_precision",
 ]  # fmt: skip
 __all__ += random.__all__
 __all__ += _of_tensor
 
 if TYPE_CHECKING:
     from . import cuda, distributed, gradcheck, nn, optim, study, training, typing, utils, viz
+    from .cuda import get_float32_matmul_precision, set_float32_matmul_precision
     from .replay.captured import capture
     from .training.objects import load, save
 else:  # to mypy a module with __getattr__ would have every name
@@ -56,6 +58,7 @@ else:  # to mypy a module with __getattr__ would have every name
         **dict.fromkeys(
             ["cuda", "distributed", "gradcheck", "nn", "optim", "study", "training", "typing", "utils", "viz"]
         ),
+        "set_float32_matmul_precision": ".cuda", "get_float32_matmul_precision": ".cuda",
         "capture": ".replay.captured", "load": ".training.objects", "save": ".training.objects",
     }  # fmt: skip
     __getattr__, __dir__ = _missing.attributes(__name__, _LATER), lambda: [*__all__, *_LATER]

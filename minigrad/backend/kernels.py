@@ -134,6 +134,6 @@ class Struct:
         return self._pack(*numbers)
 
     def packed(self, row, address):
-        """The struct as bytes, from {field: value}, where a pointer is given as an array or None."""
-        at = {name: 0 if row[name] is None else address(row[name]) for name, kind in self.kinds.items() if kind == "*"}
-        return self(**{**row, **at})
+        """The struct, whose fields are no arrays, as bytes, from {field: value}: a pointer is an array or None."""
+        values = [(row[name], kind) for name, kind in self.kinds.items()]
+        return self._pack(*[x if kind != "*" else 0 if x is None else address(x) for x, kind in values])

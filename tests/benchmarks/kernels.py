@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+import minigrad as mg
 from minigrad import DeviceError, backend
 
 TURN = 0.02  # seconds
@@ -226,8 +227,9 @@ def apart(torch, case):
     return ((ours - theirs).abs().max() / theirs.abs().max()).item()
 
 
-def measure(on, torch, case, rounds):
-    on.tf32 = torch.backends.cuda.matmul.allow_tf32 = case.tf32
+def measure(torch, case, rounds):
+    mg.set_float32_matmul_precision("high" if case.tf32 else "highest")
+    torch.backends.cuda.matmul.allow_tf32 = case.tf32
     error = apart(torch, case)
     size = 8192
     a = torch.randn(size, size, device="cuda", dtype=getattr(torch, case.dtype))
@@ -295,7 +297,7 @@ def main():
         if args.only and not name.startswith(tuple(args.only)):
             continue
         try:
-            results[name] = measure(on, torch, make(), args.rounds)
+            results[name] = measure(torch, make(), args.rounds)
         except Exception as error:  # one case that fails must not cost the others their results
             results[name] = {"failed": f"{type(error).__name__}: {error}"}
         report(name, results[name])

@@ -267,12 +267,6 @@ def softmax_of_short_rows(emulated):
     return emulated.softmax(apart(emulated, ROWS), 1)
 
 
-def layer_norm_backward(emulated):  # a block takes several rows, so it sums into the same shared memory again
-    x, dy, weight = apart(emulated, ROWS), apart(emulated, ROWS[::-1]), apart(emulated, ROWS[0])
-    _, mean, rstd = emulated.layer_norm(x, weight, None, 1e-5)
-    return emulated.layer_norm_backward(dy, x, weight, mean, rstd, (True, True, True))[0]
-
-
 def transpose(emulated):
     return emulated.copy(apart(emulated, ROWS).T)
 
@@ -289,7 +283,6 @@ PLANTED_IN_KERNELS = [
     (softmax_of_short_rows, "if (own_row() >= rows) return;", "", 1, "read out of bounds: x"),
     (softmax_of_short_rows, "softmax_row(y + at", "softmax_row(y", 1, "race: write after write: y"),
     (softmax, BARRIER, "if (threadIdx.x < 32) __syncthreads();", 1, "threads of a block meet at different barriers"),
-    (layer_norm_backward, BARRIER, "", 1, "race: write after read: warps"),
     (transpose, TILE_FULL, "tile_each", 1, "unwritten: tile"),
 ]
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from minigrad.backend import cpu_backend, reference
+from minigrad.backend.launch.launcher import Launcher
 from tests.emulated import Emulated
 
 from .calls import GPU, hosted
@@ -76,14 +77,11 @@ def test_blocks_of_threads(on, case):
 
 @pytest.mark.parametrize("dtype", ROUGH)
 @pytest.mark.parametrize("case", CASES)
-def test_tensor_cores(on, case, dtype):
+def test_tensor_cores(on, monkeypatch, case, dtype):
     if not on.tensor_cores:
         pytest.skip("no GPU with tensor cores")
-    on.tf32 = True
-    try:
-        check(on, case, dtype, ROUGH)
-    finally:
-        on.tf32 = False
+    monkeypatch.setattr(Launcher, "tf32", True)
+    check(on, case, dtype, ROUGH)
 
 
 @pytest.mark.parametrize("limit, dtype, D", [(99, "float32", 64), (64, "float32", 64), (227, "float64", 128)])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from minigrad.backend import reference
+from minigrad.backend.launch import launcher
 from minigrad.backend.launch import matmul as launching
 from tests.emulated import Emulated
 
@@ -87,13 +88,12 @@ def tf32(x):
 
 
 @pytest.fixture(params=["float16", "float32"])
-def tensor(request, on):
+def tensor(request, on, monkeypatch):
     """A dtype that tensor cores multiply."""
     if not on.tensor_cores:
         pytest.skip("no GPU with tensor cores")
-    on.tf32 = True
-    yield request.param
-    on.tf32 = False
+    monkeypatch.setattr(launcher.Launcher, "tf32", True)
+    return request.param
 
 
 def check_tensor(on, a, b):
@@ -128,14 +128,13 @@ def test_shapes_of_tensor_cores(on, tiled, tensor, shape):
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("transposed", [False, True])
-def test_tensor_cores_wait_for_each_other(tiled, dtype, transposed):
+def test_tensor_cores_wait_for_each_other(tiled, monkeypatch, dtype, transposed):
+    monkeypatch.setattr(launcher.Launcher, "tf32", True)
     tiled(64, 2)
     a, b = (numbers((72, 72), dtype, seed=i) for i in range(2))
     a, b = (a.T.copy().T, b) if transposed else (a, b.T.copy().T)
     for schedule in range(4):
-        emulated = Emulated(schedule, check=schedule > 1)
-        emulated.tf32 = True
-        check_tensor(emulated, a, b)
+        check_tensor(Emulated(schedule, check=schedule > 1), a, b)
 
 
 def test_strides(on, tiled):

@@ -137,3 +137,22 @@ def test_arrays_of_another_gpu_are_refused(cupy, monkeypatch):
     ):
         with pytest.raises(RuntimeError, match=refused):
             call()
+
+
+def test_float32_is_rounded_where_that_is_allowed():
+    x = mg.randn(64, 64, device="cuda")
+    product = mg.capture(lambda x: x @ x)
+    exact = product(x).cpu().numpy()
+    assert mg.get_float32_matmul_precision() == "highest"
+    try:
+        mg.set_float32_matmul_precision("high")
+        rough = product(x).cpu().numpy()  # a step that was recorded before knows it too
+        np.testing.assert_array_equal((x @ x).cpu().numpy(), rough)
+        assert mg.get_float32_matmul_precision() == "high"
+    finally:
+        mg.set_float32_matmul_precision("highest")
+    np.testing.assert_array_equal(product(x).cpu().numpy(), exact)
+    error = np.abs(rough - exact).max() / np.abs(exact).max()
+    assert 1e-5 < error < 2e-3
+    with pytest.raises(ValueError, match="not 'tf32'"):
+        mg.set_float32_matmul_precision("tf32")

@@ -17,8 +17,7 @@ MAX_DIMS = LAYOUT.counts["shape"]
 OPERANDS = LAYOUT.counts["strides"] // MAX_DIMS
 NARROW = 1 << 31  # what indices and offsets of the fast loops of layout.cuh stay below
 MOST_PER_TURN = 8  # elements of a thread in such a loop
-TOTAL = 8  # bytes of a Total of common.cuh, for any float
-TOTALS = np.dtype(np.float64)  # the dtype of arrays of Totals
+TOTALS = np.dtype(np.float64)  # the dtype of arrays of Totals of common.cuh, which have 8 bytes for any float
 WARP_ROW = 1024  # elements of the longest row that a warp has
 WARPS = 4  # of a block whose warps have a row each
 SHARED = 48 << 10  # bytes of dynamic shared memory that a block may have without asking
@@ -31,8 +30,9 @@ class Launcher(Primitives):
 
     device = devices.device("cpu")
     captures = False  # can the arithmetic of a step be recorded and run in one piece?
+    one_thread = False  # has a block one thread, natively?
     tensor_cores = True
-    tf32 = False  # may products of float32 round what they multiply to TF32, 10 bits after the point?
+    tf32 = False  # of all: mg.set_float32_matmul_precision
     array_type: Any = np.ndarray
     warns = True
 

@@ -1,6 +1,6 @@
-"""LayerNorm and RMSNorm. In the backward a block has several rows; x decides the dtype."""
+"""LayerNorm and RMSNorm; x decides the dtype."""
 
-from .launcher import SHARED, TOTAL, TOTALS, Launcher, check_shape
+from .launcher import TOTALS, Launcher, check_shape
 from .rules import KERNEL
 
 
@@ -46,14 +46,13 @@ class Norm(Launcher):
         dweight, dbias = (self.empty((n,), x.dtype) if w else None for w in wanted[1:])
         if not x.size:
             return dx, *(None if d is None else self.zeros((n,), x.dtype) for d in (dweight, dbias))
-        # If dweight and dbias are wanted, a block takes many rows, so that there are few sums to add up; otherwise one.
-        blocks = min(rows, self.sums_of(x.size)) if any(wanted[1:]) else rows
-        parts = self.empty((2, blocks, n), TOTALS) if any(wanted[1:]) else None
-        shared = 2 * n * TOTAL
-        threads = self.row_threads(n)
-        in_shared = parts is not None and 4 * threads < n and shared <= SHARED  # shorter rows are held in registers
-        args = dx, parts, dy, x, weight, mean, rstd, rows, n, *wanted[1:], in_shared
-        self.launch("norm", "norm_backward", x.dtype, blocks, threads, *args, shared=shared if in_shared else 0)
-        if parts is not None:
+        together = self.one_thread and any(wanted[1:])
+        if dx is not None and not together:
+            self.launch_rows(rows, n, "norm", "norm_dx", x.dtype, dx, dy, x, weight, mean, rstd, rows, n)
+        if any(wanted[1:]):
+            blocks = min(rows, self.sums_of(x.size))  # with many rows each, so that there are few sums to add up
+            parts = self.empty((2, blocks, n), TOTALS)
+            args = parts, dx if together else None, dy, x, weight, mean, rstd, rows, n, *wanted[1:]
+            self.launch("norm", "norm_sums", x.dtype, blocks, self.row_threads(n), *args)
             self.launch("norm", "add_parts", x.dtype, (-(-n // 32), 2), 1024, dweight, dbias, parts, blocks, n)
         return dx, dweight, dbias

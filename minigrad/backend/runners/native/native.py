@@ -71,6 +71,7 @@ class NativeKernels(Gemm, CpuAttention, Launched):
         self._pool = pool.start(self.threads)
         self._kernels: dict = {}
 
+    one_thread = True
     pointer = address = staticmethod(address)
 
     def empty(self, shape, dtype):
