@@ -17,8 +17,8 @@
 // Banks: the chunks that half a warp reads at once lie side by side, or in 8 neighbouring rows, which begin 16 bytes
 // further each, or in 2 rows, each read by half of its threads. So none are in each other's way, nor are 32 stores to P.
 //
-// Compiled for ROWS (64 with TENSOR) and COLUMNS of 32 or 64, and a DP of 32, 64, 128 or 256, which D and Dv may be less than. Natively,
-// minigrad/backend/runners/native/attention.cpp takes the place of the files that include this one.
+// Compiled for ROWS (64 with TENSOR) and COLUMNS of 32 or 64, and a DP of 32, 64, 128 or 256, which D and Dv may be less
+// than. Natively, minigrad/backend/runners/native/attention.cpp takes the place of the files that include this one.
 #pragma once
 #include "common.cuh"
 #include "heads.cuh"
@@ -33,8 +33,9 @@ constexpr int CHUNK = 16 / sizeof(E);                                         //
 constexpr int MI = ROWS / WARPS / DOWN, NI = COLUMNS / ACROSS, DI = DP / ACROSS;  // a thread's part of S and of Y
 constexpr int PIECE = TENSOR ? 2 : CHUNK;  // columns of Y that lie side by side
 constexpr int STEP = TENSOR ? 32 / sizeof(E) : 2 * CHUNK;  // of what a product sums over: elements at a time
-constexpr bool EARLY = sizeof(E) == 2;  // are there registers to read the next tile before it is needed?
+constexpr bool AHEAD = sizeof(E) == 2;  // is there room for the next tiles, which are copied while these are used?
 constexpr int LD = DP + CHUNK, LDP = COLUMNS + (TENSOR ? CHUNK : ACROSS);  // elements in a row of a tile, and of P
+constexpr int TILE = COLUMNS * LD;  // elements
 
 template <typename W, int N = CHUNK> struct alignas(N * sizeof(W)) Chunk { W v[N]; };
 __device__ __forceinline__ Chunk<E> chunk(const E* x) { return *reinterpret_cast<const Chunk<E>*>(x); }
@@ -84,49 +85,39 @@ __device__ __forceinline__ bool moves(const T* x, long long stride, long long D)
   return (unsigned long long)x % sizeof(Chunk<T, N>) == 0 && stride % N == 0 && D % N == 0;
 }
 
-// A LENGTH × DP tile on its way to shared memory: tile[i][d] = x[i * stride + d] for i < rows and d < D, and 0 in the rest.
-template <int LENGTH>
-struct Moved {
-  static constexpr int SIDE_BY_SIDE = DP / CHUNK, AT_ONCE = THREADS / SIDE_BY_SIDE, STEPS = LENGTH / AT_ONCE;
-  typedef typename Either<sizeof(T) == 2 && sizeof(E) == 2, Chunk<unsigned, 4>, Chunk<T>>::type H;  // words, if nothing changes on the way
-  H held[STEPS];  // all of them are on their way at once
-
-  __device__ __forceinline__ void read(const T* x, long long stride, long long rows, long long D) {
-    const int first = threadIdx.x / SIDE_BY_SIDE, d = threadIdx.x % SIDE_BY_SIDE * CHUNK;
-    const bool whole = moves<CHUNK>(x, stride, D);
-    const int count = int(smaller(rows, LENGTH)), left = int(smaller(D - d, CHUNK));
-    x += first * stride + d;
-    UNROLL for (int s = 0; s < STEPS; s++, x += AT_ONCE * stride) {
-      const int found = first + s * AT_ONCE < count ? left : 0;
-      if (whole) {
-        held[s] = found > 0 ? *reinterpret_cast<const H*>(x) : H{};
-      } else {
-        Chunk<T> some;
-        UNROLL for (int e = 0; e < CHUNK; e++) some.v[e] = e < found ? x[e] : T(0);
-        held[s] = reinterpret_cast<const H&>(some);
-      }
-    }
-  }
-  __device__ __forceinline__ void write(E* tile) const {
-    tile += threadIdx.x / SIDE_BY_SIDE * LD + threadIdx.x % SIDE_BY_SIDE * CHUNK;
-    UNROLL for (int s = 0; s < STEPS; s++, tile += AT_ONCE * LD) {
-      if constexpr (sizeof(T) == 2 && sizeof(E) == 2) {
-        *reinterpret_cast<H*>(tile) = held[s];
-      } else {
-        Chunk<E> y;
-        const Chunk<T>& x = reinterpret_cast<const Chunk<T>&>(held[s]);
-        UNROLL for (int e = 0; e < CHUNK; e++) y.v[e] = exact(x.v[e]);
-        *reinterpret_cast<Chunk<E>*>(tile) = y;
-      }
-    }
-  }
-};
-
+// tile[i][d] = x[i * stride + d] for i < rows and d < D, and 0 in all the rest of the LENGTH × DP tile. If AHEAD, it is
+// there only once it has been waited for.
 template <int LENGTH>
 __device__ __forceinline__ void load(E* tile, const T* x, long long stride, long long rows, long long D) {
-  Moved<LENGTH> moved;
-  moved.read(x, stride, rows, D);
-  moved.write(tile);
+  constexpr int SIDE_BY_SIDE = DP / CHUNK, AT_ONCE = THREADS / SIDE_BY_SIDE, STEPS = LENGTH / AT_ONCE;
+  const int first = threadIdx.x / SIDE_BY_SIDE, d = threadIdx.x % SIDE_BY_SIDE * CHUNK;
+  const bool whole = moves<CHUNK>(x, stride, D);
+  const int count = int(smaller(rows, LENGTH)), left = int(smaller(D - d, CHUNK));
+  x += first * stride + d;
+  tile += first * LD + d;
+  auto found = [&](int s) { return first + s * AT_ONCE < count ? left : 0; };
+  auto gathered = [&](const T* x, int found) {
+    Chunk<T> some;
+    UNROLL for (int e = 0; e < CHUNK; e++) some.v[e] = e < found ? x[e] : T(0);
+    return some;
+  };
+  if constexpr (AHEAD) {
+    UNROLL for (int s = 0; s < STEPS; s++, x += AT_ONCE * stride, tile += AT_ONCE * LD) {
+      if (whole) copy_async(tile, x, found(s) > 0);
+      else *reinterpret_cast<Chunk<T>*>(tile) = gathered(x, found(s));
+    }
+  } else {
+    Chunk<T> held[STEPS];  // so that all of them are on their way at once
+    UNROLL for (int s = 0; s < STEPS; s++, x += AT_ONCE * stride) {
+      if (whole) held[s] = found(s) > 0 ? *reinterpret_cast<const Chunk<T>*>(x) : Chunk<T>{};
+      else held[s] = gathered(x, found(s));
+    }
+    UNROLL for (int s = 0; s < STEPS; s++, tile += AT_ONCE * LD) {
+      Chunk<E> y;
+      UNROLL for (int e = 0; e < CHUNK; e++) y.v[e] = exact(held[s].v[e]);
+      *reinterpret_cast<Chunk<E>*>(tile) = y;
+    }
+  }
 }
 
 // x[row(i) * stride + place(j)] = y[i][j] for those of the rows and of the D columns that exist.
@@ -245,11 +236,16 @@ struct View {
   __device__ __forceinline__ int seen(long long t, long long k0, int most) const {
     return int(smaller(most, (causal ? smaller(keys, t + 1) : keys) - k0));
   }
-  // The score x of query t and key s, with bias and mask, if s is among the keys that t has `seen`.
-  __device__ __forceinline__ R masked(R x, bool sees, long long t, long long s) const {
-    if (!sees || t >= queries) return x;
-    if (bias) x += R(bias[t * bias_t + s * bias_s]);
-    return mask && !mask[t * mask_t + s * mask_s] ? -INF : x;
+  // count of s(j), which are q · k, become the scores of query t and keys k0 + key(j), of which it has `seen` so many.
+  template <typename S, typename F>
+  __device__ __forceinline__ void scores(S s, F key, int count, long long t, long long k0, int sees) const {
+    UNROLL for (int j = 0; j < count; j++) s(j) = key(j) < sees ? s(j) * scale : -INF;
+    if ((!mask && !bias) || t >= queries) return;
+    UNROLL for (int j = 0; j < count; j++) {
+      if (key(j) >= sees) continue;
+      if (bias) s(j) += R(bias[t * bias_t + (k0 + key(j)) * bias_s]);
+      if (mask && !mask[t * mask_t + (k0 + key(j)) * mask_s]) s(j) = -INF;
+    }
   }
 };
 
@@ -257,22 +253,4 @@ __device__ __forceinline__ View view_of(const Heads& n, const bool* mask, const 
                                         bool causal, double scale) {
   return {mask ? mask + b * n.mask[0] + h * n.mask[1] : nullptr, bias ? bias + b * n.bias[0] + h * n.bias[1] : nullptr,
           n.mask[2], n.mask[3], n.bias[2], n.bias[3], n.T, n.S, causal, R(scale)};
-}
-
-// s, which is q · k, becomes the scores of queries from q0 on and keys from k0 on: those of row(i) and column(j), or, if
-// TURNED, of column(j) and row(i).
-template <bool TURNED = false>
-__device__ __forceinline__ void scores(R (&s)[MI][NI], const View& view, long long q0, long long k0) {
-  constexpr int MOST = TURNED ? ROWS : COLUMNS;
-  auto each_score = [&](auto f) {  // f(score, query, key), both within their tiles
-    UNROLL for (int i = 0; i < MI; i++)
-      UNROLL for (int j = 0; j < NI; j++) f(s[i][j], TURNED ? column(j) : row(i), TURNED ? row(i) : column(j));
-  };
-  each_score([&](R& x, int, int) { x *= view.scale; });
-  if (view.seen(q0 + (TURNED ? 0 : warp_row()), k0, MOST) < MOST)  // the first query sees least
-    each_score([&](R& x, int t, int key) { if (key >= view.seen(q0 + t, k0, MOST)) x = -INF; });
-  if (view.mask || view.bias)
-    each_score([&](R& x, int t, int key) {
-      x = view.masked(x, key < view.seen(q0 + t, k0, MOST), q0 + t, k0 + key);
-    });
 }

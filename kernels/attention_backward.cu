@@ -35,8 +35,8 @@ attention_dq(T* dq, R* delta, const T* dout, const T* o, const R* lse, const T* 
   DYNAMIC_SHARED(E, shared);
   E* Q = shared;             // ROWS × LD
   E* dO = Q + ROWS * LD;     // ROWS × LD
-  E* KV = dO + ROWS * LD;    // V, then K, COLUMNS × LD
-  E* P = KV + COLUMNS * LD;  // ds, ROWS × LDP
+  E* KV = dO + ROWS * LD;              // V, then K, a TILE; if AHEAD, V and K, twice
+  E* P = KV + (AHEAD ? 4 : 1) * TILE;  // ds, ROWS × LDP
   R dQ[MI][DI] = {};
 
   const Tile at = tile_of(n.T);
@@ -49,6 +49,7 @@ attention_dq(T* dq, R* delta, const T* dout, const T* o, const R* lse, const T* 
   delta += at.head * n.T + q0;
   load<ROWS>(Q, o + out, n.o[2], rows, n.Dv);  // o, until delta is known
   load<ROWS>(dO, dout + out, n.o[2], rows, n.Dv);
+  if (AHEAD) commit_copies(), wait_for_copies<0>();
   __syncthreads();
   const R dot = row_dot(Q, dO, int(n.Dv));
   __syncthreads();
@@ -60,32 +61,39 @@ attention_dq(T* dq, R* delta, const T* dout, const T* o, const R* lse, const T* 
              __shfl_sync(0xffffffffu, dot, row(i) - warp_row())};
     if (here && !across()) delta[row(i)] = of[i].delta;
   }
-  Moved<COLUMNS> next;
-  auto read_k = [&](long long k0) { next.read(k + k0 * n.k[2], n.k[2], n.S - k0, n.D); };
-  auto read_v = [&](long long k0) { next.read(v + k0 * n.v[2], n.v[2], n.S - k0, n.Dv); };
-  if (EARLY) read_v(0);
+  auto load_k = [&](E* K, long long k0) { load<COLUMNS>(K, k + k0 * n.k[2], n.k[2], n.S - k0, n.D); };
+  auto load_v = [&](E* V, long long k0) { load<COLUMNS>(V, v + k0 * n.v[2], n.v[2], n.S - k0, n.Dv); };
+  auto load_both = [&](E* V, long long k0) { load_v(V, k0), load_k(V + TILE, k0), commit_copies(); };
+  if (AHEAD) load_both(KV, 0);
   const long long end = causal ? smaller(n.S, q0 + rows) : n.S;
-  for (long long k0 = 0; k0 < end; k0 += COLUMNS) {
+  int now = 0;
+  for (long long k0 = 0; k0 < end; k0 += COLUMNS, now ^= AHEAD) {
+    E *const V = KV + now * 2 * TILE, *const K = AHEAD ? V + TILE : V;
     const int seen = warp_row() < rows ? view.seen(q0 + warp_row() + MI * DOWN - 1, k0, COLUMNS) : 0;
     R p[MI][NI], dp[MI][NI];
-    __syncthreads();  // the previous tile is done with KV
-    if (!EARLY) read_v(k0);
-    next.write(KV);
-    __syncthreads();
-    if (EARLY) read_k(k0);
-    if (seen > 0) dots(dp, dO, KV, int(n.Dv));
-    __syncthreads();
-    if (!EARLY) read_k(k0);
-    next.write(KV);
-    __syncthreads();
-    if (EARLY && k0 + COLUMNS < end) read_v(k0 + COLUMNS);
+    if (AHEAD) wait_for_copies<0>();
+    __syncthreads();  // the previous tile is done with
+    if (!AHEAD) {
+      load_v(V, k0);
+      __syncthreads();
+    } else if (k0 + COLUMNS < end) {
+      load_both(KV + (now ^ 1) * 2 * TILE, k0 + COLUMNS);
+    }
+    if (seen > 0) dots(dp, dO, V, int(n.Dv));
+    if (!AHEAD) {
+      __syncthreads();
+      load_k(K, k0);
+      __syncthreads();
+    }
     if (seen <= 0) continue;
-    dots(p, Q, KV, int(n.D));
-    scores(p, view, q0, k0);
-    UNROLL for (int i = 0; i < MI; i++)
+    dots(p, Q, K, int(n.D));
+    UNROLL for (int i = 0; i < MI; i++) {
+      const long long t = q0 + row(i);
+      view.scores([&](int j) -> R& { return p[i][j]; }, column, NI, t, k0, view.seen(t, k0, COLUMNS));
       UNROLL for (int j = 0; j < NI; j++) p[i][j] = gradient(pattern(p[i][j], of[i]), dp[i][j], of[i], view.scale);
+    }
     put(P, p);
-    weigh(dQ, P, KV, 0, seen);
+    weigh(dQ, P, K, 0, seen);
   }
   store(dq + b * n.dq[0] + h * n.dq[1] + q0 * n.dq[2], n.dq[2], rows, n.D, dQ);
 }
@@ -96,10 +104,9 @@ attention_dk_dv(T* dk, T* dv, const R* delta, const T* dout, const R* lse, const
   DYNAMIC_SHARED(E, shared);
   E* K = shared;             // ROWS × LD
   E* V = K + ROWS * LD;      // ROWS × LD
-  E* Q = V + ROWS * LD;      // COLUMNS × LD
-  E* dO = Q + COLUMNS * LD;  // COLUMNS × LD
-  E* P = dO + COLUMNS * LD;  // pᵀ, then dsᵀ, ROWS × LDP
-  Query* of = reinterpret_cast<Query*>(P + ROWS * LDP);  // COLUMNS
+  E* queries = V + ROWS * LD;  // Q and dO, a TILE each; if AHEAD, twice
+  E* P = queries + (AHEAD ? 4 : 2) * TILE;                     // pᵀ, then dsᵀ, ROWS × LDP
+  Query* of_queries = reinterpret_cast<Query*>(P + ROWS * LDP);  // COLUMNS; if AHEAD, twice
   R dK[MI][DI] = {}, dV[MI][DI] = {};
 
   const Tile at = tile_of(n.S);
@@ -107,35 +114,51 @@ attention_dk_dv(T* dk, T* dv, const R* delta, const T* dout, const R* lse, const
   const long long rows = smaller(ROWS, n.S - k0);
   load<ROWS>(K, k + b * n.k[0] + hk * n.k[1] + k0 * n.k[2], n.k[2], rows, n.D);
   load<ROWS>(V, v + b * n.v[0] + hk * n.v[1] + k0 * n.v[2], n.v[2], rows, n.Dv);
-  for (long long h = hk * n.group; h < (hk + 1) * n.group; h++) {
+  auto load_queries = [&](int stage, long long h, long long q0) {
+    const long long count = smaller(COLUMNS, n.T - q0), row0 = (b * n.nh + h) * n.T + q0;  // of lse and delta
+    E* const Q = queries + stage * 2 * TILE;
+    load<COLUMNS>(Q, q + b * n.q[0] + h * n.q[1] + q0 * n.q[2], n.q[2], count, n.D);
+    load<COLUMNS>(Q + TILE, dout + b * n.o[0] + h * n.o[1] + q0 * n.o[2], n.o[2], count, n.Dv);
+    each(COLUMNS, [&](long long i) {
+      const R* parts = lse + 2 * (row0 + i);
+      of_queries[stage * COLUMNS + i] = i < count ? Query{parts[0], parts[1], delta[row0 + i]} : Query{0, INF, 0};
+    });
+    if (AHEAD) commit_copies();
+  };
+  const long long start = causal ? k0 : 0, last = (hk + 1) * n.group;
+  long long h = start < n.T ? hk * n.group : last, q0 = start;  // of the queries that are next
+  if (AHEAD && h < last) load_queries(0, h, q0);
+  for (int now = 0; h < last; now ^= AHEAD) {
+    E *const Q = queries + now * 2 * TILE, *const dO = Q + TILE;
+    const Query* const of = of_queries + now * COLUMNS;
     const View view = view_of(n, mask, bias, b, h, causal, scale);
-    const long long row0 = (b * n.nh + h) * n.T;  // of lse and delta
-    for (long long q0 = causal ? k0 : 0; q0 < n.T; q0 += COLUMNS) {
-      const long long count = smaller(COLUMNS, n.T - q0);
-      __syncthreads();  // the previous queries are done with
-      load<COLUMNS>(Q, q + b * n.q[0] + h * n.q[1] + q0 * n.q[2], n.q[2], count, n.D);
-      load<COLUMNS>(dO, dout + b * n.o[0] + h * n.o[1] + q0 * n.o[2], n.o[2], count, n.Dv);
-      each(COLUMNS, [&](long long i) {
-        const R* parts = lse + 2 * (row0 + q0 + i);
-        of[i] = i < count ? Query{parts[0], parts[1], delta[row0 + q0 + i]} : Query{0, INF, 0};
-      });
+    const long long t0 = q0, count = smaller(COLUMNS, n.T - q0);
+    if (AHEAD) wait_for_copies<0>();
+    __syncthreads();  // the previous queries are done with
+    if (!AHEAD) {
+      load_queries(0, h, q0);
       __syncthreads();
-      // From the first query that sees any of this warp's keys on.
-      const int first = causal ? int(smaller(COLUMNS, k0 + warp_row() > q0 ? k0 + warp_row() - q0 : 0)) : 0;
-      if (warp_row() >= rows || first >= count) continue;
-      R p[MI][NI], dp[MI][NI];
-      dots(p, K, Q, int(n.D));
-      scores<true>(p, view, q0, k0);
-      UNROLL for (int j = 0; j < NI; j++)
-        UNROLL for (int i = 0; i < MI; i++) p[i][j] = pattern(p[i][j], of[column(j)]);
-      put(P, p);
-      weigh(dV, P, dO, first, int(count));
-      dots(dp, V, dO, int(n.Dv));
-      UNROLL for (int i = 0; i < MI; i++)
-        UNROLL for (int j = 0; j < NI; j++) dp[i][j] = gradient(p[i][j], dp[i][j], of[column(j)], view.scale);
-      put(P, dp);
-      weigh(dK, P, Q, first, int(count));
     }
+    q0 += COLUMNS;
+    if (q0 >= n.T) h++, q0 = start;
+    if (AHEAD && h < last) load_queries(now ^ 1, h, q0);
+    // From the first query that sees any of this warp's keys on.
+    const int first = causal ? int(smaller(COLUMNS, k0 + warp_row() > t0 ? k0 + warp_row() - t0 : 0)) : 0;
+    if (warp_row() >= rows || first >= count) continue;
+    R p[MI][NI], dp[MI][NI];
+    dots(p, K, Q, int(n.D));
+    UNROLL for (int j = 0; j < NI; j++) {
+      const long long t = t0 + column(j);
+      view.scores([&](int i) -> R& { return p[i][j]; }, row, MI, t, k0, view.seen(t, k0, ROWS));
+      UNROLL for (int i = 0; i < MI; i++) p[i][j] = pattern(p[i][j], of[column(j)]);
+    }
+    put(P, p);
+    weigh(dV, P, dO, first, int(count));
+    dots(dp, V, dO, int(n.Dv));
+    UNROLL for (int i = 0; i < MI; i++)
+      UNROLL for (int j = 0; j < NI; j++) dp[i][j] = gradient(p[i][j], dp[i][j], of[column(j)], view.scale);
+    put(P, dp);
+    weigh(dK, P, Q, first, int(count));
   }
   store(dk + b * n.dk[0] + hk * n.dk[1] + k0 * n.dk[2], n.dk[2], rows, n.D, dK);
   store(dv + b * n.dv[0] + hk * n.dv[1] + k0 * n.dv[2], n.dv[2], rows, n.Dv, dV);

@@ -17,8 +17,8 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
                   double scale, bool causal) {
   DYNAMIC_SHARED(E, shared);
   E* Q = shared;             // ROWS × LD
-  E* KV = Q + ROWS * LD;     // K, then V, COLUMNS × LD
-  E* P = KV + COLUMNS * LD;  // the unnormalised pattern, ROWS × LDP
+  E* KV = Q + ROWS * LD;             // K, then V, a TILE; if AHEAD, K and V, twice
+  E* P = KV + (AHEAD ? 4 : 1) * TILE;  // the unnormalised pattern, ROWS × LDP
   R O[MI][DI] = {}, m[MI];   // and of each row: the largest score so far,
   Total<R> l[MI] = {};       // and the sum of exponentials
   for (int i = 0; i < MI; i++) m[i] = -INF;
@@ -33,25 +33,31 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
   lse += 2 * (at.head * n.T + q0);
   const View view = view_of(n, mask, bias, b, h, causal, scale);
 
+  auto load_k = [&](E* K, long long k0) { load<COLUMNS>(K, k + k0 * n.k[2], n.k[2], n.S - k0, n.D); };
+  auto load_v = [&](E* V, long long k0) { load<COLUMNS>(V, v + k0 * n.v[2], n.v[2], n.S - k0, n.Dv); };
+  auto load_both = [&](E* K, long long k0) { load_k(K, k0), load_v(K + TILE, k0), commit_copies(); };
   load<ROWS>(Q, q, n.q[2], rows, n.D);
-  Moved<COLUMNS> next;
-  auto read_k = [&](long long k0) { next.read(k + k0 * n.k[2], n.k[2], n.S - k0, n.D); };
-  auto read_v = [&](long long k0) { next.read(v + k0 * n.v[2], n.v[2], n.S - k0, n.Dv); };
-  if (EARLY) read_k(0);
+  if (AHEAD) load_both(KV, 0);
   const long long end = causal ? smaller(n.S, q0 + rows) : n.S;
-  for (long long k0 = 0; k0 < end; k0 += COLUMNS) {
+  int now = 0;
+  for (long long k0 = 0; k0 < end; k0 += COLUMNS, now ^= AHEAD) {
+    E *const K = KV + now * 2 * TILE, *const V = AHEAD ? K + TILE : K;
     // The most that any query of this warp sees of the tile. Where that is nothing, there is nothing to do.
     const int seen = warp_row() < rows ? view.seen(q0 + warp_row() + MI * DOWN - 1, k0, COLUMNS) : 0;
-    __syncthreads();  // the previous tile is done with KV
-    if (!EARLY) read_k(k0);
-    next.write(KV);
-    __syncthreads();
-    if (EARLY) read_v(k0);
+    if (AHEAD) wait_for_copies<0>();
+    __syncthreads();  // the previous tile is done with
+    if (!AHEAD) {
+      load_k(K, k0);
+      __syncthreads();
+    } else if (k0 + COLUMNS < end) {
+      load_both(KV + (now ^ 1) * 2 * TILE, k0 + COLUMNS);
+    }
     if (seen > 0) {
       R s[MI][NI];
-      dots(s, Q, KV, int(n.D));
-      scores(s, view, q0, k0);
+      dots(s, Q, K, int(n.D));
       UNROLL for (int i = 0; i < MI; i++) {
+        const long long t = q0 + row(i);
+        view.scores([&](int j) -> R& { return s[i][j]; }, column, NI, t, k0, view.seen(t, k0, COLUMNS));
         R top = -INF, added = 0;
         UNROLL for (int j = 0; j < NI; j++) top = top < s[i][j] ? s[i][j] : top;
         top = row_largest(m[i] < top ? top : m[i]);
@@ -64,12 +70,12 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
       }
       put(P, s);
     }
-    __syncthreads();
-    if (!EARLY) read_v(k0);
-    next.write(KV);
-    __syncthreads();
-    if (EARLY && k0 + COLUMNS < end) read_k(k0 + COLUMNS);
-    weigh(O, P, KV, 0, seen);
+    if (!AHEAD) {
+      __syncthreads();
+      load_v(V, k0);
+      __syncthreads();
+    }
+    weigh(O, P, V, 0, seen);
   }
   UNROLL for (int i = 0; i < MI; i++) {
     const R total = R(l[i]), whole = total == 0 ? R(0) : 1 / total;

@@ -115,6 +115,8 @@ __device__ __forceinline__ V block_combine(V v, Op op) {
   return v;
 }
 
+constexpr int ROW_THREADS = 512;  // the most that a block has for a row: launcher.py's row_threads. Each may have 128 registers
+
 template <int N> struct Count { static constexpr int value = N; };  // a constant to hand to a function
 
 // term(first) + … + term(first + N - 1), for N a power of 2, as a tree: pairs, then pairs of pairs, and so on.

@@ -7,7 +7,8 @@
 //            which need not be a class. Any other target outside [0, n) gives NaN.
 #include "rows.cuh"
 
-extern "C" __global__ void cross_entropy(T* __restrict__ loss, T* __restrict__ p, const T* __restrict__ logits,
+extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
+cross_entropy(T* __restrict__ loss, T* __restrict__ p, const T* __restrict__ logits,
                                          const long long* __restrict__ target, long long rows, long long n,
                                          long long ignore_index, double smoothing) {
   const long long at = own_row();
@@ -28,7 +29,8 @@ extern "C" __global__ void cross_entropy(T* __restrict__ loss, T* __restrict__ p
   }, p + at * n);
 }
 
-extern "C" __global__ void cross_entropy_backward(T* __restrict__ dlogits, const T* __restrict__ dloss,
+extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
+cross_entropy_backward(T* __restrict__ dlogits, const T* __restrict__ dloss,
                                                   const T* __restrict__ p, const long long* __restrict__ target,
                                                   long long rows, long long n, long long ignore_index,
                                                   double smoothing) {

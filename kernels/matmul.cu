@@ -32,19 +32,31 @@ constexpr int STEP = SIDE == 128 || sizeof(R) == 8 ? 8 : 16;
 constexpr int RESIDENT = (sizeof(R) == 8 ? 256 : 512) / THREADS;  // blocks on a multiprocessor: 255 or 128 registers
 constexpr int PAD = 16 / sizeof(R);  // a warp's transposed stores then fall into different banks; SIDE 64: two in each
 
-// Puts what an operand has read into a tile, k by k.
-template <typename O>
-__device__ __forceinline__ void store(R (*tile)[SIDE + PAD], const O& from) {
-  from.each_held([&](int i, int k, const Vector<T, V>& held) {
-    Vector<R, V> x;
-    UNROLL for (int e = 0; e < V; e++) x.v[e] = R(held.v[e]);
-    if (O::ALONG) {
-      UNROLL for (int e = 0; e < V; e++) tile[k + e][i] = x.v[e];
-    } else {
-      *reinterpret_cast<Vector<R, V>*>(&tile[k][i]) = x;
+// A step of an operand on its way through registers to shared memory, k by k.
+template <int READ>
+struct Moved : Operand<READ, V, STEP, THREADS> {
+  using Operand<READ, V, STEP, THREADS>::Operand;
+  Vector<T, V> held[Moved::CHUNKS];
+
+  __device__ __forceinline__ void load(int left) {
+    this->next(left, [&](int c, const T* p, int found) {
+      if (Moved::WHOLE) held[c] = found > 0 ? *reinterpret_cast<const Vector<T, V>*>(p) : Vector<T, V>{};
+      else held[c] = this->gathered(p, found);
+    });
+  }
+  __device__ __forceinline__ void store(R (*tile)[SIDE + PAD]) const {
+    UNROLL for (int c = 0; c < Moved::CHUNKS; c++) {
+      const int i = this->row(c), k = this->step(c);
+      Vector<R, V> x;
+      UNROLL for (int e = 0; e < V; e++) x.v[e] = R(held[c].v[e]);
+      if (Moved::ALONG) {
+        UNROLL for (int e = 0; e < V; e++) tile[k + e][i] = x.v[e];
+      } else {
+        *reinterpret_cast<Vector<R, V>*>(&tile[k][i]) = x;
+      }
     }
-  });
-}
+  }
+};
 
 // A thread has COUNT of SIDE elements, in pieces of V that are spread evenly. Returns where the piece of its element i
 // begins.
@@ -85,8 +97,8 @@ matmul(T* __restrict__ y, R* __restrict__ partial, const T* __restrict__ a, cons
   alignas(16) __shared__ R bs[2][STEP][SIDE + PAD];
 
   const Part at(a, b, p);
-  Operand<READ_A, Vector<T, V>, V, STEP, THREADS> from_a(at.a, p.a, at.rows);
-  Operand<READ_B, Vector<T, V>, V, STEP, THREADS> from_b(at.b, p.b, at.columns);
+  Moved<READ_A> from_a(at.a, p.a, at.rows);
+  Moved<READ_B> from_b(at.b, p.b, at.columns);
   int left = at.left;
 
   // A warp is 4 × 8 threads, laid out so that two quarters of it read their 16 bytes of shared memory at once.
@@ -101,8 +113,8 @@ matmul(T* __restrict__ y, R* __restrict__ partial, const T* __restrict__ a, cons
 
   from_a.load(left);
   from_b.load(left);
-  store(as[0], from_a);
-  store(bs[0], from_b);
+  from_a.store(as[0]);
+  from_b.store(bs[0]);
   __syncthreads();
   for (int now = 0; left > 0; now ^= 1) {
     left -= STEP;
@@ -117,8 +129,8 @@ matmul(T* __restrict__ y, R* __restrict__ partial, const T* __restrict__ a, cons
       UNROLL for (int i = 0; i < TN; i++)
         UNROLL for (int j = 0; j < TM; j++) acc[i][j] += ak[i / V].v[i % V] * bk[j / V].v[j % V];
     }
-    store(as[now ^ 1], from_a);  // no thread still reads this half: all have passed the barrier below since
-    store(bs[now ^ 1], from_b);
+    from_a.store(as[now ^ 1]);  // no thread still reads this half: all have passed the barrier below since
+    from_b.store(bs[now ^ 1]);
     __syncthreads();
   }
 

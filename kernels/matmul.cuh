@@ -16,8 +16,8 @@ struct alignas(N * sizeof(W)) Vector {
   W v[N];
 };
 
-// SIDE rows of a, or columns of b, on their way to shared memory, STEP of their k at a time, V of them at once, as an H.
-template <int READ, typename H, int V, int STEP, int THREADS>
+// How a thread reads SIDE rows of a, or columns of b, STEP of their k at a time: CHUNKS times V elements.
+template <int READ, int V, int STEP, int THREADS>
 struct Operand {
   static constexpr bool ALONG = READ % 2, WHOLE = READ < 2;
   static constexpr int LINE = (ALONG ? STEP : SIDE) / V;  // threads side by side in the direction of reading
@@ -25,7 +25,6 @@ struct Operand {
   const T* x;               // this thread's first element
   long long across, along;  // strides
   int side, i, k;           // how many of the SIDE rows or columns exist, and where x is
-  H held[CHUNKS];
 
   __device__ __forceinline__ Operand(const T* from, const long long* strides, int side)
       : across(ALONG ? strides[0] : 1), along(READ == 1 ? 1 : strides[1]), side(side) {
@@ -34,27 +33,24 @@ struct Operand {
     x = from + i * across + k * along;
   }
 
-  // Reads the next step, of which `left` values of k exist. Beyond the edges it reads zeros.
-  __device__ __forceinline__ void load(int left) {
+  __device__ __forceinline__ int row(int chunk) const { return i + (ALONG ? chunk * LINES : 0); }
+  __device__ __forceinline__ int step(int chunk) const { return k + (ALONG ? 0 : chunk * LINES); }
+
+  // f(chunk, p, found) for each chunk of the next step, of which `left` values of k exist: it begins at p, and `found`
+  // of its elements exist.
+  template <typename F>
+  __device__ __forceinline__ void next(int left, F f) {
     UNROLL for (int c = 0; c < CHUNKS; c++) {
       const T* p = x + c * LINES * (ALONG ? across : along);
-      const int ic = i + (ALONG ? c * LINES : 0), kc = k + (ALONG ? 0 : c * LINES);
-      const int found = ALONG ? (ic < side ? left - kc : 0) : (kc < left ? side - ic : 0);
-      if (WHOLE) {
-        held[c] = found > 0 ? *reinterpret_cast<const H*>(p) : H{};
-      } else {
-        Vector<T, V> some;
-        UNROLL for (int e = 0; e < V; e++) some.v[e] = e < found ? p[e * (ALONG ? along : across)] : T(0);
-        held[c] = reinterpret_cast<const H&>(some);
-      }
+      f(c, p, ALONG ? (row(c) < side ? left - step(c) : 0) : (step(c) < left ? side - row(c) : 0));
     }
     x += STEP * along;
   }
-
-  // f(i, k, h) for each H that is held: of row or column i, or from it on, and of k, or from it on.
-  template <typename F>
-  __device__ __forceinline__ void each_held(F f) const {
-    UNROLL for (int c = 0; c < CHUNKS; c++) f(i + (ALONG ? c * LINES : 0), k + (ALONG ? 0 : c * LINES), held[c]);
+  // A chunk, one element at a time; zeros for what does not exist.
+  __device__ __forceinline__ Vector<T, V> gathered(const T* p, int found) const {
+    Vector<T, V> some;
+    UNROLL for (int e = 0; e < V; e++) some.v[e] = e < found ? p[e * (ALONG ? along : across)] : T(0);
+    return some;
   }
 };
 

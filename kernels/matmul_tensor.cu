@@ -4,39 +4,42 @@
 //   launch   in a 1-D grid, THREADS for each tile of SIDE × SIDE of y, of each batch and each part of k
 //   equals   y = np.matmul(a, b); y += bias, of float32 with a and b rounded to 10 bits after the point
 //
-// READ_A and READ_B say how the threads read an operand, as in matmul.cu, with V for 16 bytes. What they read goes
-// through registers to shared memory as it is, and from there to the tensor cores: ldmatrix turns an operand whose rows
-// do not lie along k. A warp has a quarter of a tile. Of 128 × 128 it reads 128 bytes of shared memory for 4096 FLOPs,
-// which is what a multiprocessor of an H100 gives in a cycle and more than mma.sync does in it.
+// READ_A and READ_B say how the threads read an operand, as in matmul.cu, with V for 16 bytes. It is copied to shared
+// memory as it is (by cp.async, where 16 bytes can be read at once), two steps ahead of the products; ldmatrix turns one
+// whose rows do not lie along k. A warp has a quarter of a tile. Of 128 × 128 it reads 128 bytes of shared memory for
+// 4096 FLOPs, which is what a multiprocessor of an H100 gives in a cycle and more than mma.sync does in it.
 #include "matmul.cuh"
 #include "tensor.cuh"
 
 constexpr int V = 16 / sizeof(T);     // elements moved at once
 constexpr int STEP = 64 / sizeof(T);  // of k
+constexpr int STAGES = 3;             // steps in shared memory: one that is multiplied, others on their way
 constexpr int THREADS = 128, HALF = SIDE / 2, MI = HALF / 16, NI = HALF / 8;  // a warp has HALF × HALF
 
-typedef Vector<unsigned, 4> Words;  // 16 bytes, whatever is in them
-
-// An operand's tile. ALONG: a row has a line, whose four pieces of 16 bytes change places from line to line, so that
-// what is read at once, or written, lies in different banks. If not, a k has a line, longer by as much as does that.
-template <bool ALONG>
+// A step of an operand in shared memory. ALONG: a row has a line of STEP; if not, a k has a line of SIDE. The pieces of
+// V of a line change places from line to line, so that what is read at once, or written, lies in different banks.
+template <int READ>
 struct Tile {
-  static constexpr int LD = ALONG ? STEP : SIDE + 8, LINES = ALONG ? SIDE : STEP;
-  alignas(16) T of[LINES * LD];
+  static constexpr bool ALONG = READ % 2;
+  alignas(16) T of[SIDE * STEP];
 
   __device__ __forceinline__ static int place(int i, int k) {
-    return ALONG ? i * LD + (k / V ^ i / 2 % 4) * V : k * LD + i;
+    if (ALONG) return i * STEP + (k / V ^ i / 2 % 4) * V + k % V;
+    return k * SIDE + (i / V ^ (sizeof(T) == 2 ? k % 8 : k % 4 * 2)) * V + i % V;
   }
   template <typename O>
-  __device__ __forceinline__ void store(const O& from) {
-    from.each_held([&](int i, int k, Words x) {
-      if (sizeof(T) == 4) UNROLL for (int e = 0; e < 4; e++) x.v[e] = tf32(__uint_as_float(x.v[e]));
-      *reinterpret_cast<Words*>(of + place(i, k)) = x;
+  __device__ __forceinline__ void read(O& from, int left) {
+    from.next(left, [&](int c, const T* p, int found) {
+      T* const to = of + place(from.row(c), from.step(c));
+      if (O::WHOLE) copy_async(to, p, found > 0);
+      else *reinterpret_cast<Vector<T, V>*>(to) = from.gathered(p, found);
     });
   }
   template <bool RIGHT>
   __device__ __forceinline__ Fragment at(int row, int k) const {
-    return fragment<RIGHT, ALONG, T>(row, k, [&](int i, int k) { return of + place(i, k); });
+    Fragment f = fragment<RIGHT, ALONG, T>(row, k, [&](int i, int k) { return of + place(i, k); });
+    if (sizeof(T) == 4) UNROLL for (int i = 0; i < 4; i++) f.r[i] = tf32(__uint_as_float(f.r[i]));
+    return f;
   }
 };
 
@@ -64,12 +67,20 @@ __device__ __forceinline__ void write(W* y, long long stride, int rows, int colu
 extern "C" __global__ void __launch_bounds__(THREADS, SIDE == 128 ? 2 : 4)
 matmul(T* __restrict__ y, R* __restrict__ partial, const T* __restrict__ a, const T* __restrict__ b,
        const T* __restrict__ bias, Product p) {
-  __shared__ Tile<READ_A % 2> as[2];
-  __shared__ Tile<READ_B % 2> bs[2];
+  __shared__ Tile<READ_A> as[STAGES];
+  __shared__ Tile<READ_B> bs[STAGES];
   const Part at(a, b, p);
-  Operand<READ_A, Words, V, STEP, THREADS> from_a(at.a, p.a, at.rows);
-  Operand<READ_B, Words, V, STEP, THREADS> from_b(at.b, p.b, at.columns);
-  int left = at.left;
+  Operand<READ_A, V, STEP, THREADS> from_a(at.a, p.a, at.rows);
+  Operand<READ_B, V, STEP, THREADS> from_b(at.b, p.b, at.columns);
+  int left = at.left, to_read = at.left;
+  auto read = [&](int stage) {
+    if (to_read > 0) {
+      as[stage].read(from_a, to_read);
+      bs[stage].read(from_b, to_read);
+      to_read -= STEP;
+    }
+    commit_copies();  // of nothing, after the last step, so that as many groups are on their way as ever
+  };
 
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int warp_row = warp / 2 * HALF, warp_column = warp % 2 * HALF;
@@ -81,15 +92,11 @@ matmul(T* __restrict__ y, R* __restrict__ partial, const T* __restrict__ a, cons
     UNROLL for (int i = 1; i < 2 * MI; i++) acc[i][j] = acc[0][j];
   }
 
-  from_a.load(left);
-  from_b.load(left);
-  as[0].store(from_a);
-  bs[0].store(from_b);
-  __syncthreads();
-  for (int now = 0; left > 0; now ^= 1) {
-    left -= STEP;
-    from_a.load(left);  // zeros after the last step
-    from_b.load(left);
+  for (int stage = 0; stage < STAGES - 1; stage++) read(stage);
+  for (int now = 0; left > 0; left -= STEP) {
+    wait_for_copies<STAGES - 2>();
+    __syncthreads();
+    read(now == 0 ? STAGES - 1 : now - 1);  // no thread still multiplies this one: all have passed the barrier since
     UNROLL for (int k = 0; k < STEP; k += K<T>) {
       Fragment ak[MI], bk[NI / 2];
       UNROLL for (int i = 0; i < MI; i++) ak[i] = as[now].template at<false>(warp_row + i * 16, k);
@@ -99,9 +106,7 @@ matmul(T* __restrict__ y, R* __restrict__ partial, const T* __restrict__ a, cons
           multiply_add(acc[2 * i][2 * j], acc[2 * i][2 * j + 1], acc[2 * i + 1][2 * j], acc[2 * i + 1][2 * j + 1],
                        ak[i].r, bk[j / 2].r[j % 2 * 2], bk[j / 2].r[j % 2 * 2 + 1], T());
     }
-    as[now ^ 1].store(from_a);  // no thread still reads these: all have passed the barrier below since
-    bs[now ^ 1].store(from_b);
-    __syncthreads();
+    now = now == STAGES - 1 ? 0 : now + 1;
   }
 
   if (partial) {

@@ -10,7 +10,8 @@
 //            g = dy * weight; dx = (g - g.mean(-1) - xhat * (g * xhat).mean(-1)) * rstd (RMSNorm: no g.mean(-1))
 #include "rows.cuh"
 
-extern "C" __global__ void norm_forward(T* __restrict__ y, T* __restrict__ mean, T* __restrict__ rstd,
+extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
+norm_forward(T* __restrict__ y, T* __restrict__ mean, T* __restrict__ rstd,
                                         const T* __restrict__ x, const T* __restrict__ weight,
                                         const T* __restrict__ bias, long long rows, long long n, double eps) {
   const long long at = own_row();
@@ -54,7 +55,8 @@ __device__ __forceinline__ void row_dx(T* __restrict__ dx, const T* __restrict__
   }, dx, weight);
 }
 
-extern "C" __global__ void norm_dx(T* __restrict__ dx, const T* __restrict__ dy, const T* __restrict__ x,
+extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
+norm_dx(T* __restrict__ dx, const T* __restrict__ dy, const T* __restrict__ x,
                                    const T* __restrict__ weight, const T* __restrict__ mean,
                                    const T* __restrict__ rstd, long long rows, long long n) {
   const long long at = own_row();
@@ -114,7 +116,8 @@ __device__ __forceinline__ void sum_columns(Total<R>* __restrict__ dweight, Tota
 
 // parts: (2, blocks, n), what the rows of each block contribute to dweight and dbias. If dx is not null, natively, it is
 // written too, while the cache has the rows.
-extern "C" __global__ void norm_sums(Total<R>* __restrict__ parts, T* __restrict__ dx, const T* __restrict__ dy,
+extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
+norm_sums(Total<R>* __restrict__ parts, T* __restrict__ dx, const T* __restrict__ dy,
                                      const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ mean,
                                      const T* __restrict__ rstd, long long rows, long long n, bool want_weight,
                                      bool want_bias) {
@@ -142,7 +145,8 @@ extern "C" __global__ void norm_sums(Total<R>* __restrict__ parts, T* __restrict
 
 // first[j] = Σ_b parts[0, b, j] and second[j] = Σ_b parts[1, b, j], for those that are not null; the grid is
 // (n / 32, 2). On a GPU a warp runs along the columns, and the warps share out the parts.
-extern "C" __global__ void add_parts(T* __restrict__ first, T* __restrict__ second,
+extern "C" __global__ void __launch_bounds__(1024)
+add_parts(T* __restrict__ first, T* __restrict__ second,
                                      const Total<R>* __restrict__ parts, long long blocks, long long n) {
   __shared__ Total<R> sums[32][32];
   T* const y = blockIdx.y ? second : first;

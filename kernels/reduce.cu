@@ -143,7 +143,8 @@ __device__ __forceinline__ void fold_each(Y* __restrict__ y, const T* __restrict
   });
 }
 
-extern "C" __global__ void sum_rows(A* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
+extern "C" __global__ void __launch_bounds__(ROW_THREADS)
+sum_rows(A* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
   const long long parts = (n + part - 1) / part, first = blockIdx.x % parts * part;
   x += blockIdx.x / parts * n + first;
   const A v = sum<A>(n - first < part ? n - first : part, [&](long long i) { return Sum::load(x[i]); });
@@ -161,7 +162,8 @@ extern "C" __global__ void sum_each(A* __restrict__ y, const T* __restrict__ x, 
   fold_each<Sum>(y, x, outer, n, inner);
 }
 
-extern "C" __global__ void max_rows(T* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
+extern "C" __global__ void __launch_bounds__(ROW_THREADS)
+max_rows(T* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
   fold_rows<Max>(y, x, n, part);
 }
 extern "C" __global__ void max_columns(T* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
@@ -173,7 +175,8 @@ extern "C" __global__ void max_each(T* __restrict__ y, const T* __restrict__ x, 
   fold_each<Max>(y, x, outer, n, inner);
 }
 
-extern "C" __global__ void min_rows(T* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
+extern "C" __global__ void __launch_bounds__(ROW_THREADS)
+min_rows(T* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
   fold_rows<Min>(y, x, n, part);
 }
 extern "C" __global__ void min_columns(T* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
@@ -185,7 +188,8 @@ extern "C" __global__ void min_each(T* __restrict__ y, const T* __restrict__ x, 
   fold_each<Min>(y, x, outer, n, inner);
 }
 
-extern "C" __global__ void any_rows(bool* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
+extern "C" __global__ void __launch_bounds__(ROW_THREADS)
+any_rows(bool* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
   fold_rows<Any>(y, x, n, part);
 }
 extern "C" __global__ void any_columns(bool* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
@@ -197,7 +201,8 @@ extern "C" __global__ void any_each(bool* __restrict__ y, const T* __restrict__ 
   fold_each<Any>(y, x, outer, n, inner);
 }
 
-extern "C" __global__ void all_rows(bool* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
+extern "C" __global__ void __launch_bounds__(ROW_THREADS)
+all_rows(bool* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
   fold_rows<All>(y, x, n, part);
 }
 extern "C" __global__ void all_columns(bool* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
@@ -220,14 +225,17 @@ __device__ __forceinline__ void arg_rows(long long* __restrict__ y, const T* __r
   });
   if (threadIdx.x == 0) y[blockIdx.x] = at;
 }
-extern "C" __global__ void argmax_rows(long long* __restrict__ y, const T* __restrict__ x, long long n) {
+extern "C" __global__ void __launch_bounds__(ROW_THREADS)
+argmax_rows(long long* __restrict__ y, const T* __restrict__ x, long long n) {
   arg_rows<Max>(y, x, n);
 }
-extern "C" __global__ void argmin_rows(long long* __restrict__ y, const T* __restrict__ x, long long n) {
+extern "C" __global__ void __launch_bounds__(ROW_THREADS)
+argmin_rows(long long* __restrict__ y, const T* __restrict__ x, long long n) {
   arg_rows<Min>(y, x, n);
 }
 
-extern "C" __global__ void dot_parts(A* __restrict__ y, const T* __restrict__ a, const T* __restrict__ b, long long n,
+extern "C" __global__ void __launch_bounds__(ROW_THREADS)
+dot_parts(A* __restrict__ y, const T* __restrict__ a, const T* __restrict__ b, long long n,
                                      long long part) {
   const long long first = blockIdx.x * part;
   const A v = sum<A>(n - first < part ? n - first : part, [&](long long i) {

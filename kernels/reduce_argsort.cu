@@ -8,7 +8,8 @@
 // thread by itself merges as one does by hand.
 #include "common.cuh"
 
-extern "C" __global__ void argsort(long long* __restrict__ y, long long* __restrict__ other, const T* __restrict__ x,
+extern "C" __global__ void __launch_bounds__(ROW_THREADS)
+argsort(long long* __restrict__ y, long long* __restrict__ other, const T* __restrict__ x,
                                    long long n, bool descending) {
   x += blockIdx.x * n;
   y += blockIdx.x * n;

@@ -5,6 +5,11 @@
 #pragma once
 #include "common.cuh"
 
+#ifndef HELD  // elements of a row that a thread holds, at most: launcher.py says 32 where that is a warp's whole row
+#define HELD 4
+#endif
+constexpr int HELD_THREADS = HELD == 4 ? ROW_THREADS : 128;  // of a block, at most
+
 struct Pair { R a, b; };
 struct Totals { Total<R> a, b; };
 
@@ -89,9 +94,8 @@ __device__ __forceinline__ void read(Pair* v, Rows x, long long i, bool at_once)
 
 // ------------------------------------------------------------------------------------------------- a row
 // Of W · blockDim.x neighbours each thread has W: 4 where rows are made of fours, or else 1. It reads N elements at a time, so
-// that their loads do not wait for each other: 4, or 32 where that is a warp's whole row. Where these are all that it has,
-// the row is held in registers; otherwise it is read again, from a cache, each time that it is needed. Natively a row is
-// read element by element.
+// that their loads do not wait for each other: 4, or HELD. Where these are all that it has, the row is held in registers;
+// otherwise it is read again, from a cache, each time that it is needed. Natively a row is read element by element.
 
 template <int W, typename X, int N = 4>
 struct Row {
@@ -188,12 +192,7 @@ template <typename X, typename F, typename... P>
 __device__ __forceinline__ void with_row(long long n, X x, F f, const P*... others) {
   if constexpr (IN_MEMORY<X> && !ONE_THREAD) {
     if (n % 4 == 0) {
-      const bool at_once = aligned(x) && (aligned(others) && ...);
-      if (blockDim.x == 32 && 8 * 32 < n && n <= 32 * 32) {
-        Row<4, X, 32> row(n, x, at_once);
-        return f(row);
-      }
-      Row<4, X> row(n, x, at_once);
+      Row<4, X, HELD> row(n, x, aligned(x) && (aligned(others) && ...));
       return f(row);
     }
   }

@@ -7,13 +7,15 @@
 //            logsumexp: np.log(np.exp(x).sum(-1)); log_softmax: x - logsumexp, and -∞ for a row that is all -∞
 #include "rows.cuh"
 
-extern "C" __global__ void softmax(T* __restrict__ y, const T* __restrict__ x, long long rows, long long n) {
+extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
+softmax(T* __restrict__ y, const T* __restrict__ x, long long rows, long long n) {
   const long long at = own_row() * n;
   if (own_row() >= rows) return;
   with_row(n, x + at, [&](auto& row) { softmax_row(y + at, row); }, y + at);
 }
 
-extern "C" __global__ void softmax_backward(T* __restrict__ dx, const T* __restrict__ dy, const T* __restrict__ y,
+extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
+softmax_backward(T* __restrict__ dx, const T* __restrict__ dy, const T* __restrict__ y,
                                             long long rows, long long n, R scale) {
   const long long at = own_row() * n;
   if (own_row() >= rows) return;
@@ -23,7 +25,8 @@ extern "C" __global__ void softmax_backward(T* __restrict__ dx, const T* __restr
   }, dx + at);
 }
 
-extern "C" __global__ void log_softmax(T* __restrict__ y, const T* __restrict__ x, long long rows, long long n) {
+extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
+log_softmax(T* __restrict__ y, const T* __restrict__ x, long long rows, long long n) {
   const long long at = own_row() * n;
   if (own_row() >= rows) return;
   with_row(n, x + at, [&](auto& row) {
@@ -33,7 +36,8 @@ extern "C" __global__ void log_softmax(T* __restrict__ y, const T* __restrict__ 
   }, y + at);
 }
 
-extern "C" __global__ void logsumexp(T* __restrict__ y, const T* __restrict__ x, long long rows, long long n) {
+extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
+logsumexp(T* __restrict__ y, const T* __restrict__ x, long long rows, long long n) {
   if (own_row() >= rows) return;
   with_row(n, x + own_row() * n, [&](auto& row) {
     R top = row.largest();

@@ -21,17 +21,22 @@ struct Fragment { unsigned r[4]; };
 #define multiply_add emulated_mma
 #define ldmatrix emulated_ldmatrix
 #define tf32 emulated_tf32
+#define copy_async emulated_copy
+#define commit_copies emulated_commit
+#define wait_for_copies emulated_wait
 #else
 // d += a b, with d's four numbers of a lane in the order of above.
 __device__ __forceinline__ void multiply_add(float& d0, float& d1, float& d2, float& d3, const unsigned (&a)[4],
                                              unsigned b0, unsigned b1, half) {
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+               "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 __device__ __forceinline__ void multiply_add(float& d0, float& d1, float& d2, float& d3, const unsigned (&a)[4],
                                              unsigned b0, unsigned b1, float) {
-  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, "
+               "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
@@ -49,12 +54,27 @@ __device__ __forceinline__ void ldmatrix(unsigned (&r)[4], const void* row) {
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
 }
 
-// The TF32 that is nearest to x; of two as near, that further from 0.
+// The TF32 that is nearest to x; of two as near, the even one, or, before sm_90, that further from 0.
 __device__ __forceinline__ unsigned tf32(float x) {
   unsigned y;
+#if __CUDA_ARCH__ >= 900
+  asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
+#else
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
+#endif
   return y;
 }
+
+// 16 bytes on their way from global to shared memory, or zeros if they do not exist. What a thread has begun since it
+// last committed is a group. It waits until no more than LATEST of its groups are on their way; other threads see what
+// has arrived after a barrier.
+__device__ __forceinline__ void copy_async(void* to, const void* from, bool exist) {
+  const unsigned at = (unsigned)__cvta_generic_to_shared(to), bytes = exist ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(at), "l"(from), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LATEST>
+__device__ __forceinline__ void wait_for_copies() { asm volatile("cp.async.wait_group %0;" :: "n"(LATEST) : "memory"); }
 #endif
 
 // 16 rows from `row` on and K of k from `k` on, of an operand in shared memory: at(row, k) points to an element. ALONG:

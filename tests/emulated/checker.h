@@ -178,6 +178,7 @@ UNCHECKED static void access(void* pointer, size_t bytes, bool write, Kind kind,
   for (size_t i = 0; i < bytes; i += range->grain) check_element(*range, p + i, write, now, where);
 }
 
+UNCHECKED static void write(void* pointer, size_t bytes, void* where) { access(pointer, bytes, true, PLAIN, where); }
 UNCHECKED static void read(const void* pointer, size_t bytes, void* where) {
   access((void*)pointer, bytes, false, PLAIN, where);
 }

@@ -147,7 +147,34 @@ UNCHECKED static void emulated_mma(float& d0, float& d1, float& d2, float& d3, c
 }
 UNCHECKED static unsigned emulated_tf32(float x) {
   const unsigned bits = __float_as_uint(x);
-  return (bits & 0x7f800000) == 0x7f800000 ? bits : (bits + 0x1000) & ~0x1fffu;
+  return (bits & 0x7f800000) == 0x7f800000 ? bits : (bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu;
+}
+
+// A copy may happen at any time between its beginning and the wait for it: with even schedules at once, so that what
+// was to be read there before is lost; with odd ones at the wait, so that what does not wait reads what was there.
+UNCHECKED static void emulated_copy(void* to, const void* from, bool exist) {
+  if ((size_t)to % 16 || (exist && (size_t)from % 16)) return emulator::fail("cp.async: not a multiple of 16 bytes");
+  auto& f = *emulator::current;
+  if (exist) checker::read(from, 16, CALLER);
+  checker::write(to, 16, CALLER);
+  if (emulator::schedule & 1) {
+    if (f.copy_count == emulator::MAX_COPIES) return emulator::fail("cp.async: too many copies on their way");
+    f.copies[f.copy_count++] = {to, from, exist, f.group};
+  } else if (exist) memcpy(to, from, 16);
+  else memset(to, 0, 16);
+}
+UNCHECKED static void emulated_commit() { emulator::current->group++; }
+template <int LATEST>
+UNCHECKED static void emulated_wait() {
+  auto& f = *emulator::current;
+  int kept = 0;
+  for (int i = 0; i < f.copy_count; i++) {
+    const auto c = f.copies[i];
+    if (c.group >= f.group - LATEST) f.copies[kept++] = c;
+    else if (c.exist) memcpy(c.to, c.from, 16);
+    else memset(c.to, 0, 16);
+  }
+  f.copy_count = kept;
 }
 
 #define __threadfence()

@@ -30,6 +30,7 @@ static void block_synchronised() {}
 static void warp_synchronised(unsigned) {}
 static void atomic(void*, size_t, void*) {}
 static void read(const void*, size_t, void*) {}
+static void write(void*, size_t, void*) {}
 static const char* findings() { return ""; }
 #endif
 }  // namespace checker
@@ -48,6 +49,9 @@ typedef void (*Collective)(void** lanes);  // what each of 32 lanes brought, nul
 struct Place { const char* file; int line; };  // as a default argument, HERE is where the kernel calls
 #define HERE {__builtin_FILE(), __builtin_LINE()}
 
+constexpr int MAX_COPIES = 256;
+struct Copy { void* to; const void* from; bool exist; int group; };  // of cp.async, on its way
+
 struct Fiber {
   Context context;
   State state;
@@ -57,6 +61,8 @@ struct Fiber {
   Collective collective;  // and, in a collective: which, with whom, with what
   unsigned mask;
   void* argument;
+  Copy copies[MAX_COPIES];
+  int copy_count, group;
 };
 
 static Fiber fibers[MAX_THREADS], outside;
@@ -205,6 +211,7 @@ UNCHECKED static void run_block(unsigned long long block) {
     Fiber& f = fibers[t];
     f.state = READY;
     f.thread = t;
+    f.copy_count = f.group = 0;
     f.index = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
     canary_of(t) = CANARY;
     prepare(f.context, stack_of(t), STACK_BYTES - t % 64 * 192, run_thread);  // not all in the same lines of the cache

@@ -331,7 +331,7 @@ def test_instruction(results, case):
 
 @pytest.mark.parametrize("text", [
     "lop3.b32 %i, %i, %i, %i, 0x96;", "frob.b32 %i, %i;", "mad.lo.sat.s32 %i, %i, %i, %i;", "add.rz.f32 %i, %i, %i;",
-    "min.NaN.f32 %i, %i, %i;", "ld.global.v3.f32 {%i,%i,%i}, [%in];", "cvt.rn.tf32.f32 %i, %i;", "add.s32 %i, %i;",
+    "min.NaN.f32 %i, %i, %i;", "ld.global.v3.f32 {%i,%i,%i}, [%in];", "cvt.rna.tf32.f32 %i, %i;", "add.s32 %i, %i;",
     "mov.u32 %i, %clock;", "mov.u32 %i, nothing;", "bar.arrive 0, 32;", "cvt.s32.f32 %i, %i;",
     "setp.lo.s32 %i, %i, %i;", "cvt.rz.f32.f64 %i, %in;", "shfl.sync.bfly.b64 %in, %in, 1, 31, -1;",
     "call unknown, (%i);", "ld.param.u64 %in, [every_in+8];",

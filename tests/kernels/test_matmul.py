@@ -9,7 +9,8 @@ import pytest
 from minigrad.backend import reference
 from minigrad.backend.launch import launcher
 from minigrad.backend.launch import matmul as launching
-from tests.emulated import Emulated
+from minigrad.backend.launch.source import source
+from tests.emulated import Emulated, EmulationError
 
 from .calls import GPU, hosted
 
@@ -82,9 +83,9 @@ def test_schedules(tiled, side, schedule):
 
 
 def tf32(x):
-    """float32 with 10 bits after the point: the nearest, and away from 0 where two are as near."""
-    bits = x.view(np.uint32) + 0x1000
-    return (bits & ~np.uint32(0x1FFF)).view(np.float32)
+    """float32 with 10 bits after the point: the nearest, and of two the even one."""
+    bits = x.view(np.uint32)
+    return ((bits + 0xFFF + (bits >> 13 & 1)) & ~np.uint32(0x1FFF)).view(np.float32)
 
 
 @pytest.fixture(params=["float16", "float32"])
@@ -135,6 +136,19 @@ def test_tensor_cores_wait_for_each_other(tiled, monkeypatch, dtype, transposed)
     a, b = (a.T.copy().T, b) if transposed else (a, b.T.copy().T)
     for schedule in range(4):
         check_tensor(Emulated(schedule, check=schedule > 1), a, b)
+
+
+@pytest.mark.parametrize("needed, schedule", [("wait_for_copies<STAGES - 2>();", 1), ("__syncthreads();", 2)])
+def test_a_wait_that_is_missing_shows(tiled, needed, schedule):
+    tiled(64)
+
+    def without(file, dtype):
+        before, after = source(file, dtype).rsplit(needed, 1)
+        return before + after
+
+    a, b = (numbers((72, 200), "float16"), numbers((200, 72), "float16", seed=1))
+    with pytest.raises((AssertionError, EmulationError), match=r"race|assert"):
+        check_tensor(Emulated(schedule, check=schedule > 1, text_of=without), a, b)
 
 
 def test_strides(on, tiled):

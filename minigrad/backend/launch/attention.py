@@ -145,20 +145,26 @@ class Shape(NamedTuple):
     tensor: bool
     itemsize: int
 
+    @property
+    def ahead(self):
+        """AHEAD of attention.cuh: are there tiles of the next keys, or queries, too?"""
+        return self.itemsize == 2
+
 
 def forward_bytes(shape):
     """Shared memory of a block, in bytes: see attention_forward.cu."""
-    return _tiles(shape.rows + shape.columns, shape)
+    return _tiles(shape.rows + shape.columns * (4 if shape.ahead else 1), shape)
 
 
 def dq_bytes(shape):
     """Likewise: see attention_dq of attention_backward.cu."""
-    return _tiles(2 * shape.rows + shape.columns, shape)
+    return _tiles(2 * shape.rows + shape.columns * (4 if shape.ahead else 1), shape)
 
 
 def dk_dv_bytes(shape):
     """Likewise: see attention_dk_dv of attention_backward.cu. It is more than attention_dq's."""
-    return _tiles(2 * (shape.rows + shape.columns), shape) + 3 * shape.columns * max(4, shape.itemsize)
+    times = 2 if shape.ahead else 1
+    return _tiles(2 * (shape.rows + times * shape.columns), shape) + 3 * times * shape.columns * max(4, shape.itemsize)
 
 
 def _tiles(lines, shape):

@@ -8,17 +8,19 @@ import numpy as np
 
 from ...base.recording import thread
 from .. import devices
-from ..kernels import Struct
+from ..kernels import Struct, constant
 from ..primitives import Primitives
 from .program import Program, Table, below, spanned
 
 LAYOUT = Struct("layout.cuh", "Layout")
+ROW_THREADS = constant("common.cuh", "ROW_THREADS")
 MAX_DIMS = LAYOUT.counts["shape"]
 OPERANDS = LAYOUT.counts["strides"] // MAX_DIMS
 NARROW = 1 << 31  # what indices and offsets of the fast loops of layout.cuh stay below
 MOST_PER_TURN = 8  # elements of a thread in such a loop
 TOTALS = np.dtype(np.float64)  # the dtype of arrays of Totals of common.cuh, which have 8 bytes for any float
 WARP_ROW = 1024  # elements of the longest row that a warp has
+WARP_HELD = 256  # and of the longest that it reads again from its cache, as fast as it would hold it
 WARPS = 4  # of a block whose warps have a row each
 SHARED = 48 << 10  # bytes of dynamic shared memory that a block may have without asking
 
@@ -90,6 +92,8 @@ class Launcher(Primitives):
     def launch_rows(self, rows, n, file, entry, dtype, *args):
         """Run an entry point built on rows.cuh over `rows` rows of n elements: each is a warp's, or a block's if it
         is long."""
+        if WARP_HELD < n <= WARP_ROW and n % 4 == 0 and real(dtype).itemsize == 4:
+            file += " HELD=32"  # there are registers for a warp to hold it all, and it is worth another compilation
         if rows and n <= WARP_ROW:
             self._run(file, entry, dtype, (-(-rows // WARPS),), (32, WARPS), 0, args)
         elif rows:
@@ -97,7 +101,7 @@ class Launcher(Primitives):
 
     def row_threads(self, n):
         """Threads for a block that works on a row of n elements, 4 each or more: a power of 2 from 32 to 512."""
-        return min(512, 32 << (max(1, -(-n // 128)) - 1).bit_length())
+        return min(ROW_THREADS, 32 << (max(1, -(-n // 128)) - 1).bit_length())
 
     # -- values that a captured step needs anew at each call
 

@@ -16,5 +16,5 @@ def source(file, dtype, path=None):
     kind = C_TYPES[dtype]
     real = "float" if dtype == "float16" else kind
     generated = entries(dtype) if file == "elementwise" else ""
-    known = "".join(f"constexpr int {constant.replace('=', ' = ')};\n" for constant in constants)
+    known = "".join(f"#define {constant.replace('=', ' ')}\n" for constant in constants)
     return f"typedef {kind} T;\ntypedef {real} R;\n{known}{flattened(str(path or file + '.cu'))}\n{generated}\n"

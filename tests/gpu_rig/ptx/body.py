@@ -188,7 +188,7 @@ class Body:
 
     def do_cvt(self, name, modifiers, operands):
         *modifiers, to, of = modifiers
-        if (modifiers, to, of) == (["rna"], "tf32", "f32"):
+        if (modifiers, to, of) == (["rn"], "tf32", "f32"):
             return f"{register(operands[0])} = to_tf32({self.value(operands[1])});"
         flush = "ftz" in modifiers and "f32" in (to, of)
         answer = conversion([m for m in modifiers if not (flush and m == "ftz")], to, of)
@@ -333,6 +333,19 @@ class Body:
         row = self.pointer(operands[1], ["shared"], 16, False)
         results = [f"{register(each)} = r[{i}];" for i, each in enumerate(split(operands[0][1:-1]))]
         return f"u32 r[4]; load_matrices(t, {row}, {str(transposed).lower()}, r); {' '.join(results)}"
+
+    def do_cp(self, name, modifiers, operands):
+        """Copies are made at the wait for them: what does not wait reads what was there before."""
+        if modifiers == ["async", "commit_group"]:
+            return "t.group++;"
+        if modifiers == ["async", "wait_group"]:
+            return f"wait_for_copies(t, {self.value(operands[0])});"
+        if modifiers != ["async", "cg", "shared", "global"] or operands[2] != "16":
+            raise UnknownPTX("modifiers")
+        bytes_read = self.value(operands[3])
+        to = self.pointer(operands[0], ["shared"], 16, True)
+        source = self.pointer(operands[1], ["global"], 16, False)
+        return f"u8 *const to = {to}; begin_copy(t, to, {bytes_read} ? {source} : (u8 *)0);"
 
     def do_mma(self, name, modifiers, operands):
         self.meets = True

@@ -51,8 +51,8 @@ static inline void write(Register &bits, T value) {
 // ---- float
 
 static inline f32 ftz(f32 x) { return fabsf(x) < 1.17549435e-38f ? copysignf(0.0f, x) : x; }
-static inline u32 to_tf32(u32 bits) {  // to the nearest, and away from 0; infinities and NaN stay
-  return (bits & 0x7f800000) == 0x7f800000 ? bits : (bits + 0x1000) & ~0x1fffu;
+static inline u32 to_tf32(u32 bits) {  // to the nearest, of two the even one; infinities and NaN stay
+  return (bits & 0x7f800000) == 0x7f800000 ? bits : (bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu;
 }
 static inline f32 saturate(f32 x) { return x > 0 ? (x < 1 ? x : 1.0f) : 0.0f; }  // NaN to 0
 

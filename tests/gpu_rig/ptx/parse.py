@@ -35,7 +35,7 @@ class Function:
     results: list[Variable]
     parameters: list[Variable]
     body: list[tuple[str, str]]
-    max_threads: int = 1024
+    max_threads: int = 256  # without __launch_bounds__, as a thread may then have 255 of 65,536 registers
 
 
 @dataclass

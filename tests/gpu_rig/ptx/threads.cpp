@@ -19,6 +19,11 @@ struct Lane {  // what a thread has come to a product of matrices with
   const u8 *row;
   const u32 *a, *b;
 };
+struct Copy {
+  u32 thread, group;
+  u8 *to;
+  const u8 *from;
+};
 struct Fiber {
   void *stack_pointer;
   bool ended;
@@ -29,6 +34,7 @@ struct Block {
   std::vector<Fiber> fibers;
   std::vector<std::vector<Group>> groups;  // of each warp
   std::vector<Lane> lanes;
+  std::vector<Copy> copies;  // that are on their way
   void *scheduler;
   u32 current = 0, ended = 0, waiting = 0, turn = 0, site = 0;
   bool progress = false, failed = false;
@@ -249,6 +255,19 @@ void load_matrices(Thread &t, const u8 *row, bool transposed, u32 *r) {
     memcpy((u8 *)r + 2 * i, lanes[i / 2 * 8 + from].row + 2 * column, 2);
   }
   go_on(t);
+}
+
+void begin_copy(Thread &t, u8 *to, const u8 *from) { t.block->copies.push_back({t.index, t.group, to, from}); }
+
+void wait_for_copies(Thread &t, u32 latest) {
+  auto &copies = t.block->copies;
+  auto arrives = [&](const Copy &c) {
+    if (c.thread != t.index || c.group + latest >= t.group) return false;
+    if (c.from) memcpy(c.to, c.from, 16);
+    else memset(c.to, 0, 16);
+    return true;
+  };
+  copies.erase(std::remove_if(copies.begin(), copies.end(), arrives), copies.end());
 }
 
 static f32 number(u32 bits, u32 i, f16) {
