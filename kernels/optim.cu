@@ -1,4 +1,4 @@
-// Optimizers, and norm and scaling of many arrays: one launch for all parameters.
+// Optimizers, and norm and clipping of many arrays: one launch for all parameters.
 //
 //   layout   slots: a row for each array, with its pointers and size. Arrays are compact and changed in place.
 //            Each is cut into chunks of CHUNK elements, of which slot k has those from slots[k].chunk on. slots[k].row is
@@ -8,6 +8,7 @@
 //            p -= lr * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + eps)
 //            sgd: b = momentum * b + g; p -= lr * (g + momentum * b if nesterov else b)
 //            nothing, if *stop is not 0: see captured.cu
+//            clip: p *= min(1, most / (norm + 1e-6))
 //            weight decay: p *= 1 - lr * decay before this if decoupled, else g += decay * p
 #include "common.cuh"
 
@@ -104,10 +105,11 @@ extern "C" __global__ void sgd(const Slot* __restrict__ slots, int count,
   });
 }
 
-extern "C" __global__ void scale(const Slot* __restrict__ slots, int count,
-                                 const double* __restrict__ number) {
-  const R factor = R(*number);
-  if (factor == 1) return;
+extern "C" __global__ void clip(const Slot* __restrict__ slots, int count, const double* __restrict__ norm,
+                                double most) {
+  const double limit = most / (*norm + 1e-6);
+  if (limit >= 1) return;
+  const R factor = R(limit);  // NaN if the norm is
   long long from, to;
   T* const __restrict__ p = find(slots, count, from, to).p + from;
   each(to - from, [&](long long i) { p[i] = T(R(p[i]) * factor); });

@@ -252,7 +252,9 @@ class Primitives(Protocol):
         not touched without momentum, and may be None then."""
 
     def global_norm(self, arrays: Arrays) -> Array: ...  # the 2-norm of all their elements: (), float64
-    def scale_(self, arrays: Arrays, factor: Array) -> None: ...  # by a number in an array: (), float64
+
+    def clip_(self, arrays: Arrays, norm: Array, most: float) -> None:
+        """Scale all by most / (norm + 1e-6), unless that is above 1; norm: (), float64. All become NaN if it is."""
 
 
 def names() -> list[str]:

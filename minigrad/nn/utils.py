@@ -61,9 +61,8 @@ def clip_grad_norm_(
         norm = _norm(grads, by_device, float(norm_type))
         if error_if_nonfinite and not math.isfinite(norm.item()):
             raise ArithmeticError(f"the norm of the gradients is {norm.item()}")
-        factor = (max_norm / (norm + 1e-6)).minimum(1.0)  # NaN if the norm is
         for on, arrays in by_device.items():
-            on.scale_(arrays, factor.to(on.device).array)
+            on.clip_(arrays, norm.to(on.device).array, float(max_norm))
     for g in grads:
         g.storage.changed()
     return norm

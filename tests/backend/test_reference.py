@@ -241,12 +241,15 @@ def test_adam_goes_through_a_parameter_chunk_by_chunk(size, weight_decay, decoup
     np.testing.assert_allclose(other[0], 0.5, 2e-3)
 
 
-def test_norm_and_scale_of_several_arrays():
+def test_norm_and_clipping_of_several_arrays():
     arrays = [normal(3, 4).T, normal(5, seed=1).astype(np.float32), np.full(300, 300, np.float16), np.empty(0)]
     want = math.sqrt(sum((x.astype(np.float64) ** 2).sum() for x in arrays))
     assert reference.global_norm(arrays) == pytest.approx(want, rel=1e-6) and reference.global_norm([]) == 0
     before = [x.copy() for x in arrays]
-    reference.scale_(arrays, np.array(0.5))
+    reference.clip_(arrays, np.array(2.0), 3.0)
+    for x, y in zip(arrays, before, strict=True):
+        np.testing.assert_array_equal(x, y)
+    reference.clip_(arrays, np.array(6.0 - 1e-6), 3.0)
     for x, y in zip(arrays, before, strict=True):
         np.testing.assert_array_equal(x, y * x.dtype.type(0.5))
 

@@ -1,4 +1,4 @@
-"""Optimizer steps, and norm and scale of many arrays: one launch for all of them, through a table of slots."""
+"""Optimizer steps, and norm and clipping of many arrays: one launch for all of them, through a table of slots."""
 
 import math
 
@@ -48,12 +48,14 @@ class Optim(Launcher):
         return norm
 
     @EXACT
-    def scale_(self, arrays, factor):
-        for dtype, group in _by_dtype([(_dense(x),) for x in arrays]):
-            self._launch_slots("scale", dtype, [dict(p=x) for (x,) in group if x.flags.c_contiguous], factor)
-            for (x,) in group:
-                if not x.flags.c_contiguous:
-                    self.mul(x, self.operand(factor, dtype), out=x)
+    def clip_(self, arrays, norm, most):
+        arrays = [_dense(x) for x in arrays]
+        compact = [self.compact(x) for x in arrays]
+        for dtype, group in _by_dtype([(x,) for x in compact]):
+            self._launch_slots("clip", dtype, [dict(p=x) for (x,) in group], norm, most)
+        for x, y in zip(arrays, compact):
+            if y is not x:
+                self.setitem(x, (), y)
 
     def _launch_slots(self, entry, dtype, slots, *args):
         """A block for each chunk of the arrays in slots, {field of a Slot: array or number}."""

@@ -32,9 +32,10 @@ class Optim(Primitives):
     def global_norm(self, arrays):
         return np.array(math.sqrt(sum(self.dot(x, x) for x in arrays)))
 
-    def scale_(self, arrays, factor):
-        for x in arrays if factor != 1 else ():
-            x *= factor.astype(x.dtype)
+    def clip_(self, arrays, norm, most):
+        factor = most / (float(norm) + 1e-6)
+        for x in () if factor >= 1 else arrays:
+            x *= x.dtype.type(factor)
 
 
 def _adam_one(p, g, m, v, lr, beta1, beta2, eps, weight_decay, decoupled, step):
