@@ -107,11 +107,18 @@ def test_the_backward_of_wide_rows_fits_a_block(on, n, dtype):
 
 def test_a_file_is_compiled_once_for_a_dtype(on, monkeypatch):
     x, loaded, binary = on.from_numpy(normal(3, 5)), [], on._nvrtc.binary
-    monkeypatch.setattr(on._nvrtc, "binary", lambda file, dtype: loaded.append((file, dtype)) or binary(file, dtype))
+    monkeypatch.setattr(on._nvrtc, "binary", lambda file, *of: loaded.append((file, *of)) or binary(file, *of))
     for _ in range(2):
         on.softmax(x, -1)
     on.log_softmax(x, -1)
-    assert loaded == [("softmax", "float32")]
+    assert loaded == [("softmax", "float32", None)]
+
+
+def test_elementwise_kernels_are_compiled_one_by_one(on, monkeypatch):
+    x, loaded, binary = on.from_numpy(normal(3, 5)), [], on._nvrtc.binary
+    monkeypatch.setattr(on._nvrtc, "binary", lambda file, *of: loaded.append(of) or binary(file, *of))
+    on.exp(on.add(x, x))
+    assert loaded == [("float32", "add_kernel"), ("float32", "exp_kernel")]
 
 
 # ------------------------------------------------------------------------------------------------------ primitives

@@ -35,7 +35,7 @@ class Counted(nvrtc.Nvrtc):
 def source(monkeypatch):
     """What kernels/any.cu would be; it can be changed."""
     found = types.SimpleNamespace(text="one")
-    monkeypatch.setattr(nvrtc, "text", lambda file, dtype: found.text)
+    monkeypatch.setattr(nvrtc, "text", lambda file, *of: found.text)
     nvrtc._complain.cache_clear()
     return found
 
@@ -148,7 +148,7 @@ def test_a_folder_that_others_can_write_to_is_not_used(cache, source, caplog):
 def test_processes_that_compile_at_once(cache):
     code = (
         "from minigrad.backend.runners import nvrtc\nfrom tests.backend.test_nvrtc_binaries import Counted\n"
-        "nvrtc.text = lambda file, dtype: file * 50_000\n"
+        "nvrtc.text = lambda file, *of: file * 50_000\n"
         "on = Counted()\n"
         "print(all(on.binary(f'f{i}', 'float32') == b'f%d' % i * 50_000 for i in range(30)))"
     )

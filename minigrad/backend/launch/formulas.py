@@ -45,10 +45,11 @@ def kind_of(dtype):
     return {"u": "i"}.get(dtype.kind, dtype.kind)
 
 
-def entries(dtype):
-    """The C text of all entry points for a dtype (a name such as 'float32')."""
+def entries(dtype, only=None):
+    """The C text of all entry points for a dtype (a name such as 'float32'), or of one."""
     kind = kind_of(np.dtype(dtype))
-    return "\n".join(_entry(formula, kind) for formula in TABLE.values() if kind in formula.kinds)
+    found = [formula for formula in TABLE.values() if kind in formula.kinds]
+    return "\n".join(_entry(formula, kind) for formula in found if only in (None, f"{formula.name}_kernel"))
 
 
 def _entry(formula, kind):

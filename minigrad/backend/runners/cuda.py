@@ -126,12 +126,13 @@ class Cuda(Launched):
         return self._kernels.get(key) or self._load(*key)
 
     def _load(self, file, entry, dtype):
-        text, named = nvrtc.text(file, dtype.name), {"T": C_TYPES[dtype.name], "R": C_TYPES[real(dtype).name]}
+        only = entry if file == "elementwise" else None
+        text, named = nvrtc.text(file, dtype.name, only), {"T": C_TYPES[dtype.name], "R": C_TYPES[real(dtype).name]}
         changes = changed(text)
         with tempfile.TemporaryDirectory() as folder:  # new each time: CuPy knows modules by their paths
             path = os.path.join(folder, "module")
             with open(path, "wb") as module:
-                module.write(self._nvrtc.binary(file, dtype.name))
+                module.write(self._nvrtc.binary(file, dtype.name, only))
             module = self._cupy.RawModule(path=path)
             for name, kinds in signatures(text).items():
                 kinds = [named.get(kind, kind) for kind in kinds]

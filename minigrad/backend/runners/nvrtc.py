@@ -19,9 +19,10 @@ OPTIONS = ("-std=c++17", "-default-device")
 FORMAT = 1  # of the files in the cache
 
 
-def text(file, dtype):
-    """What NVRTC gets for kernels/<file>.cu on arrays of a dtype, by its name."""
-    return f"#include <cuda_fp16.h>\n{source(file, dtype)}"
+def text(file, dtype, entry=None):
+    """What NVRTC gets for kernels/<file>.cu on arrays of a dtype, by its name. entry: of elementwise kernels this one
+    alone, since all take seven seconds."""
+    return f"#include <cuda_fp16.h>\n{source(file, dtype, only=entry)}"
 
 
 def target(cupy, capability):
@@ -44,13 +45,13 @@ class Nvrtc:
     def __init__(self, cupy, target):
         self.nvrtc, self.target, self.headers = cupy.cuda.nvrtc, target, headers(cupy)
 
-    def binary(self, file, dtype):
-        """kernels/<file>.cu compiled for a dtype, by its name, as bytes: from the cache, or compiled.
+    def binary(self, file, dtype, entry=None):
+        """kernels/<file>.cu compiled for a dtype, by its name, as bytes: from the cache, or compiled. entry: see text.
 
         Raises CompilerError if it does not compile. Where nothing can be kept, a line of log says why."""
-        code = text(file, dtype)
+        code = text(file, dtype, entry)
         key = json.dumps([FORMAT, code, OPTIONS, self.target, self.build, self.headers])
-        label = f"{file}-{dtype}-{self.target}".replace(" ", "-")
+        label = "-".join([*file.split(), *([entry] if entry else []), dtype, self.target])
         try:
             path = os.path.join(cache.folder(), f"{label}-{hashlib.sha256(key.encode()).hexdigest()[:20]}.cubin")
             found = cache.contents(path)
