@@ -33,8 +33,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
 attention_dq(T* dq, R* delta, const T* dout, const T* o, const R* lse, const T* q, const T* k, const T* v,
              const bool* mask, const T* bias, Heads n, double scale, bool causal) {
   DYNAMIC_SHARED(E, shared);
-  E* Q = shared;             // ROWS × LD
-  E* dO = Q + ROWS * LD;     // ROWS × LD
+  E* Q = shared;                       // ROWS × LD
+  E* dO = Q + ROWS * LD;               // ROWS × LD
   E* KV = dO + ROWS * LD;              // V, then K, a TILE; if AHEAD, V and K, twice
   E* P = KV + (AHEAD ? 4 : 1) * TILE;  // ds, ROWS × LDP
   R dQ[MI][DI] = {};
@@ -102,10 +102,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
 attention_dk_dv(T* dk, T* dv, const R* delta, const T* dout, const R* lse, const T* q, const T* k, const T* v,
                 const bool* mask, const T* bias, Heads n, double scale, bool causal) {
   DYNAMIC_SHARED(E, shared);
-  E* K = shared;             // ROWS × LD
-  E* V = K + ROWS * LD;      // ROWS × LD
-  E* queries = V + ROWS * LD;  // Q and dO, a TILE each; if AHEAD, twice
-  E* P = queries + (AHEAD ? 4 : 2) * TILE;                     // pᵀ, then dsᵀ, ROWS × LDP
+  E* K = shared;                                                 // ROWS × LD
+  E* V = K + ROWS * LD;                                          // ROWS × LD
+  E* queries = V + ROWS * LD;                                    // Q and dO, a TILE each; if AHEAD, twice
+  E* P = queries + (AHEAD ? 4 : 2) * TILE;                       // pᵀ, then dsᵀ, ROWS × LDP
   Query* of_queries = reinterpret_cast<Query*>(P + ROWS * LDP);  // COLUMNS; if AHEAD, twice
   R dK[MI][DI] = {}, dV[MI][DI] = {};
 

@@ -16,11 +16,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* mask, const T* bias, Heads n,
                   double scale, bool causal) {
   DYNAMIC_SHARED(E, shared);
-  E* Q = shared;             // ROWS × LD
-  E* KV = Q + ROWS * LD;             // K, then V, a TILE; if AHEAD, K and V, twice
+  E* Q = shared;                       // ROWS × LD
+  E* KV = Q + ROWS * LD;               // K, then V, a TILE; if AHEAD, K and V, twice
   E* P = KV + (AHEAD ? 4 : 1) * TILE;  // the unnormalised pattern, ROWS × LDP
-  R O[MI][DI] = {}, m[MI];   // and of each row: the largest score so far,
-  Total<R> l[MI] = {};       // and the sum of exponentials
+  R O[MI][DI] = {}, m[MI];  // and of each row: the largest score so far,
+  Total<R> l[MI] = {};      // and the sum of exponentials
   for (int i = 0; i < MI; i++) m[i] = -INF;
 
   const Tile at = tile_of(n.T);

@@ -9,9 +9,8 @@
 #include "rows.cuh"
 
 extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
-attention_pattern(T* __restrict__ y, const T* __restrict__ scores,
-                                             const unsigned char* __restrict__ mask, Layout rows, long long step,
-                                             long long queries, long long S, R scale, bool causal) {
+attention_pattern(T* __restrict__ y, const T* __restrict__ scores, const unsigned char* __restrict__ mask, Layout rows,
+                  long long step, long long queries, long long S, R scale, bool causal) {
   const long long row = own_row(), i = row % queries;
   if (row >= rows.size) return;
   y += row * S;

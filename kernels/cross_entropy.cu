@@ -9,8 +9,8 @@
 
 extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
 cross_entropy(T* __restrict__ loss, T* __restrict__ p, const T* __restrict__ logits,
-                                         const long long* __restrict__ target, long long rows, long long n,
-                                         long long ignore_index, double smoothing) {
+              const long long* __restrict__ target, long long rows, long long n, long long ignore_index,
+              double smoothing) {
   const long long at = own_row();
   if (at >= rows) return;
   const T* x = logits + at * n;
@@ -30,10 +30,9 @@ cross_entropy(T* __restrict__ loss, T* __restrict__ p, const T* __restrict__ log
 }
 
 extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
-cross_entropy_backward(T* __restrict__ dlogits, const T* __restrict__ dloss,
-                                                  const T* __restrict__ p, const long long* __restrict__ target,
-                                                  long long rows, long long n, long long ignore_index,
-                                                  double smoothing) {
+cross_entropy_backward(T* __restrict__ dlogits, const T* __restrict__ dloss, const T* __restrict__ p,
+                       const long long* __restrict__ target, long long rows, long long n, long long ignore_index,
+                       double smoothing) {
   const long long at = own_row();
   if (at >= rows) return;
   dlogits += at * n;

@@ -10,7 +10,6 @@ struct Product {
   long long batch_dims, batch[14], a_batch[14], b_batch[14];
 };
 
-
 template <typename W, int N>
 struct alignas(N * sizeof(W)) Vector {
   W v[N];
@@ -59,8 +58,8 @@ struct Operand {
 struct Part {
   const T *a, *b;
   long long row0, column0;  // the first row and column
-  unsigned matrix;
-  int rows, columns, left;          // how many of the tile's exist, and how many k
+  unsigned matrix;          // of all that is left when tiles are counted: of the batch, and of the parts of k
+  int rows, columns, left;  // how many of the tile's exist, and how many k
 
   __device__ __forceinline__ Part(const T* from_a, const T* from_b, const Product& p) : a(from_a), b(from_b) {
     const unsigned across = (p.m + SIDE - 1) / SIDE, down = (p.n + SIDE - 1) / SIDE;

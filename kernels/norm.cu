@@ -11,9 +11,8 @@
 #include "rows.cuh"
 
 extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
-norm_forward(T* __restrict__ y, T* __restrict__ mean, T* __restrict__ rstd,
-                                        const T* __restrict__ x, const T* __restrict__ weight,
-                                        const T* __restrict__ bias, long long rows, long long n, double eps) {
+norm_forward(T* __restrict__ y, T* __restrict__ mean, T* __restrict__ rstd, const T* __restrict__ x,
+             const T* __restrict__ weight, const T* __restrict__ bias, long long rows, long long n, double eps) {
   const long long at = own_row();
   if (at >= rows) return;
   y += at * n;
@@ -56,9 +55,8 @@ __device__ __forceinline__ void row_dx(T* __restrict__ dx, const T* __restrict__
 }
 
 extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
-norm_dx(T* __restrict__ dx, const T* __restrict__ dy, const T* __restrict__ x,
-                                   const T* __restrict__ weight, const T* __restrict__ mean,
-                                   const T* __restrict__ rstd, long long rows, long long n) {
+norm_dx(T* __restrict__ dx, const T* __restrict__ dy, const T* __restrict__ x, const T* __restrict__ weight,
+        const T* __restrict__ mean, const T* __restrict__ rstd, long long rows, long long n) {
   const long long at = own_row();
   if (at >= rows) return;
   row_dx(dx + at * n, dy + at * n, x + at * n, weight, mean ? R(mean[at]) : R(0), rstd[at], mean, n);
@@ -117,10 +115,9 @@ __device__ __forceinline__ void sum_columns(Total<R>* __restrict__ dweight, Tota
 // parts: (2, blocks, n), what the rows of each block contribute to dweight and dbias. If dx is not null, natively, it is
 // written too, while the cache has the rows.
 extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
-norm_sums(Total<R>* __restrict__ parts, T* __restrict__ dx, const T* __restrict__ dy,
-                                     const T* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ mean,
-                                     const T* __restrict__ rstd, long long rows, long long n, bool want_weight,
-                                     bool want_bias) {
+norm_sums(Total<R>* __restrict__ parts, T* __restrict__ dx, const T* __restrict__ dy, const T* __restrict__ x,
+          const T* __restrict__ weight, const T* __restrict__ mean, const T* __restrict__ rstd, long long rows,
+          long long n, bool want_weight, bool want_bias) {
   Total<R>* const dweight = want_weight ? parts + blockIdx.x * n : nullptr;
   Total<R>* const dbias = want_bias ? parts + (gridDim.x + (long long)blockIdx.x) * n : nullptr;
   const long long share = (rows + gridDim.x - 1) / gridDim.x, first = share * blockIdx.x;
@@ -146,8 +143,8 @@ norm_sums(Total<R>* __restrict__ parts, T* __restrict__ dx, const T* __restrict_
 // first[j] = Σ_b parts[0, b, j] and second[j] = Σ_b parts[1, b, j], for those that are not null; the grid is
 // (n / 32, 2). On a GPU a warp runs along the columns, and the warps share out the parts.
 extern "C" __global__ void __launch_bounds__(1024)
-add_parts(T* __restrict__ first, T* __restrict__ second,
-                                     const Total<R>* __restrict__ parts, long long blocks, long long n) {
+add_parts(T* __restrict__ first, T* __restrict__ second, const Total<R>* __restrict__ parts, long long blocks,
+          long long n) {
   __shared__ Total<R> sums[32][32];
   T* const y = blockIdx.y ? second : first;
   if (!y) return;

@@ -235,8 +235,7 @@ argmin_rows(long long* __restrict__ y, const T* __restrict__ x, long long n) {
 }
 
 extern "C" __global__ void __launch_bounds__(ROW_THREADS)
-dot_parts(A* __restrict__ y, const T* __restrict__ a, const T* __restrict__ b, long long n,
-                                     long long part) {
+dot_parts(A* __restrict__ y, const T* __restrict__ a, const T* __restrict__ b, long long n, long long part) {
   const long long first = blockIdx.x * part;
   const A v = sum<A>(n - first < part ? n - first : part, [&](long long i) {
     return Sum::load(a[first + i]) * Sum::load(b[first + i]);

@@ -9,8 +9,8 @@
 #include "common.cuh"
 
 extern "C" __global__ void __launch_bounds__(ROW_THREADS)
-argsort(long long* __restrict__ y, long long* __restrict__ other, const T* __restrict__ x,
-                                   long long n, bool descending) {
+argsort(long long* __restrict__ y, long long* __restrict__ other, const T* __restrict__ x, long long n,
+        bool descending) {
   x += blockIdx.x * n;
   y += blockIdx.x * n;
   other += blockIdx.x * n;

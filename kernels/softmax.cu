@@ -15,8 +15,8 @@ softmax(T* __restrict__ y, const T* __restrict__ x, long long rows, long long n)
 }
 
 extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
-softmax_backward(T* __restrict__ dx, const T* __restrict__ dy, const T* __restrict__ y,
-                                            long long rows, long long n, R scale) {
+softmax_backward(T* __restrict__ dx, const T* __restrict__ dy, const T* __restrict__ y, long long rows, long long n,
+                 R scale) {
   const long long at = own_row() * n;
   if (own_row() >= rows) return;
   with_row(n, Rows{dy + at, y + at}, [&](auto& row) {
