@@ -94,7 +94,7 @@ UNCHECKED static int __all_sync(unsigned mask, int yes, Place place = HERE) {
 // ------------------------------------------------------------------------------------------------------ tensor cores
 // What kernels/tensor.cuh says, for all 32 lanes at once.
 
-struct Matrices { unsigned* r; const char* row; bool transposed; };
+struct Matrices { unsigned* r; const char* row; };
 template <bool TRANSPOSED>
 UNCHECKED static void emulated_ldmatrix(unsigned (&r)[4], const void* row, Place place = HERE) {
   if ((size_t)row % 16) return emulator::fail("ldmatrix: a row is not at a multiple of 16 bytes");
