@@ -152,7 +152,8 @@ __device__ __forceinline__ void multiply(R (&x)[MI][N], const Fragment& a, F b) 
 // The Fragment of a tile, or of P, whose lines are STRIDE elements long: a line is a row, or, unless ALONG, one k.
 template <bool RIGHT, bool ALONG, int STRIDE>
 __device__ __forceinline__ Fragment piece(const E* tile, int row, int k) {
-  return fragment<RIGHT, ALONG, E>(row, k, [&](int i, int k) { return tile + (ALONG ? i * STRIDE + k : k * STRIDE + i); });
+  auto at = [&](int i, int k) { return tile + (ALONG ? i * STRIDE + k : k * STRIDE + i); };
+  return fragment<RIGHT, ALONG, E>(row, k, at);
 }
 
 // s[i][j] = Σ_d a[row(i)][d] b[column(j)][d] over d < D.

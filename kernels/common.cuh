@@ -115,7 +115,7 @@ __device__ __forceinline__ V block_combine(V v, Op op) {
   return v;
 }
 
-constexpr int ROW_THREADS = 512;  // the most that a block has for a row: launcher.py's row_threads. Each may have 128 registers
+constexpr int ROW_THREADS = 512;  // the most that a block has for a row (launcher.py: row_threads), of 128 registers
 
 template <int N> struct Count { static constexpr int value = N; };  // a constant to hand to a function
 

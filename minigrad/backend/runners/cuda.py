@@ -29,6 +29,7 @@ INSTALL = (
     "(CUDA 12: cupy-cuda12x nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12)"
 )
 NO_DEVICE = 100  # cudaErrorNoDevice
+# The methods of a Cuda that call the driver, by which all others come to it.
 OF_A_GPU = "_run", "fresh", "zeros", "from_numpy", "to_numpy", "pinned", "synchronize", "current_stream"
 
 
