@@ -29,6 +29,7 @@ __device__ __forceinline__ R row_dot(const E* a, const E* b, int D) {
 }
 
 // Also writes delta, for attention_dk_dv.
+// args  B = grid // (up(n.T, ROWS) * n.nh)
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
 attention_dq(T* dq, R* delta, const T* dout, const T* o, const R* lse, const T* q, const T* k, const T* v,
              const bool* mask, const T* bias, Heads n, double scale, bool causal) {
@@ -98,6 +99,7 @@ attention_dq(T* dq, R* delta, const T* dout, const T* o, const R* lse, const T* 
   store(dq + b * n.dq[0] + h * n.dq[1] + q0 * n.dq[2], n.dq[2], rows, n.D, dQ);
 }
 
+// args  B = grid // (up(n.S, ROWS) * (n.nh // n.group))
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
 attention_dk_dv(T* dk, T* dv, const R* delta, const T* dout, const R* lse, const T* q, const T* k, const T* v,
                 const bool* mask, const T* bias, Heads n, double scale, bool causal) {

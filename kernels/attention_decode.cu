@@ -43,6 +43,9 @@ __device__ __forceinline__ void weighted_sums(int n, const R* w, const T* x, lon
   for (i += threadIdx.x; i < n; i += blockDim.x) weighted_sums<1>(i, w, x, stride, m, put);
 }
 
+// args  B = grid // n.nh; o (B, n.nh, n.Dv); q (B, n.nh, n.D) at n.q; length (1); first? (B); slopes? (n.nh);
+//       k (B, n.nh // n.group, n.D) at n.k; v (B, n.nh // n.group, n.Dv) at n.v;
+//       keys (B, n.nh // n.group, n.D) at n.keys; values (B, n.nh // n.group, 1, n.Dv) at n.values
 extern "C" __global__ void attention_decode(T* __restrict__ o, const T* __restrict__ q, const T* __restrict__ k,
                                             const T* __restrict__ v, T* __restrict__ keys, T* __restrict__ values,
                                             const long long* __restrict__ length, const long long* __restrict__ first,

@@ -12,6 +12,7 @@
 
 constexpr int RESIDENT = sizeof(R) == 4 && DP <= 64 ? 3 : 2;  // blocks on a multiprocessor: 168 or 255 registers
 
+// args  B = grid // (up(n.T, ROWS) * n.nh)
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* mask, const T* bias, Heads n,
                   double scale, bool causal) {

@@ -8,6 +8,7 @@
 #include "layout.cuh"
 #include "rows.cuh"
 
+// args  y, scores (rows.size, S); bits mask? (*rows.shape[:rows.ndim], S) at (*rows.strides[16:][:rows.ndim], step)
 extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
 attention_pattern(T* __restrict__ y, const T* __restrict__ scores, const unsigned char* __restrict__ mask, Layout rows,
                   long long step, long long queries, long long S, R scale, bool causal) {

@@ -13,6 +13,7 @@ struct Letter {
   long long at, size;
 };
 
+// args  letters[n] bits to (size); slots (count, size); turn (1)
 extern "C" __global__ void deliver(const Letter* letters, int n, const T* slots, long long size, long long count,
                                    long long* turn) {
   const T* slot = slots + *turn % count * size;
@@ -21,6 +22,7 @@ extern "C" __global__ void deliver(const Letter* letters, int n, const T* slots,
   if (threadIdx.x == 0) ++*turn;
 }
 
+// args  y, index (size); found (2); stop (1)
 extern "C" __global__ void check(long long* __restrict__ y, const long long* __restrict__ index, long long size,
                                  long long n, bool ignores, long long ignored, long long* found, long long* stop) {
   grid_each(size, [&](long long i) {

@@ -7,6 +7,7 @@
 //            which need not be a class. Any other target outside [0, n) gives NaN.
 #include "rows.cuh"
 
+// args  loss, target (rows); p, logits (rows, n)
 extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
 cross_entropy(T* __restrict__ loss, T* __restrict__ p, const T* __restrict__ logits,
               const long long* __restrict__ target, long long rows, long long n, long long ignore_index,
@@ -29,6 +30,7 @@ cross_entropy(T* __restrict__ loss, T* __restrict__ p, const T* __restrict__ log
   }, p + at * n);
 }
 
+// args  dloss, target (rows); dlogits, p (rows, n)
 extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
 cross_entropy_backward(T* __restrict__ dlogits, const T* __restrict__ dloss, const T* __restrict__ p,
                        const long long* __restrict__ target, long long rows, long long n, long long ignore_index,

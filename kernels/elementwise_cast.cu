@@ -11,12 +11,21 @@ __device__ __forceinline__ void cast(Y* __restrict__ y, const T* __restrict__ x,
   map_places(layout, [=](T x) { return Y(R(x)); }, y, x);
 }
 
+// args  y, x in layout
 extern "C" __global__ void to_float32_kernel(float* y, const T* x, Layout layout) { cast(y, x, layout); }
+// args  y, x in layout
 extern "C" __global__ void to_float64_kernel(double* y, const T* x, Layout layout) { cast(y, x, layout); }
+// args  y, x in layout
 extern "C" __global__ void to_float16_kernel(half* y, const T* x, Layout layout) { cast(y, x, layout); }
+// args  y, x in layout
 extern "C" __global__ void to_int64_kernel(long long* y, const T* x, Layout layout) { cast(y, x, layout); }
+// args  y, x in layout
 extern "C" __global__ void to_int32_kernel(int* y, const T* x, Layout layout) { cast(y, x, layout); }
+// args  y, x in layout
 extern "C" __global__ void to_int16_kernel(short* y, const T* x, Layout layout) { cast(y, x, layout); }
+// args  y, x in layout
 extern "C" __global__ void to_int8_kernel(signed char* y, const T* x, Layout layout) { cast(y, x, layout); }
+// args  y, x in layout
 extern "C" __global__ void to_uint8_kernel(unsigned char* y, const T* x, Layout layout) { cast(y, x, layout); }
+// args  y, x in layout
 extern "C" __global__ void to_bool_kernel(bool* y, const T* x, Layout layout) { cast(y, x, layout); }

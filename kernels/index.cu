@@ -7,11 +7,13 @@
 //           index names no row twice
 #include "common.cuh"
 
+// args  bits y (rows, n); bits x (…, n); index (rows)
 extern "C" __global__ void take(T* __restrict__ y, const T* __restrict__ x, const long long* __restrict__ index,
                                 long long rows, long long n) {
   grid_rows(rows, n, [&](long long i, long long j) { y[i * n + j] = x[index[i] * n + j]; });
 }
 
+// args  bits y (outer, m, n); bits x (outer, V, n); index (outer, m, n)
 extern "C" __global__ void gather(T* __restrict__ y, const T* __restrict__ x, const long long* __restrict__ index,
                                   long long outer, long long V, long long m, long long n) {
   grid_rows(outer * m, n, [&](long long i, long long j) {
@@ -19,7 +21,8 @@ extern "C" __global__ void gather(T* __restrict__ y, const T* __restrict__ x, co
   });
 }
 
+// args  bits x, y (…, n); index, source (rows)
 extern "C" __global__ void put(T* __restrict__ x, const T* __restrict__ y, const long long* __restrict__ index,
-                               const long long* __restrict__ from, long long rows, long long n) {
-  grid_rows(rows, n, [&](long long i, long long j) { x[index[i] * n + j] = y[from[i] * n + j]; });
+                               const long long* __restrict__ source, long long rows, long long n) {
+  grid_rows(rows, n, [&](long long i, long long j) { x[index[i] * n + j] = y[source[i] * n + j]; });
 }

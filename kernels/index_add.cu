@@ -39,6 +39,7 @@ __device__ __forceinline__ long long merged(const long long* keys, long long i, 
   return i + low - middle;
 }
 
+// args  keys, order, index (N)
 extern "C" __global__ void sort_runs(long long* __restrict__ keys, long long* __restrict__ order,
                                      const long long* __restrict__ index, long long N) {
   __shared__ long long sorted[2][RUN_LENGTH];
@@ -59,6 +60,7 @@ extern "C" __global__ void sort_runs(long long* __restrict__ keys, long long* __
   each(n, [&](long long i) { keys[first + i] = sorted[now][i], order[first + i] = first + places[now][i]; });
 }
 
+// args  keys, order, runs, places (N)
 extern "C" __global__ void merge_runs(long long* __restrict__ keys, long long* __restrict__ order,
                                       const long long* __restrict__ runs, const long long* __restrict__ places,
                                       long long N, long long length) {
@@ -71,6 +73,7 @@ extern "C" __global__ void merge_runs(long long* __restrict__ keys, long long* _
 
 // A warp adds up the rows of the index that begins at its place in the order. Where these are many, all warps of the
 // block share them out.
+// args  dx (…, C); dy (N, C); keys, order (N)
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     take_add(T* __restrict__ dx, const T* __restrict__ dy, const long long* __restrict__ keys,
              const long long* __restrict__ order, long long N, long long C) {
@@ -123,6 +126,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
   }
 }
 
+// args  order, index (N); starts (V + 1)
 extern "C" __global__ void sort_indices(long long* __restrict__ order, long long* __restrict__ starts,
                                         const long long* __restrict__ index, long long N, long long V) {
   for (long long v = 0; v <= V; v++) starts[v] = 0;
@@ -132,6 +136,7 @@ extern "C" __global__ void sort_indices(long long* __restrict__ order, long long
   starts[V] = N;
 }
 
+// args  dx (V, C); dy (…, C); order (…); starts (V + 1); where dy.size == order.size * C
 extern "C" __global__ void take_add_sorted(T* __restrict__ dx, const T* __restrict__ dy,
                                            const long long* __restrict__ order, const long long* __restrict__ starts,
                                            long long V, long long C, bool zeroed) {
@@ -147,6 +152,7 @@ extern "C" __global__ void take_add_sorted(T* __restrict__ dx, const T* __restri
   }
 }
 
+// args  dx (outer, V, n); dy, index (outer, m, n)
 extern "C" __global__ void scatter_add(R* __restrict__ dx, const T* __restrict__ dy,
                                        const long long* __restrict__ index, long long outer, long long V, long long m,
                                        long long n) {
@@ -156,6 +162,7 @@ extern "C" __global__ void scatter_add(R* __restrict__ dx, const T* __restrict__
   });
 }
 
+// args  dx, totals (outer, V, n); dy, index (outer, m, n)
 extern "C" __global__ void scatter_add_long(T* __restrict__ dx, Total<R>* __restrict__ totals,
                                             const T* __restrict__ dy, const long long* __restrict__ index,
                                             long long outer, long long V, long long m, long long n) {

@@ -4,6 +4,9 @@
 
 // Strides count elements: of a along n and k, of b along m and k, and of both along the batch dims, of which the last
 // varies fastest in y. A block covers `part` values of k: a multiple of STEP, less than 2^31.
+// args  dims = p.batch_dims; batch = p.batch[:dims]; y (*batch, p.n, p.m); bias? (p.m);
+//       partial? (up(p.k, p.part), *batch, p.n, p.m);
+//       a (*batch, p.n, p.k) at (*p.a_batch[:dims], *p.a); b (*batch, p.m, p.k) at (*p.b_batch[:dims], *p.b)
 struct Product {
   long long n, m, k, part;
   long long a[2], b[2];
@@ -84,6 +87,7 @@ struct Part {
 };
 
 // y = Σ partial over its first dim, + bias: partial (parts, size), y of size elements in rows of m.
+// args  y (size); partial (parts, size); bias? (m)
 extern "C" __global__ void matmul_join(T* __restrict__ y, const R* __restrict__ partial, const T* __restrict__ bias,
                                        long long parts, long long size, long long m) {
   grid_each(size, [&](long long i) {

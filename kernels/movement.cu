@@ -9,10 +9,12 @@
 //   fill       launch over the elements; layout: operand 0 is y                          y[...] = value
 #include "layout.cuh"
 
+// args  bits y, x in layout
 extern "C" __global__ void copy(T* __restrict__ y, const T* __restrict__ x, Layout layout) {
   map_places(layout, [](T x) { return x; }, y, x);
 }
 
+// args  bits y in layout
 extern "C" __global__ void fill(T* __restrict__ y, T value, Layout layout) {
   map_places(layout, [=] { return value; }, y);
 }
@@ -30,6 +32,7 @@ __device__ __forceinline__ void tile_each(int rows, int columns, F f) {
 }
 
 // Reads run along x's contiguous dim and writes along y's, so that both coalesce; shared memory is where they meet.
+// args  bits y, x in layout
 extern "C" __global__ void transpose(T* __restrict__ y, const T* __restrict__ x, Layout layout, long long by_tiles,
                                      long long by_across) {
   __shared__ T tile[SIDE][SIDE + 1];  // + 1: the elements of a column lie in different banks

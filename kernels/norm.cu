@@ -10,6 +10,7 @@
 //            g = dy * weight; dx = (g - g.mean(-1) - xhat * (g * xhat).mean(-1)) * rstd (RMSNorm: no g.mean(-1))
 #include "rows.cuh"
 
+// args  y, x (rows, n); mean?, rstd (rows); weight?, bias? (n)
 extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
 norm_forward(T* __restrict__ y, T* __restrict__ mean, T* __restrict__ rstd, const T* __restrict__ x,
              const T* __restrict__ weight, const T* __restrict__ bias, long long rows, long long n, double eps) {
@@ -54,6 +55,7 @@ __device__ __forceinline__ void row_dx(T* __restrict__ dx, const T* __restrict__
   }, dx, weight);
 }
 
+// args  dx, dy, x (rows, n); mean?, rstd (rows); weight? (n)
 extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
 norm_dx(T* __restrict__ dx, const T* __restrict__ dy, const T* __restrict__ x, const T* __restrict__ weight,
         const T* __restrict__ mean, const T* __restrict__ rstd, long long rows, long long n) {
@@ -114,6 +116,7 @@ __device__ __forceinline__ void sum_columns(Total<R>* __restrict__ dweight, Tota
 
 // parts: (2, blocks, n), what the rows of each block contribute to dweight and dbias. If dx is not null, natively, it is
 // written too, while the cache has the rows.
+// args  parts (2, grid, n); dx?, dy, x (rows, n); mean?, rstd (rows); weight? (n)
 extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
 norm_sums(Total<R>* __restrict__ parts, T* __restrict__ dx, const T* __restrict__ dy, const T* __restrict__ x,
           const T* __restrict__ weight, const T* __restrict__ mean, const T* __restrict__ rstd, long long rows,
@@ -142,6 +145,7 @@ norm_sums(Total<R>* __restrict__ parts, T* __restrict__ dx, const T* __restrict_
 
 // first[j] = Σ_b parts[0, b, j] and second[j] = Σ_b parts[1, b, j], for those that are not null; the grid is
 // (n / 32, 2). On a GPU a warp runs along the columns, and the warps share out the parts.
+// args  first?, second? (n); parts (2, blocks, n)
 extern "C" __global__ void __launch_bounds__(1024)
 add_parts(T* __restrict__ first, T* __restrict__ second, const Total<R>* __restrict__ parts, long long blocks,
           long long n) {

@@ -46,6 +46,7 @@ __device__ __forceinline__ const Slot& find(const Slot* __restrict__ slots, int 
 struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) Four { T of[4]; };
 __device__ __forceinline__ bool in_fours(const T* x) { return (unsigned long long)x % alignof(Four) == 0; }
 
+// args  slots[count] p, m, v, g (size); options (…, 3); stop? (1); where most(slots, 'row') < options.size // 3
 extern "C" __global__ void adam(const Slot* __restrict__ slots, int count,
                                 const double* __restrict__ options, double beta1, double beta2, double eps,
                                 bool decoupled, const long long* stop) {
@@ -82,6 +83,7 @@ extern "C" __global__ void adam(const Slot* __restrict__ slots, int count,
   each(to - from - 4 * fours, [&](long long i) { i += 4 * fours; update(p[i], m[i], v[i], R(g[i])); });
 }
 
+// args  slots[count] p, m?, g (size); options (…, 2); stop? (1); where most(slots, 'row') < options.size // 2
 extern "C" __global__ void sgd(const Slot* __restrict__ slots, int count,
                                const double* __restrict__ options, double momentum, bool nesterov,
                                const long long* stop) {
@@ -105,6 +107,7 @@ extern "C" __global__ void sgd(const Slot* __restrict__ slots, int count,
   });
 }
 
+// args  slots[count] p (size); norm (1)
 extern "C" __global__ void clip(const Slot* __restrict__ slots, int count, const double* __restrict__ norm,
                                 double most) {
   const double limit = most / (*norm + 1e-6);
@@ -115,6 +118,7 @@ extern "C" __global__ void clip(const Slot* __restrict__ slots, int count, const
   each(to - from, [&](long long i) { p[i] = T(R(p[i]) * factor); });
 }
 
+// args  slots[count] p (size); parts (grid)
 extern "C" __global__ void sum_squares(const Slot* __restrict__ slots, int count, double* __restrict__ parts) {
   long long from, to;
   const T* const __restrict__ p = find(slots, count, from, to).p + from;
@@ -122,6 +126,7 @@ extern "C" __global__ void sum_squares(const Slot* __restrict__ slots, int count
   if (threadIdx.x == 0) parts[blockIdx.x] = s;
 }
 
+// args  norm (1); parts (n)
 extern "C" __global__ void root_of_sum(double* __restrict__ norm, const double* __restrict__ parts,
                                        long long n) {
   const double s = sum<double>(n, [&](long long i) { return parts[i]; });

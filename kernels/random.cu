@@ -59,12 +59,14 @@ __device__ __forceinline__ double unit(unsigned high, unsigned low) {
   return double((((unsigned long long)high << 32) | low) >> 11) * (1.0 / 9007199254740992.0);
 }
 
+// args  stream? (2); y (n)
 extern "C" __global__ void words_kernel(const unsigned long long* __restrict__ stream, unsigned long long key,
                                         unsigned long long offset, unsigned* __restrict__ y, long long n) {
   each_word({stream, key, offset}, n, [=](unsigned word, unsigned& y) { y = word; }, y);
 }
 
 // y = x mask, mask = scale where the element's word ≥ threshold, else 0.
+// args  stream? (2); y, mask, x (n)
 extern "C" __global__ void dropout_kernel(const unsigned long long* __restrict__ stream, unsigned long long key,
                                           unsigned long long offset, T* __restrict__ y, T* __restrict__ mask,
                                           const T* __restrict__ x, unsigned threshold, double scale, long long n) {
@@ -78,6 +80,7 @@ extern "C" __global__ void dropout_kernel(const unsigned long long* __restrict__
 }
 
 // Numbers in [0, 1), each from `bits` bits of a word.
+// args  stream? (2); y (n)
 extern "C" __global__ void uniform_kernel(const unsigned long long* __restrict__ stream, unsigned long long key,
                                           unsigned long long offset, T* __restrict__ y, int bits, long long n) {
   const R step = R(1) / R(1u << bits);
@@ -86,6 +89,7 @@ extern "C" __global__ void uniform_kernel(const unsigned long long* __restrict__
 }
 
 // Doubles in [0, 1), each from 53 bits of two words.
+// args  stream? (2); y (n)
 extern "C" __global__ void uniform_double_kernel(const unsigned long long* __restrict__ stream,
                                                  unsigned long long key, unsigned long long offset,
                                                  double* __restrict__ y, long long n) {
@@ -98,6 +102,7 @@ extern "C" __global__ void uniform_double_kernel(const unsigned long long* __res
 }
 
 // Standard normal numbers by the Box-Muller transform: the first half are radii times cosines, the second half sines.
+// args  stream? (2); y (n)
 extern "C" __global__ void normal_kernel(const unsigned long long* __restrict__ stream, unsigned long long key,
                                          unsigned long long offset, T* __restrict__ y, long long n) {
   const Start start(stream, key, offset);

@@ -143,6 +143,7 @@ __device__ __forceinline__ void fold_each(Y* __restrict__ y, const T* __restrict
   });
 }
 
+// args  y (grid); x (grid // up(n, part), n)
 extern "C" __global__ void __launch_bounds__(ROW_THREADS)
 sum_rows(A* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
   const long long parts = (n + part - 1) / part, first = blockIdx.x % parts * part;
@@ -150,6 +151,7 @@ sum_rows(A* __restrict__ y, const T* __restrict__ x, long long n, long long part
   const A v = sum<A>(n - first < part ? n - first : part, [&](long long i) { return Sum::load(x[i]); });
   if (threadIdx.x == 0) y[blockIdx.x] = v;
 }
+// args  y (grid // up(inner, WIDTH), inner); x (grid // up(inner, WIDTH) // up(n, part), n, inner)
 extern "C" __global__ void sum_columns(A* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
                                        long long part) {
   if (!ONE_THREAD) return fold_columns<Sum>(y, x, n, inner, part);
@@ -157,58 +159,71 @@ extern "C" __global__ void sum_columns(A* __restrict__ y, const T* __restrict__ 
   x += slab.x;
   add_rows(y + slab.y, slab.width, slab.rows, [&](long long i) { return x + i * inner; });
 }
+// args  y (outer, inner); x (outer, n, inner)
 extern "C" __global__ void sum_each(A* __restrict__ y, const T* __restrict__ x, long long outer, long long n,
                                     long long inner) {
   fold_each<Sum>(y, x, outer, n, inner);
 }
 
+// args  y (grid); x (grid // up(n, part), n)
 extern "C" __global__ void __launch_bounds__(ROW_THREADS)
 max_rows(T* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
   fold_rows<Max>(y, x, n, part);
 }
+// args  y (grid // up(inner, WIDTH), inner); x (grid // up(inner, WIDTH) // up(n, part), n, inner)
 extern "C" __global__ void max_columns(T* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
                                        long long part) {
   fold_columns<Max>(y, x, n, inner, part);
 }
+// args  y (outer, inner); x (outer, n, inner)
 extern "C" __global__ void max_each(T* __restrict__ y, const T* __restrict__ x, long long outer, long long n,
                                     long long inner) {
   fold_each<Max>(y, x, outer, n, inner);
 }
 
+// args  y (grid); x (grid // up(n, part), n)
 extern "C" __global__ void __launch_bounds__(ROW_THREADS)
 min_rows(T* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
   fold_rows<Min>(y, x, n, part);
 }
+// args  y (grid // up(inner, WIDTH), inner); x (grid // up(inner, WIDTH) // up(n, part), n, inner)
 extern "C" __global__ void min_columns(T* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
                                        long long part) {
   fold_columns<Min>(y, x, n, inner, part);
 }
+// args  y (outer, inner); x (outer, n, inner)
 extern "C" __global__ void min_each(T* __restrict__ y, const T* __restrict__ x, long long outer, long long n,
                                     long long inner) {
   fold_each<Min>(y, x, outer, n, inner);
 }
 
+// args  y (grid); x (grid // up(n, part), n)
 extern "C" __global__ void __launch_bounds__(ROW_THREADS)
 any_rows(bool* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
   fold_rows<Any>(y, x, n, part);
 }
+// args  y (grid // up(inner, WIDTH), inner); x (grid // up(inner, WIDTH) // up(n, part), n, inner)
 extern "C" __global__ void any_columns(bool* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
                                        long long part) {
   fold_columns<Any>(y, x, n, inner, part);
 }
+// args  y (outer, inner); x (outer, n, inner)
 extern "C" __global__ void any_each(bool* __restrict__ y, const T* __restrict__ x, long long outer, long long n,
                                     long long inner) {
   fold_each<Any>(y, x, outer, n, inner);
 }
 
+// args  y (grid); x (grid // up(n, part), n)
 extern "C" __global__ void __launch_bounds__(ROW_THREADS)
 all_rows(bool* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
   fold_rows<All>(y, x, n, part);
 }
+// args  y (grid // up(inner, WIDTH), inner); x (grid // up(inner, WIDTH) // up(n, part), n, inner)
 extern "C" __global__ void all_columns(bool* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
                                        long long part) {
   fold_columns<All>(y, x, n, inner, part);
 }
+// args  y (outer, inner); x (outer, n, inner)
 extern "C" __global__ void all_each(bool* __restrict__ y, const T* __restrict__ x, long long outer, long long n,
                                     long long inner) {
   fold_each<All>(y, x, outer, n, inner);
@@ -225,15 +240,18 @@ __device__ __forceinline__ void arg_rows(long long* __restrict__ y, const T* __r
   });
   if (threadIdx.x == 0) y[blockIdx.x] = at;
 }
+// args  y (grid); x (grid, n)
 extern "C" __global__ void __launch_bounds__(ROW_THREADS)
 argmax_rows(long long* __restrict__ y, const T* __restrict__ x, long long n) {
   arg_rows<Max>(y, x, n);
 }
+// args  y (grid); x (grid, n)
 extern "C" __global__ void __launch_bounds__(ROW_THREADS)
 argmin_rows(long long* __restrict__ y, const T* __restrict__ x, long long n) {
   arg_rows<Min>(y, x, n);
 }
 
+// args  y (grid); a, b (n)
 extern "C" __global__ void __launch_bounds__(ROW_THREADS)
 dot_parts(A* __restrict__ y, const T* __restrict__ a, const T* __restrict__ b, long long n, long long part) {
   const long long first = blockIdx.x * part;

@@ -8,6 +8,7 @@
 // thread by itself merges as one does by hand.
 #include "common.cuh"
 
+// args  y, other, x (grid, n)
 extern "C" __global__ void __launch_bounds__(ROW_THREADS)
 argsort(long long* __restrict__ y, long long* __restrict__ other, const T* __restrict__ x, long long n,
         bool descending) {

@@ -6,6 +6,7 @@
 //   equals          np.cumsum(x, 1); reversed: np.flip(np.cumsum(np.flip(x, 1), 1), 1)
 #include "accumulate.cuh"
 
+// args  y, x (grid, n)
 extern "C" __global__ void cumsum_rows(A* __restrict__ y, const T* __restrict__ x, long long n, bool reversed) {
   __shared__ Total<A> totals[256];
   x += blockIdx.x * n;
@@ -27,6 +28,7 @@ extern "C" __global__ void cumsum_rows(A* __restrict__ y, const T* __restrict__ 
   }
 }
 
+// args  y, x (grid // up(inner, WIDTH), n, inner)
 extern "C" __global__ void cumsum_columns(A* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
                                           bool reversed) {
   const long long chunks = (inner + WIDTH - 1) / WIDTH, c0 = blockIdx.x % chunks * WIDTH;

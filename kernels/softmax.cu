@@ -7,6 +7,7 @@
 //            logsumexp: np.log(np.exp(x).sum(-1)); log_softmax: x - logsumexp, and -∞ for a row that is all -∞
 #include "rows.cuh"
 
+// args  y, x (rows, n)
 extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
 softmax(T* __restrict__ y, const T* __restrict__ x, long long rows, long long n) {
   const long long at = own_row() * n;
@@ -14,6 +15,7 @@ softmax(T* __restrict__ y, const T* __restrict__ x, long long rows, long long n)
   with_row(n, x + at, [&](auto& row) { softmax_row(y + at, row); }, y + at);
 }
 
+// args  dx, dy, y (rows, n)
 extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
 softmax_backward(T* __restrict__ dx, const T* __restrict__ dy, const T* __restrict__ y, long long rows, long long n,
                  R scale) {
@@ -25,6 +27,7 @@ softmax_backward(T* __restrict__ dx, const T* __restrict__ dy, const T* __restri
   }, dx + at);
 }
 
+// args  y, x (rows, n)
 extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
 log_softmax(T* __restrict__ y, const T* __restrict__ x, long long rows, long long n) {
   const long long at = own_row() * n;
@@ -36,6 +39,7 @@ log_softmax(T* __restrict__ y, const T* __restrict__ x, long long rows, long lon
   }, y + at);
 }
 
+// args  y (rows); x (rows, n)
 extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
 logsumexp(T* __restrict__ y, const T* __restrict__ x, long long rows, long long n) {
   if (own_row() >= rows) return;

@@ -6,6 +6,7 @@ import math
 import re
 import struct
 from pathlib import Path
+from typing import NamedTuple
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
@@ -60,33 +61,59 @@ def _flatten(name, seen):
     return "\n".join(lines)
 
 
-_ENTRY = re.compile(r'extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\(([^)]*)\)\s*{')
+_ENTRY = re.compile(
+    r'^((?://.*\n)*)extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\(([^)]*)\)\s*{', re.MULTILINE
+)
 
 
-def signatures(text):
-    """{entry point: [C type of each parameter]} of a source; pointers all read '*'."""
-    found = {}
-    for name, parameters in _ENTRY.findall(re.sub(r"//[^\n]*", "", text)):
-        kinds = []
-        for parameter in filter(None, (p.strip() for p in parameters.split(","))):
-            kind = re.sub(r"\b(const|__restrict__)\b", " ", parameter).rsplit(None, 1)[0]
-            kinds.append("*" if "*" in parameter else " ".join(kind.split()))
-        found[name] = kinds
-    return found
+class Parameter(NamedTuple):
+    """A parameter of an entry point, or a field of a struct."""
+
+    name: str
+    kind: str  # its C type, or '*' for a pointer
+    of: str  # the C type that it points to
+    changes: bool  # may the kernel change what it points to?
 
 
-def changed(text):
-    """{entry point: [may it change what a parameter points to?]} of a source."""
-    found = _ENTRY.findall(re.sub(r"//[^\n]*", "", text))
-    return {name: ["*" in p and "const" not in p.split("*")[0] for p in given.split(",")] for name, given in found}
+def parameter(text):
+    kind, name = re.sub(r"\b__restrict__\b", " ", text).replace("*", "* ").rsplit(None, 1)
+    of = " ".join(kind.replace("*", " ").replace("const ", " ").split())
+    return Parameter(name, *(("*", of, "const " not in kind) if "*" in kind else (of, "", False)))
+
+
+@functools.lru_cache(32)
+def entry_points(text):
+    """{entry point: (what `// args` above it says, [Parameter])} of a source."""
+    return {
+        name: (_declared(above), [parameter(p) for p in parameters.split(",") if p.strip()])
+        for above, name, parameters in _ENTRY.findall(text)
+    }
+
+
+def declared_above(text, line):
+    """What `// args` says above what begins with a line."""
+    found = re.search(rf"^((?://.*\n)*){re.escape(line)}", text, re.MULTILINE)
+    return _declared(found[1]) if found else ""
+
+
+def _declared(comment):
+    return " ".join(line.removeprefix("//").strip() for line in f"\n{comment}".partition("\n// args")[2].splitlines())
+
+
+@functools.lru_cache(32)
+def constants(text):
+    """{name: number} of the whole numbers that a source defines by #define or constexpr."""
+    found = re.findall(r"#define (\w+) (\d+)\b", text)
+    for several in re.findall(r"constexpr int ([^;]+);", text):
+        found += re.findall(r"(\w+) = (\d+)(?=$|,)", several)
+    return {name: int(number) for name, number in reversed(found)}  # the first of a name
 
 
 def constant(file, name):
-    """A whole number that a file of kernels/ defines by #define or constexpr."""
-    found = re.search(rf"(?:#define {name} |constexpr int (?:[^;]*, )?{name} = )(\d+)", text(file))
-    if found is None:
+    """Such a number of a file of kernels/."""
+    if name not in constants(text(file)):
         raise ValueError(f"kernels/{file} defines no number {name}")
-    return int(found[1])
+    return constants(text(file))[name]
 
 
 class Struct:
@@ -105,7 +132,7 @@ class Struct:
             raise ValueError(f"struct {name} of kernels/{file} has fields that are no pointers, long long or double")
         self.name = name
         self.counts = {}  # of each field, 1 if it is no array
-        self.kinds = {}  # of each field: its C type, or '*' for a pointer
+        self.fields = {}  # {name: Parameter}
         formats = ["="]
         for kind, fields in lines:
             for field in fields.split(","):
@@ -113,12 +140,12 @@ class Struct:
                 if parts is None:
                     raise ValueError(f"struct {name} of kernels/{file}: {field.strip()} is not a name with sizes")
                 self.counts[parts[1]] = count = math.prod(int(n) for n in re.findall(r"\d+", parts[2]))
-                self.kinds[parts[1]] = "*" if kind.endswith("*") else kind
+                self.fields[parts[1]] = parameter(f"{kind} {parts[1]}")
                 formats.append(f"{count}{'q' if kind == 'long long' else 'd' if kind == 'double' else 'Q'}")
         packer = struct.Struct("".join(formats))
-        self._pack, self.size = packer.pack, packer.size
-        places = dict(zip(self.counts, itertools.accumulate(self.counts.values(), initial=0)))
-        self.pointers = [places[name] for name, kind in self.kinds.items() if kind == "*"]  # which words of 8 bytes
+        self._pack, self._unpack, self.size = packer.pack, packer.unpack, packer.size
+        self._places = dict(zip(self.counts, itertools.accumulate(self.counts.values(), initial=0)))
+        self.pointers = [self._places[f.name] for f in self.fields.values() if f.kind == "*"]  # which words of 8 bytes
 
     def __call__(self, **values):
         """The struct as bytes. An array is given as a sequence of all its numbers."""
@@ -135,5 +162,11 @@ class Struct:
 
     def packed(self, row, address):
         """The struct, whose fields are no arrays, as bytes, from {field: value}: a pointer is an array or None."""
-        values = [(row[name], kind) for name, kind in self.kinds.items()]
+        values = [(row[name], f.kind) for name, f in self.fields.items()]
         return self._pack(*[x if kind != "*" else 0 if x is None else address(x) for x, kind in values])
+
+    def unpack(self, packed):
+        """{field: its number, or a tuple of all those of an array}."""
+        numbers = self._unpack(packed)
+        parts = [(name, numbers[at : at + self.counts[name]]) for name, at in self._places.items()]
+        return {name: part if self.counts[name] > 1 else part[0] for name, part in parts}

@@ -116,8 +116,10 @@ class Follower(Walks):
 
     def launch(self, *args):
         """Note a launch."""
-        self.on.kernel(*args[:3])  # compiled now: if it cannot be, nothing has happened yet
-        self.entry.launches.append(Launch(*args))
+        launch = Launch(*args)
+        kernel = self.on.kernel(*launch[:3])  # compiled now: if it cannot be, nothing has happened yet
+        kernel.contract.check(launch.grid, launch.args, self.on.overlap)
+        self.entry.launches.append(launch)
 
     def stream(self, draw):
         """See Launcher.stream."""

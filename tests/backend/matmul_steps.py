@@ -10,6 +10,7 @@ README = (ROOT / "kernels" / "README.md").read_text(encoding="utf-8")
 assert find_kernels() == ROOT / "kernels"
 EXCERPTS = re.findall(r"^```cuda\n(.*?)^```$", README, re.M | re.S)
 SOURCE = "\n".join(["typedef float T;\ntypedef float R;", flattened("common.cuh"), *EXCERPTS])
+SOURCE = SOURCE.replace('extern "C"', '// args  y, a, b (…)\nextern "C"')
 SIDES = {"naive": 16, "tiled": 16, "blocked": 64, "wide": 128}  # of a block's tile of y; each block has 256 threads
 
 _ROW = re.compile(r"^\| `([\w.]+)` \| ([\d.]+) \| ([\d.–]+) \| ([\d.]+) \|$", re.M)

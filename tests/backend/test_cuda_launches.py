@@ -56,9 +56,10 @@ class Raw:
 
 def kernel(*kinds):
     """A Kernel with these parameters, on what it asks of a Cuda, without a GPU."""
-    on = types.SimpleNamespace(array_type=Array, gpu=0, shared_limit=227 << 10)
+    on = types.SimpleNamespace(array_type=Array, gpu=0, shared_limit=227 << 10, with_tables=list)
     on.own = functools.partial(cuda.Cuda.own, on)
-    return cuda.Kernel(on, Raw(), kinds, {"Layout": 24} if "Layout" in kinds else {})
+    contract = types.SimpleNamespace(kinds=kinds, sizes={"Layout": 24}, quickly=lambda **_: lambda *_: True)
+    return cuda.Kernel(on, Raw(), contract)
 
 
 def test_arguments_become_exactly_what_is_declared():

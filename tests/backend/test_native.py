@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
@@ -232,7 +233,7 @@ def test_a_replay_ends_at_a_launch_that_fails():
     def launch(name, result):
         function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_void_p)
         functions.append(function(lambda grid, shared, packed: ran.append((name, shared)) or result))
-        kernel = Kernel(name, functions[-1], [])
+        kernel = Kernel(types.SimpleNamespace(name=name, kinds=[], sizes={}), functions[-1])
         return kernel, bytes(24), Launch("file", name, np.dtype(np.float32), (1,), (1,), len(name), [])
 
     launches = [launch("one", 0), launch("three", 0), launch("fails", 7), launch("never", 0)]

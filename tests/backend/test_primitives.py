@@ -10,7 +10,7 @@ import pytest
 import minigrad as mg
 from minigrad import backend
 from minigrad.backend import kernels, launch, primitives, reference
-from minigrad.backend.kernels import Struct, constant, find_kernels, signatures
+from minigrad.backend.kernels import Struct, constant, entry_points, find_kernels
 from minigrad.backend.launch import Launched
 from minigrad.backend.launch.formulas import TABLE
 from minigrad.backend.launch.launcher import Launcher
@@ -79,7 +79,7 @@ def test_a_rule_is_followed():
 def test_a_family_has_the_same_name_on_every_floor():
     """And kernels/softmax.cu, kernels/attention_forward.cu and the like belong to one of them."""
     families = {name: {path.stem for path in (ROOM / name).glob("*.py")} for name in ("numpy", "launch")}
-    helpers = {"__init__", "precision", "erf", "launcher", "program", "rules", "formulas", "source"}
+    helpers = {"__init__", "precision", "erf", "launcher", "program", "rules", "formulas", "source", "contract"}
     assert families["numpy"] - helpers == families["launch"] - helpers
     of_kernels = (families["launch"] - helpers) | {"captured"}  # which runners/graph.py launches
     for path in find_kernels().glob("*.cu"):
@@ -90,7 +90,7 @@ def test_every_entry_point_is_launched():
     text = "".join(path.read_text() for path in [*(ROOM / "launch").glob("*.py"), ROOM / "runners" / "graph.py"])
     ways = [re.compile(way) for way in (r"\w+_(each|rows|columns)", r"to_\w+_kernel")]  # their names are put together
     for path in find_kernels().glob("*.cu"):
-        for entry in signatures(path.read_text()):
+        for entry in entry_points(path.read_text()):
             assert f'"{entry}"' in text or any(way.fullmatch(entry) for way in ways), (path.name, entry)
 
 

@@ -80,6 +80,8 @@ class Emulated(Launched):
         ones = (1, 1, 1)
         asked = shared if self.asked is None else self.asked
         shape = struct.pack("8I", *(*grid, *ones)[:3], *(*block, *ones)[:3], self.schedule, asked)
+        kernel.contract.check(grid, args, self.overlap)
+        args = self.with_tables(args)
         values = list(args)
         copies = [(-1, alone) for alone in self._pointed.copies]
         self._pointed.copies.clear()
@@ -109,8 +111,8 @@ class Emulated(Launched):
     def _load(self, file, entry, dtype):
         with loading:
             module = _module(file, dtype.name, self.check, self.text_of(file, dtype.name))
-        for name in module.kernels:
-            self._kernels[file, name, dtype] = module, module[name]
+        for name, kernel in module.kernels.items():
+            self._kernels[file, name, dtype] = module, kernel
         return self._kernels[file, entry, dtype]
 
 

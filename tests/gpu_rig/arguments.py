@@ -66,10 +66,10 @@ def check_launches():
             return Function(self, name)
 
     class Kernel(cuda.Kernel):
-        def __init__(self, on, raw, kinds, structs, *changes):
-            super().__init__(on, raw, kinds, structs, *changes)
-            given = {"*": POINTER, **{kind: make(0).nbytes for kind, make in cuda.NUMBERS.items()}, **structs}
+        def __init__(self, on, raw, contract):
+            super().__init__(on, raw, contract)
+            given = {"*": POINTER, **{kind: make(0).nbytes for kind, make in cuda.NUMBERS.items()}, **contract.sizes}
             if isinstance(raw, cupy.RawKernel):  # and no test's
-                same(raw.__name__, [given[kind] for kind in kinds], declared(raw.kernel))
+                same(raw.__name__, [given[kind] for kind in contract.kinds], declared(raw.kernel))
 
     function.Module, cuda.Kernel = Module, Kernel

@@ -235,8 +235,12 @@ def test_arguments_packed_otherwise_than_declared(monkeypatch):
     """minigrad's own launches, were it to misread a kernel's signature."""
     from minigrad.backend.runners import cuda
 
-    kinds = {"softmax": ["*", "*", "long long", "int"]}
-    monkeypatch.setattr(cuda, "signatures", lambda text: kinds)
+    class Misread(cuda.Contract):
+        def __init__(self, name, text):
+            super().__init__(name, text)
+            self.kinds = ["*", "*", "long long", "int"] if name == "softmax" else self.kinds
+
+    monkeypatch.setattr(cuda, "Contract", Misread)
     on = cuda.Cuda()
     with pytest.raises(
         TypeError, match=r"kernel softmax: arguments of \[8, 8, 8, 4\] bytes, where it declares \[8, 8, 8, 8\]"

@@ -69,4 +69,10 @@ def _entry(formula, kind):
         numbers = ", na, nb" if arity == 2 else ""
         operands = ", ".join(f"{value} {x}" for x in letters)
         body = f"map{arity}<{value}>(y, {', '.join(letters)}{numbers}, layout, [=]({operands}) {{ return {c}; }});"
-    return f'extern "C" __global__ void {name}_kernel({", ".join(parameters)}) {{\n  {body}\n}}\n'
+    if arity == 1:
+        args = "y, a in layout"
+    elif arity == 2:
+        args = "y, a?, b? in layout; where a is not None or b is not None"
+    else:
+        args = "y, a, b?, c? in layout" if name in ("where", "clamp") else "y, a, b, c in layout"
+    return f'// args  {args}\nextern "C" __global__ void {name}_kernel({", ".join(parameters)}) {{\n  {body}\n}}\n'

@@ -93,7 +93,6 @@ class Index(Movement):
 
     @KERNEL
     def take_add(self, rows, index, dy):
-        check_shape("index", index, dy.shape[:1])
         index, dy, (N, C) = self._indices(index), self.compact(dy), dy.shape
         blocks, threads = self.spread(dy.size)
         if threads > 1:

@@ -122,12 +122,14 @@ class Launcher(Primitives):
         they are to do nothing. None: they need not ask."""
         return None
 
-    def table(self, struct, rows):
-        """An array of bytes: a Struct for each row, {field: value}, where a pointer is given as an array or None."""
-        if thread.recorder is not None:
-            return Table(struct, rows)
-        packed = b"".join(struct.packed(row, self.pointer) for row in rows)
-        return self.from_numpy(np.frombuffer(packed, np.uint8))
+    def with_tables(self, args):
+        """Arguments of a kernel, with each Table as an array of bytes."""
+        return [self.packed(x) if type(x) is Table else x for x in args]
+
+    def packed(self, table):
+        """A Table as an array of bytes."""
+        rows = b"".join(table.struct.packed(row, self.pointer) for row in table.rows)
+        return self.from_numpy(np.frombuffer(rows, np.uint8))
 
     # -- captured steps
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..kernels import Struct, constant
 from .launcher import TOTALS, Launcher
+from .program import Table
 from .rules import EXACT, KERNEL
 
 SLOT = Struct("optim.cu", "Slot")
@@ -65,7 +66,7 @@ class Optim(Launcher):
                 rows.append({**NOTHING, **slot, "size": size, "chunk": chunks})
                 chunks += _chunks(size)
         if rows:
-            self.launch("optim", entry, dtype, chunks, THREADS, self.table(SLOT, rows), len(rows), *args)
+            self.launch("optim", entry, dtype, chunks, THREADS, Table(SLOT, rows), len(rows), *args)
 
 
 def _chunks(size):

@@ -42,7 +42,8 @@ class Launch(NamedTuple):
 
 
 class Table(NamedTuple):
-    """What Launcher.table gets: it is packed when the launches are about to run."""
+    """An array of structs, as an argument: a Struct and its rows, {field: value}, whose pointers are arrays or None. It
+    is packed when its launch is about to run."""
 
     struct: Any
     rows: list

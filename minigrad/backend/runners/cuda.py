@@ -15,9 +15,10 @@ import numpy as np
 
 from ...base.recording import refuse_within, thread
 from .. import devices, primitives
-from ..kernels import C_TYPES, Struct, changed, signatures
+from ..kernels import C_TYPES, entry_points
 from ..launch import Launched
-from ..launch.launcher import SHARED, real
+from ..launch.contract import Contract
+from ..launch.launcher import SHARED
 from ..launch.program import below, spanned
 from ..launch.rules import followed
 from . import nvrtc
@@ -128,18 +129,15 @@ class Cuda(Launched):
 
     def _load(self, file, entry, dtype):
         only = entry if file == "elementwise" else None
-        text, named = nvrtc.text(file, dtype.name, only), {"T": C_TYPES[dtype.name], "R": C_TYPES[real(dtype).name]}
-        changes = changed(text)
+        text = nvrtc.text(file, dtype.name, only)
         with tempfile.TemporaryDirectory() as folder:  # new each time: CuPy knows modules by their paths
             path = os.path.join(folder, "module")
             with open(path, "wb") as module:
                 module.write(self._nvrtc.binary(file, dtype.name, only))
             module = self._cupy.RawModule(path=path)
-            for name, kinds in signatures(text).items():
-                kinds = [named.get(kind, kind) for kind in kinds]
-                structs = {kind: Struct(file, kind, text).size for kind in kinds if kind != "*" and kind not in NUMBERS}
-                kernel = Kernel(self, module.get_function(name), kinds, structs, changes[name])
-                self._kernels[file, name, dtype] = kernel
+            for name in entry_points(text):
+                contract = Contract(name, text)
+                self._kernels[file, name, dtype] = Kernel(self, module.get_function(name), contract)
         return self._kernels[file, entry, dtype]
 
     # -- memory
@@ -271,8 +269,8 @@ class Cuda(Launched):
         with self._cupy.cuda.Stream(non_blocking=True) as stream:
             stream.begin_capture()
             try:
-                for launch in launches:
-                    self._run(*launch)
+                for file, entry, dtype, *rest in launches:  # which were looked at when they were recorded
+                    self._kernels[file, entry, dtype].launch(*rest)
                 for host, there in downloads:  # by the runtime, as CuPy's own methods refuse all downloads here
                     kind = runtime.memcpyDeviceToHost
                     runtime.memcpyAsync(host.ctypes.data, there.data.ptr, there.nbytes, kind, stream.ptr)
@@ -339,15 +337,20 @@ class Kernel:
 
     Arguments are arrays, None for a null pointer, numbers, and bytes for structs."""
 
-    def __init__(self, on, raw, kinds, structs, changes=()):
-        """kinds: the C type of each parameter, '*' for a pointer. structs: {C type: bytes}, of the others. changes: may
-        it change what a parameter points to?"""
-        self.on, self.raw, self.kinds, self.changes = on, raw, kinds, changes
-        made = {"*": self._pointer, **NUMBERS, **{kind: _struct(kind, size) for kind, size in structs.items()}}
-        self.made = [made[kind] for kind in kinds]
+    def __init__(self, on, raw, contract):
+        self.on, self.raw, self.contract, self.kinds = on, raw, contract, contract.kinds
+        self.fits = contract.quickly(flag="c_contiguous", of_rows="c_contiguous")
+        made = {"*": self._pointer, **NUMBERS, **{kind: _struct(kind, size) for kind, size in contract.sizes.items()}}
+        self.made = [made[kind] for kind in self.kinds]
         self.room = SHARED - raw.shared_size_bytes  # of dynamic shared memory, without asking for more
 
     def __call__(self, grid, block, shared, args):
+        if not self._fits(grid, args):
+            self.contract.check(grid, args, self.on.overlap)
+        self.launch(grid, block, shared, self.on.with_tables(args))
+
+    def launch(self, grid, block, shared, args):
+        """Launch without a look at what the kernel declares of its arrays; tables are packed."""
         try:
             values = [make(x) for make, x in zip(self.made, args, strict=True)]
         except (OverflowError, TypeError, ValueError) as error:
@@ -358,6 +361,12 @@ class Kernel:
             self.room = self.on.shared_limit - self.raw.shared_size_bytes
             self.raw.max_dynamic_shared_size_bytes = self.room
         self.raw(grid, block, values, shared_mem=shared)
+
+    def _fits(self, grid, args):
+        try:
+            return self.fits(grid, *args)
+        except (AttributeError, TypeError):
+            return False
 
     def _pointer(self, x):
         if x is None:

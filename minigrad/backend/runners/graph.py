@@ -64,10 +64,7 @@ class GraphProgram:
 
     def _build(self):
         on = self._on
-        launches = [
-            launch._replace(args=[on.table(*x) if type(x) is Table else x for x in map(self._placed, launch.args)])
-            for launch in self._launches
-        ]
+        launches = [launch._replace(args=on.with_tables(map(self._placed, launch.args))) for launch in self._launches]
         if self._cells:
             launches.insert(0, self._delivery())
         downloads = [(self._seen[i], found) for i, (_, _, found) in enumerate(self._raising)]
@@ -92,7 +89,7 @@ class GraphProgram:
             size += rows[-1]["size"]
         if self._turn is None:
             self._slots, self._turn = on.pinned((SLOTS, size), WORD), on.from_numpy(np.zeros(1, np.int64))
-        args = [on.table(LETTER, rows), len(rows), on.seen_by_gpu(self._slots), size, SLOTS, self._turn]
+        args = [on.packed(Table(LETTER, rows)), len(rows), on.seen_by_gpu(self._slots), size, SLOTS, self._turn]
         return Launch("captured", "deliver", WORD, (1,), (32,), 0, args)
 
     # -- running it
@@ -187,9 +184,9 @@ def checked(on, index, n, ignored, function):
 
 def _arrays(on, launch):
     """(array, may the launch change it?) of the arrays among its arguments."""
-    for x, changes in zip(launch.args, on.kernel(*launch[:3]).changes):
+    for x, p in zip(launch.args, on.kernel(*launch[:3]).contract.parameters):
         if type(x) is Table:
             for row in x.rows:
                 yield from ((value, True) for value in row.values() if isinstance(value, on.array_type))
         elif isinstance(x, on.array_type):
-            yield x, changes
+            yield x, p.changes

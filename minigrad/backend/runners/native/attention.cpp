@@ -127,6 +127,7 @@ struct Softmax {
   }
 };
 
+// args  B = grid_y // n.nh
 extern "C" __global__ void attention_forward(T* o, T* lse, const T* q, const T* k, const T* v, const bool* mask,
                                              const T* bias, Heads n, double scale, bool causal) {
   DYNAMIC_SHARED(T, Q);      // D × WIDTH
@@ -192,6 +193,7 @@ struct Rows {
 // There are two passes over the keys, and p and dp are kept in between: ds needs delta, the sum of p dp over all keys.
 // As do · o it could be had at once. But where one key has almost all of the weight, dp - delta is almost 0, and the
 // rounding of do · o, which is not that of dp, would be most of it. The sum of p dp is rounded as that key's dp is.
+// args  B = grid // (n.nh // n.group)
 extern "C" __global__ void attention_backward(T* dq, T* dk, T* dv, const T* dout, const T* o, const T* lse, const T* q,
                                               const T* k, const T* v, const bool* mask, const T* bias, Heads n,
                                               double scale, bool causal) {

@@ -29,6 +29,8 @@ alignas(64) static thread_local T packed_operands[PANELS * PART * WIDTH + ROWS *
 // y (n, m) is cut into down × across tiles, the batches into groups; a block has a tile of all batches of a group.
 // Strides count elements: of a along n and k, of b along m and k, of y and bias along n and m, and of all of them along
 // the batch dims, of which the last varies fastest in y.
+// args  dims = p.batch_dims; batch = p.batch[:dims]; y (p.batches, p.n, p.m); bias? (p.n, p.m) at p.bias;
+//       a (*batch, p.n, p.k) at (*p.a_batch[:dims], *p.a); b (*batch, p.m, p.k) at (*p.b_batch[:dims], *p.b)
 struct Product {
   long long n, m, k;
   long long down, across, groups, batches;

@@ -3,7 +3,6 @@
 What goes where is said in backend/launch, at each primitive: see launch/rules.py.
 """
 
-import ctypes
 import functools
 import logging
 import platform
@@ -39,8 +38,6 @@ with small ones waits for no more than it uses."""
 FOLDER = Path(__file__).parent
 OWN = "gemm", "attention"
 """What a CPU has of its own, in the place of files of kernels/."""
-
-_byte, _addressof = ctypes.c_char.from_buffer, ctypes.addressof
 
 
 @functools.lru_cache(4096)
@@ -91,14 +88,14 @@ class NativeKernels(Gemm, CpuAttention, Launched):
         if thread.recorder is not None:
             return thread.recorder.launch(file, entry, dtype, grid, block, shared, args)
         kernel = self._kernels.get((file, entry, dtype)) or self._load(file, entry, dtype)
-        values = list(args)
-        try:  # what kernel.pack does, without further calls: a launch may take less time than they
-            for i in kernel.pointers:
-                x = values[i]
-                values[i] = 0 if x is None else _addressof(_byte(x))
-            sizes = tuple(map(len, map(values.__getitem__, kernel.structs)))
-            packed = kernel.packers[sizes](*values)
-        except (LookupError, TypeError, ValueError, struct.error):  # the first time, read-only arrays, mistakes
+        try:
+            packed = kernel.quick(grid, *args)
+        except (TypeError, ValueError, AttributeError, struct.error):  # strided and read-only arrays, mistakes
+            packed = None
+        if packed is None:
+            kernel.contract.check(grid, args, self.overlap)
+        if type(packed) is not bytes:
+            args = self.with_tables(args)  # which live until the kernel has run
             packed = kernel.pack(args)
         kernel.function(_shape(grid), shared, packed)
 
@@ -125,8 +122,8 @@ class NativeKernels(Gemm, CpuAttention, Launched):
         made = modules(named, header(), FLAGS, "native", text_of=source, threads=self.threads)
         for (file, dtype), module in zip(wanted, made):
             module.library.use_pool(self._pool)
-            for name in module.kernels:
-                self._kernels[file, name, dtype] = module[name]
+            for name, kernel in module.kernels.items():
+                self._kernels[file, name, dtype] = kernel
 
 
 class Native(NativeKernels):

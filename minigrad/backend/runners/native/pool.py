@@ -61,7 +61,7 @@ class Replay:
                     args[i] = None
                     tables.append((i, begin))
             begin = add(kernel.pack(args))
-            places = kernel.places(args)
+            places = kernel.places()
             self._pointers += [(begin + places[i], at) for i in kernel.pointers if args[i] is not None]
             within += [(begin + places[i], table) for i, table in tables]
             rows.append((ctypes.cast(kernel.function, ctypes.c_void_p).value, add(shape), launch.shared, begin))

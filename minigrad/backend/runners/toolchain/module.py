@@ -1,10 +1,12 @@
 """A compiled kernel file: its entry points, callable with arrays and numbers."""
 
 import ctypes
+import functools
 import itertools
 import struct
 
-from ...kernels import signatures
+from ...kernels import entry_points
+from ...launch.contract import Contract
 from ...launch.source import source
 from .compiler import Unit, load_all
 
@@ -33,26 +35,17 @@ def _exports(text):
     return "\n".join(
         f'extern "C" int run_{name}(const unsigned* shape, unsigned long shared, const char* packed) '
         f"{{ return launch({name}, shape, shared, packed); }}"
-        for name in signatures(text)
+        for name in entry_points(text)
     )
 
 
 class Module:
-    """A compiled kernel file. module[entry] is a Kernel."""
+    """A compiled kernel file, and its Kernels by name."""
 
     def __init__(self, text, library):
         self.text, self.library = text, library
-        self.kernels = signatures(text)
-        real = text.split(" R;")[0].rsplit("typedef ", 1)[1].strip()
-        store = text.split(" T;")[0].rsplit("typedef ", 1)[1].strip()
-        named = {"T": store, "R": real}
-        self._found = {
-            name: Kernel(name, getattr(library, f"run_{name}"), [named.get(k, k) for k in kinds])
-            for name, kinds in self.kernels.items()
-        }
-
-    def __getitem__(self, entry):
-        return self._found[entry]
+        names = entry_points(text)
+        self.kernels = {name: Kernel(Contract(name, text), getattr(library, f"run_{name}")) for name in names}
 
 
 def address(x):
@@ -68,14 +61,29 @@ class Kernel:
 
     Arguments are arrays, None for a null pointer, numbers, and bytes for structs, of the declared types."""
 
-    def __init__(self, name, function, kinds):
-        self.name, self.kinds = name, kinds
+    def __init__(self, contract, function):
+        self.contract, self.name, self.kinds = contract, contract.name, contract.kinds
         function.argtypes = ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p
         function.restype = ctypes.c_int
         self.function = function
-        self.pointers = [i for i, kind in enumerate(kinds) if kind == "*"]
-        self.structs = [i for i, kind in enumerate(kinds) if kind not in FORMATS]
-        self.packers: dict = {}  # by the sizes of the structs
+        self.pointers = [i for i, kind in enumerate(self.kinds) if kind == "*"]
+        sizes = contract.sizes
+        self.words = [sizes.get(kind, 8) // 8 for kind in self.kinds]  # of 8 bytes, that each argument takes
+        self._pack = struct.Struct("=" + "".join(FORMATS.get(kind) or f"{sizes[kind]}s" for kind in self.kinds)).pack
+
+    @functools.cached_property
+    def quick(self):
+        """A function (grid, *args) -> pack(args), True if there are tables in them, or None, an error too, if a quick
+        look does not tell that the arguments are right. A launch may take less time than a slow one."""
+        if self.contract.tables:
+            return self.contract.quickly("True", flag="carray", of_rows="carray")
+        first = "addressof(byte({0}))"  # which is an error unless the array is compact and writeable
+        given = [
+            f"0 if {p.name} is None else {first.format(p.name)}" if p.kind == "*" else p.name
+            for p in self.contract.parameters
+        ]
+        scope = dict(pack=self._pack, addressof=ctypes.addressof, byte=ctypes.c_char.from_buffer)
+        return self.contract.quickly(f"pack({', '.join(given)})", scope=scope)
 
     def pack(self, args):
         """The arguments, as `launch` of native.h and emulated.h reads them. Raises TypeError for others."""
@@ -84,18 +92,10 @@ class Kernel:
             for i in self.pointers:
                 x = values[i]
                 values[i] = 0 if x is None else address(x)
-            sizes = tuple([len(values[i]) for i in self.structs])
-            return (self.packers.get(sizes) or self._packer(sizes))(*values)
+            return self._pack(*values)
         except (struct.error, TypeError, IndexError, AttributeError) as error:
             raise TypeError(f"kernel {self.name}({', '.join(self.kinds)}): {error}") from None
 
-    def places(self, args):
-        """Where each of these arguments begins when it is packed, in words of 8 bytes."""
-        sizes = [-(-len(x) // 8) if kind not in FORMATS else 1 for kind, x in zip(self.kinds, args)]
-        return list(itertools.accumulate(sizes, initial=0))
-
-    def _packer(self, sizes):
-        formats = [FORMATS.get(kind, "") for kind in self.kinds]
-        for i, size in zip(self.structs, sizes):
-            formats[i] = f"{-(-size // 8) * 8}s"
-        return self.packers.setdefault(sizes, struct.Struct("=" + "".join(formats)).pack)
+    def places(self):
+        """Where each argument begins when it is packed, in words of 8 bytes."""
+        return list(itertools.accumulate(self.words, initial=0))

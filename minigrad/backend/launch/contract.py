@@ -1,0 +1,317 @@
+"""What kernels take for granted of their arguments: declared above each of them, and checked before each launch.
+
+    // args  y, x (rows, n); mean?, rstd (rows)
+    extern "C" __global__ void forward(T* y, T* mean, T* rstd, const T* x, long long rows, long long n)
+
+The sizes are Python, in the numbers among the parameters, fields of structs, constants of the file, `grid` and `grid_y`
+(blocks along the first and the last dim of the grid), and up(n, part), which is ⌈n / part⌉:
+
+    x (rows, n)           compact, of exactly so many elements; (…, n): of any number of rows of n
+    x?                    it may be null
+    x (n.B, n.T) at n.x   of these sizes and strides, which the array must reach; strides that are left out are 1
+    x, y in layout        likewise by a struct Layout, whose operands are those of them that are not null, in order
+    bits x (n)            of any dtype that is as wide as T
+    slots[n] p, g? (size) a table of n rows: what holds of the fields of each
+    B = grid // n.nh      a name for what follows
+    where B > 0           what must be so
+
+What stands above a struct in the same way holds of arrays that an entry point with such a parameter does not declare.
+
+The rest is in the parameters. A T* needs an array of the dtype that the kernel is compiled for. What is not const is
+written to: it must be writeable, and share no memory with another argument, unless it is that argument, and both are in
+one layout.
+"""
+
+import ast
+import functools
+import math
+import re
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import numpy as np
+
+from ..kernels import C_TYPES, Struct, constants, declared_above, entry_points
+from .program import Table
+
+DTYPES = {c: np.dtype(name) for name, c in C_TYPES.items()}
+NUMBERS = dict.fromkeys("iub", (int, np.integer, np.bool_)) | {"f": (int, float, np.number, np.bool_)}
+MOST = 1024  # kinds of arguments of an entry point that are remembered
+_ARRAYS = re.compile(r"(?:(\w+)\[(\w+)\] )?(bits )?(\w+\??(?:, \w+\??)*) (?:in (\w+)|\((.+)\))")
+
+
+class ContractError(ValueError):
+    """A kernel was about to get what it cannot take. It has not been launched."""
+
+
+def up(n, part):
+    return -(-n // part) if part else 1
+
+
+def most(table, field):
+    """The largest number that a field has in a table."""
+    return max((row[field] for row in table.rows), default=-1)
+
+
+KNOWN = {"up": up, "most": most}
+
+
+class Declared(NamedTuple):
+    """What a kernel needs of an array: of an argument, or of a field of each row of a table."""
+
+    name: str
+    of: str  # the C type of its elements
+    dtype: np.dtype
+    written: bool
+    null: bool  # may it be None?
+    bits: bool
+    dims: str  # Python: the sizes
+    steps: str  # the strides, or nothing for a compact array
+    within: str  # the name of a Layout, or nothing
+
+    @property
+    def any_rows(self):
+        return self.dims.startswith("…")
+
+    @property
+    def sizes(self):
+        """Python: a tuple, without the "…" of any_rows."""
+        return f"({self.dims.lstrip('…, ')},)" if self.dims != "…" else "()"
+
+    def test(self, size, flag, x):
+        """Python that is true if the array called x fits. size: Python: how many elements it has to have, or has to
+        have at least, if it is strided. flag: an attribute of x.flags that must be set."""
+        tests = [f"{x}.itemsize == {self.dtype.itemsize}" if self.bits else f"{x}.dtype is dtype_{self.name}"]
+        if not self.any_rows:
+            tests.append(f"{x}.size {'>=' if self.steps else '=='} {size}")
+        elif self.dims != "…":
+            tests.append(f"{size} and {x}.size % ({size}) == 0")
+        tests += [f"{x}.flags.{flag}"] if flag else []
+        return f"({x} is None or {' and '.join(tests)})" if self.null else " and ".join(tests)
+
+    def apart(self, other):
+        """Python that is true if this array is known to share no memory with another one, as it must if it is written
+        to."""
+        x, y = self.name, other.name
+        nulls = "".join(f"{each.name} is None or " for each in (self, other) if each.null)
+        same = f"{y} is {x} or " if self.within and self.within == other.within else ""
+        return f"({nulls}{same}{y} is not {x} and {y}.base is not {x} and {x}.base is None)"
+
+
+class Contract:
+    """What an entry point declares."""
+
+    def __init__(self, name, text):
+        """text: the source of its file, as a compiler gets it. Raises ContractError if a size is missing."""
+        declared, self.parameters = entry_points(text)[name]
+        types = {new: old for old, new in re.findall(r"typedef ([\w ]+) ([TR]);", text)}
+        self.name, self._text, self._types = name, text, types
+        self.kinds = [types.get(p.kind, p.kind) for p in self.parameters]
+        self.structs = {p.name: k for p, k in zip(self.parameters, self.kinds) if k not in DTYPES and k != "*"}
+        self.sizes = {kind: _struct(kind, text).size for kind in self.structs.values()}  # in bytes
+        self.arrays: dict[str, Declared] = {}
+        self.tables: dict[str, tuple[str, dict[str, Declared]]] = {}  # {name: (rows, {field: Declared})}
+        self.defined: dict[str, str] = {}  # {name: what it stands for}, in order
+        self.conditions: list[str] = []
+        pointers = {p.name: p for p in self.parameters if p.kind == "*"}
+        for said in (declared, *(declared_above(text, f"struct {kind} {{") for kind in self.structs.values())):
+            for part in filter(None, map(str.strip, said.split(";"))):
+                self._read(part, pointers)
+        missing = ", ".join(p for p in pointers if p not in self.arrays and p not in self.tables)
+        if missing:
+            raise ContractError(f"kernel {name}: no `// args` says how large {missing} must be")
+        self._checked: set = set()  # the kinds of arguments that were right
+        # Of some arrays, sizes are not to be had quickly, since they depend on structs. {what they depend on: [how many
+        # elements each must have]}
+        uses = {x.name: self._uses(_names(x.dims + x.steps)) for x in self.arrays.values()}
+        self._slow = [x for x in self.arrays.values() if x.steps or uses[x.name] & self.structs.keys()]
+        self._needed: dict = {}
+        numbers = {p.name for p in self.parameters if p.kind != "*"} | {"grid", "grid_y"}
+        self._key = sorted(set().union(*(uses[x.name] for x in self._slow)) & numbers)
+        self._known = {**KNOWN, **constants(text)}
+
+    def _read(self, part, pointers):
+        part, _, steps = part.partition(" at ")
+        if part.startswith("where "):
+            self.conditions.append(part.removeprefix("where "))
+        elif found := _ARRAYS.fullmatch(part):
+            table, count, bits, names, within, dims = found.groups()
+            places, into = pointers, self.arrays
+            if table:
+                places, into = _struct(pointers[table].of, self._text).fields, {}
+                self.tables[table] = count, into
+            if within:
+                dims, steps = (f"*{within}.{of}[:{within}.ndim]" for of in ("shape", "strides[16 * operand:]"))
+            for name in names.split(", "):
+                p = places.get(name.rstrip("?"))
+                if p is not None and p.name not in into:
+                    about = self._dtype(p.of), p.changes, name.endswith("?"), bool(bits)
+                    into[p.name] = Declared(p.name, p.of, *about, dims, steps, within or "")
+        elif found := re.fullmatch(r"(\w+) = (.+)", part):
+            self.defined.setdefault(*found.groups())
+        else:
+            raise ContractError(f"kernel {self.name}: `// args` cannot be read: {part}")
+
+    def _dtype(self, of):
+        """The dtype of an array of a C type; None for a struct."""
+        if of == "A":
+            floats = DTYPES[self._types["T"]].kind == "f"
+            return DTYPES[self._types["R"]] if floats else np.dtype(np.int64)
+        return np.dtype(np.float64) if of.startswith("Total") else DTYPES.get(self._types.get(of, of))
+
+    def _uses(self, names):
+        """The names, and those in what they stand for."""
+        for name in reversed(self.defined):
+            if name in names:
+                names = names | _names(self.defined[name])
+        return names
+
+    # -- a quick look
+
+    def quickly(self, value="True", flag="", of_rows="", scope=()):
+        """A function (grid, *args) -> `value`, Python with names in `scope`, if a quick look tells that the arguments
+        are right; else None, or an error. It looks at strides and at what may be written to only if it is given a
+        `flag`, an attribute of x.flags that has to be set. of_rows: the same, for arrays in tables."""
+        scope = {**self._known, **dict(scope), "needed": self._needed}
+        arrays = list(self.arrays.values())
+        tests = [f"({condition})" for condition in self.conditions]
+        tests += [x.test(f"need[{i}]", flag, x.name) for i, x in enumerate(self._slow)]
+        tests += [x.test(_product(x.sizes), flag, x.name) for x in arrays if x not in self._slow]
+        for table, (count, fields) in self.tables.items():
+            of_row = [x.test(f"row['{x.dims}']", of_rows, f"row['{x.name}']") for x in fields.values()]
+            tests.append(f"len({table}.rows) == {count} and all([{' and '.join(of_row)} for row in {table}.rows])")
+            arrays += fields.values()
+        tests += [x.apart(y) for x in self.arrays.values() for y in self.arrays.values() if x.written and x is not y]
+        scope |= {f"dtype_{x.name}": x.dtype for x in arrays}
+        lines = [f"def look({', '.join(['launched', *(p.name for p in self.parameters)])}):"]
+        lines += [" grid, grid_y = launched[0], launched[-1]"]
+        if self._slow:
+            key = ", ".join([*self._key, *(f"{x.name} is None" for x in self._slow if x.null)])
+            lines += [f" need = needed.get(({key},))", " if need is None: return None"]
+        exec("\n".join([*lines, f" return {value} if {' and '.join(tests)} else None"]), scope)
+        return scope["look"]
+
+    # -- a thorough one
+
+    def check(self, launched, args, overlap):
+        """Raise ContractError unless a launch on a grid of `launched` may have these arguments, and TypeError if they
+        are too few or too many, or one should be a number. overlap: do two arrays share memory?"""
+        if len(args) != len(self.parameters):
+            raise TypeError(f"kernel {self.name} takes {len(self.parameters)} arguments, not {len(args)}")
+        for p, kind, x in zip(self.parameters, self.kinds, args):
+            if kind in DTYPES and not isinstance(x, NUMBERS[DTYPES[kind].kind]):
+                raise TypeError(f"kernel {self.name}: {p.name} must be a number, {kind}, not {x!r}")
+        given = {p.name: x for p, x in zip(self.parameters, args)}
+        kind = (launched, *map(_kind, args))
+        if self.tables or kind not in self._checked:
+            self._check(launched, given)
+            _remember(self._checked).add(kind)
+        arrays = [(x, given[x.name]) for x in self.arrays.values() if given[x.name] is not None]
+        for x, y in arrays:
+            for other, z in arrays if x.written else ():
+                if other is x or (y is z and x.within and x.within == other.within):
+                    continue
+                if y is z or ((y.base is not None or z.base is not None) and y.size and z.size and overlap(y, z)):
+                    self._refuse(f"it writes to {x.name}, which shares memory with {other.name}")
+
+    def _check(self, launched, given):
+        known = {**self._known, **given, "grid": launched[0], "grid_y": launched[-1]}
+        for name, kind in self.structs.items():
+            if not isinstance(given[name], bytes) or len(given[name]) != self.sizes[kind]:
+                self._refuse(f"{name} must be {self.sizes[kind]} bytes, of a {kind}")
+            known[name] = SimpleNamespace(**_struct(kind, self._text).unpack(given[name]))
+        for name, value in self.defined.items():
+            known[name] = eval(_code(value), known)
+        operands: dict = {}
+        needed = {}
+        for x in self.arrays.values():
+            known["operand"] = operands[x.within] = operands.get(x.within, -1) + (given[x.name] is not None)
+            needed[x.name] = self._size(x, given[x.name], known)
+        for name, (count, fields) in self.tables.items():
+            if type(given[name]) is not Table or len(given[name].rows) != known[count]:
+                self._refuse(f"{name} must be a table of {count} = {known[count]} rows")
+            for row in given[name].rows:
+                for field, x in fields.items():
+                    self._size(x, row[field], row)
+        for condition in self.conditions:
+            if not eval(_code(condition), known):
+                self._refuse(f"{condition} must be so")
+        if self._slow:
+            key = [given.get(name, known[name]) for name in self._key]
+            key += [given[x.name] is None for x in self._slow if x.null]
+            _remember(self._needed)[tuple(key)] = [needed[x.name] for x in self._slow]
+
+    def _size(self, x, array, known):
+        """How many elements an array must have, if it is compact. Raises ContractError if it does not fit."""
+        if array is None and x.null:
+            return 0
+
+        def refuse(why):
+            where = f"in {x.within}" if x.within else f"({x.dims})" + f" at {x.steps}" * bool(x.steps)
+            numbers = [f"{name} = {known[name]}" for name in sorted(_names(x.dims)) if type(known.get(name)) is int]
+            self._refuse(", ".join([f"{x.of}* {x.name} {where}", *numbers]) + f": it {why}")
+
+        if not hasattr(array, "strides") or isinstance(array, np.generic):
+            refuse(f"is {type(array).__name__}, and must be an array")
+        if array.dtype != x.dtype and not (x.bits and array.itemsize == x.dtype.itemsize):
+            refuse(f"is of {array.dtype}, and must be of {x.dtype}")
+        if x.written and not getattr(array.flags, "writeable", True):
+            refuse("is written to, and must not be read-only")
+        dims = eval(_code(x.sizes), KNOWN, known)
+        if not x.steps:
+            size = math.prod(dims)
+            if array.size % size if x.any_rows and size else array.size != size and (array.size or not x.any_rows):
+                refuse(f"has shape {array.shape}, and must have {'rows of ' * x.any_rows}{size} elements")
+            if not array.flags.c_contiguous:
+                refuse(f"has strides {array.strides}, and must be compact")
+            return size
+        if any(step % array.itemsize for n, step in zip(array.shape, array.strides) if n > 1):
+            refuse(f"has strides of {array.strides} bytes, of elements of {array.itemsize}")
+        steps = eval(_code(x.steps if x.steps.startswith("(") else f"(*{x.steps.lstrip('*')},)"), KNOWN, known)
+        low, high = _reach(dims, (*steps, *(1,) * (len(dims) - len(steps))))
+        own = _reach(array.shape, [step // array.itemsize for step in array.strides])
+        if 0 not in dims and not own[0] <= low <= high <= own[1]:
+            refuse(f"has shape {array.shape} and strides {array.strides}, but is used from element {low} to {high}")
+        return math.inf if low else high + 1
+
+    def _refuse(self, why):
+        raise ContractError(f"kernel {self.name}: {why}")
+
+
+def _names(code):
+    """The names in Python code, but those of attributes."""
+    return set(re.findall(r"(?<![.\w])[A-Za-z_]\w*", code))
+
+
+@functools.lru_cache(4096)
+def _code(text):
+    return compile(text, "// args", "eval")
+
+
+@functools.lru_cache(256)
+def _struct(kind, text):
+    return Struct("", kind, text)
+
+
+def _product(sizes):
+    """Python: the product of a tuple of Python."""
+    return "*".join(f"({ast.unparse(n)})" for n in ast.parse(sizes, mode="eval").body.elts) or "1"
+
+
+def _reach(sizes, steps):
+    """The lowest and the highest element of an array of these sizes and strides."""
+    ends = [(n - 1) * step for n, step in zip(sizes, steps)]
+    return sum(end for end in ends if end < 0), sum(end for end in ends if end > 0)
+
+
+def _kind(x):
+    if hasattr(x, "strides") and not isinstance(x, np.generic):
+        return x.dtype, x.shape, x.strides, getattr(x.flags, "writeable", True)
+    return x if isinstance(x, (int, bytes, np.integer)) or x is None else type(x)
+
+
+def _remember(found):
+    """found, emptied if it has become large."""
+    if len(found) >= MOST:
+        found.clear()
+    return found

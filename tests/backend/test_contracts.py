@@ -1,0 +1,242 @@
+"""What kernels declare of their arguments: each argument of each entry point is spoilt in each way, and refused."""
+
+import struct
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import backend
+from minigrad.backend.kernels import entry_points, find_kernels
+from minigrad.backend.launch.contract import Contract, ContractError
+from minigrad.backend.launch.program import Table
+from minigrad.backend.philox import Draw
+from minigrad.backend.runners.graph import LETTER, NONE_WRONG, WORD
+from minigrad.backend.runners.native import NativeKernels
+from tests.emulated import Emulated
+
+from .test_devices import DECLARED, losses, results
+
+pytestmark = pytest.mark.needs("g++")
+F32 = np.dtype("float32")
+
+
+def spoilt(x, a):
+    """(how, an array in the place of x that must be refused) for what is declared of it."""
+    yield "a list", x.tolist()
+    if not a.null:
+        yield "null", None
+    yield "another dtype", np.zeros(x.shape, "f4" if x.itemsize == 8 else "f8")
+    if a.written:
+        y = x.view()
+        y.flags.writeable = False
+        yield "read-only", y
+    needed = [d for d, n in enumerate(x.shape) if n > 1 and x.strides[d]]
+    if needed and (not a.any_rows or x.shape[-1] > 1):
+        d = needed[0 if a.steps else -1]
+        y = x[tuple(slice(-1 if k == d else None) for k in range(x.ndim))]
+        yield "smaller", y if a.steps else np.ascontiguousarray(y)
+    if x.size > 1 and x.flags.c_contiguous and not a.steps:
+        yield "not compact", np.zeros((*x.shape, 2), x.dtype)[..., 0]
+
+
+def shared(x, y):
+    """The arrays in memory that they share, unless their dtypes differ."""
+    if x.dtype == y.dtype and x.size and y.size and x.flags.c_contiguous and y.flags.c_contiguous:
+        memory = np.zeros(x.size + y.size - 1, x.dtype)
+        yield memory[: x.size].reshape(x.shape), memory[x.size - 1 :].reshape(y.shape)
+
+
+def spoilt_launches(contract, args):
+    """(argument, how, arguments that must be refused)."""
+
+    def replaced(i, x):
+        return [*args[:i], x, *args[i + 1 :]]
+
+    yield "all", "one too few", args[:-1]
+    yield "all", "one too many", [*args, 3]
+    place = {p.name: i for i, p in enumerate(contract.parameters)}
+    for name, i in place.items():
+        x = args[i]
+        if isinstance(x, np.ndarray):
+            yield from ((name, how, replaced(i, y)) for how, y in spoilt(x, contract.arrays[name]))
+            for other, j in place.items() if contract.arrays[name].written else ():
+                if i != j and isinstance(args[j], np.ndarray):
+                    for y, z in shared(x, args[j]):
+                        yield name, f"sharing memory with {other}", [*replaced(i, y)[:j], z, *replaced(i, y)[j + 1 :]]
+        elif type(x) is Table:
+            yield name, "a row too few", replaced(i, Table(x.struct, x.rows[:-1]))
+            yield name, "null", replaced(i, None)
+            *rows, last = x.rows
+            for field, a in contract.tables[name][1].items():
+                for how, y in spoilt(last[field], a) if last[field] is not None else ():
+                    yield f"{name}.{field}", how, replaced(i, Table(x.struct, [*rows, {**last, field: y}]))
+            if "options" in place:
+                yield name, "row", replaced(i, Table(x.struct, [*rows, {**last, "row": 99}]))
+        elif isinstance(x, bytes):
+            yield name, "a shorter struct", replaced(i, x[:-8])
+            yield name, "no struct", replaced(i, 3)
+        elif x is not None:
+            yield name, "no number", replaced(i, "3")
+
+
+class Spoilt(Exception):
+    """What a spoilt launch would have been, had it not been refused."""
+
+
+class Spoiling:
+    """What a runner becomes that tries all spoilt forms of its launches before it launches: of a few for each entry."""
+
+    def prepare(self):
+        self.seen, self.tried, self.missed = {}, 0, []
+        return self
+
+    def _run(self, file, entry, dtype, grid, block, shared, args):
+        kinds = self.seen.setdefault((file.split()[0], entry), set())
+        kind = tuple(x is None for x in args)
+        if kind not in kinds and len(kinds) < 4:
+            kinds.add(kind)
+            self.spoil(file, entry, dtype, grid, list(args))
+        super()._run(file, entry, dtype, grid, block, shared, args)
+
+    def spoil(self, file, entry, dtype, grid, args):
+        if isinstance(self, Emulated):
+            contract = (self._kernels.get((file, entry, dtype)) or self._load(file, entry, dtype))[1].contract
+        else:
+            contract = self.kernel(file, entry, dtype).contract
+        contract.check(grid, args, np.may_share_memory)
+        for name, how, wrong in spoilt_launches(contract, args):
+            self.tried += 1
+            for look in (self.slow, self.quick) if how != "no number" else (self.slow,):  # packing refuses those
+                try:
+                    look(contract, file, entry, dtype, grid, wrong)
+                except Spoilt:
+                    self.missed.append((entry, name, how, look.__name__))
+
+    def slow(self, contract, file, entry, dtype, grid, args):
+        try:
+            contract.check(grid, args, np.may_share_memory)
+        except (ContractError, TypeError):
+            return
+        raise Spoilt
+
+    def quick(self, contract, file, entry, dtype, grid, args):
+        """As _run of the native backend takes it."""
+        if not isinstance(self, Emulated):
+            try:
+                if self.kernel(file, entry, dtype).quick(grid, *args) is None:
+                    return
+            except (TypeError, ValueError, AttributeError, struct.error):
+                return
+            raise Spoilt
+
+
+class SpoilingNative(Spoiling, NativeKernels):
+    pass
+
+
+class SpoilingEmulated(Spoiling, Emulated):
+    pass
+
+
+# --------------------------------------------------------------------------------------------- one launch of each entry
+
+
+def every_primitive(on):
+    """What ops, training and their cases do not launch on small arrays."""
+    x, long, draw = np.ones((3, 4), F32), np.ones((2, 40, 70), F32), Draw(3, 5)
+    for name in "max", "min", "any", "all", "sum":
+        for dims in (1,), (1, 2), (0,):
+            getattr(on, name)(long, dims, False)
+    for dtype in "bool", "float16", "int64", "int32", "int16", "int8", "uint8", "float64":
+        on.cast(x, np.dtype(dtype))
+    on.dot(x[0], x[1])
+    on.random_words(draw, 6)
+    for dtype in "f4", "f8":
+        on.random_uniform(draw, (3,), np.dtype(dtype))
+    on.setitem(x, (np.array([0, 2]),), 2.0)
+    on.scatter_add((2, 4), 0, np.zeros((20, 4), np.int64), np.ones((20, 4), F32))
+    on.take_add(5, np.arange(1500) % 5, np.ones((1500, 2), F32))
+    on.sgd_([(x, x + 1, x + 2, 0)], lambda: [(0.1, 0.2)], 0.9, True)
+    heads, cache = np.ones((2, 4, 1, 8), F32), [np.zeros((2, 2, *shape), F32) for shape in ((8, 16), (16, 8))]
+    at, slopes = np.array(3), np.ones(4)
+    on.attention_decode_(heads, heads[:, :2], heads[:, :2], *cache, at, np.zeros(2, np.int64), slopes, 1.0)
+    for k in 20, 40_000:
+        on.matmul(np.ones((4, k), F32), np.ones((k, 5), F32))
+    words, turn = np.zeros(8, WORD), np.array([0])
+    cells = [dict(to=words[:4], at=0, size=4), dict(to=words[4:].view("f8"), at=4, size=4)]
+    on.launch("captured", "deliver", WORD, 1, 1 if on.one_thread else 32, Table(LETTER, cells), 2, words, 8, 1, turn)
+    index, found = np.array([1, 2]), np.array(NONE_WRONG)
+    if not on.one_thread:
+        half = np.ones((16, 16), np.float16)
+        on.matmul(half, half)
+    on.launch_each(2, "captured", "check", WORD, index.copy(), index, 2, 9, False, 0, found, turn.copy())
+
+
+def test_each_argument_spoilt_in_each_way_is_refused(monkeypatch):
+    seen = set()
+    for kind in SpoilingNative, SpoilingEmulated:
+        on = kind().prepare()
+        with monkeypatch.context() as patch:
+            patch.setattr(backend, "cpu", lambda on=on: on)
+            for declaration in DECLARED.values():
+                for case in declaration.cases[:4]:
+                    results(on, declaration, case, np.float32)
+            losses(on, mg.float32, steps=1)
+            every_primitive(on)
+        seen |= on.seen.keys()
+        assert not on.missed and on.tried > 2000
+    all_of_them = {(path.stem, e) for path in find_kernels().glob("*.cu") for e in entry_points(path.read_text())}
+    assert not all_of_them - seen
+
+
+# -------------------------------------------------------------------------------------------------- what is declared
+
+KERNEL = """typedef half T;
+typedef float R;
+constexpr int SIDE = 4;
+struct Places {
+  long long n, at[2];
+};
+// Some words.
+// args  ROWS
+extern "C" __global__ void k(T* y, const R* x, long long rows, Places p) {
+"""
+RIGHT = "size = p.n * SIDE; y (up(rows, SIDE),\n//       size); x? (rows, 2) at p.at; where rows < 9"
+
+
+def places(n=1, at=(3, 1)):
+    return np.array([n, *at]).tobytes()
+
+
+def test_declarations_are_read():
+    contract = Contract("k", KERNEL.replace("ROWS", RIGHT))
+    y, x = np.zeros((2, 4), "f2"), np.zeros((5, 3), "f4")
+    contract.check((1,), [y, x[:, :2], 5, places()], np.may_share_memory)
+    contract.check((1,), [y, None, 5, places()], np.may_share_memory)
+    for args, message in [
+        ((y.astype("f4"), x, 5, places()), r"kernel k: T\* y .*: it is of float32, and must be of float16"),
+        ((y, x, 4, places()), r"y .*, rows = 4, size = 4: it has shape \(2, 4\), and must have 4 elements"),
+        ((y, x, 6, places()), "x .* at p.at, rows = 6: .* but is used from element 0 to 16"),
+        ((y, x, 5, places(at=(-3, 1))), "is used from element -12 to 1"),
+        ((y, x, 5, b""), "p must be 24 bytes, of a Places"),
+        ((np.zeros((3, 4), "f2"), None, 9, places()), "rows < 9 must be so"),
+    ]:
+        with pytest.raises(ContractError, match=message):
+            contract.check((1,), args, np.may_share_memory)
+
+
+@pytest.mark.parametrize(
+    "declared, message",
+    [("y (rows)", "no `// args` says how large x must be"), ("y, x [rows]", r"cannot be read: y, x \[rows\]")],
+)
+def test_a_kernel_that_does_not_say_what_it_needs_is_refused(declared, message):
+    with pytest.raises(ContractError, match=f"kernel k: .*{message}"):
+        Contract("k", KERNEL.replace("ROWS", declared))
+
+
+def test_an_optimizer_whose_state_has_another_dtype_changes_nothing():
+    p, g, m, v = (np.ones(3, dtype) for dtype in ("f8", "f8", "f4", "f8"))
+    with pytest.raises(ContractError, match=r"T\* m \(size\), size = 3: it is of float32, and must be of float64"):
+        NativeKernels().adam_([(p, g, m, v, 0)], lambda: [(0.1, 0.2, 1)], 0.9, 0.9, 1e-8, True)
+    assert (p == 1).all() and (v == 1).all()
