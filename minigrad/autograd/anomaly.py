@@ -24,7 +24,7 @@ _inside = _Inside()  # is this file minigrad's?
 
 def user_line() -> tuple[str, int]:
     """('file.py', 12) of the innermost caller outside minigrad. Cheap enough to be called for every recorded op."""
-    frame = sys._getframe(3)  # apply's caller, when a step of apply asks
+    frame = sys._getframe(2)  # apply's caller
     while _inside[frame.f_code.co_filename] and frame.f_back is not None:
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 RESERVED = {"params", "backend", "wrap", "needs", "outputs", "serial", "scope", "line", "parents", "spent"}
 
 
+_new = object.__new__
+
+
 class Op:
     """One differentiable operation. The instance that ran is the node of the graph and the context of its backward.
 
@@ -205,99 +208,71 @@ class Op:
         recorder = thread.recorder
         if recorder is not None and recorder.entry is None:
             return recorder.apply(cls, inputs, params)
-        op = cls()
+        op = _new(cls)
         op.params = params
         for name, value in params.items():
             setattr(op, name, value)
-        tensors, arrays = op._bind(inputs)
+        arrays, backend, connected = [], None, False
+        for x in inputs:
+            if isinstance(x, Value):
+                if x.storage.backend is not backend:
+                    if backend is not None:
+                        raise devices_differ(cls.name, backend, x.storage.backend)
+                    op.backend = backend = x.storage.backend
+                    op.wrap = x._wrap
+                connected = connected or x.node is not None
+                x = x.array
+            arrays.append(x)
+        if backend is None:
+            kinds = ", ".join(type(x).__name__ for x in inputs)
+            raise TypeError(f"{cls.name} needs at least one Tensor, got {kinds}; minigrad.tensor(…) makes one")
         now = mode.__dict__  # this thread's: three lookups in it are faster than three attributes of mode
-        if silence.quiet or (cls.primitive and not op.backend.warns):
+        if recorded := connected and now["grad"] and cls.differentiable:
+            op._inputs = inputs  # until forward has run, so that what it saves is kept
+            op.parents = tuple([x.node if isinstance(x, Value) else None for x in inputs])
+            op.needs = tuple([node is not None for node in op.parents])
+        else:
+            op.needs = (False,) * len(inputs)
+        if (cls.primitive and not backend.warns) or silence.quiet:
             y = op.forward(*arrays, **params)
         else:
-            with op.backend.quietly():
+            with backend.quietly():
                 y = op.forward(*arrays, **params)
         if y is None:
-            raise TypeError(f"{op.name}: forward returned None; does it lack its return?")
-        several = isinstance(y, tuple)
-        outputs = y if several else (y,)
-        if op._inputs is not None:
-            op._record(outputs)
-        results = op._wrapped(outputs, tensors)
+            raise TypeError(f"{cls.name}: forward returned None; does it lack its return?")
+        outputs = y if isinstance(y, tuple) else (y,)
+        if recorded:  # enter the graph: when the op ran, and where in the user's program
+            op._inputs, op.serial, op.scope, op.line = None, next(Op._serials), now["scope"], user_line()
+            if len(outputs) > 1:
+                op.outputs = tuple([None if y is None else (y.shape, y.dtype) for y in outputs])
+        results = [None if array is None else op._wrapped(i, array, inputs) for i, array in enumerate(outputs)]
         if now["anomaly"]:
             check_forward(op, inputs, results)
         if now["watch"] is not None:
             now["watch"](op, inputs, results)
-        return tuple(results) if several else results[0]
+        return tuple(results) if isinstance(y, tuple) else results[0]
 
-    def _bind(self, inputs: tuple[Any, ...]) -> tuple[list[Value], list[Any]]:
-        """Find out where the op runs and which inputs need a gradient: (the Tensors among inputs, forward's arguments).
-
-        If the op is to be recorded, _inputs is set until forward has run, so that what it saves is kept."""
-        tensors: list[Value] = []
-        arrays: list[Any] = []
-        nodes: list[Node | None] = []
-        needs: list[bool] = []
-        backend = None
-        for x in inputs:
-            if not isinstance(x, Value):
-                arrays.append(x)
-                nodes.append(None)
-                needs.append(False)
-                continue
-            if backend is None:
-                self.backend = backend = x.storage.backend
-                self.wrap = x._wrap
-            elif x.storage.backend is not backend:
-                raise devices_differ(self.name, backend, x.storage.backend)
-            tensors.append(x)
-            arrays.append(x.array)
-            nodes.append(x.node)
-            needs.append(x.node is not None)
-        if backend is None:
-            kinds = ", ".join(type(x).__name__ for x in inputs)
-            raise TypeError(f"{self.name} needs at least one Tensor, got {kinds}; minigrad.tensor(…) makes one")
-        if True in needs and mode.grad and self.differentiable:
-            self._inputs = inputs
-            self.parents, self.needs = tuple(nodes), tuple(needs)
-        else:
-            self.needs = (False,) * len(inputs)
-        return tensors, arrays
-
-    def _record(self, outputs: tuple[Any, ...]) -> None:
-        """Enter the graph: when the op ran, and where in the user's program."""
-        self._inputs = None
-        self.serial = next(Op._serials)
-        self.scope = mode.scope
-        self.line = user_line()
-        if len(outputs) > 1:
-            self.outputs = tuple([None if y is None else (y.shape, y.dtype) for y in outputs])
-
-    def _wrapped(self, outputs: tuple[Any, ...], tensors: list[Value]) -> list[Any]:
-        """forward's arrays as Tensors, each with its storage, and with a node if the op was recorded."""
+    def _wrapped(self, index: int, array: Any, inputs: tuple[Any, ...]) -> Any:
+        """An array of forward as a Tensor, with its storage, and with a node if the op was recorded."""
         backend = self.backend  # where the results are: forward has changed it if the op moves them
-        recorded = self.serial >= 0
-        results: list[Any] = []
-        for index, array in enumerate(outputs):
-            if array is None:  # an output that was not wanted
-                results.append(None)
-                continue
-            if type(array) is not backend.array_type:
-                array = backend.asarray(array)  # NumPy returns scalars for 0-d results
-            storage = _shared_storage(backend, array, tensors) or Storage(backend)
-            node = None
-            if recorded and array.dtype.kind == "f":
-                node = Node(self, index, array.shape, array.dtype, backend.device)
-            if self._saved_output is not None:
-                self._saved_output = (array, storage, storage.version)
-                self._out = weakref.ref(node)
-            results.append(self.wrap(array, storage, node))
-        return results
+        if type(array) is not backend.array_type:
+            array = backend.asarray(array)  # NumPy returns scalars for 0-d results
+        storage = _shared_storage(backend, array, inputs) or Storage(backend)
+        node = None
+        if self.serial >= 0 and array.dtype.kind == "f":
+            node = Node(self, index, array.shape, array.dtype, backend.device)
+        if self._saved_output is not None:
+            self._saved_output = (array, storage, storage.version)
+            self._out = weakref.ref(node)
+        return self.wrap(array, storage, node)
 
 
-def _shared_storage(backend: "Primitives", array: Any, tensors: list[Value]) -> Storage | None:
+def _shared_storage(backend: "Primitives", array: Any, inputs: tuple[Any, ...]) -> Storage | None:
     """The storage of the input whose memory `array` lies in, or None for new memory."""
     base = array.base
-    for x in tensors:
+    for x in inputs:
+        if not isinstance(x, Value):
+            continue
         given = x.array
         if array is given and x.storage.backend is backend:
             return x.storage

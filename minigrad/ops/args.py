@@ -32,8 +32,11 @@ def promoted(name, *operands):
     x, other = operands if len(operands) == 2 else (None, None)
     if type(x) in (float, int):
         x, other = other, x
-    if isinstance(x, Value) and type(other) in (float, int) and x.dtype.kind in dtypes.FLOATS:
-        return operands  # as most are
+    if isinstance(x, Value):  # as most are
+        if isinstance(other, Value) and other.array.dtype is x.array.dtype:
+            return operands
+        if type(other) in (float, int) and x.array.dtype.kind == "f":
+            return operands
     first = next((x for x in operands if isinstance(x, Value)), None)
     if first is None:
         kinds = ", ".join(type(x).__name__ for x in operands) or "none"
@@ -99,15 +102,16 @@ def check_broadcast(name, *xs):
 
 def float_dim(name, x, dim):
     """`one_dim` of x, which must hold floats."""
-    if x.dtype.kind in dtypes.FLOATS and type(dim) is int and -x.ndim <= dim < x.ndim:
-        return dim % x.ndim
+    ndim = x.ndim
+    if x.dtype.kind in dtypes.FLOATS and type(dim) is int and -ndim <= dim < ndim:
+        return dim % ndim
     require_float(name, x)
     return one_dim(name, x, dim)
 
 
 def one_dim(name, x, dim):
     """dim as a number in [0, x.ndim); a 0-d tensor counts as having one dimension."""
-    ndim = max(x.ndim, 1)
+    ndim = x.ndim or 1
     if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)):
         raise TypeError(f"{name}: dim must be an int, got {shown(dim)}")
     if not -ndim <= dim < ndim:
@@ -117,15 +121,13 @@ def one_dim(name, x, dim):
 
 def many_dims(name, x, dim):
     """dim (None for all, a number or several) as a sorted tuple of numbers in [0, x.ndim)."""
-    if dim is None or x.ndim == 0:
-        if dim is not None:
-            for d in dim if isinstance(dim, (tuple, list)) else (dim,):
-                one_dim(name, x, d)
-        return tuple(range(x.ndim))
-    dims = tuple(sorted(one_dim(name, x, d) for d in (dim if isinstance(dim, (tuple, list)) else (dim,))))
-    if len(set(dims)) != len(dims):
+    ndim = x.ndim
+    if dim is None:
+        return tuple(range(ndim))
+    dims = [one_dim(name, x, d) for d in (dim if isinstance(dim, (tuple, list)) else (dim,))]
+    if ndim and len(set(dims)) != len(dims):
         raise ValueError(f"{name}: dim {dim} names a dimension twice for shape {x.shape}")
-    return dims or tuple(range(x.ndim))
+    return tuple(sorted(dims)) if dims and ndim else tuple(range(ndim))
 
 
 def shape_of(name, sizes, size=None):

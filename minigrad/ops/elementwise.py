@@ -41,11 +41,12 @@ def binary(op):
     name = op.name
 
     def function(input: T, other: Operand) -> T:
-        if not (isinstance(input, Value) and isinstance(other, Value) and input.dtype == other.dtype):
-            input, other = promoted(name, input, other)
-        if isinstance(input, Value) and isinstance(other, Value) and input.shape != other.shape:
+        input, other = promoted(name, input, other)
+        try:
+            return op.apply(input, other)
+        except ValueError:
             check_broadcast(name, input, other)
-        return op.apply(input, other)
+            raise
 
     about = """Tensors, arrays or numbers, one of them a Tensor. Dtypes are promoted, shapes broadcast. Raises
     ValueError for shapes that do not, and TypeError for other types."""

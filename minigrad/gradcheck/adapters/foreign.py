@@ -20,6 +20,7 @@ class Foreign(Op, abstract=True):
     of the xs that are wanted; `function.gradient(n, wanted, label)` is the function (*xs, *dys) -> those gradients."""
 
     function: Any
+    made: tuple = ()  # (storage, version) of each result
 
     rounds_inside = True  # what it does inside is hidden from us
 
@@ -30,10 +31,10 @@ class Foreign(Op, abstract=True):
         self.save_inputs(*arrays)
         return tuple(ys)
 
-    def _wrapped(self, outputs, tensors):
-        results = super()._wrapped(outputs, tensors)
-        self.made = [(y.storage, y.storage.version) for y in results]
-        return results
+    def _wrapped(self, index, array, inputs):
+        y = super()._wrapped(index, array, inputs)
+        self.made = (*self.made, (y.storage, y.storage.version))
+        return y
 
     def backward(self, *dys):
         if any(storage.version != version for storage, version in self.made):  # the framework, which may have saved it,
