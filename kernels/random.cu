@@ -101,6 +101,11 @@ extern "C" __global__ void uniform_double_kernel(const unsigned long long* __res
   });
 }
 
+#ifndef MINIGRAD_NATIVE  // native.h has versions that vectorise
+__device__ __forceinline__ double ln(double x) { return log(x); }
+__device__ __forceinline__ void cos_sin(double angle, double& cosine, double& sine) { sincos(angle, &sine, &cosine); }
+#endif
+
 // Standard normal numbers by the Box-Muller transform: the first half are radii times cosines, the second half sines.
 // args  stream? (2); y (n)
 extern "C" __global__ void normal_kernel(const unsigned long long* __restrict__ stream, unsigned long long key,
@@ -111,17 +116,18 @@ extern "C" __global__ void normal_kernel(const unsigned long long* __restrict__ 
     const Words words = philox(start.key, start.offset + i / 2);
     return i % 2 ? unit(words.w[2], words.w[3]) : unit(words.w[0], words.w[1]);
   };
-  constexpr int AT_ONCE = ONE_THREAD ? 64 : 1;  // natively, a loop that does nothing but draw numbers vectorises
+  constexpr int AT_ONCE = ONE_THREAD ? 64 : 1;  // natively, a loop that stores nothing else vectorises
   grid_each((pairs + AT_ONCE - 1) / AT_ONCE, [=](long long some) {
     const long long first = some * AT_ONCE, count = pairs - first < AT_ONCE ? pairs - first : AT_ONCE;
-    double radius[AT_ONCE], angle[AT_ONCE];
-    SIMD for (int k = 0; k < AT_ONCE; k++) radius[k] = number(first + k);
-    for (int k = 0; k < AT_ONCE; k++) radius[k] = sqrt(-2 * log1p(-radius[k]));
-    SIMD for (int k = 0; k < AT_ONCE; k++) angle[k] = 6.283185307179586 * number(pairs + first + k);
+    double radius[AT_ONCE], cosine[AT_ONCE], sine[AT_ONCE];
+    SIMD for (int k = 0; k < AT_ONCE; k++) {
+      radius[k] = sqrt(-2 * ln(1 - number(first + k)));
+      cos_sin(6.283185307179586 * number(pairs + first + k), cosine[k], sine[k]);
+    }
     for (int k = 0; k < count; k++) {
       const long long i = first + k;
-      y[i] = T(radius[k] * cos(angle[k]));
-      if (pairs + i < n) y[pairs + i] = T(radius[k] * sin(angle[k]));
+      y[i] = T(radius[k] * cosine[k]);
+      if (pairs + i < n) y[pairs + i] = T(radius[k] * sine[k]);
     }
   });
 }

@@ -141,7 +141,9 @@ class Primitives(Protocol):
     def all(self, x: Array, dims: Shape, keepdim: bool) -> Array: ...
     def argmax(self, x: Array, dim: int, keepdim: bool) -> Array: ...  # int64; of equals the first
     def argmin(self, x: Array, dim: int, keepdim: bool) -> Array: ...
-    def argsort(self, x: Array, dim: int, descending: bool) -> Array: ...  # int64, stable; NaN is the largest number
+    def argsort(  # int64, stable; NaN is the largest number. k: only the first so many
+        self, x: Array, dim: int, descending: bool, k: int | None = None
+    ) -> Array: ...
     def cumsum(self, x: Array, dim: int, reverse: bool) -> Array: ...  # reverse: from the end
     def dot(self, x: Array, y: Array) -> float: ...  # Σ x * y over everything
 

@@ -360,20 +360,26 @@ def cumsum(input: T, dim: int, dtype: DTypeLike | None = None) -> T:
 
 
 class Argsort(Op):
-    """y = the stable order of x along dim, int64;   no gradient"""
+    """y = the first k places of the stable order of x along dim, int64;   no gradient"""
 
-    cases = [case((3, 4), dim=1, descending=False), case((3, 4), dim=0, descending=True)]
+    cases = [case((3, 4), dim=1, descending=False, k=4), case((3, 4), dim=0, descending=True, k=2)]
     differentiable = False
 
-    def forward(self, x, dim, descending):
-        return self.backend.argsort(x, dim, descending)
+    def forward(self, x, dim, descending, k):
+        return self.backend.argsort(x, dim, descending, k)
 
 
 @numpy_names
 def argsort(input: T, dim: int = -1, descending: bool = False, stable: bool = True) -> T:
     """Indices that sort x along dim. int64, of x's shape. Ties keep their order, stable or not; NaN is the largest."""
-    dim = one_dim("argsort", input, dim)
-    return shaped(Argsort.apply(shaped(input, input.shape or (1,)), dim=dim, descending=descending), input.shape)
+    return _order(input, one_dim("argsort", input, dim), descending)
+
+
+def _order(x, dim, descending, k=None):
+    """The first k places of the order of x."""
+    if not x.ndim:
+        return shaped(Argsort.apply(shaped(x, (1,)), dim=0, descending=descending, k=None), ())
+    return Argsort.apply(x, dim=dim, descending=descending, k=k)
 
 
 @numpy_names
@@ -395,9 +401,7 @@ def topk(input: T, k: int, dim: int = -1, largest: bool = True, sorted: bool = T
     n = input.shape[dim] if input.ndim else 1
     if not 0 <= k <= n:
         raise ValueError(f"topk: k = {k} of {n} elements along dim {dim}")
-    indices = argsort(input, dim, descending=largest)
-    if input.ndim:
-        indices = indices[(slice(None),) * dim + (slice(0, k),)]
+    indices = _order(input, dim, largest, k)
     return ValuesIndices(_at(input, dim, indices), indices)
 
 

@@ -29,7 +29,18 @@ BINARY = [
 LOGICAL = {*BINARY[8:], *UNARY[-4:], "add", "mul", "maximum", "minimum", "abs", "floor"}  # of bools too
 OF_REALS = {"sqrt", "rsqrt", "div"}
 HOSTS = {"asarray", "from_numpy", "to_numpy", "quietly", "overlap", "is_compact", "is_writeable"}  # give no new array
-KERNELS_OF_FLOATS = {"sum", "cumsum", "max", "min", "clamp", "pow", "getitem_add", "scatter_add", "take_add"}
+KERNELS_OF_FLOATS = {
+    "random_uniform",
+    "sum",
+    "cumsum",
+    "max",
+    "min",
+    "clamp",
+    "pow",
+    "getitem_add",
+    "scatter_add",
+    "take_add",
+}
 
 
 def numbers(shape, dtype, seed=0):

@@ -3,7 +3,8 @@
     python tests/benchmarks/small_ops.py [--rounds 40] [--only softmax chain] [--json FILE]
 
 "grad": the inputs require gradients, so the op is recorded in a graph, which is then dropped. "chain" is five ops and
-their backward. Both libraries have a process of their own, and their turns are interleaved: see workers.py.
+their backward. "large": what has an algorithm of its own, on a million numbers or more. Both libraries have a process
+of their own, and their turns are interleaved: see workers.py.
 """
 
 import importlib
@@ -44,14 +45,24 @@ def cases(lib):
         }
         return {f"{name}, grad": op for name, op in forward.items()} | {"chain": chain} if grad else forward
 
-    return ops(False) | ops(True)
+    many, words = (lib.tensor(rng.standard_normal(shape, np.float32)) for shape in ((1024, 1024), (64, 50257)))
+    large = {
+        "topk": lambda: words.topk(50),
+        "sort": lambda: many.sort(),
+        "softmax(0)": lambda: many.softmax(0),
+        "rand": lambda: lib.rand(10**6),
+        "randn": lambda: lib.randn(10**6),
+    }
+    return ops(False) | ops(True) | {f"large {name}": op for name, op in large.items()}
 
 
 def work(name, only):
     """-> (version, a function that measures each case: {case: µs})."""
     lib = importlib.import_module(name)
     functions = {case: f for case, f in cases(lib).items() if case.startswith(only)}
-    times = {case: math.ceil(TURN / REPEATS * 1e6 / microseconds(f, 100)) for case, f in functions.items()}
+    for f in functions.values():  # compile
+        f()
+    times = {case: math.ceil(TURN / REPEATS * 1e6 / microseconds(f, 10)) for case, f in functions.items()}
 
     def turn(_):
         return {case: min(microseconds(f, times[case]) for _ in range(REPEATS)) for case, f in functions.items()}

@@ -8,6 +8,7 @@ import pytest
 from minigrad import random
 from minigrad.backend import reference
 from minigrad.backend.philox import Draw
+from minigrad.backend.runners.native import NativeKernels
 
 from .calls import FLOATS, call, on_each
 
@@ -31,6 +32,14 @@ def test_random_numbers_are_the_same_everywhere(on, key, offset, dtype):
             want = reference.random_normal(draw, shape, dtype)
             assert y.dtype == want.dtype == dtype and y.shape == want.shape == shape
             np.testing.assert_allclose(y, want, rtol=4 * np.finfo(dtype).eps, atol=1e-15)
+
+
+@on_each(["n", "dtype"], [(200_001, np.dtype(np.float64))])
+def test_many_normal_numbers(on, n, dtype):
+    draw, n = Draw(7, 1), n if isinstance(on, NativeKernels) else 2001
+    want = reference.random_normal(draw, (n,), dtype)
+    y = call(on, "random_normal", draw, (n,), dtype)
+    np.testing.assert_allclose(y, want, rtol=4 * np.finfo(dtype).eps, atol=1e-15)
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)

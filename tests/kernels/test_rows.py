@@ -75,6 +75,7 @@ def test_rows_that_are_not_finite(on, dtype, name, n):
     x[4] = -INF
     x[4, 50] = NAN
     check(on, name, x, 1, dtype=dtype)
+    check(on, name, np.repeat(x.T, 3, 1), 0, dtype=dtype)  # natively by columns
 
 
 def test_rows_of_float16(on):
@@ -86,8 +87,9 @@ def test_rows_of_float16(on):
 
 def test_rows_of_a_vocabulary(on):
     x, dy = 3 * numbers((2, 50257), np.float32), numbers((2, 50257), np.float32, 1)
-    y = check(on, "softmax", x, 1, dtype=np.float32)
-    check(on, "softmax_backward", dy, y, 1, dtype=np.float32)
+    for dim in 0, 1:
+        y = check(on, "softmax", x, dim, dtype=np.float32)
+        check(on, "softmax_backward", dy, y, dim, dtype=np.float32)
     check(on, "log_softmax", x, 1, dtype=np.float32)
     _, p = check(on, "cross_entropy", x, np.array([50256, 3]), -100, 0.1, dtype=np.float32)
     check(on, "cross_entropy_backward", dy[0, :2], p, np.array([50256, 3]), -100, 0.1, dtype=np.float32)

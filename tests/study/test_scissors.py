@@ -88,7 +88,8 @@ def test_gradients_are_those_of_streams_by_hand(name):
         for factor in (0.0, -0.5):
             with study.cut_gradient(model, *names, factor=factor):
                 loss = model(X, Y)[1]
-            assert loss.item() == plain.item()  # to the bit
+            rounding = 1e-15 if len(names) == 3 else 0  # q, k and v are products of their own where one is named
+            assert loss.item() == pytest.approx(plain.item(), rounding, 0)
             found, wanted = gradients(model, loss), gradients(model, by_hand(model, cut, factor))
             for x, y in zip(found, wanted):
                 np.testing.assert_allclose(x, y, rtol=0, atol=1e-12 * max(1, np.abs(y).max()))

@@ -27,7 +27,7 @@ class Random(Launcher):
         self._launch_words("dropout_kernel", x.dtype, x.size, draw, y, mask, x, threshold, scale, x.size)
         return y, mask
 
-    @NUMPYS
+    @KERNEL
     def random_uniform(self, draw, shape, dtype):
         n, dtype = math.prod(shape), np.dtype(dtype)
         y = self.empty(shape, dtype)

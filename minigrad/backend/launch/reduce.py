@@ -108,7 +108,7 @@ class Reduce(Launcher):
         return y.reshape(x.shape[:dim] + (1,) + x.shape[dim + 1 :]) if keepdim else y
 
     @NUMPYS
-    def argsort(self, x, dim, descending):
+    def argsort(self, x, dim, descending, k=None):
         dim = normalize_axis_index(dim, x.ndim)
         n, others = x.shape[dim], [d for d in range(x.ndim) if d != dim]
         x = self.compact(x.transpose(*others, dim))
@@ -116,7 +116,7 @@ class Reduce(Launcher):
         if y.size:
             block = self.row_threads(n)
             self.launch("reduce_argsort", "argsort", x.dtype, y.size // n, block, y, room, x, n, descending)
-        return y.transpose(*range(dim), -1, *range(dim, x.ndim - 1))
+        return y[..., :k].transpose(*range(dim), -1, *range(dim, x.ndim - 1))
 
     @KERNEL
     def cumsum(self, x, dim, reverse):

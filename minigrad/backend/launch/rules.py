@@ -52,7 +52,7 @@ def followed(name: str, primitive: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-KERNEL = natively(0)  # NumPy rounds in another way, or sums in another order
+KERNEL = natively(0)  # NumPy rounds in another way, or sums in another order, or is far slower
 EXACT = natively()  # NumPy gives the same bits, and is faster for few elements
 VIEW = natively(never="it computes nothing", silent=True, same=True)
 COPY = natively(never="NumPy copies as fast", silent=True)

@@ -1,15 +1,22 @@
 """Softmax and its relatives, over rows of n elements that lie side by side."""
 
+import math
+
+import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from .launcher import Launcher, check_shape
 from .rules import KERNEL
+
+COLUMNS = 16  # neighbours that are worth being taken together
 
 
 class Softmax(Launcher):
     @KERNEL
     def softmax(self, x, dim):
         as_it_is = dim == x.ndim - 1 and x.flags.c_contiguous  # nearly always
+        if not as_it_is and self._by_columns(x, dim):
+            return self.div(*self._exp_sums(self._below_top(x, dim), dim))
         x, back = (x, None) if as_it_is else self._rows_last(x, dim)
         y = self.empty(x.shape, x.dtype)
         n = x.shape[-1]
@@ -20,6 +27,8 @@ class Softmax(Launcher):
     @KERNEL
     def softmax_backward(self, dy, y, dim):
         check_shape("dy", dy, y.shape)
+        if self._by_columns(y, dim):
+            return self.mul(self.sub(dy, self.sum(self.mul(dy, y), (dim,), True)), y)
         y, back = self._rows_last(y, dim)
         dy, _ = self._rows_last(self.operand(dy, y.dtype, compact=False), dim)
         dx = self._softmax_backward(dy, y, 1.0)
@@ -27,6 +36,9 @@ class Softmax(Launcher):
 
     @KERNEL
     def log_softmax(self, x, dim):
+        if self._by_columns(x, dim):
+            x = self._below_top(x, dim)
+            return self.sub(x, self.log(self._exp_sums(x, dim)[1]))
         x, back = self._rows_last(x, dim)
         y = self.empty(x.shape, x.dtype)
         n = x.shape[-1]
@@ -48,6 +60,19 @@ class Softmax(Launcher):
         rows = y.size // (n or 1)
         self.launch_rows(rows, n, "softmax", "softmax_backward", y.dtype, dx, dy, y, rows, n, scale)
         return dx
+
+    def _by_columns(self, x, dim):
+        """Natively, is it better to take the elements beside each other together than to move `dim` to the end?"""
+        return self.one_thread and x.size and x.flags.c_contiguous and math.prod(x.shape[dim:][1:]) >= COLUMNS
+
+    def _below_top(self, x, dim):
+        """x less the largest along dim: -∞ where all are, not NaN."""
+        return self.sub(x, self.maximum(self.max(x, (dim,), True), float(np.finfo(x.dtype).min)))
+
+    def _exp_sums(self, x, dim):
+        """e^x and its sums along dim: at least 1, since one x is 0, unless all are -∞."""
+        y = self.exp(x)
+        return y, self.maximum(self.sum(y, (dim,), True), 1.0)
 
     def _rows_last(self, x, dim):
         """x compact with `dim` last, and the order of dims that moves it back; None: it is where it was."""

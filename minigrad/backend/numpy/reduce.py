@@ -36,10 +36,11 @@ class Reduce(Primitives):
     def argmin(self, x, dim, keepdim):
         return np.argmin(x, axis=dim, keepdims=keepdim)
 
-    def argsort(self, x, dim, descending):
-        if not descending:
-            return np.argsort(x, axis=dim, kind="stable")
-        return x.shape[dim] - 1 - np.flip(np.argsort(np.flip(x, dim), axis=dim, kind="stable"), dim)
+    def argsort(self, x, dim, descending, k=None):
+        x = np.moveaxis(x, dim, -1)
+        order = None if k is None else _first_places(x.reshape(-1, x.shape[-1]), descending, k)
+        order = _order(x, descending)[..., :k] if order is None else order.reshape(*x.shape[:-1], k)
+        return np.moveaxis(order, -1, dim)
 
     def cumsum(self, x, dim, reverse):
         if reverse:
@@ -56,6 +57,51 @@ class Reduce(Primitives):
 def column_sums(x):
     """(N, C) -> (C,): sum, but faster, as most of it happens in x's dtype (float32 for float16)."""
     return rounded(_column_totals(x), x.dtype)
+
+
+def _keys(x, descending):
+    """Whole numbers in the order of x, of which NaN is the largest: int64."""
+    if x.dtype.kind == "f":
+        x = x.astype(np.float32 if x.itemsize < 4 else x.dtype) + 0.0  # -0 is 0
+        bits = x.view(f"i{x.itemsize}")
+        most = np.iinfo(bits.dtype).max
+        keys = np.where(np.isnan(x), most, bits ^ (bits >> bits.itemsize * 8 - 1 & most)).astype(np.int64)
+    else:
+        keys = (x ^ x.dtype.type(1 << 63)).view(np.int64) if x.dtype == np.uint64 else x.astype(np.int64)
+    return ~keys if descending else keys
+
+
+def _order(x, descending):
+    """The stable order of x along its last dim."""
+    keys, n = _keys(x, descending), x.shape[-1]
+    if x.itemsize == 8 or x.dtype == np.uint32 or n >> 32:
+        return np.argsort(keys, axis=-1, kind="stable")
+    keys <<= 32  # with its place in the lower half, no key is equal to another: a third of the time
+    keys |= np.arange(n)
+    keys.sort(axis=-1)
+    keys &= 0xFFFFFFFF
+    return keys
+
+
+def _first_places(x, descending, k):
+    """The first k places of the order of each row of x, where there is a faster way than to sort: (rows, k), or None.
+
+    A row is shared out to blocks. A bound that the best numbers of k blocks reach is reached by k numbers at least, and
+    usually by few more. These are sorted."""
+    rows, n = x.shape
+    width = min(256, n // (8 * k)) if k else 0
+    if width < 8 or not rows:
+        return None
+    blocks = x[:, : n // width * width].reshape(rows, width, -1)
+    best = np.max(blocks, 1) if descending else np.fmin.reduce(blocks, 1)
+    at = best.shape[1] - k if descending else k - 1
+    bound = np.partition(best, at)[:, at, None]
+    row, place = np.divmod(np.flatnonzero(~(x < bound if descending else x > bound)), n)
+    if len(row) > x.size // 8:
+        return None
+    order = np.lexsort((_keys(x[row, place], descending), row))
+    starts = np.searchsorted(row, np.arange(rows))
+    return place[order[starts[:, None] + np.arange(k)]]
 
 
 def _column_totals(x):

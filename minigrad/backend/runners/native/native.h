@@ -181,6 +181,55 @@ inline __attribute__((always_inline)) float log_(float x) {
 }
 
 // A kernel writes exp(x) for either type.
+// Of double, what random numbers need: ln x for x in [2^-53, 1], and cos and sin of an angle in [0, 2π), to 2 units in
+// the last place. The polynomials are Cephes'.
+inline __attribute__((always_inline)) double ln(double x) {
+  unsigned long long bits;
+  std::memcpy(&bits, &x, 8);
+  int n = int(bits >> 52) - 1022;  // x = m 2^n
+  bits = (bits & 0x000fffffffffffff) | 0x3fe0000000000000;
+  double m;
+  std::memcpy(&m, &bits, 8);
+  const bool low = m < 0.70710678118654752440;
+  n -= low;
+  const double r = low ? m + m - 1 : m - 1, z = r * r;
+  double p = 1.01875663804580931796e-4, q = r + 1.12873587189167450590e1;
+  p = p * r + 4.97494994976747001425e-1;
+  p = p * r + 4.70579119878881725854;
+  p = p * r + 1.44989225341610930846e1;
+  p = p * r + 1.79368678507819816313e1;
+  p = p * r + 7.70838733755885391666;
+  q = q * r + 4.52279145837532221105e1;
+  q = q * r + 8.29875266912776603211e1;
+  q = q * r + 7.11544750618563894466e1;
+  q = q * r + 2.31251620126765340583e1;
+  const double rest = r * (z * p / q) - n * 2.121944400546905827679e-4 - 0.5 * z;
+  return r + rest + n * 0.693359375;
+}
+
+inline __attribute__((always_inline)) void cos_sin(double angle, double& cosine, double& sine) {
+  const int quarter = int(angle * 0.63661977236758134308 + 0.5);
+  double z = __builtin_fma(-quarter, 1.57079632679489661923, angle);  // of π/2, the double and what it lacks
+  z = __builtin_fma(-quarter, 6.12323399573676603587e-17, z);
+  const double s = z * z;
+  double p = 1.58962301576546568060e-10, q = -1.13585365213876817300e-11;
+  p = p * s - 2.50507477628578072866e-8;
+  p = p * s + 2.75573136213857245213e-6;
+  p = p * s - 1.98412698295895385996e-4;
+  p = p * s + 8.33333333332211858878e-3;
+  p = p * s - 1.66666666666666307295e-1;
+  q = q * s + 2.08757008419747316778e-9;
+  q = q * s - 2.75573141792967388112e-7;
+  q = q * s + 2.48015872888517045348e-5;
+  q = q * s - 1.38888888888730564116e-3;
+  q = q * s + 4.16666666666665929218e-2;
+  const double near_0 = z + z * s * p, near_1 = 1 - 0.5 * s + s * s * q;
+  sine = quarter & 1 ? near_1 : near_0;
+  cosine = quarter & 1 ? near_0 : near_1;
+  sine = quarter & 2 ? -sine : sine;
+  cosine = (quarter + 1) & 2 ? -cosine : cosine;
+}
+
 inline __attribute__((always_inline)) double exp_(double x) { return std::exp(x); }
 inline __attribute__((always_inline)) double tanh_(double x) { return std::tanh(x); }
 inline __attribute__((always_inline)) double erf_(double x) { return std::erf(x); }
