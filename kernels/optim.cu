@@ -118,7 +118,7 @@ extern "C" __global__ void clip(const Slot* __restrict__ slots, int count, const
   each(to - from, [&](long long i) { p[i] = T(R(p[i]) * factor); });
 }
 
-// args  slots[count] p (size); parts (grid)
+// args  slots[count] const p (size); parts (grid)
 extern "C" __global__ void sum_squares(const Slot* __restrict__ slots, int count, double* __restrict__ parts) {
   long long from, to;
   const T* const __restrict__ p = find(slots, count, from, to).p + from;

@@ -235,6 +235,12 @@ def test_a_kernel_that_does_not_say_what_it_needs_is_refused(declared, message):
         Contract("k", KERNEL.replace("ROWS", declared))
 
 
+def test_what_is_only_read_may_be_read_only():
+    x = np.full((3, 4), 2, F32)
+    x.flags.writeable = False
+    assert NativeKernels().global_norm([x, x]) == pytest.approx(96**0.5)
+
+
 def test_an_optimizer_whose_state_has_another_dtype_changes_nothing():
     p, g, m, v = (np.ones(3, dtype) for dtype in ("f8", "f8", "f4", "f8"))
     with pytest.raises(ContractError, match=r"T\* m \(size\), size = 3: it is of float32, and must be of float64"):

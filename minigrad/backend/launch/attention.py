@@ -35,6 +35,8 @@ class Attention(Softmax):
     @KERNEL
     def attention_backward(self, do, q, k, v, mask, bias, o, lse, scale, is_causal):
         check_shapes(q, k, v, mask, bias)
+        for x in (do, o):
+            check_shape("do or o", x, (*q.shape[:3], v.shape[3]))
         if not q.shape[1]:
             return self.zeros(q.shape, q.dtype), self.zeros(k.shape, q.dtype), self.zeros(v.shape, q.dtype)
         q, k, v, o = (self._rows_dense(x) for x in (q, k, v, o))

@@ -11,6 +11,7 @@ The sizes are Python, in the numbers among the parameters, fields of structs, co
     x (n.B, n.T) at n.x   of these sizes and strides, which the array must reach; strides that are left out are 1
     x, y in layout        likewise by a struct Layout, whose operands are those of them that are not null, in order
     bits x (n)            of any dtype that is as wide as T
+    const x (n)           not written to, though it is no const in C
     slots[n] p, g? (size) a table of n rows: what holds of the fields of each
     B = grid // n.nh      a name for what follows
     where B > 0           what must be so
@@ -37,7 +38,7 @@ from .program import Table
 DTYPES = {c: np.dtype(name) for name, c in C_TYPES.items()}
 NUMBERS = dict.fromkeys("iub", (int, np.integer, np.bool_)) | {"f": (int, float, np.number, np.bool_)}
 MOST = 1024  # kinds of arguments of an entry point that are remembered
-_ARRAYS = re.compile(r"(?:(\w+)\[(\w+)\] )?(bits )?(\w+\??(?:, \w+\??)*) (?:in (\w+)|\((.+)\))")
+_ARRAYS = re.compile(r"(?:(\w+)\[(\w+)\] )?(bits |const )?(\w+\??(?:, \w+\??)*) (?:in (\w+)|\((.+)\))")
 
 
 class ContractError(ValueError):
@@ -135,7 +136,7 @@ class Contract:
         if part.startswith("where "):
             self.conditions.append(part.removeprefix("where "))
         elif found := _ARRAYS.fullmatch(part):
-            table, count, bits, names, within, dims = found.groups()
+            table, count, word, names, within, dims = found.groups()
             places, into = pointers, self.arrays
             if table:
                 places, into = _struct(pointers[table].of, self._text).fields, {}
@@ -145,7 +146,7 @@ class Contract:
             for name in names.split(", "):
                 p = places.get(name.rstrip("?"))
                 if p is not None and p.name not in into:
-                    about = self._dtype(p.of), p.changes, name.endswith("?"), bool(bits)
+                    about = self._dtype(p.of), p.changes and word != "const ", name.endswith("?"), word == "bits "
                     into[p.name] = Declared(p.name, p.of, *about, dims, steps, within or "")
         elif found := re.fullmatch(r"(\w+) = (.+)", part):
             self.defined.setdefault(*found.groups())
