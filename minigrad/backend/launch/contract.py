@@ -130,6 +130,7 @@ class Contract:
         numbers = {p.name for p in self.parameters if p.kind != "*"} | {"grid", "grid_y"}
         self._key = sorted(set().union(*(uses[x.name] for x in self._slow)) & numbers)
         self._known = {**KNOWN, **constants(text)}
+        self._names, self._all = [p.name for p in self.parameters], list(self.arrays.values())
 
     def _read(self, part, pointers):
         part, _, steps = part.partition(" at ")
@@ -179,8 +180,9 @@ class Contract:
         tests += [x.test(f"need[{i}]", flag, x.name) for i, x in enumerate(self._slow)]
         tests += [x.test(_product(x.sizes), flag, x.name) for x in arrays if x not in self._slow]
         for table, (count, fields) in self.tables.items():
-            of_row = [x.test(f"row['{x.dims}']", of_rows, f"row['{x.name}']") for x in fields.values()]
-            tests.append(f"len({table}.rows) == {count} and all([{' and '.join(of_row)} for row in {table}.rows])")
+            of_row = " and ".join(x.test(f"row['{x.dims}']", of_rows, x.name) for x in fields.values())
+            rows = " ".join(f"for {name} in (row['{name}'],)" for name in fields)
+            tests.append(f"len({table}.rows) == {count} and all([{of_row} for row in {table}.rows {rows}])")
             arrays += fields.values()
         tests += [x.apart(y) for x in self.arrays.values() for y in self.arrays.values() if x.written and x is not y]
         scope |= {f"dtype_{x.name}": x.dtype for x in arrays}
@@ -199,23 +201,25 @@ class Contract:
         are too few or too many, or one should be a number. overlap: do two arrays share memory?"""
         if len(args) != len(self.parameters):
             raise TypeError(f"kernel {self.name} takes {len(self.parameters)} arguments, not {len(args)}")
-        for p, kind, x in zip(self.parameters, self.kinds, args):
-            if kind in DTYPES and not isinstance(x, NUMBERS[DTYPES[kind].kind]):
-                raise TypeError(f"kernel {self.name}: {p.name} must be a number, {kind}, not {x!r}")
-        given = {p.name: x for p, x in zip(self.parameters, args)}
         kind = (launched, *map(_kind, args))
+        given = dict(zip(self._names, args))
         if self.tables or kind not in self._checked:
             self._check(launched, given)
             _remember(self._checked).add(kind)
-        arrays = [(x, given[x.name]) for x in self.arrays.values() if given[x.name] is not None]
-        for x, y in arrays:
-            for other, z in arrays if x.written else ():
+        arrays = [(x, y, _owner(y)) for x in self._all if (y := given[x.name]) is not None]
+        for x, y, owner in arrays:
+            for other, z, its_owner in arrays if x.written else ():
+                if owner is not its_owner and owner is not None and its_owner is not None:
+                    continue
                 if other is x or (y is z and x.within and x.within == other.within):
                     continue
-                if y is z or ((y.base is not None or z.base is not None) and y.size and z.size and overlap(y, z)):
+                if y is z or (y.size and z.size and overlap(y, z)):
                     self._refuse(f"it writes to {x.name}, which shares memory with {other.name}")
 
     def _check(self, launched, given):
+        for p, kind in zip(self.parameters, self.kinds):
+            if kind in DTYPES and not isinstance(given[p.name], NUMBERS[DTYPES[kind].kind]):
+                raise TypeError(f"kernel {self.name}: {p.name} must be a number, {kind}, not {given[p.name]!r}")
         known = {**self._known, **given, "grid": launched[0], "grid_y": launched[-1]}
         for name, kind in self.structs.items():
             if not isinstance(given[name], bytes) or len(given[name]) != self.sizes[kind]:
@@ -305,7 +309,15 @@ def _reach(sizes, steps):
     return sum(end for end in ends if end < 0), sum(end for end in ends if end > 0)
 
 
+def _owner(x):
+    """The array that has the memory of x; None if that is not known."""
+    owner = x if x.base is None else x.base
+    return owner if type(owner) is type(x) and owner.base is None else None
+
+
 def _kind(x):
+    if type(x) is np.ndarray:
+        return x.dtype, x.shape, x.strides, x.flags.writeable
     if hasattr(x, "strides") and not isinstance(x, np.generic):
         return x.dtype, x.shape, x.strides, getattr(x.flags, "writeable", True)
     return x if isinstance(x, (int, bytes, np.integer)) or x is None else type(x)
