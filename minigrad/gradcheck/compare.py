@@ -28,22 +28,41 @@ FAR = 2.0**-3  # the second look begins there, or at an eighth of x
 
 @dataclass
 class Compared:
-    """Analytic values beside numeric ones, and what was found. Arrays of one shape: one value for each cotangent, or
-    for each cotangent and element."""
+    """Analytic values beside numeric ones, and what is known of each pair. Arrays of one shape: one value for each
+    cotangent, or for each cotangent and element.
+
+    Three questions decide. Do the two agree? If so, is the numeric one resolved, its bar narrow enough to mean
+    something? If not, is it reliable, or may rounding, or steps that the function is too rough for, have made it?"""
 
     analytic: np.ndarray
     d: Derivative
-    codes: np.ndarray  # verdicts, see CODE
-    excess: np.ndarray  # |analytic - numeric| / allowed
+    excess: np.ndarray  # |analytic - numeric| / allowed; infinite where there is no such number
+    agrees: np.ndarray  # bool, as the others
+    resolved: np.ndarray
+    reliable: np.ndarray
+    between: np.ndarray  # is the analytic one between the slopes of the two sides?
+    smooth: np.ndarray  # is there a gradient without doubt, by the differences?
 
     @property
     def difference(self):
         return np.abs(self.analytic - self.d.value)
 
     @property
-    def is_wrong(self):
-        """What a first look would not let pass (bool)."""
-        return self.codes >= CODE[INCONCLUSIVE]
+    def codes(self):
+        """The verdicts, see CODE."""
+        d, here = self.d, ~self.d.jump
+        codes = np.where(self.reliable, CODE[FAIL], CODE[INCONCLUSIVE])
+        for verdict, where in (  # of which the last that holds counts
+            (KINK, here & d.bent & self.between),
+            (INCONCLUSIVE, here & self.agrees),
+            (PASS, here & self.agrees & self.resolved),
+            (KINK, here & self.agrees & d.kink),
+            (KINK, d.jump & self.between),
+            (NONFINITE, ~np.isfinite(self.analytic + d.value + d.bar)),
+            (FAIL, ~np.isfinite(self.analytic) & self.smooth),
+        ):
+            codes[where] = CODE[verdict]
+        return codes
 
 
 class Comparison:
@@ -190,20 +209,17 @@ class Comparison:
 
         What is in doubt after a first look gets a second, at steps of all sizes."""
         if self.is_exact:
-            d = self.exact(direction, cotangents, noise)
-            return Compared(analytic, d, *self.judge(analytic, d))
+            return self.judged(analytic, self.exact(direction, cotangents, noise))
         path = self.path(direction, cotangents, noise, gain)
-        d = path.first_look()
-        found = Compared(analytic, d, *self.judge(analytic, d))
-        doubtful = self.doubtful(path, found, size)
-        if doubtful.any():
-            self.look_again(path, found, doubtful)
-        return found
+        found = self.judged(analytic, path.first_look())
+        wrong = found.codes >= CODE[INCONCLUSIVE]
+        doubtful = self.doubtful(path, found, wrong, size)
+        return self.look_again(path, found, wrong, doubtful) if doubtful.any() else found
 
-    def doubtful(self, path, found, size):
+    def doubtful(self, path, found, wrong, size):
         """What needs a second look (bool): what disagrees, what cannot be told for rounding, and what rounding may have
         flattened."""
-        analytic, d, wrong = found.analytic, found.d, found.is_wrong
+        analytic, d = found.analytic, found.d
         size = np.maximum(size, np.maximum(np.abs(analytic), np.abs(d.value)))
         loose = (3 * d.bar > WIDE * np.maximum(size, d.swing)) & ~wrong & ~d.jump
         unseen = (loose & ~d.seen) | (d.flat & ~wrong)
@@ -211,72 +227,66 @@ class Comparison:
             unseen &= path.changes_on_both_sides(path.highest)
         return np.isfinite(analytic) & (wrong | (loose & d.seen) | unseen)
 
-    def look_again(self, path, found, doubtful):
-        """Look at steps of all sizes, and judge what is doubtful by what they show. What is not the same in both looks
-        has not failed."""
-        analytic, d, codes = found.analytic, found.d, found.codes
-        passed = doubtful & ~found.is_wrong & d.seen & (self.coarsest == EPS)  # the noise of float32 could be anything
-        disputed = np.where(found.is_wrong, found.difference, np.where(d.flat, d.swing, np.where(passed, d.bar, 0)))
-        noise = np.broadcast_to(path.noise, codes.shape)
+    def look_again(self, path, found, wrong, doubtful):
+        """What is found at steps of all sizes of what is doubtful. What is not the same in both looks is not reliable,
+        and a flat stretch that rounding made resolves nothing, where one that the function has by itself does."""
+        analytic, d = found.analytic, found.d
+        passed = doubtful & ~wrong & d.seen & (self.coarsest == EPS)  # the noise of float32 could be anything
+        disputed = np.where(wrong, found.difference, np.where(d.flat, d.swing, np.where(passed, d.bar, 0)))
+        noise = np.broadcast_to(path.noise, wrong.shape)
         steps, other, plateau = path.second_look(disputed[doubtful], noise[doubtful], d.step[passed])
         seen = d.seen | other.seen
         same = np.abs(d.value - other.value) <= 3 * (d.bar + other.bar)
         d.flat = np.where(doubtful, other.flat, d.flat)
         better = plateau | (~d.flat & (other.bar < d.bar))
         d.replace(doubtful & better & np.isfinite(other.value + other.bar) & ~d.jump, other)
-        for old, new in zip((codes, found.excess), self.judge(analytic, d)):
-            old[doubtful] = new[doubtful]
-        unsettled = doubtful & ~plateau & ~d.jump & (d.flat | ((codes == CODE[FAIL]) & (seen | ~same)))
-        unsettled |= (codes == CODE[FAIL]) & (d.swing == 0) & (np.abs(analytic) <= 3 * path.lost)
-        codes[unsettled & (codes != CODE[KINK])] = CODE[INCONCLUSIVE]
-        self._settle_flats(path, steps, found, doubtful & d.flat & ~(d.jump | d.bent), plateau)
-
-    def _settle_flats(self, path, steps, found, flat, plateau):
-        """A flat stretch that rounding made decides nothing; one that the function has by itself does."""
-        analytic, d, codes = found.analytic, found.d, found.codes
-        flat = flat & (codes == CODE[INCONCLUSIVE])
-        still = flat & (analytic == 0) & (d.value == 0)
-        contrary = flat & plateau & (found.difference > self.allowed(analytic, d))
+        found = self.judged(analytic, d)
+        fails = found.codes == CODE[FAIL]
+        unsettled = doubtful & ~plateau & ~d.jump & (d.flat | (fails & (seen | ~same)))
+        unsettled |= fails & (d.swing == 0) & (np.abs(analytic) <= 3 * path.lost)
+        found.reliable &= ~unsettled
+        found.resolved &= ~unsettled
+        flat = doubtful & d.flat & ~(d.jump | d.bent) & (found.codes == CODE[INCONCLUSIVE])
+        still, contrary = flat & (analytic == 0) & (d.value == 0), flat & plateau & ~found.agrees
         if still.any() or contrary.any():
             rounded = path.flattened(steps) & (not self.rounding.steps)
-            codes[still & ~rounded] = CODE[PASS]
-            codes[contrary & rounded] = CODE[FAIL]
+            found.resolved |= still & ~rounded
+            found.reliable |= contrary & rounded
+        return found
 
-    def judge(self, analytic, d):
-        """(codes, excess): does each analytic value agree with its numeric one?"""
+    def judged(self, analytic, d):
+        """Compared: by the numbers alone."""
         difference = np.abs(analytic - d.value)
         excess = np.where(difference == 0, 0.0, difference / self.allowed(analytic, d))
         steepest = np.maximum(np.abs(d.left), np.abs(d.right))
-        codes = np.where(
-            excess <= 1, CODE[PASS], np.where((d.flat | d.strange) & ~d.jump, CODE[INCONCLUSIVE], CODE[FAIL])
-        )
         low, high, margin = np.minimum(d.left, d.right), np.maximum(d.left, d.right), 1e-6 * steepest + 32 * d.floor
         between = (low - margin <= analytic) & (analytic <= high + margin)
-        codes[d.jump & ~between] = CODE[FAIL]
-        codes[(d.kink & (excess <= 1)) | (d.bent & between & (excess > 1)) | (d.jump & between)] = CODE[KINK]
-        excess = np.where(d.jump & ~between, np.inf, excess)
-        unknown = ~np.isfinite(analytic + d.value + d.bar)
-        codes[unknown] = CODE[NONFINITE]
-        firm = np.isfinite(d.value) & (3 * d.bar <= 1e-3 * d.swing) & ~(d.jump | d.bent)
+        smooth = np.isfinite(d.value) & (3 * d.bar <= 1e-3 * d.swing) & ~(d.jump | d.bent)
         # at the edge of a domain, 0 times an infinite slope is NaN in any backward
-        if np.isfinite(self.y).all() and np.isfinite(d.value + d.bar).all():
-            codes[~np.isfinite(analytic) & firm] = CODE[FAIL]
-        return codes, np.where(unknown, np.inf, excess)
+        smooth &= np.isfinite(self.y).all() and np.isfinite(d.value + d.bar).all()
+        unknown = (d.jump & ~between) | ~np.isfinite(analytic + d.value + d.bar)
+        reliable, resolved = d.jump | ~(d.flat | d.strange), np.ones(excess.shape, bool)
+        return Compared(
+            analytic, d, np.where(unknown, np.inf, excess), excess <= 1, resolved, reliable, between, smooth
+        )
 
     def allowed(self, analytic, d):
         return self.atol + self.rtol * np.maximum(np.abs(analytic), np.abs(d.value)) + 3 * d.bar
 
-    def negligible(self, gradient, flow):
-        """An error of this size means nothing: no element of a gradient is known better than the largest one, and half
-        an ulp of the terms that cancel in it, allow. gradient: (..., elements), flow: (...)."""
-        return EPS * np.maximum(
-            8 * np.abs(gradient).max(axis=-1, keepdims=True, initial=0), np.expand_dims(flow, -1) / 2
-        )
+    def settle(self, found, gradient, flow):
+        """What is so small that it means nothing agrees: no element of a gradient is known better than the largest one,
+        and half an ulp of the terms that cancel in it, allow. gradient: (…, elements), flow: (…). Of what agrees
+        otherwise, a bar that is too wide for the size of the gradient resolves nothing."""
+        codes, flow = found.codes, np.expand_dims(flow, -1)
+        least = EPS * np.maximum(8 * np.abs(gradient).max(axis=-1, keepdims=True, initial=0), flow / 2)
+        small = (found.difference <= least) & ~found.d.flat & ((codes == CODE[FAIL]) | (codes == CODE[INCONCLUSIVE]))
+        found.agrees |= small
+        found.resolved = small | (found.resolved & ~(self.too_wide(found, flow) & (found.difference > least)))
 
-    def too_wide(self, compared, flow):
+    def too_wide(self, found, flow):
         """Where is the bar so wide, for the size of the gradient, that it decides nothing? Where the gradient is 0 as
         far as one can tell, its size is that of the terms which cancel."""
-        analytic, d = compared.analytic, compared.d
+        analytic, d = found.analytic, found.d
         size = np.maximum(np.abs(analytic), np.abs(d.value)).max(axis=-1, keepdims=True, initial=0)
         size = np.maximum(size, d.swing)
         nothing = ~d.seen & (np.abs(analytic) <= 3 * d.bar)

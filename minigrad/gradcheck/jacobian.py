@@ -31,14 +31,10 @@ def check_elements(comparison, combinations=None):
         columns = attempt("Jacobian", f"Jacobian of {leaf.name}", _columns, c, i, drawn, noise, gain, analytic)
         if columns is None:
             continue
-        table = side_by_side(columns)
-        codes = table.codes
-        small = table.difference <= c.negligible(analytic, flow)
-        codes[small & ~table.d.flat & ((codes == CODE[FAIL]) | (codes == CODE[INCONCLUSIVE]))] = CODE[PASS]
+        tables[leaf] = table = side_by_side(columns)
+        c.settle(table, analytic, flow)
         what = f"whether rounding explains it in {leaf.name}"
         follow("question", what, _allow_for_rounding, c, i, cotangents, noise, table)
-        codes[(codes == CODE[PASS]) & c.too_wide(table, flow[:, None]) & ~small] = CODE[INCONCLUSIVE]
-        tables[leaf] = table
     for leaf in tables:
         c.add(_worst(c, leaf, tables, of_outputs=drawn is None))
 
@@ -51,15 +47,16 @@ def _columns(c, i, drawn, noise, gain, analytic):
 
 
 def _allow_for_rounding(comparison, i, cotangents, noise, table):
-    """A FAIL in leaf i is not decided if rounding within the backward explains it, or if no step could tell."""
-    for codes, difference, cotangent, n in zip(table.codes, table.difference, cotangents, noise):
-        if CODE[FAIL] in codes:
+    """A FAIL in leaf i is not reliable if rounding within the backward explains it, or if no step could tell."""
+    rows = zip(table.codes == CODE[FAIL], table.reliable, table.difference, cotangents, noise)
+    for fails, reliable, difference, cotangent, n in rows:
+        if fails.any():
             allowed = 8 * unsteadiness(comparison.subject, cotangent)[1][i].ravel()
-            codes[(codes == CODE[FAIL]) & (difference <= allowed)] = CODE[INCONCLUSIVE]
-        for j in np.flatnonzero(codes == CODE[FAIL]):
+            reliable[fails & (difference <= allowed)] = False
+        for j in np.flatnonzero(fails & reliable):
             if not comparison.too_rough(comparison.unit(i, j), cotangent, difference[j], n):
                 return  # the leaf fails, whatever becomes of its other elements
-            codes[j] = CODE[INCONCLUSIVE]
+            reliable[j] = False
 
 
 def _worst(comparison, leaf, tables, of_outputs):
@@ -152,18 +149,13 @@ class Directional:
         """The Finding for the derivative along u. element: (leaf, j) if u is a single one."""
         c, parts = self.comparison, self.terms(u)
         found = c.compare(self.direction(u), self.cotangents, self.noise, self.gain, np.array([parts.sum()]))
-        (difference,), codes = found.difference, found.codes
-        if codes[0] == CODE[FAIL] and difference <= c.negligible(self.gradient, self.flow[0]):
-            codes[0] = CODE[PASS]
-        elif codes[0] == CODE[FAIL]:  # may rounding within the backward explain it?
-            moving = u != 0
+        c.settle(found, self.gradient, np.maximum(self.flow[0], np.linalg.norm(parts)))
+        if found.codes[0] == CODE[FAIL]:  # may rounding within the backward explain it?
+            moving, (difference,) = u != 0, found.difference
             rounded = joined(unsteadiness(self.subject, self.cotangents[0])[1])[moving] * u[moving]
-            if difference <= 8 * np.linalg.norm(rounded) or (
+            found.reliable[:] = difference > 8 * np.linalg.norm(rounded) and not (
                 element and c.too_rough(self.direction(u), self.cotangents[0], difference, self.noise[0])
-            ):
-                codes[0] = CODE[INCONCLUSIVE]
-        elif codes[0] == CODE[PASS] and c.too_wide(found, np.maximum(self.flow, np.linalg.norm(parts))):
-            codes[0] = CODE[INCONCLUSIVE]
+            )
         return c.finding(name, found, 0, element)
 
     def terms(self, u):
@@ -179,7 +171,7 @@ class Directional:
             part[positions[chosen]] = u[positions[chosen]]
             direction = self.direction(part)
             d = self.comparison.slope(direction, self.cotangents, self.noise)
-            return self.comparison.judge(np.array([self.terms(part).sum()]), d)[0][0] != CODE[PASS]
+            return self.comparison.judged(np.array([self.terms(part).sum()]), d).codes[0] != CODE[PASS]
 
         return int(positions[bisect(disagrees, positions.size)])
 
