@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 
 import minigrad as mg
@@ -128,3 +129,50 @@ def test_one_period_is_learned_as_a_distance(example):
     model = example.train(example.new_model(0), 0, periods=(12, 12))
     assert best(model, "induction", 12)[2] > 0.7 and example.accuracy(model, 12) > 0.9
     assert best(model, "induction", 16)[2] < 0.2 and example.accuracy(model, 16) < 0.1
+
+
+# ---------------------------------------------------------------------------------- which gradient teaches a head
+
+
+@pytest.fixture
+def teaches(monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    return load("which_gradient_teaches")
+
+
+def gradients(model, tokens):
+    _, loss = model(tokens[:, :-1], tokens[:, 1:])
+    return loss.item(), [g.numpy() for g in mg.grad(loss, list(model.parameters()))]
+
+
+def test_controls_change_what_they_say(teaches, example):
+    """A random gradient in K's place changes no value, and no gradient but the first layer's and what it reads."""
+    tokens = repeated_tokens([9, 12], example.V, example.T + 1, mg.Generator(0))
+    model = example.new_model(0)
+    loss, plain = gradients(model, tokens)
+    teaches.disturb(model)
+    same, disturbed = gradients(model, tokens)
+    assert same == pytest.approx(loss, 1e-6)
+    changed = [not np.allclose(a, b, rtol=1e-3, atol=1e-5) for a, b in zip(plain, disturbed)]
+    names = [name for name, _ in model.named_parameters()]
+    assert {name for name, other in zip(names, changed) if other} == {n for n in names if n[:3] in ("wte", "wpe")} | {
+        n for n in names if n.startswith("blocks.0")
+    }
+    given = example.new_model(0)
+    teaches.give(given)
+    assert teaches.previous(given) == 1 and teaches.previous(example.new_model(0)) < 0.2
+
+
+@pytest.mark.slow
+def test_a_head_is_taught_through_its_keys(teaches, example, capsys, tmp_path):
+    for cut, formed in (("", True), ("q", True), ("k", False)):
+        model, scores = teaches.Training(cut).run(0, 600)
+        assert (scores[-1] > teaches.FORMED) == formed == (example.accuracy(model, example.UNSEEN) > 0.8)
+        if not cut:
+            right = [teaches.accuracy_without(model, *what) for what in teaches.WITHOUT.values()]
+            assert right[1] < 0.2 < 0.8 < min(right[0], *right[2:])
+    assert teaches.main(["--seeds", "2", "--steps", "100", "--out", str(tmp_path / "a.png")]) == 0
+    printed = capsys.readouterr().out
+    rows = re.findall(r"^.{22} +\d\.\d\d ± \d\.\d\d +\d of 2 +\d\.\d\d ± ", printed, re.MULTILINE)
+    assert len(rows) == len(teaches.TRAININGS)
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
