@@ -1,6 +1,5 @@
 // The cross-entropy of rows of logits, with a target class for each, and its backward.
 //
-//   layout   logits, p, dlogits: rows of n classes, one after the other; loss, dloss, target: one for each row
 //   launch   a warp or a block for each row: see rows.cuh
 //   equals   p = softmax(logits); loss = -(q * np.log(p)).sum(-1), dlogits = (p - q) * dloss[:, None] with
 //            q = (1 - smoothing) * onehot(target) + smoothing / n; loss and dlogits are 0 where target == ignore_index,

@@ -1,6 +1,5 @@
 // Casts: y = x in another dtype. Compiled for each dtype of x, with an entry point for each of y.
 //
-//   layout   y, x: any strides
 //   launch   1-D, as for map_places
 //   equals   x.astype(dtype): floats to integers round towards zero, and to bool is x != 0. NaN, or a float beyond the
 //            integer type's limits, gives an unspecified integer, which differs between GPU and CPU

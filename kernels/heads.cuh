@@ -1,9 +1,7 @@
 // Where heads lie in memory, for all kernels of attention.
 #pragma once
 
-// q (B, nh, T, D), k (B, nh / group, S, D), v (B, nh / group, S, Dv), o (B, nh, T, Dv), mask and bias (B, nh, T, S):
-// strides, in elements, of batch, head and position; 0 where a mask or bias is broadcast. The gradients have strides
-// likewise. The last dim of all but mask and bias has stride 1.
+// Strides, in elements, of batch, head and position; 0 where a mask or bias is broadcast.
 // args  q (B, n.nh, n.T, n.D) at n.q; dq (B, n.nh, n.T, n.D) at n.dq; o, dout (B, n.nh, n.T, n.Dv) at n.o;
 //       k (B, n.nh // n.group, n.S, n.D) at n.k; dk (B, n.nh // n.group, n.S, n.D) at n.dk;
 //       v (B, n.nh // n.group, n.S, n.Dv) at n.v; dv (B, n.nh // n.group, n.S, n.Dv) at n.dv;

@@ -1,7 +1,6 @@
 // LayerNorm and RMSNorm over rows, and their backward.
 //
-//   layout   x, y, dy, dx: rows of n elements, one after the other; mean, rstd: one for each row; weight, bias: (n,).
-//            A null mean makes it RMSNorm, as if the mean were 0; a null weight is ones, a null bias zeros.
+//   layout   a null mean makes it RMSNorm, as if the mean were 0; a null weight is ones, a null bias zeros
 //   launch   norm_forward and norm_dx: a warp or a block for each row: see rows.cuh. norm_sums: each block takes a run
 //            of rows and sums its part of dweight and dbias in Totals, of 8 bytes each; add_parts then adds up the parts
 //            in a fixed order, with a block for each 32 columns of a result.

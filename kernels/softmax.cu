@@ -1,6 +1,5 @@
 // Softmax over rows and its relatives.
 //
-//   layout   x, y, dy, dx: rows of n elements, one after the other
 //   launch   a warp or a block for each row: see rows.cuh
 //   equals   softmax: np.exp(x - x.max(-1)) / np.exp(x - x.max(-1)).sum(-1), and 0 for a row that is all -∞
 //            its backward: (dy - (dy * y).sum(-1)) * y * scale

@@ -272,7 +272,7 @@ class Contract:
             return size
         if any(step % array.itemsize for n, step in zip(array.shape, array.strides) if n > 1):
             refuse(f"has strides of {array.strides} bytes, of elements of {array.itemsize}")
-        steps = eval(_code(x.steps if x.steps.startswith("(") else f"(*{x.steps.lstrip('*')},)"), KNOWN, known)
+        steps = eval(_code(f"(*({x.steps}),)" if x.steps[0] != "*" else f"({x.steps},)"), KNOWN, known)
         low, high = _reach(dims, (*steps, *(1,) * (len(dims) - len(steps))))
         own = _reach(array.shape, [step // array.itemsize for step in array.strides])
         if 0 not in dims and not own[0] <= low <= high <= own[1]:
