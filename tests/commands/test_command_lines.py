@@ -56,6 +56,7 @@ COMMANDS = {
     "reverse_sequence": ["--steps=0"],
     "saturation": ["--steps=1"],
     "scale": [],
+    "which_gradient_teaches": ["--seeds=1", "--steps=1"],
     "why_topological_order": [],
     "worked_examples": [],
 }
@@ -67,6 +68,7 @@ SMALL = {  # what makes examples quick that no option does
     "reverse_sequence": {"exact": lambda model: 0.0},
     "saturation": {"FACTORS": (1, 2), "HALF": 1},
     "scale": {"SIZES": (4, 8)},
+    "which_gradient_teaches": {"TRAININGS": {}},
 }
 OUTPUTS = "--out", "--json", "--html"
 CORPORA = "minigrad train", "char_lm", "head_count", "prune_heads"  # whose --text is files
@@ -277,7 +279,7 @@ def test_optional_packages_are_asked_for_before_the_work(package, monkeypatch, c
     monkeypatch.setitem(sys.modules, package, None)
     needed = {
         "matplotlib": {"head_count": "a.png", "scale": "a.png", "induction_heads": "a", "prune_heads": "a",
-                       "saturation": "a", "head_report": "a"},
+                       "saturation": "a", "head_report": "a", "which_gradient_teaches": "a.png"},
         "graphviz": {"backprop_through_heads": "a.svg", "why_topological_order": "a", "head_report": "a"},
     }  # fmt: skip
     for command, path in needed[package].items():

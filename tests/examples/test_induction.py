@@ -135,8 +135,7 @@ def test_one_period_is_learned_as_a_distance(example):
 
 
 @pytest.fixture
-def teaches(monkeypatch):
-    monkeypatch.syspath_prepend(EXAMPLES)
+def teaches():
     return load("which_gradient_teaches")
 
 

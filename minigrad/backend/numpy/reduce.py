@@ -86,8 +86,8 @@ def _order(x, descending):
 def _first_places(x, descending, k):
     """The first k places of the order of each row of x, where there is a faster way than to sort: (rows, k), or None.
 
-    A row is shared out to blocks. A bound that the best numbers of k blocks reach is reached by k numbers at least, and
-    usually by few more. These are sorted."""
+    A row is cut into blocks. A bound that the best of k blocks reach is reached by k numbers at least, and usually by
+    few more: these are sorted."""
     rows, n = x.shape
     width = min(256, n // (8 * k)) if k else 0
     if width < 8 or not rows:

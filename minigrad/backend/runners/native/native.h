@@ -180,7 +180,6 @@ inline __attribute__((always_inline)) float log_(float x) {
   return x >= 0 ? y : __builtin_nanf("");
 }
 
-// A kernel writes exp(x) for either type.
 // Of double, what random numbers need: ln x for x in [2^-53, 1], and cos and sin of an angle in [0, 2π), to 2 units in
 // the last place. The polynomials are Cephes'.
 inline __attribute__((always_inline)) double ln(double x) {
@@ -230,6 +229,7 @@ inline __attribute__((always_inline)) void cos_sin(double angle, double& cosine,
   cosine = (quarter + 1) & 2 ? -cosine : cosine;
 }
 
+// A kernel writes exp(x) for either type.
 inline __attribute__((always_inline)) double exp_(double x) { return std::exp(x); }
 inline __attribute__((always_inline)) double tanh_(double x) { return std::tanh(x); }
 inline __attribute__((always_inline)) double erf_(double x) { return std::erf(x); }
