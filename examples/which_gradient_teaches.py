@@ -13,14 +13,16 @@ Controls: as much gradient as comes by way of K, but in a random direction, is t
 stays as it was drawn; the cut is made in a part of the training only; and a head is given to the model, its pattern
 held on the token before (as Singh et al. 2024, arXiv 2404.07129, hold parts of a circuit to find what waits for what).
 
-With K's gradient cut, no head forms that looks at the token before, and cutting anything else does not matter: a head
-is taught through its keys. In the end most predictions are right all the same. By what? The second table takes values
-away from the trained models. Uncut, the second layer finds its token by K, into which a head of the first has written
-what stood before. Cut, it finds it by Q and by position: the first layer tells a token where it stood before, and the
-second looks at the position after that. With both cut, neither forms. We found no earlier work that cuts gradients in
-training to explain a head; the nearest, Gradient Routing (arXiv 2410.04332), does so to decide where a model learns.
+With K's gradient cut, no head forms that looks at the token before; with Q's or V's cut, or as much at random, one
+does: a head is taught through its keys. In the end most predictions are right all the same. By what? The second table
+takes values away from the trained models. Uncut, the second layer finds its token by K, into which a head of the first
+has written what stood before. Cut, it finds it by Q and by position: the first layer tells a token where it stood
+before, and the second looks at the position after that. With both cut, neither forms. We found no earlier work that
+cuts gradients in training to explain a head; the nearest, Gradient Routing (arXiv 2410.04332), does so to decide where
+a model learns.
 """
 
+import math
 from contextlib import ExitStack
 
 import induction_heads as task
@@ -58,11 +60,10 @@ def give(model):
     """Hold the pattern of the first layer's head 0 on the token before."""
     before = np.eye(task.T, k=-1, dtype=np.float32)
     before[0, 0] = 1
-    chosen = mg.arange(4).reshape(4, 1, 1) == 0
 
     def hook(layer, pattern):
-        T = pattern.shape[-1]
-        return mg.where(chosen, mg.tensor(before[:T, :T]), pattern)
+        nh, T = pattern.shape[1:3]
+        return mg.where(mg.arange(nh).reshape(nh, 1, 1) == 0, mg.tensor(before[:T, :T]), pattern)
 
     model.blocks[0].attn.register_head_hook("pattern", hook)
 
@@ -71,7 +72,7 @@ class Training:
     """A way to train. cut: the inputs of the second layer into which the first layer's gradient is cut. begin, end: the
     steps between which it is. frozen: does the first layer's W_K stay as it is? prepare: a function of the model."""
 
-    def __init__(self, cut="", begin=0, end=STEPS, frozen=False, prepare=None):
+    def __init__(self, cut="", begin=0, end=math.inf, frozen=False, prepare=None):
         self.cut, self.begin, self.end, self.frozen, self.prepare = cut, begin, end, frozen, prepare
 
     def run(self, seed, steps):
@@ -151,6 +152,8 @@ def main(argv=()):
     if args.out:
         cli.needs("matplotlib", "--out")
         cli.file_to_write(args.out, "--out", "teaches.png", ".png")
+        if args.steps < EVERY:
+            parser.error(f"--out draws a point for each {EVERY} steps: give --steps {EVERY} or more")
 
     series, without = {}, {}
     print(f"{'gradient cut':22}{'a head looks at':>18}{'':>12}{'right on':>20}")
@@ -171,7 +174,7 @@ def main(argv=()):
     print(f"{'trained with the cut':28}" + "".join(f"{name:>16}" for name in without))
     for i, what in enumerate(WITHOUT):
         print(f"{what:28}" + "".join(f"{found[i]:>16}" for found in without.values()))
-    if args.out and args.steps >= EVERY:
+    if args.out:
         steps = np.arange(EVERY, args.steps + 1, EVERY)
         shown = "nothing", "Q", "K", "V", "as much, at random", "K, until step 400", "K, from step 200 on"
         lines = {f"cut: {name}": (steps, series[name]) for name in shown}

@@ -90,6 +90,7 @@ def entry_points(text):
     }
 
 
+@functools.lru_cache(64)
 def declared_above(text, line):
     """What `// args` says above what begins with a line."""
     found = re.search(rf"^((?://.*\n)*){re.escape(line)}", text, re.MULTILINE)
@@ -98,6 +99,12 @@ def declared_above(text, line):
 
 def _declared(comment):
     return " ".join(line.removeprefix("//").strip() for line in f"\n{comment}".partition("\n// args")[2].splitlines())
+
+
+@functools.lru_cache(32)
+def types(text):
+    """{"T": its C type, "R": its C type} of a source."""
+    return {new: old for old, new in re.findall(r"typedef ([\w ]+) ([TR]);", text)}
 
 
 @functools.lru_cache(32)

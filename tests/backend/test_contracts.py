@@ -100,10 +100,7 @@ class Spoiling:
         super()._run(file, entry, dtype, grid, block, shared, args)
 
     def spoil(self, file, entry, dtype, grid, args):
-        if isinstance(self, Emulated):
-            contract = (self._kernels.get((file, entry, dtype)) or self._load(file, entry, dtype))[1].contract
-        else:
-            contract = self.kernel(file, entry, dtype).contract
+        contract = self.kernel(file, entry, dtype).contract
         contract.check(grid, args, np.may_share_memory)
         for name, how, wrong in spoilt_launches(contract, args):
             self.tried += 1

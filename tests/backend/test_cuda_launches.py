@@ -58,7 +58,7 @@ def kernel(*kinds):
     """A Kernel with these parameters, on what it asks of a Cuda, without a GPU."""
     on = types.SimpleNamespace(array_type=Array, gpu=0, shared_limit=227 << 10, with_tables=list)
     on.own = functools.partial(cuda.Cuda.own, on)
-    contract = types.SimpleNamespace(kinds=kinds, sizes={"Layout": 24}, quickly=lambda **_: lambda *_: True)
+    contract = types.SimpleNamespace(kinds=kinds, sizes={"Layout": 24}, tables={}, quickly=lambda **_: lambda *_: True)
     return cuda.Kernel(on, Raw(), contract)
 
 

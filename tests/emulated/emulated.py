@@ -103,6 +103,10 @@ class Emulated(Launched):
         for _, alone in copies:
             alone.give_back()
 
+    def kernel(self, *key):
+        """The Kernel of a file, entry and dtype."""
+        return (self._kernels.get(key) or self._load(*key))[1]
+
     def static_shared(self, file, entry, dtype):
         """Bytes of static shared memory of an entry point: here, of all those of its file together."""
         module, _ = self._kernels.get((file, entry, dtype)) or self._load(file, entry, dtype)

@@ -1,6 +1,7 @@
 """What the README files and CONTRIBUTING.md say is so: every code block runs or is printed as shown, and the paths,
 commands, names and sizes that they mention exist."""
 
+import ast
 import importlib.util
 import itertools
 import re
@@ -168,6 +169,21 @@ def test_names_exist():
             else:
                 assert hasattr(found, name), f"{doc}: {module}.{'.'.join(path)}"
                 found = getattr(found, name)
+
+
+def test_what_a_journey_passes_is_in_its_file():
+    """`autograd/op.py: Op.apply` and the like: a class, a function, a method or a constant of that file."""
+    seen = [(doc, *match.groups()) for doc, code in QUOTED if (match := re.fullmatch(r"([\w/]+\.py): ([\w.]+)", code))]
+    assert len(seen) > 30
+    for doc, file, name in seen:
+        places = [ROOT / doc, ROOT / "minigrad/x", ROOT / "x"]
+        path = next((path for place in places if (path := place.parent / file).is_file()), None)
+        assert path is not None, f"{doc}: {file}"
+        found = ast.parse(path.read_text(encoding="utf-8"))
+        for part in name.split("."):
+            stored = [each for each in ast.walk(found) if not isinstance(getattr(each, "ctx", None), ast.Load)]
+            found = next((each for each in stored if part in (getattr(each, "name", 0), getattr(each, "id", 0))), None)
+            assert found is not None, f"{doc}: {file}: {name}"
 
 
 def commands():

@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..kernels import C_TYPES, Struct, constants, declared_above, entry_points
+from ..kernels import C_TYPES, Struct, constants, declared_above, entry_points, types
 from .program import Table
 
 DTYPES = {c: np.dtype(name) for name, c in C_TYPES.items()}
@@ -105,9 +105,8 @@ class Contract:
     def __init__(self, name, text):
         """text: the source of its file, as a compiler gets it. Raises ContractError if a size is missing."""
         declared, self.parameters = entry_points(text)[name]
-        types = {new: old for old, new in re.findall(r"typedef ([\w ]+) ([TR]);", text)}
-        self.name, self._text, self._types = name, text, types
-        self.kinds = [types.get(p.kind, p.kind) for p in self.parameters]
+        self.name, self._text, self._types = name, text, types(text)
+        self.kinds = [self._types.get(p.kind, p.kind) for p in self.parameters]
         self.structs = {p.name: k for p, k in zip(self.parameters, self.kinds) if k not in DTYPES and k != "*"}
         self.sizes = {kind: _struct(kind, text).size for kind in self.structs.values()}  # in bytes
         self.arrays: dict[str, Declared] = {}

@@ -347,7 +347,7 @@ class Kernel:
     def __call__(self, grid, block, shared, args):
         if not self._fits(grid, args):
             self.contract.check(grid, args, self.on.overlap)
-        self.launch(grid, block, shared, self.on.with_tables(args))
+        self.launch(grid, block, shared, self.on.with_tables(args) if self.contract.tables else args)
 
     def launch(self, grid, block, shared, args):
         """Launch without a look at what the kernel declares of its arrays; tables are packed."""
