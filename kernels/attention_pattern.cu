@@ -9,7 +9,7 @@
 #include "rows.cuh"
 
 // args  y, scores (rows.size, S); bits mask? (*rows.shape[:rows.ndim], S) at (*rows.strides[16:][:rows.ndim], step)
-extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
+extern "C" __global__ void __launch_bounds__(HELD_THREADS, HELD_BLOCKS)
 attention_pattern(T* __restrict__ y, const T* __restrict__ scores, const unsigned char* __restrict__ mask, Layout rows,
                   long long step, long long queries, long long S, R scale, bool causal) {
   const long long row = own_row(), i = row % queries;

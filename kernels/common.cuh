@@ -91,7 +91,7 @@ __device__ __forceinline__ Total<V> sum_of(Total<V> a, Total<V> b) {
 
 // ------------------------------------------------------------------------------------------------- loops of a block
 // All threads of a block call these. There is 1, or a power of 2 from 32 to 1024. In a 2-D block each row of threads
-// has a loop of its own, and is a warp.
+// has a loop of its own, and is a warp or a part of one.
 
 // f(i) for each i in [0, n), distributed over the block's threads: neighbouring i go to neighbouring threads.
 template <typename F>
@@ -103,8 +103,10 @@ __device__ __forceinline__ void each(long long n, F f) {
 template <typename V, typename Op>
 __device__ __forceinline__ V block_combine(V v, Op op) {
   if (ONE_THREAD) return v;
-  for (int lane = 16; lane > 0; lane /= 2) v = op(v, __shfl_xor_sync(0xffffffffu, v, lane));
-  if (blockDim.x == 32) return v;
+  const unsigned threads = blockDim.x < 32 ? blockDim.x : 32;
+  const unsigned mask = 0xffffffffu >> (32 - threads) << threads * threadIdx.y % 32;
+  for (int lane = threads / 2; lane > 0; lane /= 2) v = op(v, __shfl_xor_sync(mask, v, lane));
+  if (blockDim.x <= 32) return v;
   __shared__ V warps[32];
   __syncthreads();  // all threads have read `warps` of the previous call
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = v;
@@ -114,6 +116,9 @@ __device__ __forceinline__ V block_combine(V v, Op op) {
   for (int lane = count / 2; lane > 0; lane /= 2) v = op(v, __shfl_xor_sync(0xffffffffu, v, lane));
   return v;
 }
+
+// The row of this thread, of those that launcher.py's `rows` shares out. It may be beyond the last, in the last block.
+__device__ __forceinline__ long long own_row() { return (long long)blockIdx.x * blockDim.y + threadIdx.y; }
 
 constexpr int ROW_THREADS = 512;  // the most that a block has for a row (launcher.py: row_threads), of 128 registers
 

@@ -7,7 +7,7 @@
 #include "rows.cuh"
 
 // args  loss, target (rows); p, logits (rows, n)
-extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
+extern "C" __global__ void __launch_bounds__(HELD_THREADS, HELD_BLOCKS)
 cross_entropy(T* __restrict__ loss, T* __restrict__ p, const T* __restrict__ logits,
               const long long* __restrict__ target, long long rows, long long n, long long ignore_index,
               double smoothing) {
@@ -30,7 +30,7 @@ cross_entropy(T* __restrict__ loss, T* __restrict__ p, const T* __restrict__ log
 }
 
 // args  dloss, target (rows); dlogits, p (rows, n)
-extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
+extern "C" __global__ void __launch_bounds__(HELD_THREADS, HELD_BLOCKS)
 cross_entropy_backward(T* __restrict__ dlogits, const T* __restrict__ dloss, const T* __restrict__ p,
                        const long long* __restrict__ target, long long rows, long long n, long long ignore_index,
                        double smoothing) {

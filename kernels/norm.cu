@@ -10,7 +10,7 @@
 #include "rows.cuh"
 
 // args  y, x (rows, n); mean?, rstd (rows); weight?, bias? (n)
-extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
+extern "C" __global__ void __launch_bounds__(HELD_THREADS, HELD_BLOCKS)
 norm_forward(T* __restrict__ y, T* __restrict__ mean, T* __restrict__ rstd, const T* __restrict__ x,
              const T* __restrict__ weight, const T* __restrict__ bias, long long rows, long long n, double eps) {
   const long long at = own_row();

@@ -1,12 +1,13 @@
 // Sums, extremes, any and all over adjacent dims: x (outer, n, inner), compact -> y (outer, inner). n is at least 1.
 //
-//   _rows     inner = 1   a block for each row, or for each `part` elements of it: y (outer, ⌈n / part⌉)
+//   _rows     inner = 1   rows, or `part` elements of a row each, as in rows.cuh: y (outer, ⌈n / part⌉)
 //   _columns  inner > 1   a block for each WIDTH columns of each `part` rows: y (outer, ⌈n / part⌉, inner);
-//                         1 thread or a multiple of WIDTH, at most 256
+//                         1 thread or a multiple of WIDTH, at most 256, which share out the rows
 //   _each     n is small  a thread for each result; launch over outer × inner
 //   equals    x.sum(1), x.max(1), …: integers are summed in 64 bits, float16 in float32; NaN wins max and min alike
 //
-// argmax_rows, argmin_rows: a block for each row. The first of ties wins, and the first NaN if there is one.
+// argmax_rows, argmin_rows: the places in a row of x of what is best in each part of it, as _rows. The first of ties
+// wins, and the first NaN if there is one.
 // dot_parts: a block for each `part` elements, whose share of Σ a b it writes to y.
 // A block accumulates its sums in Totals and rounds once, when it writes, so rounding errors do not grow with n.
 #include "accumulate.cuh"
@@ -73,12 +74,25 @@ __device__ __forceinline__ typename Op::V fold(long long n, F f) {
   return lane[0];
 }
 
+// What the threads of a row work on in _rows: `count` elements of x from `start` on, whose row has `first` before them.
+struct Part {
+  long long count, start, first;
+  __device__ __forceinline__ Part(long long n, long long part) {
+    const long long parts = (n + part - 1) / part;
+    first = own_row() % parts * part;
+    start = own_row() / parts * n + first;
+    count = n - first < part ? n - first : part;
+  }
+};
+
 template <typename Op, typename Y>
-__device__ __forceinline__ void fold_rows(Y* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
-  const long long parts = (n + part - 1) / part, row = blockIdx.x / parts, first = blockIdx.x % parts * part;
-  x += row * n + first;
-  const typename Op::V v = fold<Op>(n - first < part ? n - first : part, [&](long long i) { return Op::load(x[i]); });
-  if (threadIdx.x == 0) y[blockIdx.x] = Y(v);
+__device__ __forceinline__ void fold_rows(Y* __restrict__ y, const T* __restrict__ x, long long rows, long long n,
+                                          long long part) {
+  if (own_row() >= rows) return;
+  const Part own(n, part);
+  x += own.start;
+  const typename Op::V v = fold<Op>(own.count, [&](long long i) { return Op::load(x[i]); });
+  if (threadIdx.x == 0) y[own_row()] = Y(v);
 }
 
 // What a block of _columns works on: up to WIDTH columns of up to `part` rows, at one index of outer.
@@ -117,17 +131,17 @@ __device__ __forceinline__ void fold_columns(Y* __restrict__ y, const T* __restr
     for (int c = 0; c < width; c++) y[c] = Y(acc[c]);
     return;
   }
-  __shared__ V groups[4][WIDTH];
-  const int c = threadIdx.x % WIDTH, group = threadIdx.x / WIDTH, count = blockDim.x / WIDTH;
-  if (c < width) {
+  __shared__ V groups[4 * WIDTH];  // [group][column]
+  const int c = threadIdx.x % width, group = threadIdx.x / width, count = blockDim.x / width;
+  if (group < count) {
     V v = Op::start(Op::load(x[c]));
     for (long long i = group; i < rows; i += count) v = Op::both(v, Op::load(x[i * inner + c]));
-    groups[group][c] = v;
+    groups[threadIdx.x] = v;
   }
   __syncthreads();
-  if (group == 0 && c < width) {
-    V v = groups[0][c];
-    for (int g = 1; g < count; g++) v = Op::both(v, groups[g][c]);
+  if (group == 0) {
+    V v = groups[c];
+    for (int g = 1; g < count; g++) v = Op::both(v, groups[g * width + c]);
     y[c] = Y(v);
   }
 }
@@ -143,13 +157,14 @@ __device__ __forceinline__ void fold_each(Y* __restrict__ y, const T* __restrict
   });
 }
 
-// args  y (grid); x (grid // up(n, part), n)
+// args  y (rows); x (rows // up(n, part), n)
 extern "C" __global__ void __launch_bounds__(ROW_THREADS)
-sum_rows(A* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
-  const long long parts = (n + part - 1) / part, first = blockIdx.x % parts * part;
-  x += blockIdx.x / parts * n + first;
-  const A v = sum<A>(n - first < part ? n - first : part, [&](long long i) { return Sum::load(x[i]); });
-  if (threadIdx.x == 0) y[blockIdx.x] = v;
+sum_rows(A* __restrict__ y, const T* __restrict__ x, long long rows, long long n, long long part) {
+  if (own_row() >= rows) return;
+  const Part own(n, part);
+  x += own.start;
+  const A v = sum<A>(own.count, [&](long long i) { return Sum::load(x[i]); });
+  if (threadIdx.x == 0) y[own_row()] = v;
 }
 // args  y (grid // up(inner, WIDTH), inner); x (grid // up(inner, WIDTH) // up(n, part), n, inner)
 extern "C" __global__ void sum_columns(A* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
@@ -165,10 +180,10 @@ extern "C" __global__ void sum_each(A* __restrict__ y, const T* __restrict__ x, 
   fold_each<Sum>(y, x, outer, n, inner);
 }
 
-// args  y (grid); x (grid // up(n, part), n)
+// args  y (rows); x (rows // up(n, part), n)
 extern "C" __global__ void __launch_bounds__(ROW_THREADS)
-max_rows(T* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
-  fold_rows<Max>(y, x, n, part);
+max_rows(T* __restrict__ y, const T* __restrict__ x, long long rows, long long n, long long part) {
+  fold_rows<Max>(y, x, rows, n, part);
 }
 // args  y (grid // up(inner, WIDTH), inner); x (grid // up(inner, WIDTH) // up(n, part), n, inner)
 extern "C" __global__ void max_columns(T* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
@@ -181,10 +196,10 @@ extern "C" __global__ void max_each(T* __restrict__ y, const T* __restrict__ x, 
   fold_each<Max>(y, x, outer, n, inner);
 }
 
-// args  y (grid); x (grid // up(n, part), n)
+// args  y (rows); x (rows // up(n, part), n)
 extern "C" __global__ void __launch_bounds__(ROW_THREADS)
-min_rows(T* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
-  fold_rows<Min>(y, x, n, part);
+min_rows(T* __restrict__ y, const T* __restrict__ x, long long rows, long long n, long long part) {
+  fold_rows<Min>(y, x, rows, n, part);
 }
 // args  y (grid // up(inner, WIDTH), inner); x (grid // up(inner, WIDTH) // up(n, part), n, inner)
 extern "C" __global__ void min_columns(T* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
@@ -197,10 +212,10 @@ extern "C" __global__ void min_each(T* __restrict__ y, const T* __restrict__ x, 
   fold_each<Min>(y, x, outer, n, inner);
 }
 
-// args  y (grid); x (grid // up(n, part), n)
+// args  y (rows); x (rows // up(n, part), n)
 extern "C" __global__ void __launch_bounds__(ROW_THREADS)
-any_rows(bool* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
-  fold_rows<Any>(y, x, n, part);
+any_rows(bool* __restrict__ y, const T* __restrict__ x, long long rows, long long n, long long part) {
+  fold_rows<Any>(y, x, rows, n, part);
 }
 // args  y (grid // up(inner, WIDTH), inner); x (grid // up(inner, WIDTH) // up(n, part), n, inner)
 extern "C" __global__ void any_columns(bool* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
@@ -213,10 +228,10 @@ extern "C" __global__ void any_each(bool* __restrict__ y, const T* __restrict__ 
   fold_each<Any>(y, x, outer, n, inner);
 }
 
-// args  y (grid); x (grid // up(n, part), n)
+// args  y (rows); x (rows // up(n, part), n)
 extern "C" __global__ void __launch_bounds__(ROW_THREADS)
-all_rows(bool* __restrict__ y, const T* __restrict__ x, long long n, long long part) {
-  fold_rows<All>(y, x, n, part);
+all_rows(bool* __restrict__ y, const T* __restrict__ x, long long rows, long long n, long long part) {
+  fold_rows<All>(y, x, rows, n, part);
 }
 // args  y (grid // up(inner, WIDTH), inner); x (grid // up(inner, WIDTH) // up(n, part), n, inner)
 extern "C" __global__ void all_columns(bool* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
@@ -229,26 +244,29 @@ extern "C" __global__ void all_each(bool* __restrict__ y, const T* __restrict__ 
   fold_each<All>(y, x, outer, n, inner);
 }
 
-// Two passes over the row: what the best value is, then where it first occurs.
+// Two passes over the part: what the best value is, then where it first occurs.
 template <typename Op>
-__device__ __forceinline__ void arg_rows(long long* __restrict__ y, const T* __restrict__ x, long long n) {
-  x += blockIdx.x * n;
-  const R best = fold<Op>(n, [&](long long i) { return R(x[i]); });
-  const long long at = fold<First>(n, [&](long long i) {
+__device__ __forceinline__ void arg_rows(long long* __restrict__ y, const T* __restrict__ x, long long rows,
+                                         long long n, long long part) {
+  if (own_row() >= rows) return;
+  const Part own(n, part);
+  x += own.start;
+  const R best = fold<Op>(own.count, [&](long long i) { return R(x[i]); });
+  const long long at = fold<First>(own.count, [&](long long i) {
     const R v = x[i];
     return v == best || (v != v && best != best) ? i : n;
   });
-  if (threadIdx.x == 0) y[blockIdx.x] = at;
+  if (threadIdx.x == 0) y[own_row()] = own.first + at;
 }
-// args  y (grid); x (grid, n)
+// args  y (rows); x (rows // up(n, part), n)
 extern "C" __global__ void __launch_bounds__(ROW_THREADS)
-argmax_rows(long long* __restrict__ y, const T* __restrict__ x, long long n) {
-  arg_rows<Max>(y, x, n);
+argmax_rows(long long* __restrict__ y, const T* __restrict__ x, long long rows, long long n, long long part) {
+  arg_rows<Max>(y, x, rows, n, part);
 }
-// args  y (grid); x (grid, n)
+// args  y (rows); x (rows // up(n, part), n)
 extern "C" __global__ void __launch_bounds__(ROW_THREADS)
-argmin_rows(long long* __restrict__ y, const T* __restrict__ x, long long n) {
-  arg_rows<Min>(y, x, n);
+argmin_rows(long long* __restrict__ y, const T* __restrict__ x, long long rows, long long n, long long part) {
+  arg_rows<Min>(y, x, rows, n, part);
 }
 
 // args  y (grid); a, b (n)

@@ -1,7 +1,7 @@
 // Rows of n elements, for the kernels that need a whole row before they can write any of it: softmax, norms and their kin.
 //
-// blockDim.x threads share a row: a warp, of which a block has blockDim.y, or a block. All that differs is block_combine,
-// where only the threads of a block have to wait for each other.
+// blockDim.x threads share a row: a block, or a warp or a part of one, of which a block has blockDim.y. All that differs
+// is block_combine, where only the threads of a block have to wait for each other.
 #pragma once
 #include "common.cuh"
 
@@ -9,6 +9,9 @@
 #define HELD 4
 #endif
 constexpr int HELD_THREADS = HELD == 4 ? ROW_THREADS : 128;  // of a block, at most
+#ifndef HELD_BLOCKS  // of a multiprocessor: a thread that holds one row has 80 registers
+#define HELD_BLOCKS (HELD == 4 ? 1 : 6)
+#endif
 
 struct Pair { R a, b; };
 struct Totals { Total<R> a, b; };
@@ -37,9 +40,6 @@ __device__ __forceinline__ Pair sum_pairs(long long n, F f) {
   b.add(rest_b);
   return {R(a), R(b)};
 }
-
-// The row of this thread. It may be beyond the last, in the last block.
-__device__ __forceinline__ long long own_row() { return (long long)blockIdx.x * blockDim.y + threadIdx.y; }
 
 // ------------------------------------------------------------------------------------------------- what a row is made of
 // x is the row's first element, or a function of the index, or two rows: then an element is a Pair.

@@ -7,7 +7,7 @@
 #include "rows.cuh"
 
 // args  y, x (rows, n)
-extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
+extern "C" __global__ void __launch_bounds__(HELD_THREADS, HELD_BLOCKS)
 softmax(T* __restrict__ y, const T* __restrict__ x, long long rows, long long n) {
   const long long at = own_row() * n;
   if (own_row() >= rows) return;
@@ -27,7 +27,7 @@ softmax_backward(T* __restrict__ dx, const T* __restrict__ dy, const T* __restri
 }
 
 // args  y, x (rows, n)
-extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
+extern "C" __global__ void __launch_bounds__(HELD_THREADS, HELD_BLOCKS)
 log_softmax(T* __restrict__ y, const T* __restrict__ x, long long rows, long long n) {
   const long long at = own_row() * n;
   if (own_row() >= rows) return;
@@ -39,7 +39,7 @@ log_softmax(T* __restrict__ y, const T* __restrict__ x, long long rows, long lon
 }
 
 // args  y (rows); x (rows, n)
-extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
+extern "C" __global__ void __launch_bounds__(HELD_THREADS, HELD_BLOCKS)
 logsumexp(T* __restrict__ y, const T* __restrict__ x, long long rows, long long n) {
   if (own_row() >= rows) return;
   with_row(n, x + own_row() * n, [&](auto& row) {

@@ -340,6 +340,14 @@ def test_long_sums_stay_exact(on, n):
     assert on.argmax(x, 0, False) == x.argmax() and on.any(x > 2, (0,), False) == False  # noqa: E712
 
 
+def test_the_first_of_ties_wins_in_long_rows(on):
+    x = np.random.default_rng(0).integers(0, 9, (3, 40_001)).astype("float32")  # a GPU's blocks have parts of a row
+    x[1, [5, 39_000]], x[2, [20_000, 39_000]] = 9, np.nan
+    for name in ("argmax", "argmin"):
+        same(getattr(on, name)(x, 1, False), getattr(np, name)(x, 1))
+        same(getattr(on, name)(x.T, 0, True), getattr(np, name)(x.T, 0, keepdims=True))
+
+
 def test_half_sums_run_in_single(on):
     x = np.full((3, 5000), 1.001, "float16")
     same(on.sum(x, (1,), False), reference.sum(x, (1,), False), 1e-3)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from minigrad.backend import reference
+from minigrad.backend.launch import softmax
 from minigrad.backend.launch.source import source
 from tests.emulated import Emulated, EmulationError
 
@@ -68,7 +69,7 @@ def test_softmax_and_its_kin(on, dtype, name):
 
 @pytest.mark.parametrize("n", [70, 72, 1028, 2501])  # of a warp and of a block, with and without loads of four
 @pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp"])
-def test_rows_that_are_not_finite(on, dtype, name, n):
+def test_rows_that_are_not_finite(on, dtype, name, n, monkeypatch):
     x = numbers((6, n), dtype)
     x[0] = -INF
     x[1, 3], x[2, 69], x[3, :40] = NAN, INF, -INF
@@ -76,6 +77,9 @@ def test_rows_that_are_not_finite(on, dtype, name, n):
     x[4, 50] = NAN
     check(on, name, x, 1, dtype=dtype)
     check(on, name, np.repeat(x.T, 3, 1), 0, dtype=dtype)  # natively by columns
+    monkeypatch.setattr(softmax, "LONG", 64)  # on a GPU by several blocks
+    check(on, name, x, 1, dtype=dtype)
+    check(on, name, x[:1].T.copy(), 0, dtype=dtype)
 
 
 def test_rows_of_float16(on):

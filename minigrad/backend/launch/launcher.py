@@ -21,7 +21,7 @@ MOST_PER_TURN = 8  # elements of a thread in such a loop
 TOTALS = np.dtype(np.float64)  # the dtype of arrays of Totals of common.cuh, which have 8 bytes for any float
 WARP_ROW = 1024  # elements of the longest row that a warp has
 WARP_HELD = 256  # and of the longest that it reads again from its cache, as fast as it would hold it
-WARPS = 4  # of a block whose warps have a row each
+WARP_BLOCK = 128  # threads of a block that has several rows
 SHARED = 48 << 10  # bytes of dynamic shared memory that a block may have without asking
 
 
@@ -90,18 +90,22 @@ class Launcher(Primitives):
             self._run(file, entry, dtype, (blocks,), (threads,), 0, args)
 
     def launch_rows(self, rows, n, file, entry, dtype, *args):
-        """Run an entry point built on rows.cuh over `rows` rows of n elements: each is a warp's, or a block's if it
-        is long."""
-        if WARP_HELD < n <= WARP_ROW and n % 4 == 0 and real(dtype).itemsize == 4:
+        """Run an entry point built on rows.cuh over `rows` rows of n elements."""
+        if WARP_HELD < n <= WARP_ROW and n % 4 == 0 and real(dtype).itemsize == 4 and not self.one_thread:
             file += " HELD=32"  # there are registers for a warp to hold it all, and it is worth another compilation
-        if rows and n <= WARP_ROW:
-            self._run(file, entry, dtype, (-(-rows // WARPS),), (32, WARPS), 0, args)
-        elif rows:
-            self._run(file, entry, dtype, (rows,), (self.row_threads(n),), 0, args)
+        self.launch(file, entry, dtype, *self.rows(rows, n), *args)
+
+    def rows(self, rows, n):
+        """(grid, block) for rows of n elements each: a long one is a block's, a short one a warp's or a part of one's,
+        4 elements or more for a thread."""
+        if n > WARP_ROW:
+            return rows, self.row_threads(n)
+        threads = min(32, max(2, row_threads(n)))
+        return -(-rows // (WARP_BLOCK // threads)), (threads, WARP_BLOCK // threads)
 
     def row_threads(self, n):
         """Threads for a block that works on a row of n elements, 4 each or more: a power of 2 from 32 to 512."""
-        return min(ROW_THREADS, 32 << (max(1, -(-n // 128)) - 1).bit_length())
+        return min(ROW_THREADS, max(32, row_threads(n)))
 
     # -- values that a captured step needs anew at each call
 
@@ -188,6 +192,11 @@ class Launcher(Primitives):
         if x.dtype != dtype:
             x = self.cast(x, dtype)
         return self.compact(x) if compact else x
+
+
+def row_threads(n):
+    """The power of 2 of threads that have up to 4 of n elements each."""
+    return 1 << (max(1, -(-n // 4)) - 1).bit_length()
 
 
 class _Address:

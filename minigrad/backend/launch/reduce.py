@@ -76,10 +76,11 @@ class Reduce(Launcher):
             y = self.empty((outer, inner), dtype)
             self.launch_each(y.size, "reduce", f"{name}_each", x.dtype, y, x, outer, n, inner)
             return y
-        parts, part = shares(n, ROW_PART if rows else self.column_part)
+        parts, part = shares(n, ROW_PART if rows else self.column_part * (1 if self.one_thread else -(-WIDTH // inner)))
         y = self.empty((outer, parts, inner), dtype)
         if rows:
-            self.launch("reduce", f"{name}_rows", x.dtype, outer * parts, self.row_threads(part), y, x, n, part)
+            shape = self.rows(outer * parts, part)
+            self.launch("reduce", f"{name}_rows", x.dtype, *shape, y, x, outer * parts, n, part)
         else:
             grid, block = outer * parts * -(-inner // WIDTH), WIDTH * (4 if n >= FEW else 1)
             self.launch("reduce", f"{name}_columns", x.dtype, grid, block, y, x, n, inner, part)
@@ -101,11 +102,17 @@ class Reduce(Launcher):
 
     def _arg(self, entry, x, dim, keepdim):
         dim = normalize_axis_index(dim, x.ndim)
-        n, shape = x.shape[dim], x.shape[:dim] + x.shape[dim + 1 :]
-        last = tuple(d for d in range(x.ndim) if d != dim) + (dim,)
-        y = self.empty(shape, np.dtype(np.int64))
-        self.launch("reduce", entry, x.dtype, y.size, self.row_threads(n), y, self.compact(x.transpose(last)), n)
-        return y.reshape(x.shape[:dim] + (1,) + x.shape[dim + 1 :]) if keepdim else y
+        shape = x.shape[:dim] + (1,) * keepdim + x.shape[dim + 1 :]
+        rows = self.compact(x.transpose(*(d for d in range(x.ndim) if d != dim), dim)).reshape(math.prod(shape), -1)
+        return self._arg_rows(entry, rows).reshape(shape)
+
+    def _arg_rows(self, entry, x):
+        """x (rows, n) -> (rows, 1): of the best of each part the best."""
+        rows, n = x.shape
+        parts, part = shares(n, n if self.one_thread else ROW_PART)
+        y = self.empty((rows, parts), np.dtype(np.int64))
+        self.launch("reduce", entry, x.dtype, *self.rows(y.size, part), y, x, y.size, n, part)
+        return y if parts == 1 else self.gather(y, 1, self._arg_rows(entry, self.gather(x, 1, y)))
 
     @NUMPYS
     def argsort(self, x, dim, descending, k=None):

@@ -9,13 +9,14 @@ from .launcher import Launcher, check_shape
 from .rules import KERNEL
 
 COLUMNS = 16  # neighbours that are worth being taken together
+LONG, FEW = 1 << 17, 64  # elements of a row that is worth several blocks, and rows that need them
 
 
 class Softmax(Launcher):
     @KERNEL
     def softmax(self, x, dim):
         as_it_is = dim == x.ndim - 1 and x.flags.c_contiguous  # nearly always
-        if not as_it_is and self._by_columns(x, dim):
+        if not (as_it_is and self.one_thread) and self._by_columns(x, dim):
             return self.div(*self._exp_sums(self._below_top(x, dim), dim))
         x, back = (x, None) if as_it_is else self._rows_last(x, dim)
         y = self.empty(x.shape, x.dtype)
@@ -48,6 +49,9 @@ class Softmax(Launcher):
 
     @KERNEL
     def logsumexp(self, x, dim):
+        if self._by_columns(x, dim):
+            top = self.minimum(self._top(x, dim), float(np.finfo(x.dtype).max))
+            return self.add(self.log(self.sum(self.exp(self.sub(x, top)), (dim,), True)), top)
         x, back = self._rows_last(x, dim)
         y = self.empty((*x.shape[:-1], 1), x.dtype)
         self.launch_rows(y.size, x.shape[-1], "softmax", "logsumexp", x.dtype, y, x, y.size, x.shape[-1])
@@ -62,12 +66,21 @@ class Softmax(Launcher):
         return dx
 
     def _by_columns(self, x, dim):
-        """Natively, is it better to take the elements beside each other together than to move `dim` to the end?"""
-        return self.one_thread and x.size and x.flags.c_contiguous and math.prod(x.shape[dim:][1:]) >= COLUMNS
+        """Are several launches over all of x better than rows? Natively, if elements beside each other can be taken
+        together; on a GPU, if a block for each row leaves most of it idle."""
+        if not (x.size and x.flags.c_contiguous):
+            return False
+        if self.one_thread:
+            return math.prod(x.shape[dim:][1:]) >= COLUMNS
+        return x.shape[dim] >= LONG and x.size // x.shape[dim] < FEW and x.dtype != np.float16
+
+    def _top(self, x, dim):
+        """The largest along dim; the least float where all are -∞."""
+        return self.maximum(self.max(x, (dim,), True), float(np.finfo(x.dtype).min))
 
     def _below_top(self, x, dim):
         """x less the largest along dim: -∞ where all are, not NaN."""
-        return self.sub(x, self.maximum(self.max(x, (dim,), True), float(np.finfo(x.dtype).min)))
+        return self.sub(x, self._top(x, dim))
 
     def _exp_sums(self, x, dim):
         """e^x and its sums along dim: at least 1, since one x is 0, unless all are -∞."""
