@@ -16,7 +16,8 @@
 //
 //   scatter_add       dx (outer, V, n), dy and index (outer, m, n)              dx[o, index[o, i, j], j] += dy[o, i, j]
 //                     launch over outer × n; dx in R, for m so small that sums in R lose nothing
-//   scatter_add_long  the same with sums in `totals`, of dx's shape and zeros before; dx need not be zeros
+//   scatter_add_long  the same with sums in `totals`, of dx's shape and zeros before; dx need not be zeros. Natively
+//   scatter_places    places (outer, m, n) in dx, seen as a vector, for take_add of one column. On a GPU
 #include "accumulate.cuh"
 
 constexpr int RUN_LENGTH = 1024;
@@ -83,15 +84,23 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const long long c0 = (long long)(blockIdx.x % spans) * SPAN, first = (long long)(blockIdx.x / spans) * WARPS;
   const int width = C - c0 < SPAN ? int(C - c0) : SPAN;
+  int across = 32;  // lanes, of which each 32 / across have the same column
+  while (across / 2 >= width) across /= 2;
+  const int lane_column = lane % across;
   // done(c, Σ) for each column c of this lane: the sum over every step-th row of index v, from the i-th in order on.
   auto add_rows = [&](long long i, long long v, int step, auto done) {
     Total<R> acc[SPAN / 32] = {};
+    i += lane / across * step;
+    step *= 32 / across;
     auto take = [&](auto rows) {  // some at once, so that their loads do not wait for each other
       constexpr int ROWS = decltype(rows)::value;
       R x[ROWS][SPAN / 32];
       UNROLL for (int r = 0; r < ROWS; r++) {
         const T* row = dy + order[i + r * step] * C + c0;
-        UNROLL for (int k = 0; k < SPAN / 32; k++) x[r][k] = k * 32 + lane < width ? R(row[k * 32 + lane]) : R(0);
+        UNROLL for (int k = 0; k < SPAN / 32; k++) {
+          const int c = k * 32 + lane_column;
+          x[r][k] = c < width ? R(row[c]) : R(0);
+        }
       }
       UNROLL for (int r = 0; r < ROWS; r++) {
         UNROLL for (int k = 0; k < SPAN / 32; k++) acc[k].add(x[r][k]);
@@ -101,7 +110,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
     auto is_v = [&](long long place) { return place < N && keys[place] == v; };
     while (is_v(i + 3 * step)) take(Count<4>{});
     while (is_v(i)) take(Count<1>{});
-    UNROLL for (int k = 0; k < SPAN / 32; k++) done(k * 32 + lane, acc[k]);
+    for (int other = 16; other >= across; other /= 2) acc[0].add(acc[0].from(0xffffffffu, other));
+    UNROLL for (int k = 0; k < SPAN / 32; k++)
+      if (lane < across) done(k * 32 + lane, acc[k]);
   };
 
   const long long own = first + warp, v = own < N ? keys[own] : 0;
@@ -160,6 +171,12 @@ extern "C" __global__ void scatter_add(R* __restrict__ dx, const T* __restrict__
     const long long o = place / n, j = place - o * n;
     for (long long i = o * m; i < (o + 1) * m; i++) dx[(o * V + index[i * n + j]) * n + j] += R(dy[i * n + j]);
   });
+}
+
+// args  places, index (outer, m, n)
+extern "C" __global__ void scatter_places(long long* __restrict__ places, const long long* __restrict__ index,
+                                          long long outer, long long V, long long m, long long n) {
+  grid_each(outer * m * n, [&](long long i) { places[i] = (i / (m * n) * V + index[i]) * n + i % n; });
 }
 
 // args  dx, totals (outer, V, n); dy, index (outer, m, n)

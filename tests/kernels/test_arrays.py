@@ -5,6 +5,7 @@ import pytest
 
 from minigrad.backend import reference
 from minigrad.backend.launch.movement import has_view
+from minigrad.backend.launch.reduce import SORTED, SUMMED
 from minigrad.backend.runners.native import NativeKernels
 from tests.emulated import Emulated
 
@@ -297,6 +298,27 @@ def test_orders_are_stable_and_have_nan_last(on):
             for dim in range(x.ndim):
                 for descending in (False, True):
                     same(on.argsort(x, dim, descending), reference.argsort(x, dim, descending))
+
+
+@pytest.mark.parametrize("n", [SORTED, SORTED + 1, 2 * SORTED + 5, 5 * SORTED - 3])
+def test_orders_of_long_rows(on, n):
+    rng = np.random.default_rng(0)
+    for x in (rng.standard_normal((2, n)).astype("float32"), rng.integers(0, 9, (1, n)), rng.integers(-2, 2, (1, n))):
+        for descending in (False, True):
+            want = reference.argsort(x, 1, descending)
+            same(on.argsort(x, 1, descending), want)
+            for k in (1, 50, n // 3, n):
+                same(on.argsort(x, 1, descending, k), want[:, :k])
+                same(on.argsort(x.T, 0, descending, k), want[:, :k].T)
+
+
+@pytest.mark.parametrize("n", [SUMMED, SUMMED + 1, 3 * SUMMED - 1])
+def test_running_sums_of_long_rows(on, n):
+    for x in (numbers((2, n)), np.ones((2, n), "bool"), np.arange(n * 2).reshape(2, n)):
+        for reverse in (False, True):
+            want = reference.cumsum(x.astype("float64"), 1, reverse)
+            for got in (on.cumsum(x, 1, reverse), on.cumsum(np.ascontiguousarray(x.T), 0, reverse).T):
+                np.testing.assert_allclose(got, want, 2e-6, 1e-4)
 
 
 def test_reducing_nothing_or_a_size_of_1_gives_memory_of_its_own(on):

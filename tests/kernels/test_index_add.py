@@ -34,7 +34,7 @@ def check(on, rows, index, C, dtype=np.float32):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
-@pytest.mark.parametrize("rows, C", [(1, 3), (70, 130), (3000, 33)])
+@pytest.mark.parametrize("rows, C", [(1, 3), (70, 130), (3000, 33), (30, 16)])
 def test_indices_of_all_kinds(on, rows, C, dtype):
     random = np.random.default_rng(0)
     for N in (1, 2, WARPS + 1, 300):

@@ -71,6 +71,10 @@ class Index(Movement):
         dim = normalize_axis_index(dim, len(shape))
         outer, inner, m = math.prod(shape[:dim]), math.prod(shape[dim + 1 :]), index.shape[dim]
         args = self.compact(dy), self._indices(index), outer, shape[dim], m, inner
+        if m > SHORT and not self.one_thread:
+            places = self.empty(index.shape, INT64)
+            self.launch_each(places.size, "index_add", "scatter_places", dy.dtype, places, *args[1:])
+            return self.take_add(math.prod(shape), places.reshape(-1), args[0].reshape(-1, 1)).reshape(shape)
         if m > SHORT:
             dx = self.empty(shape, dy.dtype)
             totals = self.zeros(shape, TOTALS)

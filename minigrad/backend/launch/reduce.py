@@ -7,12 +7,16 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from ..kernels import constant
-from .launcher import Launcher, real
+from .launcher import TOTALS, Launcher, real
 from .rules import KERNEL, NUMPYS
 
 ROW_PART = 1 << 14  # elements of a row that a block reduces at most
 WIDTH = constant("accumulate.cuh", "WIDTH")  # columns of a block
 FEW = 16  # values that one thread may reduce
+SORTED = 2048  # elements that a block sorts
+SUMMED = 4096  # and whose running sums it makes
+LONG_COLUMN, MANY = 128, 1 << 16  # of columns this long there must be so many, or they become rows
+INT64 = np.dtype(np.int64)
 
 
 class Reduce(Launcher):
@@ -119,20 +123,45 @@ class Reduce(Launcher):
         dim = normalize_axis_index(dim, x.ndim)
         n, others = x.shape[dim], [d for d in range(x.ndim) if d != dim]
         x = self.compact(x.transpose(*others, dim))
-        y, room = self.empty(x.shape, np.dtype(np.int64)), self.empty(x.shape, np.dtype(np.int64))
-        if y.size:
-            block = self.row_threads(n)
-            self.launch("reduce_argsort", "argsort", x.dtype, y.size // n, block, y, room, x, n, descending)
+        y = (
+            self._orders(x.reshape(-1, n), descending, k).reshape(*x.shape[:-1], -1)
+            if x.size
+            else self.zeros(x.shape, INT64)
+        )
         return y[..., :k].transpose(*range(dim), -1, *range(dim, x.ndim - 1))
+
+    def _orders(self, x, descending, k):
+        """x (rows, n) -> indices (rows, n) that sort the rows; (rows, k) where parts of rows say which come first."""
+        rows, n = x.shape
+        parts, part = (1, n) if self.one_thread else shares(n, SORTED)
+        y, other = self.empty(x.shape, INT64), self.empty(x.shape, INT64)
+        shape = rows * parts, self.row_threads(part)
+        self.launch("reduce_argsort", "argsort", x.dtype, *shape, y, other, x, n, part, descending)
+        if parts > 1 and k is not None and k <= n - (parts - 1) * part and 2 * k < part:
+            full = y[:, : n - n % part].reshape(rows, -1, part)[..., :k].reshape(rows, -1)
+            first = self.cat([full, y[:, n - n % part :][:, :k]], 1)
+            return self.gather(first, 1, self._orders(self.gather(x, 1, first), descending, k)[:, :k])
+        while part < n:
+            y, other = other, y
+            args = y, other, x, rows, n, part, descending
+            self.launch_each(x.size, "reduce_argsort", "merge_orders", x.dtype, *args)
+            part *= 2
+        return y
 
     @KERNEL
     def cumsum(self, x, dim, reverse):
         x, dim = self.compact(x), normalize_axis_index(dim, x.ndim)
-        y = self.empty(x.shape, accumulator(x.dtype))
         outer, n, inner = math.prod(x.shape[:dim]), x.shape[dim], math.prod(x.shape[dim + 1 :])
+        if not self.one_thread and inner > 1 and n >= LONG_COLUMN and outer * inner < MANY:
+            return self.cumsum(x.swapaxes(dim, -1), -1, reverse).swapaxes(dim, -1)
+        y = self.empty(x.shape, accumulator(x.dtype))
         if y.size and inner == 1:
-            block = min(256, self.row_threads(n))
-            self.launch("reduce_cumsum", "cumsum_rows", x.dtype, outer, block, y, x, n, reverse)
+            parts, part = (1, n) if self.one_thread else shares(n, SUMMED)
+            grid, block = outer * parts, min(256, self.row_threads(part))
+            totals = None if parts == 1 else self.empty((grid,), TOTALS)
+            if parts > 1:
+                self.launch("reduce_cumsum", "cumsum_parts", x.dtype, grid, block, totals, x, n, part, reverse)
+            self.launch("reduce_cumsum", "cumsum_rows", x.dtype, grid, block, y, x, totals, n, part, reverse)
         elif y.size:
             grid = outer * -(-inner // WIDTH)
             self.launch("reduce_cumsum", "cumsum_columns", x.dtype, grid, WIDTH, y, x, n, inner, reverse)
