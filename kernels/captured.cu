@@ -1,10 +1,12 @@
-// What a step needs beside its own launches when it is captured as a CUDA graph. Arrays are of 8-byte numbers.
+// What a step needs beside its own launches when it is captured as a CUDA graph, and how indices are checked without a
+// wait. Arrays are of 8-byte numbers.
 //
 //   deliver  letters: a row for each small array that the host fills before each call. Its numbers are copied from this
 //            call's slot, of `size` numbers, of which there are `count` in the host's memory; turn counts the calls.
 //            Launch one block
-//   check    y = index where it is in [0, n) or is `ignored`, and 0 elsewhere. found[0] becomes the lowest of the numbers
-//            below 0 and found[1] the highest from n on, if there are any, and then *stop is 1; launch over the indices
+//   check    y = index where it is in [0, n) or is `ignored`, index + n where it is below 0 and wraps, if that is in
+//            [0, n), and 0 elsewhere. found[0] becomes the lowest of the wrong numbers below 0 and found[1] the highest
+//            from n on, if there are any, and then *stop is 1; launch over the indices
 #include "common.cuh"
 
 // minigrad/backend/runners/graph.py reads the fields from here.
@@ -24,13 +26,14 @@ extern "C" __global__ void deliver(const Letter* letters, int n, const T* slots,
 
 // args  y, index (size); found (2); stop (1)
 extern "C" __global__ void check(long long* __restrict__ y, const long long* __restrict__ index, long long size,
-                                 long long n, bool ignores, long long ignored, long long* found, long long* stop) {
+                                 long long n, bool wraps, bool ignores, long long ignored, long long* found,
+                                 long long* stop) {
   grid_each(size, [&](long long i) {
-    const long long value = index[i];
+    const long long value = wraps && index[i] < 0 ? index[i] + n : index[i];
     const bool low = value < 0, high = value >= n, wrong = (low || high) && !(ignores && value == ignored);
     y[i] = wrong ? 0 : value;
     if (!wrong) return;
-    if (low) atomicMin(&found[0], value);
+    if (low) atomicMin(&found[0], index[i]);
     else atomicMax(&found[1], value);
     atomicMax(stop, 1LL);
   });

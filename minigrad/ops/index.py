@@ -1,12 +1,13 @@
 """Reading by index, and its adjoint, adding at an index; masks and triangles."""
 
+import math
 import operator
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes
-from ..autograd import Op, Value, composite
+from ..autograd import Op, Storage, Value, composite
 from ..autograd.cases import Fixed, booleans, case, integers
 from ..base.recording import thread
 from ..typing import Index, Operand, T
@@ -119,6 +120,8 @@ def getitem(input: T, index: Index) -> T:
 
     Basic indexing, without the latter, gives a view. Raises IndexError for an index out of range or too many of them,
     and TypeError for one of another type."""
+    if (y := _of_gpu(input, index)) is not None:
+        return y
     try:
         y = input
         for part in parsed_index(input, index):
@@ -126,6 +129,20 @@ def getitem(input: T, index: Index) -> T:
         return y
     except IndexError as error:
         raise IndexError(f"{error} (shape {input.shape})") from None
+
+
+def _of_gpu(input, index):
+    """x[…] at an int Tensor of a GPU, perhaps after some `:`, that stays there; None for other indices."""
+    *whole, last = index if isinstance(index, tuple) else (index,)
+    if not (isinstance(last, Value) and last.device == input.device != "cpu" and last.ndim and last.dtype.kind in "iu"):
+        return None
+    if len(whole) >= input.ndim or any(type(part) is not slice or part != slice(None) for part in whole):
+        return None
+    d = len(whole)
+    x, n = input.movedim(d, 0), input.shape[d]
+    y = looked_up(x.reshape(n, math.prod(x.shape[1:])), checked_index("x[…]", last, n, wraps=True))
+    y = y.reshape(*last.shape, *x.shape[1:])
+    return y.permute(*range(last.ndim, last.ndim + d), *range(last.ndim), *range(last.ndim + d, y.ndim)) if d else y
 
 
 class Gather(Op):
@@ -165,9 +182,9 @@ class ScatterAdd(Op):
         return Gather.apply(dy, index, dim=self.dim), None
 
 
-def checked_index(name, index, n, ignored=None):
-    """index, an int Tensor whose values must be in [0, n) or `ignored`; or what a GPU takes in its place. Raises
-    IndexError; a step captured on a GPU does so when something next waits for it."""
+def checked_index(name, index, n, ignored=None, wraps=False):
+    """index, an int Tensor whose values must be in [0, n) or `ignored`; or what a GPU takes in its place. wraps: on a
+    GPU those below 0 count from n. Raises IndexError; for a GPU's index when something next waits for the GPU."""
     if not isinstance(index, Value) or index.dtype.kind not in "iu":
         raise TypeError(f"{name}: index must be an int Tensor, got {getattr(index, 'dtype', type(index).__name__)}")
 
@@ -176,11 +193,14 @@ def checked_index(name, index, n, ignored=None):
             values = values[values != ignored]
         if values.size:
             low, high = int(values.min()), int(values.max())
-            if low < 0 or high >= n:
-                raise IndexError(f"{name}: index {low if low < 0 else high} is out of range for size {n}")
+            if low < -n * wraps or high >= n:
+                raise IndexError(f"{name}: index {low if low < -n * wraps else high} is out of range for size {n}")
 
     if thread.recorder is not None:
-        return thread.recorder.checked(index, n, ignored, check)
+        return thread.recorder.checked(index, n, wraps, ignored, check)
+    on = index.storage.backend
+    if index.device != "cpu":
+        return index._wrap(on.checked_now(index.array, n, wraps, ignored, check), Storage(on))
     check(index._host())
     return index
 

@@ -209,19 +209,19 @@ class Follower(Walks):
         finally:
             self._copied(True)
 
-    def checked(self, index, n, ignored, check):
+    def checked(self, index, n, wraps, ignored, check):
         """index, of whose values check() raises if one is wrong; on a GPU a Tensor in its place, and check() is called
         when something next waits."""
         if not hasattr(self.on, "checked"):
             check(self.read(index))
             return index
 
-        def checked(on, array, n, ignored):
-            y, found = on.checked(array, n, ignored, check)
+        def checked(on, array, n, wraps, ignored):
+            y, found = on.checked(array, n, wraps, ignored, check)
             self.entry.checks.append(found)
             return y
 
-        y = self.primitive("check", checked, index.storage.backend, (index.array, n, ignored), {})
+        y = self.primitive("check", checked, index.storage.backend, (index.array, n, wraps, ignored), {})
         return index._wrap(y, Storage(self.on))
 
 

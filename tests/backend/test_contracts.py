@@ -170,7 +170,7 @@ def every_primitive(on):
     if not on.one_thread:
         half = np.ones((16, 16), np.float16)
         on.matmul(half, half)
-    on.launch_each(2, "captured", "check", WORD, index.copy(), index, 2, 9, False, 0, found, turn.copy())
+    on.launch_each(2, "captured", "check", WORD, index.copy(), index, 2, 9, False, False, 0, found, turn.copy())
 
 
 def test_each_argument_spoilt_in_each_way_is_refused(monkeypatch):

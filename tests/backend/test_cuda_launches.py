@@ -45,7 +45,7 @@ class Array:
 class Raw:
     """What a Kernel asks of a RawKernel of CuPy's. It keeps its launches."""
 
-    __name__, shared_size_bytes, max_dynamic_shared_size_bytes = "k", 100, None
+    shared_size_bytes, max_dynamic_shared_size_bytes = 100, None
 
     def __init__(self):
         self.launches = []
@@ -58,8 +58,11 @@ def kernel(*kinds):
     """A Kernel with these parameters, on what it asks of a Cuda, without a GPU."""
     on = types.SimpleNamespace(array_type=Array, gpu=0, shared_limit=227 << 10, with_tables=list)
     on.own = functools.partial(cuda.Cuda.own, on)
-    contract = types.SimpleNamespace(kinds=kinds, sizes={"Layout": 24}, tables={}, quickly=lambda **_: lambda *_: True)
-    return cuda.Kernel(on, Raw(), contract)
+    contract = types.SimpleNamespace(
+        name="k", kinds=kinds, sizes={"Layout": 24}, tables={}, quickly=lambda **_: lambda *_: True
+    )
+    raw = Raw()
+    return cuda.Kernel(on, lambda: {"k": raw}, contract)
 
 
 def test_arguments_become_exactly_what_is_declared():

@@ -6,6 +6,7 @@ CuPy compiles looked at, and every kernel of minigrad's, which makes its argumen
 """
 
 import ctypes
+import functools
 import os
 from pathlib import Path
 
@@ -66,10 +67,16 @@ def check_launches():
             return Function(self, name)
 
     class Kernel(cuda.Kernel):
-        def __init__(self, on, raw, contract):
-            super().__init__(on, raw, contract)
-            given = {"*": POINTER, **{kind: make(0).nbytes for kind, make in cuda.NUMBERS.items()}, **contract.sizes}
+        @functools.cached_property
+        def raw(self):
+            raw, kinds = super().raw, self.contract.kinds
+            given = {
+                "*": POINTER,
+                **{kind: make(0).nbytes for kind, make in cuda.NUMBERS.items()},
+                **self.contract.sizes,
+            }
             if isinstance(raw, cupy.RawKernel):  # and no test's
-                same(raw.__name__, [given[kind] for kind in contract.kinds], declared(raw.kernel))
+                same(raw.__name__, [given[kind] for kind in kinds], declared(raw.kernel))
+            return raw
 
     function.Module, cuda.Kernel = Module, Kernel

@@ -31,11 +31,21 @@ def test_check(device, index, n, ignored, found):
     index = np.array(index, np.int64)
     y, x = on.from_numpy(np.full(index.shape, 77)), on.from_numpy(index)
     row, stop = on.from_numpy(np.array(NONE_WRONG)), on.from_numpy(np.array([0]))
-    args = index.size, n, ignored is not None, ignored or 0, row, stop
+    args = index.size, n, False, ignored is not None, ignored or 0, row, stop
     on.launch_each(index.size, "captured", "check", WORD, y, x, *args)
     right = ((index >= 0) & (index < n)) | (index == ignored)
     assert on.to_numpy(y).tolist() == np.where(right, index, 0).tolist()
     assert tuple(on.to_numpy(row)) == found and on.to_numpy(stop)[0] == (not right.all())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_indices_that_count_from_the_end(device):
+    on = backend_of(device)
+    y, x = on.from_numpy(np.full(6, 77)), on.from_numpy(np.array([-5, -1, 4, -6, 5, -99]))
+    row, stop = on.from_numpy(np.array(NONE_WRONG)), on.from_numpy(np.array([0]))
+    on.launch_each(6, "captured", "check", WORD, y, x, 6, 5, True, False, 0, row, stop)
+    assert on.to_numpy(y).tolist() == [0, 4, 4, 0, 0, 0]
+    assert on.to_numpy(row).tolist() == [-99, 5] and on.to_numpy(stop)[0] == 1
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -10,10 +10,11 @@ import math
 import operator
 import os
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from ...base.recording import refuse_within, thread
+from ...base.recording import refuse_within, thread, user_line
 from .. import devices, primitives
 from ..kernels import C_TYPES, entry_points
 from ..launch import Launched
@@ -22,13 +23,14 @@ from ..launch.launcher import SHARED
 from ..launch.program import below, spanned
 from ..launch.rules import followed
 from . import nvrtc
-from .graph import GraphProgram, checked
+from .graph import NONE_WRONG, GraphProgram, Lookup, checked
 from .toolchain import CompilerError
 
 INSTALL = (
     "pip install cupy-cuda13x nvidia-cuda-nvrtc nvidia-cuda-runtime "
     "(CUDA 12: cupy-cuda12x nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12)"
 )
+MOST_LOOKUPS = 256  # of lines that look up at indices, remembered with the memory that their checks use
 NO_DEVICE = 100  # cudaErrorNoDevice
 # The methods of a Cuda that call the driver, by which all others come to it.
 OF_A_GPU = "_run", "fresh", "zeros", "from_numpy", "to_numpy", "pinned", "synchronize", "current_stream"
@@ -94,7 +96,9 @@ class Cuda(Launched):
         self._cupy, self.processors = cupy, about["MultiProcessorCount"]
         self.current_stream = cupy.cuda.get_current_stream
         self._kernels: dict = {}  # without a lock: two threads that load the same kernel load it twice
-        self.unread: dict = {}  # Graphs that have run since the host last waited, and may have found wrong indices
+        self._compilers = ThreadPoolExecutor(thread_name_prefix="minigrad-nvrtc")
+        self.unread: dict = {}  # Graphs and Lookups since the host last waited, which may have found wrong indices
+        self._lookups: dict = {}  # {(line, what it checks): Lookup}
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
 
@@ -128,16 +132,24 @@ class Cuda(Launched):
         return self._kernels.get(key) or self._load(*key)
 
     def _load(self, file, entry, dtype):
+        """Begin to compile a file. Its kernels wait for that when they are first launched: so what a captured step
+        has recorded is compiled side by side."""
         only = entry if file == "elementwise" else None
         text = nvrtc.text(file, dtype.name, only)
-        with tempfile.TemporaryDirectory() as folder:  # new each time: CuPy knows modules by their paths
-            path = os.path.join(folder, "module")
-            with open(path, "wb") as module:
-                module.write(self._nvrtc.binary(file, dtype.name, only))
-            module = self._cupy.RawModule(path=path)
-            for name in entry_points(text):
-                contract = Contract(name, text)
-                self._kernels[file, name, dtype] = Kernel(self, module.get_function(name), contract)
+        names = list(entry_points(text))
+        binary = self._compilers.submit(self._nvrtc.binary, file, dtype.name, only)
+
+        @functools.cache
+        def functions():
+            with tempfile.TemporaryDirectory() as folder:  # new each time: CuPy knows modules by their paths
+                path = os.path.join(folder, "module")
+                with open(path, "wb") as written:
+                    written.write(binary.result())
+                module = self._cupy.RawModule(path=path)
+                return {name: module.get_function(name) for name in names}
+
+        for name in names:
+            self._kernels[file, name, dtype] = Kernel(self, functions, Contract(name, text))
         return self._kernels[file, entry, dtype]
 
     # -- memory
@@ -200,7 +212,7 @@ class Cuda(Launched):
         self.raise_found()
 
     def raise_found(self):
-        """Raise IndexError if captured steps that have come to their end were given wrong indices."""
+        """Raise IndexError if what has come to its end was given wrong indices."""
         for graph in list(self.unread):
             self.unread.pop(graph, None)  # before it is asked: another thread's call may enter it again
             if graph.done:
@@ -229,7 +241,23 @@ class Cuda(Launched):
         here, there = (made(-(-n * dtype.itemsize // 8), np.uint64) for made in (np.zeros, self.array_type))
         return tuple([words.view(dtype)[:n].reshape(shape) for words in (here, there)])
 
-    checked = checked
+    def checked(self, index, n, wraps, ignored, function):
+        """An array of indices, checked in a captured step; function(wrong ones) raises. -> an array to read in its
+        place, and what to look at later: (function, line, what it has found)."""
+        found = self.from_numpy(np.array(NONE_WRONG))
+        return checked(self, index, n, wraps, ignored, found), (function, user_line(), found)
+
+    def checked_now(self, index, n, wraps, ignored, function):
+        """Likewise where nothing is captured. It is looked at when the host next waits."""
+        key = line, *_ = user_line(), n, wraps, ignored
+        lookup = self._lookups.get(key)
+        if lookup is None:
+            if len(self._lookups) == MOST_LOOKUPS:
+                self._lookups.clear()
+            lookup = self._lookups[key] = Lookup(self, function, line)
+        y = checked(self, index, n, wraps, ignored, lookup.raising[0][2])
+        lookup.look()
+        return y
 
     def stop(self):
         return self.stopped if thread.recorder is not None or self.unread else None
@@ -260,20 +288,22 @@ class Cuda(Launched):
         memory = self._cupy.cuda.UnownedMemory(x.ctypes.data, x.nbytes, x, self.gpu)
         return self.array_type(x.shape, x.dtype, memptr=self._cupy.cuda.MemoryPointer(memory, 0))
 
+    def download(self, host, there, stream):
+        """Queue a copy to an array of pinned(): by the runtime, as CuPy's own methods refuse that in a capture."""
+        runtime = self._cupy.cuda.runtime
+        runtime.memcpyAsync(host.ctypes.data, there.data.ptr, there.nbytes, runtime.memcpyDeviceToHost, stream.ptr)
+
     def graph(self, launches, downloads):
         """A CUDA graph of launches, and then of copies: pairs of an array of pinned() and the one that it is to be."""
-        runtime = self._cupy.cuda.runtime
         for launch in launches:
-            if launch[:3] not in self._kernels:
-                self._load(*launch[:3])  # which a stream that is being captured would refuse
+            _ = self.kernel(*launch[:3]).raw  # loaded now: a stream that is being captured would refuse
         with self._cupy.cuda.Stream(non_blocking=True) as stream:
             stream.begin_capture()
             try:
                 for file, entry, dtype, *rest in launches:  # which were looked at when they were recorded
                     self._kernels[file, entry, dtype].launch(*rest)
-                for host, there in downloads:  # by the runtime, as CuPy's own methods refuse all downloads here
-                    kind = runtime.memcpyDeviceToHost
-                    runtime.memcpyAsync(host.ctypes.data, there.data.ptr, there.nbytes, kind, stream.ptr)
+                for host, there in downloads:
+                    self.download(host, there, stream)
             finally:
                 graph = stream.end_capture()
         return graph
@@ -337,12 +367,21 @@ class Kernel:
 
     Arguments are arrays, None for a null pointer, numbers, and bytes for structs."""
 
-    def __init__(self, on, raw, contract):
-        self.on, self.raw, self.contract, self.kinds = on, raw, contract, contract.kinds
+    def __init__(self, on, functions, contract):
+        """functions(): {name: RawKernel} of a file, once it is compiled."""
+        self.on, self.functions, self.contract, self.kinds = on, functions, contract, contract.kinds
         self.fits = contract.quickly(flag="c_contiguous", of_rows="c_contiguous")
         made = {"*": self._pointer, **NUMBERS, **{kind: _struct(kind, size) for kind, size in contract.sizes.items()}}
         self.made = [made[kind] for kind in self.kinds]
-        self.room = SHARED - raw.shared_size_bytes  # of dynamic shared memory, without asking for more
+
+    @functools.cached_property
+    def raw(self):
+        return self.functions()[self.contract.name]
+
+    @functools.cached_property
+    def room(self):
+        """Bytes of dynamic shared memory, without asking for more."""
+        return SHARED - self.raw.shared_size_bytes
 
     def __call__(self, grid, block, shared, args):
         if not self._fits(grid, args):
@@ -356,7 +395,7 @@ class Kernel:
         except (OverflowError, TypeError, ValueError) as error:
             taken, given = len(self.kinds), len(args)
             why = error if taken == given else f"{taken} arguments were expected, not {given}"
-            raise TypeError(f"kernel {self.raw.__name__}({', '.join(self.kinds)}): {why}") from None
+            raise TypeError(f"kernel {self.contract.name}({', '.join(self.kinds)}): {why}") from None
         if shared > self.room:
             self.room = self.on.shared_limit - self.raw.shared_size_bytes
             self.raw.max_dynamic_shared_size_bytes = self.room

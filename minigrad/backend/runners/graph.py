@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ...base.recording import user_line
 from ..kernels import Struct
 from ..launch.program import ALIGNMENT, Launch, Table, below, lay_out, spanned
 
@@ -20,6 +19,53 @@ LETTER = Struct("captured.cu", "Letter")
 WORD = np.dtype(np.uint64)  # what kernels/captured.cu is compiled for
 SLOTS = 32
 NONE_WRONG = 0, -1  # the lowest index below 0, and the highest from n on
+
+
+class Found:
+    """What checks of indices have found, for the host; `raising` is (function, line, array of the GPU) of each."""
+
+    def __init__(self, on, raising):
+        self.on, self.raising = on, raising
+        self.seen = on.pinned((len(raising), 2), np.int64)
+        self.seen[...] = self.clean = np.array([NONE_WRONG] * len(raising)).reshape(-1, 2)
+
+    def raise_found(self, where=""):
+        """Raise IndexError if an index was wrong."""
+        if (self.seen == self.clean).all():
+            return
+        found, self.seen[...] = self.seen.copy(), self.clean
+        for _, _, there in self.raising:
+            there.set(np.array(NONE_WRONG))
+        self.on.stopped.fill(0)
+        for (function, line, _), lowest_and_highest in zip(self.raising, found):
+            try:
+                function(lowest_and_highest[lowest_and_highest != NONE_WRONG])
+            except IndexError as error:
+                since = "no optimizer has changed anything since"
+                raise IndexError(f"{error}{where} ({line}); {since}") from None
+
+
+class Lookup(Found):
+    """Of a line that is no part of a captured step, which checks its indices each time that it runs."""
+
+    def __init__(self, on, function, line):
+        super().__init__(on, [(function, line, on.from_numpy(np.array(NONE_WRONG)))])
+        self._event = on.event()
+
+    def look(self):
+        """Queue a copy of what was found."""
+        stream, ((_, _, there),) = self.on.current_stream(), self.raising
+        self.on.download(self.seen[0], there, stream)
+        self._event.record(stream)
+        self.on.unread[self] = None
+
+    @property
+    def done(self):
+        return self._event.done
+
+    def __del__(self):
+        if not self.done:  # page-locked memory that is given back may be used for something else at once
+            self._event.synchronize()
 
 
 class GraphProgram:
@@ -31,7 +77,6 @@ class GraphProgram:
         self._on, self._space, self.keeps = on, space, list(kept)
         self._launches = [launch for e in entries for launch in e.launches]
         self._cells = [(cell.base, there.base) for e in entries for cell, there, _ in e.refreshes]  # in words
-        self._raising = [check for e in entries for check in e.checks]  # (function, line, what it has found)
         used: dict = {}  # {Allocation: [first launch, last launch]}
         self._written = set()
         for at, launch in enumerate(self._launches):
@@ -56,9 +101,7 @@ class GraphProgram:
         self._stream: Any = None
         self._turn: Any = None  # how many calls the GPU has begun, if there are cells
         self._events = [on.event() for _ in range(SLOTS)]  # when each of the last calls had come to its end
-        if self._raising:
-            self._seen = on.pinned((len(self._raising), 2), np.int64)
-            self._seen[...] = self._clean = np.array([NONE_WRONG] * len(self._raising))
+        self._found = Found(on, [check for e in entries for check in e.checks])
 
     # -- making it
 
@@ -67,7 +110,7 @@ class GraphProgram:
         launches = [launch._replace(args=on.with_tables(map(self._placed, launch.args))) for launch in self._launches]
         if self._cells:
             launches.insert(0, self._delivery())
-        downloads = [(self._seen[i], found) for i, (_, _, found) in enumerate(self._raising)]
+        downloads = [(seen, found) for seen, (_, _, found) in zip(self._found.seen, self._found.raising)]
         self._graph = on.graph(launches, downloads)
         self._built = launches  # and with them their arrays
 
@@ -113,7 +156,7 @@ class GraphProgram:
         for cell, _ in self._cells:
             self._slots[self._calls % SLOTS, at : at + cell.size] = cell
             at += cell.size
-        if self._raising:
+        if self._found.raising:
             self._on.unread[self] = None
         self._next = self._calls + 1
         ran.extend(map(self._graph.launch, (stream,)))
@@ -153,33 +196,21 @@ class GraphProgram:
 
     def raise_found(self):
         """Raise IndexError if a call that has come to its end was given a wrong index."""
-        if (self._seen == self._clean).all():
-            return
-        found, self._seen[...] = self._seen.copy(), self._clean
-        for _, _, there in self._raising:
-            there.set(np.array(NONE_WRONG))
-        self._on.stopped.fill(0)
-        for (function, line, _), lowest_and_highest in zip(self._raising, found):
-            try:
-                function(lowest_and_highest[lowest_and_highest != NONE_WRONG])
-            except IndexError as error:
-                since = "no optimizer has changed anything since"
-                raise IndexError(f"{error}, in a captured step ({line}); {since}") from None
+        self._found.raise_found(", in a captured step")
 
     def __del__(self):
         if not self.done:  # page-locked memory that is given back may be used for something else at once
             self._last.synchronize()
 
 
-def checked(on, index, n, ignored, function):
-    """A copy of an array of indices, with 0 for each that is neither in [0, n) nor `ignored`, in a captured step.
-    Whether there were any is noted down at each call; function(of those) raises. -> it, and what to look at later:
-    (function, line, what it has found)."""
-    index, found = on.operand(index, np.dtype(np.int64)), on.from_numpy(np.array(NONE_WRONG))
+def checked(on, index, n, wraps, ignored, found):
+    """A copy of an array of indices, with 0 for each that is neither in [0, n) nor `ignored`; `found` is told which.
+    wraps: those below 0 count from n."""
+    index = on.operand(index, np.dtype(np.int64))
     y = on.empty(index.shape, index.dtype)
-    args = y, index, index.size, n, ignored is not None, ignored or 0, found, on.stopped
+    args = y, index, index.size, n, wraps, ignored is not None, ignored or 0, found, on.stopped
     on.launch_each(index.size, "captured", "check", WORD, *args)
-    return y, (function, user_line(), found)
+    return y
 
 
 def _arrays(on, launch):

@@ -118,7 +118,8 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, cudaMemcpyKind
     return refuse(cudaErrorInvalidValue, "a copy of %zu bytes, which are not all in one allocation of a device", bytes);
   const bool pageable =
       (to_device && !from_device && !pinned(from, bytes)) || (from_device && !to_device && !pinned(to, bytes));
-  counted(to_device ? from_device ? "copies within devices" : "uploads" : "downloads");
+  const bool waits = !async || (pageable && from_device);
+  counted(to_device ? from_device ? "copies within devices" : "uploads" : waits ? "downloads" : "queued downloads");
   if (s.capture && pageable)  // not in the documentation, so on the safe side: it would need the host at every replay
     return invalidate(*s.capture, 900,
                       "a copy from or to memory that is not page-locked, in a stream that is captured");
@@ -128,7 +129,7 @@ static cudaError_t copy(void *to, const void *from, size_t bytes, cudaMemcpyKind
     if (auto error = enqueue(s, [=] { copy_now(to, kept->data(), bytes, true, false); })) return error;
   } else if (auto error = enqueue(s, [=] { copy_now(to, from, bytes, to_device, from_device); }))
     return error;
-  if (async && !(pageable && from_device)) return cudaSuccess;
+  if (!waits) return cudaSuccess;
   run_until({&s, s.queued});
   return waited();
 }
