@@ -102,9 +102,11 @@ __device__ __forceinline__ void load(E* tile, const T* x, long long stride, long
     return some;
   };
   if constexpr (AHEAD) {
-    UNROLL for (int s = 0; s < STEPS; s++, x += AT_ONCE * stride, tile += AT_ONCE * LD) {
-      if (whole) copy_async(tile, x, found(s) > 0);
-      else *reinterpret_cast<Chunk<T>*>(tile) = gathered(x, found(s));
+    if (whole) {
+      UNROLL for (int s = 0; s < STEPS; s++, x += AT_ONCE * stride) copy_async(tile + s * AT_ONCE * LD, x, found(s) > 0);
+    } else {
+      for (int s = 0; s < STEPS; s++, x += AT_ONCE * stride)
+        *reinterpret_cast<Chunk<T>*>(tile + s * AT_ONCE * LD) = gathered(x, found(s));
     }
   } else {
     Chunk<T> held[STEPS];  // so that all of them are on their way at once
@@ -225,6 +227,33 @@ __device__ __forceinline__ void put(E* p, const R (&s)[MI][NI]) {
   __syncwarp();
 }
 
+// y[i][j] += Σ_k s[row(i)][k] b[k][place(j)], likewise, of the numbers s that the warp holds. Halves stay in registers,
+// since what an mma makes of a row lies as another takes it; others go through P.
+__device__ __forceinline__ void weigh(R (&y)[MI][DI], const R (&s)[MI][NI], E* P, const E* b, int first, int end) {
+  auto step = [&](auto k) -> void {
+    Fragment p;
+    UNROLL for (int i = 0; i < 4; i++) {
+      const int j = k / 4 + i / 2 * 2;
+      const Chunk<E, 2> two = {{E(s[i % 2][j]), E(s[i % 2][j + 1])}};
+      p.r[i] = *reinterpret_cast<const unsigned*>(&two);
+    }
+    multiply(y, p, [&](int d) { return piece<true, false, LD>(b, d, k); });
+  };
+  if constexpr (AHEAD) {
+    UNROLL for (int k = 0; k < COLUMNS; k += STEP)
+      if (first < k + STEP && k < end) step(k);
+  } else {
+    put(P, s);
+    weigh(y, P, b, first, end);
+  }
+}
+
+// e^x for a pattern. What halves and TF32 round is more than ex2.approx does.
+__device__ __forceinline__ R power(R x) {
+  if constexpr (TENSOR) return power_of_2(x * R(1.4426950408889634));
+  else return exp(x);
+}
+
 // Which keys a query sees, and the bias that is added to its scores.
 struct View {
   const bool* mask;  // of this batch and head, or null
@@ -236,6 +265,10 @@ struct View {
   // How many of the `most` keys from k0 on exist and, if causal, do not come after query t: none, if it is negative.
   __device__ __forceinline__ int seen(long long t, long long k0, int most) const {
     return int(smaller(most, (causal ? smaller(keys, t + 1) : keys) - k0));
+  }
+  // Do all queries from t on see all of those keys, and is nothing added?
+  __device__ __forceinline__ bool plain(long long t, long long k0, int most) const {
+    return !mask && !bias && seen(t, k0, most) == most;
   }
   // count of s(j), which are q · k, become the scores of query t and keys k0 + key(j), of which it has `seen` so many.
   template <typename S, typename F>

@@ -12,7 +12,7 @@
 
 // p and ds of a query and a key, given their score and do · v.
 struct Query { R top, rest, delta; };  // of a query: the two parts of lse; delta
-__device__ __forceinline__ R pattern(R score, const Query& of) { return exp(score - of.top - of.rest); }
+__device__ __forceinline__ R pattern(R score, const Query& of) { return power(score - of.top - of.rest); }
 __device__ __forceinline__ R gradient(R p, R dp, const Query& of, R scale) { return scale * p * (dp - of.delta); }
 
 // Σ_d a[r][d] b[r][d] over d < D; r is the row number (lane modulo their number) of the warp's rows. It is added in the
@@ -37,7 +37,7 @@ attention_dq(T* dq, R* delta, const T* dout, const T* o, const R* lse, const T* 
   E* Q = shared;                       // ROWS × LD
   E* dO = Q + ROWS * LD;               // ROWS × LD
   E* KV = dO + ROWS * LD;              // V, then K, a TILE; if AHEAD, V and K, twice
-  E* P = KV + (AHEAD ? 4 : 1) * TILE;  // ds, ROWS × LDP
+  E* P = KV + (AHEAD ? 4 : 1) * TILE;  // unless AHEAD: ds, ROWS × LDP
   R dQ[MI][DI] = {};
 
   const Tile at = tile_of(n.T);
@@ -88,13 +88,15 @@ attention_dq(T* dq, R* delta, const T* dout, const T* o, const R* lse, const T* 
     }
     if (seen <= 0) continue;
     dots(p, Q, K, int(n.D));
+    const bool plain = view.plain(q0 + warp_row(), k0, COLUMNS);
     UNROLL for (int i = 0; i < MI; i++) {
       const long long t = q0 + row(i);
-      view.scores([&](int j) -> R& { return p[i][j]; }, column, NI, t, k0, view.seen(t, k0, COLUMNS));
+      auto score = [&](int j) -> R& { return p[i][j]; };
+      if (plain) UNROLL for (int j = 0; j < NI; j++) p[i][j] *= view.scale;
+      else view.scores(score, column, NI, t, k0, view.seen(t, k0, COLUMNS));
       UNROLL for (int j = 0; j < NI; j++) p[i][j] = gradient(pattern(p[i][j], of[i]), dp[i][j], of[i], view.scale);
     }
-    put(P, p);
-    weigh(dQ, P, K, 0, seen);
+    weigh(dQ, p, P, K, 0, seen);
   }
   store(dq + b * n.dq[0] + h * n.dq[1] + q0 * n.dq[2], n.dq[2], rows, n.D, dQ);
 }
@@ -104,11 +106,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
 attention_dk_dv(T* dk, T* dv, const R* delta, const T* dout, const R* lse, const T* q, const T* k, const T* v,
                 const bool* mask, const T* bias, Heads n, double scale, bool causal) {
   DYNAMIC_SHARED(E, shared);
-  E* K = shared;                                                 // ROWS × LD
-  E* V = K + ROWS * LD;                                          // ROWS × LD
-  E* queries = V + ROWS * LD;                                    // Q and dO, a TILE each; if AHEAD, twice
-  E* P = queries + (AHEAD ? 4 : 2) * TILE;                       // pᵀ, then dsᵀ, ROWS × LDP
-  Query* of_queries = reinterpret_cast<Query*>(P + ROWS * LDP);  // COLUMNS; if AHEAD, twice
+  E* K = shared;                                                               // ROWS × LD
+  E* V = K + ROWS * LD;                                                        // ROWS × LD
+  E* queries = V + ROWS * LD;                                                  // Q and dO, a TILE each; if AHEAD, twice
+  E* P = queries + (AHEAD ? 4 : 2) * TILE;                                     // unless AHEAD: pᵀ, then dsᵀ, ROWS × LDP
+  Query* of_queries = reinterpret_cast<Query*>(P + (AHEAD ? 0 : ROWS * LDP));  // COLUMNS; if AHEAD, twice
   R dK[MI][DI] = {}, dV[MI][DI] = {};
 
   const Tile at = tile_of(n.S);
@@ -116,15 +118,15 @@ attention_dk_dv(T* dk, T* dv, const R* delta, const T* dout, const R* lse, const
   const long long rows = smaller(ROWS, n.S - k0);
   load<ROWS>(K, k + b * n.k[0] + hk * n.k[1] + k0 * n.k[2], n.k[2], rows, n.D);
   load<ROWS>(V, v + b * n.v[0] + hk * n.v[1] + k0 * n.v[2], n.v[2], rows, n.Dv);
+  const int i = threadIdx.x;
+  Query own;  // the i-th of those that are next: if AHEAD, on its way
   auto load_queries = [&](int stage, long long h, long long q0) {
     const long long count = smaller(COLUMNS, n.T - q0), row0 = (b * n.nh + h) * n.T + q0;  // of lse and delta
     E* const Q = queries + stage * 2 * TILE;
     load<COLUMNS>(Q, q + b * n.q[0] + h * n.q[1] + q0 * n.q[2], n.q[2], count, n.D);
     load<COLUMNS>(Q + TILE, dout + b * n.o[0] + h * n.o[1] + q0 * n.o[2], n.o[2], count, n.Dv);
-    each(COLUMNS, [&](long long i) {
-      const R* parts = lse + 2 * (row0 + i);
-      of_queries[stage * COLUMNS + i] = i < count ? Query{parts[0], parts[1], delta[row0 + i]} : Query{0, INF, 0};
-    });
+    const R* parts = lse + 2 * (row0 + i);
+    own = i < count ? Query{parts[0], parts[1], delta[row0 + i]} : Query{0, INF, 0};
     if (AHEAD) commit_copies();
   };
   const long long start = causal ? k0 : 0, last = (hk + 1) * n.group;
@@ -136,11 +138,9 @@ attention_dk_dv(T* dk, T* dv, const R* delta, const T* dout, const R* lse, const
     const View view = view_of(n, mask, bias, b, h, causal, scale);
     const long long t0 = q0, count = smaller(COLUMNS, n.T - q0);
     if (AHEAD) wait_for_copies<0>();
-    __syncthreads();  // the previous queries are done with
-    if (!AHEAD) {
-      load_queries(0, h, q0);
-      __syncthreads();
-    }
+    else __syncthreads(), load_queries(0, h, q0);
+    if (i < COLUMNS) of_queries[now * COLUMNS + i] = own;
+    __syncthreads();  // the queries are there; if AHEAD, the previous ones are done with
     q0 += COLUMNS;
     if (q0 >= n.T) h++, q0 = start;
     if (AHEAD && h < last) load_queries(now ^ 1, h, q0);
@@ -149,18 +149,19 @@ attention_dk_dv(T* dk, T* dv, const R* delta, const T* dout, const R* lse, const
     if (warp_row() >= rows || first >= count) continue;
     R p[MI][NI], dp[MI][NI];
     dots(p, K, Q, int(n.D));
+    const bool plain = view.plain(t0, k0, ROWS);
     UNROLL for (int j = 0; j < NI; j++) {
       const long long t = t0 + column(j);
-      view.scores([&](int i) -> R& { return p[i][j]; }, row, MI, t, k0, view.seen(t, k0, ROWS));
+      auto score = [&](int i) -> R& { return p[i][j]; };
+      if (plain) UNROLL for (int i = 0; i < MI; i++) p[i][j] *= view.scale;
+      else view.scores(score, row, MI, t, k0, view.seen(t, k0, ROWS));
       UNROLL for (int i = 0; i < MI; i++) p[i][j] = pattern(p[i][j], of[column(j)]);
     }
-    put(P, p);
-    weigh(dV, P, dO, first, int(count));
+    weigh(dV, p, P, dO, first, int(count));
     dots(dp, V, dO, int(n.Dv));
     UNROLL for (int i = 0; i < MI; i++)
       UNROLL for (int j = 0; j < NI; j++) dp[i][j] = gradient(p[i][j], dp[i][j], of[column(j)], view.scale);
-    put(P, dp);
-    weigh(dK, P, Q, first, int(count));
+    weigh(dK, dp, P, Q, first, int(count));
   }
   store(dk + b * n.dk[0] + hk * n.dk[1] + k0 * n.dk[2], n.dk[2], rows, n.D, dK);
   store(dv + b * n.dv[0] + hk * n.dv[1] + k0 * n.dv[2], n.dv[2], rows, n.Dv, dV);

@@ -19,7 +19,7 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
   DYNAMIC_SHARED(E, shared);
   E* Q = shared;                       // ROWS × LD
   E* KV = Q + ROWS * LD;               // K, then V, a TILE; if AHEAD, K and V, twice
-  E* P = KV + (AHEAD ? 4 : 1) * TILE;  // the unnormalised pattern, ROWS × LDP
+  E* P = KV + (AHEAD ? 4 : 1) * TILE;  // unless AHEAD: the unnormalised pattern, ROWS × LDP
   R O[MI][DI] = {}, m[MI];  // and of each row: the largest score so far,
   Total<R> l[MI] = {};      // and the sum of exponentials
   for (int i = 0; i < MI; i++) m[i] = -INF;
@@ -56,27 +56,31 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
     if (seen > 0) {
       R s[MI][NI];
       dots(s, Q, K, int(n.D));
+      const bool plain = AHEAD && view.plain(q0 + warp_row(), k0, COLUMNS);  // others have no registers for it
       UNROLL for (int i = 0; i < MI; i++) {
         const long long t = q0 + row(i);
-        view.scores([&](int j) -> R& { return s[i][j]; }, column, NI, t, k0, view.seen(t, k0, COLUMNS));
+        auto score = [&](int j) -> R& { return s[i][j]; };
+        if (plain) UNROLL for (int j = 0; j < NI; j++) s[i][j] *= view.scale;
+        else view.scores(score, column, NI, t, k0, view.seen(t, k0, COLUMNS));
         R top = -INF, added = 0;
         UNROLL for (int j = 0; j < NI; j++) top = top < s[i][j] ? s[i][j] : top;
         top = row_largest(m[i] < top ? top : m[i]);
-        const R safe = top == -INF ? R(0) : top, shrink = m[i] == top ? R(1) : exp(m[i] - safe);
+        const R safe = top == -INF ? R(0) : top, shrink = m[i] == top ? R(1) : power(m[i] - safe);
         m[i] = top;
-        UNROLL for (int j = 0; j < NI; j++) added += s[i][j] = exp(s[i][j] - safe);
+        UNROLL for (int j = 0; j < NI; j++) added += s[i][j] = power(s[i][j] - safe);
         l[i].scale(shrink);
         l[i].add(row_sum(added));
         UNROLL for (int j = 0; j < DI; j++) O[i][j] *= shrink;
       }
-      put(P, s);
+      if (AHEAD) weigh(O, s, P, V, 0, seen);
+      else put(P, s);
     }
     if (!AHEAD) {
       __syncthreads();
       load_v(V, k0);
       __syncthreads();
+      weigh(O, P, V, 0, seen);
     }
-    weigh(O, P, V, 0, seen);
   }
   UNROLL for (int i = 0; i < MI; i++) {
     const R total = R(l[i]), whole = total == 0 ? R(0) : 1 / total;

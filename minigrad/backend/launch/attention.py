@@ -167,8 +167,9 @@ def dk_dv_bytes(shape):
 
 
 def _tiles(lines, shape):
-    """Bytes of tiles that have so many rows together, and of the pattern."""
-    return lines * (shape.DP * shape.itemsize + CHUNK) + shape.rows * (shape.columns + LONGER) * shape.itemsize
+    """Bytes of tiles that have so many rows together, and of the pattern, unless that stays in registers."""
+    pattern = 0 if shape.ahead else shape.rows * (shape.columns + LONGER) * shape.itemsize
+    return lines * (shape.DP * shape.itemsize + CHUNK) + pattern
 
 
 def _compiled(file, shape):
