@@ -85,8 +85,7 @@ def test_zeros_full_and_pinned(on):
     batch = on.pinned((2, 3), np.int64)
     batch[:] = np.arange(6).reshape(2, 3)
     x = on.from_numpy(batch)
-    on.synchronize()
-    batch[:] = 0
+    batch[:] = 0  # at once
     np.testing.assert_array_equal(on.to_numpy(x), np.arange(6).reshape(2, 3))
 
 
@@ -200,7 +199,10 @@ def a_machine(**changes):
     """What why_not() looks at of CuPy, on a machine where all is well but for changes."""
     names = {"Device": lambda: types.SimpleNamespace(compute_capability="90")}
     names["runtime"] = types.SimpleNamespace(
-        CUDARuntimeError=CUDARuntimeError, driverGetVersion=lambda: 13000, getDeviceCount=lambda: 1
+        CUDARuntimeError=CUDARuntimeError,
+        driverGetVersion=lambda: 13000,
+        runtimeGetVersion=lambda: 13010,
+        getDeviceCount=lambda: 1,
     )
     names["nvrtc"] = types.SimpleNamespace(getVersion=lambda: (13, 0), getSupportedArchs=lambda: (75, 80, 90))
     for name, value in changes.items():
@@ -216,11 +218,20 @@ def a_machine(**changes):
         ({"getDeviceCount": raises(CUDARuntimeError(35))}, r"no NVIDIA driver that it can use \(cudaErrorNamed"),
         ({"getDeviceCount": raises(CUDARuntimeError(100))}, "no GPU was found"),
         ({"getDeviceCount": lambda: 0}, "no GPU was found"),
+        ({"driverGetVersion": lambda: 12040}, "made for CUDA 13.*driver for CUDA 12: pip install cupy-cuda12x nvidia"),
+        ({"driverGetVersion": lambda: 11080}, "driver for CUDA 11: a newer driver is needed"),
+        (
+            {"driverGetVersion": lambda: 12080, "runtimeGetVersion": lambda: 12090},
+            "NVRTC of CUDA 13, and the NVIDIA driver is for CUDA 12: pip install nvidia-cuda-nvrtc-cu12, and remove",
+        ),
         (
             {"getVersion": raises(RuntimeError("libnvrtc.so\n…"))},
             r"NVRTC.*pip install nvidia-cuda-nvrtc \(libnvrtc.so\)",
         ),
-        ({"getSupportedArchs": lambda: (100, 120)}, "NVRTC 13.0 compiles for compute capability 100 and newer"),
+        (
+            {"getSupportedArchs": lambda: (100, 120)},
+            "NVRTC 13.0 compiles for compute capability 100 and newer.*cuda12x",
+        ),
         ({"headers": None}, r"headers.*pip install nvidia-cuda-runtime \(there is no cuda_fp16.h\)"),
         ({}, None),
     ],

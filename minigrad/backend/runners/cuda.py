@@ -26,10 +26,11 @@ from . import nvrtc
 from .graph import NONE_WRONG, GraphProgram, Lookup, checked
 from .toolchain import CompilerError
 
-INSTALL = (
-    "pip install cupy-cuda13x nvidia-cuda-nvrtc nvidia-cuda-runtime "
-    "(CUDA 12: cupy-cuda12x nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12)"
-)
+PACKAGES = {  # of CUDA, by its version
+    12: "cupy-cuda12x nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12",
+    13: "cupy-cuda13x nvidia-cuda-nvrtc nvidia-cuda-runtime",
+}
+INSTALL = f"pip install {PACKAGES[13]} (for a driver of CUDA 12, or a GPU before Turing: {PACKAGES[12]})"
 MOST_LOOKUPS = 256  # of lines that look up at indices, remembered with the memory that their checks use
 NO_DEVICE = 100  # cudaErrorNoDevice
 # The methods of a Cuda that call the driver, by which all others come to it.
@@ -49,8 +50,13 @@ def why_not():
     except Exception as error:
         return f"device 'cuda': CuPy is installed, but cannot be imported ({first_line(error)})"
     runtime = cupy.cuda.runtime
-    if runtime.driverGetVersion() == 0:
+    driver, cuda = (version // 1000 for version in (runtime.driverGetVersion(), runtime.runtimeGetVersion()))
+    if driver == 0:
         return "device 'cuda': CuPy is installed, but there is no NVIDIA driver"
+    if driver < cuda:
+        advice = f"pip install {PACKAGES[driver]}" if driver in PACKAGES else "a newer driver is needed"
+        return f"device 'cuda': this CuPy is made for CUDA {cuda}, and the NVIDIA driver for CUDA {driver}: {advice}"
+    _, nvrtc_package, headers_package = PACKAGES[min(PACKAGES, key=lambda version: abs(version - cuda))].split()
     try:
         count = runtime.getDeviceCount()
     except runtime.CUDARuntimeError as error:
@@ -60,15 +66,20 @@ def why_not():
     if count == 0:
         return "device 'cuda': CuPy and a driver are here, but no GPU was found"
     try:
-        cupy.cuda.nvrtc.getVersion()
+        compiler, _ = cupy.cuda.nvrtc.getVersion()
     except Exception as error:  # CuPy's loader has exceptions of its own
-        return f"device 'cuda' needs NVRTC, CUDA's compiler: pip install nvidia-cuda-nvrtc ({first_line(error)})"
+        return f"device 'cuda' needs NVRTC, CUDA's compiler: pip install {nvrtc_package} ({first_line(error)})"
+    if compiler > driver:
+        return (
+            f"device 'cuda': CuPy has found the NVRTC of CUDA {compiler}, and the NVIDIA driver is for CUDA {driver}: "
+            f"pip install {nvrtc_package}, and remove the other"
+        )
     try:
         nvrtc.target(cupy, cupy.cuda.Device().compute_capability)
     except CompilerError as error:
-        return f"device 'cuda': {error}"
+        return f"device 'cuda': {error}; an older CUDA may: pip install {PACKAGES[12]}"
     if nvrtc.headers(cupy) is None:
-        return "device 'cuda' needs CUDA's headers: pip install nvidia-cuda-runtime (there is no cuda_fp16.h)"
+        return f"device 'cuda' needs CUDA's headers: pip install {headers_package} (there is no cuda_fp16.h)"
     return None
 
 
@@ -172,7 +183,7 @@ class Cuda(Launched):
         return self._cupy.zeros(shape, dtype)  # a memset
 
     def from_numpy(self, x):
-        """A copy on the GPU, through page-locked memory and without waiting."""
+        """A copy on the GPU, through page-locked memory of CuPy's and without waiting: x may change at once."""
         return self._cupy.array(x.reshape(-1)).reshape(x.shape)  # flat: CuPy fills 0-d arrays with a kernel of its own
 
     def shared(self, x):
@@ -198,9 +209,7 @@ class Cuda(Launched):
         return y
 
     def pinned(self, shape, dtype):
-        """A NumPy array, not initialised, in page-locked memory: from_numpy() of it is a single asynchronous copy.
-
-        For a batch that is filled again and again. Fill it only after synchronize(): the copy may not be done."""
+        """A NumPy array, not initialised, in page-locked memory, which the GPU reads and writes without the host."""
         dtype, size = np.dtype(dtype), math.prod(shape)
         memory = self._cupy.cuda.alloc_pinned_memory(max(1, size * dtype.itemsize))
         return np.frombuffer(memory, dtype, size).reshape(shape)
