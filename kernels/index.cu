@@ -5,6 +5,7 @@
 //   gather  x (outer, V, n), index (outer, m, n)         launch over y's elements   y = np.take_along_axis(x, index, 1)
 //   put     x (V, n), y (…, n), index and from (rows,)   launch over rows × n       x[index] = y[from]
 //           index names no row twice
+//   places  sums (n,), how many of some bools are true so far; launch over n        y = np.flatnonzero(bools)
 #include "common.cuh"
 
 // args  bits y (rows, n); bits x (…, n); index (rows)
@@ -25,4 +26,12 @@ extern "C" __global__ void gather(T* __restrict__ y, const T* __restrict__ x, co
 extern "C" __global__ void put(T* __restrict__ x, const T* __restrict__ y, const long long* __restrict__ index,
                                const long long* __restrict__ source, long long rows, long long n) {
   grid_rows(rows, n, [&](long long i, long long j) { x[index[i] * n + j] = y[source[i] * n + j]; });
+}
+
+// args  y (count); sums (n)
+extern "C" __global__ void places(long long* __restrict__ y, const long long* __restrict__ sums, long long n,
+                                  long long count) {
+  grid_each(n, [&](long long i) {
+    if (sums[i] != (i ? sums[i - 1] : 0) && sums[i] <= count) y[sums[i] - 1] = i;
+  });
 }

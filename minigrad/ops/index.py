@@ -132,10 +132,16 @@ def getitem(input: T, index: Index) -> T:
 
 
 def _of_gpu(input, index):
-    """x[…] at an int Tensor of a GPU, perhaps after some `:`, that stays there; None for other indices."""
-    *whole, last = index if isinstance(index, tuple) else (index,)
-    if not (isinstance(last, Value) and last.device == input.device != "cpu" and last.ndim and last.dtype.kind in "iu"):
+    """x[…] at an int Tensor of a GPU, perhaps after some `:`, or a mask, which stay there; None for other indices."""
+    if input.device == "cpu" or (isinstance(index, tuple) and not index):
         return None
+    *whole, last = index if isinstance(index, tuple) else (index,)
+    if not (isinstance(last, Value) and last.device == input.device and last.ndim and last.dtype.kind in "iub"):
+        return None
+    if last.dtype == dtypes.bool_:
+        if whole or last.shape != input.shape[: last.ndim] or thread.recorder is not None:
+            return None
+        input, last = input.reshape(last.numel(), *input.shape[last.ndim :]), places_of(last)
     if len(whole) >= input.ndim or any(type(part) is not slice or part != slice(None) for part in whole):
         return None
     d = len(whole)
@@ -143,6 +149,19 @@ def _of_gpu(input, index):
     y = looked_up(x.reshape(n, math.prod(x.shape[1:])), checked_index("x[…]", last, n, wraps=True))
     y = y.reshape(*last.shape, *x.shape[1:])
     return y.permute(*range(last.ndim, last.ndim + d), *range(last.ndim), *range(last.ndim + d, y.ndim)) if d else y
+
+
+def places_of(mask):
+    """Where a mask is True, as an index of what it flattens. A GPU is waited for, to know how many they are."""
+    if mask.device == "cpu" or thread.recorder is not None:
+        return np.flatnonzero(host(mask))
+    on = mask.storage.backend
+    return mask._wrap(on.flatnonzero(mask.array), Storage(on))
+
+
+def host(x):
+    """The values of a Tensor on the host, without its gradient. Raises CaptureError in a step that is recorded."""
+    return x.detach().numpy() if x.device == "cpu" else x.detach().cpu().numpy()
 
 
 class Gather(Op):

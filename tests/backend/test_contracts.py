@@ -155,7 +155,7 @@ def every_primitive(on):
     on.setitem(x, (np.array([0, 2]),), 2.0)
     on.scatter_add((2, 4), 0, np.zeros((20, 4), np.int64), np.ones((20, 4), F32))
     long = np.zeros((1, SUMMED + 1), F32)
-    on.argsort(long, 1, False), on.cumsum(long, 1, False)
+    on.argsort(long, 1, False), on.cumsum(long, 1, False), on.flatnonzero(long == 0)
     on.take_add(5, np.arange(1500) % 5, np.ones((1500, 2), F32))
     on.sgd_([(x, x + 1, x + 2, 0)], lambda: [(0.1, 0.2)], 0.9, True)
     heads, cache = np.ones((2, 4, 1, 8), F32), [np.zeros((2, 2, *shape), F32) for shape in ((8, 16), (16, 8))]

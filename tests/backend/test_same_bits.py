@@ -113,6 +113,7 @@ def moving(dtype):
     yield "take", x.T, rows
     yield "gather", x.T, 1, every.T.copy()
     yield "argsort", x, 1, True
+    yield from (("flatnonzero", mask) for mask in (x > 0, (x > 0).T, x[:0] > 0))
     for d in (0, 1):
         yield from ((name, x, d, False) for name in ("argmax", "argmin"))
     for dims in ((0,), (1,), (0, 1), ()):

@@ -315,10 +315,10 @@ def test_the_checker_finds_bugs_in_real_kernels(compute, old, new, count, findin
 @pytest.mark.parametrize(
     "compute, old, new, count, expected",
     [
-        (softmax, "lane = 16", "lane = 8", 1, reference.softmax(LONG, 1)),
+        (softmax, "lane = threads / 2", "lane = threads / 4", 1, reference.softmax(LONG, 1)),
         (softmax, BARRIER, "", 2, reference.softmax(LONG, 1)),
         (softmax, "lane = count / 2", "lane = count / 4", 1, reference.softmax(LONG, 1)),
-        (softmax_of_short_rows, "lane = 16", "lane = 8", 1, reference.softmax(ROWS, 1)),
+        (softmax_of_short_rows, "lane = threads / 2", "lane = threads / 4", 1, reference.softmax(ROWS, 1)),
         (transpose, TILE_FULL, "tile_each", 1, ROWS.T),
     ],
 )

@@ -155,6 +155,24 @@ def test_reading_at_a_tensor_of_indices_waits_for_nothing(monkeypatch):
     np.testing.assert_array_equal(on.to_numpy(x.grad.array), dx)
 
 
+def test_a_mask_stays_on_the_gpu():
+    values = np.random.default_rng(0).standard_normal((5, 4, 3), np.float32)
+    x = mg.tensor(values, device="cuda", requires_grad=True)
+    masks = values[:, :, 0] > 0, values > 0.5, np.zeros(5, bool)
+    for mask in masks:
+        there = mg.tensor(mask, device="cuda")
+        x.grad = None
+        y = x[there]
+        (y * y).sum().backward()
+        np.testing.assert_array_equal(y.detach().numpy(), values[mask])
+        np.testing.assert_array_equal(
+            x.grad.numpy(), np.where(mask.reshape(mask.shape + (1,) * (3 - mask.ndim)), 2 * values, 0)
+        )
+    np.testing.assert_array_equal(
+        x.masked_select(mg.tensor(masks[1], device="cuda")).detach().numpy(), values[masks[1]]
+    )
+
+
 def test_an_index_that_the_step_computes():
     table = mg.randn(4, 3, device="cuda")
     f = mg.capture(lambda x: F.embedding(x.argmax(1), table))

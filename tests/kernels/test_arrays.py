@@ -370,6 +370,13 @@ def test_the_first_of_ties_wins_in_long_rows(on):
         same(getattr(on, name)(x.T, 0, True), getattr(np, name)(x.T, 0, keepdims=True))
 
 
+@pytest.mark.parametrize("shape", [(0,), (1,), (), (2, 3), (300,), (3, 5000)])
+def test_places_that_are_true(on, shape):
+    x = np.asarray(np.random.default_rng(0).random(shape) < 0.3)
+    for mask in (x, np.asarray(~x.T), np.zeros(shape, bool), np.ones(shape, bool)):
+        same(on.flatnonzero(mask), np.flatnonzero(mask))
+
+
 def test_half_sums_run_in_single(on):
     x = np.full((3, 5000), 1.001, "float16")
     same(on.sum(x, (1,), False), reference.sum(x, (1,), False), 1e-3)

@@ -85,6 +85,15 @@ class Index(Movement):
             self.launch_each(outer * inner, "index_add", "scatter_add", dy.dtype, dx, *args)
         return dx if dx.dtype == dy.dtype else self.cast(dx, dy.dtype)
 
+    @NUMPYS
+    def flatnonzero(self, x):
+        if not x.size:
+            return self.empty((0,), INT64)
+        sums = self.cumsum(self.compact(x).reshape(-1), 0, False)
+        y = self.empty((int(self.to_numpy(sums[-1:])[0]),), INT64)
+        self.launch_each(x.size, "index", "places", BITS[8], y, sums, x.size, y.size)
+        return y
+
     @COPY
     def take(self, x, index):
         return self._take(self.compact(x), self._indices(index), x.shape[1]).reshape(*index.shape, x.shape[1])

@@ -30,6 +30,9 @@ class Index(Primitives):
         places[dim] = index
         return added(shape, tuple(places), dy)
 
+    def flatnonzero(self, x):
+        return np.flatnonzero(x)
+
     def take(self, x, index):
         return np.take(x, index, axis=0)
 

@@ -10,7 +10,7 @@ from ...autograd import Value, composite
 from ...autograd.cases import Fixed, booleans, case
 from ...typing import Operand, T
 from ..args import one_dim, promoted
-from ..index import Gather, ScatterAdd, checked_index, getitem
+from ..index import Gather, ScatterAdd, checked_index, getitem, host, places_of
 from ..movement import expanded, pad, reshape
 from ..select import where
 
@@ -18,11 +18,6 @@ __all__ = [
     "argwhere", "index_add", "index_copy", "index_fill", "isin", "masked_select", "nonzero", "scatter",
     "scatter_add", "take", "take_along_dim",
 ]  # fmt: skip
-
-
-def host(x):
-    """The values of a Tensor on the host, without its gradient. Raises CaptureError in a step that is recorded."""
-    return x.detach().numpy() if x.device == "cpu" else x.detach().cpu().numpy()
 
 
 def new(x, array):
@@ -53,7 +48,7 @@ def argwhere(input: T) -> T:
 
 @composite(case((3, 4), booleans((4,))))
 def masked_select(input: T, mask: T) -> T:
-    """The elements of x where mask (bool) is True, (n,), both broadcast. Of x's dtype. The mask is read on the host.
+    """The elements of x where mask (bool) is True, (n,), both broadcast. Of x's dtype. A GPU is waited for.
 
     Raises TypeError for a mask of another dtype, and ValueError for shapes that do not broadcast."""
     if mask.dtype != dtypes.bool_:
@@ -62,8 +57,7 @@ def masked_select(input: T, mask: T) -> T:
         shape = np.broadcast_shapes(input.shape, mask.shape)
     except ValueError:
         raise ValueError(f"masked_select: shapes {input.shape} and {mask.shape} do not broadcast") from None
-    places = np.flatnonzero(np.broadcast_to(host(mask), shape))
-    return getitem(reshape(expanded(input, shape), math.prod(shape)), (places,))
+    return getitem(reshape(expanded(input, shape), math.prod(shape)), (places_of(expanded(mask, shape)),))
 
 
 def take(input: T, index: T) -> T:
