@@ -84,9 +84,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const long long c0 = (long long)(blockIdx.x % spans) * SPAN, first = (long long)(blockIdx.x / spans) * WARPS;
   const int width = C - c0 < SPAN ? int(C - c0) : SPAN;
-  int across = 5, columns = 32;  // 2^across lanes lie beside each other, and the others have further rows
-  while (columns / 2 >= width) across--, columns /= 2;
-  const int lane_column = lane & (columns - 1);
+  int across = 5;  // 2^across lanes lie beside each other, and the others have further rows
+  while (across > 0 && 1 << (across - 1) >= width) across--;
+  const int lane_column = lane & ((1 << across) - 1);
   // done(c, Σ) for each column c of this lane: the sum over every step-th row of index v, from the i-th in order on.
   auto add_rows = [&](long long i, long long v, int step, auto done) {
     Total<R> acc[SPAN / 32] = {};
@@ -110,9 +110,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
     auto is_v = [&](long long place) { return place < N && keys[place] == v; };
     while (is_v(i + 3 * step)) take(Count<4>{});
     while (is_v(i)) take(Count<1>{});
-    for (int other = 16; other >= columns; other /= 2) acc[0].add(acc[0].from(0xffffffffu, other));
+    for (int other = 16; other >> across; other /= 2) acc[0].add(acc[0].from(0xffffffffu, other));
     UNROLL for (int k = 0; k < SPAN / 32; k++)
-      if (lane < columns) done(k * 32 + lane, acc[k]);
+      if (lane == lane_column) done(k * 32 + lane, acc[k]);
   };
 
   const long long own = first + warp, v = own < N ? keys[own] : 0;

@@ -75,9 +75,9 @@ class Primitives(Protocol):
     def scatter_add(self, shape: Shape, dim: int, index: Array, dy: Array) -> Array:
         """Zeros of `shape` with dy added at `index` along dim: the adjoint of gather. dy and index have one shape."""
 
-    def flatnonzero(
-        self, x: Array
-    ) -> Array: ...  # where x, flattened bools, is True: int64 (n,), which waits for a GPU
+    def flatnonzero(self, x: Array) -> Array:
+        """Where bools, flattened, are True: int64 (n,). A GPU is waited for."""
+
     def take(self, x: Array, index: Array) -> Array: ...  # rows of x: (V, C) and (…) -> (…, C)
 
     def take_add(self, rows: int, index: Array, dy: Array) -> Array:

@@ -219,7 +219,7 @@ def checked_index(name, index, n, ignored=None, wraps=False):
         return thread.recorder.checked(index, n, wraps, ignored, check)
     on = index.storage.backend
     if index.device != "cpu":
-        return index._wrap(on.checked_now(index.array, n, wraps, ignored, check), Storage(on))
+        return index._wrap(on.checked_now(name, index.array, n, wraps, ignored, check), Storage(on))
     check(index._host())
     return index
 
@@ -329,9 +329,9 @@ class Triangle(Op):
     analytic = True
 
     def forward(self, x, k, lower):
-        below = np.tri(x.shape[-2], x.shape[-1], k if lower else k - 1, dtype=bool)
-        keep = self.backend.from_numpy(below if lower else ~below)
-        return self.backend.where(keep, x, x.dtype.type(0))
+        on = self.backend
+        rows, columns = on.from_numpy(np.arange(x.shape[-2])[:, None] + k), on.from_numpy(np.arange(x.shape[-1]))
+        return on.where((on.ge if lower else on.le)(rows, columns), x, x.dtype.type(0))
 
     def backward(self, dy):
         return Triangle.apply(dy, k=self.k, lower=self.lower)

@@ -107,8 +107,8 @@ class Reduce(Launcher):
     def _arg(self, entry, x, dim, keepdim):
         dim = normalize_axis_index(dim, x.ndim)
         shape = x.shape[:dim] + (1,) * keepdim + x.shape[dim + 1 :]
-        rows = self.compact(x.transpose(*(d for d in range(x.ndim) if d != dim), dim)).reshape(math.prod(shape), -1)
-        return self._arg_rows(entry, rows).reshape(shape)
+        last = self.compact(x.transpose(*(d for d in range(x.ndim) if d != dim), dim))
+        return self._arg_rows(entry, last.reshape(math.prod(shape), x.shape[dim])).reshape(shape)
 
     def _arg_rows(self, entry, x):
         """x (rows, n) -> (rows, 1): of the best of each part the best."""
@@ -123,11 +123,10 @@ class Reduce(Launcher):
         dim = normalize_axis_index(dim, x.ndim)
         n, others = x.shape[dim], [d for d in range(x.ndim) if d != dim]
         x = self.compact(x.transpose(*others, dim))
-        y = (
-            self._orders(x.reshape(-1, n), descending, k).reshape(*x.shape[:-1], -1)
-            if x.size
-            else self.zeros(x.shape, INT64)
-        )
+        if x.size:
+            y = self._orders(x.reshape(-1, n), descending, k).reshape(*x.shape[:-1], -1)
+        else:
+            y = self.empty(x.shape, INT64)
         return y[..., :k].transpose(*range(dim), -1, *range(dim, x.ndim - 1))
 
     def _orders(self, x, descending, k):

@@ -77,7 +77,7 @@ def why_not():
     try:
         nvrtc.target(cupy, cupy.cuda.Device().compute_capability)
     except CompilerError as error:
-        return f"device 'cuda': {error}; an older CUDA may: pip install {PACKAGES[12]}"
+        return f"device 'cuda': {error}" + f"; CUDA 12 may: pip install {PACKAGES[12]}" * (compiler > 12)
     if nvrtc.headers(cupy) is None:
         return f"device 'cuda' needs CUDA's headers: pip install {headers_package} (there is no cuda_fp16.h)"
     return None
@@ -256,9 +256,10 @@ class Cuda(Launched):
         found = self.from_numpy(np.array(NONE_WRONG))
         return checked(self, index, n, wraps, ignored, found), (function, user_line(), found)
 
-    def checked_now(self, index, n, wraps, ignored, function):
-        """Likewise where nothing is captured. It is looked at when the host next waits."""
-        key = line, *_ = user_line(), n, wraps, ignored
+    def checked_now(self, name, index, n, wraps, ignored, function):
+        """Likewise where nothing is captured, for the op `name`. It is looked at when the host next waits."""
+        line = user_line()
+        key = line, name, n, wraps, ignored
         lookup = self._lookups.get(key)
         if lookup is None:
             if len(self._lookups) == MOST_LOOKUPS:
