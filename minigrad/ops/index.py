@@ -207,6 +207,9 @@ def checked_index(name, index, n, ignored=None, wraps=False):
     if not isinstance(index, Value) or index.dtype.kind not in "iu":
         raise TypeError(f"{name}: index must be an int Tensor, got {getattr(index, 'dtype', type(index).__name__)}")
 
+    if not n and index.numel() and ignored is None:  # 0, which a GPU reads in place of a wrong one, is not there
+        raise IndexError(f"{name}: an index is out of range for size 0")
+
     def check(values):
         if ignored is not None:
             values = values[values != ignored]

@@ -155,6 +155,13 @@ def test_reading_at_a_tensor_of_indices_waits_for_nothing(monkeypatch):
     np.testing.assert_array_equal(on.to_numpy(x.grad.array), dx)
 
 
+def test_an_index_of_nothing_is_told_at_once():
+    index = mg.tensor([[0]], device="cuda")
+    for read in (lambda x: x[index], lambda x: x.gather(0, index), lambda x: F.embedding(index, x)):
+        with pytest.raises(IndexError, match="size 0"):
+            read(mg.zeros(0, 1, device="cuda"))
+
+
 def test_a_mask_stays_on_the_gpu():
     values = np.random.default_rng(0).standard_normal((5, 4, 3), np.float32)
     x = mg.tensor(values, device="cuda", requires_grad=True)
