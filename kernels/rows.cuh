@@ -9,9 +9,7 @@
 #define HELD 4
 #endif
 constexpr int HELD_THREADS = HELD == 4 ? ROW_THREADS : 128;  // of a block, at most
-#ifndef HELD_BLOCKS  // of a multiprocessor: a thread that holds one row has 80 registers
-#define HELD_BLOCKS (HELD == 4 ? 1 : 6)
-#endif
+constexpr int HELD_BLOCKS = HELD == 4 ? 1 : 6;  // of a multiprocessor: a thread that holds one row has 80 registers
 
 struct Pair { R a, b; };
 struct Totals { Total<R> a, b; };

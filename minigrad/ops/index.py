@@ -139,9 +139,11 @@ def _of_gpu(input, index):
     if not (isinstance(last, Value) and last.device == input.device and last.ndim and last.dtype.kind in "iub"):
         return None
     if last.dtype == dtypes.bool_:
-        if whole or last.shape != input.shape[: last.ndim] or thread.recorder is not None:
+        rest = input.shape[last.ndim :]
+        if whole or last.shape + rest != input.shape or thread.recorder is not None:
             return None
-        input, last = input.reshape(last.numel(), *input.shape[last.ndim :]), places_of(last)
+        places = places_of(last)
+        return looked_up(input.reshape(last.numel(), math.prod(rest)), places).reshape(*places.shape, *rest)
     if len(whole) >= input.ndim or any(type(part) is not slice or part != slice(None) for part in whole):
         return None
     d = len(whole)

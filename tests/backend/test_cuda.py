@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import types
 from pathlib import Path
 
@@ -111,6 +112,14 @@ def test_a_file_is_compiled_once_for_a_dtype(on, monkeypatch):
         on.softmax(x, -1)
     on.log_softmax(x, -1)
     assert loaded == [("softmax", "float32", None)]
+
+
+def test_files_are_compiled_side_by_side(on, monkeypatch):
+    binary, together = nvrtc.Nvrtc.binary, threading.Barrier(2, timeout=20)
+    monkeypatch.setattr(nvrtc.Nvrtc, "binary", lambda *args: (together.wait(), binary(*args))[1])
+    fresh = cuda.Cuda()
+    kernels = [fresh.kernel(*names, np.dtype(np.float32)) for names in (("softmax", "softmax"), ("optim", "adam"))]
+    assert all(kernel.raw for kernel in kernels)
 
 
 def test_elementwise_kernels_are_compiled_one_by_one(on, monkeypatch):

@@ -1,8 +1,6 @@
 """Cross-entropy of logits against class indices."""
 
-import numpy as np
-
-from .launcher import Launcher
+from .launcher import INT64, Launcher
 from .rules import KERNEL
 
 
@@ -22,7 +20,7 @@ class CrossEntropy(Launcher):
         return dlogits
 
     def _cross_entropy(self, entry, x, arrays, target, ignore_index, smoothing):
-        target = self.operand(target, np.dtype(np.int64))
+        target = self.operand(target, INT64)
         rows, n = x.shape
         if rows and not n:
             raise ValueError("cross-entropy over no classes")

@@ -6,11 +6,10 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from ..kernels import constant
-from .launcher import TOTALS, check_shape, real
+from .launcher import INT64, TOTALS, check_shape, real
 from .movement import BITS, Movement
 from .rules import COPY, KERNEL, NUMPYS
 
-INT64 = np.dtype(np.int64)
 SPAN, WARPS = (constant("index_add.cu", name) for name in ("SPAN", "WARPS"))  # columns and warps of a block of take_add
 RUN_LENGTH = constant("index_add.cu", "RUN_LENGTH")  # indices that a block sorts
 SHORT = 8  # as many numbers may be added up without a Total: no digit is lost

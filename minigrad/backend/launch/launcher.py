@@ -18,6 +18,7 @@ MAX_DIMS = LAYOUT.counts["shape"]
 OPERANDS = LAYOUT.counts["strides"] // MAX_DIMS
 NARROW = 1 << 31  # what indices and offsets of the fast loops of layout.cuh stay below
 MOST_PER_TURN = 8  # elements of a thread in such a loop
+INT64 = np.dtype(np.int64)
 TOTALS = np.dtype(np.float64)  # the dtype of arrays of Totals of common.cuh, which have 8 bytes for any float
 WARP_ROW = 1024  # elements of the longest row that a warp has
 WARP_HELD = 256  # and of the longest that it reads again from its cache, as fast as it would hold it
@@ -100,12 +101,12 @@ class Launcher(Primitives):
         4 elements or more for a thread."""
         if n > WARP_ROW:
             return rows, self.row_threads(n)
-        threads = min(32, max(2, row_threads(n)))
+        threads = min(32, max(2, in_fours(n)))
         return -(-rows // (WARP_BLOCK // threads)), (threads, WARP_BLOCK // threads)
 
     def row_threads(self, n):
         """Threads for a block that works on a row of n elements, 4 each or more: a power of 2 from 32 to 512."""
-        return min(ROW_THREADS, max(32, row_threads(n)))
+        return min(ROW_THREADS, max(32, in_fours(n)))
 
     # -- values that a captured step needs anew at each call
 
@@ -194,7 +195,7 @@ class Launcher(Primitives):
         return self.compact(x) if compact else x
 
 
-def row_threads(n):
+def in_fours(n):
     """The power of 2 of threads that have up to 4 of n elements each."""
     return 1 << (max(1, -(-n // 4)) - 1).bit_length()
 

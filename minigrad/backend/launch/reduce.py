@@ -7,7 +7,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from ..kernels import constant
-from .launcher import TOTALS, Launcher, real
+from .launcher import INT64, TOTALS, Launcher, real
 from .rules import KERNEL, NUMPYS
 
 ROW_PART = 1 << 14  # elements of a row that a block reduces at most
@@ -16,7 +16,6 @@ FEW = 16  # values that one thread may reduce
 SORTED = 2048  # elements that a block sorts
 SUMMED = 4096  # and whose running sums it makes
 LONG_COLUMN, MANY = 128, 1 << 16  # of columns this long there must be so many, or they become rows
-INT64 = np.dtype(np.int64)
 
 
 class Reduce(Launcher):
@@ -114,7 +113,7 @@ class Reduce(Launcher):
         """x (rows, n) -> (rows, 1): of the best of each part the best."""
         rows, n = x.shape
         parts, part = shares(n, n if self.one_thread else ROW_PART)
-        y = self.empty((rows, parts), np.dtype(np.int64))
+        y = self.empty((rows, parts), INT64)
         self.launch("reduce", entry, x.dtype, *self.rows(y.size, part), y, x, y.size, n, part)
         return y if parts == 1 else self.gather(y, 1, self._arg_rows(entry, self.gather(x, 1, y)))
 
@@ -209,7 +208,7 @@ def reduction(shape, order, dims, keepdim):
 @functools.cache
 def accumulator(dtype):
     """The dtype that sums add up in: A of accumulate.cuh."""
-    return real(dtype) if dtype.kind == "f" else np.dtype(np.int64)
+    return real(dtype) if dtype.kind == "f" else INT64
 
 
 def shares(n, most):

@@ -265,9 +265,7 @@ class Cuda(Launched):
             if len(self._lookups) == MOST_LOOKUPS:
                 self._lookups.clear()
             lookup = self._lookups[key] = Lookup(self, function, line)
-        y = checked(self, index, n, wraps, ignored, lookup.raising[0][2])
-        lookup.look()
-        return y
+        return lookup.checked(index, n, wraps, ignored)
 
     def stop(self):
         return self.stopped if thread.recorder is not None or self.unread else None
