@@ -33,6 +33,7 @@ from ..training.text import CharVocab
 from ..viz.labels import count
 
 MOST = 20  # cells that are listed
+MOST_CUT = 500  # edges that are cut, a forward each
 
 
 @dataclass(eq=False)
@@ -165,9 +166,9 @@ def report(args):
         stack.close()
         say("removing each head in turn")
         importance = {"ablate": head_importance(text.model, [text.batch], "ablate", loss=text.loss)}
-        say("following gradients between heads")
+        say("cutting each edge between heads")
         with cli.refusing(ValueError):  # all heads are pruned
-            flows = flow(text.model, text.batch, text.loss)
+            flows = flow(text.model, text.batch, text.loss, "cut", MOST_CUT)
         say(f"writing {args.out}")
         title = f"{os.path.basename(args.checkpoint)}: {text.title}: {loss.item():.4f}"
         path = _report(trace, args, text, title=title, importance=importance, flow=flows)
@@ -203,12 +204,12 @@ def write_ledger(args):
 
 
 def write_flow(args):
-    """Print where the gradients of the loss on the text come from, the largest edges first, and draw them."""
+    """Print what edges between the parts are worth to the loss on the text, the largest first, and draw them."""
     (text,) = read(args, args.text)
     if args.out is not None:
         cli.file_to_write(args.out, "--out", "flow.svg", ".svg", ".png", ".dot", "")
-    with cli.refusing(ValueError):  # all heads are pruned
-        found = flow(text.model, text.batch, text.loss)
+    with cli.refusing(ValueError), cli.busy("cutting each edge in turn"):  # ValueError: all heads are pruned
+        found = flow(text.model, text.batch, text.loss, args.method, args.most)
     try:
         edges, wrote = found.all if args.of is None else found.around(*args.of), []
     except UnknownName as error:

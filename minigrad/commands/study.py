@@ -23,8 +23,10 @@ from ..base import cli
 from ..nn.attention import FORMS, POINTS
 from ..study.effects import patching
 from ..study.report import LIMIT
+from ..study.residual.flow import METHODS
 from ..training import runs
 from . import readings
+from .readings import MOST_CUT
 
 
 def layer(text):
@@ -76,6 +78,10 @@ def add_flow(command):
     command.add_argument(
         "-o", "--out", type=cli.path, metavar="FILE", help="draw them: .svg, .png or .dot (default: no picture)"
     )
+    command.add_argument("--method", choices=METHODS, default="cut",
+                         help="what an edge is: cut measures the loss without it (default: cut)")  # fmt: skip
+    command.add_argument("--most", type=cli.COUNT, default=MOST_CUT, metavar="N",
+                         help="cut the N edges that are largest to first order (default: %(default)s)")  # fmt: skip
     command.add_argument("--least", type=cli.number(float, above=0, at_most=1), default=0.05, metavar="SHARE",
                          help="draw no edges below this share of the largest (default: %(default)g)")  # fmt: skip
 
@@ -122,7 +128,11 @@ def add_scores(command):
 COMMANDS = {  # name: (what it does, its own options, what runs)
     "report": ("patterns and gradients of all heads as one HTML file", add_report, readings.report),
     "ledger": ("the backward pass step by step", add_ledger, readings.write_ledger),
-    "flow": ("where gradients come from: from which later part, by Q, K or V", add_flow, readings.write_flow),
+    "flow": (
+        "what each part sends to each later one's Q, K or V, and what that is worth",
+        add_flow,
+        readings.write_flow,
+    ),
     "importance": ("how much each head matters, by all methods", add_steps, readings.write_importance),
     "patch": ("which heads carry the difference between two texts", add_patch, readings.write_patch),
     "cells": ("what each weight of a head's pattern adds to the loss", add_cells, readings.write_cells),

@@ -194,10 +194,14 @@ def test_flow(saved, tmp_path, capsys):
     printed = capsys.readouterr().out
     vocab = runs.load_char_model(path)[1]
     x, y = (mg.tensor(vocab.encode(part)[None]) for part in (TEXT[:16], TEXT[1:17]))
-    assert str(study.flow(model, (x, y))) in printed and (tmp_path / "flow.svg").is_file()
+    assert str(study.flow(model, (x, y), method="cut")) in printed and (tmp_path / "flow.svg").is_file()
+    assert run("flow", path, "--text", TEXT[:17], "--method", "first_order") == 0
+    assert str(study.flow(model, (x, y))) in capsys.readouterr().out
+    assert run("flow", path, "--text", TEXT[:17], "--most", 5) == 0
+    assert str(study.flow(model, (x, y), method="cut", most=5)) in capsys.readouterr().out
     assert run("flow", path, "--text", TEXT[:17], "--of", "blocks.0.attn:1") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert all("blocks.0.attn head 1" in line for line in lines[3:] if "smaller" not in line) and len(lines) > 8
+    assert all("blocks.0.attn head 1" in line for line in lines[3:-2] if "smaller" not in line) and len(lines) > 8
     for of in "tokens", "logits", "blocks.0.mlp":
         assert run("flow", path, "--text", TEXT[:17], "--of", of) == 0
         assert of in capsys.readouterr().out
@@ -236,7 +240,7 @@ def test_the_difference_of_two_logits_instead_of_the_loss(saved, tmp_path, capsy
     value = f"{SAYS}{loss(model, x).item():.4f}"
     given = [path, "--text", TEXT, *VERSUS]
     assert run("flow", *given) == 0
-    flow = study.flow(model, (x,), loss)
+    flow = study.flow(model, (x,), loss, "cut", 500)
     title = f"{value}\nthe model reads the last 16 characters, no more at once\n"
     assert capsys.readouterr().out == f"{title}\n{flow}\n"
     helps = min(flow.all, key=lambda edge: edge[-1])  # less is better: a negative edge favours the right character

@@ -7,7 +7,8 @@ import minigrad as mg
 from minigrad import nn, study
 from minigrad.nn import functional as F
 from minigrad.nn.positions import rotary
-from minigrad.study.residual.streams import back_through_norm, through_norm
+from minigrad.study.residual.scissors import Scissors
+from minigrad.study.residual.streams import back_through_norm, streams, through_norm
 
 from .models import EncoderDecoder, V, gpt, tokens
 
@@ -115,6 +116,21 @@ def test_an_edge_is_what_a_change_of_it_does():
         assert flow.edge(source, target)[p] == pytest.approx((losses[0] - losses[1]) / 2e-4, rel=1e-5, abs=1e-9)
 
 
+@pytest.mark.parametrize("changes", MODELS.values(), ids=MODELS)
+def test_a_cut_edge_is_a_write_that_one_reader_lacks(changes):
+    class Cut(Copies):
+        def read(self, node, p=""):
+            x = super().read(node, p)
+            return x - self.writes[self.source] if (node, p) == self.target else x
+
+    model, batch = gpt(**changes), tokens()
+    flow = study.flow(model, batch, method="cut")
+    assert {each[:3] for each in flow.all} >= {each[:3] for each in study.flow(model, batch).all}
+    for u, v, p, edge in flow.all[::7]:
+        without = type("C", (Cut,), {"source": u, "target": (v, p)})(model, *batch).loss.item()
+        assert edge == pytest.approx(flow.loss - without, abs=1e-12), (u, v, p)
+
+
 class Normed(nn.Module):
     """An encoder and a decoder whose norms come first, and an nn.RMSNorm at the end of the first."""
 
@@ -164,6 +180,56 @@ def test_the_identities_hold(name, dtype, rtol):
     assert {row[2][:18] for row in report.rows} >= {"Σ edges from it = "}
     heads = [u for u in flow.sources if u.head is not None]
     assert {(row[0], row[1]) for row in report.rows if "from it" in row[2]} >= {(u.path, u.head) for u in heads}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_to_first_order_an_edge_is_the_slope_of_its_cut(name):
+    """Wherever norms lie, and whoever reads: two ways to the same number, one by all edges' writes and gradients."""
+    model, batch = OTHERS[name]().double().eval(), tokens()
+    found, flow = streams(model), study.flow(model, batch)
+    for u, v, p, edge in flow.all[::11]:
+        share = mg.ones(1, dtype=mg.float64, requires_grad=True)
+        with Scissors(found, u, v, p or None, lambda write, share=share: (1 - share) * write).hooked(model):
+            slope = mg.grad(study.effects.importance.returned_loss(model, *batch), share)[0].item()
+        assert slope == pytest.approx(edge, rel=1e-9, abs=1e-13), (u, v, p)
+
+
+def test_the_largest_edges_are_cut_and_the_table_says_so():
+    model, batch = gpt(), tokens()
+    first, flow = study.flow(model, batch), study.flow(model, batch, method="cut", most=30)
+    whole = study.flow(model, batch, method="cut")
+    np.testing.assert_array_equal(flow.first_order, first.edges)
+    cut = {each[:3]: each[3] for each in flow.all}
+    assert cut.keys() == {each[:3] for each in first.all[:30]}
+    assert cut == {each[:3]: each[3] for each in whole.all if each[:3] in cut}
+    u, v, p, edge = flow.all[0]
+    assert flow.edge(u, v)[p] == edge and np.isnan(flow.edge(*first.all[40][:2])[first.all[40][2]])
+    table, (source, reader, by, _) = str(flow).splitlines(), first.all[0]
+    assert table[0].split() == ["from", "to", "by", "edge", "first", "order"]
+    assert f"{np.isnan(flow.edges).sum()} edges of the model, smaller to first order, not cut" in table
+    assert table[-1] == "edge: the loss with it minus the loss without it; first order: what its gradient says"
+    row = next(line for line in str(flow.into(reader.path, reader.head)).splitlines() if line.startswith(str(source)))
+    assert f"{cut[source, reader, by]:+.4g}" in row and "gradient where the target reads it" in str(first)
+    legend = flow.graph().source
+    assert "the loss with it minus the loss" in legend and "makes it stronger" not in legend
+    flow.check()
+    for wrong, words in (
+        (dict(method="path"), "no method 'path'"),
+        (dict(method="cut", most=0), "most must be at least"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            study.flow(model, batch, **wrong)
+
+
+def test_heads_so_sure_that_their_gradients_vanish():
+    """Squares of such gradients are 0 in float64, and their edges still add up."""
+    for scale in 100.0, 200.0:
+        model = gpt()
+        for block in model.blocks:
+            block.attn.in_proj_weight.detach().mul_(scale)
+        flow = study.flow(model, tokens())
+        assert flow.check().worst < 1e-14
+        assert np.abs(flow.edges[flow.edges != 0]).min() < 1e-180
 
 
 def test_a_wrong_backward_is_seen(monkeypatch):

@@ -103,7 +103,7 @@ def test_hostile_names_and_many_heads(tmp_path):
     heads = [study.Node(path, h) for h in range(40)]
     first, last = study.Node("tokens"), study.Node("logits")
     inputs = [*((node, "k") for node in heads), (last, "")]
-    flow = study.Flow([first, *heads], inputs, None, 1.0, [], 1e-6)
+    flow = study.Flow([first, *heads], inputs, None, None, 1.0, [], 1e-6)
     edges = study.Edges([(first, heads[7], "k", -2.0), (heads[7], last, "", math.nan), (heads[9], last, "", 1.0)])
     picture = flow.graph(edges)
     assert picture.source.count("penwidth") == 2  # one is NaN

@@ -9,6 +9,7 @@ import pytest
 import minigrad as mg
 from minigrad import study
 from minigrad.study.report import LayerView, write
+from minigrad.study.report.flow_data import flow_data
 
 from .conftest import settle
 
@@ -147,6 +148,22 @@ def test_the_flow_of_a_head(open_page, traced):
     assert page.locator("#graph path.edge").count() == min(60, len(flow.all))
 
 
+def test_a_flow_of_cut_edges_says_so(open_page, model, batch, traced, tmp_path):
+    trace, first, *_ = traced
+    flow = study.flow(model, batch, method="cut")
+    page = open_page(trace.to_html(tmp_path / "cut.html", flow=flow))
+    page.evaluate("set({ layer: 0, head: 0 })")
+    settle(page)
+    around = flow.around("blocks.0.attn", 0)
+    for told, (u, v, p, edge), slope in zip(page.locator("#list li").all_inner_texts(), around, around.first_order):
+        assert told.startswith(f"{u} → {v}{' by ' + p.upper() if p else ''}: {'+' if edge > 0 else '−'}")
+        assert f"{'raises' if edge > 0 else 'lowers'} the loss; first order {'+' if slope > 0 else '−'}" in told
+    assert "lacked what u adds" in page.locator("#flow").inner_text()
+    assert "a step of training makes it stronger" not in page.locator("#flow").inner_text()
+    with pytest.raises(ValueError, match="by cut and by first_order"):
+        flow_data([flow, first], [], [])
+
+
 def test_heads_in_the_order_of_a_statistic(open_page, traced):
     page, trace = open_page(traced[3]), traced[0]
     page.locator("#order").select_option("entropy")
@@ -232,7 +249,7 @@ def test_all_that_leaves_a_head_is_told_though_few_edges_are_drawn(open_page, tm
     page = open_page(trace.to_html(tmp_path / "a.html", flow=flow))
     page.evaluate("set({ layer: 0, head: 2 })")
     settle(page)
-    said = re.search("All its readers together: by (.*)\\.", words(page, "#list"))[1]
+    said = re.search("All its readers together, to first order: by (.*)\\.", words(page, "#list"))[1]
     told = {part.rsplit(" ", 1)[0]: float(part.rsplit(" ", 1)[1].replace("−", "-")) for part in said.split(", ")}
     sums = {p: sum(edge for *_, by, edge in flow.out_of("blocks.0.attn", 2) if by == p) for p in ("q", "k", "v", "")}
     right = {"MLPs and the end" if p == "" else p.upper(): x for p, x in sums.items()}

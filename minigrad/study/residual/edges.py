@@ -75,10 +75,11 @@ class StreamEdges:
         self.sources, self.inputs, self.steps = [], [], []
         self.identities = []  # (name, what, is it about a source?, its number, the sum that the edges have to give)
         self.has_norms = False  # on the stream itself, so far
+        self.before = []  # how many sources have written when each input is read
         self._begin()
         for part in stream.parts:
             if part.is_attention:
-                self._read_heads(part, "q" if part.path.endswith("multihead_attn") else "qkv", part.before, part.first)
+                self._read_heads(part, part.before, part.first)
                 self._write_heads(part)
             else:
                 self._read(Node(part.path), part.before, part.first, seen.d_into.get(part.first))
@@ -86,7 +87,7 @@ class StreamEdges:
             if part.after is not None:
                 self._pass(part.after)
         for part in stream.readers:
-            self._read_heads(part, "kv", stream.norm)
+            self._read_heads(part, part.before)
         if not stream.readers:
             end = stream.norm if stream.norm is not None else stream.body[-1]
             self._read(self._named(stream.end), stream.norm, None, seen.d_out.get(end))
@@ -147,9 +148,9 @@ class StreamEdges:
         dx = _rows(dx)
         self._ask([(node, "")], norm, module, lambda at: dx[None, at])
 
-    def _read_heads(self, part, inputs, norm, module=None):
-        """The heads of an attention layer, by their inputs "q", "k", "v". module: see _ask."""
-        layer = part.first
+    def _read_heads(self, part, norm, module=None):
+        """The heads of an attention layer, by their inputs. module: see _ask."""
+        layer, inputs = part.first, part.inputs
         if not layer.num_heads:
             return
         call = _call(self.run, part)
@@ -175,6 +176,7 @@ class StreamEdges:
                 self.identities.append((node, f"Σ edges to its {p or 'input'} = ⟨stream, G⟩", False, i, None))
         before = len(self.inputs)
         self.inputs += names
+        self.before += [len(self.sources)] * len(names)
         back = rows if norm is None else lambda at: back_through_norm(norm, x[at], rows(at), dtype)
         self.steps.append(("read", before, len(self.inputs), self._written(stream), back))
 
@@ -226,8 +228,11 @@ def _call(run, part):
 
 
 def _norms(x):
-    """(…, C) -> (…)"""
-    return np.sqrt(np.einsum("...c,...c->...", x, x))
+    """(…, C) -> (…): Euclidean, also of numbers whose squares are too small or too large for float64."""
+    largest = np.abs(x).max(-1, initial=0.0)
+    scale = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
+    x = x / scale[..., None]
+    return np.sqrt(np.einsum("...c,...c->...", x, x)) * scale
 
 
 def _rows(x):

@@ -21,7 +21,11 @@ A norm removes the length of what it reads, so the edges into a reader behind on
 does for it, others pay for. Read such edges beside each other, and those that leave a part for what it does.
 
 It takes one forward and one backward. Path patching and edge attribution (Syed et al. 2023) compare two inputs; this is
-about the gradient of one."""
+about the gradient of one.
+
+What an edge is worth may be another matter: the loss can be flat where the model is, and steep on the way to a model
+without the edge. method="cut" measures that: a forward for each edge, in which v's own copy of the stream lacks what u
+writes."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -30,12 +34,16 @@ import numpy as np
 
 from ...base.errors import UnknownName, unknown
 from ...gradcheck.report import aligned
+from ...nn.attention import all_take
 from ...tensor import Tensor
 from ...viz.graph import Graph
-from ..effects.importance import returned_loss
+from ...viz.labels import count
+from ..effects.importance import returned_loss, value_of
 from ..identities import IdentityError, IdentityReport
+from ..layers import undisturbed
 from . import picture
 from .edges import Node, StreamEdges, run_once
+from .scissors import Scissors
 from .streams import streams
 
 if TYPE_CHECKING:
@@ -43,17 +51,25 @@ if TYPE_CHECKING:
 
 Name: TypeAlias = str | int | tuple[str | int, int | None]  # of a node: see Flow.edge
 RTOL = {8: 1e-10, 4: 1e-6, 2: 2e-2}  # itemsize of what the model computes in -> the error allowed
+METHODS = {  # what an edge is, by method
+    "first_order": "edge: what the source writes times the gradient where the target reads it",
+    "cut": "edge: the loss with it minus the loss without it; first order: what its gradient says",
+}
 
 
 class Flow:
     """What study.flow returns.
 
     sources: Nodes that write. inputs: [(Node, "q", "k" or "v", or "" for what has one input)], what reads.
-    edges: an array (sources, inputs); 0 where the source comes later. loss: a float."""
+    edges: an array (sources, inputs), by `method`; 0 where the source comes later, nan where an edge was not cut.
+    first_order: the same to first order, whatever the method. loss: a float."""
 
-    def __init__(self, sources: Any, inputs: Any, edges: Any, loss: Any, rows: Any, rtol: Any) -> None:
-        self.sources, self.inputs, self.edges, self.loss = sources, inputs, edges, loss
-        self._rows, self._rtol = rows, rtol
+    method = "first_order"
+
+    def __init__(self, sources: Any, inputs: Any, edges: Any, known: Any, loss: Any, rows: Any, rtol: Any) -> None:
+        self.sources, self.inputs, self.loss = sources, inputs, loss
+        self.edges = self.first_order = edges
+        self._known, self._rows, self._rtol = known, rows, rtol
 
     def edge(self, source: Name, target: Name) -> dict[str, float]:
         """{input: edge} from a source to a target. A node is named as in the tables, "blocks.0.mlp" or "blocks.0.attn
@@ -85,12 +101,14 @@ class Flow:
 
     def _chosen(self, wanted):
         found = [
-            (u, v, p, float(self.edges[i, j]))
+            ((u, v, p, float(self.edges[i, j])), float(self.first_order[i, j]))
             for i, u in enumerate(self.sources)
             for j, (v, p) in enumerate(self.inputs)
-            if wanted(u, v) and self.edges[i, j]
+            if wanted(u, v) and self._known[i, j] and self.edges[i, j]
         ]
-        return Edges(sorted(found, key=lambda edge: -abs(edge[-1])))
+        uncut = int(np.isnan(self.edges).sum()) if self.method == "cut" else 0
+        found.sort(key=lambda each: -abs(each[0][-1]))
+        return Edges([edge for edge, _ in found], self.method, [first for _, first in found], uncut)
 
     @property
     def _readers(self):
@@ -116,7 +134,7 @@ class Flow:
         return Graph(picture.digraph(self, edges, least))
 
     def check(self, rtol: float | None = None) -> IdentityReport:
-        """Test that the edges of each source and of each input add up to what the backward gave. Returns an
+        """Test that the first-order edges of each source and of each input add up to what the backward gave. Returns an
         IdentityReport, whose errors are relative to Σ |write| |G|; raises IdentityError if one is above rtol (None:
         1e-10 in float64, 1e-6 in float32). flow() does so itself; here are the figures."""
         rtol = self._rtol if rtol is None else rtol
@@ -133,17 +151,41 @@ class Flow:
 
 
 class Edges(list):
-    """[(source, target, input, edge)], the largest first. str() shows the first twenty."""
+    """[(source, target, input, edge)], the largest first. str() shows the first twenty, and what an edge is."""
+
+    def __init__(self, found: Any = (), method: str = "first_order", first_order: Any = (), uncut: int = 0) -> None:
+        super().__init__(found)
+        self.method, self.first_order, self.uncut = method, first_order, uncut
 
     def __str__(self) -> str:
-        rows = [("from", "to", "by", "edge")]
+        rows: list[tuple[str, ...]] = [("from", "to", "by", "edge")]
         rows += [(str(u), str(v), p, f"{edge:+.4g}") for u, v, p, edge in self[:20]]
+        if self.method != "first_order":
+            beside = ["first order", *(f"{first:+.4g}" for first in self.first_order[:20])]
+            rows = [(*row, first) for row, first in zip(rows, beside)]
         more = [f"… and {len(self) - 20} smaller ones"] if len(self) > 20 else []
-        return "\n".join([*aligned(rows), *more])
+        if self.uncut:
+            more.append(f"{count(self.uncut, 'edge')} of the model, smaller to first order, not cut")
+        return "\n".join([*aligned(rows), *more, "", METHODS[self.method]])
 
 
-def flow(model: "Module", batch: Sequence[Any], loss: Callable[..., Tensor] = returned_loss) -> Flow:
+def flow(
+    model: "Module",
+    batch: Sequence[Any],
+    loss: Callable[..., Tensor] = returned_loss,
+    method: str = "first_order",
+    most: int | None = None,
+) -> Flow:
     """The Flow of gradients between the parts of a model, for loss(model, *batch).
+
+        first_order  ⟨write, gradient⟩, one forward and one backward for all edges
+        cut          L - L(u → v.p cut), one forward for each edge, in which v's own copy of the stream, for its input
+                     p, lacks what u writes; all that follows from that follows. Exact but for the rounding of L, which
+                     shows in small edges of a float32 model
+
+    Both are negative where an edge helps. most: cut only that many edges, the largest to first order (None: all). To
+    first order, edges of a model that has learned its task can be far from what they are worth, with wrong signs too
+    (tests/benchmarks/edges.py).
 
     The model sees the batch in eval mode; no .grad is touched. It may be any whose streams are known: nn.GPT,
     AttentionOnly, or one with an nn.TransformerEncoder, nn.TransformerDecoder or nn.Transformer in it. Norms may come
@@ -152,8 +194,31 @@ def flow(model: "Module", batch: Sequence[Any], loss: Callable[..., Tensor] = re
     meanwhile. Raises TypeError for a model that is not known; ValueError for one not batch first, or whose parts
     do not all run, or run more than once (recompute); IdentityError if the edges do not add up, as where a part is not
     x + part(norm(x)), or where the loss reads the stream before its end."""
+    if method not in METHODS:
+        raise ValueError(unknown("method", method, METHODS))
+    if most is not None and (not isinstance(most, (int, np.integer)) or most < 1):
+        raise ValueError(f"most must be at least 1, or None, got {most!r}")
     found = streams(model)
-    return _flow(found, run_once(model, found, batch, loss))
+    result = _flow(found, run_once(model, found, batch, loss))
+    if method == "cut":
+        _cut(result, model, found, batch, loss, most)
+    return result
+
+
+def _cut(flow, model, found, batch, loss, most):
+    """Replace the `most` largest edges of a first-order Flow by what each is worth, and the others by nan."""
+    at = np.argwhere(flow._known)
+    at = at[np.argsort(-np.abs(flow.first_order[tuple(at.T)]), kind="stable")][:most]
+    edges, flow.method = np.where(flow._known, np.nan, 0.0), "cut"
+    with undisturbed(model), all_take("batched"):
+        whole = value_of(loss, model, batch).item()
+        for i, j in at:
+            (v, p), u = flow.inputs[j], flow.sources[i]
+            with Scissors(found, u, v, p or None, lambda write: write).hooked(model):
+                edges[i, j] = whole - value_of(loss, model, batch).item()
+    flow._known = np.zeros_like(flow._known)
+    flow._known[tuple(at.T)] = True
+    flow.edges = edges
 
 
 def edge_patch(
@@ -176,14 +241,17 @@ def _flow(found, run, clean=None):
     for stream in found:
         of_stream = StreamEdges(stream, run, clean)
         block, errors = of_stream.edges()
-        blocks.append((len(sources), len(inputs), block))
+        earlier = np.arange(len(of_stream.sources))[:, None] < of_stream.before
+        blocks.append((len(sources), len(inputs), block, earlier))
         rows += errors
         sources += of_stream.sources
         inputs += of_stream.inputs
     edges = np.zeros((len(sources), len(inputs)))
-    for i, j, block in blocks:
-        edges[i : i + block.shape[0], j : j + block.shape[1]] = block
-    result = Flow(sources, inputs, edges, value.item(), rows, RTOL[run.seen.dtype.itemsize])
+    known = np.zeros(edges.shape, bool)
+    for i, j, block, earlier in blocks:
+        at = np.s_[i : i + block.shape[0], j : j + block.shape[1]]
+        edges[at], known[at] = block, earlier
+    result = Flow(sources, inputs, edges, known, value.item(), rows, RTOL[run.seen.dtype.itemsize])
     if np.isfinite(edges).all():  # a loss that is not finite has no edges to add up
         result.check()
     return result

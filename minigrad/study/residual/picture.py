@@ -13,6 +13,16 @@ from ...viz.picture import FONT, STYLES
 # Told apart with any colour vision, and from light and dark backgrounds.
 COLOURS = {**dict(zip("qkv", canvas.COLOURS)), "": GREY}
 READS = {"q": "Q of a head", "k": "its K", "v": "its V", "": "an MLP, or the end"}
+MEANINGS = {  # method -> lines of the legend
+    "first_order": (
+        "edge u → v: what u adds to the residual stream times the gradient where v reads it",
+        "solid: more of it lowers the loss, so a step of training makes it stronger; dashed: it raises the loss",
+    ),
+    "cut": (
+        "edge u → v: the loss with it minus the loss when v's copy of the residual stream lacks what u adds",
+        "solid: the edge lowers the loss; dashed: it raises it",
+    ),
+}
 KINDS = {"head": "op", "first": "leaf", "last": "start", "other": "module"}  # of nodes -> which box of viz.graph
 WIDTH, PITCH = 500, (52, 84)  # points: of the rows; from row to row, at least and at most
 NAMES = 5.8, 250  # points: of a letter of a layer's name, and the most for all of it
@@ -54,7 +64,7 @@ def digraph(flow, edges, least):
             picture.node(f"label {i}", _chip(edge, COLOURS[p]), pos=f"{x:.1f},{y:.1f}!", **free, tooltip=told)
     for u, v, look in reversed(lines):  # the largest are drawn last, above the others
         picture.edge(u, v, **look)
-    legend = _legend(shown, len(edges), largest)
+    legend = _legend(flow.method, shown, len(edges), largest)
     picture.node("legend", legend, shape="plaintext", fixedsize="false", pos=f"{room / 2:.1f},-44!", tooltip=" ")
     return picture
 
@@ -163,13 +173,9 @@ def _chip(edge, colour):
     return f'<<table border="0" cellpadding="1" bgcolor="#ffffff" style="rounded"><tr><td>{text}</td></tr></table>>'
 
 
-def _legend(shown, of, largest):
+def _legend(method, shown, of, largest):
     found = [p for p in COLOURS if any(p == each[2] for each in shown)]
     samples = "&#160;&#160;&#160;".join(f'<font color="{COLOURS[p]}"><b>→ {READS[p]}</b></font>' for p in found)
-    rows = (
-        "edge u → v: what u adds to the residual stream times the gradient where v reads it",
-        "solid: more of it lowers the loss, so a step of training makes it stronger; dashed: it raises the loss",
-        f"the {len(shown)} largest of {of} edges; the widest is {largest:.3g}",
-    )
+    rows = (*MEANINGS[method], f"the {len(shown)} largest of {of} edges; the widest is {largest:.3g}")
     text = "".join(f'<br/><font color="{GREY}" point-size="10">{html.escape(row)}</font>' for row in rows)
     return f"<{samples}{text}>"

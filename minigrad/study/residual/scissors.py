@@ -1,8 +1,8 @@
-"""A gradient that does not flow back from one reader of a residual stream to one of its writers.
+"""One edge of a residual stream is cut: in backward, or in forward.
 
-What a reader gets is a sum of what was written before it. Of one write t it gets t without its gradient, so that every
-value is the model's own, and all that changes is which gradients come back. Training with such a cut shows whether a
-part learns by way of that gradient.
+What a reader gets is a sum of what was written before it. cut_gradient takes the gradient from one write t, so that
+every value is the model's own, and all that changes is which gradients come back: training with such a cut shows
+whether a part learns by way of that gradient. Scissors that take t itself show what the edge is worth to the loss.
 """
 
 import re
@@ -16,6 +16,7 @@ from ...autograd import is_grad_enabled
 from ...base.errors import UnknownName, unknown
 from ...nn import Dropout
 from ...nn import functional as F
+from ...nn.positions import rotary
 from ...ops import public as ops
 from ...tensor import tensor
 from ..layers import attention_layers, path_of
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ...nn.module import Module
 
 PARTS = "q", "k", "v"
+BIAS = ".bias"  # of an attention layer, as a Node
 
 
 @contextmanager
@@ -48,98 +50,121 @@ def cut_gradient(
     Only the direct path is cut: what flows through parts between the two still does. A layer of which a head or a part
     is named takes the batched form of attention, whose values agree with the fused form's to rounding.
 
-    Raises TypeError or ValueError for a model whose stream is not known (see flow), runs through norms after its parts,
-    or has dropout, recompute or no such parts; KeyError for a name that there is not."""
+    Raises TypeError or ValueError for a model whose stream is not known (see flow), or has dropout, recompute or no
+    such parts; KeyError for a name that there is not."""
     if any(isinstance(module, Dropout) and module.p for module in model.modules()):
         raise ValueError("cut_gradient needs a model without dropout: set p of its Dropouts to 0")
     if getattr(getattr(model, "config", None), "recompute", False):
         raise ValueError("cut_gradient needs recompute=False: a block that runs again has writes of its own")
-    with ExitStack() as stack:
-        _Scissors(model, source, target, part, factor).hook(model, lambda handle: stack.callback(handle.remove))
+    forwards = 0
+
+    def without_gradient(write):
+        nonlocal forwards
+        if not is_grad_enabled():
+            return None
+        kept = factor(forwards) if callable(factor) else factor
+        forwards += 1
+        return (1 - kept) * (write - write.detach())
+
+    with Scissors(streams(model), _node(model, source), _node(model, target), part, without_gradient).hooked(model):
         yield
 
 
-class _Scissors:
-    """The hooks of one cut, and what a forward has left of it: the write, and the stream that the target reads."""
+class Scissors:
+    """Cuts one edge, from the Node `source` to the Node `target` by its `part`, in the `found` Streams of a model.
 
-    def __init__(self, model, source, target, part, factor):
-        self.factor = factor
-        self.forwards = 0
-        self.write: Any = None
-        self.read: Any = None
-        self.source, self.target, self.part = _node(model, source), _node(model, target), part
-        for stream in streams(model):
+    taken(write): what the target's own copy of the stream lacks, a Tensor like write, or None for nothing."""
+
+    def __init__(self, found, source, target, part, taken):
+        self.source, self.target, self.part, self.taken = source, target, part, taken
+        self.gap: Any = None  # what the target's copy lacks, as far as the forward has come,
+        self.read: Any = None  # and the stream that the target reads
+        self.ran = False  # whether the source has written in this forward
+        writer = source.path.removesuffix(BIAS)
+        for stream in found:
             order = {part.path: i for i, part in enumerate(stream.parts)}
             begins = ("input",) if stream.embedding is None else ("tokens", stream.rest)
             first = {stream.named(name): -1 for name in begins}
-            known = [*first, *order], [*order, stream.named(stream.end)]
-            if self.source.path in known[0] and self.target.path in known[1]:
+            readers = {part.path: part for part in (*stream.parts, *stream.readers)}
+            known = [*first, *order], [*readers, stream.named(stream.end)]
+            if writer in known[0] and target.path in known[1]:
                 break
         else:
-            wrong = self.source.path if self.source.path not in known[0] else self.target.path
+            wrong = source.path if writer not in known[0] else target.path
             raise UnknownName(unknown("part of one stream", wrong, dict.fromkeys(known[0] + known[1])))
-        if any(part.after is not None for part in stream.parts):
-            raise ValueError("cut_gradient needs norms before the parts of a stream, not after them")
-        begin = (first | order)[self.source.path]
-        end = order.get(self.target.path, len(order))
+        begin, end = (first | order)[writer], order.get(target.path, len(order))
         if begin >= end:
-            raise ValueError(f"{self.source} does not come before {self.target}")
+            raise ValueError(f"{source} does not come before {target}")
         self.stream = stream
         self.writer = stream.parts[begin] if begin >= 0 else None
-        self.reader: Any = stream.parts[end] if end < len(order) else None
-        of_heads = self.reader is not None and self.reader.is_attention
-        if part not in (None, *PARTS) or (part is not None and not of_heads):
-            raise ValueError(f"part must be 'q', 'k' or 'v', of attention, or None; got {part!r} of {self.target}")
-        for node, at in ((self.source, self.writer), (self.target, self.reader)):
+        self.reader: Any = readers.get(target.path)
+        self.between = [part.after for part in stream.parts[max(begin, 0) : end] if part.after is not None]
+        inputs = self.reader.inputs if self.reader is not None and self.reader.is_attention else ""
+        if part is not None and (part not in PARTS or part not in inputs):
+            raise ValueError(f"part must be 'q', 'k' or 'v', of attention, or None; got {part!r} of {target}")
+        for node, at in ((source, self.writer), (target, self.reader)):
             heads = at.first.num_heads if at is not None and at.is_attention else 0
             if node.head is not None and node.head not in range(heads):
                 raise UnknownName(f"{node.path} has no head {node.head}")
 
+    @contextmanager
+    def hooked(self, model):
+        """Within the with-block, forwards of the model are cut."""
+        with ExitStack() as stack:
+
+            def keep(handle):
+                stack.callback(handle.remove)
+
+            self._hook_writer(keep)
+            for norm in self.between:
+                keep(norm.register_forward_hook(self._passed))
+            self._hook_reader(keep)
+            keep(model.register_forward_hook(self._forget))
+            yield
+
+    def _forget(self, module, args, y):
+        self.gap, self.read, self.ran = None, None, False  # else they would keep the graph of the forward
+
     # -- what was written
 
-    def hook(self, model, keep):
-        """Register all hooks; keep(handle) has them removed."""
+    def _hook_writer(self, keep):
         stream, source = self.stream, self.source
         if self.writer is None and stream.embedding is None:
             keep(stream.body[0].register_forward_pre_hook(lambda module, args: self._wrote(args[0])))
-        elif self.writer is None:
+        elif self.writer is None and source.path == stream.named("tokens"):
             keep(stream.embedding.register_forward_hook(lambda module, args, y: self._wrote(y)))
-            if source.path != stream.named("tokens"):
-                keep(stream.body[0].register_forward_pre_hook(self._wrote_the_rest))
+        elif self.writer is None:
+            keep(stream.embedding.register_forward_hook(self._look_at_tokens))
+            keep(stream.body[0].register_forward_pre_hook(lambda module, args: self._wrote(args[0] - self.read)))
         elif source.head is not None:
             keep(self.writer.last.register_head_hook("z", self._wrote_of_head, last=True))
+        elif source.path.endswith(BIAS):
+            keep(self.writer.last.register_forward_hook(lambda module, args, y: self._wrote(module.out_proj.bias)))
         else:
             keep(self.writer.last.register_forward_hook(lambda module, args, y: self._wrote(y)))
-        self._hook_reader(keep)
-        keep(model.register_forward_hook(self._forget))
 
-    def _forget(self, module, args, y):
-        self.write = self.read = None  # else they would keep the graph of the forward
+    def _look_at_tokens(self, module, args, y):
+        self.read = y
 
     def _wrote(self, y):
-        self.write = y[0] if isinstance(y, tuple) else y
-        self.forwards += is_grad_enabled()
-
-    def _wrote_the_rest(self, module, args):
-        self.write = args[0] - self.write  # what is put in but for the tokens
+        self.gap, self.ran = self.taken(y[0] if isinstance(y, tuple) else y), True
 
     def _wrote_of_head(self, layer, z):
         h, d = int(self.source.head or 0), layer.d_v
         z = z[:, h] if layer.head_gates is None else z[:, h] * layer.head_gates[h]  # (B, T, d_v)
         self._wrote(F.linear(z, layer.out_proj.weight[:, h * d : (h + 1) * d]))  # (B, T, C)
 
+    def _passed(self, norm, args, y):
+        if self.gap is not None:  # a norm on the stream itself
+            self.gap = y - norm.forward(args[0] - self.gap)
+
     # -- and who reads it
 
     def _cut(self, x):
-        """x, a stream (B, T, C), of which the write has less gradient, or none."""
-        if not is_grad_enabled():
-            return x
-        if self.write is None:
+        """x, a stream (B, T, C), without what the target lacks."""
+        if not self.ran:
             raise RuntimeError(f"{self.source} did not run before {self.target}")
-        factor = self.factor
-        if callable(factor):
-            factor = factor(self.forwards - 1)
-        return x - (1 - factor) * (self.write - self.write.detach())
+        return x if self.gap is None else x - self.gap
 
     def _hook_reader(self, keep):
         def cut_first(module, args):
@@ -149,40 +174,45 @@ class _Scissors:
         def look(module, args):
             self.read = args[0]
 
-        reader, norm = self.reader, self.stream.norm if self.reader is None else self.reader.before
-        if reader is None and norm is None:
-            last = self.stream.body[-1]
-            keep(last.register_forward_hook(lambda module, args, y: self._cut(y)))
-        elif reader is None or (self.part is None and self.target.head is None):
-            keep((reader.first if norm is None else norm).register_forward_pre_hook(cut_first))
+        stream, reader, part = self.stream, self.reader, self.part
+        within = reader in stream.parts  # or else it reads what comes out at the end
+        norm = stream.norm if reader is None else reader.before
+        at = norm or (reader.first if within else None)  # which is called with what is read
+        if reader is None or (within and part is None and self.target.head is None):
+            if at is None:
+                keep(stream.body[-1].register_forward_hook(lambda module, args, y: self._cut(y)))
+            else:
+                keep(at.register_forward_pre_hook(cut_first))
+            return
+        if at is None:
+            keep(stream.body[-1].register_forward_hook(lambda module, args, y: look(module, [y])))
         else:
-            keep((reader.first if norm is None else norm).register_forward_pre_hook(look))
-            for part in PARTS if self.part is None else self.part:
-                heads = self.target.head is not None
-                keep(reader.first.register_head_hook(part if heads else f"x_{part}", self._replaced(part, norm, heads)))
+            keep(at.register_forward_pre_hook(look))
+        for p in reader.inputs if part is None else part:
+            point = f"x_{p}" if self.target.head is None else p
+            keep(reader.first.register_head_hook(point, self._changed(p, norm)))
 
-    def _replaced(self, part, norm, of_head):
-        """A head hook: for what all heads read, or for the part of one head, the same value with another gradient."""
+    def _changed(self, part, norm):
+        """A head hook that changes what all heads read, or what one head makes of it. The change is added, and not put
+        in x's place, since another cut may have changed x."""
 
         def hook(layer, x):
-            if not is_grad_enabled():
+            cut = self._cut(self.read)
+            if self.gap is None:
                 return None
-            change = self._made(layer, norm, self._cut(self.read), part, of_head)
-            change = change - self._made(layer, norm, self.read, part, of_head)  # 0, but not its gradient
-            if of_head:
-                this = np.arange(layer.num_heads).reshape(-1, 1, 1) == self.target.head
-                change = ops.where(tensor(this, device=x.device), change, 0.0)
-            return x + change  # and not in x's place, since another cut may have changed x
+            change = -self.gap if norm is None else norm.forward(cut) - norm.forward(self.read)  # (B, T, C)
+            head = self.target.head
+            if head is None:
+                return x + change
+            i, d = PARTS.index(part), layer.d_v if part == "v" else layer.d_k
+            n = head if part == "q" else layer.kv_of_head[head]
+            change = F.linear(change, layer.weights()[i][n * d : (n + 1) * d])[..., None, :, :]  # (B, 1, T, d)
+            if layer.positions == "rotary" and part != "v":
+                change = rotary(change)
+            this = tensor(np.arange(layer.num_heads).reshape(-1, 1, 1) == head, device=x.device)
+            return x + ops.where(this, change, 0.0)
 
         return hook
-
-    def _made(self, layer, norm, stream, part, of_head):
-        """What the layer makes of a stream: its input (B, T, C), or q, k or v of all heads (B, nh, T, d)."""
-        x = stream if norm is None else norm.forward(stream)
-        if not of_head:
-            return x
-        projected = layer._projected(x, x, x, 0)[PARTS.index(part)]
-        return projected if part == "q" else layer._for_each_head(projected)
 
 
 def _node(model: "Module", name: Any) -> Node:

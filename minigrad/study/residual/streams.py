@@ -40,6 +40,7 @@ class Part:
     last: Module
     before: Module | None = None  # the norm that it reads through,
     after: Module | None = None  # or the one that the stream passes through once it has written
+    inputs: str = "qkv"  # what of attention reads the stream: of cross-attention "q", and "kv" that of the encoder
 
     @property
     def is_attention(self):
@@ -91,7 +92,8 @@ def streams(model):
 def _streams(module, path):
     if isinstance(module, Transformer):
         encoder, decoder = (_of_layers(getattr(module, side), _under(path, side)) for side in ("encoder", "decoder"))
-        encoder.readers = [part for part in decoder.parts if part.path.endswith("multihead_attn")]
+        crossing = [part for part in decoder.parts if part.is_attention and part.inputs == "q"]
+        encoder.readers = [Part(part.path, part.first, part.last, encoder.norm, inputs="kv") for part in crossing]
         return [encoder, decoder]
     if isinstance(module, (TransformerEncoder, TransformerDecoder, *_LAYERS)):
         return [_of_layers(module, path)]
@@ -129,8 +131,9 @@ def _of_layers(module, path):
         modules.append(("mlp", layer.linear1, layer.linear2))
         for n, (name, first, last) in enumerate(modules, 1):
             norm = getattr(layer, f"norm{n}")
-            norms = (norm, None) if layer.norm_first else (None, norm)
-            parts.append(Part(_under(here, name), first, last, *norms))
+            before, after = (norm, None) if layer.norm_first else (None, norm)
+            inputs = "q" if name == "multihead_attn" else "qkv"
+            parts.append(Part(_under(here, name), first, last, before, after, inputs))
     return Stream(path, list(layers.values()), parts, None if alone else module.norm)
 
 

@@ -18,6 +18,7 @@ let flowShown = "";
 function showFlow() {
   $("flow").hidden = !data.flow;
   if (!data.flow) return;
+  document.querySelectorAll("#flow .method").forEach(p => p.hidden = !p.classList.contains(data.flow.method));
   const { nodes, rows, edges } = data.flow, width = $("graph").clientWidth || 600;
   const centre = state.part === "all" ? null : state.part === null ? headNode() : state.part;
   const what = [centre, state.part, state.snapshot, state.layer, state.head, width].join();
@@ -30,13 +31,13 @@ function showFlow() {
     at[node] = [width * (i + .5) / row.length, height - (r + .5) * pitch]));
   const picture = draw("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group",
     "aria-label": "parts of the model: arrow keys move, Enter shows a part's edges, which are listed beside it" });
-  for (const [u, v, p, edge] of [...shown].reverse()) {  // the largest are drawn last, above the others
+  for (const [u, v, p, edge, first] of [...shown].reverse()) {  // the largest are drawn last, above the others
     const [x0, y0] = at[u], [x1, y1] = [at[v][0] + SHIFT[p], at[v][1]], bend = (y0 - y1) / 2;
     const line = draw("path", { d: `M${x0},${y0 - 11}C${x0},${y0 - bend} ${x1},${y1 + bend} ${x1},${y1 + 11}`,
       class: `edge ${KINDS[p]}`, "stroke-width": Math.max(.6, Math.abs(edge) / top * 7).toFixed(2) });
     if (edge > 0) line.setAttribute("stroke-dasharray", "5 3");
     const told = draw("title", {});
-    told.textContent = inWords(u, v, p, edge);
+    told.textContent = inWords(u, v, p, edge, first);
     line.append(told);
     picture.append(line);
   }
@@ -70,18 +71,18 @@ function showFlow() {
   if (centre !== null) box.scrollTop = at[here][1] - box.clientHeight / 2;
   const heading = centre === null ? "The largest edges" : centre < 0 ? "This head is not part of the flow"
     : `The largest edges of ${nodes[centre][0]}`;
-  const items = touching.slice(0, IN_LIST).map(([u, v, p, edge]) => el("li", { textContent: inWords(u, v, p, edge) }));
+  const items = touching.slice(0, IN_LIST).map(each => el("li", { textContent: inWords(...each) }));
   const total = centre === null || centre < 0 ? [] : [el("p", { className: "muted", textContent: totals(centre) })];
   $("list").replaceChildren(el("h3", { textContent: heading }), el("ol", {}, ...items), ...total);
 }
-function inWords(u, v, p, edge) {
-  const { nodes } = data.flow;
+function inWords(u, v, p, edge, first) {
+  const { nodes, method } = data.flow;
   return `${nodes[u][0]} → ${nodes[v][0]}${p ? " by " + INPUTS[p] : ""}: ${signed(edge)}, `
-    + `${edge > 0 ? "raises" : "lowers"} ${data.of}`;
+    + `${edge > 0 ? "raises" : "lowers"} ${data.of}` + (method === "cut" ? `; first order ${signed(first)}` : "");
 }
 function totals(node) {  // what leaves a part, by the input that reads it
   const parts = Object.entries(data.flow.totals[state.snapshot][node] || {}).map(([p, sum]) => `${p ? INPUTS[p] : "MLPs and the end"} ${signed(sum)}`);
-  return parts.length ? `All its readers together: by ${parts.join(", ")}.` : "";
+  return parts.length ? `All its readers together, to first order: by ${parts.join(", ")}.` : "";
 }
 function steer(event, node, boxes) {  // arrow keys move among the parts
   const { rows } = data.flow, r = rows.findIndex(row => row.includes(node)), i = rows[r].indexOf(node);
