@@ -13,13 +13,14 @@ from ..typing import Array
 def entropy(pattern: Array, normalised: bool = True) -> Array:
     """Mean over queries of -Σ P ln P, (…, T, S) -> (…): in nats, or divided by ln n, its largest value over n keys.
 
-    In a causal pattern, where all is 0 above the diagonal, n is the query's position + 1. In others it is S, which
-    counts padding too. Queries that see nothing are left out; if normalised, so are those for which n is 1."""
+    In a causal pattern, where all is 0 above the diagonal, n is the query's position + 1, less the keys at the start
+    that no query sees: padding on the left. In others it is S, which counts padding too. Queries that see nothing are
+    left out; if normalised, so are those for which n is 1."""
     pattern = np.asarray(pattern, np.float64)
     each = -(pattern * np.log(np.where(pattern > 0, pattern, 1.0))).sum(-1)  # (…, T)
     if not normalised:
         return _mean(each, pattern.sum(-1) > 0)
-    n, choose = _visible(pattern)
+    n, choose, _ = _visible(pattern)
     return _mean(each / np.log(np.maximum(n, 2)), choose)
 
 
@@ -34,9 +35,11 @@ def openness(pattern):
 
 def sink(pattern):
     """Mean attention to the first key, over the queries that see others too, (…, T, S) -> (…). Heads that have nothing
-    to do often rest there (Xiao et al. 2023). Which keys a query sees is taken as in entropy."""
+    to do often rest there (Xiao et al. 2023). Which keys a query sees is taken as in entropy: in a causal pattern the
+    first key is the first that is no padding."""
     pattern = np.asarray(pattern, np.float64)
-    return _mean(pattern[..., 0], _visible(pattern)[1])
+    _, several, first = _visible(pattern)
+    return _mean(np.take_along_axis(pattern, first[..., None], -1)[..., 0], several)
 
 
 def previous(pattern: Array) -> Array:
@@ -83,11 +86,13 @@ def rollout(patterns: Sequence[Array]) -> Array:
 
 
 def _visible(pattern):
-    """How many keys each query can see at most, (T,), and which queries see several, (…, T) bool."""
+    """How many keys each query can see at most (…, T) int, whether it sees several (…, T) bool, and the number of keys
+    at the start of a causal pattern that no query sees (…, 1) int, or 0."""
     T, S = pattern.shape[-2:]
-    causal = T == S and not np.triu(pattern, 1).any()
-    n = np.arange(1, T + 1) if causal else np.full(T, S)
-    return n, (pattern.sum(-1) > 0) & (n > 1)
+    causal = T == S and not np.any(pattern, where=~np.tri(T, dtype=bool))
+    padding = (pattern > 0).any(-2).argmax(-1)[..., None] * causal
+    n = (np.arange(1, T + 1) if causal else np.full(T, S)) - padding
+    return n, (pattern.sum(-1) > 0) & (n > 1), padding
 
 
 def _earlier_copies(tokens):

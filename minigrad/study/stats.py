@@ -69,7 +69,7 @@ def norm(seen, tokens):
 @stat(
     "mean -Σ P ln P / ln n",
     "0 to 1",
-    "how evenly a query reads its n keys, padding included: 0 is one key, 1 all alike",
+    "how evenly a query reads its n keys, padding on the right included: 0 is one key, 1 all alike",
 )
 def entropy(seen, tokens):
     return _over_sequences(patterns.entropy(seen.pattern))

@@ -240,7 +240,8 @@ class LayerTrace:
         z (B, n, T, d_v) = pattern v
 
     q_grad, k_grad, v_grad, scores_grad, pattern_grad and z_grad have the same shapes: sums over all backward passes so
-    far. They raise RuntimeError until a gradient has come. What the heads share:
+    far. They raise RuntimeError until a gradient has come. (scores_grad is what Katz and Wolf, 2024, call reversed
+    attention.) What the heads share:
 
         x_q (B, T, C), x_k (B, S, kdim), x_v (B, S, vdim)       the layer's query, key and value; often all one array
         y (B, T, C), and y_grad                                 its output

@@ -186,3 +186,28 @@ def test_a_sequence_of_padding_does_not_count():
         found, expected = both.table([stat])[stat][""], alone.table([stat])[stat][""]
         assert np.isfinite(expected).all()
         np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_padding_on_the_left_is_not_counted():
+    """Of an even head, and of one that rests on the first key: what they are without padding."""
+    even = np.tril(np.ones((5, 5)))
+    even /= even.sum(1, keepdims=True)
+    resting = np.zeros((5, 5))
+    resting[:, 0] = 1.0
+    for pattern in even, resting:
+        padded = np.zeros((8, 8))
+        padded[3:, 3:] = pattern
+        for statistic in study.patterns.entropy, study.patterns.sink, study.patterns.openness:
+            assert statistic(padded) == pytest.approx(statistic(pattern), abs=1e-15)
+    assert study.patterns.sink(padded) == 1.0
+
+
+def test_padding_on_the_left_of_a_model_is_not_counted():
+    mg.manual_seed(0)
+    model, idx = nn.GPT(nn.GPTConfig(11, 16, n_layer=1, positions="rotary")).double().eval(), tokens()[0]
+    with study.trace_heads(model, grads=False) as trace:
+        model(idx)
+        model.trunk(mg.cat([mg.zeros(len(idx), 3, dtype=mg.int64), idx], 1), left_padding=mg.full((len(idx),), 3))
+    plain, padded = trace.calls("blocks.0.attn")
+    for stat in "entropy", "openness", "sink":
+        np.testing.assert_allclose(study.STATS[stat].of(padded), study.STATS[stat].of(plain), rtol=1e-9)
