@@ -6,11 +6,12 @@
 Without --checkpoint, it first trains a small model (about half a minute). It ranks the model's heads by ablation, by
 gate gradients, and by the integral of these as all gates close (study.head_importance), on one half of some held-out
 batches. On the other half it measures the loss without the first 0, 1, 2, … heads of each ranking. Then it removes
---remove heads for good, by the ranking of ablation, checks that the smaller model computes the same as the whole one
-with those heads silenced, saves it, loads it again, and has it write. The folder --out gets prune.png and
-pruned.safetensors, which `minigrad sample` takes.
+--remove heads for good, each time the one whose ablation then costs least, checks that the smaller model computes the
+same as the whole one with those heads silenced, saves it, loads it again, and has it write. The folder --out gets
+prune.png and pruned.safetensors, which `minigrad sample` takes.
 """
 
+import copy
 import dataclasses
 from pathlib import Path
 
@@ -96,17 +97,16 @@ def main(argv=()):
     curves(series, args.out / "prune.png", "heads removed", "loss (nats per character)")
 
     x, _ = to_measure[0]
-    before = model.cost()
-    gone = study.ranked(importance["ablate"])[: args.remove]
-    with mg.no_grad(), study.ablate_heads(model, study.grouped(gone)):
-        silenced, _ = model(x)  # (B, T, V)
+    whole = copy.deepcopy(model)
     report = study.prune(model, to_rank, args.remove)
     print(f"\n{report}")
     with mg.no_grad():
+        with study.ablate_heads(whole, study.grouped(report.removed)):
+            silenced, _ = whole(x)  # (B, T, V)
         pruned, _ = model(x)
     difference = (pruned - silenced).abs().max() / silenced.abs().max()
     print(f"its logits are those with the heads silenced but for {difference.item():.0e} of the largest")
-    print(f"before: {before}\nafter:  {model.cost()}")
+    print(f"before: {whole.cost()}\nafter:  {model.cost()}")
 
     path = args.out / "pruned.safetensors"
     checkpoint.save(path, *checkpoint.pack(model, config=dataclasses.asdict(model.config), chars=vocab.chars))

@@ -214,7 +214,7 @@ def test_ranks_groups_and_the_printed_report():
     importance = {"a": np.array([0.5, -1.0]), "b": np.array([0.25])}
     assert study.ranked(importance) == [("a", 1), ("b", 0), ("a", 0)]
     assert study.grouped([("a", 1), ("b", 0), ("a", 0)]) == {"a": [1, 0], "b": [0]} and study.grouped([]) == {}
-    text = str(study.PruneReport([("a", 1), ("b", 0)], [2.0, 1.0, 1.25], importance))
+    text = str(study.PruneReport([("a", 1), ("b", 0)], [2.0, 1.0, 1.25], [-1.0, 0.25], importance))
     assert text.splitlines() == [
         " " * 24 + " importance       loss",
         "all heads                               2.0000",

@@ -188,18 +188,20 @@ def _replaced(kept, mode, layer, z):
 
 @dataclass
 class PruneReport:
-    """What prune did. removed: [(path, head)], the least important first, by the numbers that the heads had before.
+    """What prune did. removed: [(path, head)] in the order of their removal, by the numbers that the heads had before.
 
-    losses: n + 1 mean losses, without the first 0, 1, … n of them. importance: {path: (nh,)} before pruning."""
+    losses: n + 1 mean losses, without the first 0, 1, … n of them. costs: n numbers, the importance that each head had
+    when it was removed. importance: {path: (nh,)} before pruning."""
 
     removed: list
     losses: list
+    costs: list
     importance: dict
 
     def __str__(self) -> str:
         lines = [f"{'':24} {'importance':>10} {'loss':>10}", f"{'all heads':24} {'':10} {self.losses[0]:10.4f}"]
-        for (path, head), loss in zip(self.removed, self.losses[1:]):
-            lines.append(f"{'without ' + path + ' ' + str(head):24} {self.importance[path][head]:10.4f} {loss:10.4f}")
+        for (path, head), cost, loss in zip(self.removed, self.costs, self.losses[1:]):
+            lines.append(f"{'without ' + path + ' ' + str(head):24} {cost:10.4f} {loss:10.4f}")
         return "\n".join(lines)
 
 
@@ -239,17 +241,25 @@ def prune(
     method: str = "ablate",
     loss: Callable[..., Tensor] = returned_loss,
 ) -> PruneReport:
-    """Remove for good the n heads that matter least, as head_importance ranks them. Returns a PruneReport.
+    """Remove for good n heads: each time the one that then matters least, by head_importance. Returns a PruneReport.
 
+    Heads do each other's work, so what one costs depends on which have gone: all are measured again after each.
     Parameters are new afterwards, so make the optimizer then. An nn.GPT notes in its config which heads are gone, so
     that it can be saved and loaded. Raises ValueError if there are not n heads."""
     batches = _as_list(batches)
-    importance = head_importance(model, batches, method, loss=loss)
-    order = ranked(importance)
-    if not 0 <= n <= len(order):
-        raise ValueError(f"cannot remove {n} heads: the model has {len(order)}")
-    report = PruneReport(order[:n], losses_without(model, batches, order[:n], loss), importance)
-    gone, layers = grouped(order[:n]), attention_layers(model)
+    importance = found = head_importance(model, batches, method, loss=loss)
+    if not 0 <= n <= len(ranked(importance)):
+        raise ValueError(f"cannot remove {n} heads: the model has {len(ranked(importance))}")
+    removed, costs = [], []
+    while len(removed) < n:
+        if removed:
+            with ablate_heads(model, grouped(removed)):
+                found = head_importance(model, batches, method, loss=loss)
+        path, head = next(pair for pair in ranked(found) if pair not in removed)
+        removed.append((path, head))
+        costs.append(float(found[path][head]))
+    report = PruneReport(removed, losses_without(model, batches, removed, loss), costs, importance)
+    gone, layers = grouped(removed), attention_layers(model)
     if isinstance(model, GPT):
         model.prune_heads({list(layers).index(path): heads for path, heads in gone.items()})
     else:
