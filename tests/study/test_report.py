@@ -13,7 +13,7 @@ import zlib
 import numpy as np
 import pytest
 
-from minigrad.study.report import LayerView, document, page, visible, write
+from minigrad.study.report import LayerView, document, packed, page, visible, write
 
 HOSTILE = "</script><img src=x onerror=alert(1)><!--DATA-->&\u2028"
 
@@ -260,3 +260,19 @@ def changed(**fields):
 def test_bad_input(snapshots, options, message):
     with pytest.raises(ValueError, match=message):
         page(snapshots, title="", **options)
+
+
+@pytest.mark.parametrize("steps", [None, 31, 15])
+def test_the_size_is_estimated_before_the_work_is_done(steps, monkeypatch):
+    """Also of numbers of which a few rows, that the estimate may not look at, are far larger than others."""
+    given = view(range(6), (2, 160, 160), seed=3)
+    for x in given.gradients.values():
+        x[:, :, 77] *= 1e4
+    (frames,) = arrays = document._checked([(None, {"a": given})])
+    seen = [[packed.seen_cells(kinds["pattern"]) for kinds in frames]]
+    tops = [[document._peaks(*frames, *seen[0])]]
+    size = sum(map(len, packed.chunks(arrays, seen, [[{}]], steps, 10**9)))
+    assert 0.9 * size < packed.estimate(arrays, seen, tops, steps) < 1.4 * size
+    monkeypatch.setattr(packed, "chunks", lambda *args: pytest.fail("it was tried"))
+    with pytest.raises(ValueError, match="larger than its limit"):
+        page([(None, {"a": given})], title="", limit=50_000)

@@ -28,6 +28,7 @@ PAGE = Path(__file__).parent / "page"
 SCRIPTS = "numbers.js", "maps.js", "text.js", "panels.js", "backward.js", "flow.js", "training.js", "state.js"
 FILES = "template.html", "style.css", *SCRIPTS
 LIMIT = 30_000_000  # bytes of a whole file: a larger one is slow to open on a phone
+SURELY = 1.5  # times the limit: what is estimated to be larger is not tried
 STRETCHES = 600  # how many stretches a long loss curve is cut into; each is drawn by its extremes
 
 
@@ -101,13 +102,16 @@ def page(
         "outcomes": None if outcomes is None else [_outcome(each, vocab) for each in outcomes],
     }
     most = max(map(len, arrays[0]))  # kinds of numbers: the pattern, and gradients
+    tops = [[_peaks(*of_layer) for of_layer in zip(*of_frame)] for of_frame in zip(arrays, seen)]
     for precision, n in (None, most), (127, most), (31, most), (31, 2), (15, 2):
         frames = [[dict(list(kinds.items())[:n]) for kinds in frame] for frame in arrays]
         left_out = {label for kinds in arrays[0] for label in list(kinds)[n:]}
+        if packed.estimate(frames, seen, tops, precision) > SURELY * limit:
+            continue
         chunks = packed.chunks(frames, seen, by_token, precision, limit)
         if chunks is not None:
             about = {"precision": precision, "leftOut": sorted(left_out), "kinds": [list(kinds) for kinds in frames[0]]}
-            about["peaks"] = [[_peaks(*of_layer) for of_layer in zip(*of_frame)] for of_frame in zip(frames, seen)]
+            about["peaks"] = [[{k: top[k] for k in kinds} for top, kinds in zip(*each)] for each in zip(tops, frames)]
             about["tokenPeaks"] = [[_peaks(x) for x in frame] for frame in by_token]
             whole = _filled(title, header | about, chunks)
             if len(whole.encode()) <= limit:

@@ -17,6 +17,7 @@ import numpy as np
 
 TOP = 2.0**15  # as float16 the largest number is stored as this, so that it keeps 11 bits down to 2e-9 of it
 NOT_FINITE = -128  # in bytes
+ROWS = 16  # of a layer's patterns, by which its size is estimated
 THUMB = 32  # thumbnails have at most as many cells on a side
 
 
@@ -46,6 +47,22 @@ def chunks(frames, seen, by_token, steps, limit):
                 return None
             found.append(text)
     return found
+
+
+def estimate(frames, seen, tops, steps):
+    """About how many characters chunks() would take, from a few rows of each layer: up to a third more than that, since
+    they compress less well than all rows together. tops: [snapshot][layer] -> {name: peaks}."""
+    size = 0.0
+    for frame, of_frame, of_tops in zip(frames, seen, tops):
+        for kinds, cells, peak in zip(frame, of_frame, of_tops):
+            B, T, _ = cells.shape
+            b, t = np.unravel_index(np.linspace(0, B * T - 1, min(B * T, ROWS)).astype(int), (B, T))
+            some = cells[b, t]  # (ROWS, S)
+            for name, x in kinds.items():
+                heads = x[b, :, t].swapaxes(0, 1)  # (nh, ROWS, S)
+                text = deflated(b"".join(_coded(head[some], top, steps) for head, top in zip(heads, peak[name])))
+                size += len(text) * cells.sum() / max(some.sum(), 1)
+    return size
 
 
 def _layer(kinds, seen, by_token, steps):
