@@ -164,24 +164,23 @@ def test_attribution_of_two_streams_is_refused():
         logit_attribution(EncoderDecoder(), mg.randint(0, 11, (3, 6)), 1, 0)
 
 
-class OwnBlocks(AttentionOnly):
-    """Of which study.streams knows nothing: its layers have other names."""
+class OneByOne(AttentionOnly):
+    """Of which study.streams knows nothing: its layers are in no list."""
 
     def __init__(self):
         super().__init__(13, 12, n_head=4, n_embd=16)
-        self.layers, self.blocks = self.blocks, None
+        self.first, self.second = self.blocks
+        self.blocks = None
 
     def forward(self, idx):
         x = self.wte(idx) + self.wpe(mg.arange(idx.shape[1]))
-        for block in self.layers:
-            x = block(x)
-        return self.unembed(x)
+        return self.unembed(self.second(self.first(x)))
 
 
 def test_attribution_of_a_model_that_is_not_known_leaves_the_rest_in_one():
-    model, idx = randomised(OwnBlocks()), mg.randint(0, 13, (3, 9))
+    model, idx = randomised(OneByOne()), mg.randint(0, 13, (3, 9))
     found = logit_attribution(model, idx, 1, 0)
-    assert found.parts == {} and list(found.heads) == ["layers.0.attn", "layers.1.attn"]
+    assert found.parts == {} and list(found.heads) == ["first.attn", "second.attn"]
     near(sum(each.sum(-1) for each in found.heads.values()) + found.rest, found.total)
     assert (abs(found.rest) > 1e-3).all()
 
@@ -203,13 +202,18 @@ class Encoder(nn.Module):
 
 def test_attribution_within_an_encoder():
     idx = mg.randint(0, 13, (3, 9))
-    found = logit_attribution(randomised(Encoder(True)), idx, 1, 0, (0, 3))
-    assert list(found.parts) == ["input", "encoder.layers.0.mlp", "encoder.layers.1.mlp"]
-    near(sum(each.sum(-1) for each in found.heads.values()) + sum(found.parts.values()) + found.rest, found.total)
+    for norm in None, nn.LayerNorm(16):
+        found = logit_attribution(randomised(Encoder(True, norm)), idx, 1, 0, (0, 3))
+        assert list(found.parts) == ["input", "encoder.layers.0.mlp", "encoder.layers.1.mlp"]
+        near(sum(each.sum(-1) for each in found.heads.values()) + sum(found.parts.values()) + found.rest, found.total)
     with pytest.raises(ValueError, match="goes through norms after its sums"):
         logit_attribution(randomised(Encoder(False)), idx, 1, 0)
-    with pytest.raises(ValueError, match=r"the norm at the end of the residual stream is not model\.norm"):
-        logit_attribution(randomised(Encoder(True, nn.LayerNorm(16))), idx, 1, 0)
+    model = randomised(Encoder(True, nn.LayerNorm(16)))
+    model.unembed = lambda x: model.lm_head(x * 1.01)
+    found = logit_attribution(model, idx, 1, 0)
+    model.forward = lambda idx: model.unembed(model.encoder(model.wte(idx))) + 0.01
+    with pytest.raises(ValueError, match="the model's logits are not those of its unembedding"):
+        logit_attribution(model, idx, 1, 0)
 
 
 class Decoder(Encoder):

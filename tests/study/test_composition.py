@@ -142,6 +142,6 @@ def test_what_has_no_composition_is_refused():
     assert list(study.composition(before, "v")) == [("layers.0.self_attn", "layers.1.self_attn")]
     model = gpt()
     model.blocks[1].attn = nn.MultiheadAttention(16, 4, kdim=5, vdim=16, batch_first=True)
-    with pytest.raises(ValueError, match=r"blocks.1.attn takes keys of 5 and values of 16 from elsewhere"):
+    with pytest.raises(TypeError, match=r"blocks.1 does not run .* alone: key must be \(B, S, 5\)"):
         study.composition(model, "q")
     assert isinstance(model.blocks[0], Block)

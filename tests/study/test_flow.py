@@ -241,14 +241,15 @@ def test_a_wrong_backward_is_seen(monkeypatch):
 
 def test_a_structure_that_does_not_fit_is_seen():
     class Scaled(nn.Module):
-        """Adds half of what its parts say, which the edges know nothing of."""
+        """Adds half of what its parts say to streams that are longer than the one it is run on alone."""
 
         def __init__(self, block):
             self.norm1, self.attn, self.norm2, self.mlp = block.norm1, block.attn, block.norm2, block.mlp
 
         def forward(self, x, left_padding=None, cache=None):
-            x = x + 0.5 * self.attn(self.norm1(x), is_causal=True)[0]
-            return x + 0.5 * self.mlp(self.norm2(x))
+            by = 0.5 if x.shape[1] > 3 else 1.0
+            x = x + by * self.attn(self.norm1(x), is_causal=True)[0]
+            return x + by * self.mlp(self.norm2(x))
 
     model = gpt()
     model.blocks = nn.ModuleList(Scaled(block) for block in model.blocks)
@@ -354,8 +355,10 @@ def test_names_and_errors():
     with pytest.raises(ValueError, match="the loss does not depend on a residual stream"):
         study.flow(gpt(), tokens(), lambda model, x, y: model(x, y)[1].detach())
     model = gpt()
-    model.blocks[0].norm1 = nn.Linear(16, 16)
-    with pytest.raises(TypeError, match=r"a norm must be nn\.LayerNorm or nn\.RMSNorm, got Linear"):
+    model.blocks[0].norm1 = nn.Linear(16, 16).double()
+    with pytest.raises(
+        TypeError, match=r"blocks.0.attn reads neither the stream nor an nn.LayerNorm .*norm1, a Linear"
+    ):
         study.flow(model, tokens())
 
 

@@ -50,6 +50,8 @@ def run_once(model, found, batch, loss):
         for path, module in _modules(stream):
             if module not in seen.into and module not in seen.out:
                 raise ValueError(f"{path} did not run for this loss")
+        if stream.norm is not None and not np.array_equal(seen.into[stream.norm], seen.out[stream.body[-1]]):
+            stream.norm = None  # it belongs to something else
     return Run(seen, trace, value.detach())
 
 
@@ -77,13 +79,15 @@ class StreamEdges:
         self.has_norms = False  # on the stream itself, so far
         self.before = []  # how many sources have written when each input is read
         self._begin()
-        for part in stream.parts:
+        for i, part in enumerate(stream.parts):
+            for j, reader in enumerate(stream.parts[i:], i):
+                if j - reader.behind == i:
+                    self._read_part(reader)
             if part.is_attention:
-                self._read_heads(part, part.before, part.first)
                 self._write_heads(part)
             else:
-                self._read(Node(part.path), part.before, part.first, seen.d_into.get(part.first))
-                self._write(Node(part.path), lambda run, part=part: run.seen.out[part.last], seen.d_out.get(part.last))
+                dy, of_run = seen.d_out.get(part.last), lambda run, part=part: run.seen.out[part.last]
+                self._write(Node(part.path), of_run, dy, part.scale)
             if part.after is not None:
                 self._pass(part.after)
         for part in stream.readers:
@@ -111,9 +115,9 @@ class StreamEdges:
     def _named(self, name):
         return Node(self.stream.named(name))
 
-    def _write(self, node, of_run, dy):
+    def _write(self, node, of_run, dy, scale=1.0):
         y = self._written(of_run)
-        rows = _rows(y)
+        rows = _rows(y * scale)
         total = None if dy is None else float((y * dy).sum())
         self._add([node], [total], lambda at: rows[None, at])
 
@@ -123,14 +127,15 @@ class StreamEdges:
         if layer.num_heads:
             call = _call(self.run, part)
             z = self._written(lambda run: as_float64(_call(run, part).z))
-            W_O, rows = call.W_O, _rows_of_heads(z)
+            W_O, rows = call.W_O * part.scale, _rows_of_heads(z)
             nodes = [Node(part.path, h) for h in call.heads]
             dz = as_float64(call.z_grad) if call.has_grads else None
             totals = [None] * len(nodes) if dz is None else (z * dz).sum((0, 2, 3)).tolist()
             self._add(nodes, totals, lambda at: rows[:, at] @ W_O)
         if layer.out_proj.bias is not None and self.clean is None:
             b = as_float64(layer.out_proj.bias)
-            self._write(Node(f"{part.path}.bias"), lambda run: np.broadcast_to(b, run.seen.out[layer].shape), dy)
+            of_run = lambda run: np.broadcast_to(b, run.seen.out[layer].shape)  # noqa: E731
+            self._write(Node(f"{part.path}.bias"), of_run, dy, part.scale)
 
     def _add(self, nodes, totals, rows):
         for i, (node, total) in enumerate(zip(nodes, totals), len(self.sources)):
@@ -140,6 +145,12 @@ class StreamEdges:
         self.steps.append(("write", rows))
 
     # -- what reads
+
+    def _read_part(self, part):
+        if part.is_attention:
+            self._read_heads(part, part.before, part.first)
+        else:
+            self._read(Node(part.path), part.before, part.first, self.run.seen.d_into.get(part.first))
 
     def _read(self, node, norm, module, dx):
         """A reader with one input, of which dx is the gradient behind the norm, if there is one."""

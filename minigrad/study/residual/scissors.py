@@ -21,7 +21,7 @@ from ...ops import public as ops
 from ...tensor import tensor
 from ..layers import attention_layers, path_of
 from .edges import Node
-from .streams import streams
+from .streams import first_of, streams
 
 if TYPE_CHECKING:
     from ...nn.module import Module
@@ -93,11 +93,11 @@ class Scissors:
             wrong = source.path if writer not in known[0] else target.path
             raise UnknownName(unknown("part of one stream", wrong, dict.fromkeys(known[0] + known[1])))
         begin, end = (first | order)[writer], order.get(target.path, len(order))
-        if begin >= end:
+        self.reader: Any = readers.get(target.path)
+        if begin >= end - getattr(self.reader, "behind", 0):
             raise ValueError(f"{source} does not come before {target}")
         self.stream = stream
         self.writer = stream.parts[begin] if begin >= 0 else None
-        self.reader: Any = readers.get(target.path)
         self.between = [part.after for part in stream.parts[max(begin, 0) : end] if part.after is not None]
         inputs = self.reader.inputs if self.reader is not None and self.reader.is_attention else ""
         if part is not None and (part not in PARTS or part not in inputs):
@@ -147,7 +147,10 @@ class Scissors:
         self.read = y
 
     def _wrote(self, y):
-        self.gap, self.ran = self.taken(y[0] if isinstance(y, tuple) else y), True
+        y = y[0] if isinstance(y, tuple) else y
+        if self.writer is not None and not np.array_equal(self.writer.scale, 1.0):
+            y = y * tensor(self.writer.scale, dtype=y.dtype, device=y.device)
+        self.gap, self.ran = self.taken(y), True
 
     def _wrote_of_head(self, layer, z):
         h, d = int(self.source.head or 0), layer.d_v
@@ -168,17 +171,18 @@ class Scissors:
 
     def _hook_reader(self, keep):
         def cut_first(module, args):
-            x = self._cut(args[0])
+            x = self._cut(first_of(module, args))
             return tuple(x if arg is args[0] else arg for arg in args)
 
         def look(module, args):
-            self.read = args[0]
+            self.read = first_of(module, args)
 
         stream, reader, part = self.stream, self.reader, self.part
         within = reader in stream.parts  # or else it reads what comes out at the end
         norm = stream.norm if reader is None else reader.before
         at = norm or (reader.first if within else None)  # which is called with what is read
-        if reader is None or (within and part is None and self.target.head is None):
+        shared = norm is not None and sum(each.before is norm for each in stream.parts) > 1
+        if reader is None or (within and part is None and self.target.head is None and not shared):
             if at is None:
                 keep(stream.body[-1].register_forward_hook(lambda module, args, y: self._cut(y)))
             else:
@@ -188,20 +192,28 @@ class Scissors:
             keep(stream.body[-1].register_forward_hook(lambda module, args, y: look(module, [y])))
         else:
             keep(at.register_forward_pre_hook(look))
+        if not reader.is_attention:  # a norm that others read through too
+            keep(reader.first.register_forward_pre_hook(lambda module, args: (self._change(norm) + args[0], *args[1:])))
+            return
         for p in reader.inputs if part is None else part:
             point = f"x_{p}" if self.target.head is None else p
             keep(reader.first.register_head_hook(point, self._changed(p, norm)))
+
+    def _change(self, norm):
+        """How what the target reads through a norm differs from what it is without a cut: (B, T, C), or 0."""
+        cut = self._cut(self.read)
+        if self.gap is None:
+            return 0.0
+        return -self.gap if norm is None else norm.forward(cut) - norm.forward(self.read)
 
     def _changed(self, part, norm):
         """A head hook that changes what all heads read, or what one head makes of it. The change is added, and not put
         in x's place, since another cut may have changed x."""
 
         def hook(layer, x):
-            cut = self._cut(self.read)
+            change, head = self._change(norm), self.target.head  # (B, T, C)
             if self.gap is None:
                 return None
-            change = -self.gap if norm is None else norm.forward(cut) - norm.forward(self.read)  # (B, T, C)
-            head = self.target.head
             if head is None:
                 return x + change
             i, d = PARTS.index(part), layer.d_v if part == "v" else layer.d_k

@@ -13,10 +13,15 @@ import numpy as np
 
 from ...nn import (
     GPT,
+    Embedding,
     LayerNorm,
+    Linear,
     Module,
+    ModuleDict,
+    ModuleList,
     MultiheadAttention,
     RMSNorm,
+    Sequential,
     Transformer,
     TransformerDecoder,
     TransformerDecoderLayer,
@@ -26,25 +31,10 @@ from ...nn import (
 from ...tensor import zeros
 from ..layers import as_float64
 from ..models import AttentionOnly
+from .blocks import NORMS, Part, parts_of
 
 TWICE = "a layer ran twice: once is needed, without recompute, to tell its gradients apart"
 _LAYERS = TransformerEncoderLayer, TransformerDecoderLayer
-
-
-@dataclass(eq=False)
-class Part:
-    """An attention layer, or an MLP from its module `first` to its module `last`."""
-
-    path: str
-    first: Module
-    last: Module
-    before: Module | None = None  # the norm that it reads through,
-    after: Module | None = None  # or the one that the stream passes through once it has written
-    inputs: str = "qkv"  # what of attention reads the stream: of cross-attention "q", and "kv" that of the encoder
-
-    @property
-    def is_attention(self):
-        return isinstance(self.first, MultiheadAttention)
 
 
 @dataclass(eq=False)
@@ -59,6 +49,7 @@ class Stream:
     embedding: Module | None = None
     rest: str = "positions"  # what is put in besides
     readers: list[Part] = field(default_factory=list)  # of other streams
+    unembedding: Module | None = None  # an nn.Linear that seems to make the logits
 
     def named(self, end):
         """The path of one of its ends, such as "tokens"."""
@@ -66,14 +57,14 @@ class Stream:
 
 
 def streams(model):
-    """The Streams of a Module that is, or contains, an nn.GPT, a study.AttentionOnly, an nn.Transformer, an encoder, a
-    decoder or layers of one; or has blocks with attn, and perhaps norm1, norm2 and mlp, as nn.GPT has. Raises TypeError
+    """The Streams of a Module that is, or contains, an nn.Transformer, an encoder, a decoder or layers of one; or a
+    list or Sequential of blocks that add to what they are given, whatever their names (see parts_of). Raises TypeError
     for any other, and for norms that are not nn.LayerNorm or nn.RMSNorm; ValueError if it is not batch first."""
     found = _streams(model, "")
     if not found:
         raise TypeError(
-            f"{type(model).__name__} has no residual stream that is known: no blocks with attn, as nn.GPT has, and no "
-            "nn.TransformerEncoder or nn.TransformerDecoder"
+            f"{type(model).__name__} has no residual stream that is known: no nn.ModuleList or nn.Sequential of blocks "
+            "with attention, and no nn.TransformerEncoder or nn.TransformerDecoder"
         )
     if not all(part.first.batch_first for stream in found for part in stream.parts if part.is_attention):
         raise ValueError(
@@ -89,7 +80,7 @@ def streams(model):
     return found
 
 
-def _streams(module, path):
+def _streams(module, path, outer=None):
     if isinstance(module, Transformer):
         encoder, decoder = (_of_layers(getattr(module, side), _under(path, side)) for side in ("encoder", "decoder"))
         crossing = [part for part in decoder.parts if part.is_attention and part.inputs == "q"]
@@ -97,26 +88,56 @@ def _streams(module, path):
         return [encoder, decoder]
     if isinstance(module, (TransformerEncoder, TransformerDecoder, *_LAYERS)):
         return [_of_layers(module, path)]
-    if _is_trunk(module):
-        return [_of_blocks(module, path)]
-    return [stream for name, child in module.named_children() for stream in _streams(child, _under(path, name))]
+    if not isinstance(module, (ModuleDict, ModuleList, Sequential)):
+        outer = module  # else the norm at the end may be beside
+    if trunk := _trunk(module):
+        return [_of_blocks(outer or module, module, path, trunk)]
+    children = module.named_children()
+    return [stream for name, child in children for stream in _streams(child, _under(path, name), outer)]
 
 
-def _is_trunk(module):
-    blocks = getattr(module, "blocks", None)
-    return blocks is not None and all(isinstance(getattr(b, "attn", None), MultiheadAttention) for b in blocks)
+def _trunk(module):
+    """(the name of the list or Sequential of a module, its own being "", in which attention is; that list); or None."""
+    for name, row in [("", module), *module.named_children()]:
+        if isinstance(row, (ModuleList, Sequential)) and any(_attends(block) for block in row):
+            return name, row
+    return None
 
 
-def _of_blocks(model, path):
-    parts = []
-    for i, block in enumerate(model.blocks):
-        here = _under(path, f"blocks.{i}")
-        parts.append(Part(f"{here}.attn", block.attn, block.attn, getattr(block, "norm1", None)))
-        if hasattr(block, "mlp"):
-            parts.append(Part(f"{here}.mlp", block.mlp, block.mlp, getattr(block, "norm2", None)))
-    norm, embedding = getattr(model, "norm", None), getattr(model, "wte", None)
-    rest = "positions" if isinstance(model, (GPT, AttentionOnly)) else "the rest"
-    return Stream(path, list(model.blocks), parts, norm, "logits", embedding, rest)
+def _attends(module):
+    return any(isinstance(m, MultiheadAttention) for m in module.modules())
+
+
+def _of_blocks(outer, module, path, trunk):
+    """outer: the module that has the embeddings, (its path, itself)."""
+    name, row = trunk
+    row_path = _under(path, name) if name else path
+    C = next(m.embed_dim for block in row for m in block.modules() if isinstance(m, MultiheadAttention))
+    found = {}  # {number of a block: its Parts}
+    for i, block in enumerate(row):
+        try:
+            found[i] = parts_of(block, f"{row_path}.{i}" if row_path else str(i), C)
+        except TypeError:  # such as the unembedding of a Sequential
+            if _attends(block):
+                raise
+    attending = [i for i, block in enumerate(row) if _attends(block)]
+    first, last = min(attending), max(attending)
+    if missing := [i for i in range(first, last) if i not in found]:
+        parts_of(row[missing[0]], f"{row_path}.{missing[0]}", C)  # raises
+    while first - 1 in found:
+        first -= 1
+    while last + 1 in found:
+        last += 1
+    body = [row[i] for i in range(first, last + 1)]
+    inside = {m for block in body for m in block.modules()}
+    around = [m for m in outer.modules() if m is body[0] or m not in inside]  # in the order of their definition
+    before, after = around[: around.index(body[0])], around[around.index(body[0]) :]
+    embedding = next((m for m in before if isinstance(m, Embedding) and m.embedding_dim == C), None)
+    norm = next((m for m in after if isinstance(m, NORMS) and m.normalized_shape == (C,)), None)
+    linear = next((m for m in reversed(after) if isinstance(m, Linear) and m.in_features == C), None)
+    rest = "positions" if isinstance(module, (GPT, AttentionOnly)) else "the rest"
+    parts = [part for i in range(first, last + 1) for part in found[i]]
+    return Stream(path, body, parts, norm, "logits", embedding, rest, unembedding=linear)
 
 
 def _of_layers(module, path):
@@ -144,6 +165,13 @@ def _under(path, name):
 # ------------------------------------------------------------------------------------------------------------ recording
 
 
+def first_of(module, args):
+    """The first of the arguments of a call of a module."""
+    if not args:
+        raise ValueError(f"{type(module).__name__} was called by keyword: its input has to be the first argument")
+    return args[0]
+
+
 @dataclass(eq=False)
 class Seen:
     """What one forward and backward left of the streams: {module: array}, float64."""
@@ -169,11 +197,9 @@ def watching(found):
     embeddings = {stream.embedding: stream.body[0] for stream in found if stream.embedding is not None}
 
     def enter(module, args):
-        if not args:
-            raise ValueError(f"{type(module).__name__} was called by keyword: its input has to be the first argument")
+        x = first_of(module, args)
         if module in seen.into:
             raise ValueError(TWICE)
-        x = args[0]
         seen.into[module], seen.dtype = as_float64(x), x.dtype
         if any(module is stream.body[0] for stream in found):  # all that follows needs a gradient then
             seen.put_in[module] = zeros(*x.shape, dtype=x.dtype, device=x.device, requires_grad=True)

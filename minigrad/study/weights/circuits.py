@@ -18,6 +18,8 @@ from ..residual.streams import streams
 from ..table import HeadTable
 from ..trace import trace_heads
 
+MADE = 4  # roots of the dtype's eps: by how much logits may differ from what they are made of
+
 if TYPE_CHECKING:
     from ...nn.module import Module
 
@@ -43,12 +45,12 @@ def ov_circuit(layer: MultiheadAttention, head: int) -> Array:
 
 
 def unembedding(model: "Module") -> Array:
-    """W_U (C, V), float64, of a model with head(x) and perhaps a final norm, model.norm.
+    """W_U (C, V), float64, of a model with unembed(x), or an nn.Linear after its blocks, and perhaps a norm before.
 
     A part y of the residual stream adds y W_U / σ to the logits, where σ is what the norm divides by at that position,
     or 1 without a norm. The centering and the weight of a LayerNorm are part of W_U, which is (I - 11ᵀ/C) diag(weight)
     (matrix of the head); biases are not."""
-    return _unembedding(model, _final_norm(model))[0]
+    return _unembedding(model, *_end(model, _the_stream(model, strict=False)))[0]
 
 
 @dataclass(eq=False)
@@ -89,30 +91,41 @@ def logit_attribution(
     count.
 
     idx (B, T) int; right, wrong: a token, or (B, 1) or (B, n) of them; positions: n of them, from the end if negative.
-    The model's layers must add to one residual stream, followed by model.norm, if it has one, and by model.unembed(x),
-    which is model.lm_head if there is no norm: AttentionOnly, nn.GPT and others with these names. Raises ValueError for
-    a model with other streams, or with norms on the stream itself, after its sums."""
+    The model's layers must add to one residual stream, followed by a norm, if it has one, and by model.unembed(x) or
+    else by an nn.Linear. Raises ValueError for a model with other streams, or with norms on the stream itself, after
+    its sums, and for one whose logits are not made so."""
     if not isinstance(idx, Tensor) or idx.ndim != 2:
         raise ValueError(f"idx must be a Tensor (B, T) of tokens, got {getattr(idx, 'shape', type(idx).__name__)}")
-    norm, stream = _final_norm(model), []
-    known, last = _the_stream(model, norm), model.lm_head if norm is None else norm
+    known, stream = _the_stream(model), []
+    norm, unembed = _end(model, known)
     with ExitStack() as stack:
-        stack.callback(last.register_forward_pre_hook(lambda module, args: stream.append(args[0])).remove)
+        if known is not None:
+            handle = known.body[-1].register_forward_hook(lambda module, args, y: stream.append(y))
+        else:
+            last = model.lm_head if norm is None else norm
+            handle = last.register_forward_pre_hook(lambda module, args: stream.append(args[0]))
+        stack.callback(handle.remove)
         written = _watched(known, stack)
         with undisturbed(model), trace_heads(model, grads=False) as trace:
             output = model(idx)
     logits, at = output[0] if isinstance(output, tuple) else output, list(positions)
-    logits, x = as_float64(logits)[:, at], as_float64(stream[0])[:, at]  # (B, n, V), (B, n, C)
+    logits, x = as_float64(logits)[:, at], as_float64(stream[-1])[:, at]  # (B, n, V), (B, n, C)
     right, wrong = (
         _tokens(name, given, logits.shape) for name, given in (("right", right), ("wrong", wrong))
     )  # (B, n)
-    W_U, constant = _unembedding(model, norm)  # (C, V), (V,)
-    direction = (W_U.T[right] - W_U.T[wrong]) / _divisor(norm, stream[0])[:, at]  # (B, n, C)
+    W_U, constant = _unembedding(model, norm, unembed)  # (C, V), (V,)
+    divisor = _divisor(norm, stream[-1])[:, at]  # (B, n, 1)
+    expected, size = x @ W_U / divisor + constant, np.abs(x) @ np.abs(W_U) / divisor + np.abs(constant)
+    if not (np.abs(logits - expected) <= MADE * np.finfo(stream[-1].dtype).eps ** 0.5 * size).all():
+        raise ValueError("the model's logits are not those of its unembedding, behind the norm at its end")
+    direction = (W_U.T[right] - W_U.T[wrong]) / divisor  # (B, n, C)
     heads, parts = {}, {name: y[:, at] for name, y in written.items()}  # {name: (B, n, C)}
+    scales = {} if known is None else {part.first: part.scale for part in known.parts}
     for path in trace:
         layer = trace.layers[path]
         z = sum(as_float64(call.z)[:, :, at] for call in trace.calls(path))  # (B, nh, n, d_v)
-        ys = [z[:, h] @ head_weights(layer, h)[-1] for h in range(layer.num_heads)]  # (B, n, C) each
+        W_O = [head_weights(layer, h)[-1] * scales.get(layer, 1.0) for h in range(layer.num_heads)]
+        ys = [z[:, h] @ W for h, W in enumerate(W_O)]  # (B, n, C) each
         heads[path] = np.stack([(y * direction).sum(-1) for y in ys], -1)  # (B, n, nh)
         x = x - sum(ys)
     rest = ((x - sum(parts.values())) * direction).sum(-1) + constant[right] - constant[wrong]
@@ -121,19 +134,19 @@ def logit_attribution(
     return LogitAttribution(of_right - of_wrong, heads, parts, rest)
 
 
-def _the_stream(model, norm):
-    """The model's Stream, or None if it has none that is known."""
+def _the_stream(model, strict=True):
+    """The model's Stream, or None if it has none that is known. Not strict: its parts need not add up."""
     try:
         found = streams(model)
-    except TypeError:
+    except (TypeError, ValueError) as error:
+        if strict and isinstance(error, ValueError):
+            raise
         return None
-    if len(found) > 1:
+    if strict and len(found) > 1:
         raise ValueError("the model has several residual streams: attribution is known for one")
-    if any(part.after is not None for part in found[0].parts):
+    if strict and any(part.after is not None for part in found[0].parts):
         raise ValueError("the residual stream goes through norms after its sums, so its parts do not add up")
-    if found[0].norm not in (None, norm):
-        raise ValueError("the norm at the end of the residual stream is not model.norm")
-    return found[0]
+    return found[0] if len(found) == 1 else None
 
 
 def _watched(stream, stack):
@@ -154,18 +167,16 @@ def _watched(stream, stack):
             if not np.array_equal(tokens[0], x):
                 written[stream.rest] = x - tokens[0]
 
-    def added(name, module, args, y):
-        written[name] = written.get(name, 0.0) + as_float64(y)
+    def added(name, scale, module, args, y):
+        written[name] = written.get(name, 0.0) + as_float64(y) * scale
 
     stack.callback(stream.body[0].register_forward_pre_hook(begin).remove)
     if stream.embedding is not None:
         keep = stream.embedding.register_forward_hook(lambda module, args, y: tokens.append(as_float64(y)))
         stack.callback(keep.remove)
-    paths = {
-        part.last: part.path for part in reversed(stream.parts) if not part.is_attention
-    }  # of shared ones the first
-    for module, path in paths.items():
-        stack.callback(module.register_forward_hook(partial(added, path)).remove)
+    parts = {part.last: part for part in reversed(stream.parts) if not part.is_attention}  # of shared ones the first
+    for module, part in parts.items():
+        stack.callback(module.register_forward_hook(partial(added, part.path, part.scale)).remove)
     return written
 
 
@@ -177,22 +188,29 @@ def _tokens(name, given, shape):
     return np.broadcast_to(given, shape[:2])
 
 
-def _final_norm(model):
+def _end(model, stream):
+    """(the norm through which logits are made of a stream (B, T, C), or None; what then makes them)"""
     norm = getattr(model, "norm", None)
+    if norm is None and stream is not None:
+        norm = stream.norm
     if norm is not None and not isinstance(norm, (LayerNorm, RMSNorm)):
         raise TypeError(f"model.norm must be the final nn.LayerNorm or nn.RMSNorm, got {type(norm).__name__}")
-    return norm
+    unembed = getattr(model, "unembed", None if stream is None else stream.unembedding)
+    if unembed is None:
+        raise TypeError(
+            f"{type(model).__name__} has no unembed(x), which would take (B, T, C) to logits, and no nn.Linear after "
+            "its blocks"
+        )
+    return norm, unembed
 
 
-def _unembedding(model, norm):
+def _unembedding(model, norm, unembed):
     """unembedding(model), (C, V), and what the biases of the norm and the unembedding add to the logits, (V,)."""
-    if not hasattr(model, "unembed"):
-        raise TypeError(f"{type(model).__name__} has no unembed(x), which would take (B, T, C) to logits")
     like = next(iter(attention_layers(model).values())).out_proj.weight  # (C, ·)
     about: Any = dict(dtype=like.dtype, device=like.device)
     with no_grad():
-        constant = as_float64(model.unembed(zeros(1, 1, len(like), **about)))[0, 0]
-        W_U = as_float64(model.unembed(eye(len(like), **about).unsqueeze(0)))[0] - constant
+        constant = as_float64(unembed(zeros(1, 1, len(like), **about)))[0, 0]
+        W_U = as_float64(unembed(eye(len(like), **about).unsqueeze(0)))[0] - constant
     if getattr(norm, "bias", None) is not None:
         constant = constant + as_float64(norm.bias) @ W_U
     if getattr(norm, "weight", None) is not None:

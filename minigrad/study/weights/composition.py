@@ -68,6 +68,8 @@ def composition(model: "Module", kind: str) -> Composition:
         raise ValueError("there are several streams: composition is known within one")
     if any(part.after is not None for part in parts):
         raise ValueError("norms come after the sums: they change what a head has written before another reads it")
+    if any(part.behind and part.is_attention for part in parts):
+        raise ValueError("attention layers read beside each other: composition is known where they follow each other")
     layers = [_layer(part, kind) for part in parts if part.is_attention and part.first.num_heads]
     return Composition(
         {(early.path, late.path): _scores(early, late, kind) for j, late in enumerate(layers) for early in layers[:j]}
@@ -83,7 +85,7 @@ def _layer(part, kind):
     heads = [head_weights(layer, h) for h in range(layer.num_heads)]
     W = {p: np.stack(each) for p, each in zip("QKV", zip(*(weights[:3] for weights in heads)))}
     W = {p: _behind(part.before, each) for p, each in W.items()}
-    W["O"] = np.stack([weights[3].T for weights in heads])
+    W["O"] = np.stack([(weights[3] * part.scale).T for weights in heads])
     return _Layer(name, W, {p: np.linalg.qr(each, mode="r") for p, each in W.items()})
 
 

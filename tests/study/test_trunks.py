@@ -1,0 +1,175 @@
+"""Trunks that others write, found by running their blocks: every study of them agrees with what it is defined by."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn, study
+from minigrad.nn import functional as F
+from minigrad.study.layers import as_float64
+from minigrad.study.residual.scissors import Scissors
+from minigrad.study.residual.streams import streams
+
+from .models import randomised, tokens
+from .trunks import TRUNKS, C, GPT2Block, Model, attention
+
+
+@pytest.fixture(params=TRUNKS)
+def model(request):
+    mg.manual_seed(3)
+    return randomised(TRUNKS[request.param]()).eval()
+
+
+def test_flow_traces_and_scissors_agree(model):
+    """The edges add up, and each is the slope of its own cut, which is made in another way."""
+    batch = tokens()
+    flow, (stream,) = study.flow(model, batch), streams(model)
+    assert flow.check().worst < 1e-12
+    names = {node.path.removesuffix(".bias") for node in flow.sources}
+    assert names >= set(study.attention_layers(model)) and any(v.path.endswith("logits") for v, _ in flow.inputs)
+    for u, v, p, edge in flow.all[::7]:
+        share = mg.ones(1, dtype=mg.float64, requires_grad=True)
+        with Scissors([stream], u, v, p or None, lambda write, share=share: (1 - share) * write).hooked(model):
+            slope = mg.grad(model(*batch)[1], share)[0].item()
+        assert slope == pytest.approx(edge, rel=1e-8, abs=1e-12), (u, v, p)
+    cut = study.flow(model, batch, method="cut", most=5)
+    assert np.isfinite([edge for *_, edge in cut.all]).all()
+
+
+def test_logits_are_what_heads_and_mlps_add(model):
+    idx = tokens()[0]
+    if any(part.after is not None for part in streams(model)[0].parts):
+        with pytest.raises(ValueError, match="norms after its sums"):
+            study.logit_attribution(model, idx, 1, 0)
+        return
+    found = study.logit_attribution(model, idx, 1, 0)
+    of_heads = sum(each.sum(-1) for each in found.heads.values())
+    np.testing.assert_allclose(of_heads + sum(found.parts.values()) + found.rest, found.total, rtol=1e-10, atol=1e-10)
+    path = next(iter(study.attention_layers(model)))
+    with study.ablate_heads(model, {path: 2}):  # a part of one layer, of which later ones make other things
+        part = study.logit_attribution(model, idx, 1, 0)
+    assert np.abs(part.heads[path][..., 2]).max() < 1e-12 < np.abs(found.heads[path][..., 2]).max()
+    scores = study.scores.head_scores
+    with pytest.raises(ValueError, match="must have vocab_size"):
+        scores(model)
+    model.vocab_size, model.block_size = 11, 6
+    assert set(scores(model, "copying", periods=3, n=4)["copying"]) == set(study.attention_layers(model))
+
+
+def test_gradients_are_cut(model):
+    """A model without the edge's gradient, and the edge's own, which is what has gone."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    batch, (stream,) = tokens(), streams(model)
+    first, last = stream.parts[0], stream.parts[-1]
+    whole = mg.grad(model(*batch)[1], list(model.parameters()), allow_unused=True)
+    with study.cut_gradient(model, first.path, last.path, factor=1.0):
+        same = mg.grad(model(*batch)[1], list(model.parameters()), allow_unused=True)
+    with study.cut_gradient(model, first.path, last.path):
+        loss = model(*batch)[1]
+        other = mg.grad(loss, list(model.parameters()), allow_unused=True)
+    assert loss.item() == pytest.approx(model(*batch)[1].item(), rel=1e-14)
+    pairs = [(as_float64(a), as_float64(b), as_float64(c)) for a, b, c in zip(whole, same, other) if a is not None]
+    for a, b, _ in pairs:
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
+    between = stream.parts.index(last) - last.behind > 0
+    assert any(np.abs(a - c).max() > 1e-8 for a, _, c in pairs) == between
+
+
+def test_composition_reads_through_whatever_a_norm_is_called():
+    mg.manual_seed(0)
+    model = randomised(Model(GPT2Block))
+    plain = study.composition(model, "k")["layers.0.attn", "layers.1.attn"]
+    for layer in model.layers:  # the norm's weights, put into the layer's own
+        W, w = layer.attn.in_proj_weight.detach(), layer.ln_1.weight.detach()
+        W.copy_(W * w)
+        w.fill_(1.0)
+    np.testing.assert_allclose(study.composition(model, "k")["layers.0.attn", "layers.1.attn"], plain, rtol=1e-12)
+
+
+class Sandwich(GPT2Block):
+    def forward(self, x):
+        return x + self.ln_2(self.attn(self.ln_1(x), is_causal=True)[0])
+
+
+class Masked(GPT2Block):
+    def forward(self, x, causal):
+        x = x + self.attn(self.ln_1(x), is_causal=causal)[0]
+        return x + self.mlp(self.ln_2(x))
+
+
+class Gated(GPT2Block):
+    def forward(self, x):
+        return x + self.attn(self.ln_1(x), is_causal=True)[0].sigmoid()
+
+
+class ByItsInput(GPT2Block):
+    def forward(self, x):
+        return x + self.attn(self.ln_1(x), is_causal=True)[0] * x.mean()
+
+
+class OwnNorm(GPT2Block):
+    class Norm(nn.Module):
+        def forward(self, x):
+            return x / x.std(-1, keepdim=True)
+
+    def forward(self, x):
+        return x + self.attn(self.own(x), is_causal=True)[0]
+
+    def __init__(self):
+        super().__init__()
+        self.own = self.Norm()
+
+
+class TwoReaders(GPT2Block):
+    def __init__(self):
+        super().__init__()
+        self.w1, self.w3, self.w2 = nn.Linear(C, 24), nn.Linear(C, 24), nn.Linear(24, C)
+
+    def forward(self, x):
+        h = self.ln_2(x := x + self.attn(self.ln_1(x), is_causal=True)[0])
+        return x + self.w2(F.silu(self.w1(h)) * self.w3(h))
+
+
+@pytest.mark.parametrize(
+    "block, words",
+    [
+        (Sandwich, r"layers.0.ln_2 is a norm of what is added to the stream"),
+        (Masked, r"layers.0 does not run on a stream \(1, 3, 16\) alone: .*causal.*; declare its parts, such as"),
+        (Gated, r"layers.0 adds to its stream what none of its modules returns: sigmoid"),
+        (ByItsInput, r"layers.0 adds to its stream what none of its modules returns: mul"),
+        (OwnNorm, r"layers.0.attn reads neither the stream nor an nn.LayerNorm or .* of it: \['own, a Norm'\]"),
+        (TwoReaders, r"layers.0.w2 must return what one module of layers.0 has read .*, not: w1, w3"),
+        (lambda: attention(), r"residual stream|returns"),
+    ],
+)
+def test_what_is_not_known_is_named(block, words):
+    with pytest.raises(TypeError, match=words):
+        study.flow(Model(block).double(), tokens())
+
+
+def test_a_block_may_declare_its_parts():
+    class Declared(Masked):
+        study_parts = {"attn": "ln_1", "mlp": "ln_2"}
+
+        def __call__(self, x):
+            return super().__call__(x, True)
+
+    mg.manual_seed(3)
+    model, same = randomised(Model(Declared)), randomised(Model(GPT2Block))
+    same.load_state_dict(model.state_dict())
+    np.testing.assert_allclose(study.flow(model, tokens()).edges, study.flow(same, tokens()).edges, rtol=1e-12)
+
+
+def test_finding_out_calls_no_hooks_and_changes_nothing():
+    model, calls = randomised(Model(GPT2Block)), []
+    model.layers[0].register_forward_hook(lambda *call: calls.append(call))
+    model.layers[1].attn.register_head_hook("q", lambda *call: calls.append(call))
+    state = mg.random.default_generator.state
+    (stream,) = streams(model.train())
+    assert not calls and mg.random.default_generator.state == state and model.layers[0].attn.training
+    assert stream.norm is model.ln_f and stream.embedding is model.tok_emb and stream.unembedding is model.head
+    model(tokens()[0])
+    assert len(calls) == 2
+    assert all(p.grad is None for p in model.parameters())
