@@ -5,6 +5,7 @@ import dataclasses
 import os
 import shlex
 import warnings
+import zlib
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -24,15 +25,16 @@ from ..study.residual.flow import flow
 from ..study.scores import head_scores
 from ..study.stats import listed
 from ..study.steps.ledger import ledger
-from ..study.table import HeadTable
+from ..study.table import RANK, HeadTable
 from ..study.trace import trace_heads
 from ..tensor import Tensor, tensor
 from ..training import checkpoint
 from ..training.runs import load_char_model, model_file
-from ..training.text import CharVocab
+from ..training.text import CharVocab, read_corpus, split
 from ..viz.labels import count
 
 MOST = 20  # cells that are listed
+SEQUENCES = 16  # of the run's validation text, where means over it are what counts
 MOST_CUT = 500  # edges that are cut, a forward each
 
 
@@ -50,6 +52,7 @@ class Reading:
     starts: list[int]
     tokens: list[list[str]]
     meta: dict  # of the checkpoint
+    validated: bool = False  # is the text the run's own, of its validation split?
 
     @property
     def value(self):
@@ -63,6 +66,10 @@ class Reading:
     def how(self):
         """Lines that say how a long text is read."""
         B, T, lines = len(self.starts), len(self.tokens[0]), []
+        if self.validated and B == 1:
+            return [f"the beginning of the run's validation text: {''.join(self.tokens[0])!r}"]
+        if self.validated:
+            return [f"{B} sequences of {T} characters, spread over the run's validation text"]
         if B == 1 and self.starts[0]:
             lines.append(f"the model reads the last {T} characters, no more at once")
         if B > 1:
@@ -72,25 +79,52 @@ class Reading:
         return lines
 
 
-def read(args, *texts):
-    """A Reading of each text: all the same model, and all with the targets of the first.
+def read(args, *texts, sequences=1):
+    """A Reading of each text: all the same model, and all with the targets of the first. None: of the run's validation
+    text, so many sequences.
 
     The loss is the mean over all characters but the first. With --right and --wrong, it is the difference of two logits
     after the last character. Raises CommandError for what the model cannot read."""
-    for text in filter(os.path.isfile, texts):
+    validated = texts[0] is None
+    if validated and not args.right is args.wrong is None:
+        raise cli.CommandError("--right and --wrong need a text, after which they come")
+    for text in () if validated else filter(os.path.isfile, texts):
         cli.note(f'{text!r} is read as a text: for what is in that file, give "$(cat {shlex.quote(text)})"')
     model, vocab, meta = _loaded(args)
     model.eval()
     model.config = dataclasses.replace(model.config, recompute=False)  # each layer has to run once
-    encoded = [vocab.encode(text) for text in texts]  # (n,) each
     T, predicts = model.config.block_size, args.right is None and args.wrong is None
-    at, rest, loss, title, of = _predicted(encoded[0], T) if predicts else _compared(args, vocab, len(encoded[0]), T)
+    if validated:
+        ids = _validation_split(args, vocab, meta, len(texts) * T + 1)
+        encoded = [ids[i * T :] for i in range(len(texts))]
+        at, rest, loss, title, of = _predicted(ids, T, sequences)
+    else:
+        encoded = [vocab.encode(text) for text in texts]  # (n,) each
+        compared = _predicted(encoded[0], T) if predicts else _compared(args, vocab, len(encoded[0]), T)
+        at, rest, loss, title, of = compared
     rest = [tensor(array, device=args.device) for array in rest]
     readings = []
     for ids in encoded:
         x, tokens = tensor(ids[at], device=args.device), [list(vocab.decode(row)) for row in ids[at]]
-        readings.append(Reading(model, vocab, (x, *rest), loss, title, of, at[:, 0].tolist(), tokens, meta))
+        readings.append(Reading(model, vocab, (x, *rest), loss, title, of, at[:, 0].tolist(), tokens, meta, validated))
     return readings
+
+
+def _validation_split(args, vocab, meta, least):
+    """What the run keeps of its text for validation, encoded. Raises CommandError if it is gone, or shorter than
+    `least`."""
+    if not isinstance(meta.get("settings"), dict):
+        raise cli.CommandError(f"{args.checkpoint} does not say what it was trained on: give a text")
+    try:
+        corpus = read_corpus(meta["settings"].get("text", ()))
+    except OSError as error:
+        raise cli.CommandError(f"the run's text is gone ({cli.said(error)}): give a text") from None
+    if zlib.crc32(corpus.encode()) != meta.get("crc"):
+        cli.note("the run's text has changed since: what is read now may have been trained on")
+    kept = split(vocab.encode(corpus))[1]
+    if len(kept) < least:
+        raise cli.CommandError(f"the run's validation text has {len(kept)} characters, too few: give a text")
+    return kept
 
 
 def _loaded(args):
@@ -98,16 +132,19 @@ def _loaded(args):
     return load_char_model(args.checkpoint, args.device)
 
 
-def _predicted(ids, block_size):
-    """(which characters the model reads (B, T), [the targets], the loss, its title, what it is called in a sentence)"""
+def _predicted(ids, block_size, sequences=None):
+    """(which characters the model reads (B, T), [the targets], the loss, its title, what it is called in a sentence).
+    sequences: only that many, spread over the text (None: all of it)."""
     n = len(ids) - 1  # characters to predict
     if n < 1:
         raise cli.CommandError("the text needs two characters at least: one to read, one to predict")
     T = min(block_size, n)
     starts = [*range(0, n - T, T), n - T]  # the last sequence is as long as the others, so that it may overlap
+    if sequences is not None:
+        starts = starts[:: max(1, len(starts) // sequences)][:sequences]
     at = np.reshape(starts, (-1, 1)) + np.arange(T)
     targets = ids[at + 1]
-    if len(starts) > 1:
+    if len(starts) > 1 and sequences is None:
         targets[-1, : starts[-2] + T - starts[-1]] = -100  # they count in the sequence before
     return at, [targets], returned_loss, "loss in nats per character", "the loss"
 
@@ -205,7 +242,7 @@ def write_ledger(args):
 
 def write_flow(args):
     """Print what edges between the parts are worth to the loss on the text, the largest first, and draw them."""
-    (text,) = read(args, args.text)
+    (text,) = read(args, args.text, sequences=SEQUENCES)
     if args.out is not None:
         cli.file_to_write(args.out, "--out", "flow.svg", ".svg", ".png", ".dot", "")
     with cli.refusing(ValueError), cli.busy("cutting each edge in turn"):  # ValueError: all heads are pruned
@@ -233,16 +270,47 @@ def _drawn(picture, path):
 
 
 def write_importance(args):
-    """Print how much each head matters, by all methods."""
-    (text,) = read(args, args.text)
-    options = dict(steps=args.steps, loss=text.loss)
-    found = {}
+    """Print how much each head matters, by all methods: of several sequences the mean and its standard error."""
+    (text,) = read(args, args.text, sequences=SEQUENCES)
+    whole = len(text.starts) == 1 or not text.validated  # sequences of a long text may overlap, and some count less
+    batches = [text.batch] if whole else [tuple(x[b : b + 1] for x in text.batch) for b in range(len(text.starts))]
+    columns, each = {}, {}
     with cli.busy() as say:
         for method in METHODS:
             say(f"importance by {method}")
-            found[method] = head_importance(text.model, [text.batch], method, **options)
-    print(f"{text}\n\n{HeadTable(found).sorted('ablate')}")
+            found = [head_importance(text.model, [one], method, args.steps, text.loss) for one in batches]
+            each[method] = {path: np.stack([of[path] for of in found]) for path in found[0]}  # (sequences, nh)
+            columns[method] = {path: x.mean(0) for path, x in each[method].items()}
+            if not whole:
+                columns[f"± {method}"] = {path: _error(x) for path, x in each[method].items()}
+    if not whole:
+        columns = {RANK: _ranks(each["ablate"]), **columns}
+    print(f"{text}\n\n{HeadTable(columns).sorted('ablate')}")
+    if not whole:
+        print(
+            "\n±: standard error of the mean. rank: by ablation; heads share the rank of the first that has it if their"
+        )
+        print("mean differences from that are below two standard errors")
     return 0
+
+
+def _error(x):
+    """The standard error of the mean over the first dim."""
+    return x.std(0, ddof=1) / len(x) ** 0.5
+
+
+def _ranks(each):
+    """{path: (nh,)}: places from 1, by the mean of {path: (sequences, nh)}. Heads share one with the first that has it
+    if they cannot be told from that."""
+    heads = [(path, h) for path, x in each.items() for h in range(x.shape[1])]
+    heads.sort(key=lambda head: -each[head[0]][:, head[1]].mean())
+    ranks, first, rank = {path: np.zeros(x.shape[1]) for path, x in each.items()}, None, 0
+    for place, (path, h) in enumerate(heads, 1):
+        x = each[path][:, h]
+        if first is None or (first - x).mean() >= 2 * _error(first - x):
+            first, rank = x, place
+        ranks[path][h] = rank
+    return ranks
 
 
 def write_scores(args):
@@ -256,7 +324,9 @@ def write_scores(args):
 
 def write_patch(args):
     """Print how the loss on the corrupt text changes as each head gets what it has in the clean one."""
-    if len(args.clean) != len(args.corrupt):
+    if (args.clean is None) != (args.corrupt is None):
+        raise cli.CommandError("--clean and --corrupt need each other")
+    if args.clean is not None and len(args.clean) != len(args.corrupt):
         lengths = f"{len(args.clean)} and {len(args.corrupt)}"
         raise cli.CommandError(f"--clean and --corrupt must be of one length, not of {lengths} characters")
     clean, corrupt = read(args, args.clean, args.corrupt)
@@ -274,9 +344,11 @@ def write_patch(args):
     with cli.refusing(ValueError), cli.busy("giving each head values of the clean text"):
         found = patch(clean.model, clean.batch, corrupt.batch, clean.loss, **where)
     what = "" if args.right else ", of what follows in the clean text"
+    corrupted = [f"the corrupt one is what follows it: {''.join(corrupt.tokens[0])!r}"] if clean.validated else []
     print(
         f"{clean.title}{what}: {clean.value:.4f} on the clean text, {corrupt.value:.4f} on the corrupt one",
         *clean.how,
+        *corrupted,
         sep="\n",
     )
     print(f"how the latter changes with a head's {args.point} of the clean text:\n\n{HeadTable({args.method: found})}")
@@ -316,7 +388,7 @@ def write_what_if(args):
 
 def write_pruned(args):
     """Remove the heads that matter least for the text, and save the model as a checkpoint."""
-    (text,) = read(args, args.text)
+    (text,) = read(args, args.text, sequences=SEQUENCES)
     cli.file_to_write(args.out, "--out", "pruned.safetensors", ".safetensors")
     _refuse_a_run(args.out, args.checkpoint)
     before = {path: layer.num_heads for path, layer in attention_layers(text.model).items()}

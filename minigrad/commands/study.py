@@ -1,18 +1,19 @@
 """Study the heads of a trained character model, on a text of your own.
 
-minigrad report --text "To be, or not to be" -o heads.html
+minigrad report -o heads.html
 minigrad ledger --text "To be, or not to be" --scope blocks.1.attn --head 2
 minigrad flow --text "To be, or not to be" --of blocks.0.attn:2 -o flow.svg
-minigrad importance --text "To be, or not to b" --right e --wrong a
+minigrad importance
 minigrad patch --clean "To be, or not to b" --corrupt "To go, or not to b"
 minigrad cells --text "To be, or not to be" --layer 1 --head 2
 minigrad what-if --text "To be, or not to be" --layer 1 --head 2 --query 16
-minigrad prune --text "To be, or not to be" --remove 2 -o pruned.safetensors
+minigrad prune --remove 2 -o pruned.safetensors
 minigrad scores runs/book
 minigrad stats
 
 CHECKPOINT, as runs/book in the last but one, is a file that `minigrad train` has written, or the folder of its run,
-which stands for best.safetensors there. Without one it is runs/char_lm, where `minigrad train` writes.
+which stands for best.safetensors there. Without one it is runs/char_lm, where `minigrad train` writes. Without a text
+the model reads what its run keeps for validation: the beginning, or, for flow, importance and prune, 16 sequences.
 
 What is differentiated is the mean loss over the characters of the text. With --right and --wrong it is logit(wrong) -
 logit(right) after the last character, so that less of it is better too: a negative edge, cell or patch favours the
@@ -92,8 +93,10 @@ def add_steps(command):
 
 
 def add_patch(command):
-    command.add_argument("--clean", required=True, metavar="TEXT", help="the text whose values heads are given")
-    command.add_argument("--corrupt", required=True, metavar="TEXT", help="what the model reads, of the same length")
+    command.add_argument("--clean", metavar="TEXT", help="the text whose values heads are given "
+                         "(default: the beginning of what the run keeps for validation)")  # fmt: skip
+    command.add_argument("--corrupt", metavar="TEXT", help="what the model reads, of the same length "
+                         "(default: what follows there)")  # fmt: skip
     command.add_argument("--point", choices=POINTS, default="z", help="which value of a head is given (default: z)")
     command.add_argument(
         "--method", choices=patching.METHODS, default="exact", help="how the change is found (default: exact)"
@@ -159,8 +162,8 @@ def main(argv=()):
         command.add_argument("checkpoint", nargs="?", type=cli.path, default=runs.FOLDER, metavar="CHECKPOINT",
                              help=f"a file of minigrad train, or a run's folder (default: {runs.FOLDER})")  # fmt: skip
         if word not in ("patch", "scores"):
-            command.add_argument("--text", required=True, metavar="TEXT",
-                                 help="what the model reads: the text itself, not a file")  # fmt: skip
+            command.add_argument("--text", metavar="TEXT", help="what the model reads: the text itself, not a file "
+                                 "(default: from what the run keeps of its text for validation)")  # fmt: skip
         add_options(command)
         if word != "scores":
             command.add_argument("--right", metavar="C", help="the character that should come next: see below")

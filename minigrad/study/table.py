@@ -9,6 +9,7 @@ from ..base.errors import unknown
 from ..typing import Array
 
 WIDTH = 120  # of a printed line
+RANK = "rank"  # the stat of whole numbers
 
 
 class HeadTable:
@@ -71,7 +72,8 @@ class HeadTable:
         rows = [["layer", *(path or "-" for path, _ in self.rows)], ["head", *(str(head) for _, head in self.rows)]]
         blocks = [[*rows]]
         for stat in self._stats:
-            column = [stat, *_written([self._number(stat, *row) for row in self.rows])]
+            numbers = [self._number(stat, *row) for row in self.rows]
+            column = [stat, *(map("{:.0f}".format, numbers) if stat == RANK else _written(numbers))]
             if len(blocks[-1]) > 2 and sum(_width(each) + 2 for each in blocks[-1]) + _width(column) > WIDTH:
                 blocks.append([*rows])
             blocks[-1].append(column)

@@ -77,7 +77,7 @@ def test_the_help_of_a_command_is_called_like_it(word, capsys):
          "minigrad check: --json a.html: the file's name must end with .json, such as gradcheck.json"),
         (["sample", "none"], "minigrad sample: there is no checkpoint none"),
         (["report", "none", "--text", "x"], "minigrad report: there is no checkpoint none"),
-        (["flow"], "minigrad flow: the following arguments are required: --text"),
+        (["what-if", "--layer", "0", "--head", "1"], "minigrad what-if: the following arguments are required: --query"),
         (["ops", "--all"], "minigrad ops: unrecognized arguments: --all"),
     ],
 )  # fmt: skip

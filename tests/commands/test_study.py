@@ -4,6 +4,7 @@ import dataclasses
 import re
 import subprocess
 import sys
+import zlib
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn, study
 from minigrad.__main__ import main
+from minigrad.commands import readings
 from minigrad.nn import functional as F
 from minigrad.training import checkpoint, runs
 from minigrad.training.text import CharVocab
@@ -54,6 +56,79 @@ def test_report(saved, tmp_path, capsys):
     page = (tmp_path / "heads.html").read_text(encoding="utf-8")
     assert f"loss in nats per character: {loss.item():.4f}" in page
     assert '"ablate":' in page and "best.safetensors" in page and "http:" not in page
+
+
+@pytest.fixture(scope="module")
+def trained(saved, tmp_path_factory):
+    """The checkpoint of a run, and the text it keeps for validation."""
+    folder, generator = tmp_path_factory.mktemp("trained"), np.random.default_rng(0)
+    corpus = "".join(generator.choice([*TEXT], 5000))
+    (folder / "book.txt").write_text(corpus, encoding="utf-8")
+    about = {"chars": CharVocab(TEXT + "<>/&").chars, "config": dataclasses.asdict(saved[1].config)}
+    about |= {"settings": {"text": [str(folder / "book.txt")]}, "crc": zlib.crc32(corpus.encode())}
+    write(folder / "best.safetensors", saved[1], about)
+    return folder / "best.safetensors", corpus[4500:]
+
+
+def test_the_runs_own_text_is_read_where_none_is_given(trained, tmp_path, capsys):
+    path, kept = trained
+    vocab, model = runs.load_char_model(path)[1], runs.load_char_model(path)[0].eval()
+    ids = vocab.encode(kept)[np.arange(0, 16 * 32, 32)[:, None] + np.arange(17)]
+    x, y = mg.tensor(ids[:, :-1]), mg.tensor(ids[:, 1:])
+    assert run("importance", path, "--steps", 2) == 0
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[1] == "16 sequences of 16 characters, spread over the run's validation text"
+    each = [study.head_importance(model, [(x[b : b + 1], y[b : b + 1])]) for b in range(16)]
+    rows = {tuple(line.split()[:2]): line.split()[2:5] for line in printed.splitlines() if line.startswith("blocks")}
+    for layer in study.attention_layers(model):
+        for h in range(2):
+            values = np.array([found[layer][h] for found in each])
+            _, mean, error = rows[layer, str(h)]
+            assert float(mean) == pytest.approx(values.mean(), abs=6e-4)
+            assert float(error) == pytest.approx(values.std(ddof=1) / 4, abs=6e-4)
+    assert run("flow", path) == 0
+    assert str(study.flow(model, (x, y), method="cut")) in capsys.readouterr().out
+    for command in ["report", "-o", tmp_path / "h.html"], ["ledger"], ["cells", "--layer", 0, "--head", 1]:
+        assert run(command[0], path, *command[1:]) == 0
+        assert f"the beginning of the run's validation text: {kept[:16]!r}" in capsys.readouterr().out
+    assert run("patch", path) == 0
+    printed = capsys.readouterr().out
+    x, y, z = (mg.tensor(vocab.encode(kept[i : i + 16])[None]) for i in (0, 1, 16))
+    assert str(study.HeadTable({"exact": study.patch(model, (x, y), (z, y))})) in printed
+    assert f"the corrupt one is what follows it: {kept[16:32]!r}" in printed
+    assert run("prune", path, "--remove", 1, "-o", tmp_path / "pruned.safetensors") == 0
+    assert "16 sequences of 16 characters" in capsys.readouterr().out
+
+
+def test_heads_that_cannot_be_told_apart_share_a_rank():
+    a = np.array([[5.0, 4.9, 0.0], [5.2, 5.4, 0.1], [5.1, 5.0, 0.2], [4.9, 4.8, 0.1]])
+    ranks = readings._ranks({"a": a, "b": a[:, 2:] + [[0.001], [-0.002], [0.0], [0.001]]})
+    assert ranks["a"].tolist() == [1, 1, 3] and ranks["b"].tolist() == [3]
+
+
+def test_a_text_that_is_gone_or_another(trained, saved, tmp_path, capsys):
+    path, _ = trained
+    tensors, meta = checkpoint.load(path)
+    for change, words in (
+        ({"settings": {"text": [str(tmp_path / "gone.txt")]}}, "the run's text is gone (.*gone.txt.*): give a text"),
+        ({"settings": None}, "does not say what it was trained on: give a text"),
+    ):
+        checkpoint.save(tmp_path / "other.safetensors", tensors, meta | change)
+        assert run("flow", tmp_path / "other.safetensors") == 2
+        assert re.search(words.replace("(.*", r"\(.*").replace(".*)", r".*\)"), capsys.readouterr().err)
+    checkpoint.save(tmp_path / "changed.safetensors", tensors, meta | {"crc": 1})
+    assert run("ledger", tmp_path / "changed.safetensors") == 0
+    assert "the run's text has changed since" in capsys.readouterr().err
+    (tmp_path / "short.txt").write_text(TEXT * 3, encoding="utf-8")
+    checkpoint.save(
+        tmp_path / "short.safetensors", tensors, meta | {"settings": {"text": [str(tmp_path / "short.txt")]}}
+    )
+    assert run("ledger", tmp_path / "short.safetensors") == 2
+    assert "the run's validation text has 7 characters, too few: give a text" in capsys.readouterr().err
+    assert run("flow", path, "--right", "a", "--wrong", "o") == 2
+    assert "--right and --wrong need a text" in capsys.readouterr().err
+    assert run("patch", path, "--clean", "the cat") == 2
+    assert "--clean and --corrupt need each other" in capsys.readouterr().err
 
 
 def test_a_long_text_is_several_sequences(saved, tmp_path, capsys):
