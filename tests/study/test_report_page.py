@@ -49,6 +49,29 @@ def test_it_opens_on_the_head_that_matters_most(open_page, traced):
     assert page.evaluate("heads.state().gradient") == "dS"
 
 
+def test_it_begins_with_its_finding(open_page, traced, model, batch, tmp_path):
+    """In words: the head, how much it matters, where it looks; the edge."""
+    trace, _, importance, _ = traced
+    flow = study.flow(model, batch, method="cut")
+    page = open_page(trace.to_html(tmp_path / "f.html", flow=flow, importance=importance))
+    found = importance["ablation"]
+    path = max(found, key=lambda p: np.abs(found[p]).max())
+    sizes = np.abs(np.concatenate([*found.values()]))
+    value, said = found[path][np.abs(found[path]).argmax()], words(page, "#finding")
+    most = f"{path} · head {np.abs(found[path]).argmax()} matters most: without it the loss "
+    assert said.startswith(most + ("rises" if value > 0 else "falls") + " by ")
+    assert float(said.split(" by ")[1].split(". ")[0]) == pytest.approx(abs(value), rel=0.06)
+    near = int((sizes >= sizes.max() / 10).sum())
+    assert ("All others" if near == 6 else f"Of the 6 heads, {near} come" if near > 1 else "No other") in said
+    u, v, p, edge = flow.all[0]
+    assert (
+        f"The edge that matters most is {u} → {v}{' by ' + p.upper() if p else ''}: {'+' if edge > 0 else '−'}" in said
+    )
+    page = open_page(trace.to_html(tmp_path / "g.html", flow=traced[1]))
+    said = words(page, "#finding")
+    assert said.startswith("By gate_grad, ") and "The edge that is largest to first order is" in said
+
+
 def test_the_text_shows_losses_and_predictions(open_page, traced, batch):
     page, trace = open_page(traced[3]), traced[0]
     tokens = page.locator("#tokens button")

@@ -56,7 +56,7 @@ function show() {
   picker.scrollTop += Math.max(0, inner.bottom + 4 - box.bottom) - Math.max(0, box.top + 24 - inner.top);
   picker.scrollLeft += Math.max(0, inner.right + 4 - box.right) - Math.max(0, box.left + 24 - inner.left);
   maps[0].load("pattern"); maps[1].load(state.gradient);
-  for (const part of [read, showPinned, showText, summarize, showStrip, showFlow, drawLoss, showCurves, ...charts]) part();
+  for (const part of [read, showFinding, showPinned, showText, summarize, showStrip, showFlow, drawLoss, showCurves, ...charts]) part();
   clearTimeout(saving);  // after a pause, since browsers refuse an address that changes many times a second
   saving = setTimeout(() => history.replaceState(null, "", "#" + new URLSearchParams({ layer: layer.path,
     head: layer.heads[state.head], sequence: state.sequence, snapshot: state.snapshot })), 100);

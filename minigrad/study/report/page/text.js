@@ -88,3 +88,27 @@ function summarize() {
     : `${data.matters}: ${signed(matters)}.`);
   fill("summary", said.join(" "));
 }
+
+// ---- what a reader would look for first: which head matters most, where it looks, and the edge that matters most
+const LOOKS = { previous: "the token before", sink: "the first token" };
+function showFinding() {
+  const raw = data.matters && own(data.stats, data.matters), heads = [], said = [];
+  if (raw) each((l, h) => heads.push([Number(raw[state.snapshot][l][h]), l, h]));
+  const known = heads.filter(([v]) => isFinite(v)).sort(([a], [b]) => Math.abs(b) - Math.abs(a));
+  if (known.length && known[0][0]) {
+    const [v, l, h] = known[0], name = full(l, h), measured = data.matters.startsWith("ablat");
+    const alike = known.filter(([u]) => Math.abs(u) >= Math.abs(v) / 10).length;
+    said.push(measured ? `${name} matters most: without it ${data.of} ${v > 0 ? "rises" : "falls"} by ${brief(Math.abs(v))}.`
+      : `By ${data.matters}, ${name} stands out (${signed(v)}).`);
+    if (known.length > 1) said.push(alike === 1 ? "No other head comes to a tenth of that."
+      : alike === known.length ? "All others come to a tenth of that or more."
+      : `Of the ${known.length} heads, ${alike} come to a tenth of that or more.`);
+    const looks = Object.keys(LOOKS).map(stat => [Number((own(data.stats, stat) || [])[state.snapshot]?.[l][h]), stat])
+      .filter(([share]) => share >= .3).sort(([a], [b]) => b - a)[0];
+    if (looks) said.push(`It gives ${Math.round(100 * looks[0])} % of its attention to ${LOOKS[looks[1]]}.`);
+  }
+  const edge = data.flow && data.flow.edges[state.snapshot][0];
+  if (edge) said.push(`The edge that ${data.flow.method === "cut" ? "matters most" : "is largest to first order"} is ${inWords(...edge)}.`);
+  $("finding").hidden = !said.length;
+  fill("finding", said.join(" "));
+}

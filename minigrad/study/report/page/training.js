@@ -44,7 +44,7 @@ function play(on) {
   const next = () => state.snapshot + 1 < steps.length ? set({ snapshot: state.snapshot + 1 }) : play(false);
   timer = on ? setInterval(next, 350) : null;
   $("play").textContent = on ? "Pause" : "Play";
-  for (const id of ["summary", "readout", "predictions"]) $(id).ariaLive = on ? "off" : "polite";
+  for (const id of ["finding", "summary", "readout", "predictions"]) $(id).ariaLive = on ? "off" : "polite";
 }
 
 // ---- a statistic of all heads in the course of training
