@@ -228,6 +228,9 @@ class StreamEdges:
     def _error(self, E, sizes, whole, node, what, of_source, i, total):
         at = np.s_[i] if of_source else np.s_[:, i]
         difference, size = abs(E[at].sum() - (total if of_source else whole[i])), sizes[at].sum()
+        about = np.finfo(self.run.seen.dtype)
+        if size < about.tiny / about.eps:  # gradients so small that their last digits are gone
+            return node.path, node.head, what, 0.0
         return node.path, node.head, what, float(difference / size if size else difference and np.inf)
 
 
