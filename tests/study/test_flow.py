@@ -408,3 +408,13 @@ def test_a_shared_mlp_is_refused():
     model.blocks[1].mlp = model.blocks[0].mlp
     with pytest.raises(ValueError, match="a layer ran twice"):
         study.flow(model, tokens())
+
+
+def test_a_norm_that_projects_all_gradients_away():
+    """Of two features a LayerNorm leaves a sign: what is left of a gradient is rounding, and says nothing of edges."""
+    for seed in range(6):
+        mg.manual_seed(seed)
+        model = nn.GPT(nn.GPTConfig(V, 6, n_layer=2, n_head=1, n_embd=2)).double()
+        for p in model.parameters():
+            nn.init.normal_(p, std=3.0)
+        assert study.flow(model, tokens()).check().worst < 1e-12

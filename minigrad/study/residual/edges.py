@@ -10,7 +10,7 @@ from ...tensor import Tensor, grad
 from ..effects.importance import check_batch, value_of
 from ..layers import as_float64, attention_layers, head_weights
 from ..trace import HeadTrace, trace_heads
-from .streams import Seen, back_through_norm, through_norm, watching
+from .streams import Seen, back_at_most, back_through_norm, norms, through_norm, watching
 
 ROWS = 2.0**23  # numbers of all writes or reads that are held at a time
 
@@ -188,7 +188,14 @@ class StreamEdges:
         before = len(self.inputs)
         self.inputs += names
         self.before += [len(self.sources)] * len(names)
-        back = rows if norm is None else lambda at: back_through_norm(norm, x[at], rows(at), dtype)
+
+        def back(at):
+            """The gradients at the readers' copies of the stream, and how large they could be."""
+            dy = rows(at)
+            if norm is None:
+                return dy, norms(dy)
+            return back_through_norm(norm, x[at], dy, dtype), back_at_most(norm, x[at], dy, dtype)
+
         self.steps.append(("read", before, len(self.inputs), self._written(stream), back))
 
     def _pass(self, norm):
@@ -212,16 +219,16 @@ class StreamEdges:
             for kind, *step in self.steps:
                 if kind == "write":
                     written = step[0](at)
-                    U[k : k + len(written)], U_size[k : k + len(written)] = written, _norms(written)
+                    U[k : k + len(written)], U_size[k : k + len(written)] = written, norms(written)
                     k += len(written)
                 elif kind == "norm":
                     U[:k] = step[0](at, U[:k])
-                    U_size[:k] = _norms(U[:k])
+                    U_size[:k] = norms(U[:k])
                 else:
                     i, j, x, rows = step
-                    G = rows(at)
+                    G, G_size = rows(at)
                     E[:k, i:j] += U[:k].reshape(k, -1) @ G.reshape(j - i, -1).T
-                    sizes[:k, i:j] += U_size[:k] @ _norms(G).T
+                    sizes[:k, i:j] += U_size[:k] @ G_size.T
                     whole[i:j] += G.reshape(j - i, -1) @ x[at].ravel()
         return E, [self._error(E, sizes, whole, *each) for each in self.identities]
 
@@ -239,14 +246,6 @@ def _call(run, part):
     if len(calls) != 1:
         raise ValueError(f"{part.path} ran {len(calls)} times: once is needed, and recompute off")
     return calls[0]
-
-
-def _norms(x):
-    """(…, C) -> (…): Euclidean, also of numbers whose squares are too small or too large for float64."""
-    largest = np.abs(x).max(-1, initial=0.0)
-    scale = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
-    x = x / scale[..., None]
-    return np.sqrt(np.einsum("...c,...c->...", x, x)) * scale
 
 
 def _rows(x):

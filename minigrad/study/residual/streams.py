@@ -252,15 +252,35 @@ def back_through_norm(norm, x, dy, dtype):
     return _projected(norm, x, _weight(norm) * dy, dtype)
 
 
+def back_at_most(norm, x, dy, dtype):
+    """How large dx could be, were nothing of it projected away: (…, n), Euclidean norms. Rounding is relative to it."""
+    return norms(_weight(norm) * dy) / divisor(norm, x, dtype)[..., 0]
+
+
+def divisor(norm, x, dtype):
+    """σ (…, 1), by which a norm divides the rows of x (…, C), float64. dtype: what the model computes in."""
+    eps = np.finfo(dtype).eps if norm.eps is None else norm.eps
+    if isinstance(norm, LayerNorm):
+        x = x - x.mean(-1, keepdims=True)
+    return np.sqrt((x**2).mean(-1, keepdims=True) + eps)
+
+
+def norms(x):
+    """(…, C) -> (…): Euclidean, also of numbers whose squares are too small or too large for float64."""
+    largest = np.abs(x).max(-1, initial=0.0)
+    scale = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
+    x = x / scale[..., None]
+    return np.sqrt(np.einsum("...c,...c->...", x, x)) * scale
+
+
 def _weight(norm):
     return 1.0 if norm.weight is None else as_float64(norm.weight)
 
 
 def _projected(norm, x, u, dtype):
     """(I - x̂ x̂ᵀ / C) u / σ, for a LayerNorm after centering: symmetric, so that it serves in both directions."""
-    eps = np.finfo(dtype).eps if norm.eps is None else norm.eps
+    sigma = divisor(norm, x, dtype)
     if isinstance(norm, LayerNorm):
         x, u = (a - a.mean(-1, keepdims=True) for a in (x, u))
-    sigma = np.sqrt((x**2).mean(-1, keepdims=True) + eps)
     xhat = x / sigma
     return (u - xhat * (u * xhat).mean(-1, keepdims=True)) / sigma

@@ -14,7 +14,7 @@ from ...nn import LayerNorm, MultiheadAttention, RMSNorm
 from ...tensor import Tensor, eye, zeros
 from ...typing import Array
 from ..layers import as_float64, attention_layers, head_weights, undisturbed
-from ..residual.streams import streams
+from ..residual.streams import divisor, streams
 from ..table import HeadTable
 from ..trace import trace_heads
 
@@ -114,11 +114,12 @@ def logit_attribution(
         _tokens(name, given, logits.shape) for name, given in (("right", right), ("wrong", wrong))
     )  # (B, n)
     W_U, constant = _unembedding(model, norm, unembed)  # (C, V), (V,)
-    divisor = _divisor(norm, stream[-1])[:, at]  # (B, n, 1)
-    expected, size = x @ W_U / divisor + constant, np.abs(x) @ np.abs(W_U) / divisor + np.abs(constant)
-    if not (np.abs(logits - expected) <= MADE * np.finfo(stream[-1].dtype).eps ** 0.5 * size).all():
+    read = stream[-1]
+    sigma = 1.0 if norm is None else divisor(norm, as_float64(read), read.dtype)[:, at]  # (B, n, 1)
+    expected, size = x @ W_U / sigma + constant, np.abs(x) @ np.abs(W_U) / sigma + np.abs(constant)
+    if not (np.abs(logits - expected) <= MADE * np.finfo(read.dtype).eps ** 0.5 * size).all():
         raise ValueError("the model's logits are not those of its unembedding, behind the norm at its end")
-    direction = (W_U.T[right] - W_U.T[wrong]) / divisor  # (B, n, C)
+    direction = (W_U.T[right] - W_U.T[wrong]) / sigma  # (B, n, C)
     heads, parts = {}, {name: y[:, at] for name, y in written.items()}  # {name: (B, n, C)}
     scales = {} if known is None else {part.first: part.scale for part in known.parts}
     for path in trace:
@@ -216,14 +217,3 @@ def _unembedding(model, norm, unembed):
     if getattr(norm, "weight", None) is not None:
         W_U = as_float64(norm.weight)[:, None] * W_U
     return W_U - W_U.mean(0) if isinstance(norm, LayerNorm) else W_U, constant
-
-
-def _divisor(norm, x):
-    """σ, what the final norm divides each row by: x (B, T, C) -> (B, T, 1), all 1 without a norm."""
-    eps = 0.0 if norm is None else np.finfo(x.dtype).eps if norm.eps is None else norm.eps
-    x = as_float64(x)
-    if norm is None:
-        return np.ones_like(x[..., :1])
-    if isinstance(norm, LayerNorm):
-        x = x - x.mean(-1, keepdims=True)
-    return np.sqrt((x**2).mean(-1, keepdims=True) + eps)
