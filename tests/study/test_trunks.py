@@ -42,6 +42,7 @@ def test_logits_are_what_heads_and_mlps_add(model):
         with pytest.raises(ValueError, match="norms after its sums"):
             study.logit_attribution(model, idx, 1, 0)
         return
+    model.norm = False  # an option of the model's own
     found = study.logit_attribution(model, idx, 1, 0)
     of_heads = sum(each.sum(-1) for each in found.heads.values())
     np.testing.assert_allclose(of_heads + sum(found.parts.values()) + found.rest, found.total, rtol=1e-10, atol=1e-10)

@@ -204,7 +204,7 @@ class Summed(nn.Module):
 
 class NoNorms(nn.Module):
     def __init__(self):
-        self.look = attention()
+        self.look = attention(bias=True)
 
     def forward(self, x):
         return x + self.look(x, is_causal=True)[0]

@@ -139,7 +139,7 @@ class Scissors:
         elif source.head is not None:
             keep(self.writer.last.register_head_hook("z", self._wrote_of_head, last=True))
         elif source.path.endswith(BIAS):
-            keep(self.writer.last.register_forward_hook(lambda module, args, y: self._wrote(module.out_proj.bias)))
+            keep(self.writer.last.register_forward_hook(self._wrote_bias))
         else:
             keep(self.writer.last.register_forward_hook(lambda module, args, y: self._wrote(y)))
 
@@ -151,6 +151,9 @@ class Scissors:
         if self.writer is not None and not np.array_equal(self.writer.scale, 1.0):
             y = y * tensor(self.writer.scale, dtype=y.dtype, device=y.device)
         self.gap, self.ran = self.taken(y), True
+
+    def _wrote_bias(self, layer, args, y):
+        self._wrote(layer.out_proj.bias.expand(*(y[0] if isinstance(y, tuple) else y).shape))
 
     def _wrote_of_head(self, layer, z):
         h, d = int(self.source.head or 0), layer.d_v

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...autograd import no_grad
 from ...gradcheck.report import aligned
-from ...nn import LayerNorm, MultiheadAttention, RMSNorm
+from ...nn import LayerNorm, Module, MultiheadAttention, RMSNorm
 from ...tensor import Tensor, eye, zeros
 from ...typing import Array
 from ..layers import as_float64, attention_layers, head_weights, undisturbed
@@ -19,9 +19,6 @@ from ..table import HeadTable
 from ..trace import trace_heads
 
 MADE = 4  # roots of the dtype's eps: by how much logits may differ from what they are made of
-
-if TYPE_CHECKING:
-    from ...nn.module import Module
 
 
 def qk_circuit(layer: MultiheadAttention, head: int) -> Array:
@@ -44,7 +41,7 @@ def ov_circuit(layer: MultiheadAttention, head: int) -> Array:
     return W_V @ W_O
 
 
-def unembedding(model: "Module") -> Array:
+def unembedding(model: Module) -> Array:
     """W_U (C, V), float64, of a model with unembed(x), or an nn.Linear after its blocks, and perhaps a norm before.
 
     A part y of the residual stream adds y W_U / σ to the logits, where σ is what the norm divides by at that position,
@@ -192,7 +189,7 @@ def _tokens(name, given, shape):
 def _end(model, stream):
     """(the norm through which logits are made of a stream (B, T, C), or None; what then makes them)"""
     norm = getattr(model, "norm", None)
-    if norm is None and stream is not None:
+    if stream is not None and not isinstance(norm, Module):
         norm = stream.norm
     if norm is not None and not isinstance(norm, (LayerNorm, RMSNorm)):
         raise TypeError(f"model.norm must be the final nn.LayerNorm or nn.RMSNorm, got {type(norm).__name__}")
