@@ -1,6 +1,6 @@
 """Train a small GPT on a text, character by character, and have it write.
 
-    python examples/char_lm.py                       on Python's own manual: half a minute
+    python examples/char_lm.py                       on little stories: half a minute
     python examples/char_lm.py --text book.txt       on a text of your own
 
 This is the loop itself. `minigrad train` does the same for longer, with checkpoints that a stopped run goes on from, on
@@ -29,7 +29,7 @@ def evaluate(model, batches):
 @cli.command("char_lm")
 def main(argv=()):
     parser = cli.Parser(description=__doc__)
-    parser.add_argument("--text", nargs="+", type=cli.path, default=(), metavar="FILE", help="default: Python's manual")
+    parser.add_argument("--text", nargs="+", type=cli.path, default=(), metavar="FILE", help="default: little stories")
     parser.add_argument("--steps", type=cli.COUNT, default=1000, metavar="N", help="steps of training (default: 1000)")
     parser.add_argument("--lr", type=cli.number(float, above=0), default=4e-3, metavar="N", help="default: 0.004")
     parser.add_argument("--seed", type=cli.SEED, default=1337, metavar="N", help="default: 1337")

@@ -1,6 +1,6 @@
 """Train a character model, look into its attention heads, check gradients.
 
-    minigrad train --steps 500                a small GPT, on Python's own manual; --text FILE takes a text of yours
+    minigrad train --steps 500                a small GPT, on little stories; --text FILE takes a text of your own
     minigrad sample --prompt "The "           have it write
     minigrad report --text "The list of"      what its heads do, and their gradients, as an HTML file
     minigrad check my_ops.py                  the gradients of your own ops

@@ -1,6 +1,6 @@
 """Train a character-level transformer on a text.
 
-    minigrad train                                    train on Python's own manual: about two minutes
+    minigrad train                                    train on little stories of ours: about two minutes
     minigrad train --text book.txt --out runs/book    train on a text of your own
     minigrad train --resume                           continue a run that stopped, as if it never had
     mpiexec -n 2 minigrad train …                     train on two processes, of one machine or of several
@@ -18,7 +18,7 @@ import sys
 
 from ..base import cli
 from ..distributed import world
-from ..training import runs
+from ..training import runs, stories
 from ..training.runner import BEST, LAST, LOSSES, PICTURE, PRESETS, SETTINGS, again, train
 from ..viz import loss_curve
 from .sample import write
@@ -29,7 +29,7 @@ def arguments(argv):
     folder = f"(default: {runs.FOLDER})"
     parser.add_argument("--out", type=cli.path, default=runs.FOLDER, metavar="FOLDER", help=f"of the run {folder}")
     parser.add_argument("--resume", action="store_true", help="continue the run in --out")
-    what = "UTF-8 files (default: Python's manual)"
+    what = "UTF-8 files, or python-help: Python's own manual (default: little stories of ours)"
     parser.add_argument("--text", nargs="+", default=(), type=cli.path, metavar="FILE", help=what)
     parser.add_argument("--preset", choices=PRESETS, help="nanoGPT's settings; options override them (default: none)")
     parser.add_argument("--no-capture", dest="captured", action="store_false", help="run each step in Python; slower")
@@ -54,7 +54,11 @@ def main(argv=()):
 def finish(run, out):
     """What is said and written once a run has come to its end."""
     steps = run.settings["steps"]
-    print(f"step {steps} of {steps}, best validation loss {run.best_loss:.4f}; it writes:\n")
+    print(f"step {steps} of {steps}, best validation loss {run.best_loss:.4f}", end="")
+    if not run.settings["text"]:
+        _, nats = stories.corpus()
+        print(f"\n(who knows how these stories are made, and sees each from its beginning, needs {nats:.4f})", end="")
+    print("; it writes:\n")
     write(run.model, run.vocab, "", 500, run.device, seed=run.settings["seed"])
     wrote = [out / name for name in (LAST, BEST, LOSSES, PICTURE)]
     try:

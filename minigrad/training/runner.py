@@ -313,7 +313,7 @@ def settings_for(out, typed, preset, texts, saved, processes):
     if settings["batch_size"] % settings["shards"]:
         raise CommandError("--batch-size {batch_size} is not a multiple of --shards {shards}".format(**settings))
     if texts:
-        settings["text"] = [os.path.abspath(path) for path in texts]
+        settings["text"] = [p if p == text.PYTHON_HELP else os.path.abspath(p) for p in map(os.fspath, texts)]
     changed = [f"{k} {old[k]}, not {settings[k]}" for k in (*SHAPE, "seed") if k in old and old[k] != settings[k]]
     if changed:
         other = "resume it as it is, or choose another --out"
@@ -328,7 +328,10 @@ def settings_for(out, typed, preset, texts, saved, processes):
 
 def read_text(out, settings, saved, texts):
     try:
-        return text.read_corpus(settings["text"])
+        corpus = text.read_corpus(settings["text"])
     except OSError as error:
         hint = f": the run in {out} began with it; if it has moved, say where it is now with --text"
         raise CommandError(cli.said(error) + (hint if saved and not texts else "")) from None
+    if saved and not settings["text"] and saved.get("crc", 0) not in (0, zlib.crc32(corpus.encode())):
+        raise CommandError(f"the run in {out} began with another default text: go on with --text {text.PYTHON_HELP}")
+    return corpus

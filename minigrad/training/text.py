@@ -14,8 +14,11 @@ import numpy as np
 from ..base.errors import TextError
 from ..random import Generator
 from ..typing import Array, FilePath
+from . import stories
 
-__all__ = ["CharVocab", "read_corpus", "memory", "default_corpus", "split", "Batches", "fixed_batches"]
+__all__ = ["CharVocab", "read_corpus", "memory", "split", "Batches", "fixed_batches"]
+
+PYTHON_HELP = "python-help"  # in place of a file: Python's own manual
 
 PER_BYTE = 20  # bytes of memory that a byte of text takes while it is encoded: str, code points, ids and their masks
 
@@ -73,14 +76,18 @@ def _code_points(text):
 
 
 def read_corpus(paths: Iterable[FilePath] = ()) -> str:
-    """The text of the files, in order, with a newline between two; without files, the default corpus.
+    """The text of the files, in order, with a newline between two; without files, the stories of stories.py. A single
+    "python-help", if there is no such file, is Python's own manual.
 
     Files are UTF-8; a byte order mark is dropped and CR LF becomes LF. Raises OSError for a file that cannot be read.
     Raises TextError for a file that is empty, binary, not UTF-8 (the message says where) or no ordinary file, for more
     text than memory holds, and for a text that repeats one character.
     """
+    paths = list(paths)
     if not paths:
-        return default_corpus()
+        return stories.corpus()[0]
+    if paths == [PYTHON_HELP] and not os.path.exists(PYTHON_HELP):
+        return python_help()
     size = sum(map(_size, paths))
     if size * PER_BYTE > memory():
         raise TextError(
@@ -137,14 +144,13 @@ def _read(path):
     return text
 
 
-def default_corpus() -> str:
-    """About 465,000 characters of English that come with every Python: what help("if") and similar topics print."""
-    # The text is from the language reference, so it differs a little from one version of Python to the next, and so
-    # do the vocabulary and every loss. Runs that are compared across machines need --text.
+def python_help() -> str:
+    """About 465,000 characters of English that come with Python: what help("if") and similar topics print. They differ
+    a little from one version of Python to the next, and so do the vocabulary and every loss."""
     try:
         from pydoc_data.topics import topics
     except ImportError:
-        raise TextError("this Python comes without pydoc_data, the default text: give a text of your own") from None
+        raise TextError(f"this Python comes without pydoc_data, which {PYTHON_HELP} is: give another text") from None
     return "\n".join(topics[name] for name in sorted(topics))
 
 

@@ -64,7 +64,7 @@ def reversal(layers, heads):
 
 
 def characters(layers, heads, T=32):
-    corpus = text.read_corpus([])
+    corpus = text.read_corpus([text.PYTHON_HELP])
     vocab = text.CharVocab(corpus)
     ids = vocab.encode(corpus[: 1 << 20])
 

@@ -137,7 +137,7 @@ def gpt_loss(torch, p, idx, targets, n_layer, n_head):
 def test_gpt_trains_like_torch(torch):
     """nanoGPT's CPU configuration in float64, 50 steps of AdamW with clipping, warmup and cosine: the same losses."""
     steps, lr, min_lr, warmup, decay, clip = 50, 1e-3, 1e-4, 10, 0.1, 1.0
-    corpus = text.default_corpus()
+    corpus = text.read_corpus()
     vocab = text.CharVocab(corpus)
     batches = text.Batches(vocab.encode(corpus), 64, 12, mg.random.Generator(1))
     batches = [next(batches) for _ in range(steps)]

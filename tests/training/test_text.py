@@ -1,9 +1,6 @@
 """The character vocabulary, the corpus, the split, and batches that follow from a generator's state."""
 
 import json
-import subprocess
-import sys
-import zlib
 
 import numpy as np
 import pytest
@@ -11,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minigrad.random import Generator
-from minigrad.training import text
+from minigrad.training import stories, text
 
 texts = st.text(min_size=1, max_size=200)
 
@@ -69,12 +66,13 @@ def test_other_vocabularies_are_told_apart():
 # --------------------------------------------------------------------------------------------------------- the corpus
 
 
-def test_the_default_corpus_is_long_english_and_always_the_same():
-    corpus = text.read_corpus()
-    assert len(corpus) > 300_000 and corpus.count(" the ") > 1_000
-    code = "import zlib; from minigrad.training import text; print(zlib.crc32(text.default_corpus().encode()))"
-    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert int(other) == zlib.crc32(corpus.encode())
+def test_without_files_there_are_stories_and_pythons_manual_by_its_name(tmp_path, monkeypatch):
+    assert text.read_corpus() == text.read_corpus([]) == stories.corpus()[0]
+    manual = text.read_corpus([text.PYTHON_HELP])
+    assert len(manual) > 300_000 and manual.count(" the ") > 1_000
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / text.PYTHON_HELP).write_text("a file of that name", encoding="utf-8")
+    assert text.read_corpus([text.PYTHON_HELP]) == "a file of that name"
 
 
 def test_files_are_joined_in_order(tmp_path):
