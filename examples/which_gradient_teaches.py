@@ -2,7 +2,7 @@
 
     python examples/which_gradient_teaches.py                    three seeds, about seven minutes
     python examples/which_gradient_teaches.py --seeds 10         ten: longer than twenty
-    python examples/which_gradient_teaches.py --out teaches.png  also writes the curves
+    python examples/which_gradient_teaches.py --out teaches.png  also draws the curves: a panel for each training
 
 The model and the task are those of induction_heads.py. There a head of the first layer comes to look at the token
 before, since a head of the second layer asks for it by its keys: that is what study.flow says. But an edge of the
@@ -31,7 +31,7 @@ import numpy as np
 import minigrad as mg
 from minigrad import study
 from minigrad.base import cli
-from minigrad.viz import curves
+from minigrad.viz import small_multiples
 
 FIRST, SECOND = "blocks.0.attn", "blocks.1.attn"
 STEPS, EVERY = 1600, 100
@@ -176,9 +176,8 @@ def main(argv=()):
         print(f"{what:28}" + "".join(f"{found[i]:>16}" for found in without.values()))
     if args.out:
         steps = np.arange(EVERY, args.steps + 1, EVERY)
-        shown = "nothing", "Q", "K", "V", "as much, at random", "K, until step 400", "K, from step 200 on"
-        lines = {f"cut: {name}": (steps, series[name]) for name in shown}
-        curves(lines, args.out, "step", "how much a head looks at the token before")
+        panels = {f"cut: {name}": (steps, runs) for name, runs in series.items() if "is given" not in name}
+        small_multiples(panels, args.out, "step", "how much a head looks at the token before")
         print("wrote", args.out)
     return 0
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from .graph import Graph, graph  # now rather than on demand, so that viz.graph is the function and not the submodule
 
-__all__ = ["Graph", "curves", "graph", "heads_grid", "loss_curve"]
+__all__ = ["Graph", "curves", "graph", "heads_grid", "loss_curve", "small_multiples"]
 
 if TYPE_CHECKING:
     from .heads import heads_grid
-    from .plots import curves, loss_curve
+    from .plots import curves, loss_curve, small_multiples
 else:
 
     def __getattr__(name):

@@ -98,6 +98,31 @@ def curves(series: Mapping[str, tuple[Any, Any]], path: FilePath, xlabel: str, y
     canvas.save(figure, path)
 
 
+def small_multiples(series: Mapping[str, tuple[Any, Any]], path: FilePath, xlabel: str, ylabel: str) -> None:
+    """Draw {label: (xs, runs)}, runs (n, len(xs)), as a PNG at `path`: a panel for each label, on one scale, with a
+    thin line for each run and a thick one for their mean. The first label's mean stands in the others too, in grey.
+
+    Raises ImportError, which tells how to install it, if matplotlib is missing."""
+    columns = min(len(series), 4)
+    rows = -(-len(series) // columns)
+    figure = canvas.new_figure("a plot", (2.2 * columns, 1.8 * rows + 0.4))
+    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    first = next(iter(series.values()))
+    for axes, (label, (xs, runs)) in zip(panels, series.items()):
+        if runs is not first[1]:
+            axes.plot(first[0], np.mean(first[1], axis=0), color="0.6", linewidth=1)
+        axes.plot(xs, np.transpose(runs), color=canvas.COLOURS[0], linewidth=0.6, alpha=0.5)
+        axes.plot(xs, np.mean(runs, axis=0), color=canvas.COLOURS[0], linewidth=2)
+        axes.set_title(label, fontsize=9, loc="left", parse_math=False)
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in panels[len(series) :]:
+        axes.set_visible(False)
+    figure.supxlabel(xlabel, fontsize=10)
+    figure.supylabel(ylabel, fontsize=10)
+    canvas.save(figure, path)
+
+
 def _axes(what, xlabel, ylabel):
     figure = canvas.new_figure(what, (7, 4.4))
     return figure, figure.add_subplot(xlabel=xlabel, ylabel=ylabel)

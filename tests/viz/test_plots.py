@@ -190,3 +190,18 @@ def test_curves_of_many_points_have_no_dots_and_zero_is_marked(tmp_path, drawn):
     assert len(drawn[1].axes[0].lines) == 1
     viz.curves({}, tmp_path / "a.png", "x", "y")
     assert drawn[2].axes[0].get_legend() is None
+
+
+def test_small_multiples(tmp_path, drawn):
+    xs, runs = [1, 2, 3], np.array([[1.0, 2.0, 3.0], [3.0, 4.0, 5.0]])
+    series = {name: (xs, runs + i) for i, name in enumerate(["nothing", "$K", "V", "Q", "all"])}
+    viz.small_multiples(series, tmp_path / "a.png", "step", "score")
+    panels = drawn[0].axes
+    assert [axes.get_title("left") for axes in panels[:5]] == list(series) and not any(
+        a.get_visible() for a in panels[5:]
+    )
+    assert len({(*axes.get_xlim(), *axes.get_ylim()) for axes in panels[:5]}) == 1
+    for i, axes in enumerate(panels[:5]):
+        grey, lines = axes.lines[: i > 0], axes.lines[i > 0 :]
+        assert [line.get_ydata().tolist() for line in grey] == [[2, 3, 4]] * (i > 0)  # the mean of the first
+        assert [line.get_ydata().tolist() for line in lines] == [*(runs + i).tolist(), (runs + i).mean(0).tolist()]
