@@ -14,12 +14,14 @@ Several processes compute what one process does with the same --shards, bit for 
 another number of them: see minigrad/distributed/README.md. Only rank 0 reads and writes files.
 """
 
+import math
 import sys
 
 from ..base import cli
 from ..distributed import world
 from ..training import runs, stories
 from ..training.runner import BEST, LAST, LOSSES, PICTURE, PRESETS, SETTINGS, again, train
+from ..training.text import packed
 from ..viz import loss_curve
 from .sample import write
 
@@ -54,11 +56,13 @@ def main(argv=()):
 def finish(run, out):
     """What is said and written once a run has come to its end."""
     steps = run.settings["steps"]
-    print(f"step {steps} of {steps}, best validation loss {run.best_loss:.4f}", end="")
+    print(f"step {steps} of {steps}, best validation loss {run.best_loss:.4f}")
+    losses = {"as validated": run.best_loss, "with half a block of context or more": run.loss_with_context()}
+    told = [f"{nats / math.log(2):.2f} bits {how}" for how, nats in losses.items()]
+    told += [f"{bits:.2f} by {name}" for name, bits in packed(run.corpus).items()]
     if not run.settings["text"]:
-        _, nats = stories.corpus()
-        print(f"\n(who knows how these stories are made, and sees each from its beginning, needs {nats:.4f})", end="")
-    print("; it writes:\n")
+        told.append(f"{stories.corpus()[1] / math.log(2):.2f} at least, for who knows how these stories are made")
+    print(f"a character takes {', '.join(told[:2])};\n{', '.join(told[2:])}\nit writes:\n")
     write(run.model, run.vocab, "", 500, run.device, seed=run.settings["seed"])
     wrote = [out / name for name in (LAST, BEST, LOSSES, PICTURE)]
     try:

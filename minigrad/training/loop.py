@@ -92,11 +92,13 @@ class Interrupt:
 
 
 # Without tqdm's steps per second, which tokens per second tell too, there is room for a bar in 80 columns.
+RECENT = 50  # steps
 BAR = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
 
 
 class Progress:
-    """tqdm's bar on a terminal, where tqdm is installed; else a line every five seconds.
+    """tqdm's bar on a terminal, where tqdm is installed; else a line every five seconds. Times are counted from the end
+    of the first step. A loss is the mean since the last line, or on a bar of the last RECENT steps.
 
     start: steps done before. steps: steps in all. tokens: tokens per step. Once nobody reads the output any more
     (`| head`, a closed terminal), nothing is raised and nothing more is written. `broken` is then the OSError, and the
@@ -108,7 +110,9 @@ class Progress:
     def __init__(self, start: int, steps: int, tokens: int, silent: bool = False) -> None:
         self.broken: OSError | None = None
         self._silent = silent
-        self.start, self.steps, self.tokens, self._began, self._next = start, steps, tokens, time.monotonic(), 0.0
+        self.start, self.steps, self.tokens, self._next = start, steps, tokens, 0.0
+        self._began: float | None = None  # when the first step ended, which also compiles
+        self._losses: list[float] = []  # since the last line
         self._bar, self._line, self._note = None, "", ""
         if sys.stderr is not None and sys.stderr.isatty() and not silent:
             with contextlib.suppress(ImportError):
@@ -138,15 +142,26 @@ class Progress:
                 self.broken = error
 
     def _step(self, done, loss):
-        seconds = time.monotonic() - self._began
-        speed = (done - self.start) / max(seconds, 1e-9)  # steps/s, with whatever else the loop does
-        self._line = f"loss {loss:.3f}, {speed * self.tokens:,.0f} tokens/s"
+        now = time.monotonic()
+        self._losses.append(loss)
+        self._line = f"loss {sum(self._losses) / len(self._losses):.3f}"
+        left = ""
+        if self._began is None:
+            self._began, self.start = now, done
+            if self._bar is not None:
+                self._bar.initial, self._bar.start_t = done, self._bar.last_print_t
+        else:
+            speed = (done - self.start) / max(now - self._began, 1e-9)  # steps/s, with whatever else the loop does
+            self._line += f", {speed * self.tokens:,.0f} tokens/s"
+            left = f", {(self.steps - done) / speed:.0f} s left"
         if self._bar is not None:
             self._bar.set_postfix_str(self._line + self._note, refresh=False)
             self._bar.update()
-        elif seconds >= self._next:
-            self._next = seconds + self.EVERY
-            print(f"step {done}/{self.steps}: {self._line}, {(self.steps - done) / speed:.0f} s left", flush=True)
+            del self._losses[:-RECENT]
+        elif now >= self._next:
+            self._next = now + self.EVERY
+            self._losses.clear()
+            print(f"step {done}/{self.steps}: {self._line}{left}", flush=True)
 
     def _show(self, words):
         self._note = f", {words}"

@@ -14,10 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .. import nn
 from ..autograd import no_grad
 from ..base import cli
-from ..base.errors import CommandError
+from ..base.errors import CommandError, printable
 from ..base.files import claimed
 from ..distributed import Shards, World, gathered, scattered
 from ..optim import AdamW, warmup_cosine
@@ -61,6 +63,7 @@ PRESETS = {  # nanoGPT's own settings, from its README and config/train_shakespe
 for _name, _preset in PRESETS.items():
     _preset |= {size: nn.gpt.model.PRESETS[_name][size] for size in SHAPE}
 
+SCORED = 20_000  # characters of the validation split that are also read with context
 LAST, BEST, LOSSES, PICTURE = runs.LAST, runs.BEST, "losses.csv", "loss.png"
 
 
@@ -74,7 +77,7 @@ class Run:
         self, world: World, settings: dict[str, Any], corpus: str, device: str = "cpu", captured: bool = True
     ) -> None:
         self.world, self.settings, self.device = world, settings, device
-        self.vocab, self.crc = text.CharVocab(corpus), zlib.crc32(corpus.encode())
+        self.corpus, self.vocab, self.crc = corpus, text.CharVocab(corpus), zlib.crc32(corpus.encode())
         self.done, self.kept = 0, 0
         self.best_loss: float | None = None
         seed, T, B = settings["seed"], settings["block_size"], settings["batch_size"]
@@ -83,6 +86,7 @@ class Run:
         world.check_same(device=device, **{name: settings[name] for name in SETTINGS})
         # Batches draw from a generator of their own.
         self.batches = text.Batches(train_ids, T, B, Generator(seed + 2**32), "training split")
+        self.val_ids = val_ids
         self.val_batches = text.fixed_batches(val_ids, T, B, settings["eval_batches"], "validation split")
         manual_seed(seed)  # for the initial weights, then for dropout
         self.model = model = build(settings, self.vocab, device)
@@ -134,6 +138,32 @@ class Run:
         self.model.train()
         sizes = [x.size for x, _ in self.val_batches]
         return sum(loss * size for loss, size in zip(dealt, sizes)) / sum(sizes)
+
+    @no_grad()
+    def loss_with_context(self) -> float:
+        """Nats per character of the beginning of the validation split, each predicted from half a block or more."""
+        T, half, ids = self.settings["block_size"], -(-self.settings["block_size"] // 2), self.val_ids[:SCORED]
+        at = np.arange(0, max(1, len(ids) - T), half)[:, None] + np.arange(T)
+        total = 0.0
+        self.model.eval()
+        for part in np.array_split(at, -(-len(at) // 16)):
+            logits = self.model(tensor(ids[part], device=self.device))[0][:, -half:]  # (b, half, V)
+            targets = tensor(ids[part + 1][:, -half:].ravel(), device=self.device)
+            total += nn.functional.cross_entropy(logits.reshape(-1, len(self.vocab)), targets, reduction="sum").item()
+        self.model.train()
+        return total / (len(at) * half)
+
+    def sample(self, tokens: int = 100) -> str:
+        """What the model would write now, on one line. Random numbers come from a separate stream."""
+        begin = next(c for c in ("\n", " ", self.vocab.chars[0]) if c in self.vocab.chars)
+        generator = Generator(self.settings["seed"] + 3 * 2**32)
+        idx = tensor(self.vocab.encode(begin)[None], device=self.device)
+        try:
+            written = self.model.generate(idx, tokens, 0.8, None, None, generator)
+        except FloatingPointError as error:  # weights so large that the logits overflow
+            return f"({error})"
+        self.model.train()
+        return printable(" ".join(self.vocab.decode(written.numpy()[0]).split()))
 
     def save(self, *paths: Path) -> None:
         """Write the run to each of the paths, once all processes agree on its weights."""
@@ -203,15 +233,21 @@ def train(
         ):
             about = f"{len(corpus):,} characters, {len(run.vocab)} different"
             progress.say(f"{about}; {run.model.num_parameters():,} parameters")
+            trained: list[float] = []  # losses since the last validation
             while run.done < steps:
                 loss, norm, lr = run.step()
                 val_loss: float | None = None
+                trained.append(loss)
                 progress.step(run.done, loss)
                 if due := run.done % settings["eval_every"] == 0 or run.done == steps:
                     progress.note("validating")
                     val_loss = run.validate()
                     progress.note(f"val {val_loss:.3f}")
-                    progress.say(f"step {run.done}: training loss {loss:.4f}, validation loss {val_loss:.4f}")
+                    mean = sum(trained) / len(trained)
+                    trained.clear()
+                    progress.say(f"step {run.done}: training loss {mean:.4f}, validation loss {val_loss:.4f}")
+                    if world.rank == 0 and math.isfinite(val_loss):
+                        progress.say(f"    {run.sample()}")
                 # Read once: a signal may come at any time, and to one process alone.
                 stopping = any(world.everyone(bool(interrupt.asked or progress.broken)))
                 if (due or stopping) and not all(p.isfinite().all() for p in run.parameters):

@@ -1,6 +1,8 @@
 """`minigrad train`: resuming changes no bit, and bad input costs one line."""
 
+import math
 import os
+import re
 import shlex
 import sys
 
@@ -9,7 +11,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.commands import train
-from minigrad.training import checkpoint, runner
+from minigrad.training import checkpoint, runner, runs, text
 from minigrad.viz.plots import loss_curve
 
 from .runs import SIZES, TINY, WORDS, main, options, quick_ending, rows, same_run, state, stop_after
@@ -36,7 +38,22 @@ def test_a_run_leaves_all_its_files_and_learns(book, out, capsys):
     assert state(out, "best")[1]["best_loss"] == state(out)[1]["best_loss"] == pytest.approx(best, rel=1e-5)
     printed = capsys.readouterr().out
     assert len(printed) > 500
-    *_, wrote, sample, further = printed.splitlines()
+    lines = printed.splitlines()
+    at = lines.index(next(line for line in lines if line.startswith("step 8: ")))
+    mean = np.mean([float(row["train"]) for row in table[4:8]])  # since the validation before
+    assert lines[at] == f"step 8: training loss {mean:.4f}, validation loss {float(table[7]['val']):.4f}"
+    assert re.fullmatch(r"    \S.{20,100}", lines[at + 1])  # what it would write
+    told = next(line for line in lines if line.startswith("a character takes "))
+    model, vocab, _ = runs.load_char_model(out / "last.safetensors")
+    ids, losses, T = text.split(vocab.encode(text.read_corpus([book])))[1], [], SIZES["block_size"]
+    for start in range(0, len(ids) - T, T // 2):
+        logits = model.eval()(mg.tensor(ids[None, start : start + T]))[0].log_softmax(-1).detach().numpy()[0]
+        losses += [-logits[t, ids[start + t + 1]] for t in range(T // 2, T)]
+    bits = best / math.log(2), np.mean(losses) / math.log(2)
+    words = f"{bits[0]:.2f} bits as validated, {bits[1]:.2f} bits with half a block of context or more"
+    assert told == f"a character takes {words};"
+    assert re.fullmatch(r"\d\.\d\d by gzip, \d\.\d\d by xz", lines[lines.index(told) + 1])
+    *_, wrote, sample, further = lines
     assert set(wrote.removeprefix("wrote ").split(", ")) == {str(p) for p in out.iterdir()}
     sample, further = (shlex.split(line.partition(": ")[2]) for line in (sample, further))  # to be typed as they are
     assert [command[1:3] for command in (sample, further)] == [["-m", "minigrad"]] * 2

@@ -75,6 +75,15 @@ def test_without_files_there_are_stories_and_pythons_manual_by_its_name(tmp_path
     assert text.read_corpus([text.PYTHON_HELP]) == "a file of that name"
 
 
+def test_what_gzip_and_xz_need():
+    generator = np.random.default_rng(0)
+    noise = "".join(generator.choice([*"abcdefgh"], 20_000))  # 3 bits a character
+    for name, bits in text.packed(noise).items():
+        assert 2.9 < bits < 3.8, name
+    assert max(text.packed("der Löwe " * 2000).values()) < 0.1
+    assert max(text.packed(noise + noise[: len(noise) // 9]).values()) < 0.3  # they have read it
+
+
 def test_files_are_joined_in_order(tmp_path):
     a, b = tmp_path / "a", tmp_path / "b"
     a.write_bytes("\ufeffone\r\ntwo\r\n".encode())

@@ -98,14 +98,18 @@ def test_a_full_disk_does_not_hide_what_went_wrong_first(tmp_path):
 
 
 def test_progress_off_a_terminal_is_plain_lines(capsys, now):
+    """Times are counted from the end of the first step, which compiles; a loss is the mean since the last line."""
     with Progress(10, 40, 100) as progress:
-        for done in range(11, 41):
+        now[0] += 300
+        progress.step(11, 2.5)
+        for done in range(12, 41):
             now[0] += 1
-            progress.step(done, 2.5)
+            progress.step(done, done / 10)
         progress.say("done")
     out = capsys.readouterr().out.splitlines()
-    assert out[0] == "step 11/40: loss 2.500, 100 tokens/s, 29 s left"
-    assert out[1].startswith("step 16/40:") and len(out) == 7 and out[-1] == "done"
+    assert out[0] == "step 11/40: loss 2.500"
+    assert out[1] == "step 16/40: loss 1.400, 100 tokens/s, 24 s left"  # of steps 12 to 16
+    assert out[2] == "step 21/40: loss 1.900, 100 tokens/s, 19 s left" and len(out) == 7 and out[-1] == "done"
 
 
 def test_progress_on_a_terminal_is_a_bar(capsys, monkeypatch):
@@ -115,7 +119,7 @@ def test_progress_on_a_terminal_is_a_bar(capsys, monkeypatch):
         progress.step(2, 2.5)
         progress.step(3, 2.25)
     out, err = capsys.readouterr()
-    assert out == "a line\n" and "1/3" in err and "3/3" in err and "loss 2.250" in err
+    assert out == "a line\n" and "1/3" in err and "3/3" in err and "loss 2.375" in err
 
 
 def test_the_bar_keeps_what_was_noted_last(capsys, monkeypatch):
@@ -128,9 +132,8 @@ def test_the_bar_keeps_what_was_noted_last(capsys, monkeypatch):
         progress.step(2, 4.25)
     out, err = capsys.readouterr()
     *_, busy, seen, last = [line.rstrip() for line in err.split("\r") if "val" in line]
-    assert out == "" and "loss 4.500, " in busy and busy.endswith(" tokens/s, validating]")
-    assert "loss 4.500, " in seen and seen.endswith(" tokens/s, val 4.321]")
-    assert "2/2400" in last and "loss 4.250" in last and last.endswith(", val 4.321]") and len(last) <= 79
+    assert out == "" and busy.endswith(", loss 4.500, validating]") and seen.endswith(", loss 4.500, val 4.321]")
+    assert "2/2400" in last and "loss 4.375" in last and last.endswith(", val 4.321]") and len(last) <= 79
 
 
 def test_what_is_noted_without_a_bar_is_not_shown(capsys):
