@@ -5,6 +5,9 @@
 The first letter of a name follows "Mc" or "O'". Prints, in nats on stories that the run has never seen, what all
 characters cost; that letter where the name is new, and where it stands in the window already; and the head that looks
 most, from before such a letter, at that letter of the same name. Windows give 32 characters of context and more.
+
+Then, for the head of the last layer that does so most: between random characters, how much it looks from the second of
+two Mc or O' at what followed the first, and the same of other pairs, with its induction score, a mean over all tokens.
 """
 
 import argparse
@@ -66,13 +69,38 @@ def measured(path, text, names):
     return [str(path), *shown, f"{best[0]} head {best[1]}: {np.mean(looks[best]):.2f}"]
 
 
+def among_noise(path):
+    """[the head, its attention after Mc or O', that after other pairs, its induction score]"""
+    model, vocab, meta = runs.load_char_model(runs.model_file(path, "minigrad train"))
+    T, generator, found = meta["config"]["block_size"], np.random.default_rng(0), {}
+    letters = [c for c in vocab.chars if c.islower()]
+    for pair in ("Mc", "O'", "ac", "bd", "te", "xg"):
+        rows, places = [], np.stack([generator.integers(2, T // 3, 64), generator.integers(T // 2, T - 2, 64)], 1)
+        for i, j in places:
+            row = list(generator.choice(letters, T))
+            row[i : i + 3], row[j : j + 2] = [*pair, generator.choice([*"ABDHKT"])], pair
+            rows.append(vocab.encode("".join(row)))
+        with mg.no_grad(), study.trace_heads(model.eval(), grads=False) as trace:
+            model(mg.tensor(np.stack(rows)))
+        path = list(trace)[-1]
+        found[pair] = trace[path].pattern[np.arange(64), :, places[:, 1] + 1, places[:, 0] + 2].mean(0)  # (nh,)
+    names, others = (
+        np.maximum(found["Mc"], found["O'"]),
+        np.mean([found[pair] for pair in found if pair[0].islower()], 0),
+    )
+    head, scores = int(names.argmax()), study.head_scores(model, ["induction"], n=16)["induction"][path]
+    return [f"{path} head {head}", *(f"{x[head]:.2f}" for x in (names, others, scores))]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+")
     args = parser.parse_args()
     text, names = marked()
     rows = [("", "all", "new name", "name again", "looks at it"), *(measured(run, text, names) for run in args.runs)]
-    print(*aligned(rows), sep="\n")
+    print(*aligned(rows), "", sep="\n")
+    rows = [("", "the head", "after Mc or O'", "after other pairs", "induction")]
+    print(*aligned([*rows, *([str(run), *among_noise(run)] for run in args.runs)]), sep="\n")
 
 
 if __name__ == "__main__":
