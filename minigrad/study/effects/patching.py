@@ -1,9 +1,8 @@
 """Which heads carry the difference between two inputs: their values in one run are put into the other.
 
 A clean run, such as one on a text that can be predicted, and a corrupt one differ in a few tokens. A head whose clean
-value brings the corrupt run's loss back, alone, carries what differs. One forward for each head says so exactly; one
-backward for all of them, to first order (attribution patching, Nanda 2023); and the gradients on the way from one value
-to the other add up to the exact effect.
+value brings the corrupt run's loss back, alone, carries what differs. One forward for each head says so exactly, and
+one backward for all of them to first order (attribution patching, Nanda 2023).
 
 Sources: Meng et al. 2022; Wang et al. 2022, Interpretability in the wild; Syed, Rager and Conmy 2023, for edges."""
 
@@ -19,12 +18,12 @@ from ...nn.attention import POINTS, all_take
 from ...tensor import Tensor, grad, tensor
 from ...typing import Array
 from ..layers import as_float64, attention_layers, several, undisturbed
-from .importance import check_batch, check_steps, returned_loss, value_of
+from .importance import check_batch, returned_loss, value_of
 
 if TYPE_CHECKING:
     from ...nn.module import Module
 
-METHODS = "exact", "first_order", "integrated"
+METHODS = "exact", "first_order"
 
 
 def patch(
@@ -35,7 +34,6 @@ def patch(
     point: str = "z",
     method: str = "exact",
     positions: Any = None,
-    steps: int = 20,
 ) -> dict[str, Array]:
     """{path: (nh,) float64}: how loss(model, *corrupt) changes when one head's value is that of the clean run.
 
@@ -46,8 +44,6 @@ def patch(
 
         exact        one forward for each head
         first_order  ⟨clean - corrupt, gradient in the corrupt run⟩, one backward for all heads
-        integrated   the same with the mean gradient on the way, at the midpoints of `steps` intervals, one backward for
-                     each head and step: it tends to the exact effect
 
     The model runs in eval mode; neither it nor any .grad is changed. A run patched with itself changes nothing. Raises
     ValueError for an unknown point, method or position, and for runs whose shapes differ."""
@@ -55,7 +51,6 @@ def patch(
         raise ValueError(unknown("point", point, POINTS))
     if method not in METHODS:
         raise ValueError(unknown("method", method, METHODS))
-    check_steps(steps)
     check_batch(clean)
     check_batch(corrupt)
     layers = {path: layer for path, layer in attention_layers(model).items() if layer.num_heads}
@@ -78,14 +73,8 @@ def patch(
         def of_head(layer, h):
             own = np.zeros_like(differences[layer])
             own[:, h] = differences[layer][:, h]
-            if method == "exact":
-                with _shifted(layer, point, own):
-                    return value_of(loss, model, corrupt).item() - before
-            total = 0.0
-            for t in (np.arange(steps) + 0.5) / steps:
-                g = gradients_at(model, [layer], corrupt, loss, point, {layer: t * own})[layer]
-                total += float((as_float64(g) * own).sum())
-            return total / steps
+            with _shifted(layer, point, own):
+                return value_of(loss, model, corrupt).item() - before
 
         return {path: np.array([of_head(layer, h) for h in range(layer.num_heads)]) for path, layer in layers.items()}
 

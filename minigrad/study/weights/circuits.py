@@ -47,7 +47,11 @@ def unembedding(model: Module) -> Array:
     A part y of the residual stream adds y W_U / σ to the logits, where σ is what the norm divides by at that position,
     or 1 without a norm. The centering and the weight of a LayerNorm are part of W_U, which is (I - 11ᵀ/C) diag(weight)
     (matrix of the head); biases are not."""
-    return _unembedding(model, *_end(model, _the_stream(model, strict=False)))[0]
+    try:
+        found = streams(model)
+    except (TypeError, ValueError):  # then there have to be model.unembed and model.norm
+        found = []
+    return _unembedding(model, *_end(model, found[0] if len(found) == 1 else None))[0]
 
 
 @dataclass(eq=False)
@@ -55,7 +59,7 @@ class LogitAttribution:
     """What differences of two logits are made of, at n positions of B sequences: total = Σ heads + Σ parts + rest.
 
     total, rest: (B, n). heads: {path: (B, n, nh)}. parts: {"tokens", "positions" or the path of an MLP: (B, n)}. rest
-    is of biases, and in a model whose streams are not known of all but heads. print() shows all, the largest first."""
+    is of biases. print() shows all, the largest first."""
 
     total: np.ndarray
     heads: dict[str, np.ndarray]
@@ -89,19 +93,14 @@ def logit_attribution(
 
     idx (B, T) int; right, wrong: a token, or (B, 1) or (B, n) of them; positions: n of them, from the end if negative.
     The model's layers must add to one residual stream, followed by a norm, if it has one, and by model.unembed(x) or
-    else by an nn.Linear. Raises ValueError for a model with other streams, or with norms on the stream itself, after
-    its sums, and for one whose logits are not made so."""
+    else by an nn.Linear. Raises TypeError for a model whose stream is not known; ValueError for one with several, with
+    norms on the stream itself, after its sums, and for one whose logits are not made so."""
     if not isinstance(idx, Tensor) or idx.ndim != 2:
         raise ValueError(f"idx must be a Tensor (B, T) of tokens, got {getattr(idx, 'shape', type(idx).__name__)}")
     known, stream = _the_stream(model), []
     norm, unembed = _end(model, known)
     with ExitStack() as stack:
-        if known is not None:
-            handle = known.body[-1].register_forward_hook(lambda module, args, y: stream.append(y))
-        else:
-            last = model.lm_head if norm is None else norm
-            handle = last.register_forward_pre_hook(lambda module, args: stream.append(args[0]))
-        stack.callback(handle.remove)
+        stack.callback(known.body[-1].register_forward_hook(lambda module, args, y: stream.append(y)).remove)
         written = _watched(known, stack)
         with undisturbed(model), trace_heads(model, grads=False) as trace:
             output = model(idx)
@@ -118,7 +117,7 @@ def logit_attribution(
         raise ValueError("the model's logits are not those of its unembedding, behind the norm at its end")
     direction = (W_U.T[right] - W_U.T[wrong]) / sigma  # (B, n, C)
     heads, parts = {}, {name: y[:, at] for name, y in written.items()}  # {name: (B, n, C)}
-    scales = {} if known is None else {part.first: part.scale for part in known.parts}
+    scales = {part.first: part.scale for part in known.parts}
     for path in trace:
         layer = trace.layers[path]
         z = sum(as_float64(call.z)[:, :, at] for call in trace.calls(path))  # (B, nh, n, d_v)
@@ -132,26 +131,18 @@ def logit_attribution(
     return LogitAttribution(of_right - of_wrong, heads, parts, rest)
 
 
-def _the_stream(model, strict=True):
-    """The model's Stream, or None if it has none that is known. Not strict: its parts need not add up."""
-    try:
-        found = streams(model)
-    except (TypeError, ValueError) as error:
-        if strict and isinstance(error, ValueError):
-            raise
-        return None
-    if strict and len(found) > 1:
+def _the_stream(model):
+    found = streams(model)
+    if len(found) > 1:
         raise ValueError("the model has several residual streams: attribution is known for one")
-    if strict and any(part.after is not None for part in found[0].parts):
+    if any(part.after is not None for part in found[0].parts):
         raise ValueError("the residual stream goes through norms after its sums, so its parts do not add up")
-    return found[0] if len(found) == 1 else None
+    return found[0]
 
 
 def _watched(stream, stack):
     """{name: (B, T, C)} of what embeddings and MLPs write, to be filled by the next forward."""
     written: dict = {}
-    if stream is None:
-        return written
     tokens = []  # what the embedding gave, the first time
 
     def begin(module, args):
