@@ -1,6 +1,6 @@
 """Train a character-level transformer on a text.
 
-    minigrad train                                    train on little stories of ours: about two minutes
+    minigrad train                                    train on little stories: about two minutes
     minigrad train --text book.txt --out runs/book    train on a text of your own
     minigrad train --resume                           continue a run that stopped, as if it never had
     mpiexec -n 2 minigrad train …                     train on two processes, of one machine or of several
@@ -31,7 +31,7 @@ def arguments(argv):
     folder = f"(default: {runs.FOLDER})"
     parser.add_argument("--out", type=cli.path, default=runs.FOLDER, metavar="FOLDER", help=f"of the run {folder}")
     parser.add_argument("--resume", action="store_true", help="continue the run in --out")
-    what = "UTF-8 files, or python-help: Python's own manual (default: little stories of ours)"
+    what = "UTF-8 files, or python-help: Python's own manual (default: little stories)"
     parser.add_argument("--text", nargs="+", default=(), type=cli.path, metavar="FILE", help=what)
     parser.add_argument("--preset", choices=PRESETS, help="nanoGPT's settings; options override them (default: none)")
     parser.add_argument("--no-capture", dest="captured", action="store_false", help="run each step in Python; slower")

@@ -256,8 +256,10 @@ def cat(tensors: Sequence[T], dim: int = 0) -> T:
         nothing = *like.shape[:dim], 0, *like.shape[dim + 1 :]
         xs = [shaped(x, nothing) if x.shape == (0,) else x for x in xs]
     rest = {x.shape[:dim] + x.shape[dim + 1 :] if x.ndim > dim else None for x in xs}
-    if xs[0].ndim == 0 or len(rest) != 1:
-        raise ValueError(f"cat along dim {dim}: shapes {[x.shape for x in xs]} differ elsewhere (0-d: use stack)")
+    if xs[0].ndim == 0:
+        raise ValueError("cat: 0-d tensors have no dim to be joined along; use stack")
+    if len(rest) != 1:
+        raise ValueError(f"cat: shapes must match except along dim {dim}, got {', '.join(str(x.shape) for x in xs)}")
     return Cat.apply(*xs, dim=dim)
 
 
