@@ -113,10 +113,12 @@ def read(args, *texts, sequences=1):
 def _validation_split(args, vocab, meta, least):
     """What the run keeps of its text for validation, encoded. Raises CommandError if it is gone, or shorter than
     `least`."""
-    if not isinstance(meta.get("settings"), dict):
+    settings = meta.get("settings")
+    texts = settings.get("text", []) if isinstance(settings, dict) else None
+    if not isinstance(texts, list):
         raise cli.CommandError(f"{args.checkpoint} does not say what it was trained on: give a text")
     try:
-        corpus = read_corpus(meta["settings"].get("text", ()))
+        corpus = read_corpus(map(str, texts))
     except OSError as error:
         raise cli.CommandError(f"the run's text is gone ({cli.said(error)}): give a text") from None
     if zlib.crc32(corpus.encode()) != meta.get("crc"):

@@ -112,6 +112,7 @@ def test_a_text_that_is_gone_or_another(trained, saved, tmp_path, capsys):
     for change, words in (
         ({"settings": {"text": [str(tmp_path / "gone.txt")]}}, "the run's text is gone (.*gone.txt.*): give a text"),
         ({"settings": None}, "does not say what it was trained on: give a text"),
+        ({"settings": {"text": 5}}, "does not say what it was trained on: give a text"),
     ):
         checkpoint.save(tmp_path / "other.safetensors", tensors, meta | change)
         assert run("flow", tmp_path / "other.safetensors") == 2

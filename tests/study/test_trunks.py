@@ -11,7 +11,7 @@ from minigrad.study.residual.scissors import Scissors
 from minigrad.study.residual.streams import streams
 
 from .models import randomised, tokens
-from .trunks import TRUNKS, C, GPT2Block, Model, attention
+from .trunks import TRUNKS, C, GPT2Block, Model, attention, loss_of
 
 
 @pytest.fixture(params=TRUNKS)
@@ -174,3 +174,40 @@ def test_finding_out_calls_no_hooks_and_changes_nothing():
     model(tokens()[0])
     assert len(calls) == 2
     assert all(p.grad is None for p in model.parameters())
+
+
+class TwoRows(nn.Module):
+    """Two stacks, the second on top of the first, and a Sequential inside a Sequential."""
+
+    def __init__(self):
+        self.embed, self.head = nn.Embedding(11, C), nn.Linear(C, 11)
+        self.lower = nn.ModuleList([GPT2Block(), GPT2Block()])
+        self.upper = nn.ModuleList([GPT2Block()])
+
+    def forward(self, idx, targets=None):
+        x = self.embed(idx)
+        for block in self.lower:
+            x = block(x)
+        x = x * 0.5
+        for block in self.upper:
+            x = block(x)
+        return loss_of(self.head(x), targets)
+
+
+def test_several_lists_are_several_streams():
+    mg.manual_seed(0)
+    model, batch = randomised(TwoRows()), tokens()
+    assert [stream.name for stream in streams(model)] == ["lower", "upper"]
+    flow = study.flow(model, batch)
+    assert flow.edge("lower.input", ("lower.1.attn", 0)) and flow.edge("upper.input", "upper.output")
+    assert not [edge for edge in flow.all if edge[0].path[:5] != edge[1].path[:5]]  # none from one to the other
+    nested = nn.Sequential(nn.Embedding(11, C), nn.Sequential(GPT2Block(), GPT2Block()), nn.Linear(C, 11))
+    (stream,) = streams(nested)
+    assert [part.path for part in stream.parts] == [f"1.{i}.{part}" for i in (0, 1) for part in ("attn", "mlp")]
+
+
+def test_attention_outside_of_all_lists_is_not_passed_over():
+    model = Model(GPT2Block)
+    model.pooler = attention()
+    with pytest.raises(TypeError, match="pooler is in no list of blocks"):
+        study.flow(model, tokens())

@@ -29,7 +29,7 @@ from ...nn import (
     TransformerEncoderLayer,
 )
 from ...tensor import zeros
-from ..layers import as_float64
+from ..layers import as_float64, attention_layers
 from ..models import AttentionOnly
 from .blocks import NORMS, Part, parts_of
 
@@ -66,6 +66,10 @@ def streams(model):
             f"{type(model).__name__} has no residual stream that is known: no nn.ModuleList or nn.Sequential of blocks "
             "with attention, and no nn.TransformerEncoder or nn.TransformerDecoder"
         )
+    inside = {m for stream in found for block in stream.body for m in block.modules()}
+    for path, layer in attention_layers(model).items():
+        if layer not in inside:
+            raise TypeError(f"{path} is in no list of blocks: its residual stream is not known")
     if not all(part.first.batch_first for stream in found for part in stream.parts if part.is_attention):
         raise ValueError(
             "a residual stream has to be (B, T, C): make the model with batch_first=True, and load into it the "
@@ -90,27 +94,26 @@ def _streams(module, path, outer=None):
         return [_of_layers(module, path)]
     if not isinstance(module, (ModuleDict, ModuleList, Sequential)):
         outer = module  # else the norm at the end may be beside
-    if trunk := _trunk(module):
-        return [_of_blocks(outer or module, module, path, trunk)]
-    children = module.named_children()
-    return [stream for name, child in children for stream in _streams(child, _under(path, name), outer)]
+    rows = [("", module)] if _is_trunk(module) else [each for each in module.named_children() if _is_trunk(each[1])]
+    if len(rows) == 1:
+        (name, row), outer = rows[0], outer or module
+        return [_of_blocks(module, path, name, row, outer)]
+    children = [each for each in module.named_children() if each not in rows]
+    streams = [_of_blocks(module, path, name, row, None) for name, row in rows]
+    return streams + [stream for name, child in children for stream in _streams(child, _under(path, name), outer)]
 
 
-def _trunk(module):
-    """(the name of the list or Sequential of a module, its own being "", in which attention is; that list); or None."""
-    for name, row in [("", module), *module.named_children()]:
-        if isinstance(row, (ModuleList, Sequential)) and any(_attends(block) for block in row):
-            return name, row
-    return None
+def _is_trunk(row):
+    return isinstance(row, (ModuleList, Sequential)) and any(_attends(block) for block in row)
 
 
 def _attends(module):
     return any(isinstance(m, MultiheadAttention) for m in module.modules())
 
 
-def _of_blocks(outer, module, path, trunk):
-    """outer: the module that has the embeddings, (its path, itself)."""
-    name, row = trunk
+def _of_blocks(module, path, name, row, outer):
+    """The Stream through the blocks of a list in a module at `path`, called `name` there. outer: the module in which
+    its embedding, its last norm and its unembedding are looked for, or None where it is one of several."""
     row_path = _under(path, name) if name else path
     C = next(m.embed_dim for block in row for m in block.modules() if isinstance(m, MultiheadAttention))
     found = {}  # {number of a block: its Parts}
@@ -129,6 +132,9 @@ def _of_blocks(outer, module, path, trunk):
     while last + 1 in found:
         last += 1
     body = [row[i] for i in range(first, last + 1)]
+    parts = [part for i in range(first, last + 1) for part in found[i]]
+    if outer is None:
+        return Stream(row_path, body, parts, None)
     inside = {m for block in body for m in block.modules()}
     around = [m for m in outer.modules() if m is body[0] or m not in inside]  # in the order of their definition
     before, after = around[: around.index(body[0])], around[around.index(body[0]) :]
@@ -136,7 +142,6 @@ def _of_blocks(outer, module, path, trunk):
     norm = next((m for m in after if isinstance(m, NORMS) and m.normalized_shape == (C,)), None)
     linear = next((m for m in reversed(after) if isinstance(m, Linear) and m.in_features == C), None)
     rest = "positions" if isinstance(module, (GPT, AttentionOnly)) else "the rest"
-    parts = [part for i in range(first, last + 1) for part in found[i]]
     return Stream(path, body, parts, norm, "logits", embedding, rest, unembedding=linear)
 
 
