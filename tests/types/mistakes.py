@@ -63,7 +63,7 @@ nn.Linear(3, 4)([1.0])  # error: incompatible type "list[float]"; expected "Tens
 nn.Sequential([nn.ReLU()])  # error: expected Module
 optim.Adam(model.parameters(), betas=0.9)  # error: expected "tuple[float, float]"
 optim.SGD(model)  # error: incompatible type "GPT"
-study.patch(model, x, x, steps=0.5)  # error: incompatible type "float"; expected "int"
+study.head_importance(model, [(x, x)], steps=0.5)  # error: incompatible type "float"; expected "int"
 checkpoint.save("model.safetensors", model, {})  # error: incompatible type "GPT"
 text.CharVocab(["a", "b"])  # error: incompatible type "list[str]"; expected "str"
 mg.manual_seed("1")  # error: incompatible type "str"; expected "int"
