@@ -336,6 +336,7 @@ def test_names_and_errors():
     assert flow.edge(("blocks.1.attn", 1), ("blocks.0.attn", 0)) == {"q": 0, "k": 0, "v": 0}
     assert all(u == study.Node("blocks.0.attn", 1) for u, *_ in flow.out_of("blocks.0.attn", 1))
     assert "blocks.1.attn head 0" in str(flow.into("blocks.1.attn", 0)) and "smaller ones" in str(flow)
+    assert flow.edge("0.1", "1.0") == flow.edge((0, 1), ("blocks.1.attn", 0)) != flow.edge("0.2", "1.0")
     assert flow.edge("blocks.0.attn head 1", "logits") == flow.edge(("blocks.0.attn", 1), "logits")
     assert len(flow.around("blocks.0.mlp")) == len(flow.out_of("blocks.0.mlp")) + len(flow.into("blocks.0.mlp"))
     with pytest.raises(ValueError, match="a batch must be a tuple"):

@@ -1,5 +1,6 @@
 """The edges within one residual stream: what each node writes times the gradient at each reader's copy. See flow.py."""
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +9,7 @@ from ...autograd import enable_grad
 from ...nn.utils import evaluating
 from ...tensor import Tensor, grad
 from ..effects.importance import check_batch, value_of
-from ..layers import as_float64, attention_layers, head_weights
+from ..layers import as_float64, attention_layers, head_weights, path_of
 from ..trace import HeadTrace, trace_heads
 from .streams import Seen, back_at_most, back_through_norm, norms, through_norm, watching
 
@@ -24,6 +25,20 @@ class Node:
 
     def __str__(self) -> str:
         return self.path if self.head is None else f"{self.path} head {self.head}"
+
+
+def node_of(name, layers):
+    """A Node from itself, from (path, head), or from a name: "0.2" (head 2 of attention layer 0), "blocks.0.attn head
+    2", "blocks.0.mlp", "tokens". An attention layer, {path: …} of `layers`, may be given by its number."""
+    if isinstance(name, Node):
+        return name
+    path, head = name if isinstance(name, tuple) else (name, None)
+    if isinstance(path, str) and head is None:
+        if found := re.fullmatch(r"(\d+)\.(\d+)", path):
+            path, head = int(found[1]), int(found[2])
+        elif found := re.fullmatch(r"(.*) head (\d+)", path):
+            path, head = found[1], int(found[2])
+    return Node(path if isinstance(path, str) else path_of(path, layers), head)
 
 
 @dataclass(eq=False)

@@ -42,7 +42,7 @@ from ..effects.importance import returned_loss, value_of
 from ..identities import IdentityError, IdentityReport
 from ..layers import undisturbed
 from . import picture
-from .edges import Node, StreamEdges, run_once
+from .edges import StreamEdges, node_of, run_once
 from .scissors import Scissors
 from .streams import streams
 
@@ -73,8 +73,8 @@ class Flow:
 
     def edge(self, source: Name, target: Name) -> dict[str, float]:
         """{input: edge} from a source to a target. A node is named as in the tables, "blocks.0.mlp" or "blocks.0.attn
-        head 2", or as (path, head), where an attention layer may be given by its number. Raises KeyError for an unknown
-        one."""
+        head 2", as "0.2" (head 2 of attention layer 0), or as (path, head), where an attention layer may be given by
+        its number. Raises KeyError for an unknown one."""
         u, v = self._node(source, self.sources), self._node(target, self._readers)
         i = self.sources.index(u)
         return {p: float(self.edges[i, j]) for j, (w, p) in enumerate(self.inputs) if w == v}
@@ -115,15 +115,10 @@ class Flow:
         return [v for v, _ in self.inputs]
 
     def _node(self, name, known):
-        path, head = name if isinstance(name, tuple) else (name, None)
-        layers = list(dict.fromkeys(node.path for node in known if node.head is not None))
-        if path in range(len(layers)):  # an attention layer by its number
-            path = layers[path]
-        text = str(path if head is None else Node(path, head))
-        for node in known:
-            if str(node) == text:
-                return node
-        raise UnknownName(unknown("node", text, dict.fromkeys(map(str, known))))
+        node = node_of(name, dict.fromkeys(node.path for node in known if node.head is not None))
+        if node in known:
+            return node
+        raise UnknownName(unknown("node", str(node), dict.fromkeys(map(str, known))))
 
     def graph(self, edges: "Edges | None" = None, least: float = 0.05) -> Graph:
         """A picture of these Edges (None: all), but for those below `least` of the largest: a viz.Graph, to

@@ -5,7 +5,6 @@ every value is the model's own, and all that changes is which gradients come bac
 whether a part learns by way of that gradient. Scissors that take t itself show what the edge is worth to the loss.
 """
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,8 @@ from ...nn import functional as F
 from ...nn.positions import rotary
 from ...ops import public as ops
 from ...tensor import tensor
-from ..layers import attention_layers, path_of
-from .edges import Node
+from ..layers import attention_layers
+from .edges import Node, node_of
 from .streams import first_of, streams
 
 if TYPE_CHECKING:
@@ -66,7 +65,8 @@ def cut_gradient(
         forwards += 1
         return (1 - kept) * (write - write.detach())
 
-    with Scissors(streams(model), _node(model, source), _node(model, target), part, without_gradient).hooked(model):
+    begin, end = (node_of(name, attention_layers(model)) for name in (source, target))
+    with Scissors(streams(model), begin, end, part, without_gradient).hooked(model):
         yield
 
 
@@ -228,13 +228,3 @@ class Scissors:
             return x + ops.where(this, change, 0.0)
 
         return hook
-
-
-def _node(model: "Module", name: Any) -> Node:
-    """A Node from itself or its name: "0.2", "blocks.0.attn head 2", "blocks.0.mlp", "tokens"."""
-    if isinstance(name, Node):
-        return name
-    if of_layer := re.fullmatch(r"(\d+)\.(\d+)", name):
-        return Node(path_of(int(of_layer[1]), attention_layers(model)), int(of_layer[2]))
-    path, said, head = name.partition(" head ")
-    return Node(path, int(head)) if said and head.isdecimal() else Node(name)
