@@ -211,3 +211,30 @@ def test_attention_outside_of_all_lists_is_not_passed_over():
     model.pooler = attention()
     with pytest.raises(TypeError, match="pooler is in no list of blocks"):
         study.flow(model, tokens())
+
+
+class Pooled(Model):
+    """A norm that stands after the layers and reads something else than their stream."""
+
+    def __init__(self):
+        super().__init__(GPT2Block, norm=None)
+        self.pool_norm = nn.LayerNorm(C)
+
+    def forward(self, idx, targets=None):
+        logits, loss = super().forward(idx, targets)
+        pooled = self.pool_norm(self.tok_emb(idx).mean(1))  # (B, C)
+        return logits, None if loss is None else loss + (pooled**3).sum()
+
+
+def test_a_norm_of_something_else_is_not_taken_for_the_last():
+    mg.manual_seed(0)
+    model, batch = randomised(Pooled()), tokens()
+    flow = study.flow(model, batch, method="cut", most=8)
+    assert flow.check().worst < 1e-12 and np.isfinite([edge for *_, edge in flow.all]).all()
+    found = []
+    for factor in 1.0, 0.0:
+        with study.cut_gradient(model, "layers.1.attn", "logits", factor=factor):
+            found.append(as_float64(mg.grad(model(*batch)[1], model.layers[1].attn.out_proj.weight)[0]))
+    plain = as_float64(mg.grad(model(*batch)[1], model.layers[1].attn.out_proj.weight)[0])
+    np.testing.assert_allclose(found[0], plain, rtol=1e-10, atol=1e-12)
+    assert np.abs(found[1] - plain).max() > 1e-3

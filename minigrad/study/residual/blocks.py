@@ -122,10 +122,8 @@ class _Run:
             return self.versions[node]
         if node is None or node.op is None:
             return None
-        norm, found = (
-            next((call for call in self.calls if call.y is node and isinstance(call.module, NORMS)), None),
-            None,
-        )
+        found = None
+        norm = next((call for call in self.calls if call.y is node and isinstance(call.module, NORMS)), None)
         if norm is not None:
             found = self.written(norm.x) or None  # a norm before any part is none of the stream's
             if found:
@@ -148,15 +146,11 @@ class _Run:
         name, parents = ("a constant", ()) if node is None or node.op is None else (node.op.name, node.op.parents)
         if name == "add":
             return [part for parent in parents for part in self._parts(parent, scale)]
-        for i, parent in enumerate(parents[:2]):
-            if (
-                _leads_to(self.start, parent)
-                and name in ("mul", "div")[: 2 - i]
-                and not _leads_to(self.start, parents[1 - i])
-            ):
+        for i in {"mul": (0, 1), "div": (0,)}.get(name, ()):  # which factor may be what is added; the other is constant
+            if _leads_to(self.start, parents[i]) and not _leads_to(self.start, parents[1 - i]):
                 by = as_float64(node.op.saved_inputs()[1 - i])
                 if by.size in (1, by.shape[-1] if by.ndim else 1):
-                    return self._parts(parent, scale * (by if name == "mul" else 1 / by).reshape(-1))
+                    return self._parts(parents[i], scale * (by if name == "mul" else 1 / by).reshape(-1))
         raise TypeError(f"{self.path} adds to its stream what none of its modules returns: {name}")
 
     def _part(self, call, scale):

@@ -180,16 +180,18 @@ class Scissors:
         def look(module, args):
             self.read = first_of(module, args)
 
+        def cut_last(module, args, y):
+            return (self._cut(y[0]), *y[1:]) if isinstance(y, tuple) else self._cut(y)
+
         stream, reader, part = self.stream, self.reader, self.part
-        within = reader in stream.parts  # or else it reads what comes out at the end
-        norm = stream.norm if reader is None else reader.before
-        at = norm or (reader.first if within else None)  # which is called with what is read
+        if reader is None:  # all that comes out at the end, whatever reads it
+            keep(stream.body[-1].register_forward_hook(cut_last))
+            return
+        within, norm = reader in stream.parts, reader.before  # within, or else it reads what comes out at the end
+        at: Any = norm or (reader.first if within else None)  # which is called with what is read
         shared = norm is not None and sum(each.before is norm for each in stream.parts) > 1
-        if reader is None or (within and part is None and self.target.head is None and not shared):
-            if at is None:
-                keep(stream.body[-1].register_forward_hook(lambda module, args, y: self._cut(y)))
-            else:
-                keep(at.register_forward_pre_hook(cut_first))
+        if within and part is None and self.target.head is None and not shared:
+            keep(at.register_forward_pre_hook(cut_first))
             return
         if at is None:
             keep(stream.body[-1].register_forward_hook(lambda module, args, y: look(module, [y])))

@@ -55,11 +55,12 @@ def composition(model: "Module", kind: str) -> Composition:
     in Frobenius norms, where W_OV = W_V W_O is the earlier head's and the others are the later one's. A score is at
     most 1; where the two have nothing to do with each other, its root mean square is 1/√C. nan: one of them is 0.
 
-    A norm that a layer reads through belongs to its weights, but for its divisor: they are centered, for a LayerNorm,
-    and multiplied by its weight. Biases are left out. The model: as for study.flow, but all of it must be one stream,
-    with norms first or none. Raises TypeError for a model that is not known, and ValueError for one that is otherwise,
-    for an unknown kind, for keys or values from elsewhere, and for "q" and "k" of rotary positions, which put another
-    rotation between W_Q and W_K at each distance."""
+    A norm that a layer reads through belongs to its weights, but for its divisor: they are centered, for a
+    LayerNorm, and multiplied by its weight. Biases are left out. Each block is run once, and no other thread may use
+    it meanwhile. The model: as for study.flow, but all of it must be one stream, with norms first or none. Raises
+    TypeError for a model that is not known, and ValueError for one that is otherwise, for an unknown kind, for keys
+    or values from elsewhere, and for "q" and "k" of rotary positions, which put another rotation between W_Q and W_K
+    at each distance."""
     if kind not in KINDS:
         raise ValueError(unknown("kind of composition", kind, KINDS))
     found = streams(model)
