@@ -271,7 +271,7 @@ def test_the_size_is_estimated_before_the_work_is_done(steps, monkeypatch):
     (frames,) = arrays = document._checked([(None, {"a": given})])
     seen = [[packed.seen_cells(kinds["pattern"]) for kinds in frames]]
     tops = [[document._peaks(*frames, *seen[0])]]
-    size = sum(map(len, packed.chunks(arrays, seen, [[{}]], steps, 10**9)))
+    size = sum(map(len, packed.chunks(arrays, seen, tops, [[{}]], steps, 10**9)))
     assert 0.9 * size < packed.estimate(arrays, seen, tops, steps) < 1.4 * size
     monkeypatch.setattr(packed, "chunks", lambda *args: pytest.fail("it was tried"))
     with pytest.raises(ValueError, match="larger than its limit"):

@@ -108,7 +108,7 @@ def page(
         left_out = {label for kinds in arrays[0] for label in list(kinds)[n:]}
         if packed.estimate(frames, seen, tops, precision) > SURELY * limit:
             continue
-        chunks = packed.chunks(frames, seen, by_token, precision, limit)
+        chunks = packed.chunks(frames, seen, tops, by_token, precision, limit)
         if chunks is not None:
             about = {"precision": precision, "leftOut": sorted(left_out), "kinds": [list(kinds) for kinds in frames[0]]}
             about["peaks"] = [[{k: top[k] for k in kinds} for top, kinds in zip(*each)] for each in zip(tops, frames)]

@@ -34,13 +34,13 @@ def peaks(x, seen=None):
     return np.max(np.abs(x), axis=over, where=where, initial=0).astype(np.float64)
 
 
-def chunks(frames, seen, by_token, steps, limit):
+def chunks(frames, seen, tops, by_token, steps, limit):
     """The texts of all snapshots, for each the thumbnails and then its layers; None if they take more than `limit`
-    characters. frames, by_token: [snapshot][layer] -> {name: array (B, nh, T, S) or (B, nh, T or S)}. steps: of a byte
-    (None: float16)."""
+    characters. frames, by_token: [snapshot][layer] -> {name: array (B, nh, T, S) or (B, nh, T or S)}. tops: likewise
+    -> {name: peaks}. steps: of a byte (None: float16)."""
     found, room = [], limit
-    for frame, cells, sizes in zip(frames, seen, by_token):
-        of_layers = (_layer(*each, steps) for each in zip(frame, cells, sizes))
+    for frame, cells, top, sizes in zip(frames, seen, tops, by_token):
+        of_layers = (_layer(*each, steps) for each in zip(frame, cells, top, sizes))
         for text in itertools.chain([thumbnails([kinds["pattern"] for kinds in frame])], of_layers):
             room -= len(text)
             if room < 0:
@@ -51,7 +51,7 @@ def chunks(frames, seen, by_token, steps, limit):
 
 def estimate(frames, seen, tops, steps):
     """About how many characters chunks() would take, from a few rows of each layer: up to a third more than that, since
-    they compress less well than all rows together. tops: [snapshot][layer] -> {name: peaks}."""
+    they compress less well than all rows together."""
     size = 0.0
     for frame, of_frame, of_tops in zip(frames, seen, tops):
         for kinds, cells, peak in zip(frame, of_frame, of_tops):
@@ -65,10 +65,10 @@ def estimate(frames, seen, tops, steps):
     return size
 
 
-def _layer(kinds, seen, by_token, steps):
+def _layer(kinds, seen, tops, by_token, steps):
     parts = [np.packbits(seen, axis=None, bitorder="little").tobytes()]
-    for x in kinds.values():
-        parts += [_coded(head[seen], peak, steps) for head, peak in zip(x.swapaxes(0, 1), peaks(x, seen))]
+    for name, x in kinds.items():
+        parts += [_coded(head[seen], peak, steps) for head, peak in zip(x.swapaxes(0, 1), tops[name])]
     for x in by_token.values():
         parts += [_coded(head, peak, None) for head, peak in zip(x.swapaxes(0, 1), peaks(x))]
     return deflated(b"".join(parts))
