@@ -97,11 +97,11 @@ def read(args, *texts, sequences=1):
     if validated:
         ids = _validation_split(args, vocab, meta, len(texts) * T + 1)
         encoded = [ids[i * T :] for i in range(len(texts))]
-        at, rest, loss, title, of = _predicted(ids, T, sequences)
+        asked = _predicted(ids, T, sequences)
     else:
         encoded = [vocab.encode(text) for text in texts]  # (n,) each
-        compared = _predicted(encoded[0], T) if predicts else _compared(args, vocab, len(encoded[0]), T)
-        at, rest, loss, title, of = compared
+        asked = _predicted(encoded[0], T) if predicts else _compared(args, vocab, len(encoded[0]), T)
+    at, rest, loss, title, of = asked
     rest = [tensor(array, device=args.device) for array in rest]
     readings = []
     for ids in encoded:

@@ -41,7 +41,7 @@ def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=Non
     and what a terminal is told of that would run into the text.
 
     Random numbers come from a separate stream."""
-    prompt = prompt or next(c for c in ("\n", " ", vocab.chars[0]) if c in vocab.chars)
+    prompt = prompt or vocab.beginning
     idx = tensor(vocab.encode(prompt)[None], device=device)  # (1, T)
     waiting = [prompt]
 

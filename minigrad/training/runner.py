@@ -155,9 +155,8 @@ class Run:
 
     def sample(self, tokens: int = 100) -> str:
         """What the model would write now, on one line. Random numbers come from a separate stream."""
-        begin = next(c for c in ("\n", " ", self.vocab.chars[0]) if c in self.vocab.chars)
         generator = Generator(self.settings["seed"] + 3 * 2**32)
-        idx = tensor(self.vocab.encode(begin)[None], device=self.device)
+        idx = tensor(self.vocab.encode(self.vocab.beginning)[None], device=self.device)
         try:
             written = self.model.generate(idx, tokens, 0.8, None, None, generator)
         except FloatingPointError as error:  # weights so large that the logits overflow

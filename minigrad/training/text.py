@@ -9,7 +9,7 @@ import os
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ __all__ = ["CharVocab", "read_corpus", "memory", "split", "Batches", "fixed_batc
 
 PYTHON_HELP = "python-help"  # in place of a file: Python's own manual
 
+Text = TypeVar("Text", str, Array)
 MOST_PACKED = 10**6  # characters of a split, since more would take long
 PER_BYTE = 20  # bytes of memory that a byte of text takes while it is encoded: str, code points, ids and their masks
 
@@ -32,6 +33,11 @@ class CharVocab:
     def __init__(self, text: str) -> None:
         self.chars = "".join(sorted(set(text)))
         self._codes = _code_points(self.chars)  # (V,) uint32, sorted
+
+    @property
+    def beginning(self) -> str:
+        """What a text begins with if nothing else is said: a new line if there is one, or a blank, or any character."""
+        return next(c for c in ("\n", " ", self.chars[0]) if c in self.chars)
 
     def __len__(self) -> int:
         return len(self.chars)
@@ -157,8 +163,8 @@ def python_help() -> str:
     return "\n".join(topics[name] for name in sorted(topics))
 
 
-def split(ids: Array, fraction: float = 0.9) -> tuple[Array, Array]:
-    """(training, validation) ids: the first `fraction` of them, and the rest. Both are views."""
+def split(ids: Text, fraction: float = 0.9) -> tuple[Text, Text]:
+    """(training, validation) ids, or parts of a str: the first `fraction`, and the rest. Those of ids are views."""
     if not 0 < fraction < 1:
         raise ValueError(f"the training split's fraction must be between 0 and 1, got {fraction}")
     n = int(fraction * len(ids))
@@ -168,8 +174,8 @@ def split(ids: Array, fraction: float = 0.9) -> tuple[Array, Array]:
 def packed(corpus: str) -> dict[str, float]:
     """{"gzip", "xz": bits per character that these need for the validation split, after the training split}, by a
     million characters of either."""
-    train, held = split(np.frombuffer(corpus.encode("utf-32-le"), np.uint32))
-    read, rest = (part.tobytes().decode("utf-32-le") for part in (train[-MOST_PACKED:], held[:MOST_PACKED]))
+    train, held = split(corpus)
+    read, rest = train[-MOST_PACKED:], held[:MOST_PACKED]
     packers: dict[str, Callable[[bytes], bytes]] = {"gzip": zlib.compress, "xz": lzma.compress}
     sizes = {name: [len(pack(text.encode())) for text in (read, read + rest)] for name, pack in packers.items()}
     return {name: 8 * (both - first) / len(rest) for name, (first, both) in sizes.items()}
