@@ -2,11 +2,14 @@
 //
 //   layout   slots: a row for each array, with its pointers and size. Arrays are compact and changed in place.
 //            Each is cut into chunks of CHUNK elements, of which slot k has those from slots[k].chunk on. slots[k].row is
-//            its row of `options`: adam: lr / (1 - beta1^t), decay, 1 / √(1 - beta2^t); sgd: lr, decay
+//            its row of `options`: adam: lr / (1 - beta1^t), decay, 1 / √(1 - beta2^t); sgd: lr, decay; muon: lr,
+//            decay, momentum
 //   launch   a block for each chunk. sum_squares writes a partial sum for each, which root_of_sum adds up in one block
 //   equals   adam: m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g**2, with the step t of each array
 //            p -= lr * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + eps)
 //            sgd: b = momentum * b + g; p -= lr * (g + momentum * b if nesterov else b)
+//            muon: m = momentum * m + (1 - momentum) * g; p = p * (1 - lr * decay) - lr * scale * v, where v was
+//            momentum * m + (1 - momentum) * g if nesterov else m, and is orthogonal by now: launch/optim.py
 //            nothing, if *stop is not 0: see captured.cu
 //            clip: p *= min(1, most / (norm + 1e-6))
 //            weight decay: p *= 1 - lr * decay before this if decoupled, else g += decay * p
@@ -104,6 +107,62 @@ extern "C" __global__ void sgd(const Slot* __restrict__ slots, int count,
     const R gi = decayed(i), mi = R(m[i]) * kept + gi;
     m[i] = T(mi);
     p[i] = T(R(p[i]) - (nesterov ? gi + mi * kept : mi) * rate);
+  });
+}
+
+// v = what is to be made orthogonal: the momentum after this step, with nesterov once more.
+// args  slots[count] v, g (size); slots[count] const m (size); options (…, 3); where most(slots, 'row') < options.size // 3
+extern "C" __global__ void muon_direction(const Slot* __restrict__ slots, int count, const double* __restrict__ options,
+                                          bool nesterov) {
+  long long from, to;
+  const Slot& slot = find(slots, count, from, to);
+  T* const __restrict__ v = slot.v + from;
+  const T* const __restrict__ m = slot.m + from;
+  const T* const __restrict__ g = slot.g + from;
+  const double momentum = options[3 * slot.row + 2];
+  const R keep = R(momentum), add = R(1 - momentum);
+  each(to - from, [&](long long i) {
+    const R gi = R(g[i]) * add, mi = R(m[i]) * keep + gi;
+    v[i] = T(nesterov ? mi * keep + gi : mi);
+  });
+}
+
+// A block for each matrix of n elements: x = x / max(‖x‖, eps).
+// args  x (grid, n)
+extern "C" __global__ void muon_norm(T* __restrict__ x, long long n, double eps) {
+  x += blockIdx.x * n;
+  const double norm = sqrt(sum<double>(n, [&](long long i) { const double xi = R(x[i]); return xi * xi; }));
+  const R factor = R(1 / (norm > eps || norm != norm ? norm : eps));
+  each(n, [&](long long i) { x[i] = T(R(x[i]) * factor); });
+}
+
+// A block for each row of matrices A (n, n): q, which holds A², becomes a I + b A + c A².
+// args  q, A (grid, n)
+extern "C" __global__ void muon_polynomial(T* __restrict__ q, const T* __restrict__ A, long long n, double a, double b,
+                                           double c) {
+  q += blockIdx.x * n;
+  A += blockIdx.x * n;
+  const long long diagonal = blockIdx.x % n;
+  const R of_one = R(a), of_A = R(b), of_square = R(c);
+  each(n, [&](long long i) { q[i] = T(R(q[i]) * of_square + R(A[i]) * of_A + (i == diagonal ? of_one : R(0))); });
+}
+
+// v: what has become of the direction.
+// args  slots[count] p, m, g (size); slots[count] const v (size); options (…, 3); stop? (1); where most(slots, 'row') < options.size // 3
+extern "C" __global__ void muon(const Slot* __restrict__ slots, int count, const double* __restrict__ options,
+                                double scale, const long long* stop) {
+  if (stop && *stop) return;
+  long long from, to;
+  const Slot& slot = find(slots, count, from, to);
+  T* const __restrict__ p = slot.p + from;
+  T* const __restrict__ m = slot.m + from;
+  const T* const __restrict__ v = slot.v + from;
+  const T* const __restrict__ g = slot.g + from;
+  const double* const option = options + 3 * slot.row;
+  const R shrink = R(1 - option[0] * option[1]), rate = R(option[0] * scale), keep = R(option[2]), add = R(1 - option[2]);
+  each(to - from, [&](long long i) {
+    m[i] = T(R(m[i]) * keep + R(g[i]) * add);
+    p[i] = T(R(p[i]) * shrink - R(v[i]) * rate);
   });
 }
 

@@ -25,6 +25,7 @@ Shape: TypeAlias = tuple[int, ...]
 DType: TypeAlias = np.dtype
 Slots: TypeAlias = Sequence[tuple[Any, ...]]
 Options: TypeAlias = Callable[[], Sequence[tuple[float, ...]]]
+Steps: TypeAlias = tuple[tuple[float, float, float], ...]
 Arrays: TypeAlias = Sequence[Array]
 # Of a backward: is a gradient wanted, for each input? One that is not is None in the result.
 Wanted: TypeAlias = tuple[bool, ...]
@@ -255,6 +256,10 @@ class Primitives(Protocol):
     def sgd_(self, slots: Slots, options: Options, momentum: float, nesterov: bool) -> None:
         """One step of SGD. slots: (p, g, buffer, row). A row is (lr, weight_decay). The buffer starts as zeros; it is
         not touched without momentum, and may be None then."""
+
+    def muon_(self, slots: Slots, options: Options, nesterov: bool, steps: Steps, eps: float) -> None:
+        """One step of Muon. slots: (p, g, momentum buffer, row, n, scale), where p holds matrices of n rows. A row is
+        (lr, weight_decay, momentum). steps and eps: see orthogonal() in optim/muon.py."""
 
     def global_norm(self, arrays: Arrays) -> Array: ...  # the 2-norm of all their elements: (), float64
 

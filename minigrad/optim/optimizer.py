@@ -73,7 +73,7 @@ class Optimizer:
                 f"{type(self).__name__}: unknown options {sorted(unknown)}; there are {sorted(self.defaults)}"
             )
         for name, value in group.items():
-            if not _can_be(name, value):
+            if not self._can_be(name, value):
                 raise ValueError(f"{type(self).__name__}: {name} cannot be {shown(value)}")
         seen = {id(p) for other in self.param_groups for p in other["params"]}
         for p in params:
@@ -180,6 +180,16 @@ class Optimizer:
         for group, saved in zip(self.param_groups, groups):
             group.update(saved)
 
+    def _can_be(self, name, value):
+        """Whether an option may have this value. Only options that mean the same in all optimizers are judged here."""
+        if name in ("lr", "momentum", "weight_decay", "eps"):
+            return is_number(value) and value >= 0
+        if name == "betas":  # at 1, Adam would divide by 0
+            return (
+                isinstance(value, list | tuple) and len(value) == 2 and all(is_number(v) and 0 <= v < 1 for v in value)
+            )
+        return True
+
     def _checked_options(self, group):
         """A saved group: its parameters, and options that are possible and of their defaults' kinds."""
         group = dict(group)
@@ -187,7 +197,7 @@ class Optimizer:
             kind = bool if isinstance(default, bool) else tuple if isinstance(default, tuple) else object
             if kind is tuple and isinstance(group[name], list):  # as JSON has it
                 group[name] = tuple(group[name])
-            if not isinstance(group[name], kind) or not _can_be(name, group[name]):
+            if not isinstance(group[name], kind) or not self._can_be(name, group[name]):
                 raise ValueError(f"option {name} cannot be {shown(group[name])}; by default it is {default}")
         return group
 
@@ -234,15 +244,6 @@ def refuse(optimizer, **options):
     for name, value in options.items():
         if value:
             raise ValueError(f"{optimizer} has no {name}={value!r}: {instead[name]}")
-
-
-def _can_be(name, value):
-    """Whether an option may have this value. Only options that mean the same in all optimizers are judged."""
-    if name in ("lr", "momentum", "weight_decay", "eps"):
-        return is_number(value) and value >= 0
-    if name == "betas":  # at 1, Adam would divide by 0
-        return isinstance(value, list | tuple) and len(value) == 2 and all(is_number(v) and 0 <= v < 1 for v in value)
-    return True
 
 
 def launches(due, shared):

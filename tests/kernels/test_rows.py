@@ -280,6 +280,21 @@ def test_sgd(on, dtype, momentum, nesterov):
     all_close(mine, right, dtype)
 
 
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_muon(on, dtype, nesterov):
+    """Matrices that are square, wide, tall, far from square, several in an array, of one number, and none."""
+    shapes = [(8, 8, 8), (15, 5, 3), (5, 5, 7), (3, 3, 40), (40, 40, 3), (1, 1, 1), (0, 0, 3), (33, 33, 33), (8, 4, 8)]
+    mine = [[numbers((rows, k), dtype, 3 * i + j) for i, (rows, n, k) in enumerate(shapes)] for j in range(3)]
+    right = [[x.astype(np.float64) for x in column] for column in mine]
+    for _ in range(2):
+        for how, columns in ((on, mine), (reference, right)):
+            options = [(0.1, 0.0, 0.9), (0.02, 0.1, 0.5)]
+            slots = [(*a, i % 2, n, 1.5) for i, (a, (_, n, _)) in enumerate(zip(zip(*columns), shapes))]
+            how.muon_(slots, options.copy, nesterov, ((3.4445, -4.775, 2.0315),) * 3, 1e-7)
+    for x, y in zip((x for column in mine for x in column), (y for column in right for y in column)):
+        np.testing.assert_allclose(x, y, 0, 1e-12 if dtype == np.float64 else 2e-5)
+
+
 def test_norm_and_clipping(on, dtype):
     (mine,), (right,) = sets(dtype, 1)
     views = numbers((40, 30), dtype), numbers((40, 30), dtype)

@@ -93,6 +93,27 @@ def test_optimizer(torch, name, max_norm):
     np.testing.assert_allclose(run(mg), run(torch), rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("options", [{}, dict(nesterov=False, weight_decay=0.0), dict(adjust_lr_fn="match_rms_adamw")])
+def test_muon(torch, options, monkeypatch):
+    """100 steps on three matrices under a schedule. PyTorch's is made to compute in float64 here, as it stores."""
+    monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.clone)
+
+    def run(m):
+        rng = np.random.default_rng(0)
+        ps = [m.tensor(rng.standard_normal(shape), requires_grad=True) for shape in ((4, 12), (12, 6), (6, 5))]
+        optimizer = m.optim.Muon(ps, lr=0.1, **options)
+        schedule = m.optim.lr_scheduler.CosineAnnealingLR(optimizer, 100)
+        for step in range(100):
+            optimizer.param_groups[0]["momentum"] = 0.85 + 0.001 * step
+            for p in ps:  # drawn, since training would blow up the last bits
+                p.grad = m.tensor(rng.standard_normal(tuple(p.shape)))
+            optimizer.step()
+            schedule.step()
+        return np.concatenate([p.detach().numpy().ravel() for p in ps])
+
+    np.testing.assert_allclose(run(mg), run(torch), rtol=1e-10, atol=1e-10)
+
+
 @pytest.mark.parametrize("max_norm", [0.1, 1e3, math.inf])
 def test_clip_grad_norm(torch, max_norm):
     def run(m):

@@ -73,6 +73,7 @@ X = mg.randn(2, 3, dtype=mg.float64)
 G = mg.ones(2, 3, requires_grad=True)
 LINEAR = nn.Linear(3, 4)
 SGD = optim.SGD(LINEAR.parameters())
+MUON = optim.Muon([LINEAR.weight])
 
 
 def with_extra_state():
@@ -206,6 +207,8 @@ CALLS = {
     "optim.Optimizer": {"ValueError": lambda: optim.SGD([])},
     "optim.SGD": {"ValueError": lambda: optim.SGD([X])},
     "optim.Adam": {"ValueError": lambda: optim.Adam(LINEAR.parameters(), betas=(2, 0))},
+    "optim.Muon": {"ValueError": lambda: optim.Muon(LINEAR.parameters())},
+    "optim.Muon.add_param_group": {"ValueError": lambda: MUON.add_param_group({"params": LINEAR.bias})},
     "optim.Optimizer.add_param_group": {"ValueError": lambda: SGD.add_param_group({"params": LINEAR.weight})},
     "optim.Optimizer.load_state_dict": {"ValueError": lambda: SGD.load_state_dict({})},
     "optim.lr_scheduler.LRScheduler": {

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ..kernels import Struct, constant
-from .launcher import TOTALS, Launcher
+from .launcher import TOTALS, Launcher, real
 from .program import Table
 from .rules import EXACT, KERNEL
 
@@ -34,6 +34,59 @@ class Optim(Launcher):
         for dtype, group in _by_dtype(slots):
             rows = [dict(p=p, g=g, m=buffer, row=row) for p, g, buffer, row in group]
             self._launch_slots("sgd", dtype, rows, cells, momentum, nesterov, self.stop())
+
+    @KERNEL
+    def muon_(self, slots, options, nesterov, steps, eps):
+        cells = self.cells(options, (len(options()), 3), np.float64)
+        kinds: dict = {}
+        for slot in slots:
+            p, *_, n, scale = slot
+            if p.size:
+                kinds.setdefault((p.dtype, n, p.shape[-1], scale), []).append(slot)
+        for (dtype, n, k, scale), group in kinds.items():
+            x, rows, start = self.empty((sum(slot[0].size for slot in group),), dtype), [], 0
+            for p, g, m, row, *_ in group:
+                rows.append(dict(p=p, g=g, m=m, v=x[start : start + p.size], row=row))
+                start += p.size
+            self._launch_slots("muon_direction", dtype, rows, cells, nesterov)
+            y, start = self._orthogonal(x.reshape(-1, n, k), steps, eps).reshape(-1), 0
+            for slot in rows:
+                slot["v"] = y[start : start + slot["p"].size]
+                start += slot["p"].size
+            self._launch_slots("muon", dtype, rows, cells, scale, self.stop())
+
+    def _orthogonal(self, x, steps, eps):
+        """Matrices x (N, n, k) made orthogonal; x may be overwritten.
+
+        Where x is much longer than wide, what is iterated is A = x xᵀ alone, and the product of all that x has to be
+        multiplied by: less work on the same polynomial."""
+        half, dtype = x.dtype, real(x.dtype)
+        x = self.cast(x, dtype) if half != dtype else x
+        N, n, k = x.shape
+        side, tall = min(n, k), n > k
+        short = 2 * side <= max(n, k)
+
+        def times(q, x):
+            return self.matmul(x, q) if tall else self.matmul(q, x)
+
+        def squared(x):
+            return self.matmul(x.mT, x) if tall else self.matmul(x, x.mT)
+
+        self.launch("optim", "muon_norm", dtype, N, THREADS, x, n * k, eps)
+        squares, factor = squared(x), None
+        for i, coefficients in enumerate(steps):
+            q = self.matmul(squares, squares)
+            threads = self.row_threads(side)
+            self.launch("optim", "muon_polynomial", dtype, N * side, threads, q, squares, side, *coefficients)
+            last = i + 1 == len(steps)
+            if short:
+                factor = q if factor is None else self.matmul(q, factor)
+                squares = None if last else self.matmul(self.matmul(q, squares), q)
+            else:
+                x = times(q, x)
+                squares = None if last else squared(x)
+        x = times(factor, x) if short else x
+        return self.cast(x, half) if half != dtype else x
 
     @KERNEL
     def global_norm(self, arrays):

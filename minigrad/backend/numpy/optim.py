@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from ..primitives import Primitives
+from .matmul import product
 from .precision import is_half
 
 _CHUNK = 1 << 14  # elements that an update touches at a time: five such arrays fit in a core's second-level cache
@@ -29,6 +30,16 @@ class Optim(Primitives):
                 g = g + buffer * momentum if nesterov else buffer
             p -= g * lr
 
+    def muon_(self, slots, options, nesterov, steps, eps):
+        rows = options()
+        for slot, g, buffer, row, n, scale in slots:
+            lr, weight_decay, momentum = rows[row]
+            p, g, m = (x.astype(np.float32) if is_half(x) else x for x in (slot, g, buffer))
+            m = m * momentum + g * (1 - momentum)
+            x = m * momentum + g * (1 - momentum) if nesterov else m
+            x = _orthogonal(x.reshape(-1, n, p.shape[-1]), steps, eps) if x.size else x
+            buffer[...], slot[...] = m, p * (1 - lr * weight_decay) - x.reshape(p.shape) * (lr * scale)
+
     def global_norm(self, arrays):
         return np.array(math.sqrt(sum(self.dot(x, x) for x in arrays)))
 
@@ -36,6 +47,17 @@ class Optim(Primitives):
         factor = most / (float(norm) + 1e-6)
         for x in () if factor >= 1 else arrays:
             x *= x.dtype.type(factor)
+
+
+def _orthogonal(x, steps, eps):
+    if x.shape[1] > x.shape[2]:
+        return _orthogonal(x.mT, steps, eps).mT
+    norm = np.sqrt(np.square(x, dtype=np.float64).sum((1, 2), keepdims=True))
+    x = x / np.maximum(norm, eps).astype(x.dtype)
+    for a, b, c in steps:
+        squares = product(x, x.mT)
+        x = x * a + product(squares * b + product(squares, squares) * c, x)
+    return x
 
 
 def _adam_one(p, g, m, v, lr, beta1, beta2, eps, weight_decay, decoupled, step):

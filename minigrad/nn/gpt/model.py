@@ -202,6 +202,21 @@ class GPT(Module):
             {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
         ]
 
+    def muon_groups(self, weight_decay: float) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Groups for optim.Muon, the matrices within the blocks, and groups for AdamW, all else. The weights of q, k
+        and v are three matrices each; where heads share keys and values, a matrix for each head."""
+        inside = [p for name, p in self.blocks.named_parameters() if p.ndim == 2]
+        groups: dict[int, list[Any]] = {}
+        for block in self.blocks:
+            nh, nkv = block.attn.num_heads, block.attn.num_kv_heads
+            groups.setdefault(3 if nh == nkv else nh + 2 * nkv, []).append(block.attn.in_proj_weight)
+        packed = {p for ps in groups.values() for p in ps}
+        groups[1] = [p for p in inside if p not in packed]
+        rest = self.parameter_groups(weight_decay)
+        for group in rest:
+            group["params"] = [p for p in group["params"] if p not in set(inside)]
+        return [{"params": ps, "matrices": n, "weight_decay": weight_decay} for n, ps in groups.items()], rest
+
     def prune_heads(self, heads: Mapping[int, Iterable[int]]) -> Self:
         """Remove heads, {layer: numbers of heads}, for good. config.pruned collects them, by the numbers that they had
         at first, so that GPT(config) has the right sizes for load_state_dict. Returns self. Raises ValueError for an

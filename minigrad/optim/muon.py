@@ -1,0 +1,131 @@
+"""Muon: momentum, made orthogonal."""
+
+import math
+from collections.abc import Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from ..dtypes import is_number
+from ..tensor import Tensor
+from .optimizer import Optimizer, hyperparameters, launches
+
+if TYPE_CHECKING:
+    from ..optim.optimizer import Params
+
+JORDAN = (3.4445, -4.775, 2.0315)  # Jordan 2024: steep at 0, so that five steps do for singular values from 0.002 on
+SCALES = {  # of the learning rate, for a matrix of so many rows and columns
+    "original": lambda n, k: math.sqrt(max(1, n / k)),
+    "match_rms_adamw": lambda n, k: 0.2 * math.sqrt(max(n, k)),
+}
+
+
+class Muon(Optimizer):
+    """Steps along the momentum made orthogonal: all directions that a matrix is to move in get the same length.
+
+        m = μ m + (1 - μ) g;   x = orthogonal(μ m + (1 - μ) g);   p -= lr · weight_decay · p;   p -= lr · scale · x
+
+    and x = orthogonal(m) without nesterov. m begins as zeros. The scale for n rows and k columns is √max(1, n / k) for
+    adjust_lr_fn "original" or None, and 0.2 √max(n, k) for "match_rms_adamw", so that AdamW's rates fit. See
+    orthogonal() for ns_coefficients, ns_steps and eps. Source: Jordan 2024, "Muon: An optimizer for hidden layers in
+    neural networks"; options and defaults are PyTorch's.
+
+    For the matrices (…, n, k) within a model, any number of them; embeddings, heads and vectors are for AdamW, and
+    nn.GPT's `muon_groups` says which are which. matrices, an option of a group: how many
+    matrices lie in each of its parameters, one below the other, such as 3 for the weights of q, k and v.
+
+    Raises ValueError for impossible options, for parameters that are no such matrices, that are given twice or require
+    no gradient."""
+
+    buffers = ("momentum_buffer",)
+
+    def __init__(
+        self,
+        params: "Params",
+        lr: float = 1e-3,
+        weight_decay: float = 0.1,
+        momentum: float = 0.95,
+        nesterov: bool = True,
+        ns_coefficients: tuple[float, float, float] | tuple[tuple[float, float, float], ...] = JORDAN,
+        eps: float = 1e-7,
+        ns_steps: int = 5,
+        adjust_lr_fn: str | None = None,
+        *,
+        matrices: int = 1,
+    ) -> None:
+        options = dict(
+            lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov, eps=eps, ns_steps=ns_steps
+        )
+        rest = dict(ns_coefficients=ns_coefficients, adjust_lr_fn=adjust_lr_fn, matrices=matrices)
+        super().__init__(params, options | rest)
+
+    def add_param_group(self, param_group: Mapping[str, Any]) -> None:
+        """As Optimizer's. Raises ValueError for parameters that are no matrices, too."""
+        super().add_param_group(param_group)
+        group = self.param_groups[-1]
+        for p in group["params"]:
+            if p.ndim < 2 or p.shape[-2] % group["matrices"]:
+                self.param_groups.pop()
+                what = "matrices" if group["matrices"] == 1 else f"{group['matrices']} matrices, one below the other"
+                raise ValueError(f"Muon: a parameter of shape {p.shape} is not {what}; optimize it with AdamW")
+
+    def _can_be(self, name, value):
+        if name == "ns_coefficients":
+            steps = _triples(value) if isinstance(value, list | tuple) else ()
+            return bool(steps) and all(len(step) == 3 and all(map(is_number, step)) for step in steps)
+        if name in ("ns_steps", "matrices"):
+            return type(value) is int and 1 <= value < (100 if name == "ns_steps" else math.inf)
+        if name == "adjust_lr_fn":
+            return value is None or value in SCALES
+        return super()._can_be(name, value)
+
+    def update(self, p: Tensor, g: Tensor, state: MutableMapping[str, Any], group: MutableMapping[str, Any]) -> None:
+        m, momentum, lr = state["momentum_buffer"], group["momentum"], group["lr"]
+        m.mul_(momentum).add_((1 - momentum) * g)
+        x = momentum * m + (1 - momentum) * g if group["nesterov"] else m
+        rows, scale = _matrix(p, group)
+        x = orthogonal(x.reshape(-1, rows, p.shape[-1]), _steps(group), group["eps"])
+        p *= 1 - lr * group["weight_decay"]
+        p -= lr * scale * x.reshape(p.shape)
+
+    def update_all(self, due: list[Any]) -> None:
+        for (on, *shared), parameters in launches(due, lambda group: (group["nesterov"], _steps(group), group["eps"])):
+            numbers, options = hyperparameters(
+                parameters, lambda _, group: (group["lr"], group["weight_decay"], group["momentum"])
+            )
+            slots = [
+                (p, g, state["momentum_buffer"].array, row, *_matrix(p, group))
+                for (p, g, state, group), row in zip(parameters, numbers)
+            ]
+            on.muon_(slots, options, *shared)
+
+
+def orthogonal(x: Tensor, steps: tuple[tuple[float, float, float], ...] = (JORDAN,) * 5, eps: float = 1e-7) -> Tensor:
+    """Matrices x (N, n, k) with all their singular values brought near 1, and their singular vectors kept.
+
+        x = x / max(‖x‖, eps);   then for each (a, b, c) of steps, with A = x xᵀ:   x = a x + b A x + c A² x
+
+    where ‖x‖ is a matrix's Frobenius norm, and xᵀ takes the place of x if it has fewer rows. Each singular value σ goes
+    to a σ + b σ³ + c σ⁵. Source: the Newton-Schulz iteration, with the coefficients of Jordan 2024."""
+    if x.shape[-2] > x.shape[-1]:
+        return orthogonal(x.mT, steps, eps).mT
+    x = x / x.square().sum((-2, -1), keepdim=True).sqrt().clamp(min=eps)
+    for a, b, c in steps:
+        A = x @ x.mT  # (N, n, n)
+        x = a * x + (b * A + c * (A @ A)) @ x
+    return x
+
+
+def _triples(coefficients):
+    """The coefficients of one step as a tuple of one triple, or those of several as they are."""
+    several = coefficients and isinstance(coefficients[0], list | tuple)
+    return tuple(map(tuple, coefficients if several else [coefficients]))
+
+
+def _steps(group):
+    triples = _triples(group["ns_coefficients"])
+    return triples * group["ns_steps"] if len(triples) == 1 else triples
+
+
+def _matrix(p, group):
+    """(rows of each of the matrices in a parameter, scale of the learning rate)."""
+    rows, columns = p.shape[-2] // group["matrices"], p.shape[-1]
+    return rows, SCALES[group["adjust_lr_fn"] or "original"](rows, columns) if columns else 1.0

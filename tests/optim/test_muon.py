@@ -1,0 +1,199 @@
+"""Muon against its formula by singular values; its groups and options."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import backend, nn, optim
+from minigrad.optim.muon import JORDAN, orthogonal
+
+from ..devices import backend_of
+from .leaves import leaf
+
+POLYNOMIALS = {  # ns_coefficients, ns_steps, and the same as a triple for each step
+    "Jordan's": (JORDAN, 5, (JORDAN,) * 5),
+    "another": ((2.0, -1.5, 0.5), 3, ((2.0, -1.5, 0.5),) * 3),
+    "one for each step": (((4.0, -7.0, 3.5), (2.0, -1.5, 0.5)), 5, ((4.0, -7.0, 3.5), (2.0, -1.5, 0.5))),
+}
+
+
+def by_singular_values(x, steps, eps=1e-7):
+    u, s, vt = np.linalg.svd(x, full_matrices=False)
+    s = s / max(math.sqrt((s * s).sum()), eps)
+    for a, b, c in steps:
+        s = a * s + b * s**3 + c * s**5
+    return u * s @ vt
+
+
+def muon(p, grads, rates, steps, matrices=1, weight_decay=0.1, nesterov=True, scale=None):
+    m = np.zeros_like(p)
+    for g, (lr, momentum) in zip(grads, rates):
+        m = m + (1 - momentum) * (g - m)
+        x = g + momentum * (m - g) if nesterov else m
+        each = [by_singular_values(part, steps) for part in np.split(x, matrices)]
+        n, k = each[0].shape
+        factor = 0.2 * max(n, k) ** 0.5 if scale else max(1, n / k) ** 0.5
+        p = p * (1 - lr * weight_decay) - lr * factor * np.concatenate(each)
+    return p
+
+
+@pytest.mark.parametrize("on", ["numpy", pytest.param("native", marks=pytest.mark.needs("g++"))])
+@pytest.mark.parametrize("nesterov", [True, False])
+@pytest.mark.parametrize("name", POLYNOMIALS)
+def test_a_hundred_steps_against_singular_values(name, nesterov, on, monkeypatch):
+    """Two groups and matrices of all proportions, under a schedule of rates and momenta, captured and by update()."""
+    on = backend.reference if on == "numpy" else backend_of(on)
+    monkeypatch.setattr(backend, "cpu", lambda: on)
+    coefficients, ns_steps, each = POLYNOMIALS[name]
+    rng = np.random.default_rng(0)
+    shapes, matrices = [(12, 4), (9, 9), (6, 5), (3, 11), (17, 3)], [3, 3, 1, 1, 1]
+    start = [rng.standard_normal(shape) for shape in shapes]
+    grads = [[rng.standard_normal(shape) for shape in shapes] for _ in range(100)]
+    rates = [(0.02 / (1 + i), 0.85 + 0.001 * i) for i in range(100)]
+    options = dict(ns_coefficients=coefficients, ns_steps=ns_steps, nesterov=nesterov)
+    by_formula = type("Muon", (optim.Muon,), {"update_all": optim.Optimizer.update_all})
+    for cls, how in ((optim.Muon, mg.capture), (by_formula, lambda function: function)):
+        ps = [mg.tensor(x, requires_grad=True) for x in start]
+        groups = [{"params": ps[:2], "matrices": 3}, {"params": ps[2:]}]
+        optimizer = cls(groups, **options)
+
+        def step(*gs, ps=ps, optimizer=optimizer):
+            optimizer.zero_grad()
+            sum((p * g).sum() for p, g in zip(ps, gs)).backward()
+            optimizer.step()
+
+        step = how(step)
+        for gs, (lr, momentum) in zip(grads, rates):
+            for group in optimizer.param_groups:
+                group |= {"lr": lr, "momentum": momentum}
+            step(*map(mg.tensor, gs))
+        for i, p in enumerate(ps):
+            right = muon(start[i], [gs[i] for gs in grads], rates, each, matrices[i], nesterov=nesterov)
+            np.testing.assert_allclose(p.detach().numpy(), right, rtol=1e-10, atol=1e-10)
+
+
+def test_singular_values_come_near_one_and_vectors_stay():
+    rng = np.random.default_rng(0)
+    for shape in ((20, 30), (30, 20), (8, 8)):
+        x = rng.standard_normal((3, *shape))
+        y = orthogonal(mg.tensor(x)).numpy()
+        for a, b in zip(x, y):
+            np.testing.assert_allclose(b, by_singular_values(a, (JORDAN,) * 5), atol=1e-12)
+            s = np.linalg.svd(b, compute_uv=False)
+            assert s[:-2].min() > 0.6 and s.max() < 1.3
+    assert (orthogonal(mg.zeros(2, 3, 3)).numpy() == 0).all()
+    tiny = orthogonal(mg.full((1, 2, 2), 1e-30)).numpy()  # below eps, nothing is blown up
+    assert 0 < tiny.max() < 1e-20
+
+
+@pytest.mark.parametrize("on", ["numpy", pytest.param("native", marks=pytest.mark.needs("g++"))])
+def test_gradients_of_any_size(on, monkeypatch):
+    """Squares of 1e25 and 1e-25 are beyond float32; a NaN spoils its own matrix alone."""
+    on = backend.reference if on == "numpy" else backend_of(on)
+    monkeypatch.setattr(backend, "cpu", lambda: on)
+    g = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
+    moved = []
+    for size in (1, 1e25, 1e-25, math.nan):
+        p, q = (mg.zeros(4, 4, requires_grad=True) for _ in range(2))
+        p.grad, q.grad = mg.tensor(g * np.float32(size)), mg.tensor(g)
+        optim.Muon([p, q], lr=1.0, eps=1e-30).step()
+        moved.append(p.detach().numpy())
+        assert (q.detach().numpy() == moved[0]).all()
+    np.testing.assert_allclose(moved[1], moved[0], atol=1e-5)
+    np.testing.assert_allclose(moved[2], moved[0], atol=1e-5)
+    assert np.isnan(moved[3]).all()
+
+
+def test_a_stack_of_matrices_moves_as_they_would_alone():
+    stack, grads = mg.randn(3, 4, 6, dtype=mg.float64), mg.randn(3, 4, 6, dtype=mg.float64)
+    whole, parts = stack.clone().requires_grad_(), [x.clone().requires_grad_() for x in stack]
+    whole.grad = grads
+    for p, g in zip(parts, grads):
+        p.grad = g
+    optim.Muon([whole]).step()
+    optim.Muon(parts).step()
+    np.testing.assert_allclose(whole.detach().numpy(), np.stack([p.detach().numpy() for p in parts]), rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    "group, words",
+    [
+        (dict(params=[(3,)]), r"shape \(3,\) is not matrices; optimize it with AdamW"),
+        (dict(params=[(4, 4)], matrices=3), r"shape \(4, 4\) is not 3 matrices, one below the other"),
+        (dict(params=[(4, 4)], matrices=0), "matrices cannot be 0"),
+        (dict(params=[(4, 4)], ns_steps=100), "ns_steps cannot be 100"),
+        (dict(params=[(4, 4)], ns_steps=True), "ns_steps cannot be True"),
+        (dict(params=[(4, 4)], ns_coefficients=(1.0, 2.0)), "ns_coefficients cannot be"),
+        (dict(params=[(4, 4)], ns_coefficients=()), "ns_coefficients cannot be"),
+        (dict(params=[(4, 4)], ns_coefficients=7), "ns_coefficients cannot be 7"),
+        (dict(params=[(4, 4)], ns_coefficients=((1.0, 2.0, "3"),)), "ns_coefficients cannot be"),
+        (dict(params=[(4, 4)], adjust_lr_fn="adam"), "adjust_lr_fn cannot be 'adam'"),
+        (dict(params=[(4, 4)], momentum=-0.1), "momentum cannot be"),
+    ],
+)
+def test_what_it_cannot_do_is_said(group, words):
+    group["params"] = [leaf(*shape) for shape in group["params"]]
+    with pytest.raises(ValueError, match=f"^Muon: .*{words}"):
+        optim.Muon([group])
+    optimizer = optim.Muon([good := leaf(2, 2)])
+    with pytest.raises(ValueError, match=words):
+        optimizer.add_param_group(group)
+    assert [g["params"] for g in optimizer.param_groups] == [[good]]  # as if nothing had been tried
+
+
+def test_a_saved_state_goes_on_to_the_same_bits():
+    def made():
+        mg.manual_seed(0)
+        p, q = leaf(6, 4), leaf(4, 5)
+        coefficients = POLYNOMIALS["one for each step"][0]
+        return p, q, optim.Muon([{"params": [p], "matrices": 2, "ns_coefficients": coefficients}, {"params": [q]}])
+
+    def steps(p, q, optimizer, first, last):
+        for i in range(first, last):
+            rng = np.random.default_rng(i)
+            p.grad, q.grad = (mg.tensor(rng.standard_normal(x.shape)) for x in (p, q))
+            optimizer.step()
+        return np.concatenate([p.detach().numpy().ravel(), q.detach().numpy().ravel()])
+
+    right = steps(*made(), 0, 6)
+    p, q, optimizer = made()
+    steps(p, q, optimizer, 0, 3)
+    saved = optimizer.state_dict()
+    groups = json.loads(json.dumps(saved["param_groups"]))  # tuples come back as lists
+    again = *(x.detach().clone().requires_grad_() for x in (p, q)), None
+    other = optim.Muon([{"params": [again[0]], "matrices": 2}, {"params": [again[1]]}])
+    other.load_state_dict({"state": saved["state"], "param_groups": groups})
+    assert (steps(*again[:2], other, 3, 6) == right).all()
+
+
+@pytest.mark.parametrize(
+    "options, matrices",
+    [(dict(), 3), (dict(n_kv_head=2), 8), (dict(pruned={0: [1], 1: [1]}), 3), (dict(tied=False), 3)],
+)
+def test_the_groups_of_a_gpt(options, matrices):
+    model = nn.GPT(nn.GPTConfig(11, 8, n_layer=2, n_head=4, n_embd=16, bias=True, **options))
+    inside, rest = model.muon_groups(0.2)
+    named = dict(model.named_parameters())
+    ids = {id(p): name for name, p in named.items()}
+    of = {group["matrices"]: [ids[id(p)] for p in group["params"]] for group in inside}
+    assert of[matrices] == ["blocks.0.attn.in_proj_weight", "blocks.1.attn.in_proj_weight"]
+    assert sorted(of[1]) == sorted(
+        f"blocks.{i}.{name}.weight" for i in range(2) for name in ("attn.out_proj", "mlp.fc", "mlp.proj")
+    )
+    others = [ids[id(p)] for group in rest for p in group["params"]]
+    assert sorted([*others, *of[1], *of[matrices]]) == sorted(named)
+    assert [group["weight_decay"] for group in (*inside, *rest)] == [0.2, 0.2, 0.2, 0.0]
+    optimizers = optim.Muon(inside, lr=0.02), optim.AdamW(rest)
+    idx = mg.tensor(np.random.default_rng(0).integers(0, 11, (4, 9)))
+    losses = []
+    for _ in range(30):
+        _, loss = model(idx[:, :-1], idx[:, 1:])
+        model.zero_grad()
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.5 * losses[0]
