@@ -51,6 +51,7 @@ COMMANDS = {
     "head_count": [*TEXT, "--seeds=1", "--steps=0"],
     "head_report": ["--checkpoint", "model.safetensors", "--text", "The fox"],
     "induction_heads": ["--steps=1"],
+    "microgpt": [*TEXT, "--steps=1"],
     "kv_cache": ["--prompt=2", "--tokens=1"],
     "prune_heads": [*TEXT, "--steps=0", "--batches=1", "--remove=1"],
     "reverse_sequence": ["--steps=0"],
@@ -71,7 +72,7 @@ SMALL = {  # what makes examples quick that no option does
     "which_gradient_teaches": {"TRAININGS": {}},
 }
 OUTPUTS = "--out", "--json", "--html"
-CORPORA = "minigrad train", "char_lm", "head_count", "prune_heads"  # whose --text is files
+CORPORA = "minigrad train", "char_lm", "head_count", "microgpt", "prune_heads"  # whose --text is files
 STRANGE = ["", "x", "-1", "0", "1.5", "1e999", "nan", "-inf", "9" * 400, "9" * 5000, "²", "\udcff", "a\nb", "%(x)s"]
 NO_OUTPUT = ["", ".", "fifo", "book.txt/x", "book.txt/x/y.svg", "broken/y.svg", "/proc/x/y.svg", f"{'n' * 300}/y.svg"]
 NO_TEXT = ["", ".", "none", "fifo", "/dev/zero", "empty", "binary", "sparse", "loop", "one", "short", "book.txt/x",

@@ -1,5 +1,6 @@
 """The examples, run small: what they print and find is right."""
 
+import math
 import re
 
 import numpy as np
@@ -63,6 +64,18 @@ def test_head_count(capsys, tmp_path):
     rows = re.findall(r"^ +(\d+) +(\d+)  (\d\.\d+) \(", capsys.readouterr().out, re.MULTILINE)
     assert [int(row[0]) for row in rows] == [1, 2, 4, 8, 16] and all(1 < float(row[2]) < 6 for row in rows)
     assert (tmp_path / "heads.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_microgpt(capsys):
+    """It learns, and what it makes up are words of letters; captured and eager steps give the same."""
+    assert load("microgpt").main(["--steps", "400"]) == 0
+    out = capsys.readouterr().out
+    losses = [float(loss) for loss in re.findall(r"loss (\d\.\d+)", out)]
+    assert len(losses) == 4 and min(losses) < 2.8 < math.log(27)
+    made_up = out.splitlines()[-1].split(" ")
+    assert len(made_up) == 20 and sum(word.isalpha() for word in made_up) >= 18
+    assert load("microgpt").main(["--steps", "400", "--no-capture"]) == 0
+    assert capsys.readouterr().out == out
 
 
 def test_kv_cache(capsys):
