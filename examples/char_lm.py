@@ -3,8 +3,8 @@
     python examples/char_lm.py                       on little stories: half a minute
     python examples/char_lm.py --text book.txt       on a text of your own
 
-This is the loop itself. `minigrad train` does the same for longer, with checkpoints that a stopped run goes on from, on
-several processes if there are; minigrad/training/runner.py is its loop. `minigrad report FILE` reads what --out has.
+This is the loop itself. `minigrad train` has a faster recipe (minigrad/training/recipe.py), checkpoints that a stopped
+run goes on from, and several processes if there are. `minigrad report FILE` reads what --out has.
 """
 
 import dataclasses

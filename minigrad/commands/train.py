@@ -33,7 +33,7 @@ def arguments(argv):
     parser.add_argument("--resume", action="store_true", help="continue the run in --out")
     what = "UTF-8 files, or python-help: Python's own manual (default: little stories)"
     parser.add_argument("--text", nargs="+", default=(), type=cli.path, metavar="FILE", help=what)
-    parser.add_argument("--preset", choices=PRESETS, help="nanoGPT's settings; options override them (default: none)")
+    parser.add_argument("--preset", choices=PRESETS, help="fast: seconds; nanogpt-*: nanoGPT's; options override it")
     parser.add_argument("--no-capture", dest="captured", action="store_false", help="run each step in Python; slower")
     for name, (default, meaning, limits) in SETTINGS.items():
         option, kind = f"--{name.replace('_', '-')}", cli.number(type(default), **limits)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from . import lr_scheduler
 from .adam import Adam, AdamW
 from .muon import Muon
-from .optimizer import Optimizer
-from .schedule import warmup_cosine
+from .optimizer import Optimizer, Optimizers
+from .schedule import warmup_cosine, warmup_linear
 from .sgd import SGD
 
-__all__ = ["lr_scheduler", "Adam", "AdamW", "Muon", "Optimizer", "warmup_cosine", "SGD"]
+__all__ = ["lr_scheduler", "Adam", "AdamW", "Muon", "Optimizer", "Optimizers", "warmup_cosine", "warmup_linear", "SGD"]

@@ -225,6 +225,48 @@ class Optimizer:
         return from_backend(on.copy(value.to(p.device, p.dtype).array), on)
 
 
+class Optimizers:
+    """Several optimizers as one, such as Muon for some parameters and AdamW for the others. They step in order."""
+
+    def __init__(self, *optimizers: Optimizer) -> None:
+        self.optimizers = optimizers
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The groups of all of them, in order."""
+        return [group for optimizer in self.optimizers for group in optimizer.param_groups]
+
+    def step(self) -> None:
+        """Change every parameter that has a gradient, in place."""
+        for optimizer in self.optimizers:
+            optimizer.step()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Set every .grad to None; with set_to_none=False, to zeros where there is one."""
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none)
+
+    def state_dict(self) -> dict[str, Any]:
+        """{'optimizers': [the state of each, …]}"""
+        return {"optimizers": [optimizer.state_dict() for optimizer in self.optimizers]}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Restore what state_dict() gave. Raises ValueError for what does not fit; all are then as they were."""
+        states = state_dict.get("optimizers", ()) if isinstance(state_dict, Mapping) else ()
+        if not isinstance(states, list | tuple) or len(states) != len(self.optimizers):
+            raise ValueError(f"the state does not fit: it is not that of {len(self.optimizers)} optimizers")
+        before = [(dict(each.state), [dict(group) for group in each.param_groups]) for each in self.optimizers]
+        try:
+            for optimizer, state in zip(self.optimizers, states):
+                optimizer.load_state_dict(state)
+        except ValueError:
+            for optimizer, (state, groups) in zip(self.optimizers, before):
+                optimizer.state = defaultdict(dict, state)
+                for group, old in zip(optimizer.param_groups, groups):
+                    group.update(old)
+            raise
+
+
 def _fits(buffer, x, on):
     """Whether a kernel of a backend may change a buffer in place beside a parameter's array x."""
     if not isinstance(buffer, Tensor) or buffer.storage.backend is not on:

@@ -27,7 +27,7 @@ from ..typing import Array, FilePath
 
 if TYPE_CHECKING:
     from ..nn.module import Module
-    from ..optim import Optimizer
+    from ..optim import Optimizer, Optimizers
 
 __all__ = ["CheckpointError", "load", "load_tensors", "pack", "save", "unpack", "weights"]
 
@@ -118,7 +118,7 @@ def _opened(path):
 
 def pack(
     model: "Module",
-    optimizer: "Optimizer | None" = None,
+    optimizer: "Optimizer | Optimizers | None" = None,
     generators: Mapping[str, Generator] | None = None,
     **meta: Any,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -138,7 +138,7 @@ def unpack(
     tensors: Mapping[str, Any],
     meta: Mapping[str, Any],
     model: "Module",
-    optimizer: "Optimizer | None" = None,
+    optimizer: "Optimizer | Optimizers | None" = None,
     generators: Mapping[str, Generator] | None = None,
 ) -> None:
     """Restore in place what `pack` saved; leave out the optimizer and the generators to restore the model alone.

@@ -22,31 +22,31 @@ from ..base import cli
 from ..base.errors import CommandError, printable
 from ..base.files import claimed
 from ..distributed import Shards, World, gathered, scattered
-from ..optim import AdamW, warmup_cosine
 from ..random import Generator, default_generator, manual_seed
 from ..replay.captured import capture
 from ..tensor import tensor
 from ..typing import FilePath
-from . import checkpoint, runs, text
+from . import checkpoint, recipe, runs, text
 from .loop import Interrupt, Progress, Table
 
 __all__ = ["SETTINGS", "PRESETS", "Run", "train"]
 
-# Of about ten settings that train for two minutes on two slow cores, the defaults had the lowest validation loss.
+# Of about ten settings that train for two minutes on two cores, the defaults had the lowest validation loss.
 SETTINGS = {  # name: (default, meaning, limits). The checkpoint stores them, and resuming reads them from there.
-    "n_layer": (2, "transformer blocks", dict(at_least=1, at_most=1000)),
+    "n_layer": (3, "transformer blocks", dict(at_least=1, at_most=1000)),
     "n_head": (4, "attention heads per block", dict(at_least=1)),
-    "n_embd": (128, "numbers per character, a multiple of --n-head", dict(at_least=1)),
-    "block_size": (64, "characters the model sees at once", dict(at_least=1)),
-    "batch_size": (12, "blocks per step", dict(at_least=1)),
+    "n_embd": (96, "numbers per character, a multiple of --n-head", dict(at_least=1)),
+    "block_size": (128, "characters the model sees at once", dict(at_least=1)),
+    "batch_size": (16, "blocks per step", dict(at_least=1)),
     "dropout": (0.0, "share of the activations dropped in training", dict(at_least=0, below=1)),
-    "steps": (2400, "steps in all, including those before --resume", dict(at_least=1)),
-    "lr": (4e-3, "learning rate after warmup", dict(at_least=0)),
-    "min_lr": (1e-4, "learning rate at the end of the cosine", dict(at_least=0)),
-    "warmup": (100, "steps of linear warmup", dict(at_least=0)),
-    "weight_decay": (0.1, "weight decay of AdamW, on matrices only", dict(at_least=0)),
-    "clip": (1.0, "largest norm of the gradient; 0: no clipping", dict(at_least=0)),
-    "eval_every": (300, "steps between validations, each of which saves the run", dict(at_least=1)),
+    "steps": (2200, "steps in all, including those before --resume", dict(at_least=1)),
+    "muon": (1, "1: Muon trains the matrices within blocks; 0: nanoGPT's recipe", dict(at_least=0, at_most=1)),
+    "lr": (0.02, "learning rate after warmup", dict(at_least=0)),
+    "min_lr": (0.001, "learning rate at the end", dict(at_least=0)),
+    "warmup": (10, "steps of linear warmup", dict(at_least=0)),
+    "weight_decay": (0.0, "weight decay, on matrices only", dict(at_least=0)),
+    "clip": (0.0, "largest norm of the gradient; 0: no clipping", dict(at_least=0)),
+    "eval_every": (200, "steps between validations, each of which saves the run", dict(at_least=1)),
     "eval_batches": (200, "batches per validation, spread evenly over the split; 0: all of it", dict(at_least=0)),
     "shards": (1, "parts of a batch, for as many processes or fewer; under mpiexec 8, if that fits", dict(at_least=1)),
     "seed": (1337, "of initial weights, batches, dropout and samples", dict(at_least=0, below=2**32)),
@@ -54,14 +54,16 @@ SETTINGS = {  # name: (default, meaning, limits). The checkpoint stores them, an
 DEFAULTS: dict[str, Any] = {name: row[0] for name, row in SETTINGS.items()} | {"text": []}
 SHAPE = ("block_size", "n_layer", "n_head", "n_embd")
 NANOGPT: dict[str, Any] = dict(
-    lr=1e-3, min_lr=1e-4, warmup=100, weight_decay=0.1, clip=1.0, eval_every=250, eval_batches=0
+    muon=0, lr=1e-3, min_lr=1e-4, warmup=100, weight_decay=0.1, clip=1.0, eval_every=250, eval_batches=0
 )
-PRESETS = {  # nanoGPT's own settings, from its README and config/train_shakespeare_char.py
+FAST = dict(n_layer=2, n_head=4, n_embd=96, block_size=64, batch_size=16, steps=280, lr=0.04, min_lr=0.002)
+PRESETS = {  # nanogpt-*: nanoGPT's own settings, from its README and config/train_shakespeare_char.py
+    "fast": FAST | dict(eval_every=140),
     "nanogpt-cpu": NANOGPT | dict(batch_size=12, dropout=0.0, steps=2000),
     "nanogpt-gpu": NANOGPT | dict(batch_size=64, dropout=0.2, steps=5000),
 }
-for _name, _preset in PRESETS.items():
-    _preset |= {size: nn.gpt.model.PRESETS[_name][size] for size in SHAPE}
+for _name in "nanogpt-cpu", "nanogpt-gpu":
+    PRESETS[_name] |= {size: nn.gpt.model.PRESETS[_name][size] for size in SHAPE}
 
 SCORED = 20_000  # characters of the validation split that are also read with context
 LAST, BEST, LOSSES, PICTURE = runs.LAST, runs.BEST, "losses.csv", "loss.png"
@@ -92,8 +94,8 @@ class Run:
         self.model = model = build(settings, self.vocab, device)
         model.load_state_dict(world.first(model.state_dict))
         self.parameters = parameters = list(model.parameters())
-        groups = model.parameter_groups(settings["weight_decay"])
-        self.optimizer = optimizer = AdamW(groups, lr=settings["lr"], betas=(0.9, 0.99))
+        self.optimizer = optimizer = recipe.optimizer(model, settings)
+        self.shares = [group["lr"] for group in optimizer.param_groups]  # of the learning rate
         self.generators = {"default": default_generator, "batches": self.batches.generator}
 
         def gradient(x, y):
@@ -116,10 +118,8 @@ class Run:
 
     def step(self) -> tuple[float, float, float]:
         """Train on the next batch. Returns (loss, norm of the gradient, learning rate)."""
-        schedule = {name: self.settings[name] for name in ("lr", "min_lr", "warmup")}
-        lr = warmup_cosine(self.done, total=self.settings["steps"], **schedule)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
+        lr = recipe.rate(self.done, self.settings)
+        recipe.set_rates(self.optimizer, self.shares, self.done, lr)
         x, y = (tensor(ids, device=self.device) for ids in next(self.batches))  # (B, T): y is x one character later
         loss, norm = self._update(self.shards.sum(self._gradient, x, y))
         loss, norm = loss.item(), norm.item()
@@ -213,6 +213,8 @@ def train(
         if not resume:
             world.first(lambda: refuse_another(out))
         corpus = world.first(lambda: read_text(out, settings, saved, texts))
+        suited = {} if saved or preset else recipe.suited(len(corpus), DEFAULTS["steps"])
+        settings |= (chosen := {k: v for k, v in suited.items() if k not in typed and settings[k] != v})
         run = Run(world, settings, corpus, device, captured)
         if saved:
             run.restore(tensors, saved)
@@ -232,6 +234,8 @@ def train(
         ):
             about = f"{len(corpus):,} characters, {len(run.vocab)} different"
             progress.say(f"{about}; {run.model.num_parameters():,} parameters")
+            if chosen:
+                progress.say(f"for so short a text: {', '.join(f'{name} {value}' for name, value in chosen.items())}")
             trained: list[float] = []  # losses since the last validation
             while run.done < steps:
                 loss, norm, lr = run.step()
@@ -313,6 +317,8 @@ def build(settings, vocab, device):
     n_layer, C, nh, V = settings["n_layer"], settings["n_embd"], settings["n_head"], len(vocab)
     if C % nh:
         raise CommandError(f"--n-embd {C} is not a multiple of --n-head {nh}")
+    if settings["muon"] and C // nh % 2:
+        raise CommandError(f"--n-embd {C} over --n-head {nh} gives heads of odd size, for which there is only --muon 0")
     parameters = 12 * n_layer * C**2 + (V + settings["block_size"]) * C
     activations = settings["batch_size"] * settings["block_size"] * (16 * n_layer * C + 2 * V)
     needed = 4 * (4 * parameters + activations)  # bytes, at least: float32 weights, gradients and AdamW's two moments
@@ -321,8 +327,7 @@ def build(settings, vocab, device):
             f"to train {parameters:,} parameters on batches of {settings['batch_size']} blocks takes at least "
             f"{needed / 1e9:,.0f} GB of memory; this machine has {text.memory() / 1e9:.0f}"
         )
-    shape = {name: settings[name] for name in SHAPE}
-    return nn.GPT(nn.GPTConfig(V, dropout=settings["dropout"], bias=False, **shape)).to(device)
+    return recipe.model(settings, V).to(device)
 
 
 def saved_run(out, held):
@@ -341,7 +346,7 @@ def saved_run(out, held):
 
 def settings_for(out, typed, preset, texts, saved, processes):
     """The settings of a run. preset: a name of PRESETS, or None. saved: what its checkpoint says, or {}."""
-    old = saved.get("settings", {})
+    old = {"muon": 0} | saved.get("settings", {}) if saved else {}  # runs of before had nanoGPT's recipe
     settings = DEFAULTS | old | PRESETS.get(preset, {}) | typed
     if processes > 1 and not saved and "shards" not in typed:
         settings["shards"] = math.gcd(settings["batch_size"], max(8, processes))
@@ -349,7 +354,9 @@ def settings_for(out, typed, preset, texts, saved, processes):
         raise CommandError("--batch-size {batch_size} is not a multiple of --shards {shards}".format(**settings))
     if texts:
         settings["text"] = [p if p == text.PYTHON_HELP else os.path.abspath(p) for p in map(os.fspath, texts)]
-    changed = [f"{k} {old[k]}, not {settings[k]}" for k in (*SHAPE, "seed") if k in old and old[k] != settings[k]]
+    changed = [
+        f"{k} {old[k]}, not {settings[k]}" for k in (*SHAPE, "muon", "seed") if k in old and old[k] != settings[k]
+    ]
     if changed:
         other = "resume it as it is, or choose another --out"
         raise CommandError(f"the run in {out} has {'; '.join(changed)}: {other}")

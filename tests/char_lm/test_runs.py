@@ -178,7 +178,8 @@ def test_what_is_typed_at_a_resume_counts(book, out):
     assert main("--resume", "--out", out, "--steps", 3, "--weight-decay", 0.5) == 0
     _, meta = state(out)
     assert meta["settings"]["weight_decay"] == 0.5
-    assert [group["weight_decay"] for group in meta["optimizer"]["param_groups"]] == [0.5, 0.0]
+    saved = [group["weight_decay"] for each in meta["optimizer"]["optimizers"] for group in each["param_groups"]]
+    assert saved == [0.5, 0.5, 0.5, 0.5, 0.0]  # Muon's two groups, both ends, and norms
 
 
 # ----------------------------------------------------------------------------------------------------------- bad input

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import nn, optim
-from minigrad.training import Progress, runner, runs, text
+from minigrad import optim
+from minigrad.training import Progress, checkpoint, recipe, runner, runs, text
 
 from .runs import SIZES, TINY, WORDS, main, options, rows, state
 
@@ -21,22 +21,39 @@ def trained(book, out, *argv):
 
 def test_the_learning_rate_is_that_of_the_step(book, out):
     settings = dict(lr=0.02, min_lr=0.005, warmup=3, total=9)
-    argv = options(dict(lr=0.02, min_lr=0.005, warmup=3, steps=9))
-    table = trained(book, out, *argv)
-    expected = [optim.warmup_cosine(step, **settings) for step in range(9)]
-    np.testing.assert_allclose([float(row["lr"]) for row in table], expected, rtol=1e-5)
-    assert [group["lr"] for group in state(out)[1]["optimizer"]["param_groups"]] == [expected[-1]] * 2
+    schedules = [optim.warmup_cosine, lambda step, **of: optim.warmup_linear(step, fall=0.6, **of)]
+    for muon, shares in enumerate(([1.0] * 2, [1.0, 1.0, 1.0, 0.3, 0.3])):
+        argv = options(dict(lr=0.02, min_lr=0.005, warmup=3, steps=9, muon=muon))
+        table = trained(book, out / str(muon), *argv)
+        expected = [schedules[muon](step, **settings) for step in range(9)]
+        np.testing.assert_allclose([float(row["lr"]) for row in table], expected, rtol=1e-5)
+        found = [group["lr"] for group in groups(out / str(muon))]
+        np.testing.assert_allclose(found, np.array(shares) * expected[-1], rtol=1e-15)
 
 
-def test_the_first_step_is_adamws_with_the_rate_of_the_table(book, out):
-    """|Δp| = lr for each number whose gradient is not tiny: what the table says is what was done."""
-    assert main(*TINY, "--text", book, "--out", out, "--steps", 1, "--weight-decay", 0, "--clip", 0) == 0
+def groups(out):
+    """The parameter groups of all optimizers in a run's checkpoint."""
+    saved = state(out)[1]["optimizer"]
+    return [group for each in saved.get("optimizers", [saved]) for group in each["param_groups"]]
+
+
+@pytest.mark.parametrize("muon", [0, 1])
+def test_the_first_step_has_the_rate_of_the_table(book, out, muon):
+    """AdamW: |Δp| = lr for each number whose gradient is not tiny. Muon: in its matrices, all directions move alike."""
+    assert main(*TINY, "--text", book, "--out", out, "--steps", 1, "--muon", muon) == 0
     after, meta = state(out)
     mg.manual_seed(1337)
-    before = nn.GPT(nn.GPTConfig(**meta["config"])).state_dict()
-    moved = [abs(after[f"model.{name}"] - p.numpy()) for name, p in before.items()]
-    largest = max(x.max() for x in moved)
-    assert largest == pytest.approx(float(rows(out)[0]["lr"]), rel=1e-3)
+    before = recipe.model(meta["settings"], len(meta["chars"])).state_dict()
+    moved = {name: after[f"model.{name}"] - p.numpy() for name, p in before.items()}
+    lr = float(rows(out)[0]["lr"])
+    for name, x in moved.items():
+        if muon and x.ndim == 2 and name.startswith("blocks"):
+            for part in np.split(x, 3) if "in_proj" in name else [x]:
+                sizes = np.linalg.svd(part, compute_uv=False) / lr / max(1, part.shape[0] / part.shape[1]) ** 0.5
+                assert np.median(sizes) == pytest.approx(0.95, abs=0.3) and sizes.max() < 1.3, name
+        else:
+            share = 0.3 if muon and "wte" not in name else 1.0
+            assert abs(x).max() == pytest.approx(share * lr, rel=1e-3), name
 
 
 def losses_by_hand(out, data, batch_size, block_size):
@@ -66,7 +83,7 @@ def test_the_validation_loss_is_the_mean_over_the_validation_split(book, out):
 
 
 def test_the_best_model_is_that_of_the_lowest_validation_loss(book, out, tmp_path):
-    argv = options(dict(steps=14, eval_every=1, lr=0.5, min_lr=0.5, warmup=0, clip=0, eval_batches=0))
+    argv = options(dict(steps=14, eval_every=1, muon=0, lr=0.5, min_lr=0.5, warmup=0, weight_decay=0.1))
     table = trained(book, out, *argv)
     losses = [float(row["val"]) for row in table]
     best = int(np.argmin(losses))
@@ -81,7 +98,7 @@ def test_the_best_model_is_that_of_the_lowest_validation_loss(book, out, tmp_pat
 
 @pytest.mark.slow
 def test_typed_wins_over_the_preset_that_over_the_saved_and_these_over_the_defaults(book, out):
-    trained(book, out, "--steps", 1, "--lr", 0.03, "--clip", 0.7, "--eval-batches", 1)
+    trained(book, out, "--steps", 1, "--lr", 0.03, "--clip", 0.7, "--eval-batches", 1, "--muon", 0)
     sizes = options(SIZES | dict(steps=2, eval_batches=1))
     assert main("--resume", "--out", out, "--preset", "nanogpt-cpu", *sizes, "--warmup", 5) == 0
     settings = state(out)[1]["settings"]
@@ -126,21 +143,48 @@ def test_ctrl_c_twice_within_a_second_is_one_and_the_callers_handler_comes_back(
 
 INF = float("inf")
 BOUNDS = {  # name: (default, lowest, below)
-    "n_layer": (2, 1, INF), "n_head": (4, 1, INF), "n_embd": (128, 1, INF), "block_size": (64, 1, INF),
-    "batch_size": (12, 1, INF), "dropout": (0.0, 0, 1), "steps": (2400, 1, INF), "lr": (4e-3, 0, INF),
-    "min_lr": (1e-4, 0, INF), "warmup": (100, 0, INF), "weight_decay": (0.1, 0, INF), "clip": (1.0, 0, INF),
-    "eval_every": (300, 1, INF), "eval_batches": (200, 0, INF), "shards": (1, 1, INF), "seed": (1337, 0, 2**32),
+    "n_layer": (3, 1, INF), "n_head": (4, 1, INF), "n_embd": (96, 1, INF), "block_size": (128, 1, INF),
+    "batch_size": (16, 1, INF), "dropout": (0.0, 0, 1), "steps": (2200, 1, INF), "muon": (1, 0, 2),
+    "lr": (0.02, 0, INF), "min_lr": (1e-3, 0, INF), "warmup": (10, 0, INF), "weight_decay": (0.0, 0, INF),
+    "clip": (0.0, 0, INF), "eval_every": (200, 1, INF), "eval_batches": (200, 0, INF), "shards": (1, 1, INF),
+    "seed": (1337, 0, 2**32),
 }  # fmt: skip
 
 
 def test_defaults_and_presets():
     """The defaults are those that the README's figures come from; the presets are nanoGPT's own."""
     assert {name: row[0] for name, row in runner.SETTINGS.items()} == {name: row[0] for name, row in BOUNDS.items()}
-    both = dict(lr=1e-3, min_lr=1e-4, warmup=100, weight_decay=0.1, clip=1.0, eval_every=250, eval_batches=0)
+    both = dict(muon=0, lr=1e-3, min_lr=1e-4, warmup=100, weight_decay=0.1, clip=1.0, eval_every=250, eval_batches=0)
     cpu = dict(n_layer=4, n_head=4, n_embd=128, block_size=64, batch_size=12, dropout=0.0, steps=2000)
     gpu = dict(n_layer=6, n_head=6, n_embd=384, block_size=256, batch_size=64, dropout=0.2, steps=5000)
     presets = runner.PRESETS
-    assert presets == {"nanogpt-cpu": both | cpu, "nanogpt-gpu": both | gpu}
+    fast = dict(n_layer=2, n_head=4, n_embd=96, block_size=64, batch_size=16, steps=280, lr=0.04, min_lr=0.002)
+    assert presets == {"fast": fast | dict(eval_every=140), "nanogpt-cpu": both | cpu, "nanogpt-gpu": both | gpu}
+
+
+def test_a_short_text_gets_fewer_steps_and_dropout(book, out, capsys):
+    assert recipe.suited(2 * 10**7, 2200) == dict(steps=2200, eval_every=200, dropout=0.0, block_size=128)
+    book.write_text(WORDS * 20)  # 1,460 characters
+    sizes = [word for word in TINY if "block" not in word and "dropout" not in word and "eval" not in word]
+    assert main(*sizes, "--text", book, "--out", out, "--lr", 0.001) == 0
+    said = "for so short a text: steps 160, eval_every 14, dropout 0.4, block_size 64\n"
+    assert said in capsys.readouterr().out and len(rows(out)) == 160
+    other = out.parent / "other"
+    assert main(*TINY, "--text", book, "--out", other, "--steps", 3) == 0  # what is typed stands
+    assert "so short" not in capsys.readouterr().out
+    assert main("--resume", "--out", out, "--steps", 161) == 0
+    settings = state(out)[1]["settings"]
+    assert (settings["block_size"], settings["dropout"], settings["eval_every"]) == (64, 0.4, 14)
+
+
+def test_a_run_of_before_goes_on_with_its_own_recipe(book, out):
+    trained(book, out, "--muon", 0, "--steps", 2)
+    for name in "last", "best":
+        tensors, meta = state(out, name)
+        del meta["settings"]["muon"]
+        checkpoint.save(out / f"{name}.safetensors", tensors, meta)
+    assert main("--resume", "--out", out, "--steps", 3) == 0
+    assert state(out)[1]["settings"]["muon"] == 0
 
 
 @pytest.mark.parametrize("name", BOUNDS)

@@ -197,3 +197,37 @@ def test_the_groups_of_a_gpt(options, matrices):
             optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.5 * losses[0]
+
+
+def test_several_optimizers_are_saved_and_restored_as_one():
+    def made():
+        mg.manual_seed(0)
+        p, q = leaf(3, 4), leaf(4)
+        return p, q, optim.Optimizers(optim.Muon([p], lr=0.1), optim.AdamW([q], lr=0.2))
+
+    def stepped(p, q, both, first, last):
+        for i in range(first, last):
+            both.zero_grad()
+            ((p * p).sum() * (i + 1) + (q**3).sum()).backward()
+            both.step()
+        return np.concatenate([p.detach().numpy().ravel(), q.detach().numpy()])
+
+    right = stepped(*made(), 0, 5)
+    p, q, both = made()
+    stepped(p, q, both, 0, 2)
+    assert [group["lr"] for group in both.param_groups] == [0.1, 0.2]
+    saved = both.state_dict()
+    x, y, other = made()
+    x.data, y.data = p.detach().clone(), q.detach().clone()
+    other.load_state_dict(saved)
+    assert (stepped(x, y, other, 2, 5) == right).all()
+    for wrong in ({}, [], {"optimizers": saved["optimizers"][:1]}, {"optimizers": saved["optimizers"][::-1]},
+                  {"optimizers": [saved["optimizers"][0], {}]}):  # fmt: skip
+        before = other.state_dict()
+        with pytest.raises(ValueError, match="does not fit"):
+            other.load_state_dict(wrong)
+        after = other.state_dict()
+        for a, b in zip(before["optimizers"], after["optimizers"]):
+            assert a["param_groups"] == b["param_groups"] and a["state"].keys() == b["state"].keys()
+            for i in a["state"]:
+                assert all(a["state"][i][k] is b["state"][i][k] for k in a["state"][i] if k != "step")

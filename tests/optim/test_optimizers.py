@@ -357,6 +357,16 @@ def test_warmup_and_cosine():
     assert optim.warmup_cosine(5, lr=1.0, min_lr=0.5, warmup=5, total=5) == 0.5
 
 
+def test_warmup_linear():
+    def rates(**more):
+        return [optim.warmup_linear(step, lr=1.0, min_lr=0.2, warmup=3, total=10, **more) for step in range(12)]
+
+    begin = [0.25, 0.5, 0.75]
+    np.testing.assert_allclose(rates(), [*begin, 0.76, 0.68, 0.6, 0.52, 0.44, 0.36, 0.28, 0.2, 0.2])
+    np.testing.assert_allclose(rates(fall=0.5), [*begin, 1, 1, 1, 0.84, 0.68, 0.52, 0.36, 0.2, 0.2])
+    np.testing.assert_allclose(rates(fall=0), [*begin, *[1] * 7, 0.2, 0.2])
+
+
 @pytest.mark.parametrize("option", [dict(lr=-0.1), dict(lr="0.1"), dict(lr=float("nan")), dict(lr=True),
                                     dict(eps=-1e-8), dict(weight_decay=-1e-2), dict(betas=(0.9, 1.0)),
                                     dict(betas=(-0.1, 0.9)), dict(betas=0.9), dict(betas=(0.9,))],

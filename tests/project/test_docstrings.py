@@ -209,6 +209,7 @@ CALLS = {
     "optim.Adam": {"ValueError": lambda: optim.Adam(LINEAR.parameters(), betas=(2, 0))},
     "optim.Muon": {"ValueError": lambda: optim.Muon(LINEAR.parameters())},
     "optim.Muon.add_param_group": {"ValueError": lambda: MUON.add_param_group({"params": LINEAR.bias})},
+    "optim.Optimizers.load_state_dict": {"ValueError": lambda: optim.Optimizers(SGD).load_state_dict({})},
     "optim.Optimizer.add_param_group": {"ValueError": lambda: SGD.add_param_group({"params": LINEAR.weight})},
     "optim.Optimizer.load_state_dict": {"ValueError": lambda: SGD.load_state_dict({})},
     "optim.lr_scheduler.LRScheduler": {

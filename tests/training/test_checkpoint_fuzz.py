@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import nn, optim
+from minigrad import nn
 from minigrad.__main__ import main
-from minigrad.training import checkpoint, runner, runs
+from minigrad.training import checkpoint, recipe, runner, runs
 
 from ..char_lm.runs import quick_ending
 from . import wrong_checkpoints
@@ -132,16 +132,17 @@ def load_run(settings):
         """As --resume does, with a step after it."""
         tensors, meta = runs.load_run(path, settings)
         saved = meta["settings"]
-        sizes = {name: saved[name] for name in ("block_size", "n_layer", "n_head", "n_embd", "dropout")}
         with nn.init.skipped():
-            model = nn.GPT(nn.GPTConfig(len(meta["chars"]), **sizes))
-        optimizer = optim.AdamW(model.parameter_groups(0.1), lr=1e-3)
+            model = recipe.model(settings | saved, len(meta["chars"]))
+        optimizer = recipe.optimizer(model, settings | {"weight_decay": 0.1})
         generators = {"default": mg.Generator(), "batches": mg.Generator()}
         before = {name: x.numpy().tobytes() for name, x in model.state_dict().items()}
         try:
             checkpoint.unpack(tensors, meta, model, optimizer, generators)
         except checkpoint.CheckpointError:  # all or nothing
-            assert not optimizer.state and all(g.state == mg.Generator().state for g in generators.values()), "halves"
+            assert not any(each.state for each in optimizer.optimizers) and all(
+                g.state == mg.Generator().state for g in generators.values()
+            ), "halves"
             assert all(before[name] == x.numpy().tobytes() for name, x in model.state_dict().items()), "half a model"
             raise
         idx = mg.tensor(np.arange(6).reshape(2, 3))
