@@ -4,11 +4,8 @@
 //   take_add dx (V, C), dy (N, C), index (N,)                                   np.add.at(dx, index, dy)
 //   A sum is of the rows of dy with the same index. These are found by sorting, so the work does not grow with V.
 //   On a GPU:
-//     sort_runs         keys, order (N,): each run of RUN_LENGTH indices, sorted, and where they were; stable.
-//                       A block for each run
-//     merge_runs        the same with runs twice as long, from those of `length`; launch over N
-//     take_add          dx from indices that are sorted as a whole: ⌈N / WARPS⌉ blocks of WARPS warps for each SPAN
-//                       columns
+//     take_add          dx from keys, the sorted indices, and order, where each was: ⌈N / WARPS⌉ blocks of WARPS warps
+//                       for each SPAN columns
 //   Natively:
 //     sort_indices      order (N,), starts (V + 1,): order[starts[v]:starts[v + 1]] are the i with index[i] = v,
 //                       ascending. One block of one thread
@@ -20,57 +17,8 @@
 //   scatter_places    places (outer, m, n) in dx, seen as a vector, for take_add of one column. On a GPU
 #include "accumulate.cuh"
 
-constexpr int RUN_LENGTH = 1024;
 constexpr int SPAN = 128, WARPS = 8;  // columns that a block works on, and its warps
 constexpr int MANY_ROWS = 32;         // of one index: what a warp adds up alone at most
-
-// keys has sorted runs of `length`, of n keys together; the first two are to become one, and so on. Where goes key i?
-// Behind those before it in its own run, and those of the other run that come before it, whose number bisection finds.
-// Of equal keys those of the first run come first.
-__device__ __forceinline__ long long merged(const long long* keys, long long i, long long length, long long n) {
-  const long long first = i & -2 * length;  // length is a power of 2
-  const long long middle = first + length < n ? first + length : n, end = middle + length < n ? middle + length : n;
-  const long long key = keys[i], from = i < middle ? middle : first;
-  long long low = from, high = i < middle ? end : middle;
-  while (low < high) {
-    const long long half = low + (high - low) / 2;
-    if (keys[half] < key || (i >= middle && keys[half] == key)) low = half + 1;
-    else high = half;
-  }
-  return i + low - middle;
-}
-
-// args  keys, order, index (N)
-extern "C" __global__ void sort_runs(long long* __restrict__ keys, long long* __restrict__ order,
-                                     const long long* __restrict__ index, long long N) {
-  __shared__ long long sorted[2][RUN_LENGTH];
-  __shared__ short places[2][RUN_LENGTH];
-  const long long first = (long long)blockIdx.x * RUN_LENGTH;
-  const long long n = N - first < RUN_LENGTH ? N - first : RUN_LENGTH;
-  each(n, [&](long long i) { sorted[0][i] = index[first + i], places[0][i] = short(i); });
-  int now = 0;
-  for (int length = 1; length < n; length *= 2, now ^= 1) {
-    __syncthreads();
-    each(n, [&](long long i) {
-      const long long to = merged(sorted[now], i, length, n);
-      sorted[!now][to] = sorted[now][i];
-      places[!now][to] = places[now][i];
-    });
-  }
-  __syncthreads();
-  each(n, [&](long long i) { keys[first + i] = sorted[now][i], order[first + i] = first + places[now][i]; });
-}
-
-// args  keys, order, runs, places (N)
-extern "C" __global__ void merge_runs(long long* __restrict__ keys, long long* __restrict__ order,
-                                      const long long* __restrict__ runs, const long long* __restrict__ places,
-                                      long long N, long long length) {
-  grid_each(N, [&](long long i) {
-    const long long to = merged(runs, i, length, N);
-    keys[to] = runs[i];
-    order[to] = places[i];
-  });
-}
 
 // A warp adds up the rows of the index that begins at its place in the order. Where these are many, all warps of the
 // block share them out.

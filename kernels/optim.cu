@@ -127,13 +127,24 @@ extern "C" __global__ void muon_direction(const Slot* __restrict__ slots, int co
   });
 }
 
-// A block for each matrix of n elements: x = x / max(‖x‖, eps).
-// args  x (grid, n)
-extern "C" __global__ void muon_norm(T* __restrict__ x, long long n, double eps) {
-  x += blockIdx.x * n;
-  const double norm = sqrt(sum<double>(n, [&](long long i) { const double xi = R(x[i]); return xi * xi; }));
+// Matrices x of n elements, of which a block has CHUNK: what the squares of these add up to.
+// args  parts (grid); x (grid // up(n, CHUNK), n)
+extern "C" __global__ void muon_squares(double* __restrict__ parts, const T* __restrict__ x, long long n) {
+  const long long chunks = (n + CHUNK - 1) / CHUNK, from = blockIdx.x % chunks * CHUNK;
+  x += blockIdx.x / chunks * n + from;
+  const double s = sum<double>(n - from < CHUNK ? n - from : CHUNK,
+                               [&](long long i) { const double xi = R(x[i]); return xi * xi; });
+  if (threadIdx.x == 0) parts[blockIdx.x] = s;
+}
+
+// x = x / max(‖x‖, eps), in the same blocks.
+// args  x (grid // up(n, CHUNK), n); parts (grid)
+extern "C" __global__ void muon_norm(T* __restrict__ x, const double* __restrict__ parts, long long n, double eps) {
+  const long long chunks = (n + CHUNK - 1) / CHUNK, matrix = blockIdx.x / chunks, from = blockIdx.x % chunks * CHUNK;
+  const double norm = sqrt(sum<double>(chunks, [&](long long i) { return parts[matrix * chunks + i]; }));
   const R factor = R(1 / (norm > eps || norm != norm ? norm : eps));
-  each(n, [&](long long i) { x[i] = T(R(x[i]) * factor); });
+  x += matrix * n + from;
+  each(n - from < CHUNK ? n - from : CHUNK, [&](long long i) { x[i] = T(R(x[i]) * factor); });
 }
 
 // A block for each row of matrices A (n, n): q, which holds A², becomes a I + b A + c A².

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from minigrad.backend.kernels import constant
+from minigrad.backend.launch.reduce import SORTED
 from minigrad.backend.launch.source import source
 from tests.emulated import Emulated, EmulationError
 
 from .calls import GPU, OTHER_ORDER, hosted
 
-MANY_ROWS, RUN_LENGTH, WARPS = (constant("index_add.cu", name) for name in ("MANY_ROWS", "RUN_LENGTH", "WARPS"))
+MANY_ROWS, WARPS = (constant("index_add.cu", name) for name in ("MANY_ROWS", "WARPS"))
 pytestmark = pytest.mark.needs("g++")
 
 
@@ -50,7 +51,7 @@ def test_runs_that_one_warp_adds_up_or_all_of_a_block(on, times):
         check(on, 50, [*range(before), *[40] * times, *[41] * times, 42], 5)
 
 
-@pytest.mark.parametrize("N", [RUN_LENGTH - 1, RUN_LENGTH, RUN_LENGTH + 1, 2 * RUN_LENGTH, 5 * RUN_LENGTH + 7])
+@pytest.mark.parametrize("N", [SORTED - 1, SORTED, SORTED + 1, 2 * SORTED, 5 * SORTED + 7])
 def test_more_indices_than_a_block_sorts(on, N):
     check(on, 40_000, np.random.default_rng(0).integers(0, 40_000, N), 2)
     check(on, 7, np.random.default_rng(0).integers(0, 7, N), 2)
@@ -81,7 +82,7 @@ def test_the_work_grows_with_the_indices_and_not_with_the_rows():
     def text_of(file, dtype):
         if file != "index_add":
             return source(file, dtype)
-        return counter + re.sub(r"\b(keys|runs|index|order|row)\[(?!\d)", r"counted(\1)[", source(file, dtype))
+        return counter + re.sub(r"\b(keys|order|row)\[(?!\d)", r"counted(\1)[", source(file, dtype))
 
     def reads(N, rows, C=32):
         on = Emulated(text_of=text_of)
@@ -97,10 +98,12 @@ def test_the_work_grows_with_the_indices_and_not_with_the_rows():
             assert N * 32 <= reads(N, rows) < 40 * N * math.log2(N)
 
 
-def test_without_a_barrier_the_sort_is_a_race():
-    on = Emulated(check=True, text_of=lambda file, dtype: source(file, dtype).replace("__syncthreads();", ""))
+def test_without_a_barrier_it_is_a_race():
+    def text_of(file, dtype):
+        return source(file, dtype).replace("__syncthreads();", "" if file == "index_add" else "__syncthreads();")
+
     with pytest.raises(EmulationError, match=r"race|unwritten"):
-        on.take_add(9, np.arange(300) % 9, np.ones((300, 3), np.float32))
+        Emulated(check=True, text_of=text_of).take_add(9, np.arange(900) % 9, np.ones((900, 3), np.float32))
     checked = Emulated(check=True)
     check(checked, 9, np.arange(300) % 9, 3)
-    check(checked, 5000, np.random.default_rng(0).integers(0, 5000, RUN_LENGTH + 60), 130)
+    check(checked, 5000, np.random.default_rng(0).integers(0, 5000, SORTED + 60), 130)

@@ -11,7 +11,6 @@ from .movement import BITS, Movement
 from .rules import COPY, KERNEL, NUMPYS
 
 SPAN, WARPS = (constant("index_add.cu", name) for name in ("SPAN", "WARPS"))  # columns and warps of a block of take_add
-RUN_LENGTH = constant("index_add.cu", "RUN_LENGTH")  # indices that a block sorts
 SHORT = 8  # as many numbers may be added up without a Total: no digit is lost
 
 
@@ -111,7 +110,8 @@ class Index(Movement):
             dx = self.zeros((rows, C), dy.dtype)
             if dy.size:
                 grid = -(-N // WARPS) * -(-C // SPAN)
-                keys, order = self._sorted(index, dy.dtype)
+                order = self.argsort(index, 0, False)  # equal indices in their order
+                keys = self._take(index, order, 1)
                 self.launch("index_add", "take_add", dy.dtype, grid, 32 * WARPS, dx, dy, keys, order, N, C)
             return dx
         zeroed = rows > N
@@ -121,20 +121,6 @@ class Index(Movement):
         grid = max(1, min(blocks, -(-C // 16)))
         self.launch("index_add", "take_add_sorted", dy.dtype, grid, 1, dx, dy, order, starts, rows, C, zeroed)
         return dx
-
-    def _sorted(self, index, dtype):
-        """-> keys, order: index sorted, and where each of them was; equal ones in their order. By merging, with half as
-        many runs after each launch. dtype: of a kernel file that is loaded anyway."""
-        N = index.size
-        keys, order = self.empty((N,), INT64), self.empty((N,), INT64)
-        self.launch("index_add", "sort_runs", dtype, -(-N // RUN_LENGTH), 512, keys, order, index, N)
-        length = RUN_LENGTH
-        while length < N:
-            runs, places = keys, order
-            keys, order = self.empty((N,), INT64), self.empty((N,), INT64)
-            self.launch_each(N, "index_add", "merge_runs", dtype, keys, order, runs, places, N, length)
-            length *= 2
-        return keys, order
 
     def _indices(self, index):
         """Compact int64."""

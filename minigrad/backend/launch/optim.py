@@ -72,7 +72,9 @@ class Optim(Launcher):
         def squared(x):
             return self.matmul(x.mT, x) if tall else self.matmul(x, x.mT)
 
-        self.launch("optim", "muon_norm", dtype, N, THREADS, x, n * k, eps)
+        parts = self.empty((N * _chunks(n * k),), TOTALS)
+        self.launch("optim", "muon_squares", dtype, parts.size, THREADS, parts, x, n * k)
+        self.launch("optim", "muon_norm", dtype, parts.size, THREADS, x, parts, n * k, eps)
         squares, factor = squared(x), None
         for i, coefficients in enumerate(steps):
             q = self.matmul(squares, squares)
