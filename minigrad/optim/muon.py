@@ -107,7 +107,8 @@ def orthogonal(x: Tensor, steps: tuple[tuple[float, float, float], ...] = (JORDA
     to a σ + b σ³ + c σ⁵. Source: the Newton-Schulz iteration, with the coefficients of Jordan 2024."""
     if x.shape[-2] > x.shape[-1]:
         return orthogonal(x.mT, steps, eps).mT
-    x = x / x.square().sum((-2, -1), keepdim=True).sqrt().clamp(min=eps)
+    norm = x.double().square().sum((-2, -1), keepdim=True).sqrt()  # of numbers whose squares float32 does not hold, too
+    x = x / norm.clamp(min=eps).to(x.dtype)
     for a, b, c in steps:
         A = x @ x.mT  # (N, n, n)
         x = a * x + (b * A + c * (A @ A)) @ x

@@ -14,6 +14,7 @@ from ..nn.gpt.model import GPT
 from ..optim import AdamW, Muon, warmup_cosine, warmup_linear
 from ..optim.optimizer import Optimizer, Optimizers
 
+FORM: dict[str, Any] = {"positions": "rotary", "tied": False}
 EMBEDDED, UNEMBEDDED = 0.7, 0.001  # std of the first weights at both ends
 OTHERS = 0.3  # of the learning rate, for norms and the unembedding
 FALL = 0.6  # of the steps, at the end, in which the rate falls
@@ -37,7 +38,7 @@ def model(settings: dict[str, Any], vocab_size: int) -> GPT:
     sizes = {name: settings[name] for name in ("block_size", "n_layer", "n_head", "n_embd", "dropout")}
     if not settings["muon"]:
         return nn.GPT(nn.GPTConfig(vocab_size, bias=False, **sizes))
-    gpt = nn.GPT(nn.GPTConfig(vocab_size, bias=False, positions="rotary", tied=False, **sizes))
+    gpt = nn.GPT(nn.GPTConfig(vocab_size, bias=False, **FORM, **sizes))
     first = dict(gpt.named_parameters())
     init.normal_(first["wte.weight"], std=EMBEDDED)
     init.normal_(first["lm_head.weight"], std=UNEMBEDDED)
@@ -51,9 +52,9 @@ def optimizer(gpt: GPT, settings: dict[str, Any]) -> Optimizer | Optimizers:
         return AdamW(gpt.parameter_groups(weight_decay), lr=1.0, betas=(0.9, 0.99))
     inside, rest = gpt.muon_groups(weight_decay)
     ends, norms = rest
-    embedding, unembedding = ends["params"]
+    *embeddings, unembedding = ends["params"]
     ends = {"betas": (0.5, 0.95), "weight_decay": weight_decay}
-    groups = [{"params": [embedding], "lr": 1.0, **ends}, {"params": [unembedding], **ends}, norms]
+    groups = [{"params": embeddings, "lr": 1.0, **ends}, {"params": [unembedding], **ends}, norms]
     return Optimizers(Muon(inside, lr=1.0), AdamW(groups, lr=OTHERS, betas=(0.9, 0.99), eps=1e-10))
 
 
