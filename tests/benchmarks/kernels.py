@@ -139,6 +139,21 @@ def cases(on, torch):
             lambda: on.adam_(slots, lambda: [(1e-3, 0.1, 10)], 0.9, 0.99, 1e-8, True), optimizer.step, 7 * 4 * size
         )
 
+    def muon():
+        """The matrices within GPT-2's blocks, in TF32; torch.optim.Muon multiplies in bfloat16. FLOPs are its own."""
+        C, steps = 768, 5
+        shapes = 12 * [(C, C)] * 4 + 12 * [(4 * C, C), (C, 4 * C)]
+        pairs = [[normal(*shape) for shape in shapes] for _ in range(3)]
+        parameters = [t.clone().requires_grad_() for _, t in pairs[0]]
+        for p, (_, g) in zip(parameters, pairs[1]):
+            p.grad = g
+        optimizer = torch.optim.Muon(parameters, 1e-3)
+        slots = [(p, g, m, 0, p.shape[0], 1.0) for (p, _), (g, _), (m, _) in zip(*pairs)]
+        flops = sum(steps * (4 * min(s) ** 2 * max(s) + 2 * min(s) ** 3) for s in shapes)
+        jordan = ((3.4445, -4.775, 2.0315),) * steps
+        return Case(lambda: on.muon_(slots, lambda: [(1e-3, 0.1, 0.95)], True, jordan, 1e-7), optimizer.step, 0, flops,
+                    tf32=True)  # fmt: skip
+
     def matmul(dtype="float32", tf32=False, n=4096):
         (a, ta), (b, tb) = normal(n, n, dtype=dtype), normal(n, n, dtype=dtype)
         tolerance = 1e-2 if dtype == "float16" or tf32 else 1e-4
@@ -179,7 +194,7 @@ def cases(on, torch):
         )
 
     found = [copy, transpose, concat, add, bias_gelu, softmax, layer_norm, layer_norm_backward, cross_entropy]
-    found += [embedding_backward, adamw]
+    found += [embedding_backward, adamw, muon]
     named = {f.__name__: f for f in found}
     for how, kind in {"": ("float32", False), "_tf32": ("float32", True), "_float16": ("float16", False)}.items():
         for f in (matmul, linear, attention):
