@@ -1,7 +1,7 @@
 """Muon: momentum, made orthogonal."""
 
 import math
-from collections.abc import Mapping, MutableMapping
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from ..dtypes import is_number
@@ -28,11 +28,11 @@ class Muon(Optimizer):
     orthogonal() for ns_coefficients, ns_steps and eps. Source: Jordan 2024, "Muon: An optimizer for hidden layers in
     neural networks"; options and defaults are PyTorch's.
 
-    For the matrices (…, n, k) within a model, any number of them; embeddings, heads and vectors are for AdamW, and
-    nn.GPT's `muon_groups` says which are which. matrices, an option of a group: how many
-    matrices lie in each of its parameters, one below the other, such as 3 for the weights of q, k and v.
+    It is for the matrices within a model, of shape (…, n, k). Embeddings, unembeddings and vectors are for AdamW;
+    `muon_groups` of nn.GPT tells them apart. matrices, an option of a group: how many matrices each of its parameters
+    holds, one below the other, such as 3 for W_q, W_k and W_v in one.
 
-    Raises ValueError for impossible options, for parameters that are no such matrices, that are given twice or require
+    Raises ValueError for impossible options, and for parameters that are no such matrices, are given twice or require
     no gradient."""
 
     buffers = ("momentum_buffer",)
@@ -57,15 +57,11 @@ class Muon(Optimizer):
         rest = dict(ns_coefficients=ns_coefficients, adjust_lr_fn=adjust_lr_fn, matrices=matrices)
         super().__init__(params, options | rest)
 
-    def add_param_group(self, param_group: Mapping[str, Any]) -> None:
-        """As Optimizer's. Raises ValueError for parameters that are no matrices, too."""
-        super().add_param_group(param_group)
-        group = self.param_groups[-1]
-        for p in group["params"]:
-            if p.ndim < 2 or p.shape[-2] % group["matrices"]:
-                self.param_groups.pop()
-                what = "matrices" if group["matrices"] == 1 else f"{group['matrices']} matrices, one below the other"
-                raise ValueError(f"Muon: a parameter of shape {p.shape} is not {what}; optimize it with AdamW")
+    def _misfit(self, group):
+        count = group["matrices"]
+        what = "matrices" if count == 1 else f"{count} matrices, one below the other"
+        wrong = (p.shape for p in group["params"] if p.ndim < 2 or p.shape[-2] % count)
+        return next((f"a parameter of shape {shape} is not {what}; optimize it with AdamW" for shape in wrong), "")
 
     def _can_be(self, name, value):
         if name == "ns_coefficients":

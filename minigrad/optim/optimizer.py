@@ -89,6 +89,8 @@ class Optimizer:
             if id(p) in seen:
                 raise ValueError(f"{type(self).__name__}: a parameter of shape {p.shape} is given twice")
             seen.add(id(p))
+        if wrong := self._misfit(group):
+            raise ValueError(f"{type(self).__name__}: {wrong}")
         self.param_groups.append(group)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -168,6 +170,9 @@ class Optimizer:
             own = [[next(index) for _ in group["params"]] for group in self.param_groups]
             if given != own:
                 raise ValueError(f"it numbers parameters as {shown(given)}, where there are {shown(own)}")
+            for group, saved in zip(self.param_groups, groups):
+                if wrong := self._misfit(group | saved):
+                    raise ValueError(wrong)
             parameters = dict(enumerate(p for group in self.param_groups for p in group["params"]))
             loaded = {}
             for i, state in state_dict["state"].items():
@@ -189,6 +194,10 @@ class Optimizer:
                 isinstance(value, list | tuple) and len(value) == 2 and all(is_number(v) and 0 <= v < 1 for v in value)
             )
         return True
+
+    def _misfit(self, group):
+        """What is wrong with options of a group for its parameters, in words, or nothing: for a subclass to say."""
+        return ""
 
     def _checked_options(self, group):
         """A saved group: its parameters, and options that are possible and of their defaults' kinds."""

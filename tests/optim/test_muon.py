@@ -163,6 +163,8 @@ def test_a_saved_state_goes_on_to_the_same_bits():
     steps(p, q, optimizer, 0, 3)
     saved = optimizer.state_dict()
     groups = json.loads(json.dumps(saved["param_groups"]))  # tuples come back as lists
+    with pytest.raises(ValueError, match=r"does not fit: a parameter of shape \(6, 4\) is not 5 matrices"):
+        optimizer.load_state_dict(saved | {"param_groups": [groups[0] | {"matrices": 5}, groups[1]]})
     again = *(x.detach().clone().requires_grad_() for x in (p, q)), None
     other = optim.Muon([{"params": [again[0]], "matrices": 2}, {"params": [again[1]]}])
     other.load_state_dict({"state": saved["state"], "param_groups": groups})

@@ -203,9 +203,10 @@ class GPT(Module):
         ]
 
     def muon_groups(self, weight_decay: float) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Groups for optim.Muon, the matrices within the blocks, and groups for AdamW, all else. The weights of q, k
-        and v are three matrices each; where heads share keys and values, a matrix for each head."""
-        inside = [p for name, p in self.blocks.named_parameters() if p.ndim == 2]
+        """Groups for optim.Muon, the matrices within the blocks, and groups for AdamW, all else.
+
+        An in_proj_weight is three matrices, W_q, W_k and W_v; where heads share keys and values, one for each head."""
+        inside = [p for p in self.blocks.parameters() if p.ndim == 2]
         groups: dict[int, list[Any]] = {}
         for block in self.blocks:
             nh, nkv = block.attn.num_heads, block.attn.num_kv_heads
