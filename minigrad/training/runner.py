@@ -40,7 +40,7 @@ SETTINGS = {  # name: (default, meaning, limits). The checkpoint stores them, an
     "batch_size": (16, "blocks per step", dict(at_least=1)),
     "dropout": (0.0, "share of the activations dropped in training", dict(at_least=0, below=1)),
     "steps": (2200, "steps in all, including those before --resume", dict(at_least=1)),
-    "muon": (1, "1: Muon trains the matrices within blocks; 0: nanoGPT's recipe", dict(at_least=0, at_most=1)),
+    "muon": (1, "1: Muon trains the matrices within blocks; 0: nanoGPT's recipe, lr .004", dict(at_least=0, at_most=1)),
     "lr": (0.02, "learning rate after warmup", dict(at_least=0)),
     "min_lr": (0.001, "learning rate at the end", dict(at_least=0)),
     "warmup": (10, "steps of linear warmup", dict(at_least=0)),
@@ -53,9 +53,8 @@ SETTINGS = {  # name: (default, meaning, limits). The checkpoint stores them, an
 }
 DEFAULTS: dict[str, Any] = {name: row[0] for name, row in SETTINGS.items()} | {"text": []}
 SHAPE = ("block_size", "n_layer", "n_head", "n_embd")
-NANOGPT: dict[str, Any] = dict(
-    muon=0, lr=1e-3, min_lr=1e-4, warmup=100, weight_decay=0.1, clip=1.0, eval_every=250, eval_batches=0
-)
+ADAMW: dict[str, Any] = dict(lr=4e-3, min_lr=1e-4, warmup=100, weight_decay=0.1, clip=1.0)  # defaults with --muon 0
+NANOGPT = ADAMW | dict(muon=0, lr=1e-3, eval_every=250, eval_batches=0)
 FAST = dict(n_layer=2, n_head=4, n_embd=96, block_size=64, batch_size=16, steps=280, lr=0.04, min_lr=0.002)
 PRESETS = {  # nanogpt-*: nanoGPT's own settings, from its README and config/train_shakespeare_char.py
     "fast": FAST | dict(eval_every=140),
@@ -347,7 +346,8 @@ def saved_run(out, held):
 def settings_for(out, typed, preset, texts, saved, processes):
     """The settings of a run. preset: a name of PRESETS, or None. saved: what its checkpoint says, or {}."""
     old = {"muon": 0} | saved.get("settings", {}) if saved else {}  # runs of before had nanoGPT's recipe
-    settings = DEFAULTS | old | PRESETS.get(preset, {}) | typed
+    chosen = old | PRESETS.get(preset, {}) | typed
+    settings = DEFAULTS | ({} if chosen.get("muon", DEFAULTS["muon"]) else ADAMW) | chosen
     if processes > 1 and not saved and "shards" not in typed:
         settings["shards"] = math.gcd(settings["batch_size"], max(8, processes))
     if settings["batch_size"] % settings["shards"]:
