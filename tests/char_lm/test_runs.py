@@ -27,21 +27,21 @@ def short(monkeypatch, request):
 
 
 def test_a_run_leaves_all_its_files_and_learns(book, out, capsys):
-    assert main(*TINY, "--text", book, "--out", out, "--steps", 60, "--lr", 0.03) == 0
+    assert main(*TINY, "--text", book, "--out", out, "--steps", 40, "--eval-every", 8, "--lr", 0.03) == 0
     assert {p.name for p in out.iterdir()} == {"last.safetensors", "best.safetensors", "losses.csv", "loss.png"}
     assert (out / "loss.png").read_bytes().startswith(b"\x89PNG")
     table = rows(out)
-    assert [int(row["step"]) for row in table] == list(range(1, 61))
-    assert [int(row["step"]) for row in table if row["val"]] == list(range(4, 61, 4))
-    assert float(table[-1]["val"]) < float(table[3]["val"]) - 0.5
+    assert [int(row["step"]) for row in table] == list(range(1, 41))
+    assert [int(row["step"]) for row in table if row["val"]] == list(range(8, 41, 8))
+    assert float(table[-1]["val"]) < float(table[7]["val"]) - 0.5
     best = min(float(row["val"]) for row in table if row["val"])
     assert state(out, "best")[1]["best_loss"] == state(out)[1]["best_loss"] == pytest.approx(best, rel=1e-5)
     printed = capsys.readouterr().out
     assert len(printed) > 500
     lines = printed.splitlines()
-    at = lines.index(next(line for line in lines if line.startswith("step 8: ")))
-    mean = np.mean([float(row["train"]) for row in table[4:8]])  # since the validation before
-    assert lines[at] == f"step 8: training loss {mean:.4f}, validation loss {float(table[7]['val']):.4f}"
+    at = lines.index(next(line for line in lines if line.startswith("step 16: ")))
+    mean = np.mean([float(row["train"]) for row in table[8:16]])  # since the validation before
+    assert lines[at] == f"step 16: training loss {mean:.4f}, validation loss {float(table[15]['val']):.4f}"
     assert re.fullmatch(r"    \S.{20,100}", lines[at + 1])  # what it would write
     told = next(line for line in lines if line.startswith("a character takes "))
     model, vocab, _ = runs.load_char_model(out / "last.safetensors")
@@ -58,7 +58,7 @@ def test_a_run_leaves_all_its_files_and_learns(book, out, capsys):
     sample, further = (shlex.split(line.partition(": ")[2]) for line in (sample, further))  # to be typed as they are
     assert [command[1:3] for command in (sample, further)] == [["-m", "minigrad"]] * 2
     assert main(*sample[3:], "--prompt=The", "--tokens", 5) == 0 and capsys.readouterr().out.startswith("The")
-    assert further[3:] == ["train", "--resume", "--steps", "120", "--out", str(out)]
+    assert further[3:] == ["train", "--resume", "--steps", "80", "--out", str(out)]
     assert main(*further[4:], "--steps", 61) == 0 and state(out)[1]["step"] == 61
 
 

@@ -68,13 +68,13 @@ def test_head_count(capsys, tmp_path):
 
 def test_microgpt(capsys):
     """It learns, and what it makes up are words of letters; captured and eager steps give the same."""
-    assert load("microgpt").main(["--steps", "400"]) == 0
+    assert load("microgpt").main(["--steps", "200"]) == 0
     out = capsys.readouterr().out
     losses = [float(loss) for loss in re.findall(r"loss (\d\.\d+)", out)]
-    assert len(losses) == 4 and min(losses) < 2.8 < math.log(27)
+    assert len(losses) == 2 and min(losses) < 2.8 < math.log(27)
     made_up = out.splitlines()[-1].split(" ")
     assert len(made_up) == 20 and sum(word.isalpha() for word in made_up) >= 18
-    assert load("microgpt").main(["--steps", "400", "--no-capture"]) == 0
+    assert load("microgpt").main(["--steps", "200", "--no-capture"]) == 0
     assert capsys.readouterr().out == out
 
 
