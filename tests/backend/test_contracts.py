@@ -174,6 +174,7 @@ def every_primitive(on):
     on.launch_each(2, "captured", "check", WORD, index.copy(), index, 2, 9, False, False, 0, found, turn.copy())
 
 
+@pytest.mark.slow  # 2 to 3 CPU-seconds
 def test_each_argument_spoilt_in_each_way_is_refused(monkeypatch):
     seen = set()
     for kind in SpoilingNative, SpoilingEmulated:
