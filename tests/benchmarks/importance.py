@@ -15,7 +15,8 @@ import time
 import workers
 
 import minigrad as mg
-from minigrad import nn, study
+from minigrad import study
+from minigrad.training import recipe
 from minigrad.training.runner import DEFAULTS as SIZES
 
 V = 96  # characters, about as many as a text in English has
@@ -57,7 +58,7 @@ def main():
     args = parser.parse_args()
     B, T = SIZES["batch_size"], SIZES["block_size"]
     mg.manual_seed(0)
-    model = nn.GPT(nn.GPTConfig(V, **{name: SIZES[name] for name in ("n_layer", "n_head", "n_embd", "block_size")}))
+    model = recipe.model(SIZES, V)
     batches = [(mg.randint(0, V, (B, T)), mg.randint(0, V, (B, T))) for _ in range(args.batches)]
 
     def forward_and_backward():

@@ -11,7 +11,6 @@ learning rate falls until then; the table says if one misses the goal. Only trai
 process each, from the second step on.
 """
 
-import functools
 import math
 import time
 
@@ -212,7 +211,7 @@ def main():
     args = args.parse_args()
     if args.worker:
         how = args.text, args.goal, args.seed, args.preset
-        serve(lambda: ("ready", functools.partial(lambda request: trained(args.worker, *how))))
+        serve(lambda: ("ready", lambda request: trained(args.worker, *how)))
         return
     options = ["--goal", str(args.goal), "--seed", str(args.seed), "--preset", args.preset]
     commands = {name: ([__file__, args.text, *options, "--worker", name], None) for name in args.only}

@@ -206,7 +206,7 @@ class GPT(Module):
         """Groups for optim.Muon, the matrices within the blocks, and groups for AdamW, all else.
 
         An in_proj_weight is three matrices, W_q, W_k and W_v; where heads share keys and values, one for each head."""
-        inside = [p for p in self.blocks.parameters() if p.ndim == 2]
+        inside = dict.fromkeys(p for p in self.blocks.parameters() if p.ndim == 2)
         groups: dict[int, list[Any]] = {}
         for block in self.blocks:
             nh, nkv = block.attn.num_heads, block.attn.num_kv_heads
@@ -215,7 +215,7 @@ class GPT(Module):
         groups[1] = [p for p in inside if p not in packed]
         rest = self.parameter_groups(weight_decay)
         for group in rest:
-            group["params"] = [p for p in group["params"] if p not in set(inside)]
+            group["params"] = [p for p in group["params"] if p not in inside]
         return [{"params": ps, "matrices": n, "weight_decay": weight_decay} for n, ps in groups.items()], rest
 
     def prune_heads(self, heads: Mapping[int, Iterable[int]]) -> Self:
