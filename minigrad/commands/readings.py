@@ -35,6 +35,7 @@ from ..viz.labels import count
 
 MOST = 20  # cells that are listed
 SEQUENCES = 16  # of the run's validation text, where means over it are what counts
+SHOWN = 4  # sequences of it in a report
 MOST_CUT = 500  # edges that are cut, a forward each
 
 
@@ -194,7 +195,7 @@ def _check_head(head, layer):
 
 def report(args):
     """Trace the loss on the text, write the report and print its table."""
-    (text,) = read(args, args.text)
+    (text,) = read(args, args.text, sequences=SHOWN)
     with ExitStack() as stack, cli.busy() as say:
         with cli.refusing(ValueError):  # unknown heads
             trace = stack.enter_context(trace_heads(text.model, layers=args.layers, heads=args.heads))

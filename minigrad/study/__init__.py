@@ -23,7 +23,7 @@ runs.load_char_model of minigrad.training loads in Python. An order of reading s
 """
 
 from .layers import attention_layers, head_weights
-from .patterns import attention_to, duplicate, entropy, induction, previous, rollout
+from .patterns import attention_to, duplicate, entropy, induction, pair_induction, previous, rollout
 from .stats import STATS, Stat, stat
 from .table import HeadTable
 from .trace import HeadTrace, LayerTrace, trace_heads
@@ -55,11 +55,12 @@ from .recorder import Recorder
 from .report import LayerView
 
 __all__ = [
-    "attention_layers", "head_weights", "attention_to", "duplicate", "entropy", "induction", "previous", "rollout",
-    "STATS", "Stat", "stat", "HeadTable", "HeadTrace", "LayerTrace", "trace_heads", "IdentityError", "IdentityReport",
-    "Ledger", "ledger", "head_scores", "repeated_tokens", "AttentionOnly", "designed_head", "LogitAttribution",
-    "logit_attribution", "ov_circuit", "qk_circuit", "unembedding", "Composition", "composition", "TokenGradients",
-    "token_gradients", "BackwardLens", "backward_lens", "Node", "Edges", "Flow", "edge_patch", "flow", "METHODS",
-    "PruneReport", "ablate_heads", "grouped", "head_importance", "losses_without", "mean_loss", "prune", "ranked",
-    "patch", "cut_gradient", "WhatIf", "attention_attribution", "what_if", "Recorder", "LayerView",
+    "attention_layers", "head_weights", "attention_to", "duplicate", "entropy", "induction", "pair_induction",
+    "previous", "rollout", "STATS", "Stat", "stat", "HeadTable", "HeadTrace", "LayerTrace", "trace_heads",
+    "IdentityError", "IdentityReport", "Ledger", "ledger", "head_scores", "repeated_tokens", "AttentionOnly",
+    "designed_head", "LogitAttribution", "logit_attribution", "ov_circuit", "qk_circuit", "unembedding",
+    "Composition", "composition", "TokenGradients", "token_gradients", "BackwardLens", "backward_lens", "Node",
+    "Edges", "Flow", "edge_patch", "flow", "METHODS", "PruneReport", "ablate_heads", "grouped", "head_importance",
+    "losses_without", "mean_loss", "prune", "ranked", "patch", "cut_gradient", "WhatIf", "attention_attribution",
+    "what_if", "Recorder", "LayerView",
 ]  # fmt: skip

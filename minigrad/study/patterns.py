@@ -62,6 +62,27 @@ def induction(pattern: Array, tokens: Array) -> Array:
     return _over_sequences(pattern, after)
 
 
+def pair_induction(pattern: Array, tokens: Array, least: int = 2) -> dict[tuple[int, int], tuple[int, Array]]:
+    """Induction for each pair of tokens: {(a, b): (n, (nh,))}, over the n queries at the b of an a b that is not the
+    sequence's first: mean attention to what followed the earlier ones. Pairs with fewer than `least` queries are left
+    out. A head that copies only after certain pairs is seen here, and hardly in a mean over all tokens.
+
+    pattern (B, nh, T, T), tokens (B, T)."""
+    tokens = np.asarray(tokens)
+    copies = _earlier_copies(tokens)
+    after = np.zeros_like(copies)
+    after[:, 1:, 2:] = copies[:, 1:, 1:-1] & copies[:, :-1, :-2]  # the tokens before are copies too
+    b, i = np.nonzero(after.any(-1))
+    each = (np.asarray(pattern, np.float64) * after[:, None]).sum(-1)[b, :, i]  # (n, nh)
+    pairs, of, counts = np.unique(
+        np.stack([tokens[b, i - 1], tokens[b, i]], 1), axis=0, return_inverse=True, return_counts=True
+    )
+    sums = np.zeros((len(pairs), each.shape[1]))
+    np.add.at(sums, of.reshape(-1), each)
+    found = zip(map(tuple, pairs.tolist()), counts.tolist(), sums)
+    return {pair: (n, total / n) for pair, n, total in found if n >= least}
+
+
 def attention_to(pattern: Array, wanted: Array) -> Array:
     """Mean attention of a query to the keys that are `wanted`, (…, T, S) bool, over the queries that want any.
 

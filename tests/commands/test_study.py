@@ -88,7 +88,9 @@ def test_the_runs_own_text_is_read_where_none_is_given(trained, tmp_path, capsys
             assert float(error) == pytest.approx(values.std(ddof=1) / 4, abs=6e-4)
     assert run("flow", path) == 0
     assert str(study.flow(model, (x, y), method="cut")) in capsys.readouterr().out
-    for command in ["report", "-o", tmp_path / "h.html"], ["ledger"], ["cells", "--layer", 0, "--head", 1]:
+    assert run("report", path, "-o", tmp_path / "h.html") == 0
+    assert "\n4 sequences of 16 characters, spread over the run's validation text\n" in capsys.readouterr().out
+    for command in ["ledger"], ["cells", "--layer", 0, "--head", 1]:
         assert run(command[0], path, *command[1:]) == 0
         assert f"the beginning of the run's validation text: {kept[:16]!r}" in capsys.readouterr().out
     assert run("patch", path) == 0
