@@ -18,11 +18,11 @@ from .autograd import (
 )  # fmt: skip
 from .backend import DeviceError, device
 from .dtypes import Size, bool_, dtype, finfo, float16, float32, float64, iinfo, int8, int16, int32, int64, uint8
-from .dtypes import (  # PyTorch's names of them
+from .dtypes import (  # under PyTorch's names
     bool_ as bool, float16 as half, float32 as float, float64 as double, int16 as short, int32 as int, int64 as long,
 )  # fmt: skip
 from .ops.public import *
-from .ops.public import (  # by their second names
+from .ops.public import (  # second names
     abs as absolute, cat as concat, cat as concatenate, clamp as clip, div as divide, div as true_divide, ge as
     greater_equal, gt as greater, le as less_equal, lt as less, movedim as moveaxis, mul as multiply, ne as not_equal,
     neg as negative, sub as subtract, transpose as swapaxes, transpose as swapdims,
@@ -63,5 +63,5 @@ else:  # to mypy a module with __getattr__ would have every name
     }  # fmt: skip
     __getattr__, __dir__ = _missing.attributes(__name__, _LATER), lambda: [*__all__, *_LATER]
     __all__ += ops.__all__  # mypy takes those of a star
-    autograd.later("grad", "minigrad.tensor")  # where PyTorch has them
+    autograd.later("grad", "minigrad.tensor")  # PyTorch has them in autograd
     autograd.later("gradcheck", "minigrad.gradcheck")

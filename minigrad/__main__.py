@@ -1,12 +1,12 @@
 """Train a character model, look into its attention heads, check gradients.
 
     minigrad train --steps 500                a small GPT, on little stories; --text FILE takes a text of your own
-    minigrad sample --prompt "The "           have it write
+    minigrad sample --prompt "The "           let it write
     minigrad report --text "The list of"      what its heads do, and their gradients, as an HTML file
     minigrad check my_ops.py                  the gradients of your own ops
 
-minigrad COMMAND -h lists a command's options, and minigrad --version says which one this is. python -m minigrad is the
-same program.
+minigrad COMMAND -h lists a command's options; minigrad --version prints the version. python -m minigrad is the same
+program.
 """
 
 import importlib
@@ -27,7 +27,7 @@ TOOLS = {
 
 
 def command(name):
-    """The module of commands/ of this name. Only the one that is typed is imported."""
+    """The module of commands/ with this name. Only the one that was typed is imported."""
     return importlib.import_module(f".commands.{name}", __package__)
 
 

@@ -1,4 +1,4 @@
-"""PyTorch's way of asking for a GPU, and how it multiplies: `device = "cuda" if mg.cuda.is_available() else "cpu"`."""
+"""Is there a GPU, and how does it multiply? `device = "cuda" if mg.cuda.is_available() else "cpu"`, as in PyTorch."""
 
 from . import backend
 from .backend.launch.launcher import Launcher
@@ -15,7 +15,7 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """1 where there is a GPU, else 0: minigrad uses one."""
+    """1 if there is a GPU, else 0: minigrad uses a single one."""
     return int(is_available())
 
 
@@ -25,14 +25,14 @@ def is_bf16_supported() -> bool:
 
 
 def synchronize() -> None:
-    """Wait until the GPU has done all that was asked of it. Raises DeviceError where there is none."""
+    """Wait until the GPU has finished all work. Raises DeviceError if there is none."""
     backend.get("cuda").synchronize()
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """How a GPU multiplies float32 in matrix products and attention: 'highest', as float32; or 'high' or 'medium', on
-    tensor cores and two to three times as fast, what is rounded to TF32, of 10 bits after the point. Sums are float32
-    all the same, and the CPU knows 'highest' only. ValueError for other words."""
+    """Precision of float32 matrix products and attention on a GPU. 'highest': float32. 'high' or 'medium': factors are
+    rounded to TF32 (10 fraction bits) for tensor cores, two to three times as fast; sums stay float32. The CPU always
+    uses 'highest'. Raises ValueError for other words."""
     if precision not in ("highest", "high", "medium"):
         raise ValueError(f"set_float32_matmul_precision takes 'highest', 'high' or 'medium', not {precision!r}")
     Launcher.tf32 = precision != "highest"

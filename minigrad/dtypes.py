@@ -24,10 +24,10 @@ _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
 
 def as_dtype(dtype):
-    """One of ours from a NumPy dtype, a name or Python's bool, int, float (the last is float32). Raises TypeError."""
+    """minigrad's dtype for a NumPy dtype, a name, or Python's bool, int or float (float32). Raises TypeError."""
     try:
         found = DEFAULT_FLOAT if dtype is float else np.dtype(dtype)
-    except TypeError:  # a name that NumPy has not either, such as bfloat16
+    except TypeError:  # a name that NumPy lacks too, such as bfloat16
         found = dtype
     if found not in ALL:
         raise TypeError(f"minigrad has no dtype {found}; it has {', '.join(str(d) for d in ALL)}")
@@ -35,12 +35,12 @@ def as_dtype(dtype):
 
 
 def plain(name, data):
-    """data, an array or what NumPy makes one of, as an ndarray that kernels can read: aligned, with strides of whole
-    elements. It shares an array's memory where that is so already.
+    """data (an array, or anything NumPy converts) as an ndarray that kernels can read: aligned, with strides of whole
+    elements. An array that already is one shares its memory.
 
-    Raises TypeError for a masked array, whose hidden numbers would count, and for what holds no real numbers."""
+    Raises TypeError for a masked array, whose mask would be lost, and for data that are not real numbers."""
     if isinstance(data, np.ma.MaskedArray):
-        raise TypeError(f"{name}: a masked array would lose its mask; array.filled(number) says what stands there")
+        raise TypeError(f"{name}: a masked array would lose its mask; fill it first: array.filled(number)")
     array = np.asarray(data)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{name}: minigrad has no dtype {array.dtype}")
@@ -48,8 +48,7 @@ def plain(name, data):
 
 
 def is_number(value: Any):
-    """Whether value is an int or a float, Python's or NumPy's, that float64 can hold. A bool, NaN, an infinity and
-    10**400 are not."""
+    """Is value a finite int or float, Python's or NumPy's, within float64's range? A bool is not."""
     if isinstance(value, np.floating):
         value = float(value)  # beside a float32, NumPy would make float64's largest a float32
     numeric = isinstance(value, int | float | np.integer) and not isinstance(value, bool)
@@ -57,8 +56,8 @@ def is_number(value: Any):
 
 
 def check_holds(name, dtype, *numbers):
-    """Raise OverflowError if an integer dtype does not hold one of the numbers, ints or floats without their fraction.
-    NaN and the infinities never fit; what is no number passes."""
+    """Raise OverflowError if one of the numbers (ints, or floats without their fraction) does not fit an integer dtype.
+    NaN and infinities never fit; non-numbers pass."""
     if dtype.kind not in "iu":
         return
     limits = np.iinfo(dtype)
@@ -71,7 +70,7 @@ def check_holds(name, dtype, *numbers):
 
 
 def check_data(name, dtype, array):
-    """`check_holds` of all elements of the array that NumPy has made of Python's numbers."""
+    """`check_holds` for all elements of an array that NumPy made from Python numbers."""
     if array.dtype == object and all(isinstance(number, int) for number in array.flat):  # too large for NumPy's dtypes
         check_holds(name, dtype, *array.flat)
     elif array.dtype.kind in "iuf" and dtype.kind in "iu" and array.size:
@@ -79,7 +78,7 @@ def check_data(name, dtype, array):
 
 
 def wrapped(name, dtype, number):
-    """The int that an integer dtype has in number's place, modulo 2^bits, as PyTorch adds and multiplies."""
+    """number modulo 2^bits of an integer dtype, as PyTorch wraps it in + - *."""
     if not -(2**63) <= number < 2**64:
         check_holds(name, dtype, number)
     limits = np.iinfo(dtype)

@@ -23,8 +23,8 @@ __all__ = ["Generator", "default_generator", "initial_seed", "manual_seed"]
 class Generator:
     """A stream of random words. `state` is a dict of two ints: set a saved one again, and the same numbers follow.
 
-    Setting anything else raises ValueError and leaves the stream where it is. device, 'cpu' or 'cuda', changes
-    nothing: each draws the same numbers from a stream."""
+    Setting anything else raises ValueError and changes nothing. device ('cpu' or 'cuda') makes no difference to
+    the numbers."""
 
     def __init__(self, seed: int = 0, *, device: str = "cpu") -> None:
         named(device)
@@ -81,11 +81,10 @@ class Generator:
         pairs = -(-math.prod(shape) // 2)
         return on.random_normal(self.reserve(4 * pairs), shape, np.dtype(dtype))
 
-    # What follows is drawn on the host: batches and samples, where speed does not matter.
+    # The rest is generated on the host: batches and samples, where speed does not matter.
 
     def integers(self, low: int, high: int, shape: tuple[int, ...]) -> Array:
-        """int64 in [low, high), of a shape, each equally likely to within 2^-53. Raises ValueError if there are
-        none."""
+        """int64 in [low, high), each equally likely to within 2^-53. Raises ValueError if the range is empty."""
         if high <= low:
             raise ValueError(f"no integers from {low} up to but not including {high}")
         return low + (self.uniform(shape) * (high - low)).astype(np.int64)

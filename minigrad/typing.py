@@ -1,6 +1,6 @@
-"""Names for kinds of arguments, as annotations use them: yours too, `from minigrad.typing import DTypeLike`.
+"""Types for annotations, for your own too: `from minigrad.typing import DTypeLike`.
 
-They are for type checkers and editors. What an argument really is, its function looks at when it is called."""
+They serve type checkers and editors; functions validate their arguments at run time."""
 
 from collections.abc import Callable, Sequence
 from os import PathLike
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Array", "DType", "DTypeLike", "Dims", "FilePath", "Index", "Number", "Operand", "Size"]
 
 F = TypeVar("F", bound=Callable[..., Any])  # of a decorator that keeps a function's type
-T = TypeVar("T", bound="Value")  # a Tensor, as ops know it, which know nothing of Tensor
+T = TypeVar("T", bound="Value")  # a Tensor; ops do not import Tensor
 Array: TypeAlias = np.ndarray[Any, Any]  # NumPy's, of any shape and dtype
 DType: TypeAlias = np.dtype[Any]  # minigrad.float32, …
 DTypeLike: TypeAlias = DType | type[Any] | str  # minigrad.float32, np.float32, float, "float32"

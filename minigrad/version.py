@@ -1,3 +1,3 @@
-"""The version, for all who write it down."""
+"""The version, defined once."""
 
 __version__ = "0.1.0"

@@ -7,7 +7,7 @@ a value: its shape, dtype and device, but never the value. An Op keeps an array 
 `save_output`, `save`), and the walk frees it as soon as it has been used.
 
 An op's backward takes Tensors and returns Tensors. So it is written like any other maths, the backward pass is itself a
-graph (`create_graph=True`), and the engine need not know what a Tensor is: `Value` is all that it sees of one.
+graph (`create_graph=True`), and the engine does not depend on Tensor: `Value` is all it sees of one.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -39,5 +39,5 @@ else:
     __getattr__ = attributes(__name__, _later)
 
     def later(name, module):
-        """Have this package offer a name of a module that is made on top of it, imported at its first use."""
+        """Let this package offer a name of a higher module, imported at its first use."""
         _later[name] = module

@@ -54,7 +54,7 @@ def positive(shape: Sequence[int]) -> Sample:
 
 
 def apart(shape: Sequence[int]) -> Sample:
-    """Distinct values, also apart from 0: nothing here is near a kink of max, relu or abs."""
+    """Distinct values, none near 0: away from the kinks of max, relu and abs."""
     return Sample("apart", tuple(shape))
 
 
@@ -68,7 +68,7 @@ def booleans(shape: Sequence[int]) -> Sample:
 
 @dataclass(frozen=True)
 class Fixed:
-    """An input given by its values, for what is hardly drawn at random, such as a mask with an empty row."""
+    """An input given by its values, such as a mask with an empty row, which is unlikely to be generated at random."""
 
     values: object
 

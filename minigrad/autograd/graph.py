@@ -20,7 +20,7 @@ class GraphError(RuntimeError):
 
 
 class Storage:
-    """Memory that views share: where it is, how often it was changed in place, and in which walk it was born."""
+    """Memory that views share: its device, the number of in-place changes, and the walk that allocated it."""
 
     __slots__ = ("backend", "version", "born")
 
@@ -35,7 +35,7 @@ class Storage:
     @classmethod
     def begin_walk(cls) -> int:
         """The number of a new backward walk: larger than `born` of any storage made before it."""
-        with accumulating:  # else a thread that is slow here could set an older number than another's
+        with accumulating:  # otherwise a slow thread could set an older number than another's
             cls.walk = number = next(cls._walks)
         return number
 
@@ -48,25 +48,25 @@ class Storage:
 
 
 class SharedStorage(Storage):
-    """Memory that NumPy has given, and may change."""
+    """Memory that came from NumPy, which may change it."""
 
     __slots__ = ()
 
 
 class Handle:
-    """What adding a hook returns. remove() takes this hook off again, and no other."""
+    """Returned when a hook is added; remove() removes that hook."""
 
     def __init__(self, hooks: dict[Any, Any], hook: Any):
         self._hooks, self._key = hooks, object()
         hooks[self._key] = hook
 
     def remove(self) -> None:
-        """Take the hook off again; a second time nothing happens."""
+        """Remove the hook; a second call does nothing."""
         self._hooks.pop(self._key, None)
 
 
 class Recorded(Protocol):
-    """What nodes and walks see of an op that ran: see Op, which says what each is."""
+    """The part of an op that nodes and walks use; Op documents it."""
 
     name: str
     broadcasts: bool
@@ -100,9 +100,9 @@ class Node:
         self.hooks: dict[Any, Any] | None = None  # what add_hook has added
 
     def add_hook(self, hook: Callable[[Any], Any]) -> Handle:
-        """Have every backward walk call hook(gradient) once the whole gradient of this value is known.
+        """Call hook(gradient) in every backward walk, once the whole gradient of this value is known.
 
-        hook may return another gradient in its place, or None. Hooks run in the order in which they were added."""
+        hook may return a replacement, or None. Hooks run in the order in which they were added."""
         if thread.recorder is not None:
             thread.recorder.looked_into(self)
         if self.hooks is None:
@@ -110,10 +110,9 @@ class Node:
         return Handle(self.hooks, hook)
 
     def accumulate(self, g: Any, own: Callable[[Any], Any] | None = None) -> None:
-        """Add g to .grad; what other threads add meanwhile is not lost.
+        """Add g to .grad, safely while other threads do.
 
-        own: a function that gives g in memory that nobody else has, for .grad to begin with. None: g is in such
-        memory already."""
+        own: a function that returns g in memory of its own, for a new .grad. None: g already is."""
         with accumulating:
             if self.grad is not None:
                 self.grad = self.grad + g
@@ -129,7 +128,7 @@ class Value:
     storage: Storage
     node: Node | None
 
-    if TYPE_CHECKING:  # what is used of a Tensor where Tensor is not known: here and in the parts of its class
+    if TYPE_CHECKING:  # the attributes of a Tensor that are used here and in the parts of its class
 
         @property
         def shape(self) -> tuple[int, ...]:

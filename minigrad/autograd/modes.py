@@ -1,4 +1,4 @@
-"""The grad modes: switches of the thread, as context managers and decorators."""
+"""Grad modes: per-thread switches, as context managers and decorators."""
 
 import threading
 from collections.abc import Callable
@@ -13,7 +13,7 @@ class _Mode(threading.local):
         self.inference = False  # are new arrays barred from ever entering a graph?
         self.anomaly = False  # is every result searched for NaN and Inf?
         self.watch: Callable[..., object] | None = None  # called with (op, inputs, outputs) after every op
-        self.inspecting = False  # does the backward that runs only show its steps, and touch no hook and no .grad?
+        self.inspecting = False  # does the current backward only show its steps, without hooks or .grad?
         self.scope = ""  # path of the module whose forward is running, such as "blocks.1.attn"
         self.before: list[Any] = []  # the modes as they were before each switch that is on, innermost last
 
@@ -27,9 +27,9 @@ def _now() -> dict[str, Any]:
 
 
 class switched(Switch):
-    """Gives modes these values inside a with-block or a decorated function; then all modes are as they were before.
+    """Sets modes inside a with-block or a decorated function, and restores all of them afterwards.
 
-    Other threads do not notice. One instance may be entered several times, also while it is entered."""
+    Other threads are not affected. An instance can be entered repeatedly, also while it is active."""
 
     def __init__(self, **settings: Any):
         self.settings = settings
@@ -46,7 +46,7 @@ class switched(Switch):
 
 
 def unwind(depth: int) -> None:
-    """Leave all with-blocks of modes but the outermost `depth`: an interrupt may have come as they were being left."""
+    """Leave all mode blocks but the outermost `depth`, after an interrupt that may have come while they were exiting."""
     now = _now()
     while len(now["before"]) > depth:
         now.update(now["before"].pop())
@@ -74,8 +74,8 @@ class enable_grad(_Bare):
 
 
 class inference(_Bare):
-    """Like `no_grad`, and what is computed inside can never enter a graph later: an op that would have to save it
-    raises. So nothing is ever kept by mistake. With mode=False it is `enable_grad`."""
+    """Like `no_grad`, and results can never enter a graph later: an op that would have to save one raises. With
+    mode=False it is `enable_grad`."""
 
     def __init__(self, mode: bool = True) -> None:
         super().__init__(grad=not mode, inference=mode)
@@ -110,7 +110,7 @@ class detect_anomaly(switched):
     """Raise AnomalyError where the first NaN or Inf appears, forward or backward, naming op, module path and the user's
     line. A with-block, or a decorator.
 
-    An Inf is reported only when every input was finite: a mask of -inf is meant, log(0) is not."""
+    An Inf is reported only if every input was finite: a mask of -inf is intended, log(0) is not."""
 
     def __init__(self) -> None:
         super().__init__(anomaly=True)

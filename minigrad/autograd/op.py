@@ -46,18 +46,18 @@ class Op:
     name = "Op"
     broadcasts = False  # inputs were broadcast against each other: the engine sums gradients back to their shapes
     differentiable = True  # False: never recorded (comparisons, argmax)
-    rounds_inside = False  # True: large terms cancel within it, so that more is lost than its result's rounding
-    rounds_as = 0.0  # its result is rounded as if it were at least this large: a term of that size cancels in it
-    primitive = False  # True: forward calls primitives of the backend and nothing else, as all of ours do
-    runs_hooks = False  # True: its backward calls code of the user's
+    rounds_inside = False  # True: large terms cancel within it, so the error exceeds its result's rounding
+    rounds_as = 0.0  # a term of this size cancels in it: its result is rounded as if it were at least this large
+    primitive = False  # True: forward only calls primitives of the backend, as all ops of minigrad do
+    runs_hooks = False  # True: its backward calls the user's code
     analytic = False  # True: the reference forward is right for complex numbers, so gradcheck may use the complex step
 
-    # What apply() fills in: always,
+    # Set by apply(): always,
     params: dict[str, Any]
     backend: "Primitives"
     wrap: Any
     needs: tuple[bool, ...]
-    # and when the op is recorded; class values stand for "not recorded".
+    # and when the op is recorded (class values mean "not recorded").
     outputs: tuple[Any, ...] | None = None  # (shape, dtype) of each, if there are several; None for one not wanted
     serial = -1
     scope = ""
@@ -69,7 +69,7 @@ class Op:
     _saved_output: Any = None
     _saved: Any = None
     _out: Any = None
-    _whole: Any = None  # of a narrowed copy: the op that it was made from
+    _whole: Any = None  # the op that a narrowed copy was made from
 
     _serials = itertools.count()
 
@@ -83,7 +83,7 @@ class Op:
         taken = RESERVED.intersection(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
         if taken:  # parameters become attributes
             raise TypeError(
-                f"op {cls.name}: forward must not call an argument {sorted(taken)}: the engine uses the name"
+                f"op {cls.name}: forward must not have a parameter named {sorted(taken)}: the engine uses that name"
             )
         register(Declaration(cls.name, cls, cls.apply, cls.__doc__, cls.cases))
 
@@ -96,7 +96,7 @@ class Op:
         """The result: a raw array of self.backend, or a tuple of them, from raw arrays, numbers and parameters."""
         raise TypeError(f"{self.name}: an op must define forward(self, *arrays, **params)")
 
-    def backward(self, *dys: Any, **none: Any) -> Any:  # **none: to type checkers, a subclass may take what it likes
+    def backward(self, *dys: Any, **none: Any) -> Any:  # **none: lets a subclass choose its own signature
         """The gradients of the inputs, a Tensor or None for each, from those of the outputs, as Tensor maths."""
         raise TypeError(f"{self.name} has no gradient")
 
@@ -119,14 +119,14 @@ class Op:
         return array, x.storage, x.storage.version, x.node
 
     def saved_inputs(self) -> tuple[Any, ...]:
-        """The inputs that save_inputs kept, as Tensors; None and numbers as they were given."""
+        """The inputs that save_inputs kept, as Tensors; None and numbers unchanged."""
         entries = self._kept("_saved_inputs", "save_inputs")
         return tuple(self._unpack(entry) if isinstance(entry, tuple) else entry for entry in entries)
 
     def save_output(self, y: Any) -> Any:
-        """Keep the output for backward; returns it. The raw array is kept, not the Tensor, so there is no cycle."""
+        """Keep the output for backward, and return it. It keeps the raw array, not the Tensor, so there is no cycle."""
         if self._inputs is not None:
-            self._saved_output = (y,)  # apply() completes the entry once the output has its storage
+            self._saved_output = (y,)  # apply() completes it once the output has its storage
         return y
 
     def saved_output(self) -> Any:
@@ -144,7 +144,7 @@ class Op:
         return y
 
     def save(self, *arrays: Any) -> None:
-        """Keep private arrays, such as a mask. To the graph they are constants."""
+        """Keep private arrays, such as a mask, which are constants in the graph."""
         if self._inputs is not None:
             self._saved = tuple(a if a is None else (a, Storage(self.backend)) for a in arrays)
 
@@ -172,24 +172,24 @@ class Op:
         return self.wrap(array, storage, node)
 
     def saved_arrays(self) -> list[Any]:
-        """The arrays that it keeps for its backward."""
+        """The arrays kept for backward."""
         entries = [*(self._saved_inputs or ()), self._saved_output, *(self._saved or ())]
         return [entry[0] for entry in entries if type(entry) is tuple]
 
     def release(self) -> None:
         """Free what was saved, after its last use."""
-        self.spent = True  # first: a walk of another thread that finds nothing saved is told why
+        self.spent = True  # first, so that another thread's walk that finds nothing saved can say why
         self._saved_inputs = self._saved_output = self._saved = None
 
     def already_spent(self) -> GraphError:
         """The error for a second backward through this op: what it saved has been freed."""
         return GraphError(
-            f"{self.describe()} has been through a backward already and its saved arrays were freed; "
+            f"{self.describe()} has already been through a backward, and its saved arrays were freed; "
             f"pass retain_graph=True to the first backward if you need a second"
         )
 
     def narrowed(self, needs: tuple[bool, ...]) -> "Op":
-        """This op, asked for fewer gradients. A copy, since other threads may be walking through the op itself."""
+        """A copy of this op that computes fewer gradients; other threads may be walking through the op itself."""
         op = copy.copy(self)
         op.needs, op._whole = needs, self
         return op
@@ -268,7 +268,7 @@ class Op:
 
 
 def _shared_storage(backend: "Primitives", array: Any, inputs: tuple[Any, ...]) -> Storage | None:
-    """The storage of the input whose memory `array` lies in, or None for new memory."""
+    """The storage of the input that `array` is a view of, or None for new memory."""
     base = array.base
     for x in inputs:
         if not isinstance(x, Value):
@@ -289,14 +289,14 @@ def _shared_storage(backend: "Primitives", array: Any, inputs: tuple[Any, ...]) 
 class FormulaOp(Op, abstract=True):
     """An op computed by one primitive, whose derivative is that of `formula`, the same as maths on Tensors.
 
-    For the backward of an op with kernels of its own: the derivative of that, the second derivative, has to be right,
-    but not fast. Inputs must be saved whole with save_inputs()."""
+    For the backward of an op with kernels of its own, whose own derivative (the second derivative) need not be fast.
+    All inputs must be saved with save_inputs()."""
 
     from_forward: tuple[int, ...] = ()  # positions of inputs that follow from the others; None: computed again
 
     @staticmethod
     def formula(*inputs: Any, **params: Any) -> Any:
-        """What forward computes, as maths on Tensors, of the shapes and dtypes that forward takes and gives."""
+        """forward as Tensor maths, with the same shapes and dtypes."""
         raise TypeError("a FormulaOp must define formula(*inputs, **params)")
 
     def backward(self, *dys: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What is declared: every op, and every public function built from ops."""
+"""The registry of declarations: every op, and every public function built from ops."""
 
 import inspect
 from collections.abc import Callable
@@ -10,7 +10,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Declaration:
-    """What the docs, the gradient check and the pictures know of an op: name, class or function, call, doc, cases."""
+    """An op as the docs, the gradient check and the pictures see it: name, class or function, call, doc, cases."""
 
     def __init__(self, name: str, source: Any, call: Callable[..., Any], doc: str | None, cases: list[Case]):
         self.name, self.source, self.call, self.doc, self.cases = name, source, call, doc or "", cases
@@ -27,7 +27,7 @@ class Declaration:
 
     @property
     def builtin(self) -> bool:
-        """True for ops of minigrad, False for one's own."""
+        """True for minigrad's ops, False for user-defined ones."""
         return self.module.startswith("minigrad.")
 
 
@@ -47,7 +47,7 @@ def register(declaration: Declaration) -> None:
 def declared(source: Any) -> Declaration:
     """The declaration of an op or a composite, by its name, class or function. Raises ValueError if there is none."""
     found = registry.get(source) if isinstance(source, str) else None
-    plain = inspect.unwrap(source) if callable(source) else source  # without numpy_names' wrapper
+    plain = inspect.unwrap(source) if callable(source) else source  # without the wrapper of numpy_names
     found = found or next((d for d in registry.values() if d.source is plain), None)
     if found is None:
         raise ValueError(f"no op called {getattr(source, '__name__', source)!r} is declared")
@@ -55,10 +55,10 @@ def declared(source: Any) -> Declaration:
 
 
 def composite(*cases: Case) -> Callable[[F], F]:
-    """Declare a public function that is built from ops, so that it is checked and listed like an op:
+    """Declare a public function built from ops, so that it is checked and listed like an op:
     @composite(case(…), …).
 
-    Its docstring begins with its formula, which the list of ops shows."""
+    Its docstring begins with its formula, which `minigrad ops` shows."""
 
     def declare(function: F) -> F:
         register(Declaration(function.__name__, function, function, function.__doc__, list(cases)))

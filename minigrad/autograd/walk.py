@@ -13,8 +13,8 @@ Inspect = Callable[[Recorded, tuple[Any, ...], list[Any]], object]
 
 
 def reachable(nodes: Iterable[Node], floor: int, ends: Collection[Node] = ()) -> "Reached":
-    """{op: {output index: node}} of everything at or above `nodes`. Ops older than serial `floor` are left out, and
-    so are those that are reached only through the nodes `ends`."""
+    """{op: {output index: node}} of everything at or above `nodes`, without ops older than serial `floor` and those
+    reached only through the nodes `ends`."""
     found: Reached = {}
     stack = list(nodes)
     while stack:
@@ -59,12 +59,12 @@ class _Walk:
         self.began = Storage.begin_walk()
         self.create_graph = create_graph
         self.inspect = inspect
-        self.targets = targets  # the nodes asked for, whose gradients go to `results`; None: leaves, to their .grad
-        self.ends = ends  # those of them where the walk stops, before their hooks
+        self.targets = targets  # nodes whose gradients go to `results`; None: leaves, to their .grad
+        self.ends = ends  # targets where the walk stops, before their hooks
         self.results: dict[Node, Value] = {}
         self.pending: dict[Node, Any] = {}  # node -> sum of the contributions so far
-        self.owned: set[Node] = set()  # nodes whose pending array is ours alone, so that we may add to it in place
-        self.handed_out: set[Storage] = set()  # storages that a .grad or the caller's cotangent already shares
+        self.owned: set[Node] = set()  # nodes whose pending array nobody else has, so we can add to it in place
+        self.handed_out: set[Storage] = set()  # storages that a .grad or the caller's cotangent already uses
 
     def add(self, node: Node, g: Value) -> None:
         """Borrow the first contribution, allocate at the second, add in place from the third on."""
@@ -78,13 +78,13 @@ class _Walk:
             self.owned.add(node)
 
     def collect(self, node: Node) -> Any:
-        """The whole gradient of node, after its hooks; kept where it is wanted."""
+        """The whole gradient of node, after its hooks; stored if it is a target or a leaf."""
         g = self.pending.pop(node, None)
         if g is None:
             return None
         if node.hooks and node not in self.ends and not mode.inspecting:
             for hook in list(node.hooks.values()):
-                self.handed_out.add(g.storage)  # a hook may keep what it is shown, and what it returns
+                self.handed_out.add(g.storage)  # a hook may keep its argument, and what it returns
                 g = _hooked(hook, g)
             self.handed_out.add(g.storage)
         if self.targets is None:
@@ -95,7 +95,7 @@ class _Walk:
         return g
 
     def exclusive(self, g: Any) -> Any:
-        """g, or a copy of it where its memory is not its own: no two .grads share an array with anything."""
+        """g, or a copy if anything else uses its memory: no .grad shares an array."""
         fresh = g.storage.born >= self.began and g.storage not in self.handed_out
         if not (fresh and g.storage.backend.is_compact(g.array)):
             g = g.clone()
@@ -129,16 +129,16 @@ def backward(
     inputs=None: add to .grad of leaves and retained nodes, return None. Otherwise: return the list of gradients of
     the nodes `inputs` (None where the roots do not depend on one) and touch no .grad.
     stop: the walk ends at `inputs`, as if they were leaves, and runs no hook of theirs.
-    inspect: change nothing, but call inspect(op, dys, dxs) at each step, with the whole gradients of the op's outputs
-    and what it contributes to each of its inputs (None: nothing). No .grad is touched, no hook, watch or search for NaN
-    is run, and the graph is kept."""
+    inspect: call inspect(op, dys, dxs) at each step, with the whole gradients of the op's outputs and its
+    contribution to each input (None: nothing). No .grad changes, no hook, watch or search for NaN runs, and the graph
+    is kept."""
     how = roots, cotangents, inputs, retain_graph, create_graph, stop, inspect
     recorder = thread.recorder
     return walked(*how) if recorder is None or recorder.entry is not None else recorder.walk(*how)
 
 
 def walked(*how: Any) -> Any:
-    """backward(), of all its arguments, whether a step is captured or not."""
+    """backward() with all its arguments, captured or not."""
     roots, cotangents, inputs, retain_graph, create_graph, stop, inspect = how
     retain_graph = inspect is not None or create_graph if retain_graph is None else retain_graph
     targets = None if inputs is None else set(inputs)
@@ -164,7 +164,7 @@ def walked(*how: Any) -> Any:
                 _step(walk, op, dys, needs, anomaly)
                 if not retain_graph:
                     op.release()
-        for leaf in list(walk.pending):  # only leaves are left
+        for leaf in list(walk.pending):  # only leaves remain
             walk.collect(leaf)
         if inputs is None:
             return None
@@ -187,7 +187,7 @@ def _step(walk: _Walk, op: Recorded, dys: dict[int, Any], needs: tuple[bool, ...
         raise op.already_spent()
     if op.outputs is None:
         arguments: tuple[Any, ...] = (dys[0],)
-    else:  # an output that nothing used has a gradient of zeros
+    else:  # an unused output has a gradient of zeros
         arguments = tuple(
             dys.get(i) if i in dys or meta is None else op.wrap(op.backend.zeros(*meta), Storage(op.backend))
             for i, meta in enumerate(op.outputs)
