@@ -20,7 +20,7 @@ T = TypeVar("T", bound="Value")  # a Tensor; ops do not import Tensor
 Array: TypeAlias = np.ndarray[Any, Any]  # NumPy's, of any shape and dtype
 DType: TypeAlias = np.dtype[Any]  # minigrad.float32, …
 DTypeLike: TypeAlias = DType | type[Any] | str  # minigrad.float32, np.float32, float, "float32"
-Dims: TypeAlias = int | Sequence[int] | None  # of a reduction; None stands for all
+Dims: TypeAlias = int | Sequence[int] | None  # of a reduction; None means all
 Size: TypeAlias = int | Sequence[int]  # zeros(2, 3) or zeros((2, 3))
 Number: TypeAlias = float | np.number[Any] | np.bool_  # a bool or an int is a float too, to type checkers
 Operand: TypeAlias = "Value | Number | Array"  # beside a Tensor: x + 1, x + array

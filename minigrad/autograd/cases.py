@@ -1,7 +1,7 @@
 """Inputs on which an op is checked, as data: `cases = [case((3, 5)), case((2, 4, 7), dim=1)]`.
 
-Each positional argument of `case` describes one input. A shape stands for standard normal numbers, and the functions
-below for other kinds; a Python number or None stands for itself, and a list for a list of inputs. Keywords are the
+Each positional argument of `case` describes one input. A shape means standard normal numbers; the functions below make
+other kinds; a Python number or None is passed as it is, and a list is a list of inputs. Keywords are the
 parameters.
 """
 
@@ -104,6 +104,6 @@ class Case:
 def case(*inputs: Any, **params: Any) -> Case:
     """Declare inputs for an op's checks: case((3, 5), dim=1) is op(x, dim=1) of an x (3, 5) of standard normal numbers.
 
-    A number or None stands for itself, a list for a list of inputs. Other inputs are made by the functions of
+    A number or None is passed as it is, a list is a list of inputs. Other inputs are made by the functions of
     minigrad.autograd.cases: positive, uniform, integers, booleans, apart and Fixed."""
     return Case(inputs, params)

@@ -46,7 +46,8 @@ class switched(Switch):
 
 
 def unwind(depth: int) -> None:
-    """Leave all mode blocks but the outermost `depth`, after an interrupt that may have come while they were exiting."""
+    """Leave all mode blocks but the outermost `depth`, after an interrupt that may have come while they were
+    exiting."""
     now = _now()
     while len(now["before"]) > depth:
         now.update(now["before"].pop())

@@ -103,7 +103,7 @@ class Op:
     # -- what an op keeps
 
     def save_inputs(self, *arrays: Any) -> None:
-        """Keep these inputs for backward. Position i stands for input i; None keeps nothing of it."""
+        """Keep these inputs for backward. Position i is input i; None keeps nothing of it."""
         if self._inputs is not None:
             self._saved_inputs = tuple(
                 None if array is None else self._entry(array, x) for array, x in zip(arrays, self._inputs)
@@ -134,7 +134,7 @@ class Op:
         array, storage, version = self._kept("_saved_output", "save_output")
         op = self._whole or self
         node = op._out()
-        if node is None:  # the output is gone; make a node in its place, but only one
+        if node is None:  # the output is gone; make one node to replace it
             with accumulating:
                 node = op._out()
                 if node is None:

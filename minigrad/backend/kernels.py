@@ -38,7 +38,7 @@ def text(name):
 
 @functools.cache
 def flattened(name):
-    """The text of a file of kernels/, or of one whose path is given, with its includes in their places: a compiler's
+    """The text of a file of kernels/, or of one whose path is given, with its includes inserted: a compiler's
     cache then sees them all. What it includes lies beside it or in kernels/.
 
     #line directives keep errors pointing at the right file."""
@@ -136,7 +136,7 @@ class Struct:
         body = re.sub(r"//[^\n]*", "", declared[1])
         lines = re.findall(r"(?m)^\s*(long long|double|(?:const )?\w+ ?\*)\s*([^;]+);", body)
         if len(lines) != body.count(";"):
-            raise ValueError(f"struct {name} of kernels/{file} has fields that are no pointers, long long or double")
+            raise ValueError(f"struct {name} of kernels/{file} has fields other than pointers, long long and double")
         self.name = name
         self.counts = {}  # of each field, 1 if it is no array
         self.fields = {}  # {name: Parameter}

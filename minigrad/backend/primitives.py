@@ -119,7 +119,7 @@ class Primitives(Protocol):
     def sigmoid(self, x: Array) -> Array: ...  # 1 / (1 + e⁻ˣ), without overflow
     def silu(self, x: Array) -> Array: ...  # x σ(x)
     def gelu(self, x: Array, approximate: str) -> Array: ...  # x Φ(x); approximate: "none" or "tanh"
-    def gelu_backward(self, dy: Array, x: Array, y: Array, approximate: str) -> Array: ...  # y = gelu(x) is at hand
+    def gelu_backward(self, dy: Array, x: Array, y: Array, approximate: str) -> Array: ...  # y = gelu(x)
 
     def eq(self, x: Operand, y: Operand) -> Array: ...  # these and all that follow give bools
     def ne(self, x: Operand, y: Operand) -> Array: ...
@@ -145,7 +145,7 @@ class Primitives(Protocol):
     def all(self, x: Array, dims: Shape, keepdim: bool) -> Array: ...
     def argmax(self, x: Array, dim: int, keepdim: bool) -> Array: ...  # int64; of equals the first
     def argmin(self, x: Array, dim: int, keepdim: bool) -> Array: ...
-    def argsort(  # int64, stable; NaN is the largest number. k: only the first so many
+    def argsort(  # int64, stable; NaN is the largest number. k: only the first k
         self, x: Array, dim: int, descending: bool, k: int | None = None
     ) -> Array: ...
     def cumsum(self, x: Array, dim: int, reverse: bool) -> Array: ...  # reverse: from the end

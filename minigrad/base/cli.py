@@ -190,14 +190,14 @@ _running = ""  # the command
 
 
 def note(text):
-    """Print a line on stderr that is no error."""
+    """Print a note on stderr."""
     print(f"{_running}: note: {text}", file=sys.stderr)
 
 
 @contextlib.contextmanager
 def busy(words=""):
-    """In this block a terminal is told, on stderr, what the command is busy with: these words, or what say(words) told
-    it last. At the end they are gone."""
+    """Show on a terminal's stderr what the command is doing: these words, or the latest of say(words). They are erased
+    at the end."""
     terminal = sys.stderr is not None and sys.stderr.isatty()
     width = shutil.get_terminal_size().columns - 1 if terminal and os.environ.get("TERM") != "dumb" else 0
     shown = ""
@@ -241,7 +241,7 @@ def command(name):
 
 
 def line_of(error):
-    """What a command says of an expected error, '' for nothing; None if it is a bug of ours, or of the caller's."""
+    """The message for an expected error, '' for none; None if it is a bug in minigrad or in the caller."""
     if isinstance(error, SystemExit | BrokenPipeError):  # `| head` has read enough
         return ""
     if isinstance(error, KeyboardInterrupt):
@@ -282,16 +282,16 @@ def _end(name, message, status):
 def run(main):
     """Call main with what was typed, and end the process: what is under `if __name__ == "__main__"`.
 
-    A status above 128 stands for a signal, and the process dies by that signal, so that a shell's loop stops too. The
-    shell's $? is that status all the same. Processes that end together exit with it; one that
-    ends without the others dies, so that mpiexec ends them too."""
+    A status above 128 means a signal, and the process kills itself with that signal, so that a shell's loop stops too;
+    $? is the same. Processes that end together exit with it; one that ends without the others kills itself, so that
+    mpiexec ends them too."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by `>&-`
             setattr(sys, name, stream := open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
             atexit.register(stream.close)
         elif hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # characters that this terminal cannot show are no error
+            stream.reconfigure(errors="backslashreplace")  # characters that this terminal cannot show are escaped
     try:
         status = main(sys.argv[1:])
     except SystemExit as stop:

@@ -1,4 +1,4 @@
-"""Errors that several rooms share, and the wording of their messages."""
+"""Errors that several packages share, and the wording of their messages."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,11 +13,11 @@ class TextError(ValueError):
 
 
 class RanksError(RuntimeError):
-    """Processes that were to train together cannot, or no longer do; the message says why."""
+    """Processes cannot train together, or no longer; the message says why."""
 
 
 class DeviceError(RuntimeError):
-    """A device was asked for that cannot be had here; the message says what is missing."""
+    """The requested device is not available; the message says what is missing."""
 
 
 class CommandError(Exception):
@@ -33,7 +33,7 @@ class CompilerError(RuntimeError):
 
 
 class UnknownName(KeyError):
-    """Something was asked for by a name that does not exist. `unknown` words the message."""
+    """A name that does not exist. `unknown` words the message."""
 
     def __str__(self) -> str:  # without the quotes that KeyError puts around it
         return str(self.args[0])

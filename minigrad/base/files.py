@@ -12,13 +12,13 @@ except ImportError:  # Windows
 
 
 def open_regular(path):
-    """A regular file, opened to read bytes. Raises OSError for any other, such as a FIFO, which would have us wait."""
+    """A regular file, opened to read bytes. Raises OSError for others, such as a FIFO, where opening would block."""
     check_regular(path)
     return open(path, "rb")
 
 
 def check_regular(path):
-    """Raise OSError for what is no regular file."""
+    """Raise OSError for anything but a regular file."""
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):
         number = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
@@ -27,7 +27,7 @@ def check_regular(path):
 
 def atomic_write(path, data, mode=0o666):
     """Replace the file `path` by `data` (bytes). A reader, also after a crash or a power cut, finds the old file or the
-    new one, whole. mode: who may do what with a new file, less the umask.
+    new one, whole. mode: permissions of a new file, less the umask.
 
     Several processes and threads may write the same path at once: each writes a file of its own, and the last to finish
     wins. Raises OSError; if `path` is a folder, a device, a FIFO or a socket, before anything is written.
@@ -36,7 +36,7 @@ def atomic_write(path, data, mode=0o666):
     with contextlib.suppress(FileNotFoundError):
         check_regular(path)
     folder, name = os.path.split(path)
-    temp = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")  # not tempfile, whose files are for us alone
+    temp = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")  # not tempfile, whose files only we could read
     try:
         with open(temp, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(data)
@@ -47,14 +47,14 @@ def atomic_write(path, data, mode=0o666):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temp)
         if isinstance(error, OSError) and error.filename == temp:
-            error.filename = path  # which was asked for
+            error.filename = path  # not the temporary one
         raise
     if os.name == "posix":
         _sync_folder(folder)
 
 
 def _sync_folder(folder):
-    """Make a rename in `folder` last through a power cut, where the system can."""
+    """Make a rename in `folder` survive a power cut, where the system can."""
     with contextlib.suppress(OSError):  # some network file systems cannot, and some folders may not be read
         fd = os.open(folder, os.O_RDONLY)
         try:

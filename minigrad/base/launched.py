@@ -1,4 +1,4 @@
-"""What mpiexec says of this process, in the environment, and how many threads it should have then.
+"""What mpiexec tells this process through the environment, and how many threads it should use.
 
 minigrad imports this first: libraries read the number of threads when NumPy is imported, MPI how it is to wait when it
 starts, and CUDA which GPUs it may see. Without mpiexec, nothing changes.
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class Rank(NamedTuple):
-    """Where a process stands among those that mpiexec has started."""
+    """A process's place among those that mpiexec started."""
 
     rank: Any = 0  # among all
     size: Any = 1  # how many there are
@@ -28,7 +28,7 @@ NAMES = (
 
 
 def rank_in(environment):
-    """The Rank that the variables of an environment tell."""
+    """The Rank according to environment variables."""
     for names in NAMES:
         said = [environment.get(name, "") for name in names]
         if said[0].isdecimal() and said[1].isdecimal():
@@ -37,18 +37,18 @@ def rank_in(environment):
 
 
 rank, size, beside, local = rank_in(os.environ)
-ended_together = False  # have all processes come to the end of a World's with-block by an error?
+ended_together = False  # have all processes left a World's with-block by an error?
 
 
 def cores():
-    """(of this process, of all on this machine): how many cores there are for it, and for those that are beside it."""
+    """(cores for this process, cores for all processes on this machine)"""
     if not hasattr(os, "sched_getaffinity"):
         count = os.cpu_count() or 1
         return max(1, count // local), count
     mine = launchers = os.sched_getaffinity(0)
     with contextlib.suppress(OSError):
         launchers = os.sched_getaffinity(os.getppid())
-    bound = mine != launchers  # the launcher has shared them out
+    bound = mine != launchers  # the launcher has divided them
     return len(mine) if bound else max(1, len(mine) // local), len(launchers)
 
 
@@ -74,7 +74,7 @@ def prepare(environment):
         environment["CUDA_VISIBLE_DEVICES"] = gpu
     own, total = cores()
     environment.setdefault("OMP_NUM_THREADS", str(own))
-    if local > total:  # a rank that waits must not keep another from computing
+    if local > total:  # a waiting rank must not keep another from computing
         environment.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
         environment.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
 

@@ -1,8 +1,8 @@
-"""Locks between threads, and what a fork does with them.
+"""Locks between threads, and how they survive a fork.
 
-A child process begins with only the thread that forked: nobody in it would release what another thread held, so it
-finds these locks free. Each guards something that is whole before and after any of its lines. A product of NumPy's BLAS
-is not: OpenBLAS, forked during one, hangs even the parent. So os.fork() waits for the products that have begun.
+A child process has only the thread that forked, so nobody would release another thread's lock: in the child these locks
+are free. Each guards data that is consistent at every line. A product of NumPy's BLAS is not: a fork during one makes
+OpenBLAS hang, even in the parent. So os.fork() waits for running products.
 """
 
 import os
@@ -11,8 +11,8 @@ import weakref
 
 
 def acquire_all(*locks):
-    """Acquire all of them. What a signal's handler raises meanwhile, at Ctrl-C say, is raised at the end: Python
-    ignores an error here and forks all the same, and then must not have acquired only some of the locks."""
+    """Acquire all of them. An error from a signal handler (Ctrl-C) is raised at the end: Python ignores errors here and
+    forks anyway, and must not hold only some of the locks."""
     raised = None
     for lock in locks:
         held = None  # did this thread hold it before?
@@ -30,7 +30,7 @@ def acquire_all(*locks):
 
 
 def free(*locks):
-    """In a child process: free those of them that another thread held than the one that forked."""
+    """In a child process: release the locks that other threads held."""
     for lock in locks:
         if not lock._is_owned():
             lock._at_fork_reinit()
@@ -46,8 +46,8 @@ class _Mine:
 
 
 class _Multiplying(threading.local):
-    """A thread multiplies `with multiplying.mine.lock`, a lock of its own: threads do not wait for each other, only
-    a fork for all of them."""
+    """Each thread multiplies `with multiplying.mine.lock`, its own lock: threads do not wait for each other, but a fork
+    waits for all."""
 
     _threads: weakref.WeakSet = weakref.WeakSet()
     _door = threading.RLock()
@@ -58,8 +58,8 @@ class _Multiplying(threading.local):
             self._threads.add(self.mine)
 
     def acquire(self):
-        """Wait for every thread's product to end. Meanwhile the threads find the door in place of their own lock: one
-        that multiplies without a pause would otherwise acquire its own again before this thread could."""
+        """Wait for every thread's product to end. Meanwhile threads get `door` instead of their own lock: a thread that
+        multiplies without a pause would otherwise reacquire its lock before this one could."""
         try:
             acquire_all(self._door)
         finally:

@@ -1,5 +1,5 @@
-"""Attributes that a module does not have yet, or never: those that are imported when they are first asked for, and what
-to use in place of the names of PyTorch's that people look for most. minigrad/coming_from_pytorch.md has the others."""
+"""Attributes that are imported at their first use, and hints for the ten names of PyTorch that are missed most;
+minigrad/coming_from_pytorch.md has the others."""
 
 import importlib
 import sys
@@ -23,7 +23,7 @@ INSTEAD = {
 def attributes(module: str, later: Mapping[str, str | None] = MappingProxyType({})) -> Callable[[str], Any]:
     """A __getattr__ for the module of that name.
 
-    later: {name: the module that has it}, None for a module below this one; each is imported when first asked for."""
+    later: {name: the module that has it}, None for a submodule; each is imported at its first use."""
 
     def missing(name: str) -> Any:
         if name in later:

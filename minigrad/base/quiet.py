@@ -1,4 +1,4 @@
-"""NumPy's warnings of NaN and Inf, which minigrad never gives: see detect_anomaly for finding the cause of one."""
+"""Silences NumPy's warnings of NaN and Inf; detect_anomaly finds their cause."""
 
 import contextvars
 import inspect
@@ -32,8 +32,7 @@ class Switch(ContextDecorator):
 
 
 def call_quietly(function: Any, args: Any, kwargs: Any) -> Any:
-    """function(*args, **kwargs) without NumPy's warnings: as within quiet(), but for one call it takes a tenth of the
-    time."""
+    """function(*args, **kwargs) without NumPy's warnings: ten times as fast as quiet() for a single call."""
     if silence.quiet:
         return function(*args, **kwargs)
     silence.quiet = True  # a context cannot be entered again from within
@@ -44,8 +43,7 @@ def call_quietly(function: Any, args: Any, kwargs: Any) -> Any:
 
 
 class quiet(Switch):
-    """NumPy gives no warnings of NaN and Inf inside. It never does within an op; saying so once for many ops saves a
-    microsecond for each."""
+    """No warnings of NaN and Inf inside. Ops never give any; one block around many ops saves a microsecond for each."""
 
     def __enter__(self) -> "quiet":
         silence.before.append((silence.quiet, errstate := np.errstate(all="ignore")))

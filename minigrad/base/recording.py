@@ -9,7 +9,7 @@ PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 class CaptureError(RuntimeError):
-    """A step does something that cannot be captured; the message says what, and in which line."""
+    """A step does something that cannot be captured; the message says what, and where."""
 
 
 class _Thread(threading.local):
@@ -21,11 +21,11 @@ thread = _Thread()
 
 
 class apart:
-    """What runs inside is no part of a captured step: it happens now and only once, such as making an optimizer's
+    """What runs inside is not part of a captured step: it happens now, and only once, such as making an optimizer's
     buffers.
 
-    after: it comes after all that the step has done so far. (A generator would be closed late after an interrupt, and
-    put the step back when it is over.)"""
+    after: run what the step has done so far first. (Not a generator: that could be closed late after an interrupt, and
+    restore the step when it is over.)"""
 
     def __init__(self, after: bool = True) -> None:
         self.after = after
@@ -52,7 +52,7 @@ def refuse(what: str) -> None:
 
 
 def refuse_within(what: str) -> None:
-    """Raise CaptureError while an op is recorded: what it does on the host would not happen at later calls."""
+    """Raise CaptureError while an op is recorded: its work on the host would not be repeated at later calls."""
     if thread.recorder is not None and thread.recorder.entry is not None:
         refuse(what)
 

@@ -102,7 +102,7 @@ def meant(op, known, files):
 
 
 def load(name):
-    """Import a module by its name or from its file; returns its name. Its errors are told in one line."""
+    """Import a module by its name or from its file; returns its name. Errors become one line."""
     if not name:
         raise cli.CommandError("FILE must not be empty")
     file = Path(name)

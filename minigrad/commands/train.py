@@ -54,7 +54,7 @@ def main(argv=()):
 
 
 def finish(run, out):
-    """What is said and written once a run has come to its end."""
+    """What is printed and written when a run has finished."""
     steps = run.settings["steps"]
     print(f"step {steps} of {steps}, best validation loss {run.best_loss:.4f}")
     losses = {"as validated": run.best_loss, "with half a block of context or more": run.loss_with_context()}

@@ -35,7 +35,7 @@ _give_way = getattr(os, "sched_yield", lambda: time.sleep(0))  # a sleep of 0 ta
 
 def world(limit: float = LIMIT) -> "World":
     """The World of this process, for a with-block around all that the processes do together. limit: the seconds that
-    one waits for the others to come to the same call.
+    one waits for the others to reach the same call.
 
     Without mpiexec, or with one process, it needs neither MPI nor mpi4py. Raises RanksError if there are several
     processes, but no MPI that connects them."""
@@ -71,7 +71,7 @@ class World:
         self._limit, self._calls = limit, 0
 
     def _meet(self, call):
-        """Wait until all have come to a call. Raises RanksError unless it is the same for all, and after the limit."""
+        """Wait until all have reached a call. Raises RanksError if their calls differ, or after the limit."""
         self._calls += 1
         said = f"call {self._calls}, {call}"
         mine, everyone = said.encode()[:RECORD].ljust(RECORD), bytearray(self.size * RECORD)
@@ -79,7 +79,7 @@ class World:
         while not request.Test():
             waited = time.monotonic() - began
             if waited > self._limit:
-                raise RanksError(f"not all processes have come to {said} within {self._limit:g} s")
+                raise RanksError(f"not all processes reached {said} within {self._limit:g} s")
             if waited < SPINNING:
                 _give_way()
             else:
@@ -173,4 +173,4 @@ class World:
         said = f"rank {self.rank} of {self.size} ends all: {line or type(error).__name__}"
         print(said, file=sys.stderr, flush=True)
         time.sleep(PASSED_ON)
-        self.comm.Abort(cli.status_of(error) or 1)  # sys.exit(0) too: the others have not come to their end
+        self.comm.Abort(cli.status_of(error) or 1)  # sys.exit(0) too: the others have not finished

@@ -31,7 +31,7 @@ def alone():
 
 
 def _after_fork():
-    """The child has no other thread, so nobody would release what one had acquired."""
+    """The child has no other threads, so nobody would release their locks."""
     global _checking
     _checking = threading.RLock()
 
@@ -45,7 +45,7 @@ class Keywords(dict):
 
 
 class Expecting(partial):
-    """fn, whose gradient is meant to be what expected_vjp(dy, *inputs) says, not the derivative of its values."""
+    """fn, whose gradient should be expected_vjp(dy, *inputs) instead of the derivative of its values."""
 
     def __init__(self, fn, expected_vjp):
         self.whole, self.expected_vjp = fn, expected_vjp
@@ -191,7 +191,7 @@ class _Call:
 
 
 def _module_of(fn):
-    """The Module that fn is, stands for, or is a method of, or None."""
+    """The Module that fn is, wraps, or is a method of, or None."""
     fn = plain(fn)
     candidates = fn, getattr(fn, "__self__", None), fn.module if isinstance(fn, Adapted) else None
     return next((x for x in candidates if isinstance(x, Module)), None)

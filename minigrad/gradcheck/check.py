@@ -74,10 +74,10 @@ def gradcheck(
                 for rounding, for functions of ops that are declared `analytic`, on the cpu.
     reference   a function of NumPy arrays with the values that fn should have.
     vjp         (dy, *inputs) -> gradients: the gradient to check, for an fn of NumPy arrays.
-    expected_vjp  (dy, *inputs) -> gradients: what the gradient is meant to be where it is no derivative, such as that
+    expected_vjp  (dy, *inputs) -> gradients: the intended gradient where it is not the derivative, such as that
                 of a straight-through estimator. It is compared at order 1 in place of differences, also by the probes.
                 This and vjp return a tuple with an entry for each input, of the input's structure (for a Module a dict
-                by the parameters' paths); None stands for zeros. dy is a tuple if fn has several outputs.
+                by the parameters' paths); None means zeros. dy is a tuple if fn has several outputs.
     kinks       where the one-sided slopes differ and the gradient lies between them: "report" makes it a KINK,
                 which passes; "error" fails; "skip" does not mention it.
     probes      "all", or names out of PROBES, or () for none.

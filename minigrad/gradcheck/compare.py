@@ -147,7 +147,7 @@ class Comparison:
         return change if cotangents is None else cotangents[:, self.defined] @ change
 
     def exact(self, direction, cotangents, noise):
-        """The Derivative along `direction` by the complex step, or what it is meant to be."""
+        """The Derivative along `direction` by the complex step, or the expected one."""
         if self.complex:
             value = self.contracted(self.subject.complex_step(direction), cotangents)
         else:

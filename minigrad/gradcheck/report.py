@@ -258,10 +258,8 @@ def ratio_hint(analytic, numeric, sizes):
     }
     for n in sorted({n for n in sizes if n > 1}):
         root = math.sqrt(n)
-        causes.setdefault(n, f"{n} times too large: a sum where a mean over {n} is meant, or counted {n} times")
-        causes.setdefault(
-            1 / n, f"{n} times too small: a mean where a sum over {n} is meant, or one of {n} contributions"
-        )
+        causes.setdefault(n, f"{n} times too large: a sum instead of a mean over {n}, or counted {n} times")
+        causes.setdefault(1 / n, f"{n} times too small: a mean instead of a sum over {n}, or one of {n} contributions")
         causes.setdefault(root, f"√{n} times too large: a scale of 1/√{n} was left out")
         causes.setdefault(1 / root, f"√{n} times too small: a scale of 1/√{n} was applied twice")
     for value, cause in causes.items():

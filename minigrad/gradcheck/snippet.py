@@ -10,7 +10,7 @@ from .adapters.foreign import Adapted
 from .call import Expecting, Keywords, label_of, op_of, plain, unpacked
 from .subject import host, mapped
 
-LITERAL = 256  # an array of at most so many elements is written out
+LITERAL = 256  # an array of at most this many elements is written out
 
 
 def snippet(fn, inputs, kwargs, options, **functions):

@@ -43,7 +43,7 @@ class Subject:
         self.constants = constants  # those of the latest call: (name, the array passed, what it held before)
         self.random_state = default_generator.state
         self.evaluations = 0
-        self.expected: Any = None  # (dys, arrays) -> the gradients that are meant, where they are no derivatives
+        self.expected: Any = None  # (dys, arrays) -> the intended gradients, if they are not derivatives
         self._expected_rows: tuple = (None, None)
         self.needs_graph = False  # of its own: a function that takes a gradient inside
 
@@ -100,7 +100,7 @@ class Subject:
         return [a if u is None else a + t * u for a, u in zip(self.arrays, direction)]
 
     def expected_slopes(self, direction, cotangents):
-        """What the derivative of each row of cotangents @ outputs along `direction` is meant to be."""
+        """The expected derivative of each row of cotangents @ outputs along `direction`."""
         known_for, rows = self._expected_rows
         if known_for is not cotangents:
             run = self.run()
@@ -144,7 +144,7 @@ class Subject:
         leaves = [Leaf(f"dy[{i}]", wrapped(dy, run.outputs[i])) for i, dy in zip(connected, drawn)]
 
         def call(tensors):
-            recorded = autograd.is_grad_enabled()  # if not, only the values of the gradient are asked for
+            recorded = autograd.is_grad_enabled()  # if not, only the gradient's values are needed
             with autograd.enable_grad():
                 run = Run(tensors[:n], self.call(tensors[:n]))
             dys = {i: dy.to(run.outputs[i].dtype) for i, dy in zip(connected, tensors[n:])}
@@ -200,7 +200,7 @@ class Run:
 
     def gradient(self, dys, chosen=None, **options):
         """The gradients of the leaves as host arrays, zeros where none arrives. dys: an array for each output, cast to
-        its dtype. chosen: the numbers of the leaves that are asked for. options go to autograd.backward."""
+        its dtype. chosen: the numbers of the requested leaves. options go to autograd.backward."""
         chosen = range(len(self.leaves)) if chosen is None else chosen
         tensors = [wrapped(dy.astype(y.dtype, copy=False), y) for dy, y in zip(dys, self.outputs)]
         gradients = self.backward(tensors, [self.nodes[i] for i in chosen], **options)
@@ -279,7 +279,7 @@ def mapped(tree, f, of=Tensor):
 
 def aligned(found, inputs):
     """{id(x): gradient} for the arrays x in `inputs` (args, keywords), out of what a vjp returned for them: a tuple
-    with an entry for each of args, and maybe one for the keywords, of the same structure; None stands for zeros."""
+    with an entry for each of args, and maybe one for the keywords, of the same structure; None means zeros."""
     args, keywords = inputs
     entries = found if isinstance(found, tuple) else (found,)
     if len(entries) not in (len(args), len(args) + 1):

@@ -105,7 +105,7 @@ def sweep(names, modules=(), jobs=1, devices=("cpu",), orders=(1, 2), seed=0, **
     """Yields (name, Rows) for each op, once, in this order, whatever the number of processes that share the work.
 
     modules: names of those that declare them, imported in each process. With any, even one process at a time is not
-    this one: an op that nobody has checked yet may end the process that it runs in. Then it has failed, and the others
+    this one: an unchecked op may crash its process. Then it has failed, and the others
     are checked again, each in a process of its own."""
     names = list(dict.fromkeys(names))
     jobs = min(jobs, len(names))
@@ -122,7 +122,7 @@ def sweep(names, modules=(), jobs=1, devices=("cpu",), orders=(1, 2), seed=0, **
                 yield name, rows.result()
             except BrokenProcessPool:
                 yield name, _alone(name, modules, check, devices)
-    finally:  # also on Ctrl-C, or if whoever asked wants no more: what the processes still do is for nobody
+    finally:  # also on Ctrl-C, or if the caller stops: the processes' remaining work is not needed
         for process in set(multiprocessing.active_children()) - others:
             process.kill()
         pool.shutdown(cancel_futures=True)

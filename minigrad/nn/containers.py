@@ -90,7 +90,7 @@ class Sequential(_Row[Module]):
     """Modules applied one after the other: Sequential(a, b), or Sequential(OrderedDict(first=a, second=b)), which names
     them. Called with a Tensor, it gives what the last one gives. seq[i] is a Module, seq[i:j] a Sequential.
 
-    Raises TypeError for anything that is no Module."""
+    Raises TypeError for anything but a Module."""
 
     def __init__(self, *modules: Module | dict[str, Module]) -> None:
         given: Any = modules
@@ -124,7 +124,7 @@ class _Container(Module):
 
 class ModuleList(_Container, _Row[M]):
     """A list of modules, which is not called itself: list[i] is a module, list[i:j] a ModuleList. To type checkers,
-    ModuleList[Block] holds Blocks. Raises TypeError for anything that is no Module, and IndexError as lists do."""
+    ModuleList[Block] holds Blocks. Raises TypeError for anything but a Module, and IndexError as lists do."""
 
     def __init__(self, modules: Iterable[M] | None = None) -> None:
         self.extend(modules or ())
@@ -132,7 +132,7 @@ class ModuleList(_Container, _Row[M]):
 
 class ModuleDict(_Container, Generic[M]):
     """A dict of modules by name, which is not called itself, from a dict or (name, module) pairs. To type checkers,
-    ModuleDict[Block] holds Blocks. Raises KeyError as dicts do, TypeError for anything that is no Module, and
+    ModuleDict[Block] holds Blocks. Raises KeyError as dicts do, TypeError for anything but a Module, and
     ValueError for a name with a dot, or of an attribute."""
 
     def __init__(self, modules: Mapping[str, M] | Iterable[tuple[str, M]] | None = None) -> None:

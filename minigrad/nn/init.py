@@ -38,7 +38,7 @@ def skipped() -> AbstractContextManager[None]:
 
 
 def passed_over() -> AbstractContextManager[None]:
-    """Within a with-block values stay as they are, but the generator goes on as if they had been drawn: for a model
+    """Within a with-block values do not change, but the generator advances as if they had been drawn: for a model
     that draws its own in the place of its layers', so that theirs need not be computed."""
     return _instead("pass over")
 

@@ -65,8 +65,8 @@ class Embedding(Module):
     """Rows of a weight (num_embeddings, embedding_dim), named by an int index: (…) -> (…, embedding_dim).
 
     Initial values are standard normal. padding_idx: a row that begins as zeros and gets no gradient. Raises IndexError
-    for a number outside of [0, num_embeddings), TypeError for an index that is no int Tensor, and ValueError for a
-    padding_idx that is no row."""
+    for a number outside of [0, num_embeddings), TypeError for an index that is not an int Tensor, and ValueError for a
+    padding_idx that is not a row."""
 
     def __init__(
         self,

@@ -181,8 +181,8 @@ class Module(Hooked):
         return _found(self, path, Parameter)
 
     def add_module(self, name: str, module: "Module") -> None:
-        """Add a submodule, or exchange it, under a name that is no attribute of the class. Raises TypeError for
-        anything that is no Module, and ValueError for such a name, and for one with a dot."""
+        """Add a submodule, or exchange it, under a name that is not an attribute of the class. Raises TypeError for
+        anything but a Module, and ValueError for such a name, and for one with a dot."""
         if not isinstance(module, Module):
             raise TypeError(f"{type(self).__name__}: {name!r} must be a Module, got {type(module).__name__}")
         _check_name(self, name)
@@ -251,8 +251,8 @@ class Module(Hooked):
         non_blocking: bool = False,
     ) -> Self:
         """Move parameters and buffers to a device, a float dtype, or both, in place, .grad with them. Returns self.
-        non_blocking changes nothing: see Tensor.to. Raises TypeError for a dtype that is no float, and DeviceError for
-        a device that cannot be had."""
+        non_blocking changes nothing: see Tensor.to. Raises TypeError for a dtype that is not a float, and DeviceError
+        for a device that cannot be had."""
         for module in self.modules():
             for name, x in vars(module).items():
                 if not (isinstance(x, Parameter) or (name in module._buffer_names and x is not None)):

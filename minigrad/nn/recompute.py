@@ -80,7 +80,7 @@ class _Recompute(Op, abstract=True):
             return (None,) * len(inputs)
         wanted: list[Any] = [points[x.node].node if x.node in points else x.node for x in inputs]
         roots, cotangents = zip(*reached)
-        # The walk that called this backward goes on from these inputs, and runs their hooks.
+        # The walk that called this backward continues from these inputs, and runs their hooks.
         found = backward(roots, cotangents, inputs=wanted, create_graph=connected, stop=True)
         return tuple(g if need else None for g, need in zip(found, self.needs))
 

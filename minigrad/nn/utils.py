@@ -100,7 +100,7 @@ def _own_grads(parameters):
     parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     for p in parameters:
         if p.grad is not None and not p.grad.storage.backend.is_writeable(p.grad.array):
-            p.grad = p.grad.clone()  # it was expanded, say: an element cannot be scaled for each place it stands in
+            p.grad = p.grad.clone()  # an expanded gradient's element must not be scaled once for each of its positions
     return [p.grad for p in parameters if p.grad is not None]
 
 

@@ -58,7 +58,7 @@ def parsed_index(input: Any, index: Index) -> list[tuple[Any, ...]]:
     """An index of input, with Tensors and lists as arrays (copied: what is recorded must not change), as one or two
     that are applied one after the other. Raises TypeError for other types.
 
-    PyTorch selects by ints first, and sees no … that stands for no dims. NumPy takes an int beside an array for an
+    PyTorch selects by ints first, and ignores a … of no dims. NumPy takes an int beside an array for an
     array, and arrays with a … between them for apart."""
     if not isinstance(index, tuple):
         return [(index if type(index) in _PLAIN else _index_part(index),)]
@@ -83,7 +83,7 @@ def parsed_index(input: Any, index: Index) -> list[tuple[Any, ...]]:
 
 
 def _dims_of(part):
-    """How many dims of a tensor a part of an index stands for, but for …"""
+    """How many dims of a tensor a part of an index covers, except …"""
     if isinstance(part, np.ndarray):
         return part.ndim if part.dtype == bool else 1
     return 0 if part is None or part is ... or type(part) is bool else 1
@@ -234,7 +234,7 @@ def gather(input: T, dim: int, index: T) -> T:
 
     index: an int Tensor with as many dims as x, at most as large as x in the dims other than dim; a number is a vector
     of one. Raises IndexError for a place that x does not have, ValueError for another shape, and TypeError for an index
-    that is no int Tensor."""
+    that is not an int Tensor."""
     dim = one_dim("gather", input, dim)
     index = checked_index("gather", index, input.shape[dim] if input.ndim else 1)
     if 0 in (input.ndim, index.ndim):
@@ -297,8 +297,8 @@ def embedding(input: T, weight: T, padding_idx: int | None = None) -> T:
     """Rows of weight, (V, C), at the int Tensor input, (…) -> (…, C), of weight's dtype. padding_idx: a row that gets
     no gradient.
 
-    Raises IndexError for a number outside of [0, V), TypeError for an input that is no int Tensor, and ValueError for a
-    weight that is no matrix."""
+    Raises IndexError for a number outside of [0, V), TypeError for an input that is not an int Tensor, and ValueError
+    for a weight that is not a matrix."""
     if weight.ndim != 2:
         raise ValueError(f"embedding: weight must be (V, C), got shape {weight.shape}")
     V = weight.shape[0]

@@ -1,7 +1,7 @@
 """Ops that move elements and compute nothing. Where NumPy gives a view, so do they; views share one version.
 
 A view is a value of its own in the graph, with its own gradient and hooks, even if it has the same shape as x. Inside
-other ops, where nobody sees the value, `shaped` and `expanded` save that step."""
+other ops, where the value is not visible, `shaped` and `expanded` save that step."""
 
 import math
 from collections.abc import Sequence

@@ -77,7 +77,7 @@ def where(condition: T, input: "Operand | None" = None, other: "Operand | None" 
     """x where condition is True, else other. condition: a bool Tensor; x, other: Tensors or numbers. All three are
     broadcast, x and other promoted.
 
-    Two numbers give their default dtype: float32, int64 or bool. Raises TypeError for a condition that is no bool
+    Two numbers give their default dtype: float32, int64 or bool. Raises TypeError for a condition that is not a bool
     Tensor, and ValueError for shapes that do not broadcast."""
     if input is None or other is None:
         raise TypeError("where takes a condition and two values; for where a condition holds, nonzero(as_tuple=True)")

@@ -134,7 +134,7 @@ class OneCycleLR(LRScheduler):
         refuse_group(self, "max_lr")
 
     def _rates(self, t):
-        if t > self.total_steps:  # at total_steps a loop makes its last step(), whose rate nobody uses
+        if t > self.total_steps:  # a loop's last step() is at total_steps, and its rate is unused
             raise ValueError(f"OneCycleLR: it was made for {self.total_steps} steps, and this would be one more")
         if self.momentums is not None:
             base, most = self.momentums

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..optim.optimizer import Params
 
 JORDAN = (3.4445, -4.775, 2.0315)  # Jordan 2024: steep at 0, so that five steps do for singular values from 0.002 on
-SCALES = {  # of the learning rate, for a matrix of so many rows and columns
+SCALES = {  # of the learning rate, for a matrix of n rows and m columns
     "original": lambda n, k: math.sqrt(max(1, n / k)),
     "match_rms_adamw": lambda n, k: 0.2 * math.sqrt(max(n, k)),
 }
@@ -32,7 +32,7 @@ class Muon(Optimizer):
     `muon_groups` of nn.GPT tells them apart. matrices, an option of a group: how many matrices each of its parameters
     holds, one below the other, such as 3 for W_q, W_k and W_v in one.
 
-    Raises ValueError for impossible options, and for parameters that are no such matrices, are given twice or require
+    Raises ValueError for impossible options, and for parameters that are not such matrices, are given twice or require
     no gradient."""
 
     buffers = ("momentum_buffer",)

@@ -102,7 +102,7 @@ class Optimizer:
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient, in place. closure: a function that computes the loss and the
         gradients first; its loss is returned. Raises ValueError, before a parameter or a step has changed, for a buffer
-        that is no array of floats of its parameter's shape."""
+        that is not an array of floats of its parameter's shape."""
         loss = None
         if closure is not None:
             with enable_grad():
@@ -221,7 +221,7 @@ class Optimizer:
 
     def _checked_buffer(self, state, name, buffer, p):
         """A buffer of a parameter's state as a Tensor of its own, of p's dtype on p's device. Raises ValueError for one
-        that is no array of floats of p's shape."""
+        that is not an array of floats of p's shape."""
         value = state.get(buffer)
         if not isinstance(value, Tensor | np.ndarray | np.generic) or value.dtype.kind != "f":
             raise ValueError(f"{name} has {shown(value)} for {buffer}, not an array of floats")

@@ -52,7 +52,7 @@ class LRScheduler:
         self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
 
     def _take_in(self, group):
-        """A group that add_param_group has added since: its rate goes on from where it is, as the others' do."""
+        """A group that add_param_group has added since: its rate continues from its value, as the others' do."""
         self.base_lrs.append(group.setdefault("initial_lr", group["lr"]))
 
     def _followed(self, lr, old, new):

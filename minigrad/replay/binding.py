@@ -1,4 +1,4 @@
-"""What comes from outside of a call, bound to what was recorded in its place, and recording an Entry."""
+"""Values from outside a call, bound to what was recorded for them, and recording an Entry."""
 
 import numpy as np
 

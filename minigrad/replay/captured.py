@@ -48,7 +48,7 @@ def capture(function: Callable[P, R]) -> "Captured[P, R]":
     backward passes and optimizers. Where kernels cannot run (the numpy backend), under detect_anomaly(), and where more
     than 32 calls in a row did something new, it runs as it is. The graph ends with the call.
 
-    Raises CaptureError, naming the line, for what cannot be captured: ops of one's own that compute in NumPy, a Tensor
+    Raises CaptureError, naming the line, for what cannot be captured: your own ops that compute in NumPy, a Tensor
     whose graph began before the call, detect_anomaly() inside, and on a CPU float16. After an error or an interrupt,
     what came before it has been computed."""
     if isinstance(function, Captured):
@@ -145,7 +145,7 @@ class Captured(Generic[P, R]):
 
     @classmethod
     def _after_fork(cls):
-        """In a child of a fork whoever held a lock is gone, and a GPU's graphs can be neither run nor given back."""
+        """In a forked child, holders of locks are gone, and a GPU's graphs can be neither run nor freed."""
         for captured in cls._all:
             captured._lock = threading.RLock()
             cls._inherited += captured._recordings.values()

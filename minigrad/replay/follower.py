@@ -1,7 +1,7 @@
 """One call of a captured step: its Python runs, and what it does is compared with what was recorded.
 
 A recording is a tree of Entries: an op, a primitive of a backend, or a backward walk. While the step's Python runs, the
-Follower of the call stands at an Entry. What Python does next is looked up among the Entries that came next in other
+Follower of the call is at an Entry. What Python does next is looked up among the Entries that came next in other
 calls. If one is the same in class, parameters and inputs, its recorded results are handed back, and nothing is
 computed. If there is none, what Python does is recorded there, as a new branch. When the call ends, or wants to know a
 value, the launches of the Entries that were passed run in one call into C.

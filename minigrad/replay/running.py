@@ -36,7 +36,7 @@ class Running:
         self.shares = False  # does the call change what NumPy may look at?
         self.dirty = False  # do pending launches change what lies outside?
         self.varies = False  # has a number been another than in other calls?
-        self.hooked = False  # is there code of the user's for a walk to run?
+        self.hooked = False  # is there user code for a walk to run?
         self.pending: Any = None  # a Program that is about to run
         self.ran: list = []  # not empty: it has run
         self.held: Any = None  # when the call is over, the Tensors that somebody holds on to
@@ -125,7 +125,7 @@ class Running:
         self.since, self.path, self.dirty = self.at, [], False
 
     def _advance(self):
-        """Run what is pending. After an interrupt, this goes on where it was."""
+        """Run what is pending. After an interrupt, this continues where it stopped."""
         program = self.pending
         with apart(after=False):
             if not self.ran:
@@ -163,7 +163,7 @@ class Running:
 
     def finish(self):
         """The call is over. Run what is pending, and give what it leaves behind memory of its own. After an interrupt
-        it goes on where it was."""
+        it continues where it stopped."""
         if self.pending is not None:
             self._advance()
         if self.held is None:
@@ -191,7 +191,7 @@ class Running:
 
 
 def held(made, count):
-    """Those to which there are more references than so many."""
+    """Those with more than a given number of references."""
     return [x for x in made if getrefcount(x) > count]
 
 

@@ -1,4 +1,4 @@
-"""Backward in a captured step: a walk is one Entry, unless code of the user's runs in it."""
+"""Backward in a captured step: a walk is one Entry, unless user code runs in it."""
 
 from ..autograd import Node, mode
 from ..autograd.walk import backward, reachable, walked
@@ -11,7 +11,7 @@ class Walks(Binding):
     """The part of a Follower that walks backward."""
 
     def walk(self, roots, cotangents, inputs, retain_graph, create_graph, stop, inspect):
-        """autograd.backward. A walk in which no code of the user's runs is one Entry."""
+        """autograd.backward. A walk in which no user code runs is one Entry."""
         retain = create_graph or inspect is not None if retain_graph is None else retain_graph
         targets = None if inputs is None else [self.static.get(node, node) for node in inputs]
         roots = [self.static.get(node, node) for node in roots]

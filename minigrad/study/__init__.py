@@ -19,7 +19,7 @@
     study.ablate_heads, prune, Recorder, designed_head, qk_circuit, ov_circuit, rollout
 
 `minigrad report`, flow, ledger and others do most of this for a character model's checkpoint, which
-runs.load_char_model of minigrad.training loads in Python. An order of reading stands in README.md in this folder.
+runs.load_char_model of minigrad.training loads in Python. README.md in this folder has a reading order.
 """
 
 from .layers import attention_layers, head_weights

@@ -36,7 +36,7 @@ def openness(pattern):
 def sink(pattern):
     """Mean attention to the first key, over the queries that see others too, (…, T, S) -> (…). Heads that have nothing
     to do often rest there (Xiao et al. 2023). Which keys a query sees is taken as in entropy: in a causal pattern the
-    first key is the first that is no padding."""
+    first key is the first that is not padding."""
     pattern = np.asarray(pattern, np.float64)
     _, several, first = _visible(pattern)
     return _mean(np.take_along_axis(pattern, first[..., None], -1)[..., 0], several)

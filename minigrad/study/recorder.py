@@ -1,4 +1,4 @@
-"""Heads in the course of training: patterns and gradients on the same input, once in so many steps."""
+"""Heads over the course of training: patterns and gradients on the same input, every few steps."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ class Recorder:
 
     probe: the arguments of loss(model, *probe), or a single Tensor for model(probe), which gives no gradients. The
     model sees it in eval mode, no .grad is touched, no hook of a parameter runs and no random numbers are drawn, so
-    training goes on as if nothing had been recorded. start: the step at which training begins or resumes.
+    training continues as if nothing had been recorded. start: the step at which training begins or resumes.
     flow: also keep where the gradients come from, at the price of another forward and backward.
     snapshots: [(step, {path: report.LayerView})], in memory. losses: (steps, values). flows: [(step, Flow)]."""
 

@@ -68,7 +68,7 @@ class HeadTable:
         return float(of[path][list(self._heads[path]).index(head)]) if path in of else math.nan
 
     def __repr__(self):
-        """Lines of at most WIDTH characters: columns that do not fit stand in another block below."""
+        """Lines of at most WIDTH characters: columns that do not fit go into another block below."""
         rows = [["layer", *(path or "-" for path, _ in self.rows)], ["head", *(str(head) for _, head in self.rows)]]
         blocks = [[*rows]]
         for stat in self._stats:

@@ -115,7 +115,7 @@ class HeadTrace:
         """A HeadTable of statistics of the layers' last forwards: names of STATS, by default all that can be computed.
 
         tokens: (B, T) ints, for statistics that need them (None: those of the trace). Numbers are nan in a layer that
-        lacks what a statistic needs: gradients, or keys that stand at the same positions as the queries."""
+        lacks what a statistic needs: gradients, or keys at the same positions as the queries."""
         if all(layer.num_heads == 0 for layer in self.layers.values()):
             raise ValueError(f"all heads of {', '.join(self.layers)} are pruned")
         tokens = self.tokens if tokens is None else np.asarray(tokens)

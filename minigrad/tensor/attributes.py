@@ -1,4 +1,4 @@
-"""What a tensor is: its shape, dtype, device, and how it lies in memory. All of it is read from the array."""
+"""Shape, dtype, device and memory layout of a tensor, all read from its array."""
 
 import operator
 from typing import TYPE_CHECKING, overload
@@ -7,7 +7,7 @@ from ..autograd import Value
 
 
 class Attributes(Value):
-    """The part of Tensor that says what it is, in PyTorch's words."""
+    """The part of Tensor with its attributes, under PyTorch's names."""
 
     __slots__ = ()
 
@@ -22,7 +22,7 @@ class Attributes(Value):
     @overload
     def size(self, dim: int) -> int: ...
     def size(self, dim: int | None = None) -> tuple[int, ...] | int:
-        """The shape, or the size of one dim. Raises IndexError for a dim that there is not."""
+        """The shape, or the size of one dim. Raises IndexError for a missing dim."""
         return self.shape if dim is None else self.shape[dim]
 
     def dim(self) -> int:
@@ -55,12 +55,12 @@ class Attributes(Value):
     @overload
     def stride(self, dim: int) -> int: ...
     def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
-        """How many elements of memory lie between neighbours along each dim, or along one."""
+        """The step in memory between neighbours along each dim, or along one, in elements."""
         steps = tuple(n // self.dtype.itemsize for n in self.array.strides)
         return steps if dim is None else steps[dim]
 
     def is_contiguous(self) -> bool:
-        """True if the elements lie in memory row by row, without gaps."""
+        """True if the elements are stored row by row, without gaps."""
         return bool(self.array.flags.c_contiguous)
 
     def is_floating_point(self) -> bool:

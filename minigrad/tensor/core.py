@@ -25,7 +25,7 @@ from .interop import Interop
 
 
 class Gradients(Attributes):
-    """The part of Tensor that has to do with the graph."""
+    """The part of Tensor that concerns the graph."""
 
     __slots__ = ()
 
@@ -46,7 +46,7 @@ class Gradients(Attributes):
 
     @property
     def requires_grad(self) -> bool:
-        """True if backward() computes a gradient of it; may be set on leaves of floats."""
+        """True if backward() computes its gradient; can be set on float leaves."""
         return self.node is not None
 
     @requires_grad.setter
@@ -55,7 +55,7 @@ class Gradients(Attributes):
 
     def requires_grad_(self: V, requires_grad: bool = True) -> V:
         """Make this leaf require a gradient, or stop requiring one, which drops its .grad. Returns itself. Raises
-        TypeError for dtypes that are no floats, and GraphError for what is no leaf."""
+        TypeError for non-float dtypes, and GraphError unless it is a leaf."""
         if not self.is_leaf:
             if requires_grad:
                 return self
@@ -72,7 +72,7 @@ class Gradients(Attributes):
 
     @property
     def grad(self) -> "Tensor | None":
-        """The gradient that backward() has added up so far: on leaves and after retain_grad(). Else None."""
+        """The gradient that backward() has accumulated, on leaves and after retain_grad(); else None."""
         if self.node is None:
             return None
         found: Tensor | None = self.node.grad
@@ -91,16 +91,16 @@ class Gradients(Attributes):
             self.node.grad = value
 
     def retain_grad(self) -> None:
-        """Keep .grad after backward() although this is not a leaf."""
+        """Keep .grad after backward(), although this is not a leaf."""
         node = self._node_for("retain_grad")
         node.retain = True
         if thread.recorder is not None:
             thread.recorder.looked_into(node)
 
     def register_hook(self, hook: "Callable[[Tensor], Tensor | None]") -> Handle:
-        """Have backward() call hook(gradient) once the whole gradient of this tensor is known, a Tensor of its shape.
+        """Let backward() call hook(gradient) once the whole gradient of this tensor is known, a Tensor of its shape.
 
-        hook may return another gradient in its place. Returns a handle whose remove() takes this hook off again. Raises
+        hook may return a replacement. Returns a handle whose remove() removes this hook. Raises
         GraphError if this requires no gradient."""
         return self._node_for("register_hook").add_hook(hook)
 
@@ -153,7 +153,7 @@ class Gradients(Attributes):
         return Tensor._wrap(self.array, self.storage)
 
     def detach_(self: V) -> V:
-        """This tensor without the graph that it was computed in: in place, the values stay. Returns itself."""
+        """Detach in place: the tensor keeps its values and leaves its graph. Returns itself."""
         self.node = None
         return self
 
@@ -322,7 +322,7 @@ class Tensor(Gradients, InPlace, Interop):
 
     def constant(self, data: Any) -> "Tensor":
         """A copy of data, numbers or an array, as a Tensor beside this one: same device, no gradient. Its dtype is
-        NumPy's for it. Raises TypeError for a dtype that minigrad has not."""
+        the one NumPy infers. Raises TypeError for a dtype that minigrad lacks."""
         array = np.array(dtypes.plain("constant", data))
         dtypes.as_dtype(array.dtype)
         on = self.storage.backend
@@ -367,15 +367,15 @@ class Tensor(Gradients, InPlace, Interop):
         return cast
 
     def cpu(self) -> "Tensor":
-        """On the CPU: itself if it is there. Gradients flow through."""
+        """On the CPU; itself if it is there already. Gradients flow through."""
         return self.to("cpu")
 
     def cuda(self, non_blocking: builtins.bool = False) -> "Tensor":
-        """On the GPU: itself if it is there. Gradients flow through."""
+        """On the GPU; itself if it is there already. Gradients flow through."""
         return self.to("cuda")
 
     def pin_memory(self) -> "Tensor":
-        """Itself. PyTorch copies it to page-locked memory, from which a GPU reads sooner; here that changes nothing."""
+        """Itself: unlike in PyTorch, page-locked memory makes no difference."""
         return self
 
     def double(self) -> "Tensor":
@@ -485,7 +485,7 @@ def check_same_kind(what: str, x: Any, like: Value) -> None:
 
 
 def nodes_of(what: str, inputs: Iterable[Value]) -> list[Node]:
-    """The nodes of what a gradient is asked for. Raises GraphError for what requires none."""
+    """The nodes of the inputs of a gradient. Raises GraphError for one that requires none."""
     nodes = []
     for i, x in enumerate(inputs):
         if x.node is None:

@@ -48,7 +48,7 @@ def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requi
     except ValueError as error:
         if "inhomogeneous" not in str(error):
             raise
-        raise ValueError("tensor: lists of different lengths are no array; pad them") from None
+        raise ValueError("tensor: lists have different lengths; pad them") from None
     if dtype is None and not typed:
         dtype = {"f": dtypes.DEFAULT_FLOAT, "u": dtypes.int64}.get(array.dtype.kind)
     if not typed:
@@ -60,7 +60,7 @@ def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requi
 def _without_tensors(data: Any, depth: int = 0) -> Any:
     if isinstance(data, (list, tuple)):
         if depth > 64:  # the most dims that NumPy has
-            raise ValueError("tensor: lists nest deeper than 64 times; does one hold itself?")
+            raise ValueError("tensor: lists are nested more than 64 deep; does one contain itself?")
         return [_without_tensors(item, depth + 1) for item in data]
     if not isinstance(data, (Tensor, np.ndarray)):
         return data
@@ -102,7 +102,7 @@ def from_numpy(array: Array) -> Tensor:
     if array.size and not np.may_share_memory(shared, array):
         raise ValueError(
             f"from_numpy cannot share {array.itemsize}-byte elements that are not aligned, or whose strides "
-            f"{array.strides} are no whole numbers of them; mg.tensor copies them"
+            f"{array.strides} are not multiples of their size; mg.tensor copies them"
         )
     return _sharing(shared)
 
@@ -116,7 +116,7 @@ def _sharing(array: Array) -> Tensor:
 def from_dlpack(other: Any) -> Tensor:
     """A Tensor that shares the memory of another library's array (PyTorch, CuPy, JAX, …), of its shape, on CPU or GPU.
 
-    Raises TypeError for dtypes that minigrad has not, RuntimeError for arrays of another GPU than device 'cuda' is."""
+    Raises TypeError for dtypes that minigrad lacks, RuntimeError for arrays of a GPU other than device 'cuda'."""
     device = getattr(other, "__dlpack_device__", None)
     if device is None or device()[0] not in _CUDA:
         return from_numpy(np.from_dlpack(other))

@@ -35,7 +35,7 @@ def rand(
     requires_grad: bool = False,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Uniform in [0, 1). rand(2, 3) or rand((2, 3)). Raises TypeError for dtypes that are no floats."""
+    """Uniform in [0, 1). rand(2, 3) or rand((2, 3)). Raises TypeError for non-float dtypes."""
     shape = _sizes("rand", sizes, size)
     return _drawn("rand", Generator.uniform, shape, dtype, device, requires_grad, generator)
 
@@ -48,7 +48,7 @@ def randn(
     requires_grad: bool = False,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Standard normal. randn(2, 3) or randn((2, 3)). Raises TypeError for dtypes that are no floats."""
+    """Standard normal. randn(2, 3) or randn((2, 3)). Raises TypeError for non-float dtypes."""
     shape = _sizes("randn", sizes, size)
     return _drawn("randn", Generator.normal, shape, dtype, device, requires_grad, generator)
 

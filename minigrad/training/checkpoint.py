@@ -1,7 +1,7 @@
 """Checkpoints: one safetensors file each, so that it is written whole or not at all.
 
 The arrays are the file's tensors, and everything else is JSON in its header. A checksum covers both, since safetensors
-has none of its own. Any program that reads safetensors can read the weights.
+has none. Any program that reads safetensors can read the weights.
 
 The checksum finds damage, but an undamaged file can still say something impossible. So whoever takes something from a
 checkpoint checks it first, as `unpack` and `runs.load_char_model` do.
@@ -36,7 +36,7 @@ _ENTRY = re.compile(r"\S* [0-9a-f]{8} [\[{]")  # how our metadata begins: a form
 
 
 class ForeignError(CheckpointError):
-    """A safetensors file that is not a checkpoint of ours."""
+    """A safetensors file that is not a minigrad checkpoint."""
 
 
 def save(path: FilePath, tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> None:

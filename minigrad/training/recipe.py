@@ -19,12 +19,12 @@ EMBEDDED, UNEMBEDDED = 0.7, 0.001  # std of the first weights at both ends
 OTHERS = 0.3  # of the learning rate, for norms and the unembedding
 FALL = 0.6  # of the steps, at the end, in which the rate falls
 ENOUGH = 10**6  # characters, from which on a longer text changes nothing
-DROPOUT = (500_000, 0.0), (50_000, 0.2), (0, 0.4)  # (from so many characters on, share)
-MOMENTUM = 0.85, 0.95, 150  # Muon's at first, and after so many steps
+DROPOUT = (500_000, 0.0), (50_000, 0.2), (0, 0.4)  # (least number of characters, share)
+MOMENTUM = 0.85, 0.95, 150  # Muon's at the first step, later, and the number of steps until then
 
 
 def suited(characters: int, steps: int) -> dict[str, Any]:
-    """Settings for a text of so many characters, where `steps` suit one that has ENOUGH. A shorter one needs fewer
+    """Settings for a text of this length; `steps` suit one of ENOUGH characters. A shorter one needs fewer
     steps, and dropout, or it is learned by heart. A very short one has no room for long blocks."""
     share = min(1.0, characters / ENOUGH)
     steps = max(1, 10 * round(steps * share**0.4 / 10))

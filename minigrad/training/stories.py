@@ -23,7 +23,7 @@ from typing import Any
 
 __all__ = ["corpus", "stories"]
 
-HELD = 10  # one in so many combinations of who, what and where is kept for validation
+HELD = 10  # one in ten combinations of who, what and where is kept for validation
 LENGTH = 1_000_000  # characters of the default text
 SLOTS = dict(X="person", Y="person", Z="person", C="animal", T="thing", U="thing", V="thing", P="place", Q="place")
 SLOTS |= dict(F="food", G="pet", W="weather")
@@ -291,7 +291,7 @@ def stories(seed: int = 0) -> Iterator[tuple[str, float, bool]]:
 
 @lru_cache(maxsize=2)
 def corpus(length: int = LENGTH, seed: int = 0) -> tuple[str, float]:
-    """(text, nats): so many characters, the first nine tenths of them from training stories and the rest from
+    """(text, nats): `length` characters, the first nine tenths of them from training stories and the rest from
     validation stories, whose combinations of who, what and where do not occur in training. nats: what a reader who
     knows the grammar, and sees each story from its beginning, needs for a character of the validation stories."""
     parts, sizes, nats, want = ([], []), [0, 0], [0.0, 0.0], (int(0.9 * length), length - int(0.9 * length))

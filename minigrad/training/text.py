@@ -105,7 +105,7 @@ def read_corpus(paths: Iterable[FilePath] = ()) -> str:
         )
     text = "\n".join(map(_read, paths))
     if text == text[0] * len(text):
-        raise TextError(f"the text is {text[0]!r} and nothing else: there is nothing to learn from it")
+        raise TextError(f"the text only repeats {text[0]!r}: there is nothing to learn from it")
     return text
 
 

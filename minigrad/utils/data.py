@@ -42,7 +42,7 @@ class Dataset(Generic[T_co]):
 
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
     """The rows of Tensors of the same first size, as tuples: of (n, …), n items. Raises ValueError for different sizes,
-    and TypeError for what is no Tensor of at least one dim."""
+    and TypeError for anything but Tensors of at least one dim."""
 
     def __init__(self, *tensors: Tensor):
         if not tensors or not all(isinstance(x, Tensor) and x.ndim for x in tensors):
@@ -150,9 +150,9 @@ class DataLoader(Generic[T_co]):
     """Iterates over a dataset in batches, each time from the beginning.
 
     dataset: with __getitem__ and __len__. shuffle: a new random order each time, drawn from `generator`, or the default
-    one. sampler: indices in its place. collate_fn: from a list of items to a batch; see default_collate. drop_last:
-    without a last batch that is shorter. Raises ValueError for a batch_size that is no positive int, and for sampler
-    and shuffle at once."""
+    one. sampler: indices instead of a shuffle. collate_fn: from a list of items to a batch; see default_collate.
+    drop_last: without a last batch that is shorter. Raises ValueError for a batch_size that is not a positive int, and
+    for sampler and shuffle at once."""
 
     def __init__(
         self,

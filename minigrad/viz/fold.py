@@ -4,7 +4,7 @@ import re
 from itertools import takewhile
 
 MIDDLE = "…"  # the box for the middle of a graph that is too large even with all modules folded
-START = ("start",)  # stands for whoever asked for the picture, as the user of its roots
+START = ("start",)  # represents the caller, as the user of the roots
 
 
 def fold(ops, depth, max_nodes, others):

@@ -34,7 +34,7 @@ class Graph:
     """What `graph` returns: `source` is the DOT text, `digraph` the graphviz.Digraph (restyle it before saving).
 
     ops, leaves: how many there are, drawn or not.
-    hidden: {module path: how many of its ops are not drawn}; the key "…" stands for the middle of the graph."""
+    hidden: {module path: how many of its ops are not drawn}; the key "…" is the middle of the graph."""
 
     def __init__(self, digraph: Any, ops: int = 0, leaves: int = 0, hidden: Any = None) -> None:
         self.digraph, self.ops, self.leaves, self.hidden = digraph, ops, leaves, hidden or {}

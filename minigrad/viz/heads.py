@@ -130,7 +130,7 @@ def _margins(layers, tokens):
 
 
 def _fitting(text, width, size):
-    """The size in points, if need be less than `size`, at which a line of text is no wider than so many inches."""
+    """The font size in points, at most `size`, at which a line of text is at most `width` inches wide."""
     return min(size, 72 * width / (0.62 * max(len(text), 1)))
 
 

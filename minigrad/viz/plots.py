@@ -100,7 +100,7 @@ def curves(series: Mapping[str, tuple[Any, Any]], path: FilePath, xlabel: str, y
 
 def small_multiples(series: Mapping[str, tuple[Any, Any]], path: FilePath, xlabel: str, ylabel: str) -> None:
     """Draw {label: (xs, runs)}, runs (n, len(xs)), as a PNG at `path`: a panel for each label, on one scale, with a
-    thin line for each run and a thick one for their mean. The first label's mean stands in the others too, in grey.
+    thin line for each run and a thick one for their mean. The first label's mean is in the others too, in grey.
 
     Raises ImportError, which tells how to install it, if matplotlib is missing."""
     columns = min(len(series), 4)

@@ -37,7 +37,7 @@ ERRORS = {
     "a ragged list": (
         lambda: mg.tensor([[1, 2], [3]]),
         ValueError,
-        "lists of different lengths are no array; pad them",
+        "lists have different lengths; pad them",
     ),
     "nothing to choose from": (lambda: unknown("layer", "a", []), None, "there is no layer 'a'; there are none"),
     "no gradient wanted": (lambda: mg.ones(2).sum().backward(), mg.GraphError, "say requires_grad=True, or make it an"),

@@ -107,7 +107,7 @@ WRONG = {
     "arange: step must not be 0": lambda: mg.arange(0, 3, 0),
     "arange: int64 holds": lambda: mg.arange(2**63),
     "full: fill_value must be a number, got an array of shape (2,)": lambda: mg.full((2,), [1, 2]),
-    "tensor: lists nest deeper than 64 times; does one hold itself?": lambda: mg.tensor(LOOP),
+    "tensor: lists are nested more than 64 deep; does one contain itself?": lambda: mg.tensor(LOOP),
     "generator must be a minigrad.Generator or None, got 3": lambda: mg.rand(2, generator=3),
     "bernoulli: p must lie in [0, 1], got 1.5": lambda: mg.bernoulli(a, 1.5),
     "fewer choices have p > 0": lambda: mg.multinomial(mg.tensor([0.0, 1.0, 1.0]), 3),

@@ -167,7 +167,7 @@ def dk_dv_bytes(shape):
 
 
 def _tiles(lines, shape):
-    """Bytes of tiles that have so many rows together, and of the pattern, unless that stays in registers."""
+    """Bytes of tiles with this total number of rows, and of the pattern unless it stays in registers."""
     pattern = 0 if shape.ahead else shape.rows * (shape.columns + LONGER) * shape.itemsize
     return lines * (shape.DP * shape.itemsize + CHUNK) + pattern
 
@@ -177,7 +177,7 @@ def _compiled(file, shape):
 
 
 def _blocks(length, shape):
-    """How many of a shape's rows so many queries or keys take."""
+    """How many of a shape's rows this number of queries or keys takes."""
     return -(-length // shape.rows)
 
 

@@ -6,7 +6,7 @@
 The sizes are Python, in the numbers among the parameters, fields of structs, constants of the file, `grid` and `grid_y`
 (blocks along the first and the last dim of the grid), and up(n, part), which is ⌈n / part⌉:
 
-    x (rows, n)           compact, of exactly so many elements; (…, n): of any number of rows of n
+    x (rows, n)           compact, of exactly that size; (…, n): any number of rows of n
     x?                    it may be null
     x (n.B, n.T) at n.x   of these sizes and strides, which the array must reach; strides that are left out are 1
     x, y in layout        likewise by a struct Layout, whose operands are those of them that are not null, in order
@@ -42,7 +42,7 @@ _ARRAYS = re.compile(r"(?:(\w+)\[(\w+)\] )?(bits |const )?(\w+\??(?:, \w+\??)*) 
 
 
 class ContractError(ValueError):
-    """A kernel was about to get what it cannot take. It has not been launched."""
+    """A kernel would have received invalid arguments, and was not launched."""
 
 
 def up(n, part):
@@ -111,7 +111,7 @@ class Contract:
         self.sizes = {kind: _struct(kind, text).size for kind in self.structs.values()}  # in bytes
         self.arrays: dict[str, Declared] = {}
         self.tables: dict[str, tuple[str, dict[str, Declared]]] = {}  # {name: (rows, {field: Declared})}
-        self.defined: dict[str, str] = {}  # {name: what it stands for}, in order
+        self.defined: dict[str, str] = {}  # {name: its definition}, in order
         self.conditions: list[str] = []
         pointers = {p.name: p for p in self.parameters if p.kind == "*"}
         for said in (declared, *(declared_above(text, f"struct {kind} {{") for kind in self.structs.values())):
@@ -161,7 +161,7 @@ class Contract:
         return np.dtype(np.float64) if of.startswith("Total") else DTYPES.get(self._types.get(of, of))
 
     def _uses(self, names):
-        """The names, and those in what they stand for."""
+        """The names, and those in their definitions."""
         for name in reversed(self.defined):
             if name in names:
                 names = names | _names(self.defined[name])

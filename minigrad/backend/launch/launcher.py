@@ -83,7 +83,7 @@ class Launcher(Primitives):
             self._run(file, entry, dtype, (blocks,), (threads,), 0, args)
 
     def launch_places(self, n, widest, file, entry, dtype, *args):
-        """Run an entry point built on map_places over n elements, the widest of which have so many bytes."""
+        """Run an entry point built on map_places over n elements; `widest`: the largest item size in bytes."""
         if n:
             blocks, threads = self.spread(n)
             if threads > 1:  # each of which takes several elements a turn
@@ -147,7 +147,7 @@ class Launcher(Primitives):
     program: Any = Program
 
     def raise_found(self):
-        """Raise IndexError if captured steps that have come to their end were given wrong indices: on a GPU."""
+        """Raise IndexError if captured steps that have finished were given wrong indices: on a GPU."""
 
     def cell(self, shape, dtype):
         """A small array that the host fills before each call of a step, as the host and as kernels see it."""
@@ -211,7 +211,7 @@ class _Address:
 
 
 def has_memory(x):
-    """False for a recorded NumPy array: whoever read it would end the process."""
+    """False for a recorded NumPy array: reading it would crash the process."""
     base = x.base
     while type(base) is np.ndarray:
         base = base.base

@@ -17,8 +17,8 @@ PRODUCT = Struct("matmul.cuh", "Product")
 MAX_BATCH_DIMS = PRODUCT.counts["batch"]  # dims that can be merged count as one
 STEP = 16  # parts of k are multiples of it
 SHORTEST = 128  # the least k worth a block of its own
-JOIN = 800_000  # the cost of another launch: so many multiplications could one multiprocessor do meanwhile
-TRAFFIC = 30  # the cost of a number written to memory or read: so many could the whole GPU do
+JOIN = 800_000  # the cost of another launch, in multiplications that one multiprocessor does in that time
+TRAFFIC = 30  # the cost of reading or writing a number, in multiplications of the whole GPU
 SPEED = {2: 6, 4: 3}  # how much faster tensor cores multiply, by an element's bytes
 
 

@@ -53,7 +53,7 @@ class Space:
     """Addresses without memory. What writes there ends the process, instead of spoiling something; what reads finds
     zeros, since a debugger that shows an array must not end it.
 
-    protection: mmap's. With 0 reading ends the process too, which shows who reads what has not been computed."""
+    protection: mmap's. With 0, reading crashes too, which reveals reads of what has not been computed."""
 
     protection = mmap.PROT_READ
 

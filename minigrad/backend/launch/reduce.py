@@ -15,7 +15,7 @@ WIDTH = constant("accumulate.cuh", "WIDTH")  # columns of a block
 FEW = 16  # values that one thread may reduce
 SORTED = 2048  # elements that a block sorts
 SUMMED = 4096  # and whose running sums it makes
-LONG_COLUMN, MANY = 128, 1 << 16  # of columns this long there must be so many, or they become rows
+LONG_COLUMN, MANY = 128, 1 << 16  # columns at least this long become rows unless there are at least this many
 
 
 class Reduce(Launcher):

@@ -33,7 +33,7 @@ PACKAGES = {  # of CUDA, by its version
 INSTALL = f"pip install {PACKAGES[13]} (for a driver of CUDA 12, or a GPU before Turing: {PACKAGES[12]})"
 MOST_LOOKUPS = 256  # of lines that look up at indices, remembered with the memory that their checks use
 NO_DEVICE = 100  # cudaErrorNoDevice
-# The methods of a Cuda that call the driver, by which all others come to it.
+# The methods of a Cuda that call the driver; all others use these.
 OF_A_GPU = "_run", "fresh", "zeros", "from_numpy", "to_numpy", "pinned", "synchronize", "current_stream"
 
 
@@ -221,7 +221,7 @@ class Cuda(Launched):
         self.raise_found()
 
     def raise_found(self):
-        """Raise IndexError if what has come to its end was given wrong indices."""
+        """Raise IndexError if what has finished was given wrong indices."""
         for graph in list(self.unread):
             self.unread.pop(graph, None)  # before it is asked: another thread's call may enter it again
             if graph.done:

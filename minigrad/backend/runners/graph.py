@@ -46,7 +46,7 @@ class Found:
 
 
 class Lookup(Found):
-    """Of a line that is no part of a captured step, which checks its indices each time that it runs."""
+    """Of a line that is not a part of a captured step, which checks its indices each time that it runs."""
 
     def __init__(self, on, function, line):
         super().__init__(on, [(function, line, on.from_numpy(np.array(NONE_WRONG)))])
@@ -102,7 +102,7 @@ class GraphProgram:
         self._graph: Any = None
         self._stream: Any = None
         self._turn: Any = None  # how many calls the GPU has begun, if there are cells
-        self._events = [on.event() for _ in range(SLOTS)]  # when each of the last calls had come to its end
+        self._events = [on.event() for _ in range(SLOTS)]  # when each of the last calls had finished
         self._found = Found(on, [check for e in entries for check in e.checks])
 
     # -- making it
@@ -141,7 +141,7 @@ class GraphProgram:
 
     @property
     def done(self):
-        """Has the GPU come to the end of the last call?"""
+        """Has the GPU finished the last call?"""
         return not self._calls or self._last.done
 
     def run(self, memory, blocks, ran):
@@ -197,7 +197,7 @@ class GraphProgram:
         return self._events[(self._calls - 1) % SLOTS]
 
     def raise_found(self):
-        """Raise IndexError if a call that has come to its end was given a wrong index."""
+        """Raise IndexError if a call that has finished was given a wrong index."""
         self._found.raise_found(", in a captured step")
 
     def __del__(self):
@@ -206,7 +206,7 @@ class GraphProgram:
 
 
 def checked(on, index, n, wraps, ignored, found):
-    """A copy of an array of indices, with 0 for each that is neither in [0, n) nor `ignored`; `found` is told which.
+    """A copy of an array of indices, with 0 for each that is neither in [0, n) nor `ignored`; `found` records which.
     wraps: those below 0 count from n."""
     index = on.operand(index, np.dtype(np.int64))
     y = on.empty(index.shape, index.dtype)

@@ -88,7 +88,7 @@ class Framework:
         return mapped(tree, self.entered, of=self.kinds)
 
     def adapted(self, fn, label):
-        """The Adapted that stands for the user's function."""
+        """The Adapted that wraps the user's function."""
         return Adapted(self, fn, label)
 
     def signed(self, fn):
@@ -129,7 +129,7 @@ class Framework:
         return np.asarray(x)
 
     def literal(self, x, most):
-        """An array of at most so many elements as Python; None for anything else."""
+        """An array of at most this many elements as Python; None for anything else."""
         return None
 
     def public(self, fn):
@@ -142,7 +142,7 @@ class Framework:
 class Adapted:
     """fn, a function of a framework's arrays, as a function of Tensors: what stands for it in all of gradcheck.
 
-    module: a Module that stands for fn itself, or for the object that it is a method of."""
+    module: a Module that wraps fn itself, or the object that it is a method of."""
 
     def __init__(self, framework, fn, label, module=None):
         self.framework, self.__wrapped__, self.label, self.module = framework, fn, label, module

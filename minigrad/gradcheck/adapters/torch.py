@@ -139,7 +139,7 @@ def _gradients(ys, xs, dys, **how):
 
 
 class _StandIn(torch.nn.Module):
-    """Has the user's modules as its own, so that functional_call puts other parameters in their place."""
+    """Has the user's modules as submodules, so that functional_call can replace their parameters."""
 
     def __init__(self, modules, run):
         super().__init__()
@@ -180,7 +180,7 @@ def _entered(x):
 
 
 def _tensor(array):
-    """A NumPy array as a tensor in its memory; as a copy where strides are negative, which torch has not."""
+    """A NumPy array as a tensor in its memory; a copy if strides are negative, which torch does not support."""
     array = np.asarray(array)
     if any(stride < 0 for stride in array.strides) or any(stride % array.itemsize for stride in array.strides):
         array = array.copy()

@@ -20,7 +20,7 @@ from .constants import trusts_an_index
 
 
 class Refused(NotApplicable):
-    """The forward raises, or gives NaN, for what a probe hands it: there is nothing to check, and nothing is wrong."""
+    """The forward raises or gives NaN for a probe's input: nothing to check, and nothing wrong."""
 
 
 class Probed:

@@ -1,4 +1,4 @@
-"""Numbers and strings that stand in the code of a user's ops: where a block ends, where a formula changes. A bug that
+"""Numbers and strings in the code of a user's ops: where a block ends, where a formula changes. A bug that
 shows there only is not found by chance."""
 
 import dis

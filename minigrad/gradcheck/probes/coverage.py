@@ -1,4 +1,4 @@
-"""Which lines of the user's backward never ran: nothing is known of those."""
+"""Which lines of the user's backward never ran, and so were not checked."""
 
 import dis
 import inspect

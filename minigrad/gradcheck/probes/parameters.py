@@ -20,7 +20,7 @@ MOST_TRIES = 40
 
 def parameters(p):
     """The gradient where a parameter has another value: each dim in turn, from the front and from the back, a bool the
-    other way round, numbers larger, smaller, 0 and negative, and strings that stand in the code."""
+    other way round, numbers larger, smaller, 0 and negative, and strings in the code."""
     p.require_first_order()
     if may_read_anywhere(p):
         raise NotApplicable("the op does not look whether an index fits")

@@ -36,7 +36,7 @@ def sizes(p):
 
 
 def growth(p):
-    """The same function where every dim of n elements has 2, 3, 8, 17, 65 or 1025, or a number that stands in the code
+    """The same function where every dim of n elements has 2, 3, 8, 17, 65 or 1025, or a number in the code
     of its ops, and where inputs have one or two dims more, or none."""
     p.require_first_order()
     if may_read_anywhere(p):

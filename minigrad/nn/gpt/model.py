@@ -109,7 +109,7 @@ class GPT(Module):
         """idx (B, T) int -> logits (B, T, V), and the mean cross-entropy against targets (B, T), (), or None without.
 
         cache: from new_cache; idx then continues the sequences in it. Raises ValueError for more than block_size
-        tokens, IndexError for tokens outside of [0, V), and TypeError for an idx that is no int Tensor."""
+        tokens, IndexError for tokens outside of [0, V), and TypeError for an idx that is not an int Tensor."""
         logits = self.unembed(self.trunk(idx, cache))  # (B, T, V)
         if targets is None:
             return logits, None
@@ -182,7 +182,7 @@ class GPT(Module):
         of any lengths, Tensors or lists of int, as a list of Tensors. Dropout is off.
 
         Tokens are drawn as `nn.choose` says. The model sees at most block_size tokens. When the longest prompt has
-        filled them, the older half is dropped from all prompts at once, and generation goes on from the newer half.
+        filled them, the older half is dropped from all prompts at once, and generation continues from the newer half.
         use_cache keeps keys and values from step to step, which saves time and changes nothing else. each(drawn) is
         called with the tokens of each step when they are drawn, an int64 array (B,), to show them at once."""
         choice = dict(temperature=temperature, top_k=top_k, top_p=top_p, generator=generator)

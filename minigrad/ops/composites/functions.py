@@ -230,7 +230,9 @@ def _log(x, base):
     y = log(x) / math.log(base)
     whole = round(y)
     rest = whole - y.detach()
-    tiny = rest.abs() <= whole.abs() * (4 * float(np.finfo(y.dtype).eps))  # not so for a power that is no normal number
+    tiny = rest.abs() <= whole.abs() * (
+        4 * float(np.finfo(y.dtype).eps)
+    )  # not so for a power that is not a normal number
     return y + where((pow(float(base), whole) == x.detach()) & tiny, rest, 0.0)
 
 

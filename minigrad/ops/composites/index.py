@@ -87,7 +87,7 @@ def take_along_dim(input: T, indices: T, dim: int | None = None) -> T:
 
 
 def _places(name, x, dim, index, src):
-    """(dim, index, src) for scattering src, cut to index's shape, along dim of x. Vectors stand for numbers too."""
+    """(dim, index, src) for scattering src, cut to index's shape, along dim of x. Vectors may be given as numbers."""
     dim = one_dim(name, x, dim)
     if x.ndim == 0 or x.ndim != index.ndim:
         raise ValueError(f"{name}: index of shape {index.shape} needs as many dims as x, of shape {x.shape}")

@@ -7,7 +7,7 @@ A chunk holds a layer in a snapshot, so that the page need not unpack what is no
     3. the numbers by token, as float16, for each kind (dz, dq, …) and each head: (B, T or S)
 
 All are fractions of the largest of their head. A byte holds the root of a fraction, so that small ones keep some
-digits, in so many steps; the fewer, the better it can be deflated. page/numbers.js unpacks them."""
+digits, with a number of levels; the fewer, the better it compresses. page/numbers.js unpacks them."""
 
 import base64
 import itertools

@@ -18,7 +18,7 @@ ROWS = 2.0**23  # numbers of all writes or reads that are held at a time
 
 @dataclass(frozen=True)
 class Node:
-    """What writes into the stream or reads it. head: its number, or None for what is no head."""
+    """What writes into the stream or reads it. head: its number, or None if it is not a head."""
 
     path: str
     head: int | None = None

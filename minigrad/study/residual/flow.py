@@ -122,7 +122,7 @@ class Flow:
 
     def graph(self, edges: "Edges | None" = None, least: float = 0.05) -> Graph:
         """A picture of these Edges (None: all), but for those below `least` of the largest: a viz.Graph, to
-        .save("flow.svg"). The model's parts stand in rows, from the bottom up; edges are as wide as they are large,
+        .save("flow.svg"). The model's parts are in rows, from the bottom up; edges are as wide as they are large,
         coloured by the input that reads, and dashed where they are positive: more of them raises the loss. Parts whose
         edges are all left out are grey. Raises ImportError without the Python package graphviz."""
         edges = self.all if edges is None else edges

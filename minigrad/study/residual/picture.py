@@ -1,6 +1,6 @@
 """A Flow as a picture: parts of the model in rows from bottom to top, and edges as wide as they are large.
 
-Places are computed here and not by Graphviz, which only draws: so a part stands at the same place whatever edges are
+Places are computed here and not by Graphviz, which only draws: so a part is in the same place whatever edges are
 shown, and pictures of two steps of a training can be compared."""
 
 import html
@@ -70,8 +70,8 @@ def digraph(flow, edges, least):
 
 
 def rows_of(flow):
-    """Lists of Nodes, from the bottom up: what the streams begin with, then each part where it stands in the model. The
-    bias of an attention layer stands beside its heads."""
+    """Lists of Nodes, from the bottom up: what the streams begin with, then each part in the model's order. The
+    bias of an attention layer is beside its heads."""
     readers = dict.fromkeys(node for node, _ in flow.inputs)
     parts = {node.path for node in readers}
     first, rows = [], {}

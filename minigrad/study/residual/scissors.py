@@ -50,7 +50,7 @@ def cut_gradient(
     is named takes the batched form of attention, whose values agree with the fused form's to rounding.
 
     Raises TypeError or ValueError for a model whose stream is not known (see flow), or has dropout, recompute or no
-    such parts; KeyError for a name that there is not."""
+    such parts; KeyError for an unknown name."""
     if any(isinstance(module, Dropout) and module.p for module in model.modules()):
         raise ValueError("cut_gradient needs a model without dropout: set p of its Dropouts to 0")
     if getattr(getattr(model, "config", None), "recompute", False):

@@ -30,7 +30,7 @@ class Gradient:
     """A gradient in the ledger. array: all of it, or the head's part. shape: of all of it.
 
     number, of: this is contribution `number` of `of` to the gradient of a value, in the order in which they come; both
-    are 0 for a complete gradient. check: what finite differences say about it, if that was asked for."""
+    are 0 for a complete gradient. check: the result of finite differences, if requested."""
 
     name: str
     array: np.ndarray

@@ -1,4 +1,4 @@
-"""The folder of compiled kernels. What lies there is loaded and run. So nobody else may write there, and each file ends
+"""The folder of compiled kernels. Its files are loaded and run. So nobody else may write there, and each file ends
 with its digest, which shows what a crash or a full disk has damaged."""
 
 import hashlib

@@ -23,13 +23,13 @@ from . import cache
 from .cache import log
 
 FORMAT = 3  # of the files in the cache
-LIMIT = 300  # seconds that a compiler may take for one file; the slowest of ours takes about ten
+LIMIT = 300  # seconds that a compiler may take for one file; the slowest takes about ten
 NAMES = "g++", "c++", "clang++"
 
 
 class Unit(NamedTuple):
     """What one shared library is made of. label names the file, for people who look into the cache; libraries are what
-    the linker is told last."""
+    the last arguments of the linker."""
 
     text: str
     flags: tuple

@@ -21,7 +21,7 @@ def modules(wanted, header, flags, kind, libraries=(), text_of=source, threads=1
     CompilerError.
 
     wanted: files, as `source` takes them, and names of dtypes. header: the text put before the source; it says how
-    blocks and threads are run. kind: names it, for people. libraries: what the linker is told last.
+    blocks and threads are run. kind: its name in messages. libraries: the linker's last arguments.
     text_of: (file, dtype) -> another source than the file's, to prove that a bug would be found."""
     texts = [text_of(file, dtype) for file, dtype in wanted]
     units = [
