@@ -7,6 +7,7 @@
 # make lint    ruff, for mistakes and for the format, and mypy
 # make lines   counts code lines, tokens and lines, room by room, and fails where one has grown above its limit
 # make clean   removes what the others made, .venv included, but not runs/
+# make help    prints this
 #
 # They work in .venv, which is made on first use with PYTHON (3.10 or newer) and updated when pyproject.toml changes.
 
@@ -16,7 +17,7 @@ PY := $(VENV)/bin/python
 
 GPU_RIG ?= .gpu-rig
 
-.PHONY: train test gpu-rig gpu-rig-test lint lines clean
+.PHONY: train test gpu-rig gpu-rig-test lint lines clean help
 .NOTPARALLEL:
 
 train: $(VENV)/installed-train,viz
@@ -38,6 +39,9 @@ lint: $(VENV)/installed-dev
 
 lines:
 	@$(PYTHON) tests/project/lines.py
+
+help:
+	@sed -n 's/^# \{0,1\}//p;/^$$/q' Makefile
 
 clean:
 	rm -rf $(VENV) $(GPU_RIG) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

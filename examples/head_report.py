@@ -2,7 +2,7 @@
 
     minigrad train                                   first train a model, for about two minutes
     python examples/head_report.py                   then look into its heads
-    python examples/head_report.py --checkpoint FILE --text "to be or not to be"
+    python examples/head_report.py --checkpoint RUN --text "to be or not to be"
 
 Prints a table of the heads, the identities that their gradients satisfy, and how much each head matters. The folder
 --out gets heads.html, the report to open in a browser; heads.png, all patterns; backward.svg (with Graphviz), the
@@ -23,7 +23,7 @@ TEXT = "The statement is the same as the other statement."
 def main(argv=()):
     parser = cli.Parser(description=__doc__)
     parser.add_argument(
-        "--checkpoint", type=cli.path, default="runs/char_lm/best.safetensors", metavar="FILE", help="of minigrad train"
+        "--checkpoint", type=cli.path, default="runs/char_lm", metavar="RUN", help="of minigrad train, or its file"
     )
     parser.add_argument("--text", default=TEXT, help="what the model reads")
     parser.add_argument("--out", type=cli.path, default=Path("runs/heads"), help="folder (default: runs/heads)")

@@ -38,14 +38,14 @@ def matmul(input: T, other: T | Array) -> T:
     a, b = promoted("matmul", input, other)
     if not (isinstance(a, Value) and isinstance(b, Value)) or a.ndim == 0 or b.ndim == 0:
         raise ValueError("matmul needs two tensors of at least one dim; use * to scale")
+    if a.shape[-1] != b.shape[-2:][0]:
+        raise ValueError(f"matmul: inner sizes of {a.shape} and {b.shape} differ, {a.shape[-1]} and {b.shape[-2:][0]}")
     if a.ndim == 1:
         y = matmul(unsqueeze(a, 0), b)  # (…, 1, m), or (1,) for two vectors
         return reshape(y, y.shape[:-1] if b.ndim == 1 else y.shape[:-2] + y.shape[-1:])
     if b.ndim == 1:
         y = matmul(a, unsqueeze(b, 1))
         return reshape(y, y.shape[:-1])
-    if a.shape[-1] != b.shape[-2]:
-        raise ValueError(f"matmul: inner sizes of {a.shape} and {b.shape} differ, {a.shape[-1]} and {b.shape[-2]}")
     if b.ndim == 2 and a.ndim > 2:  # one large product instead of many small ones, backward too
         return reshape(Matmul.apply(reshape(a, math.prod(a.shape[:-1]), a.shape[-1]), b), *a.shape[:-1], b.shape[-1])
     try:

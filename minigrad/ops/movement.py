@@ -76,12 +76,7 @@ class Reshape(Op):
 def reshape(input: T, *sizes: Size, shape: Size | None = None) -> T:
     """x in another shape of the same size; one size may be -1. A view where the memory layout allows, else a copy.
     Raises ValueError for another size."""
-    shape = shape_of("reshape", sizes, shape)
-    if -1 in shape:
-        shape = _inferred(input, shape)
-    if math.prod(shape) != input.numel() or min(shape, default=0) < 0:
-        raise ValueError(f"reshape: {input.numel()} elements of shape {input.shape} do not fit shape {shape}")
-    return Reshape.apply(input, shape=shape)
+    return _reshaped("reshape", input, shape_of("reshape", sizes, shape))
 
 
 def shaped(x, shape):
@@ -89,17 +84,22 @@ def shaped(x, shape):
     return x if x.shape == shape else Reshape.apply(x, shape=shape)
 
 
-def _inferred(x, shape):
-    known = math.prod(size for size in shape if size != -1)
-    if shape.count(-1) > 1 or known == 0 or x.numel() % known:
-        raise ValueError(f"reshape: the -1 in {shape} cannot be inferred for shape {x.shape}")
-    return tuple(x.numel() // known if size == -1 else size for size in shape)
+def _reshaped(name, x, shape):
+    """x in another shape, of which one size may be -1."""
+    if -1 in shape:
+        known = math.prod(size for size in shape if size != -1)
+        if shape.count(-1) > 1 or known == 0 or x.numel() % known:
+            raise ValueError(f"{name}: the -1 in {shape} cannot be inferred for shape {x.shape}")
+        shape = tuple(x.numel() // known if size == -1 else size for size in shape)
+    if math.prod(shape) != x.numel() or min(shape, default=0) < 0:
+        raise ValueError(f"{name}: {x.numel()} elements of shape {x.shape} do not fit shape {shape}")
+    return Reshape.apply(x, shape=shape)
 
 
 def view(input: T, *sizes: Size, size: Size | None = None) -> T:
     """Like reshape, but never a copy: raises RuntimeError where the memory layout does not allow a view of that shape,
     and ValueError for another size."""
-    y = reshape(input, shape_of("view", sizes, size))
+    y = _reshaped("view", input, shape_of("view", sizes, size))
     if y.storage is not input.storage and input.numel():
         raise RuntimeError(
             f"view: the memory layout of this {input.shape} tensor allows no view of shape {y.shape}; use reshape"

@@ -32,7 +32,7 @@ FOLDER = Path("runs/char_lm")  # of the run that is trained or read where none i
 SIZES = "block_size", "n_layer", "n_head", "n_embd", "dropout"  # what a run's settings say about its model
 
 
-def model_file(path: FilePath, train: str) -> Path:
+def model_file(path: FilePath, train: str = "minigrad train") -> Path:
     """The checkpoint that a path names: a file is itself, and the folder of a run is its best.safetensors, or
     last.safetensors before the first validation. Raises CheckpointError, which tells to type `train`, if a folder has
     neither, and if there is no FOLDER."""
@@ -46,10 +46,11 @@ def model_file(path: FilePath, train: str) -> Path:
 
 
 def load_char_model(path: FilePath, device: str = "cpu") -> "tuple[GPT, CharVocab, dict[str, Any]]":
-    """(GPT, CharVocab, meta) from a checkpoint of `minigrad train`: meta has its "chars" and its "config".
+    """(GPT, CharVocab, meta) from a checkpoint of `minigrad train`, or a run's folder: see model_file. meta has its
+    "chars" and its "config".
 
     Raises CheckpointError for a file that cannot be read, holds something else, or describes something impossible."""
-    tensors, meta = checkpoint.load(path)
+    tensors, meta = checkpoint.load(path := model_file(path))
     with _wrong("holds no character model", path):
         vocab, config = _char_model(tensors, meta)
         model = nn.GPT.with_weights(config, checkpoint.weights(tensors))

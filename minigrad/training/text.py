@@ -218,10 +218,9 @@ def fixed_batches(
 
 def _check_length(ids, block_size, name):
     if len(ids) < block_size + 1:
-        raise TextError(
-            f"the {name} has {len(ids)} characters, but a block of {block_size} needs at least {block_size + 1}: "
-            "use a longer text or a smaller block"
-        )
+        smaller = f" or a block of at most {len(ids) - 1}" * (len(ids) > 1)
+        needs = f"but a block of {block_size} needs at least {block_size + 1}: use a longer text{smaller}"
+        raise TextError(f"the {name} has {len(ids)} characters, {needs}")
 
 
 def _windows_at(ids, starts, block_size):

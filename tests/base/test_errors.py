@@ -34,10 +34,16 @@ ERRORS = {
     "no list": (lambda: mg.cat(X, X), TypeError, r"cat takes a list of Tensors: cat\(\[a, b\], dim\)"),
     "no list to stack": (lambda: mg.stack(X), TypeError, r"stack takes a list of Tensors"),
     "a tensor for a dim": (lambda: X.softmax(mg.ones(200, 300)), TypeError, r"dim must be an int, got .{,40}$"),
-    "a ragged list": (
-        lambda: mg.tensor([[1, 2], [3]]),
+    "a ragged list": (lambda: mg.tensor([[1, 2], [3]]), ValueError, "lists have different lengths; pad them"),
+    "a vector that does not fit": (
+        lambda: X @ mg.ones(2),
         ValueError,
-        "lists have different lengths; pad them",
+        r"inner sizes of \(2, 3\) and \(2,\) differ, 3 and 2",
+    ),
+    "a view of another size": (
+        lambda: X.view(7),
+        ValueError,
+        r"view: 6 elements of shape \(2, 3\) do not fit shape \(7,\)",
     ),
     "nothing to choose from": (lambda: unknown("layer", "a", []), None, "there is no layer 'a'; there are none"),
     "no gradient wanted": (lambda: mg.ones(2).sum().backward(), mg.GraphError, "say requires_grad=True, or make it an"),

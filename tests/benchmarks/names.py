@@ -45,7 +45,7 @@ def marked():
 
 
 def measured(path, text, names):
-    model, vocab, meta = runs.load_char_model(runs.model_file(path, "minigrad train"))
+    model, vocab, meta = runs.load_char_model(path)
     T, ids = meta["config"]["block_size"], vocab.encode(text)
     model.eval()
     costs, looks = {"all": [], "new": [], "again": []}, {}
@@ -71,7 +71,7 @@ def measured(path, text, names):
 
 def among_noise(path):
     """[the head, its attention after Mc or O', that after other pairs, its induction score]"""
-    model, vocab, meta = runs.load_char_model(runs.model_file(path, "minigrad train"))
+    model, vocab, meta = runs.load_char_model(path)
     T, generator, found = meta["config"]["block_size"], np.random.default_rng(0), {}
     letters = [c for c in vocab.chars if c.islower()]
     for pair in ("Mc", "O'", "ac", "bd", "te", "xg"):

@@ -199,11 +199,14 @@ def fails(capsys, *argv):
     [
         (b"", "text is empty"),
         (b"ab\ncd\xff", "text is not UTF-8: byte 0xff at offset 5, line 2"),
-        (b"a", "the text is 'a' and nothing else"),
-        (b"\n\r\n" * 50, "the text is '\\n' and nothing else"),
+        (b"a", "the text only repeats 'a'"),
+        (b"\n\r\n" * 50, "the text only repeats '\\n'"),
         (b"ab\0cd", "text is not text: it has a byte 0 at offset 2"),
         ("a long story".encode("utf-16"), "text is UTF-16: save it as UTF-8"),
-        (b"abcd", "the training split has 3 characters, but a block of 8 needs at least 9"),
+        (
+            b"abcd",
+            "the training split has 3 characters, but a block of 8 needs at least 9: use a longer text or a block of",
+        ),
         (b"abcd" * 10, "the validation split has 4 characters, but a block of 8 needs at least 9"),
     ],
 )

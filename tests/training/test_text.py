@@ -119,7 +119,7 @@ def test_bytes_that_are_not_utf8_are_found(tmp_path_factory, before, wrong):
         (b"one\ntwo\0three", "text is not text: it has a byte 0 at offset 7"),
         (b"a" * 2**17 + b"\0", "text is not text: it has a byte 0 at offset 131072"),
         ("one".encode("utf-16-le").join([b"\xff\xfe", b""]), "text is UTF-16: save it as UTF-8"),
-        (b"z" * 50, "the text is 'z' and nothing else: there is nothing to learn from it"),
+        (b"z" * 50, "the text only repeats 'z': there is nothing to learn from it"),
     ],
 )
 def test_what_nothing_can_be_learned_from_is_refused(tmp_path, data, message):
