@@ -8,6 +8,7 @@ import numpy as np
 from .numeric import EPS, derivative
 from .plateaus import LEAST, RATIO, flattened, measured_noise, rungs, survey
 
+WIDEST = 2.0**-20  # of x: rounding, also that of float32, makes no flat that is wider
 LOWEST = 2.0**-64  # where the second look ends for x = 0
 
 
@@ -57,7 +58,7 @@ class Path:
 
     def flattened(self, steps):
         """Did rounding make the flat at the end of these steps, rather than the function itself?"""
-        return flattened(self.phi, steps)
+        return flattened(self.phi, steps, WIDEST * max(1.0, self.largest))
 
     @property
     def lost(self):

@@ -18,6 +18,7 @@ from .numeric import EPS, Derivative, sides
 RATIO = 4  # of one step to the next
 LEAST = 3  # estimates that agree, one after the other, make a plateau: over a range of 16 in the step
 TIGHT = 0.1  # with bars of at most this part of the slope
+OWN = 2.0**-20  # rounding of terms of size 1, also in float32, makes no jump that is larger
 RAGGED = 1e-3  # noise of this part of the change: smooth functions show 1e-10 of it
 
 
@@ -97,10 +98,10 @@ def _plateaus(values, bars, good):
     return best, last, plateau
 
 
-def flattened(phi, steps):
+def flattened(phi, steps, widest):
     """Did rounding make the flat at the end of these steps (bool)? Where a step is so small that phi changes by a few
     units of rounding, it is ragged; a function that is flat by itself, such as a dead zone, is smooth up to the edge.
-    """
+    A flat wider than `widest` that ends in a jump of more than OWN is the function's own, as a quantiser's."""
     changes = np.array([np.maximum(np.abs(phi(h)), np.abs(phi(-h))) for h in steps])
     edge = np.array([max(np.flatnonzero(column), default=0) for column in changes.T], int)  # the last that moves
     found, before = np.zeros(edge.size, bool), np.maximum(edge - 1, 0)
@@ -108,7 +109,8 @@ def flattened(phi, steps):
         start = 1.07 * steps[k]  # of many digits, with which nothing is exact by luck
         ragged = measured_noise(phi, 0.11 * start, start) > RAGGED * changes[k]
         found |= ragged & (before == k)
-    return found
+    own = (np.array(steps)[edge] > widest) & (changes[edge, np.arange(edge.size)] > OWN)
+    return found & ~own
 
 
 def measured_noise(phi, h, start=0.0):
