@@ -3,6 +3,8 @@
 import numpy as np
 
 from ..autograd import Value, no_grad, watch
+from .adapters.foreign import Foreign
+from .plateaus import measured_noise
 from .subject import PRECISION, host, wrapped
 
 TRIALS = 4  # random trials that unsteadiness() takes the largest of
@@ -21,11 +23,15 @@ class Rounding:
     def __init__(self, subject):
         self.noise_squared = self.flow_squared = self.gain_squared = 0.0
         self.coarsest = PRECISION[np.dtype("float64")]  # eps of the coarsest float dtype on the way
+        self.hidden = 0.0  # eps of what another framework's function computes in, if that does not show
         self.steps = False  # did an op run whose values go in steps, such as round?
         self.by_op: dict = {}  # op -> its part of the noise squared, in all walks so far
+        hidden = False  # does an op hide what it computes in?
         values = {}  # node -> the array that an op computed
 
         def keep(op, inputs, outputs):
+            nonlocal hidden
+            hidden |= isinstance(op, Foreign)
             self.steps |= not op.differentiable and any(y is not None and y.dtype.kind in "if" for y in outputs)
             for y in outputs:
                 if y is not None and y.node is not None:
@@ -37,6 +43,8 @@ class Rounding:
             if node in values:
                 self.coarsest = max(self.coarsest, PRECISION.get(values[node].dtype, 0))
                 node.add_hook(lambda g, op=op, v=values[node]: self._add(host(g), op, v))
+        if hidden and self.coarsest < PRECISION[np.dtype("float32")] and _rounds_to_float32(subject, self.run.y):
+            self.coarsest = self.hidden = PRECISION[np.dtype("float32")]
 
     @property
     def roughest(self):
@@ -47,7 +55,7 @@ class Rounding:
     def _add(self, g, op, v):
         square = _sum_of_squares(np.multiply(g, np.maximum(np.abs(v), op.rounds_as), dtype=np.float64))
         self.flow_squared += square
-        noise_squared = PRECISION[v.dtype] ** 2 * square
+        noise_squared = max(PRECISION[v.dtype], self.hidden) ** 2 * square
         self.noise_squared += noise_squared
         self.by_op[op] = self.by_op.get(op, 0.0) + noise_squared
         self.gain_squared += _sum_of_squares(np.asarray(g, np.float64))
@@ -62,6 +70,21 @@ class Rounding:
         self.noise_squared = self.flow_squared = self.gain_squared = 0.0
         gradient = self.run.gradient(dys, retain_graph=True)
         return gradient, 4 * np.sqrt(self.noise_squared), np.sqrt(self.flow_squared)
+
+
+def _rounds_to_float32(subject, y):
+    """Are the values y, of another framework's function, off by float32's rounding, as if it computed in that inside?
+    Then they are by as much at points that lie close together, whatever their distance."""
+    rng, largest = np.random.default_rng(0), np.abs(y[np.isfinite(y)]).max(initial=0)
+    direction = [a * rng.uniform(0.5, 1, a.shape) for a in subject.arrays]
+    try:
+        noises = [
+            measured_noise(lambda t: subject.values(subject.shifted(direction, t)) - y, h).max(initial=0)
+            for h in (1.07e-4, 1.07e-5)
+        ]
+    except Exception:  # it does not take numbers like these
+        return False
+    return bool(1e-9 * largest < min(noises) and max(noises) < min(1e-6 * largest, 8 * min(noises)))
 
 
 def _sum_of_squares(x):

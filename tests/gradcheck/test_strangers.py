@@ -118,6 +118,10 @@ def exp_vjp(dy, x):
     return dy * np.exp(x)
 
 
+def in_float32(x):
+    return np.sin(x.astype(np.float32)).astype(x.dtype)
+
+
 def embedding_vjp(dy, w, i):
     dw = np.zeros_like(w)
     np.add.at(dw, i, dy)
@@ -171,6 +175,7 @@ RIGHT = {
     "rounding to tenths": (lambda x: np.round(x, 1), lambda dy, x: 0 * dy, (X,), ""),
     "eight bits": (lambda x: np.clip(np.round(x * 127), -128, 127) / 127, lambda dy, x: 0 * dy, (X,), ""),
     "no kernel for float16": (np.exp, exp_vjp, (X,), "float16"),
+    "float32 inside": (in_float32, lambda dy, x: dy * np.cos(x), (X,), ""),
 }  # fmt: skip
 
 
@@ -183,6 +188,11 @@ def test_right_code_is_not_failed(name):
     if where:
         assert any(f.check.startswith(where) for f in report.findings if f.verdict == WARN)
         assert not gradcheck(f, *inputs, vjp=vjp, raise_on_fail=False, strict=True)
+
+
+@pytest.mark.parametrize("wrong", [lambda x: 1.001 * np.cos(x), lambda x: np.cos(x) + 1e-4, np.tanh])
+def test_wrong_code_that_computes_in_float32_is_failed(wrong):
+    assert gradcheck(in_float32, X, vjp=lambda dy, x: dy * wrong(x), raise_on_fail=False).verdict == FAIL
 
 
 class Halves(Op, abstract=True):

@@ -33,7 +33,7 @@ class Probed:
         self.strict = strict
         self.framework = plain(fn).framework if isinstance(plain(fn), Adapted) else None  # that fn is of, if not ours
         self.may_crash = self.framework is not None and self.framework.may_crash
-        self.coarsest = EPS  # of the float dtypes on the way: a function may compute in float32 inside
+        self.coarsest = comparison.coarsest  # eps of the coarsest float dtype on the way
         self.ran: list = []  # (op, inputs) of what ran on the way
 
         self.trusts_an_index = False  # see constants.py
