@@ -74,7 +74,7 @@ class Rounding:
 
 def _rounds_to_float32(subject, y):
     """Are the values y, of another framework's function, off by float32's rounding, as if it computed in that inside?
-    Then most of them are by as much at points that lie close together, whatever their distance. (Not at the point
+    Then a quarter of them are by as much at points that lie close together, whatever their distance. (Not at the point
     itself: a kink may be very near.)"""
     if not y.size:
         return False
@@ -82,7 +82,7 @@ def _rounds_to_float32(subject, y):
     direction = [a * rng.uniform(0.5, 1, a.shape) for a in subject.arrays]
     try:
         noises = [
-            np.median(measured_noise(lambda t: subject.values(subject.shifted(direction, t)) - y, h, 3 * h))
+            np.quantile(measured_noise(lambda t: subject.values(subject.shifted(direction, t)) - y, h, 3 * h), 0.75)
             for h in (1.07e-4, 1.07e-5)
         ]
     except Exception:  # it does not take numbers like these
