@@ -68,13 +68,15 @@ class Compared:
 class Comparison:
     """A Subject's backward against differences of its forward, at its point. What is found collects in `findings`."""
 
-    def __init__(self, subject, rng, rtol=1e-7, numeric="ridders", kinks="report", atol=0.0, eps=None, stretch=1.0):
+    def __init__(
+        self, subject, rng, rtol=1e-7, numeric="ridders", kinks="report", atol=0.0, eps=None, stretch=1.0, hidden=None
+    ):
         self.subject, self.rng, self.rtol, self.kinks = subject, rng, rtol, kinks
         self.atol, self.first_step = atol, eps
         self.stretch = stretch  # what all steps are multiplied by: see path
         self.complex = numeric == "complex"
         self.findings: list = []
-        self.rounding = Rounding(subject)
+        self.rounding = Rounding(subject, hidden)
         self.forward, self.coarsest = self.rounding.run, self.rounding.coarsest
         self.coarse = next(dtype for dtype, eps in PRECISION.items() if eps == self.coarsest)
         if self.coarsest > EPS:  # a backward in float32 is no better than that

@@ -7,6 +7,7 @@ from .adapters.foreign import Foreign
 from .plateaus import measured_noise
 from .subject import PRECISION, host, wrapped
 
+SAMPLE = 1000  # values, of which the noise is measured
 TRIALS = 4  # random trials that unsteadiness() takes the largest of
 
 
@@ -20,18 +21,19 @@ class Rounding:
 
     The outputs alone would not tell: 1 - erf(5) is 1e-12, and off by 1e-16. Source: Iri 1984; Langlois 2001."""
 
-    def __init__(self, subject):
+    def __init__(self, subject, hidden=None):
+        """hidden: see there, if it is known."""
         self.noise_squared = self.flow_squared = self.gain_squared = 0.0
         self.coarsest = PRECISION[np.dtype("float64")]  # eps of the coarsest float dtype on the way
-        self.hidden = 0.0  # eps of what another framework's function computes in, if that does not show
+        self.hidden = hidden or 0.0  # eps of what another framework's function computes in, if that does not show
         self.steps = False  # did an op run whose values go in steps, such as round?
         self.by_op: dict = {}  # op -> its part of the noise squared, in all walks so far
-        hidden = False  # does an op hide what it computes in?
+        foreign = False
         values = {}  # node -> the array that an op computed
 
         def keep(op, inputs, outputs):
-            nonlocal hidden
-            hidden |= isinstance(op, Foreign)
+            nonlocal foreign
+            foreign |= isinstance(op, Foreign)
             self.steps |= not op.differentiable and any(y is not None and y.dtype.kind in "if" for y in outputs)
             for y in outputs:
                 if y is not None and y.node is not None:
@@ -43,8 +45,10 @@ class Rounding:
             if node in values:
                 self.coarsest = max(self.coarsest, PRECISION.get(values[node].dtype, 0))
                 node.add_hook(lambda g, op=op, v=values[node]: self._add(host(g), op, v))
-        if hidden and self.coarsest < PRECISION[np.dtype("float32")] and _rounds_to_float32(subject, self.run.y):
-            self.coarsest = self.hidden = PRECISION[np.dtype("float32")]
+        eps = PRECISION[np.dtype("float32")]
+        if hidden is None and foreign and self.coarsest < eps and _rounds_to_float32(subject, self.run.y):
+            self.hidden = eps
+        self.coarsest = max(self.coarsest, self.hidden)
 
     @property
     def roughest(self):
@@ -78,16 +82,19 @@ def _rounds_to_float32(subject, y):
     itself: a kink may be very near.)"""
     if not y.size:
         return False
-    rng, largest = np.random.default_rng(0), np.abs(y[np.isfinite(y)]).max(initial=0)
+    few = slice(0, SAMPLE)
+    rng, largest = np.random.default_rng(0), np.abs(y[few][np.isfinite(y[few])]).max(initial=0)
     direction = [a * rng.uniform(0.5, 1, a.shape) for a in subject.arrays]
+
+    def noise(h):
+        off = measured_noise(lambda t: (subject.values(subject.shifted(direction, t)) - y)[few], h, 3 * h)
+        return float(np.quantile(off, 0.75))
+
     try:
-        noises = [
-            np.quantile(measured_noise(lambda t: subject.values(subject.shifted(direction, t)) - y, h, 3 * h), 0.75)
-            for h in (1.07e-4, 1.07e-5)
-        ]
+        found = noise(1.07e-4)
+        return 1e-9 * largest < found < 1e-6 * largest and found / 8 < noise(1.07e-5) < 8 * found
     except Exception:  # it does not take numbers like these
         return False
-    return bool(1e-9 * largest < min(noises) and max(noises) < min(1e-6 * largest, 8 * min(noises)))
 
 
 def _sum_of_squares(x):

@@ -2,8 +2,8 @@
 
     scheduler = lr_scheduler.CosineAnnealingLR(optimizer, T_max=1000)
 
-A schedule is a formula, which is all that is here; what they share is in scheduler.py. For another there is LambdaLR,
-or a subclass of LRScheduler that gives its formula.
+Each schedule is only a formula; scheduler.py has what they share. For another one, use LambdaLR, or a subclass of
+LRScheduler with its formula.
 """
 
 import math

@@ -14,7 +14,7 @@ class Binding(Running):
     """The part of a Follower that compares arrays, storages and nodes."""
 
     def _pass(self, e, late):
-        """Go on to an Entry that fits."""
+        """Advance to an Entry that fits."""
         if late:
             for known, value in zip(e.late, late):
                 known.value = value
@@ -24,7 +24,7 @@ class Binding(Running):
         self.at = e
 
     def _takes(self, e, inputs):
-        """Are these the inputs of an Entry? Those that come in with it are bound."""
+        """Are these the inputs of an Entry? If so, inputs from outside are bound."""
         if len(inputs) != len(e.inputs):
             return False
         mark = len(self.journal)
@@ -59,7 +59,7 @@ class Binding(Running):
         return given.op is known.op and known.op in (None, GONE) and self._alike(given, known)
 
     def _alike(self, given, known):
-        """Is a storage or a node the recorded one? If neither has a partner yet in this call, they are from now on."""
+        """Is a storage or a node the recorded one? If neither has a partner yet in this call, they become partners."""
         if given is known:
             return True
         if self.static.get(given, known) is not known or self.real.get(known, given) is not given:
@@ -75,7 +75,7 @@ class Binding(Running):
             del known[key]
 
     def _same_array(self, e, x, array, tensor=None):
-        """Is x the recorded array? tensor: what it belongs to, if that is known."""
+        """Is x the recorded array? tensor: the Tensor it belongs to, if known."""
         if tensor is not None and tensor.storage.backend is not self.on:
             return False
         known = self._known(x)
@@ -91,7 +91,7 @@ class Binding(Running):
         return True
 
     def _known(self, x):
-        """The recorded array in the place of x, if it has come in already."""
+        """The recorded array for x, if x has been bound already."""
         known = self.bound.get(id(x))
         if known is None:
             return None
@@ -118,7 +118,7 @@ class Binding(Running):
     # -- recording
 
     def _recorded(self, e, run, mark):
-        """run(), with what it launches noted in an Entry. After an error, what has come in since `mark` has not."""
+        """run(), recording its launches in an Entry. After an error, bindings since `mark` are undone."""
         self.missed = True
         self.recording.entries += 1
         self.entry, made = e, len(self.made)
@@ -132,7 +132,7 @@ class Binding(Running):
             del self.made[made:]
 
     def _last(self, e, arrays):
-        """Note what an Entry leaves behind."""
+        """Record what an Entry leaves behind."""
         places = [self.space.place(x) for x in arrays]
         e.lasting = list(dict.fromkeys(place[0] for place in places if place is not None))
 
@@ -141,7 +141,7 @@ class Binding(Running):
             raise CaptureError(f"{name}, computed outside of kernels here, cannot be captured ({user_line()})")
 
     def _proxy(self, e, x):
-        """The recorded Tensor in the place of x."""
+        """The recorded Tensor for x."""
         self._meet(x.storage.backend)
         array, node, storage = self._recorded_array(e, x.array, x), x.node, x.storage
         if storage not in self.recording.storages:
@@ -180,7 +180,7 @@ class Binding(Running):
         return known
 
     def _meet(self, on):
-        """Tensors of a backend come: the step runs there, if nothing else has come before."""
+        """Choose the backend on which the step runs: that of the first Tensor."""
         if on is self.on:
             return
         if self.at is self.recording.root and not self.bound and on.captures:

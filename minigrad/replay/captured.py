@@ -31,22 +31,22 @@ Q = ParamSpec("Q")
 R = TypeVar("R")
 
 log = logging.getLogger("minigrad")
-MOST = 32  # calls in a row that record something, before the function runs as it is
+MOST = 32  # consecutive calls that record something, before the function runs uncaptured
 ENTRIES = 20_000  # of a recording, before it is dropped and made anew
 
 
 def capture(function: Callable[P, R]) -> "Captured[P, R]":
-    """function, with its arithmetic recorded once and from then on run in one piece: the same bits in less time.
+    """function, with its arithmetic recorded once and then run in one piece: the same bits in less time.
 
     Its Python runs at every call, so whatever it reads or does (attributes, lists, iterators, random numbers, prints,
-    schedulers) happens at every call. What does not run again is the inside of ops, of backward() and of kernels: each
-    is compared with the one that was recorded at this place, and computed later, with all others. Another op, shape,
-    number or path through the function is recorded when it comes, beside those that are known. A value that is read in
-    between (item(), numpy(), `if loss > 3`) is computed when it is read.
+    schedulers) happens at every call. The inside of ops, backward() and kernels does not run again: each is compared
+    with the one recorded at this point, and computed later, together with all others. A new op, shape, number or path
+    through the function is recorded when it occurs, as another branch. A value that is read in between (item(),
+    numpy(), `if loss > 3`) is computed when it is read.
 
     function may take and return anything, change anything in place, and keep Tensors; it may run several models,
-    backward passes and optimizers. Where kernels cannot run (the numpy backend), under detect_anomaly(), and where more
-    than 32 calls in a row did something new, it runs as it is. The graph ends with the call.
+    backward passes and optimizers. It runs uncaptured where kernels cannot run (the numpy backend), under
+    detect_anomaly(), and after 32 consecutive calls that did something new. The graph ends with the call.
 
     Raises CaptureError, naming the line, for what cannot be captured: your own ops that compute in NumPy, a Tensor
     whose graph began before the call, detect_anomaly() inside, and on a CPU float16. After an error or an interrupt,
@@ -59,8 +59,8 @@ def capture(function: Callable[P, R]) -> "Captured[P, R]":
 
 
 class Captured(Generic[P, R]):
-    """A function whose calls are recorded. `function` is the function itself, and `calls` counts how many of them
-    followed what was recorded, recorded something, or ran as they are.
+    """A function whose calls are recorded. `function` is the function itself; `calls` counts how many calls followed
+    the recording, recorded something, or ran uncaptured.
 
     Calls from several threads wait for each other."""
 
@@ -87,12 +87,12 @@ class Captured(Generic[P, R]):
         return self._call(args, kwargs)[0]
 
     def repeating(self, *args: Any) -> tuple[Any, Callable[..., Any] | None]:
-        """-> what a call on these arguments, Tensors and None, returns, a tuple of Tensors; and a function that repeats
-        the call on others without its Python, or None if it cannot be repeated, perhaps as it was the first."""
+        """(result, repeat) of a call on these arguments, Tensors and None: a tuple of Tensors, and a function that
+        repeats the call on other arguments without its Python, or None if that is not possible, as at a first call."""
         return self._call(args, {}, repeats=True)
 
     def _call(self, args, kwargs, repeats=False):
-        if thread.recorder is not None:  # it is a part of the step that is being captured
+        if thread.recorder is not None:  # it is part of a step that is being captured
             return self.function(*args, **kwargs), None
         with self._lock:
             on = backend.get(next((str(x.device) for x in _tensors((args, kwargs))), "cpu"))

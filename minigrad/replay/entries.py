@@ -16,7 +16,7 @@ _new = object.__new__
 
 
 class Entry:
-    """One thing that a step does, and what came next in the calls so far."""
+    """One action of a step, and those that came next in the calls so far."""
 
     __slots__ = (
         "kind", "grad", "form", "inputs", "outs", "result", "op", "lasting", "slots", "launches", "late", "varying",
@@ -27,14 +27,14 @@ class Entry:
         self.kind, self.form = kind, form
         self.grad = mode.grad if not mode.inference else None  # is a graph recorded? None: nor ever
         self.inputs: list = []  # (array, node, storage) of each Tensor; (None, exact form, None) of each number
-        self.outs: list = []  # likewise; None for an output that was not wanted
+        self.outs: list = []  # likewise; None for an output that was not needed
         self.result: Any = None  # of a primitive; of an op: are its outputs a tuple?
-        self.op: Any = None  # what it has added to the graph
-        self.lasting: list = []  # Allocations that its results and its op hold on to
-        self.slots: dict = {}  # {id of a recorded array: its Slot}, of arrays that come in here
+        self.op: Any = None  # the op it added to the graph
+        self.lasting: list = []  # Allocations that its results and its op keep alive
+        self.slots: dict = {}  # {id of a recorded array: its Slot}, for arrays that are bound here
         self.launches: list[Launch] = []
         self.late: list[Late] = []
-        self.varying: tuple = ()  # the places of numbers among the inputs that are `late`
+        self.varying: tuple = ()  # positions of inputs that are `late` numbers
         self.refreshes: list = []  # (array of the host, as kernels see it, function that gives what it is to hold)
         self.checks: list = []  # of indices, on a GPU: see Cuda.checked
         self.outside = False  # of a primitive in place: does it have arrays from outside?
@@ -44,17 +44,17 @@ class Entry:
 
 
 class Slot:
-    """A recorded array in the place of one from outside. like: what may be bound to it."""
+    """A recorded array that represents one from outside. like: what can be bound to it."""
 
     __slots__ = "array", "allocation", "like", "last", "address"
 
     def __init__(self, array, allocation, like):
         self.array, self.allocation, self.like = array, allocation, like
-        self.last, self.address = None, 0  # what was bound to it last, and where that lies
+        self.last, self.address = None, 0  # what was last bound to it, and its address
 
 
 class Late:
-    """A parameter that may be another at each call: where random numbers begin, or a function that gives numbers."""
+    """A parameter that may differ at each call: where random numbers begin, or a function that returns numbers."""
 
     __slots__ = ("value",)
 
@@ -66,7 +66,7 @@ class Late:
 
 
 class Recording:
-    """All that has been recorded of a function on one backend."""
+    """Everything recorded of a function on one backend."""
 
     def __init__(self, on):
         self.on, self.space, self.root = on, Space(on), Entry(None)
@@ -74,14 +74,14 @@ class Recording:
         self.storages: set = set()
         self.outside: set = set()  # Allocations of what comes from outside
         self.raw: dict = {}  # {id of an array that a primitive made outside of ops: the storage of Tensors around it}
-        self.changed: set = set()  # those of them that the last call has changed in place
-        self.nodes: list = []  # those of its graph that the last call has looked into
+        self.changed: set = set()  # those that the last call changed in place
+        self.nodes: list = []  # those of its graph that the last call looked into
         self.programs: dict = {}
         self.entries = 0
 
 
 class _Gone(Op, abstract=True):
-    """In the place of the ops of a captured step that is over."""
+    """Replaces the ops of a captured step that is over."""
 
     name = "a captured step"
     spent = True
@@ -110,17 +110,17 @@ def several(x):
 
 
 def like(x, on):
-    """What has to be equal of two arrays for the same launches to be right for both."""
+    """What must be equal in two arrays for the same launches to be correct for both."""
     return x.shape, x.strides, x.dtype, getattr(x.flags, "writeable", True), shift(x, on)
 
 
 def shift(x, on):
-    """How far an array begins from where launches would do as well as for any other."""
+    """By how much an array's address misses the alignment that launches may depend on."""
     return on.address(x) % on.alignment if on.alignment > 1 else 0
 
 
 def varies(x):
-    """Is it a number that is rounded to a float dtype alike, whether a kernel gets it or an array holds it?"""
+    """Is it a number that rounds to a float dtype in the same way as a kernel's argument and as an array's element?"""
     return type(x) is float or (type(x) is int and -(1 << 24) < x < 1 << 24)
 
 
@@ -128,9 +128,9 @@ _PLAIN = {int, bool, str, bytes, type(None), type(...)}
 
 
 def exact(x, late=None, arrays=None):
-    """A form that is equal for what launch code cannot tell apart, and for nothing else: an object of which nothing is
-    known is equal to none. Arrays are appended to `arrays`, or if that is None, are their content; what may be another
-    at each call is appended to `late`."""
+    """A form that is equal exactly for what launch code cannot distinguish; unknown objects equal nothing. Arrays are
+    appended to `arrays`, or if that is None, compared by content; what may differ at each call is appended to
+    `late`."""
     kind = type(x)
     if kind in _PLAIN:
         return kind, x
@@ -161,7 +161,7 @@ def exact(x, late=None, arrays=None):
 
 
 def replaced(x, arrays, late, array_type):
-    """x, with the next of `arrays` for each array in it, and the next of `late` for each function."""
+    """x, with each array in it replaced by the next of `arrays`, and each function by the next of `late`."""
     kind = type(x)
     if kind in (tuple, list):
         return kind([replaced(each, arrays, late, array_type) for each in x])

@@ -2,13 +2,13 @@
 
 A recording is a tree of Entries: an op, a primitive of a backend, or a backward walk. While the step's Python runs, the
 Follower of the call is at an Entry. What Python does next is looked up among the Entries that came next in other
-calls. If one is the same in class, parameters and inputs, its recorded results are handed back, and nothing is
-computed. If there is none, what Python does is recorded there, as a new branch. When the call ends, or wants to know a
-value, the launches of the Entries that were passed run in one call into C.
+calls. If one has the same class, parameters and inputs, its recorded results are returned, and nothing is computed. If
+there is none, the action is recorded there, as a new branch. When the call ends, or needs a value, the launches of the
+Entries that were passed run in one call into C.
 
-Recorded arrays have addresses and no memory (backend/launch/program.py), so `is` tells whether two are the same value.
-What comes from outside of the call, an array, its storage, or the node of a leaf, is bound to a recorded one where it
-is first used. Nearest relatives: Terra (Kim et al., NeurIPS 2021), and PyTorch's lazy tensors, which reuse nodes.
+Recorded arrays have addresses but no memory (backend/launch/program.py), so `is` tells whether two are the same value.
+An array, storage or leaf node from outside the call is bound to a recorded one at its first use. Nearest relatives:
+Terra (Kim et al., NeurIPS 2021), and PyTorch's lazy tensors, which reuse nodes.
 """
 
 import numpy as np
@@ -51,7 +51,7 @@ class Follower(Walks):
         return tuple(ys) if e.result else ys[0]
 
     def _at_once(self, cls, x, params, place):
-        """Rows of data, at an index that may be another at each call, and values for another device."""
+        """Rows of data, at an index that may differ at each call, and values for another device."""
         if place is not None:
             self.flush()
             x = wrapped(here(self.on, self.memory, self.blocks, place, x.array), None, Storage(self.on))
@@ -89,8 +89,8 @@ class Follower(Walks):
         return e
 
     def _with_cell(self, e, given):
-        """The inputs of a sum, difference, product or quotient, with a cell in the place of a Python number, if another
-        call had another number here, or in an op before."""
+        """The inputs of a sum, difference, product or quotient, with a cell instead of a Python number, if another call
+        had another number here, or in an earlier op."""
         i = next((i for i, x in enumerate(given) if varies(x)), None)
         if i is None or given[1 - i].dtype.char not in "fd":
             return given
@@ -106,7 +106,7 @@ class Follower(Walks):
         self.recording.storages.add(storage)
         return (*given[:i], wrapped(there, None, storage), *given[i + 1 :])
 
-    # what code that launches kernels announces, see launch/launcher.py
+    # called by code that launches kernels, see launch/launcher.py
 
     def empty(self, shape, dtype):
         """Memory of the step."""
@@ -115,7 +115,7 @@ class Follower(Walks):
         return self.space.empty(shape, dtype)
 
     def launch(self, *args):
-        """Note a launch."""
+        """Record a launch."""
         launch = Launch(*args)
         kernel = self.on.kernel(*launch[:3])  # compiled now: if it cannot be, nothing has happened yet
         kernel.contract.check(launch.grid, launch.args, self.on.overlap)
@@ -183,7 +183,7 @@ class Follower(Walks):
         return e
 
     def _entangled(self, arrays):
-        """Do two of these share memory, which the recorded arrays do not, as views that were made before the call?"""
+        """Do two of these share memory where the recorded arrays do not, such as views made before the call?"""
         found: list = []  # (array in memory, the recorded one)
         for x in arrays:
             place = self.space.place(x)
@@ -198,7 +198,7 @@ class Follower(Walks):
         )
 
     def _for_real(self, arrays, run):
-        """run(arrays), now, after all that is pending, with their memory."""
+        """run(arrays) immediately, after everything pending, with their memory."""
         self.flush()
         self._copied(False)
         places = [(x, self.space.place(x)) for x in arrays]
@@ -210,7 +210,7 @@ class Follower(Walks):
             self._copied(True)
 
     def checked(self, index, n, wraps, ignored, check):
-        """index, of whose values check() raises if one is wrong; on a GPU a Tensor in its place, and check() is called
+        """index, after check() has raised for a wrong value in it; on a GPU a Tensor instead, and check() is called
         when something next waits."""
         if not hasattr(self.on, "checked"):
             check(self.read(index))
@@ -226,12 +226,12 @@ class Follower(Walks):
 
 
 class Repeat:
-    """What a call did, done again on other arguments without its Python, for a loop in which nothing else changes.
+    """Repeats what a call did on other arguments, without its Python, for a loop in which nothing else changes.
 
     It draws random numbers as often, and returns Tensors as the call did."""
 
     def __init__(self, call, args, results):
-        """A call that is not finished yet; args: its arguments, Tensors and None. results: a tuple of Tensors."""
+        """call: not finished yet. args: its arguments, Tensors and None. results: a tuple of Tensors."""
         self._on, self._program = call.on, call.pending
         self._memory, self._blocks = call.memory, call.blocks
         self._outs = [(call.space.place(y.array), y.array) for y in results]

@@ -1,4 +1,4 @@
-"""Running what a call has passed, in the middle or when it is over, and what may be read or is left behind."""
+"""Running what a call has passed, in the middle or at its end, and what can be read or is left behind."""
 
 from sys import getrefcount
 from typing import Any
@@ -17,7 +17,7 @@ class Running:
     """The part of a Follower that knows where a call is, and what has run."""
 
     def __init__(self, recording, recording_of):
-        """recording_of: a function of a backend, which gives the Recording on it."""
+        """recording_of: a function from a backend to its Recording."""
         self.recording, self.on, self.space = recording, recording.on, recording.space
         self.recording_of = recording_of
         self.at = self.since = recording.root
@@ -33,13 +33,13 @@ class Running:
         self.blocks: dict = {}  # {Allocation: what holds its memory}
         self.programs: tuple = ()  # that have run in this call
         self.spent: list[set] = []  # ops that walks have been through
-        self.shares = False  # does the call change what NumPy may look at?
-        self.dirty = False  # do pending launches change what lies outside?
-        self.varies = False  # has a number been another than in other calls?
+        self.shares = False  # does the call change memory that NumPy may read?
+        self.dirty = False  # do pending launches change memory outside the call?
+        self.varies = False  # has a number differed from that of other calls?
         self.hooked = False  # is there user code for a walk to run?
         self.pending: Any = None  # a Program that is about to run
         self.ran: list = []  # not empty: it has run
-        self.held: Any = None  # when the call is over, the Tensors that somebody holds on to
+        self.held: Any = None  # at the end of the call, the Tensors that are still referenced
         for storage in recording.changed:
             storage.version = 0
         for node in recording.nodes:
@@ -47,7 +47,7 @@ class Running:
         recording.changed, recording.nodes = set(), []
 
     def _place(self, x):
-        """Where a Tensor lies in the recording, or None for one with memory."""
+        """A Tensor's place in the recording, or None for one with memory."""
         return self.space.place(x.array) if x.storage.backend is self.on else None
 
     def _made(self, array, node, storage):
@@ -62,7 +62,7 @@ class Running:
             self.made.append(x)
 
     def looked_into(self, node):
-        """Somebody hooks into a node, or retains its gradient."""
+        """A node gets a hook, or retains its gradient."""
         if node.op is not None:
             self.hooked = True
             self.recording.nodes.append(node)
@@ -89,7 +89,7 @@ class Running:
         self.dirty = True
 
     def _copied(self, copies):
-        """Use new copies of what is shared with NumPy, or use it where it lies."""
+        """Use new copies of memory that is shared with NumPy, or that memory itself."""
         for x, array, copy in self.bound.values():
             if copy is not None and (place := self.space.place(array)) is not None:
                 if copies:
@@ -98,7 +98,7 @@ class Running:
                 self.blocks[place[0]], self.memory[place[0]] = used, self.on.address(used) + below(used)
 
     def read(self, x, shares=False):
-        """The values of a Tensor, after all that the step has done so far. shares: the caller hands out memory."""
+        """The values of a Tensor, after everything the step has done so far. shares: the caller exposes the memory."""
         refuse_within("reading values on the host")
         place = self._place(x)
         if place is None:
@@ -137,14 +137,14 @@ class Running:
         self.pending, self.ran = None, []
 
     def _held(self):
-        """The Tensors of this call that somebody holds on to."""
+        """The Tensors of this call that are still referenced."""
         return held(self.made, HELD)
 
     def _allocations(self, tensors):
         return [place[0] for x in tensors if (place := self.space.place(x.array)) is not None]
 
     def _program(self, lasting):
-        """What runs the pending Entries, after which these Allocations have their values."""
+        """The Program that runs the pending Entries, after which these Allocations have their values."""
         kept = {each: None for each in lasting if each not in self.memory}
         key = self.at, self.since, self.programs, tuple(kept)
         programs = self.recording.programs
@@ -162,7 +162,7 @@ class Running:
         self.pending, self.held = self._program(self._allocations(held)), held
 
     def finish(self):
-        """The call is over. Run what is pending, and give what it leaves behind memory of its own. After an interrupt
+        """The call is over. Run what is pending, and give what remains memory of its own. After an interrupt
         it continues where it stopped."""
         if self.pending is not None:
             self._advance()
@@ -184,7 +184,7 @@ class Running:
                 x.storage = self.real[x.storage]
 
     def abandon(self):
-        """What is pending cannot be run, for lack of memory, say: no leaf keeps a gradient without values."""
+        """What is pending cannot run (out of memory, say): no leaf keeps a gradient without values."""
         for leaf in [given for given in self.static if type(given) is Node]:
             if leaf.grad is not None and self._place(leaf.grad) is not None:
                 leaf.grad = None
@@ -195,4 +195,4 @@ def held(made, count):
     return [x for x in made if getrefcount(x) > count]
 
 
-HELD = next(count for count in range(9) if not held([object()], count))  # of an object that only the list holds
+HELD = next(count for count in range(9) if not held([object()], count))  # of an object that only the list references

@@ -1,9 +1,8 @@
-"""How `minigrad train` trains a character model: its form, its first weights, its optimizers and their rates.
+"""How `minigrad train` trains a character model: the model's form, initial weights, optimizers and learning rates.
 
-There are two recipes. Muon's is the default: rotary positions, an unembedding of its own, embeddings that begin as
-large as a norm makes them; Muon for the matrices within blocks, and AdamW for the rest, with as high a rate for the
-embedding; a rate that is flat, and falls along a line at the end. nanoGPT's has learned positions, one matrix for both
-ends, AdamW for all, and half a cosine. tests/benchmarks/recipes.py measures what each part is worth.
+There are two recipes. Muon's is the default: rotary positions, untied embeddings, Muon for the matrices within blocks
+and AdamW for the rest, and a learning rate that is constant, then falls linearly. nanoGPT's has learned positions, tied
+embeddings, AdamW for everything, and half a cosine. tests/benchmarks/recipes.py measures what each part is worth.
 """
 
 from typing import Any
@@ -15,17 +14,17 @@ from ..optim import AdamW, Muon, warmup_cosine, warmup_linear
 from ..optim.optimizer import Optimizer, Optimizers
 
 FORM: dict[str, Any] = {"positions": "rotary", "tied": False}
-EMBEDDED, UNEMBEDDED = 0.7, 0.001  # std of the first weights at both ends
+EMBEDDED, UNEMBEDDED = 0.7, 0.001  # std of the initial weights of both embeddings
 OTHERS = 0.3  # of the learning rate, for norms and the unembedding
-FALL = 0.6  # of the steps, at the end, in which the rate falls
-ENOUGH = 10**6  # characters, from which on a longer text changes nothing
+FALL = 0.6  # the final share of the steps, in which the rate falls
+ENOUGH = 10**6  # characters: a longer text changes nothing
 DROPOUT = (500_000, 0.0), (50_000, 0.2), (0, 0.4)  # (least number of characters, share)
 MOMENTUM = 0.85, 0.95, 150  # Muon's at the first step, later, and the number of steps until then
 
 
 def suited(characters: int, steps: int) -> dict[str, Any]:
     """Settings for a text of this length; `steps` suit one of ENOUGH characters. A shorter one needs fewer
-    steps, and dropout, or it is learned by heart. A very short one has no room for long blocks."""
+    steps, and dropout, or it is memorised. A very short one gets shorter blocks."""
     share = min(1.0, characters / ENOUGH)
     steps = max(1, 10 * round(steps * share**0.4 / 10))
     dropout = next(dropout for least, dropout in DROPOUT if characters >= least)
@@ -34,7 +33,7 @@ def suited(characters: int, steps: int) -> dict[str, Any]:
 
 
 def model(settings: dict[str, Any], vocab_size: int) -> GPT:
-    """A GPT for the SETTINGS of runner.py, with its first weights."""
+    """A GPT with the SETTINGS of runner.py, initialised."""
     sizes = {name: settings[name] for name in ("block_size", "n_layer", "n_head", "n_embd", "dropout")}
     if not settings["muon"]:
         return nn.GPT(nn.GPTConfig(vocab_size, bias=False, **sizes))
@@ -46,7 +45,7 @@ def model(settings: dict[str, Any], vocab_size: int) -> GPT:
 
 
 def optimizer(gpt: GPT, settings: dict[str, Any]) -> Optimizer | Optimizers:
-    """What trains it. The rates of its groups are shares of the learning rate."""
+    """Its optimizer. The rates of its groups are shares of the learning rate."""
     weight_decay = settings["weight_decay"]
     if not settings["muon"]:
         return AdamW(gpt.parameter_groups(weight_decay), lr=1.0, betas=(0.9, 0.99))
@@ -59,7 +58,7 @@ def optimizer(gpt: GPT, settings: dict[str, Any]) -> Optimizer | Optimizers:
 
 
 def rate(step: int, settings: dict[str, Any]) -> float:
-    """The learning rate of a step, counted from 0."""
+    """The learning rate of step 0, 1, …"""
     schedule = {name: settings[name] for name in ("lr", "min_lr", "warmup")}
     if settings["muon"]:
         return warmup_linear(step, total=settings["steps"], fall=FALL, **schedule)

@@ -1,8 +1,8 @@
-"""A character model trained so that nothing is lost: what `minigrad train` does.
+"""`minigrad train`: a character model trained so that nothing is lost.
 
-A run has a folder with last.safetensors (all that resuming needs), best.safetensors (the lowest validation loss) and
-losses.csv. A signal lets the step finish, and the run is saved; resumed, it ends bit for bit where one that was never
-stopped does. Several processes compute what one does with the same number of shards: see distributed/README.md.
+A run's folder has last.safetensors (everything that resuming needs), best.safetensors (the lowest validation loss) and
+losses.csv. On a signal the step finishes and the run is saved; resumed, it ends with the same bits as one that never
+stopped. Several processes compute what one does with the same number of shards: see distributed/README.md.
 """
 
 import contextlib
@@ -64,15 +64,15 @@ PRESETS = {  # nanogpt-*: nanoGPT's own settings, from its README and config/tra
 for _name in "nanogpt-cpu", "nanogpt-gpu":
     PRESETS[_name] |= {size: nn.gpt.model.PRESETS[_name][size] for size in SHAPE}
 
-SCORED = 20_000  # characters of the validation split that are also read with context
+SCORED = 20_000  # characters of the validation split whose loss is also computed with context
 LAST, BEST, LOSSES, PICTURE = runs.LAST, runs.BEST, "losses.csv", "loss.png"
 
 
 class Run:
-    """A model in training: what a checkpoint holds, and what a step does. All processes of `world` make the same one.
+    """A model in training: its checkpoint's contents, and its step. All processes of `world` make the same one.
 
-    done: the steps that were done. kept: those that last.safetensors has. best_loss: the lowest validation loss, or
-    None. Raises CommandError and TextError for settings and a corpus that do not fit."""
+    done: steps done. kept: those saved in last.safetensors. best_loss: the lowest validation loss, or None. Raises
+    CommandError and TextError for settings and a corpus that do not fit."""
 
     def __init__(
         self, world: World, settings: dict[str, Any], corpus: str, device: str = "cpu", captured: bool = True
@@ -140,7 +140,7 @@ class Run:
 
     @no_grad()
     def loss_with_context(self) -> float:
-        """Nats per character of the beginning of the validation split, each predicted from half a block or more."""
+        """Nats per character at the beginning of the validation split, each predicted from half a block or more."""
         T, half, ids = self.settings["block_size"], -(-self.settings["block_size"] // 2), self.val_ids[:SCORED]
         at = np.arange(0, max(1, len(ids) - T), half)[:, None] + np.arange(T)
         total = 0.0
@@ -153,7 +153,7 @@ class Run:
         return total / (len(at) * half)
 
     def sample(self, tokens: int = 100) -> str:
-        """What the model would write now, on one line. Random numbers come from a separate stream."""
+        """A sample of the model's text, on one line. Random numbers come from a separate stream."""
         generator = Generator(self.settings["seed"] + 3 * 2**32)
         idx = tensor(self.vocab.encode(self.vocab.beginning)[None], device=self.device)
         try:
@@ -178,7 +178,7 @@ class Run:
             checkpoint.save(path, tensors, meta)
 
     def restore(self, tensors: Mapping[str, Any], saved: dict[str, Any]) -> None:
-        """Go on where a saved run was. Options of the optimizer that were typed, such as --weight-decay, win."""
+        """Continue a saved run. Optimizer options typed now, such as --weight-decay, override saved ones."""
         text.CharVocab(saved["chars"]).check_same(self.vocab)
         options = [{name: value for name, value in g.items() if name != "params"} for g in self.optimizer.param_groups]
         checkpoint.unpack(tensors, saved, self.model, self.optimizer, self.generators)
@@ -199,12 +199,12 @@ def train(
     device: str = "cpu",
     captured: bool = True,
 ) -> Run:
-    """Begin a run in the folder `out`, or continue the one there, to its last step. What was typed wins over the
-    preset, that over the resumed run's settings, and these over the defaults.
+    """Begin a run in the folder `out`, or continue the one there, to its last step. Typed settings override the preset,
+    that the resumed run's settings, and these the defaults.
 
-    All processes of `world` do the same. What touches files, rank 0 does for all. While it runs, no other process can
-    train in `out`. Raises CommandError, TextError and CheckpointError before anything is written if the input does
-    not fit, and CommandError with the status of a signal when that has stopped the run, which is saved."""
+    All processes of `world` do the same; rank 0 alone touches files. Meanwhile no other process can train in `out`.
+    Raises CommandError, TextError and CheckpointError for input that does not fit, before anything is written, and
+    CommandError with a signal's status if that stopped the run, which is then saved."""
     last, best, losses = (out / name for name in (LAST, BEST, LOSSES))
     with contextlib.ExitStack() as held:
         tensors, saved = world.first(lambda: saved_run(out, held)) if resume else ({}, {})
@@ -219,7 +219,7 @@ def train(
             run.restore(tensors, saved)
             if saved.get("crc", run.crc) != run.crc and world.rank == 0:
                 cli.note("the text has changed since the run began; the new text is used")
-        if not world.first(best.exists):  # it was deleted or not copied along: start over with the best from here on
+        if not world.first(best.exists):  # it was deleted or not copied: the best starts over
             run.best_loss = None
         world.first(lambda: begin_writing(out, held, new=not saved))
         if not saved:
@@ -307,12 +307,12 @@ def refuse_another(out):
 
 
 def again(device, *words, together=1):
-    """What to type to run a command on the same device."""
+    """The command line for a command on the same device."""
     return cli.typed(*words, *([] if device == "cpu" else ["--device", device]), together=together)
 
 
 def build(settings, vocab, device):
-    """The model. Refuses sizes that do not fit together, or that are hopelessly too large for this machine."""
+    """The model. Raises CommandError for sizes that do not fit together, or that this machine cannot hold."""
     n_layer, C, nh, V = settings["n_layer"], settings["n_embd"], settings["n_head"], len(vocab)
     if C % nh:
         raise CommandError(f"--n-embd {C} is not a multiple of --n-head {nh}")
@@ -345,7 +345,7 @@ def saved_run(out, held):
 
 def settings_for(out, typed, preset, texts, saved, processes):
     """The settings of a run. preset: a name of PRESETS, or None. saved: what its checkpoint says, or {}."""
-    old = {"muon": 0} | saved.get("settings", {}) if saved else {}  # runs of before had nanoGPT's recipe
+    old = {"muon": 0} | saved.get("settings", {}) if saved else {}  # earlier runs had nanoGPT's recipe
     chosen = old | PRESETS.get(preset, {}) | typed
     settings = DEFAULTS | ({} if chosen.get("muon", DEFAULTS["muon"]) else ADAMW) | chosen
     if processes > 1 and not saved and "shards" not in typed:

@@ -1,7 +1,7 @@
 """Reading back what `minigrad train` has saved: a model, or a whole run to continue.
 
-A checkpoint's checksum says that the file is as it was written, not that its contents are possible. So everything is
-compared with the tensors in the file before a model is made. A file can then cost no more than its own size explains.
+A checkpoint's checksum proves that the file is intact, not that its contents make sense. So they are compared with the
+tensors in the file before a model is made, and no file can allocate more than its own size.
 """
 
 import contextlib
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 __all__ = ["FOLDER", "load_char_model", "load_run", "model_file"]
 
 LAST, BEST = "last.safetensors", "best.safetensors"  # of the folder of a run
-FOLDER = Path("runs/char_lm")  # of the run that is trained or read where none is named
-SIZES = "block_size", "n_layer", "n_head", "n_embd", "dropout"  # what a run's settings say about its model
+FOLDER = Path("runs/char_lm")  # the run that is trained or read by default
+SIZES = "block_size", "n_layer", "n_head", "n_embd", "dropout"  # a run's settings that describe its model
 
 
 def model_file(path: FilePath, train: str = "minigrad train") -> Path:
-    """The checkpoint that a path names: a file is itself, and the folder of a run is its best.safetensors, or
-    last.safetensors before the first validation. Raises CheckpointError, which tells to type `train`, if a folder has
-    neither, and if there is no FOLDER."""
+    """The checkpoint at a path: a file itself, or of a run's folder best.safetensors, or last.safetensors before the
+    first validation. Raises CheckpointError, which names the command `train`, if a folder has neither, and if there is
+    no FOLDER."""
     path = Path(path)
     if not path.is_dir() and path != FOLDER:
         return path

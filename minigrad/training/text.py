@@ -28,7 +28,7 @@ PER_BYTE = 20  # bytes of memory that a byte of text takes while it is encoded: 
 
 
 class CharVocab:
-    """The characters of a text, sorted, numbered from 0. `chars` says everything: CharVocab(v.chars) equals v."""
+    """The characters of a text, sorted, numbered from 0. CharVocab(v.chars) equals v."""
 
     def __init__(self, text: str) -> None:
         self.chars = "".join(sorted(set(text)))
@@ -36,7 +36,7 @@ class CharVocab:
 
     @property
     def beginning(self) -> str:
-        """What a text begins with if nothing else is said: a new line if there is one, or a blank, or any character."""
+        """The default beginning of a text: a newline if there is one, or a blank, or any character."""
         return next(c for c in ("\n", " ", self.chars[0]) if c in self.chars)
 
     def __len__(self) -> int:
@@ -110,7 +110,7 @@ def read_corpus(paths: Iterable[FilePath] = ()) -> str:
 
 
 def memory() -> float:
-    """Bytes of memory that this machine has, a float; infinite where it does not say."""
+    """Bytes of memory of this machine, a float; infinite if unknown."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -154,8 +154,8 @@ def _read(path):
 
 
 def python_help() -> str:
-    """About 465,000 characters of English that come with Python: what help("if") and similar topics print. They differ
-    a little from one version of Python to the next, and so do the vocabulary and every loss."""
+    """About 465,000 characters of English that come with Python: the topics of help(). They, the vocabulary and every
+    loss differ a little between versions of Python."""
     try:
         from pydoc_data.topics import topics
     except ImportError:
@@ -172,8 +172,8 @@ def split(ids: Text, fraction: float = 0.9) -> tuple[Text, Text]:
 
 
 def packed(corpus: str) -> dict[str, float]:
-    """{"gzip", "xz": bits per character that these need for the validation split, after the training split}, by a
-    million characters of either."""
+    """{"gzip", "xz": bits per character of the validation split, packed after the training split}, for at most a
+    million characters of each."""
     train, held = split(corpus)
     read, rest = train[-MOST_PACKED:], held[:MOST_PACKED]
     packers: dict[str, Callable[[bytes], bytes]] = {"gzip": zlib.compress, "xz": lzma.compress}
@@ -184,8 +184,8 @@ def packed(corpus: str) -> dict[str, float]:
 class Batches:
     """Endless random batches: next(batches) is (x, y), both (B, T) int64, where y is x one character later.
 
-    There is no other state than the generator's: restore that, and the same batches follow. Raises TextError if the
-    text is too short for one block; `name` is what the message calls the text.
+    The generator's state is the only state: restore it, and the same batches follow. Raises TextError if the text is
+    too short for one block; `name` is the text's name in the message.
     """
 
     def __init__(self, ids: Array, block_size: int, batch_size: int, generator: Generator, name: str = "text") -> None:

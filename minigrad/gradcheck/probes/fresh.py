@@ -150,7 +150,8 @@ def _in_doubt(p, check, subject, doubtful):
 
 
 def _worst_along(p, check, subject, doubtful, stretch):
-    comparison = Comparison(subject, p.rng, p.comparison.rtol, stretch=stretch)
+    hidden = p.comparison.rounding.hidden  # of the function, and so the same here
+    comparison = Comparison(subject, p.rng, p.comparison.rtol, stretch=stretch, hidden=hidden)
     at_kink = len(doubtful) > 1 and at_a_kink(subject, p.rng)
     for u in doubtful[at_kink:]:  # at ties all elements kink together: to take them out one by one would take long
         Directional(comparison, check, MOST_KINKS).check(u.copy())
