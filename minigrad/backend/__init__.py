@@ -1,7 +1,7 @@
 """Backends: a device is an object with the primitives of primitives.py on its own kind of array.
 
 `numpy` defines what every primitive computes. `launch` has the same primitives as launches of kernels, which `runners`
-run: on a GPU and on the CPU; tests/emulated/ runs them too, for proof. This floor knows nothing of autograd.
+run on a GPU and on the CPU (and tests/emulated/ in tests). This package does not depend on autograd.
 """
 
 import functools
@@ -18,7 +18,7 @@ reference = Numpy()
 
 
 def once(make):
-    """make, whose result for given arguments is made once: threads that ask at the same time wait for the first."""
+    """make, cached by its arguments; threads that ask at the same time wait for the first."""
     made = functools.cache(make)
 
     @functools.cache
@@ -49,7 +49,7 @@ def cpu():
     try:
         return cpu_backend("native")
     except DeviceError as error:
-        import logging  # here, as every `import minigrad` would pay for it
+        import logging  # here, since every `import minigrad` would pay for it
 
         logging.getLogger("minigrad").warning("minigrad: %s; computing with NumPy instead", error)
         return reference
@@ -57,7 +57,7 @@ def cpu():
 
 @once
 def cpu_backend(name):
-    """The backend object by its name in MINIGRAD_CPU. Raises DeviceError if it cannot be had."""
+    """The backend object by its name in MINIGRAD_CPU. Raises DeviceError if it is not available."""
     if name not in CPU_BACKENDS:
         raise DeviceError(f"MINIGRAD_CPU={name}: there are {', '.join(CPU_BACKENDS)}")
     try:

@@ -6,7 +6,7 @@ from typing import Any
 class device(str):
     """A device's name as `device=` takes it, 'cpu' or 'cuda': also of PyTorch's 'cuda:0', and device("cuda", 0).
 
-    A str, so that x.device == "cpu". Whether the device is there, its first use tells. Raises ValueError for others."""
+    A str, so that x.device == "cpu". The device itself is checked at its first use. Raises ValueError for others."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""The CUDA sources: where they are, their text, and what Python has to know of it: entries, structs and constants."""
+"""The CUDA sources: their place, their text, and what Python reads in it: entry points, structs and constants."""
 
 import functools
 import itertools
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
-# What arrays hold (T) and what arithmetic happens in (R). Indices and bools never need an R.
+# The C types of arrays (T) and of arithmetic (R). Indices and bools never need an R.
 C_TYPES = {
     "float32": "float", "float64": "double", "float16": "half", "bool": "bool", "int8": "signed char",
     "uint8": "unsigned char", "int16": "short", "uint16": "unsigned short", "int32": "int", "uint32": "unsigned",
@@ -92,7 +92,7 @@ def entry_points(text):
 
 @functools.lru_cache(64)
 def declared_above(text, line):
-    """What `// args` says above what begins with a line."""
+    """The `// args` above a line."""
     found = re.search(rf"^((?://.*\n)*){re.escape(line)}", text, re.MULTILINE)
     return _declared(found[1]) if found else ""
 
@@ -117,17 +117,17 @@ def constants(text):
 
 
 def constant(file, name):
-    """Such a number of a file of kernels/."""
+    """A constant of a file of kernels/."""
     if name not in constants(text(file)):
         raise ValueError(f"kernels/{file} defines no number {name}")
     return constants(text(file))[name]
 
 
 class Struct:
-    """A struct that a file of kernels/ declares, read there so that it is written once. Called, it packs its fields.
+    """A struct that a file of kernels/ declares, read from there so that it is written once. Call it to pack fields.
 
     Fields are pointers, long long, double, and arrays of these: all of 8 bytes, so that nothing lies between them.
-    source: the text to find it in, where that is not the file's alone."""
+    source: the text that declares it, if that is more than the file."""
 
     def __init__(self, file, name, source=None):
         declared = re.search(rf"struct {name} {{(.*?)\n}};", source or text(file), re.DOTALL)

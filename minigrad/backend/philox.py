@@ -14,15 +14,15 @@ _ROUNDS = 10
 _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _WEYL = 0x9E3779B9, 0xBB67AE85
 _LOW, _SHIFT = np.uint64(0xFFFFFFFF), np.uint64(32)
-AT_ONCE = 1 << 14  # blocks, or numbers made of them, computed in one go: few enough to stay in a core's cache
+AT_ONCE = 1 << 14  # blocks, or numbers made of them, computed at once: few enough to stay in a core's cache
 
 
 class Draw(NamedTuple):
-    """Where in a stream a primitive's random words begin."""
+    """The position in a stream at which a primitive's random words begin."""
 
     key: int  # names the stream
     offset: int  # of the first block of four words
-    again: Any = None  # a function that sets as many words aside once more
+    again: Any = None  # a function that reserves as many words again
 
 
 def blocks(key, counter):

@@ -1,7 +1,7 @@
 """The contract of a backend: every primitive once, with its shapes and its meaning.
 
 `numpy/` defines what each computes, `launch/` has the same as launches of kernels, and both have a file for each family
-below. A backend that lacks a primitive is refused by mypy, and by Python when it is made.
+below. mypy rejects a backend that lacks a primitive, and so does Python when one is instantiated.
 
 Arrays are np.ndarray or cupy.ndarray. A primitive takes arrays (where it says Operand, a Python number too) and returns
 a new array. Exceptions are views, and names that end in an underscore, which change their arguments. The functions that
@@ -27,7 +27,7 @@ Slots: TypeAlias = Sequence[tuple[Any, ...]]
 Options: TypeAlias = Callable[[], Sequence[tuple[float, ...]]]
 Steps: TypeAlias = tuple[tuple[float, float, float], ...]
 Arrays: TypeAlias = Sequence[Array]
-# Of a backward: is a gradient wanted, for each input? One that is not is None in the result.
+# Of a backward: which inputs need a gradient? The others get None.
 Wanted: TypeAlias = tuple[bool, ...]
 Gradients: TypeAlias = tuple[Array, ...]
 
@@ -36,7 +36,7 @@ class Primitives(Protocol):
     device: devices.device  # "cpu" or "cuda"
     array_type: type  # what its arrays are
     captures: bool  # can steps be captured? See replay/captured.py
-    warns: bool  # are primitives to be called within quietly()? If not, they silence NumPy themselves
+    warns: bool  # must primitives be called within quietly()? If not, they silence NumPy themselves
 
     # ---------------------------------------------------------------------------------------------- movement: making
 
@@ -77,7 +77,7 @@ class Primitives(Protocol):
         """Zeros of `shape` with dy added at `index` along dim: the adjoint of gather. dy and index have one shape."""
 
     def flatnonzero(self, x: Array) -> Array:
-        """Where bools, flattened, are True: int64 (n,). A GPU is waited for."""
+        """Where bools, flattened, are True: int64 (n,). Waits for a GPU."""
 
     def take(self, x: Array, index: Array) -> Array: ...  # rows of x: (V, C) and (…) -> (…, C)
 
@@ -211,7 +211,7 @@ class Primitives(Protocol):
         """dq, dk, dv. The pattern is computed again from the scores and lse."""
 
     def attention_fits(self, dtype: DType, D: int) -> bool:
-        """Do attention() and its backward take heads of this size? Kernels have limits, NumPy has none."""
+        """Do attention() and its backward support heads of this size? Kernels have limits, NumPy has none."""
 
     def attention_decode_(
         self, q: Array, k: Array, v: Array, keys: Array, values: Array, length: Array, first: Array, slopes: Array,
@@ -268,7 +268,7 @@ class Primitives(Protocol):
 
 
 def names() -> list[str]:
-    """What the primitives are called, in the order above."""
+    """The names of the primitives, in the order above."""
     return [name for name, value in vars(Primitives).items() if callable(value) and not name.startswith("_")]
 
 

@@ -6,7 +6,7 @@ Prints a table, the worst first; exits with status 1 if anything fails, and if t
 numbers and parameters are tried for the first case of each op.
 
 Files and modules named on the command line are imported first, and only the ops that they declare are checked, in
-processes of their own: an op that exits or crashes has failed, and the others are checked all the same.
+separate processes: an op that exits or crashes fails, and the others are still checked.
 """
 
 import importlib
@@ -88,8 +88,8 @@ def within(module, package):
 
 
 def meant(op, known, files):
-    """The names of the ops, among the `known` declarations, that are called `op`: tanh is mine.tanh in mine.py, which
-    is called so because there is a tanh of ours. CommandError if there is none."""
+    """The full names of ops called `op`, among the `known` declarations: a user's tanh in mine.py is mine.tanh, since
+    minigrad has a tanh. CommandError if there is none."""
     short = {name: name.removeprefix(f"{d.module}.") for name, d in known.items()}
     found = [op] if op in known else [name for name in known if short[name] == op]
     if found:

@@ -1,4 +1,4 @@
-"""What this machine has for minigrad, what it lacks and why, and whether what it has computes correctly.
+"""Which optional parts of minigrad work on this machine, why others do not, and whether results are correct.
 
     minigrad doctor
 

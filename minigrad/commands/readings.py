@@ -41,8 +41,8 @@ MOST_CUT = 500  # edges that are cut, a forward each
 
 @dataclass(eq=False)
 class Reading:
-    """A text as the model reads it: in B sequences, of which number b begins at starts[b], and whose characters are
-    tokens[b]. loss(model, *batch) is what is differentiated, `value` what it gives, and `title` says what it is."""
+    """A text as the model reads it: in B sequences, of which number b begins at starts[b] and has the characters
+    tokens[b]. loss(model, *batch) is differentiated; `value` is its value, `title` its description."""
 
     model: GPT
     vocab: CharVocab
@@ -65,7 +65,7 @@ class Reading:
 
     @property
     def how(self):
-        """Lines that say how a long text is read."""
+        """Lines that explain how a long text is read."""
         B, T, lines = len(self.starts), len(self.tokens[0]), []
         if self.validated and B == 1:
             return [f"the beginning of the run's validation text: {''.join(self.tokens[0])!r}"]
@@ -81,8 +81,8 @@ class Reading:
 
 
 def read(args, *texts, sequences=1):
-    """A Reading of each text: all the same model, and all with the targets of the first. None: of the run's validation
-    text, so many sequences.
+    """A Reading of each text, all with the same model and the targets of the first. None: `sequences` of the run's
+    validation text.
 
     The loss is the mean over all characters but the first. With --right and --wrong, it is the difference of two logits
     after the last character. Raises CommandError for what the model cannot read."""
@@ -112,8 +112,7 @@ def read(args, *texts, sequences=1):
 
 
 def _validation_split(args, vocab, meta, least):
-    """What the run keeps of its text for validation, encoded. Raises CommandError if it is gone, or shorter than
-    `least`."""
+    """The run's validation text, encoded. Raises CommandError if it is missing, or shorter than `least`."""
     settings = meta.get("settings")
     texts = settings.get("text", []) if isinstance(settings, dict) else None
     if not isinstance(texts, list):
@@ -238,7 +237,7 @@ def write_ledger(args):
             names=text.model, impl=args.impl,
         )  # fmt: skip
     for entry in book.entries:
-        entry.made = ""  # a line of this program tells the user nothing
+        entry.made = ""  # a line of this program means nothing to the user
     print(f"{text}\n{book}")
     return 1 if book.failed else 0
 

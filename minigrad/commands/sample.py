@@ -1,4 +1,4 @@
-"""Have a trained model write.
+"""Let a trained model write.
 
     minigrad sample runs/book --prompt "The "
 
@@ -37,8 +37,8 @@ def main(argv=()):
 
 def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=None, top_p=None):
     """Print the prompt, or for an empty one a new line if the text has any, and what the model adds to it, each
-    character as soon as it is drawn. Only the first waits for the second: until then kernels may have to be compiled,
-    and what a terminal is told of that would run into the text.
+    character as soon as it is drawn. Only the first waits for the second: until then kernels may be compiled, and
+    messages about that would run into the text.
 
     Random numbers come from a separate stream."""
     prompt = prompt or vocab.beginning
@@ -60,5 +60,5 @@ def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=Non
 
 
 def _shown(text):
-    """A text as a terminal is to have it: what would move its cursor or change its colours is escaped."""
+    """A text for a terminal, with control characters escaped."""
     return printable(text, but="\n\t")

@@ -11,9 +11,9 @@ minigrad prune --remove 2 -o pruned.safetensors
 minigrad scores runs/book
 minigrad stats
 
-CHECKPOINT, as runs/book in the last but one, is a file that `minigrad train` has written, or the folder of its run,
-which stands for best.safetensors there. Without one it is runs/char_lm, where `minigrad train` writes. Without a text
-the model reads what its run keeps for validation: the beginning, or, for flow, importance and prune, 16 sequences.
+CHECKPOINT, such as runs/book above, is a file of `minigrad train`, or a run's folder, which means its best.safetensors.
+The default is runs/char_lm. Without a text the model reads its run's validation text: the beginning; for report, 4
+sequences; for flow, importance and prune, 16 sequences.
 
 What is differentiated is the mean loss over the characters of the text. With --right and --wrong it is logit(wrong) -
 logit(right) after the last character, so that less of it is better too: a negative edge, cell or patch favours the

@@ -1,6 +1,6 @@
 """Data-parallel training on MPI, to the same bits with any number of processes. See README.md.
 
-world       the processes: which of them this is, how they agree, and how they end together
+world       the processes: rank and size, agreement, ending together
 shards      a batch in shards, each with its own random numbers                tree    sums along a fixed binary tree
 gradients   gradients and loss as one vector
 """

@@ -1,7 +1,7 @@
-"""The processes that train one model together: which of them this is, how they agree, and how they end together.
+"""The processes that train one model together: rank and size, agreement, and ending together.
 
-mpiexec starts the same program several times, and each process does the same. What only one may do, such as writing
-files, rank 0 does for all.
+mpiexec starts the same program several times, and each process does the same. Rank 0 does what only one process may,
+such as writing files.
 """
 
 import os
@@ -56,13 +56,13 @@ def world(limit: float = LIMIT) -> "World":
 
 
 class World:
-    """The processes that train together, as one of them sees them.
+    """The processes that train together, seen from one of them.
 
     rank: the number of this process, from 0. size: how many there are. comm: their mpi4py communicator, or None.
 
-    Methods are called by all processes, in the same order: otherwise RanksError says who is at which call. An exception
-    ends a with-block for all: if every process raises one within three seconds, that of rank 0 goes on, and the others
-    end silently. If some go on without it, the process prints what it has raised, and MPI ends them all."""
+    All processes must call its methods in the same order: otherwise RanksError lists the call of each. An exception
+    ends a with-block for all: if every process raises one within three seconds, that of rank 0 propagates, and the
+    others end silently. If some continue without it, the process prints its exception, and MPI ends them all."""
 
     def __init__(self, comm: Any = None, limit: float = LIMIT) -> None:
         self.comm: Any = comm

@@ -1,6 +1,6 @@
-"""How long a check may take, what is left out when its time is up, and a line that says what it is at.
+"""A check's time limit, what was left out when time was up, and a line of progress.
 
-Every forward asks `check_time`, so that whatever is under way stops there, however long it would have taken."""
+Every forward calls `check_time`, so that any work stops there in time."""
 
 import math
 import time
@@ -10,11 +10,11 @@ from contextvars import ContextVar
 from ..base.cli import busy
 
 NO_TIME = "no time was left for it"
-QUIET = 2.0  # seconds before a terminal shows what a check is at
+QUIET = 2.0  # seconds before a terminal shows progress
 
 
 class OutOfTime(BaseException):
-    """The time is up. Not an Exception, which a probe or a user's function might catch and take for its own."""
+    """The time is up. Not an Exception, which a probe or the user's function might catch."""
 
 
 class Budget:
@@ -25,7 +25,7 @@ class Budget:
     def __init__(self, seconds=None, progress=None):
         self.seconds, self.began = seconds, time.perf_counter()
         self.end = math.inf if seconds is None else self.began + seconds
-        self.limit = math.inf  # what comes before the first attempt is needed by all
+        self.limit = math.inf  # everything needs the work before the first attempt
         self.tried = self.busy = False  # has anything been attempted; is something being attempted?
         self.left_out: dict = {}  # what -> its kind, such as "probe"
         self.progress = progress
@@ -35,14 +35,13 @@ class Budget:
         return time.perf_counter() - self.began
 
     def attempt(self, kind, what, work, *args):
-        """work(*args); None if the time is up before it is done, and `what` is then left out. The first attempt has all
-        the time that it needs, since a check that has compared nothing says nothing. An attempt inside of another is a
-        part of that."""
+        """work(*args); None if the time is up first, and `what` is then left out. The first attempt has no limit, since
+        a check that has compared nothing is worthless. An attempt within another is a part of it."""
         return work(*args) if self.busy else self._try(self.limit if self.tried else math.inf, kind, what, work, args)
 
     def follow(self, kind, what, work, *args):
-        """As attempt, with as much time again as the whole check has, also inside of an attempt: a difference that was
-        found is worth it."""
+        """As attempt, with the whole check's time once more, also within an attempt: to follow a difference that was
+        found."""
         more = math.inf if self.seconds is None else self.seconds
         return self._try(time.perf_counter() + more, kind, what, work, args)
 
@@ -62,7 +61,7 @@ class Budget:
 
     @contextmanager
     def share(self, part):
-        """Inside the with, this part of the time counts as all of it. What it has cost is off the rest."""
+        """Inside the with, this share of the remaining time is the limit."""
         self.limit = self.end if self.seconds is None else self.began + part * self.seconds
         yield
         self.limit = self.end

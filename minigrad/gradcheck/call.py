@@ -1,5 +1,4 @@
-"""A user's call, fn(*inputs): which arrays of it vary, how to call again with others in their place, and what to call
-it in reports."""
+"""A user's call, fn(*inputs): which of its arrays vary, how to repeat it with other arrays, and its name in reports."""
 
 import inspect
 import os
@@ -24,8 +23,8 @@ _checking = threading.RLock()
 
 @contextmanager
 def alone():
-    """Inside the with, no other thread checks anything. A check puts numbers of its own into the parameters of Modules
-    and into the default generator, which all threads share; two at a time would each find the other's there."""
+    """Inside the with, no other thread runs a check. A check changes parameters of Modules and the default generator,
+    which all threads share."""
     with _checking:
         yield
 
@@ -41,7 +40,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Keywords(dict):
-    """The last input of a function that is to be called with keyword arguments."""
+    """Keyword arguments, as the last input of a function."""
 
 
 class Expecting(partial):
@@ -55,8 +54,8 @@ class Expecting(partial):
 
 
 def prepared(fn, inputs, kwargs=None, vjp=None, expected_vjp=None):
-    """(fn, inputs) as subject_of and the probes take them: one tuple of inputs is unpacked, keyword arguments are the
-    last input, and a function of another framework is one of Tensors."""
+    """(fn, inputs) for subject_of and the probes: a single tuple of inputs is unpacked, keyword arguments become the
+    last input, and a function of another framework one of Tensors."""
     if not callable(fn):
         raise TypeError(f"gradcheck: the first argument must be a function; got {fn!r}")
     framework = framework_of(fn, (inputs, kwargs), vjp)
@@ -71,7 +70,7 @@ def prepared(fn, inputs, kwargs=None, vjp=None, expected_vjp=None):
 
 
 def unpacked(inputs, framework):
-    """All inputs, where they came as one tuple, or one list with PyTorch."""
+    """All inputs, if they came as one tuple, or with PyTorch as one list."""
     packings = (tuple,) if framework is None else framework.packings
     return tuple(inputs[0]) if len(inputs) == 1 and type(inputs[0]) in packings else inputs
 
@@ -225,12 +224,12 @@ def _chosen(leaves, wrt, names):
 
 
 def _within(name, path):
-    """Is the leaf of this name what the path names, or a part of it? 'model.blocks.0.mlp' is part of 'model.blocks'."""
+    """Does the path name this leaf, or something that contains it? 'model.blocks' contains 'model.blocks.0.mlp'."""
     return name == path or name.startswith((path + ".", path + "["))
 
 
 def left_out_of(fn):
-    """What the report should say of outputs of fn that are not checked, or ""."""
+    """The report's note on outputs of fn that are not checked, or ""."""
     fn = plain(fn)
     return fn.left_out() if isinstance(fn, Adapted) else ""
 
@@ -253,7 +252,7 @@ def plain(fn):
 
 
 def label_of(fn):
-    """What to call fn in reports: the name of an op or of a function, or the file and line of a lambda."""
+    """fn's name in reports: that of an op or function, or the file and line of a lambda."""
     op, fn = op_of(fn), plain(fn)
     if op:
         return op.name
@@ -265,7 +264,7 @@ def label_of(fn):
 
 
 def argument_names(fn, n):
-    """Names for n positional inputs: those of fn's arguments, as far as they are known."""
+    """Names for n positional inputs: fn's argument names, as far as known."""
     op = op_of(fn)
     try:
         parameters = list(inspect.signature(op.forward if op else _signed(fn)).parameters.values())[1 if op else 0 :]

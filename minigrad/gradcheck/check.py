@@ -1,4 +1,4 @@
-"""gradcheck: a function's backward against differences with error bars, and against itself in other circumstances."""
+"""gradcheck: a function's backward against differences with error bars, and against itself under other conditions."""
 
 import math
 import time
@@ -89,9 +89,9 @@ def gradcheck(
                 mode "auto" takes a full Jacobian only if it fits.
     progress    called with what is being done, as text. Default: a line on stderr, if that is a terminal and the check
                 takes more than two seconds; False for none.
-    strict      probes try points that nobody asked about: other sizes, also 0, other numbers, other indices. If the
-                backward raises there or gives NaN, though the forward runs, or if an index makes no sense there, that
-                is a WARN: it passes, with a GradcheckWarning that shows the point. strict=True makes it a FAIL.
+    strict      probes try points of their own: other sizes, also 0, other numbers, other indices. If the backward
+                raises there or gives NaN although the forward runs, or if an index is invalid there, that is a WARN: it
+                passes, with a GradcheckWarning that shows the point. strict=True makes it a FAIL.
 
     Other frameworks, which need only be installed if you use them:
     PyTorch     fn takes torch tensors: any function, autograd.Function (the class or its apply) or nn.Module. Its

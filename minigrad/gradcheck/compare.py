@@ -1,4 +1,4 @@
-"""One comparison at one point: gradients on one side, differences on the other, and the verdict on each pair."""
+"""Comparing gradients with differences at one point, and the verdict on each pair."""
 
 import functools
 from dataclasses import dataclass
@@ -18,21 +18,21 @@ MEANING = {
     INCONCLUSIVE: "too much rounding to tell: is something ill-conditioned, or in float32, or is a kink very near?",
     NONFINITE: "NaN or Inf here or a step away: the edge of the domain?",
 }
-WIDE = 1e-6  # a bar wider than this part of the gradient decides nothing;
+WIDE = 1e-6  # an error bar wider than this part of the gradient decides nothing;
 WIDE_BY_ROUNDING = 1e-2  # this part, where the bar is no more than rounding explains, of it or of terms that cancel
 # or this part, if they cancel but for 1e-12: of a saturated tanh a digit is known or none, but it is not 0
 WIDE_BY_CANCELLING = 0.6
-COARSE = 16  # rtol in ulps, of a function that computes in float32 or float16 inside
+COARSE = 16  # rtol in ulps, for a function that computes in float32 or float16 inside
 FAR = 2.0**-3  # the second look begins there, or at an eighth of x
 
 
 @dataclass
 class Compared:
-    """Analytic values beside numeric ones, and what is known of each pair. Arrays of one shape: one value for each
+    """Analytic and numeric values, and what is known about each pair. Arrays of one shape: one value for each
     cotangent, or for each cotangent and element.
 
-    Three questions decide. Do the two agree? If so, is the numeric one resolved, its bar narrow enough to mean
-    something? If not, is it reliable, or may rounding, or steps that the function is too rough for, have made it?"""
+    Three questions decide. Do the two agree? If they do, is the numeric one resolved: is its error bar narrow enough?
+    If not, is it reliable, or may rounding, or steps too large for the function, explain the difference?"""
 
     analytic: np.ndarray
     d: Derivative
@@ -41,7 +41,7 @@ class Compared:
     resolved: np.ndarray
     reliable: np.ndarray
     between: np.ndarray  # is the analytic one between the slopes of the two sides?
-    smooth: np.ndarray  # is there a gradient without doubt, by the differences?
+    smooth: np.ndarray  # do the differences show beyond doubt that there is a gradient?
 
     @property
     def difference(self):
@@ -52,7 +52,7 @@ class Compared:
         """The verdicts, see CODE."""
         d, here = self.d, ~self.d.jump
         codes = np.where(self.reliable, CODE[FAIL], CODE[INCONCLUSIVE])
-        for verdict, where in (  # of which the last that holds counts
+        for verdict, where in (  # the last that holds counts
             (KINK, here & d.bent & self.between),
             (INCONCLUSIVE, here & self.agrees),
             (PASS, here & self.agrees & self.resolved),
@@ -66,7 +66,7 @@ class Compared:
 
 
 class Comparison:
-    """A Subject's backward against differences of its forward, at its point. What is found collects in `findings`."""
+    """A Subject's backward against differences of its forward, at its point. `findings` collects the results."""
 
     def __init__(
         self, subject, rng, rtol=1e-7, numeric="ridders", kinks="report", atol=0.0, eps=None, stretch=1.0, hidden=None
@@ -79,7 +79,7 @@ class Comparison:
         self.rounding = Rounding(subject, hidden)
         self.forward, self.coarsest = self.rounding.run, self.rounding.coarsest
         self.coarse = next(dtype for dtype, eps in PRECISION.items() if eps == self.coarsest)
-        if self.coarsest > EPS:  # a backward in float32 is no better than that
+        if self.coarsest > EPS:  # a float32 backward cannot be more precise
             self.rtol = max(rtol, COARSE * self.coarsest)
         self.y = self.forward.y
         if self.complex:
@@ -178,10 +178,10 @@ class Comparison:
         return step, highest, sizes.max(initial=0)
 
     def too_rough(self, direction, cotangent, disputed, noise):
-        """Does the gradient itself vary so fast along this direction that no step could tell slopes that differ by what
-        is disputed? The point itself is left out: what is wrong there alone is not rough.
+        """Does the gradient vary so fast along this direction that no step could resolve a slope to within `disputed`?
+        The point itself is left out: a gradient that is wrong only there is not rough.
 
-        A difference is as good as the mean of two gradients at its ends, extrapolated alike."""
+        A difference is as precise as the mean of two gradients at its ends, extrapolated alike."""
         if self.is_exact or not np.isfinite(disputed):
             return False
 
@@ -209,7 +209,7 @@ class Comparison:
         """Compared: the analytic derivatives along one direction, one for each cotangent, against differences. size:
         how large the derivatives for the same cotangent are along others.
 
-        What is in doubt after a first look gets a second, at steps of all sizes."""
+        Doubtful pairs get a second look, at steps of all sizes."""
         if self.is_exact:
             return self.judged(analytic, self.exact(direction, cotangents, noise))
         path = self.path(direction, cotangents, noise, gain)
@@ -219,19 +219,19 @@ class Comparison:
         return self.look_again(path, found, wrong, doubtful) if doubtful.any() else found
 
     def doubtful(self, path, found, wrong, size):
-        """What needs a second look (bool): what disagrees, what cannot be told for rounding, and what rounding may have
+        """Which pairs need a second look (bool): those that disagree, that rounding hides, or that rounding may have
         flattened."""
         analytic, d = found.analytic, found.d
         size = np.maximum(size, np.maximum(np.abs(analytic), np.abs(d.value)))
         loose = (3 * d.bar > WIDE * np.maximum(size, d.swing)) & ~wrong & ~d.jump
         unseen = (loose & ~d.seen) | (d.flat & ~wrong)
-        if unseen.any():  # is there more to see far off?
+        if unseen.any():  # does more show at larger steps?
             unseen &= path.changes_on_both_sides(path.highest)
         return np.isfinite(analytic) & (wrong | (loose & d.seen) | unseen)
 
     def look_again(self, path, found, wrong, doubtful):
-        """What is found at steps of all sizes of what is doubtful. What is not the same in both looks is not reliable,
-        and a flat stretch that rounding made resolves nothing, where one that the function has by itself does."""
+        """The doubtful pairs again, at steps of all sizes. A value that differs between both looks is not reliable. A
+        flat stretch caused by rounding resolves nothing; the function's own flat stretch does."""
         analytic, d = found.analytic, found.d
         passed = doubtful & ~wrong & d.seen & (self.coarsest == EPS)  # the noise of float32 could be anything
         disputed = np.where(wrong, found.difference, np.where(d.flat, d.swing, np.where(passed, d.bar, 0)))
@@ -257,7 +257,7 @@ class Comparison:
         return found
 
     def judged(self, analytic, d):
-        """Compared: by the numbers alone."""
+        """Compared, by the numbers alone."""
         difference = np.abs(analytic - d.value)
         excess = np.where(difference == 0, 0.0, difference / self.allowed(analytic, d))
         steepest = np.maximum(np.abs(d.left), np.abs(d.right))
@@ -276,9 +276,9 @@ class Comparison:
         return self.atol + self.rtol * np.maximum(np.abs(analytic), np.abs(d.value)) + 3 * d.bar
 
     def settle(self, found, gradient, flow):
-        """What is so small that it means nothing agrees: no element of a gradient is known better than the largest one,
-        and half an ulp of the terms that cancel in it, allow. gradient: (…, elements), flow: (…). Of what agrees
-        otherwise, a bar that is too wide for the size of the gradient resolves nothing."""
+        """Adjust `found` to the size of the whole gradient (…, elements). Differences below the rounding of its largest
+        element, or half an ulp of the terms that cancel in it (flow: (…)), count as agreement. Other agreement is not
+        resolved if the error bar is too wide for the gradient's size."""
         codes, flow = found.codes, np.expand_dims(flow, -1)
         least = EPS * np.maximum(8 * np.abs(gradient).max(axis=-1, keepdims=True, initial=0), flow / 2)
         small = (found.difference <= least) & ~found.d.flat & ((codes == CODE[FAIL]) | (codes == CODE[INCONCLUSIVE]))
@@ -286,8 +286,8 @@ class Comparison:
         found.resolved = small | (found.resolved & ~(self.too_wide(found, flow) & (found.difference > least)))
 
     def too_wide(self, found, flow):
-        """Where is the bar so wide, for the size of the gradient, that it decides nothing? Where the gradient is 0 as
-        far as one can tell, its size is that of the terms which cancel."""
+        """Where is the error bar too wide for the gradient's size to decide anything? A gradient that seems to be 0 has
+        the size of the terms that cancel."""
         analytic, d = found.analytic, found.d
         size = np.maximum(np.abs(analytic), np.abs(d.value)).max(axis=-1, keepdims=True, initial=0)
         size = np.maximum(size, d.swing)

@@ -1,11 +1,11 @@
-"""What is behind a FAIL: a kink of the function, which excuses it, or one op that is wrong by itself, which is named.
+"""The cause of a FAIL: a kink of the function, which excuses it, or a single wrong op, which is named.
 
-At a point where a function has no derivative, any generalized gradient is right: a limit of gradients close by, or an
-average of such (Clarke 1983, Optimization and nonsmooth analysis). Differences along one element need not show the
-kink: among three equal numbers sort() hands the middle one a slope that it has on neither side.
+Where a function has no derivative, any generalized gradient is right: a limit of nearby gradients, or an average of
+such limits (Clarke 1983, Optimization and nonsmooth analysis). Differences along one element need not show the kink:
+among three equal numbers, sort() gives the middle one a slope that it has on neither side.
 
-Gradients at kinks do not compose, though: relu(x) - relu(-x) is x, and its backward says 0 at 0. No gradient close by
-is 0 there. No op is wrong then, but the gradient is not right either: that is INCONCLUSIVE."""
+But gradients at kinks do not compose: relu(x) - relu(-x) is x, its backward gives 0 at 0, and no nearby gradient is 0.
+No op is wrong then, but the gradient is not right either: that is INCONCLUSIVE."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from .numeric import EPS
 from .report import FAIL, INCONCLUSIVE, KINK
 from .subject import Leaf, Subject, host, joined
 
-MOST_OPS = 64  # distinct ops that are tried for a culprit
+MOST_OPS = 64  # distinct ops that are tested for a culprit
 CLOSE = 1e-5  # how far off, as a part of 1 + |x|, the gradients lie that one at a kink must lie between;
 CLOSEST = 1e-9  # half of them so near that what is smooth does not change on the way,
 NEIGHBOURS = 1024  # and how many of them at most; FEW tell whether most elements do not
@@ -25,8 +25,8 @@ PAIRS = 6  # of directions, until one shows a kink: three in which the same of e
 
 
 def excuse(comparison):
-    """Turn FAILs into KINKs where an op inside has two slopes at this point, no op is wrong alone, close by all is
-    well, and the gradient lies between those close by; into INCONCLUSIVE if all but the last holds."""
+    """Turn FAILs into KINKs if an inner op has two slopes at this point, no op is wrong alone, nearby gradients are
+    right, and the gradient lies between them; into INCONCLUSIVE if all but the last holds."""
     subject, rng = comparison.subject, comparison.rng
     failed = [f for f in comparison.findings if f.verdict == FAIL and (f.analytic is None or np.isfinite(f.analytic))]
     if not failed or subject.expected or not at_a_kink(subject, rng) or culprit(subject) or not kinked(subject):
@@ -51,7 +51,7 @@ def right_close_by(subject, rng):
 
 
 def between_neighbours(subject, rng):
-    """Does each element of the gradient lie between those at random points close by, for a random cotangent?
+    """Does each element of the gradient lie between those at random nearby points, for a random cotangent?
 
     sort() breaks a tie of many in one way here, and otherwise close by: of N + 1 draws that are alike, one lies outside
     the others with probability 2 / (N + 1). So it takes many points, and of thousands of elements a few may be outside.
@@ -142,8 +142,8 @@ def first_failure(subject):
 
 
 def at_a_kink(subject, rng):
-    """Does a tiny step in some direction lead to another piece of the function? Where an op hides what it does, as one
-    in NumPy or a function of another framework, only its slopes can tell."""
+    """Does a tiny step in some direction lead to another piece of the function? For an op with a hidden inside, such as
+    one in NumPy or a function of another framework, only its slopes show that."""
     here = piece(subject)
     return any(piece(nearby(subject, rng, 1e-7)) != here for _ in range(4)) or (
         subject.run().hides and kinked(subject, pairs=1)

@@ -1,4 +1,4 @@
-"""What is compared: every element of the Jacobian, or random directions, bisected to the element where one is wrong."""
+"""Comparing every element of the Jacobian, or random directions, with a wrong one bisected down to its element."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from .report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, Finding, patterns
 from .rounding import unsteadiness
 from .subject import joined, split
 
-MOST_KINKS = 8  # elements at kinks that are taken out of one direction
+MOST_KINKS = 8  # elements at kinks that are removed from one direction
 
 
 # -- element by element
@@ -40,14 +40,14 @@ def check_elements(comparison, combinations=None):
 
 
 def _columns(c, i, drawn, noise, gain, analytic):
-    """What is found for each element of leaf i."""
+    """The comparison of each element of leaf i."""
     size = np.abs(analytic).max(axis=1)
     elements = range(c.subject.leaves[i].array.size)
     return [c.compare(c.unit(i, j), drawn, noise, gain, analytic[:, j], size) for j in elements]
 
 
 def _allow_for_rounding(comparison, i, cotangents, noise, table):
-    """A FAIL in leaf i is not reliable if rounding within the backward explains it, or if no step could tell."""
+    """A FAIL in leaf i is not reliable if rounding within the backward explains it, or if no step could resolve it."""
     rows = zip(table.codes == CODE[FAIL], table.reliable, table.difference, cotangents, noise)
     for fails, reliable, difference, cotangent, n in rows:
         if fails.any():
@@ -60,7 +60,7 @@ def _allow_for_rounding(comparison, i, cotangents, noise, table):
 
 
 def _worst(comparison, leaf, tables, of_outputs):
-    """The finding for one leaf: its gravest element, and what the others of its kind have in common."""
+    """The finding for one leaf: its worst element, and what the others like it have in common."""
     table = tables[leaf]
     codes = table.codes
     k, j = np.unravel_index(np.lexsort((table.excess.ravel(), codes.ravel()))[-1], codes.shape)
@@ -112,7 +112,7 @@ class Directional:
         self.gradient = joined(gradient)
 
     def check(self, u):
-        """Adds what is found along u; returns the verdict. An element at a kink is reported and taken out of u, and the
+        """Add the finding along u; return the verdict. An element at a kink is reported and removed from u, and the
         rest is checked again."""
         for _ in range(self.most_kinks + 1):
             f = self.along(u, self.name)
@@ -139,7 +139,7 @@ class Directional:
         return f.verdict
 
     def bisected(self, u):
-        """(the position of a guilty element, the Finding for it alone)"""
+        """(position of a wrong element, the Finding for it alone)"""
         position = self.guilty(u)
         only = np.zeros(u.size)
         only[position] = 1.0

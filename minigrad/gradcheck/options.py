@@ -1,5 +1,4 @@
-"""The options of gradcheck: what they may be, and what becomes of those that PyTorch's gradcheck has and this one has
-not."""
+"""Validating the options of gradcheck, and translating those of PyTorch's gradcheck."""
 
 from collections.abc import Iterable
 from numbers import Integral
@@ -26,7 +25,7 @@ ANSWERED = {  # PyTorch's option -> (the values that change nothing here, what t
 
 
 def answered(others, raise_on_fail, mode):
-    """(raise_on_fail, mode) after PyTorch's names for them. Raises TypeError for an option that cannot be had."""
+    """(raise_on_fail, mode) from PyTorch's names for them. Raises TypeError for an option without a counterpart."""
     others = dict(others)
     raise_on_fail = others.pop("raise_exception", raise_on_fail)
     if (fast := others.pop("fast_mode", None)) is not None:

@@ -1,4 +1,4 @@
-"""The way along one direction: a function of one number, the steps to look at it with, and the two looks."""
+"""A function along one direction: the step sizes, and the two looks at its slope."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ LOWEST = 2.0**-64  # where the second look ends for x = 0
 
 @dataclass
 class Path:
-    """phi: t -> the change of some weighted outputs between the point and t along a direction, as an array of one value
-    for each weighting. Arrays of that shape, or numbers:"""
+    """phi: t -> the change of weighted outputs from the point to t along a direction, an array with one value for each
+    weighting. The others are arrays of that shape, or numbers."""
 
     phi: Callable
-    noise: np.ndarray  # what rounding does to phi, as far as its graph tells
-    gain: np.ndarray  # what becomes of 1 that is lost on the way: see Rounding
+    noise: np.ndarray  # the rounding in phi, according to its graph
+    gain: np.ndarray  # how a loss of 1 on the way shows in phi: see Rounding
     step: float  # the first step,
     highest: float  # and the largest one of the second look
     largest: float  # the largest |x| of what moves
@@ -30,7 +30,7 @@ class Path:
         return 64 * EPS * self.largest
 
     def first_look(self):
-        """The Derivative from a few steps near the first. Enough for almost all."""
+        """The Derivative from a few steps near the first. Almost always enough."""
         d = derivative(self.phi, self.noise, self.step, self.least)
         if d.jump.any():  # or is it rounding, where nothing is rounded at the point itself?
             start = 1.07 * self.step
@@ -38,10 +38,10 @@ class Path:
         return d
 
     def second_look(self, disputed, noise, passed):
-        """(the steps, the Derivative from all of them, does each component of it stand on a plateau?).
+        """(the steps, the Derivative from all of them, is each component of it on a plateau?).
 
-        Steps of all sizes, but for those so small that they would see nothing but rounding of what is disputed, slopes
-        beside their noise; and as far as it takes to find a plateau at those steps at which something has `passed`."""
+        Steps of all sizes, except those so small that rounding (noise) would hide a difference in slope of `disputed`;
+        and down to a plateau at the steps at which something has `passed`."""
         blind = np.where(disputed > 0, 40 * noise / disputed, np.inf)
         lowest = min(blind.min(), self.step, passed.min(initial=np.inf) / RATIO**LEAST)
         lowest = max(self.least or LOWEST, lowest)
@@ -62,6 +62,6 @@ class Path:
 
     @property
     def lost(self):
-        """The slope that phi may have where it stands still: half an ulp of terms of size 1, or of x, may be lost in
-        any op."""
+        """The slope that rounding may hide where phi does not change: any op may lose half an ulp of terms of size 1,
+        or of x."""
         return EPS / 2 * max(1.0, self.largest) * self.gain / self.highest

@@ -1,10 +1,10 @@
-"""What decides in doubt: a whole ladder of steps, the noise measured on it, and the plateaus of its estimates.
+"""The second look at a doubtful slope: estimates at many step sizes, their measured noise, and their plateaus.
 
-One difference deceives easily. Steps that are too large see another function (a pole, an oscillation, a kink near by);
-at steps that are too small rounding makes steps or a flat out of any function. In between its estimates agree, over
-many steps: that plateau is the derivative. So an estimate counts only as part of a plateau, and where there are
-several, the one at the smallest steps does, for a derivative is a limit. No change at all is no signal: a flat stretch
-below a plateau decides nothing, and if the function is ragged just above it, rounding made it.
+A single difference is easily wrong. Large steps reach beyond the point (a pole, an oscillation, a kink near by); at
+small steps, rounding turns any function into stairs or a flat. In between, estimates agree over many steps: that
+plateau is the derivative. So an estimate counts only as part of a plateau. Of several plateaus, the one at the smallest
+steps counts, since a derivative is a limit. A flat stretch below a plateau decides nothing: if the function is ragged
+just above it, rounding caused it.
 
 Sources: Moré and Wild 2011, Estimating computational noise (the difference table); 2012, Estimating derivatives of
 noisy functions; Ridders 1982 (the extrapolation)."""
@@ -30,7 +30,7 @@ def rungs(step, highest, lowest):
 
 
 def survey(phi, noise, steps):
-    """The Derivative of phi at 0 from all of `steps`, and whether each component stands on a plateau (bool).
+    """The Derivative of phi at 0 from all of `steps`, and whether each component is on a plateau (bool).
 
     phi: t -> array, the change from phi(0). noise: what rounding does to it, as far as its graph tells. What it really
     does is measured at the step that the value is from."""
@@ -84,7 +84,7 @@ def _good(steps, bars, swings, noise):
 
 
 def _plateaus(values, bars, good):
-    """For each component (the step of its value, the last step of its plateau, does it stand on one?): the tightest
+    """For each component (the step of its value, the last step of its plateau, is it on one?): the tightest
     estimate on the plateau of the smallest steps, or else of all."""
     best = np.argmin(np.where(np.isfinite(values), bars, np.inf), axis=0)
     last, plateau = best.copy(), np.zeros(best.size, bool)
@@ -99,9 +99,9 @@ def _plateaus(values, bars, good):
 
 
 def flattened(phi, steps, widest):
-    """Did rounding make the flat at the end of these steps (bool)? Where a step is so small that phi changes by a few
-    units of rounding, it is ragged; a function that is flat by itself, such as a dead zone, is smooth up to the edge.
-    A flat wider than `widest` that ends in a jump of more than OWN is the function's own, as a quantiser's."""
+    """Did rounding cause the flat at the end of these steps (bool)? At steps where phi changes by a few units of
+    rounding, it is ragged; a function with a flat of its own, such as a dead zone, is smooth up to its edge. A flat
+    wider than `widest` that ends in a jump of more than OWN is the function's own, as a quantiser's."""
     changes = np.array([np.maximum(np.abs(phi(h)), np.abs(phi(-h))) for h in steps])
     edge = np.array([max(np.flatnonzero(column), default=0) for column in changes.T], int)  # the last that moves
     found, before = np.zeros(edge.size, bool), np.maximum(edge - 1, 0)

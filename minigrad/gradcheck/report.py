@@ -1,4 +1,4 @@
-"""What a check found: verdicts, a table, and a message that a person can act on, with hints at the cause."""
+"""The result of a check: verdicts, a table, and a message with hints at the cause."""
 
 import math
 import platform
@@ -16,15 +16,15 @@ PASS, KINK, WARN, INCONCLUSIVE, NONFINITE, FAIL = SEVERITY = (
 
 
 class NotApplicable(Exception):
-    """Why a probe says nothing about a function."""
+    """Why a probe does not apply to a function."""
 
 
 class GradcheckWarning(UserWarning):
-    """What gradcheck found at a point that the user did not ask about, and that may mean nothing there."""
+    """A difference at a point that gradcheck made up, where the function may not be meant to be used."""
 
 
 class GradcheckError(AssertionError):
-    """A check failed; `.report` holds all that it found."""
+    """A check failed; `.report` has all findings."""
 
     def __init__(self, report: Any) -> None:
         super().__init__(report.message())
@@ -33,8 +33,8 @@ class GradcheckError(AssertionError):
 
 @dataclass
 class Finding:
-    """What one check found: of a leaf's Jacobian, of one direction, or of a probe. The numbers are those of its worst
-    element; to_dict of a report says what each field is."""
+    """The result of one check: of a leaf's Jacobian, a direction, or a probe. The numbers are those of its worst
+    element; to_dict of a report explains the fields."""
 
     check: str  # "Jacobian", "direction 2", "layout fortran", …
     verdict: str
@@ -52,7 +52,7 @@ class Finding:
     hints: list[str] = field(default_factory=list)
     probe: str = ""  # the probe that found it, if one did
     snippet: str = ""  # Python that repeats it with smaller inputs, if it has some of its own
-    op: str = ""  # the op that it is about, where one can be told
+    op: str = ""  # the op that it concerns, if known
 
     @property
     def error(self) -> float | None:
@@ -76,7 +76,7 @@ def failure(check, note):
 
 @dataclass
 class GradcheckReport:
-    """All findings of one gradcheck. True if it passed; to_dict says what each field is."""
+    """All findings of one gradcheck. True if it passed; to_dict explains the fields."""
 
     label: str
     order: int
@@ -88,7 +88,7 @@ class GradcheckReport:
     left_out: dict[str, str] = field(default_factory=dict)  # probe -> why it does not apply here
     ops: list[str] = field(default_factory=list)  # names of the ops that the function recorded
     leaves: list = field(default_factory=list)  # (name, shape, dtype as given, strides)
-    unfinished: dict[str, str] = field(default_factory=dict)  # what there was no time for -> its kind; also in left_out
+    unfinished: dict[str, str] = field(default_factory=dict)  # left out for lack of time -> its kind; also in left_out
     budget: float | None = None  # seconds that the check had
     strict: bool = False  # does a WARN fail?
     culprit: str = ""  # the op that fails when checked alone
@@ -102,12 +102,12 @@ class GradcheckReport:
 
     @property
     def verdict(self) -> str:
-        """The gravest one. Where nothing was compared, as by probes none of which applies, nothing is known."""
+        """The worst one; INCONCLUSIVE if nothing was compared, such as when no probe applies."""
         return max((f.verdict for f in self.findings), key=SEVERITY.index, default=INCONCLUSIVE)
 
     @property
     def worst(self) -> Finding | None:
-        """The gravest finding: by verdict, differences before probes, then by how far it exceeds what is allowed."""
+        """The worst finding: by verdict, differences before probes, then by how far it exceeds what is allowed."""
         return max(self.findings, key=_gravity, default=None)
 
     @property
@@ -211,7 +211,7 @@ def aligned(rows):
 
 
 def versions():
-    """Of all that a result may depend on."""
+    """Versions of everything that a result may depend on."""
     return {"minigrad": __version__, "numpy": np.__version__, "python": platform.python_version()}
 
 

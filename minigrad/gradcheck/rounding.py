@@ -1,4 +1,4 @@
-"""How much the rounding inside a function changes its value, read off its own graph; and how much its gradient."""
+"""How much rounding inside a function changes its value, according to its graph, and its gradient."""
 
 import numpy as np
 
@@ -12,20 +12,20 @@ TRIALS = 4  # random trials that unsteadiness() takes the largest of
 
 
 class Rounding:
-    """One forward of a Subject, whose walks back tell what the rounding in it does.
+    """One forward of a Subject. Backward walks through it estimate its rounding.
 
     A value v on the way is off by about eps |v|, and the weighted outputs then by |dv| eps |v|, where dv is v's
     gradient in the walk. `noise` is four times the root of the sum of their squares over all v. `flow` is that root
     without eps: the size of the terms that add up to the result, before any of them cancel. `gain` is the root of the
-    sum of |dv|²: what becomes of 1 that is lost on the way, such as 1 + 1e-20 loses 1e-20.
+    sum of |dv|²: how an absolute error on the way, such as 1e-20 in 1 + 1e-20, shows in the result.
 
     The outputs alone would not tell: 1 - erf(5) is 1e-12, and off by 1e-16. Source: Iri 1984; Langlois 2001."""
 
     def __init__(self, subject, hidden=None):
-        """hidden: see there, if it is known."""
+        """hidden: see below; None: to be measured."""
         self.noise_squared = self.flow_squared = self.gain_squared = 0.0
         self.coarsest = PRECISION[np.dtype("float64")]  # eps of the coarsest float dtype on the way
-        self.hidden = hidden or 0.0  # eps of what another framework's function computes in, if that does not show
+        self.hidden = hidden or 0.0  # eps of the dtype in which another framework's function computes inside
         self.steps = False  # did an op run whose values go in steps, such as round?
         self.by_op: dict = {}  # op -> its part of the noise squared, in all walks so far
         foreign = False
@@ -77,9 +77,9 @@ class Rounding:
 
 
 def _rounds_to_float32(subject, y):
-    """Are the values y, of another framework's function, off by float32's rounding, as if it computed in that inside?
-    Then a quarter of them are by as much at points that lie close together, whatever their distance. (Not at the point
-    itself: a kink may be very near.)"""
+    """Do the values y of another framework's function have float32's rounding, as if it computed in float32 inside?
+    Then at least a quarter of them vary by that much between close points, whatever the distance. (The point itself is
+    left out: a kink may be very near.)"""
     if not y.size:
         return False
     few = slice(0, SAMPLE)
@@ -93,7 +93,7 @@ def _rounds_to_float32(subject, y):
     try:
         found = noise(1.07e-4)
         return 1e-9 * largest < found < 1e-6 * largest and found / 8 < noise(1.07e-5) < 8 * found
-    except Exception:  # it does not take numbers like these
+    except Exception:  # it does not support such numbers
         return False
 
 

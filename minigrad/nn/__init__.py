@@ -1,6 +1,6 @@
 """Layers, attention, transformers and GPT; `functional` holds the functions behind them.
 
-README.md in this folder gives an order of reading.
+README.md in this folder has a reading order.
 """
 
 from typing import TYPE_CHECKING

@@ -64,7 +64,7 @@ class MultiheadAttention(Module):
     heads share them (Shazeer 2019). scale: replaces 1/√d_k. kdim, vdim: the sizes of key and value, if they are not
     embed_dim. positions: "rotary" or "alibi", see nn.positions. dropout: of the pattern.
 
-    batch_first has to be said: True where inputs and output are (B, T, C); False, PyTorch's default, for (T, B, C).
+    batch_first is required: True if inputs and output are (B, T, C); False, PyTorch's default, for (T, B, C).
     Patterns, masks, caches and what head hooks see begin with B in either case. Raises TypeError without it, and
     ValueError for sizes and options that do not fit.
 
@@ -162,7 +162,7 @@ class MultiheadAttention(Module):
         value = key if value is None else value
         self._check(query, key, value)
         if not self.batch_first:  # within, all is (B, T, C)
-            turned = {id(x): x.transpose(0, 1) for x in (query, key, value)}  # what is one Tensor stays one
+            turned = {id(x): x.transpose(0, 1) for x in (query, key, value)}  # one Tensor stays one
             query, key, value = (turned[id(x)] for x in (query, key, value))
         masked = need_weights or attn_mask is not None or key_padding_mask is not None
         if cache is not None and query.shape[1] == key.shape[1] == 1 and not masked and self.decodes:
@@ -221,7 +221,7 @@ class MultiheadAttention(Module):
 
     @property
     def decodes(self) -> bool:
-        """True if a single query without masks, given a cache, is attention_decode's, the same at each position."""
+        """True if a single query without masks, given a cache, can use attention_decode, the same at each position."""
         if (_taken.get() or self.impl) != "fused" or self._head_hooks or (self.training and self.dropout):
             return False
         W = self.out_proj.weight
@@ -237,7 +237,7 @@ class MultiheadAttention(Module):
         return self._side_by_side(z), None  # (B, 1, nh·d_v)
 
     def _no_heads(self, query, key, value, mask, is_causal, cache):
-        """The form of a layer whose heads are all pruned: nothing but out_proj's bias is left."""
+        """The form of a layer whose heads are all pruned: only out_proj's bias is left."""
         (B, T, _), S, about = query.shape, key.shape[1], dict(dtype=query.dtype, device=query.device)
         if cache is not None:
             cache.append(zeros(B, 0, S, self.d_k, **about), zeros(B, 0, S, self.d_v, **about))

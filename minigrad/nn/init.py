@@ -39,12 +39,12 @@ def skipped() -> AbstractContextManager[None]:
 
 def passed_over() -> AbstractContextManager[None]:
     """Within a with-block values do not change, but the generator advances as if they had been drawn: for a model
-    that draws its own in the place of its layers', so that theirs need not be computed."""
+    that initialises its layers itself, so that their own values need not be computed."""
     return _instead("pass over")
 
 
 class _Nowhere:
-    """In the place of a backend: numbers are reserved, but not computed."""
+    """Replaces a backend: numbers are reserved, but not computed."""
 
     @staticmethod
     def random_uniform(draw, shape, dtype):

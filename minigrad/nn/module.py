@@ -31,7 +31,7 @@ class HasForward(Protocol[P, R]):
 
 
 class Parameter(Tensor):
-    """A Tensor that a Module counts as its own to train: a leaf, contiguous, requiring a gradient by default.
+    """A Tensor that a Module trains: a leaf, contiguous, requiring a gradient by default.
 
     It has data's shape and dtype, and its memory where that is contiguous. Raises TypeError for anything but a Tensor,
     and for integers that would require a gradient."""

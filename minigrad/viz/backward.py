@@ -46,7 +46,7 @@ class Backward(Picture):
         self.add_op(op, f"{op.name} backward", [(row, DARK) for row in textwrap.wrap(text, 40)])
 
     def _gradient(self, node, head):
-        """The edge that brings the gradient of a value to its box; where there are several, they meet in a "+"."""
+        """The edge that carries a value's gradient to its box; several edges meet in a "+"."""
         places = self.uses.get(node, [])
         if not places:  # the value is used only within its own box
             return

@@ -1,4 +1,4 @@
-"""What all plots share: matplotlib, which is optional and imported only when something is drawn, and its colours."""
+"""Shared by all plots: matplotlib, which is optional and imported only for drawing, and its colours."""
 
 import io
 import warnings

@@ -1,4 +1,4 @@
-"""In which box of the picture an op or a leaf is drawn: its own, that of a folded module, or the hidden middle."""
+"""The box in which an op or a leaf is drawn: its own, that of a folded module, or the hidden middle."""
 
 import re
 from itertools import takewhile
@@ -40,7 +40,7 @@ def fold(ops, depth, max_nodes, others):
 
 
 def _with_leaves(ops, box):
-    """`box` with the leaves: a leaf that is used by a single folded box lies in it, any other is drawn by itself."""
+    """`box` with the leaves: a leaf used by a single folded box is in that box, any other has its own."""
     box = dict(box)
     for op in ops:
         for node in op.parents:
@@ -63,7 +63,7 @@ def uses(ops, roots, box):
 
 
 def use(box, op, i):
-    """Input i of op as a use. A folded box uses a value once, no matter how many ops in it do."""
+    """Input i of op as a use. A folded box uses a value once, however many of its ops do."""
     return (op, i) if box[op] is op else (box[op], None)
 
 

@@ -4,8 +4,8 @@
     viz.graph(loss, names=model).save("loss.svg")
 
 Blue boxes are ops, with their parameters and the shape and dtype of what they return. Sand-coloured boxes are leaves,
-and frames are modules. A dot is an input without a gradient: the graph keeps nothing of it, not even whether one was
-given. The backward pass, with each op's derivative and the size of the gradients, is drawn by
+and frames are modules. A dot is an input without a gradient, of which the graph keeps nothing. This draws the backward
+pass, with each op's derivative and the size of the gradients:
 
     viz.graph(loss, names=model, direction="backward", depth=2, show=["shape", "grad_norm"]).save("backward.svg")
 """

@@ -1,4 +1,4 @@
-"""Curves that lie on one another, drawn so that each is seen: as dashes in turn, and dots within dots."""
+"""Coinciding curves, drawn so that each is visible: with alternating dashes, and dots within dots."""
 
 import itertools
 
@@ -10,7 +10,7 @@ RING = 3  # points: how much larger a dot is than the one on top of it
 
 
 def unhide(axes, lines):
-    """Redraw these matplotlib lines where one hides another. No more data may come to the axes, nor another scale."""
+    """Redraw these matplotlib lines where one hides another. Call it last: nothing may change afterwards."""
     from matplotlib.collections import LineCollection
 
     axes.autoscale_view()

@@ -140,7 +140,7 @@ class Picture:
         return f"[{node.index}]"
 
     def norm_of(self, gradient):
-        """What an edge says about the gradient of a value, or about a (value, use): see `norms`."""
+        """An edge's label: the gradient of a value, or of a (value, use). See `norms`."""
         if gradient in self.norms:
             self.kinds.add("number")
             return f"{self.norms[gradient]:.3g}"
@@ -166,7 +166,7 @@ class Picture:
         return re.sub(r"^.*\.(?=[^.]*[^.\d])", "", path) + self.classes.get(path, "")
 
     def _caption(self):
-        """A table that tells what there is, what is hidden or missing, and a legend of the kinds in the picture."""
+        """A table of what the picture shows, hides and lacks, and a legend."""
         by_depth = {module_at(op, self.depth) for op in self.ops}
         lines = [f"{count(sum(self.leaves.values()), 'leaf')}, {count(len(self.ops), 'op')}"]
         for why, keys in (

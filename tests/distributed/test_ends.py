@@ -116,4 +116,4 @@ def test_processes_at_different_calls_are_told_apart(case, said, ended):
 @pytest.mark.slow
 def test_one_that_does_not_come_is_not_waited_for_for_ever(ended):
     status, err = ended("too slow")
-    assert status and "not all processes have come to call 1, everyone within 0.5 s" in err
+    assert status and "not all processes reached call 1, everyone within 0.5 s" in err

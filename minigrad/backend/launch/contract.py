@@ -1,4 +1,4 @@
-"""What kernels take for granted of their arguments: declared above each of them, and checked before each launch.
+"""What kernels assume about their arguments: declared above each of them, and checked before each launch.
 
     // args  y, x (rows, n); mean?, rstd (rows)
     extern "C" __global__ void forward(T* y, T* mean, T* rstd, const T* x, long long rows, long long n)
@@ -14,11 +14,11 @@ The sizes are Python, in the numbers among the parameters, fields of structs, co
     const x (n)           not written to, though it is no const in C
     slots[n] p, g? (size) a table of n rows: what holds of the fields of each
     B = grid // n.nh      a name for what follows
-    where B > 0           what must be so
+    where B > 0           a condition
 
-What stands above a struct in the same way holds of arrays that an entry point with such a parameter does not declare.
+`// args` above a struct declares arrays of any entry point with such a parameter that does not declare them itself.
 
-The rest is in the parameters. A T* needs an array of the dtype that the kernel is compiled for. What is not const is
+The parameters say the rest. A T* needs an array of the dtype that the kernel is compiled for. What is not const is
 written to: it must be writeable, and share no memory with another argument, unless it is that argument, and both are in
 one layout.
 """
@@ -58,7 +58,7 @@ KNOWN = {"up": up, "most": most}
 
 
 class Declared(NamedTuple):
-    """What a kernel needs of an array: of an argument, or of a field of each row of a table."""
+    """A kernel's requirements for an array: an argument, or a field of each row of a table."""
 
     name: str
     of: str  # the C type of its elements
@@ -100,7 +100,7 @@ class Declared(NamedTuple):
 
 
 class Contract:
-    """What an entry point declares."""
+    """The declarations of an entry point."""
 
     def __init__(self, name, text):
         """text: the source of its file, as a compiler gets it. Raises ContractError if a size is missing."""
@@ -120,7 +120,7 @@ class Contract:
         missing = ", ".join(p for p in pointers if p not in self.arrays and p not in self.tables)
         if missing:
             raise ContractError(f"kernel {name}: no `// args` says how large {missing} must be")
-        self._checked: set = set()  # the kinds of arguments that were right
+        self._checked: set = set()  # the kinds of arguments that were valid
         # Of some arrays, sizes are not to be had quickly, since they depend on structs. {what they depend on: [how many
         # elements each must have]}
         uses = {x.name: self._uses(_names(x.dims + x.steps)) for x in self.arrays.values()}

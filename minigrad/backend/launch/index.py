@@ -11,7 +11,7 @@ from .movement import BITS, Movement
 from .rules import COPY, KERNEL, NUMPYS
 
 SPAN, WARPS = (constant("index_add.cu", name) for name in ("SPAN", "WARPS"))  # columns and warps of a block of take_add
-SHORT = 8  # as many numbers may be added up without a Total: no digit is lost
+SHORT = 8  # up to this many numbers are added without a Total: no digit is lost
 
 
 class Index(Movement):

@@ -27,9 +27,9 @@ SHARED = 48 << 10  # bytes of dynamic shared memory that a block may have withou
 
 
 class Launcher(Primitives):
-    """A way to run kernels. A runner gives it memory and `_run`; the classes of this package give it primitives.
+    """A way to run kernels. A runner provides memory and `_run`; the classes of this package provide primitives.
 
-    Arrays are NumPy's or CuPy's: shape, strides, dtype, views and reshape are all that is asked of them."""
+    Arrays are NumPy's or CuPy's; only their shape, strides, dtype, views and reshape are used."""
 
     device = devices.device("cpu")
     captures = False  # can the arithmetic of a step be recorded and run in one piece?
@@ -42,7 +42,7 @@ class Launcher(Primitives):
     # -- what a runner gives
 
     def empty(self, shape, dtype):
-        """A new compact array; what is in it is not defined."""
+        """A new compact array with undefined contents."""
         raise NotImplementedError
 
     def _run(self, file, entry, dtype, grid, block, shared, args):
@@ -108,7 +108,7 @@ class Launcher(Primitives):
         """Threads for a block that works on a row of n elements, 4 each or more: a power of 2 from 32 to 512."""
         return min(ROW_THREADS, max(32, in_fours(n)))
 
-    # -- values that a captured step needs anew at each call
+    # -- values that a captured step updates at each call
 
     def cells(self, values, shape, dtype):
         """A small array of what values(), a function of no arguments, returns, which has this shape. In a captured step
@@ -141,7 +141,7 @@ class Launcher(Primitives):
     alignment = 1  # bytes: launches may depend on how far from a multiple of them an array begins
 
     def fresh(self, shape, dtype):
-        """A new compact array with memory, whatever is recorded; what is in it is not defined."""
+        """A new compact array with memory, also while recording, with undefined contents."""
         return np.empty(shape, dtype)
 
     program: Any = Program
@@ -155,7 +155,7 @@ class Launcher(Primitives):
         return array, array
 
     def address(self, x):
-        """Where an array's first element lies, for telling arrays apart. pointer() is for kernels."""
+        """The address of an array's first element, to tell arrays apart. pointer() is for kernels."""
         return x.ctypes.data
 
     def memory(self, nbytes):
@@ -167,7 +167,7 @@ class Launcher(Primitives):
         return np.ndarray(shape, dtype, memory.data, start, strides)
 
     def array_at(self, address, shape, dtype, strides, holder, writeable=True):
-        """An array at an address. holder: what has to live as long."""
+        """An array at an address. holder: what must live as long."""
         return np.asarray(_Address(address, shape, dtype, strides, holder, writeable))
 
     def alike(self, x):
@@ -201,7 +201,7 @@ def in_fours(n):
 
 
 class _Address:
-    """What NumPy makes an array of."""
+    """Anything that NumPy converts to an array."""
 
     def __init__(self, address, shape, dtype, strides, holder, writeable):
         self.holder = holder

@@ -1,6 +1,6 @@
 """Matrix products: tiles of the result to blocks, and long sums cut into parts, so that the whole GPU has work.
 
-Natively, runners/native/matmul.py takes the place of `_matmul`: matmul.cu is not right with one thread per block.
+Natively, runners/native/matmul.py replaces `_matmul`, since matmul.cu does not work with one thread per block.
 """
 
 import functools
@@ -16,7 +16,7 @@ from .rules import KERNEL
 PRODUCT = Struct("matmul.cuh", "Product")
 MAX_BATCH_DIMS = PRODUCT.counts["batch"]  # dims that can be merged count as one
 STEP = 16  # parts of k are multiples of it
-SHORTEST = 128  # the least k worth a block of its own
+SHORTEST = 128  # the smallest k worth a block of its own
 JOIN = 800_000  # the cost of another launch, in multiplications that one multiprocessor does in that time
 TRAFFIC = 30  # the cost of reading or writing a number, in multiplications of the whole GPU
 SPEED = {2: 6, 4: 3}  # how much faster tensor cores multiply, by an element's bytes
@@ -162,7 +162,7 @@ def _merged(shape, a, b):
 
 @functools.cache
 def whole(dtype, tensor=False):
-    """How many elements the kernel moves at once: its V."""
+    """The number of elements that the kernel moves at once: its V."""
     if tensor:
         return 16 // dtype.itemsize
     return 2 if real(dtype).itemsize == 8 else 4

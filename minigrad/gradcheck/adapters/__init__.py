@@ -1,6 +1,6 @@
 """Functions of PyTorch, and pairs of NumPy functions.
 
-PyTorch is not needed: its adapter is imported only where it has been. Each is a `Framework` (see foreign.py)."""
+PyTorch's adapter is imported only if PyTorch has been. Each is a `Framework` (see foreign.py)."""
 
 import sys
 

@@ -1,8 +1,8 @@
 """A function of another framework as one op, whose backward asks that framework for the gradient.
 
 The backward is the function (*xs, *dys) -> dxs, which is again a function of that framework and so again one op: that
-gives derivatives of any order that the framework has. The first time it is asked for, it walks through what the forward
-itself recorded, as the user's backward() would, so that buffers which calls share are seen."""
+gives derivatives of any order that the framework has. The first time, it walks through what the forward itself
+recorded, as the user's backward() would, so that buffers shared between calls show."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ class Foreign(Op, abstract=True):
     function: Any
     made: tuple = ()  # (storage, version) of each result
 
-    rounds_inside = True  # what it does inside is hidden from us
+    rounds_inside = True  # its inside is hidden
 
     def forward(self, *arrays, function):
         self.name = function.label
@@ -67,24 +67,24 @@ class _Gradient:
 
 
 class Framework:
-    """What an adapter says of its framework."""
+    """The interface of an adapter."""
 
     array = "array"  # what a function must return, in words
     imports = ""  # the line that a snippet needs
     modules: dict = {}  # what a snippet may name functions of: {how: module}
     kinds: tuple = ()  # the types that `entered` turns into Tensors or Modules
     packings: tuple = (tuple,)  # what may hold all inputs of a call
-    may_crash = False  # may its functions end the process on inputs that they are not made for?
+    may_crash = False  # may its functions crash on invalid inputs?
 
     def forked(self):
-        """A child of a fork is going to call its functions."""
+        """Called in a forked child before it calls the framework's functions."""
 
     def entered(self, x):
-        """A Tensor (in the array's own memory, if possible) or a Module in place of x; x itself if it is a constant."""
+        """A Tensor (in the array's own memory, if possible) or a Module for x; x itself if it is a constant."""
         raise NotImplementedError
 
     def arguments(self, tree):
-        """The user's inputs with `entered` in place of what varies."""
+        """The user's inputs, with `entered` applied to what varies."""
         return mapped(tree, self.entered, of=self.kinds)
 
     def adapted(self, fn, label):
@@ -92,11 +92,11 @@ class Framework:
         return Adapted(self, fn, label)
 
     def signed(self, fn):
-        """What has the signature of fn, with the names of its arguments."""
+        """The object that has fn's signature, with argument names."""
         return fn
 
     def source(self, fn):
-        """What to call fn by: the class of which it is a method that everyone calls, or fn itself."""
+        """What users call fn: the class whose usual method it is, or fn itself."""
         return fn
 
     def function(self, call, label):
@@ -140,7 +140,7 @@ class Framework:
 
 
 class Adapted:
-    """fn, a function of a framework's arrays, as a function of Tensors: what stands for it in all of gradcheck.
+    """fn, a function of a framework's arrays, as a function of Tensors, which replaces it throughout gradcheck.
 
     module: a Module that wraps fn itself, or the object that it is a method of."""
 

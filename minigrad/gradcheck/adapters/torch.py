@@ -15,7 +15,7 @@ INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torc
 
 
 class TorchModule(Module):
-    """Stands for a torch Module: its parameters are ours, under the names that they have there."""
+    """Represents a torch Module: its parameters as Tensors, under the same names."""
 
     def __init__(self, foreign):
         self.foreign = foreign
@@ -167,7 +167,7 @@ def _is_function_class(x):
 
 
 def _entered(x):
-    """A torch tensor as ours, in its memory where NumPy can see it."""
+    """A torch tensor as a Tensor, in its memory if NumPy can access it."""
     if x.is_complex():
         raise TypeError("gradcheck: complex inputs are not checked; pass torch.view_as_real(z) to a function of it")
     if x.device.type != "cpu" or x.layout != torch.strided:

@@ -116,7 +116,7 @@ class Gradcheck:
             op, case, asked = self.item
             inputs = inputs or inputs_of(op.name if op else "", case, self.seed)
             fn, options = partial(op.call if fn is None else fn, **case.params), asked | options
-        state = default_generator.state  # random numbers of the suite go on as if nothing had been checked
+        state = default_generator.state  # checks do not change the suite's random numbers
         manual_seed(self.seed)
         try:
             return gradcheck(fn, *inputs, **options)

@@ -1,5 +1,5 @@
-"""What differences at one point cannot see: a backward that is wrong at the second call, in another layout, at other
-sizes, numbers or dtypes, or that writes where it must not.
+"""Checks for what differences at one point cannot show: a backward that is wrong at the second call, in another layout,
+at other sizes, numbers or dtypes, or that writes where it must not.
 
 A probe is a generator of Findings that takes a Probed, or raises NotApplicable. PROBES has all, the cheapest first."""
 
@@ -31,15 +31,15 @@ PROBES = {
         parameters, values, growth,
     )
 }  # fmt: skip
-SALT = 0x6772616463686B  # a user who draws inputs from default_rng(seed) too must not get our cotangents
+SALT = 0x6772616463686B  # inputs drawn from default_rng(seed) must differ from our cotangents
 EXPLORING = ("indices", "parameters", "values", "growth")  # look for other points, which takes longest
 CHEAP = tuple(name for name in PROBES if name not in EXPLORING)
 
 
 def run_probes(comparison, report, names, call):
-    """Run the probes of these names, and add what each finds: what is wrong, or else the closest call.
+    """Run the named probes, and add the findings of each: failures, or else the closest call.
 
-    Once something has failed, those that look for other points where it might are left out."""
+    After a failure, probes that look for other points are left out."""
     verdicts = {f.verdict for f in comparison.findings}
     if NONFINITE in verdicts and FAIL not in verdicts:
         report.left_out |= dict.fromkeys(names, "the gradient is not finite here")
@@ -64,14 +64,14 @@ def _start(comparison, strict, call):
 
 
 def run_probe(name, start, report):
-    """Run one probe. start() makes what all of them share, in the time of the first."""
+    """Run one probe. start() makes what all share; it counts as the first one's time."""
     found, done = [], True
     try:
         done = attempt("probe", name, _collect, name, start, report.seed, found)
     except NotApplicable as why:
         report.left_out[name] = str(why)
         return
-    except Exception as error:  # what worked at the point itself fails here, and is to be reported with the rest
+    except Exception as error:  # it worked at the point itself, so it is reported as a failure
         found.append(failure(name, raised(error)))
     wrong = [f for f in found if f.verdict != PASS]
     if not (wrong or done):  # there was no time for it
@@ -86,7 +86,7 @@ def run_probe(name, start, report):
 
 
 def _collect(name, start, seed, found):
-    """One by one, so that what was found stays found if the probe then raises."""
+    """One by one, so that findings are kept if the probe then raises."""
     probed, lines = start()
     probed.rng = np.random.default_rng([SALT, seed, zlib.crc32(name.encode())])  # the same in any company
     probed.subject.rest()  # or another call of the same Module would begin where the last probe went

@@ -1,4 +1,4 @@
-"""What every probe is given, a Probed: a function at one point, and how two results there are compared."""
+"""Probed, the argument of every probe: a function at one point, and comparisons of two results there."""
 
 import multiprocessing
 import os
@@ -24,14 +24,13 @@ class Refused(NotApplicable):
 
 
 class Probed:
-    """What all probes start from: a function at one point, its gradient there for one random cotangent, and how much
-    rounding may change that."""
+    """A function at one point, its gradient there for one random cotangent, and how much rounding may change it."""
 
     def __init__(self, comparison, strict, fn, inputs, wrt, order):
         self.comparison, self.subject, self.rng = comparison, comparison.subject, comparison.rng
         self.fn, self.inputs, self.wrt, self.order = fn, inputs, wrt, order
         self.strict = strict
-        self.framework = plain(fn).framework if isinstance(plain(fn), Adapted) else None  # that fn is of, if not ours
+        self.framework = plain(fn).framework if isinstance(plain(fn), Adapted) else None  # of fn, if not ours
         self.may_crash = self.framework is not None and self.framework.may_crash
         self.coarsest = comparison.coarsest  # eps of the coarsest float dtype on the way
         self.ran: list = []  # (op, inputs) of what ran on the way
@@ -54,7 +53,7 @@ class Probed:
         self._spread: dict = {}
 
     def require_first_order(self):
-        """Raise NotApplicable for the gradient of a gradient: too slow, or already said of the first order."""
+        """Raise NotApplicable for the gradient of a gradient: too slow, or covered by the first order."""
         if self.order > 1:
             raise NotApplicable("of the first order only")
 
@@ -67,10 +66,10 @@ class Probed:
         return run.y, self.backward(run, dys)
 
     def forward(self, arrays, **options):
-        """A run at other arrays, which the function may refuse."""
+        """A run at other arrays. Raises Refused if the forward raises."""
         try:
             return self.subject.run(arrays, **options)
-        except Exception as error:  # whatever fn says to what it is not made for
+        except Exception as error:  # whatever fn raises for unsupported inputs
             raise refusal(error) from None
 
     def backward(self, run, dys=None, **options):
@@ -78,7 +77,7 @@ class Probed:
         return run.gradient([dy.copy() for dy in self.dys] if dys is None else dys, **options)
 
     def doubted(self, finding):
-        """A Finding at a point that the function may not be made for: what fails there is a WARN."""
+        """A Finding at a point that the function may not support: a failure there is a WARN."""
         if finding.verdict == FAIL and not self.strict:
             finding.verdict = WARN
         return finding
@@ -107,11 +106,11 @@ class Probed:
         return found
 
     def terms(self, leaf):
-        """The size of what adds up to the gradient of a leaf, before anything cancels."""
+        """The size of the terms of a leaf's gradient, before they cancel."""
         return self.flow / max(np.abs(leaf.array[np.isfinite(leaf.array)]).max(initial=0), 1e-300)
 
     def unsteadiness(self, arrays=None):
-        """What rounding inside does to the outputs, and to each leaf's gradient. Slow: ask only in doubt."""
+        """How much rounding inside changes the outputs, and each leaf's gradient. Slow: only for doubtful cases."""
         return unsteadiness(self.subject, joined(self.dys), arrays)
 
     # -- Findings for two results
@@ -173,12 +172,12 @@ class Probed:
 
 
 def _finite_difference(a, b):
-    """At the edge of a domain, what moves may leave it: that does not say how steady the rest is."""
+    """At the edge of a domain, a moved input may leave it, which says nothing about the others."""
     return np.nan_to_num(np.abs(a - b))
 
 
 def refusal(error):
-    """Refused, with the beginning of what the function said."""
+    """Refused, with the beginning of the function's message."""
     said = str(error).partition("\n")[0]
     return Refused(f"{type(error).__name__}: {said[:80]}")
 
@@ -187,7 +186,7 @@ def attempts(tries, p=None):
     """The Findings of several attempts, functions that yield some, up to the first that fails. Those that are refused
     are left out, and if all of them are, so is the probe.
 
-    p: they hand to p.fn what it may not look at. If that may end the process, they run in one of their own."""
+    p: they pass p.fn inputs that it may not validate. If that may crash the process, they run in a separate one."""
     refused, found = [], False
     for results in _outcomes(list(tries), p):
         if isinstance(results, Refused):
@@ -214,7 +213,7 @@ def _outcomes(tries, p):
 
 
 def _of_children(tries, p):
-    """The same from a fork of this process, and from another one after each attempt that ends it."""
+    """The same from a fork of this process, and from a new one after each attempt that crashes it."""
     waiting = list(tries)
     while waiting:
         here, there = multiprocessing.Pipe(duplex=False)
@@ -226,7 +225,7 @@ def _of_children(tries, p):
         there.close()
         try:
             while waiting:
-                while not here.poll(1):  # it may be stuck where it cannot look at the clock
+                while not here.poll(1):  # it may be stuck where it cannot check the time
                     check_time()
                 result, p.subject.evaluations = here.recv()
                 waiting.pop(0)
@@ -243,9 +242,9 @@ def _of_children(tries, p):
 
 
 def _work(tries, p, parent):
-    """What a child does: it sends what becomes of each attempt, and never returns."""
+    """The child: it sends the result of each attempt, and never returns."""
     try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what is said of a crash is not about the check
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # messages about a crash do not concern the check
         p.framework.forked()
         for attempt in tries:
             result: Any

@@ -1,5 +1,5 @@
-"""The probes that make the same call again, in other circumstances: a backward that is right here and now may be wrong
-at the second call, in another grad mode or thread, or because it writes where it must not."""
+"""The probes that repeat the same call under other conditions: a backward that is right once may be wrong at the second
+call, in another grad mode or thread, or because it writes where it must not."""
 
 import threading
 
@@ -57,7 +57,7 @@ def scaling(p):
             exact = np.where(known, ~(np.abs(b - a * scale) <= lost), False)
             note = f"a cotangent 2^{k} times as large gives another gradient than 2^{k} times it"
             f = p.finding("scaling", leaf, a * scale, b, np.where(exact, np.inf, 0.0), note)
-            yield p.doubted(f) if abs(k) > 24 else f  # an algorithm may lose its digits that far off
+            yield p.doubted(f) if abs(k) > 24 else f  # an algorithm may lose digits that far away
 
 
 def single_outputs(p):
@@ -79,7 +79,7 @@ def single_outputs(p):
 
 
 def unchanged(p):
-    """Forward and backward leave alone what they are given: inputs, outputs and cotangents, also those on the way."""
+    """Forward and backward do not change inputs, outputs or cotangents, also intermediate ones."""
     arrays, dys = [a.copy() for a in p.subject.arrays], [dy.copy() for dy in p.dys]
     run = p.subject.run(arrays, copy=False)
     kept = [(f"input {leaf.name}", a, b) for leaf, a, b in zip(p.subject.leaves, arrays, p.subject.arrays)]
@@ -98,7 +98,7 @@ def unchanged(p):
 
 
 def overwritten(p):
-    """An input or an output that is changed in place between forward and backward: an error, or the right gradient."""
+    """An input or output changed in place between forward and backward: an error, or the right gradient."""
     p.require_first_order()
     run = p.subject.run()
     targets: list = [(f"input {leaf.name}", i, None) for i, leaf in enumerate(p.subject.leaves)]

@@ -1,5 +1,5 @@
-"""Numbers and strings in the code of a user's ops: where a block ends, where a formula changes. A bug that
-shows there only is not found by chance."""
+"""Numbers and strings in the code of a user's ops, such as a block size or a threshold: random inputs would not find
+a bug that shows only there."""
 
 import dis
 import inspect
@@ -20,15 +20,15 @@ def is_ours(op):
 
 
 def checks_nothing(p):
-    """Is the function one of our own ops, as such? Only the functions around those look at what they are given: with an
-    index beyond its dim, say, a kernel would read whatever lies there."""
+    """Is the function a bare op of minigrad? Only the public functions validate their arguments: with an index beyond
+    its dim, say, a kernel would read out of bounds."""
     op = op_of(p.fn)
     return op is not None and any(is_ours(base) for base in op.__mro__[:-2])
 
 
 def may_read_anywhere(p):
-    """Is it such an op with an index among its inputs, or does the user's code call one? Nothing may then change what
-    the index must fit."""
+    """Is it such an op with an index among its inputs, or does the user's code call one? Then sizes that the index must
+    fit may not change."""
     return p.trusts_an_index or (checks_nothing(p) and any(x.dtype.kind in "iu" for x in flat(p.inputs)))
 
 

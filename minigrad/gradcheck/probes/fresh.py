@@ -1,4 +1,4 @@
-"""A check of the gradient at another point, or of the function for other inputs: the differences are taken anew."""
+"""Checks of the gradient at another point, or of the function with other inputs, with new differences."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from .base import Refused, refusal
 from .constants import checks_nothing
 from .shrink import smallest
 
-MOST_KINKS = 2  # that are taken out of a direction before it is given up: another point may have many
+MOST_KINKS = 2  # removed from a direction before it is given up: another point may have many
 CLOSE, CLOSEST = 14, 30  # halvings of the first step, after which float32 sees every change; and float64
 STRETCH = 0.8541  # of the steps in a second opinion
 
@@ -26,9 +26,8 @@ def never():
 
 
 def check_call(p, check, fn, inputs, lenient=never, singles=0, doubted=False):
-    """A Finding for the gradient of fn(*inputs), another call than the one that is checked. What fails is made as small
-    as it gets, and shown. lenient() says whether a backward may raise here, and doubted whether these inputs may mean
-    nothing to fn. Raises Refused."""
+    """A Finding for the gradient of fn(*inputs), another call than the user's. A failure is reduced, and shown.
+    lenient(): may a backward raise here? doubted: may these inputs be invalid for fn? Raises Refused."""
 
     def examine(inputs):
         with subject_of(fn, inputs, p.wrt) as subject:
@@ -49,11 +48,11 @@ def check_call(p, check, fn, inputs, lenient=never, singles=0, doubted=False):
 
 
 def check_point(p, check, subject, lenient=never, singles=0):
-    """A Finding for the gradient of a Subject at its point: FAIL for another slope, WARN for none, or PASS for all that
-    another point may bring about, as kinks and noise. Raises Refused where the forward raises or gives NaN.
+    """A Finding for the gradient of a Subject at its point: FAIL for a different slope, WARN for a missing one, PASS
+    also for kinks and noise, which another point may have. Raises Refused if the forward raises or gives NaN.
 
-    singles: so many elements are looked at one by one besides. Most points need no more than four evaluations along
-    each direction; only where those do not agree with the gradient are they measured with error bars."""
+    singles: the number of elements that are also checked one by one. Most points need at most four evaluations along
+    each direction; the full comparison with error bars follows only if these do not agree with the gradient."""
     try:
         run = subject.run()
     except Exception as error:  # whatever fn says to what it is not made for
@@ -87,8 +86,8 @@ def _backward_only(p, check, run, lenient):
 
 
 def _raised(p, check, error, lenient):
-    """A backward that raises where the forward ran may be wrong, unless it says itself that it is not made for this, or
-    the forward does not look at what it is given."""
+    """A backward that raises where the forward ran may be wrong, unless it says itself that it does not support this,
+    or the forward does not validate its inputs."""
     if isinstance(error, NotImplementedError) or checks_nothing(p) or lenient():
         raise refusal(error) from None
     return p.doubted(failure(check, f"the forward runs, but the backward raises {told(error)}"))
@@ -127,7 +126,7 @@ def _agrees(p, subject, run, dys, gradient, u):
         try:
             up, down = (subject.values(subject.shifted(direction, sign * h / 2**k)) for sign in (1, -1))
             slope = cotangent @ (up - down) / (2 * h / 2**k)
-        except Exception:  # a step further on, fn refuses or has another number of outputs
+        except Exception:  # a step away, fn raises or has another number of outputs
             return False
         if k == close:
             return bool(analytic == 0 and (up == run.y).all() and (down == run.y).all())
@@ -141,8 +140,8 @@ def _agrees(p, subject, run, dys, gradient, u):
 
 
 def _in_doubt(p, check, subject, doubtful):
-    """The Finding for those directions, each measured with error bars and all the excuses that there are: where the
-    function jumps, no gradient is right. What is wrong is so at steps that are stretched by an odd factor, too."""
+    """The Finding for those directions, each compared with error bars and all excuses: where the function jumps, no
+    gradient is right. A real error shows also at steps that are stretched by an odd factor."""
     f = _worst_along(p, check, subject, doubtful, 1.0)
     if f.verdict == PASS:
         return f
@@ -153,7 +152,7 @@ def _worst_along(p, check, subject, doubtful, stretch):
     hidden = p.comparison.rounding.hidden  # of the function, and so the same here
     comparison = Comparison(subject, p.rng, p.comparison.rtol, stretch=stretch, hidden=hidden)
     at_kink = len(doubtful) > 1 and at_a_kink(subject, p.rng)
-    for u in doubtful[at_kink:]:  # at ties all elements kink together: to take them out one by one would take long
+    for u in doubtful[at_kink:]:  # at ties all elements kink together: removing them one by one would take long
         Directional(comparison, check, MOST_KINKS).check(u.copy())
     excuse(comparison)
     passed = Finding(check, PASS, excess=min(1.0, max((f.excess for f in comparison.findings), default=0.0)))

@@ -1,4 +1,4 @@
-"""The probes of which inputs need a gradient, and of inputs that are one Tensor or lie in one memory."""
+"""The probes of which inputs need a gradient, and of inputs that are the same Tensor or share memory."""
 
 import itertools
 

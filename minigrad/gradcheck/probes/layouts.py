@@ -1,4 +1,4 @@
-"""The probes of memory: the same numbers with other strides, read-only, or in a part of something larger."""
+"""The probes of memory layouts: the same numbers with other strides, read-only, or within a larger array."""
 
 import numpy as np
 
@@ -7,14 +7,14 @@ from .base import Refused, attempts, refusal
 
 
 def _strided(a):
-    """Every second element of something larger, with NaN in between."""
+    """Every second element of a larger array, with NaN in between."""
     wide = np.full(a.shape[:-1] + (2 * a.shape[-1],), np.nan if a.dtype.kind == "f" else 0, a.dtype)
     wide[..., ::2] = a
     return wide[..., ::2]
 
 
 def _offset(a):
-    """In the middle of something larger, with NaN around it."""
+    """In the middle of a larger array, with NaN around it."""
     wide = np.full([n + 3 for n in a.shape], np.nan if a.dtype.kind == "f" else 0, a.dtype)
     inside = wide[tuple(slice(2, 2 + n) for n in a.shape)]
     inside[...] = a

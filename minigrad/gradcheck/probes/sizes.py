@@ -20,12 +20,12 @@ from .shrink import like, mapped_once, resized
 MOST_SIZES = 6  # sizes, and inputs, that are tried
 GROWN = (2, 3, 8, 17, 65, 1025)  # even, odd, and one more than the blocks that kernels work in
 MOST_ELEMENTS = 2**15  # of all inputs, after they have grown
-MOST_ELEMENTS_KNOWN = 2**19  # where the new size stands in the code: there it matters
+MOST_ELEMENTS_KNOWN = 2**19  # where the new size is in the code: there it matters
 
 
 def sizes(p):
     """The same function where every dim of n elements is cut to 1 or to 0, and where it is cut to 1 in one input only,
-    which then broadcasts against the others. What fn does not accept, or answers with NaN, is left out. So are sizes
+    which then broadcasts against the others. Inputs for which fn raises or gives NaN are left out. So are sizes
     that occur in a parameter bound with partial(), which is not cut with the inputs."""
     if _modules(p):
         raise NotApplicable("the shapes of a Module are its own")
@@ -78,9 +78,9 @@ def _ops(p, inputs):
             subject = stack.enter_context(subject_of(p.fn, inputs, p.wrt))
             stack.enter_context(autograd.watch(lambda op, inputs, outputs: ran.append(op)))
             run = subject.run()
-        except Exception:  # whatever it says to a shape that it is not made for
+        except Exception:  # whatever it raises for an unsupported shape
             return None
-        with contextlib.suppress(Exception):  # the check there will tell
+        with contextlib.suppress(Exception):  # the check there reports it
             run.gradient([np.ones(y.shape) for y in run.outputs])
     return len(ran)
 

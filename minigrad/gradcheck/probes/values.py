@@ -1,4 +1,4 @@
-"""The probes of numbers: the same function at points of another kind, each with differences of its own there."""
+"""The probes of numbers: the same function at other kinds of points, with new differences."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from .constants import may_read_anywhere, numbers
 from .fresh import check_call, check_point
 from .shrink import like, mapped_once
 
-SINGLES = 3  # elements that are looked at one by one,
+SINGLES = 3  # elements that are checked one by one,
 MANY_OPS = 64  # or only one, where so many ops run: a loop, whose elements all go through the same
 MOST_LEAVES = 4  # that are also changed one at a time
 LARGE = 2.0**14  # more elements than this are left as they are
@@ -126,7 +126,7 @@ def indices(p):
 
     def check(x, name, array):
         inputs = mapped_once(p.inputs, lambda y: like(y, array.astype(y.dtype)) if y is x else y)
-        a = host(x)  # others may mean nothing, and offsets out of order do not
+        a = host(x)  # others may be invalid, and so are offsets out of order
         doubted = not np.isin(array, a).all() or (a.size > 2 and (np.diff(a) >= 0).all() and (np.diff(array) < 0).any())
         yield check_call(p, f"indices {name}", p.fn, inputs, doubted=a.dtype.kind != "b" and doubted)
 

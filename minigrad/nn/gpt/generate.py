@@ -142,8 +142,7 @@ def _write(model, tokens, T, padding, use_cache, choice, device):
 
 
 def _can_be_captured(model):
-    """Not where hooks want to be called each time, where attention needs masks, or where there are no kernels, as for
-    float16 on a CPU."""
+    """Not if hooks must be called each time, if attention needs masks, or without kernels, as for float16 on a CPU."""
     W, hooks = model.wte.weight, any(module.has_hooks for module in model.modules())
     kernels = W.storage.backend.captures and W.dtype != float16
     return kernels and not hooks and all(block.attn.decodes for block in model.blocks)

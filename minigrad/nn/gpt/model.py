@@ -74,7 +74,7 @@ class GPT(Module):
     def __init__(self, config: GPTConfig | None = None, **sizes: Any) -> None:
         if not isinstance(config, GPTConfig) or sizes:
             raise TypeError("GPT takes a GPTConfig: nn.GPT(nn.GPTConfig(vocab_size=…, block_size=…))")
-        with init.passed_over():  # what layers would draw for themselves, the loop below draws anew
+        with init.passed_over():  # the loop below draws what layers would draw themselves
             self.wte = Embedding(config.vocab_size, config.n_embd)
             self.wpe = Embedding(config.block_size, config.n_embd) if config.positions == "learned" else None
             self.dropout = Dropout(config.dropout)
@@ -120,7 +120,7 @@ class GPT(Module):
         return self._trunk(idx, cache, left_padding, Embedding.__call__)
 
     def decode(self, idx: Tensor, cache: list[KVCache], left_padding: Tensor | None = None) -> Tensor:
-        """trunk() for tokens that this model has chosen, so that their numbers need not be looked at on the host. With
+        """trunk() for tokens that this model has chosen, whose numbers need not be checked on the host. With
         one for each row, idx (B, 1), a captured step is the same at each position."""
         return self._trunk(idx, cache, left_padding, lambda embedding, index: looked_up(embedding.weight, index))
 
@@ -146,7 +146,7 @@ class GPT(Module):
         return self.norm(x)  # (B, T, C)
 
     def _positions(self, T, cache, left_padding, device):
-        """Where T new tokens stand: (T,), or (B, T) with left_padding. Of one token, the device knows it."""
+        """Positions of T new tokens: (T,), or (B, T) with left_padding. That of a single token stays on the device."""
         if cache is not None and T == 1:
             at = cache[0].position
         else:
