@@ -73,7 +73,7 @@ def pair_induction(pattern: Array, tokens: Array, least: int = 2) -> dict[tuple[
     after = np.zeros_like(copies)
     after[:, 1:, 2:] = copies[:, 1:, 1:-1] & copies[:, :-1, :-2]  # the tokens before are copies too
     b, i = np.nonzero(after.any(-1))
-    each = (np.asarray(pattern, np.float64) * after[:, None]).sum(-1)[b, :, i]  # (n, nh)
+    each = np.einsum("bhik,bik->bih", pattern, after, dtype=np.float64)[b, i]  # (n, nh), without a temporary array
     pairs, of, counts = np.unique(
         np.stack([tokens[b, i - 1], tokens[b, i]], 1), axis=0, return_inverse=True, return_counts=True
     )

@@ -230,9 +230,7 @@ def _log(x, base):
     y = log(x) / math.log(base)
     whole = round(y)
     rest = whole - y.detach()
-    tiny = rest.abs() <= whole.abs() * (
-        4 * float(np.finfo(y.dtype).eps)
-    )  # not so for a power that is not a normal number
+    tiny = rest.abs() <= whole.abs() * (4 * float(np.finfo(y.dtype).eps))  # not so for a subnormal power
     return y + where((pow(float(base), whole) == x.detach()) & tiny, rest, 0.0)
 
 

@@ -216,9 +216,9 @@ def _copies(views, tokens):
         queries, keys = tokens.get(path, (None, None)) if isinstance(tokens, dict) else (tokens, tokens)
         if queries is None or queries is not keys or view.crossed:
             continue
-        texts, ids = np.unique(np.array(queries, object), return_inverse=True)
+        texts, ids = np.unique([[visible(token) for token in row] for row in queries], return_inverse=True)
         for pair, (n, share) in pair_induction(view.pattern, ids.reshape(len(queries), -1)).items():
-            a, b = (visible(texts[i]) for i in pair)
+            a, b = (str(texts[i]) for i in pair)
             head = int(share.argmax())
             if share[head] >= (best[0] if best else COPIES):
                 best = [float(share[head]), n, number, head, a + " " * (len(a + b) > 2) + b]
