@@ -186,6 +186,8 @@ def sweep(framework, names, budget):
             if found:
                 yield name, *found, probes != "all"
             break
+        else:
+            yield name, "crash", "", True
     process.shutdown()
 
 
@@ -219,7 +221,7 @@ def main():
 
 def gist(words):
     """(where, analytic, numeric, note) of a report's first finding."""
-    _, where, *rest = [line.strip() for line in words.splitlines()]
+    where, *rest = [line.strip() for line in words.splitlines()[1:]] or ["it ends the process"]
     values = dict(line.split(None, 1) for line in rest[:6] if " " in line)
     return where[:40], values.get("analytic", ""), values.get("numeric", ""), values.get("note", "")[:60]
 
