@@ -141,14 +141,17 @@ def _growths(p):
 
 def _resampled(rng, a, axis, m):
     """m slices along an axis: those that are there, or between two of them, so that all stay in the domain. Numbers in
-    order, such as offsets, stay in order."""
+    order, such as offsets, stay in order. Where two axes grow, each element is between two others by a weight of its
+    own: by one weight for each slice, a square matrix would become singular."""
     n = a.shape[axis]
     if m <= n or a.dtype.kind != "f":
         some = np.take(a, np.arange(m) if m <= n else rng.integers(0, n, m), axis)
         return np.sort(some, axis) if m > n and (np.sort(a, axis) == a).all() else some
-    weight = rng.uniform(0.05, 0.95, [m if k == axis else 1 for k in range(a.ndim)])
-    first, second = (np.take(a, rng.integers(0, n, m), axis) for _ in range(2))
-    return weight * first + (1 - weight) * second
+    grown = a.shape.count(m) > 0
+    weight = rng.uniform(0.05, 0.95, [m if k == axis else size if grown else 1 for k, size in enumerate(a.shape)])
+    first = rng.integers(0, n, m)
+    second = (first + rng.integers(1, n, m)) % n  # another one: two equal slices would be a tie
+    return weight * np.take(a, first, axis) + (1 - weight) * np.take(a, second, axis)
 
 
 def _ranks(p):
