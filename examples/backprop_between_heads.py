@@ -1,6 +1,6 @@
 """Every edge by which gradients flow between the heads of two layers: by hand, by study.flow, by finite differences.
 
-    python examples/backprop_between_heads.py
+    python examples/backprop_between_heads.py [--out edges.svg]
 
 Two layers of two heads read C A B C A, and B should come next, as it did after the first A. The weights are set so
 that each head does something that can be said in words (see HEADS). The residual stream has a place for each token, for
@@ -119,7 +119,10 @@ def row(name, *numbers):
 
 @cli.command("backprop_between_heads")
 def main(argv=()):
-    cli.Parser(description=__doc__).parse_args(argv)
+    parser = cli.Parser(description=__doc__)
+    file = cli.picture("edges.svg", ".svg", ".png", ".dot", package="graphviz")
+    parser.add_argument("--out", type=file, metavar="FILE", help="draw the edges: .svg, .png or .dot")
+    args = parser.parse_args(argv)
     loss, probabilities, writes, values = forward()
     G, dzs, dSs = backward(probabilities, values)
     model, idx = as_module(), mg.tensor(TOKENS[None])
@@ -161,6 +164,8 @@ def main(argv=()):
     row("dS of the last A", *dSs[PREVIOUS][-1])
     worst = max(abs(x[edge] - hand[edge]) for x in (found, slopes) for edge in hand)
     print(f"\nlargest disagreement, of {len(hand)} edges: {worst:.0e}\n\n{flow.check()}")
+    if args.out:
+        print("wrote", *flow.graph().save(args.out))
     return 0
 
 

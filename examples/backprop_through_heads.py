@@ -128,13 +128,9 @@ def show(columns):
 @cli.command("backprop_through_heads")
 def main(argv=()):
     parser = cli.Parser(description=__doc__)
-    parser.add_argument("--out", type=cli.path, metavar="FILE", help="draw the backward pass: .svg, .png or .dot")
+    file = cli.picture("backprop.svg", ".svg", ".png", ".dot", package="graphviz")
+    parser.add_argument("--out", type=file, metavar="FILE", help="draw the backward pass: .svg, .png or .dot")
     args = parser.parse_args(argv)
-    if args.out:
-        if args.out.suffix not in (".svg", ".png", ".dot"):
-            parser.error(f"--out must end in .svg, .png or .dot: {args.out}")
-        cli.needs("graphviz", "--out")
-        cli.file_to_write(args.out, "--out", "backprop.svg")
 
     model = TwoHeads()
     batch = mg.tensor(x[None]), mg.tensor(target[None])  # (1, T, C) each

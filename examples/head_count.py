@@ -43,7 +43,7 @@ def validation_loss(heads, train_ids, val_batches, vocab_size, steps, seed, n_em
 @cli.command("head_count")
 def main(argv=()):
     parser = cli.Parser(description=__doc__)
-    parser.add_argument("--out", type=cli.path, metavar="FILE", help="draw the table as a PNG")
+    parser.add_argument("--out", type=cli.picture("head_count.png"), metavar="FILE", help="draw the table as a PNG")
     parser.add_argument("--text", nargs="+", type=cli.path, default=[], metavar="FILE", help="train on these files")
     parser.add_argument("--steps", type=cli.WHOLE, default=400, metavar="N", help="for each model (default: 400)")
     parser.add_argument("--seeds", type=cli.COUNT, default=2, metavar="N", help="models for each number (default: 2)")
@@ -54,9 +54,6 @@ def main(argv=()):
     train_ids, val_ids = text.split(vocab.encode(corpus), 0.9)
     val_batches = list(text.fixed_batches(val_ids, T, B, 30, "validation split"))
     text.Batches(train_ids, T, B, mg.Generator(0), "training split")  # raises if that is too short
-    if args.out:
-        cli.needs("matplotlib", "--out")
-        cli.file_to_write(args.out, "--out", "head_count.png")
     print("heads  d_k  validation loss, nats per character")
     found = []
     for heads in HEADS:

@@ -5,7 +5,7 @@
 
 Each letter of the answer has to be looked up at a different place of the word, which is what cross-attention is for.
 The pattern printed at the end shows the decoder's letters (rows) reading the encoder's (columns) from the last to the
-first.
+first. `--out reads.png` draws it, each head by itself.
 """
 
 import time
@@ -14,6 +14,7 @@ import minigrad as mg
 from minigrad import nn, optim
 from minigrad.base import cli
 from minigrad.nn import functional as F
+from minigrad.viz import heads_grid
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PAD, BEGIN, END = 26, 27, 28  # beside the 26 letters
@@ -102,8 +103,9 @@ def exact(model, n=1000, seed=12345):
     return (reverse(model, src) == answer).all(1).float().mean().item()
 
 
-def show(model, word):
-    """Print the answer to a word, and what the last layer's cross-attention read for each letter of it."""
+def show(model, word, out=None):
+    """Print the answer to a word, and what the last layer's cross-attention read for each letter of it. out: draw this
+    in a PNG, a panel for each head."""
     ids = [LETTERS.index(letter) for letter in word] + [END]
     src = mg.tensor([ids])
     answer = [i for i in reverse(model, src)[0].tolist() if i < 26]
@@ -114,10 +116,14 @@ def show(model, word):
         model(src, tgt)
         handle.remove()
         attention.impl = "batched"  # the form that computes the pattern
-        _, pattern = attention(*seen[0], need_weights=True)  # (1, T, S), the mean over heads
+        _, pattern = attention(*seen[0], need_weights=True, average_attn_weights=False)  # (1, nh, T, S)
     print(f"\n{word} -> {''.join(LETTERS[i] for i in answer)}\n\n   " + "    ".join([*word, "."]))
-    for letter, row in zip([*(LETTERS[i] for i in answer), "."], pattern[0].tolist()):
+    for letter, row in zip([*(LETTERS[i] for i in answer), "."], pattern[0].mean(0).tolist()):
         print(letter, " ".join(f"{p:.2f}" for p in row))
+    if out:
+        tokens = [*(LETTERS[i] for i in answer), "."], [*word, "."]
+        heads_grid({"cross-attention": pattern[0]}, out, tokens, f"what each letter of the answer reads in {word!r}")
+        print(f"wrote {out}")
 
 
 @cli.command("reverse_sequence")
@@ -125,10 +131,13 @@ def main(argv=()):
     parser = cli.Parser(description=__doc__)
     parser.add_argument("--steps", type=cli.WHOLE, default=STEPS)
     parser.add_argument("--seed", type=cli.SEED, default=0)
+    parser.add_argument(
+        "--out", type=cli.picture("reads.png"), metavar="FILE", help="draw the heads' patterns as a PNG"
+    )
     args = parser.parse_args(argv)
     model = train(args.steps, seed=args.seed)
     print(f"{exact(model):.1%} of 1000 new words reversed without a mistake")
-    show(model, "attention")
+    show(model, "attention", args.out)
     return 0
 
 

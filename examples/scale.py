@@ -38,11 +38,8 @@ def median(x):
 @cli.command("scale")
 def main(argv=()):
     parser = cli.Parser(description=__doc__)
-    parser.add_argument("--out", type=cli.path, metavar="FILE", help="draw the table as a PNG")
+    parser.add_argument("--out", type=cli.picture("scale.png"), metavar="FILE", help="draw the table as a PNG")
     args = parser.parse_args(argv)
-    if args.out:
-        cli.needs("matplotlib", "--out")
-        cli.file_to_write(args.out, "--out", "scale.png")
     print(" d_k   ‖dS‖ scaled  not scaled   largest weight scaled  not scaled")
     scaled, unscaled = [], []
     for d_k in SIZES:

@@ -147,13 +147,10 @@ def main(argv=()):
     parser = cli.Parser(description=__doc__)
     parser.add_argument("--seeds", type=cli.COUNT, default=3, metavar="N", help="how many (default 3)")
     parser.add_argument("--steps", type=cli.COUNT, default=STEPS, metavar="N")
-    parser.add_argument("--out", type=cli.path, metavar="PNG", help="write the curves there")
+    parser.add_argument("--out", type=cli.picture("teaches.png", ".png"), metavar="PNG", help="draw the curves")
     args = parser.parse_args(argv)
-    if args.out:
-        cli.needs("matplotlib", "--out")
-        cli.file_to_write(args.out, "--out", "teaches.png", ".png")
-        if args.steps < EVERY:
-            parser.error(f"--out draws a point for each {EVERY} steps: give --steps {EVERY} or more")
+    if args.out and args.steps < EVERY:
+        parser.error(f"--out draws a point for each {EVERY} steps: give --steps {EVERY} or more")
 
     series, without = {}, {}
     print(f"{'gradient cut':22}{'a head looks at':>18}{'':>12}{'right on':>20}")

@@ -150,6 +150,16 @@ def file_to_write(file, option, example, *suffixes):
     return file
 
 
+def picture(example, *suffixes, package="matplotlib"):
+    """A `type` for add_argument: the file of a picture, which can be written, and the package that draws it is here."""
+
+    def read(typed):
+        needs(package, "--out")
+        return file_to_write(path(typed), "--out", example, *suffixes)
+
+    return read
+
+
 def needs(package, what):
     """Raise a CommandError unless an optional package is installed. what: the thing that needs it."""
     if importlib.util.find_spec(package) is None:

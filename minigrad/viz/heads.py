@@ -28,13 +28,18 @@ FOOT = 0.2  # inches below a map, for its largest value
 BAR = 0.6  # inches that the scale of the colours takes
 
 
-def heads_grid(patterns: Any, path: FilePath, tokens: Sequence[str] | None = None, title: str | None = None) -> None:
+def heads_grid(
+    patterns: Any,
+    path: FilePath,
+    tokens: Sequence[str] | tuple[Sequence[str], Sequence[str]] | None = None,
+    title: str | None = None,
+) -> None:
     """Draw what each head attends to, a PNG at `path`: a row per layer, a column per head, queries from top to bottom
     and keys from left to right.
 
     patterns: {label: array (nh, T, S)}, such as {"blocks.1.attn": pattern}, or a list of arrays, or a single one.
     tokens: T or S strings, written along the axes of that length if there are at most 64; in a grid of more than 32
-        panels only along its left and upper edges.
+        panels only along its left and upper edges. For cross-attention a pair, T of the queries and S of the keys.
     Colours are those of the HTML report: each head has its own scale, from white, which is 0, to its largest value; or,
     if its layer has negative values as gradients do, from green over white to orange. As there, a colour goes with the
     square root of a value, so that small ones can be seen too. Cells that are 0 in all heads of a layer, as those that
@@ -45,21 +50,17 @@ def heads_grid(patterns: Any, path: FilePath, tokens: Sequence[str] | None = Non
     rows, columns = len(layers), max(map(len, layers.values()))
     if rows * columns > PANELS:
         raise ValueError(f"{rows} layers × {columns} heads are too many: {PANELS} panels fit into one picture")
-    tokens = None if tokens is None else [visible(token) for token in tokens]
-    for label, heads in layers.items():
-        _, T, S = heads.shape
-        if tokens is not None and len(tokens) not in (T, S):
-            raise ValueError(f"{len(tokens)} tokens do not fit {label or 'a pattern'} of {T} queries and {S} keys")
-
+    written = None if tokens is None else _along_both(tokens, layers)
     signed = {label: bool((heads < 0).any()) for label, heads in layers.items()}
     kinds = list(dict.fromkeys(signed.values()))
-    if tokens is not None and len(tokens) > LABELLED:
-        tokens = None
-    left, above = _margins(layers, tokens)
+    if written is not None and max(map(len, written)) > LABELLED:
+        written = None
+    left, above = _margins(layers, written)
     room = (WIDEST / canvas.DPI - 0.5) / max(rows, columns) - left - above - FOOT
-    if room < _side(layers, tokens):
-        tokens = None
-    side = min(_side(layers, tokens), room)
+    if room < _side(layers, written):
+        written = None
+    side = min(_side(layers, written), room)
+    queries, keys = written or (None, None)
     wide, high, head = left + side + 0.08, above + side + FOOT, 0.05 if title is None else 0.35
     width, height = max(wide * columns + 0.05, 3.4), high * rows + BAR * len(kinds) + head
     figure = canvas.new_figure("a grid of heads", (width, height), layout=None)
@@ -77,8 +78,8 @@ def heads_grid(patterns: Any, path: FilePath, tokens: Sequence[str] | None = Non
             axes = figure.add_axes((x / width, y / height, broad / width, tall / height))
             scales[signed[label]] = _heat_map(axes, pattern, unseen, signed[label])
             everywhere = rows * columns <= CROWDED
-            _label(axes.yaxis, len(pattern), tokens, everywhere or h == 0)
-            _label(axes.xaxis, len(pattern[0]), tokens, everywhere or row == 0)
+            _label(axes.yaxis, len(pattern), queries, everywhere or h == 0)
+            _label(axes.xaxis, len(pattern[0]), keys, everywhere or row == 0)
             name = f"{label} · {h}" if label else f"head {h}"
             axes.set_title(name, fontsize=_fitting(name, wide, NAME), parse_math=False, pad=3)
     for n, kind in enumerate(kinds):
@@ -108,12 +109,24 @@ def _layers(patterns):
     return layers
 
 
+def _along_both(tokens, layers):
+    """[tokens of the queries, tokens of the keys], from what `heads_grid` takes."""
+    pair = isinstance(tokens, tuple) and len(tokens) == 2 and not isinstance(tokens[0], str)
+    written = [[visible(token) for token in axis] for axis in (tokens if pair else (tokens, tokens))]
+    for label, heads in layers.items():
+        fits = [len(axis) == n for axis, n in zip(written, heads.shape[1:])]
+        if not (all(fits) if pair else any(fits)):
+            numbers, (_, T, S) = " and ".join(str(len(axis)) for axis in written[: 1 + pair]), heads.shape
+            raise ValueError(f"{numbers} tokens do not fit {label or 'a pattern'} of {T} queries and {S} keys")
+    return written
+
+
 def _side(layers, tokens):
     """How many inches the longer side of a map needs: a pixel for each cell, and room for the tokens."""
     longest = max(max(heads.shape[1:]) for heads in layers.values())
     side = max(SIDE, min(longest, LARGEST) / canvas.DPI)
     if tokens is not None:
-        side = max(side, len(tokens) * (0.059 if _in_lanes(tokens) else 0.1))
+        side = max(side, *(len(axis) * (0.059 if _in_lanes(axis) else 0.1) for axis in tokens))
     each = side * canvas.DPI / longest  # pixels of a cell, a whole number if it may be
     return max(SIDE, (math.ceil(each - 1e-9) if each >= 1 else each) * longest / canvas.DPI)
 
@@ -123,10 +136,9 @@ def _margins(layers, tokens):
     numbers = max(len(str(heads.shape[1] - 1)) for heads in layers.values()) * LETTER
     if tokens is None:
         return numbers + 0.06, 0.28
-    longest = max(map(len, tokens)) * LETTER
-    if _in_lanes(tokens):
-        return 2 * longest + 0.1, 0.2 + 2 * LINE_HEIGHT
-    return max(longest, numbers) + 0.06, 0.2 + max(LINE_HEIGHT, longest)
+    queries, keys = ((_in_lanes(axis), max(map(len, axis)) * LETTER) for axis in tokens)
+    left = 2 * queries[1] + 0.1 if queries[0] else max(queries[1], numbers) + 0.06
+    return left, 0.2 + (2 * LINE_HEIGHT if keys[0] else max(LINE_HEIGHT, keys[1]))
 
 
 def _fitting(text, width, size):

@@ -15,10 +15,13 @@ def near(x, expected):
     np.testing.assert_allclose(x, expected, atol=5e-5)
 
 
-def test_worked_examples(capsys):
+def test_worked_examples(capsys, tmp_path):
     examples = load("worked_examples")
     near(examples.cat_sleeps().numpy(), [[0.9717, 1.9434, 0.5, 1], [0.5, 1, 0.9717, 1.9434]])
-    near(examples.three_tokens().numpy(), [[0.7967, 0, 0, 1.2483], [1.2033, 0, 0, 1.2483], [1, 0, 0, 1.3333]])
+    near(
+        examples.three_tokens(tmp_path / "heads.png").numpy(),
+        [[0.7967, 0, 0, 1.2483], [1.2033, 0, 0, 1.2483], [1, 0, 0, 1.3333]],
+    )
     printed = capsys.readouterr().out
     assert len(re.findall(r"largest difference [0-9]e-1[5-9]|largest difference 0e\+00", printed)) == 6
     rows = [[float(x) for x in re.findall(r"-?\d+\.\d{4}", line)] for line in printed.splitlines()]
@@ -27,14 +30,15 @@ def test_worked_examples(capsys):
         assert row in rows, row
 
 
-def test_reverse_sequence(capsys):
+def test_reverse_sequence(capsys, tmp_path):
     reverse = load("reverse_sequence")
     src, tgt, answer = reverse.words(5, mg.Generator(0))
     for s, t, a in zip(src.tolist(), tgt.tolist(), answer.tolist()):
         n = s.index(reverse.END)
         assert 3 <= n <= reverse.LONGEST and a[:n] == s[:n][::-1] and a[n] == reverse.END
         assert t == [reverse.BEGIN, *a[:-1]] and {*s[n + 1 :], *a[n + 1 :]} <= {reverse.PAD}
-    assert reverse.main(["--steps", "2"]) == 0
+    assert reverse.main(["--steps", "2", "--out", str(tmp_path / "reads.png")]) == 0
+    assert (tmp_path / "reads.png").read_bytes().startswith(b"\x89PNG")
     assert re.search(r"\d+\.\d% of 1000 new words.*attention -> [a-z]*\n", capsys.readouterr().out, re.DOTALL)
 
 

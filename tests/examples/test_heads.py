@@ -28,8 +28,10 @@ def test_backprop_through_heads(capsys, tmp_path):
         assert name in text
 
 
-def test_backprop_between_heads(capsys):
-    assert load("backprop_between_heads").main([]) == 0
+@pytest.mark.needs("dot")
+def test_backprop_between_heads(capsys, tmp_path):
+    assert load("backprop_between_heads").main(["--out", str(tmp_path / "edges.svg")]) == 0
+    assert (tmp_path / "edges.svg").read_text().count("head 0") >= 2
     printed = capsys.readouterr().out
     rows = re.findall(r"^ +((?:to|all|⟨z).*?)  +(-?\d+\.\d{4}(?: +-?\d+\.\d{4})*)$", printed, re.MULTILINE)
     assert len(rows) == 2 * (3 + 3 + 1 + 1 + 1)

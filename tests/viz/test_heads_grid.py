@@ -55,7 +55,9 @@ def test_tokens_are_written_so_that_they_can_be_seen(tmp_path, figures):
     viz.heads_grid(pattern(1, 3, 6), tmp_path / "a.png", tokens=keys)
     viz.heads_grid(pattern(1, 3, 5), tmp_path / "b.png", tokens=["q", "r", "s"])
     viz.heads_grid(pattern(1, 65, 65), tmp_path / "c.png", tokens=["x"] * 65)  # too many to write
-    across, down, neither = (figure.axes[0] for figure in figures)
+    viz.heads_grid(pattern(1, 3, 3), tmp_path / "d.png", tokens=(["q", "r", "s"], ["k", "l", "m"]))
+    across, down, neither, both = (figure.axes[0] for figure in figures)
+    assert texts(both.yaxis) == ["q", "r", "s"] and texts(both.xaxis) == ["k", "l", "m"]
     assert texts(across.xaxis) == ["$a$", "⏎", "\\x00", "日", "␣the", "∅"] and texts(across.yaxis) == ["0", "2"]
     assert not any(tick.get_parse_math() for tick in across.xaxis.get_ticklabels())
     assert texts(down.yaxis) == ["q", "r", "s"] and texts(down.xaxis) == ["0", "4"]
@@ -171,6 +173,7 @@ def test_what_cannot_be_drawn_is_an_error_that_says_why(tmp_path, monkeypatch):
         ({}, None, "no patterns to draw"),
         (np.ones((145, 1, 1)), None, "1 layers × 145 heads are too many: 144 panels fit"),
         (np.ones((2, 3, 5)), ["a"] * 4, "4 tokens do not fit a pattern of 3 queries and 5 keys"),
+        (np.ones((2, 3, 5)), (["a"] * 3, ["b"] * 3), "3 and 3 tokens do not fit a pattern of 3 queries and 5 keys"),
     ):
         with pytest.raises(ValueError, match=message):
             viz.heads_grid(patterns, path, tokens=tokens)
