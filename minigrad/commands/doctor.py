@@ -3,7 +3,8 @@
     minigrad doctor
 
 A line for each thing; then every backend takes a training step of small networks, whose results must be those of NumPy
-in float64. Exit status 1 if one of them is wrong. The first run on a machine compiles kernels, which takes longer.
+in float64. The last line says whether minigrad works here, and what the missing parts would be good for. Exit status 1
+if a result is wrong. The first run on a machine compiles kernels, which takes longer.
 """
 
 import importlib.metadata
@@ -29,6 +30,15 @@ from ..version import __version__
 
 BACKENDS = *backend.CPU_BACKENDS, "cuda"
 TOLERANCE = 1e-4  # of the largest element of a result, in float32
+OPTIONAL = {  # things in the inventory that may be missing, and what for
+    "C++ compiler": "fast kernels on the CPU",
+    "CuPy": "a GPU",
+    "dot": "pictures of graphs",
+    "graphviz": "pictures of graphs",
+    "matplotlib": "plots",
+    "tqdm": "progress bars",
+    "mpi4py": "training in several processes",
+}
 
 
 # ------------------------------------------------------------------------------------------------------ what there is
@@ -45,10 +55,11 @@ def inventory():
     yield "C++ compiler", attempt(compiler)
     yield "flags", attempt(flags)
     yield "kernel cache", attempt(cache)
-    yield "CuPy", attempt(cupy_version)
-    yield "driver", attempt(driver)
-    yield "GPU", attempt(gpu)
-    yield "NVRTC", attempt(nvrtc)
+    yield "CuPy", (found := attempt(cupy_version))
+    if not found.startswith("none"):
+        yield "driver", attempt(driver)
+        yield "GPU", attempt(gpu)
+        yield "NVRTC", attempt(nvrtc)
     yield "dot", shutil.which("dot") or "not found; pictures of graphs need it: install Graphviz"
     for name in ("graphviz", "matplotlib", "tqdm", "mpi4py"):
         yield name, version(name) or f"not installed: pip install {name}"
@@ -187,8 +198,11 @@ def self_test(on):
 
 def main(argv=()):
     cli.Parser("minigrad doctor", description=__doc__).parse_args(argv)
+    missing = []
     for thing, text in inventory():
         print(f"{thing:14}{text}")
+        if thing in OPTIONAL and text.startswith("no"):
+            missing.append(f"{OPTIONAL[thing]} ({thing})")
     default = backend.get("cpu")
     print(f"{'device cpu':14}{'numpy' if default is backend.reference else type(default).__name__.lower()}")
     failed = False
@@ -203,4 +217,8 @@ def main(argv=()):
         failed = failed or bool(wrong)
         done = wrong or f"{', '.join(CHECKS)} and gradients in {time.perf_counter() - start:.1f} s"
         print(f"{'FAIL' if wrong else 'PASS'}  {name:10}{done}")
+    if failed:
+        print("\nminigrad computes wrong results here: see FAIL above")
+    else:
+        print("\nminigrad works here" + f"; what is missing is only needed for {', '.join(missing)}" * bool(missing))
     return int(failed)

@@ -235,6 +235,8 @@ def train(
             progress.say(f"{about}; {run.model.num_parameters():,} parameters")
             if chosen:
                 progress.say(f"for so short a text: {', '.join(f'{name} {value}' for name, value in chosen.items())}")
+            if saved and start == steps:
+                progress.say("nothing is left to train: the run is complete")
             trained: list[float] = []  # losses since the last validation
             while run.done < steps:
                 loss, norm, lr = run.step()

@@ -143,7 +143,8 @@ def test_a_finished_run_resumed_is_left_as_it_is_and_can_go_further(book, out, c
     before = (out / "last.safetensors").read_bytes(), (out / "losses.csv").read_bytes()
     capsys.readouterr()
     assert main("--resume", "--out", out) == 0
-    assert "step 6 of 6, best validation loss" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "\nnothing is left to train: the run is complete\nstep 6 of 6, best validation loss" in said
     assert ((out / "last.safetensors").read_bytes(), (out / "losses.csv").read_bytes()) == before
     assert main("--resume", "--out", out, "--steps", 9, "--lr", 0.01, "--batch-size", 2) == 0
     assert [int(row["step"]) for row in rows(out)] == list(range(1, 10))

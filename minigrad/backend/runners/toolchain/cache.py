@@ -26,7 +26,9 @@ def folder():
         os.makedirs(path, mode=0o700, exist_ok=True)
         about = os.stat(path)
     except OSError as error:
-        raise CompilerError(f"the cache folder {path} cannot be made: {error.strerror}") from error
+        raise CompilerError(
+            f"the cache folder {path} cannot be made: {error.strerror}; name another in MINIGRAD_CACHE"
+        ) from error
     if about.st_uid not in (0, os.geteuid()):
         raise CompilerError(f"the cache folder {path} belongs to another user: name another in MINIGRAD_CACHE")
     if about.st_mode & 0o022:

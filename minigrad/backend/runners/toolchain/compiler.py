@@ -47,7 +47,7 @@ def find_compiler():
             log.warning("minigrad: CXX=%s cannot be run here; looking for %s", wanted, ", ".join(NAMES))
         if path := shutil.which(words[0]):
             return (os.path.abspath(path), *words[1:])
-    raise CompilerError("no C++ compiler (g++ or clang++) was found")
+    raise CompilerError("no C++ compiler (g++ or clang++) was found (apt install g++)")
 
 
 def _words(command):
