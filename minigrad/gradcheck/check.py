@@ -99,6 +99,8 @@ def gradcheck(
                 start each call anew, and every call sees the same random numbers. An output that requires no gradient,
                 where others do, is left out.
     NumPy       fn takes NumPy arrays, and its gradient is vjp.
+    your own    fn takes objects with .data (a number or a NumPy array), .grad and .backward(), such as micrograd's
+                Value. If it returns an array, backward takes a gradient, or the class has * and sum().
 
     Of torch.autograd.gradcheck's options, raise_exception is raise_on_fail, and fast_mode chooses mode "directional"
     or "full". Those that have no counterpart raise a TypeError that says what to do, unless they change nothing.

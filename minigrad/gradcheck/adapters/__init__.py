@@ -1,4 +1,4 @@
-"""Functions of PyTorch, and pairs of NumPy functions.
+"""Functions of PyTorch, of an engine of one's own, and pairs of NumPy functions.
 
 PyTorch's adapter is imported only if PyTorch has been. Each is a `Framework` (see foreign.py)."""
 
@@ -22,6 +22,11 @@ def framework_of(fn, inputs, vjp=None):
         if flat((inputs, owner_of(fn)), of=framework.kinds):
             _no_vjp(vjp, "torch.Tensors")
             return framework
+    from .engine import Engine, Own
+
+    if found := flat((inputs, owner_of(fn)), of=Own):
+        _no_vjp(vjp, "an engine's own tensors")
+        return Engine(found[0])
     if not any(x.dtype.kind in "fc" for x in flat(inputs, of=np.ndarray)):
         return None
     if vjp is None:

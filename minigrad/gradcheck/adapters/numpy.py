@@ -1,5 +1,7 @@
 """A pair of NumPy functions: f(*inputs), and vjp(dy, *inputs) -> the gradients of the inputs."""
 
+from functools import partial
+
 import numpy as np
 
 from ..subject import aligned, flat
@@ -22,7 +24,13 @@ class Pair(Framework):
         return as_tensor(x) if x.dtype in (np.int64, np.int32, np.bool_) else x
 
     def function(self, call, label):
-        return _Function(call, label, self.vjp)
+        return Function(call, label, partial(self.pulled, call))
+
+    def pulled(self, call, dys, arrays):
+        """What the user's vjp returns."""
+        args, keywords = call.inputs(arrays)
+        found = aligned(self.vjp(dys[0] if len(dys) == 1 else tuple(dys), *args, **keywords), (args, keywords))
+        return [found.get(id(a), np.zeros_like(a)) for a in arrays]
 
     def outputs(self, y):
         found = [np.require(x, requirements="W") for x in flat(y, of=(np.ndarray, np.floating, float))]  # JAX's are not
@@ -37,7 +45,9 @@ class Pair(Framework):
         return f"np.array({x.tolist()!r}, dtype=np.{x.dtype.name})" if x.size <= most else None
 
 
-class _Function:
+class Function:
+    """call(arrays) -> outputs, and of(dys, arrays) -> the gradients of all arrays."""
+
     def __init__(self, call, label, of):
         self.call, self.label, self.of = call, label, of
 
@@ -46,12 +56,8 @@ class _Function:
         return ys, lambda dys, wanted: self.pulled(arrays, ys, dys, wanted)
 
     def pulled(self, arrays, ys, dys, wanted):
-        """What the user's vjp returns for the arrays that are wanted."""
-        dys = [np.zeros_like(y) if dy is None else dy for y, dy in zip(ys, dys)]
-        args, keywords = self.call.inputs(arrays)
-        found = aligned(self.of(dys[0] if len(dys) == 1 else tuple(dys), *args, **keywords), (args, keywords))
-        chosen = [a for a, want in zip(arrays, wanted) if want]
-        return [np.require(found[id(a)], a.dtype, "W") if id(a) in found else np.zeros_like(a) for a in chosen]
+        found = self.of([np.zeros_like(y) if dy is None else dy for y, dy in zip(ys, dys)], arrays)
+        return [np.require(g, a.dtype, "W") for g, a, want in zip(found, arrays, wanted) if want]
 
     def gradient(self, n, wanted, label):
         def call(arrays):
@@ -60,8 +66,10 @@ class _Function:
         return _Last(call, label, None)
 
 
-class _Last(_Function):
+class _Last(Function):
     """A gradient that has no gradient."""
 
     def pulled(self, arrays, ys, dys, wanted):
-        raise TypeError("gradcheck: a pair of NumPy functions is checked at order 1 only: there is no vjp of the vjp")
+        raise TypeError(
+            "gradcheck: only PyTorch's functions and ours are checked at order 2: this backward has none of its own"
+        )

@@ -87,8 +87,8 @@ def _backward_only(p, check, run, lenient):
 
 def _raised(p, check, error, lenient):
     """A backward that raises where the forward ran may be wrong, unless it says itself that it does not support this,
-    or the forward does not validate its inputs."""
-    if isinstance(error, NotImplementedError) or checks_nothing(p) or lenient():
+    or the forward does not validate its inputs. Python's own numbers raise OverflowError where NumPy's are infinite."""
+    if isinstance(error, NotImplementedError | OverflowError) or checks_nothing(p) or lenient():
         raise refusal(error) from None
     return p.doubted(failure(check, f"the forward runs, but the backward raises {told(error)}"))
 
@@ -163,12 +163,18 @@ def _worst_along(p, check, subject, doubtful, stretch):
             if not _is_smooth(f) or _excused(subject, p.rng, f):
                 continue
             f.verdict, f.excess, f.note = FAIL, np.inf, "the function is finite and smooth here, its gradient is not"
-        if f.jump and at_a_kink(subject, p.rng):  # ops inside change their piece, as topk does at ties
+        if (f.jump and at_a_kink(subject, p.rng)) or _at_a_joint_kink(subject, f):  # ops inside change their piece
             continue
         if f.verdict == FAIL and not _lost_in_rounding(subject):
             f.check = check
             wrong.append(p.doubted(f) if undefined else f)
     return next((f for f in wrong if f.verdict == FAIL), wrong[0] if wrong else passed)
+
+
+def _at_a_joint_kink(subject, f):
+    """May several relus inside of a hidden function kink here at once? Each has slope 0, and the sum of their one-sided
+    slopes may be anything."""
+    return not f.analytic and f.left is not None and not _is_smooth(f) and subject.run().hides
 
 
 def _lost_in_rounding(subject):
