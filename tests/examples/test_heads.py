@@ -112,7 +112,7 @@ def test_prune_heads_and_head_report(capsys, tmp_path, monkeypatch):
         (report, ["--checkpoint", str(pruned), "--text", "t"], "--text needs two characters"),
         (prune, ["--checkpoint", str(pruned), "--text", str(book), "--remove", "9"], "--remove must be from 0 to 3"),
         (prune, ["--text", str(tmp_path / "none.txt")], "none.txt"),
-        (load("backprop_through_heads"), ["--out", "x.pdf"], "--out must end in .svg, .png or .dot"),
+        (load("backprop_through_heads"), ["--out", "x.pdf"], "the file's name must end with .svg or .png or .dot"),
     ):
         with pytest.raises(SystemExit, match="2"):
             script.main(argv)

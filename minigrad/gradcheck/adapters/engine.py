@@ -49,7 +49,9 @@ class Engine(Framework):
         if scalar and np.ndim(array):
             raise TypeError(f"{type(x).__name__} holds numbers, not arrays of shape {np.shape(array)}")
         x.data = float(array) if scalar else np.array(array)
-        x.grad = 0 * x.grad if isinstance(x.grad, (np.ndarray, numbers.Real)) else None
+        grad, x.grad = x.grad, None
+        if isinstance(grad, (np.ndarray, numbers.Real)):  # the engine adds to it
+            x.grad = np.zeros_like(x.data) if isinstance(grad, np.ndarray) else 0.0
         return x
 
     def function(self, call, label):
