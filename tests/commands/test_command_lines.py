@@ -44,6 +44,7 @@ COMMANDS = {
     "minigrad scores": ["model.safetensors", "--periods=2", "--sequences=2"],
     "minigrad check": ["--op", "exp", "--order", "1"],
     "minigrad doctor": [],
+    "minigrad learn": ["1", "."],
     "minigrad ops": [],
     "backprop_through_heads": [],
     "backprop_between_heads": [],

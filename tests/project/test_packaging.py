@@ -49,6 +49,7 @@ def test_wheel_contents(wheel):
     ]
     assert not [name for name in names if "examples" in name]
     files = {f"minigrad/kernels/{path.name}" for path in (ROOT / "kernels").glob("*.cu*")} | {"minigrad/py.typed"}
+    files |= {f"minigrad/weekend/{path.name}" for path in (ROOT / "examples/weekend").glob("*.py")}
     files |= {
         path.relative_to(ROOT).as_posix().removeprefix("minigrad/gradcheck/plugin/")
         for path in (ROOT / "minigrad").rglob("*")

@@ -1,0 +1,416 @@
+"""Write your own engine, step by step, and have it checked.
+
+    minigrad learn start DIR     copy the files of all steps to a folder of your own
+    minigrad learn               in that folder: which steps are done, and what is next
+    minigrad learn 2             check step 2
+    minigrad learn 2 --hint      one more sentence
+    minigrad learn 2 --solution  the lines that were left out
+
+Each step is a file with a few places marked "your turn", where a line of dots waits for your code. It runs by itself
+(python step2_value.py) and draws a picture. The check runs your code, never ours, and compares its slopes with
+differences. Where they disagree it says where, by how much, and which line of yours to look at.
+"""
+
+import importlib
+import inspect
+import math
+import random
+import re
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from minigrad.base import cli
+from minigrad.gradcheck import gradcheck
+
+HERE = Path(__file__).parent
+FILES = sorted(HERE.glob("step*.py"))
+TURN, END, UNFINISHED = re.compile(r" *# your turn: "), re.compile(r" *# end$"), re.compile(r" *# ~")
+
+
+# ------------------------------------------------------------------------------------------------------- the exercises
+
+
+def skeleton(text):
+    """The text of a step with `...` where the reader's code goes, or the wrong code that comes with an exercise."""
+    lines, inside = [], False
+    for line in text.splitlines():
+        if TURN.match(line):
+            lines.append(line)
+            inside, given = True, False
+        elif inside and UNFINISHED.match(line):
+            lines.append(line.replace("# ~", "", 1))
+            given = True
+        elif inside and END.match(line):
+            if not given:
+                lines.append(line.replace("# end", "..."))
+            inside = False
+        elif not inside:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def solution(text):
+    """What stands between the marks, with them."""
+    shown, inside = [], False
+    for number, line in enumerate(text.splitlines(), 1):
+        inside = inside or bool(TURN.match(line))
+        if inside and not UNFINISHED.match(line):
+            shown.append(f"{number:4} {line}")
+        inside = inside and not END.match(line)
+    return "\n".join(shown)
+
+
+class NotYet(Exception):
+    """What is wrong with a step, in a sentence for the reader."""
+
+
+def written(file):
+    """Raise NotYet if a line of dots is left in a file, or in a step that it imports, or if it is not there."""
+    if not file.exists():
+        raise NotYet(f"no {file.name} in {file.parent.resolve()}: `minigrad learn start DIR` copies all steps to DIR")
+    text, wanted = file.read_text(encoding="utf-8"), ""
+    for name in re.findall(r"^from (step\d_\w+) import", text, re.M):
+        written(file.with_name(f"{name}.py"))
+    for number, line in enumerate(text.splitlines(), 1):
+        if TURN.match(line):
+            wanted = TURN.sub("", line)
+        if line.strip() == "...":
+            raise NotYet(f"{file.name}:{number} waits for your code: {wanted}")
+
+
+def module_of(file):
+    """The reader's step as a module, and those that it imports from the same folder, all read anew."""
+    for name in [name for name in sys.modules if re.match(r"step\d|pictures$", name)]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+    before = sys.path, sys.dont_write_bytecode  # bytecode would be stale where a file changes twice in one second
+    sys.path, sys.dont_write_bytecode = [str(file.parent.resolve()), *sys.path], True
+    try:
+        return importlib.import_module(file.stem)
+    except SyntaxError as error:
+        raise NotYet(f"{Path(error.filename or file).name}:{error.lineno} is no Python yet: {error.msg}") from None
+    finally:
+        sys.path, sys.dont_write_bytecode = before
+
+
+# ---------------------------------------------------------------------------------------------------------- the checks
+
+
+def look_at(function):
+    """Where the reader wrote it."""
+    code = inspect.unwrap(function).__code__
+    return f"look at {code.co_name}, {Path(code.co_filename).name}:{code.co_firstlineno}"
+
+
+def near(found, expected, tolerance, what, function):
+    """Raise NotYet unless a number is what it should be."""
+    if not isinstance(found, (int, float)) or not abs(found - expected) <= tolerance:
+        shown = f"{found:.6g}" if isinstance(found, (int, float)) else repr(found)
+        raise NotYet(f"{what} is {shown}; it should be {expected:.6g}. {look_at(function)}")
+
+
+def slopes(what, f, *inputs, blame):
+    """Raise NotYet unless the slopes of f, by the reader's backward(), are those that differences give."""
+    try:
+        report = gradcheck(f, *inputs, probes=(), raise_on_fail=False)
+    except Exception as error:
+        reason = str(error).partition(", made at")[0] if "returned a gradient" not in str(error) else str(error)
+        reason = re.sub(r"backward of .* returned a gradient", "its backward returned a gradient", reason)
+        reason = re.sub(r", float64 on 'cpu'", "", reason)
+        raise NotYet(f"{what}: {type(error).__name__}: {reason}. {look_at(blame)}") from None
+    if report:
+        return
+    worst = report.worst
+    place = worst.place.removesuffix("[]")
+    output = f" (from output {worst.output.removesuffix('[]')})" if worst.output not in ("", "[]") else ""
+    hint = f" ({worst.hints[0]})" if worst.hints else ""
+    raise NotYet(
+        f"{what}: the slope for {place}{output} is {worst.analytic:.6g} by your backward(), and {worst.numeric:.6g} by "
+        f"differences{hint}. {look_at(blame)}"
+    )
+
+
+def slope(m):
+    for name, f, x, expected, off in (
+        ("x²", lambda x: x * x, 3.0, 6.0, 0.0),
+        ("x³", lambda x: x**3, 0.0, 1.0, 1.0),
+        ("exp", math.exp, 1.0, math.e, 0.0),
+    ):
+        h = 1.0 if off else 1e-5
+        what = f"slope({name}, {x:g}, h={h:g})"
+        near(m.slope(f, x, h=h), expected, 1e-8, what, m.slope)
+        yield f"{what} = {expected:.6g}"
+    near(m.slope(abs, 0.0), 0.0, 1e-12, "slope(abs, 0), which has the same on both sides,", m.slope)
+    if not 1e-7 < m.best_h() < 1e-4:
+        raise NotYet(f"best_h() is {m.best_h():g}, whose error is not the smallest of all. {look_at(m.best_h)}")
+    yield f"the best h is {m.best_h():g}: where the formula's error meets that of rounding"
+
+
+def value(m):
+    V = m.Value
+    a, b = V(0.7), V(-1.3)
+    once = V(2.0)
+    once.backward()
+    near(once.grad, 1.0, 0.0, "after y.backward(), the slope of y itself", V.backward)
+    yield "a number's own slope is 1"
+    yield from each_op(V, a, b)
+    slopes("a + a", lambda a: a + a, a, blame=V.backward)
+    slopes("a * a * a", lambda a: a * a * a, a, blame=V.backward)
+    yield "what is used twice gets both slopes"
+    slopes("tanh(a b + a) - a / b", lambda a, b: (a * b + a).tanh() - a / b, a, b, blame=V.backward)
+    yield "a longer formula"
+
+
+def each_op(V, a, b):
+    slopes("a + b", lambda a, b: a + b, a, b, blame=V.backward)
+    yield "a + b"
+    slopes("a * b", lambda a, b: a * b, a, b, blame=V.__mul__)
+    slopes("a * b * 2, where a slope of 2 arrives at a * b", lambda a, b: a * b * 2, a, b, blame=V.__mul__)
+    yield "a * b"
+    for n in (2, 3, -1):
+        slopes(f"a ** {n} * 2", lambda a, n=n: a**n * 2, a, blame=V.__pow__)
+    yield "powers"
+    slopes("tanh(a) * 2", lambda a: a.tanh() * 2, a, blame=V.tanh)
+    yield "tanh"
+
+
+def order(m):
+    V = m.Value
+    a = V(0.5)
+    b = a * 3
+    y = b + b * 2
+    names = {id(a): "a", id(b): "b = 3a", id(y): "y = b + 2b"}
+    found = m.ordered(y)
+    if len(found) != len({id(node) for node in found}):
+        twice = next(names.get(id(n), n.op) for n in found if sum(n is other for other in found) > 1)
+        raise NotYet(f"ordered(y) has {twice} more than once. {look_at(m.ordered)}")
+    places = {id(node): i for i, node in enumerate(found)}
+    for node in found:
+        for parent in node.parents:
+            if places.get(id(parent), len(found)) > places[id(node)]:
+                what = names.get(id(parent), parent.op or "a leaf")
+                raise NotYet(f"ordered(y) lacks {what}, or has it after what was made of it. {look_at(m.ordered)}")
+    if not found or found[-1] is not y:
+        raise NotYet(f"ordered(y) must end with y. {look_at(m.ordered)}")
+    yield "parents come first, and each once"
+    slopes("b = 3a, y = b + 2b", lambda a: (a * 3) + (a * 3) * 2, V(0.5), blame=m.walk)
+    slopes("one b, used twice: b = 3a, y = b + 2b", shared, V(0.5), blame=m.walk)
+    yield "a node that is used twice waits for both"
+    y.backward()
+    before = a.grad
+    y.backward()
+    near(a.grad, 2 * before, 1e-12, "after a second backward(), the slope of a", m.walk)
+    yield "a second backward() adds as much again at the leaves"
+    rng = random.Random(0)
+    for size in (3, 8, 15, 30):
+        seed = rng.random()
+        f = lambda *xs, seed=seed, size=size: drawn(xs, random.Random(seed), size)  # noqa: E731
+        slopes(f"a random graph of {size} nodes", f, *(V(rng.uniform(-1, 1)) for _ in range(3)), blame=m.walk)
+    yield "random graphs of up to 30 nodes"
+    x = y = V(1.0)
+    for _ in range(60):
+        y = y + y
+    began = time.perf_counter()
+    y.backward()
+    near(x.grad, 2.0**60, 0.0, "the slope of 60 doublings", m.walk)
+    yield f"60 doublings in {time.perf_counter() - began:.3f} s, where step 2 would walk for 30,000 years"
+
+
+def shared(a):
+    b = a * 3
+    return b + b * 2
+
+
+def drawn(xs, rng, size):
+    """A random formula of some Values."""
+    nodes = list(xs)
+    while len(nodes) < size:
+        a, b = rng.choice(nodes), rng.choice(nodes)
+        nodes.append((a + b, a * b, a.tanh())[rng.randrange(3)])
+    return sum(nodes[1:], nodes[0]).tanh()
+
+
+def neuron(m):
+    rng = random.Random(0)
+    n = m.Neuron(2, rng)
+    expected = math.tanh(n.w[0].data * 0.3 + n.w[1].data * -0.6)
+    near(n([0.3, -0.6]).data, expected, 1e-12, "a neuron's output for (0.3, -0.6)", m.Neuron.__call__)
+    n.b.data = 0.5
+    expected = math.tanh(n.w[0].data * 0.3 + n.w[1].data * -0.6 + 0.5)
+    near(n([0.3, -0.6]).data, expected, 1e-12, "a neuron's output with a bias of 0.5", m.Neuron.__call__)
+    yield "a neuron is tanh(w x + b)"
+    points, labels = [(0.1, 0.4), (-0.3, 0.2)], [1, -1]
+    model = m.MLP([2, 2, 1], random.Random(1))
+    m.step(model, points, labels, lr=0.0)
+    first = [p.grad for p in model.parameters()]
+    if not any(first):
+        raise NotYet(f"all slopes are 0 after a step: they must be set to 0 before backward(). {look_at(m.step)}")
+    m.step(model, points, labels, lr=0.0)
+    for p, before in zip(model.parameters(), first):
+        if p.grad != before:
+            raise NotYet(
+                f"a second step from the same weights has slope {p.grad:.6g} where the first had {before:.6g}: what "
+                f"that left in .grad is still there. {look_at(m.step)}"
+            )
+    old = [p.data for p in model.parameters()]
+    m.step(model, points, labels, lr=0.1)
+    for p, x, g in zip(model.parameters(), old, first):
+        near(p.data, x - 0.1 * g, 1e-12, f"after a step with lr=0.1, a weight of {x:.4g} with slope {g:.4g}", m.step)
+    yield "a step starts from 0 slopes, and goes downhill"
+    rng = random.Random(1)
+    model, (points, labels) = m.MLP([2, 6, 6, 1], rng), m.moons(24, rng)
+    losses = [m.step(model, points, labels) for _ in range(41)]
+    if not losses[-1] < 0.2:
+        raise NotYet(f"after 40 steps the loss is {losses[-1]:.3f}; it should be below 0.2. {look_at(m.step)}")
+    yield f"it learns the moons: loss {losses[0]:.2f}, after 40 steps {losses[-1]:.2f}"
+
+
+def tensor(m):
+    T, rng = m.Tensor, np.random.default_rng(0)
+
+    def t(*shape):
+        return T(rng.normal(size=shape))
+
+    for shape in (4,), (3, 1), (1, 4), (3, 4), (2, 3, 4), (2, 1, 4), ():
+        found, what = m.unbroadcast(np.ones((2, 3, 4)), shape), f"unbroadcast(a slope of shape (2, 3, 4), {shape})"
+        if np.shape(found) != shape:
+            raise NotYet(f"{what} has shape {np.shape(found)}. {look_at(m.unbroadcast)}")
+        near(float(np.sum(found)), 24.0, 1e-9, f"the sum of {what}, of ones,", m.unbroadcast)
+    yield "unbroadcast sums over what was repeated"
+    for a, b in (((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((2, 2, 3), (2, 1))):
+        slopes(f"{a} * {b}", lambda a, b: a * b, t(*a), t(*b), blame=T.__mul__)
+    yield "products, broadcast or not"
+    for a, b in (((2, 3), (3, 2)), ((1, 3), (3, 1)), ((2, 2, 3), (2, 3, 2)), ((2, 2, 3), (3, 2))):
+        slopes(f"{a} @ {b}", lambda a, b: a @ b, t(*a), t(*b), blame=T.__matmul__)
+    yield "products of matrices, and of stacks of them"
+    for axis in (None, 0, -1):
+        slopes(f"sum over axis {axis}", lambda a, axis=axis: a.sum(axis), t(2, 3), blame=T.sum)
+    slopes("permute(2, 0, 1)", lambda a: a.permute(2, 0, 1), t(1, 2, 3), blame=T.permute)
+    yield "sum, permute"
+    slopes("rows [0, 2, 2]", lambda a: a.rows(np.array([0, 2, 2])), t(3, 2), blame=T.rows)
+    yield "rows, also one that comes twice"
+    slopes("tanh(a @ b + c) ** 2", lambda a, b, c: (a @ b + c).tanh() ** 2, t(2, 3), t(3, 2), t(2), blame=T.__matmul__)
+    yield "a layer"
+
+
+def softmax(m):
+    rng = np.random.default_rng(0)
+    s = m.Tensor(rng.normal(size=(2, 4)) * 2)
+    slopes("softmax", m.softmax, s, blame=m.softmax)
+    m.softmax(s).backward(rng.normal(size=(2, 4)))
+    near(float(abs(s.grad.sum(-1)).max()), 0.0, 1e-12, "the sum of a row of dS", m.softmax)
+    yield "softmax; the slopes of a row of scores sum to 0"
+    logits, targets = m.Tensor(rng.normal(size=(3, 4))), np.array([0, 3, 3])
+    for by in 1.0, 2.0:
+        what = "cross_entropy" if by == 1 else "cross_entropy * 2"
+        slopes(what, lambda x, by=by: m.cross_entropy(x, targets) * by, logits, blame=m.cross_entropy)
+    yield "cross_entropy"
+    x, w = m.Tensor(rng.normal(size=(2, 1, 4))), m.Tensor(rng.normal(size=4))
+    slopes("layer_norm", m.layer_norm, x, w, blame=m.layer_norm)
+    yield "layer_norm"
+    slopes("gelu", m.gelu, m.Tensor(rng.normal(size=4)), blame=m.gelu)
+    yield "gelu"
+
+
+STEPS = {  # the check, one more sentence, and where to go from there
+    1: (slope, "The two calls are f(x + h) and f(x - h); they lie 2h apart. min() takes key=error.", ""),
+    2: (value, "If one parent alone grows by a bit, by how much does the result grow? Multiply that by dy.", ""),
+    3: (
+        order,
+        "visit(): if id(node) is new, note it, visit each parent, append node. walk() goes through reversed(nodes).",
+        "minigrad/autograd/walk.py is the same function, for real",
+    ),
+    4: (neuron, "sum() takes a start: sum(…, self.b). What do grads start with in the second step of a training?", ""),
+    5: (tensor, "Shapes tell most of it: dA has A's, and from dY (n, m) and B (k, m) there is one way to (n, k).", ""),
+    6: (
+        softmax,
+        "Sums along the row need keepdims=True. For gelu, differentiate 0.044715 x³ by hand.",
+        "minigrad/ops/softmax.py has the same formulas, and minigrad/study/one_gradient.md follows one through a head",
+    ),
+}
+
+
+def checked(n, folder, say):
+    """Run the check of a step in the reader's folder. Raises NotYet."""
+    file = folder / FILES[n - 1].name
+    written(file)
+    try:
+        for line in STEPS[n][0](module_of(file)):
+            say(f"  ok  {line}")
+    except NotYet:
+        raise
+    except Exception as error:  # of the reader's code
+        frames = [f for f in inspect.getinnerframes(error.__traceback__) if Path(f.filename).parent == folder.resolve()]
+        at = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: " if frames else ""
+        raise NotYet(f"{at}{type(error).__name__}: {error}") from None
+
+
+def start(folder):
+    cli.folder_to_write(folder, "start")
+    files = [*FILES, HERE / "pictures.py"]
+    if there := [file.name for file in files if (folder / file.name).exists()]:
+        raise cli.CommandError(f"{folder} has {', '.join(there)} already: choose another folder")
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        (folder / file.name).write_text(skeleton(text), encoding="utf-8")
+    print(
+        f"{len(FILES)} steps are in {folder}. Go there, read {FILES[0].name}, write what is missing: minigrad learn 1"
+    )
+
+
+def status(folder):
+    """A line for each step, and what is wrong with the first that is not done; returns whether all are."""
+    missing = ""
+    for n, file in enumerate(FILES, 1):
+        try:
+            if not missing:
+                checked(n, folder, lambda line: None)
+            print(f"  {'    ' if missing else 'done'}  {n}  {file.name}")
+        except NotYet as error:
+            missing = str(error)
+            print(f"  next  {n}  {file.name}: {missing}")
+    return not missing
+
+
+def step(typed):
+    """A `type` for add_argument."""
+    return typed if typed == "start" else cli.number(int, at_least=1, at_most=len(FILES))(typed)
+
+
+@cli.command("minigrad learn")
+def main(argv=()):
+    parser = cli.Parser("minigrad learn", description=__doc__)
+    parser.add_argument("what", nargs="?", type=step, metavar="STEP", help="its number, or start (default: all steps)")
+    parser.add_argument("folder", nargs="?", type=cli.path, default=Path(), metavar="DIR", help="yours (default: this)")
+    parser.add_argument("--hint", action="store_true", help="one more sentence about a step")
+    parser.add_argument("--solution", action="store_true", help="the lines that were left out of it")
+    args = parser.parse_args(argv)
+    if args.what == "start":
+        if args.folder == Path():
+            parser.error("start DIR: name a folder for your files")
+        start(args.folder)
+        return 0
+    if args.what is None:
+        return int(not status(args.folder))
+    n = args.what
+    _, hint, bridge = STEPS[n]
+    if args.hint:
+        print(hint)
+    if args.solution:
+        print(solution(FILES[n - 1].read_text(encoding="utf-8")))
+    if args.hint or args.solution:
+        return 0
+    try:
+        checked(n, args.folder, print)
+    except NotYet as error:
+        print(f"not yet: {error}")
+        return 1
+    print(f"step {n} is done. python {FILES[n - 1].name} draws its picture" + f"; {bridge}" * bool(bridge))
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

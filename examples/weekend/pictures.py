@@ -1,0 +1,44 @@
+"""Pictures for the steps: graphs by Graphviz, maps by matplotlib."""
+
+from minigrad.viz import Graph, canvas
+
+
+def draw(end, path, places=()):
+    """The graph behind a Value, with data and grad. places: orders, whose numbers are written into each node."""
+    import graphviz
+
+    dot, waiting, seen = graphviz.Digraph(node_attr={"shape": "box", "fontname": "sans-serif"}), [end], set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        lines = [f"{node.op or 'leaf'}", f"data {node.data:.4g}", f"grad {node.grad:.4g}"]
+        lines += [" | ".join(str(order.index(node) + 1) for order in places)] if places else []
+        dot.node(str(id(node)), "\n".join(lines), color="black" if node.parents else "blue")
+        for parent in node.parents:
+            dot.edge(str(id(parent)), str(id(node)))
+            waiting.append(parent)
+    print("wrote", *Graph(dot).save(path))
+
+
+def maps(arrays, path, top=None):
+    """{title: matrix} as maps side by side, purple below 0 and orange above. top: the number of the darkest orange."""
+    figure = canvas.new_figure("maps", (3 * len(arrays), 3.2))
+    for axes, (title, a) in zip(figure.subplots(1, len(arrays), squeeze=False)[0], arrays.items()):
+        most = top or abs(a).max() or 1
+        figure.colorbar(axes.imshow(a, cmap="PuOr_r", vmin=-most, vmax=most), ax=axes, shrink=0.7)
+        axes.set(title=title, xticks=range(a.shape[1]), yticks=range(a.shape[0]))
+    canvas.save(figure, path)
+    print("wrote", path)
+
+
+def boundary(outputs, points, labels, reach, path):
+    """{title: outputs on a grid from -reach to reach} with the points, side by side."""
+    figure = canvas.new_figure("maps", (3 * len(outputs), 3.2))
+    for axes, (title, grid) in zip(figure.subplots(1, len(outputs), squeeze=False)[0], outputs.items()):
+        axes.imshow(grid, cmap="PuOr_r", vmin=-1, vmax=1, origin="lower", extent=[-reach, reach, -reach, reach])
+        axes.scatter(*zip(*points), c=labels, cmap="PuOr_r", edgecolors="black", s=15)
+        axes.set(title=title)
+    canvas.save(figure, path)
+    print("wrote", path)

@@ -1,0 +1,86 @@
+"""Step 4: a neuron, and how it learns.
+
+A neuron weighs its inputs, adds a bias, and squashes the sum: tanh(w₁x₁ + w₂x₂ + b). Two layers of them can bend a line
+around a shape. Nobody tells them how. The loss says how wrong they are, backward() says which way each weight would
+make it worse, and a step the other way makes it a little better. Three lines, a hundred times: all training is this.
+
+Predict before you run this file: what happens if nobody sets the grads back to 0 between two steps?
+"""
+
+import math
+import random
+from itertools import pairwise
+
+from step3_order import Value
+
+
+class Neuron:
+    def __init__(self, n, rng):
+        self.w = [Value(rng.uniform(-1, 1)) for _ in range(n)]
+        self.b = Value(0.0)
+
+    def __call__(self, xs):
+        # your turn: the weighted sum of xs, plus the bias, through tanh
+        return sum((w * x for w, x in zip(self.w, xs)), self.b).tanh()
+        # end
+
+
+class MLP:
+    """Layers of neurons: MLP([2, 6, 6, 1]) takes two numbers, has two layers of six, and returns one number."""
+
+    def __init__(self, sizes, rng):
+        self.layers = [[Neuron(n, rng) for _ in range(m)] for n, m in pairwise(sizes)]
+
+    def __call__(self, xs):
+        for layer in self.layers:
+            xs = [neuron(xs) for neuron in layer]
+        return xs[0]
+
+    def parameters(self):
+        return [p for layer in self.layers for neuron in layer for p in (*neuron.w, neuron.b)]
+
+
+def moons(n, rng):
+    """n points of two half moons, each inside the other's arms: [(x, y)], and 1 or -1 for each."""
+    points, labels = [], []
+    for i in range(n):
+        t, sign = math.pi * rng.random(), 1 if i % 2 else -1
+        points.append((sign * (math.cos(t) - 0.5), sign * (math.sin(t) - 0.25)))
+        labels.append(sign)
+    return points, labels
+
+
+def loss_of(model, points, labels):
+    """The mean of (output - label)²."""
+    return sum(((model(p) - label) ** 2 for p, label in zip(points, labels)), Value(0.0)) * (1 / len(points))
+
+
+def step(model, points, labels, lr=0.5):
+    """One step of training. Returns the loss before it."""
+    loss = loss_of(model, points, labels)
+    # your turn: something is missing here. Run it, watch the loss, and find out what
+    # ~loss.backward()
+    # ~for p in model.parameters():
+    # ~    p.data -= lr * p.grad
+    for p in model.parameters():
+        p.grad = 0.0
+    loss.backward()
+    for p in model.parameters():
+        p.data -= lr * p.grad
+    # end
+    return loss.data
+
+
+if __name__ == "__main__":
+    from pictures import boundary
+
+    rng = random.Random(1)
+    model, (points, labels) = MLP([2, 6, 6, 1], rng), moons(24, rng)
+    seen = {}
+    for i in range(101):
+        loss = step(model, points, labels)
+        if i % 10 == 0:
+            print(f"step {i}: loss {loss:.3f}")
+        if i in (0, 20, 100):
+            seen[f"step {i}"] = [[model((x / 10, y / 10)).data for x in range(-20, 21)] for y in range(-20, 21)]
+    boundary(seen, points, labels, 2.0, "neuron.png")

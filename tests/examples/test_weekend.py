@@ -1,0 +1,154 @@
+"""examples/weekend/: the solutions pass, what is not written yet waits, and mistakes that learners make are named."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+
+import pytest
+
+from minigrad.__main__ import main
+
+from .scripts import EXAMPLES
+
+WEEKEND = EXAMPLES / "weekend"
+spec = importlib.util.spec_from_file_location("weekend_learn", WEEKEND / "learn.py")
+learn = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(learn)
+SOLVED = {n: file.read_text(encoding="utf-8") for n, file in enumerate(learn.FILES, 1)}
+
+
+@pytest.fixture
+def mine(tmp_path):
+    """A folder with the solutions of all steps."""
+    for n, text in SOLVED.items():
+        (tmp_path / learn.FILES[n - 1].name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def told(n, folder):
+    """What the check says is wrong."""
+    said = []
+    with pytest.raises(learn.NotYet) as error:
+        learn.checked(n, folder, said.append)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("n", [pytest.param(n, marks=[pytest.mark.slow] * (n == 4)) for n in SOLVED])
+def test_solutions_pass(n, mine):
+    said = []
+    learn.checked(n, mine, said.append)
+    assert len(said) >= 3 and all(line.startswith("  ok  ") for line in said)
+
+
+@pytest.mark.parametrize("n", SOLVED)
+def test_what_is_not_written_waits(n, mine):
+    text = learn.skeleton(SOLVED[n])
+    assert "..." in text and "# end" not in text and len(text) < len(SOLVED[n])
+    (mine / learn.FILES[n - 1].name).write_text(text, encoding="utf-8")
+    number = text.splitlines().index(next(line for line in text.splitlines() if line.strip() == "...")) + 1
+    assert told(n, mine).startswith(f"{learn.FILES[n - 1].name}:{number} waits for your code: ")
+
+
+MISTAKES = [  # step, what the solution has, what the learner wrote, what the check says
+    (1, "(f(x + h) - f(x - h)) / (2 * h)", "(f(x + h) - f(x)) / h", "slope(x², 3, h=1e-05) is 6.00001"),
+    (1, "/ (2 * h)", "/ h", "slope(x², 3, h=1e-05) is 12; it should be 6"),
+    (1, "/ (2 * h)", "/ 2 * h", "slope(x², 3, h=1e-05) is 6e-10"),
+    (1, "return (f(x + h)", "h = 1e-5; return (f(x + h)", "slope(x³, 0, h=1) is 1e-10"),
+    (1, "return min(", "return max(", "best_h() is 1e-15"),
+    (2, "dy * other.data, dy * self.data", "dy * self.data, dy * other.data", "two inputs are swapped"),
+    (2, "dy * other.data, dy * self.data", "other.data, self.data", "a * b * 2, where a slope of 2 arrives"),
+    (2, "n * self.data ** (n - 1)", "n * self.data ** n", "a ** 2 * 2: the slope for a is"),
+    (2, "dy * n * self.data ** (n - 1)", "dy * self.data ** (n - 1)", "a ** 2 * 2: the slope for a is"),
+    (2, "1 - y * y", "1 - self.data * self.data", "tanh(a) * 2: the slope for a is"),
+    (2, "(dy * (1 - y * y),)", "dy * (1 - y * y)", "tanh(a) * 2: TypeError"),
+    (2, "self.grad += dy", "self.grad = dy", "a + a: the slope for a is 1 by your backward(), and 2 by differences"),
+    (2, "self.grad += dy", "pass", "the slope of y itself is 0; it should be 1"),
+    (2, "parent.backward(dx)", "parent.backward(dy)", "a * b: the slope for a is 1 "),
+    (3, "            seen.add(id(node))\n", "", "ordered(y) has"),
+    (3, "reversed(nodes)", "nodes", "b = 3a, y = b + 2b: the slope for a is 0"),
+    (3, "reversed(nodes)", "queue(end)", "one b, used twice"),
+    (3, "parent.grad = parent.grad + dx", "parent.grad = dx", "b = 3a, y = b + 2b: the slope for a is"),
+    (3, "for parent in node.parents:\n                visit(parent)\n            found.append(node)",
+     "found.append(node)\n            for parent in node.parents:\n                visit(parent)",
+     "has it after what was made"),
+    (3, "for parent in node.parents:\n                visit(parent)", "visit(node.parents[0])", "IndexError"),
+    (4, "sum((w * x for w, x in zip(self.w, xs)), self.b).tanh()", "sum(w * x for w, x in zip(self.w, xs)).tanh()",
+     "with a bias of 0.5"),
+    (4, ", self.b).tanh()", ", self.b)", "a neuron's output for (0.3, -0.6) is"),
+    (4, "    for p in model.parameters():\n        p.grad = 0.0\n    loss.backward()", "    loss.backward()",
+     "is still there"),
+    (4, "    loss.backward()\n", "", "all slopes are 0 after a step"),
+    (4, "p.data -= lr * p.grad\n    # end", "p.data += lr * p.grad", "after a step with lr=0.1, a weight of"),
+    (5, "dy = dy.sum(axis=tuple(range(dy.ndim - len(shape))))", "dy = dy",
+     "unbroadcast(a slope of shape (2, 3, 4), (4,))"),
+    (5, ", keepdims=True)\n    # end", ")\n    # end", "(3, 1)) has shape"),
+    (5, "unbroadcast(dy * other.data, self.shape), unbroadcast(dy * self.data, other.shape)",
+     "dy * other.data, dy * self.data", "(2, 3) * (3,): RuntimeError: its backward returned a gradient of shape"),
+    (5, "dy @ other.data.swapaxes(-1, -2)", "dy @ other.data", "(2, 3) @ (3, 2): ValueError"),
+    (5, "return unbroadcast(dA, self.shape), unbroadcast(dB, other.shape)", "return dA, dB",
+     "(2, 2, 3) @ (3, 2): RuntimeError"),
+    (5, "dy.transpose(np.argsort(axes))", "dy.transpose(axes)", "permute(2, 0, 1)"),
+    (5, "np.add.at(dx, i, dy)", "dx[i] += dy", "rows [0, 2, 2]: the slope for a[2, "),
+    (5, "(np.broadcast_to(dy, self.shape),)", "(dy * self.data.size,)", "sum over axis None"),
+    (6, "p * (dp - (p * dp).sum(-1, keepdims=True))", "p * dp", "softmax: the slope for s["),
+    (6, "p * (dp - (p * dp).sum(-1, keepdims=True))", "p * (1 - p) * dp", "softmax: the slope for s["),
+    (6, "(p * dp).sum(-1, keepdims=True)", "(p * dp).sum(keepdims=True)", "softmax: the slope for s["),
+    (6, "(dy * (p - onehot) / n,)", "(dy * (p - onehot),)", "cross_entropy: the slope for x["),
+    (6, "(dy * (p - onehot) / n,)", "((p - onehot) / n,)", "cross_entropy * 2: the slope for x["),
+    (6, "(g - g.mean(-1, keepdims=True) - normed", "(g - normed", "layer_norm: the slope for x["),
+    (6, ".reshape(-1, dy.shape[-1]).sum(0)", "", "layer_norm: RuntimeError: its backward returned a gradient of shape"),
+    (6, "1 + 3 * 0.044715", "1 + 0.044715", "gelu: the slope for x["),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("n, right, wrong, phrase", MISTAKES, ids=[f"{m[0]}-{i}" for i, m in enumerate(MISTAKES)])
+def test_mistakes_are_named(n, right, wrong, phrase, mine):
+    assert SOLVED[n].count(right) == 1
+    file = mine / learn.FILES[n - 1].name
+    file.write_text(SOLVED[n].replace(right, wrong), encoding="utf-8")
+    said = told(n, mine)
+    assert phrase in said
+    if line := re.search(r"look at \w+, (\w+\.py):(\d+)", said):
+        assert "def " in file.with_name(line[1]).read_text(encoding="utf-8").splitlines()[int(line[2]) - 1]
+
+
+def test_from_the_shell(tmp_path, monkeypatch, capsys):
+    assert main(["learn", "start", str(tmp_path / "mine")]) == 0
+    monkeypatch.chdir(tmp_path / "mine")
+    capsys.readouterr()
+    assert main(["learn"]) == 1
+    assert "next  1  step1_slope.py: step1_slope.py:" in capsys.readouterr().out
+    for file in learn.FILES[:2]:
+        (tmp_path / "mine" / file.name).write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
+    assert main(["learn", "2"]) == 0 and "step 2 is done" in capsys.readouterr().out
+    assert main(["learn"]) == 1
+    assert re.search(r"done  1 .*\n  done  2 .*\n  next  3 .*\n        4 ", capsys.readouterr().out)
+    assert main(["learn", "3", "--hint", "--solution"]) == 0
+    said = capsys.readouterr().out
+    assert "reversed(nodes)" in said and "            found.append(node)" in said
+    for argv, words in (
+        (["start", str(tmp_path / "mine")], "already"),
+        (["start"], "name a folder"),
+        (["7"], "at most 6"),
+        (["x"], "whole"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            main(["learn", *argv])
+        assert stop.value.code == 2 and words in capsys.readouterr().err
+    (tmp_path / "mine" / "step1_slope.py").write_text("def slope(:\n")
+    assert main(["learn", "1"]) == 1 and "step1_slope.py:1 is no Python yet" in capsys.readouterr().out
+    (tmp_path / "mine" / "step1_slope.py").write_text(SOLVED[1].replace("key=error", "key=none"), encoding="utf-8")
+    assert main(["learn", "1"]) == 1
+    assert re.search(r"step1_slope.py:\d+: NameError: name 'none'", capsys.readouterr().out)
+
+
+@pytest.mark.slow
+@pytest.mark.needs("dot")
+@pytest.mark.parametrize("n", SOLVED)
+def test_each_runs_and_draws(n, tmp_path):
+    run = subprocess.run(
+        [sys.executable, learn.FILES[n - 1]], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0 and run.stdout, run.stderr
+    assert [file for file in tmp_path.iterdir() if file.suffix in (".png", ".svg")]
