@@ -117,9 +117,7 @@ def slopes(what, f, *inputs, blame):
     try:
         report = gradcheck(f, *inputs, probes=(), raise_on_fail=False)
     except Exception as error:
-        reason = str(error).partition(", made at")[0] if "returned a gradient" not in str(error) else str(error)
-        reason = re.sub(r"backward of .* returned a gradient", "its backward returned a gradient", reason)
-        reason = re.sub(r", float64 on 'cpu'", "", reason)
+        reason = re.sub(r"backward of .* returned a gradient|, float64 on 'cpu'", _plainer, str(error))
         raise NotYet(f"{what}: {type(error).__name__}: {reason}. {look_at(blame)}") from None
     if report:
         return
@@ -133,13 +131,17 @@ def slopes(what, f, *inputs, blame):
     )
 
 
+def _plainer(found):
+    """gradcheck's words for a learner, who knows no devices and whose function may have no name."""
+    return "its backward returned a gradient" if found[0].startswith("backward") else ""
+
+
 def slope(m):
-    for name, f, x, expected, off in (
-        ("x²", lambda x: x * x, 3.0, 6.0, 0.0),
+    for name, f, x, h, expected in (
+        ("x²", lambda x: x * x, 3.0, 1e-5, 6.0),
         ("x³", lambda x: x**3, 0.0, 1.0, 1.0),
-        ("exp", math.exp, 1.0, math.e, 0.0),
+        ("exp", math.exp, 1.0, 1e-5, math.e),
     ):
-        h = 1.0 if off else 1e-5
         what = f"slope({name}, {x:g}, h={h:g})"
         near(m.slope(f, x, h=h), expected, 1e-8, what, m.slope)
         yield f"{what} = {expected:.6g}"

@@ -87,8 +87,10 @@ def _backward_only(p, check, run, lenient):
 
 def _raised(p, check, error, lenient):
     """A backward that raises where the forward ran may be wrong, unless it says itself that it does not support this,
-    or the forward does not validate its inputs. Python's own numbers raise OverflowError where NumPy's are infinite."""
-    if isinstance(error, NotImplementedError | OverflowError) or checks_nothing(p) or lenient():
+    or the forward does not validate its inputs. An engine of Python's numbers raises OverflowError where NumPy's are
+    infinite."""
+    overflow = p.framework is not None and isinstance(error, OverflowError)
+    if isinstance(error, NotImplementedError) or overflow or checks_nothing(p) or lenient():
         raise refusal(error) from None
     return p.doubted(failure(check, f"the forward runs, but the backward raises {told(error)}"))
 
