@@ -158,7 +158,7 @@ def pytest_runtest_call(item):
 
 
 def slowness():
-    """How many times longer a loop takes now than where LIMIT was chosen: 0.04 s there, inferred from the suites' times."""
+    """How many times longer a loop takes than where LIMIT was chosen: 0.04 s there, inferred from the suites' times."""
     began = time.process_time()
     for i in range(2_000_000):
         i & 3
