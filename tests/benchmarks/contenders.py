@@ -2,7 +2,7 @@
 
 Each contender takes Sizes and the initial weights, {name: array}, and returns step(x, y) -> loss: one training step on
 a batch of NumPy arrays, (B, T) int64, loss included. No dropout, no bias, GELU in its tanh form, AdamW, weight decay on
-matrices.
+matrices. Ours and PyTorch's take a device too.
 """
 
 import os
@@ -54,11 +54,11 @@ def minigrad_model(sizes, weights):
     return model
 
 
-def minigrad(sizes, weights, captured=True):
+def minigrad(sizes, weights, device="cpu", captured=True):
     import minigrad as mg
     from minigrad import nn, optim
 
-    model = minigrad_model(sizes, weights)
+    model = minigrad_model(sizes, weights).to(device)
     parameters = list(model.parameters())
     optimizer = optim.AdamW(model.parameter_groups(DECAY), lr=LR, betas=BETAS, eps=EPS)
 
@@ -72,11 +72,11 @@ def minigrad(sizes, weights, captured=True):
 
     if captured and hasattr(mg, "capture"):  # versions before it can be measured, too
         train_step = mg.capture(train_step)
-    return lambda x, y: train_step(mg.tensor(x), mg.tensor(y)).item()
+    return lambda x, y: train_step(mg.tensor(x, device=device), mg.tensor(y, device=device)).item()
 
 
-def minigrad_eager(sizes, weights):
-    return minigrad(sizes, weights, captured=False)
+def minigrad_eager(sizes, weights, device="cpu"):
+    return minigrad(sizes, weights, device, captured=False)
 
 
 # --------------------------------------------------------------------------------------------------------------- torch
@@ -116,7 +116,7 @@ def torch_model(sizes, weights):
             self.norm = nn.LayerNorm(C, bias=False)
 
         def forward(self, idx, targets=None, caches=None, start=0):
-            h = self.wte(idx) + self.wpe(torch.arange(start, start + idx.shape[1]))
+            h = self.wte(idx) + self.wpe(torch.arange(start, start + idx.shape[1], device=idx.device))
             for block, cache in zip(self.blocks, caches or [None] * L):
                 h = block(h, cache)
             if targets is None:
@@ -129,11 +129,11 @@ def torch_model(sizes, weights):
     return model
 
 
-def torch(sizes, weights, compiled=False):
+def torch(sizes, weights, device="cpu", compiled=False):
     import torch
     from torch import nn
 
-    model = torch_model(sizes, weights)
+    model = torch_model(sizes, weights).to(device)
     parameters = list(model.parameters())
     groups = [{"params": [p for p in parameters if p.ndim >= 2], "weight_decay": DECAY}]
     groups += [{"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0}]
@@ -141,7 +141,7 @@ def torch(sizes, weights, compiled=False):
     forward = torch.compile(model) if compiled else model
 
     def step(x, y):
-        loss = forward(torch.from_numpy(x), torch.from_numpy(y))
+        loss = forward(torch.from_numpy(x).to(device), torch.from_numpy(y).to(device))
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(parameters, CLIP)
@@ -151,10 +151,10 @@ def torch(sizes, weights, compiled=False):
     return step
 
 
-def torch_compile(sizes, weights):
+def torch_compile(sizes, weights, device="cpu"):
     if " " in os.environ.get("CXX", ""):
         del os.environ["CXX"]  # it takes no compiler with arguments; ATEN_CPU_CAPABILITY chooses its vectors
-    return torch(sizes, weights, compiled=True)
+    return torch(sizes, weights, device, compiled=True)
 
 
 # -------------------------------------------------------------------------------------------------------------- others

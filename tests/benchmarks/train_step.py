@@ -1,6 +1,7 @@
 """Milliseconds per training step of nanoGPT's model: minigrad, and which of torch, jax and tinygrad are here.
 
     python tests/benchmarks/train_step.py [--config nanogpt-cpu] [--only minigrad torch] [--compile] [--json FILE]
+    python tests/benchmarks/train_step.py --device cuda --config gpt2 [--tf32]  # minigrad and PyTorch on a GPU
 
 float32, AdamW with clipping, 65 kinds of tokens; the models are in contenders.py. All start from the same weights and
 see the same random batches, so their first losses must agree. "minigrad" is the step captured, "minigrad eager" the
@@ -9,7 +10,8 @@ same function called as it is, and "GEMMs alone" the step's matrix products and 
 Each has a process of its own, and their turns are interleaved: see workers.py. Ratios are medians over rounds. "÷ peak"
 is to the time that the step's FLOPs would take at the rate of multiply-adds in registers, measured in the same rounds
 by peak.py. The FLOPs are those of the matrix products, by GPTConfig.cost(): backward takes twice those of forward, and
-a causal mask saves nothing. MiB is the memory that training adds at its peak to the libraries and the weights.
+a causal mask saves nothing. MiB is the memory that training adds at its peak to the libraries and the weights. Neither
+is given for a GPU.
 """
 
 import importlib.metadata
@@ -30,17 +32,21 @@ CONFIGS = {
     "tiny": Sizes(L=1, NH=2, C=16, T=16, B=4),
     "long": Sizes(T=2048, B=1),
     "batch": Sizes(B=64),
+    "nanogpt-gpu": Sizes(L=6, NH=6, C=384, T=256, B=64),
+    "gpt2": Sizes(L=12, NH=12, C=768, T=1024, B=8, V=50304),
 }
 AGREE = 1e-3  # the largest difference between two first losses
 FIRST, UNTIMED, TURN = 5, 2, 3.0  # steps compared; steps to warm up with; longest turn, in seconds
 PEAK_SAMPLES = 5  # of about 10 ms, in each round
 
 
-def work(name, sizes, weights):
+def work(name, sizes, args):
     """-> (version and first losses, a function of a number of steps: their times in ms, and the peak of memory that
     training has taken so far, in MiB)."""
     make, package = CONTENDERS[name]
-    step = make(sizes, dict(np.load(weights)))
+    if args.tf32:
+        importlib.import_module(package).set_float32_matmul_precision("high")
+    step = make(sizes, dict(np.load(args.weights)), *([] if args.device == "cpu" else [args.device]))
     before = peak_memory()  # the libraries, the weights
     tokens = np.random.default_rng(0).integers(0, sizes.V, (64, sizes.B, sizes.T + 1))
     batches = [(np.ascontiguousarray(t[:, :-1]), np.ascontiguousarray(t[:, 1:])) for t in tokens]
@@ -61,7 +67,7 @@ def work(name, sizes, weights):
             times.append(timed()[0])
             if i >= UNTIMED and time.monotonic() > end:  # a slow one does fewer
                 break
-        return times[UNTIMED:], peak_memory() - before
+        return times[UNTIMED:], peak_memory() - before if args.device == "cpu" else None
 
     return (version, [timed()[1] for _ in range(FIRST)]), turn
 
@@ -71,9 +77,10 @@ def measure(names, args):
     here, sizes = Path(__file__).parent, CONFIGS[args.config]
     with tempfile.TemporaryDirectory() as folder:
         np.savez(path := os.path.join(folder, "weights.npz"), **sizes.initial_weights())
-        options = ["--config", args.config, "--weights", path]
+        options = ["--config", args.config, "--weights", path, "--device", args.device, *["--tf32"][: args.tf32]]
         commands = {name: ([__file__, "--worker", name, *options], args.steps) for name in names}
-        commands["FMA peak"] = [here / "peak.py", "--worker"], PEAK_SAMPLES
+        if args.device == "cpu":
+            commands["FMA peak"] = [here / "peak.py", "--worker"], PEAK_SAMPLES
         workers = interleaved(commands, environment(args), args.rounds)
     peak = workers.pop("FMA peak", None)
     return workers, peak.rounds if peak else []
@@ -100,7 +107,8 @@ def report(results):
     for name, r in results.items():
         ratios = "".join(f"{'' if x is None else f'{x:.2f}':>9}" for x in (r["ratio_to_torch"], r["ratio_to_peak"]))
         losses = " ".join("" if loss is None else f"{loss:.5f}" for loss in r["first_losses"])
-        numbers = f"{r['steps']:7}{r['median']:11.2f}{r['p10']:9.2f}{ratios}{r['peak_mib']:7.0f}"
+        mib = "" if r["peak_mib"] is None else f"{r['peak_mib']:.0f}"
+        numbers = f"{r['steps']:7}{r['median']:11.2f}{r['p10']:9.2f}{ratios}{mib:>7}"
         print(f"{name:14}{r['version']:>14}{numbers}   {losses}")
 
 
@@ -110,15 +118,20 @@ def main():
     options.add_argument("--steps", type=int, default=10, help="timed steps in a turn (default: 10)")
     options.add_argument("--only", nargs="+", choices=CONTENDERS, metavar="NAME", help=", ".join(CONTENDERS))
     options.add_argument("--compile", action="store_true", help="torch.compile too")
+    options.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: minigrad and PyTorch only")
+    options.add_argument("--tf32", action="store_true", help="on a GPU both may round what they multiply to TF32")
     options.add_argument("--weights", help="(of a worker)")
     args = options.parse_args()
     sizes = CONFIGS[args.config]
     if args.worker:
-        serve(lambda: work(args.worker, sizes, args.weights))
+        serve(lambda: work(args.worker, sizes, args))
         return 0
 
     names = args.only or [name for name in CONTENDERS if name != "torch.compile" or args.compile]
-    names = [name for name in names if importlib.util.find_spec(CONTENDERS[name][1])]
+    packages = {name: CONTENDERS[name][1] for name in names}
+    names = [name for name, package in packages.items() if importlib.util.find_spec(package)]
+    if args.device != "cpu":
+        names = [name for name in names if packages[name] in ("minigrad", "torch")]
     about = machine(args)
     workers, peaks = measure(names, args)
     flops = 3 * sizes.minigrad_config().cost(batch=sizes.B).flops
