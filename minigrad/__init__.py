@@ -10,7 +10,6 @@ indices out of range, and RuntimeError for tensors on different devices.
 
 from typing import TYPE_CHECKING
 
-from .base import launched  # before NumPy
 from . import autograd, dtypes, ops, random
 from .autograd import (
     AnomalyError, GraphError, case, composite, detect_anomaly, enable_grad, inference, inference as inference_mode,
@@ -49,15 +48,13 @@ __all__ += random.__all__
 __all__ += _of_tensor
 
 if TYPE_CHECKING:
-    from . import cuda, distributed, gradcheck, nn, optim, study, training, typing, utils, viz
+    from . import cuda, gradcheck, nn, optim, study, training, typing, utils, viz
     from .cuda import get_float32_matmul_precision, set_float32_matmul_precision
     from .replay.captured import capture
     from .training.objects import load, save
 else:  # to mypy a module with __getattr__ would have every name
     _LATER = {
-        **dict.fromkeys(
-            ["cuda", "distributed", "gradcheck", "nn", "optim", "study", "training", "typing", "utils", "viz"]
-        ),
+        **dict.fromkeys(["cuda", "gradcheck", "nn", "optim", "study", "training", "typing", "utils", "viz"]),
         "set_float32_matmul_precision": ".cuda", "get_float32_matmul_precision": ".cuda",
         "capture": ".replay.captured", "load": ".training.objects", "save": ".training.objects",
     }  # fmt: skip

@@ -25,7 +25,6 @@ from minigrad.backend.runners.toolchain.cache import folder
 from minigrad.random import manual_seed
 
 from .devices import DEVICES, backend_of
-from .distributed.ranks import MPIEXEC
 from .gpu_rig.arguments import check_launches
 
 SKIP_ALLOWED = "no GPU"
@@ -35,7 +34,6 @@ INSTALL = {  # programs, and how to get them on Debian and Ubuntu
     "g++": "apt install g++",
     "dot": "apt install graphviz",
     "chromium": "apt install chromium",
-    "mpiexec": "pip install mpi4py mpich",
     "mypy": "pip install mypy",
 }
 
@@ -91,9 +89,7 @@ def pytest_configure(config):
 def lacks(program):
     """Why tests that need a program cannot run; '' if it is here."""
     try:
-        if program == "mpiexec":
-            here = MPIEXEC and importlib.util.find_spec("mpi4py")
-        elif program == "mypy":
+        if program == "mypy":
             here = importlib.util.find_spec("mypy")
         else:
             here = find_compiler() if program == "g++" else shutil.which(program)

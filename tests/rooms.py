@@ -14,11 +14,10 @@ BESIDE = {  # a change below such a path is seen in these folders too, beside th
     "minigrad/backend/launch": ["replay"],
     "minigrad/backend/numpy": ["ops"],
     "minigrad/base": ["project", "tensor"],
-    "minigrad/base/launched.py": ["distributed"],
     "minigrad/random.py": ["kernels"],
     "minigrad/base/recording.py": ["replay"],
     "minigrad/tensor": ["autograd"],
-    "minigrad/training": ["char_lm", "distributed"],
+    "minigrad/training": ["char_lm"],
     "minigrad/commands": ["char_lm"],
 }
 

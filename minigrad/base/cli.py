@@ -31,21 +31,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import launched
-from .errors import (
-    CheckpointError,
-    CommandError,
-    CompilerError,
-    DeviceError,
-    RanksError,
-    TextError,
-    UnknownName,
-    printable,
-)  # fmt: skip
+from .errors import CheckpointError, CommandError, CompilerError, DeviceError, TextError, UnknownName, printable
 
 LARGEST = 10**15  # of all whole numbers that can be typed: no loop gets that far, and floats count not much further
 LIMITS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
-EXPECTED = CommandError, CheckpointError, TextError, UnknownName, RanksError, DeviceError, CompilerError
+EXPECTED = CommandError, CheckpointError, TextError, UnknownName, DeviceError, CompilerError
 
 
 # ------------------------------------------------------------------------------------------------------- what is typed
@@ -175,14 +165,13 @@ def refusing(*errors):
         raise CommandError(error) from None
 
 
-def typed(*words, together=1):
-    """The line to type, from here, to run `minigrad` with these words. together: on as many processes."""
+def typed(*words):
+    """The line to type, from here, to run `minigrad` with these words."""
     program = sys.argv[0]
     if Path(program).stem != "minigrad":  # which pip makes
         start = [sys.executable or "python", "-m", "minigrad"]
     else:
         start = ["minigrad" if shutil.which("minigrad") == program else program]
-    start = ["mpiexec", "-n", together, *start] if together > 1 else start
     return " ".join(shlex.quote(_from_here(str(word))) for word in (*start, *words))
 
 
@@ -293,8 +282,7 @@ def run(main):
     """Call main with what was typed, and end the process: what is under `if __name__ == "__main__"`.
 
     A status above 128 means a signal, and the process kills itself with that signal, so that a shell's loop stops too;
-    $? is the same. Processes that end together exit with it; one that ends without the others kills itself, so that
-    mpiexec ends them too."""
+    $? is the same."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:  # closed by `>&-`
@@ -312,8 +300,7 @@ def run(main):
         except OSError as error:  # Python would try again at exit and complain: let it write to nowhere
             if error.errno != errno.EBADF:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    alone = launched.size == 1 or not launched.ended_together
-    if os.name == "posix" and isinstance(status, int) and status > 128 and alone:
+    if os.name == "posix" and isinstance(status, int) and status > 128:
         signal.signal(status - 128, signal.SIG_DFL)
         os.kill(os.getpid(), status - 128)
     sys.exit(status)

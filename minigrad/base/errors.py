@@ -12,10 +12,6 @@ class TextError(ValueError):
     """A text that cannot be trained on, or that has characters a vocabulary lacks; the message says where and why."""
 
 
-class RanksError(RuntimeError):
-    """Processes cannot train together, or no longer; the message says why."""
-
-
 class DeviceError(RuntimeError):
     """The requested device is not available; the message says what is missing."""
 

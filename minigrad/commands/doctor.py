@@ -21,9 +21,10 @@ import numpy as np
 
 from .. import backend
 from ..backend.runners.cuda import INSTALL, first_line
+from ..backend.runners.native.pool import threads
 from ..backend.runners.toolchain import CompilerError, find_compiler
 from ..backend.runners.toolchain.cache import contents, folder
-from ..base import cli, launched
+from ..base import cli
 from ..nn import functional as F
 from ..tensor import from_backend, grad
 from ..version import __version__
@@ -37,7 +38,6 @@ OPTIONAL = {  # things in the inventory that may be missing, and what for
     "graphviz": "pictures of graphs",
     "matplotlib": "plots",
     "tqdm": "progress bars",
-    "mpi4py": "training in several processes",
 }
 
 
@@ -47,10 +47,7 @@ OPTIONAL = {  # things in the inventory that may be missing, and what for
 def inventory():
     """(thing, what there is of it or why there is none), for everything that minigrad can use."""
     yield "minigrad", f"{__version__} in {Path(__file__).parents[1]}"
-    yield (
-        "Python",
-        f"{platform.python_version()}, {platform.system()} {platform.machine()}, {launched.cores()[0]} cores",
-    )
+    yield "Python", f"{platform.python_version()}, {platform.system()} {platform.machine()}, {threads()} threads"
     yield "NumPy", f"{np.__version__}, BLAS: {blas()}"
     yield "C++ compiler", attempt(compiler)
     yield "flags", attempt(flags)
@@ -61,7 +58,7 @@ def inventory():
         yield "GPU", attempt(gpu)
         yield "NVRTC", attempt(nvrtc)
     yield "dot", shutil.which("dot") or "not found; pictures of graphs need it: install Graphviz"
-    for name in ("graphviz", "matplotlib", "tqdm", "mpi4py"):
+    for name in ("graphviz", "matplotlib", "tqdm"):
         yield name, version(name) or f"not installed: pip install {name}"
 
 

@@ -3,22 +3,17 @@
     minigrad train                                    train on little stories: about two minutes
     minigrad train --text book.txt --out runs/book    train on a text of your own
     minigrad train --resume                           continue a run that stopped, as if it never had
-    mpiexec -n 2 minigrad train …                     train on two processes, of one machine or of several
 
 The folder --out gets last.safetensors (all that --resume needs), best.safetensors (the lowest validation loss),
 losses.csv and loss.png. On Ctrl-C, SIGTERM or SIGHUP the program finishes its step, saves, and exits with that signal's
 status: 130, 143 or 129. Bad input is answered in one line, with exit status 2. A run is never overwritten: choose
 another --out, or remove the old run yourself.
-
-Several processes compute what one process does with the same --shards, bit for bit, and --resume may go on with
-another number of them: see minigrad/distributed/README.md. Only rank 0 reads and writes files.
 """
 
 import math
 import sys
 
 from ..base import cli
-from ..distributed import world
 from ..training import runs, stories
 from ..training.runner import BEST, LAST, LOSSES, PICTURE, PRESETS, SETTINGS, again, train
 from ..training.text import packed
@@ -43,13 +38,10 @@ def arguments(argv):
 
 
 def main(argv=()):
-    with world() as ranks:
-        args = arguments(argv)
-        typed = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
-        how = dict(preset=args.preset, texts=args.text, resume=args.resume, device=args.device, captured=args.captured)
-        run = train(ranks, args.out, typed, **how)
-        if ranks.rank == 0:
-            finish(run, args.out)
+    args = arguments(argv)
+    typed = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
+    how = dict(preset=args.preset, texts=args.text, resume=args.resume, device=args.device, captured=args.captured)
+    finish(train(args.out, typed, **how), args.out)
     return 0
 
 

@@ -185,14 +185,6 @@ def _checksum(text, arrays):
     return f"{crc:08x}"
 
 
-def fingerprint(model: "Module") -> str:
-    """A checksum of a Module's weights and buffers."""
-    crc = 0
-    for x in model.state_dict().values():
-        crc = zlib.crc32(as_bytes(x.numpy()), crc)
-    return f"{crc:08x}"
-
-
 def as_bytes(x):
     """The contents of an array, row by row, as a flat uint8 array: a view if x is contiguous, else of a copy."""
     return np.ascontiguousarray(x).reshape(-1).view(np.uint8)

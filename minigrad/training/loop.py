@@ -1,7 +1,6 @@
 """Around a training loop: a table of losses, signals that let a step finish, and a line of progress."""
 
 import contextlib
-import os
 import re
 import shutil
 import signal
@@ -20,21 +19,16 @@ __all__ = ["Table", "Interrupt", "Progress"]
 class Table:
     """A CSV file with one row per step, written by `row(step, ...)`. Opening it keeps the rows up to step `keep`.
 
-    So a run that resumes at that step drops what the stopped run wrote after it, and no row occurs twice. With None for
-    the path, rows go nowhere: of several processes, one writes the table.
+    So a run that resumes at that step drops what the stopped run wrote after it, and no row occurs twice.
     """
 
-    def __init__(self, path: FilePath | None, columns: Sequence[str], keep: int = 0) -> None:
-        self._file: TextIO
-        if path is None:
-            self._file = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-            return
+    def __init__(self, path: FilePath, columns: Sequence[str], keep: int = 0) -> None:
         old = []
         with contextlib.suppress(FileNotFoundError), open_regular(path) as file:
             old = [line for line in file if line.endswith(b"\n")]  # a killed run may have left part of a line
         kept = [line for line in old if re.match(rb"\d{1,18},", line) and int(line.split(b",")[0]) <= keep]
         atomic_write(path, b"".join([",".join(columns).encode() + b"\n", *kept]))
-        self._file = open(path, "a", newline="", encoding="utf-8")  # noqa: SIM115
+        self._file: TextIO = open(path, "a", newline="", encoding="utf-8")  # noqa: SIM115
 
     def row(self, *values: float | None) -> None:
         """One number per column, or None for an empty field; floats with 6 significant digits."""
@@ -102,19 +96,18 @@ class Progress:
 
     start: steps done before. steps: steps in all. tokens: tokens per step. Once nobody reads the output any more
     (`| head`, a closed terminal), nothing is raised and nothing more is written. `broken` is then the OSError, and the
-    loop looks at it where it can stop and save. silent: of several processes, one tells of the progress of all.
+    loop looks at it where it can stop and save.
     """
 
     EVERY = 5.0  # seconds
 
-    def __init__(self, start: int, steps: int, tokens: int, silent: bool = False) -> None:
+    def __init__(self, start: int, steps: int, tokens: int) -> None:
         self.broken: OSError | None = None
-        self._silent = silent
         self.start, self.steps, self.tokens, self._next = start, steps, tokens, 0.0
         self._began: float | None = None  # when the first step ended, which also compiles
         self._losses: list[float] = []  # since the last line
         self._bar, self._line, self._note = None, "", ""
-        if sys.stderr is not None and sys.stderr.isatty() and not silent:
+        if sys.stderr is not None and sys.stderr.isatty():
             with contextlib.suppress(ImportError):
                 from tqdm import tqdm
 
@@ -135,7 +128,7 @@ class Progress:
         self._write(self._say, line)
 
     def _write(self, function, *args):
-        if self.broken is None and not self._silent:
+        if self.broken is None:
             try:
                 function(*args)
             except OSError as error:

@@ -2,7 +2,7 @@
 
 A run's folder has last.safetensors (everything that resuming needs), best.safetensors (the lowest validation loss) and
 losses.csv. On a signal the step finishes and the run is saved; resumed, it ends with the same bits as one that never
-stopped. Several processes compute what one does with the same number of shards: see distributed/README.md.
+stopped.
 """
 
 import contextlib
@@ -21,7 +21,6 @@ from ..autograd import no_grad
 from ..base import cli
 from ..base.errors import CommandError, printable
 from ..base.files import claimed
-from ..distributed import Shards, World, gathered, scattered
 from ..random import Generator, default_generator, manual_seed
 from ..replay.captured import capture
 from ..tensor import tensor
@@ -48,7 +47,6 @@ SETTINGS = {  # name: (default, meaning, limits). The checkpoint stores them, an
     "clip": (0.0, "largest norm of the gradient; 0: no clipping", dict(at_least=0)),
     "eval_every": (200, "steps between validations, each of which saves the run", dict(at_least=1)),
     "eval_batches": (200, "batches per validation, spread evenly over the split; 0: all of it", dict(at_least=0)),
-    "shards": (1, "parts of a batch, for as many processes or fewer; under mpiexec 8, if that fits", dict(at_least=1)),
     "seed": (1337, "of initial weights, batches, dropout and samples", dict(at_least=0, below=2**32)),
 }
 DEFAULTS: dict[str, Any] = {name: row[0] for name, row in SETTINGS.items()} | {"text": []}
@@ -69,40 +67,33 @@ LAST, BEST, LOSSES, PICTURE = runs.LAST, runs.BEST, "losses.csv", "loss.png"
 
 
 class Run:
-    """A model in training: its checkpoint's contents, and its step. All processes of `world` make the same one.
+    """A model in training: its checkpoint's contents, and its step.
 
     done: steps done. kept: those saved in last.safetensors. best_loss: the lowest validation loss, or None. Raises
     CommandError and TextError for settings and a corpus that do not fit."""
 
-    def __init__(
-        self, world: World, settings: dict[str, Any], corpus: str, device: str = "cpu", captured: bool = True
-    ) -> None:
-        self.world, self.settings, self.device = world, settings, device
+    def __init__(self, settings: dict[str, Any], corpus: str, device: str = "cpu", captured: bool = True) -> None:
+        self.settings, self.device = settings, device
         self.corpus, self.vocab, self.crc = corpus, text.CharVocab(corpus), zlib.crc32(corpus.encode())
         self.done, self.kept = 0, 0
         self.best_loss: float | None = None
         seed, T, B = settings["seed"], settings["block_size"], settings["batch_size"]
         train_ids, val_ids = text.split(self.vocab.encode(corpus), 0.9)
-        self.shards = Shards(world, settings["shards"])
-        world.check_same(device=device, **{name: settings[name] for name in SETTINGS})
         # Batches draw from a generator of their own.
         self.batches = text.Batches(train_ids, T, B, Generator(seed + 2**32), "training split")
         self.val_ids = val_ids
         self.val_batches = text.fixed_batches(val_ids, T, B, settings["eval_batches"], "validation split")
         manual_seed(seed)  # for the initial weights, then for dropout
         self.model = model = build(settings, self.vocab, device)
-        model.load_state_dict(world.first(model.state_dict))
         self.parameters = parameters = list(model.parameters())
         self.optimizer = optimizer = recipe.optimizer(model, settings)
         self.shares = [group["lr"] for group in optimizer.param_groups]  # of the learning rate
         self.generators = {"default": default_generator, "batches": self.batches.generator}
 
-        def gradient(x, y):
-            _, loss = model(x, y)  # (B / shards, T, V), ()
-            return gathered(loss, parameters)  # (n + 1,)
-
-        def update(total):
-            loss = scattered(total / settings["shards"], parameters)
+        def train_step(x, y):
+            _, loss = model(x, y)  # (B, T, V), ()
+            optimizer.zero_grad()
+            loss.backward()
             norm = nn.utils.clip_grad_norm_(parameters, settings["clip"] or math.inf)
             optimizer.step()
             return loss, norm
@@ -112,16 +103,14 @@ class Run:
 
         captured = captured and not model.config.recompute  # which a captured step does not do
         may_capture: Callable[..., Any] = capture if captured else lambda function: function
-        self._gradient, self._update = may_capture(gradient), may_capture(update)
-        self._loss_of = may_capture(loss_of)
+        self._train_step, self._loss_of = may_capture(train_step), may_capture(loss_of)
 
     def step(self) -> tuple[float, float, float]:
         """Train on the next batch. Returns (loss, norm of the gradient, learning rate)."""
         lr = recipe.rate(self.done, self.settings)
         recipe.set_rates(self.optimizer, self.shares, self.done, lr)
         x, y = (tensor(ids, device=self.device) for ids in next(self.batches))  # (B, T): y is x one character later
-        loss, norm = self._update(self.shards.sum(self._gradient, x, y))
-        loss, norm = loss.item(), norm.item()
+        loss, norm = (number.item() for number in self._train_step(x, y))
         if not math.isfinite(loss + norm):
             raise diverged(self, f"step {self.done}: loss {loss}, gradient norm {norm}")
         self.done += 1
@@ -131,12 +120,12 @@ class Run:
     def validate(self) -> float:
         """The mean loss over the validation split, in nats per character. Draws no random numbers."""
         self.model.eval()
-        dealt = self.world.dealt(
-            lambda xy: self._loss_of(*(tensor(ids, device=self.device) for ids in xy)).item(), self.val_batches
-        )
+        total = 0.0
+        for x, y in self.val_batches:
+            loss = self._loss_of(tensor(x, device=self.device), tensor(y, device=self.device))
+            total += loss.item() * x.size
         self.model.train()
-        sizes = [x.size for x, _ in self.val_batches]
-        return sum(loss * size for loss, size in zip(dealt, sizes)) / sum(sizes)
+        return total / sum(x.size for x, _ in self.val_batches)
 
     @no_grad()
     def loss_with_context(self) -> float:
@@ -164,18 +153,13 @@ class Run:
         return printable(" ".join(self.vocab.decode(written.numpy()[0]).split()))
 
     def save(self, *paths: Path) -> None:
-        """Write the run to each of the paths, once all processes agree on its weights."""
-        weights = checkpoint.fingerprint(self.model)
-        self.world.check_same(step=self.done, weights=weights, random=default_generator.state)
-        self.world.first(lambda: self._write(paths))
-        self.kept = self.done
-
-    def _write(self, paths):
+        """Write the run to each of the paths."""
         about = dict(step=self.done, best_loss=self.best_loss, settings=self.settings, chars=self.vocab.chars)
         about |= dict(crc=self.crc, config=dataclasses.asdict(self.model.config))
         tensors, meta = checkpoint.pack(self.model, self.optimizer, self.generators, **about)
         for path in paths:
             checkpoint.save(path, tensors, meta)
+        self.kept = self.done
 
     def restore(self, tensors: Mapping[str, Any], saved: dict[str, Any]) -> None:
         """Continue a saved run. Optimizer options typed now, such as --weight-decay, override saved ones."""
@@ -189,7 +173,6 @@ class Run:
 
 
 def train(
-    world: World,
     out: Path,
     typed: Mapping[str, Any],
     *,
@@ -202,34 +185,34 @@ def train(
     """Begin a run in the folder `out`, or continue the one there, to its last step. Typed settings override the preset,
     that the resumed run's settings, and these the defaults.
 
-    All processes of `world` do the same; rank 0 alone touches files. Meanwhile no other process can train in `out`.
-    Raises CommandError, TextError and CheckpointError for input that does not fit, before anything is written, and
-    CommandError with a signal's status if that stopped the run, which is then saved."""
+    Meanwhile no other process can train in `out`. Raises CommandError, TextError and CheckpointError for input that
+    does not fit, before anything is written, and CommandError with a signal's status if that stopped the run, which is
+    then saved."""
     last, best, losses = (out / name for name in (LAST, BEST, LOSSES))
     with contextlib.ExitStack() as held:
-        tensors, saved = world.first(lambda: saved_run(out, held)) if resume else ({}, {})
-        settings = settings_for(out, typed, preset, texts, saved, world.size)
+        tensors, saved = saved_run(out, held) if resume else ({}, {})
+        settings = settings_for(out, typed, preset, texts, saved)
         if not resume:
-            world.first(lambda: refuse_another(out))
-        corpus = world.first(lambda: read_text(out, settings, saved, texts))
+            refuse_another(out)
+        corpus = read_text(out, settings, saved, texts)
         suited = {} if saved or preset else recipe.suited(len(corpus), DEFAULTS["steps"])
         settings |= (chosen := {k: v for k, v in suited.items() if k not in typed and settings[k] != v})
-        run = Run(world, settings, corpus, device, captured)
+        run = Run(settings, corpus, device, captured)
         if saved:
             run.restore(tensors, saved)
-            if saved.get("crc", run.crc) != run.crc and world.rank == 0:
+            if saved.get("crc", run.crc) != run.crc:
                 cli.note("the text has changed since the run began; the new text is used")
-        if not world.first(best.exists):  # it was deleted or not copied: the best starts over
+        if not best.exists():  # it was deleted or not copied: the best starts over
             run.best_loss = None
-        world.first(lambda: begin_writing(out, held, new=not saved))
+        begin_writing(out, held, new=not saved)
         if not saved:
             run.save(last)
         start, steps, columns = run.done, settings["steps"], ("step", "train", "val", "lr", "grad_norm")
         tokens = settings["batch_size"] * settings["block_size"]
         with (
-            Table(losses if world.rank == 0 else None, columns, keep=start) as table,
+            Table(losses, columns, keep=start) as table,
             Interrupt() as interrupt,
-            Progress(start, steps, tokens, silent=world.rank > 0) as progress,
+            Progress(start, steps, tokens) as progress,
         ):
             about = f"{len(corpus):,} characters, {len(run.vocab)} different"
             progress.say(f"{about}; {run.model.num_parameters():,} parameters")
@@ -250,10 +233,9 @@ def train(
                     mean = sum(trained) / len(trained)
                     trained.clear()
                     progress.say(f"step {run.done}: training loss {mean:.4f}, validation loss {val_loss:.4f}")
-                    if world.rank == 0 and math.isfinite(val_loss):
+                    if math.isfinite(val_loss):
                         progress.say(f"    {run.sample()}")
-                # Read once: a signal may come at any time, and to one process alone.
-                stopping = any(world.everyone(bool(interrupt.asked or progress.broken)))
+                stopping = bool(interrupt.asked or progress.broken)  # read once: a signal may come at any time
                 if (due or stopping) and not all(p.isfinite().all() for p in run.parameters):
                     raise diverged(run, f"step {run.done}: some weights are no longer finite")
                 if val_loss is not None and not math.isfinite(val_loss):
@@ -263,18 +245,18 @@ def train(
                     if due or stopping:
                         improved = val_loss is not None and (run.best_loss is None or val_loss < run.best_loss)
                         run.best_loss = val_loss if improved else run.best_loss
-                        world.first(table.flush)
+                        table.flush()
                         run.save(*[best, last] if improved else [last])
                 except OSError as error:
                     why = f"cannot save step {run.done} in {out}: {error.strerror}"
                     raise CommandError(f"{why}; step {run.kept} is saved: make room, then --resume") from None
                 if stopping:
                     break
-        if status := max(world.everyone(interrupt.status if interrupt.asked else 0)):
-            line = again(device, "train", "--resume", "--out", out, together=world.size)
-            raise CommandError(f"stopped and saved at step {run.done}; go on with: {line}", status=status)
-        if broken := world.first(lambda: progress.broken):
-            raise broken
+        if interrupt.asked:
+            line = again(device, "train", "--resume", "--out", out)
+            raise CommandError(f"stopped and saved at step {run.done}; go on with: {line}", status=interrupt.status)
+        if progress.broken:
+            raise progress.broken
         if run.best_loss is None:  # it was stopped before its first validation, and resumed with no steps left
             run.best_loss = run.validate()
             run.save(best, last)
@@ -308,9 +290,9 @@ def refuse_another(out):
         raise CommandError(f"{out} already holds a run: go on with --resume, or choose another --out")
 
 
-def again(device, *words, together=1):
+def again(device, *words):
     """The command line for a command on the same device."""
-    return cli.typed(*words, *([] if device == "cpu" else ["--device", device]), together=together)
+    return cli.typed(*words, *([] if device == "cpu" else ["--device", device]))
 
 
 def build(settings, vocab, device):
@@ -345,15 +327,11 @@ def saved_run(out, held):
     return tensors, saved
 
 
-def settings_for(out, typed, preset, texts, saved, processes):
+def settings_for(out, typed, preset, texts, saved):
     """The settings of a run. preset: a name of PRESETS, or None. saved: what its checkpoint says, or {}."""
     old = {"muon": 0} | saved.get("settings", {}) if saved else {}  # earlier runs had nanoGPT's recipe
     chosen = old | PRESETS.get(preset, {}) | typed
     settings = DEFAULTS | ({} if chosen.get("muon", DEFAULTS["muon"]) else ADAMW) | chosen
-    if processes > 1 and not saved and "shards" not in typed:
-        settings["shards"] = math.gcd(settings["batch_size"], max(8, processes))
-    if settings["batch_size"] % settings["shards"]:
-        raise CommandError("--batch-size {batch_size} is not a multiple of --shards {shards}".format(**settings))
     if texts:
         settings["text"] = [p if p == text.PYTHON_HELP else os.path.abspath(p) for p in map(os.fspath, texts)]
     changed = [

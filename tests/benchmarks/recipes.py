@@ -42,7 +42,6 @@ VARIANTS = {  # name: (settings, {constant of recipe.py: value})
 def trained(name, text_name, seed, steps):
     """(loss on what recipes are chosen on, loss on what is reported)."""
     import minigrad as mg
-    from minigrad.distributed import world
     from minigrad.training import recipe, runner, text
 
     settings, constants = VARIANTS[name]
@@ -50,8 +49,7 @@ def trained(name, text_name, seed, steps):
         setattr(recipe, constant, value)
     corpus = text.read_corpus([] if text_name == "stories" else [text_name])
     settings = runner.DEFAULTS | SIZES | dict(steps=steps, seed=seed, eval_batches=1) | settings
-    with world() as alone:
-        run = runner.Run(alone, settings, corpus)
+    run = runner.Run(settings, corpus)
     rest, last = text.split(run.vocab.encode(corpus), 0.9)
     run.batches.ids, chosen = text.split(rest, 8 / 9)
     for _ in range(steps):

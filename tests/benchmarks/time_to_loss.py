@@ -87,12 +87,10 @@ def settings_of(preset, seed):
 
 
 def ours(path, goal, seed, preset):
-    from minigrad.distributed import world
     from minigrad.training import runner, text
 
     settings = settings_of(preset, seed)
-    with world() as alone:
-        run = runner.Run(alone, settings, text.read_corpus([path]))
+    run = runner.Run(settings, text.read_corpus([path]))
     return lambda i: run.step()[0], run.validate, settings["steps"], None
 
 

@@ -45,7 +45,7 @@ def test_signals_in_quick_succession_are_one_stop(book, out, straight, first, se
     same_run(straight, out)
 
 
-CODES = [f.__code__ for f in (runner.train, runner.Run.step, runner.Run.save, runner.Run._write)]
+CODES = [f.__code__ for f in (runner.train, runner.Run.step, runner.Run.save)]
 
 
 def lines_of_train(visit):

@@ -149,7 +149,7 @@ BOUNDS = {  # name: (default, lowest, below)
     "n_layer": (3, 1, INF), "n_head": (4, 1, INF), "n_embd": (96, 1, INF), "block_size": (128, 1, INF),
     "batch_size": (16, 1, INF), "dropout": (0.0, 0, 1), "steps": (2200, 1, INF), "muon": (1, 0, 2),
     "lr": (0.02, 0, INF), "min_lr": (1e-3, 0, INF), "warmup": (10, 0, INF), "weight_decay": (0.0, 0, INF),
-    "clip": (0.0, 0, INF), "eval_every": (200, 1, INF), "eval_batches": (200, 0, INF), "shards": (1, 1, INF),
+    "clip": (0.0, 0, INF), "eval_every": (200, 1, INF), "eval_batches": (200, 0, INF),
     "seed": (1337, 0, 2**32),
 }  # fmt: skip
 

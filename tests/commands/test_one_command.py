@@ -55,7 +55,7 @@ def test_the_help_of_a_command_is_called_like_it(word, capsys):
     status, printed, _ = outcome(capsys, word, "-h")
     usage, says = printed.split("\n\n")[:2]
     assert status == 0 and usage.startswith(f"usage: minigrad {word} ") and len(says) > 15
-    assert re.search(rf"\n\n    (mpiexec -n 2 )?minigrad {word}", printed)  # an example
+    assert re.search(rf"\n\n    minigrad {word}", printed)  # an example
     options = printed.partition("\noptions:\n")[2].partition("\n\n")[0]
     assert all(len(says.split()) > 1 for says in re.split(r"^  -\S.*?(?:  |\n)", options, flags=re.M)[1:]), options
 
@@ -263,4 +263,4 @@ def test_the_lines_to_type_name_the_program_that_was_started(monkeypatch, tmp_pa
     monkeypatch.setattr(sys, "argv", [str(program), "train"])
     assert cli.typed("sample", "--prompt=The") == "bin/minigrad sample --prompt=The"
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
-    assert cli.typed("train", together=2) == "mpiexec -n 2 minigrad train"
+    assert cli.typed("train") == "minigrad train"

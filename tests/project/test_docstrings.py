@@ -42,7 +42,7 @@ KNOWN = vars(builtins) | {
     for kind in (
         mg.AnomalyError, mg.CaptureError, mg.DeviceError, mg.GraphError, checkpoint.CheckpointError,
         gradcheck.GradcheckError, study.IdentityError, mg.base.errors.CommandError,
-        mg.base.errors.RanksError, mg.base.errors.TextError,
+        mg.base.errors.TextError,
     )
 }  # fmt: skip
 

@@ -24,7 +24,6 @@ PACKAGES = [
     "study",
     "training",
     "viz",
-    "distributed",
     "autograd",
     "random",
 ]
@@ -68,12 +67,12 @@ def test_tab_completion_offers_what_is_public():
     """And packages that `import minigrad` leaves alone are there when they are first used."""
     lines = [
         "import sys, minigrad as mg",
-        "later = ('study', 'gradcheck', 'viz', 'distributed', 'nn', 'optim', 'utils', 'replay', 'training')",
+        "later = ('study', 'gradcheck', 'viz', 'nn', 'optim', 'utils', 'replay', 'training')",
         "assert not any(f'minigrad.{name}' in sys.modules for name in later)",
-        "assert {'study', 'gradcheck', 'viz', 'distributed', *mg.__all__} <= {*dir(mg)}",
+        "assert {'study', 'gradcheck', 'viz', *mg.__all__} <= {*dir(mg)}",
         "assert mg.capture is mg.capture and mg.load and mg.save and mg.nn.Linear and mg.cuda.is_available",
-        "assert not {'backend', 'launched', 'TYPE_CHECKING', 'locks'} & {*dir(mg)}",
-        "assert mg.study.flow and mg.gradcheck.gradcheck and mg.viz.graph and mg.distributed.world",
+        "assert not {'backend', 'TYPE_CHECKING', 'locks'} & {*dir(mg)}",
+        "assert mg.study.flow and mg.gradcheck.gradcheck and mg.viz.graph",
         "assert not hasattr(mg, 'studies')",
     ]
     subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, cwd=ROOT)
