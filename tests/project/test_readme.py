@@ -176,7 +176,7 @@ def test_names_exist():
 def test_what_a_journey_passes_is_in_its_file():
     """`autograd/op.py: Op.apply` and the like: a class, a function, a method or a constant of that file."""
     seen = [(doc, *match.groups()) for doc, code in QUOTED if (match := re.fullmatch(r"([\w/]+\.py): ([\w.]+)", code))]
-    assert len(seen) > 30
+    assert len(seen) > 20
     for doc, file, name in seen:
         places = [ROOT / doc, ROOT / "minigrad/x", ROOT / "x"]
         path = next((path for place in places if (path := place.parent / file).is_file()), None)
