@@ -22,11 +22,13 @@ from pathlib import Path
 
 import numpy as np
 
+import minigrad as mg
+from minigrad import nn, optim, study
 from minigrad.base import cli
 from minigrad.gradcheck import gradcheck
 
 HERE = Path(__file__).parent
-FILES = sorted(HERE.glob("step*.py"))
+FILES = sorted(HERE.glob("step*.py"), key=lambda file: int(re.findall(r"\d+", file.name)[0]))
 TURN, END, UNFINISHED = re.compile(r" *# your turn: "), re.compile(r" *# end$"), re.compile(r" *# ~")
 
 
@@ -72,7 +74,7 @@ def written(file):
     if not file.exists():
         raise NotYet(f"no {file.name} in {file.parent.resolve()}: `minigrad learn start DIR` copies all steps to DIR")
     text, wanted = file.read_text(encoding="utf-8"), ""
-    for name in re.findall(r"^from (step\d_\w+) import", text, re.M):
+    for name in re.findall(r"^from (step\d+_\w+) import", text, re.M):
         written(file.with_name(f"{name}.py"))
     for number, line in enumerate(text.splitlines(), 1):
         if TURN.match(line):
@@ -110,6 +112,18 @@ def near(found, expected, tolerance, what, function):
     if not isinstance(found, (int, float)) or not abs(found - expected) <= tolerance:
         shown = f"{found:.6g}" if isinstance(found, (int, float)) else repr(found)
         raise NotYet(f"{what} is {shown}; it should be {expected:.6g}. {look_at(function)}")
+
+
+def same(found, expected, what, function, tolerance=1e-12):
+    """Raise NotYet unless an array is what it should be, up to rounding."""
+    found = np.asarray(found, float)
+    if found.shape != expected.shape:
+        raise NotYet(f"{what} has shape {found.shape}; it should be {expected.shape}. {look_at(function)}")
+    apart = np.where(np.isfinite(found), abs(found - expected), np.inf)
+    if apart.size and apart.max() > tolerance * max(1.0, abs(expected).max()):
+        at = np.unravel_index(apart.argmax(), apart.shape)
+        place = f"{what}[{', '.join(map(str, at))}]"
+        raise NotYet(f"{place} is {found[at]:.6g}; it should be {expected[at]:.6g}. {look_at(function)}")
 
 
 def slopes(what, f, *inputs, blame):
@@ -317,6 +331,128 @@ def softmax(m):
     yield "gelu"
 
 
+def bigram(m):
+    rng, text = np.random.default_rng(0), "to be or not to be "
+    letters = m.Letters(text)
+    ids, V = letters.encode(text * 20), len(letters.all)
+    x, _ = m.batch(np.arange(30), 4, 5, rng)
+    same(x, x[:, :1] + np.arange(5), "of a text of the letters 0, 1, 2, …, x", m.batch)
+    rng = np.random.default_rng(0)
+    same(m.batch(np.arange(30), 4, 5, rng)[1], x + 1, "of a text of the letters 0, 1, 2, …, y", m.batch)
+    x, y = m.batch(ids, 4, 5, rng)
+    yield "each letter of a batch comes with the next"
+    near(float(m.loss_of(m.Tensor(np.zeros((V, V))), x, y).data), math.log(V), 1e-12, "the first loss", m.loss_of)
+    slopes("loss_of", lambda table: m.loss_of(table, x, y), m.Tensor(rng.normal(size=(V, V))), blame=m.loss_of)
+    yield f"a table of zeros costs ln {V}, and its slopes are right"
+    mine, theirs = m.Tensor(np.ones((2, 3))), mg.tensor(np.ones((2, 3)), requires_grad=True)
+    adam, real = m.Adam([mine], lr=0.1), optim.Adam([theirs], lr=0.1, betas=(0.9, 0.99))
+    for t in range(20):
+        mine.grad = rng.normal(size=(2, 3))
+        theirs.grad = mg.tensor(mine.grad)
+        with np.errstate(all="ignore"):
+            adam.step()
+        real.step()
+        same(mine.data, theirs.detach().numpy(), f"after step {t + 1} of Adam, p", m.Adam.step)
+    yield "20 steps of Adam are minigrad's"
+    losses = m.train(m.Tensor(np.zeros((V, V))), ids, 100, rng)
+    if not losses[-1] < 0.8:
+        raise NotYet(f"after 100 steps the loss is {losses[-1]:.3f}; it should be below 0.8. {look_at(m.Adam.step)}")
+    yield f"it learns: loss {losses[0]:.2f}, after 100 steps {losses[-1]:.2f}"
+
+
+def traced(model, *inputs):
+    """What study.trace_heads sees of minigrad's own layers, forward and backward."""
+    with study.trace_heads(model) as trace:
+        out = model(*inputs, **({"is_causal": True} if isinstance(model, nn.MultiheadAttention) else {}))
+        loss = (out[0] * DZ).sum() if isinstance(model, nn.MultiheadAttention) else out[1]
+        loss.backward()
+    return loss.item(), trace
+
+
+DZ = np.random.default_rng(1).normal(size=(5, 4))
+
+
+def head(m):
+    rng = np.random.default_rng(0)
+    x, *weights = (m.Tensor(0.7 * rng.normal(size=size)) for size in ((5, 4), (4, 4), (4, 4), (4, 4)))
+    z, mine = m.head(x, *weights)
+    P = np.asarray(mine["P"].data)
+    if np.triu(P, 1).any():
+        i, j = (int(place[0]) for place in np.nonzero(np.triu(P, 1)))
+        raise NotYet(f"P[{i}, {j}] is {P[i, j]:.3g}: query {i} sees key {j}, which comes later. {look_at(m.head)}")
+    layer = nn.MultiheadAttention(4, 1, bias=False, batch_first=True).to(mg.float64)
+    with mg.no_grad():
+        layer.in_proj_weight.copy_(mg.tensor(np.concatenate([w.data.T for w in weights])))
+        layer.out_proj.weight.copy_(mg.eye(4, dtype=mg.float64))
+    seen = traced(layer, *[mg.tensor(x.data[None])] * 3)[1][""]
+    same(np.tril(mine["S"].data), np.tril(seen.scores[0, 0]), "S", m.head)
+    same(P, seen.pattern[0, 0], "P", m.head)
+    same(z.data, seen.z[0, 0], "z", m.head)
+    yield "q, k, v, S, P and z are those of minigrad's layer"
+    z.backward(DZ)
+    real = {"v": seen.v_grad, "P": seen.pattern_grad, "S": seen.scores_grad, "q": seen.q_grad, "k": seen.k_grad}
+    for name, gradient in real.items():
+        same(
+            np.tril(mine[name].grad) if name == "S" else mine[name].grad,
+            gradient[0, 0],
+            f"your engine's d{name}",
+            m.head,
+        )
+    yield "their gradients by your engine too"
+    found = m.by_hand(*(mine[name].data for name in "qkvP"), DZ)
+    for name, gradient in real.items():
+        same(found[name], gradient[0, 0], f"d{name} by hand", m.by_hand)
+    yield "and by hand: dv, dP, dS, dq, dk"
+
+
+def gpt(m):
+    rng = np.random.default_rng(0)
+    mg.manual_seed(3)
+    model = nn.GPT(nn.GPTConfig(11, block_size=8, n_layer=2, n_head=2, n_embd=8, bias=False)).to(mg.float64)
+    x, y = rng.integers(11, size=(3, 8)), rng.integers(11, size=(3, 8))
+    loss, trace = traced(model, mg.tensor(x), mg.tensor(y))
+    p, mine = {name: m.Tensor(w.numpy().copy()) for name, w in model.state_dict().items()}, {}
+    own = m.loss_of(p, x, y, 2, 2, mine)
+    for layer in trace:
+        for name in ("q", "k", "v", "pattern", "z"):
+            same(mine[layer][name].data, getattr(trace[layer], name), f"{name} of {layer}, ", m.attention)
+    yield "q, k, v, P and z of all heads are minigrad's"
+    near(float(own.data), loss, 1e-12, "the loss", m.logits_of)
+    yield f"the loss too, {loss:.6f}"
+    own.backward()
+    for layer in trace:
+        for name in ("z", "v", "pattern", "scores", "q", "k"):
+            gradient = getattr(trace[layer], f"{name}_grad")
+            same(mine[layer][name].grad, gradient, f"the gradient of {name} of {layer}, ", m.attention)
+    yield "the gradients of all heads are minigrad's, to 12 digits"
+    for name, w in model.named_parameters():
+        same(p[name].grad, w.grad.numpy(), f"the gradient of {name}", m.logits_of)
+    yield "and those of all weights"
+
+
+def training(m):
+    ids, sizes = m.Letters("abc").encode("abc" * 40), dict(B=4, T=8, n_layer=1, nh=2)
+    p = m.new_weights(3, 8, 8, 1, np.random.default_rng(0))
+    theirs = m.minigrads_losses(p, ids, 10, **sizes, rng=np.random.default_rng(1))
+    mine = m.train(p, ids, 10, **sizes, rng=np.random.default_rng(1))
+    for i, (loss, expected) in enumerate(zip(mine, theirs)):
+        near(loss, expected, 1e-9, f"the loss of step {i}", m.train)
+    yield "ten steps of training are minigrad's"
+    new = m.new_weights(3, 8, 8, 1, np.random.default_rng(2))
+    for n in range(1, 9):
+        likeliest = int(m.logits_of(new, ids[None, :n], 1, 2).data[0, -1].argmax())
+        wrote = m.write(new, ids[:n], 1, 8, 1, 2, np.random.default_rng(n), temperature=1e-3)[-1]
+        near(wrote, likeliest, 0, f"at a temperature of 0.001, what is written after {n} letters", m.write)
+    near(len({*m.write(new, ids[:2], 60, 8, 1, 2, np.random.default_rng(0), temperature=1e3)}), 3, 0,
+         "at a temperature of 1000, the number of different letters that are written", m.write)  # fmt: skip
+    yield "cold, it writes the likeliest letter; hot, any"
+    last = m.train(p, ids, 100, **sizes, rng=np.random.default_rng(1))[-1]
+    wrote = "".join("abc"[i] for i in m.write(p, ids[:2], 10, 8, 1, 2, np.random.default_rng(0)))
+    if wrote != "abcabcabcabc":
+        raise NotYet(f"trained on abcabc…, with a loss of {last:.3f}, it writes {wrote}. {look_at(m.write)}")
+    yield f"trained on abcabc…, it writes {wrote}"
+
+
 STEPS = {  # the check, one more sentence, and where to go from there
     1: (slope, "The two calls are f(x + h) and f(x - h); they lie 2h apart. min() takes key=error.", ""),
     2: (value, "If one parent alone grows by a bit, by how much does the result grow? Multiply that by dy.", ""),
@@ -330,7 +466,23 @@ STEPS = {  # the check, one more sentence, and where to go from there
     6: (
         softmax,
         "Sums along the row need keepdims=True. For gelu, differentiate 0.044715 x³ by hand.",
-        "minigrad/ops/softmax.py has the same formulas, and minigrad/study/one_gradient.md follows one through a head",
+        "minigrad/ops/softmax.py has the same formulas",
+    ),
+    7: (bigram, "y is one place further on: at + 1. p.data = p.data - …; g is p.grad, and g² is p.grad**2.", ""),
+    8: (
+        head,
+        "k.permute(1, 0) is kᵀ, and hs is k.shape[-1]. Add past(T) to S for P alone. In NumPy Pᵀ is P.T.",
+        "minigrad/study/one_gradient.md says in words what each of the five lines means",
+    ),
+    9: (
+        gpt,
+        "(B, T, 3, nh, hs) is .reshape(B, T, 3, nh, C // nh); then axis 2 comes first. Back: .permute(0, 2, 1, 3).",
+        "examples/induction_heads.py shows what two layers of heads can do",
+    ),
+    10: (
+        training,
+        "Four lines, as in step 7. In writing, of (1, T, V) you need [0, -1].",
+        "minigrad train is this, at length",
     ),
 }
 

@@ -22,13 +22,19 @@ def draw(end, path, places=()):
     print("wrote", *Graph(dot).save(path))
 
 
-def maps(arrays, path, top=None):
-    """{title: matrix} as maps side by side, purple below 0 and orange above. top: the number of the darkest orange."""
-    figure = canvas.new_figure("maps", (3 * len(arrays), 3.2))
+def maps(arrays, path, top=None, names=None):
+    """{title: matrix} as maps side by side, purple below 0 and orange above. top: the number of the darkest orange.
+    names: of rows and columns, instead of their numbers."""
+    size = max(3, 0.12 * len(names or ()))
+    figure = canvas.new_figure("maps", (size * len(arrays), size + 0.2))
     for axes, (title, a) in zip(figure.subplots(1, len(arrays), squeeze=False)[0], arrays.items()):
         most = top or abs(a).max() or 1
         figure.colorbar(axes.imshow(a, cmap="PuOr_r", vmin=-most, vmax=most), ax=axes, shrink=0.7)
         axes.set(title=title, xticks=range(a.shape[1]), yticks=range(a.shape[0]))
+        if names:
+            shown = [repr(name)[1:-1] if name.isspace() else name for name in names]
+            axes.set_xticklabels(shown, fontsize=7, parse_math=False)
+            axes.set_yticklabels(shown, fontsize=7, parse_math=False)
     canvas.save(figure, path)
     print("wrote", path)
 

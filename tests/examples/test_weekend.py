@@ -99,6 +99,34 @@ MISTAKES = [  # step, what the solution has, what the learner wrote, what the ch
     (6, "(g - g.mean(-1, keepdims=True) - normed", "(g - normed", "layer_norm: the slope for x["),
     (6, ".reshape(-1, dy.shape[-1]).sum(0)", "", "layer_norm: RuntimeError: its backward returned a gradient of shape"),
     (6, "1 + 3 * 0.044715", "1 + 0.044715", "gelu: the slope for x["),
+    (7, "return ids[at], ids[at + 1]", "return ids[at], ids[at]", "the letters 0, 1, 2, …, y["),
+    (7, "return ids[at], ids[at + 1]", "return ids[at], ids[at[:, -1] + 1]", "y has shape (4,); it should be (4, 5)"),
+    (7, "(1 - b2) * p.grad**2", "(1 - b2) * p.grad", "after step 1 of Adam, p["),
+    (7, "self.m[i] / (1 - b1**self.t), self.v[i] / (1 - b2**self.t)", "self.m[i], self.v[i]",
+     "after step 1 of Adam, p["),
+    (7, "p.data - self.lr * m", "p.data + self.lr * m", "after step 1 of Adam, p["),
+    (7, "self.m[i] = b1 * self.m[i] + (1 - b1) * p.grad", "self.m[i] = (1 - b1) * p.grad", "after step 2 of Adam, p["),
+    (7, ".reshape(-1, table.shape[-1]), y", ", y", "IndexError"),
+    (8, " * k.shape[-1] ** -0.5\n    P", "\n    P", "S["),
+    (8, "softmax(S + past(x.shape[0]))", "softmax(S)", "query 0 sees key 1, which comes later"),
+    (8, "softmax(S + past(x.shape[0]))", "softmax(S * np.tri(x.shape[0]))", "query 0 sees key 1, which comes later"),
+    (8, "dv = P.T @ dz", "dv = P @ dz", "dv by hand["),
+    (8, "dP = dz @ v.T", "dP = v @ dz.T", "dP by hand["),
+    (8, "P * (dP - (P * dP).sum(-1, keepdims=True))", "P * dP", "dS by hand["),
+    (8, "dq = scale * dS @ k", "dq = dS @ k", "dq by hand["),
+    (8, "dk = scale * dS.T @ q", "dk = scale * dS @ q", "dk by hand["),
+    (9, "reshape(B, T, 3, nh, C // nh).permute(2, 0, 3, 1, 4)", "reshape(B, T, nh, 3, C // nh).permute(3, 0, 2, 1, 4)",
+     "q of blocks.0.attn, ["),
+    (9, "reshape(B, T, 3, nh, C // nh).permute(2, 0, 3, 1, 4)", "reshape(3, B, nh, T, C // nh)",
+     "q of blocks.0.attn, ["),
+    (9, "z.permute(0, 2, 1, 3).reshape(B, T, C)", "z.reshape(B, T, C)", "q of blocks.1.attn, ["),
+    (9, "x = x + attention(", "x = attention(", "q of blocks.1.attn, ["),
+    (9, "x = x + linear(gelu", "x = linear(gelu", "q of blocks.1.attn, ["),
+    (9, 'linear(layer_norm(x, p["norm.weight"])', "linear(x", "the loss is"),
+    (10, "nh)\n        adam.zero_grad()\n", "nh)\n", "the loss of step 2 is"),
+    (10, "adam.step()\n        # end", "", "the loss of step 1 is"),
+    (10, ".data[0, -1]", ".data[0, 0]", "at a temperature of 0.001, what is written after"),
+    (10, "logits * (1 / temperature)", "logits * temperature", "at a temperature of 0.001"),
 ]  # fmt: skip
 
 
@@ -130,7 +158,7 @@ def test_from_the_shell(tmp_path, monkeypatch, capsys):
     for argv, words in (
         (["start", str(tmp_path / "mine")], "already"),
         (["start"], "name a folder"),
-        (["7"], "at most 6"),
+        (["11"], "at most 10"),
         (["x"], "whole"),
     ):
         with pytest.raises(SystemExit) as stop:
