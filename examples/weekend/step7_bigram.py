@@ -13,7 +13,8 @@ keeps for each weight a running mean of its slope g and of g², and divides one 
 m and v begin at 0, and so are too small at first; m̂ = m / (1 - β₁ᵗ) and v̂ = v / (1 - β₂ᵗ), after t steps, are not.
 
 Predict before you run this file: the table begins as zeros. What is the loss then? The number of letters is all that
-you need."""
+you need.
+"""
 
 import sys
 

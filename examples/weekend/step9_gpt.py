@@ -10,7 +10,8 @@ The names of the weights are those of minigrad's nn.GPT, so that `minigrad learn
 compare the loss and the gradient of every head.
 
 Predict before you run this file: all weights of the last matrix of a layer of heads, out_proj, are 0. Which of the
-head's own weights get a gradient?"""
+head's own weights get a gradient?
+"""
 
 import numpy as np
 from step5_tensor import Tensor
@@ -18,16 +19,19 @@ from step6_softmax import cross_entropy, gelu, layer_norm, softmax
 from step8_head import past
 
 
-# The weights of a block, by their names in minigrad.
-BLOCK = "norm1.weight attn.in_proj_weight attn.out_proj.weight norm2.weight mlp.fc.weight mlp.proj.weight".split()
+def of_block(C):
+    """{name: shape} of the weights of a block, as minigrad calls them."""
+    return {
+        "norm1.weight": (C,), "attn.in_proj_weight": (3 * C, C), "attn.out_proj.weight": (C, C),
+        "norm2.weight": (C,), "mlp.fc.weight": (4 * C, C), "mlp.proj.weight": (C, 4 * C),
+    }  # fmt: skip
 
 
 def new_weights(V, T, C, n_layer, rng):
     """{name: Tensor} for V letters, T places, and n_layer blocks of C numbers."""
     shapes = {"wte.weight": (V, C), "wpe.weight": (T, C), "norm.weight": (C,)}
     for i in range(n_layer):
-        of_block = (C,), (3 * C, C), (C, C), (C,), (4 * C, C), (C, 4 * C)
-        shapes |= {f"blocks.{i}.{name}": shape for name, shape in zip(BLOCK, of_block)}
+        shapes |= {f"blocks.{i}.{name}": shape for name, shape in of_block(C).items()}
     small = {name: rng.normal(size=shape) * C**-0.5 for name, shape in shapes.items()}
     return {name: Tensor(np.ones(shapes[name]) if "norm" in name else w) for name, w in small.items()}
 
@@ -58,7 +62,7 @@ def logits_of(p, idx, n_layer, nh, seen=None):
     seen = {} if seen is None else seen
     x = p["wte.weight"].rows(idx) + p["wpe.weight"].rows(np.arange(idx.shape[1]))
     for i in range(n_layer):
-        norm1, w_in, w_out, norm2, w_fc, w_proj = (p[f"blocks.{i}.{name}"] for name in BLOCK)
+        norm1, w_in, w_out, norm2, w_fc, w_proj = (p[f"blocks.{i}.{name}"] for name in of_block(x.shape[-1]))
         heads = seen.setdefault(f"blocks.{i}.attn", {})
         # your turn: x plus the attention of its layer_norm by norm1; then x plus linear, gelu, linear of that by norm2
         x = x + attention(layer_norm(x, norm1), w_in, w_out, nh, heads)
