@@ -162,5 +162,6 @@ def test_products_are_cut_so_that_the_busiest_multiprocessor_has_least_to_do():
     assert choose(1, 1, 0, 1, True, 132)[1] == 1 and choose(0, 0, 5, 0, True, 132)[1] == 1
     assert choose(64, 64, 4096, 1, True, 132) == (64, 4096 // 128)
     assert choose(64, 64, 10**6, 1, True, 132) == (64, 3 * 132)  # blocks on all of them, three at a time
-    assert choose(64, 64, 10**6, 1, True, 1) == (64, 1)
+    assert choose(64, 64, 10**6, 1, True, 1) == (64, 3)  # one block alone keeps it less busy
+    assert choose(2304, 768, 8192, 1, True, 132) == (128, 7)  # 108 tiles: most multiprocessors would have one block
     assert choose(64, 64, 10**5, 396, True, 132)[1] == 1  # there are tiles enough

@@ -17,8 +17,17 @@ PRODUCT = Struct("matmul.cuh", "Product")
 MAX_BATCH_DIMS = PRODUCT.counts["batch"]  # dims that can be merged count as one
 STEP = 16  # parts of k are multiples of it
 SHORTEST = 128  # the smallest k worth a block of its own
-JOIN = 800_000  # the cost of another launch, in multiplications that one multiprocessor does in that time
-TRAFFIC = 30  # the cost of reading or writing a number, in multiplications of the whole GPU
+# Costs, in multiplications that one multiprocessor does in that time; of tensor cores, SPEED times as many. They fit
+# the times of GPT-2's products on an H200.
+JOIN = 800_000  # another launch
+TRAFFIC = 40  # to read or write a number, in multiplications of the whole GPU
+START = 20  # a block's beginning, in steps along k
+# {side of a tile: (share of the peak, the same of tensor cores, what 1, 2, … blocks that share a multiprocessor take,
+# in units of one among as many as have room there)}
+SIDES = {
+    128: (0.9, 0.9, (1.25, 2)),
+    64: (0.78, 0.66, (1.9, 2.2, 2.9, 4)),
+}
 SPEED = {2: 6, 4: 3}  # how much faster tensor cores multiply, by an element's bytes
 
 
@@ -88,7 +97,7 @@ def tiling(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors, t
     read_a = _reading(a, rows, k, [step for _, step, _ in dims], count if aligned[0] else 0)
     read_b = _reading(b, m, k, [step for _, _, step in dims], count if aligned[1] else 0)
     large = tensor or (count > 2 and max(read_a, read_b) < 2)  # larger tiles need more registers than there are
-    side, parts = choose(rows, m, k, batches, large, processors, SPEED[dtype.itemsize] if tensor else 1)
+    side, parts = choose(rows, m, k, batches, large, processors, SPEED[dtype.itemsize] if tensor else 0)
     part = -(-k // (parts * STEP)) * STEP
     parts = -(-k // part) if k else 1
     fill = [0] * (MAX_BATCH_DIMS - len(dims))
@@ -183,19 +192,23 @@ def _tiles(n, m, side):
     return -(-n // side) * -(-m // side)
 
 
-def choose(n, m, k, batches, large, processors, speed=1):
-    """(side of the tiles, parts of k) for what takes least time, in multiplications that one multiprocessor could do.
+def choose(n, m, k, batches, large, processors, tensor=0):
+    """(side of the tiles, parts of k) for what takes least time.
 
     large: may tiles be 128 × 128? They reuse more of what is read, but there are fewer of them. A multiprocessor's
-    blocks share it, so those of the busiest one count. speed: how much faster than usual it multiplies."""
+    blocks share it, so those of the busiest one count; one alone keeps it less busy. tensor: how much faster tensor
+    cores multiply, or 0 without them."""
     best: tuple = ()
-    for side, efficiency, resident in ((128, 0.9, 2), (64, 0.75, 3)):  # resident: blocks on a multiprocessor at a time
+    for side, (share, of_tensor, together) in SIDES.items():
         if side == 128 and not large:
             continue
         tiles = max(1, _tiles(n, m, side) * batches)
-        for parts in {1, max(1, min(processors * resident // tiles, k // SHORTEST))}:
-            time = -(-tiles * parts // processors) * (k / parts) * side * side / efficiency
+        for parts in range(1, max(1, min(8 * processors // tiles, k // SHORTEST)) + 1):
+            full, rest = divmod(-(-tiles * parts // processors), len(together))
+            turns = full * together[-1] + (together[rest - 1] if rest else 0)
+            speed = tensor or 1
+            time = turns * (k / parts + START * speed) * side * side / (of_tensor if tensor else share)
             if parts > 1:
-                time += speed * JOIN + speed * TRAFFIC * 2 * parts * n * m * batches / processors
+                time += speed * (JOIN + TRAFFIC * 2 * parts * n * m * batches / processors)
             best = min(best or (time, side, parts), (time, side, parts))
     return best[1:]
