@@ -19,6 +19,19 @@ TILES = (64, 64), (64, 32), (32, 32)  # ROWS and COLUMNS of attention.cuh
 REGISTERS = 40 << 10  # bytes of dk, ROWS × DP, and of p, ROWS × COLUMNS, with which dv and dp, as large, fit into them
 
 
+@functools.cache
+def _shape(dtype, D, needed, tensor_cores, limit):
+    """The Shape for a head size: the largest of which two blocks, or else one, fit in shared memory; or None."""
+    DP, itemsize = next((size for size in PADDED if size >= D), 0), real(dtype).itemsize
+    for tensor in (True, False) if tensor_cores else (False,):
+        for at_once in (2, 1) if DP else ():
+            for rows, columns in TILES[: 2 if tensor else None]:
+                shape = Shape(rows, columns, DP, tensor, dtype.itemsize if tensor else itemsize)
+                if rows * (DP + columns) * itemsize <= REGISTERS and at_once * needed(shape) <= limit:
+                    return shape
+    return None
+
+
 class Attention(Softmax):
     shared_limit = 227 << 10  # bytes of shared memory that a block may have: this is an H100's
 
@@ -96,15 +109,7 @@ class Attention(Softmax):
         return max((D for D in PADDED if self._shape(dtype, D, dk_dv_bytes)), default=0)
 
     def _shape(self, dtype, D, needed):
-        """The Shape for a head size: the largest of which two blocks, or else one, fit in shared memory; or None."""
-        DP, itemsize = next((size for size in PADDED if size >= D), 0), real(dtype).itemsize
-        for tensor in (True, False) if self.tensor(dtype) else (False,):
-            for at_once in (2, 1) if DP else ():
-                for rows, columns in TILES[: 2 if tensor else None]:
-                    shape = Shape(rows, columns, DP, tensor, dtype.itemsize if tensor else itemsize)
-                    if rows * (DP + columns) * itemsize <= REGISTERS and at_once * needed(shape) <= self.shared_limit:
-                        return shape
-        return None
+        return _shape(dtype, D, needed, self.tensor(dtype), self.shared_limit)
 
     @KERNEL
     def attention_pattern(self, scores, scale, mask, is_causal):
