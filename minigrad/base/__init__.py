@@ -1,1 +1,1 @@
-"""What every room may use: exceptions, locks, files, what is said on a command line. It knows nothing of arrays."""
+"""What every package may use: exceptions, locks, files, command lines. It knows nothing of arrays."""

@@ -6,8 +6,8 @@
 
 The folder --out gets last.safetensors (all that --resume needs), best.safetensors (the lowest validation loss),
 losses.csv and loss.png. On Ctrl-C, SIGTERM or SIGHUP the program finishes its step, saves, and exits with that signal's
-status: 130, 143 or 129. Bad input is answered in one line, with exit status 2. A run is never overwritten: choose
-another --out, or remove the old run yourself.
+status: 130, 143 or 129. Bad input gives one line of error and exit status 2. A run is never overwritten: choose another
+--out, or remove the old run yourself.
 """
 
 import math

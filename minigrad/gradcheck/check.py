@@ -174,7 +174,7 @@ def gradgradcheck(fn: Any, *inputs: Any, **options: Any) -> GradcheckReport:
 
 
 def _small(subject, clock):
-    """Is a full Jacobian cheap? At least so many forwards must fit into half of a budget."""
+    """Is a full Jacobian cheap? All its forwards must fit into half of the budget."""
     if subject.size > FULL or clock.seconds is None:
         return subject.size <= FULL
     began = time.perf_counter()

@@ -16,8 +16,8 @@ MOST_KINKS = 8  # elements at kinks that are removed from one direction
 
 
 def check_elements(comparison, combinations=None):
-    """Compare each output, or so many random combinations of them, with respect to each element of each input. Adds one
-    finding for each leaf."""
+    """Compare each output, or this many random combinations of all, with respect to each element of each input. Adds
+    one finding for each leaf."""
     c = comparison
     drawn = None if combinations is None else c.draw_cotangents(combinations)
     cotangents = np.eye(c.y.size)[c.defined] if drawn is None else drawn

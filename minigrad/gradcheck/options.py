@@ -35,7 +35,7 @@ def answered(others, raise_on_fail, mode):
             raise TypeError(f"gradcheck() got an unexpected keyword argument {name!r}")
         harmless, instead = ANSWERED[name]
         if not any(value is x or (isinstance(value, (int, float)) and value == x) for x in harmless):
-            raise TypeError(f"gradcheck: {name}={value!r} of torch.autograd.gradcheck is not to be had: {instead}")
+            raise TypeError(f"gradcheck: {name}={value!r} of torch.autograd.gradcheck is not supported: {instead}")
     return raise_on_fail, mode
 
 

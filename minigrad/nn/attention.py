@@ -154,10 +154,10 @@ class MultiheadAttention(Module):
         need_weights is False by default, and is_causal needs no attn_mask beside it.
 
         cache: a KVCache. The new keys and values are added to it, and the queries see all S that it then holds: masks
-        have to cover them, and is_causal counts the queries' positions from the length that it had before. A single
-        query of the fused form, without masks, takes a way of its own: see decodes.
+        must cover them, and is_causal counts the queries' positions from the cache's length before the call. A single
+        query without masks takes a faster path in the fused form: see `decodes`.
 
-        left_padding (B,) int64: how many keys at the start of each row are hidden."""
+        left_padding (B,) int64: the number of keys hidden at the start of each row."""
         key = query if key is None else key
         value = key if value is None else value
         self._check(query, key, value)

@@ -6,7 +6,7 @@ ValueError or TypeError."""
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from ..dtypes import DEFAULT_FLOAT
 from ..tensor import Tensor, empty
@@ -15,12 +15,9 @@ from . import functional as F
 from . import init
 from .module import Module, Parameter, placed
 
-if TYPE_CHECKING:
-    pass
-
 
 class Identity(Module):
-    """Gives back what it is given, a Tensor of any shape, whatever arguments it was made with."""
+    """Returns its input, a Tensor of any shape. All arguments are ignored."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
@@ -65,7 +62,7 @@ class Embedding(Module):
     """Rows of a weight (num_embeddings, embedding_dim), named by an int index: (…) -> (…, embedding_dim).
 
     Initial values are standard normal. padding_idx: a row that begins as zeros and gets no gradient. Raises IndexError
-    for a number outside of [0, num_embeddings), TypeError for an index that is not an int Tensor, and ValueError for a
+    for a number outside [0, num_embeddings), TypeError for an index that is not an int Tensor, and ValueError for a
     padding_idx that is not a row."""
 
     def __init__(

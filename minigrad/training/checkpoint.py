@@ -3,8 +3,8 @@
 The arrays are the file's tensors, and everything else is JSON in its header. A checksum covers both, since safetensors
 has none. Any program that reads safetensors can read the weights.
 
-The checksum finds damage, but an undamaged file can still say something impossible. So whoever takes something from a
-checkpoint checks it first, as `unpack` and `runs.load_char_model` do.
+The checksum finds damage, but an intact file can still hold impossible values. So `unpack` and `runs.load_char_model`
+check everything before they use it.
 """
 
 import contextlib

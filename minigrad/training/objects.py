@@ -46,8 +46,8 @@ def save(obj: Any, path: Any) -> None:
 
 
 def load(path: Any, map_location: str | None = None, weights_only: bool = True) -> Any:
-    """What save() wrote to `path`, with states in the place of modules, optimizers and generators; or {name: Tensor} of
-    any other safetensors file. map_location: the device for the Tensors, "cpu" if None. weights_only, which is
+    """What save() wrote to `path`, with the states of modules, optimizers and generators; or {name: Tensor} of any
+    other safetensors file. map_location: the device for the Tensors, "cpu" if None. weights_only, which is
     PyTorch's, changes nothing: no code is ever loaded.
 
     Raises CheckpointError, whatever is wrong with the file; TypeError or ValueError for a map_location that is no

@@ -121,8 +121,8 @@ class Contract:
         if missing:
             raise ContractError(f"kernel {name}: no `// args` says how large {missing} must be")
         self._checked: set = set()  # the kinds of arguments that were valid
-        # Of some arrays, sizes are not to be had quickly, since they depend on structs. {what they depend on: [how many
-        # elements each must have]}
+        # The sizes of some arrays depend on structs and are slow to compute. {what they depend on: [how many elements
+        # each must have]}
         uses = {x.name: self._uses(_names(x.dims + x.steps)) for x in self.arrays.values()}
         self._slow = [x for x in self.arrays.values() if x.steps or uses[x.name] & self.structs.keys()]
         self._needed: dict = {}

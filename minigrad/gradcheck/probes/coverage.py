@@ -19,8 +19,8 @@ class Lines:
 
     @contextmanager
     def watched(self):
-        """Trace the calls of this thread, in these code objects only. A debugger or coverage that traces already is
-        left alone, and then nothing is said of lines."""
+        """Trace the calls of this thread, in these code objects only. If a debugger or coverage already traces, no
+        lines are reported."""
         if not self.codes or sys.gettrace() is not None:
             self.codes = set()
             yield

@@ -114,7 +114,7 @@ def _unit(x, j):
 
 
 def _agrees(p, subject, run, dys, gradient, u):
-    """Do two or three central differences, extrapolated, agree with the gradient to a ten-millionth? No wrong one
+    """Do two to four central differences, extrapolated, agree with the gradient to a ten-millionth? No wrong one
     would. A gradient of 0 is also right where the function does not change at all close by, as floor does not. If it is
     0 at the user's own point too, where that was found right, close is very close."""
     cotangent, parts = joined(dys), gradient[u != 0] * u[u != 0]
@@ -124,7 +124,7 @@ def _agrees(p, subject, run, dys, gradient, u):
     h, analytic = STEP / 2 ** np.round(np.log2(max(1, int(np.count_nonzero(u)))) / 4), parts.sum()
     row: list = []
     close = CLOSE if any(g.any() for g in p.gradient) else CLOSEST
-    for k in (0, 1, 2, *([] if analytic else [close])):
+    for k in (0, 1, 2, 3, *([] if analytic else [close])):
         try:
             up, down = (subject.values(subject.shifted(direction, sign * h / 2**k)) for sign in (1, -1))
             slope = cotangent @ (up - down) / (2 * h / 2**k)

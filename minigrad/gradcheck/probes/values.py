@@ -70,8 +70,9 @@ ALONE = ("x 30", "negated", "rounded", "zeros", "ones", "all equal")  # of one i
 
 
 def values(p):
-    """The gradient at other points: large, small, negated, rounded, zeros, ties, in order, near a number that stands in
-    the code of the function's ops. Where the function is not defined, kinks or is lost in rounding, nothing is said."""
+    """The gradient at other points: large, small, negated, rounded, zeros, ties, in order, near a number that appears
+    in the code of the function's ops. Points where the function is undefined, kinks or is lost in rounding don't
+    count."""
     p.require_first_order()
     arrays = p.subject.arrays
     if not 0 < p.subject.size <= LARGE:

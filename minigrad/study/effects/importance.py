@@ -163,9 +163,9 @@ def _gates(layer, h, value):
 def ablate_heads(model: "Module", heads: Mapping[Any, Iterable[int]], mode: str = "zero") -> Iterator[None]:
     """Within a with-block, silence heads, {layer: numbers of heads}; a layer is named by its path or number.
 
-    mode "zero": z_h = 0. "mean": z_h is its mean over all sequences and positions of the forward, a
-    constant for gradients. The layers named take
-    the batched form. Raises KeyError for an unknown layer, ValueError for an unknown head or mode."""
+    mode "zero": z_h = 0. "mean": z_h is its mean over all sequences and positions of the forward, a constant for
+    gradients. These layers take the batched form. Raises KeyError for an unknown layer, ValueError for an unknown head
+    or mode."""
     if mode not in ("zero", "mean"):
         raise ValueError(unknown("mode", mode, ("zero", "mean")))
     layers = attention_layers(model)

@@ -1,6 +1,6 @@
 """The CPU backend where there is a C++ compiler: kernels, and NumPy where that gives the same bits faster.
 
-What goes where is said in backend/launch, at each primitive: see launch/rules.py.
+Each primitive of backend/launch declares which of the two it uses: see launch/rules.py.
 """
 
 import functools
@@ -37,7 +37,7 @@ with small ones waits for no more than it uses."""
 
 FOLDER = Path(__file__).parent
 OWN = "gemm", "attention"
-"""What a CPU has of its own, in the place of files of kernels/."""
+"""What replaces files of kernels/ on a CPU."""
 
 
 @functools.lru_cache(4096)

@@ -37,7 +37,7 @@ def folder():
 
 
 def _digest(path, data):
-    """With the name, since one file in the place of another is damage too."""
+    """A digest of the name too, so that a file under another's name counts as damaged."""
     return hashlib.sha256(os.path.basename(path).encode() + b"\0" + data).digest()
 
 
