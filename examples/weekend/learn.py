@@ -335,10 +335,9 @@ def bigram(m):
     rng, text = np.random.default_rng(0), "to be or not to be "
     letters = m.Letters(text)
     ids, V = letters.encode(text * 20), len(letters.all)
-    x, _ = m.batch(np.arange(30), 4, 5, rng)
+    x, y = m.batch(np.arange(30), 4, 5, rng)
     same(x, x[:, :1] + np.arange(5), "of a text of the letters 0, 1, 2, …, x", m.batch)
-    rng = np.random.default_rng(0)
-    same(m.batch(np.arange(30), 4, 5, rng)[1], x + 1, "of a text of the letters 0, 1, 2, …, y", m.batch)
+    same(y, x + 1, "of a text of the letters 0, 1, 2, …, y", m.batch)
     x, y = m.batch(ids, 4, 5, rng)
     yield "each letter of a batch comes with the next"
     near(float(m.loss_of(m.Tensor(np.zeros((V, V))), x, y).data), math.log(V), 1e-12, "the first loss", m.loss_of)
@@ -360,18 +359,6 @@ def bigram(m):
     yield f"it learns: loss {losses[0]:.2f}, after 100 steps {losses[-1]:.2f}"
 
 
-def traced(model, *inputs):
-    """What study.trace_heads sees of minigrad's own layers, forward and backward."""
-    with study.trace_heads(model) as trace:
-        out = model(*inputs, **({"is_causal": True} if isinstance(model, nn.MultiheadAttention) else {}))
-        loss = (out[0] * DZ).sum() if isinstance(model, nn.MultiheadAttention) else out[1]
-        loss.backward()
-    return loss.item(), trace
-
-
-DZ = np.random.default_rng(1).normal(size=(5, 4))
-
-
 def head(m):
     rng = np.random.default_rng(0)
     x, *weights = (m.Tensor(0.7 * rng.normal(size=size)) for size in ((5, 4), (4, 4), (4, 4), (4, 4)))
@@ -384,22 +371,21 @@ def head(m):
     with mg.no_grad():
         layer.in_proj_weight.copy_(mg.tensor(np.concatenate([w.data.T for w in weights])))
         layer.out_proj.weight.copy_(mg.eye(4, dtype=mg.float64))
-    seen = traced(layer, *[mg.tensor(x.data[None])] * 3)[1][""]
+    dz, given = rng.normal(size=(5, 4)), mg.tensor(x.data[None])
+    with study.trace_heads(layer) as trace:
+        (layer(given, is_causal=True)[0] * dz).sum().backward()
+    seen = trace[""]
     same(np.tril(mine["S"].data), np.tril(seen.scores[0, 0]), "S", m.head)
     same(P, seen.pattern[0, 0], "P", m.head)
     same(z.data, seen.z[0, 0], "z", m.head)
     yield "q, k, v, S, P and z are those of minigrad's layer"
-    z.backward(DZ)
+    z.backward(dz)
     real = {"v": seen.v_grad, "P": seen.pattern_grad, "S": seen.scores_grad, "q": seen.q_grad, "k": seen.k_grad}
     for name, gradient in real.items():
-        same(
-            np.tril(mine[name].grad) if name == "S" else mine[name].grad,
-            gradient[0, 0],
-            f"your engine's d{name}",
-            m.head,
-        )
+        own = np.tril(mine[name].grad) if name == "S" else mine[name].grad
+        same(own, gradient[0, 0], f"your engine's d{name}", m.head)
     yield "their gradients by your engine too"
-    found = m.by_hand(*(mine[name].data for name in "qkvP"), DZ)
+    found = m.by_hand(*(mine[name].data for name in "qkvP"), dz)
     for name, gradient in real.items():
         same(found[name], gradient[0, 0], f"d{name} by hand", m.by_hand)
     yield "and by hand: dv, dP, dS, dq, dk"
@@ -410,15 +396,17 @@ def gpt(m):
     mg.manual_seed(3)
     model = nn.GPT(nn.GPTConfig(11, block_size=8, n_layer=2, n_head=2, n_embd=8, bias=False)).to(mg.float64)
     x, y = rng.integers(11, size=(3, 8)), rng.integers(11, size=(3, 8))
-    loss, trace = traced(model, mg.tensor(x), mg.tensor(y))
+    with study.trace_heads(model) as trace:
+        _, loss = model(mg.tensor(x), mg.tensor(y))
+        loss.backward()
     p, mine = {name: m.Tensor(w.numpy().copy()) for name, w in model.state_dict().items()}, {}
     own = m.loss_of(p, x, y, 2, 2, mine)
     for layer in trace:
         for name in ("q", "k", "v", "pattern", "z"):
             same(mine[layer][name].data, getattr(trace[layer], name), f"{name} of {layer}, ", m.attention)
     yield "q, k, v, P and z of all heads are minigrad's"
-    near(float(own.data), loss, 1e-12, "the loss", m.logits_of)
-    yield f"the loss too, {loss:.6f}"
+    near(float(own.data), loss.item(), 1e-12, "the loss", m.logits_of)
+    yield f"the loss too, {loss.item():.6f}"
     own.backward()
     for layer in trace:
         for name in ("z", "v", "pattern", "scores", "q", "k"):

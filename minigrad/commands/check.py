@@ -20,7 +20,7 @@ from pathlib import Path
 
 from .. import backend
 from ..autograd import registry
-from ..backend.runners.native.pool import threads
+from ..backend.runners.native.pool import cores
 from ..base import cli
 from ..base.errors import similar
 from ..base.files import atomic_write
@@ -53,7 +53,7 @@ def arguments(argv):
         "--budget", type=cli.number(float, above=0), metavar="SECONDS", help="time for each check (default: no limit)"
     )
     parser.add_argument(
-        "--jobs", type=cli.COUNT, default=threads(), metavar="N", help="processes (default: one for each core)"
+        "--jobs", type=cli.COUNT, default=cores(), metavar="N", help="processes (default: one for each core)"
     )
     parser.add_argument("--strict", action="store_true", help="a WARN fails (default: for ops of minigrad only)")
     parser.add_argument("--json", type=cli.path, metavar="FILE", help="write every row there (default: nowhere)")

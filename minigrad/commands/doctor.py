@@ -21,7 +21,7 @@ import numpy as np
 
 from .. import backend
 from ..backend.runners.cuda import INSTALL, first_line
-from ..backend.runners.native.pool import threads
+from ..backend.runners.native.pool import cores
 from ..backend.runners.toolchain import CompilerError, find_compiler
 from ..backend.runners.toolchain.cache import contents, folder
 from ..base import cli
@@ -47,7 +47,7 @@ OPTIONAL = {  # things in the inventory that may be missing, and what for
 def inventory():
     """(thing, what there is of it or why there is none), for everything that minigrad can use."""
     yield "minigrad", f"{__version__} in {Path(__file__).parents[1]}"
-    yield "Python", f"{platform.python_version()}, {platform.system()} {platform.machine()}, {threads()} threads"
+    yield "Python", f"{platform.python_version()}, {platform.system()} {platform.machine()}, {cores()} cores"
     yield "NumPy", f"{np.__version__}, BLAS: {blas()}"
     yield "C++ compiler", attempt(compiler)
     yield "flags", attempt(flags)

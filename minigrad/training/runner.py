@@ -92,10 +92,10 @@ class Run:
 
         def train_step(x, y):
             _, loss = model(x, y)  # (B, T, V), ()
-            optimizer.zero_grad()
             loss.backward()
             norm = nn.utils.clip_grad_norm_(parameters, settings["clip"] or math.inf)
             optimizer.step()
+            optimizer.zero_grad()  # last: gradients that outlived a captured step would be copied out of its memory
             return loss, norm
 
         def loss_of(x, y):

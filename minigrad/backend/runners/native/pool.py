@@ -14,12 +14,17 @@ FLAGS = ("-std=c++17", "-O2", "-pthread")
 MOST = 1024  # threads, however many are asked for
 
 
+def cores():
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def threads():
     """How many threads compute: OMP_NUM_THREADS, which other libraries heed too, or the cores this process may use."""
     wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if wanted.isascii() and wanted.isdecimal() and (digits := wanted.lstrip("0")):
         return min(int(digits[:5]), MOST)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores()
 
 
 @functools.cache
