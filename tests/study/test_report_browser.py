@@ -231,9 +231,11 @@ def test_sequences_and_reload(open_page, training):
         hover(page, "pattern", 2, 5)
         check_readout(page, 0, 2, 2, 5, sequence=1, snapshot=1)
         assert re.sub(r"\s+", " ", page.locator("#readout").inner_text()).startswith("query u (2) → key x (5)")
-        page.wait_for_timeout(200)
+        page.wait_for_function("location.hash.endsWith('head=2&sequence=1&snapshot=1')")
         page.reload()
-    page.evaluate("location.hash = '#layer=blocks.1.attn&head=2&sequence=9&snapshot=x'")  # as far as it is right
+    wanted = "location.hash = '#layer=blocks.1.attn&head=2&sequence=9&snapshot=x'"  # followed as far as it is right
+    saving = "history.replaceState(null, '', '#')"  # as when the page saves its own address just before the event
+    page.evaluate(f"() => {{ {wanted}; {saving}; }}")
     page.locator("#name", has_text="blocks.1.attn · head 2").wait_for()
     assert page.evaluate("[heads.state().sequence, heads.state().snapshot]") == [1, 1]
     assert name(open_page(training)) == "blocks.0.attn · head 0"
@@ -253,7 +255,7 @@ def test_hostile_text_is_only_text(open_page, tmp_path):
     page.mouse.click(*page.evaluate("heads.cell('pattern', 2, 2)"))
     assert page.locator("#pinned .chips").nth(1).locator("span").all_inner_texts()[1:4] == ["<b>", "&amp;", '"']
     assert page.locator("img, b b, script").count() == 5  # data, thumbnails, two layers, and the script
-    page.wait_for_timeout(200)
+    page.wait_for_function("location.hash.includes('snapshot=')")
     page.reload()
     assert name(page) == HOSTILE + "0 · head 0"
 
@@ -290,11 +292,9 @@ def test_the_scheme_may_change(open_page, training):
     page = open_page(training)
     before = page.locator("#pattern-map").screenshot()
     page.emulate_media(color_scheme="dark")
-    page.wait_for_timeout(50)
-    dark = page.locator("#pattern-map").evaluate(
-        "canvas => canvas.getContext('2d').getImageData(canvas.width - 5, 30, 1, 1).data[0]"
-    )
-    assert page.locator("#pattern-map").screenshot() != before and dark < 128
+    canvas = "document.getElementById('pattern-map')"
+    page.wait_for_function(f"{canvas}.getContext('2d').getImageData({canvas}.width - 5, 30, 1, 1).data[0] < 128")
+    assert page.locator("#pattern-map").screenshot() != before
 
 
 def test_cross_attention(open_page, tmp_path):

@@ -224,7 +224,7 @@ def test_zoom_and_scroll_of_both_maps(open_page, traced):
     page.locator("#zooms").get_by_role("button", name="8×").click()
     settle(page)
     page.locator("#pattern .plot").evaluate("plot => plot.scrollTo(300, 200)")
-    page.wait_for_timeout(100)
+    page.wait_for_function("document.querySelector('#gradient .plot').scrollTop === 200")
     at = "plot => [plot.scrollLeft, plot.scrollTop]"
     assert page.locator("#gradient .plot").evaluate(at) == [300, 200]
     page.locator("#gradient-map").focus()

@@ -70,8 +70,8 @@ function most() {  // the head that matters most at the end, as far as that is k
   });
   return found;
 }
-function restore() {  // the state that the address asks for, as far as this report has it
-  const wanted = new URLSearchParams(location.hash.slice(1)), l = layers.findIndex(x => x.path === wanted.get("layer"));
+function restore(address) {  // to the state that the address asks for, as far as this report has it
+  const wanted = new URLSearchParams(new URL(address).hash.slice(1)), l = layers.findIndex(x => x.path === wanted.get("layer"));
   const change = l < 0 ? {} : { layer: l, head: Math.max(0, layers[l].heads.indexOf(Number(wanted.get("head")))) };
   for (const [key, n] of [["sequence", data.sequences], ["snapshot", steps.length]])
     if (/^\d+$/.test(wanted.get(key)) && wanted.get(key) < n) change[key] = Number(wanted.get(key));
@@ -131,8 +131,8 @@ for (const id of ["scrubber", "play", "step", "stepkeys"]) $(id).hidden = steps.
 document.querySelector(".maps").classList.toggle("single", !gradients.length);
 mix();
 Object.assign(state, most());
-restore();
-addEventListener("hashchange", restore);
+restore(location.href);
+addEventListener("hashchange", event => restore(event.newURL));  // `saving` may have replaced location.hash since
 dark.onchange = () => { mix(); set({}); };
 addEventListener("resize", () => set({}));  // zooming in the browser fires this too
 // For scripts and tests: what is shown, and where in the window a cell of a map ("pattern" or "gradient") is.
