@@ -24,9 +24,10 @@ _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
 
 def as_dtype(dtype):
-    """minigrad's dtype for a NumPy dtype, a name, or Python's bool, int or float (float32). Raises TypeError."""
+    """minigrad's dtype for a NumPy dtype, a name, or Python's bool, int or float (also "float"), which is float32.
+    Raises TypeError."""
     try:
-        found = DEFAULT_FLOAT if dtype is float else np.dtype(dtype)
+        found = DEFAULT_FLOAT if dtype is float or str(dtype) == "float" else np.dtype(dtype)
     except TypeError:  # a name that NumPy lacks too, such as bfloat16
         found = dtype
     if found not in ALL:

@@ -97,7 +97,12 @@ def numbers(**limits):
     return read
 
 
-DEVICE: dict[str, Any] = dict(choices=("cpu", "cuda"), default="cpu", help="where to compute (default: cpu)")
+DEVICE: dict[str, Any] = dict(
+    type=lambda typed: typed.removesuffix(":0"),  # PyTorch's cuda:0
+    choices=("cpu", "cuda"),
+    default="cpu",
+    help="where to compute (default: cpu)",
+)
 
 
 def path(typed):

@@ -28,29 +28,33 @@ def require_float(name, *xs):
 
 
 def promoted(name, *operands):
-    """The inputs in one dtype: Tensors cast, Python and NumPy scalars weak, arrays taken as constants."""
+    """The inputs in one dtype: Tensors cast, Python and NumPy scalars weak, arrays taken as constants. As in PyTorch,
+    those of the CPU without dims go to the device of the others."""
     x, other = operands if len(operands) == 2 else (None, None)
     if type(x) in (float, int):
         x, other = other, x
     if isinstance(x, Value):  # as most are
-        if isinstance(other, Value) and other.array.dtype is x.array.dtype:
-            return operands
-        if type(other) in (float, int) and x.array.dtype.kind == "f":
+        if isinstance(other, Value):
+            if other.array.dtype is x.array.dtype and other.storage.backend is x.storage.backend:
+                return operands
+        elif type(other) in (float, int) and x.array.dtype.kind == "f":
             return operands
     first = next((x for x in operands if isinstance(x, Value)), None)
     if first is None:
         kinds = ", ".join(type(x).__name__ for x in operands) or "none"
         raise TypeError(f"{name} needs at least one Tensor, got {kinds}; minigrad.tensor(…) makes one")
     xs = [x if isinstance(x, Value) else _operand(name, first, x) for x in operands]
-    dtype = first.dtype
+    dtype, device = first.dtype, first.device
     for x in xs:
         if isinstance(x, Value):
             dtype = dtypes.promote(dtype, x.dtype)
+            device = device if x.device == "cpu" else x.device
     for x in xs:
         if not isinstance(x, Value):
             dtype = dtypes.promote_number(dtype, x)
     if dtype.kind in "iu":
         xs = [x if isinstance(x, Value) else fitting(name, x, dtype) for x in xs]
+    xs = [x.to(device) if isinstance(x, Value) and x.ndim == 0 and x.device != device else x for x in xs]
     return [x.to(dtype) if isinstance(x, Value) and x.dtype != dtype else x for x in xs]
 
 

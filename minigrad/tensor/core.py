@@ -354,7 +354,7 @@ class Tensor(Gradients, InPlace, Interop):
         for target in rest:
             if isinstance(target, Tensor):
                 dtype, device = target.dtype, target.device
-            elif isinstance(target, str) and target.startswith(("cpu", "cuda")):
+            elif isinstance(target, str) and target.startswith(("cpu", "cuda", "gpu")):
                 device = backend.device(target)
             else:
                 dtype = target

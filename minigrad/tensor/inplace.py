@@ -48,13 +48,15 @@ class InPlace(Attributes):
 
     __slots__ = ()
 
-    def _in_place(self, what: str, *others: Any) -> None:
-        """Count an in-place change. Raises if the graph would have to know of it."""
+    def _in_place(self, what: str, *others: Any, copies: bool = False) -> None:
+        """Count an in-place change. Raises if the graph would have to know of it, and for tensors on another device,
+        unless values are only copied from there or it is a CPU's number."""
         backend, recorded = self.storage.backend, self.node is not None
         for x in others:
             if isinstance(x, Value):
                 recorded = recorded or x.node is not None
-                if x.storage.backend is not backend:
+                elsewhere = x.storage.backend is not backend
+                if elsewhere and not copies and (x.ndim or x.device != "cpu"):
                     raise devices_differ(what, backend, x.storage.backend)
         if recorded and is_grad_enabled():
             raise GraphError(
@@ -66,9 +68,9 @@ class InPlace(Attributes):
         self.storage.changed()
 
     def _raw(self, what: str, other: Any) -> Any:
-        """other as its backend's array, or a number that this tensor's dtype holds."""
+        """other as an array of this tensor's backend, or a number that this tensor's dtype holds."""
         if isinstance(other, Value):
-            return other.array
+            return other.detach().to(self.device).array
         if isinstance(other, int | np.integer) and self.dtype.kind in "iu":
             return fitting(what.removesuffix("_"), int(other), self.dtype)
         if what in ("copy_", "assignment"):
@@ -108,9 +110,9 @@ class InPlace(Attributes):
         return self._update("div_", self.storage.backend.div, other)
 
     def copy_(self: T, src: Operand, non_blocking: bool = False) -> T:
-        """The values of src, broadcast to self's shape and cast to its dtype, in place. Raises ValueError if they do
-        not broadcast, and GraphError as add_ does."""
-        self._in_place("copy_", src)
+        """The values of src, on any device, broadcast to self's shape and cast to its dtype, in place. Raises
+        ValueError if they do not broadcast, and GraphError as add_ does."""
+        self._in_place("copy_", src, copies=True)
         self.storage.backend.setitem(self.array, (...,), self._raw("copy_", src))
         return self
 
@@ -168,7 +170,7 @@ class InPlace(Attributes):
 
     def __setitem__(self, index: Index, value: Operand) -> None:
         """Assignment, in place: under no_grad(), or where neither side requires a gradient."""
-        self._in_place("assignment to an index", value)
+        self._in_place("assignment to an index", value, copies=True)
         on, array = self.storage.backend, self.array
         *views, last = parsed_index(self, index)
         for part in views:

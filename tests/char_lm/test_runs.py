@@ -253,7 +253,7 @@ def test_a_device_that_is_not_there(book, out, capsys):
     try:
         mg.backend.get("cuda")
     except mg.DeviceError:
-        assert "device 'cuda'" in fails(capsys, *TINY, "--text", book, "--out", out, "--device", "cuda")
+        assert "device 'cuda'" in fails(capsys, *TINY, "--text", book, "--out", out, "--device", "cuda:0")
         assert not out.exists()
 
 

@@ -153,6 +153,7 @@ def test_default_dtypes_of_data():
     assert mg.tensor(np.ones(2)).dtype == mg.tensor([np.float64(1)]).dtype == mg.float64
     assert mg.tensor(np.ones(2), dtype="float16").dtype == mg.float16
     assert mg.tensor([1.5], dtype=int).tolist() == [1]
+    assert mg.ones(1, dtype=float).dtype == mg.ones(1).to("float").dtype == mg.float32
     for bad in (np.ones(1, complex), np.array(["a"]), np.array([None]), np.ones(1, np.uint32)):
         with pytest.raises(TypeError, match="minigrad has no dtype"):
             mg.tensor(bad)
@@ -244,7 +245,6 @@ def on_a_fake_device(x):
         lambda x, y: x.requires_grad_().backward(y),
         lambda x, y: setattr(x.requires_grad_(), "grad", y),
         lambda x, y: x.add_(y),
-        lambda x, y: x.__setitem__(0, y[0]),
     ],
 )
 def test_mixing_devices_raises_and_names_both(mix):

@@ -221,6 +221,8 @@ def test_devices():
     assert mg.cuda.device_count() == (device == "cuda") == x.is_cuda
     with pytest.raises(ValueError, match="unknown device 'cuda:1'; there are 'cpu' and 'cuda', which is one GPU"):
         mg.device("cuda:1")
+    with pytest.raises(ValueError, match="unknown device 'gpu'"):
+        mg.ones(2).to("gpu")
     x.pin_memory().to(device, non_blocking=True)  # as nanoGPT does
     assert not mg.cuda.is_bf16_supported()
     with contextlib.nullcontext() if device == "cuda" else pytest.raises(mg.DeviceError):

@@ -31,6 +31,39 @@ def values(x):
     return x.cpu().numpy().tolist()
 
 
+# ------------------------------------------------------------------------------------------------- beside tensors of th
+
+
+def test_a_number_of_the_cpu_joins_a_tensor_of_the_gpu(cupy):
+    x, two = mg.tensor([1.0, 2.0, 3.0], device="cuda", requires_grad=True), mg.tensor(2.0, requires_grad=True)
+    for y in (x * two, two * x, mg.maximum(x, two), x**two, mg.where(x > two, x, two), mg.stack([x[0], two])):
+        assert y.device == "cuda"
+    assert values(x > mg.tensor(2)) == [False, False, True]
+    (x * two).sum().backward()
+    assert (x.grad.device, two.grad.device, two.grad.item()) == ("cuda", "cpu", 6.0)
+    for there, here in ((x, mg.tensor([2.0])), (mg.tensor(2.0, device="cuda"), mg.tensor([2.0]))):
+        with pytest.raises(RuntimeError, match="mul: tensors on different devices"):
+            there * here
+
+
+@pytest.mark.parametrize("here, there", [("cuda", "cpu"), ("cpu", "cuda")])
+def test_values_of_another_device_are_assigned(cupy, here, there):
+    x = mg.zeros(2, 3, device=here)
+    x[0] = mg.tensor([1, 2, 3], device=there)
+    x[1, 2:] = mg.tensor(4.0, device=there)
+    assert values(x) == [[1, 2, 3], [0, 0, 4]]
+    assert values(x.copy_(mg.tensor([5.0, 6.0, 7.0], device=there)))[1] == [5, 6, 7] and x.device == here
+    with pytest.raises(RuntimeError, match="add_: tensors on different devices"):
+        x.add_(mg.ones(3, device=there))
+
+
+def test_in_place_arithmetic_takes_a_number_of_the_cpu(cupy):
+    x = mg.ones(2, device="cuda")
+    assert values(x.mul_(mg.tensor(3.0)).clamp_(max=mg.tensor(2.5)).fill_(mg.tensor(4.0))) == [4, 4]
+    with pytest.raises(RuntimeError, match="different devices"):
+        mg.ones(2).mul_(mg.tensor(3.0, device="cuda"))
+
+
 # --------------------------------------------------------------------------------------------------------------- copies
 
 
