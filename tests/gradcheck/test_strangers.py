@@ -46,6 +46,24 @@ def cross_entropy_vjp(dy, x, t):
     return dy * p / len(t), None
 
 
+TARGETS = np.array([1, 0, 3])
+
+
+class Loss:
+    """Cross-entropy of three rows, as an object that holds its targets."""
+
+    def __init__(self, targets):
+        self.targets = targets
+
+    def forward(self, x):
+        return -np.log(softmax(x))[range(len(self.targets)), self.targets].sum() / len(self.targets)
+
+    def backward(self, dy, x):
+        p = softmax(x)
+        p[range(len(self.targets)), self.targets] -= 1
+        return dy * p / len(self.targets)
+
+
 def ragged_sums_vjp(dy, x, offsets):
     dx = np.zeros_like(x)
     for k, (a, b) in enumerate(itertools.pairwise(offsets)):
@@ -176,6 +194,13 @@ RIGHT = {
     "eight bits": (lambda x: np.clip(np.round(x * 127), -128, 127) / 127, lambda dy, x: 0 * dy, (X,), ""),
     "no kernel for float16": (np.exp, exp_vjp, (X,), "float16"),
     "float32 inside": (in_float32, lambda dy, x: dy * np.cos(x), (X,), ""),
+    "targets that it closes over": (
+        lambda x: cross_entropy(x, TARGETS), lambda dy, x: cross_entropy_vjp(dy, x, TARGETS)[0], (X,), "size 3 ->",
+    ),
+    "targets of an object": (Loss([1, 0, 3]).forward, Loss([1, 0, 3]).backward, (X,), "size 3 ->"),
+    "targets in its code": (
+        lambda x: cross_entropy(x, [1, 0, 3]), lambda dy, x: cross_entropy_vjp(dy, x, [1, 0, 3])[0], (X,), "size 3 ->",
+    ),
 }  # fmt: skip
 
 

@@ -5,13 +5,61 @@ import dis
 import inspect
 import sys
 import types
+from functools import partial
+
+import numpy as np
 
 from ...autograd import FormulaOp, Op, Value
+from ..adapters.foreign import Adapted
 from ..call import op_of, plain
 from ..subject import flat
 
-MOST_CODES = 64
+MOST_CODES, MOST_HELD = 64, 256
 APPLY = inspect.unwrap(vars(Op)["apply"].__func__).__code__
+
+
+def held_sizes(p):
+    """The sizes of the arrays and rows of numbers that the user's function holds: in closures, defaults, attributes,
+    its code and the globals that it names, or among its inputs. Fixed targets, say, fit inputs of no other size."""
+    waiting = [p.fn, p.inputs, *((type(op), op.params) for op, _ in user_ops(p))]
+    varying, sizes, seen = {id(x) for x in flat(p.inputs)}, set(), {}
+    while waiting and len(seen) < MOST_HELD:
+        x = waiting.pop(0)
+        if id(x) not in seen and id(x) not in varying:
+            seen[id(x)] = x
+            numbers = isinstance(x, (list, tuple)) and all(isinstance(y, (int, float, np.generic)) for y in x)
+            shape = (len(x),) if numbers else getattr(x, "shape", ())
+            sizes.update(shape if isinstance(shape, tuple) else ())
+            waiting += _parts(x)
+    return sizes
+
+
+def _parts(x):
+    """What a function or an object of the user's, a class, or a container holds."""
+    if isinstance(x, Adapted):
+        return [x.__wrapped__, getattr(x.framework, "vjp", None)]
+    if isinstance(x, partial):
+        return [x.func, x.args, x.keywords]
+    if isinstance(x, types.MethodType):
+        return [x.__self__, x.__func__]
+    if isinstance(x, dict):
+        return list(x.values())
+    if isinstance(x, (list, tuple)):
+        return [y for y in x if not isinstance(y, (int, float, str))]
+    if isinstance(x, types.CodeType):
+        return [y for y in x.co_consts if isinstance(y, (tuple, types.CodeType))]
+    if _is_theirs(x) or isinstance(x, types.ModuleType):
+        return []
+    if isinstance(x, types.FunctionType):
+        held = inspect.getclosurevars(x)
+        return [x.__code__, held.nonlocals, held.globals, x.__defaults__, x.__kwdefaults__]
+    return [dict(getattr(x, "__dict__", {}))]
+
+
+def _is_theirs(x):
+    """Does a function, class or object belong to minigrad, NumPy or PyTorch?"""
+    module = getattr(x, "__module__", None) or type(x).__module__
+    return module.startswith(("minigrad.", "numpy", "torch"))
 
 
 def is_ours(op):
@@ -73,8 +121,7 @@ def _functions(p, names=("forward", "backward")):
     found: dict = {}
     while waiting and len(found) < MOST_CODES:
         f = waiting.pop()
-        theirs = (getattr(f, "__module__", None) or "").startswith(("minigrad.", "numpy", "torch"))
-        if not isinstance(f, types.FunctionType) or f.__code__ in found or theirs:
+        if not isinstance(f, types.FunctionType) or f.__code__ in found or _is_theirs(f):
             continue
         found[f.__code__] = f
         waiting += inspect.getclosurevars(f).nonlocals.values()

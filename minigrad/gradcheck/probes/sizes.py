@@ -13,7 +13,7 @@ from ..call import op_of, subject_of
 from ..report import NotApplicable
 from ..subject import flat, host
 from .base import attempts
-from .constants import may_read_anywhere, whole_numbers
+from .constants import held_sizes, may_read_anywhere, whole_numbers
 from .fresh import check_call
 from .shrink import like, mapped_once, resized
 
@@ -105,26 +105,26 @@ def _fused(p):
 
 def _cuts(p):
     """[(what is changed, the inputs after it, does one input broadcast against the others? Do they perhaps mean
-    nothing, as the numbers of an index may where sizes are cut?)]"""
+    nothing, as the numbers of an index may where sizes are cut, or beside an array that fn holds?)]"""
 
     def cut(n, m, chosen):
         return resized(p.inputs, n, lambda a, axis: np.take(a, range(m), axis), chosen)
 
-    tensors, every = list(dict.fromkeys(flat(p.inputs))), _free_sizes(p)
+    tensors, every, held = list(dict.fromkeys(flat(p.inputs))), _free_sizes(p), held_sizes(p)
     indices = [host(x) for x in tensors if x.dtype.kind in "iu"]
 
     def beyond(m):
         return any(a.max(initial=-1) >= m for a in indices)
 
-    changes = [(f"size {n} -> {m}", cut(n, m, None), False, beyond(m)) for n in every for m in (0, 1)]
+    changes = [(f"size {n} -> {m}", cut(n, m, None), False, n in held or beyond(m)) for n in every for m in (0, 1)]
     for i, x in enumerate(tensors[:MOST_SIZES] if len(tensors) > 1 and not _fused(p) else ()):
         for n in sorted(set(x.shape) & set(every)):
-            changes.append((f"size {n} -> 1 in input {i} alone", cut(n, 1, [x]), True, bool(indices)))
+            changes.append((f"size {n} -> 1 in input {i} alone", cut(n, 1, [x]), True, n in held or bool(indices)))
     return [change for change in changes if not may_read_anywhere(p) or not beyond(int(change[0].split()[3]))]
 
 
 def _growths(p):
-    tensors, every, changes = list(dict.fromkeys(flat(p.inputs))), _free_sizes(p), []
+    tensors, every, changes, held = list(dict.fromkeys(flat(p.inputs))), _free_sizes(p), [], held_sizes(p)
     known = {n + more for n in whole_numbers(p) if 1 < n < MOST_ELEMENTS_KNOWN for more in (0, 1)}
     # where a loop in Python runs over a dim, 1025 might take 1025! ops, and no kernel would see more for it
     here = _ops(p, p.inputs) or 0
@@ -135,7 +135,7 @@ def _growths(p):
         elements = sum(math.prod(m if size == n else size for size in x.shape) for x in tensors)
         if m != n and elements <= (MOST_ELEMENTS_KNOWN if m in known else MOST_ELEMENTS):
             inputs = resized(p.inputs, n, lambda a, axis, m=m: _resampled(p.rng, a, axis, m))
-            changes.append((f"size {n} -> {m}", inputs, False, False))
+            changes.append((f"size {n} -> {m}", inputs, False, n in held))
     return changes
 
 
