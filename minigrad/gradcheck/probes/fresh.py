@@ -17,6 +17,7 @@ from .constants import checks_nothing
 from .shrink import smallest
 
 MOST_KINKS = 2  # removed from a direction before it is given up: another point may have many
+SMALL = 2.0**-13  # a step at which functions that vary on a scale of 1 are straight, and not lost in rounding
 CLOSE, CLOSEST = 14, 30  # halvings of the first step, after which float32 sees every change; and float64
 STRETCH = 0.8541  # of the steps in a second opinion
 
@@ -27,7 +28,8 @@ def never():
 
 def check_call(p, check, fn, inputs, lenient=never, singles=0, doubted=False):
     """A Finding for the gradient of fn(*inputs), another call than the user's. A failure is reduced, and shown.
-    lenient(): may a backward raise here? doubted: may these inputs be invalid for fn? Raises Refused."""
+    lenient(): may a backward raise here? doubted: may these inputs be invalid for fn? Then smaller ones would tell
+    no more. Raises Refused."""
 
     def examine(inputs):
         with subject_of(fn, inputs, p.wrt) as subject:
@@ -42,7 +44,7 @@ def check_call(p, check, fn, inputs, lenient=never, singles=0, doubted=False):
 
     f = examine(inputs)
     if f.verdict != PASS and p.order == 1:
-        inputs, f = (inputs, f) if p.may_crash else smallest(inputs, f, examine)
+        inputs, f = (inputs, f) if p.may_crash or doubted else smallest(inputs, f, examine)
         f.snippet = snippet_of_prepared(fn, inputs, {"wrt": p.wrt})
     return f
 
@@ -114,31 +116,37 @@ def _unit(x, j):
 
 
 def _agrees(p, subject, run, dys, gradient, u):
-    """Do two to four central differences, extrapolated, agree with the gradient to a ten-millionth? No wrong one
-    would. A gradient of 0 is also right where the function does not change at all close by, as floor does not. If it is
-    0 at the user's own point too, where that was found right, close is very close."""
+    """Does a central difference agree with the gradient to a ten-millionth, at a step small beside x or beside 1, or do
+    two to four at larger steps, extrapolated? No wrong one would. A gradient of 0 is also right where the function does
+    not change at all close by, as floor does not. If it is 0 at the user's own point too, where that was found right,
+    close is very close."""
     cotangent, parts = joined(dys), gradient[u != 0] * u[u != 0]
     if not np.isfinite(run.y).all():
         return False
     direction = [part if part.any() else None for part in split(u, [a.shape for a in subject.arrays])]
     h, analytic = STEP / 2 ** np.round(np.log2(max(1, int(np.count_nonzero(u)))) / 4), parts.sum()
-    row: list = []
-    close = CLOSE if any(g.any() for g in p.gradient) else CLOSEST
-    for k in (0, 1, 2, 3, *([] if analytic else [close])):
-        try:
-            up, down = (subject.values(subject.shifted(direction, sign * h / 2**k)) for sign in (1, -1))
-            slope = cotangent @ (up - down) / (2 * h / 2**k)
-        except Exception:  # a step away, fn raises or has another number of outputs
-            return False
-        if k == close:
-            return bool((up == run.y).all() and (down == run.y).all())
-        above, row = row, [slope]
-        for order, before in enumerate(above, 1):  # Richardson's extrapolation
-            row.append(row[-1] + (row[-1] - before) / (4**order - 1))
-        still = not (slope or any(above))
-        if k and (still if not analytic else abs(analytic - row[-1]) <= 1e-7 * min(abs(analytic), abs(row[-1]))):
+
+    def difference(t):
+        up, down = (subject.values(subject.shifted(direction, step)) for step in (t, -t))
+        return up, down, cotangent @ (up - down) / (2 * t)
+
+    def agrees(slope):
+        return abs(analytic - slope) <= 1e-7 * min(abs(analytic), abs(slope))
+
+    try:
+        if analytic and any(agrees(difference(t)[2]) for t in (h / 64, SMALL / np.abs(u).max())):
             return True
-    return False
+        row: list = []
+        for k in range(4):
+            above, row = row, [difference(h / 2**k)[2]]
+            for order, before in enumerate(above, 1):  # Richardson's extrapolation
+                row.append(row[-1] + (row[-1] - before) / (4**order - 1))
+            if k and (agrees(row[-1]) if analytic else not (row[0] or any(above))):
+                return True
+        close = CLOSE if any(g.any() for g in p.gradient) else CLOSEST
+        return not analytic and all((y == run.y).all() for y in difference(h / 2**close)[:2])
+    except Exception:  # a step away, fn raises or has another number of outputs
+        return False
 
 
 def _in_doubt(p, check, subject, doubtful):
