@@ -73,7 +73,7 @@ def traced(visit, *argv):
         sys.settrace(before)
 
 
-@pytest.mark.parametrize("stride", [11, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("stride", [23, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_run_stopped_at_any_moment_and_resumed_is_the_run_never_stopped(book, tmp_path, stride):
     """A signal before every line of the loop, of two steps with a validation and two saves; or before some."""
     argv = [*TINY, "--text", book, "--eval-every", 2, "--steps", 4, "--out"]
