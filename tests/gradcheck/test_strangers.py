@@ -204,8 +204,11 @@ RIGHT = {
 }  # fmt: skip
 
 
+LARGE = ("an eps below float16",)  # which compares all rows, 1025 where they have grown
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the mean of nothing
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in RIGHT])
 def test_right_code_is_not_failed(name):
     f, vjp, inputs, where = RIGHT[name]
     report = gradcheck(f, *inputs, vjp=vjp, raise_on_fail=False)
@@ -213,6 +216,34 @@ def test_right_code_is_not_failed(name):
     if where:
         assert any(f.check.startswith(where) for f in report.findings if f.verdict == WARN)
         assert not gradcheck(f, *inputs, vjp=vjp, raise_on_fail=False, strict=True)
+
+
+def average(x):
+    return x.sum((1, 2)) / (x.shape[1] * x.shape[2])
+
+
+def average_vjp(dy, x, i, k):
+    return np.broadcast_to(dy[:, None, None], x.shape) / (x.shape[i] * x.shape[k])
+
+
+def attention_scaled_by_v(dy, q, k, v):
+    dq, dk, dv = attention_vjp(dy, q, k, v)
+    scale = np.sqrt(q.shape[-1] / v.shape[-1])
+    return dq * scale, dk * scale, dv
+
+
+@pytest.mark.parametrize(
+    "f, right, wrong, inputs",
+    [
+        (average, lambda dy, x: average_vjp(dy, x, 1, 2), lambda dy, x: average_vjp(dy, x, 1, 1), [(2, 4, 4)]),
+        (attention, attention_vjp, attention_scaled_by_v, [(2, 4, 3)] * 3),
+    ],
+)
+def test_sizes_that_are_equal_by_accident_are_told_apart(f, right, wrong, inputs):
+    xs = [rng.standard_normal(shape) for shape in inputs]
+    assert gradcheck(f, *xs, vjp=right, raise_on_fail=False).verdict == PASS
+    found = gradcheck(f, *xs, vjp=wrong, raise_on_fail=False, probes=["growth"])
+    assert found.verdict == FAIL and found.worst.check.endswith("alone")
 
 
 @pytest.mark.parametrize("wrong", [lambda x: 1.001 * np.cos(x), lambda x: np.cos(x) + 1e-4, np.tanh])

@@ -18,6 +18,7 @@ from .fresh import check_call
 from .shrink import like, mapped_once, resized
 
 MOST_SIZES = 6  # sizes, and inputs, that are tried
+MOST_APART = 24  # choices of some of the dims of one size
 GROWN = (2, 3, 8, 17, 65, 1025)  # even, odd, and one more than the blocks that kernels work in
 MOST_ELEMENTS = 2**15  # of all inputs, after they have grown
 MOST_ELEMENTS_KNOWN = 2**19  # where the new size is in the code: there it matters
@@ -37,11 +38,11 @@ def sizes(p):
 
 def growth(p):
     """The same function where every dim of n elements has 2, 3, 8, 17, 65 or 1025, or a number in the code
-    of its ops, and where inputs have one or two dims more, or none."""
+    of its ops, where only some of them grow, and where inputs have one or two dims more, or none."""
     p.require_first_order()
     if may_read_anywhere(p):
         raise NotApplicable("the op does not look whether an index fits")
-    changes = [*_ranks(p), *_growths(p)]
+    changes = [*_ranks(p), *_apart(p), *_growths(p)]
     if not changes:
         raise NotApplicable("there is no dim to grow")
     yield from attempts(_checks(p, changes), p)
@@ -136,6 +137,29 @@ def _growths(p):
         if m != n and elements <= (MOST_ELEMENTS_KNOWN if m in known else MOST_ELEMENTS):
             inputs = resized(p.inputs, n, lambda a, axis, m=m: _resampled(p.rng, a, axis, m))
             changes.append((f"size {n} -> {m}", inputs, False, n in held))
+    return changes
+
+
+def _apart(p):
+    """Where dims have n elements by accident, as height and width may: each of them grown alone, with one other, and
+    with those at the same place in all inputs. What belongs together the forward refuses."""
+    tensors, every, changes, held = list(dict.fromkeys(flat(p.inputs))), _free_sizes(p), [], held_sizes(p)
+    indices = any(x.dtype.kind in "iu" for x in tensors)
+    for n in every if 3 * sum(x.numel() for x in tensors) <= MOST_ELEMENTS else ():
+        m = 3 * n if 2 * n in every else 2 * n
+        places = [(i, k - x.ndim) for i, x in enumerate(tensors) for k, size in enumerate(x.shape) if size == n]
+        aligned = [tuple(at for at in places if at[1] == k) for k in {k for _, k in places}]
+        chosen = [*itertools.combinations(places, 1), *aligned, *itertools.combinations(places, 2)]
+        for some in [some for some in dict.fromkeys(chosen) if len(some) < len(places)][:MOST_APART]:
+
+            def grown(x, some=some, m=m):
+                array = host(x)
+                for i, k in some:
+                    array = _resampled(p.rng, array, k + x.ndim, m) if tensors[i] is x else array
+                return like(x, array)
+
+            name = f"size {n} -> {m} in {' and '.join(f'dim {k} of input {i}' for i, k in some)} alone"
+            changes.append((name, mapped_once(p.inputs, grown), True, n in held or indices))
     return changes
 
 
