@@ -27,7 +27,7 @@ def as_dtype(dtype):
     """minigrad's dtype for a NumPy dtype, a name, or Python's bool, int or float (also "float"), which is float32.
     Raises TypeError."""
     try:
-        found = DEFAULT_FLOAT if dtype is float or str(dtype) == "float" else np.dtype(dtype)
+        found = DEFAULT_FLOAT if dtype is float or (type(dtype) is str and dtype == "float") else np.dtype(dtype)
     except TypeError:  # a name that NumPy lacks too, such as bfloat16
         found = dtype
     if found not in ALL:

@@ -70,7 +70,8 @@ class InPlace(Attributes):
     def _raw(self, what: str, other: Any) -> Any:
         """other as an array of this tensor's backend, or a number that this tensor's dtype holds."""
         if isinstance(other, Value):
-            return other.detach().to(self.device).array
+            here = other.storage.backend is self.storage.backend
+            return other.array if here else other.detach().to(self.device).array
         if isinstance(other, int | np.integer) and self.dtype.kind in "iu":
             return fitting(what.removesuffix("_"), int(other), self.dtype)
         if what in ("copy_", "assignment"):

@@ -31,7 +31,7 @@ def values(x):
     return x.cpu().numpy().tolist()
 
 
-# ------------------------------------------------------------------------------------------------- beside tensors of th
+# -------------------------------------------------------------------------------------------- beside tensors of the CPU
 
 
 def test_a_number_of_the_cpu_joins_a_tensor_of_the_gpu(cupy):
