@@ -32,6 +32,7 @@ def open_page(chromium):
         context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
         contexts.append(context)
         page = context.new_page()
+        page.set_default_timeout(5000)
         page.on("console", lambda message: noise.append(message.text))
         page.on("pageerror", lambda error: noise.append(str(error)))
         page.on("request", lambda request: request.url.split("#")[0] == path.as_uri() or noise.append(request.url))

@@ -27,8 +27,8 @@ def held_sizes(p):
         x = waiting.pop(0)
         if id(x) not in seen and id(x) not in varying:
             seen[id(x)] = x
-            numbers = isinstance(x, (list, tuple)) and all(isinstance(y, (int, float, np.generic)) for y in x)
-            shape = (len(x),) if numbers else getattr(x, "shape", ())
+            row = isinstance(x, (list, tuple)) and all(isinstance(y, (int, float, np.generic)) for y in x)
+            shape = (len(x),) if row else getattr(x, "shape", ())
             sizes.update(shape if isinstance(shape, tuple) else ())
             waiting += _parts(x)
     return sizes

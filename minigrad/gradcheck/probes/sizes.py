@@ -56,13 +56,15 @@ def resized_calls(p):
 
 
 def _checks(p, changes):
+    held = tuple(f"size {n} ->" for n in held_sizes(p))
+
     def check(name, inputs, broadcasts, doubted):
         def lenient():
             """A backward that says that it does not broadcast is right to say so; inputs cut to 1 may do that too,
             against what fn holds itself."""
             return broadcasts or (name.endswith(" -> 1") and _ops_of_more(p, int(name.split()[1])) is None)
 
-        yield check_call(p, name, p.fn, inputs, lenient, doubted=doubted)
+        yield check_call(p, name, p.fn, inputs, lenient, doubted=doubted or name.startswith(held))
 
     return [lambda change=change: check(*change) for change in changes]
 
@@ -106,26 +108,26 @@ def _fused(p):
 
 def _cuts(p):
     """[(what is changed, the inputs after it, does one input broadcast against the others? Do they perhaps mean
-    nothing, as the numbers of an index may where sizes are cut, or beside an array that fn holds?)]"""
+    nothing, as the numbers of an index may where sizes are cut?)]"""
 
     def cut(n, m, chosen):
         return resized(p.inputs, n, lambda a, axis: np.take(a, range(m), axis), chosen)
 
-    tensors, every, held = list(dict.fromkeys(flat(p.inputs))), _free_sizes(p), held_sizes(p)
+    tensors, every = list(dict.fromkeys(flat(p.inputs))), _free_sizes(p)
     indices = [host(x) for x in tensors if x.dtype.kind in "iu"]
 
     def beyond(m):
         return any(a.max(initial=-1) >= m for a in indices)
 
-    changes = [(f"size {n} -> {m}", cut(n, m, None), False, n in held or beyond(m)) for n in every for m in (0, 1)]
+    changes = [(f"size {n} -> {m}", cut(n, m, None), False, beyond(m)) for n in every for m in (0, 1)]
     for i, x in enumerate(tensors[:MOST_SIZES] if len(tensors) > 1 and not _fused(p) else ()):
         for n in sorted(set(x.shape) & set(every)):
-            changes.append((f"size {n} -> 1 in input {i} alone", cut(n, 1, [x]), True, n in held or bool(indices)))
+            changes.append((f"size {n} -> 1 in input {i} alone", cut(n, 1, [x]), True, bool(indices)))
     return [change for change in changes if not may_read_anywhere(p) or not beyond(int(change[0].split()[3]))]
 
 
 def _growths(p):
-    tensors, every, changes, held = list(dict.fromkeys(flat(p.inputs))), _free_sizes(p), [], held_sizes(p)
+    tensors, every, changes = list(dict.fromkeys(flat(p.inputs))), _free_sizes(p), []
     known = {n + more for n in whole_numbers(p) if 1 < n < MOST_ELEMENTS_KNOWN for more in (0, 1)}
     # where a loop in Python runs over a dim, 1025 might take 1025! ops, and no kernel would see more for it
     here = _ops(p, p.inputs) or 0
@@ -136,14 +138,14 @@ def _growths(p):
         elements = sum(math.prod(m if size == n else size for size in x.shape) for x in tensors)
         if m != n and elements <= (MOST_ELEMENTS_KNOWN if m in known else MOST_ELEMENTS):
             inputs = resized(p.inputs, n, lambda a, axis, m=m: _resampled(p.rng, a, axis, m))
-            changes.append((f"size {n} -> {m}", inputs, False, n in held))
+            changes.append((f"size {n} -> {m}", inputs, False, False))
     return changes
 
 
 def _apart(p):
     """Where dims have n elements by accident, as height and width may: each of them grown alone, with one other, and
     with those at the same place in all inputs. What belongs together the forward refuses."""
-    tensors, every, changes, held = list(dict.fromkeys(flat(p.inputs))), _free_sizes(p), [], held_sizes(p)
+    tensors, every, changes = list(dict.fromkeys(flat(p.inputs))), _free_sizes(p), []
     indices = any(x.dtype.kind in "iu" for x in tensors)
     for n in every if 3 * sum(x.numel() for x in tensors) <= MOST_ELEMENTS else ():
         m = 3 * n if 2 * n in every else 2 * n
@@ -159,7 +161,7 @@ def _apart(p):
                 return like(x, array)
 
             name = f"size {n} -> {m} in {' and '.join(f'dim {k} of input {i}' for i, k in some)} alone"
-            changes.append((name, mapped_once(p.inputs, grown), True, n in held or indices))
+            changes.append((name, mapped_once(p.inputs, grown), True, indices))
     return changes
 
 
