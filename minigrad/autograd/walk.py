@@ -1,6 +1,6 @@
 """The backward walk: from outputs to leaves, each op once, after everything that used its output."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..base.recording import thread
@@ -12,15 +12,14 @@ Reached = dict[Recorded, dict[int, Node]]
 Inspect = Callable[[Recorded, tuple[Any, ...], list[Any]], object]
 
 
-def reachable(nodes: Iterable[Node], floor: int, ends: Collection[Node] = ()) -> "Reached":
-    """{op: {output index: node}} of everything at or above `nodes`, without ops older than serial `floor` and those
-    reached only through the nodes `ends`."""
+def reachable(nodes: Iterable[Node], floor: int) -> "Reached":
+    """{op: {output index: node}} of everything at or above `nodes`, without ops older than serial `floor`."""
     found: Reached = {}
     stack = list(nodes)
     while stack:
         node = stack.pop()
         op = node.op
-        if op is None or op.serial < floor or node in ends:
+        if op is None or op.serial < floor:
             continue
         if op not in found:
             found[op] = {}
@@ -53,14 +52,11 @@ def _fitted(op: Recorded, i: int, g: Any, node: Node) -> Any:
 class _Walk:
     """One backward pass. Gradients wait in `pending` until every op that contributes has run."""
 
-    def __init__(
-        self, create_graph: bool, targets: set[Node] | None, ends: Collection[Node], inspect: "Inspect | None"
-    ):
+    def __init__(self, create_graph: bool, targets: set[Node] | None, inspect: "Inspect | None"):
         self.began = Storage.begin_walk()
         self.create_graph = create_graph
         self.inspect = inspect
         self.targets = targets  # nodes whose gradients go to `results`; None: leaves, to their .grad
-        self.ends = ends  # targets where the walk stops, before their hooks
         self.results: dict[Node, Value] = {}
         self.pending: dict[Node, Any] = {}  # node -> sum of the contributions so far
         self.owned: set[Node] = set()  # nodes whose pending array nobody else has, so we can add to it in place
@@ -82,7 +78,7 @@ class _Walk:
         g = self.pending.pop(node, None)
         if g is None:
             return None
-        if node.hooks and node not in self.ends and not mode.inspecting:
+        if node.hooks and not mode.inspecting:
             for hook in list(node.hooks.values()):
                 self.handed_out.add(g.storage)  # a hook may keep its argument, and what it returns
                 g = _hooked(hook, g)
@@ -121,31 +117,28 @@ def backward(
     inputs: Sequence[Node] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    stop: bool = False,
     inspect: Inspect | None = None,
 ) -> Any:
     """Walk from the nodes `roots` with their `cotangents` to the leaves.
 
     inputs=None: add to .grad of leaves and retained nodes, return None. Otherwise: return the list of gradients of
     the nodes `inputs` (None where the roots do not depend on one) and touch no .grad.
-    stop: the walk ends at `inputs`, as if they were leaves, and runs no hook of theirs.
     inspect: call inspect(op, dys, dxs) at each step, with the whole gradients of the op's outputs and its
     contribution to each input (None: nothing). No .grad changes, no hook, watch or search for NaN runs, and the graph
     is kept."""
-    how = roots, cotangents, inputs, retain_graph, create_graph, stop, inspect
+    how = roots, cotangents, inputs, retain_graph, create_graph, inspect
     recorder = thread.recorder
     return walked(*how) if recorder is None or recorder.entry is not None else recorder.walk(*how)
 
 
 def walked(*how: Any) -> Any:
     """backward() with all its arguments, captured or not."""
-    roots, cotangents, inputs, retain_graph, create_graph, stop, inspect = how
+    roots, cotangents, inputs, retain_graph, create_graph, inspect = how
     retain_graph = inspect is not None or create_graph if retain_graph is None else retain_graph
     targets = None if inputs is None else set(inputs)
-    ends = targets if stop and targets else ()
-    walk = _Walk(create_graph, targets, ends, inspect)
+    walk = _Walk(create_graph, targets, inspect)
     floor = 0 if inputs is None else min((n.op.serial if n.op else 0 for n in inputs), default=0)
-    ops = reachable(roots, floor, ends)
+    ops = reachable(roots, floor)
     order = sorted(ops, key=lambda op: op.serial, reverse=True)  # creation order is a topological order
     useful = None if walk.targets is None else _leading_to(walk.targets, order)
     inspecting = inspect is not None or mode.inspecting

@@ -93,7 +93,6 @@ def read(args, *texts, sequences=1):
         cli.note(f'{text!r} is read as a text: for what is in that file, give "$(cat {shlex.quote(text)})"')
     model, vocab, meta = _loaded(args)
     model.eval()
-    model.config = dataclasses.replace(model.config, recompute=False)  # each layer has to run once
     T, predicts = model.config.block_size, args.right is None and args.wrong is None
     if validated:
         ids = _validation_split(args, vocab, meta, len(texts) * T + 1)
@@ -396,7 +395,7 @@ def write_pruned(args):
     before = {path: layer.num_heads for path, layer in attention_layers(text.model).items()}
     with cli.refusing(ValueError), cli.busy("removing each head in turn"):  # ValueError: more heads than there are
         done = prune(text.model, [text.batch], args.remove, loss=text.loss)
-    config = dataclasses.asdict(text.model.config) | {"recompute": text.meta["config"]["recompute"]}
+    config = dataclasses.asdict(text.model.config)
     checkpoint.save(args.out, *checkpoint.pack(text.model, config=config, chars=text.vocab.chars))
     print(text.title, *text.how, str(done), "", sep="\n")
     for path, heads in grouped(done.removed).items():

@@ -10,15 +10,15 @@ from .entries import GONE, Entry, parts
 class Walks(Binding):
     """The part of a Follower that walks backward."""
 
-    def walk(self, roots, cotangents, inputs, retain_graph, create_graph, stop, inspect):
+    def walk(self, roots, cotangents, inputs, retain_graph, create_graph, inspect):
         """autograd.backward. A walk in which no user code runs is one Entry."""
         retain = create_graph or inspect is not None if retain_graph is None else retain_graph
         targets = None if inputs is None else [self.static.get(node, node) for node in inputs]
         roots = [self.static.get(node, node) for node in roots]
         looks = inspect is not None or mode.inspecting or mode.watch is not None
         hooks = self.hooked or any(given.hooks for given in self.static if type(given) is Node)
-        if create_graph or stop or looks or hooks or any(node.op is None for node in roots):
-            return self._walk_in_python(roots, cotangents, targets, retain, create_graph, stop, inspect)
+        if create_graph or looks or hooks or any(node.op is None for node in roots):
+            return self._walk_in_python(roots, cotangents, targets, retain, create_graph, inspect)
         if any(node.op not in self.recording.ops and node.op is not GONE for node in roots):
             raise CaptureError(f"a graph that began before the captured step cannot be walked in it ({user_line()})")
         form = tuple(roots), targets, retain
@@ -78,7 +78,7 @@ class Walks(Binding):
         self.at.next.append(e)
         return e
 
-    def _walk_in_python(self, roots, cotangents, targets, retain, create_graph, stop, inspect):
+    def _walk_in_python(self, roots, cotangents, targets, retain, create_graph, inspect):
         """A walk whose ops are followed one by one, with the hooks and gradients of the leaves outside."""
         ops = set(reachable(roots, 0))
         leaves = [node for node in self.real if type(node) is Node and node.op is None]
@@ -88,7 +88,7 @@ class Walks(Binding):
                 op.spent = True
             for leaf in leaves:
                 leaf.grad, leaf.hooks = self.real[leaf].grad, self.real[leaf].hooks
-            return walked(roots, cotangents, targets, True, create_graph, stop, inspect)
+            return walked(roots, cotangents, targets, True, create_graph, inspect)
         finally:
             for op in spent:
                 op.spent = False

@@ -95,7 +95,7 @@ class HeadTrace:
         raise RuntimeError(f"{path or 'the layer'} {why}")
 
     def calls(self, layer: int | str) -> "list[LayerTrace]":
-        """The LayerTraces of all forwards of a layer, in order: several if it was used, or recomputed, again."""
+        """The LayerTraces of all forwards of a layer, in order: several if it was used again."""
         path = path_of(layer, self._paths)
         if path not in self.layers:
             raise KeyError(f"{path} is not traced: {', '.join(self.layers)}")

@@ -101,7 +101,6 @@ class Run:
         def loss_of(x, y):
             return model(x, y)[1]
 
-        captured = captured and not model.config.recompute  # which a captured step does not do
         may_capture: Callable[..., Any] = capture if captured else lambda function: function
         self._train_step, self._loss_of = may_capture(train_step), may_capture(loss_of)
 

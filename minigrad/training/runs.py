@@ -98,7 +98,7 @@ def _char_model(tensors, meta):
     if vocab.chars != chars:
         raise ValueError(f"its chars {shown(chars)} are not in order")
     if "config" in meta:
-        fields = _entry(meta, "config", dict)
+        fields = {k: x for k, x in _entry(meta, "config", dict).items() if k != "recompute"}  # of older versions
     else:  # a run from before the config was saved
         settings = _entry(meta, "settings", dict)
         fields = dict(vocab_size=len(vocab), **{name: _entry(settings, name, object) for name in SIZES})

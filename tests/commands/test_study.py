@@ -420,16 +420,14 @@ def test_what_if(saved, capsys, query, sequence, start):
 
 
 def test_prune(saved, tmp_path, capsys):
-    path, model = saved
+    path, _ = saved
     out = tmp_path / "pruned.safetensors"
-    config = dataclasses.asdict(dataclasses.replace(model.config, recompute=True))
-    write(tmp_path / "recompute.safetensors", model, {"chars": CharVocab(TEXT + "<>/&").chars, "config": config})
-    assert run("prune", tmp_path / "recompute.safetensors", "--text", TEXT[:17], "--remove", 3, "-o", out) == 0
+    assert run("prune", path, "--text", TEXT[:17], "--remove", 3, "-o", out) == 0
     printed = capsys.readouterr().out
     smaller, _, _ = runs.load_char_model(out)
     x, y = batch_of(path, TEXT[:17])
     assert sum(layer.num_heads for layer in study.attention_layers(smaller).values()) == 1
-    assert smaller.config.recompute and len(re.findall(r"^without blocks", printed, re.MULTILINE)) == 3
+    assert len(re.findall(r"^without blocks", printed, re.MULTILINE)) == 3
     loss = float(printed.split("\n\n")[0].split()[-1])
     assert smaller.eval()(x, y)[1].item() == pytest.approx(loss, abs=1e-4) and f"wrote {out}" in printed
     (kept,) = re.findall(r"^heads (\d) of (\S+) are now called 0$", printed, re.MULTILINE)
@@ -450,16 +448,3 @@ def test_scores(saved, capsys):
     path, model = saved
     assert run("scores", path, "--periods", "3,5", "--sequences", 4, "--seed", 1) == 0
     assert capsys.readouterr().out == f"{study.head_scores(model, periods=(3, 5), n=4, seed=1)}\n"
-
-
-def test_layers_that_are_computed_again_are_studied_too(saved, tmp_path, capsys):
-    path, model = saved
-    config = dataclasses.asdict(dataclasses.replace(model.config, recompute=True))
-    again = tmp_path / "recompute.safetensors"
-    write(again, model, {"chars": CharVocab(TEXT + "<>/&").chars, "config": config})
-    for command in ["flow"], ["ledger", "--scope", "blocks.1.attn"], ["cells", *HEAD], ["importance", "--steps", 1]:
-        texts = []
-        for each in path, again:
-            assert run(command[0], each, *command[1:], "--text", TEXT) == 0
-            texts.append(re.sub(r"   made at .*", "", capsys.readouterr().out))
-        assert texts[0] == texts[1]

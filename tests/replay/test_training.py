@@ -69,8 +69,8 @@ def test_all_forms_of_attention(kernels, impl):
     )
 
 
-def test_float64_and_recomputation(kernels):
-    config = dict(dtype=mg.float64, recompute=True, steps=3)
+def test_float64(kernels):
+    config = dict(dtype=mg.float64, steps=3)
     assert_equal(train(True, "AdamW", **config), train(False, "AdamW", **config))
 
 

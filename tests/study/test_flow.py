@@ -352,7 +352,7 @@ def test_names_and_errors():
     with pytest.raises(TypeError, match="Linear has no residual stream that is known"):
         study.flow(nn.Linear(3, 3), tokens())
     with pytest.raises(ValueError, match=r"ran (twice|2 times)"):
-        study.flow(gpt(recompute=True), tokens())
+        study.flow(gpt(), tokens(), lambda model, x, y: model(x, y)[1] + model(x, y)[1])
     with pytest.raises(ValueError, match="the loss does not depend on a residual stream"):
         study.flow(gpt(), tokens(), lambda model, x, y: model(x, y)[1].detach())
     model = gpt()

@@ -260,8 +260,15 @@ def test_contributions_are_counted_and_add_up():
 
 
 def test_a_step_that_gives_a_leaf_nothing_is_no_contribution_to_it():
+    class First(mg.autograd.Op):
+        def forward(self, x, unused):
+            return x + 0.0
+
+        def backward(self, dy):
+            return dy, None
+
     x, w = (mg.ones(2, dtype=mg.float64, requires_grad=True) for _ in range(2))
-    loss = (nn.recompute(lambda x, unused: x * 2, x, w) * w).sum()
+    loss = (First.apply(x, w) * w).sum()
     book = study.ledger(loss, names={"leaf w": w})
     of_w = [g for entry in book.entries for g in entry.gives if g.name == "leaf w"]
     assert [(g.number, g.of) for g in of_w] == [(1, 1)]

@@ -63,7 +63,7 @@ def test_a_run_comes_back(saved, path):
 
 @pytest.mark.parametrize("changes", [
     {"best_loss": None}, {"best_loss": float("inf")}, {"best_loss": "gone"}, {"crc": "gone"}, {"step": 0},
-    {"settings.lr": "gone"}, {"settings.other": "kept"}, {"config": "gone"},
+    {"settings.lr": "gone"}, {"settings.other": "kept"}, {"config": "gone"}, {"config.recompute": True},
 ], ids=str)  # fmt: skip
 def test_what_a_run_may_say(saved, path, changes):
     path.write_bytes(signed(*changed(saved, changes)))

@@ -212,7 +212,6 @@ def test_only_a_derivative_is_taken_from_the_docstring():
         (x.softmax(1), ["dx = y (dy - Σ dy y)"]),  # and not the next paragraph
         (nn.functional.gelu(x), []),  # has a ";", and no derivative after it
         (mg.maximum(x, x), ["dy goes to the larger, half to each", "where they tie"]),
-        (nn.recompute(lambda x: x.exp(), x), []),
     ):
         assert box(viz.graph(y, direction="backward"), f"{y.op.name} backward")[1:] == lines
 
@@ -254,13 +253,6 @@ def test_outputs_of_one_op_are_told_apart():
     assert sorted(into) == [["[0]", root], ["[1]", root]] and "which output of the op" in caption(g)
     unused, _ = leaf(4).split(2)
     assert arrows(viz.graph(unused.sum(), direction="backward"))[1][2] == ["[0]", "(2,)"]
-
-
-def test_a_recomputed_part_is_one_op_with_its_gradients():
-    x = leaf(3)
-    (plain,) = mg.grad((x.exp() * x).sum(), [x])
-    loss = nn.recompute(lambda x: x.exp() * x, x).sum()
-    assert [three(plain)] in [label for *_, label in arrows(viz.graph(loss, show="grad_norm"))]
 
 
 # -- folding

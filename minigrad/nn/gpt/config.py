@@ -37,7 +37,7 @@ class GPTConfig:
 
     positions: "learned", "sinusoidal", "rotary", "alibi" or "none", see nn.positions. tied: the token embedding is also
     the head. init_std: std of the initial weights; None means 0.02 · √(768 / n_embd), so that activations keep GPT-2's
-    size at any width. recompute: blocks keep only their input for backward. pruned: {layer: [heads removed]}.
+    size at any width. pruned: {layer: [heads removed]}.
 
     Raises ValueError for values that no GPT can have, of any type, since a config may come from a file."""
 
@@ -53,7 +53,6 @@ class GPTConfig:
     tied: bool = True
     impl: str = "fused"
     init_std: float | None = None
-    recompute: bool = False
     pruned: dict[int, list[int]] = field(default_factory=dict)
 
     def __post_init__(self):
@@ -61,7 +60,7 @@ class GPTConfig:
             setattr(self, name, _size(name, getattr(self, name)))
         if self.n_kv_head is not None:
             self.n_kv_head = _size("n_kv_head", self.n_kv_head)
-        for name in ("bias", "tied", "recompute"):
+        for name in ("bias", "tied"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, got {shown(getattr(self, name))}")
         for name, names in {"positions": POSITIONS, "impl": FORMS}.items():

@@ -20,7 +20,6 @@ from ..heads import known_heads
 from ..layers import Dropout, Embedding, LayerNorm, Linear
 from ..module import Module
 from ..positions import sinusoidal
-from ..recompute import recompute
 from .config import PRESETS as PRESETS
 from .config import GPTConfig
 from .generate import generate
@@ -139,10 +138,7 @@ class GPT(Module):
             x = x + sinusoidal(at, self.config.n_embd, x.dtype)  # (B, T, C)
         x = self.dropout(x)
         for i, block in enumerate(self.blocks):
-            if self.config.recompute and cache is None:
-                x = recompute(block, x, left_padding)  # (B, T, C)
-            else:
-                x = block(x, left_padding, None if cache is None else cache[i])  # (B, T, C)
+            x = block(x, left_padding, None if cache is None else cache[i])  # (B, T, C)
         return self.norm(x)  # (B, T, C)
 
     def _positions(self, T, cache, left_padding, device):

@@ -122,7 +122,7 @@ def _abs_gate_grads(model, layers, batches, loss):
     """Each sequence has gates of its own. A mean loss divides by B, so the sum of their |gradients| is a mean."""
     total = {path: np.zeros(layer.num_heads) for path, layer in layers.items()}
     for batch in batches:
-        gates = {}  # {(path, B): (B, nh, 1, 1)}: the same gates for all forwards of a layer, and when one is recomputed
+        gates = {}  # {(path, B): (B, nh, 1, 1)}: the same gates for all forwards of a layer
         with ExitStack() as stack, enable_grad():
             for path, layer in layers.items():
                 stack.callback(layer.register_head_hook("z", partial(_gated, gates, path)).remove)

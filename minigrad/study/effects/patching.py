@@ -125,7 +125,7 @@ def _shifted(layer, point, by):
     added = []
 
     def add(layer, x):
-        if not added:  # the same again when the forward is recomputed
+        if not added:  # the same again where the layer runs twice
             added.append(tensor(np.broadcast_to(by, x.shape), dtype=x.dtype, device=x.device, requires_grad=True))
         return x + added[0]
 

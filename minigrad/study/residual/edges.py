@@ -259,7 +259,7 @@ class StreamEdges:
 def _call(run, part):
     calls = run.trace.calls(part.path)
     if len(calls) != 1:
-        raise ValueError(f"{part.path} ran {len(calls)} times: once is needed, and recompute off")
+        raise ValueError(f"{part.path} ran {len(calls)} times: once is needed")
     return calls[0]
 
 

@@ -187,7 +187,7 @@ def flow(
     before the parts or after, keys may be shared by heads, and heads may be pruned. What a decoder outside of an
     nn.Transformer takes its keys and values from is not known: those have no edges. No other thread may use the model
     meanwhile. Raises TypeError for a model that is not known; ValueError for one not batch first, or whose parts
-    do not all run, or run more than once (recompute); IdentityError if the edges do not add up, as where a part is not
+    do not all run, or run more than once; IdentityError if the edges do not add up, as where a part is not
     x + part(norm(x)), or where the loss reads the stream before its end."""
     if method not in METHODS:
         raise ValueError(unknown("method", method, METHODS))

@@ -49,12 +49,10 @@ def cut_gradient(
     Only the direct path is cut: what flows through parts between the two still does. A layer of which a head or a part
     is named takes the batched form of attention, whose values agree with the fused form's to rounding.
 
-    Raises TypeError or ValueError for a model whose stream is not known (see flow), or has dropout, recompute or no
-    such parts; KeyError for an unknown name."""
+    Raises TypeError or ValueError for a model whose stream is not known (see flow), or has dropout or no such
+    parts; KeyError for an unknown name."""
     if any(isinstance(module, Dropout) and module.p for module in model.modules()):
         raise ValueError("cut_gradient needs a model without dropout: set p of its Dropouts to 0")
-    if getattr(getattr(model, "config", None), "recompute", False):
-        raise ValueError("cut_gradient needs recompute=False: a block that runs again has writes of its own")
     forwards = 0
 
     def without_gradient(write):

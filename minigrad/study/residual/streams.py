@@ -33,7 +33,7 @@ from ..layers import as_float64, attention_layers
 from ..models import AttentionOnly
 from .blocks import NORMS, Part, parts_of
 
-TWICE = "a layer ran twice: once is needed, without recompute, to tell its gradients apart"
+TWICE = "a layer ran twice: once is needed, to tell its gradients apart"
 _LAYERS = TransformerEncoderLayer, TransformerDecoderLayer
 
 

@@ -76,7 +76,7 @@ def token_gradients(seen: LayerTrace, head: int, weight: str, labels: Any = None
 
     labels: the tokens' text, a list of T str for each sequence, or one list or str for a single sequence. Raises
     ValueError for a head that was not traced, an unknown matrix, or labels of another shape; RuntimeError without
-    gradients. If a layer ran, or was recomputed, several times, each LayerTrace has the part of its own forward. Head
+    gradients. If a layer ran several times, each LayerTrace has the part of its own forward. Head
     hooks that replace q, k or v are not known of: dq is the gradient of what was used."""
     if weight not in WEIGHTS:
         raise ValueError(unknown("matrix", weight, WEIGHTS))

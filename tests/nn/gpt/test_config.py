@@ -35,7 +35,6 @@ def test_sizes_are_ints_of_at_least_one(name):
         ({"dropout": True}, "dropout must be a number from 0 to 1"),
         ({"bias": 1}, "bias must be True or False, got 1"),
         ({"tied": "yes"}, "tied must be True or False"),
-        ({"recompute": None}, "recompute must be True or False"),
         ({"positions": []}, r"positions must be learned, .* or none, got \[\]"),
         ({"impl": "fast"}, "impl must be per_head, batched or fused, got 'fast'"),
         ({"init_std": "x"}, "init_std must be None or a number"),

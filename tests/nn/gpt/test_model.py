@@ -166,7 +166,7 @@ def test_generate_refuses():
 KINDS = {
     "learned": {}, "sinusoidal": dict(positions="sinusoidal"), "rotary": dict(positions="rotary"),
     "alibi": dict(positions="alibi"), "none": dict(positions="none"), "grouped": dict(n_kv_head=1),
-    "untied": dict(tied=False), "recomputed": dict(recompute=True),
+    "untied": dict(tied=False),
 }  # fmt: skip
 
 
@@ -285,25 +285,6 @@ def test_pruned_heads_are_remembered_by_the_config():
     assert m.config.heads_left(0) == (0, 0) and m.cost().parameters == m.num_parameters()
     kept, anew = (m.generate(idx[:, :2], 3, temperature=0, use_cache=use_cache).tolist() for use_cache in (True, False))
     assert kept == anew
-
-
-# ------------------------------------------------------------------------------------------------------------ recompute
-
-
-def gradients(recompute, dropout=0.0):
-    mg.manual_seed(0)
-    m = gpt(bias=True, dropout=dropout, recompute=recompute)
-    idx, targets = tokens(3, BLOCK), tokens(3, BLOCK)
-    mg.manual_seed(1)
-    _, loss = m(idx, targets)
-    loss.backward()
-    return [loss.item(), *(p.grad.numpy() for p in m.parameters()), *mg.default_generator.state.values()]
-
-
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_recomputed_gradients_are_the_same_to_the_bit(dropout):
-    for a, b in zip(gradients(False, dropout), gradients(True, dropout), strict=True):
-        np.testing.assert_array_equal(a, b)
 
 
 def as_hugging_face_names_them(m):
