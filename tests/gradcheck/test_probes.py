@@ -194,6 +194,27 @@ def test_every_combination_of_needs():
     assert failed(Five.apply, *[mg.tensor(X + i) for i in range(5)], probes=["alone"])[0] == {"alone"}
 
 
+@pytest.mark.parametrize("share, verdict", [(1.0, "PASS"), (1.5, FAIL), (-0.5, FAIL)])
+def test_ties_take_few_differences_and_excuse_only_what_lies_between_the_slopes(share, verdict, monkeypatch):
+    """Along each of equal maxima alone the slope is 1 on the way up and 0 on the way down."""
+    monkeypatch.setattr("minigrad.gradcheck.probes.fresh.smallest", lambda inputs, f, examine: (inputs, f))
+
+    class Largest(mg.Op, abstract=True):
+        def forward(self, x):
+            self.save_inputs(x)
+            return x.max(-1)
+
+        def backward(self, dy):
+            (x,) = self.saved_inputs()
+            most = x.array == x.array.max(-1, keepdims=True)
+            ties = most.sum(-1, keepdims=True) > 1
+            return dy.unsqueeze(-1) * mg.tensor(np.where(ties, share, 1.0) * most)
+
+    report = gradcheck(Largest, mg.tensor(X), probes=["values"], raise_on_fail=False)
+    assert ({f.verdict for f in report.findings} >= {FAIL}) == (verdict == FAIL), report
+    assert verdict == FAIL or report.evaluations < 600, report.evaluations
+
+
 def test_one_memory_for_two_inputs():
     square = mg.tensor(X[:, :3]), mg.tensor(X[:, 1:])
     wrong = product(lambda op, a, b: np.shares_memory(a, b) and a.strides != b.strides)
