@@ -145,7 +145,7 @@ def _seen(p, subject, run, dys, gradient, u):
             bent &= bool(abs(left - right) > 1e-3 * (abs(left) + abs(right)))
             if not (moves or analytic):
                 break
-        if bent and _between(analytic, *(difference(NEAR / k / np.abs(u).max())[1:3] for k in (1, 2))):
+        if bent and _kinks(analytic, *(difference(NEAR / k / np.abs(u).max())[1:3] for k in (1, 2))):
             return KINK
         row: list = []
         for k in range(4):
@@ -163,7 +163,7 @@ def _seen(p, subject, run, dys, gradient, u):
         return FAIL
 
 
-def _between(analytic, slopes, closer):
+def _kinks(analytic, slopes, closer):
     """Are the (left, right) slopes those of a kink, equal at both steps but not to each other, and analytic between?"""
     low, high = sorted(closer)
     margin = 1e-6 * max(abs(low), abs(high))

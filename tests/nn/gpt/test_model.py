@@ -1,4 +1,4 @@
-"""GPT: shapes, causality, sizes, positions, recomputing, weights from elsewhere; writing with and without a cache."""
+"""GPT: shapes, causality, sizes, positions, weights from elsewhere; writing with and without a cache."""
 
 import json
 import math
