@@ -11,7 +11,7 @@ from ...dtypes import float16, float32, float64
 from ...typing import Dims, DTypeLike, T
 from ..args import in_dtype, many_dims, numpy_names, one_dim
 from ..elementwise import abs, floor, log
-from ..movement import copied, pad, shaped
+from ..movement import cat, copied, pad, shaped
 from ..reduce import amax, amin, cumsum
 from ..select import maximum, minimum, where
 
@@ -40,6 +40,20 @@ class Rescale(Op, abstract=True):
     def backward(self, dy):
         _, there, back = self.saved_inputs()
         return Rescale.apply(dy, back, there), None, None
+
+
+class Halves(Op, abstract=True):
+    """y = a b for the two halves of x along its last dim;   dx = (dy b, dy a)"""
+
+    def forward(self, x):
+        self.save_inputs(x)
+        half, at = x.shape[-1] // 2, self.backend.getitem
+        return self.backend.mul(at(x, (..., slice(0, half))), at(x, (..., slice(half, None))))
+
+    def backward(self, dy):
+        (x,) = self.saved_inputs()
+        half = dy.shape[-1]
+        return cat([dy * x[..., half:], dy * x[..., :half]], -1)
 
 
 def _powers(x, dim, bits):
@@ -99,10 +113,8 @@ def prod(input: T, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | N
         e, whole = powers[0], powers[1][..., -1:]
         y = Rescale.apply(y, -e, whole - e)
     while y.shape[-1] != 1:
-        if y.shape[-1] % 2 or y.shape[-1] == 0:
-            y = pad(y, (0, 1), value=1)
-        half = y.shape[-1] // 2
-        y = y[..., :half] * y[..., half:] if half else y
+        odd = y.shape[-1] % 2 or y.shape[-1] == 0
+        y = pad(y, (0, 1), value=1) if odd else Halves.apply(y)
     if powers is not None:
         y = Rescale.apply(y, whole, whole * 0.0)
     y = shaped(y, tuple(1 if d in dims else k for d, k in enumerate(input.shape)) if keepdim else y.shape[:-1])
