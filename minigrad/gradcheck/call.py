@@ -267,13 +267,13 @@ def argument_names(fn, n):
     """Names for n positional inputs: fn's argument names, as far as known."""
     op = op_of(fn)
     try:
-        parameters = list(inspect.signature(op.forward if op else _signed(fn)).parameters.values())[1 if op else 0 :]
+        parameters = list(inspect.signature(op.forward if op else signed(fn)).parameters.values())[1 if op else 0 :]
     except (TypeError, ValueError):
         parameters = []
     known = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return [known[i] if i < len(known) else f"inputs[{i}]" for i in range(n)]
 
 
-def _signed(fn):
+def signed(fn):
     """What has the signature of fn: torch's functions and modules have it elsewhere, ours where the op is written."""
     return fn.framework.signed(fn.__wrapped__) if isinstance(fn, Adapted) else inspect.unwrap(fn)

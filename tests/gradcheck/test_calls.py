@@ -324,7 +324,7 @@ def test_what_ends_the_process_at_a_size_of_ours_is_refused(monkeypatch):
     assert report.verdict == PASS and report.unfinished == {"sizes": "probe"}
     report = gradcheck(sin, array(4, 3), vjp=vjp, probes=["sizes", "growth"], raise_on_fail=False)
     assert "it ends the process" in report.left_out["sizes"]
-    assert report.verdict == FAIL and report.worst.check == "size 4 -> 1025" and report.worst.snippet
+    assert report.verdict == FAIL and report.worst.check == "size 4 -> 1001" and report.worst.snippet
 
 
 def test_numpy_arrays_alone_say_nothing_of_their_gradient():

@@ -58,10 +58,13 @@ class Array(Node):
         y = np.exp(self.data)
         return type(self)(y, (self,), lambda dy: (dy * y,))
 
-    def softmax(self, forgets=False):
+    def softmax(self):
+        return self.softmax_of(1)
+
+    def softmax_of(self, share):
         p = np.exp(self.data - self.data.max(-1, keepdims=True))
         p = p / p.sum(-1, keepdims=True)
-        return type(self)(p, (self,), lambda dy: (p * (dy - (not forgets) * (dy * p).sum(-1, keepdims=True)),))
+        return type(self)(p, (self,), lambda dy: (p * (dy - share * (dy * p).sum(-1, keepdims=True)),))
 
     def rows(self, i):
         def back(dy):
@@ -129,7 +132,7 @@ def test_ops_with_what_they_hold():
 @pytest.mark.parametrize("f, inputs, found", [
     (lambda a: a.tanh(factor=0.5), [Number(0.3)], "ratio     0.5"),
     (lambda a: a + a, [Once(0.3)], "one of two uses or contributions is missing"),
-    (lambda x: x.softmax(forgets=True), [Summed(X)], "48 of 144 elements"),
+    (lambda x: x.softmax_of(0), [Summed(X)], "48 of 144 elements"),
     (lambda x: Seeded(np.sin(x.data), (x,), lambda dy: (dy * x.data,)), [Seeded(X)], "float32 inside"),
 ])  # fmt: skip
 def test_wrong_ones_fail(f, inputs, found):

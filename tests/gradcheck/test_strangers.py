@@ -2,6 +2,7 @@
 makes of them for itself is at most a warning, which says where."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -47,6 +48,10 @@ def cross_entropy_vjp(dy, x, t):
 
 
 TARGETS = np.array([1, 0, 3])
+
+
+def huber(x, delta=1.0):
+    return np.where(np.abs(x) < delta, x * x / 2, delta * (np.abs(x) - delta / 2))
 
 
 class Loss:
@@ -201,6 +206,10 @@ RIGHT = {
     "targets in its code": (
         lambda x: cross_entropy(x, [1, 0, 3]), lambda dy, x: cross_entropy_vjp(dy, x, [1, 0, 3])[0], (X,), "size 3 ->",
     ),
+    "a bias of one number": (
+        lambda x, b: x + b, lambda dy, x, b: (dy, np.array([dy.sum()])), (X[0], X[1, :1]), "",
+    ),
+    "Huber's delta": (huber, lambda dy, x, delta=1.0: dy * np.clip(x, -delta, delta), (X,), "delta=-1.0"),
 }  # fmt: skip
 
 
@@ -237,13 +246,40 @@ def attention_scaled_by_v(dy, q, k, v):
     [
         (average, lambda dy, x: average_vjp(dy, x, 1, 2), lambda dy, x: average_vjp(dy, x, 1, 1), [(2, 4, 4)]),
         (attention, attention_vjp, attention_scaled_by_v, [(2, 4, 3)] * 3),
+        (
+            lambda x: (x * x).sum(1).mean(0),
+            lambda dy, x: 2 * dy * x / len(x), lambda dy, x: 2 * dy * x, [(1, 4)],
+        ),
     ],
-)
-def test_sizes_that_are_equal_by_accident_are_told_apart(f, right, wrong, inputs):
+)  # fmt: skip
+def test_sizes_that_are_1_or_equal_by_accident_are_told_apart(f, right, wrong, inputs):
     xs = [rng.standard_normal(shape) for shape in inputs]
     assert gradcheck(f, *xs, vjp=right, raise_on_fail=False).verdict == PASS
     found = gradcheck(f, *xs, vjp=wrong, raise_on_fail=False, probes=["growth"])
     assert found.verdict == FAIL and found.worst.check.endswith("alone")
+
+
+def scaled(x, p=2.0, shift=0.0):
+    return x * p + x * shift * (p - 2)
+
+
+@pytest.mark.parametrize(
+    "f, kwargs",
+    [
+        (scaled, {}),
+        (partial(scaled, shift=0.0), {}),
+        (scaled, {"p": 2.0}),
+        (lambda x, **more: scaled(x, **more), {"p": 2.0, "shift": 0.0}),
+    ],
+)
+def test_options_are_tried_alone_and_together(f, kwargs):
+    def right(dy, x, p=2.0, shift=0.0):
+        return dy * (p + shift * (p - 2))
+
+    assert gradcheck(f, X[0], kwargs=kwargs, vjp=right).verdict == PASS
+    for wrong, found in [(lambda dy, x, p=2.0, shift=0.0: dy * p, 2), (lambda dy, x, p=2.0, shift=0.0: 2 * dy, 1)]:
+        report = gradcheck(f, X[0], kwargs=kwargs, vjp=wrong, raise_on_fail=False, probes=["parameters"])
+        assert report.verdict == FAIL and report.worst.check.count("=") == found, report.message()
 
 
 @pytest.mark.parametrize("wrong", [lambda x: 1.001 * np.cos(x), lambda x: np.cos(x) + 1e-4, np.tanh])

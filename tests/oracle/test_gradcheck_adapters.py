@@ -246,7 +246,20 @@ def cases(torch):
         def backward(ctx, dy):
             return dy * ctx.saved_tensors[0].detach().cos()
 
-    return {"Kernel": Kernel, "Overwriting": Overwriting, "Buffered": Buffered, "Second": Second}
+    class Capped(torch.autograd.Function):
+        """Whose backward ignores an option that is 0 as a rule, and is wrong in a window that its code names."""
+
+        @staticmethod
+        def forward(ctx, x, cap=0.0):
+            ctx.save_for_backward(x)
+            return x * x + cap * x
+
+        @staticmethod
+        def backward(ctx, dy):
+            (x,) = ctx.saved_tensors
+            return 2 * dy * torch.where((x > 7.5) & (x < 7.6), 0, x), None
+
+    return {"Kernel": Kernel, "Overwriting": Overwriting, "Buffered": Buffered, "Second": Second, "Capped": Capped}
 
 
 @pytest.mark.parametrize(
@@ -257,6 +270,22 @@ def test_what_differences_cannot_see(torch, x, name, check):
     fn = cases(torch)[name]
     assert torch.autograd.gradcheck(fn.apply, (x,))
     assert check in failed(gradcheck(fn, x, raise_on_fail=False))
+
+
+def test_options_and_thresholds_in_all_forms_of_a_call(torch, x):
+    apply = cases(torch)["Capped"].apply
+
+    def wrapped(x, cap=0.0):
+        return apply(x, cap)
+
+    for fn, given, kwargs in [
+        (apply, (x,), {}), (apply, (x, 0.0), {}), (wrapped, (x,), {}), (wrapped, (x,), {"cap": 0.0}),
+        (partial(wrapped, cap=0.0), (x,), {}),
+    ]:  # fmt: skip
+        report = gradcheck(fn, given, kwargs=kwargs, probes=["parameters", "values"], raise_on_fail=False)
+        assert failed(report) == {"cap=1.0"}, report
+    report = gradcheck(apply, x, probes=["values"], raise_on_fail=False)
+    assert failed(report) & {"values near 7.5", "values near 7.6"}, report
 
 
 def test_a_second_order_that_is_cut_off(torch, x):

@@ -95,6 +95,10 @@ class Framework:
         """The object that has fn's signature, with argument names."""
         return fn
 
+    def takes(self, name):
+        """Does the gradient get an option of this name too?"""
+        return True
+
     def source(self, fn):
         """What users call fn: the class whose usual method it is, or fn itself."""
         return fn

@@ -1,5 +1,6 @@
 """A pair of NumPy functions: f(*inputs), and vjp(dy, *inputs) -> the gradients of the inputs."""
 
+import inspect
 from functools import partial
 
 import numpy as np
@@ -22,6 +23,9 @@ class Pair(Framework):
         if x.dtype.kind == "f":
             return as_tensor(x if x.dtype.itemsize <= 8 else x.astype(np.float64))
         return as_tensor(x) if x.dtype in (np.int64, np.int32, np.bool_) else x
+
+    def takes(self, name):
+        return any(name == q.name or q.kind is q.VAR_KEYWORD for q in inspect.signature(self.vjp).parameters.values())
 
     def function(self, call, label):
         return Function(call, label, partial(self.pulled, call))

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...autograd import FormulaOp, Op, Value
 from ..adapters.foreign import Adapted
-from ..call import op_of, plain
+from ..call import op_of, plain, signed
 from ..subject import flat
 
 MOST_CODES, MOST_HELD = 64, 256
@@ -48,7 +48,7 @@ def _parts(x):
         return [y for y in x if not isinstance(y, (int, float, str))]
     if isinstance(x, types.CodeType):
         return [y for y in x.co_consts if isinstance(y, (tuple, types.CodeType))]
-    if _is_theirs(x) or isinstance(x, types.ModuleType):
+    if is_theirs(x) or isinstance(x, types.ModuleType):
         return []
     if isinstance(x, types.FunctionType):
         held = inspect.getclosurevars(x)
@@ -56,7 +56,7 @@ def _parts(x):
     return [dict(getattr(x, "__dict__", {}))]
 
 
-def _is_theirs(x):
+def is_theirs(x):
     """Does a function, class or object belong to minigrad, NumPy or PyTorch?"""
     module = getattr(x, "__module__", None) or type(x).__module__
     return module.startswith(("minigrad.", "numpy", "torch"))
@@ -116,12 +116,16 @@ def codes(p, names=("forward", "backward")):
 def _functions(p, names=("forward", "backward")):
     waiting = [getattr(type(op), name) for op, _ in user_ops(p) for name in names]
     fn = plain(p.fn)
-    if op_of(p.fn) is None:
+    if isinstance(fn, Adapted):
+        waiting += [plain(signed(fn)), getattr(fn.framework, "vjp", None), fn.framework.source(fn.__wrapped__)]
+    elif op_of(p.fn) is None:
         waiting.append(getattr(fn, "__func__", fn))
     found: dict = {}
     while waiting and len(found) < MOST_CODES:
         f = waiting.pop()
-        if not isinstance(f, types.FunctionType) or f.__code__ in found or _is_theirs(f):
+        if isinstance(f, type) and all(hasattr(f, name) for name in names):  # PyTorch's Function
+            waiting += [getattr(f, name) for name in names]
+        if not isinstance(f, types.FunctionType) or f.__code__ in found or is_theirs(f):
             continue
         found[f.__code__] = f
         waiting += inspect.getclosurevars(f).nonlocals.values()

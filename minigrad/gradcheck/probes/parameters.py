@@ -1,40 +1,46 @@
 """The probe of parameters: the same op with other values of dim, keepdim, eps, reduction, …"""
 
 import inspect
+import itertools
 from functools import partial
 
 import numpy as np
 
+from ...nn import Module
 from ...random import default_generator
-from ..call import op_of, plain
+from ...tensor import Tensor
+from ..call import Expecting, Keywords, argument_names, called, op_of, plain, signed
 from ..report import FAIL, Finding, NotApplicable
 from ..subject import flat, joined
 from .base import Refused, attempts, refusal
-from .constants import checks_nothing, is_ours, may_read_anywhere, user_ops, words
+from .constants import checks_nothing, is_ours, is_theirs, may_read_anywhere, user_ops, words
 from .fresh import check_call
 
 PLURAL = ("dims", "axes")
 DIMS = ("dim", "axis", *PLURAL)
-MOST_TRIES = 40
+MOST_TRIES, MOST_PAIRS = 40, 24
 
 
 def parameters(p):
     """The gradient where a parameter has another value: each dim in turn, from the front and from the back, a bool the
-    other way round, numbers larger, smaller, 0 and negative, and strings in the code."""
+    other way round, numbers larger, smaller, 0 and negative, and strings in the code. Then where two parameters have:
+    padding, say, may be wrong only with a stride."""
     p.require_first_order()
     if may_read_anywhere(p):
         raise NotApplicable("the op does not look whether an index fits")
-    tries = [t for call in _calls(p) for t in _tries(p, *call)]
+    if isinstance(p.fn, Expecting):
+        raise NotApplicable("expected_vjp holds for these parameters")
+    calls = _calls(p)
+    tries, pairs = ([t for call in calls for t in some(p, *call)] for some in (_tries, _pairs))
     if not tries:
         raise NotApplicable("no parameters are known")
-    yield from attempts(tries[:MOST_TRIES], p)
+    yield from attempts(tries[:MOST_TRIES] + pairs[:MOST_PAIRS], p)
 
 
 def _calls(p):
-    """[(function, inputs, parameters)]: the function itself, if it is an op, a partial() or has defaults;
-    otherwise the user's ops that it is made of."""
+    """[(function, inputs, options)]: the function itself, if any are known; otherwise the user's ops that it runs."""
     op = op_of(p.fn)
-    if known := _keywords(p.fn, len(p.inputs)):
+    if known := _options(p):
         return [(p.fn if op is not p.fn else op.apply, p.inputs, known)]
     if op is not None:
         return []
@@ -45,37 +51,65 @@ def _detached(inputs):
     return [x.detach().clone().requires_grad_(x.requires_grad) if hasattr(x, "detach") else x for x in inputs]
 
 
-def _keywords(fn, given):
-    """What is bound by partial(), and the defaults of what is not, nor among the `given` first arguments; of a user's
-    functions and ops only."""
-    op, bound = op_of(fn), dict(getattr(fn, "keywords", {}))
-    function = op.forward if op else plain(fn)
-    if (op is None or not is_ours(op)) and not (getattr(function, "__module__", "") or "").startswith("minigrad."):
-        try:
-            signature = inspect.signature(function).parameters.values()
-        except (TypeError, ValueError):
-            signature = {}.values()
-        defaults = {
-            q.name: q.default for i, q in enumerate(signature) if q.default is not q.empty and (op or i >= given)
-        }
-        bound = defaults | bound
-    return bound
+def _options(p):
+    """{name: value} of what is bound by partial() or passed beside the Tensors, and of a user's function or op the
+    defaults of the rest. Of a pair of functions, those that both take."""
+    op, fn = op_of(p.fn), plain(p.fn)
+    if p.framework and p.framework.public(fn.__wrapped__):
+        return {}
+    bound = dict(getattr(fn.__wrapped__ if p.framework else p.fn, "keywords", {}))
+    given = dict(zip(argument_names(p.fn, len(p.inputs)), p.inputs))
+    if p.inputs and isinstance(p.inputs[-1], Keywords):
+        given.popitem()
+        given |= p.inputs[-1]
+    function = op.forward if op else signed(p.fn)
+    known = {} if (is_ours(op) if op else is_theirs(plain(function))) else _defaults(function)
+    known = {name: x for name, x in known.items() if name not in given}
+    known |= bound | {name: x for name, x in given.items() if not flat(x, of=(Tensor, Module))}
+    return {name: x for name, x in known.items() if not p.framework or p.framework.takes(name)}
+
+
+def _defaults(function):
+    try:
+        signature = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return {}
+    return {name: q.default for name, q in signature.items() if q.default is not q.empty}
+
+
+def _changed(fn, inputs, options):
+    """The inputs with other values of options."""
+    options, inputs = dict(options), list(inputs)
+    keywords = inputs.pop() if inputs and isinstance(inputs[-1], Keywords) else {}
+    inputs = [options.pop(name, x) for name, x in zip(argument_names(fn, len(inputs)), inputs)]
+    return (*inputs, Keywords(keywords | options))
 
 
 def _tries(p, fn, inputs, known):
-    tensors = flat(inputs)
-    n = tensors[0].ndim if tensors else 0
+    n = _dims_of(inputs)
     for name, value in known.items():
         for other in _others(p, name, value, n):
-            yield lambda name=name, value=value, other=other: _check(p, fn, inputs, name, value, other)
+            yield lambda name=name, other=other: _check(p, fn, inputs, {name: other})
         if name in ("dim", "axis") and isinstance(value, int) and not checks_nothing(p):
             for k in range(n):
                 yield lambda name=name, k=k: _from_both_ends(p, fn, inputs, name, k, n)
 
 
-def _check(p, fn, inputs, name, known, value):
-    fn = partial(fn, **{name: value})
-    yield check_call(p, f"{name}={value!r}", fn, inputs)
+def _pairs(p, fn, inputs, known):
+    """The first other values of each two parameters, together."""
+    others = [[(name, v) for v in _others(p, name, value, _dims_of(inputs))[:2]] for name, value in known.items()]
+    for pair in itertools.chain(*(itertools.product(*two) for two in itertools.combinations(others, 2))):
+        yield lambda pair=pair: _check(p, fn, inputs, dict(pair))
+
+
+def _dims_of(inputs):
+    return next((x.ndim for x in flat(inputs)), 0)
+
+
+def _check(p, fn, inputs, changed):
+    name = ", ".join(f"{name}={value!r}" for name, value in changed.items())
+    doubted = any(type(v) is float and v < 0 for v in changed.values())  # Huber's delta, say, is a size
+    yield check_call(p, name, fn, _changed(fn, inputs, changed), doubted=doubted)
 
 
 def _others(p, name, value, n):
@@ -90,7 +124,7 @@ def _others(p, name, value, n):
             return [(d,) for d in every] + (several[:1] if checks_nothing(p) else several)
         return [d for d in every if d != value] if isinstance(value, int) or value is None else []
     if value is None:  # a scale, say, whose default is a number of the function's own
-        return [0.5, 2.0] if user_ops(p) else []
+        return [0.5, 2] if user_ops(p) or p.framework else []
     if checks_nothing(p) and not isinstance(value, (float, str)):  # a size or a shape has to fit the inputs
         return []
     if isinstance(value, int):
@@ -107,13 +141,13 @@ def _others(p, name, value, n):
 
 def _values(p, fn, inputs):
     default_generator.state = p.subject.random_state
-    return flat(fn(*inputs))
+    return flat(called(fn, inputs))
 
 
 def _from_both_ends(p, fn, inputs, name, k, n):
     """dim k, and the same dim counted from the end: the same values, unless the result has more dims than the input."""
     try:
-        front, back = (_values(p, partial(fn, **{name: d}), inputs) for d in (k, k - n))
+        front, back = (_values(p, fn, _changed(fn, inputs, {name: d})) for d in (k, k - n))
     except Exception as error:
         raise refusal(error) from None
     if any(y.ndim > n for y in (*front, *back)):

@@ -92,12 +92,12 @@ def _modules(p):
     return any(isinstance(x, Module) for x in (p.fn, *p.inputs))
 
 
-def _free_sizes(p):
-    """The sizes of dims that may change: not those bound by partial(), nor those of a parameter."""
+def _free_sizes(p, least=2):
+    """The sizes of dims that may change, from `least` on: not those bound by partial(), nor those of a parameter."""
     values = getattr(p.fn, "keywords", {}).values()
     bound = {n for value in values if isinstance(value, (tuple, list)) for n in value if isinstance(n, int)}
     bound |= {n for leaf in p.subject.leaves if leaf.parameter for n in leaf.array.shape}
-    return sorted({n for x in flat(p.inputs) for n in x.shape if n > 1} - bound)[:MOST_SIZES]
+    return sorted({n for x in flat(p.inputs) for n in x.shape if n >= least} - bound)[:MOST_SIZES]
 
 
 def _fused(p):
@@ -144,15 +144,16 @@ def _growths(p):
 
 def _apart(p):
     """Where dims have n elements by accident, as height and width may: each of them grown alone, with one other, and
-    with those at the same place in all inputs. What belongs together the forward refuses."""
-    tensors, every, changes = list(dict.fromkeys(flat(p.inputs))), _free_sizes(p), []
+    with those at the same place in all inputs. What belongs together the forward refuses. So may dims of 1, as that of
+    a batch; but where another input's do not grow, a function may mean a number by it."""
+    tensors, every, changes = list(dict.fromkeys(flat(p.inputs))), _free_sizes(p, 1), []
     indices = any(x.dtype.kind in "iu" for x in tensors)
     for n in every if 3 * sum(x.numel() for x in tensors) <= MOST_ELEMENTS else ():
-        m = 3 * n if 2 * n in every else 2 * n
+        m = next(m for m in itertools.count(max(3, 2 * n), n) if m not in every)
         places = [(i, k - x.ndim) for i, x in enumerate(tensors) for k, size in enumerate(x.shape) if size == n]
         aligned = [tuple(at for at in places if at[1] == k) for k in {k for _, k in places}]
         chosen = [*itertools.combinations(places, 1), *aligned, *itertools.combinations(places, 2)]
-        for some in [some for some in dict.fromkeys(chosen) if len(some) < len(places)][:MOST_APART]:
+        for some in [some for some in dict.fromkeys(chosen) if n == 1 or len(some) < len(places)][:MOST_APART]:
 
             def grown(x, some=some, m=m):
                 array = host(x)
@@ -161,7 +162,8 @@ def _apart(p):
                 return like(x, array)
 
             name = f"size {n} -> {m} in {' and '.join(f'dim {k} of input {i}' for i, k in some)} alone"
-            changes.append((name, mapped_once(p.inputs, grown), True, indices))
+            doubted = indices or (n == 1 and len(tensors) > 1)
+            changes.append((name, mapped_once(p.inputs, grown), True, doubted))
     return changes
 
 
@@ -173,6 +175,8 @@ def _resampled(rng, a, axis, m):
     if m <= n or a.dtype.kind != "f":
         some = np.take(a, np.arange(m) if m <= n else rng.integers(0, n, m), axis)
         return np.sort(some, axis) if m > n and (np.sort(a, axis) == a).all() else some
+    if n == 1:
+        return np.repeat(a, m, axis) * rng.uniform(0.5, 1.0, [m if k == axis else 1 for k in range(a.ndim)])
     grown = a.shape.count(m) > 0
     weight = rng.uniform(0.05, 0.95, [m if k == axis else size if grown else 1 for k, size in enumerate(a.shape)])
     first = rng.integers(0, n, m)
