@@ -413,6 +413,8 @@ def gpt(m):
             gradient = getattr(trace[layer], f"{name}_grad")
             same(mine[layer][name].grad, gradient, f"the gradient of {name} of {layer}, ", m.attention)
     yield "the gradients of all heads are minigrad's, to 12 digits"
+    study.trace_of(mine).check()
+    yield "and what must hold between them in any backward does"
     for name, w in model.named_parameters():
         same(p[name].grad, w.grad.numpy(), f"the gradient of {name}", m.logits_of)
     yield "and those of all weights"

@@ -1,25 +1,12 @@
 """Pictures for the steps: graphs by Graphviz, maps by matplotlib."""
 
-from minigrad.viz import Graph, canvas
+from minigrad.viz import canvas, graph
 
 
 def draw(end, path, places=()):
     """The graph behind a Value, with data and grad. places: orders, whose numbers are written into each node."""
-    import graphviz
-
-    dot, waiting, seen = graphviz.Digraph(node_attr={"shape": "box", "fontname": "sans-serif"}), [end], set()
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        lines = [f"{node.op or 'leaf'}", f"data {node.data:.4g}", f"grad {node.grad:.4g}"]
-        lines += [" | ".join(str(order.index(node) + 1) for order in places)] if places else []
-        dot.node(str(id(node)), "\n".join(lines), color="black" if node.parents else "blue")
-        for parent in node.parents:
-            dot.edge(str(id(parent)), str(id(node)))
-            waiting.append(parent)
-    print("wrote", *Graph(dot).save(path))
+    notes = {node: " | ".join(str(order.index(node) + 1) for order in places) for node in (places[0] if places else ())}
+    print("wrote", *graph(end, notes=notes).save(path))
 
 
 def maps(arrays, path, top=None, names=None):

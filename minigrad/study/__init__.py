@@ -6,6 +6,7 @@
     trace.check()                                   what must hold between them in every backward
     print(trace.table())                            the statistics of study.STATS
     trace.to_html("heads.html")                     patterns beside their gradients, and bars for the statistics
+    study.trace_of({"attn": {"q": q, …}})           all of that for heads of PyTorch, or of your own engine
 
     study.ledger(lambda: loss_fn(model(x), y), scope="blocks.1.attn", head=2)     backward, step by step
     study.flow(model, (x, y))                       from which later part a head's gradient comes, by Q, K or V
@@ -27,6 +28,7 @@ from .patterns import attention_to, duplicate, entropy, induction, pair_inductio
 from .stats import STATS, Stat, stat
 from .table import HeadTable
 from .trace import HeadTrace, LayerTrace, trace_heads
+from .given import trace_of
 from .identities import IdentityError, IdentityReport
 from .steps.ledger import Ledger, ledger
 from .scores import head_scores, repeated_tokens
@@ -56,7 +58,7 @@ from .report import LayerView
 
 __all__ = [
     "attention_layers", "head_weights", "attention_to", "duplicate", "entropy", "induction", "pair_induction",
-    "previous", "rollout", "STATS", "Stat", "stat", "HeadTable", "HeadTrace", "LayerTrace", "trace_heads",
+    "previous", "rollout", "STATS", "Stat", "stat", "HeadTable", "HeadTrace", "LayerTrace", "trace_heads", "trace_of",
     "IdentityError", "IdentityReport", "Ledger", "ledger", "head_scores", "repeated_tokens", "AttentionOnly",
     "designed_head", "LogitAttribution", "logit_attribution", "ov_circuit", "qk_circuit", "unembedding",
     "Composition", "composition", "TokenGradients", "token_gradients", "BackwardLens", "backward_lens", "Node",

@@ -126,6 +126,8 @@ def _inner_products(layer, calls, products, shared):
         ("⟨dS, S⟩ = ⟨dq, q⟩", _distance(S, q)),
         ("⟨dS, S⟩ = ⟨dk, k⟩", _distance(S, k)),
     ]
+    if layer is None:
+        return found, ["⟨dW, W⟩: the weights are not known"]
     missing, heads = [], list(calls[0].heads)
     own_parts = [layer.head(h).parts for h in heads]
     for name in WEIGHTS:

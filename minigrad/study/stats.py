@@ -13,14 +13,15 @@ from ..typing import Array
 from . import patterns
 from .weights.token_gradients import totals
 
-GRADIENTS, TOKENS, POSITIONS = "gradients", "tokens", "positions"  # what a statistic may need
+GRADIENTS, TOKENS, POSITIONS, LAYER = "gradients", "tokens", "positions", "layer"  # what a statistic may need
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
 class Stat:
-    """A number of each head. needs: GRADIENTS; POSITIONS, the same ones of queries and keys; TOKENS at these."""
+    """A number of each head. needs: GRADIENTS; POSITIONS, the same ones of queries and keys; TOKENS at these; LAYER,
+    the weights."""
 
     name: str
     formula: str
@@ -38,6 +39,7 @@ class Stat:
         has = {
             GRADIENTS: seen.has_grads,
             POSITIONS: T == S and not seen.crossed,
+            LAYER: seen.layer is not None,
             TOKENS: T == S and not seen.crossed and tokens is not None and tokens.shape == (B, T),
         }
         return self.compute(seen, tokens) if all(has[need] for need in self.needs) else np.full(n, np.nan)
@@ -60,7 +62,7 @@ def stat(formula: str, unit: str, meaning: str, *needs: str) -> Callable[[F], F]
     return declare
 
 
-@stat("mean ‖z W_O‖", "size in the residual stream", "how much the head writes")
+@stat("mean ‖z W_O‖", "size in the residual stream", "how much the head writes", LAYER)
 def norm(seen, tokens):
     R = np.linalg.qr(seen.W_O.swapaxes(1, 2), mode="r")  # W_O = Rᵀ Qᵀ, so ‖z W_O‖ = ‖z Rᵀ‖, a smaller product
     return np.linalg.norm(seen.z @ np.swapaxes(R, 1, 2), axis=-1).mean((0, 2))
@@ -116,7 +118,7 @@ def softmax_gain(seen, tokens):
     return dS(seen, tokens) / np.where(into > 0, into, np.nan)
 
 
-@stat("‖dW_Q‖", "loss per weight", "how hard training pulls at what the head asks for", GRADIENTS)
+@stat("‖dW_Q‖", "loss per weight", "how hard training pulls at what the head asks for", GRADIENTS, LAYER)
 def dW_Q(seen, tokens):
     return _weight_grad(seen, "W_Q")
 
@@ -126,17 +128,18 @@ def dW_Q(seen, tokens):
     "loss per weight",
     "how hard training pulls at what its keys offer; of shared keys, the head's own part",
     GRADIENTS,
+    LAYER,
 )
 def dW_K(seen, tokens):
     return _weight_grad(seen, "W_K")
 
 
-@stat("‖dW_V‖", "loss per weight", "how hard training pulls at what it carries over", GRADIENTS)
+@stat("‖dW_V‖", "loss per weight", "how hard training pulls at what it carries over", GRADIENTS, LAYER)
 def dW_V(seen, tokens):
     return _weight_grad(seen, "W_V")
 
 
-@stat("‖dW_O‖", "loss per weight", "how hard training pulls at where it writes that", GRADIENTS)
+@stat("‖dW_O‖", "loss per weight", "how hard training pulls at where it writes that", GRADIENTS, LAYER)
 def dW_O(seen, tokens):
     return _weight_grad(seen, "W_O")
 

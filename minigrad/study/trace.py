@@ -29,7 +29,7 @@ from . import identities, report
 from .layers import WEIGHTS, as_float64, attention_layers, before_rotary, path_of, several
 from .models import AttentionOnly
 from .report.outcome import outcome_of, texts_of
-from .stats import GRADIENTS, POSITIONS, STATS, TOKENS
+from .stats import GRADIENTS, LAYER, POSITIONS, STATS, TOKENS
 from .table import HeadTable
 
 if TYPE_CHECKING:
@@ -116,13 +116,14 @@ class HeadTrace:
 
         tokens: (B, T) ints, for statistics that need them (None: those of the trace). Numbers are nan in a layer that
         lacks what a statistic needs: gradients, or keys at the same positions as the queries."""
-        if all(layer.num_heads == 0 for layer in self.layers.values()):
+        if not any(self._heads.values()):
             raise ValueError(f"all heads of {', '.join(self.layers)} are pruned")
         tokens = self.tokens if tokens is None else np.asarray(tokens)
         if stats is None:
             has = {POSITIONS}
             has |= {GRADIENTS} if any(self[path].has_grads for path in self) else set()
             has |= set() if tokens is None else {TOKENS}
+            has |= {LAYER} if any(layer is not None for layer in self.layers.values()) else set()
             stats = [name for name, stat in STATS.items() if stat.needs <= has]
         stats = several(stats)
         if wrong := [name for name in stats if name not in STATS]:

@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from ..autograd import GraphError, Value
+from ..base.engines import Own
 from ..base.errors import unknown
 from ..base.files import atomic_write
-from ..tensor import Tensor
 from ..typing import FilePath
+from . import own
 from .backward import Backward
+from .fold import MIDDLE
 from .forward import Forward
 from .labels import count
 
@@ -73,7 +75,7 @@ class Graph:
 
 
 def graph(
-    tensors: Tensor | Iterable[Tensor],
+    tensors: Any,
     *,
     names: Any = None,
     notes: Mapping[Any, Any] | None = None,
@@ -84,6 +86,8 @@ def graph(
 ) -> Graph:
     """The graph behind one or several Tensors, as a Graph to save. It can be drawn before and after backward.
 
+    tensors: also those of your own engine, objects with .data, .grad, .backward() and .parents (or micrograd's _prev),
+        and .op for a name: drawn are data and gradients, with `names`, a dict, and `notes`, {tensor: text}.
     names: a Module, which lends the names of its parameters and submodules, or a dict {name: Tensor}.
     notes: {op: text}, lines to add to the box of an op (x.op for a Tensor x).
     depth: fold modules into one box each at this level: 1 shows wte, blocks.0, blocks.1, …; 2 blocks.0.attn, …
@@ -100,7 +104,12 @@ def graph(
         import graphviz
     except ImportError as error:
         raise ImportError("viz.graph needs the Python package graphviz: pip install graphviz") from error
-    tensors = [tensors] if isinstance(tensors, Value) else list(tensors)
+    tensors = [tensors] if isinstance(tensors, (Value, Own)) else list(tensors)
+    if tensors and not isinstance(tensors[0], Value) and all(isinstance(x, Own) for x in tensors):
+        if depth is not None or direction != "forward" or max_nodes < 1:
+            raise ValueError("viz.graph draws an engine of your own forward, without depth, and with max_nodes ≥ 1")
+        dot, ops, leaves, left_out = own.digraph(graphviz, tensors, names, notes, max_nodes)
+        return Graph(dot, ops, leaves, {MIDDLE: left_out} if left_out else {})
     for x in tensors:
         if not isinstance(x, Value):
             raise TypeError(f"viz.graph draws Tensors, not {type(x).__name__}")

@@ -29,6 +29,21 @@ STYLES = {
 FREED = "the graph was freed by backward: draw it before, or pass retain_graph=True"
 
 
+def styled(graphviz, caption):
+    """An empty graphviz.Digraph."""
+    dot = graphviz.Digraph("minigrad", graph_attr={**FONT, "label": caption, "tooltip": " "})
+    dot.attr("graph", bgcolor="transparent", ranksep="0.3", nodesep="0.22")
+    dot.attr("node", **FONT, fontsize="11", fontcolor=DARK, shape="box", style="filled", height="0", width="0")
+    dot.attr("edge", **FONT, fontsize="9", fontcolor=GREY, color=GREY, arrowsize="0.6", tooltip=" ")
+    return dot
+
+
+def boxed(title, lines):
+    """The label of a box: a title, and [(text, colour)] below it."""
+    rows = [f"<b>{html.escape(line(title))}</b>", *(small(text, colour) for text, colour in lines)]
+    return f"<{'<br/>'.join(rows)}>"
+
+
 class Picture:
     """Gathers what to draw. Boxes are numbered in the order in which ops ran, so that equal graphs give equal text.
 
@@ -69,10 +84,7 @@ class Picture:
     def digraph(self):
         """All of it, as a graphviz.Digraph."""
         self.draw()
-        dot = self.graphviz.Digraph("minigrad", graph_attr={**FONT, "label": self._caption(), "tooltip": " "})
-        dot.attr("graph", bgcolor="transparent", ranksep="0.3", nodesep="0.22")
-        dot.attr("node", **FONT, fontsize="11", fontcolor=DARK, shape="box", style="filled", height="0", width="0")
-        dot.attr("edge", **FONT, fontsize="9", fontcolor=GREY, color=GREY, arrowsize="0.6", tooltip=" ")
+        dot = styled(self.graphviz, self._caption())
         frames = {}  # path -> the finished frames right inside it; built from the deepest up
         paths = dict.fromkeys(path[:n] for path in self.members for n in range(len(path) + 1))
         for i, path in enumerate(sorted(paths, key=len, reverse=True)):
@@ -102,8 +114,7 @@ class Picture:
         self.kinds.add(kind)
         attributes = {**STYLES[kind], "tooltip": line(tooltip), **attributes}
         if title is not None:
-            rows = [f"<b>{html.escape(line(title))}</b>", *(small(text, colour) for text, colour in lines)]
-            attributes["label"] = f"<{'<br/>'.join(rows)}>"
+            attributes["label"] = boxed(title, lines)
         self.members.setdefault(frame, []).append((id, attributes))
 
     def add_op(self, op, title, lines):

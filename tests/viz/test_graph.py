@@ -8,6 +8,7 @@ import sys
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import minigrad as mg
@@ -40,6 +41,41 @@ class Deep(nn.Module):
         for block in self.blocks:
             x = self.into(block(x))
         return x.sum()
+
+
+class Number:
+    """Of an engine of one's own; a sum of two."""
+
+    def __init__(self, data, parents=(), op="", grad=0.0, **more):
+        self.data, self.parents, self.op, self.grad = data, parents, op, grad
+        vars(self).update(more)
+
+    def __add__(self, other):
+        return Number(self.data + other.data, (self, other), "+")
+
+    def backward(self):
+        raise NotImplementedError
+
+
+def test_an_engine_of_your_own_is_drawn():
+    a, w = Number(2.0, grad=3.0), Number(np.array([3.0, 4.0]), grad=Number(np.zeros(2)))
+    y = a + a
+    drawn = viz.graph([y, w], names={"w": w}, notes={y: "twice"})
+    found = {lines[0]: lines[1:] for _, lines in boxes(drawn).values()}
+    assert found == {
+        "+": ["data 4", "grad 0", "twice"], "leaf": ["data 2", "grad 3"],
+        "w": ["data (2,), norm 5", "grad (2,), norm 0"],
+    }  # fmt: skip
+    assert len(edges(drawn)) == 2 and (drawn.ops, drawn.leaves) == (1, 2) and not drawn.hidden
+    deep = y
+    for _ in range(1000):
+        deep = deep + w
+    drawn = viz.graph(deep, max_nodes=5)
+    assert drawn.hidden == {"…": 998} and "998 nodes further away left out" in drawn.source
+    micrograd = Number(1.0, parents=None, op="", _prev={a}, _op="relu")
+    assert "relu" in viz.graph(micrograd).source and viz.graph(micrograd).ops == 1
+    with pytest.raises(ValueError, match="an engine of your own forward"):
+        viz.graph(y, direction="backward")
 
 
 def box(graph, title):

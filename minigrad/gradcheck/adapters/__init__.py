@@ -22,7 +22,8 @@ def framework_of(fn, inputs, vjp=None):
         if flat((inputs, owner_of(fn)), of=framework.kinds):
             _no_vjp(vjp, "torch.Tensors")
             return framework
-    from .engine import Engine, Own
+    from ...base.engines import Own
+    from .engine import Engine
 
     if found := flat((inputs, owner_of(fn)), of=Own):
         _no_vjp(vjp, "an engine's own tensors")

@@ -1,4 +1,4 @@
-"""Tensors of somebody's own engine: any object with `.data`, a number or a NumPy array, `.grad` and `.backward()`.
+"""Tensors of somebody's own engine, as base/engines.py says what they are.
 
 micrograd's Value is one, and so is a class that somebody writes to learn. Inputs are copies of the user's with other
 data. The engine's own walk is what is checked: each gradient is a new forward, and one `backward()` from its end."""
@@ -7,25 +7,13 @@ import copy
 import inspect
 import numbers
 from functools import partial
-from typing import Any
 
 import numpy as np
 
+from ...base.engines import Own
 from ..subject import flat
 from .foreign import Framework, as_tensor
 from .numpy import Function
-
-
-class _OfAnEngine(type):
-    def __instancecheck__(cls, x):
-        data = getattr(x, "data", None) if hasattr(type(x), "backward") and hasattr(x, "grad") else None
-        return isinstance(data, (np.ndarray, numbers.Real))
-
-
-class Own(metaclass=_OfAnEngine):
-    """An object with these attributes is an instance."""
-
-    data: Any
 
 
 class Engine(Framework):
