@@ -2,7 +2,6 @@
 
 from . import backend
 from .backend.launch.launcher import Launcher
-from .random import manual_seed
 
 
 def is_available() -> bool:
@@ -17,11 +16,6 @@ def is_available() -> bool:
 def device_count() -> int:
     """1 if there is a GPU, else 0: minigrad uses a single one."""
     return int(is_available())
-
-
-def is_bf16_supported() -> bool:
-    """False: there is no bfloat16 here."""
-    return False
 
 
 def synchronize() -> None:
@@ -41,8 +35,3 @@ def set_float32_matmul_precision(precision: str) -> None:
 def get_float32_matmul_precision() -> str:
     """'highest' or 'high'."""
     return "high" if Launcher.tf32 else "highest"
-
-
-def manual_seed_all(seed: int) -> None:
-    """manual_seed(seed): one generator serves all devices."""
-    manual_seed(seed)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from . import cost, functional, gpt, init, positions, utils
 from .activations import (
-    ELU, GELU, GLU, LeakyReLU, LogSigmoid, LogSoftmax, PReLU, ReLU, Sigmoid, SiLU, Softmax, Softplus, Tanh,
+    ELU, GELU, LeakyReLU, LogSoftmax, ReLU, Sigmoid, SiLU, Softmax, Softplus, Tanh,
 )  # fmt: skip
 from .attention import MultiheadAttention
 from .cache import KVCache
@@ -15,7 +15,7 @@ from .containers import ModuleDict, ModuleList, Sequential
 from .gpt.generate import choose
 from .gpt.config import GPTConfig
 from .gpt.model import GPT, MLP, Block
-from .layers import CosineSimilarity, Dropout, Embedding, Flatten, Identity, LayerNorm, Linear, RMSNorm, Unflatten
+from .layers import Dropout, Embedding, Flatten, Identity, LayerNorm, Linear, RMSNorm
 from .losses import (
     BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, HuberLoss, KLDivLoss, L1Loss, MSELoss, NLLLoss, SmoothL1Loss,
 )  # fmt: skip
@@ -26,12 +26,12 @@ from .transformer import (
 from ..base.missing import attributes
 
 __all__ = [
-    "BCELoss", "BCEWithLogitsLoss", "Block", "CosineSimilarity", "CrossEntropyLoss", "Dropout", "ELU", "Embedding",
-    "Flatten", "GELU", "GLU", "GPT", "GPTConfig", "HuberLoss", "Identity", "KLDivLoss", "KVCache", "L1Loss",
-    "LayerNorm", "LeakyReLU", "Linear", "LogSigmoid", "LogSoftmax", "MLP", "MSELoss", "Module", "ModuleDict",
-    "ModuleList", "MultiheadAttention", "NLLLoss", "PReLU", "Parameter", "RMSNorm", "ReLU", "Sequential", "SiLU",
+    "BCELoss", "BCEWithLogitsLoss", "Block", "CrossEntropyLoss", "Dropout", "ELU", "Embedding",
+    "Flatten", "GELU", "GPT", "GPTConfig", "HuberLoss", "Identity", "KLDivLoss", "KVCache", "L1Loss",
+    "LayerNorm", "LeakyReLU", "Linear", "LogSoftmax", "MLP", "MSELoss", "Module", "ModuleDict",
+    "ModuleList", "MultiheadAttention", "NLLLoss", "Parameter", "RMSNorm", "ReLU", "Sequential", "SiLU",
     "Sigmoid", "SmoothL1Loss", "Softmax", "Softplus", "Tanh", "Transformer", "TransformerDecoder",
-    "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "Unflatten", "choose", "cost",
+    "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "choose", "cost",
     "functional", "gpt", "init", "positions", "utils",
 ]  # fmt: skip
 

@@ -1,16 +1,14 @@
 """Activation functions as layers, each named after its function in `functional`.
 
-Elementwise, but for GLU and the softmaxes: a Tensor of any shape gives one of the same shape and float dtype, and what
+Elementwise, but for the softmaxes: a Tensor of any shape gives one of the same shape and float dtype, and what
 the function raises, the layer raises. `inplace=` is taken for PyTorch's sake: the result is right, and a tensor of its
 own."""
 
 from typing import Any
 
-from ..dtypes import DEFAULT_FLOAT
-from ..tensor import Tensor, full
-from ..typing import DTypeLike
+from ..tensor import Tensor
 from . import functional as F
-from .module import Module, Parameter, placed
+from .module import Module
 
 
 class _Activation(Module):
@@ -64,12 +62,6 @@ class Sigmoid(_Activation):
     function = staticmethod(F.sigmoid)
 
 
-class LogSigmoid(_Activation):
-    """ln σ(x), elementwise"""
-
-    function = staticmethod(F.logsigmoid)
-
-
 class Softplus(_Activation):
     """ln(1 + e^(beta x)) / beta, and x where beta x > threshold, elementwise"""
 
@@ -97,15 +89,6 @@ class LeakyReLU(_Activation):
         self.negative_slope, self.inplace = negative_slope, inplace
 
 
-class GLU(_Activation):
-    """The first half of x along dim, times σ of the second: (…, 2 n) -> (…, n) by default."""
-
-    function, options = staticmethod(F.glu), ("dim",)
-
-    def __init__(self, dim: int = -1) -> None:
-        self.dim = dim
-
-
 class Softmax(_Activation):
     """Softmax along dim, of x's shape: see F.softmax."""
 
@@ -122,19 +105,3 @@ class LogSoftmax(_Activation):
 
     def __init__(self, dim: int = -1) -> None:
         self.dim = dim
-
-
-class PReLU(Module):
-    """x where x > 0, else weight x, of x's shape. weight: (num_parameters,), 1 or the size of dim 1 of x; at first all
-    init."""
-
-    def __init__(
-        self, num_parameters: int = 1, init: float = 0.25, device: str | None = None, dtype: DTypeLike = DEFAULT_FLOAT
-    ) -> None:
-        self.weight = Parameter(full((num_parameters,), float(init), **placed(device, dtype)))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.prelu(x, self.weight)
-
-    def extra_repr(self) -> str:
-        return f"num_parameters={self.weight.numel()}"

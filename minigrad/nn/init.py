@@ -15,7 +15,7 @@ from ..tensor import Tensor, randn
 
 __all__ = [
     "skipped", "passed_over", "constant_", "zeros_", "ones_", "uniform_", "normal_", "calculate_gain",
-    "xavier_uniform_", "xavier_normal_", "kaiming_uniform_", "kaiming_normal_", "trunc_normal_", "orthogonal_", "eye_",
+    "xavier_uniform_", "xavier_normal_", "kaiming_uniform_", "kaiming_normal_", "trunc_normal_", "orthogonal_",
 ]  # fmt: skip
 
 T = TypeVar("T", bound=Tensor)
@@ -199,10 +199,3 @@ def orthogonal_(tensor: T, gain: float = 1.0, generator: Generator | None = defa
     q, r = np.linalg.qr(drawn)
     q = q * np.where(np.diag(r) < 0, -1.0, 1.0)  # else its distribution would depend on LAPACK's choice of signs
     return _fill(tensor, gain * (q.T if rows < columns else q).reshape(tensor.shape))
-
-
-def eye_(tensor: T) -> T:
-    """The identity matrix, for a tensor (n, m). Returns it. Raises ValueError for other numbers of dims."""
-    if tensor.ndim != 2:
-        raise ValueError(f"eye_ needs two dims, got shape {tensor.shape}")
-    return _fill(tensor, np.eye(tensor.shape[0], tensor.shape[1]))

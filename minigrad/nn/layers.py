@@ -5,7 +5,6 @@ Called with a Tensor of another shape or dtype than their parameters want, they 
 ValueError or TypeError."""
 
 import math
-from collections.abc import Sequence
 from typing import Any, Self
 
 from ..dtypes import DEFAULT_FLOAT
@@ -201,30 +200,3 @@ class Flatten(Module):
 
     def extra_repr(self) -> str:
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
-
-
-class Unflatten(Module):
-    """One dim as several, of these sizes, one of which may be -1: (N, C · H) -> (N, C, H) by Unflatten(1, (C, -1))."""
-
-    def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
-        self.dim, self.unflattened_size = dim, tuple(unflattened_size)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.unflatten(self.dim, self.unflattened_size)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
-
-
-class CosineSimilarity(Module):
-    """F.cosine_similarity of x1 and x2, broadcast, along dim, which is dropped: (N, C) and (N, C) -> (N,) by
-    default."""
-
-    def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
-        self.dim, self.eps = dim, eps
-
-    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        return F.cosine_similarity(x1, x2, self.dim, self.eps)
-
-    def extra_repr(self) -> str:
-        return f"dim={self.dim}, eps={self.eps}"

@@ -285,16 +285,6 @@ def eye(
     return _finish(np.eye(n, m, dtype=dtypes.as_dtype(dtype)), device, requires_grad)
 
 
-def tril_indices(row: int, col: int, offset: int = 0, dtype: DTypeLike = dtypes.int64, device: str = "cpu") -> Tensor:
-    """Where the lower triangle of a (row, col) matrix is, up to diagonal `offset`: (2, n), rows and columns."""
-    return _finish(np.stack(np.tril_indices(row, offset, col)).astype(dtypes.as_dtype(dtype)), device, False)
-
-
-def triu_indices(row: int, col: int, offset: int = 0, dtype: DTypeLike = dtypes.int64, device: str = "cpu") -> Tensor:
-    """Where the upper triangle of a (row, col) matrix is, from diagonal `offset`: (2, n), rows and columns."""
-    return _finish(np.stack(np.triu_indices(row, offset, col)).astype(dtypes.as_dtype(dtype)), device, False)
-
-
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """int Tensor (…) -> int64 (…, num_classes): 1 at the class, else 0. num_classes -1: one more than the largest."""
     if num_classes == -1 and input.numel():

@@ -49,9 +49,6 @@ def test_gains_and_fans():
     assert abs(nn.init.xavier_uniform_(w).abs().max().item() - (6 / 1000) ** 0.5) < 1e-3
     with pytest.raises(ValueError, match="mode must be 'fan_in' or 'fan_out', got 'in'"):
         nn.init.kaiming_normal_(w, mode="in")
-    with pytest.raises(ValueError, match=r"eye_ needs two dims, got shape \(400, 100, 2\)"):
-        nn.init.eye_(w)
-    assert nn.init.eye_(mg.ones(2, 3)).tolist() == [[1, 0, 0], [0, 1, 0]]
 
 
 FILLS = ["xavier_uniform_", "xavier_normal_", "kaiming_uniform_", "kaiming_normal_", "trunc_normal_", "orthogonal_"]

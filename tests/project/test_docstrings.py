@@ -197,7 +197,7 @@ CALLS = {
     "nn.init.calculate_gain": {"ValueError": lambda: nn.init.calculate_gain("nonsense")},
     **{
         f"nn.init.{name}": {"ValueError": lambda name=name: getattr(nn.init, name)(X[0])}
-        for name in ("xavier_uniform_", "xavier_normal_", "kaiming_uniform_", "kaiming_normal_", "orthogonal_", "eye_")
+        for name in ("xavier_uniform_", "xavier_normal_", "kaiming_uniform_", "kaiming_normal_", "orthogonal_")
     },
     "nn.init.trunc_normal_": {"ValueError": lambda: nn.init.trunc_normal_(X, a=50, b=60)},
     "nn.positions.rotary": {"ValueError": lambda: nn.positions.rotary(X)},

@@ -34,8 +34,6 @@ VALUES = {
     "arange down": (lambda: mg.arange(3, 0, -1), [3, 2, 1]),
     "arange by a float": (lambda: mg.arange(0, 2, 0.5), np.float32([0, 0.5, 1, 1.5])),
     "eye of two sizes": (lambda: mg.eye(2, 3), np.eye(2, 3, dtype=np.float32)),
-    "tril_indices": (lambda: mg.tril_indices(3, 2, -1), np.stack(np.tril_indices(3, -1, 2))),
-    "triu_indices": (lambda: mg.triu_indices(2, 4, 1), np.stack(np.triu_indices(2, 1, 4))),
     "one_hot": (lambda: F.one_hot(mg.tensor([0, 2])), [[1, 0, 0], [0, 0, 1]]),
     "full of a uint8": (lambda: mg.full((1,), np.uint8(3)), [3]),
     "new_tensor of a tensor": (lambda: a.new_tensor(mg.tensor([1, 2])), [1.0, 2.0]),

@@ -124,7 +124,6 @@ def test_making():
     assert mg.ones_like(x, requires_grad=True).requires_grad and mg.rand_like(x, dtype=mg.double).dtype == mg.float64
     assert mg.normal(1.0, 2.0, (3,)).shape == mg.normal(mg.zeros(3), 2.0).shape == (3,)
     assert mg.bernoulli(mg.tensor([0.0, 1.0])).tolist() == [0, 1]
-    assert mg.tril_indices(2, 3).tolist() == [[0, 1, 1], [0, 0, 1]] and mg.triu_indices(2, 2, 1).tolist() == [[0], [1]]
     assert F.one_hot(mg.tensor([0, 2])).shape == (2, 3)
 
 
@@ -224,13 +223,8 @@ def test_devices():
     with pytest.raises(ValueError, match="unknown device 'gpu'"):
         mg.ones(2).to("gpu")
     x.pin_memory().to(device, non_blocking=True)  # as nanoGPT does
-    assert not mg.cuda.is_bf16_supported()
     with contextlib.nullcontext() if device == "cuda" else pytest.raises(mg.DeviceError):
         mg.cuda.synchronize()
-    mg.cuda.manual_seed_all(7)
-    first = mg.rand(3).tolist()
-    mg.manual_seed(7)
-    assert mg.rand(3).tolist() == first
 
 
 @pytest.mark.parametrize("dtype", [mg.float16, mg.float32, mg.float64])

@@ -17,8 +17,8 @@ from ..movement import repeat_interleave as repeated
 from ..reduce import sum as total
 
 __all__ = [
-    "broadcast_tensors", "broadcast_to", "diag", "diag_embed", "diagonal", "fliplr", "flipud", "hstack", "meshgrid",
-    "movedim", "narrow", "ravel", "repeat_interleave", "roll", "t", "tile", "trace", "unflatten", "vstack",
+    "broadcast_tensors", "broadcast_to", "diag", "diag_embed", "diagonal", "fliplr", "flipud", "meshgrid",
+    "movedim", "narrow", "ravel", "repeat_interleave", "roll", "t", "tile", "trace", "unflatten",
 ]  # fmt: skip
 
 
@@ -272,7 +272,7 @@ def meshgrid(*tensors: Sequence[T], indexing: str = "ij") -> tuple[T, ...]:
 
     indexing "xy" exchanges the first two dims, as plots do. Raises ValueError for other indexing, and for tensors of
     more dims."""
-    vectors = [_at_least(x, 1) for x in _list(tensors)]
+    vectors = [reshape(x, (1,)) if x.ndim == 0 else x for x in _list(tensors)]
     if indexing not in ("ij", "xy"):
         raise ValueError(f"meshgrid: indexing must be 'ij' or 'xy', got {indexing!r}")
     if not vectors or any(x.ndim != 1 for x in vectors):
@@ -283,26 +283,3 @@ def meshgrid(*tensors: Sequence[T], indexing: str = "ij") -> tuple[T, ...]:
     if indexing == "xy" and len(grids) > 1:
         return tuple(transpose(grid, 0, 1) for grid in grids)
     return tuple(grids)
-
-
-def _at_least(x, ndim):
-    """x with as many dims; NumPy's choice of where they go."""
-    if x.ndim >= ndim:
-        return x
-    shapes = {0: (1,) * ndim, 1: (1, *x.shape, 1)[:ndim], 2: (*x.shape, 1)}
-    return reshape(x, shapes[x.ndim])
-
-
-@composite(case([(2,), (3,)]), case([(2, 1), (2, 3)]))
-def hstack(tensors: Sequence[T]) -> T:
-    """Tensors one after the other along dim 1; vectors and numbers along dim 0. Promoted. Raises ValueError if their
-    other sizes differ."""
-    xs = [_at_least(x, 1) for x in tensors]
-    return cat(xs, 0 if xs[0].ndim == 1 else 1)
-
-
-@composite(case([(3,), (2, 3)]))
-def vstack(tensors: Sequence[T]) -> T:
-    """Tensors one after the other along dim 0; a vector is a row. Promoted. Raises ValueError if their other sizes
-    differ."""
-    return cat([_at_least(x, 2) for x in tensors], 0)

@@ -13,12 +13,12 @@ from ..args import in_dtype, many_dims, numpy_names, one_dim, require_float
 from ..elementwise import abs as absolute
 from ..elementwise import pow
 from ..index import Gather
-from ..reduce import ValuesIndices, amax, amin, mean, sort, var
+from ..reduce import ValuesIndices, amax, amin, sort
 from ..reduce import sum as total
 from ..select import where
 from .index import host, new
 
-__all__ = ["bincount", "bucketize", "count_nonzero", "median", "norm", "searchsorted", "unique", "var_mean"]
+__all__ = ["bincount", "count_nonzero", "median", "norm", "searchsorted", "unique"]
 
 
 @numpy_names
@@ -104,15 +104,6 @@ def median(input: T, dim: Dims = None, keepdim: bool = False) -> T | ValuesIndic
     at = where(nans > 0, n - nans, (n - 1) // 2)
     found = ValuesIndices(Gather.apply(values, at, dim=dim), Gather.apply(indices, at, dim=dim))
     return found if keepdim else ValuesIndices(*(y.squeeze(dim) for y in found))
-
-
-@numpy_names
-def var_mean(
-    input: T, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: int | None = None
-) -> tuple[T, T]:
-    """The pair (var, mean) over dim. Shapes, dtypes, options and errors are those of var."""
-    over = None if isinstance(dim, bool) else dim  # var(x, False) is var(x, unbiased=False)
-    return var(input, dim, unbiased, keepdim, correction=correction), mean(input, over, keepdim)
 
 
 # ---------------------------------------------------------------------------------- counted on the host, no gradients
@@ -202,9 +193,3 @@ def searchsorted(
         for i in np.ndindex(rows.shape[:-1]):
             found[i] = np.searchsorted(rows[i], wanted[i], side)
     return new(sorted_sequence, np.asarray(found).astype(np.int32 if out_int32 else np.int64))
-
-
-def bucketize(input: T, boundaries: T, *, out_int32: bool = False, right: bool = False) -> T:
-    """The number of the interval between sorted boundaries, (n,), that each value of x is in: searchsorted's answer.
-    int64, of x's shape."""
-    return searchsorted(boundaries, input, right=right, out_int32=out_int32)
