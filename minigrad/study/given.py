@@ -25,7 +25,7 @@ def trace_of(layers: Mapping[str, Mapping[str, Any]], scale: float | None = None
         with scores before the mask. Each x has .data, an array or a tensor, and .grad, the same or None (PyTorch keeps
         it after retain_grad()). Both are copied.
     scale: of the scores, q kᵀ times it. None: 1/√d_k. tokens: (B, T) ints, for statistics and labels.
-    Raises ValueError for a value that is missing or has another shape."""
+    Raises ValueError for a value that is missing or has another shape, TypeError for one without .grad."""
     return _Trace(layers, scale, tokens)
 
 
@@ -48,6 +48,8 @@ class _Layer(LayerTrace):
         if missing := [name for name in VALUES if name not in values]:
             raise ValueError(f"{path}: {', '.join(missing)} missing, trace_of needs {', '.join(VALUES)}")
         for name, x in values.items():
+            if not hasattr(x, "grad"):
+                raise TypeError(f"{path}: {name} must have .data and .grad, got {type(x).__name__}")
             setattr(self, name, _array(x.data))
             if x.grad is not None:
                 setattr(self, f"{name}_grad", _array(x.grad))

@@ -65,6 +65,8 @@ def test_what_is_missing_or_of_another_shape_is_named():
             study.trace_of({"attn": layer | changes})
     with pytest.raises(ValueError, match="scores missing"):
         study.trace_of({"attn": {name: x for name, x in layer.items() if name != "scores"}})
+    with pytest.raises(TypeError, match=r"q must have .data and .grad, got ndarray"):
+        study.trace_of({"attn": layer | {"q": layer["q"].data}})
     with pytest.raises(ValueError, match="at least one layer"):
         study.trace_of({})
     seen = study.trace_of({"attn": layer | {"k": Array(layer["k"].data, None)}})
