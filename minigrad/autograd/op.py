@@ -33,7 +33,8 @@ class Op:
         forward(self, *arrays, **params)   raw arrays of self.backend in, raw array (or tuple of arrays) out;
         backward(self, *dys)               Tensors in, one Tensor (or None) per input out, as more Tensor maths;
         cases                              inputs on which its gradient is checked: see `case`.
-    Keyword arguments of `apply` are parameters: forward gets them, and they become attributes for backward to read.
+    Keyword arguments of `apply` are parameters: forward gets them, and they become attributes for backward to read; so
+    do the defaults of those that are not given.
     Positional ones are inputs: Tensors, Python numbers, or None.
 
     self.needs[i] says whether input i needs a gradient: compute no other. Only what is saved is kept:
@@ -77,6 +78,9 @@ class Op:
         super().__init_subclass__(**kwargs)
         cls.name = cls.__dict__.get("name", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower())
         cls.primitive = cls.__module__.startswith("minigrad.")
+        for name, default in _defaults_of(cls.forward).items():
+            if not hasattr(Op, name):
+                setattr(cls, name, default)
         if abstract:  # a base for other ops, not an op
             return
         code = cls.forward.__code__
@@ -265,6 +269,11 @@ class Op:
             self._saved_output = (array, storage, storage.version)
             self._out = weakref.ref(node)
         return self.wrap(array, storage, node)
+
+
+def _defaults_of(function: Any) -> dict[str, Any]:
+    names, values = function.__code__.co_varnames[: function.__code__.co_argcount], function.__defaults__ or ()
+    return dict(zip(names[len(names) - len(values) :], values)) | (function.__kwdefaults__ or {})
 
 
 def _shared_storage(backend: "Primitives", array: Any, inputs: tuple[Any, ...]) -> Storage | None:

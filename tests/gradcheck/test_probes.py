@@ -404,6 +404,20 @@ def test_what_is_not_checked_is_said():
     assert "gradients that are not checked" not in gradcheck(layer, mg.tensor(X)).left_out
 
 
+def test_defaults_of_an_op_are_attributes_and_are_tried():
+    class Scaled(mg.Op, abstract=True):
+        def forward(self, x, p=2.0, *, shift=0.0):
+            return x * (p + shift)
+
+        def backward(self, dy):
+            return dy * (self.p + self.factor * self.shift)
+
+    for Scaled.factor, expected in (1, set()), (2, {"parameters"}):
+        for fn in Scaled, Scaled.apply, lambda x: Scaled.apply(x), lambda x: Scaled.apply(x, p=3.0):
+            found, report = failed(fn, mg.tensor(X), probes=["parameters"])
+            assert found == expected and ("shift=" in report.message()) == bool(expected)
+
+
 def test_partial_parameters_are_tried():
     found, report = failed(partial(Scaled.apply, dim=1), mg.tensor(X), probes=["parameters"])
     assert found == {"parameters"} and any("dim=-" in f.check for f in report.findings), report

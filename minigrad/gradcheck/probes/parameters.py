@@ -44,7 +44,13 @@ def _calls(p):
         return [(p.fn if op is not p.fn else op.apply, p.inputs, known)]
     if op is not None:
         return []
-    return [(partial(type(op).apply, **op.params), _detached(inputs), op.params) for op, inputs in user_ops(p)][:4]
+    return [(partial(type(op).apply, **op.params), _detached(xs), _parameters(op, xs)) for op, xs in user_ops(p)][:4]
+
+
+def _parameters(op, inputs):
+    """Of a call of an op, with defaults."""
+    given = argument_names(type(op).apply, len(inputs))
+    return {name: x for name, x in _defaults(op.forward).items() if name not in given} | op.params
 
 
 def _detached(inputs):
