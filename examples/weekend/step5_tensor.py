@@ -15,6 +15,8 @@ from step3_order import walk
 
 
 class Tensor:
+    __array_ufunc__ = None  # array + Tensor is Tensor.__radd__: NumPy would add to each of its numbers a Tensor
+
     def __init__(self, data, parents=(), back=None, op=""):
         self.data, self.op = np.asarray(data, float), op
         self.grad = np.zeros_like(self.data)
@@ -86,7 +88,7 @@ class Tensor:
         return Tensor(self.data.transpose(axes), (self,), back, "permute")
 
     def rows(self, i):
-        """Rows i, an array of ints: row i[0], row i[1], … The same row may come twice."""
+        """Row i, or for an array of ints row i[0], row i[1], … The same row may come twice."""
 
         def back(dy):
             dx = np.zeros_like(self.data)

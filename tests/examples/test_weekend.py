@@ -78,7 +78,7 @@ MISTAKES = [  # step, what the solution has, what the learner wrote, what the ch
     (4, ", self.b).tanh()", ", self.b)", "a neuron's output for (0.3, -0.6) is"),
     (4, "    for p in model.parameters():\n        p.grad = 0.0\n    loss.backward()", "    loss.backward()",
      "is still there"),
-    (4, "    loss.backward()\n", "", "all slopes are 0 after a step"),
+    (4, "    loss.backward()\n", "", "a step changes nothing: all slopes are 0"),
     (4, "p.data -= lr * p.grad\n    # end", "p.data += lr * p.grad", "after a step with lr=0.1, a weight of"),
     (5, "dy = dy.sum(axis=tuple(range(dy.ndim - len(shape))))", "dy = dy",
      "unbroadcast(a slope of shape (2, 3, 4), (4,))"),
@@ -139,6 +139,27 @@ def test_mistakes_are_named(n, right, wrong, phrase, mine):
     assert phrase in said
     if line := re.search(r"look at \w+, (\w+\.py):(\d+)", said):
         assert "def " in file.with_name(line[1]).read_text(encoding="utf-8").splitlines()[int(line[2]) - 1]
+
+
+OTHERWISE = [  # step, what the solution has, what is as right
+    (2, "dy * other.data, dy * self.data", "[other.data * dy, self.data * dy]"),
+    (3, "if id(node) not in seen:", "if node not in found:"),
+    (4, "    for p in model.parameters():\n        p.grad = 0.0\n    loss.backward()\n"
+     "    for p in model.parameters():\n        p.data -= lr * p.grad\n",
+     "    loss.backward()\n    for p in model.parameters():\n        p.data -= lr * p.grad\n        p.grad = 0\n"),
+    (5, "np.add.at(dx, i, dy)",
+     "for j, row in zip(np.ravel(i), dy.reshape(-1, *dx.shape[1:])):\n                dx[j] += row"),
+    (8, "S + past(x.shape[0])", "past(len(x.data)) + S"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "n, right, other", [pytest.param(*m, marks=[pytest.mark.slow] * (m[0] == 4)) for m in OTHERWISE]
+)
+def test_right_code_of_another_kind_passes(n, right, other, mine):
+    assert SOLVED[n].count(right) == 1
+    (mine / learn.FILES[n - 1].name).write_text(SOLVED[n].replace(right, other), encoding="utf-8")
+    learn.checked(n, mine, print)
 
 
 def test_from_the_shell(tmp_path, monkeypatch, capsys):
