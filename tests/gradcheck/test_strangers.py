@@ -282,6 +282,17 @@ def test_options_are_tried_alone_and_together(f, kwargs):
         assert report.verdict == FAIL and report.worst.check.count("=") == found, report.message()
 
 
+def test_a_negative_option_is_evidence_where_the_given_one_is_negative():
+    def wrong(dy, x, low=-0.5):
+        return dy * (x > (low if low == -0.5 else 2 * low))
+
+    def clipped(x, low=-0.5):
+        return np.maximum(x, low)
+
+    report = gradcheck(clipped, -np.abs(X), vjp=wrong, raise_on_fail=False, probes=["parameters"])
+    assert report.verdict == FAIL and report.worst.check.startswith("low=-"), report.message()
+
+
 @pytest.mark.parametrize("wrong", [lambda x: 1.001 * np.cos(x), lambda x: np.cos(x) + 1e-4, np.tanh])
 def test_wrong_code_that_computes_in_float32_is_failed(wrong):
     assert gradcheck(in_float32, X, vjp=lambda dy, x: dy * wrong(x), raise_on_fail=False).verdict == FAIL

@@ -95,7 +95,7 @@ def _tries(p, fn, inputs, known):
     n = _dims_of(inputs)
     for name, value in known.items():
         for other in _others(p, name, value, n):
-            yield lambda name=name, other=other: _check(p, fn, inputs, {name: other})
+            yield lambda name=name, other=other: _check(p, fn, inputs, known, {name: other})
         if name in ("dim", "axis") and isinstance(value, int) and not checks_nothing(p):
             for k in range(n):
                 yield lambda name=name, k=k: _from_both_ends(p, fn, inputs, name, k, n)
@@ -105,16 +105,16 @@ def _pairs(p, fn, inputs, known):
     """The first other values of each two parameters, together."""
     others = [[(name, v) for v in _others(p, name, value, _dims_of(inputs))[:2]] for name, value in known.items()]
     for pair in itertools.chain(*(itertools.product(*two) for two in itertools.combinations(others, 2))):
-        yield lambda pair=pair: _check(p, fn, inputs, dict(pair))
+        yield lambda pair=pair: _check(p, fn, inputs, known, dict(pair))
 
 
 def _dims_of(inputs):
     return next((x.ndim for x in flat(inputs)), 0)
 
 
-def _check(p, fn, inputs, changed):
+def _check(p, fn, inputs, known, changed):
     name = ", ".join(f"{name}={value!r}" for name, value in changed.items())
-    doubted = any(type(v) is float and v < 0 for v in changed.values())  # Huber's delta, say, is a size
+    doubted = any(type(v) is float and v < 0 <= known[key] for key, v in changed.items())  # Huber's delta is a size
     yield check_call(p, name, fn, _changed(fn, inputs, changed), doubted=doubted)
 
 
