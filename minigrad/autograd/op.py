@@ -33,9 +33,8 @@ class Op:
         forward(self, *arrays, **params)   raw arrays of self.backend in, raw array (or tuple of arrays) out;
         backward(self, *dys)               Tensors in, one Tensor (or None) per input out, as more Tensor maths;
         cases                              inputs on which its gradient is checked: see `case`.
-    Keyword arguments of `apply` are parameters: forward gets them, and they become attributes for backward to read; so
-    do the defaults of those that are not given.
-    Positional ones are inputs: Tensors, Python numbers, or None.
+    Keyword arguments of `apply` are parameters: forward gets them, and they become attributes for backward to read, as
+    the defaults of the others are. Positional ones are inputs: Tensors, Python numbers, or None.
 
     self.needs[i] says whether input i needs a gradient: compute no other. Only what is saved is kept:
         save_inputs(x, None, …)  ->  saved_inputs()    Tensors again, connected to the graph

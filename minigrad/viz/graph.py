@@ -105,9 +105,11 @@ def graph(
     except ImportError as error:
         raise ImportError("viz.graph needs the Python package graphviz: pip install graphviz") from error
     tensors = [tensors] if isinstance(tensors, (Value, Own)) else list(tensors)
-    if tensors and not isinstance(tensors[0], Value) and all(isinstance(x, Own) for x in tensors):
-        if depth is not None or direction != "forward" or max_nodes < 1:
-            raise ValueError("viz.graph draws an engine of your own forward, without depth, and with max_nodes ≥ 1")
+    if not tensors or max_nodes < 1:
+        raise ValueError(f"viz.graph needs at least one Tensor and max_nodes ≥ 1, got {len(tensors)} and {max_nodes}")
+    if not isinstance(tensors[0], Value) and all(isinstance(x, Own) for x in tensors):
+        if depth is not None or direction != "forward":
+            raise ValueError("viz.graph draws an engine of your own forward, and without depth")
         dot, ops, leaves, left_out = own.digraph(graphviz, tensors, names, notes, max_nodes)
         return Graph(dot, ops, leaves, {MIDDLE: left_out} if left_out else {})
     for x in tensors:
@@ -118,8 +120,6 @@ def graph(
                 f"no graph was recorded for this tensor of shape {x.shape}: it was made under no_grad() or "
                 f"inference(), or nothing that it was made from has requires_grad=True"
             )
-    if not tensors or max_nodes < 1:
-        raise ValueError(f"viz.graph needs at least one Tensor and max_nodes ≥ 1, got {len(tensors)} and {max_nodes}")
     if depth is not None and depth < 1:
         raise ValueError(f"depth must be at least 1, or None, got {depth}")
     if direction not in PICTURES:

@@ -43,7 +43,7 @@ def digraph(graphviz, ends, names, notes, max_nodes):
 def _shown(x):
     """A number, or the shape and the norm of an array; the gradient of some engines is one of their tensors."""
     x = getattr(x, "data", x) if isinstance(x, Own) else x
-    if x is None or isinstance(x, memoryview):
+    if x is None:
         return "none"
     x = np.asarray(x)
     return f"{x.item():.4g}" if x.ndim == 0 else f"{x.shape}, norm {math.sqrt(float((x.astype(float) ** 2).sum())):.3g}"
