@@ -2,7 +2,7 @@
 
 There are two recipes. Muon's is the default: rotary positions, untied embeddings, Muon for the matrices within blocks
 and AdamW for the rest, and a learning rate that is constant, then falls linearly. nanoGPT's has learned positions, tied
-embeddings, AdamW for everything, and half a cosine. tests/benchmarks/recipes.py measures what each part is worth.
+embeddings, AdamW for everything, and half a cosine.
 """
 
 from typing import Any

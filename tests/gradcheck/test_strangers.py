@@ -151,6 +151,14 @@ def embedding_vjp(dy, w, i):
     return dw, None
 
 
+def log_softmax(x):
+    return x - np.log(np.exp(x - x.max(-1, keepdims=True)).sum(-1, keepdims=True)) - x.max(-1, keepdims=True)
+
+
+def entropy(x):
+    return -(softmax(x) * log_softmax(x)).sum(-1, keepdims=True)
+
+
 def windows(x, n):
     return np.lib.stride_tricks.sliding_window_view(x, (n, n), (2, 3))
 
@@ -209,6 +217,11 @@ RIGHT = {
     "a bias of one number": (
         lambda x, b: x + b, lambda dy, x, b: (dy, np.array([dy.sum()])), (X[0], X[1, :1]), "",
     ),
+    "an entropy": (
+        entropy, lambda dy, x: -dy * softmax(x) * (log_softmax(x) + entropy(x)),
+        (np.array([[0.9, -1.8, 0.5, -0.3]]),), "",
+    ),
+    "a cusp": (lambda x: np.sqrt(np.abs(x)), lambda dy, x: dy * np.sign(x) / (2 * np.sqrt(np.abs(x))), (X,), ""),
     "Huber's delta": (huber, lambda dy, x, delta=1.0: dy * np.clip(x, -delta, delta), (X,), "delta=-1.0"),
 }  # fmt: skip
 
@@ -242,6 +255,23 @@ def attention_scaled_by_v(dy, q, k, v):
 
 
 @pytest.mark.parametrize(
+    "f, df",
+    [
+        (lambda x: x**3, lambda x: 3 * x**3 / x),
+        (lambda x: np.where(x == 0, 1.0, np.sin(x) / x), lambda x: (np.cos(x) - np.sin(x) / x) / x),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_a_gradient_that_is_0_over_0_where_the_slope_is_0_is_warned_of(f, df):
+    report = gradcheck(f, X, vjp=lambda dy, x: dy * df(x), raise_on_fail=False, probes=["values"])
+    assert report.verdict == WARN and np.isnan(report.worst.analytic) and report.worst.numeric == 0
+
+
+def spread(x):
+    return np.sqrt(x.var(0) + 1e-3)
+
+
+@pytest.mark.parametrize(
     "f, right, wrong, inputs",
     [
         (average, lambda dy, x: average_vjp(dy, x, 1, 2), lambda dy, x: average_vjp(dy, x, 1, 1), [(2, 4, 4)]),
@@ -250,6 +280,7 @@ def attention_scaled_by_v(dy, q, k, v):
             lambda x: (x * x).sum(1).mean(0),
             lambda dy, x: 2 * dy * x / len(x), lambda dy, x: 2 * dy * x, [(1, 4)],
         ),
+        (spread, lambda dy, x: dy * (x - x.mean(0)) / (len(x) * spread(x)), lambda dy, x: np.zeros_like(x), [(1, 4)]),
     ],
 )  # fmt: skip
 def test_sizes_that_are_1_or_equal_by_accident_are_told_apart(f, right, wrong, inputs):
