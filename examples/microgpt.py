@@ -8,6 +8,8 @@ rate that falls to 0. Each word is a document: a new line, its letters, and a ne
 begins and ends. tests/benchmarks/microgpt.py times it beside PyTorch and plain Python.
 """
 
+import numpy as np
+
 import minigrad as mg
 from minigrad import nn, optim
 from minigrad.base import cli
@@ -46,12 +48,13 @@ def main(argv=()):
         return loss
 
     step = mg.capture(step) if args.captured else step
+    losses = []
     for i in range(args.steps):
         for group in optimizer.param_groups:
             group["lr"] = 0.01 * (1 - i / args.steps)
-        loss = step(mg.tensor(vocab.encode(f"\n{documents[i % len(documents)]}\n")[None]))  # (1, T + 1)
+        losses.append(step(mg.tensor(vocab.encode(f"\n{documents[i % len(documents)]}\n")[None])).item())  # (1, T + 1)
         if (i + 1) % 100 == 0 or i + 1 == args.steps:
-            print(f"step {i + 1}: loss {loss.item():.4f}")
+            print(f"step {i + 1}: mean loss {np.mean(losses[-100:]):.4f} since step {max(0, i - 99)}")
 
     prompts = mg.tensor([vocab.encode("\n")] * 20)  # (20, 1)
     made_up = [vocab.decode(ids).split("\n")[1] for ids in model.generate(prompts, LONGEST, temperature=0.5).numpy()]

@@ -49,12 +49,12 @@ def finish(run, out):
     """What is printed and written when a run has finished."""
     steps = run.settings["steps"]
     print(f"step {steps} of {steps}, best validation loss {run.best_loss:.4f}")
-    losses = {"as validated": run.best_loss, "with half a block of context or more": run.loss_with_context()}
-    told = [f"{nats / math.log(2):.2f} bits {how}" for how, nats in losses.items()]
-    told += [f"{bits:.2f} by {name}" for name, bits in packed(run.corpus).items()]
+    bits = [nats / math.log(2) for nats in (run.best_loss, run.loss_with_context())]
+    print(f"bits per character: {bits[0]:.2f} in validation, {bits[1]:.2f} with half a block of context or more")
+    others = [f"{name} {bits:.2f}" for name, bits in packed(run.corpus).items()]
     if not run.settings["text"]:
-        told.append(f"{stories.corpus()[1] / math.log(2):.2f} at least, for who knows how these stories are made")
-    print(f"a character takes {', '.join(told[:2])};\n{', '.join(told[2:])}\nit writes:\n")
+        others.append(f"no model can reach less than {stories.corpus()[1] / math.log(2):.2f} on this text")
+    print(f"for comparison: {', '.join(others)}\nit writes:\n")
     write(run.model, run.vocab, "", 500, run.device, seed=run.settings["seed"])
     wrote = [out / name for name in (LAST, BEST, LOSSES, PICTURE)]
     try:

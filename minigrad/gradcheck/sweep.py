@@ -210,4 +210,5 @@ def summary(rows, seconds):
     counts = {v: sum(row.verdict == v for row in rows) for v in dict.fromkeys(row.verdict for row in rows)}
     verdicts = ", ".join(f"{n} {verdict}" for verdict, n in counts.items()) or "nothing checked"
     ops, evaluations = len({row.op for row in rows}), sum(row.evaluations for row in rows)
-    return f"{ops} ops, {len(rows)} checks: {verdicts}; {evaluations} evaluations in {seconds:.1f} s"
+    noun = "op" if ops == 1 else "ops"
+    return f"{ops} {noun}, {len(rows)} checks: {verdicts}; {evaluations} evaluations in {seconds:.1f} s"

@@ -43,16 +43,16 @@ def test_a_run_leaves_all_its_files_and_learns(book, out, capsys):
     mean = np.mean([float(row["train"]) for row in table[8:16]])  # since the validation before
     assert lines[at] == f"step 16: training loss {mean:.4f}, validation loss {float(table[15]['val']):.4f}"
     assert re.fullmatch(r"    \S.{20,100}", lines[at + 1])  # what it would write
-    told = next(line for line in lines if line.startswith("a character takes "))
+    told = next(line for line in lines if line.startswith("bits per character: "))
     model, vocab, _ = runs.load_char_model(out / "last.safetensors")
     ids, losses, T = text.split(vocab.encode(text.read_corpus([book])))[1], [], SIZES["block_size"]
     for start in range(0, len(ids) - T, T // 2):
         logits = model.eval()(mg.tensor(ids[None, start : start + T]))[0].log_softmax(-1).detach().numpy()[0]
         losses += [-logits[t, ids[start + t + 1]] for t in range(T // 2, T)]
     bits = best / math.log(2), np.mean(losses) / math.log(2)
-    words = f"{bits[0]:.2f} bits as validated, {bits[1]:.2f} bits with half a block of context or more"
-    assert told == f"a character takes {words};"
-    assert re.fullmatch(r"\d\.\d\d by gzip, \d\.\d\d by xz", lines[lines.index(told) + 1])
+    words = f"{bits[0]:.2f} in validation, {bits[1]:.2f} with half a block of context or more"
+    assert told == f"bits per character: {words}"
+    assert re.fullmatch(r"for comparison: gzip \d\.\d\d, xz \d\.\d\d", lines[lines.index(told) + 1])
     *_, wrote, sample, further = lines
     assert set(wrote.removeprefix("wrote ").split(", ")) == {str(p) for p in out.iterdir()}
     sample, further = (shlex.split(line.partition(": ")[2]) for line in (sample, further))  # to be typed as they are

@@ -283,7 +283,7 @@ def test_as_a_command():
     command = [sys.executable, "-m", "minigrad", "check", "--op", "exp"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1].startswith("1 ops, ")
+    assert done.stdout.splitlines()[-1].startswith("1 op, ")
     assert not [line for line in done.stderr.splitlines() if not line.startswith("minigrad: ")]  # on kernels
 
 
