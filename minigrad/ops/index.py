@@ -321,8 +321,8 @@ def masked_fill(input: T, mask: T, value: Operand) -> T:
     promoted.
 
     Raises TypeError for a mask of another dtype, and ValueError for one that does not broadcast to x."""
-    if not isinstance(mask, Value):
-        raise TypeError(f"masked_fill: mask must be a Tensor of bools, got {type(mask).__name__}")
+    if not isinstance(mask, Value) or mask.dtype.kind != "b":
+        raise TypeError(f"masked_fill: mask must be a bool Tensor, got {getattr(mask, 'dtype', type(mask).__name__)}")
     expanded(mask, input.shape)  # raises where the mask is larger
     return where(mask, value, input)
 

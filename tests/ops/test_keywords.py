@@ -68,7 +68,8 @@ REFUSED = {
     "mistyped": (lambda: mg.sum(X, dimm=0), "unexpected keyword argument 'dimm'"),
     "sizes twice": (lambda: mg.zeros(2, size=(2,)), "zeros: give the sizes as .* or by keyword"),
     "no equation": (lambda: mg.einsum(None, X), "^einsum: equation must be a str, got NoneType"),
-    "a method's mask": (lambda: X.masked_fill([True], 0), "^masked_fill: mask must be a Tensor of bools, got list"),
+    "a method's mask": (lambda: X.masked_fill([True], 0), "^masked_fill: mask must be a bool Tensor, got list"),
+    "floats as a mask": (lambda: X.masked_fill(X, 0), "^masked_fill: mask must be a bool Tensor, got float32"),
     "a method's weight": (lambda: X.lerp(X, [0.5]), "^lerp: weight must be a number or a Tensor, got list"),
 }
 
