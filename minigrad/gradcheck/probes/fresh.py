@@ -192,7 +192,7 @@ def _worst_along(p, check, subject, doubtful, stretch):
     for f in comparison.findings:
         undefined = f.analytic is not None and not np.isfinite(f.analytic) and f.verdict in (NONFINITE, FAIL)
         if undefined:
-            if not (_is_smooth(f) or _is_extreme(subject, f)) or _excused(subject, p.rng, f):
+            if not (_is_smooth(f) or _is_level(subject, f)) or _excused(subject, p.rng, f):
                 continue
             f.verdict, f.excess, f.note = FAIL, np.inf, "the function is finite and smooth here, its gradient is not"
         if (f.jump and at_a_kink(subject, p.rng)) or _at_a_joint_kink(subject, f):  # ops inside change their piece
@@ -239,8 +239,8 @@ def _is_smooth(f):
     )
 
 
-def _is_extreme(subject, f):
-    """Is this a smooth minimum or maximum: are the slopes on both sides nothing beside the function's values?"""
+def _is_level(subject, f):
+    """Is the slope 0 at a smooth point: are those on both sides nothing beside the function's values?"""
     return f.verdict == FAIL and max(abs(f.left), abs(f.right)) <= 1e-6 * np.abs(subject.run().y).max()
 
 
