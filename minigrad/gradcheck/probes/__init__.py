@@ -13,7 +13,8 @@ from ..report import FAIL, NONFINITE, PASS, Finding, NotApplicable, failure
 from ..where import raised
 from .base import Probed
 from .calls import (
-    accumulation, interleaved, linearity, modes, overwritten, repeatable, scaling, single_outputs, unchanged,
+    accumulation, interleaved, linearity, modes, overwritten, repeatable, scaling, second_order, single_outputs,
+    unchanged,
 )  # fmt: skip
 from .coverage import Lines, unchecked
 from .dtypes import device, float16, float32
@@ -27,19 +28,19 @@ PROBES = {
     f.__name__: f
     for f in (
         linearity, scaling, unchanged, overwritten, repeatable, accumulation, single_outputs, modes, cotangents,
-        repeated_input, shared_memory, interleaved, layouts, alone, device, float32, float16, sizes, indices,
-        parameters, values, growth,
+        repeated_input, shared_memory, interleaved, layouts, alone, device, float32, float16, sizes, second_order,
+        indices, parameters, values, growth,
     )
 }  # fmt: skip
 SALT = 0x6772616463686B  # inputs drawn from default_rng(seed) must differ from our cotangents
-EXPLORING = ("indices", "parameters", "values", "growth")  # look for other points, which takes longest
+EXPLORING = ("second_order", "indices", "parameters", "values", "growth")  # they say nothing new of what has failed
 CHEAP = tuple(name for name in PROBES if name not in EXPLORING)
 
 
 def run_probes(comparison, report, names, call):
     """Run the named probes, and add the findings of each: failures, or else the closest call.
 
-    After a failure, probes that look for other points are left out."""
+    After a failure, those that look at other points, or at the gradient as a function, are left out."""
     verdicts = {f.verdict for f in comparison.findings}
     if NONFINITE in verdicts and FAIL not in verdicts:
         report.left_out |= dict.fromkeys(names, "the gradient is not finite here")

@@ -9,8 +9,10 @@ from ... import autograd
 from ..call import subject_of
 from ..numeric import EPS
 from ..report import PASS, Finding, NotApplicable, failure
+from ..snippet import snippet_of_prepared
 from ..subject import PRECISION, host, joined, wrapped
-from .base import Refused, attempts
+from .base import Refused, attempts, refusal
+from .fresh import check_point
 from .sizes import resized_calls
 
 SMALLEST = {eps: float(np.finfo(dtype).smallest_subnormal) for dtype, eps in PRECISION.items()}
@@ -262,3 +264,28 @@ def modes(p):
         yield Finding("create_graph", PASS, note=f"not under create_graph: {type(error).__name__}")
         return
     yield from p.same("create_graph", p.gradient, again, "the gradient differs under create_graph")
+
+
+def second_order(p):
+    """A backward that can be differentiated gives the gradient's own gradient; not if it uses an intermediate result of
+    the forward that has no graph. A WARN, since the first order is right. order=2 checks all of it."""
+    p.require_first_order()
+    if p.subject.expected is not None:
+        raise NotApplicable("the intended gradient is no derivative")
+    derived = p.subject.derivative(p.rng)
+    try:
+        run = derived.run()
+        found = run.gradient([np.ones(y.shape) for y in run.outputs]) if run.roots else []
+    except Exception as error:  # a backward in NumPy, say
+        raise refusal(error) from None
+    if not any(g.any() for g in found[len(p.subject.leaves) :]):  # a gradient is linear in dy
+        raise NotApplicable("the backward leaves no graph")
+    f = check_point(p, "second order", derived)
+    p.subject.evaluations += derived.evaluations
+    if f.verdict != PASS:
+        f.note = (
+            "the gradient is right, the gradient of the gradient is not (order=2 checks it); does the backward use "
+        )
+        f.note += "results that the forward kept, which have no graph?"
+        f.snippet = snippet_of_prepared(p.fn, p.inputs, {"wrt": p.wrt, "order": 2})
+    yield p.doubted(f)
