@@ -8,7 +8,16 @@ from functools import partial
 import numpy as np
 import pytest
 
-from minigrad.gradcheck import FAIL, KINK, PASS, GradcheckError, GradcheckWarning, check_taylor, gradcheck, gradgradcheck
+from minigrad.gradcheck import (
+    FAIL,
+    KINK,
+    PASS,
+    GradcheckError,
+    GradcheckWarning,
+    check_taylor,
+    gradcheck,
+    gradgradcheck,
+)
 
 from .foreign_functions import checked, torch_functions
 
