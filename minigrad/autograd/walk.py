@@ -169,7 +169,7 @@ def _leading_to(targets: set[Node], order: Sequence[Recorded]) -> dict[Recorded,
     useful: dict[Any, tuple[bool, ...]] = {}
     for op in reversed(order):
         needs = tuple([p is not None and (p in targets or p.op in useful) for p in op.parents])
-        if True in needs:
+        if True in needs or (op.spent and not op.parents):  # a captured step that is over: where did it lead?
             useful[op] = needs
     return useful
 

@@ -123,6 +123,8 @@ def test_the_graph_of_results_ends_with_the_call(kernels):
     assert y.requires_grad and y.detach().item() == (numbers(3) * w).sum().item()
     with pytest.raises(GraphError, match="backward through a captured step that is over"):
         y.backward()
+    with pytest.raises(GraphError, match="backward through a captured step that is over"):
+        mg.grad(y, w, allow_unused=True)
 
 
 def test_a_result_may_be_an_argument_a_parameter_or_a_view(kernels):
