@@ -87,6 +87,7 @@ class _Gone(Op, abstract=True):
     spent = True
     serial = 0
     needs: tuple[bool, ...] = ()
+    params: dict = {}
 
     def already_spent(self):
         return GraphError("backward through a captured step that is over: call backward() inside of it")

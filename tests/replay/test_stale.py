@@ -125,6 +125,7 @@ def test_the_graph_of_results_ends_with_the_call(kernels):
         y.backward()
     with pytest.raises(GraphError, match="backward through a captured step that is over"):
         mg.grad(y, w, allow_unused=True)
+    assert "a captured step" in mg.viz.graph(y).source
 
 
 def test_a_result_may_be_an_argument_a_parameter_or_a_view(kernels):
