@@ -45,14 +45,15 @@ def _chosen(logits, temperature, top_k, top_p, generator):
     largest = logits.amax(-1, keepdim=True)
     if temperature == 0:
         return logits.argmax(-1, keepdim=True), largest
-    logits = logits.double()  # precise enough for any temperature and top_p
-    logits = (logits - largest) / temperature  # at most 0, so that a small temperature does not overflow
-    if top_k is None and top_p is None:
-        return _drawn(logits.softmax(-1), generator), largest
-    logits, tokens = logits.sort(-1, descending=True)  # (B, V), (B, V)
-    probabilities = logits[:, :top_k].softmax(-1)
+    tokens = None
+    if top_k is not None or top_p is not None:  # the n likeliest (B, n), the first of them first
+        logits, tokens = logits.topk(min(top_k or logits.shape[1], logits.shape[1]))
+    # In float64, precise enough for any temperature and top_p; at most 0, so that a small one does not overflow.
+    probabilities = ((logits.double() - largest) / temperature).softmax(-1)
+    if tokens is None:
+        return _drawn(probabilities, generator), largest
     if top_p is not None:
-        above = probabilities.cumsum(-1) - probabilities  # (B, V): the sum over all likelier tokens
+        above = probabilities.cumsum(-1) - probabilities  # (B, n): the sum over all likelier tokens
         probabilities = where(above < top_p, probabilities, 0.0)
     return Gather.apply(tokens, _drawn(probabilities, generator), dim=1), largest  # gather() would look at the indices
 
