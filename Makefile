@@ -1,11 +1,11 @@
 # make train   trains the default character model and prints a sample of what it writes, also on a fresh machine. A run
 #              that was stopped is resumed. TRAIN_ARGS="--steps 500" is passed to `minigrad train`
-# make test    runs the tests. PYTEST_ARGS='-k softmax -x' is passed to pytest. ROOM="nn optim" runs those folders of tests/
-#              only, and ROOM=changed those of the rooms that differ from the last commit: a first proof, in seconds
+# make test    runs the tests. PYTEST_ARGS='-k softmax -x' is passed to pytest. FOLDER="nn optim" runs those folders of
+#              tests/ only, FOLDER=changed those of the packages that differ from the last commit: a first proof, in seconds
 # make gpu-rig-test  runs the tests of the GPU path on a rig that needs no GPU (tests/gpu_rig/), which make gpu-rig builds in
 #              .gpu-rig, or the folder GPU_RIG. It takes minutes, as kernels are translated when they are first used
 # make lint    ruff, for mistakes and for the format, and mypy
-# make lines   counts code lines, tokens and lines, room by room, and fails where one has grown above its limit
+# make lines   counts code lines, tokens and lines of each folder, and fails if one exceeds its limit
 # make clean   removes what the others made, .venv included, but not runs/
 # make help    prints this
 #
@@ -24,7 +24,7 @@ train: $(VENV)/installed-train,viz
 	$(VENV)/bin/minigrad train --out runs/char_lm $(if $(wildcard runs/char_lm/last.safetensors),--resume) $(TRAIN_ARGS)
 
 test: $(VENV)/installed-test
-	$(PY) -m pytest -n auto $(if $(filter changed,$(ROOM)),$(shell $(PY) -m tests.rooms),$(ROOM:%=tests/%)) $(PYTEST_ARGS)
+	$(PY) -m pytest -n auto $(if $(filter changed,$(FOLDER)),$(shell $(PY) -m tests.changed),$(FOLDER:%=tests/%)) $(PYTEST_ARGS)
 
 gpu-rig:
 	@PYTHON=$(PYTHON) bash tests/gpu_rig/build.sh $(GPU_RIG)

@@ -1,4 +1,4 @@
-"""The tests. Each folder is about a room of the package, or about what stands beside it:
+"""The tests. Each folder tests a package of minigrad/, or something else:
 
 programs/ has programs made up at random, char_lm/ `minigrad train`, project/ what is true of the whole
 repository: its README, packages, defaults and command lines. oracle/ compares with other libraries where they are

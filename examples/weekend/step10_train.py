@@ -18,7 +18,7 @@ from step9_gpt import logits_of, loss_of, new_weights
 
 
 def train(p, ids, steps, B, T, n_layer, nh, rng, lr=1e-2, say=None):
-    """Train the weights p on so many batches. Returns the losses."""
+    """Train the weights p for some steps. Returns the losses."""
     adam, losses = Adam(list(p.values()), lr), []
     for i in range(steps):
         x, y = batch(ids, B, T, rng)

@@ -77,7 +77,7 @@ def loss_of(table, x, y):
 
 
 def train(table, ids, steps, rng, lr=0.1):
-    """The losses of so many steps."""
+    """The loss at each of these steps."""
     adam, losses = Adam([table], lr), []
     for _ in range(steps):
         loss = loss_of(table, *batch(ids, 16, 32, rng))

@@ -1,4 +1,4 @@
-"""What the tensors of somebody's own engine have in common, whoever wrote it."""
+"""What tensors of autograd engines other than minigrad have in common."""
 
 import numbers
 from typing import Any

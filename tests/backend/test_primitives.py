@@ -18,13 +18,13 @@ from minigrad.backend.launch.rules import MANY, natively
 from minigrad.backend.primitives import Primitives
 
 NAMES = primitives.names()
-ROOM = Path(backend.__file__).parent
+FOLDER = Path(backend.__file__).parent
 
 
-def test_both_floors_have_every_primitive_and_no_other():
-    for floor, base in ((type(reference), Primitives), (Launched, Launcher)):
-        assert not floor.__abstractmethods__
-        public = {name for name in dir(floor) if not name.startswith("_") and callable(getattr(floor, name))}
+def test_both_backends_have_every_primitive_and_no_other():
+    for cls, base in ((type(reference), Primitives), (Launched, Launcher)):
+        assert not cls.__abstractmethods__
+        public = {name for name in dir(cls) if not name.startswith("_") and callable(getattr(cls, name))}
         helpers = public - set(NAMES) - set(dir(base))
         assert helpers <= {"array_type", "copy_to", "move"}, helpers
 
@@ -40,10 +40,10 @@ def test_a_backend_that_lacks_a_primitive_is_refused(name):
 def test_arguments_are_called_the_same(name):
     """As far as they are Python's functions: the arguments of NumPy's own have names of NumPy's."""
     wanted = [p for p in inspect.signature(getattr(Primitives, name)).parameters if p != "out"]
-    for floor in (type(reference), Launched):
-        method = inspect.getattr_static(floor, name)
+    for cls in (type(reference), Launched):
+        method = inspect.getattr_static(cls, name)
         if inspect.isfunction(method) and name not in TABLE:
-            assert list(inspect.signature(method).parameters) == wanted, floor
+            assert list(inspect.signature(method).parameters) == wanted, cls
 
 
 def test_a_kernel_without_a_rule_is_an_error(monkeypatch):
@@ -78,7 +78,7 @@ def test_a_rule_is_followed():
 
 def test_a_family_has_the_same_name_on_every_floor():
     """And kernels/softmax.cu, kernels/attention_forward.cu and the like belong to one of them."""
-    families = {name: {path.stem for path in (ROOM / name).glob("*.py")} for name in ("numpy", "launch")}
+    families = {name: {path.stem for path in (FOLDER / name).glob("*.py")} for name in ("numpy", "launch")}
     helpers = {"__init__", "precision", "erf", "launcher", "program", "rules", "formulas", "source", "contract"}
     assert families["numpy"] - helpers == families["launch"] - helpers
     of_kernels = (families["launch"] - helpers) | {"captured"}  # which runners/graph.py launches
@@ -87,7 +87,7 @@ def test_a_family_has_the_same_name_on_every_floor():
 
 
 def test_every_entry_point_is_launched():
-    text = "".join(path.read_text() for path in [*(ROOM / "launch").glob("*.py"), ROOM / "runners" / "graph.py"])
+    text = "".join(path.read_text() for path in [*(FOLDER / "launch").glob("*.py"), FOLDER / "runners" / "graph.py"])
     ways = [re.compile(way) for way in (r"\w+_(each|rows|columns)", r"to_\w+_kernel")]  # their names are put together
     for path in find_kernels().glob("*.cu"):
         for entry in entry_points(path.read_text()):

@@ -186,7 +186,7 @@ def test_a_fork_waits_for_products_that_have_begun():
         locks.multiplying.acquire()  # what os.fork() calls first
         inside = [mine.lock for mine in locks.multiplying._threads]
         locks.multiplying.release()
-        assert all(lock is locks.multiplying._door for lock in inside)  # whoever begins now, waits
+        assert all(lock is locks.multiplying._door for lock in inside)  # a thread that begins now waits
     stop.set()
     for thread in threads:
         thread.join()

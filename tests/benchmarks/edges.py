@@ -26,7 +26,7 @@ import minigrad as mg
 from minigrad import nn, study
 from minigrad.gradcheck.report import aligned
 from minigrad.nn.attention import all_take
-from minigrad.study.residual import streams as rooms
+from minigrad.study.residual import streams
 from minigrad.study.residual.edges import run_once
 from minigrad.study.residual.flow import _flow
 from minigrad.study.residual.scissors import Scissors
@@ -71,7 +71,7 @@ def as_linear(y, x, slope):
 @contextmanager
 def relp(found):
     """Within the with-block, backward takes norms and activations for linear."""
-    outside, original = {}, rooms._projected
+    outside, original = {}, streams._projected
 
     def norm(module, args, y):
         x = args[0]
@@ -84,8 +84,8 @@ def relp(found):
         return (as_linear(y, x, mg.where(x == 0, 0.5, y / x)),)
 
     with ExitStack() as stack:
-        rooms._projected = divided
-        stack.callback(setattr, rooms, "_projected", original)
+        streams._projected = divided
+        stack.callback(setattr, streams, "_projected", original)
         for stream in found:
             norms = {stream.norm, *(n for part in stream.parts for n in (part.before, part.after))} - {None}
             for module in norms:
@@ -128,7 +128,7 @@ def measured(task, sizes, share):
     """(number of edges, the loss, {estimate: its agreement with the cut, and seconds})"""
     model, loss, batches, _, _ = trained(task, *sizes, 0, share)
     model, batch = model.double(), [x[:4] for x in batches[0]]
-    found, began, rows = rooms.streams(model), time.perf_counter(), {}
+    found, began, rows = streams.streams(model), time.perf_counter(), {}
     cut = study.flow(model, batch, loss, method="cut")
     known, seconds = cut._known, time.perf_counter() - began
 

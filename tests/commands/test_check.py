@@ -250,7 +250,7 @@ def test_a_reader_that_has_gone_leaves_nothing_behind():
 @pytest.mark.slow
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
 def test_the_processes_that_share_the_work_end_with_the_one_that_started_them(tmp_path, stop):
-    """They hold its stdout, which is a pipe here: whoever reads from it waits for the last of them."""
+    """They hold its stdout, a pipe here: its reader waits for the last of them."""
     file = tmp_path / "ops_of_the_test_slow.py"
     # By os.write, which is one write: two processes may print at once.
     file.write_text(

@@ -86,7 +86,7 @@ def test_tensor_cores(on, monkeypatch, case, dtype):
 
 @pytest.mark.parametrize("limit, dtype, D", [(99, "float32", 64), (64, "float32", 64), (227, "float64", 128)])
 def test_smaller_tiles(on, limit, dtype, D):
-    """Those that are chosen where a block may have so many KiB of shared memory, or numbers have 8 bytes."""
+    """Those that are chosen for a block's limit of shared memory in KiB, or for numbers of 8 bytes."""
     before, on.shared_limit = on.shared_limit, limit << 10
     try:
         check(on, (1, 2, 1, 70, 69, D, D, True, True, True), dtype)

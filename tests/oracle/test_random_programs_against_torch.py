@@ -1,6 +1,6 @@
 """Random programs under minigrad and under PyTorch: values, gradients and second derivatives, float64 and float32.
 
-RANDOM_PROGRAMS=10000 in the environment runs so many instead of 600; RANDOM_PROGRAMS_FIRST is the first seed. A
+RANDOM_PROGRAMS=10000 in the environment runs that many instead of 600; RANDOM_PROGRAMS_FIRST is the first seed. A
 difference prints its seed and the smallest program that still shows it, as text that runs; what may differ, and by how
 much, is said in tests/programs/differences.py."""
 

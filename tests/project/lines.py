@@ -1,4 +1,4 @@
-"""make lines: how large each room is; fails where one has grown above its limit.
+"""make lines: how large each folder is; fails if one exceeds its limit.
 
     python tests/project/lines.py            code lines (those with tokens; no docstrings, no comments) and tokens, of
                                              Python and of kernels; lines of all files, in every language
@@ -44,8 +44,8 @@ def of_cuda(text):
     return sum(map(bool, map(str.strip, text.splitlines()))), len(re.findall(r"\w+|[^\w\s]", text))
 
 
-def rooms():
-    """{room: [code lines, tokens, lines]}; a room is a folder of COUNTED, or of one of these."""
+def folders():
+    """{folder: [code lines, tokens, lines]}; of each folder in COUNTED, or in minigrad/ and tests/."""
     found: dict = defaultdict(lambda: [0, 0, 0])
     listed = subprocess.check_output(["git", "ls-files", "-z", *COUNTED], cwd=ROOT, text=True).split("\0")
     for path in (ROOT / name for name in listed if name and not name.endswith(DRAWN)):
@@ -54,22 +54,22 @@ def rooms():
             of = {".py": of_python, ".cu": of_cuda, ".cuh": of_cuda}.get(path.suffix, lambda text: (0, 0))
             numbers = *of(text), text.count("\n")
             top, *parts = path.relative_to(ROOT).parts
-            for room in (top, f"{top}/{parts[0] if len(parts) > 1 else '*'}")[: 1 + (top in ("minigrad", "tests"))]:
-                found[room] = [a + b for a, b in zip(found[room], numbers)]
+            for folder in (top, f"{top}/{parts[0] if len(parts) > 1 else '*'}")[: 1 + (top in ("minigrad", "tests"))]:
+                found[folder] = [a + b for a, b in zip(found[folder], numbers)]
     return dict(sorted(found.items()))
 
 
 def main(argv):
-    found = rooms()
+    found = folders()
     if "--write" in argv:
-        body = ",\n".join(f" {json.dumps(room)}: {json.dumps(numbers)}" for room, numbers in found.items())
+        body = ",\n".join(f" {json.dumps(folder)}: {json.dumps(numbers)}" for folder, numbers in found.items())
         LIMITS.write_text(f"{{\n{body}\n}}\n", encoding="utf-8")
     limits, names = json.loads(LIMITS.read_text(encoding="utf-8")), ("code lines", "tokens", "lines")
     print(f"{'':24}" + "".join(name.rjust(12) for name in names))
-    for room, numbers in found.items():
-        print(room.ljust(24) + "".join(f"{n:12,}" for n in numbers))
-    grown = [f"{room}: {n:,} {name}, where {most:,} is the limit" for room, numbers in found.items()
-             for name, n, most in zip(names, numbers, limits.get(room, (0, 0, 0))) if n > most]  # fmt: skip
+    for folder, numbers in found.items():
+        print(folder.ljust(24) + "".join(f"{n:12,}" for n in numbers))
+    grown = [f"{folder}: {n:,} {name}, where {most:,} is the limit" for folder, numbers in found.items()
+             for name, n, most in zip(names, numbers, limits.get(folder, (0, 0, 0))) if n > most]  # fmt: skip
     return "\n".join(grown)
 
 

@@ -234,7 +234,7 @@ CALLS = {
     },
     "utils.data.DataLoader": {"ValueError": lambda: data.DataLoader([1], batch_size=0)},
 }
-ROOMS = "minigrad.tensor", "minigrad.nn", "minigrad.optim", "minigrad.utils", "minigrad.random"
+PACKAGES = "minigrad.tensor", "minigrad.nn", "minigrad.optim", "minigrad.utils", "minigrad.random"
 TESTED_ELSEWHERE = {  # their errors need a model of some kind, a GPU, or a file
     ("Module.to", "DeviceError"), ("from_dlpack", "RuntimeError"), ("from_dlpack", "TypeError"),
     ("clip_grad_norm_", "ArithmeticError"),
@@ -252,7 +252,7 @@ def test_errors_that_tensors_layers_optimizers_and_loaders_name_come():
     named = set()
     for each, errors in claims():
         value = inspect.unwrap(each.object) if callable(each.object) else each.object
-        if hasattr(value, "__qualname__") and value.__module__.startswith(ROOMS):
+        if hasattr(value, "__qualname__") and value.__module__.startswith(PACKAGES):
             short = re.sub(r"^(Attributes|Interop|InPlace|Gradients|Operations|Tensor)\.", "", value.__qualname__)
             named |= {(short, error) for error in errors}
     assert len(named) > 80 and named - TESTED_ELSEWHERE == come & named

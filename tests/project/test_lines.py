@@ -23,10 +23,10 @@ def test_code_is_what_has_tokens_and_is_no_docstring():
     assert lines.of_cuda("int a = 1;  // b\n\n/* c\nd */\n{ }\n") == (2, 7)
 
 
-def test_a_room_that_grows_is_named(tmp_path, monkeypatch, capsys):
+def test_a_folder_that_grows_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(lines, "COUNTED", ("minigrad/optim", "kernels"))  # for the others it takes seconds
     monkeypatch.setattr(lines, "LIMITS", tmp_path / "lines.json")
-    found = lines.rooms()
+    found = lines.folders()
     assert list(found) == ["kernels", "minigrad", "minigrad/optim"] and found["minigrad"] == found["minigrad/optim"]
     assert lines.main(["--write"]) == ""
     code, *more = found["kernels"]

@@ -184,7 +184,7 @@ def test_the_identities_hold(name, dtype, rtol):
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_to_first_order_an_edge_is_the_slope_of_its_cut(name):
-    """Wherever norms lie, and whoever reads: two ways to the same number, one by all edges' writes and gradients."""
+    """For any norms and any target, two ways to the same number, one by all edges' writes and gradients."""
     model, batch = OTHERS[name]().double().eval(), tokens()
     found, flow = streams(model), study.flow(model, batch)
     for u, v, p, edge in flow.all[::11]:

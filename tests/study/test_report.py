@@ -55,7 +55,7 @@ def parts(text):
 
 
 def numbers(data, n, steps):
-    """n fractions: float16, or bytes with so many steps."""
+    """n fractions: float16, or bytes with this many steps."""
     if not steps:
         return np.frombuffer(data.read(2 * n), "<f2").astype(np.float64) / 2**15
     codes = np.frombuffer(data.read(n), "i1").astype(np.float64)

@@ -10,7 +10,7 @@ from .fresh import check_call, check_point
 from .shrink import like, mapped_once
 
 SINGLES = 2  # elements that are checked one by one, the smallest and the largest,
-MANY_OPS = 64  # or only one, where so many ops run: a loop, whose elements all go through the same
+MANY_OPS = 64  # or only one, if at least this many ops run: in a loop, say, all elements go through the same
 MOST_LEAVES = 4  # that are also changed one at a time
 LARGE = 2.0**14  # more elements than this are left as they are
 

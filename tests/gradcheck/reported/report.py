@@ -198,7 +198,7 @@ def seen(report, function, case):
 
 
 def drawn(case, seed=0):
-    """The arrays of a case, the same ones each time, so that whoever changes them does no harm."""
+    """The arrays of a case: new copies with the same numbers each time, so that changing them does no harm."""
     arrays = case.draw(np.random.default_rng(seed))
     return [_copied(x) if isinstance(x, np.ndarray) else x for x in arrays]
 

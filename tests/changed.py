@@ -1,6 +1,6 @@
-"""python -m tests.rooms [COMMIT]: the folders of tests that a change since COMMIT (HEAD) is most likely to fail.
+"""python -m tests.changed [COMMIT]: the folders of tests that a change since COMMIT (HEAD) is most likely to fail.
 
-`make test ROOM=changed` runs them. That is a first proof, in seconds, and not the last: `make test` runs all."""
+`make test FOLDER=changed` runs them. That is a first proof, in seconds, and not the last: `make test` runs all."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ALL = sorted(folder.name for folder in HERE.iterdir() if any(folder.glob("test_*.py")))
-BESIDE = {  # a change below such a path is seen in these folders too, beside the one that has the room's name
+BESIDE = {  # a change below such a path is seen in these folders too, beside the one of the package's name
     "kernels": ["backend", "emulated"],
     "minigrad/backend": ["emulated", "kernels"],
     "minigrad/backend/launch": ["replay"],
@@ -23,10 +23,10 @@ BESIDE = {  # a change below such a path is seen in these folders too, beside th
 
 
 def folders(path):
-    """Folders of tests for a changed file of the checkout; all of them for one that no room has, as conftest.py."""
+    """Folders of tests for a changed file of the checkout; all of them for one of no package, such as conftest.py."""
     parts = Path(path).parts
-    room = parts[0] if parts[0] in ("kernels", "examples") else parts[1] if len(parts) > 2 else ""
-    found = {room} & set(ALL)
+    package = parts[0] if parts[0] in ("kernels", "examples") else parts[1] if len(parts) > 2 else ""
+    found = {package} & set(ALL)
     if parts[0] == "minigrad" and not found:  # a loose file, which everything uses
         found = {"tensor", "project"}
     for start, others in BESIDE.items():

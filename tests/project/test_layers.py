@@ -1,6 +1,6 @@
-"""A room imports only from rows above its own in the table of minigrad/README.md, and no import runs in a circle.
+"""A package imports only from rows above its own in the table of minigrad/README.md, and no import runs in a circle.
 
-Imports within functions and under TYPE_CHECKING count too. A room is a folder of minigrad/, or a file beside them."""
+Imports within functions and under TYPE_CHECKING count too. A package is a folder of minigrad/, or a file in it."""
 
 import ast
 import graphlib
@@ -12,14 +12,14 @@ FILES = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in sorted(
 KNOWN = {name.removesuffix(".__init__"): name for name in FILES}  # as it is imported: as the file is called
 
 
-def floors():
-    """{room: its row of the table}"""
+def layers():
+    """{package: its row in the table}"""
     table = (ROOT / "minigrad" / "README.md").read_text(encoding="utf-8").partition("## The layers")[2]
     rows = re.findall(r"^\| (`.*?`) \|", table.partition("\n## ")[0], re.M)
     return {name.rstrip("/"): i for i, row in enumerate(rows) for name in re.findall(r"`(.*?)`", row)}
 
 
-def room(name):
+def package(name):
     """minigrad.nn.attention -> nn; minigrad.typing -> typing.py"""
     first, *rest = name.split(".")[1:]
     return first if rest else f"{first}.py"
@@ -39,13 +39,13 @@ def imported(name):
 ARROWS = [(a, line, b) for a in FILES for b, line in imported(a)]
 
 
-def test_every_room_has_a_row():
-    assert floors().keys() == {room(name) for name in FILES}
+def test_every_package_has_a_row():
+    assert layers().keys() == {package(name) for name in FILES}
 
 
 def test_no_import_runs_up():
-    row = floors()
-    up = [(a, b, line) for a, line, b in ARROWS if room(a) != room(b) and row[room(b)] >= row[room(a)]]
+    row = layers()
+    up = [(a, b, line) for a, line, b in ARROWS if package(a) != package(b) and row[package(b)] >= row[package(a)]]
     assert not up, "\n".join(f"{FILES[a].relative_to(ROOT)}:{line} imports {b}" for a, b, line in up)
 
 
