@@ -8,7 +8,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn
-from minigrad.gradcheck import FAIL, KINK, PASS, gradcheck
+from minigrad.gradcheck import FAIL, KINK, PASS, GradcheckWarning, gradcheck
 from minigrad.gradcheck.probes import PROBES
 
 X = np.linspace(0.5, 1.7, 12).reshape(3, 4)
@@ -430,6 +430,14 @@ def test_defaults_of_an_op_are_attributes_and_are_tried():
         for fn in Scaled, Scaled.apply, lambda x: Scaled.apply(x), lambda x: Scaled.apply(x, p=3.0):
             found, report = failed(fn, mg.tensor(X), probes=["parameters"])
             assert found == expected and ("shift=" in report.message()) == bool(expected)
+
+
+def test_inputs_that_have_the_same_size_by_accident_are_told_apart():
+    def backward(dy, a, b):
+        return dy[: len(b)], dy[len(b) :]  # not len(a)
+
+    with pytest.warns(GradcheckWarning, match="size 3 -> 6 in dim -1 of input 0 alone"):
+        assert gradcheck(lambda a, b: np.concatenate([a, b]), np.ones(3), np.ones(3), vjp=backward, probes=["growth"])
 
 
 def test_partial_parameters_are_tried():

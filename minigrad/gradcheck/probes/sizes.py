@@ -144,8 +144,9 @@ def _growths(p):
 
 def _apart(p):
     """Where dims have n elements by accident, as height and width may: each of them grown alone, with one other, and
-    with those at the same place in all inputs. What belongs together the forward refuses. So may dims of 1, as that of
-    a batch; but where another input's do not grow, a function may mean a number by it."""
+    with those at the same place in all inputs. What belongs together the forward refuses: a backward that then
+    raises took one size for another. Dims of 1 may grow too, as that of a batch; but where another input's do not, a
+    function may mean a number by it."""
     tensors, every, changes = list(dict.fromkeys(flat(p.inputs))), _free_sizes(p, 1), []
     indices = any(x.dtype.kind in "iu" for x in tensors)
     for n in every if 3 * sum(x.numel() for x in tensors) <= MOST_ELEMENTS else ():
@@ -163,7 +164,7 @@ def _apart(p):
 
             name = f"size {n} -> {m} in {' and '.join(f'dim {k} of input {i}' for i, k in some)} alone"
             doubted = indices or (n == 1 and len(tensors) > 1)
-            changes.append((name, mapped_once(p.inputs, grown), True, doubted))
+            changes.append((name, mapped_once(p.inputs, grown), indices or n == 1, doubted))
     return changes
 
 
