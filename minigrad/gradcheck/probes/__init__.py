@@ -33,7 +33,7 @@ PROBES = {
     )
 }  # fmt: skip
 SALT = 0x6772616463686B  # inputs drawn from default_rng(seed) must differ from our cotangents
-EXPLORING = ("second_order", "indices", "parameters", "values", "growth")  # they say nothing new of what has failed
+EXPLORING = ("second_order", "indices", "parameters", "values", "growth")  # left out after a failure
 CHEAP = tuple(name for name in PROBES if name not in EXPLORING)
 
 

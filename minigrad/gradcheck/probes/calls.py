@@ -267,8 +267,8 @@ def modes(p):
 
 
 def second_order(p):
-    """A backward that can be differentiated gives the gradient's own gradient; not if it uses an intermediate result of
-    the forward that has no graph. A WARN, since the first order is right. order=2 checks all of it."""
+    """The gradient of the gradient, along a few directions; order=2 checks all of it. It is wrong where the backward
+    uses an intermediate result of the forward, which has no graph. A WARN, since the first order is right."""
     p.require_first_order()
     if p.subject.expected is not None:
         raise NotApplicable("the intended gradient is no derivative")
@@ -283,9 +283,6 @@ def second_order(p):
     f = check_point(p, "second order", derived)
     p.subject.evaluations += derived.evaluations
     if f.verdict != PASS:
-        f.note = (
-            "the gradient is right, the gradient of the gradient is not (order=2 checks it); does the backward use "
-        )
-        f.note += "results that the forward kept, which have no graph?"
+        f.note = "the gradient is right, its own gradient is not (order=2): does the backward use what has no graph?"
         f.snippet = snippet_of_prepared(p.fn, p.inputs, {"wrt": p.wrt, "order": 2})
     yield p.doubted(f)
