@@ -16,6 +16,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 
 GPU_RIG ?= .gpu-rig
+FOLDER :=  # a variable of this name in the environment means something else
 
 .PHONY: train test gpu-rig gpu-rig-test lint lines clean help
 .NOTPARALLEL:
