@@ -11,15 +11,14 @@ COLOURS = "#0072b2", "#d55e00", "#009e73", "#666666", "#cc79a7", "#e69f00", "#56
 DPI = 120
 
 
-def new_figure(what, size, layout="constrained"):
-    """A matplotlib Figure of (width, height) inches, or an ImportError that says how to install it. layout: what
-    places its axes, or None where the caller does."""
+def new_figure(what, size):
+    """A matplotlib Figure of (width, height) inches, or an ImportError that says how to install it."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg  # needs no display
         from matplotlib.figure import Figure
     except ImportError:
         raise ImportError(f"{what} needs matplotlib: pip install matplotlib") from None
-    figure = Figure(figsize=size, dpi=DPI, layout=layout)
+    figure = Figure(figsize=size, dpi=DPI, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 

@@ -9,10 +9,8 @@ import numpy as np
 
 from ..typing import FilePath
 from . import canvas
-from .overlaps import unhide
 
 WINDOW = 1 / 20  # of all steps: how far the smoothing of the training loss looks to either side
-POINTS = 500  # at which it is smoothed: more would not be seen in a picture of this width
 MARKERS = "o", "s", "^", "D", "v", "P", "X"
 DOTTED = 60  # the most points that get dots: more would run into one another
 
@@ -21,7 +19,6 @@ def loss_curve(rows: FilePath | Iterable[Mapping[str, Any]], path: FilePath) -> 
     """Draw training and validation loss against the step, as a PNG at `path`. The lowest validation loss is marked.
 
     rows: the path of a CSV file, or dicts, with the columns step, train and val; an empty val was not measured.
-    The smoothed training loss looks as far ahead as back, so that it does not trail what it smooths: see `smooth`.
     Raises ImportError, which tells how to install it, if matplotlib is missing, and ValueError if there are no rows."""
     rows = list(_read(rows))
     if not rows:
@@ -33,7 +30,7 @@ def loss_curve(rows: FilePath | Iterable[Mapping[str, Any]], path: FilePath) -> 
     blue, orange, *_ = canvas.COLOURS
     alone = "." if len(rows) < 3 else ""  # a line through a single point cannot be seen
     axes.plot(steps, train, color=blue, alpha=0.3, linewidth=0.8, marker=alone, label="training, each step")
-    axes.plot(*smooth(steps, train), color=blue, label="training, smoothed")
+    axes.plot(steps, smooth(train), color=blue, label="training, smoothed")
     if val:
         axes.plot(*zip(*val, strict=True), "o-", color=orange, markersize=4, label="validation")
     if finite := [point for point in val if math.isfinite(point[1])]:
@@ -44,29 +41,19 @@ def loss_curve(rows: FilePath | Iterable[Mapping[str, Any]], path: FilePath) -> 
     canvas.save(figure, path)
 
 
-def smooth(xs, ys):
-    """(xs, ys) of a local linear regression (Cleveland 1979, LOWESS without its robustness): each number is that of a
-    line fitted to those around it, the nearer the more. Thus a straight line stays as it is, up to both ends, and
-    noise is averaged over a tenth of the run. The window begins narrow, since a loss falls most steeply at first.
+def smooth(ys):
+    """The mean around each number: of a tenth of all numbers, and of fewer near both ends, where as many are taken
+    after it as there are before. So the curve does not trail, and a straight line stays as it is.
 
-    At most POINTS of the xs are kept. A NaN or infinity leaves a gap, and does not count further."""
-    xs, ys = np.asarray(xs, np.float64), np.asarray(ys, np.float64)
-    at = np.unique(np.linspace(0, len(xs) - 1, min(len(xs), POINTS)).round().astype(int))
-    found = np.full(len(at), np.nan)
-    for n, i in enumerate(at):
-        if not math.isfinite(ys[i]):
-            continue
-        reach = int(max(1, min(len(xs) * WINDOW, 2 + i / 2)))
-        window = slice(max(i - reach, 0), i + reach + 1)
-        there = np.isfinite(ys[window])
-        x, y = xs[window][there] - xs[i], ys[window][there]
-        weights = (1 - (abs(x) / (abs(x).max() * 1.001 or 1)) ** 3) ** 3  # tricube
-        weights /= weights.sum()
-        x_mean, y_mean = weights @ x, weights @ y
-        spread = weights @ (x - x_mean) ** 2
-        slope = weights @ ((x - x_mean) * (y - y_mean)) / spread if spread else 0.0
-        found[n] = y_mean - slope * x_mean
-    return xs[at], found
+    A NaN or infinity leaves a gap, and does not count."""
+    ys = np.asarray(ys, np.float64)
+    finite, i = np.isfinite(ys), np.arange(len(ys))
+    reach = np.minimum(np.minimum(i, i[::-1]), int(len(ys) * WINDOW))
+    sums, counts = (np.concatenate([[0.0], np.cumsum(each)]) for each in (np.where(finite, ys, 0), finite))
+    return [
+        (sums[last] - sums[first]) / (counts[last] - counts[first]) if there else math.nan
+        for first, last, there in zip(i - reach, i + reach + 1, finite)
+    ]
 
 
 def curves(series: Mapping[str, tuple[Any, Any]], path: FilePath, xlabel: str, ylabel: str, log: str = "") -> None:
@@ -74,10 +61,8 @@ def curves(series: Mapping[str, tuple[Any, Any]], path: FilePath, xlabel: str, y
     "y" or "xy".
 
     ys: numbers, or of several runs an array (runs, len(xs)): then the line is their mean, with a pale dot for each run.
-    Where lines lie on one another, their dashes take turns, so that all can be seen.
     Raises ImportError, which tells how to install it, if matplotlib is missing."""
     figure, axes = _axes("a plot", xlabel, ylabel)
-    lines = []
     for i, (label, (xs, ys)) in enumerate(series.items()):
         marker = MARKERS[i % len(MARKERS)] if len(xs) <= DOTTED else ""
         look = {"color": canvas.COLOURS[i % len(canvas.COLOURS)], "marker": marker}
@@ -85,7 +70,7 @@ def curves(series: Mapping[str, tuple[Any, Any]], path: FilePath, xlabel: str, y
             for run in ys:
                 axes.plot(xs, run, **look, markersize=4, linestyle="none", alpha=0.35, markeredgewidth=0)
             ys = np.mean(ys, axis=0)
-        lines += axes.plot(xs, ys, **look, markersize=4.5, label=label)
+        axes.plot(xs, ys, **look, markersize=4.5, label=label)
     if "x" in log:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter("{x:g}")
@@ -94,7 +79,6 @@ def curves(series: Mapping[str, tuple[Any, Any]], path: FilePath, xlabel: str, y
     elif axes.dataLim.y0 < 0 < axes.dataLim.y1:
         axes.axhline(0, color="0.4", linewidth=0.8, zorder=1)
     _furnish(axes)
-    unhide(axes, lines)
     canvas.save(figure, path)
 
 

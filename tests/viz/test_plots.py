@@ -1,13 +1,24 @@
-"""viz.loss_curve, viz.curves and the frame of viz.heads_grid: what is on the axes, to the number."""
+"""Curves and grids of heads: what is on the axes, to the number."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
 
 from minigrad import viz
+from minigrad.viz.plots import smooth
 
-BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
+from .pictures import leaf, pattern
+
+BLUE, ORANGE = "#0072b2", "#d55e00"
+ROWS = [
+    dict(step=1, train=4.0, val=""),
+    dict(step=2, train=2.0, val=2.0625),
+    dict(step=3, train=math.nan, val=None),
+    dict(step=4, train=1.0, val=3.5),
+    dict(step=5, train=1.0, val=math.nan),
+]
 
 
 @pytest.fixture
@@ -21,43 +32,24 @@ def drawn(monkeypatch):
     return written
 
 
-ROWS = [
-    dict(step=1, train=4.0, val=""),
-    dict(step=2, train=2.0, val=2.0625),
-    dict(step=3, train=math.nan, val=None),
-    dict(step=4, train=1.0, val=3.5),
-    dict(step=5, train=1.0, val=math.nan),
-]
-
-
-def header(path):
-    """(width, height, bits of a channel, colour type) of a PNG."""
-    data = path.read_bytes()
-    assert data.startswith(b"\x89PNG")
-    return *np.frombuffer(data[16:24], ">u4").tolist(), data[24], data[25]
-
-
 def texts(axes):
     return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+# --------------------------------------------------------------------------------------------------------------- curves
 
 
 def test_a_loss_curve_shows_what_was_given(tmp_path, figures):
     viz.loss_curve(ROWS, tmp_path / "a.png")
     (axes,) = figures[0].axes
-    raw, smooth, val, best = axes.lines
-    assert raw.get_xdata().tolist() == smooth.get_xdata().tolist() == [1, 2, 3, 4, 5]
+    raw, smoothed, val, best = axes.lines
+    assert raw.get_xdata().tolist() == smoothed.get_xdata().tolist() == [1, 2, 3, 4, 5]
     np.testing.assert_array_equal(raw.get_ydata(), [4, 2, math.nan, 1, 1])
-    assert np.isfinite(smooth.get_ydata()).tolist() == [True, True, False, True, True]
     np.testing.assert_array_equal(val.get_xydata(), [[2, 2.0625], [4, 3.5], [5, math.nan]])
-    assert val.get_marker() == best.get_marker() == "o" and best.get_markersize() > 2 * val.get_markersize()
-    assert best.get_xydata().tolist() == [[2, 2.0625]] and best.get_markerfacecolor() == "none"
+    assert best.get_xydata().tolist() == [[2, 2.0625]] and best.get_markersize() > 2 * val.get_markersize()
     assert texts(axes) == ["training, each step", "training, smoothed", "validation", "lowest: 2.062 at step 2"]
-    assert axes.get_xlabel() == "step" and axes.get_ylabel() == "loss (nats per character)" and not axes.texts
-    assert raw.get_color() == smooth.get_color() == BLUE and raw.get_alpha() < 0.5
-    assert val.get_color() == best.get_color() == ORANGE
-    assert not axes.spines["top"].get_visible() and not axes.spines["right"].get_visible()
-    assert axes.spines["left"].get_visible() and axes.xaxis.get_gridlines()[0].get_visible()
-    assert header(tmp_path / "a.png") == (840, 528, 8, 6)  # true colour, with alpha
+    assert axes.get_xlabel() == "step" and axes.get_ylabel() == "loss (nats per character)"
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     below = axes.get_legend().get_window_extent().y0
     assert below >= axes.get_window_extent().y1 - 1  # no data is hidden by the legend
 
@@ -65,71 +57,31 @@ def test_a_loss_curve_shows_what_was_given(tmp_path, figures):
 def test_a_loss_curve_of_a_file_and_without_validation(tmp_path, drawn):
     path = tmp_path / "losses.csv"
     path.write_text("step,train,val,lr\n1,4,,1\n2,2,3.5,1\n")
-    for rows in (path, str(path)):
-        viz.loss_curve(rows, tmp_path / "a.png")
-        assert drawn[-1].axes[0].lines[0].get_ydata().tolist() == [4, 2]
-        assert drawn[-1].axes[0].lines[2].get_xydata().tolist() == [[2, 3.5]]
-        assert texts(drawn[-1].axes[0])[-1] == "lowest: 3.500 at step 2"
+    viz.loss_curve(path, tmp_path / "a.png")
+    assert drawn[-1].axes[0].lines[0].get_ydata().tolist() == [4, 2]
+    assert drawn[-1].axes[0].lines[2].get_xydata().tolist() == [[2, 3.5]]
     viz.loss_curve(iter(ROWS[:1]), tmp_path / "b.png")
     (axes,) = drawn[-1].axes
     assert len(texts(axes)) == len(axes.lines) == 2 and axes.lines[0].get_marker() == "."  # a point is no line
-    for nothing in ([], iter([])):
+    path.write_text("step,train,val\n")
+    for nothing in ([], path):
         with pytest.raises(ValueError, match="no losses to draw"):
             viz.loss_curve(nothing, tmp_path / "c.png")
-    path.write_text("step,train,val\n")
-    with pytest.raises(ValueError, match="no losses to draw"):
-        viz.loss_curve(path, tmp_path / "c.png")
-    assert not (tmp_path / "c.png").exists()
+    assert len(drawn) == 2
 
 
-def fitted(xs, ys, i, reach):
-    """At xs[i], the line fitted to the neighbours by NumPy, weighted by the tricube of their distance."""
-    there = [j for j in range(max(i - reach, 0), min(i + reach + 1, len(xs))) if math.isfinite(ys[j])]
-    x = np.array([xs[j] - xs[i] for j in there], float)
-    weights = (1 - (abs(x) / (1.001 * abs(x).max())) ** 3) ** 3
-    return np.polyfit(x, [ys[j] for j in there], 1, w=np.sqrt(weights))[1]
-
-
-def test_smoothing_is_a_local_regression():
-    from minigrad.viz.plots import smooth
-
-    rng = np.random.default_rng(0)
-    xs, ys = np.arange(1, 201) * 10.0, rng.normal(size=200)
+def test_smoothing_is_a_mean_that_looks_ahead_as_far_as_back():
+    ys = np.random.default_rng(0).normal(size=200)
     ys[[50, 51, 90]] = math.nan, math.inf, -math.inf
-    at, found = smooth(xs, ys)
-    assert at.tolist() == xs.tolist()
+    found = smooth(ys)
     np.testing.assert_array_equal(np.isfinite(found), np.isfinite(ys))
     for i in (0, 1, 2, 5, 15, 49, 52, 120, 195, 199):
-        assert found[i] == pytest.approx(fitted(xs, ys, i, int(min(10, 2 + i / 2))), rel=1e-9), i
-
-
-def test_smoothing_does_not_trail():
-    from minigrad.viz.plots import POINTS, smooth
-
-    steps = np.arange(2001)
-    at, found = smooth(steps, 7 - 0.003 * steps)
-    assert len(at) == POINTS and at[0] == 0 and at[-1] == 2000  # up to both ends
-    np.testing.assert_allclose(found, 7 - 0.003 * at, rtol=1e-12)
-    loss = 1.5 + 2 * np.exp(-steps / 15) + np.exp(-steps / 500)
-    at, found = smooth(steps, loss)
-    assert abs(found - loss[at.astype(int)]).max() < 0.05
-    trailing, average = 0.0, loss[0]
-    for each in loss:  # what it replaces: an exponential moving average
-        average += 0.05 * (each - average)
-        trailing = max(trailing, average - each)
-    assert trailing > 0.5
-    noise = np.random.default_rng(0).normal(size=2001)
-    assert smooth(steps, noise)[1][50:].std() < 0.15
-
-
-def test_smoothing_of_next_to_nothing():
-    from minigrad.viz.plots import smooth
-
-    for xs, ys in (([], []), ([3], [7.0]), ([3, 4], [7.0, 5.0]), ([3, 3], [7.0, 5.0]), ([1, 2], [math.nan, 2.0])):
-        at, found = smooth(xs, ys)
-        assert len(at) == len(found) == len(xs)
-        np.testing.assert_array_equal(np.isfinite(found), np.isfinite(ys))
-    assert smooth([3], [7.0])[1].tolist() == [7] and smooth([3, 3], [7.0, 5.0])[1].tolist() == [6, 6]
+        reach = min(10, i, 199 - i)
+        around = ys[i - reach : i + reach + 1]
+        assert found[i] == pytest.approx(around[np.isfinite(around)].mean(), rel=1e-9), i
+    line = 7 - 0.003 * np.arange(2001)
+    np.testing.assert_allclose(smooth(line), line, rtol=1e-12)
+    assert smooth([]) == [] and smooth([7.0, 5.0]) == [7, 5]
 
 
 @pytest.mark.parametrize("log", ["", "x", "y", "xy"])
@@ -140,54 +92,22 @@ def test_curves(tmp_path, drawn, log):
     looks = ("o", BLUE), ("s", ORANGE)  # told apart without colours too
     for line, (label, (xs, ys)), look in zip(axes.lines, series.items(), looks, strict=True):
         assert line.get_label() == label and (line.get_marker(), line.get_color()) == look
-        assert line.get_linestyle() == "-"
         assert line.get_xdata().tolist() == xs and line.get_ydata().tolist() == ys
-    assert axes.get_xlabel() == "size" and axes.get_ylabel() == "error"
+    assert axes.get_xlabel() == "size" and axes.get_ylabel() == "error" and texts(axes) == ["one", "two"]
     assert [axes.get_xscale(), axes.get_yscale()] == ["log" if each in log else "linear" for each in "xy"]
-    assert texts(axes) == ["one", "two"]
     if "x" in log:
         assert axes.xaxis.get_transform().base == 2 and axes.xaxis.get_major_formatter()(4) == "4"
 
 
-def test_curves_that_lie_on_one_another_are_all_seen(tmp_path, drawn):
-    xs = [0, 1, 2, 3]
-    series = {"a": (xs, [0, 1, 2, 9]), "b": (xs, [0, 1, 2, 0]), "c": (xs, [9, 1, 2, 9]), "d": (xs, [5, 5, 5, 5])}
-    viz.curves(series, tmp_path / "a.png", "x", "y")
-    (axes,) = drawn[0].axes
-    a, b, c, d = axes.lines[:4]
-    assert [line.get_linestyle() for line in (a, b, c, d)] == ["None", "None", "None", "-"]  # d is alone
-    parts = [list(zip(each.get_segments(), each.get_linestyle())) for each in axes.collections]
-    assert [[path.tolist() for path, _ in each] for each in parts] == [
-        [[[0, 0], [1, 1]], [[1, 1], [2, 2]], [[2, 2], [3, 9]]],  # with b, with b and c, with c
-        [[[0, 0], [1, 1]], [[1, 1], [2, 2]], [[2, 2], [3, 0]]],  # with a, with a and c, alone
-        [[[0, 9], [1, 1]], [[1, 1], [2, 2]], [[2, 2], [3, 9]]],  # alone, with a and b, with a
-    ]
-    gaps = [[dashes and dashes[1] / dashes[0] for _, (_, dashes) in each] for each in parts]
-    assert gaps == [[1, 2, 1], [1, 2, None], [None, 2, 1]]  # of as many as there are, each is seen in its turn
-    turns = [offset / dashes[0] for each in parts for _, (offset, dashes) in each if dashes and sum(dashes) > 20]
-    assert turns == [0, 2, 1]  # how far into its dash and gap each begins: a paints first, then b, then c
-    under = [(line.get_color(), line.get_markersize() - a.get_markersize(), line.get_xdata().tolist())
-             for line in axes.lines[4:]]  # fmt: skip
-    assert under == [(BLUE, 3, [0, 3]), (BLUE, 6, [1, 2]), (ORANGE, 3, [1, 2])]  # dots around those that hide them
-    assert [handle.get_linestyle() for handle in axes.get_legend().legend_handles] == ["-"] * 4
-    viz.curves({"a": (xs, xs), "b": ([0, 2, 3], [0, 2, 3])}, tmp_path / "a.png", "x", "y")  # not at the same places
-    assert [len(each.get_segments()) for each in drawn[1].axes[0].collections] == [2, 1]
-
-
-def test_curves_of_several_runs_show_each(tmp_path, drawn):
+def test_curves_of_several_runs_of_many_points_and_of_none(tmp_path, drawn):
     viz.curves({"mean": ([1, 2], [[1.0, 2.0], [3.0, 6.0]])}, tmp_path / "a.png", "x", "y")
     first, second, mean = drawn[0].axes[0].lines
     assert [each.get_ydata().tolist() for each in (first, second, mean)] == [[1, 2], [3, 6], [2, 4]]
     assert first.get_linestyle() == "None" and first.get_alpha() < 0.5 and texts(drawn[0].axes[0]) == ["mean"]
-
-
-def test_curves_of_many_points_have_no_dots_and_zero_is_marked(tmp_path, drawn):
     xs = range(100)
     viz.curves({"a": (xs, [x - 50 for x in xs]), "b": ([0, 1], [1, 2])}, tmp_path / "a.png", "x", "y")
-    a, b, zero = drawn[0].axes[0].lines
+    a, b, zero = drawn[1].axes[0].lines
     assert a.get_marker() in ("", "None") and b.get_marker() == "s" and list(zero.get_ydata()) == [0, 0]
-    viz.curves({"a": (xs, xs)}, tmp_path / "a.png", "x", "y")
-    assert len(drawn[1].axes[0].lines) == 1
     viz.curves({}, tmp_path / "a.png", "x", "y")
     assert drawn[2].axes[0].get_legend() is None
 
@@ -196,12 +116,84 @@ def test_small_multiples(tmp_path, drawn):
     xs, runs = [1, 2, 3], np.array([[1.0, 2.0, 3.0], [3.0, 4.0, 5.0]])
     series = {name: (xs, runs + i) for i, name in enumerate(["nothing", "$K", "V", "Q", "all"])}
     viz.small_multiples(series, tmp_path / "a.png", "step", "score")
-    panels = drawn[0].axes
-    assert [axes.get_title("left") for axes in panels[:5]] == list(series) and not any(
-        a.get_visible() for a in panels[5:]
-    )
-    assert len({(*axes.get_xlim(), *axes.get_ylim()) for axes in panels[:5]}) == 1
-    for i, axes in enumerate(panels[:5]):
+    panels, unused = drawn[0].axes[:5], drawn[0].axes[5:]
+    assert [axes.get_title("left") for axes in panels] == list(series)
+    assert not any(axes.get_visible() for axes in unused)
+    assert len({(*axes.get_xlim(), *axes.get_ylim()) for axes in panels}) == 1
+    for i, axes in enumerate(panels):
         grey, lines = axes.lines[: i > 0], axes.lines[i > 0 :]
         assert [line.get_ydata().tolist() for line in grey] == [[2, 3, 4]] * (i > 0)  # the mean of the first
         assert [line.get_ydata().tolist() for line in lines] == [*(runs + i).tolist(), (runs + i).mean(0).tolist()]
+
+
+# ------------------------------------------------------------------------------------------------------- grids of heads
+
+
+def labels(axis):
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+def test_a_grid_has_a_row_per_layer_and_a_column_per_head(tmp_path, figures):
+    a, b = pattern(3, 4, 4).numpy(), np.linspace(-1, 0.5, 32).reshape(2, 4, 4)
+    viz.heads_grid({"blocks.0.attn": a, "blocks.1.attn": b}, tmp_path / "a.png", title="$x")
+    viz.heads_grid([leaf(2, 3, 5), pattern(1, 6, 6)], tmp_path / "a.png")
+    viz.heads_grid(pattern(1, 3, 3), tmp_path / "a.png")
+    titles = [[axes.get_title() for axes in figure.axes] for figure in figures]
+    assert titles[0] == [f"blocks.{layer}.attn · {h}" for layer, n in ((0, 3), (1, 2)) for h in range(n)] + [""]
+    assert titles[1:] == [["layer 0 · 0", "layer 0 · 1", "layer 1 · 0", ""], ["head 0"]]
+    panels = figures[0].axes[:5]
+    for axes, heads in zip(panels, [*a, *b], strict=True):
+        (image,) = axes.images
+        np.testing.assert_array_equal(image.get_array(), heads)
+        low = -abs(heads).max() if heads.min() < 0 else 0
+        assert image.get_clim() == (pytest.approx(low), pytest.approx(abs(heads).max()))
+    assert panels[0].images[0].cmap.name != panels[3].images[0].cmap.name
+    assert [axes.get_xlabel() for axes in panels[2:]] == [f"0 … {a[2].max():.3g}", "±1", "±0.5"]
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_tokens_of_a_grid_can_be_seen(tmp_path, figures):
+    keys = ["$a$", "\n", "\x00", "日", " the", ""]
+    viz.heads_grid(pattern(1, 3, 6), tmp_path / "a.png", tokens=keys)
+    viz.heads_grid(pattern(1, 3, 3), tmp_path / "a.png", tokens=(["q", "r", "s"], ["k", "l", "m"]))
+    viz.heads_grid(pattern(1, 65, 65), tmp_path / "a.png", tokens=["x"] * 65)  # too many to write
+    across, both, neither = (figure.axes[0] for figure in figures)
+    assert labels(across.xaxis) == ["$a$", "⏎", "\\x00", "日", "␣the", "∅"] and labels(across.yaxis) == ["0", "2"]
+    assert labels(both.yaxis) == ["q", "r", "s"] and labels(both.xaxis) == ["k", "l", "m"]
+    assert labels(neither.xaxis) == labels(neither.yaxis) == ["0", "64"]
+    assert {tick.get_rotation() for tick in across.xaxis.get_ticklabels()} == {90}
+    for axis in (both.xaxis, both.yaxis, across.yaxis):
+        assert {tick.get_rotation() for tick in axis.get_ticklabels()} == {0}
+
+
+def test_the_colours_of_a_grid(tmp_path, drawn):
+    x = np.tril(np.array([[[1.0, 0, 0], [0.25, 0.75, 0], [0, 0.04, 0.96]], [[1, 0, 0], [1, 0, 0], [1, np.nan, 0]]]))
+    viz.heads_grid({"pattern": x, "gradient": -x}, tmp_path / "a.png")
+    one, other, negative = (axes.images[0] for axes in drawn[0].axes[:3])
+
+    def rgb(image, value):
+        return (255 * np.array(image.cmap(image.norm(value)))[..., :3]).round().tolist()
+
+    assert one.get_array().mask.tolist() == [[False, True, True], [False, False, True], [False, False, False]]
+    assert rgb(one, 0.25) == pytest.approx((255 * np.array(one.cmap(0.5))[:3]).tolist(), abs=1)  # by its root
+    assert rgb(other, other.get_array())[2][1] == [255, 0, 200] and min(rgb(one, 0)) > 245  # magenta; white
+    assert rgb(negative, 0.0) == pytest.approx([245] * 3, abs=1) and rgb(negative, -1.0)[1] > rgb(negative, -1.0)[0]
+
+
+def test_what_cannot_be_drawn_is_an_error_that_says_why(tmp_path, monkeypatch):
+    path = tmp_path / "a.png"
+    for patterns, tokens, message in (
+        (np.ones((3, 3)), None, r"a pattern must be \(heads, queries, keys\).* got \(3, 3\)"),
+        ({"attn": np.ones((2, 4, 3, 3))}, None, r"attn must be .* got \(2, 4, 3, 3\): choose one of the batch"),
+        (np.ones((0, 3, 3)), None, r"none of them 0, got \(0, 3, 3\)"),
+        ({}, None, "no patterns to draw"),
+        (np.ones((145, 1, 1)), None, "1 layers × 145 heads are too many: 144 panels fit"),
+        (np.ones((2, 3, 5)), ["a"] * 4, "4 tokens do not fit a pattern of 3 queries and 5 keys"),
+        (np.ones((2, 3, 5)), (["a"] * 3, ["b"] * 3), "3 and 3 tokens do not fit a pattern of 3 queries and 5 keys"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            viz.heads_grid(patterns, path, tokens=tokens)
+    assert not path.exists()
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match="needs matplotlib: pip install"):
+        viz.heads_grid(np.ones((1, 2, 2)), path)
