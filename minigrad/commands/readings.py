@@ -1,7 +1,5 @@
 """The commands of `minigrad` that study a model: each does what the arguments say, and returns the exit status."""
 
-import contextlib
-import dataclasses
 import os
 import shlex
 import warnings
@@ -14,26 +12,20 @@ import numpy as np
 
 from ..base import cli
 from ..base.errors import UnknownName
-from ..gradcheck.report import aligned
 from ..nn import GPT
 from ..nn.heads import known_heads
-from ..study.effects.cells import attention_attribution, what_if
-from ..study.effects.importance import METHODS, grouped, head_importance, prune, returned_loss
-from ..study.effects.patching import patch
-from ..study.layers import attention_layers, path_of, undisturbed
+from ..study.effects.importance import METHODS, head_importance, returned_loss
+from ..study.layers import attention_layers, undisturbed
 from ..study.residual.flow import flow
 from ..study.scores import head_scores
-from ..study.stats import listed
 from ..study.steps.ledger import ledger
 from ..study.table import RANK, HeadTable
 from ..study.trace import trace_heads
 from ..tensor import Tensor, tensor
-from ..training import checkpoint
 from ..training.runs import load_char_model, model_file
 from ..training.text import CharVocab, read_corpus, split
 from ..viz.labels import count
 
-MOST = 20  # cells that are listed
 SEQUENCES = 16  # of the run's validation text, where means over it are what counts
 SHOWN = 4  # sequences of it in a report
 MOST_CUT = 500  # edges that are cut, a forward each
@@ -52,7 +44,6 @@ class Reading:
     of: str  # what is differentiated, in the words of the report
     starts: list[int]
     tokens: list[list[str]]
-    meta: dict  # of the checkpoint
     validated: bool = False  # is the text the run's own, of its validation split?
 
     @property
@@ -80,34 +71,25 @@ class Reading:
         return lines
 
 
-def read(args, *texts, sequences=1):
-    """A Reading of each text, all with the same model and the targets of the first. None: `sequences` of the run's
-    validation text.
+def read(args, sequences=1):
+    """A Reading of --text, or of `sequences` of the run's validation text.
 
     The loss is the mean over all characters but the first. With --right and --wrong, it is the difference of two logits
     after the last character. Raises CommandError for what the model cannot read."""
-    validated = texts[0] is None
-    if validated and not args.right is args.wrong is None:
+    text, compared = args.text, not args.right is args.wrong is None
+    if text is None and compared:
         raise cli.CommandError("--right and --wrong need a text, after which they come")
-    for text in () if validated else filter(os.path.isfile, texts):
+    if text is not None and os.path.isfile(text):
         cli.note(f'{text!r} is read as a text: for what is in that file, give "$(cat {shlex.quote(text)})"')
     model, vocab, meta = _loaded(args)
     model.eval()
-    T, predicts = model.config.block_size, args.right is None and args.wrong is None
-    if validated:
-        ids = _validation_split(args, vocab, meta, len(texts) * T + 1)
-        encoded = [ids[i * T :] for i in range(len(texts))]
-        asked = _predicted(ids, T, sequences)
-    else:
-        encoded = [vocab.encode(text) for text in texts]  # (n,) each
-        asked = _predicted(encoded[0], T) if predicts else _compared(args, vocab, len(encoded[0]), T)
+    T = model.config.block_size
+    ids = _validation_split(args, vocab, meta, T + 1) if text is None else vocab.encode(text)  # (n,)
+    asked = _compared(args, vocab, len(ids), T) if compared else _predicted(ids, T, sequences if text is None else None)
     at, rest, loss, title, of = asked
-    rest = [tensor(array, device=args.device) for array in rest]
-    readings = []
-    for ids in encoded:
-        x, tokens = tensor(ids[at], device=args.device), [list(vocab.decode(row)) for row in ids[at]]
-        readings.append(Reading(model, vocab, (x, *rest), loss, title, of, at[:, 0].tolist(), tokens, meta, validated))
-    return readings
+    batch = tuple(tensor(array, device=args.device) for array in (ids[at], *rest))
+    tokens = [list(vocab.decode(row)) for row in ids[at]]
+    return Reading(model, vocab, batch, loss, title, of, at[:, 0].tolist(), tokens, text is None)
 
 
 def _validation_split(args, vocab, meta, least):
@@ -175,14 +157,6 @@ def _compared(args, vocab, n, block_size):
     return at, [], loss, f"{difference} after the last character; {args.right!r} is right", difference
 
 
-def _layer_of(args, model):
-    """The path of --layer. Raises CommandError if --head is not one of its heads."""
-    layers = attention_layers(model)
-    path = path_of(args.layer, layers)
-    _check_head(args.head, layers[path])
-    return path
-
-
 def _check_head(head, layer):
     with cli.refusing(ValueError):
         known_heads([head], layer.num_heads)
@@ -193,7 +167,7 @@ def _check_head(head, layer):
 
 def report(args):
     """Trace the loss on the text, write the report and print its table."""
-    (text,) = read(args, args.text, sequences=SHOWN)
+    text = read(args, SHOWN)
     with ExitStack() as stack, cli.busy() as say:
         with cli.refusing(ValueError):  # unknown heads
             trace = stack.enter_context(trace_heads(text.model, layers=args.layers, heads=args.heads))
@@ -224,7 +198,7 @@ def _report(trace, args, text, **shown):
 
 def write_ledger(args):
     """Print the ledger of the loss on the text."""
-    (text,) = read(args, args.text)
+    text = read(args)
     layers = attention_layers(text.model)
     if args.head is not None:
         if args.scope not in layers:
@@ -243,7 +217,7 @@ def write_ledger(args):
 
 def write_flow(args):
     """Print what edges between the parts are worth to the loss on the text, the largest first, and draw them."""
-    (text,) = read(args, args.text, sequences=SEQUENCES)
+    text = read(args, SEQUENCES)
     if args.out is not None:
         cli.file_to_write(args.out, "--out", "flow.svg", ".svg", ".png", ".dot", "")
     with cli.refusing(ValueError), cli.busy("cutting each edge in turn"):  # ValueError: all heads are pruned
@@ -272,7 +246,7 @@ def _drawn(picture, path):
 
 def write_importance(args):
     """Print how much each head matters, by all methods: of several sequences the mean and its standard error."""
-    (text,) = read(args, args.text, sequences=SEQUENCES)
+    text = read(args, SEQUENCES)
     whole = len(text.starts) == 1 or not text.validated  # sequences of a long text may overlap, and some count less
     batches = [text.batch] if whole else [tuple(x[b : b + 1] for x in text.batch) for b in range(len(text.starts))]
     columns, each = {}, {}
@@ -320,100 +294,4 @@ def write_scores(args):
     with cli.refusing(ValueError), cli.busy(f"reading {args.sequences} random texts of each period"):
         found = head_scores(model, periods=args.periods, n=args.sequences, seed=args.seed)  # ValueError: do not fit
     print(found)
-    return 0
-
-
-def write_patch(args):
-    """Print how the loss on the corrupt text changes as each head gets what it has in the clean one."""
-    if (args.clean is None) != (args.corrupt is None):
-        raise cli.CommandError("--clean and --corrupt need each other")
-    if args.clean is not None and len(args.clean) != len(args.corrupt):
-        lengths = f"{len(args.clean)} and {len(args.corrupt)}"
-        raise cli.CommandError(f"--clean and --corrupt must be of one length, not of {lengths} characters")
-    clean, corrupt = read(args, args.clean, args.corrupt)
-    if clean.tokens == corrupt.tokens:
-        last = " (the last character is not read: it is what the model predicts)" if args.right is None else ""
-        raise cli.CommandError(f"--clean and --corrupt do not differ in what the model reads{last}")
-    if args.positions and len(clean.starts) > 1:
-        raise cli.CommandError("--positions needs texts that the model reads at once: these are several sequences")
-    if args.positions:
-        first, last = clean.starts[0], clean.starts[0] + len(clean.tokens[0]) - 1
-        if wrong := [at for at in args.positions if not first <= at <= last]:
-            raise cli.CommandError(f"--positions must be from {first} to {last}, which are read, not {wrong[0]}")
-        args.positions = [at - first for at in args.positions]
-    where = dict(point=args.point, method=args.method, positions=args.positions)
-    with cli.refusing(ValueError), cli.busy("giving each head values of the clean text"):
-        found = patch(clean.model, clean.batch, corrupt.batch, clean.loss, **where)
-    what = "" if args.right else ", of what follows in the clean text"
-    corrupted = [f"the corrupt one is what follows it: {''.join(corrupt.tokens[0])!r}"] if clean.validated else []
-    print(
-        f"{clean.title}{what}: {clean.value:.4f} on the clean text, {corrupt.value:.4f} on the corrupt one",
-        *clean.how,
-        *corrupted,
-        sep="\n",
-    )
-    print(f"how the latter changes with a head's {args.point} of the clean text:\n\n{HeadTable({args.method: found})}")
-    return 0
-
-
-def write_cells(args):
-    """Print what the weights of one head's pattern add to the loss."""
-    (text,) = read(args, args.text)
-    path = _layer_of(args, text.model)
-    with cli.busy("integrating over the pattern"):
-        cells = attention_attribution(text.model, text.batch, path, args.head, args.steps, text.loss)
-    order = np.argsort(-np.abs(cells), axis=None)[: min(MOST, np.count_nonzero(cells))]
-    rows = [("query", "", "key", "", "adds")]
-    for b, i, j in zip(*np.unravel_index(order, cells.shape)):
-        at, chars = text.starts[b], text.tokens[b]
-        rows.append((str(at + i), repr(chars[i]), str(at + j), repr(chars[j]), f"{cells[b, i, j]:+.4g}"))
-    print(f"{text}\n\nall weights of {path} head {args.head} add {cells.sum():+.4g}; the largest parts of that:\n")
-    print(*aligned(rows), sep="\n")
-    return 0
-
-
-def write_what_if(args):
-    """Print what the loss would be, had one query of a head looked at another key."""
-    (text,) = read(args, args.text)
-    path, T = _layer_of(args, text.model), len(text.tokens[0])
-    inside = [b for b, start in enumerate(text.starts) if args.query in range(start, start + T)]
-    if not inside:
-        last = text.starts[-1] + T - 1
-        raise cli.CommandError(f"--query must be from {text.starts[0]} to {last}, a character that is read")
-    b = inside[0]  # where sequences overlap, the one in which it counts
-    found = what_if(text.model, text.batch, path, args.head, args.query - text.starts[b], b, loss=text.loss)
-    print(f"{text}\n\nif {path} head {args.head} looked from {text.tokens[b][args.query - text.starts[b]]!r},", end=" ")
-    print(f"number {args.query}, at one key alone:\n\n{found.text(text.tokens[b], text.starts[b])}")
-    return 0
-
-
-def write_pruned(args):
-    """Remove the heads that matter least for the text, and save the model as a checkpoint."""
-    (text,) = read(args, args.text, sequences=SEQUENCES)
-    cli.file_to_write(args.out, "--out", "pruned.safetensors", ".safetensors")
-    _refuse_a_run(args.out, args.checkpoint)
-    before = {path: layer.num_heads for path, layer in attention_layers(text.model).items()}
-    with cli.refusing(ValueError), cli.busy("removing each head in turn"):  # ValueError: more heads than there are
-        done = prune(text.model, [text.batch], args.remove, loss=text.loss)
-    config = dataclasses.asdict(text.model.config)
-    checkpoint.save(args.out, *checkpoint.pack(text.model, config=config, chars=text.vocab.chars))
-    print(text.title, *text.how, str(done), "", sep="\n")
-    for path, heads in grouped(done.removed).items():
-        kept = [h for h in range(before[path]) if h not in heads]
-        print(f"heads {', '.join(map(str, kept))} of {path} are now called {', '.join(map(str, range(len(kept))))}"
-              if kept else f"no heads are left in {path}")  # fmt: skip
-    print(f"\nwrote {args.out}")
-    return 0
-
-
-def _refuse_a_run(out, read):
-    """Raise CommandError if `out` is a run, which --resume needs whole, or the file that is read."""
-    with contextlib.suppress(checkpoint.CheckpointError):  # there is none, or it is something else
-        if os.path.exists(out) and (os.path.samefile(out, read) or "settings" in checkpoint.load(out)[1]):
-            raise cli.CommandError(f"--out {out} holds a run, or the model that is read: choose another file")
-
-
-def list_stats(args):
-    """Print what the columns of the table and the bars of the report are."""
-    print(listed())
     return 0

@@ -4,25 +4,19 @@ minigrad report -o heads.html
 minigrad ledger --text "To be, or not to be" --scope blocks.1.attn --head 2
 minigrad flow --text "To be, or not to be" --of blocks.0.attn:2 -o flow.svg
 minigrad importance
-minigrad patch --clean "To be, or not to b" --corrupt "To go, or not to b"
-minigrad cells --text "To be, or not to be" --layer 1 --head 2
-minigrad what-if --text "To be, or not to be" --layer 1 --head 2 --query 16
-minigrad prune --remove 2 -o pruned.safetensors
 minigrad scores runs/book
-minigrad stats
 
 CHECKPOINT, such as runs/book above, is a file of `minigrad train`, or a run's folder, which means its best.safetensors.
 The default is runs/char_lm. Without a text the model reads its run's validation text: the beginning; for report, 4
-sequences; for flow, importance and prune, 16 sequences.
+sequences; for flow and importance, 16 sequences.
 
 What is differentiated is the mean loss over the characters of the text. With --right and --wrong it is logit(wrong) -
-logit(right) after the last character, so that less of it is better too: a negative edge, cell or patch favours the
-right character, and so does a head whose importance is positive.
+logit(right) after the last character, so that less of it is better too: a negative edge favours the right character,
+and so does a head whose importance is positive.
 """
 
 from ..base import cli
-from ..nn.attention import FORMS, POINTS
-from ..study.effects import patching
+from ..nn.attention import FORMS
 from ..study.report import LIMIT
 from ..study.residual.flow import METHODS
 from ..training import runs
@@ -45,11 +39,6 @@ numbers = cli.numbers(at_least=0)
 def node(text):
     path, _, head = text.partition(":")
     return (layer(path), cli.WHOLE(head)) if head else (path,)
-
-
-def add_head(command):
-    command.add_argument("--layer", type=layer, required=True, metavar="L", help="the layer, by number or path")
-    command.add_argument("--head", type=cli.WHOLE, required=True, metavar="H", help="the number of the head, from 0")
 
 
 def add_report(command):
@@ -92,34 +81,6 @@ def add_steps(command):
                          help="how finely integrals are divided (default: 20)")  # fmt: skip
 
 
-def add_patch(command):
-    command.add_argument("--clean", metavar="TEXT", help="the text whose values heads are given "
-                         "(default: the beginning of what the run keeps for validation)")  # fmt: skip
-    command.add_argument("--corrupt", metavar="TEXT", help="what the model reads, of the same length "
-                         "(default: what follows there)")  # fmt: skip
-    command.add_argument("--point", choices=POINTS, default="z", help="which value of a head is given (default: z)")
-    command.add_argument(
-        "--method", choices=patching.METHODS, default="exact", help="how the change is found (default: exact)"
-    )
-    command.add_argument("--positions", type=numbers, metavar="N,N", help="only at these positions (default: all)")
-
-
-def add_cells(command):
-    add_head(command)
-    add_steps(command)
-
-
-def add_what_if(command):
-    add_head(command)
-    command.add_argument("--query", type=cli.WHOLE, required=True, metavar="N", help="a character, counted from 0")
-
-
-def add_prune(command):
-    command.add_argument("--remove", type=cli.COUNT, required=True, metavar="N", help="how many heads to remove")
-    command.add_argument("-o", "--out", type=cli.path, default="pruned.safetensors", metavar="FILE",
-                         help="the file to write (default: pruned.safetensors)")  # fmt: skip
-
-
 def add_scores(command):
     command.add_argument("--periods", type=cli.numbers(at_least=2), default=[9, 16], metavar="P,P",
                          help="after how many characters the text repeats (default: 9,16)")  # fmt: skip
@@ -137,12 +98,7 @@ COMMANDS = {  # name: (what it does, its own options, what runs)
         readings.write_flow,
     ),
     "importance": ("how much each head matters, by all methods", add_steps, readings.write_importance),
-    "patch": ("which heads carry the difference between two texts", add_patch, readings.write_patch),
-    "cells": ("what each weight of a head's pattern adds to the loss", add_cells, readings.write_cells),
-    "what-if": ("the loss, had a query looked at another key", add_what_if, readings.write_what_if),
-    "prune": ("remove the heads that matter least, and save the model", add_prune, readings.write_pruned),
     "scores": ("how far a head is a previous, duplicate, induction or copying one", add_scores, readings.write_scores),
-    "stats": ("what the columns of the table and the bars of the report are", None, readings.list_stats),
 }
 
 
@@ -154,18 +110,15 @@ def main(argv=()):
     differentiated = told.rpartition("\n\n")[-1]
     for word, (does, add_options, run) in COMMANDS.items():
         about = f"{does[0].upper()}{does[1:]}.\n\n    {examples.get(word, '')}"
-        epilog = differentiated if word not in ("scores", "stats") else None
+        epilog = differentiated if word != "scores" else None
         command = subparsers.add_parser(word, help=does, description=about, epilog=epilog)
         command.set_defaults(run=run)
-        if add_options is None:
-            continue
         command.add_argument("checkpoint", nargs="?", type=cli.path, default=runs.FOLDER, metavar="CHECKPOINT",
                              help=f"a file of minigrad train, or a run's folder (default: {runs.FOLDER})")  # fmt: skip
-        if word not in ("patch", "scores"):
-            command.add_argument("--text", metavar="TEXT", help="what the model reads: the text itself, not a file "
-                                 "(default: from what the run keeps of its text for validation)")  # fmt: skip
         add_options(command)
         if word != "scores":
+            command.add_argument("--text", metavar="TEXT", help="what the model reads: the text itself, not a file "
+                                 "(default: from what the run keeps of its text for validation)")  # fmt: skip
             command.add_argument("--right", metavar="C", help="the character that should come next: see below")
             command.add_argument("--wrong", metavar="C", help="the one that should not")
         command.add_argument("--device", **cli.DEVICE)

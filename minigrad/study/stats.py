@@ -1,7 +1,7 @@
 """The statistics of a head, each declared once: its formula, its unit, what it means, and a function that computes it.
 
-A declaration is all that is needed. HeadTrace.table, the report with its bars and their explanations, Recorder, and the
-list that `minigrad stats` prints are all made from STATS."""
+A declaration is all that is needed. HeadTrace.table, the report with its bars and their explanations, and Recorder are
+all made from STATS."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -153,9 +153,3 @@ def _over_sequences(x):
 def _weight_grad(seen, weight):
     """The size of the head's own part of a weight's gradient."""
     return np.linalg.norm(totals(seen, weight), axis=(1, 2))
-
-
-def listed():
-    """All statistics as text, a line each."""
-    width = max(map(len, STATS))
-    return "\n".join(f"{name:{width}}  {each}" for name, each in STATS.items())

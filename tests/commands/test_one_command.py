@@ -77,7 +77,6 @@ def test_the_help_of_a_command_is_called_like_it(word, capsys):
          "minigrad check: --json a.html: the file's name must end with .json, such as gradcheck.json"),
         (["sample", "none"], "minigrad sample: there is no checkpoint none"),
         (["report", "none", "--text", "x"], "minigrad report: there is no checkpoint none"),
-        (["what-if", "--layer", "0", "--head", "1"], "minigrad what-if: the following arguments are required: --query"),
         (["ops", "--all"], "minigrad ops: unrecognized arguments: --all"),
     ],
 )  # fmt: skip
@@ -139,18 +138,14 @@ def test_what_is_asked_of_a_model_is_answered_in_the_words_of_the_command(capsys
     for argv, said in {
         "report -o a.txt": "--out a.txt: the file's name must end with .html or .htm, such as heads.html",
         "report --limit 0.001": "shorter text, or a larger limit (--layers, --heads, --limit)",
-        "prune --remove 1 -o x.png": "the file's name must end with .safetensors, such as pruned.safetensors",
         "flow -o f.html": "--out f.html: the file's name must end with .svg or .png or .dot, such as flow.svg",
         "flow --of 0:9": "--of: there is no node 'blocks.0.attn:9'; did you mean blocks.0.attn:1 or blocks.0.attn:0?",
-        "cells --layer 0 --head 9": "there is no head 9: this layer has 2, from 0 on",
+        "ledger --scope blocks.0.attn --head 9": "there is no head 9: this layer has 2, from 0 on",
     }.items():
         command, *words = argv.split()
         status, out, err = outcome(capsys, command, *words, "--text", "The dog")
         assert (status, out, err.count("\n")) == (2, "", 1) and err.endswith(f"{said}\n"), err
     assert "made at" not in outcome(capsys, "ledger", "--text", "The dog")[1]
-    assert outcome(capsys, "prune", "--text", "The dog", "--remove", 2)[0] == 0
-    said = outcome(capsys, "report", "pruned.safetensors", "--text", "The dog")
-    assert said == (2, "", "minigrad report: all heads are pruned\n")
 
 
 def test_a_file_in_place_of_a_text_is_noted(capsys):
@@ -168,18 +163,6 @@ def test_a_terminal_is_told_what_report_is_busy_with(capsys, monkeypatch):
     shown = err.split("\r")
     assert status == 0 and shown[1].startswith("tracing ") and shown[-3].startswith("writing heads.html")
     assert {len(line) for line in shown} == {0, 39} and not shown[-2].strip()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["last.safetensors", "best.safetensors"])
-def test_prune_does_not_overwrite_a_run(name, capsys):
-    trained(capsys)
-    file = f"runs/char_lm/{name}"
-    with open(file, "rb") as before:
-        status, out, err = outcome(capsys, "prune", "--text", "The dog", "--remove", 1, "-o", file)
-        assert (status, out) == (2, "") and err.startswith(f"minigrad prune: --out {file} holds a run")
-        with open(file, "rb") as after:
-            assert before.read() == after.read()
 
 
 def test_characters_are_shown_when_they_are_drawn(capsys, monkeypatch):

@@ -90,16 +90,8 @@ def test_the_runs_own_text_is_read_where_none_is_given(trained, tmp_path, capsys
     assert str(study.flow(model, (x, y), method="cut")) in capsys.readouterr().out
     assert run("report", path, "-o", tmp_path / "h.html") == 0
     assert "\n4 sequences of 16 characters, spread over the run's validation text\n" in capsys.readouterr().out
-    for command in ["ledger"], ["cells", "--layer", 0, "--head", 1]:
-        assert run(command[0], path, *command[1:]) == 0
-        assert f"the beginning of the run's validation text: {kept[:16]!r}" in capsys.readouterr().out
-    assert run("patch", path) == 0
-    printed = capsys.readouterr().out
-    x, y, z = (mg.tensor(vocab.encode(kept[i : i + 16])[None]) for i in (0, 1, 16))
-    assert str(study.HeadTable({"exact": study.patch(model, (x, y), (z, y))})) in printed
-    assert f"the corrupt one is what follows it: {kept[16:32]!r}" in printed
-    assert run("prune", path, "--remove", 1, "-o", tmp_path / "pruned.safetensors") == 0
-    assert "16 sequences of 16 characters" in capsys.readouterr().out
+    assert run("ledger", path) == 0
+    assert f"the beginning of the run's validation text: {kept[:16]!r}" in capsys.readouterr().out
 
 
 def test_heads_that_cannot_be_told_apart_share_a_rank():
@@ -130,8 +122,6 @@ def test_a_text_that_is_gone_or_another(trained, saved, tmp_path, capsys):
     assert "the run's validation text has 7 characters, too few: give a text" in capsys.readouterr().err
     assert run("flow", path, "--right", "a", "--wrong", "o") == 2
     assert "--right and --wrong need a text" in capsys.readouterr().err
-    assert run("patch", path, "--clean", "the cat") == 2
-    assert "--clean and --corrupt need each other" in capsys.readouterr().err
 
 
 def test_a_long_text_is_several_sequences(saved, tmp_path, capsys):
@@ -189,8 +179,7 @@ def test_a_step_that_differs_is_an_exit_status(saved, capsys, monkeypatch):
 
 LAYERS = ["report", "CHECKPOINT", "--text", TEXT, "--layers"]
 LEDGER = ["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blocks.1.attn"]
-FAR = ["--right=a", "--wrong=c", "--positions=29"]  # of 46 characters, the last that is not read
-HEAD, VERSUS = ["--head", "1", "--layer", "1"], ["--right", "a", "--wrong", "o"]
+VERSUS = ["--right", "a", "--wrong", "o"]
 
 
 @pytest.mark.parametrize(
@@ -218,21 +207,6 @@ HEAD, VERSUS = ["--head", "1", "--layer", "1"], ["--right", "a", "--wrong", "o"]
         (["flow", "CHECKPOINT", "--text", TEXT, "--right", "a", "--wrong", "é"], r"the vocabulary lacks 'é'"),
         (["flow", "CHECKPOINT", "--text", TEXT, "--right", "a", "--wrong", "a"], r"must differ: both are 'a'"),
         (["flow", "CHECKPOINT", "--text", "", "--right", "a", "--wrong", "c"], r"the text needs one character"),
-        (["patch", "CHECKPOINT", "--clean", TEXT, "--corrupt", TEXT + "t"], r"must be of one length, not of 23 and 24"),
-        (["patch", "CHECKPOINT", "--clean", TEXT, "--corrupt", TEXT], r"do not differ"),
-        (
-            ["patch", "CHECKPOINT", "--clean", "the", "--corrupt", "tho"],
-            r"\(the last character is not read: it is what",
-        ),
-        (["patch", "CHECKPOINT", "--clean=then", "--corrupt=tehn", "--positions=16"], r"from 0 to 2, .*, not 16"),
-        (["patch", "CHECKPOINT", f"--clean={2 * TEXT}", f"--corrupt={2 * TEXT[::-1]}", *FAR], r"to 45, .*, not 29"),
-        (["patch", "CHECKPOINT", "--clean", TEXT, "--corrupt", TEXT[::-1], "--positions", "1"], r"several seq"),
-        (["cells", "CHECKPOINT", "--text", TEXT, *HEAD[:2], "--layer", "2"], r"no attention layer 2; there are"),
-        (["cells", "CHECKPOINT", "--text", TEXT, "--layer", "1", "--head", "2"], r"no head 2: this layer has 2"),
-        (["what-if", "CHECKPOINT", "--text", TEXT, *HEAD, "--query", "22"], r"--query must be from 0 to 21, a char"),
-        (["what-if", "CHECKPOINT", "--text", TEXT, *HEAD, "--query", "6", *VERSUS], r"--query must be from 7 to 22"),
-        (["prune", "CHECKPOINT", "--text", TEXT, "--remove", "5"], r"cannot remove 5 heads: the model has 4"),
-        (["prune", "CHECKPOINT", "--text", TEXT, "--remove", "1", "-o", "/proc/nix/a"], r"/proc/nix"),
         (["scores", "CHECKPOINT"], r"no period 9"),
         (["ledger", "missing.safetensors", "--text", TEXT], r"there is no checkpoint missing.safetensors"),
         (["report", __file__, "--text", TEXT], r"is damaged, cut short or no checkpoint at all"),
@@ -363,79 +337,6 @@ def test_importance(saved, capsys):
     assert run("importance", path, "--text", TEXT[:9], "--steps", 3) == 0
     found = {m: study.head_importance(model, [batch], m, 3) for m in study.METHODS}
     assert str(study.HeadTable(found).sorted("ablate")) in capsys.readouterr().out
-
-
-def test_patch(saved, capsys):
-    path, model = saved
-    clean, corrupt = "the cat sat", "the mat sat"
-    (x, y), (other, _) = batch_of(path, clean), batch_of(path, corrupt)
-    for method, point in ("exact", "z"), ("first_order", "k"), ("exact", "pattern"):
-        options = ["--method", method, "--point", point]
-        assert run("patch", path, "--clean", clean, "--corrupt", corrupt, *options) == 0
-        printed = capsys.readouterr().out
-        found = study.patch(model, (x, y), (other, y), point=point, method=method)
-        assert printed.endswith(f"\n\n{study.HeadTable({method: found})}\n")
-        losses = [model(x, y)[1].item(), model(other, y)[1].item()]
-        assert [float(n) for n in re.findall(r"(\d\.\d{4}) on the", printed)] == pytest.approx(losses, abs=1e-4)
-        assert "what follows in the clean text: " in printed and any(found["blocks.1.attn"])
-    assert run("patch", path, "--clean", clean, "--corrupt", corrupt, "--positions", "4,5", *VERSUS) == 0
-    x, loss = versus(path, clean)
-    found = study.patch(model, (x,), (versus(path, corrupt)[0],), loss, positions=[4, 5])
-    printed = capsys.readouterr().out
-    assert printed.startswith(SAYS) and printed.endswith(f"\n\n{study.HeadTable({'exact': found})}\n")
-
-
-def test_cells(saved, capsys):
-    path, model = saved
-    text = TEXT[:9]
-    assert run("cells", path, "--text", text, *HEAD, "--steps", 4) == 0
-    printed = capsys.readouterr().out
-    cells = study.attention_attribution(model, batch_of(path, text), 1, 1, steps=4)
-    assert float(re.search(r"blocks.1.attn head 1 add (\S+);", printed)[1]) == pytest.approx(cells.sum(), rel=1e-3)
-    rows = re.findall(r"^(\d+) +'(.)' +(\d+) +'(.)' +(\S+)$", printed, re.MULTILINE)
-    assert len(rows) == 20
-    for i, of_query, j, of_key, adds in rows:
-        assert float(adds) == pytest.approx(cells[0, int(i), int(j)], rel=1e-3)
-        assert (of_query, of_key) == (text[int(i)], text[int(j)])
-    assert float(rows[0][-1]) == pytest.approx(max(cells.ravel(), key=abs), rel=1e-3)
-    assert run("cells", path, "--text", "t", *HEAD, *VERSUS) == 0
-    assert len(re.findall(r"^0 +'t' +0 +'t'", capsys.readouterr().out, re.MULTILINE)) == 1
-
-
-@pytest.mark.parametrize("query, sequence, start", [(3, 0, 0), (15, 0, 0), (16, 1, 6), (21, 1, 6)])
-def test_what_if(saved, capsys, query, sequence, start):
-    """Of 22 characters to read, the second sequence of 16 begins with 10 of the first."""
-    path, model = saved
-    assert run("what-if", path, "--text", TEXT, *HEAD, "--query", query) == 0
-    printed = capsys.readouterr().out
-    ids = runs.load_char_model(path)[1].encode(TEXT)
-    x, y = (np.stack([ids[s : s + 16], ids[s + 6 : s + 22]]) for s in (0, 1))
-    y[1, :10] = -100
-    found = study.what_if(model, (mg.tensor(x), mg.tensor(y)), 1, 1, query - start, sequence)
-    rows = re.findall(r"^ *(\d+) +(\S+) +(\S+) +(\S+)  '(.)'$", printed, re.MULTILINE)
-    assert [int(row[0]) for row in rows] == list(range(start, query + 1))
-    assert "".join(row[-1] for row in rows) == TEXT[start : query + 1]
-    assert f"looked from {TEXT[query]!r}, number {query}, at one key alone" in printed
-    assert [row[3] for row in rows] == [f"{x:+.1e}" for x in found.change[: len(rows)]]
-
-
-def test_prune(saved, tmp_path, capsys):
-    path, _ = saved
-    out = tmp_path / "pruned.safetensors"
-    assert run("prune", path, "--text", TEXT[:17], "--remove", 3, "-o", out) == 0
-    printed = capsys.readouterr().out
-    smaller, _, _ = runs.load_char_model(out)
-    x, y = batch_of(path, TEXT[:17])
-    assert sum(layer.num_heads for layer in study.attention_layers(smaller).values()) == 1
-    assert len(re.findall(r"^without blocks", printed, re.MULTILINE)) == 3
-    loss = float(printed.split("\n\n")[0].split()[-1])
-    assert smaller.eval()(x, y)[1].item() == pytest.approx(loss, abs=1e-4) and f"wrote {out}" in printed
-    (kept,) = re.findall(r"^heads (\d) of (\S+) are now called 0$", printed, re.MULTILINE)
-    removed = re.findall(r"^without (\S+) (\d)", printed, re.MULTILINE)
-    assert len({*removed, kept[::-1]}) == 4 and printed.count("no heads are left in ") == 1
-    empty = next(i for i, layer in enumerate(study.attention_layers(smaller).values()) if not layer.num_heads)
-    assert run("report", out, "--text", TEXT[:17], "--layers", empty, "-o", tmp_path / "h.html") == 2
-    assert "are pruned" in capsys.readouterr().err
 
 
 def test_a_flow_that_cannot_be_drawn(saved, tmp_path, capsys, monkeypatch):

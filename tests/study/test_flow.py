@@ -349,6 +349,8 @@ def test_names_and_errors():
         study.flow(model, tokens())
     with pytest.raises(KeyError, match=r"there is no node 'blocks.7.attn head 0'; did you mean blocks.\d.attn head 0"):
         flow.out_of("blocks.7.attn", 0)
+    with pytest.raises(ValueError, match="all heads are pruned"):
+        study.flow(gpt().prune_heads({0: range(4), 1: range(4)}), tokens())
     with pytest.raises(TypeError, match="Linear has no residual stream that is known"):
         study.flow(nn.Linear(3, 3), tokens())
     with pytest.raises(ValueError, match=r"ran (twice|2 times)"):
