@@ -19,7 +19,6 @@ Size = tuple  # what x.shape is
 
 ALL = (float64, float32, float16, int64, int32, int16, int8, uint8, bool_)
 DEFAULT_FLOAT = float32
-FLOATS = "fc"  # kinds that count as floating point; only gradcheck's complex step makes complex tensors
 _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
 
@@ -99,4 +98,4 @@ def promote_number(dtype, number):
         return dtype
     if isinstance(number, int):
         return int64 if dtype == bool_ else dtype
-    return dtype if dtype.kind in FLOATS else DEFAULT_FLOAT
+    return dtype if dtype.kind == "f" else DEFAULT_FLOAT

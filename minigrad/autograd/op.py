@@ -50,7 +50,6 @@ class Op:
     rounds_as = 0.0  # a term of this size cancels in it: its result is rounded as if it were at least this large
     primitive = False  # True: forward only calls primitives of the backend, as all ops of minigrad do
     runs_hooks = False  # True: its backward calls the user's code
-    analytic = False  # True: the reference forward is right for complex numbers, so gradcheck may use the complex step
 
     # Set by apply(): always,
     params: dict[str, Any]

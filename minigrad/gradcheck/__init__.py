@@ -5,12 +5,11 @@ differences cannot see.
     gradcheck(fn, *inputs)                  an op, a layer, a loss: raises GradcheckError, which says what is wrong
     gradcheck(torch_fn, (x, w))             a function of PyTorch, or of NumPy with vjp=
     gradgradcheck(fn, *inputs)              the same of the second derivative
-    check_taylor(f, x)                      a whole model at once, by the order of the Taylor remainder
     check_op(MyOp)                          an op on the cases that it declares: a list of rows
     minigrad check                          every declared op on every case of it
 
-They return a GradcheckReport of Findings, a TaylorReport, or rows, whose verdict is PASS, KINK, WARN, INCONCLUSIVE,
-NONFINITE or FAIL. PROBES are what is tried beside differences, {name: function}.
+They return a GradcheckReport of Findings, or rows, whose verdict is PASS, KINK, WARN, INCONCLUSIVE, NONFINITE or FAIL.
+PROBES are what is tried beside differences, {name: function}.
 """
 
 import sys
@@ -22,11 +21,10 @@ from .report import (
     FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, WARN, Finding, GradcheckError, GradcheckReport, GradcheckWarning,
 )  # fmt: skip
 from .sweep import check_op
-from .taylor import TaylorReport, check_taylor
 
 __all__ = [
     "gradcheck", "gradgradcheck", "PROBES", "FAIL", "INCONCLUSIVE", "KINK", "NONFINITE", "PASS", "WARN", "Finding",
-    "GradcheckError", "GradcheckReport", "GradcheckWarning", "check_op", "TaylorReport", "check_taylor",
+    "GradcheckError", "GradcheckReport", "GradcheckWarning", "check_op",
 ]  # fmt: skip
 
 

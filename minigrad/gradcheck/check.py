@@ -37,7 +37,6 @@ def gradcheck(
     rtol: float = 1e-7,
     atol: float = 0.0,
     eps: float | None = None,
-    numeric: str = "ridders",
     reference: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | None = None,
     expected_vjp: Any = None,
@@ -70,8 +69,6 @@ def gradcheck(
                 gradients that are small.
     eps         the first step of the differences, of which the others are fractions. Default: 2^-9, less where many
                 elements move at once, and others in doubt.
-    numeric     "ridders": extrapolated central differences with an error bar. "complex": Im f(x + ih) / h, exact but
-                for rounding, for functions of ops that are declared `analytic`, on the cpu.
     reference   a function of NumPy arrays with the values that fn should have.
     vjp         (dy, *inputs) -> gradients: the gradient to check, for an fn of NumPy arrays.
     expected_vjp  (dy, *inputs) -> gradients: the intended gradient where it is not the derivative, such as that
@@ -111,7 +108,7 @@ def gradcheck(
     """
     __tracebackhide__ = True  # pytest shows the line that called this, and the message
     raise_on_fail, mode = answered(torch_options, raise_on_fail, mode)
-    probes = check_options(mode, directions, order, rtol, atol, eps, numeric, kinks, probes, seed, budget)
+    probes = check_options(mode, directions, order, rtol, atol, eps, kinks, probes, seed, budget)
     given = fn, inputs, kwargs
     with alone():
         fn, inputs = prepared(fn, inputs, kwargs, vjp, expected_vjp)
@@ -124,7 +121,7 @@ def gradcheck(
         label = subject.label
         for _ in range(order - 1):
             subject = subject.derivative(rng)
-        comparison = Comparison(subject, rng, rtol, numeric, kinks, atol, eps)
+        comparison = Comparison(subject, rng, rtol, kinks, atol, eps)
         chosen = mode if mode != "auto" else "full" if _small(subject, clock) else "directional"
         with clock.share(2 / 3):
             if chosen == "directional":

@@ -68,13 +68,10 @@ class Compared:
 class Comparison:
     """A Subject's backward against differences of its forward, at its point. `findings` collects the results."""
 
-    def __init__(
-        self, subject, rng, rtol=1e-7, numeric="ridders", kinks="report", atol=0.0, eps=None, stretch=1.0, hidden=None
-    ):
+    def __init__(self, subject, rng, rtol=1e-7, kinks="report", atol=0.0, eps=None, stretch=1.0, hidden=None):
         self.subject, self.rng, self.rtol, self.kinks = subject, rng, rtol, kinks
         self.atol, self.first_step = atol, eps
         self.stretch = stretch  # what all steps are multiplied by: see path
-        self.complex = numeric == "complex"
         self.findings: list = []
         self.rounding = Rounding(subject, hidden)
         self.forward, self.coarsest = self.rounding.run, self.rounding.coarsest
@@ -82,8 +79,6 @@ class Comparison:
         if self.coarsest > EPS:  # a float32 backward cannot be more precise
             self.rtol = max(rtol, COARSE * self.coarsest)
         self.y = self.forward.y
-        if self.complex:
-            subject.require_analytic()
         self.defined = np.flatnonzero(np.isfinite(self.y))  # an output of ±∞ (a mask, say) has no derivative
         self.each_output = np.eye(self.y.size)[self.defined] if subject.expected else None
         nan = np.isnan(self.y)
@@ -142,19 +137,15 @@ class Comparison:
     @property
     def is_exact(self):
         """Are no differences taken?"""
-        return self.complex or self.subject.expected is not None
+        return self.subject.expected is not None
 
     def contracted(self, change, cotangents):
         change = change[self.defined]
         return change if cotangents is None else cotangents[:, self.defined] @ change
 
     def exact(self, direction, cotangents, noise):
-        """The Derivative along `direction` by the complex step, or the expected one."""
-        if self.complex:
-            value = self.contracted(self.subject.complex_step(direction), cotangents)
-        else:
-            rows = self.each_output if cotangents is None else cotangents
-            value = self.subject.expected_slopes(direction, rows)
+        """The expected Derivative along `direction`."""
+        value = self.subject.expected_slopes(direction, self.each_output if cotangents is None else cotangents)
         bar, never = 16 * EPS * np.abs(value).max(initial=0) + noise, np.zeros(value.shape, bool)
         return Derivative(value, bar, bar, value, value, never, never, never, np.abs(value), never, ~never, bar)
 
@@ -295,7 +286,7 @@ class Comparison:
         size = np.where(nothing, np.maximum(size, np.maximum(flow, 1)), size)
         allowed = np.where((d.bar <= 2 * d.floor) | (d.bar <= 1e-9 * flow), WIDE_BY_ROUNDING, WIDE)
         allowed = np.where(d.bar <= 1e-12 * flow, WIDE_BY_CANCELLING, allowed)
-        return (3 * d.bar > allowed * size) & (not self.complex)
+        return 3 * d.bar > allowed * size
 
     def finding(self, check, compared, at, element=None, output=""):
         """The Finding with the numbers at position `at`. element: (leaf, j) if it is about a single one."""

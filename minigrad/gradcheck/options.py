@@ -39,11 +39,10 @@ def answered(others, raise_on_fail, mode):
     return raise_on_fail, mode
 
 
-def check_options(mode, directions, order, rtol, atol, eps, numeric, kinks, probes, seed, budget):
+def check_options(mode, directions, order, rtol, atol, eps, kinks, probes, seed, budget):
     """The names of the probes, as a tuple. Raises ValueError for an option that makes no sense."""
     for name, value, known in [
         ("mode", mode, ("auto", "full", "directional", "probes")),
-        ("numeric", numeric, ("ridders", "complex")),
         ("kinks", kinks, ("report", "error", "skip")),
     ]:
         if value not in known:
@@ -52,8 +51,6 @@ def check_options(mode, directions, order, rtol, atol, eps, numeric, kinks, prob
         raise ValueError(f"gradcheck: directions must be 1, 2, …; got {directions!r}")
     if not isinstance(order, int) or order < 1:
         raise ValueError(f"gradcheck: order must be 1, 2, …; got {order!r}")
-    if order > 1 and numeric == "complex":
-        raise ValueError("gradcheck: numeric='complex' differentiates the forward; for order > 1 use 'ridders'")
     if not (isinstance(rtol, NUMBERS) and 0 <= rtol < 1):
         raise ValueError(f"gradcheck: rtol must lie between 0 and 1; got {rtol!r}")
     if not (isinstance(atol, NUMBERS) and atol >= 0):

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import autograd, dtypes
+from .. import autograd
 from ..autograd import Storage, reachable
 from ..random import default_generator
 from ..tensor import Tensor, from_backend
@@ -108,33 +108,6 @@ class Subject:
             self._expected_rows = cotangents, rows
         return rows @ joined([np.zeros(a.shape) if u is None else u for a, u in zip(self.arrays, direction)])
 
-    def require_analytic(self):
-        """Raise unless the complex step holds for every op on floats that the function runs, recorded or not."""
-        names = set()
-
-        def judge(op, inputs, outputs):
-            if not op.analytic and any(isinstance(x, Tensor) and x.dtype.kind == "f" for x in inputs):
-                names.add(op.name)
-
-        with autograd.watch(judge):
-            self.run()
-        if names:
-            raise ValueError(
-                "gradcheck: numeric='complex' needs ops that are declared analytic; not so: " + ", ".join(sorted(names))
-            )
-        if any(leaf.backend.device != "cpu" for leaf in self.leaves):
-            raise ValueError("gradcheck: numeric='complex' runs on the cpu only")
-
-    def complex_step(self, direction):
-        """The derivative along `direction` as Im f(x + ihu) / h. No difference is taken, so nothing cancels."""
-        h = 1e-30
-        arrays = [x + 1j * h * u for x, u in zip(self.arrays, (0 if u is None else u for u in direction))]
-        try:
-            with autograd.no_grad():
-                return self.values(arrays).imag / h
-        except (TypeError, KeyError) as why:
-            raise ValueError(f"gradcheck: numeric='complex' fails here ({why}); use 'ridders'") from why
-
     def derivative(self, rng):
         """The Subject whose outputs are this one's gradients. It is a function of the leaves and of the dys."""
         run = self.run()
@@ -159,7 +132,7 @@ class Run:
     def __init__(self, leaves, outputs):
         self.leaves = leaves  # Tensors
         self.nodes = [x.node for x in leaves]  # kept here, since the next run gives a parameter another node
-        self.outputs = [y for y in flat(outputs) if y.dtype.kind in dtypes.FLOATS]
+        self.outputs = [y for y in flat(outputs) if y.dtype.kind == "f"]
         self.y = joined([host(y) for y in self.outputs])
 
     @property

@@ -36,7 +36,6 @@ class Row:
     case: str
     device: str
     order: int
-    numeric: str
     verdict: str
     report: GradcheckReport | None
     message: str
@@ -53,7 +52,7 @@ class Row:
 
     def to_dict(self):
         """What --json writes of it: these fields, and all findings that are not PASS (see GradcheckReport.to_dict)."""
-        names = ("op", "case", "device", "order", "numeric", "verdict", "seconds", "evaluations", "message", "error")
+        names = ("op", "case", "device", "order", "verdict", "seconds", "evaluations", "message", "error")
         found: dict = {"findings": [], "left_out": {}, "culprit": ""}
         if self.report is not None:
             data = self.report.to_dict()
@@ -66,9 +65,8 @@ def check_op(op: Any, device: str = "cpu", orders: Iterable[int] = (1, 2), seed:
     """Check an op or composite (itself, or by its name) on each case that it declares. Returns a list of Rows, which
     is empty for an op that is declared not to be differentiable.
 
-    Where all ops are analytic the first order is checked by the complex step as well. options go to gradcheck. The
-    probes that look for other points are run on the first case only, unless `probes` says otherwise; strict is True for
-    ops of minigrad."""
+    options go to gradcheck. The probes that look for other points are run on the first case only, unless `probes` says
+    otherwise; strict is True for ops of minigrad."""
     declaration = declared(op)
     name = declaration.name
     if not declaration.cases:
@@ -79,14 +77,10 @@ def check_op(op: Any, device: str = "cpu", orders: Iterable[int] = (1, 2), seed:
         floats = [x for x in flat(inputs) if x.is_floating_point()]
         if not floats or not getattr(declaration.source, "differentiable", True):  # nothing has a gradient
             continue
-        checks = [(order, "ridders", {}) for order in orders]
-        analytic = getattr(declaration.source, "analytic", False) and all(np.isfinite(x.numpy()).all() for x in floats)
-        if analytic and device == "cpu" and 1 in orders:
-            checks.append((1, "complex", {"probes": ()}))
-        for order, numeric, extra in checks:
+        for order in orders:
             state, began, report, message = default_generator.state, time.perf_counter(), None, ""
-            settings = {"probes": "all" if k == 0 else CHEAP, "strict": declaration.builtin, **options, **extra}
-            settings |= {"order": order, "numeric": numeric, "seed": seed, "raise_on_fail": False}
+            settings = {"probes": "all" if k == 0 else CHEAP, "strict": declaration.builtin, **options}
+            settings |= {"order": order, "seed": seed, "raise_on_fail": False}
             try:
                 report = gradcheck(partial(declaration.call, **case.params), *inputs, **settings)
                 verdict = report.verdict
@@ -97,7 +91,7 @@ def check_op(op: Any, device: str = "cpu", orders: Iterable[int] = (1, 2), seed:
                 verdict, message = FAIL, f"FAIL {name}: {raised(error)}"
             default_generator.state = state
             seconds = time.perf_counter() - began
-            rows.append(Row(name, repr(case), device, order, numeric, verdict, report, message, seconds))
+            rows.append(Row(name, repr(case), device, order, verdict, report, message, seconds))
     return rows
 
 
@@ -156,7 +150,7 @@ def _alone(name, modules, check, devices):
             return pool.submit(check, name=name).result()
         except BrokenProcessPool:
             message = f"FAIL {name}: it ended the process that checked it"
-            return [Row(name, "all cases", ", ".join(devices), 1, "", FAIL, None, message, 0.0)]
+            return [Row(name, "all cases", ", ".join(devices), 1, FAIL, None, message, 0.0)]
 
 
 @contextmanager
@@ -198,11 +192,11 @@ def worst_first(rows):
 
 def table(rows):
     """A line for each row."""
-    lines = [("verdict", "op", "order", "device", "numeric", "error/allowed", "evaluations", "ms", "case")]
+    lines = [("verdict", "op", "order", "device", "error/allowed", "evaluations", "ms", "case")]
     for r in rows:
         case = r.case if len(r.case) <= 60 else r.case[:59] + "…"
         numbers = f"{r.error:.1e}", str(r.evaluations), f"{1e3 * r.seconds:.0f}"
-        lines.append((r.verdict, r.op, str(r.order), r.device, r.numeric, *numbers, case))
+        lines.append((r.verdict, r.op, str(r.order), r.device, *numbers, case))
     return "\n".join(aligned(lines))
 
 

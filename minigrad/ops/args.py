@@ -13,7 +13,7 @@ from ..typing import F
 
 def floating(x):
     """x itself, or x as float32 if it holds integers or bools: what a function such as exp computes on."""
-    return x if x.dtype.kind in dtypes.FLOATS else x.to(dtypes.DEFAULT_FLOAT)
+    return x if x.dtype.kind == "f" else x.to(dtypes.DEFAULT_FLOAT)
 
 
 def in_dtype(x, dtype):
@@ -23,7 +23,7 @@ def in_dtype(x, dtype):
 
 def require_float(name, *xs):
     for x in xs:
-        if x is not None and x.dtype.kind not in dtypes.FLOATS:
+        if x is not None and x.dtype.kind != "f":
             raise TypeError(f"{name} needs floating-point input, got {x.dtype}; convert with .to(minigrad.float32)")
 
 
@@ -107,7 +107,7 @@ def check_broadcast(name, *xs):
 def float_dim(name, x, dim):
     """`one_dim` of x, which must hold floats."""
     ndim = x.ndim
-    if x.dtype.kind in dtypes.FLOATS and type(dim) is int and -ndim <= dim < ndim:
+    if x.dtype.kind == "f" and type(dim) is int and -ndim <= dim < ndim:
         return dim % ndim
     require_float(name, x)
     return one_dim(name, x, dim)

@@ -21,7 +21,6 @@ class SplitHeads(Op):
     """y_0, y_1, … = parts of x as heads, (B, T, Σ n d) -> (B, n, T, d) for each n of `heads`;   dx = dy_0, … merged"""
 
     cases = [case((2, 3, 8), heads=(2, 1, 1), d=2), case((2, 3, 4), heads=(2,), d=2)]
-    analytic = True
 
     def forward(self, x, heads, d):
         (B, T, _), start, parts = x.shape, 0, []
@@ -60,7 +59,6 @@ class MergeHeads(Op):
     """y = the heads of all inputs side by side, (B, n, T, d), … -> (B, T, Σ n d);   dx_0, dx_1, … = dy split"""
 
     cases = [case((2, 2, 3, 4)), case((2, 2, 3, 2), (2, 1, 3, 2))]
-    analytic = True
 
     def forward(self, *xs):
         self.heads = tuple([x.shape[1] for x in xs])
@@ -93,7 +91,6 @@ class AttentionPattern(Op):
         case((4, 2), None, scale=1.0, is_causal=True),
         case((2, 2, 3), Fixed([[True, False, True], [False, False, False]]), scale=0.5, is_causal=False),
     ]
-    analytic = True
 
     def forward(self, qk, mask, scale, is_causal):
         return self.save_output(self.backend.attention_pattern(qk, scale, mask, is_causal))
@@ -106,7 +103,6 @@ class AttentionPatternBackward(FormulaOp):
     """dqk = scale · dscores, dscores = pattern (dpattern - Σ dpattern pattern)"""
 
     cases = [case((2, 3, 4), (2, 3, 4), scale=0.5)]
-    analytic = True
 
     def forward(self, dy, pattern, scale):
         self.save_inputs(dy, pattern)
@@ -152,7 +148,6 @@ class Attention(Op):
              scale=0.5, is_causal=False),
     ]  # fmt: skip
     rounds_inside = True
-    analytic = True
 
     def forward(self, q, k, v, mask, bias, scale, is_causal):
         _check_groups(q, k)

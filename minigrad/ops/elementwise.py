@@ -67,7 +67,6 @@ class Add(Op):
     """y = a + b;   da = dy, db = dy"""
 
     cases = [case((3, 4), (3, 4)), case((3, 4), (4,)), case((2, 1, 3), (4, 1)), case((), (2,)), case((2, 3), 1.5)]
-    analytic = True
     broadcasts = True
 
     def forward(self, a, b):
@@ -81,7 +80,6 @@ class Sub(Op):
     """y = a - b;   da = dy, db = -dy"""
 
     cases = [case((3, 4), (3, 4)), case((3, 4), (3, 1)), case(2.0, (2, 3)), case((2, 3), 1.5)]
-    analytic = True
     broadcasts = True
 
     def forward(self, a, b):
@@ -95,7 +93,6 @@ class Mul(Op):
     """y = a b;   da = dy b, db = dy a"""
 
     cases = [case((3, 4), (3, 4)), case((3, 4), (4,)), case((2, 1, 3), (4, 1)), case((), (2,)), case((2, 3), 1.5)]
-    analytic = True
     broadcasts = True
 
     def forward(self, a, b):
@@ -116,7 +113,6 @@ class Div(Op):
         case(2.0, positive((2, 3))),
         case((2, 3), 1.5),
     ]
-    analytic = True
     broadcasts = True
 
     def forward(self, a, b):
@@ -137,7 +133,6 @@ class Pow(Op):
 
     cases = [case((3, 4), 2), case((3, 4), 3), case(positive((2, 3)), -0.5), case(positive((2, 3)), (2, 3)),
              case(2.0, (2, 3)), case(positive((3, 1)), (4,)), case((2, 2), 0)]  # fmt: skip
-    analytic = True
     broadcasts = True
 
     def forward(self, a, b):
@@ -169,7 +164,6 @@ class Neg(Op):
     """y = -x;   dx = -dy"""
 
     cases = [case((3, 4)), case(())]
-    analytic = True
 
     def forward(self, x):
         return self.backend.neg(x)
@@ -219,7 +213,6 @@ class Exp(Op):
     """y = e^x;   dx = dy y"""
 
     cases = [case((3, 4)), case(())]
-    analytic = True
 
     def forward(self, x):
         return self.save_output(self.backend.exp(x))
@@ -232,7 +225,6 @@ class Log(Op):
     """y = ln x;   dx = dy / x"""
 
     cases = [case(positive((3, 4)))]
-    analytic = True
 
     def forward(self, x):
         self.save_inputs(x)
@@ -247,7 +239,6 @@ class Sqrt(Op):
     """y = √x;   dx = dy / 2y"""
 
     cases = [case(positive((3, 4)))]
-    analytic = True
 
     def forward(self, x):
         return self.save_output(self.backend.sqrt(x))
@@ -260,7 +251,6 @@ class Rsqrt(Op):
     """y = 1/√x;   dx = -dy y³ / 2"""
 
     cases = [case(positive((3, 4)))]
-    analytic = True
 
     def forward(self, x):
         return self.save_output(self.backend.rsqrt(x))
@@ -274,7 +264,6 @@ class Sin(Op):
     """y = sin x;   dx = dy cos x"""
 
     cases = [case((3, 4))]
-    analytic = True
 
     def forward(self, x):
         self.save_inputs(x)
@@ -289,7 +278,6 @@ class Cos(Op):
     """y = cos x;   dx = -dy sin x"""
 
     cases = [case((3, 4))]
-    analytic = True
 
     def forward(self, x):
         self.save_inputs(x)
@@ -347,7 +335,6 @@ class Transfer(Op):
     """y = x on another device;   dx = dy on x's device"""
 
     cases = [case((3, 4), to=reference)]
-    analytic = True
 
     def forward(self, x, to):
         self.source = self.backend

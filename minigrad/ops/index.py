@@ -30,7 +30,6 @@ class Getitem(Op):
         case((4, 3), index=(_REPEATED, slice(None, None, -1))),
         case((3,), index=(np.array([True, False, True]),)),
     ]
-    analytic = True
 
     def forward(self, x, index):
         self.shape = x.shape
@@ -44,7 +43,6 @@ class GetitemAdd(Op):
     """y = zeros of `shape` with x added at index, repeated indices adding up;   dx = dy[index]"""
 
     cases = [case((2, 3), shape=(4, 3), index=(slice(1, 4, 2),)), case((3, 3), shape=(4, 3), index=(_REPEATED,))]
-    analytic = True
     broadcasts = True  # x against the places that index names
 
     def forward(self, x, shape, index):
@@ -170,7 +168,6 @@ class Gather(Op):
     """y = x at `index` along dim;   dx = zeros with dy added at index"""
 
     cases = [case((3, 4), integers((3, 2), 4), dim=1), case((3, 4), integers((5, 4), 3), dim=0)]
-    analytic = True
 
     def forward(self, x, index, dim):
         self.shape = x.shape
@@ -190,7 +187,6 @@ class ScatterAdd(Op):
     """y = zeros of `shape` with x added at `index` along dim;   dx = dy at index"""
 
     cases = [case((3, 2), integers((3, 2), 4), shape=(3, 4), dim=1)]
-    analytic = True
 
     def forward(self, x, index, shape, dim):
         if x.shape != index.shape:
@@ -265,7 +261,6 @@ class Embedding(Op):
     """y = rows of weight (V, C) named by index (…) -> (…, C);   dweight = zeros with dy added at those rows"""
 
     cases = [case((5, 3), integers((2, 4), 5)), case((5, 3), integers((0,), 5))]
-    analytic = True
 
     def forward(self, weight, index):
         self.rows = weight.shape[0]
@@ -281,7 +276,6 @@ class EmbeddingBackward(Op):
     """dweight = zeros (rows, C) with dy (…, C) added at index (…);   ddy = the rows again"""
 
     cases = [case((2, 4, 3), integers((2, 4), 5), rows=5)]
-    analytic = True
 
     def forward(self, dy, index, rows):
         self.save_inputs(None, index)
@@ -331,7 +325,6 @@ class Triangle(Op):
     """y = x below (lower) or above diagonal `k` of the last two dims, 0 elsewhere;   dx = the same of dy"""
 
     cases = [case((3, 4), k=0, lower=True), case((2, 4, 3), k=1, lower=False)]
-    analytic = True
 
     def forward(self, x, k, lower):
         on = self.backend

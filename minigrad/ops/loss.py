@@ -256,7 +256,6 @@ class CrossEntropy(Op):
         case((4, 5), Fixed([2, -100, 0, 4]), ignore_index=-100, label_smoothing=0.1),
     ]
     rounds_as = 1.0  # as log_softmax
-    analytic = True
 
     def forward(self, logits, target, ignore_index, label_smoothing):
         loss, p = self.backend.cross_entropy(logits, target, ignore_index, label_smoothing)

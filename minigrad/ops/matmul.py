@@ -15,7 +15,6 @@ class Matmul(Op):
     """y = a b, (…, n, k) (…, k, m) -> (…, n, m);   da = dy bᵀ, db = aᵀ dy"""
 
     cases = [case((3, 4), (4, 5)), case((2, 3, 4), (2, 4, 5)), case((2, 1, 3, 4), (5, 4, 2)), case((2, 0, 4), (4, 3))]
-    analytic = True
     broadcasts = True
 
     def forward(self, a, b):
@@ -63,7 +62,6 @@ class Linear(Op):
         case((0, 4), (5, 4), (5,)),
         case((4,), (5, 4), (5,)),
     ]
-    analytic = True
 
     def forward(self, x, weight, bias):
         self.save_inputs(x if self.needs[1] else None, weight if self.needs[0] else None)
@@ -82,7 +80,6 @@ class LinearBackward(FormulaOp):
         case((3, 5), (3, 4), None, wanted=(False, True, False)),
         case((3, 5), None, (5, 4), wanted=(True, False, True)),
     ]
-    analytic = True
 
     def forward(self, dy, x, weight, wanted):
         self.save_inputs(dy, x, weight)

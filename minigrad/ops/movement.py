@@ -22,7 +22,6 @@ class Alias(Op):
     """y = x, the same memory, as a new value of the graph;   dx = dy"""
 
     cases = [case((3, 4))]
-    analytic = True
 
     def forward(self, x):
         return x
@@ -40,7 +39,6 @@ class Clone(Op):
     """y = a copy of x;   dx = dy"""
 
     cases = [case((3, 4)), case(())]
-    analytic = True
 
     def forward(self, x):
         return self.backend.copy(x)
@@ -63,7 +61,6 @@ class Reshape(Op):
     """y = x in another shape;   dx = dy in x's shape"""
 
     cases = [case((3, 4), shape=(2, 6)), case((1,), shape=()), case((2, 0), shape=(0, 5))]
-    analytic = True
 
     def forward(self, x, shape):
         self.shape_before = x.shape
@@ -144,7 +141,6 @@ class Permute(Op):
     """y = x with its dims in the order `dims`;   dx = dy in the inverse order"""
 
     cases = [case((2, 3, 4), dims=(2, 0, 1)), case((3, 4), dims=(1, 0))]
-    analytic = True
 
     def forward(self, x, dims):
         return self.backend.permute(x, dims)
@@ -179,7 +175,6 @@ class Expand(Op):
     """y = x broadcast to `shape`;   dx = dy summed over what was repeated"""
 
     cases = [case((3, 1), shape=(2, 3, 4)), case((), shape=(2,)), case((1, 4), shape=(0, 4))]
-    analytic = True
     broadcasts = True
 
     def forward(self, x, shape):
@@ -214,7 +209,6 @@ class Flip(Op):
     """y = a copy of x reversed along dims;   dx = dy reversed"""
 
     cases = [case((3, 4), dims=(0,)), case((2, 3, 4), dims=(0, 2))]
-    analytic = True
 
     def forward(self, x, dims):
         return self.backend.copy(self.backend.flip(x, dims))
@@ -233,7 +227,6 @@ class Cat(Op):
     """y = the inputs one after the other along dim;   each dx is its part of dy"""
 
     cases = [case((2, 3), (4, 3), dim=0), case((2, 3), (2, 1), (2, 2), dim=1), case((2, 0), (2, 3), dim=1)]
-    analytic = True
 
     def forward(self, *xs, dim):
         self.sizes = [x.shape[dim] for x in xs]
@@ -273,7 +266,6 @@ class Stack(Op):
     """y = the inputs side by side along a new dim;   each dx is its slice of dy"""
 
     cases = [case((2, 3), (2, 3), dim=0), case((2, 3), (2, 3), (2, 3), dim=2), case((), (), dim=0)]
-    analytic = True
 
     def forward(self, *xs, dim):
         return self.backend.stack(xs, dim)
@@ -296,7 +288,6 @@ class Unbind(Op):
     """y_0, y_1, … = the slices of x along dim, without that dim;   dx = dy_0, dy_1, … side by side"""
 
     cases = [case((2, 3, 4), dim=0), case((2, 3, 4), dim=1), case((1, 3), dim=0)]
-    analytic = True
 
     def forward(self, x, dim):
         before = (slice(None),) * dim
@@ -319,7 +310,6 @@ class Split(Op):
     """y_0, y_1, … = consecutive parts of x of the given sizes along dim;   dx = cat(dy_0, dy_1, …)"""
 
     cases = [case((5, 3), sizes=(2, 3), dim=0), case((2, 3), sizes=(1, 1, 1), dim=1)]
-    analytic = True
 
     def forward(self, x, sizes, dim):
         parts, start = [], 0
@@ -365,7 +355,6 @@ class Pad(Op):
     """y = x with `widths` of constant `value` before and after each dim;   dx = the inner part of dy"""
 
     cases = [case((2, 3), widths=((0, 0), (1, 2)), value=0.0), case((2, 3), widths=((1, 0), (0, 1)), value=2.0)]
-    analytic = True
 
     def forward(self, x, widths, value):
         self.inner = tuple(slice(before, before + n) for (before, _), n in zip(widths, x.shape))

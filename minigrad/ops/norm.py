@@ -29,7 +29,6 @@ class LayerNorm(Op):
         case((3, 5), (5,), None, eps=1e-5),
         case((5,), None, None, eps=1e-3),
     ]
-    analytic = True
     rounds_inside = True  # x - mean
 
     def forward(self, x, weight, bias, eps):
@@ -79,7 +78,6 @@ class RmsNorm(Op):
     Zhang and Sennrich 2019."""
 
     cases = [case((2, 3, 5), (5,), eps=1e-5), case((5,), None, eps=1e-3)]
-    analytic = True
 
     def forward(self, x, weight, eps):
         y, rstd = self.backend.rms_norm(x, weight, eps)

@@ -41,7 +41,6 @@ class Sum(Op):
         case((2, 3, 4), dims=(0, 2), keepdim=True),
         case((0, 3), dims=(0,), keepdim=False),
     ]
-    analytic = True
 
     def forward(self, x, dims, keepdim):
         self.shape = x.shape
@@ -314,7 +313,6 @@ class Logsumexp(Op):
     """y = ln Σ e^x along dim;   dx = dy softmax(x)   (-∞ and 0 over a slice that is all -∞)"""
 
     cases = [case((3, 4), dim=1), case((2, 3, 2), dim=0)]
-    analytic = True
 
     def forward(self, x, dim):
         self.save_inputs(x)
@@ -341,7 +339,6 @@ class Cumsum(Op):
     """y_i = Σ_{j ≤ i} x_j along dim;   dx_j = Σ_{i ≥ j} dy_i   (reverse: the other way round)"""
 
     cases = [case((3, 4), dim=1, reverse=False), case((3, 4), dim=0, reverse=True)]
-    analytic = True
 
     def forward(self, x, dim, reverse):
         return self.backend.cumsum(x, dim, reverse)

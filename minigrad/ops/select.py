@@ -60,7 +60,6 @@ class Where(Op):
         case(booleans((4,)), (3, 4), (3, 1)),
         case(booleans((3, 4)), (3, 4), 0.0),
     ]
-    analytic = True
     broadcasts = True
 
     def forward(self, condition, a, b):

@@ -21,7 +21,6 @@ class Softmax(Op):
         case((2, 1), dim=1),
         case(Fixed([[0.3, -_INF, 1.1], [-_INF, -_INF, -_INF]]), dim=1),
     ]
-    analytic = True
 
     def forward(self, x, dim):
         return self.save_output(self.backend.softmax(x, dim))
@@ -34,7 +33,6 @@ class SoftmaxBackward(FormulaOp):
     """dx = y (dy - Σ dy y) along dim, y the softmax"""
 
     cases = [case((3, 5), (3, 5), dim=1), case((2, 4, 3), (2, 4, 3), dim=1)]
-    analytic = True
 
     def forward(self, dy, y, dim):
         self.save_inputs(dy, y)
@@ -59,7 +57,6 @@ class LogSoftmax(Op):
 
     cases = [case((3, 5), dim=1), case((2, 4, 3), dim=1)]
     rounds_as = 1.0  # ln Σ e^(x - max) is ln 1 where one x is far above the others
-    analytic = True
 
     def forward(self, x, dim):
         return self.save_output(self.backend.log_softmax(x, dim))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.gradcheck import FAIL, check_taylor, gradcheck
+from minigrad.gradcheck import FAIL, gradcheck
 from minigrad.gradcheck.call import subject_of
 from minigrad.gradcheck.failures import culprit
 from minigrad.nn import functional as F
@@ -51,42 +51,6 @@ def test_ties_of_many(seed):
     x = mg.tensor(np.round(np.random.default_rng(seed).standard_normal(40)))
     assert gradcheck(Sorted, x, seed=seed, raise_on_fail=False).verdict != FAIL
     assert gradcheck(WronglySorted, x, seed=seed, raise_on_fail=False).verdict == FAIL
-
-
-@pytest.mark.slow
-def test_a_taylor_remainder_that_changes_its_sign():
-    """Between steps where the cubic term and where the quadratic one is larger, the rate is anything."""
-
-    def loss(x, w, b, g, h):
-        z = x @ w.T + b
-        return ((((z - z.mean(0)) * (z.var(0, correction=0) + 1e-5).rsqrt()) * g + h).tanh() ** 2).mean()
-
-    def wrong(*inputs):
-        y = loss(*inputs)
-        return y * 0.999 + (y * 0.001).detach()
-
-    for seed in (*range(20), 105, 350):
-        rng = np.random.default_rng(seed)
-        inputs = [mg.tensor(rng.standard_normal(shape)) for shape in ((5, 3), (4, 3), (4,), (4,), (4,))]
-        assert check_taylor(loss, *inputs, seed=seed)
-        assert not check_taylor(wrong, *inputs, seed=seed, raise_on_fail=False)
-
-
-@pytest.mark.slow
-def test_a_taylor_remainder_near_the_edge_of_a_domain_or_in_rounding():
-    assert check_taylor(lambda x: x.log().sum(), mg.tensor([1e-3, 1.0, 10.0], dtype=mg.float64))
-    x = mg.randn(8, 4, dtype=mg.float64)
-    assert all(check_taylor(lambda x: (8 * x).sin().mean(), x, seed=seed) for seed in range(20))
-
-    def twice(x):
-        y = (x**2).mean()
-        return 2 * y - y.detach()
-
-    for fn in twice, lambda x: twice(x) + 1e12, lambda x: 1e-12 * twice(x) + 1:  # the last two: nothing is seen
-        assert not check_taylor(fn, x, raise_on_fail=False)
-    assert check_taylor(lambda x: x.softmax(-1).sum(), x)  # constant: its gradient is rounding
-    assert check_taylor(lambda x: (x - x.mean()).mean() + (x * 0).sum(), x)
-    assert check_taylor(lambda x: ((x - x.detach()) ** 2).sum(), x)  # at its minimum
 
 
 class SortedSquares(mg.Op, abstract=True):
@@ -148,8 +112,6 @@ def test_what_is_exact_needs_no_steps():
     """A gradient that varies faster than any step is no excuse where no differences are taken."""
 
     class Scattered(mg.Op, abstract=True):
-        analytic = True
-
         def forward(self, x):
             self.save_inputs(x)
             return x * x + 1e9  # of which so much is rounded that no small step says anything
@@ -160,7 +122,6 @@ def test_what_is_exact_needs_no_steps():
             return dy * (2 * x + mg.tensor(np.array(noise)))
 
     x = mg.tensor([0.3, -1.2, 0.8], dtype=mg.float64)
-    expected = {"expected_vjp": lambda dy, x: dy * 2 * x}
-    for options in {"numeric": "complex"}, expected:
-        assert gradcheck(Scattered, x, probes=(), raise_on_fail=False, **options).verdict == FAIL
+    report = gradcheck(Scattered, x, probes=(), raise_on_fail=False, expected_vjp=lambda dy, x: dy * 2 * x)
+    assert report.verdict == FAIL
     assert gradcheck(Scattered, x, probes=(), raise_on_fail=False).verdict != "PASS"

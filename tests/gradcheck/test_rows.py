@@ -8,7 +8,7 @@ from minigrad.gradcheck.sweep import Row, inputs_of, sweep, worst_first
 
 
 def row(name, verdict, error):
-    return Row(name, "", "cpu", 1, "ridders", verdict, SimpleNamespace(error=error), "", 0.0)
+    return Row(name, "", "cpu", 1, verdict, SimpleNamespace(error=error), "", 0.0)
 
 
 def test_the_worst_come_first():

@@ -42,7 +42,7 @@ class Index(Primitives):
             order = np.argsort(index, kind="stable")  # equal indices side by side: one sum for each
             sorted_index = index[order]
             starts = np.flatnonzero(np.r_[True, sorted_index[1:] != sorted_index[:-1]])
-            dtype = wide(dy.dtype) if dy.dtype.kind in "fc" else dy.dtype
+            dtype = wide(dy.dtype) if dy.dtype.kind == "f" else dy.dtype
             sums = np.add.reduceat(dy[order], starts, axis=0, dtype=dtype)
             dx[sorted_index[starts]] = sums
         return dx
@@ -50,7 +50,7 @@ class Index(Primitives):
 
 def added(shape, index, dy):
     """Zeros of `shape` with dy added at `index`, in a type that many can be added in."""
-    dtype = wide(dy.dtype) if dy.dtype.kind in "fc" else dy.dtype
+    dtype = wide(dy.dtype) if dy.dtype.kind == "f" else dy.dtype
     dx = np.zeros(shape, dtype)
     np.add.at(dx, index, dy.astype(dtype, copy=False))  # many times as slow where the dtypes differ
     return dx.astype(dy.dtype, copy=False)

@@ -25,12 +25,12 @@ def in_single(function):
 def wide(dtype):
     """What sums of a dtype grow in: int64 for integers and bools, and for floats float64: one that float32 numbers are
     added to one by one loses digits as it grows, and at 2^24 stays there when 1 is added."""
-    return {"f": np.float64, "c": np.complex128}.get(dtype.kind, np.int64)
+    return np.float64 if dtype.kind == "f" else np.int64
 
 
 def rounded(x, dtype):
     """A sum in wide(dtype) as what it is a result of: dtype, but int64 for integers and bools."""
-    return x.astype(dtype, copy=False) if dtype.kind in "fc" else x
+    return x.astype(dtype, copy=False) if dtype.kind == "f" else x
 
 
 def _in_single(function, args, kwargs):
