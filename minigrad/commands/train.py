@@ -26,7 +26,7 @@ def arguments(argv):
     folder = f"(default: {runs.FOLDER})"
     parser.add_argument("--out", type=cli.path, default=runs.FOLDER, metavar="FOLDER", help=f"of the run {folder}")
     parser.add_argument("--resume", action="store_true", help="continue the run in --out")
-    what = "UTF-8 files, or python-help: Python's own manual (default: little stories)"
+    what = "UTF-8 files (default: little stories)"
     parser.add_argument("--text", nargs="+", default=(), type=cli.path, metavar="FILE", help=what)
     parser.add_argument("--preset", choices=PRESETS, help="fast: seconds; nanogpt-*: nanoGPT's; options override it")
     parser.add_argument("--no-capture", dest="captured", action="store_false", help="run each step in Python; slower")

@@ -2,7 +2,8 @@
 No gradient is recorded. Random ones use the default generator, unless given another, and take float Tensors only."""
 
 import math
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
@@ -14,43 +15,23 @@ from ..random import Generator, default_generator
 from ..tensor import Tensor, randn
 
 __all__ = [
-    "skipped", "passed_over", "constant_", "zeros_", "ones_", "uniform_", "normal_", "calculate_gain",
+    "skipped", "constant_", "zeros_", "ones_", "uniform_", "normal_", "calculate_gain",
     "xavier_uniform_", "xavier_normal_", "kaiming_uniform_", "kaiming_normal_", "trunc_normal_", "orthogonal_",
 ]  # fmt: skip
 
 T = TypeVar("T", bound=Tensor)
 
-_way = ContextVar("way", default="draw")
+_skipping = ContextVar("skipping", default=False)
 
 
 @contextmanager
-def _instead(way):
-    before = _way.set("skip" if _way.get() == "skip" else way)
+def skipped() -> Iterator[None]:
+    """Within a with-block no random numbers are drawn and values stay as they are: for a model that loads weights."""
+    before = _skipping.set(True)
     try:
         yield
     finally:
-        _way.reset(before)
-
-
-def skipped() -> AbstractContextManager[None]:
-    """Within a with-block no random numbers are drawn and values stay as they are: for a model that loads weights."""
-    return _instead("skip")
-
-
-def passed_over() -> AbstractContextManager[None]:
-    """Within a with-block values do not change, but the generator advances as if they had been drawn: for a model
-    that initialises its layers itself, so that their own values need not be computed."""
-    return _instead("pass over")
-
-
-class _Nowhere:
-    """Replaces a backend: numbers are reserved, but not computed."""
-
-    @staticmethod
-    def random_uniform(draw, shape, dtype):
-        pass
-
-    random_normal = random_uniform
+        _skipping.reset(before)
 
 
 def _fill(x, values):
@@ -73,24 +54,18 @@ def ones_(tensor: T) -> T:
     return _fill(tensor, 1)
 
 
-def _random(x, fill, draw, generator):
-    """x filled by fill(x), whose numbers draw(generator, …) computes."""
-    way = _way.get()
-    if way == "draw":
-        fill(x.detach())
-    elif way == "pass over":
-        draw(default_generator if generator is None else generator, x.shape, x.dtype, _Nowhere)
-    return x
-
-
 def uniform_(tensor: T, a: float = 0.0, b: float = 1.0, generator: Generator | None = default_generator) -> T:
     """Uniform in [a, b), for a tensor of any shape. Returns it. Raises TypeError unless it holds floats."""
-    return _random(tensor, lambda x: x.uniform_(a, b, generator=generator), Generator.uniform, generator)
+    if not _skipping.get():
+        tensor.detach().uniform_(a, b, generator=generator)
+    return tensor
 
 
 def normal_(tensor: T, mean: float = 0.0, std: float = 1.0, generator: Generator | None = default_generator) -> T:
     """Normal, for a tensor of any shape. Returns it. Raises TypeError unless it holds floats."""
-    return _random(tensor, lambda x: x.normal_(mean, std, generator=generator), Generator.normal, generator)
+    if not _skipping.get():
+        tensor.detach().normal_(mean, std, generator=generator)
+    return tensor
 
 
 def _fans(x):
@@ -177,12 +152,12 @@ def trunc_normal_(
 
     if not (std > 0 and below(b) - below(a) > _RAREST):
         raise ValueError(f"trunc_normal_: next to none of N({mean}, {std}²) lies in [{a}, {b}]")
-    if _way.get() == "skip":
+    if _skipping.get():
         return tensor
     z = randn(tensor.shape, dtype=tensor.dtype, generator=generator).mul_(std).add_(mean)
     while (outside := (z < a).logical_or(z > b)).any():
         z = where(outside, randn(tensor.shape, dtype=tensor.dtype, generator=generator).mul_(std).add_(mean), z)
-    return _fill(tensor, z) if _way.get() == "draw" else tensor
+    return _fill(tensor, z)
 
 
 def orthogonal_(tensor: T, gain: float = 1.0, generator: Generator | None = default_generator) -> T:
@@ -190,12 +165,10 @@ def orthogonal_(tensor: T, gain: float = 1.0, generator: Generator | None = defa
     dims as one. Returns it. Raises ValueError for fewer dims. Source: Saxe et al. 2014."""
     if tensor.ndim < 2:
         raise ValueError(f"orthogonal_ needs at least two dims, got shape {tensor.shape}")
-    if _way.get() == "skip" or not tensor.numel():
+    if _skipping.get() or not tensor.numel():
         return tensor
     rows, columns = tensor.shape[0], tensor.numel() // tensor.shape[0]
     drawn = randn(max(rows, columns), min(rows, columns), dtype=float64, generator=generator).numpy()
-    if _way.get() == "pass over":
-        return tensor
     q, r = np.linalg.qr(drawn)
     q = q * np.where(np.diag(r) < 0, -1.0, 1.0)  # else its distribution would depend on LAPACK's choice of signs
     return _fill(tensor, gain * (q.T if rows < columns else q).reshape(tensor.shape))

@@ -332,7 +332,7 @@ def settings_for(out, typed, preset, texts, saved):
     chosen = old | PRESETS.get(preset, {}) | typed
     settings = DEFAULTS | ({} if chosen.get("muon", DEFAULTS["muon"]) else ADAMW) | chosen
     if texts:
-        settings["text"] = [p if p == text.PYTHON_HELP else os.path.abspath(p) for p in map(os.fspath, texts)]
+        settings["text"] = [os.path.abspath(path) for path in texts]
     changed = [
         f"{k} {old[k]}, not {settings[k]}" for k in (*SHAPE, "muon", "seed") if k in old and old[k] != settings[k]
     ]
@@ -354,5 +354,5 @@ def read_text(out, settings, saved, texts):
         hint = f": the run in {out} began with it; if it has moved, say where it is now with --text"
         raise CommandError(cli.said(error) + (hint if saved and not texts else "")) from None
     if saved and not settings["text"] and saved.get("crc", 0) not in (0, zlib.crc32(corpus.encode())):
-        raise CommandError(f"the run in {out} began with another default text: go on with --text {text.PYTHON_HELP}")
+        raise CommandError(f"the run in {out} began with another default text: say where it is with --text")
     return corpus

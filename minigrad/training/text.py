@@ -20,8 +20,6 @@ from . import stories
 
 __all__ = ["CharVocab", "read_corpus", "memory", "split", "Batches", "fixed_batches"]
 
-PYTHON_HELP = "python-help"  # in place of a file: Python's own manual
-
 Text = TypeVar("Text", str, Array)
 MOST_PACKED = 10**6  # characters of a split, since more would take long
 PER_BYTE = 20  # bytes of memory that a byte of text takes while it is encoded: str, code points, ids and their masks
@@ -85,8 +83,7 @@ def _code_points(text):
 
 
 def read_corpus(paths: Iterable[FilePath] = ()) -> str:
-    """The text of the files, in order, with a newline between two; without files, the stories of stories.py. A single
-    "python-help", if there is no such file, is Python's own manual.
+    """The text of the files, in order, with a newline between two; without files, the stories of stories.py.
 
     Files are UTF-8; a byte order mark is dropped and CR LF becomes LF. Raises OSError for a file that cannot be read.
     Raises TextError for a file that is empty, binary, not UTF-8 (the message says where) or no ordinary file, for more
@@ -95,8 +92,6 @@ def read_corpus(paths: Iterable[FilePath] = ()) -> str:
     paths = list(paths)
     if not paths:
         return stories.corpus()[0]
-    if paths == [PYTHON_HELP] and not os.path.exists(PYTHON_HELP):
-        return python_help()
     size = sum(map(_size, paths))
     if size * PER_BYTE > memory():
         raise TextError(
@@ -151,16 +146,6 @@ def _read(path):
     if not text:
         raise TextError(f"{path} is empty")
     return text
-
-
-def python_help() -> str:
-    """About 465,000 characters of English that come with Python: the topics of help(). They, the vocabulary and every
-    loss differ a little between versions of Python."""
-    try:
-        from pydoc_data.topics import topics
-    except ImportError:
-        raise TextError(f"this Python comes without pydoc_data, which {PYTHON_HELP} is: give another text") from None
-    return "\n".join(topics[name] for name in sorted(topics))
 
 
 def split(ids: Text, fraction: float = 0.9) -> tuple[Text, Text]:

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from pydoc_data.topics import topics
 
 import numpy as np
 import workers
@@ -64,7 +65,7 @@ def reversal(layers, heads):
 
 
 def characters(layers, heads, T=32):
-    corpus = text.read_corpus([text.PYTHON_HELP])
+    corpus = "\n".join(topics[name] for name in sorted(topics))  # Python's own manual
     vocab = text.CharVocab(corpus)
     ids = vocab.encode(corpus[: 1 << 20])
 

@@ -66,13 +66,8 @@ def test_other_vocabularies_are_told_apart():
 # --------------------------------------------------------------------------------------------------------- the corpus
 
 
-def test_without_files_there_are_stories_and_pythons_manual_by_its_name(tmp_path, monkeypatch):
+def test_without_files_there_are_stories():
     assert text.read_corpus() == text.read_corpus([]) == stories.corpus()[0]
-    manual = text.read_corpus([text.PYTHON_HELP])
-    assert len(manual) > 300_000 and manual.count(" the ") > 1_000
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / text.PYTHON_HELP).write_text("a file of that name", encoding="utf-8")
-    assert text.read_corpus([text.PYTHON_HELP]) == "a file of that name"
 
 
 def test_what_gzip_and_xz_need():

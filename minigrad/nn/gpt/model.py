@@ -73,13 +73,12 @@ class GPT(Module):
     def __init__(self, config: GPTConfig | None = None, **sizes: Any) -> None:
         if not isinstance(config, GPTConfig) or sizes:
             raise TypeError("GPT takes a GPTConfig: nn.GPT(nn.GPTConfig(vocab_size=…, block_size=…))")
-        with init.passed_over():  # the loop below draws what layers would draw themselves
-            self.wte = Embedding(config.vocab_size, config.n_embd)
-            self.wpe = Embedding(config.block_size, config.n_embd) if config.positions == "learned" else None
-            self.dropout = Dropout(config.dropout)
-            self.blocks = ModuleList(Block(config) for _ in range(config.n_layer))
-            self.norm = LayerNorm(config.n_embd, bias=config.bias)
-            self.lm_head = None if config.tied else Linear(config.n_embd, config.vocab_size, bias=False)
+        self.wte = Embedding(config.vocab_size, config.n_embd)
+        self.wpe = Embedding(config.block_size, config.n_embd) if config.positions == "learned" else None
+        self.dropout = Dropout(config.dropout)
+        self.blocks = ModuleList(Block(config) for _ in range(config.n_layer))
+        self.norm = LayerNorm(config.n_embd, bias=config.bias)
+        self.lm_head = None if config.tied else Linear(config.n_embd, config.vocab_size, bias=False)
         std = 0.02 * math.sqrt(768 / config.n_embd) if config.init_std is None else config.init_std
         for name, p in self.named_parameters():
             if p.ndim == 2:
