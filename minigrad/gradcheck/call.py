@@ -13,6 +13,7 @@ import numpy as np
 from .. import autograd
 from ..nn import Module
 from ..random import default_generator
+from ..replay.captured import Captured
 from ..tensor import Tensor
 from .adapters import framework_of
 from .adapters.foreign import Adapted
@@ -58,6 +59,8 @@ def prepared(fn, inputs, kwargs=None, vjp=None, expected_vjp=None):
     last input, and a function of another framework one of Tensors."""
     if not callable(fn):
         raise TypeError(f"gradcheck: the first argument must be a function; got {fn!r}")
+    if isinstance(fn, Captured):  # whose results have no graph: the same arithmetic, recorded anew by each call
+        fn = fn.function
     framework = framework_of(fn, (inputs, kwargs), vjp)
     inputs = unpacked(inputs, framework)
     if kwargs:

@@ -157,93 +157,6 @@ def torch_compile(sizes, weights, device="cpu"):
     return torch(sizes, weights, device, compiled=True)
 
 
-# -------------------------------------------------------------------------------------------------------------- others
-
-
-def jax(sizes, weights):
-    import jax
-    from jax import numpy as jnp
-
-    L, NH, C, T, B, _ = sizes
-
-    def norm(x, w):
-        centred = x - x.mean(-1, keepdims=True)
-        return centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * w
-
-    def loss_of(p, x, y):
-        h = p["wte.weight"][x] + p["wpe.weight"]  # (B, T, C)
-        for i in range(L):
-            w = {name: p[f"blocks.{i}.{name}.weight"] for name in ("norm1", "qkv", "out", "norm2", "fc", "proj")}
-            qkv = (norm(h, w["norm1"]) @ w["qkv"].T).reshape(B, T, 3, NH, C // NH)
-            z = jax.nn.dot_product_attention(qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2], is_causal=True)  # (B, T, nh, hs)
-            h = h + z.reshape(B, T, C) @ w["out"].T
-            h = h + jax.nn.gelu(norm(h, w["norm2"]) @ w["fc"].T, approximate=True) @ w["proj"].T
-        logits = norm(h, p["norm.weight"]) @ p["wte.weight"].T  # (B, T, V)
-        return -jnp.take_along_axis(jax.nn.log_softmax(logits), y[..., None], -1).mean()
-
-    def update(state, x, y):
-        p, m, v, t = state
-        loss, g = jax.value_and_grad(loss_of)(p, x, y)
-        scale = jnp.minimum(1.0, CLIP / (jnp.sqrt(sum((a**2).sum() for a in g.values())) + 1e-6))
-        t = t + 1
-        for name, w in p.items():
-            a = g[name] * scale
-            m[name] = BETAS[0] * m[name] + (1 - BETAS[0]) * a
-            v[name] = BETAS[1] * v[name] + (1 - BETAS[1]) * a**2
-            root = jnp.sqrt(v[name] / (1 - BETAS[1] ** t)) + EPS
-            decayed = w * (1 - LR * DECAY) if w.ndim >= 2 else w
-            p[name] = decayed - LR * (m[name] / (1 - BETAS[0] ** t)) / root
-        return (p, m, v, t), loss
-
-    update = jax.jit(update, donate_argnums=0)
-    zeros = [{name: jnp.zeros_like(w) for name, w in weights.items()} for _ in range(2)]
-    state = ({name: jnp.array(w) for name, w in weights.items()}, *zeros, jnp.zeros(()))
-
-    def step(x, y):
-        nonlocal state
-        state, loss = update(state, x.astype(np.int32), y.astype(np.int32))
-        jax.block_until_ready(state)
-        return float(loss)
-
-    return step
-
-
-def tinygrad(sizes, weights):
-    from tinygrad import Context, Tensor, TinyJit, nn
-
-    L, NH, C, T, B, V = sizes
-
-    p = {name: Tensor(w).realize() for name, w in weights.items()}
-    kinds = [(DECAY, [w for w in p.values() if w.ndim >= 2]), (0.0, [w for w in p.values() if w.ndim < 2])]
-    optimizers = [nn.optim.AdamW(ws, LR, *BETAS, eps=EPS, weight_decay=decay) for decay, ws in kinds]
-    optimizer = nn.optim.OptimizerGroup(*optimizers)
-
-    @TinyJit
-    def update(x, y):
-        optimizer.zero_grad()
-        h = p["wte.weight"][x] + p["wpe.weight"]  # (B, T, C)
-        for i in range(L):
-            w = {name: p[f"blocks.{i}.{name}.weight"] for name in ("norm1", "qkv", "out", "norm2", "fc", "proj")}
-            qkv = (h.layernorm(eps=1e-5) * w["norm1"]) @ w["qkv"].T
-            q, k, v = (a.reshape(B, T, NH, C // NH).transpose(1, 2) for a in qkv.split(C, dim=2))  # (B, nh, T, hs)
-            z = q.scaled_dot_product_attention(k, v, is_causal=True)
-            h = h + z.transpose(1, 2).reshape(B, T, C) @ w["out"].T
-            h = h + ((h.layernorm(eps=1e-5) * w["norm2"]) @ w["fc"].T).gelu() @ w["proj"].T
-        logits = (h.layernorm(eps=1e-5) * p["norm.weight"]) @ p["wte.weight"].T  # (B, T, V)
-        loss = logits.reshape(B * T, V).sparse_categorical_crossentropy(y.reshape(B * T))
-        loss.backward()
-        norm = sum((w.grad.square().sum() for w in p.values()), Tensor(0.0)).sqrt()
-        for w in p.values():
-            w.grad = w.grad * (CLIP / (norm + 1e-6)).minimum(1.0)
-        return loss.realize(*optimizer.schedule_step())
-
-    def step(x, y):
-        with Context(TRAINING=1):
-            return update(Tensor(x.astype(np.int32)).realize(), Tensor(y.astype(np.int32)).realize()).item()
-
-    return step
-
-
 def gemms(sizes, weights):
     L, NH, C, T, B, V = sizes
     rng = np.random.default_rng(0)
@@ -279,7 +192,5 @@ CONTENDERS = {  # name: (what makes its step, the package it needs)
     "minigrad eager": (minigrad_eager, "minigrad"),
     "torch": (torch, "torch"),
     "torch.compile": (torch_compile, "torch"),
-    "jax": (jax, "jax"),
-    "tinygrad": (tinygrad, "tinygrad"),
     "GEMMs alone": (gemms, "numpy"),
 }

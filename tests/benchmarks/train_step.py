@@ -1,27 +1,23 @@
-"""Milliseconds per training step of nanoGPT's model: minigrad, and which of torch, jax and tinygrad are here.
+"""Milliseconds per training step of nanoGPT's model: minigrad, and PyTorch if it is here.
 
     python tests/benchmarks/train_step.py [--config nanogpt-cpu] [--only minigrad torch] [--compile] [--json FILE]
     python tests/benchmarks/train_step.py --device cuda --config gpt2 [--tf32]  # minigrad and PyTorch on a GPU
 
-float32, AdamW with clipping, 65 kinds of tokens; the models are in contenders.py. All start from the same weights and
+float32, AdamW with clipping, 65 kinds of tokens; the models are in contenders.py. Both start from the same weights and
 see the same random batches, so their first losses must agree. "minigrad" is the step captured, "minigrad eager" the
 same function called as it is, and "GEMMs alone" the step's matrix products and nothing else, in NumPy.
 
-Each has a process of its own, and their turns are interleaved: see workers.py. Ratios are medians over rounds. "÷ peak"
-is to the time that the step's FLOPs would take at the rate of multiply-adds in registers, measured in the same rounds
-by peak.py. The FLOPs are those of the matrix products, by GPTConfig.cost(): backward takes twice those of forward, and
-a causal mask saves nothing. MiB is the memory that training adds at its peak to the libraries and the weights. Neither
-is given for a GPU.
+Each has a process of its own, and their turns are interleaved: see workers.py. Ratios are medians over rounds. MiB is
+the memory that training adds at its peak to the libraries and the weights, not given for a GPU. The FLOPs are those of
+the matrix products, by GPTConfig.cost(): backward takes twice those of forward, and a causal mask saves nothing.
 """
 
 import importlib.metadata
 import importlib.util
 import os
-import statistics
 import sys
 import tempfile
 import time
-from pathlib import Path
 
 import numpy as np
 from contenders import CONTENDERS, Sizes
@@ -37,7 +33,6 @@ CONFIGS = {
 }
 AGREE = 1e-3  # the largest difference between two first losses
 FIRST, UNTIMED, TURN = 5, 2, 3.0  # steps compared; steps to warm up with; longest turn, in seconds
-PEAK_SAMPLES = 5  # of about 10 ms, in each round
 
 
 def work(name, sizes, args):
@@ -73,21 +68,15 @@ def work(name, sizes, args):
 
 
 def measure(names, args):
-    """({name: Worker}, GFLOP/s of multiply-adds in each round, or [] without a compiler)."""
-    here, sizes = Path(__file__).parent, CONFIGS[args.config]
+    """{name: Worker}"""
     with tempfile.TemporaryDirectory() as folder:
-        np.savez(path := os.path.join(folder, "weights.npz"), **sizes.initial_weights())
+        np.savez(path := os.path.join(folder, "weights.npz"), **CONFIGS[args.config].initial_weights())
         options = ["--config", args.config, "--weights", path, "--device", args.device, *["--tf32"][: args.tf32]]
         commands = {name: ([__file__, "--worker", name, *options], args.steps) for name in names}
-        if args.device == "cpu":
-            commands["FMA peak"] = [here / "peak.py", "--worker"], PEAK_SAMPLES
-        workers = interleaved(commands, environment(args), args.rounds)
-    peak = workers.pop("FMA peak", None)
-    return workers, peak.rounds if peak else []
+        return interleaved(commands, environment(args), args.rounds)
 
 
-def summary(worker, base, least):
-    """least: ms of the FLOPs at the peak, in each round."""
+def summary(worker, base):
     rounds = [times for times, _ in worker.rounds]
     version, losses = worker.ready
     return {
@@ -95,20 +84,19 @@ def summary(worker, base, least):
         "steps": sum(map(len, rounds)),
         **spread(rounds),
         "ratio_to_torch": ratio(rounds, [times for times, _ in base.rounds]) if base else None,
-        "ratio_to_peak": ratio(rounds, least) if least else None,
         "peak_mib": worker.rounds[-1][1],
         "first_losses": losses,
     }
 
 
 def report(results):
-    columns = f"{'version':>14}{'steps':>7}{'median ms':>11}{'p10 ms':>9}{'÷ torch':>9}{'÷ peak':>9}{'MiB':>7}"
+    columns = f"{'version':>14}{'steps':>7}{'median ms':>11}{'p10 ms':>9}{'÷ torch':>9}{'MiB':>7}"
     print(f"{'':14}{columns}   first losses")
     for name, r in results.items():
-        ratios = "".join(f"{'' if x is None else f'{x:.2f}':>9}" for x in (r["ratio_to_torch"], r["ratio_to_peak"]))
+        ratio_to_torch = "" if r["ratio_to_torch"] is None else f"{r['ratio_to_torch']:.2f}"
         losses = " ".join("" if loss is None else f"{loss:.5f}" for loss in r["first_losses"])
         mib = "" if r["peak_mib"] is None else f"{r['peak_mib']:.0f}"
-        numbers = f"{r['steps']:7}{r['median']:11.2f}{r['p10']:9.2f}{ratios}{mib:>7}"
+        numbers = f"{r['steps']:7}{r['median']:11.2f}{r['p10']:9.2f}{ratio_to_torch:>9}{mib:>7}"
         print(f"{name:14}{r['version']:>14}{numbers}   {losses}")
 
 
@@ -133,18 +121,15 @@ def main():
     if args.device != "cpu":
         names = [name for name in names if packages[name] in ("minigrad", "torch")]
     about = machine(args)
-    workers, peaks = measure(names, args)
+    workers = measure(names, args)
     flops = 3 * sizes.minigrad_config().cost(batch=sizes.B).flops
-    least = [[flops / gflops / 1e6 for gflops in samples] for samples in peaks]
-    results = {name: summary(worker, workers.get("torch"), least) for name, worker in workers.items()}
-    peak = statistics.median(map(max, peaks)) if peaks else None
+    results = {name: summary(worker, workers.get("torch")) for name, worker in workers.items()}
 
     print(", ".join(f"{key} {value}" for key, value in about.items()))
-    at_peak = f", {flops / peak / 1e6:.2f} ms at the peak of {peak:.0f} GFLOP/s" if peak else ""
-    print(f"{args.config}: {sizes}, {flops / 1e9:.3f} GFLOP a step{at_peak}\n")
+    print(f"{args.config}: {sizes}, {flops / 1e9:.3f} GFLOP a step\n")
     report(results)
     found = {"config": args.config, "sizes": sizes._asdict(), "unit": "ms per step", "results": results}
-    found |= {"flops": flops, "flops_counted": "3 × GPTConfig.cost().flops", "peak_gflops": peak}
+    found |= {"flops": flops, "flops_counted": "3 × GPTConfig.cost().flops"}
     write(args.json, about, args.rounds, **found)
     losses = np.array([r["first_losses"] for r in results.values() if r["first_losses"][0] is not None])
     if len(losses) and (apart := np.ptp(losses, axis=0).max()) > AGREE:

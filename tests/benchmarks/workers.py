@@ -26,10 +26,7 @@ AVX2 = {
     "ONEDNN_MAX_CPU_ISA": "AVX2",
     "OPENBLAS_CORETYPE": "Haswell",  # NumPy's products
     "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",  # NumPy's own loops
-    "CXX": ENVIRONMENT.get("CXX", "g++") + " -mno-avx512f",  # minigrad's kernels, and the FMA loop of peak.py
-    "XLA_FLAGS": "--xla_cpu_max_isa=AVX2",  # JAX
-    "CCC_OVERRIDE_OPTIONS": "# +-march=haswell",  # clang, and so tinygrad
-    "CCACHE": "0",  # tinygrad's cache of what clang compiled without that
+    "CXX": ENVIRONMENT.get("CXX", "g++") + " -mno-avx512f",  # minigrad's kernels
 }
 
 

@@ -271,6 +271,13 @@ def test_a_pair_of_numpy_functions():
     assert report.verdict == FAIL and "import numpy as np" in report.snippet and "np.array([[" in report.snippet
 
 
+def test_a_captured_function_is_checked_as_the_function_that_it_runs():
+    x = mg.tensor(array(3))
+    assert gradcheck(mg.capture(lambda x: x.exp().sum()), x, probes=()).verdict == PASS
+    wrong = mg.capture(lambda x: 2 * x.exp().sum() - x.exp().sum().detach())
+    assert gradcheck(wrong, x, probes=(), raise_on_fail=False).verdict == FAIL
+
+
 def test_a_pair_of_several_inputs():
     def vjp(dy, x, w, *, b):
         return dy @ w.T, x.T @ dy, {"b": dy.sum(0)}
