@@ -58,15 +58,10 @@ class WhatIf:
     loss: float
 
     def __str__(self) -> str:
-        return self.text()
-
-    def text(self, tokens: Sequence[str] | None = None, first: int = 0) -> str:
-        """A line for each key that the query sees. tokens: what the keys are, a str each. first: the number of the
-        first."""
+        """A line for each key that the query sees."""
         lines = ["key  weight   slope    change"]
         for j in map(int, np.flatnonzero(~np.isnan(self.slope))):
-            line = f"{first + j:3}  {self.weights[j]:6.3f}  {self.slope[j]:+.1e}  {self.change[j]:+.1e}"
-            lines.append(line if tokens is None else f"{line}  {tokens[j]!r}")
+            lines.append(f"{j:3}  {self.weights[j]:6.3f}  {self.slope[j]:+.1e}  {self.change[j]:+.1e}")
         return "\n".join(lines)
 
 
