@@ -104,3 +104,12 @@ def test_an_empty_folder_is_not_taken_for_the_kernels(tmp_path, monkeypatch):
         kernels.find_kernels()
     (tmp_path / "kernels" / "common.cuh").touch()
     assert kernels.find_kernels() == tmp_path / "kernels"
+
+
+def test_the_tests_that_ci_names_are_there():
+    """.ci/bare passes files to pytest, in braces of the shell, or without their folder and ending."""
+    script = (ROOT / ".ci" / "bare").read_text(encoding="utf-8")
+    braces = " ".join(re.findall(r"tests/\S*\{\S+\.py", script))
+    named = subprocess.check_output(["bash", "-c", f"echo {braces}"], text=True).split()
+    named += [f"tests/{name}.py" for row in re.findall(r"\]='(\w+/.*)'", script) for name in row.split()]
+    assert len(named) > 20 and not [name for name in named if not (ROOT / name).exists()]
