@@ -76,7 +76,7 @@ def read(args, sequences=1):
 
     The loss is the mean over all characters but the first. With --right and --wrong, it is the difference of two logits
     after the last character. Raises CommandError for what the model cannot read."""
-    text, compared = args.text, not args.right is args.wrong is None
+    text, compared = args.text, args.right is not None or args.wrong is not None
     if text is None and compared:
         raise cli.CommandError("--right and --wrong need a text, after which they come")
     if text is not None and os.path.isfile(text):

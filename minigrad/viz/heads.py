@@ -13,6 +13,7 @@ from .labels import visible
 PANELS = 144  # the most that are drawn, 12 layers of 12 heads
 LABELLED = 64  # the most tokens that are written along an axis
 LARGEST = 480  # pixels of a map at most; where there are more cells, each pixel is a mean of some
+WIDEST = 60  # inches of a picture: programs refuse much larger ones
 MASKED, NOT_FINITE = "#e3e6ea", "#ff00c8"
 
 
@@ -41,7 +42,7 @@ def heads_grid(
     queries, keys = (None, None) if tokens is None else _along_both(tokens, layers)
     longest = max(max(heads.shape[1:]) for heads in layers.values())
     side = 1.7 if tokens is None or longest > LABELLED else max(1.7, 0.1 * longest)  # inches; a token needs 0.1
-    side = max(side, min(longest, LARGEST) / canvas.DPI)
+    side = min(max(side, min(longest, LARGEST) / canvas.DPI), WIDEST / max(rows, columns))
     figure = canvas.new_figure("a grid of heads", (max(side * columns, 3.4), side * rows + 0.3))
     if title is not None:  # no mathtext anywhere, since a $ is a token like any other
         figure.suptitle(title, fontsize=min(12, 110 * figure.get_figwidth() / max(len(title), 1)), parse_math=False)

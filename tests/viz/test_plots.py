@@ -152,6 +152,12 @@ def test_a_grid_has_a_row_per_layer_and_a_column_per_head(tmp_path, figures):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_grid_of_many_heads_is_not_too_wide(tmp_path, drawn, monkeypatch):
+    monkeypatch.setattr("minigrad.viz.heads.WIDEST", 4)
+    viz.heads_grid(pattern(4, 2, 2), tmp_path / "a.png")
+    assert drawn[0].get_size_inches()[0] == 4
+
+
 def test_the_tokens_of_a_grid_can_be_seen(tmp_path, figures):
     keys = ["$a$", "\n", "\x00", "日", " the", ""]
     viz.heads_grid(pattern(1, 3, 6), tmp_path / "a.png", tokens=keys)
