@@ -11,6 +11,7 @@ from ..typing import FilePath
 from . import canvas
 
 WINDOW = 1 / 20  # of all steps: how far the smoothing of the training loss looks to either side
+POINTS = 500  # at which it is smoothed: more would not be seen in a picture of this width
 MARKERS = "o", "s", "^", "D", "v", "P", "X"
 DOTTED = 60  # the most points that get dots: more would run into one another
 
@@ -30,7 +31,8 @@ def loss_curve(rows: FilePath | Iterable[Mapping[str, Any]], path: FilePath) -> 
     blue, orange, *_ = canvas.COLOURS
     alone = "." if len(rows) < 3 else ""  # a line through a single point cannot be seen
     axes.plot(steps, train, color=blue, alpha=0.3, linewidth=0.8, marker=alone, label="training, each step")
-    axes.plot(steps, smooth(train), color=blue, label="training, smoothed")
+    at, means = smooth(train)
+    axes.plot(np.array(steps)[at], means, color=blue, label="training, smoothed")
     if val:
         axes.plot(*zip(*val, strict=True), "o-", color=orange, markersize=4, label="validation")
     if finite := [point for point in val if math.isfinite(point[1])]:
@@ -42,18 +44,19 @@ def loss_curve(rows: FilePath | Iterable[Mapping[str, Any]], path: FilePath) -> 
 
 
 def smooth(ys):
-    """The mean around each number: of a tenth of all numbers, and of fewer near both ends, where as many are taken
-    after it as there are before. So the curve does not trail, and a straight line stays as it is.
+    """(at, means): the mean around each of at most POINTS places, of a tenth of all numbers. Near both ends it is of
+    fewer, as many after it as before. So the curve does not trail, and a straight line stays as it is.
 
     A NaN or infinity leaves a gap, and does not count."""
     ys = np.asarray(ys, np.float64)
-    finite, i = np.isfinite(ys), np.arange(len(ys))
-    reach = np.minimum(np.minimum(i, i[::-1]), int(len(ys) * WINDOW))
-    sums, counts = (np.concatenate([[0.0], np.cumsum(each)]) for each in (np.where(finite, ys, 0), finite))
-    return [
-        (sums[last] - sums[first]) / (counts[last] - counts[first]) if there else math.nan
-        for first, last, there in zip(i - reach, i + reach + 1, finite)
-    ]
+    at = np.unique(np.linspace(0, len(ys) - 1, min(len(ys), POINTS)).astype(int))
+    means = np.full(len(at), np.nan)
+    for n, i in enumerate(at):
+        if np.isfinite(ys[i]):
+            reach = min(i, len(ys) - 1 - i, int(len(ys) * WINDOW))
+            around = ys[i - reach : i + reach + 1]
+            means[n] = around[np.isfinite(around)].mean()
+    return at, means
 
 
 def curves(series: Mapping[str, tuple[Any, Any]], path: FilePath, xlabel: str, ylabel: str, log: str = "") -> None:

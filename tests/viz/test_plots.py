@@ -73,15 +73,21 @@ def test_a_loss_curve_of_a_file_and_without_validation(tmp_path, drawn):
 def test_smoothing_is_a_mean_that_looks_ahead_as_far_as_back():
     ys = np.random.default_rng(0).normal(size=200)
     ys[[50, 51, 90]] = math.nan, math.inf, -math.inf
-    found = smooth(ys)
+    at, found = smooth(ys)
+    assert at.tolist() == [*range(200)]
     np.testing.assert_array_equal(np.isfinite(found), np.isfinite(ys))
     for i in (0, 1, 2, 5, 15, 49, 52, 120, 195, 199):
         reach = min(10, i, 199 - i)
         around = ys[i - reach : i + reach + 1]
         assert found[i] == pytest.approx(around[np.isfinite(around)].mean(), rel=1e-9), i
     line = 7 - 0.003 * np.arange(2001)
-    np.testing.assert_allclose(smooth(line), line, rtol=1e-12)
-    assert smooth([]) == [] and smooth([7.0, 5.0]) == [7, 5]
+    at, found = smooth(line)
+    assert len(at) == 500 and at[0] == 0 and at[-1] == 2000
+    np.testing.assert_allclose(found, line[at], rtol=1e-12)
+    assert smooth([])[1].tolist() == [] and smooth([7.0, 5.0])[1].tolist() == [7, 5]
+    ys = np.full(200, 2.0)
+    ys[50] = 1e20  # is not felt further off
+    assert smooth(ys)[1][[30, 70, 199]].tolist() == [2, 2, 2]
 
 
 @pytest.mark.parametrize("log", ["", "x", "y", "xy"])
