@@ -11,8 +11,8 @@
 // row of scores is within a warp, what is computed from it needs no barrier, and Y stays in registers to the end. For
 // MI × N products, a thread reads MI + N numbers of shared memory: with 4 × 8, 128 of 140 instructions multiply.
 //
-// With TENSOR, tensor cores multiply, a warp is 8 × 4 threads that hold what tensor.cuh says, and tiles hold T: the
-// pattern and its gradient are rounded to it before `weigh`.
+// With TENSOR, tensor cores multiply, a warp is 8 × 4 threads that hold what tensor.cuh says, and tiles hold Factors: the
+// pattern and its gradient are rounded to these before `weigh`.
 //
 // Banks: the chunks that half a warp reads at once lie side by side, or in 8 neighbouring rows, which begin 16 bytes
 // further each, or in 2 rows, each read by half of its threads. So none are in each other's way, nor are 32 stores to P.
@@ -24,27 +24,32 @@
 #include "heads.cuh"
 #include "tensor.cuh"
 
-template <bool, typename A, typename B> struct Either { typedef A type; };
-template <typename A, typename B> struct Either<false, A, B> { typedef B type; };
-typedef Either<TENSOR, T, R>::type E;  // what tiles hold
+typedef Either<TENSOR != 0, Factor, R>::type E;  // what tiles hold
 
 constexpr int THREADS = 128, WARPS = THREADS / 32, DOWN = TENSOR ? 8 : 4, ACROSS = 32 / DOWN;  // threads of a warp
 constexpr int CHUNK = 16 / sizeof(E);                                         // elements of a chunk
 constexpr int MI = ROWS / WARPS / DOWN, NI = COLUMNS / ACROSS, DI = DP / ACROSS;  // a thread's part of S and of Y
 constexpr int PIECE = TENSOR ? 2 : CHUNK;  // columns of Y that lie side by side
 constexpr int STEP = TENSOR ? 32 / sizeof(E) : 2 * CHUNK;  // of what a product sums over: elements at a time
-constexpr bool AHEAD = sizeof(E) == 2;  // is there room for the next tiles, which are copied while these are used?
+// Is there room for the next tiles, which are copied, as they are, while these are used?
+constexpr bool AHEAD = TENSOR == 1 && sizeof(T) == 2;
 constexpr int LD = DP + CHUNK, LDP = COLUMNS + (TENSOR ? CHUNK : ACROSS);  // elements in a row of a tile, and of P
 constexpr int TILE = COLUMNS * LD;  // elements
 
 template <typename W, int N = CHUNK> struct alignas(N * sizeof(W)) Chunk { W v[N]; };
 __device__ __forceinline__ Chunk<E> chunk(const E* x) { return *reinterpret_cast<const Chunk<E>*>(x); }
 
-// x as tiles hold it.
+// Two numbers as tiles hold them.
 template <typename X>
-__device__ __forceinline__ E exact(X x) {
-  if constexpr (TENSOR && sizeof(E) == 4) return __uint_as_float(tf32(x));
-  else return E(x);
+__device__ __forceinline__ Chunk<E, 2> rounded(X x, X y) {
+  if constexpr (TENSOR == 2) {
+    const unsigned both = bfloat16_pair(x, y);
+    return *reinterpret_cast<const Chunk<E, 2>*>(&both);
+  } else if constexpr (TENSOR && sizeof(E) == 4) {
+    return {{__uint_as_float(tf32(x)), __uint_as_float(tf32(y))}};
+  } else {
+    return {{E(x), E(y)}};
+  }
 }
 
 __device__ __forceinline__ long long smaller(long long a, long long b) { return a < b ? a : b; }
@@ -115,9 +120,9 @@ __device__ __forceinline__ void load(E* tile, const T* x, long long stride, long
       else held[s] = gathered(x, found(s));
     }
     UNROLL for (int s = 0; s < STEPS; s++, tile += AT_ONCE * LD) {
-      Chunk<E> y;
-      UNROLL for (int e = 0; e < CHUNK; e++) y.v[e] = exact(held[s].v[e]);
-      *reinterpret_cast<Chunk<E>*>(tile) = y;
+      Chunk<Chunk<E, 2>, CHUNK / 2> y;
+      UNROLL for (int e = 0; e < CHUNK; e += 2) y.v[e / 2] = rounded(held[s].v[e], held[s].v[e + 1]);
+      *reinterpret_cast<Chunk<Chunk<E, 2>, CHUNK / 2>*>(tile) = y;
     }
   }
 }
@@ -219,9 +224,9 @@ __device__ __forceinline__ void put(E* p, const R (&s)[MI][NI]) {
   UNROLL for (int i = 0; i < MI; i++) {
     if constexpr (TENSOR) {
       UNROLL for (int j = 0; j < NI; j += 2)
-        *reinterpret_cast<Chunk<E, 2>*>(p + row(i) * LDP + column(j)) = {{exact(s[i][j]), exact(s[i][j + 1])}};
+        *reinterpret_cast<Chunk<E, 2>*>(p + row(i) * LDP + column(j)) = rounded(s[i][j], s[i][j + 1]);
     } else {
-      UNROLL for (int j = 0; j < NI; j++) p[row(i) * LDP + column(j)] = s[i][j];
+      UNROLL for (int j = 0; j < NI; j++) p[row(i) * LDP + column(j)] = rounded(s[i][j], s[i][j]).v[0];
     }
   }
   __syncwarp();
@@ -234,7 +239,7 @@ __device__ __forceinline__ void weigh(R (&y)[MI][DI], const R (&s)[MI][NI], E* P
     Fragment p;
     UNROLL for (int i = 0; i < 4; i++) {
       const int j = k / 4 + i / 2 * 2;
-      const Chunk<E, 2> two = {{E(s[i % 2][j]), E(s[i % 2][j + 1])}};
+      const Chunk<E, 2> two = rounded(s[i % 2][j], s[i % 2][j + 1]);
       p.r[i] = *reinterpret_cast<const unsigned*>(&two);
     }
     multiply(y, p, [&](int d) { return piece<true, false, LD>(b, d, k); });

@@ -1,8 +1,9 @@
-// Matrix products on tensor cores: y[i] = a[i] @ b[i] (+ bias), of halves, or of floats as TF32; sums are floats.
+// Matrix products on tensor cores: y[i] = a[i] @ b[i] (+ bias), of halves, or of floats as TF32 or bfloat16; sums are
+// floats.
 //
 //   layout   as in matmul.cu
 //   launch   in a 1-D grid, THREADS for each tile of SIDE × SIDE of y, of each batch and each part of k
-//   equals   y = np.matmul(a, b); y += bias, of float32 with a and b rounded to 10 bits after the point
+//   equals   y = np.matmul(a, b); y += bias, of float32 with a and b rounded to 10 bits after the point, or to 7
 //
 // READ_A and READ_B say how the threads read an operand, as in matmul.cu, with V for 16 bytes. It is copied to shared
 // memory as it is (by cp.async, where 16 bytes can be read at once), two steps ahead of the products; ldmatrix turns one
@@ -37,8 +38,12 @@ struct Tile {
   }
   template <bool RIGHT>
   __device__ __forceinline__ Fragment at(int row, int k) const {
-    Fragment f = fragment<RIGHT, ALONG, T>(row, k, [&](int i, int k) { return of + place(i, k); });
-    if (sizeof(T) == 4) UNROLL for (int i = 0; i < 4; i++) f.r[i] = tf32(__uint_as_float(f.r[i]));
+    auto piece = [&](int k) {
+      return fragment<RIGHT, ALONG, T>(row, k, [&](int i, int k) { return of + place(i, k); });
+    };
+    Fragment f = piece(k);
+    if constexpr (TENSOR == 2) f = joined<RIGHT>(f, piece(k + K<T>));
+    else if (sizeof(T) == 4) UNROLL for (int i = 0; i < 4; i++) f.r[i] = tf32(__uint_as_float(f.r[i]));
     return f;
   }
 };
@@ -97,14 +102,14 @@ matmul(T* __restrict__ y, R* __restrict__ partial, const T* __restrict__ a, cons
     wait_for_copies<STAGES - 2>();
     __syncthreads();
     read(now == 0 ? STAGES - 1 : now - 1);  // no thread still multiplies this one: all have passed the barrier since
-    UNROLL for (int k = 0; k < STEP; k += K<T>) {
+    UNROLL for (int k = 0; k < STEP; k += K<Factor>) {
       Fragment ak[MI], bk[NI / 2];
       UNROLL for (int i = 0; i < MI; i++) ak[i] = as[now].template at<false>(warp_row + i * 16, k);
       UNROLL for (int j = 0; j < NI / 2; j++) bk[j] = bs[now].template at<true>(warp_column + j * 16, k);
       UNROLL for (int i = 0; i < MI; i++)
         UNROLL for (int j = 0; j < NI; j++)
           multiply_add(acc[2 * i][2 * j], acc[2 * i][2 * j + 1], acc[2 * i + 1][2 * j], acc[2 * i + 1][2 * j + 1],
-                       ak[i].r, bk[j / 2].r[j % 2 * 2], bk[j / 2].r[j % 2 * 2 + 1], T());
+                       ak[i].r, bk[j / 2].r[j % 2 * 2], bk[j / 2].r[j % 2 * 2 + 1], Factor());
     }
     now = now == STAGES - 1 ? 0 : now + 1;
   }

@@ -1,8 +1,8 @@
 // Products of small matrices on tensor cores: PTX's mma.sync and ldmatrix, of GPUs from sm_80 on.
 //
-// A warp multiplies (16, K) by (K, 8), where K is 16 halves, or 8 floats, of which TF32 keeps 10 bits after the point.
-// The products are exact and the sums float. Of the 16 × K of an operand a lane holds a Fragment; with g = lane / 4 and
-// t = lane % 4, that is
+// A warp multiplies (16, K) by (K, 8), where K is 16 halves or bfloat16s, or 8 floats, of which TF32 keeps 10 bits after
+// the point. The products are exact and the sums float. Of the 16 × K of an operand a lane holds a Fragment; with
+// g = lane / 4 and t = lane % 4, that is
 //
 //   r[0], r[1]   rows g and g + 8, in the t-th 4 bytes of the first 16 bytes of k: two halves or a float
 //   r[2], r[3]   the same of the other 16 bytes
@@ -10,8 +10,20 @@
 // An operand on the right has its columns as rows here, and 16 of them, for two products: {r[0], r[1]} are row g in the
 // first and in the other 16 bytes, {r[2], r[3]} row g + 8. Of a sum a lane holds rows g and g + 8 in the columns 2t and
 // 2t + 1: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+//
+// Compiled for a TENSOR of 1 for that, or of 2, where T is float, for factors that are rounded to bfloat16; attention
+// also for 0: no tensor cores.
 #pragma once
 #include "common.cuh"
+
+struct bfloat16 {
+  unsigned short bits;  // the upper half of a float
+  __device__ __forceinline__ explicit operator float() const { return __uint_as_float((unsigned)bits << 16); }
+};
+
+template <bool, typename A, typename B> struct Either { typedef A type; };
+template <typename A, typename B> struct Either<false, A, B> { typedef B type; };
+typedef Either<TENSOR == 2, bfloat16, T>::type Factor;  // what an mma multiplies
 
 template <typename E> constexpr int K = 32 / sizeof(E);  // of k, that an mma goes through
 
@@ -21,6 +33,7 @@ struct Fragment { unsigned r[4]; };
 #define multiply_add emulated_mma
 #define ldmatrix emulated_ldmatrix
 #define tf32 emulated_tf32
+#define bfloat16_pair emulated_bfloat16_pair
 #define copy_async emulated_copy
 #define commit_copies emulated_commit
 #define wait_for_copies emulated_wait
@@ -36,6 +49,14 @@ __device__ __forceinline__ void multiply_add(float& d0, float& d1, float& d2, fl
 __device__ __forceinline__ void multiply_add(float& d0, float& d1, float& d2, float& d3, const unsigned (&a)[4],
                                              unsigned b0, unsigned b1, float) {
   asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, "
+               "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+__device__ __forceinline__ void multiply_add(float& d0, float& d1, float& d2, float& d3, const unsigned (&a)[4],
+                                             unsigned b0, unsigned b1, bfloat16) {
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
                "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -62,6 +83,13 @@ __device__ __forceinline__ unsigned tf32(float x) {
 #else
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
 #endif
+  return y;
+}
+
+// The bfloat16s that are nearest to two numbers (of two as near, the even one), the first in the lower half.
+__device__ __forceinline__ unsigned bfloat16_pair(float low, float high) {
+  unsigned y;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
   return y;
 }
 
@@ -106,4 +134,14 @@ __device__ __forceinline__ Fragment fragment(int row, int k, F at) {
     UNROLL for (int i = 0; i < 4; i++) f.r[i] = __float_as_uint(*part(i, lane / 4, lane % 4));
   }
   return f;
+}
+
+// Fragments of 8 floats of k and of the next 8, as one of 16 bfloat16s. A lane's neighbours are then floats whose k is 4
+// apart, in both operands, so each still meets its own.
+template <bool RIGHT>
+__device__ __forceinline__ Fragment joined(const Fragment& f, const Fragment& next) {
+  auto pair = [](unsigned low, unsigned high) { return bfloat16_pair(__uint_as_float(low), __uint_as_float(high)); };
+  if (RIGHT)
+    return {{pair(f.r[0], f.r[1]), pair(next.r[0], next.r[1]), pair(f.r[2], f.r[3]), pair(next.r[2], next.r[3])}};
+  return {{pair(f.r[0], f.r[2]), pair(f.r[1], f.r[3]), pair(next.r[0], next.r[2]), pair(next.r[1], next.r[3])}};
 }

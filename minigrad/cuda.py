@@ -1,7 +1,7 @@
 """Is there a GPU, and how does it multiply? `device = "cuda" if mg.cuda.is_available() else "cpu"`, as in PyTorch."""
 
 from . import backend
-from .backend.launch.launcher import Launcher
+from .backend.launch.launcher import PRECISIONS, Launcher
 
 
 def is_available() -> bool:
@@ -24,14 +24,14 @@ def synchronize() -> None:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Precision of float32 matrix products and attention on a GPU. 'highest': float32. 'high' or 'medium': factors are
-    rounded to TF32 (10 fraction bits) for tensor cores, two to three times as fast; sums stay float32. The CPU always
-    uses 'highest'. Raises ValueError for other words."""
-    if precision not in ("highest", "high", "medium"):
+    """Precision of float32 matrix products and attention on a GPU. 'highest': float32. For tensor cores, 'high' rounds
+    factors to TF32 (10 fraction bits) and 'medium' to bfloat16 (7): both have float32's range, and arrays and sums stay
+    float32. The CPU always uses 'highest'. Raises ValueError for other words."""
+    if precision not in PRECISIONS:
         raise ValueError(f"set_float32_matmul_precision takes 'highest', 'high' or 'medium', not {precision!r}")
-    Launcher.tf32 = precision != "highest"
+    Launcher.precision = precision
 
 
 def get_float32_matmul_precision() -> str:
-    """'highest' or 'high'."""
-    return "high" if Launcher.tf32 else "highest"
+    """'highest', 'high' or 'medium'."""
+    return Launcher.precision

@@ -126,9 +126,9 @@ class Captured(Generic[P, R]):
                     raise interrupt
 
     def _recording(self, on):
-        found = self._recordings.get((on, on.tf32))
+        found = self._recordings.get((on, on.precision))
         if found is None or found.entries > ENTRIES:
-            found = self._recordings[on, on.tf32] = Recording(on)
+            found = self._recordings[on, on.precision] = Recording(on)
         return found
 
     def _count(self, missed):

@@ -35,6 +35,8 @@ ATTENTION = [
         (32, 32, 128, 0),
         (64, 64, 64, 1),
         (64, 32, 128, 1),
+        (64, 64, 64, 2),
+        (64, 32, 128, 2),
     )
 ]
 CONSTANTS = {  # that a file is compiled with; of those for other head sizes and layouts, none takes more
@@ -42,7 +44,11 @@ CONSTANTS = {  # that a file is compiled with; of those for other head sizes and
     "attention_forward": [*ATTENTION, "ROWS=64 COLUMNS=64 DP=128 TENSOR=0"],
     "attention_backward": ATTENTION,
     "matmul": ["SIDE=128 READ_A=1 READ_B=0", "SIDE=128 READ_A=1 READ_B=1", "SIDE=64 READ_A=0 READ_B=0"],
-    "matmul_tensor": [f"SIDE=128 READ_A={a} READ_B={b}" for a, b in ((1, 0), (1, 1), (0, 0), (3, 2))],
+    "matmul_tensor": [
+        f"TENSOR={tensor} SIDE=128 READ_A={a} READ_B={b}"
+        for tensor in (1, 2)
+        for a, b in ((1, 0), (1, 1), (0, 0), (3, 2))
+    ],
 }
 
 
@@ -51,7 +57,7 @@ def dtypes(file):
 
 
 def arches(file, dtype):
-    tensor = "TENSOR=1" in file or "tensor" in file
+    tensor = "TENSOR=1" in file or "TENSOR=2" in file
     return ARCHES[tensor:] if dtype == dtypes(file)[0] else ["sm_90"]
 
 
@@ -64,6 +70,7 @@ def units():
         for constants in CONSTANTS.get(file, [""])
         for dtype in dtypes(file)
         if not (dtype == "float64" and re.search("SIDE=128|ROWS=64|HELD", constants))  # launch/ takes smaller ones
+        if not (dtype == "float16" and "TENSOR=2" in constants)
     ]
 
 

@@ -4,9 +4,9 @@
 
 Both work on the same memory, in one process and on one stream, in turns of about 20 ms that take each other's place; so
 what counts is the ratio within a round. Ceilings are measured in the same rounds: the copy of a gigabyte by PyTorch for
-bytes, a product of 8192 × 8192 matrices by cuBLAS for floating-point operations. TF32 is off but in cases that name it.
-Arrays of the cases that are bound by memory are far larger than a GPU's cache. Results go to
-results/kernels-DEVICE-DATE.json.
+bytes, a product of 8192 × 8192 matrices by cuBLAS for floating-point operations. Float32 is multiplied as such but in
+cases that name TF32 or bfloat16, to which both may round. Arrays of the cases that are bound by memory are far larger
+than a GPU's cache. Results go to results/kernels-DEVICE-DATE.json.
 """
 
 import argparse
@@ -39,7 +39,7 @@ class Case(NamedTuple):
     flops: float = 0
     tolerance: float = 1e-4  # of the largest element
     dtype: str = "float32"
-    tf32: bool = False  # may both round what they multiply?
+    precision: str = "highest"  # of what both multiply in float32
 
 
 # ------------------------------------------------------------------------------------------------------------- cases
@@ -152,20 +152,20 @@ def cases(on, torch):
         flops = sum(steps * (4 * min(s) ** 2 * max(s) + 2 * min(s) ** 3) for s in shapes)
         jordan = ((3.4445, -4.775, 2.0315),) * steps
         return Case(lambda: on.muon_(slots, lambda: [(1e-3, 0.1, 0.95)], True, jordan, 1e-7), optimizer.step, 0, flops,
-                    tf32=True)  # fmt: skip
+                    precision="high")  # fmt: skip
 
-    def matmul(dtype="float32", tf32=False, n=4096):
+    def matmul(dtype="float32", precision="highest", n=4096):
         (a, ta), (b, tb) = normal(n, n, dtype=dtype), normal(n, n, dtype=dtype)
-        tolerance = 1e-2 if dtype == "float16" or tf32 else 1e-4
-        return Case(lambda: on.matmul(a, b), lambda: ta @ tb, 0, 2 * n**3, tolerance, dtype, tf32)
+        tolerance = 1e-4 if (dtype, precision) == ("float32", "highest") else 1e-2
+        return Case(lambda: on.matmul(a, b), lambda: ta @ tb, 0, 2 * n**3, tolerance, dtype, precision)
 
-    def linear(dtype="float32", tf32=False):
+    def linear(dtype="float32", precision="highest"):
         """nanoGPT's largest product: (64 · 256, 384) by (1536, 384) transposed."""
         (x, tx), (w, tw), (b, tb) = (normal(*shape, dtype=dtype) for shape in ((16384, 384), (1536, 384), (1536,)))
         work = lambda: on.linear(x, w, b), lambda: F.linear(tx, tw, tb), 0, 2 * 16384 * 384 * 1536
-        return Case(*work, 1e-2 if dtype == "float16" or tf32 else 1e-4, dtype, tf32)
+        return Case(*work, 1e-4 if (dtype, precision) == ("float32", "highest") else 1e-2, dtype, precision)
 
-    def attention(dtype="float32", tf32=False, backward=False):
+    def attention(dtype="float32", precision="highest", backward=False):
         B, nh, T, D = 16, 12, 1024, 64
         (q, tq), (k, tk), (v, tv), (do, tdo) = (normal(B, nh, T, D, dtype=dtype) for _ in range(4))
         scale, flops = D**-0.5, 2 * B * nh * T * T * D  # two products over half of T × T
@@ -178,7 +178,7 @@ def cases(on, torch):
                 flops,
                 1e-2,
                 dtype,
-                tf32,
+                precision,
             )
         o, lse = on.attention(q, k, v, None, None, scale, True)
         leaves = [t.detach().requires_grad_() for t in (tq, tk, tv)]
@@ -190,13 +190,14 @@ def cases(on, torch):
             2.5 * flops,
             1e-2,
             dtype,
-            tf32,
+            precision,
         )
 
     found = [copy, transpose, concat, add, bias_gelu, softmax, layer_norm, layer_norm_backward, cross_entropy]
     found += [embedding_backward, adamw, muon]
     named = {f.__name__: f for f in found}
-    for how, kind in {"": ("float32", False), "_tf32": ("float32", True), "_float16": ("float16", False)}.items():
+    kinds = {"": ("float32", "highest"), "_tf32": ("float32", "high"), "_bfloat16": ("float32", "medium")}
+    for how, kind in {**kinds, "_float16": ("float16", "highest")}.items():
         for f in (matmul, linear, attention):
             named[f.__name__ + how] = functools.partial(f, *kind)
         named["attention_backward" + how] = functools.partial(attention, *kind, backward=True)
@@ -243,8 +244,8 @@ def apart(torch, case):
 
 
 def measure(torch, case, rounds):
-    mg.set_float32_matmul_precision("high" if case.tf32 else "highest")
-    torch.backends.cuda.matmul.allow_tf32 = case.tf32
+    for lib in (mg, torch):
+        lib.set_float32_matmul_precision(case.precision)
     error = apart(torch, case)
     size = 8192
     a = torch.randn(size, size, device="cuda", dtype=getattr(torch, case.dtype))

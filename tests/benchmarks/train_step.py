@@ -1,7 +1,7 @@
 """Milliseconds per training step of nanoGPT's model: minigrad, and PyTorch if it is here.
 
     python tests/benchmarks/train_step.py [--config nanogpt-cpu] [--only minigrad torch] [--compile] [--json FILE]
-    python tests/benchmarks/train_step.py --device cuda --config gpt2 [--tf32]  # minigrad and PyTorch on a GPU
+    python tests/benchmarks/train_step.py --device cuda --config gpt2 [--precision high]  # on a GPU
 
 float32, AdamW with clipping, 65 kinds of tokens; the models are in contenders.py. Both start from the same weights and
 see the same random batches, so their first losses must agree. "minigrad" is the step captured, "minigrad eager" the
@@ -39,8 +39,8 @@ def work(name, sizes, args):
     """-> (version and first losses, a function of a number of steps: their times in ms, and the peak of memory that
     training has taken so far, in MiB)."""
     make, package = CONTENDERS[name]
-    if args.tf32:
-        importlib.import_module(package).set_float32_matmul_precision("high")
+    if args.device == "cuda":
+        importlib.import_module(package).set_float32_matmul_precision(args.precision)
     step = make(sizes, dict(np.load(args.weights)), *([] if args.device == "cpu" else [args.device]))
     before = peak_memory()  # the libraries, the weights
     tokens = np.random.default_rng(0).integers(0, sizes.V, (64, sizes.B, sizes.T + 1))
@@ -71,7 +71,7 @@ def measure(names, args):
     """{name: Worker}"""
     with tempfile.TemporaryDirectory() as folder:
         np.savez(path := os.path.join(folder, "weights.npz"), **CONFIGS[args.config].initial_weights())
-        options = ["--config", args.config, "--weights", path, "--device", args.device, *["--tf32"][: args.tf32]]
+        options = ["--config", args.config, "--weights", path, "--device", args.device, "--precision", args.precision]
         commands = {name: ([__file__, "--worker", name, *options], args.steps) for name in names}
         return interleaved(commands, environment(args), args.rounds)
 
@@ -107,7 +107,8 @@ def main():
     options.add_argument("--only", nargs="+", choices=CONTENDERS, metavar="NAME", help=", ".join(CONTENDERS))
     options.add_argument("--compile", action="store_true", help="torch.compile too")
     options.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: minigrad and PyTorch only")
-    options.add_argument("--tf32", action="store_true", help="on a GPU both may round what they multiply to TF32")
+    options.add_argument("--precision", default="highest", choices=("highest", "high", "medium"),
+                         help="on a GPU both may round what they multiply: high, to TF32")  # fmt: skip
     options.add_argument("--weights", help="(of a worker)")
     args = options.parse_args()
     sizes = CONFIGS[args.config]

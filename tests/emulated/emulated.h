@@ -149,6 +149,13 @@ UNCHECKED static unsigned emulated_tf32(float x) {
   const unsigned bits = __float_as_uint(x);
   return (bits & 0x7f800000) == 0x7f800000 ? bits : (bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu;
 }
+UNCHECKED static unsigned emulated_bfloat16_pair(float low, float high) {
+  auto upper = [](float x) UNCHECKED {
+    const unsigned bits = __float_as_uint(x);
+    return x != x ? 0x7fffu : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  };
+  return upper(high) << 16 | upper(low);
+}
 
 // A copy may happen at any time between its beginning and the wait for it: with even schedules at once, so that what
 // was to be read there before is lost; with odd ones at the wait, so that what does not wait reads what was there.

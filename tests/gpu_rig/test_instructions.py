@@ -92,6 +92,11 @@ def inserted(a, b, start, count):
     return b
 
 
+def bfloat16(x):
+    bits = int(np.float32(x).view(np.uint32))
+    return 0x7FFF if np.isnan(x) else bits + 0x7FFF + (bits >> 16 & 1) >> 16
+
+
 def permuted(a, b, which):
     y = 0
     for i in range(4):
@@ -171,6 +176,7 @@ CASES = [
     ("cvt.sat.f32.f32 %d, %0;", [F32], F32, lambda a: np.float32(0 if math.isnan(a) else a if 0 < a < 1 else a >= 1)),
     ("cvt.rn.f16.f32 %d, %0;", [F32], "f16", np.float16),
     ("cvt.f32.f16 %d, %0;", ["f16"], F32, np.float32),
+    ("cvt.rn.bf16x2.f32 %d, %0, %1;", [F32, F32], U32, lambda a, b: bfloat16(a) << 16 | bfloat16(b)),
     ("cvt.rn.f32.f64 %d, %0;", [F64], F32, np.float32),
     ("cvt.rn.ftz.f32.f64 %d, %0;", [F64], F32, lambda a: flushed(np.float32(a))),
     ("cvt.ftz.f64.f32 %d, %0;", [F32], F64, lambda a: np.float64(flushed(a))),

@@ -82,25 +82,34 @@ def test_schedules(tiled, side, schedule):
     check(Emulated(schedule), numbers((132, 100)), numbers((100, 36), seed=1))
 
 
-def tf32(x):
-    """float32 with 10 bits after the point: the nearest, and of two the even one."""
-    bits = x.view(np.uint32)
-    return ((bits + 0xFFF + (bits >> 13 & 1)) & ~np.uint32(0x1FFF)).view(np.float32)
+DROPPED = {"high": 13, "medium": 16}  # bits of a factor in TF32 and in bfloat16
 
 
-@pytest.fixture(params=["float16", "float32"])
+def factor(x):
+    """x as tensor cores multiply it: the nearest with fewer bits, and of two the even one."""
+    x = np.ascontiguousarray(x)
+    if x.dtype == np.float32:
+        bits, n = x.view(np.uint32), DROPPED[launcher.Launcher.precision]
+        x = ((bits + (2 ** (n - 1) - 1) + (bits >> n & 1)) >> n << n).view(np.float32)
+    return x.astype(np.float64)
+
+
+MULTIPLIED = ("float16", "high"), ("float32", "high"), ("float32", "medium")
+
+
+@pytest.fixture(params=MULTIPLIED, ids="-".join)
 def tensor(request, on, monkeypatch):
     """A dtype that tensor cores multiply."""
     if not on.tensor_cores:
         pytest.skip("no GPU with tensor cores")
-    monkeypatch.setattr(launcher.Launcher, "tf32", True)
-    return request.param
+    dtype, precision = request.param
+    monkeypatch.setattr(launcher.Launcher, "precision", precision)
+    return dtype
 
 
 def check_tensor(on, a, b):
     """The products are exact, and sums are as good as float32: but for one rounding of the result to float16."""
-    read = tf32 if a.dtype == np.float32 else np.asarray
-    want = read(np.ascontiguousarray(a)).astype(np.float64) @ read(np.ascontiguousarray(b)).astype(np.float64)
+    want = factor(a) @ factor(b)
     got, terms = on.matmul(a, b), a.shape[-1]
     assert got.shape == want.shape and got.dtype == a.dtype
     size = np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64))
@@ -127,10 +136,10 @@ def test_shapes_of_tensor_cores(on, tiled, tensor, shape):
     check_tensor(on, numbers((2, n, k), tensor), numbers((k, m), tensor, seed=1))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("dtype, precision", MULTIPLIED)
 @pytest.mark.parametrize("transposed", [False, True])
-def test_tensor_cores_wait_for_each_other(tiled, monkeypatch, dtype, transposed):
-    monkeypatch.setattr(launcher.Launcher, "tf32", True)
+def test_tensor_cores_wait_for_each_other(tiled, monkeypatch, dtype, precision, transposed):
+    monkeypatch.setattr(launcher.Launcher, "precision", precision)
     tiled(64, 2)
     a, b = (numbers((72, 72), dtype, seed=i) for i in range(2))
     a, b = (a.T.copy().T, b) if transposed else (a, b.T.copy().T)

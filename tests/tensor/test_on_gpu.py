@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import backend, nn
+from minigrad import backend, nn, optim
 
 pytestmark = pytest.mark.gpu
 
@@ -172,20 +172,44 @@ def test_arrays_of_another_gpu_are_refused(cupy, monkeypatch):
             call()
 
 
-def test_float32_is_rounded_where_that_is_allowed():
+def test_a_model_trains_as_well_with_bfloat16():
+    tokens = (np.random.default_rng(0).integers(0, 11, (20, 4, 1)) + np.arange(9)) % 11  # they count
+
+    def losses(precision):
+        mg.set_float32_matmul_precision(precision)
+        mg.manual_seed(0)
+        model = nn.GPT(nn.GPTConfig(vocab_size=11, block_size=8, n_layer=1, n_head=2, n_embd=32)).to("cuda")
+        optimizer = optim.AdamW(model.parameters(), lr=1e-2)
+        for x in (mg.tensor(batch, device="cuda") for batch in tokens):
+            _, loss = model(x[:, :-1], x[:, 1:])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            yield loss.item()
+
+    try:
+        exact, rough = list(losses("highest")), list(losses("medium"))
+    finally:
+        mg.set_float32_matmul_precision("highest")
+    assert exact[-1] < 0.8 * exact[0] and exact != rough
+    np.testing.assert_allclose(rough, exact, rtol=1e-2)
+
+
+@pytest.mark.parametrize("precision, least, most", [("high", 1e-5, 2e-3), ("medium", 2e-4, 2e-2)])
+def test_float32_is_rounded_where_that_is_allowed(precision, least, most):
     x = mg.randn(64, 64, device="cuda")
     product = mg.capture(lambda x: x @ x)
     exact = product(x).cpu().numpy()
     assert mg.get_float32_matmul_precision() == "highest"
     try:
-        mg.set_float32_matmul_precision("high")
+        mg.set_float32_matmul_precision(precision)
         rough = product(x).cpu().numpy()  # a step that was recorded before knows it too
         np.testing.assert_array_equal((x @ x).cpu().numpy(), rough)
-        assert mg.get_float32_matmul_precision() == "high"
+        assert mg.get_float32_matmul_precision() == precision
     finally:
         mg.set_float32_matmul_precision("highest")
     np.testing.assert_array_equal(product(x).cpu().numpy(), exact)
     error = np.abs(rough - exact).max() / np.abs(exact).max()
-    assert 1e-5 < error < 2e-3
+    assert least < error < most
     with pytest.raises(ValueError, match="not 'tf32'"):
         mg.set_float32_matmul_precision("tf32")

@@ -20,13 +20,13 @@ REGISTERS = 40 << 10  # bytes of dk, ROWS × DP, and of p, ROWS × COLUMNS, with
 
 
 @functools.cache
-def _shape(dtype, D, needed, tensor_cores, limit):
+def _shape(dtype, D, needed, wanted, limit):
     """The Shape for a head size: the largest of which two blocks, or else one, fit in shared memory; or None."""
     DP, itemsize = next((size for size in PADDED if size >= D), 0), real(dtype).itemsize
-    for tensor in (True, False) if tensor_cores else (False,):
+    for tensor in dict.fromkeys((wanted, 0)):
         for at_once in (2, 1) if DP else ():
             for rows, columns in TILES[: 2 if tensor else None]:
-                shape = Shape(rows, columns, DP, tensor, dtype.itemsize if tensor else itemsize)
+                shape = Shape(rows, columns, DP, tensor, (itemsize, dtype.itemsize, 2)[tensor], dtype.itemsize)
                 if rows * (DP + columns) * itemsize <= REGISTERS and at_once * needed(shape) <= limit:
                     return shape
     return None
@@ -141,18 +141,19 @@ def check_shapes(q, k, v, mask, bias):
 
 
 class Shape(NamedTuple):
-    """What attention.cuh is compiled for, and the bytes of an element of a tile."""
+    """What attention.cuh is compiled for, and the bytes of an element of a tile, and of an array."""
 
     rows: int
     columns: int
     DP: int
-    tensor: bool
+    tensor: int
     itemsize: int
+    given: int
 
     @property
     def ahead(self):
         """AHEAD of attention.cuh: are there tiles of the next keys, or queries, too?"""
-        return self.itemsize == 2
+        return self.itemsize == self.given == 2
 
 
 def forward_bytes(shape):
@@ -178,7 +179,7 @@ def _tiles(lines, shape):
 
 
 def _compiled(file, shape):
-    return f"{file} ROWS={shape.rows} COLUMNS={shape.columns} DP={shape.DP} TENSOR={int(shape.tensor)}"
+    return f"{file} ROWS={shape.rows} COLUMNS={shape.columns} DP={shape.DP} TENSOR={shape.tensor}"
 
 
 def _blocks(length, shape):

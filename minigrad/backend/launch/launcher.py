@@ -23,6 +23,7 @@ TOTALS = np.dtype(np.float64)  # the dtype of arrays of Totals of common.cuh, wh
 WARP_ROW = 1024  # elements of the longest row that a warp has
 WARP_HELD = 256  # and of the longest that it reads again from its cache, as fast as it would hold it
 WARP_BLOCK = 128  # threads of a block that has several rows
+PRECISIONS = "highest", "high", "medium"  # of float32 that is multiplied: as it is, as TF32, as bfloat16
 SHARED = 48 << 10  # bytes of dynamic shared memory that a block may have without asking
 
 
@@ -35,7 +36,7 @@ class Launcher(Primitives):
     captures = False  # can the arithmetic of a step be recorded and run in one piece?
     one_thread = False  # has a block one thread, natively?
     tensor_cores = True
-    tf32 = False  # of all: mg.set_float32_matmul_precision
+    precision = "highest"  # of all: mg.set_float32_matmul_precision
     array_type: Any = np.ndarray
     warns = True
 
@@ -59,8 +60,10 @@ class Launcher(Primitives):
         return self.spread(n)[0]
 
     def tensor(self, dtype):
-        """Do tensor cores multiply arrays of a dtype?"""
-        return self.tensor_cores and (dtype == np.float16 or (self.tf32 and dtype == np.float32))
+        """TENSOR of tensor.cuh for arrays of a dtype: how tensor cores multiply them, 0 if they do not."""
+        if not self.tensor_cores or dtype not in (np.float16, np.float32):
+            return 0
+        return 1 if dtype == np.float16 else PRECISIONS.index(self.precision)
 
     def pointer(self, x):
         """The address of an array's first element."""

@@ -28,7 +28,7 @@ SIDES = {
     128: (0.9, 0.9, (1.25, 2)),
     64: (0.78, 0.66, (1.9, 2.2, 2.9, 4)),
 }
-SPEED = {2: 6, 4: 3}  # how much faster tensor cores multiply, by an element's bytes
+SPEED = {(2, 1): 6, (4, 1): 3, (4, 2): 5}  # how much faster tensor cores multiply, by an element's bytes and TENSOR
 
 
 class Matmul(Launcher):
@@ -84,9 +84,9 @@ class Tiling(NamedTuple):
 
 
 @functools.lru_cache(4096)
-def tiling(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors, tensor=False):
-    """How a @ b is computed, from shapes, strides in bytes, whether the addresses of a and b are aligned, and whether
-    tensor cores do it."""
+def tiling(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors, tensor=0):
+    """How a @ b is computed, from shapes, strides in bytes, whether the addresses of a and b are aligned, and TENSOR of
+    tensor.cuh."""
     shape, rows, k, m, a, b, dims = operands(a_shape, a_strides, b_shape, b_strides, dtype.itemsize)
     if len(dims) > MAX_BATCH_DIMS:
         raise ValueError(
@@ -97,14 +97,14 @@ def tiling(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors, t
     read_a = _reading(a, rows, k, [step for _, step, _ in dims], count if aligned[0] else 0)
     read_b = _reading(b, m, k, [step for _, _, step in dims], count if aligned[1] else 0)
     large = tensor or (count > 2 and max(read_a, read_b) < 2)  # larger tiles need more registers than there are
-    side, parts = choose(rows, m, k, batches, large, processors, SPEED[dtype.itemsize] if tensor else 0)
+    side, parts = choose(rows, m, k, batches, large, processors, SPEED[dtype.itemsize, tensor] if tensor else 0)
     part = -(-k // (parts * STEP)) * STEP
     parts = -(-k // part) if k else 1
     fill = [0] * (MAX_BATCH_DIMS - len(dims))
     sizes, a_batch, b_batch = ([dim[column] for dim in dims] + fill for column in range(3))
     return Tiling(
         shape=shape,
-        file=f"matmul{'_tensor' * tensor} SIDE={side} READ_A={read_a} READ_B={read_b}",
+        file=f"matmul{f'_tensor TENSOR={tensor}' * bool(tensor)} SIDE={side} READ_A={read_a} READ_B={read_b}",
         threads=256 if side == 128 and not tensor else 128,
         blocks=_tiles(rows, m, side) * batches * parts,
         parts=parts,
@@ -170,7 +170,7 @@ def _merged(shape, a, b):
 
 
 @functools.cache
-def whole(dtype, tensor=False):
+def whole(dtype, tensor=0):
     """The number of elements that the kernel moves at once: its V."""
     if tensor:
         return 16 // dtype.itemsize

@@ -20,6 +20,7 @@ ATOMIC = {
 SHUFFLES = {"up": "UP", "down": "DOWN", "bfly": "BUTTERFLY", "idx": "INDEX"}
 MMA = {
     ("sync", "aligned", "m16n8k16", "row", "col", "f32", "f16", "f16", "f32"): "multiply_matrices<f16>",
+    ("sync", "aligned", "m16n8k16", "row", "col", "f32", "bf16", "bf16", "f32"): "multiply_matrices<bf16>",
     ("sync", "aligned", "m16n8k8", "row", "col", "f32", "tf32", "tf32", "f32"): "multiply_matrices<f32>",
 }
 VOTES = {"any": "votes != 0", "all": "votes == mask", "uni": "votes == 0 || votes == mask", "ballot": "votes"}
@@ -190,6 +191,9 @@ class Body:
         *modifiers, to, of = modifiers
         if (modifiers, to, of) == (["rn"], "tf32", "f32"):
             return f"{register(operands[0])} = to_tf32({self.value(operands[1])});"
+        if (modifiers, to, of) == (["rn"], "bf16x2", "f32"):
+            high, low = (f"to_bf16({self.value(operand)})" for operand in operands[1:])
+            return f"{register(operands[0])} = {high} << 16 | {low};"
         flush = "ftz" in modifiers and "f32" in (to, of)
         answer = conversion([m for m in modifiers if not (flush and m == "ftz")], to, of)
         value = self.typed(operands[1], of)

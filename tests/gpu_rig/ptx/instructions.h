@@ -54,6 +54,9 @@ static inline f32 ftz(f32 x) { return fabsf(x) < 1.17549435e-38f ? copysignf(0.0
 static inline u32 to_tf32(u32 bits) {  // to the nearest, of two the even one; infinities and NaN stay
   return (bits & 0x7f800000) == 0x7f800000 ? bits : (bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu;
 }
+static inline u32 to_bf16(u32 bits) {  // the 16 bits; NaNs are one NaN
+  return (bits & 0x7fffffff) > 0x7f800000 ? 0x7fff : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
 static inline f32 saturate(f32 x) { return x > 0 ? (x < 1 ? x : 1.0f) : 0.0f; }  // NaN to 0
 
 template <class T>

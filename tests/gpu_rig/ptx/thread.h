@@ -67,7 +67,10 @@ u32 ballot(Thread &, bool vote, u32 mask);
 void load_matrices(Thread &, const u8 *row, bool transposed, u32 *r);  // ldmatrix.x4
 void begin_copy(Thread &, u8 *to, const u8 *from);  // cp.async of 16 bytes, or of zeros
 void wait_for_copies(Thread &, u32 latest);         // until only so many groups are on their way
-// mma: f16 with a k of 16, or f32, of which it reads what TF32 keeps, with a k of 8
+struct bf16 {
+  u16 bits;
+};
+// mma: f16 or bf16 with a k of 16, or f32, of which it reads what TF32 keeps, with a k of 8
 template <typename E> void multiply_matrices(Thread &, const u32 *a, const u32 *b, const u32 *c, u32 *d);
 
 // ------------------------------------------------------------------------------------------------------- memory

@@ -275,6 +275,12 @@ static f32 number(u32 bits, u32 i, f16) {
   memcpy(&x, (u8 *)&bits + 2 * i, 2);
   return x;
 }
+static f32 number(u32 bits, u32 i, bf16) {
+  f32 x;
+  bits = bits >> 16 * i << 16;
+  memcpy(&x, &bits, 4);
+  return x;
+}
 static f32 number(u32 bits, u32, f32) {
   f32 x;
   bits &= ~0x1fffu;
@@ -301,6 +307,7 @@ void multiply_matrices(Thread &t, const u32 *a, const u32 *b, const u32 *c, u32 
   go_on(t);
 }
 template void multiply_matrices<f16>(Thread &, const u32 *, const u32 *, const u32 *, u32 *);
+template void multiply_matrices<bf16>(Thread &, const u32 *, const u32 *, const u32 *, u32 *);
 template void multiply_matrices<f32>(Thread &, const u32 *, const u32 *, const u32 *, u32 *);
 
 // ------------------------------------------------------------------------------------------------------- a grid
