@@ -1,14 +1,19 @@
 """Which optional parts of minigrad work on this machine, why others do not, and whether results are correct.
 
     minigrad doctor
+    minigrad doctor --gpu gpu.json
 
 A line for each thing; then every backend takes a training step of small networks, whose results must be those of NumPy
 in float64. The last line says whether minigrad works here, and what the missing parts would be good for. Exit status 1
 if a result is wrong. The first run on a machine compiles kernels, which takes longer.
+
+With --gpu, every op runs on the GPU and on the CPU, a small GPT trains on both, and the main kernels are timed beside
+cuBLAS's, if that is installed: some minutes in all. The file is what to send with a report about a GPU.
 """
 
 import importlib.metadata
 import importlib.util
+import json
 import os
 import platform
 import shlex
@@ -25,6 +30,7 @@ from ..backend.runners.native.pool import cores
 from ..backend.runners.toolchain import CompilerError, find_compiler
 from ..backend.runners.toolchain.cache import contents, folder
 from ..base import cli
+from ..base.files import atomic_write
 from ..nn import functional as F
 from ..tensor import from_backend, grad
 from ..version import __version__
@@ -193,10 +199,35 @@ def self_test(on):
     return ""
 
 
+def look_at_gpu(file, found):
+    """Print and write what gpu.report() says. Returns whether anything is wrong."""
+    from .gpu import report
+
+    with cli.busy() as say:
+        about = {"inventory": found, **report(say)}
+    atomic_write(file, json.dumps(about, indent=1).encode())
+    for wrong in about["wrong"]:
+        print(f"FAIL  cuda      {first_line(wrong)}")
+    print(f"{'FAIL' if about['wrong'] else 'PASS'}  cuda      {about['checks']} checks of ops, and a training")
+    for name, row in about["speeds"].items():
+        rate = next(f"{number:8.1f} {unit}" for unit, number in row.items() if unit.endswith("/s"))
+        beside = f"; cuBLAS {row['cublas_ms']:.2f} ms" if "cublas_ms" in row else ""
+        print(f"{name:22}{row['ms']:8.2f} ms {rate}{beside}")
+    print(f"written to {file}")
+    return bool(about["wrong"])
+
+
 def main(argv=()):
-    cli.Parser("minigrad doctor", description=__doc__).parse_args(argv)
-    missing = []
+    parser = cli.Parser("minigrad doctor", description=__doc__)
+    parser.add_argument("--gpu", type=cli.path, metavar="FILE", help="check and time the GPU, and write it all to FILE")
+    args = parser.parse_args(argv)
+    if args.gpu:
+        cli.file_to_write(args.gpu, "--gpu", "gpu.json", ".json")
+        with cli.refusing(backend.DeviceError):
+            backend.get("cuda")
+    missing, found = [], {}
     for thing, text in inventory():
+        found[thing] = text
         print(f"{thing:14}{text}")
         if thing in OPTIONAL and text.startswith("no"):
             missing.append(f"{OPTIONAL[thing]} ({thing})")
@@ -214,6 +245,8 @@ def main(argv=()):
         failed = failed or bool(wrong)
         done = wrong or f"{', '.join(CHECKS)} and gradients in {time.perf_counter() - start:.1f} s"
         print(f"{'FAIL' if wrong else 'PASS'}  {name:10}{done}")
+    if args.gpu:
+        failed = look_at_gpu(args.gpu, found) or failed
     if failed:
         print("\nminigrad computes wrong results here: see FAIL above")
     else:

@@ -1,6 +1,7 @@
 """minigrad doctor, on this machine, on one with nothing but NumPy, and with something broken."""
 
 import importlib.metadata
+import json
 import os
 import shlex
 import shutil
@@ -14,8 +15,10 @@ import pytest
 
 from minigrad import backend
 from minigrad.backend import reference
+from minigrad.backend.runners.cuda import why_not
 from minigrad.backend.runners.toolchain import CompilerError, compiled, find_compiler
-from minigrad.commands import doctor
+from minigrad.base import cli
+from minigrad.commands import doctor, gpu
 
 
 @pytest.fixture(autouse=True)
@@ -184,3 +187,38 @@ def test_a_compiler_that_hangs_does_not_hang_the_doctor(monkeypatch):
     monkeypatch.setattr(doctor, "find_compiler", lambda: ("ccache", "g++"))
     monkeypatch.setattr(subprocess, "run", run)
     assert "'--version']' timed out after 10" in dict(doctor.inventory())["C++ compiler"]
+
+
+@pytest.mark.gpu
+def test_a_gpu_is_checked_and_timed(monkeypatch, capsys, tmp_path):
+    """Of few ops and small arrays. The rig has no cuBLAS, which is said."""
+    few = {name: gpu.registry[name] for name in ("softmax", "linear")}
+    monkeypatch.setattr(gpu, "registry", few)
+    monkeypatch.setattr(gpu, "SIDE", 64)
+    monkeypatch.setattr(gpu, "TURN", 0.0)
+    file = tmp_path / "gpu.json"
+    assert doctor.main(["--gpu", str(file)]) == 0
+    found = json.loads(file.read_text())
+    assert found["checks"] >= 4 and not found["wrong"] and len(found["losses"]) == 5
+    assert {"copy", "softmax", "matmul, bfloat16", "attention, float16"} <= set(found["speeds"])
+    for name, row in found["speeds"].items():
+        assert row["ms"] >= 0 and ("TFLOP/s" in row or "GB/s" in row), name
+    assert all("cublas" in " ".join(found["speeds"][f"matmul, {kind}"]) for kind in ("float32", "float16"))
+    assert "GPU" in found["inventory"] and f"PASS  cuda      {found['checks']} checks of ops" in capsys.readouterr().out
+
+
+@pytest.mark.gpu
+def test_what_is_wrong_on_a_gpu_is_said(monkeypatch, capsys, tmp_path):
+    on = backend.get("cuda")
+    monkeypatch.setattr(gpu, "registry", {"exp": gpu.registry["exp"]})
+    monkeypatch.setattr(gpu, "speeds", lambda say: {})
+    right = on.exp
+    monkeypatch.setattr(on, "exp", lambda x: on.mul(right(x), 1.001), raising=False)
+    assert doctor.main(["--gpu", str(tmp_path / "gpu.json")]) == 1
+    assert "FAIL  cuda      case" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(why_not() is None, reason="no GPU is what this is about, and there is one")
+def test_without_a_gpu_nothing_is_checked(tmp_path):
+    with pytest.raises(cli.CommandError, match="device 'cuda'"):
+        doctor.main(["--gpu", str(tmp_path / "gpu.json")])
