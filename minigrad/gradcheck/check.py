@@ -10,17 +10,15 @@ import numpy as np
 
 from .adapters.foreign import Adapted
 from .budget import NO_TIME, follow, limited
-from .call import alone, called, left_out_of, plain, prepared, subject_of
+from .call import alone, left_out_of, plain, prepared, subject_of
 from .compare import Comparison
 from .failures import culprit, excuse
 from .jacobian import check_directions, check_elements
 from .numeric import LEVELS
 from .options import answered, check_options
 from .probes import SALT, run_probes
-from .report import FAIL, PASS, WARN, Finding, GradcheckError, GradcheckReport, GradcheckWarning, failure
-from .rounding import difference_of
+from .report import FAIL, WARN, GradcheckError, GradcheckReport, GradcheckWarning
 from .snippet import snippet
-from .subject import host, joined, mapped
 
 FULL = 512  # as many elements get a full Jacobian in mode "auto"
 SECONDS = 30.0  # that a function of another framework gets
@@ -37,7 +35,6 @@ def gradcheck(
     rtol: float = 1e-7,
     atol: float = 0.0,
     eps: float | None = None,
-    reference: Callable[..., Any] | None = None,
     vjp: Callable[..., Any] | None = None,
     expected_vjp: Any = None,
     kinks: str = "report",
@@ -69,14 +66,13 @@ def gradcheck(
                 gradients that are small.
     eps         the first step of the differences, of which the others are fractions. Default: 2^-9, less where many
                 elements move at once, and others in doubt.
-    reference   a function of NumPy arrays with the values that fn should have.
     vjp         (dy, *inputs) -> gradients: the gradient to check, for an fn of NumPy arrays.
     expected_vjp  (dy, *inputs) -> gradients: the intended gradient where it is not the derivative, such as that
                 of a straight-through estimator. It is compared at order 1 in place of differences, also by the probes.
                 This and vjp return a tuple with an entry for each input, of the input's structure (for a Module a dict
                 by the parameters' paths); None means zeros. dy is a tuple if fn has several outputs.
     kinks       where the one-sided slopes differ and the gradient lies between them: "report" makes it a KINK,
-                which passes; "error" fails; "skip" does not mention it.
+                which passes; "error" fails.
     probes      "all", or names out of PROBES, or () for none.
     seed        the same seed gives the same directions, cotangents and probes.
     budget      seconds that it may take. Default: 30 for a function of another framework, infinity for ours. The most
@@ -121,7 +117,7 @@ def gradcheck(
         label = subject.label
         for _ in range(order - 1):
             subject = subject.derivative(rng)
-        comparison = Comparison(subject, rng, rtol, kinks, atol, eps)
+        comparison = Comparison(subject, rng, rtol, atol, eps)
         chosen = mode if mode != "auto" else "full" if _small(subject, clock) else "directional"
         with clock.share(2 / 3):
             if chosen == "directional":
@@ -131,8 +127,6 @@ def gradcheck(
         report = GradcheckReport(
             label, order, chosen, seed, rtol, kinks, list(comparison.findings), budget=budget, strict=strict
         )
-        if reference is not None:
-            report.findings.append(_against_reference(comparison, reference, inputs))
         if not subject.size or not comparison.y.size:
             report.left_out["Jacobian"] = (
                 f"every {'output' if subject.size else 'input'} is empty: nothing was compared"
@@ -177,29 +171,3 @@ def _small(subject, clock):
     began = time.perf_counter()
     subject.run()
     return (time.perf_counter() - began) * 2 * LEVELS * subject.size < clock.seconds / 2
-
-
-def _against_reference(comparison, reference, inputs):
-    """The outputs against those of a function of NumPy arrays: to 1e-9 of each element and 1e-13 of the largest."""
-
-    def array(x):
-        return host(x).astype(np.float64 if x.is_floating_point() else x.dtype)
-
-    expected = called(reference, mapped(tuple(inputs), array))
-    expected = [np.asarray(y) for y in (expected if isinstance(expected, (tuple, list)) else [expected])]
-    expected = [y for y in expected if y.dtype.kind == "f"]
-    shapes, wanted = [y.shape for y in comparison.forward.outputs], [y.shape for y in expected]
-    if shapes != wanted:
-        return failure("reference", f"outputs of shapes {shapes}, those of the reference {wanted}")
-    y, r = comparison.y, joined(expected)
-    allowed = 1e-9 * np.maximum(np.abs(y), np.abs(r)) + 1e-13 * np.abs(r[np.isfinite(r)]).max(initial=0)
-    excess = difference_of(y, r) / np.where(allowed > 0, allowed, 1e-300)
-    excess = np.where(np.isnan(excess), np.inf, excess)
-    f = Finding("reference", PASS)
-    if excess.size:
-        m = int(excess.argmax())
-        f.output = comparison.forward.output_name(m)
-        f.analytic, f.numeric, f.excess = float(y[m]), float(r[m]), float(excess[m])
-        if f.excess > 1:
-            f.verdict, f.note = FAIL, "the value of the output differs from the reference's ('numeric')"
-    return f

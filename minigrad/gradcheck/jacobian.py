@@ -25,7 +25,7 @@ def check_elements(comparison, combinations=None):
     tables = {}
     for i, leaf in enumerate(c.subject.leaves):
         if not gradients or not leaf.array.size:
-            c.add(Finding("Jacobian", PASS, leaf.name, note="no elements"))
+            c.findings.append(Finding("Jacobian", PASS, leaf.name, note="no elements"))
             continue
         analytic = np.array([g[i].ravel() for g in gradients])  # (cotangents, elements)
         columns = attempt("Jacobian", f"Jacobian of {leaf.name}", _columns, c, i, drawn, noise, gain, analytic)
@@ -36,7 +36,7 @@ def check_elements(comparison, combinations=None):
         what = f"whether rounding explains it in {leaf.name}"
         follow("question", what, _allow_for_rounding, c, i, cotangents, noise, table)
     for leaf in tables:
-        c.add(_worst(c, leaf, tables, of_outputs=drawn is None))
+        c.findings.append(_worst(c, leaf, tables, of_outputs=drawn is None))
 
 
 def _columns(c, i, drawn, noise, gain, analytic):
@@ -128,14 +128,14 @@ class Directional:
                 f.verdict = INCONCLUSIVE if f.verdict == FAIL else f.verdict
                 f.note = f"each element that was looked at passes by itself; the last was {single.place}"
                 break
-            self.comparison.add(single)
+            self.comparison.findings.append(single)
             if single.verdict != KINK:
                 return single.verdict
             u[position] = 0
         else:
             f.verdict = INCONCLUSIVE
             f.note = f"more than {self.most_kinks} elements at kinks: check at another point, or mode='full'"
-        self.comparison.add(f)
+        self.comparison.findings.append(f)
         return f.verdict
 
     def bisected(self, u):

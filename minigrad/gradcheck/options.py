@@ -43,7 +43,7 @@ def check_options(mode, directions, order, rtol, atol, eps, kinks, probes, seed,
     """The names of the probes, as a tuple. Raises ValueError for an option that makes no sense."""
     for name, value, known in [
         ("mode", mode, ("auto", "full", "directional", "probes")),
-        ("kinks", kinks, ("report", "error", "skip")),
+        ("kinks", kinks, ("report", "error")),
     ]:
         if value not in known:
             raise ValueError(f"gradcheck: {name} must be one of {', '.join(known)}; got {value!r}")

@@ -24,7 +24,6 @@ class Mutant:
     case: Case
     by: str | type = "Jacobian"  # the beginning of the name of the check that sees it, or what the engine itself raises
     order: int = 1
-    reference: Callable | None = None  # in NumPy: the gradient fits the forward, which is wrong
     patch: Callable = nullcontext  # `wrong` is right but within this: a bug of the engine, or deep inside an op
     hint: str = ""  # what the message must say of the cause
 

@@ -51,8 +51,6 @@ def test_a_kink_is_told_as_one(fn, x, mode):
     )  # two pieces of slope 0
     with pytest.raises(GradcheckError, match="KINK"):
         gradcheck(fn, x, mode=mode, kinks="error")
-    silent = gradcheck(fn, x, mode=mode, kinks="skip")
-    assert silent.verdict == PASS and "kink" not in silent.table()
 
 
 def test_a_wrong_gradient_at_a_kink_is_not_excused():
@@ -277,23 +275,6 @@ def test_options_that_make_no_sense():
     ]:
         with pytest.raises(ValueError, match=re.escape(message)):
             gradcheck(mg.exp, x, **options)
-
-
-def test_reference():
-    x = data(3, 4)
-    gradcheck(mg.tanh, x, reference=np.tanh)
-    gradcheck(lambda x: (x.amax(1), x.argmax(1)), x, reference=lambda x: (x.max(1), x.argmax(1)))
-    with pytest.raises(GradcheckError, match="reference: FAIL"):
-        gradcheck(mg.tanh, x, reference=lambda x: np.tanh(x) * (1 + 1e-8))
-    with_nan = gradcheck(
-        lambda x: mg.cat([x, x.detach() * np.nan]),
-        x,
-        raise_on_fail=False,
-        reference=lambda x: np.concatenate([x, x * np.nan]),
-    )
-    assert [f.verdict for f in with_nan.findings if f.check == "reference"] == ["PASS"]
-    with pytest.raises(GradcheckError, match=r"outputs of shapes \[\(3, 4\)\], those of the reference \[\(3,\)\]"):
-        gradcheck(mg.tanh, x, reference=lambda x: x[:, 0])
 
 
 def test_probes_can_be_chosen():

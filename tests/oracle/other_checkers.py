@@ -200,8 +200,6 @@ OTHERS = {
 class Reported:
     """A report as if it were a planted bug, at its natural input."""
 
-    reference = None
-
     def __init__(self, report):
         self.report, self.name, self.order = report, report.name, report.order
         self.wrong, self.right = report.bug, report.right
@@ -223,7 +221,7 @@ def objection(checker, mutant, planted, seed=0):
             f = Bridged(function, inputs)
             with patch:
                 if checker == "minigrad":
-                    gradcheck(function, *inputs, order=mutant.order, reference=mutant.reference, seed=seed)
+                    gradcheck(function, *inputs, order=mutant.order, seed=seed)
                 else:
                     OTHERS[checker](f, mutant.order)
         except Exception as error:  # a checker's verdict, or an op that raises before it comes to one
