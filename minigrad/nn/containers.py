@@ -1,6 +1,6 @@
 """Modules that hold others: in a row, in a list, in a dict. Lists and dicts of parameters."""
 
-from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Generic, Self, overload
 
 from ..tensor import Tensor
@@ -130,10 +130,12 @@ class ModuleList(_Container, _Row[M]):
         self.extend(modules or ())
 
 
-class ModuleDict(_Container, Generic[M]):
+class ModuleDict(_Container, MutableMapping[str, M]):
     """A dict of modules by name, which is not called itself, from a dict or (name, module) pairs. To type checkers,
     ModuleDict[Block] holds Blocks. Raises KeyError as dicts do, TypeError for anything but a Module, and
     ValueError for a name with a dot, or of an attribute."""
+
+    __eq__, __hash__ = object.__eq__, object.__hash__  # as of all Modules
 
     def __init__(self, modules: Mapping[str, M] | Iterable[tuple[str, M]] | None = None) -> None:
         self.update(modules or ())
@@ -141,48 +143,15 @@ class ModuleDict(_Container, Generic[M]):
     def __setitem__(self, name: str, module: M) -> None:
         self.add_module(name, module)
 
-    def update(self, entries: Mapping[str, M] | Iterable[tuple[str, M]]) -> None:
-        """Add or exchange several, given as a dict or as (name, value) pairs."""
-        for name, value in dict(entries).items():
-            self[name] = value
-
-    def pop(self, name: str) -> M:
-        """Take one out, and return it."""
-        found = self[name]
-        delattr(self, name)
-        return found
-
-    def clear(self) -> None:
-        """Take all out."""
-        for name in list(self):
-            delattr(self, name)
-
     def __getitem__(self, name: str) -> M:
-        return self._entries()[name]
+        return dict(self.named_children())[name]  # type: ignore[return-value]
 
     def __delitem__(self, name: str) -> None:
-        self.pop(name)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._entries()
+        self[name]
+        delattr(self, name)
 
     def __len__(self) -> int:
-        return len(self._entries())
+        return sum(1 for _ in self)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._entries())
-
-    def keys(self) -> KeysView[str]:
-        """The names, in the order in which they were added."""
-        return self._entries().keys()
-
-    def values(self) -> ValuesView[M]:
-        """What is held, in the order in which it was added."""
-        return self._entries().values()
-
-    def items(self) -> ItemsView[str, M]:
-        """(name, what is held), in the order in which they were added."""
-        return self._entries().items()
-
-    def _entries(self):
-        return dict(self.named_children())
+        return iter([name for name, _ in self.named_children()])
