@@ -21,7 +21,6 @@ AS_TRIED_BEFORE = {  # torch slow, torch fast, JAX, HIPS
     "1e-10 nondeterminism": "✓✓✗✗",
     "wrong only on a non-contiguous layout": "✗✗✗✗",
     "repeated gather index assigned, not added": "✓✓✓✓",
-    "wrong forward with a consistent gradient": "✗✗✗✗",
 }
 
 
