@@ -26,7 +26,8 @@ def _shape(dtype, D, needed, wanted, limit):
     for tensor in dict.fromkeys((wanted, 0)):
         for at_once in (2, 1) if DP else ():
             for rows, columns in TILES[: 2 if tensor else None]:
-                shape = Shape(rows, columns, DP, tensor, (itemsize, dtype.itemsize, 2)[tensor], dtype.itemsize)
+                bytes_each, ahead = (itemsize, dtype.itemsize, 2)[tensor], tensor == 1 and dtype.itemsize == 2
+                shape = Shape(rows, columns, DP, tensor, bytes_each, ahead)
                 if rows * (DP + columns) * itemsize <= REGISTERS and at_once * needed(shape) <= limit:
                     return shape
     return None
@@ -141,19 +142,15 @@ def check_shapes(q, k, v, mask, bias):
 
 
 class Shape(NamedTuple):
-    """What attention.cuh is compiled for, and the bytes of an element of a tile, and of an array."""
+    """What attention.cuh is compiled for, the bytes of an element of a tile, and its AHEAD: are there tiles of the next
+    keys, or queries, too?"""
 
     rows: int
     columns: int
     DP: int
     tensor: int
     itemsize: int
-    given: int
-
-    @property
-    def ahead(self):
-        """AHEAD of attention.cuh: are there tiles of the next keys, or queries, too?"""
-        return self.itemsize == self.given == 2
+    ahead: bool
 
 
 def forward_bytes(shape):

@@ -28,7 +28,8 @@ SIDES = {
     128: (0.9, 0.9, (1.25, 2)),
     64: (0.78, 0.66, (1.9, 2.2, 2.9, 4)),
 }
-SPEED = {(2, 1): 6, (4, 1): 3, (4, 2): 5}  # how much faster tensor cores multiply, by an element's bytes and TENSOR
+# How much faster tensor cores multiply, by an element's bytes and TENSOR; the last is a guess, not measured.
+SPEED = {(2, 1): 6, (4, 1): 3, (4, 2): 5}
 
 
 class Matmul(Launcher):
