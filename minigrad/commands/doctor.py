@@ -31,6 +31,7 @@ from ..backend.runners.toolchain import CompilerError, find_compiler
 from ..backend.runners.toolchain.cache import contents, folder
 from ..base import cli
 from ..base.files import atomic_write
+from ..gradcheck.report import plain_values
 from ..nn import functional as F
 from ..tensor import from_backend, grad
 from ..version import __version__
@@ -205,11 +206,13 @@ def look_at_gpu(file, found):
 
     with cli.busy() as say:
         about = {"inventory": found, **report(say)}
-    atomic_write(file, json.dumps(about, indent=1).encode())
+    atomic_write(file, json.dumps(plain_values(about), indent=1, allow_nan=False).encode())
     for wrong in about["wrong"]:
         print(f"FAIL  cuda      {first_line(wrong)}")
     print(f"{'FAIL' if about['wrong'] else 'PASS'}  cuda      {about['checks']} checks of ops, and a training")
     for name, row in about["speeds"].items():
+        if "failed" in row:
+            continue
         rate = next(f"{number:8.1f} {unit}" for unit, number in row.items() if unit.endswith("/s"))
         beside = f"; cuBLAS {row['cublas_ms']:.2f} ms" if "cublas_ms" in row else ""
         print(f"{name:22}{row['ms']:8.2f} ms {rate}{beside}")

@@ -1,6 +1,11 @@
 """What `minigrad doctor --gpu` adds: every op on the GPU against the CPU, a short training on both, and how fast the
 main kernels are, beside a copy and cuBLAS."""
 
+import operator
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
 import numpy as np
 
 from .. import backend, cuda, nn, optim
@@ -8,6 +13,7 @@ from ..autograd import no_grad, registry
 from ..backend.runners.cuda import first_line
 from ..gradcheck.report import KINK, PASS, WARN
 from ..gradcheck.sweep import check_op
+from ..gradcheck.where import told
 from ..nn import functional as F
 from ..random import manual_seed
 from ..replay.captured import capture
@@ -33,7 +39,7 @@ def wrong_ops(say):
         say(f"{i}/{len(names)} {name}")
         rows = check_op(name, "cuda", (1,), mode="directional", directions=1, probes=("device", "float32", "float16"))
         checks += len(rows)
-        wrong += [f"{row.case}: {row.message}" for row in rows if row.verdict not in (PASS, KINK, WARN)]
+        wrong += [f"{row.op}, {row.case}: {row.message}" for row in rows if row.verdict not in (PASS, KINK, WARN)]
     return checks, wrong
 
 
@@ -56,24 +62,36 @@ def losses(device):
     return [step(t[:, :-1].to(device), t[:, 1:].to(device)).item() for t in tokens]
 
 
+class Timed(NamedTuple):
+    """What is timed: a function, the bytes that it must move at least or its FLOPs, and the same by cuBLAS."""
+
+    ours: Callable[[], object]
+    moved: int = 0
+    flops: int = 0
+    cublas: Callable[[], object] | None = None
+    precision: str = "highest"
+
+
 def cases():
-    """{name: (function, bytes that must move, FLOPs, the same by cuBLAS or None, precision)}"""
+    """{name: Timed}"""
     x, y, w, b = (randn(*shape, device="cuda") for shape in ((4 * SIDE, SIDE), (4 * SIDE, SIDE), (SIDE,), (SIDE,)))
     once = 4 * x.numel()
-    found: dict = {
-        "copy": (x.clone, 2 * once, 0, None, "highest"),
-        "transpose": (x.T.clone, 2 * once, 0, None, "highest"),
-        "add": (lambda: x + y, 3 * once, 0, None, "highest"),
-        "softmax": (lambda: x.softmax(-1), 2 * once, 0, None, "highest"),
-        "layer_norm": (lambda: F.layer_norm(x, (SIDE,), w, b), 2 * once, 0, None, "highest"),
+    found = {
+        "copy": Timed(x.clone, 2 * once),
+        "transpose": Timed(x.T.contiguous, 2 * once),
+        "add": Timed(lambda: x + y, 3 * once),
+        "softmax": Timed(lambda: x.softmax(-1), 2 * once),
+        "layer_norm": Timed(lambda: F.layer_norm(x, (SIDE,), w, b), 2 * once),
     }
     B, nh, T, hs = max(1, SIDE // 256), 12, SIDE // 4, 64
     for kind, (dtype, precision) in KINDS.items():
+        if precision != "highest" and not backend.get("cuda").tensor_cores:
+            continue
         a, c, q = (randn(*shape, device="cuda").to(dtype) for shape in ((SIDE, SIDE), (SIDE, SIDE), (B, nh, T, hs)))
-        theirs = None if precision != "highest" else lambda a=a, c=c: a.array @ c.array
-        found[f"matmul, {kind}"] = lambda a=a, c=c: a @ c, 0, 2 * SIDE**3, theirs, precision
-        causal = lambda q=q: F.scaled_dot_product_attention(q, q, q, is_causal=True)  # noqa: E731
-        found[f"attention, {kind}"] = causal, 0, 2 * B * nh * T * T * hs, None, precision
+        cublas = partial(operator.matmul, a.array, c.array) if precision == "highest" else None
+        found[f"matmul, {kind}"] = Timed(partial(operator.matmul, a, c), 0, 2 * SIDE**3, cublas, precision)
+        causal = partial(F.scaled_dot_product_attention, q, q, q, is_causal=True)
+        found[f"attention, {kind}"] = Timed(causal, 0, 2 * B * nh * T * T * hs, None, precision)
     return found
 
 
@@ -96,31 +114,42 @@ def milliseconds(function):
 
 
 def speeds(say):
-    """{name: {"ms", "GB/s" or "TFLOP/s", and of cuBLAS "cublas_ms", or "cublas", why there is no number}}"""
-    found, before = {}, cuda.get_float32_matmul_precision()
-    for name, (function, moved, flops, theirs, precision) in cases().items():
+    """{name: {"ms", "GB/s" or "TFLOP/s", and of cuBLAS "cublas_ms", or "cublas", why there is no number}}, or "failed"
+    with an error."""
+    found: dict = {}
+    before = cuda.get_float32_matmul_precision()
+    for name, case in cases().items():
         say(name)
+        row = found[name] = {}
         try:
-            cuda.set_float32_matmul_precision(precision)
+            cuda.set_float32_matmul_precision(case.precision)
             with no_grad():
-                ms = milliseconds(function)
+                ms = row["ms"] = milliseconds(case.ours)
+            row["GB/s" if case.moved else "TFLOP/s"] = case.moved / ms / 1e6 if case.moved else case.flops / ms / 1e9
+        except Exception as error:  # it must not cost the others their numbers
+            row["failed"] = told(error)
+            continue
         finally:
             cuda.set_float32_matmul_precision(before)
-        row = found[name] = {"ms": ms, **({"GB/s": moved / ms / 1e6} if moved else {"TFLOP/s": flops / ms / 1e9})}
-        if theirs:
+        if case.cublas:
             try:
-                row["cublas_ms"] = milliseconds(theirs)
+                row["cublas_ms"] = milliseconds(case.cublas)
             except Exception as error:  # a machine may have no cuBLAS, which minigrad does not need
                 row["cublas"] = f"none: {first_line(error)}"
     return found
 
 
 def report(say):
-    """What the JSON holds beside the inventory. Raises DeviceError without a GPU."""
-    backend.get("cuda")
+    """What the JSON holds beside the inventory."""
     checks, wrong = wrong_ops(say)
     say("training")
-    ours, cpu = losses("cuda"), losses("cpu")
-    if not np.allclose(ours, cpu, rtol=TOLERANCE, atol=0):
-        wrong.append(f"a training: its losses are {ours}, and {cpu} on the CPU")
-    return {"checks": checks, "wrong": wrong, "losses": ours, "speeds": speeds(say)}
+    try:
+        ours, cpu = losses("cuda"), losses("cpu")
+        if not np.allclose(ours, cpu, rtol=TOLERANCE, atol=0):
+            wrong.append(f"a training: its losses are {ours}, and {cpu} on the CPU")
+    except Exception as error:
+        ours = []
+        wrong.append(f"a training: {told(error)}")
+    found = speeds(say)
+    wrong += [f"{name}: {row['failed']}" for name, row in found.items() if "failed" in row]
+    return {"checks": checks, "wrong": wrong, "losses": ours, "speeds": found}

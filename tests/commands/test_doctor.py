@@ -211,11 +211,19 @@ def test_a_gpu_is_checked_and_timed(monkeypatch, capsys, tmp_path):
 def test_what_is_wrong_on_a_gpu_is_said(monkeypatch, capsys, tmp_path):
     on = backend.get("cuda")
     monkeypatch.setattr(gpu, "registry", {"exp": gpu.registry["exp"]})
-    monkeypatch.setattr(gpu, "speeds", lambda say: {})
+    monkeypatch.setattr(gpu, "losses", lambda device: [np.nan])
+    fast, broken = gpu.Timed(lambda: None, 8), gpu.Timed(raising(RuntimeError("out of memory")))
+    monkeypatch.setattr(gpu, "cases", lambda: {"fast": fast, "broken": broken})
+    monkeypatch.setattr(gpu, "TURN", 0.0)
     right = on.exp
     monkeypatch.setattr(on, "exp", lambda x: on.mul(right(x), 1.001), raising=False)
-    assert doctor.main(["--gpu", str(tmp_path / "gpu.json")]) == 1
-    assert "FAIL  cuda      case" in capsys.readouterr().out
+    file = tmp_path / "gpu.json"
+    assert doctor.main(["--gpu", str(file)]) == 1
+    said = capsys.readouterr().out
+    for wrong in ("exp, case", "a training: its losses are [nan]", "broken: RuntimeError: out of memory"):
+        assert f"FAIL  cuda      {wrong}" in said
+    found = json.loads(file.read_text(), parse_constant=pytest.fail)  # no NaN, which is no JSON
+    assert found["losses"] == ["nan"] and found["speeds"]["fast"]["ms"] > 0
 
 
 @pytest.mark.skipif(why_not() is None, reason="no GPU is what this is about, and there is one")
