@@ -5,11 +5,11 @@
 #pragma once
 #include "common.cuh"
 
-#ifndef HELD  // elements of a row that a thread holds, at most: launcher.py says 32 where that is a warp's whole row
+#ifndef HELD  // elements of a row that a thread holds, and threads of a block, at most: launcher.py says when it is more
 #define HELD 4
+#define HELD_THREADS ROW_THREADS
 #endif
-constexpr int HELD_THREADS = HELD == 4 ? ROW_THREADS : 128;  // of a block, at most
-constexpr int HELD_BLOCKS = HELD == 4 ? 1 : 6;  // of a multiprocessor: a thread that holds one row has 80 registers
+constexpr int HELD_BLOCKS = HELD == 4 ? 1 : 768 / HELD_THREADS;  // of a multiprocessor: a thread has 80 registers
 
 struct Pair { R a, b; };
 struct Totals { Total<R> a, b; };

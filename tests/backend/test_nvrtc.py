@@ -40,7 +40,10 @@ ATTENTION = [
     )
 ]
 CONSTANTS = {  # that a file is compiled with; of those for other head sizes and layouts, none takes more
-    **{file: ["", "HELD=32"] for file in ("softmax", "norm", "cross_entropy", "attention_pattern")},
+    **{
+        file: ["", *(f"HELD=32 HELD_THREADS={most}" for most in (128, 512))]
+        for file in ("softmax", "norm", "cross_entropy", "attention_pattern")
+    },
     "attention_forward": [*ATTENTION, "ROWS=64 COLUMNS=64 DP=128 TENSOR=0"],
     "attention_backward": ATTENTION,
     "matmul": ["SIDE=128 READ_A=1 READ_B=0", "SIDE=128 READ_A=1 READ_B=1", "SIDE=64 READ_A=0 READ_B=0"],

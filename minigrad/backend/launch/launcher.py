@@ -23,6 +23,7 @@ TOTALS = np.dtype(np.float64)  # the dtype of arrays of Totals of common.cuh, wh
 WARP_ROW = 1024  # elements of the longest row that a warp has
 WARP_HELD = 256  # and of the longest that it reads again from its cache, as fast as it would hold it
 WARP_BLOCK = 128  # threads of a block that has several rows
+HELD = 32  # elements of a row that a thread can hold: a thread's registers allow no more
 PRECISIONS = "highest", "high", "medium"  # of float32 that is multiplied: as it is, as TF32, as bfloat16
 SHARED = 48 << 10  # bytes of dynamic shared memory that a block may have without asking
 
@@ -94,21 +95,24 @@ class Launcher(Primitives):
 
     def launch_rows(self, rows, n, file, entry, dtype, *args):
         """Run an entry point built on rows.cuh over `rows` rows of n elements."""
-        if WARP_HELD < n <= WARP_ROW and n % 4 == 0 and real(dtype).itemsize == 4 and not self.one_thread:
-            file += " HELD=32"  # there are registers for a warp to hold it all, and it is worth another compilation
-        self.launch(file, entry, dtype, *self.rows(rows, n), *args)
+        grid, block = self.rows(rows, n)
+        if WARP_HELD < n <= HELD * ROW_THREADS and n % 4 == 0 and real(dtype).itemsize == 4 and not self.one_thread:
+            if n > WARP_ROW:
+                block = threads_for(n, HELD)  # few, which hold all of it
+            file += f" HELD={HELD} HELD_THREADS={max(WARP_BLOCK, threads_for(n, HELD))}"
+        self.launch(file, entry, dtype, grid, block, *args)
 
     def rows(self, rows, n):
         """(grid, block) for rows of n elements each: a long one is a block's, a short one a warp's or a part of one's,
         4 elements or more for a thread."""
         if n > WARP_ROW:
             return rows, self.row_threads(n)
-        threads = min(32, max(2, in_fours(n)))
+        threads = min(32, max(2, threads_for(n)))
         return -(-rows // (WARP_BLOCK // threads)), (threads, WARP_BLOCK // threads)
 
     def row_threads(self, n):
         """Threads for a block that works on a row of n elements, 4 each or more: a power of 2 from 32 to 512."""
-        return min(ROW_THREADS, max(32, in_fours(n)))
+        return min(ROW_THREADS, max(32, threads_for(n)))
 
     # -- values that a captured step updates at each call
 
@@ -197,9 +201,9 @@ class Launcher(Primitives):
         return self.compact(x) if compact else x
 
 
-def in_fours(n):
-    """The power of 2 of threads that have up to 4 of n elements each."""
-    return 1 << (max(1, -(-n // 4)) - 1).bit_length()
+def threads_for(n, each=4):
+    """The power of 2 of threads that have up to `each` of n elements each."""
+    return 1 << (max(1, -(-n // each)) - 1).bit_length()
 
 
 class _Address:
