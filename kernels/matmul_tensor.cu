@@ -7,14 +7,17 @@
 //
 // READ_A and READ_B say how the threads read an operand, as in matmul.cu, with V for 16 bytes. It is copied to shared
 // memory as it is (by cp.async, where 16 bytes can be read at once), two steps ahead of the products; ldmatrix turns one
-// whose rows do not lie along k. A warp has a quarter of a tile. Of 128 × 128 it reads 128 bytes of shared memory for
-// 4096 FLOPs, which is what a multiprocessor of an H100 gives in a cycle and more than mma.sync does in it.
+// whose rows do not lie along k. A step is LINE_BYTES of k, 64 or 128. Of 128 there are fewer barriers, but two blocks
+// take most of a large GPU's shared memory, and elements that are read one by one too many registers.
+//
+// A warp has a quarter of a tile. Of 128 × 128 it reads 128 bytes of shared memory for 4096 FLOPs, which is what a
+// multiprocessor of an H100 gives in a cycle and more than mma.sync does in it.
 #include "matmul.cuh"
 #include "tensor.cuh"
 
-constexpr int V = 16 / sizeof(T);     // elements moved at once
-constexpr int STEP = 64 / sizeof(T);  // of k
-constexpr int STAGES = 3;             // steps in shared memory: one that is multiplied, others on their way
+constexpr int V = 16 / sizeof(T);             // elements moved at once
+constexpr int STEP = LINE_BYTES / sizeof(T);  // of k
+constexpr int STAGES = 3;                     // steps in shared memory: one that is multiplied, others on their way
 constexpr int THREADS = 128, HALF = SIDE / 2, MI = HALF / 16, NI = HALF / 8;  // a warp has HALF × HALF
 
 // A step of an operand in shared memory. ALONG: a row has a line of STEP; if not, a k has a line of SIDE. The pieces of
@@ -25,7 +28,7 @@ struct Tile {
   alignas(16) T of[SIDE * STEP];
 
   __device__ __forceinline__ static int place(int i, int k) {
-    if (ALONG) return i * STEP + (k / V ^ i / 2 % 4) * V + k % V;
+    if (ALONG) return i * STEP + (k / V ^ (LINE_BYTES == 64 ? i / 2 % 4 : i % 8)) * V + k % V;
     return k * SIDE + (i / V ^ (sizeof(T) == 2 ? k % 8 : k % 4 * 2)) * V + i % V;
   }
   template <typename O>
@@ -46,6 +49,11 @@ struct Tile {
     else if (sizeof(T) == 4) UNROLL for (int i = 0; i < 4; i++) f.r[i] = tf32(__uint_as_float(f.r[i]));
     return f;
   }
+};
+
+struct Stage {
+  Tile<READ_A> a;
+  Tile<READ_B> b;
 };
 
 // Writes a thread's part of a tile to y, whose rows are `stride` apart: two neighbours at once where y allows.
@@ -72,16 +80,15 @@ __device__ __forceinline__ void write(W* y, long long stride, int rows, int colu
 extern "C" __global__ void __launch_bounds__(THREADS, SIDE == 128 ? 2 : 4)
 matmul(T* __restrict__ y, R* __restrict__ partial, const T* __restrict__ a, const T* __restrict__ b,
        const T* __restrict__ bias, Product p) {
-  __shared__ Tile<READ_A> as[STAGES];
-  __shared__ Tile<READ_B> bs[STAGES];
+  DYNAMIC_SHARED(Stage, stages);
   const Part at(a, b, p);
   Operand<READ_A, V, STEP, THREADS> from_a(at.a, p.a, at.rows);
   Operand<READ_B, V, STEP, THREADS> from_b(at.b, p.b, at.columns);
   int left = at.left, to_read = at.left;
   auto read = [&](int stage) {
     if (to_read > 0) {
-      as[stage].read(from_a, to_read);
-      bs[stage].read(from_b, to_read);
+      stages[stage].a.read(from_a, to_read);
+      stages[stage].b.read(from_b, to_read);
       to_read -= STEP;
     }
     commit_copies();  // of nothing, after the last step, so that as many groups are on their way as ever
@@ -104,8 +111,8 @@ matmul(T* __restrict__ y, R* __restrict__ partial, const T* __restrict__ a, cons
     read(now == 0 ? STAGES - 1 : now - 1);  // no thread still multiplies this one: all have passed the barrier since
     UNROLL for (int k = 0; k < STEP; k += K<Factor>) {
       Fragment ak[MI], bk[NI / 2];
-      UNROLL for (int i = 0; i < MI; i++) ak[i] = as[now].template at<false>(warp_row + i * 16, k);
-      UNROLL for (int j = 0; j < NI / 2; j++) bk[j] = bs[now].template at<true>(warp_column + j * 16, k);
+      UNROLL for (int i = 0; i < MI; i++) ak[i] = stages[now].a.template at<false>(warp_row + i * 16, k);
+      UNROLL for (int j = 0; j < NI / 2; j++) bk[j] = stages[now].b.template at<true>(warp_column + j * 16, k);
       UNROLL for (int i = 0; i < MI; i++)
         UNROLL for (int j = 0; j < NI; j++)
           multiply_add(acc[2 * i][2 * j], acc[2 * i][2 * j + 1], acc[2 * i + 1][2 * j], acc[2 * i + 1][2 * j + 1],

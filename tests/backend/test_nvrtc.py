@@ -48,9 +48,9 @@ CONSTANTS = {  # that a file is compiled with; of those for other head sizes and
     "attention_backward": ATTENTION,
     "matmul": ["SIDE=128 READ_A=1 READ_B=0", "SIDE=128 READ_A=1 READ_B=1", "SIDE=64 READ_A=0 READ_B=0"],
     "matmul_tensor": [
-        f"TENSOR={tensor} SIDE=128 READ_A={a} READ_B={b}"
+        f"TENSOR={tensor} LINE_BYTES={line} SIDE=128 READ_A={a} READ_B={b}"
         for tensor in (1, 2)
-        for a, b in ((1, 0), (1, 1), (0, 0), (3, 2))
+        for line, a, b in ((64, 1, 0), (64, 1, 1), (64, 0, 0), (64, 3, 2), (128, 1, 0), (128, 1, 1))
     ],
 }
 

@@ -130,7 +130,9 @@ def test_tensor_cores(on, tiled, tensor, side, transposed):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_shapes_of_tensor_cores(on, tiled, tensor, shape):
+def test_shapes_of_tensor_cores(on, tiled, tensor, shape, monkeypatch):
+    """As on a GPU without the shared memory for long lines."""
+    monkeypatch.setattr(launching, "RESERVED", 1 << 20)
     tiled(64, 2)
     n, k, m = shape
     check_tensor(on, numbers((2, n, k), tensor), numbers((k, m), tensor, seed=1))

@@ -9,13 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..kernels import Struct
+from ..kernels import Struct, constant
 from .launcher import Launcher, real
 from .rules import KERNEL
 
 PRODUCT = Struct("matmul.cuh", "Product")
 MAX_BATCH_DIMS = PRODUCT.counts["batch"]  # dims that can be merged count as one
 STEP = 16  # parts of k are multiples of it
+STAGES = constant("matmul_tensor.cu", "STAGES")
+RESERVED = 1024  # bytes of shared memory that each block takes besides
 SHORTEST = 128  # the smallest k worth a block of its own
 # Costs, in multiplications that one multiprocessor does in that time; of tensor cores, SPEED times as many. They fit
 # the times of GPT-2's products on an H200.
@@ -28,12 +30,12 @@ SIDES = {
     128: (0.9, 0.9, (1.25, 2)),
     64: (0.78, 0.66, (1.9, 2.2, 2.9, 4)),
 }
-# How much faster tensor cores multiply, by an element's bytes and TENSOR; the last is a guess, not measured.
-SPEED = {(2, 1): 6, (4, 1): 3, (4, 2): 5}
+SPEED = {(2, 1): 6, (4, 1): 3, (4, 2): 5}  # how much faster tensor cores multiply, by an element's bytes and TENSOR
 
 
 class Matmul(Launcher):
     processors = 132  # multiprocessors of the GPU; elsewhere those of an H100
+    shared_memory = 228 << 10  # bytes that each has
 
     @KERNEL
     def matmul(self, a, b):
@@ -61,17 +63,18 @@ class Matmul(Launcher):
         """a @ b + bias, (m,) or None."""
         tensor = self.tensor(a.dtype)
         at = tuple(self.pointer(x) % (whole(a.dtype, tensor) * a.itemsize) == 0 for x in (a, b))
-        todo = tiling(a.shape, a.strides, b.shape, b.strides, at, a.dtype, self.processors, tensor)
+        todo = tiling(a.shape, a.strides, b.shape, b.strides, at, a.dtype, self.processors, tensor, self.shared_memory)
         y = self.empty(todo.shape, a.dtype)
         if not y.size:
             return y
         bias = None if bias is None else self.compact(bias)
-        if todo.parts == 1:
-            self.launch(todo.file, "matmul", a.dtype, todo.blocks, todo.threads, y, None, a, b, bias, todo.numbers)
-            return y
-        partial = self.empty((todo.parts, *y.shape), real(a.dtype))
-        self.launch(todo.file, "matmul", a.dtype, todo.blocks, todo.threads, y, partial, a, b, None, todo.numbers)
-        self.launch_each(y.size, todo.file, "matmul_join", a.dtype, y, partial, bias, todo.parts, y.size, y.shape[-1])
+        joined = todo.parts > 1
+        partial = self.empty((todo.parts, *y.shape), real(a.dtype)) if joined else None
+        args = y, partial, a, b, None if joined else bias, todo.numbers
+        self.launch(todo.file, "matmul", a.dtype, todo.blocks, todo.threads, *args, shared=todo.shared)
+        if joined:
+            args = y, partial, bias, todo.parts, y.size, y.shape[-1]
+            self.launch_each(y.size, todo.file, "matmul_join", a.dtype, *args)
         return y
 
 
@@ -82,12 +85,13 @@ class Tiling(NamedTuple):
     blocks: int
     parts: int  # of k
     numbers: bytes  # the struct Product
+    shared: int  # bytes of dynamic shared memory
 
 
 @functools.lru_cache(4096)
-def tiling(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors, tensor=0):
-    """How a @ b is computed, from shapes, strides in bytes, whether the addresses of a and b are aligned, and TENSOR of
-    tensor.cuh."""
+def tiling(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors, tensor=0, shared_memory=0):
+    """How a @ b is computed, from shapes, strides in bytes, whether the addresses of a and b are aligned, TENSOR of
+    tensor.cuh, and what a multiprocessor has of shared memory."""
     shape, rows, k, m, a, b, dims = operands(a_shape, a_strides, b_shape, b_strides, dtype.itemsize)
     if len(dims) > MAX_BATCH_DIMS:
         raise ValueError(
@@ -101,11 +105,14 @@ def tiling(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors, t
     side, parts = choose(rows, m, k, batches, large, processors, SPEED[dtype.itemsize, tensor] if tensor else 0)
     part = -(-k // (parts * STEP)) * STEP
     parts = -(-k // part) if k else 1
+    long = (read_a, read_b) in ((1, 1), (1, 0))[: 2 if dtype.itemsize == 2 else 1]  # where it takes less time
+    line = 128 if long and shared_memory >= 2 * (stages(128, 128) + RESERVED) else 64
     fill = [0] * (MAX_BATCH_DIMS - len(dims))
     sizes, a_batch, b_batch = ([dim[column] for dim in dims] + fill for column in range(3))
     return Tiling(
         shape=shape,
-        file=f"matmul{f'_tensor TENSOR={tensor}' * bool(tensor)} SIDE={side} READ_A={read_a} READ_B={read_b}",
+        file=f"matmul{f'_tensor TENSOR={tensor} LINE_BYTES={line}' * bool(tensor)} SIDE={side} "
+        f"READ_A={read_a} READ_B={read_b}",
         threads=256 if side == 128 and not tensor else 128,
         blocks=_tiles(rows, m, side) * batches * parts,
         parts=parts,
@@ -121,7 +128,13 @@ def tiling(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors, t
             a_batch=a_batch,
             b_batch=b_batch,
         ),
+        shared=stages(side, line) if tensor else 0,
     )
+
+
+def stages(side, line):
+    """Bytes of the stages of matmul_tensor.cu."""
+    return STAGES * 2 * side * line
 
 
 class Operands(NamedTuple):

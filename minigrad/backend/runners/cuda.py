@@ -104,6 +104,7 @@ class Cuda(Launched):
         self._nvrtc = nvrtc.Nvrtc(cupy, nvrtc.target(cupy, device.compute_capability))
         self.tensor_cores = int(device.compute_capability) >= 80
         self.shared_limit = about["MaxSharedMemoryPerBlockOptin"]
+        self.shared_memory = about["MaxSharedMemoryPerMultiprocessor"]
         self._cupy, self.processors = cupy, about["MultiProcessorCount"]
         self.current_stream = cupy.cuda.get_current_stream
         self._kernels: dict = {}  # without a lock: two threads that load the same kernel load it twice
