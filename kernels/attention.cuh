@@ -31,10 +31,11 @@ constexpr int CHUNK = 16 / sizeof(E);                                         //
 constexpr int MI = ROWS / WARPS / DOWN, NI = COLUMNS / ACROSS, DI = DP / ACROSS;  // a thread's part of S and of Y
 constexpr int PIECE = TENSOR ? 2 : CHUNK;  // columns of Y that lie side by side
 constexpr int STEP = TENSOR ? 32 / sizeof(E) : 2 * CHUNK;  // of what a product sums over: elements at a time
-// Is there room for the next tiles, which are copied, as they are, while these are used?
-constexpr bool AHEAD = TENSOR == 1 && sizeof(T) == 2;
+// With factors of 2 bytes, two tiles are there at once, and the pattern stays in registers. Halves are copied as they are,
+// so that the next tiles are on their way while these are used.
+constexpr bool BOTH = TENSOR && sizeof(E) == 2, AHEAD = BOTH && sizeof(T) == 2;
 constexpr int LD = DP + CHUNK, LDP = COLUMNS + (TENSOR ? CHUNK : ACROSS);  // elements in a row of a tile, and of P
-constexpr int TILE = COLUMNS * LD;  // elements
+constexpr int TILE = COLUMNS * LD, TILES = AHEAD ? 4 : BOTH ? 2 : 1;  // elements of a tile; tiles of keys
 
 template <typename W, int N = CHUNK> struct alignas(N * sizeof(W)) Chunk { W v[N]; };
 __device__ __forceinline__ Chunk<E> chunk(const E* x) { return *reinterpret_cast<const Chunk<E>*>(x); }
@@ -232,8 +233,8 @@ __device__ __forceinline__ void put(E* p, const R (&s)[MI][NI]) {
   __syncwarp();
 }
 
-// y[i][j] += Σ_k s[row(i)][k] b[k][place(j)], likewise, of the numbers s that the warp holds. Halves stay in registers,
-// since what an mma makes of a row lies as another takes it; others go through P.
+// y[i][j] += Σ_k s[row(i)][k] b[k][place(j)], likewise, of the numbers s that the warp holds. If BOTH, they stay in
+// registers, since what an mma makes of a row lies as another takes it; others go through P.
 __device__ __forceinline__ void weigh(R (&y)[MI][DI], const R (&s)[MI][NI], E* P, const E* b, int first, int end) {
   auto step = [&](auto k) -> void {
     Fragment p;
@@ -244,7 +245,7 @@ __device__ __forceinline__ void weigh(R (&y)[MI][DI], const R (&s)[MI][NI], E* P
     }
     multiply(y, p, [&](int d) { return piece<true, false, LD>(b, d, k); });
   };
-  if constexpr (AHEAD) {
+  if constexpr (BOTH) {
     UNROLL for (int k = 0; k < COLUMNS; k += STEP)
       if (first < k + STEP && k < end) step(k);
   } else {

@@ -34,10 +34,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
 attention_dq(T* dq, R* delta, const T* dout, const T* o, const R* lse, const T* q, const T* k, const T* v,
              const bool* mask, const T* bias, Heads n, double scale, bool causal) {
   DYNAMIC_SHARED(E, shared);
-  E* Q = shared;                       // ROWS × LD
-  E* dO = Q + ROWS * LD;               // ROWS × LD
-  E* KV = dO + ROWS * LD;              // V, then K, a TILE; if AHEAD, V and K, twice
-  E* P = KV + (AHEAD ? 4 : 1) * TILE;  // unless AHEAD: ds, ROWS × LDP
+  E* Q = shared;             // ROWS × LD
+  E* dO = Q + ROWS * LD;     // ROWS × LD
+  E* KV = dO + ROWS * LD;    // V, then K, a TILE; if BOTH, V and K; if AHEAD, twice
+  E* P = KV + TILES * TILE;  // unless BOTH: ds, ROWS × LDP
   R dQ[MI][DI] = {};
 
   const Tile at = tile_of(n.T);
@@ -69,19 +69,20 @@ attention_dq(T* dq, R* delta, const T* dout, const T* o, const R* lse, const T* 
   const long long end = causal ? smaller(n.S, q0 + rows) : n.S;
   int now = 0;
   for (long long k0 = 0; k0 < end; k0 += COLUMNS, now ^= AHEAD) {
-    E *const V = KV + now * 2 * TILE, *const K = AHEAD ? V + TILE : V;
+    E *const V = KV + now * 2 * TILE, *const K = BOTH ? V + TILE : V;
     const int seen = warp_row() < rows ? view.seen(q0 + warp_row() + MI * DOWN - 1, k0, COLUMNS) : 0;
     R p[MI][NI], dp[MI][NI];
     if (AHEAD) wait_for_copies<0>();
     __syncthreads();  // the previous tile is done with
     if (!AHEAD) {
       load_v(V, k0);
+      if (BOTH) load_k(K, k0);
       __syncthreads();
     } else if (k0 + COLUMNS < end) {
       load_both(KV + (now ^ 1) * 2 * TILE, k0 + COLUMNS);
     }
     if (seen > 0) dots(dp, dO, V, int(n.Dv));
-    if (!AHEAD) {
+    if (!BOTH) {
       __syncthreads();
       load_k(K, k0);
       __syncthreads();
@@ -109,8 +110,8 @@ attention_dk_dv(T* dk, T* dv, const R* delta, const T* dout, const R* lse, const
   E* K = shared;                                                               // ROWS × LD
   E* V = K + ROWS * LD;                                                        // ROWS × LD
   E* queries = V + ROWS * LD;                                                  // Q and dO, a TILE each; if AHEAD, twice
-  E* P = queries + (AHEAD ? 4 : 2) * TILE;                                     // unless AHEAD: pᵀ, then dsᵀ, ROWS × LDP
-  Query* of_queries = reinterpret_cast<Query*>(P + (AHEAD ? 0 : ROWS * LDP));  // COLUMNS; if AHEAD, twice
+  E* P = queries + (AHEAD ? 4 : 2) * TILE;                                     // unless BOTH: pᵀ, then dsᵀ, ROWS × LDP
+  Query* of_queries = reinterpret_cast<Query*>(P + (BOTH ? 0 : ROWS * LDP));  // COLUMNS; if AHEAD, twice
   R dK[MI][DI] = {}, dV[MI][DI] = {};
 
   const Tile at = tile_of(n.S);

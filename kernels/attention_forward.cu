@@ -21,11 +21,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
 attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* mask, const T* bias, Heads n,
                   double scale, bool causal) {
   DYNAMIC_SHARED(E, shared);
-  E* Q = shared;                       // ROWS × LD
-  E* KV = Q + ROWS * LD;               // K, then V, a TILE; if AHEAD, K and V, twice
-  E* P = KV + (AHEAD ? 4 : 1) * TILE;  // unless AHEAD: the unnormalised pattern, ROWS × LDP
-  R O[MI][DI] = {}, m[MI];  // and of each row: the largest score so far,
-  Total<R> l[MI] = {};      // and the sum of exponentials
+  E* Q = shared;             // ROWS × LD
+  E* KV = Q + ROWS * LD;     // K, then V, a TILE; if BOTH, K and V; if AHEAD, twice
+  E* P = KV + TILES * TILE;  // unless BOTH: the unnormalised pattern, ROWS × LDP
+  R O[MI][DI] = {}, m[MI];   // and of each row: the largest score so far,
+  Total<R> l[MI] = {};       // and the sum of exponentials
   for (int i = 0; i < MI; i++) m[i] = -INF;
 
   const Tile at = tile_of(n.T);
@@ -46,13 +46,14 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
   const long long end = causal ? smaller(n.S, q0 + rows) : n.S;
   int now = 0;
   for (long long k0 = 0; k0 < end; k0 += COLUMNS, now ^= AHEAD) {
-    E *const K = KV + now * 2 * TILE, *const V = AHEAD ? K + TILE : K;
+    E *const K = KV + now * 2 * TILE, *const V = BOTH ? K + TILE : K;
     // The most that any query of this warp sees of the tile. Where that is nothing, there is nothing to do.
     const int seen = warp_row() < rows ? view.seen(q0 + warp_row() + MI * DOWN - 1, k0, COLUMNS) : 0;
     if (AHEAD) wait_for_copies<0>();
     __syncthreads();  // the previous tile is done with
     if (!AHEAD) {
       load_k(K, k0);
+      if (BOTH) load_v(V, k0);
       __syncthreads();
     } else if (k0 + COLUMNS < end) {
       load_both(KV + (now ^ 1) * 2 * TILE, k0 + COLUMNS);
@@ -76,10 +77,10 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
         l[i].add(row_sum(added));
         UNROLL for (int j = 0; j < DI; j++) O[i][j] *= shrink;
       }
-      if (AHEAD) weigh(O, s, P, V, 0, seen);
+      if (BOTH) weigh(O, s, P, V, 0, seen);
       else put(P, s);
     }
-    if (!AHEAD) {
+    if (!BOTH) {
       __syncthreads();
       load_v(V, k0);
       __syncthreads();

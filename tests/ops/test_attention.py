@@ -93,13 +93,13 @@ def test_kernels_say_what_fits():
         for how, rows in ((forward_bytes, 1), (dq_bytes, 2), (dk_dv_bytes, 2)):
             columns = 2 if how is dk_dv_bytes else 1
             ends = 16 * (rows * shape[0] + columns * shape[1])
-            assert how(Shape(*shape, 0, 8, False)) - ends == 2 * (how(Shape(*shape, 0, 4, False)) - ends)
-    assert forward_bytes(Shape(64, 64, 32, 0, 4, False)) == 4 * (64 * 36 + 64 * 36 + 64 * 72)
-    assert dq_bytes(Shape(64, 32, 32, 0, 4, False)) == 4 * (2 * 64 * 36 + 32 * 36 + 64 * 40)
-    assert dk_dv_bytes(Shape(64, 32, 32, 0, 4, False)) == 4 * (2 * 64 * 36 + 2 * 32 * 36 + 64 * 40 + 3 * 32)
-    assert forward_bytes(Shape(64, 32, 32, 1, 2, True)) == 2 * (64 * 40 + 4 * 32 * 40)
-    assert forward_bytes(Shape(64, 64, 32, 2, 2, False)) == 2 * (64 * 40 + 64 * 40 + 64 * 72)
-    assert dk_dv_bytes(Shape(64, 32, 32, 1, 2, True)) == 2 * (2 * 64 * 40 + 4 * 32 * 40) + 4 * 6 * 32
+            assert how(Shape(*shape, 0, 8, 1)) - ends == 2 * (how(Shape(*shape, 0, 4, 1)) - ends)
+    assert forward_bytes(Shape(64, 64, 32, 0, 4, 1)) == 4 * (64 * 36 + 64 * 36 + 64 * 72)
+    assert dq_bytes(Shape(64, 32, 32, 0, 4, 1)) == 4 * (2 * 64 * 36 + 32 * 36 + 64 * 40)
+    assert dk_dv_bytes(Shape(64, 32, 32, 0, 4, 1)) == 4 * (2 * 64 * 36 + 2 * 32 * 36 + 64 * 40 + 3 * 32)
+    assert forward_bytes(Shape(64, 32, 32, 1, 2, 4)) == 2 * (64 * 40 + 4 * 32 * 40)
+    assert forward_bytes(Shape(64, 64, 32, 2, 2, 2)) == 2 * (64 * 40 + 2 * 64 * 40)
+    assert dk_dv_bytes(Shape(64, 32, 32, 1, 2, 4)) == 2 * (2 * 64 * 40 + 4 * 32 * 40) + 4 * 6 * 32
 
 
 @pytest.mark.parametrize("needs", ["mask", "query", "both"])

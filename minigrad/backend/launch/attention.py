@@ -26,8 +26,9 @@ def _shape(dtype, D, needed, wanted, limit):
     for tensor in dict.fromkeys((wanted, 0)):
         for at_once in (2, 1) if DP else ():
             for rows, columns in TILES[: 2 if tensor else None]:
-                bytes_each, ahead = (itemsize, dtype.itemsize, 2)[tensor], tensor == 1 and dtype.itemsize == 2
-                shape = Shape(rows, columns, DP, tensor, bytes_each, ahead)
+                bytes_each = (itemsize, dtype.itemsize, 2)[tensor]
+                tiles = 1 if bytes_each > 2 else 4 if dtype.itemsize == 2 else 2
+                shape = Shape(rows, columns, DP, tensor, bytes_each, tiles)
                 if rows * (DP + columns) * itemsize <= REGISTERS and at_once * needed(shape) <= limit:
                     return shape
     return None
@@ -142,36 +143,36 @@ def check_shapes(q, k, v, mask, bias):
 
 
 class Shape(NamedTuple):
-    """What attention.cuh is compiled for, the bytes of an element of a tile, and its AHEAD: are there tiles of the next
-    keys, or queries, too?"""
+    """What attention.cuh is compiled for, the bytes of an element of a tile, and its TILES."""
 
     rows: int
     columns: int
     DP: int
     tensor: int
     itemsize: int
-    ahead: bool
+    tiles: int
 
 
 def forward_bytes(shape):
     """Shared memory of a block, in bytes: see attention_forward.cu."""
-    return _tiles(shape.rows + shape.columns * (4 if shape.ahead else 1), shape)
+    return _tiles(shape.rows + shape.columns * shape.tiles, shape)
 
 
 def dq_bytes(shape):
     """Likewise: see attention_dq of attention_backward.cu."""
-    return _tiles(2 * shape.rows + shape.columns * (4 if shape.ahead else 1), shape)
+    return _tiles(2 * shape.rows + shape.columns * shape.tiles, shape)
 
 
 def dk_dv_bytes(shape):
     """Likewise: see attention_dk_dv of attention_backward.cu. It is more than attention_dq's."""
-    times = 2 if shape.ahead else 1
-    return _tiles(2 * (shape.rows + times * shape.columns), shape) + 3 * times * shape.columns * max(4, shape.itemsize)
+    tiles = max(2, shape.tiles)
+    numbers = 3 * tiles // 2 * shape.columns * max(4, shape.itemsize)
+    return _tiles(2 * shape.rows + tiles * shape.columns, shape) + numbers
 
 
 def _tiles(lines, shape):
     """Bytes of tiles with this total number of rows, and of the pattern unless it stays in registers."""
-    pattern = 0 if shape.ahead else shape.rows * (shape.columns + LONGER) * shape.itemsize
+    pattern = 0 if shape.tiles > 1 else shape.rows * (shape.columns + LONGER) * shape.itemsize
     return lines * (shape.DP * shape.itemsize + CHUNK) + pattern
 
 
