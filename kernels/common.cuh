@@ -99,6 +99,19 @@ __device__ __forceinline__ void each(long long n, F f) {
   SIMD for (long long i = threadIdx.x; i < n; i += blockDim.x) f(i);
 }
 
+// On a GPU: take(f(i)) for each i in [first, n), `step` apart, in order. What several f read is on its way at once.
+template <typename F, typename Take>
+__device__ __forceinline__ void each_ahead(long long first, long long n, long long step, F f, Take take) {
+  constexpr int AT_ONCE = 8;
+  long long i = first;
+  for (; i + (AT_ONCE - 1) * step < n; i += AT_ONCE * step) {
+    decltype(f(i)) v[AT_ONCE];
+    UNROLL for (int k = 0; k < AT_ONCE; k++) v[k] = f(i + k * step);
+    UNROLL for (int k = 0; k < AT_ONCE; k++) take(v[k]);
+  }
+  for (; i < n; i += step) take(f(i));
+}
+
 // The v of all threads combined by op, returned in every thread. The order is always the same.
 template <typename V, typename Op>
 __device__ __forceinline__ V block_combine(V v, Op op) {
@@ -175,7 +188,7 @@ __device__ __forceinline__ V sum(long long n, F f) {
     return V(s);
   }
   Total<V> s = {};
-  for (long long i = threadIdx.x; i < n; i += blockDim.x) s.add(V(f(i)));
+  each_ahead(threadIdx.x, n, blockDim.x, f, [&](V v) { s.add(v); });
   return V(block_combine(s, [](Total<V> a, Total<V> b) { return sum_of(a, b); }));
 }
 

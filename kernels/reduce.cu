@@ -57,7 +57,7 @@ __device__ __forceinline__ typename Op::V fold(long long n, F f) {
   const V start = Op::start(f(0));
   if (!ONE_THREAD) {
     V v = start;
-    for (long long i = threadIdx.x; i < n; i += blockDim.x) v = Op::both(v, f(i));
+    each_ahead(threadIdx.x, n, blockDim.x, f, [&](auto x) { v = Op::both(v, x); });
     return block_combine(v, [](V a, V b) { return Op::both(a, b); });
   }
   constexpr int LANES = 64;  // several of a CPU's vector registers
@@ -135,7 +135,8 @@ __device__ __forceinline__ void fold_columns(Y* __restrict__ y, const T* __restr
   const int c = threadIdx.x % width, group = threadIdx.x / width, count = blockDim.x / width;
   if (group < count) {
     V v = Op::start(Op::load(x[c]));
-    for (long long i = group; i < rows; i += count) v = Op::both(v, Op::load(x[i * inner + c]));
+    each_ahead(group, rows, count, [&](long long i) { return Op::load(x[i * inner + c]); },
+               [&](auto x) { v = Op::both(v, x); });
     groups[threadIdx.x] = v;
   }
   __syncthreads();

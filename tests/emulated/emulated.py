@@ -71,8 +71,8 @@ class Emulated(Launched):
     def spread(self, n):
         return min(3, -(-n // 64)), 64  # several blocks and warps, however small the test
 
-    def row_threads(self, n):
-        return max(64, super().row_threads(n))
+    def row_threads(self, n, each=4):
+        return max(64, super().row_threads(n, each))
 
     def _run(self, file, entry, dtype, grid, block, shared, args):
         key = file, entry, dtype

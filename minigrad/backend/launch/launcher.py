@@ -102,17 +102,17 @@ class Launcher(Primitives):
             file += f" HELD={HELD} HELD_THREADS={max(WARP_BLOCK, threads_for(n, HELD))}"
         self.launch(file, entry, dtype, grid, block, *args)
 
-    def rows(self, rows, n):
-        """(grid, block) for rows of n elements each: a long one is a block's, a short one a warp's or a part of one's,
-        4 elements or more for a thread."""
+    def rows(self, rows, n, each=4):
+        """(grid, block) for rows of n elements each: a long one is a block's, `each` or more elements for a thread, a
+        short one a warp's or a part of one's, 4 or more."""
         if n > WARP_ROW:
-            return rows, self.row_threads(n)
+            return rows, self.row_threads(n, each)
         threads = min(32, max(2, threads_for(n)))
         return -(-rows // (WARP_BLOCK // threads)), (threads, WARP_BLOCK // threads)
 
-    def row_threads(self, n):
-        """Threads for a block that works on a row of n elements, 4 each or more: a power of 2 from 32 to 512."""
-        return min(ROW_THREADS, max(32, threads_for(n)))
+    def row_threads(self, n, each=4):
+        """Threads for a block that works on a row of n elements, `each` or more: a power of 2 from 32 to 512."""
+        return min(ROW_THREADS, max(32, threads_for(n, each)))
 
     # -- values that a captured step updates at each call
 

@@ -11,6 +11,7 @@ from .launcher import INT64, TOTALS, Launcher, real
 from .rules import KERNEL, NUMPYS
 
 ROW_PART = 1 << 14  # elements of a row that a block reduces at most
+EACH = 16  # and a thread at least, in two turns of each_ahead() of common.cuh
 WIDTH = constant("accumulate.cuh", "WIDTH")  # columns of a block
 FEW = 16  # values that one thread may reduce
 SORTED = 2048  # elements that a block sorts
@@ -82,7 +83,7 @@ class Reduce(Launcher):
         parts, part = shares(n, ROW_PART if rows else self.column_part * (1 if self.one_thread else -(-WIDTH // inner)))
         y = self.empty((outer, parts, inner), dtype)
         if rows:
-            shape = self.rows(outer * parts, part)
+            shape = self.rows(outer * parts, part, EACH)
             self.launch("reduce", f"{name}_rows", x.dtype, *shape, y, x, outer * parts, n, part)
         else:
             grid, block = outer * parts * -(-inner // WIDTH), WIDTH * (4 if n >= FEW else 1)
@@ -114,7 +115,7 @@ class Reduce(Launcher):
         rows, n = x.shape
         parts, part = shares(n, n if self.one_thread else ROW_PART)
         y = self.empty((rows, parts), INT64)
-        self.launch("reduce", entry, x.dtype, *self.rows(y.size, part), y, x, y.size, n, part)
+        self.launch("reduce", entry, x.dtype, *self.rows(y.size, part, EACH), y, x, y.size, n, part)
         return y if parts == 1 else self.gather(y, 1, self._arg_rows(entry, self.gather(x, 1, y)))
 
     @NUMPYS

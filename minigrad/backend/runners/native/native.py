@@ -80,7 +80,7 @@ class NativeKernels(Gemm, CpuAttention, Launched):
     def sums_of(self, n):
         return max(1, min(256, n // (4 * SHARE)))
 
-    def rows(self, rows, n):
+    def rows(self, rows, n, each=4):
         return rows, 1
 
     def _run(self, file, entry, dtype, grid, block, shared, args):
