@@ -17,8 +17,9 @@
 // Banks: the chunks that half a warp reads at once lie side by side, or in 8 neighbouring rows, which begin 16 bytes
 // further each, or in 2 rows, each read by half of its threads. So none are in each other's way, nor are 32 stores to P.
 //
-// Compiled for ROWS (64 with TENSOR) and COLUMNS of 32 or 64, and a DP of 32, 64, 128 or 256, which D and Dv may be less
-// than. Natively, minigrad/backend/runners/native/attention.cpp takes the place of the files that include this one.
+// Compiled for ROWS (64 with TENSOR) and COLUMNS of 32 or 64, a DP of 32, 64, 128 or 256, which D and Dv may be less
+// than, and a DROPS of 1 for dropout, which takes registers, or 0. Natively, runners/native/attention.cpp of
+// minigrad/backend takes the place of the files that include this one.
 #pragma once
 #include "common.cuh"
 #include "heads.cuh"
@@ -31,8 +32,8 @@ constexpr int CHUNK = 16 / sizeof(E);                                         //
 constexpr int MI = ROWS / WARPS / DOWN, NI = COLUMNS / ACROSS, DI = DP / ACROSS;  // a thread's part of S and of Y
 constexpr int PIECE = TENSOR ? 2 : CHUNK;  // columns of Y that lie side by side
 constexpr int STEP = TENSOR ? 32 / sizeof(E) : 2 * CHUNK;  // of what a product sums over: elements at a time
-// With factors of 2 bytes, two tiles are there at once, and the pattern stays in registers. Halves are copied as they are,
-// so that the next tiles are on their way while these are used.
+// With factors of 2 bytes, two tiles are there at once, and the pattern stays in registers. Halves are copied as they
+// are, so that the next tiles are on their way while these are used.
 constexpr bool BOTH = TENSOR && sizeof(E) == 2, AHEAD = BOTH && sizeof(T) == 2;
 constexpr int LD = DP + CHUNK, LDP = COLUMNS + (TENSOR ? CHUNK : ACROSS);  // elements in a row of a tile, and of P
 constexpr int TILE = COLUMNS * LD, TILES = AHEAD ? 4 : BOTH ? 2 : 1;  // elements of a tile; tiles of keys
@@ -219,28 +220,30 @@ __device__ __forceinline__ void weigh(R (&y)[MI][DI], const E* p, const E* b, in
   }
 }
 
-// p[row(i)][column(j)] = s[i][j], for `weigh` of the same warp.
-__device__ __forceinline__ void put(E* p, const R (&s)[MI][NI]) {
+// p[row(i)][column(j)] = s(i, j), for `weigh` of the same warp.
+template <typename F>
+__device__ __forceinline__ void put(E* p, F s) {
   __syncwarp();  // its lanes have read what was there
   UNROLL for (int i = 0; i < MI; i++) {
     if constexpr (TENSOR) {
       UNROLL for (int j = 0; j < NI; j += 2)
-        *reinterpret_cast<Chunk<E, 2>*>(p + row(i) * LDP + column(j)) = rounded(s[i][j], s[i][j + 1]);
+        *reinterpret_cast<Chunk<E, 2>*>(p + row(i) * LDP + column(j)) = rounded(s(i, j), s(i, j + 1));
     } else {
-      UNROLL for (int j = 0; j < NI; j++) p[row(i) * LDP + column(j)] = rounded(s[i][j], s[i][j]).v[0];
+      UNROLL for (int j = 0; j < NI; j++) p[row(i) * LDP + column(j)] = rounded(s(i, j), R(0)).v[0];
     }
   }
   __syncwarp();
 }
 
-// y[i][j] += Σ_k s[row(i)][k] b[k][place(j)], likewise, of the numbers s that the warp holds. If BOTH, they stay in
+// y[i][j] += Σ_k s[row(i)][k] b[k][place(j)], likewise, of the numbers s(i, j) that the warp holds. If BOTH, they stay in
 // registers, since what an mma makes of a row lies as another takes it; others go through P.
-__device__ __forceinline__ void weigh(R (&y)[MI][DI], const R (&s)[MI][NI], E* P, const E* b, int first, int end) {
+template <typename F>
+__device__ __forceinline__ void weigh(R (&y)[MI][DI], F s, E* P, const E* b, int first, int end) {
   auto step = [&](auto k) -> void {
     Fragment p;
     UNROLL for (int i = 0; i < 4; i++) {
       const int j = k / 4 + i / 2 * 2;
-      const Chunk<E, 2> two = rounded(s[i % 2][j], s[i % 2][j + 1]);
+      const Chunk<E, 2> two = rounded(s(i % 2, j), s(i % 2, j + 1));
       p.r[i] = *reinterpret_cast<const unsigned*>(&two);
     }
     multiply(y, p, [&](int d) { return piece<true, false, LD>(b, d, k); });
@@ -253,6 +256,9 @@ __device__ __forceinline__ void weigh(R (&y)[MI][DI], const R (&s)[MI][NI], E* P
     weigh(y, P, b, first, end);
   }
 }
+__device__ __forceinline__ void weigh(R (&y)[MI][DI], const R (&s)[MI][NI], E* P, const E* b, int first, int end) {
+  weigh(y, [&](int i, int j) { return s[i][j]; }, P, b, first, end);
+}
 
 // e^x for a pattern. What halves and TF32 round is more than ex2.approx does.
 __device__ __forceinline__ R power(R x) {
@@ -260,13 +266,16 @@ __device__ __forceinline__ R power(R x) {
   else return exp(x);
 }
 
-// Which keys a query sees, and the bias that is added to its scores.
+struct Cell { int t, s; };  // a query and a key
+
+// Which keys a query sees, the bias that is added to its scores, and which elements of its pattern dropout keeps.
 struct View {
   const bool* mask;  // of this batch and head, or null
   const T* bias;
+  const bool* keep;
   long long mask_t, mask_s, bias_t, bias_s, queries, keys;
   bool causal;
-  R scale;
+  R scale, kept;  // of scores; of what dropout keeps
 
   // How many of the `most` keys from k0 on exist and, if causal, do not come after query t: none, if it is negative.
   __device__ __forceinline__ int seen(long long t, long long k0, int most) const {
@@ -287,10 +296,31 @@ struct View {
       if (mask && !mask[t * mask_t + (k0 + key(j)) * mask_s]) s(j) = -INF;
     }
   }
+  // What dropout keeps of a thread's part of S, whose (i, j) is at(i, j) from query t0 and key s0 on: a bit for each, so
+  // that they take one register.
+  template <typename F>
+  __device__ __forceinline__ unsigned keeps(long long t0, long long s0, F at) const {
+    unsigned bits = 0;
+    if constexpr (DROPS) {
+      const bool* const from = keep + (t0 * keys + s0);
+      const int t_end = int(smaller(queries - t0, ROWS + COLUMNS)), s_end = int(smaller(keys - s0, ROWS + COLUMNS));
+      UNROLL for (int i = 0; i < MI; i++)
+        UNROLL for (int j = 0; j < NI; j++) {
+          const Cell of = at(i, j);
+          bits |= unsigned(of.t < t_end && of.s < s_end && from[of.t * keys + of.s]) << (i * NI + j);
+        }
+    }
+    return bits;
+  }
+  // What it multiplies an element of the pattern by, and of its gradient.
+  __device__ __forceinline__ R factor(unsigned bits, int i, int j) const {
+    return bits >> (i * NI + j) & 1 ? kept : R(0);
+  }
 };
 
-__device__ __forceinline__ View view_of(const Heads& n, const bool* mask, const T* bias, long long b, long long h,
-                                        bool causal, double scale) {
+__device__ __forceinline__ View view_of(const Heads& n, const bool* mask, const T* bias, const bool* keep, long long b,
+                                        long long h, bool causal, double scale, double kept) {
   return {mask ? mask + b * n.mask[0] + h * n.mask[1] : nullptr, bias ? bias + b * n.bias[0] + h * n.bias[1] : nullptr,
-          n.mask[2], n.mask[3], n.bias[2], n.bias[3], n.T, n.S, causal, R(scale)};
+          keep ? keep + (b * n.nh + h) * n.T * n.S : nullptr,
+          n.mask[2], n.mask[3], n.bias[2], n.bias[3], n.T, n.S, causal, R(scale), R(kept)};
 }

@@ -4,7 +4,8 @@
 //   launch   attention_dq: grid (⌈T / ROWS⌉ B nh,); then attention_dk_dv: grid (⌈S / ROWS⌉ B nh / group,). Both with
 //            THREADS, and the bytes of shared memory that attention.py gives
 //   equals   p = exp(scores - lse.sum(-1)); delta = (do * o).sum(-1); ds = scale * p * (do @ v.mT - delta);
-//            dv = p.mT @ do; dq = ds @ k; dk = ds.mT @ q; with dk and dv summed over the heads of a group
+//            dv = p.mT @ do; dq = ds @ k; dk = ds.mT @ q; with dk and dv summed over the heads of a group.
+//            With keep, p of dv and do @ v.mT are multiplied by keep * kept
 //
 // The pattern p is computed again, tile by tile, because keeping it would take T × S numbers. One kernel has the sums
 // over keys, the other those over queries. So neither needs atomics, and the gradients do not depend on the schedule.
@@ -32,7 +33,7 @@ __device__ __forceinline__ R row_dot(const E* a, const E* b, int D) {
 // args  B = grid // (up(n.T, ROWS) * n.nh)
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
 attention_dq(T* dq, R* delta, const T* dout, const T* o, const R* lse, const T* q, const T* k, const T* v,
-             const bool* mask, const T* bias, Heads n, double scale, bool causal) {
+             const bool* mask, const T* bias, const bool* keep, Heads n, double scale, bool causal, double kept) {
   DYNAMIC_SHARED(E, shared);
   E* Q = shared;             // ROWS × LD
   E* dO = Q + ROWS * LD;     // ROWS × LD
@@ -43,7 +44,7 @@ attention_dq(T* dq, R* delta, const T* dout, const T* o, const R* lse, const T* 
   const Tile at = tile_of(n.T);
   const long long b = at.head / n.nh, h = at.head % n.nh, q0 = at.tile * ROWS;
   const long long rows = smaller(ROWS, n.T - q0), out = b * n.o[0] + h * n.o[1] + q0 * n.o[2];
-  const View view = view_of(n, mask, bias, b, h, causal, scale);
+  const View view = view_of(n, mask, bias, keep, b, h, causal, scale, kept);
   k += b * n.k[0] + h / n.group * n.k[1];
   v += b * n.v[0] + h / n.group * n.v[1];
   lse += 2 * (at.head * n.T + q0);
@@ -81,6 +82,7 @@ attention_dq(T* dq, R* delta, const T* dout, const T* o, const R* lse, const T* 
     } else if (k0 + COLUMNS < end) {
       load_both(KV + (now ^ 1) * 2 * TILE, k0 + COLUMNS);
     }
+    const unsigned keeps = view.keeps(q0, k0, [](int i, int j) { return Cell{row(i), column(j)}; });
     if (seen > 0) dots(dp, dO, V, int(n.Dv));
     if (!BOTH) {
       __syncthreads();
@@ -95,6 +97,7 @@ attention_dq(T* dq, R* delta, const T* dout, const T* o, const R* lse, const T* 
       auto score = [&](int j) -> R& { return p[i][j]; };
       if (plain) UNROLL for (int j = 0; j < NI; j++) p[i][j] *= view.scale;
       else view.scores(score, column, NI, t, k0, view.seen(t, k0, COLUMNS));
+      if (DROPS) UNROLL for (int j = 0; j < NI; j++) dp[i][j] *= view.factor(keeps, i, j);
       UNROLL for (int j = 0; j < NI; j++) p[i][j] = gradient(pattern(p[i][j], of[i]), dp[i][j], of[i], view.scale);
     }
     weigh(dQ, p, P, K, 0, seen);
@@ -105,13 +108,13 @@ attention_dq(T* dq, R* delta, const T* dout, const T* o, const R* lse, const T* 
 // args  B = grid // (up(n.S, ROWS) * (n.nh // n.group))
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
 attention_dk_dv(T* dk, T* dv, const R* delta, const T* dout, const R* lse, const T* q, const T* k, const T* v,
-                const bool* mask, const T* bias, Heads n, double scale, bool causal) {
+                const bool* mask, const T* bias, const bool* keep, Heads n, double scale, bool causal, double kept) {
   DYNAMIC_SHARED(E, shared);
   E* K = shared;                                                               // ROWS × LD
   E* V = K + ROWS * LD;                                                        // ROWS × LD
   E* queries = V + ROWS * LD;                                                  // Q and dO, a TILE each; if AHEAD, twice
   E* P = queries + (AHEAD ? 4 : 2) * TILE;                                     // unless BOTH: pᵀ, then dsᵀ, ROWS × LDP
-  Query* of_queries = reinterpret_cast<Query*>(P + (BOTH ? 0 : ROWS * LDP));  // COLUMNS; if AHEAD, twice
+  Query* of_queries = reinterpret_cast<Query*>(P + (BOTH ? 0 : ROWS * LDP));   // COLUMNS; if AHEAD, twice
   R dK[MI][DI] = {}, dV[MI][DI] = {};
 
   const Tile at = tile_of(n.S);
@@ -136,7 +139,7 @@ attention_dk_dv(T* dk, T* dv, const R* delta, const T* dout, const R* lse, const
   for (int now = 0; h < last; now ^= AHEAD) {
     E *const Q = queries + now * 2 * TILE, *const dO = Q + TILE;
     const Query* const of = of_queries + now * COLUMNS;
-    const View view = view_of(n, mask, bias, b, h, causal, scale);
+    const View view = view_of(n, mask, bias, keep, b, h, causal, scale, kept);
     const long long t0 = q0, count = smaller(COLUMNS, n.T - q0);
     if (AHEAD) wait_for_copies<0>();
     else __syncthreads(), load_queries(0, h, q0);
@@ -148,6 +151,7 @@ attention_dk_dv(T* dk, T* dv, const R* delta, const T* dout, const R* lse, const
     // From the first query that sees any of this warp's keys on.
     const int first = causal ? int(smaller(COLUMNS, k0 + warp_row() > t0 ? k0 + warp_row() - t0 : 0)) : 0;
     if (warp_row() >= rows || first >= count) continue;
+    const unsigned keeps = view.keeps(t0, k0, [](int i, int j) { return Cell{column(j), row(i)}; });
     R p[MI][NI], dp[MI][NI];
     dots(p, K, Q, int(n.D));
     const bool plain = view.plain(t0, k0, ROWS);
@@ -158,10 +162,14 @@ attention_dk_dv(T* dk, T* dv, const R* delta, const T* dout, const R* lse, const
       else view.scores(score, row, MI, t, k0, view.seen(t, k0, ROWS));
       UNROLL for (int i = 0; i < MI; i++) p[i][j] = pattern(p[i][j], of[column(j)]);
     }
-    weigh(dV, p, P, dO, first, int(count));
+    if (DROPS) weigh(dV, [&](int i, int j) { return p[i][j] * view.factor(keeps, i, j); }, P, dO, first, int(count));
+    else weigh(dV, p, P, dO, first, int(count));
     dots(dp, V, dO, int(n.Dv));
     UNROLL for (int i = 0; i < MI; i++)
-      UNROLL for (int j = 0; j < NI; j++) dp[i][j] = gradient(p[i][j], dp[i][j], of[column(j)], view.scale);
+      UNROLL for (int j = 0; j < NI; j++) {
+        if (DROPS) dp[i][j] *= view.factor(keeps, i, j);
+        dp[i][j] = gradient(p[i][j], dp[i][j], of[column(j)], view.scale);
+      }
     weigh(dK, dp, P, Q, first, int(count));
   }
   store(dk + b * n.dk[0] + hk * n.dk[1] + k0 * n.dk[2], n.dk[2], rows, n.D, dK);

@@ -4,13 +4,14 @@
 //            the last is 1; lse (B, nh, T, 2) compact: ln Σ exp of each row's scores, in two parts so that float32
 //            loses no digits: the largest score and the rest, which is ∞ for a row that sees nothing
 //   launch   grid (⌈T / ROWS⌉ B nh,), THREADS, attention.py's bytes of shared memory
-//   equals   scores = scale * q @ k.mT + bias; scores[~mask] = -inf; o = softmax(scores) @ v; 0 for a row of -inf
+//   equals   scores = scale * q @ k.mT + bias; scores[~mask] = -inf; o = softmax(scores) @ v; 0 for a row of -inf.
+//            With keep, what dropout keeps of the pattern: (softmax(scores) * keep * kept) @ v
 //
 // The softmax is computed online: with each tile of keys the rows' maxima m may rise, and what was summed so far is
 // multiplied by exp(m before - m after) (Milakov and Gimelshein 2018; Dao et al., "FlashAttention", 2022).
 #include "attention.cuh"
 
-#if TENSOR == 2 && __CUDA_ARCH__ >= 1000  // whose compiler needs more than 168 registers to round
+#if (TENSOR == 2 || DROPS) && __CUDA_ARCH__ >= 1000  // whose compiler needs more than 168 registers
 constexpr int RESIDENT = 2;
 #else
 constexpr int RESIDENT = sizeof(R) == 4 && DP <= 64 ? 3 : 2;  // blocks on a multiprocessor: 168 or 255 registers
@@ -18,8 +19,8 @@ constexpr int RESIDENT = sizeof(R) == 4 && DP <= 64 ? 3 : 2;  // blocks on a mul
 
 // args  B = grid // (up(n.T, ROWS) * n.nh)
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT)
-attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* mask, const T* bias, Heads n,
-                  double scale, bool causal) {
+attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* mask, const T* bias, const bool* keep,
+                  Heads n, double scale, bool causal, double kept) {
   DYNAMIC_SHARED(E, shared);
   E* Q = shared;             // ROWS × LD
   E* KV = Q + ROWS * LD;     // K, then V, a TILE; if BOTH, K and V; if AHEAD, twice
@@ -36,7 +37,7 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
   v += b * n.v[0] + h / n.group * n.v[1];
   o += b * n.o[0] + h * n.o[1] + q0 * n.o[2];
   lse += 2 * (at.head * n.T + q0);
-  const View view = view_of(n, mask, bias, b, h, causal, scale);
+  const View view = view_of(n, mask, bias, keep, b, h, causal, scale, kept);
 
   auto load_k = [&](E* K, long long k0) { load<COLUMNS>(K, k + k0 * n.k[2], n.k[2], n.S - k0, n.D); };
   auto load_v = [&](E* V, long long k0) { load<COLUMNS>(V, v + k0 * n.v[2], n.v[2], n.S - k0, n.Dv); };
@@ -60,6 +61,7 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
     }
     if (seen > 0) {
       R s[MI][NI];
+      const unsigned keeps = view.keeps(q0, k0, [](int i, int j) { return Cell{row(i), column(j)}; });
       dots(s, Q, K, int(n.D));
       const bool plain = AHEAD && view.plain(q0 + warp_row(), k0, COLUMNS);  // others have no registers for it
       UNROLL for (int i = 0; i < MI; i++) {
@@ -75,10 +77,11 @@ attention_forward(T* o, R* lse, const T* q, const T* k, const T* v, const bool* 
         UNROLL for (int j = 0; j < NI; j++) added += s[i][j] = power(s[i][j] - safe);
         l[i].scale(shrink);
         l[i].add(row_sum(added));
+        if (DROPS) UNROLL for (int j = 0; j < NI; j++) s[i][j] *= view.factor(keeps, i, j);
         UNROLL for (int j = 0; j < DI; j++) O[i][j] *= shrink;
       }
       if (BOTH) weigh(O, s, P, V, 0, seen);
-      else put(P, s);
+      else put(P, [&](int i, int j) { return s[i][j]; });
     }
     if (!BOTH) {
       __syncthreads();

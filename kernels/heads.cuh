@@ -6,7 +6,7 @@
 //       k (B, n.nh // n.group, n.S, n.D) at n.k; dk (B, n.nh // n.group, n.S, n.D) at n.dk;
 //       v (B, n.nh // n.group, n.S, n.Dv) at n.v; dv (B, n.nh // n.group, n.S, n.Dv) at n.dv;
 //       mask? (B, n.nh, n.T, n.S) at n.mask; bias? (B, n.nh, n.T, n.S) at n.bias;
-//       lse (B, n.nh, n.T, 2); delta (B, n.nh, n.T)
+//       lse (B, n.nh, n.T, 2); delta (B, n.nh, n.T); keep? (B, n.nh, n.T, n.S)
 struct Heads {
   long long nh, group, T, S, D, Dv;
   long long q[3], k[3], v[3], o[3], mask[4], bias[4], dq[3], dk[3], dv[3];

@@ -79,6 +79,14 @@ extern "C" __global__ void dropout_kernel(const unsigned long long* __restrict__
   each_word({stream, key, offset}, n, drop, y, mask, x);
 }
 
+// Where that mask is not 0.
+// args  stream? (2); y (n)
+extern "C" __global__ void kept_kernel(const unsigned long long* __restrict__ stream, unsigned long long key,
+                                       unsigned long long offset, bool* __restrict__ y, unsigned threshold,
+                                       long long n) {
+  each_word({stream, key, offset}, n, [=](unsigned word, bool& y) { y = word >= threshold; }, y);
+}
+
 // Numbers in [0, 1), each from `bits` bits of a word.
 // args  stream? (2); y (n)
 extern "C" __global__ void uniform_kernel(const unsigned long long* __restrict__ stream, unsigned long long key,

@@ -194,24 +194,27 @@ class Primitives(Protocol):
     # ------------------------------------------------------------------------------------------------------- attention
 
     def attention(
-        self, q: Array, k: Array, v: Array, mask: Array, bias: Array, scale: float, is_causal: bool
-    ) -> tuple[Array, Array]:
+        self, q: Array, k: Array, v: Array, mask: Array, bias: Array, scale: float, is_causal: bool,
+        keep: Array = None, kept: float = 1.0,
+    ) -> tuple[Array, Array]:  # fmt: skip
         """softmax(scale q kᵀ + bias) v -> o (B, nh, T, Dv), lse (B, nh, T, 2), without T × S scores at a time.
 
         q (B, nh, T, D), k (B, nkv, S, D), v (B, nkv, S, Dv), nh a multiple of nkv. mask (bool, True: attend) and bias
         (of q's dtype) are (B, nh, T, S), broadcast by strides of 0, or None. Causal: query i sees keys up to i. A query
         that sees nothing gives zeros. lse is ln Σ exp of each row's scores in two parts, so that no digits are lost:
         the largest score, and the rest, ∞ for a row that sees nothing. o lies in memory as (B, T, nh, Dv), as the
-        projection that follows wants it."""
+        projection that follows wants it. keep (B, nh, T, S), bool, or None: dropout's, which multiplies the pattern by
+        `kept`, or by 0, before it meets v; only for attention_fits(dropout=True)."""
 
     def attention_backward(
         self, do: Array, q: Array, k: Array, v: Array, mask: Array, bias: Array, o: Array, lse: Array, scale: float,
-        is_causal: bool,
+        is_causal: bool, keep: Array = None, kept: float = 1.0,
     ) -> tuple[Array, Array, Array]:  # fmt: skip
         """dq, dk, dv. The pattern is computed again from the scores and lse."""
 
-    def attention_fits(self, dtype: DType, D: int) -> bool:
-        """Do attention() and its backward support heads of this size? Kernels have limits, NumPy has none."""
+    def attention_fits(self, dtype: DType, D: int, dropout: bool = False) -> bool:
+        """Do attention() and its backward support heads of this size, and dropout, which takes a CPU less time with the
+        pattern held? Kernels have limits, NumPy has none."""
 
     def attention_decode_(
         self, q: Array, k: Array, v: Array, keys: Array, values: Array, length: Array, first: Array, slopes: Array,
@@ -243,6 +246,8 @@ class Primitives(Protocol):
 
     def dropout(self, x: Array, p: float, draw: Draw) -> tuple[Array, Array]:
         """(x mask, mask): mask holds 1 / (1 - p) with probability 1 - p, else 0, in x's dtype."""
+
+    def dropout_mask(self, shape: Shape, p: float, draw: Draw) -> Array: ...  # bool: where that mask is not 0
 
     # ----------------------------------------------------------------------------------------------------------- optim
 

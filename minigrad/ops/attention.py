@@ -9,9 +9,10 @@ import numpy as np
 
 from ..autograd import FormulaOp, Op, composite
 from ..autograd.cases import Fixed, case
+from ..random import default_generator
 from ..typing import T
 from .args import require_float
-from .dropout import dropout
+from .dropout import checked_probability, dropout
 from .movement import expanded
 
 __all__ = ["attention_pattern", "merge_heads", "scaled_dot_product_attention", "split_heads"]
@@ -139,7 +140,8 @@ class Attention(Op):
     """z = softmax(scale q kᵀ + bias) v, masked, without storing the pattern;   dq, dk, dv from the same pattern again
 
     q (B, nh, T, d_k), k (B, nkv, S, d_k), v (B, nkv, S, d_v); nkv divides nh. mask (bool) and bias (float) are
-    (B, nh, T, S) or None. Rabe and Staats 2021; Dao et al., "FlashAttention", 2022."""
+    (B, nh, T, S) or None. dropout_p drops elements of the pattern, as Dropout would with that `draw`. Rabe and Staats
+    2021; Dao et al., "FlashAttention", 2022."""
 
     cases = [
         case((1, 2, 3, 3), (1, 2, 3, 3), (1, 2, 3, 2), None, None, scale=0.5, is_causal=True),
@@ -149,50 +151,56 @@ class Attention(Op):
     ]  # fmt: skip
     rounds_inside = True
 
-    def forward(self, q, k, v, mask, bias, scale, is_causal):
+    def forward(self, q, k, v, mask, bias, scale, is_causal, dropout_p=0.0, draw=None):
         _check_groups(q, k)
-        z, lse = self.backend.attention(q, k, v, mask, bias, scale, is_causal)
+        keep = None
+        if dropout_p:
+            shape = (*q.shape[:3], k.shape[2])
+            keep = self.backend.dropout_mask(shape, dropout_p, draw)
+        z, lse = self.backend.attention(q, k, v, mask, bias, scale, is_causal, keep, _kept(dropout_p))
         self.save_inputs(q, k, v, mask, bias)
-        self.save(lse)
+        self.save(lse, keep)
         return self.save_output(z)
 
     def backward(self, dz):
-        (lse,) = self.saved()
-        inputs = (*self.saved_inputs(), self.saved_output().detach(), lse)
-        return (*AttentionBackward.apply(dz, *inputs, **self.params), None, None)
+        inputs = (*self.saved_inputs(), self.saved_output().detach(), *self.saved())
+        params = {name: value for name, value in self.params.items() if name != "draw"}
+        return (*AttentionBackward.apply(dz, *inputs, **params), None, None)
 
 
 class AttentionBackward(FormulaOp):
     """dv = patternᵀ dz, dpattern = dz vᵀ, dqk as for the pattern, dq = dqk k, dk = dqkᵀ q
 
     z (B, nh, T, d_v) and lse (B, nh, T), the logarithm of the sum of e^score in each row, come from the forward; if lse
-    is None, both are computed again."""
+    is None, both are computed again. keep: the mask of dropout, or None."""
 
     cases = [
-        case((1, 2, 3, 2), (1, 2, 3, 3), (1, 2, 3, 3), (1, 2, 3, 2), None, None, None, None, scale=0.5, is_causal=True),
-        case(
-            (2, 2, 2, 2), (2, 2, 2, 3), (2, 1, 3, 3), (2, 1, 3, 2), None, None, None, None, scale=0.3, is_causal=False
-        ),
+        case((1, 2, 3, 2), (1, 2, 3, 3), (1, 2, 3, 3), (1, 2, 3, 2), *5 * [None], scale=0.5, is_causal=True),
+        case((2, 2, 2, 2), (2, 2, 2, 3), (2, 1, 3, 3), (2, 1, 3, 2), *5 * [None], scale=0.3, is_causal=False),
     ]
     from_forward = (6, 7)
     rounds_inside = True
 
-    def forward(self, dz, q, k, v, mask, bias, z, lse, scale, is_causal):
+    def forward(self, dz, q, k, v, mask, bias, z, lse, keep, scale, is_causal, dropout_p=0.0):
         _check_groups(q, k)
-        self.save_inputs(dz, q, k, v, mask, bias, z, lse)
+        self.save_inputs(dz, q, k, v, mask, bias, z, lse, keep)
+        dropout = keep, _kept(dropout_p)
         if lse is None:
-            z, lse = self.backend.attention(q, k, v, mask, bias, scale, is_causal)
-        return self.backend.attention_backward(dz, q, k, v, mask, bias, z, lse, scale, is_causal)
+            z, lse = self.backend.attention(q, k, v, mask, bias, scale, is_causal, *dropout)
+        return self.backend.attention_backward(dz, q, k, v, mask, bias, z, lse, scale, is_causal, *dropout)
 
     @staticmethod
-    def formula(dz, q, k, v, mask, bias, z, lse, scale, is_causal):
+    def formula(dz, q, k, v, mask, bias, z, lse, keep, scale, is_causal, dropout_p=0.0):
         nkv = k.shape[1]
         k, v = _for_each_head(k, q), _for_each_head(v, q)
         scores = q @ k.mT * scale  # (B, nh, T, S)
         pattern = attention_pattern(scores if bias is None else scores + bias, mask, is_causal)  # (B, nh, T, S)
-        dpattern = dz @ v.mT  # (B, nh, T, S)
+        dpattern, dropped = dz @ v.mT, pattern  # (B, nh, T, S)
+        if keep is not None:
+            factor = keep.to(q.dtype) * _kept(dropout_p)  # (B, nh, T, S)
+            dpattern, dropped = dpattern * factor, pattern * factor
         dqk = AttentionPatternBackward.formula(dpattern, pattern, scale)  # (B, nh, T, S)
-        return dqk @ k, _over_groups(dqk.mT @ q, nkv), _over_groups(pattern.mT @ dz, nkv)
+        return dqk @ k, _over_groups(dqk.mT @ q, nkv), _over_groups(dropped.mT @ dz, nkv)
 
 
 class AttentionDecode(Op, abstract=True):
@@ -216,6 +224,11 @@ def attention_decode(q, k, v, keys, values, length, first=None, slopes=None, sca
     keys.storage.changed()
     values.storage.changed()
     return z
+
+
+def _kept(p):
+    """What dropout multiplies what it keeps by."""
+    return 1 / (1 - p) if p < 1 else 0.0
 
 
 def _check_groups(q, k):
@@ -303,9 +316,9 @@ def scaled_dot_product_attention(
     (added to the scores), broadcast to (…, T, S). scale replaces 1/√d_k. dropout_p applies to the pattern, whether the
     model trains or not: pass 0 to evaluate. enable_gqa: key and value may have fewer heads, in dim -3, a divisor of
     query's. Unlike in PyTorch, attn_mask and is_causal may be given together, and a query that sees nothing gives
-    zeros. The pattern is held whole only with dropout_p, a mask that requires a gradient, or heads larger than the
-    kernels take: 512 on a CPU; 128 or 256 on a GPU, as its shared memory allows. Raises ValueError for shapes, and
-    TypeError for dtypes, that do not fit each other."""
+    zeros. The pattern is held whole only with a mask that requires a gradient, with heads larger than the kernels take
+    (512 on a CPU; 128 or 256 on a GPU, as its shared memory allows), or on a CPU with dropout_p, for which a GPU keeps
+    a byte per element. Raises ValueError for shapes, or a dropout_p, and TypeError for dtypes, that do not fit."""
     require_float("scaled_dot_product_attention", query, key, value)
     if not query.dtype == key.dtype == value.dtype:
         raise TypeError(
@@ -314,12 +327,16 @@ def scaled_dot_product_attention(
     q, k, v, batch = _as_heads(query, key, value, enable_gqa)
     scale = float((q.shape[-1] or 1) ** -0.5 if scale is None else scale)
     mask = None if attn_mask is None else _mask_of_heads(attn_mask, batch, q.shape[-2], k.shape[-2], query.dtype)
-    fits = q.storage.backend.attention_fits(q.dtype, max(q.shape[-1], v.shape[-1]))
-    if dropout_p or not fits or (mask is not None and mask.requires_grad):
+    fits = q.storage.backend.attention_fits(q.dtype, max(q.shape[-1], v.shape[-1]), bool(dropout_p))
+    if not fits or (mask is not None and mask.requires_grad):
         qk = q @ _for_each_head(k, q).mT  # (B, nh, T, S)
         pattern = dropout(attention_pattern(qk, mask, is_causal, scale), dropout_p)  # (B, nh, T, S)
         z = pattern @ _for_each_head(v, q)  # (B, nh, T, d_v)
     else:
         masks = (mask, None) if mask is None or mask.dtype.kind == "b" else (None, mask)
-        z = Attention.apply(q, k, v, *masks, scale=scale, is_causal=bool(is_causal))
+        dropped = {}
+        if dropout_p:
+            draw = default_generator.reserve(math.prod(q.shape[:3]) * k.shape[2])
+            dropped = dict(dropout_p=checked_probability(dropout_p), draw=draw)
+        z = Attention.apply(q, k, v, *masks, scale=scale, is_causal=bool(is_causal), **dropped)
     return z if len(batch) == 2 else z.reshape(*batch, *z.shape[-2:])

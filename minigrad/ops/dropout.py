@@ -26,6 +26,13 @@ class Dropout(Op):
         return dy * mask
 
 
+def checked_probability(p):
+    """p. Raises ValueError if it does not lie in [0, 1]."""
+    if not 0 <= p <= 1:
+        raise ValueError(f"dropout: p must lie in [0, 1], got {p}")
+    return p
+
+
 def dropout(input: T, p: float = 0.5, training: bool = True, *, generator: Generator | None = None) -> T:
     """Each element 0 with probability p, else divided by 1 - p; input itself if not training or p = 0. Floats, of any
     shape.
@@ -33,8 +40,7 @@ def dropout(input: T, p: float = 0.5, training: bool = True, *, generator: Gener
     Draws from `generator`, by default the one that manual_seed seeds. Raises TypeError for other dtypes, and ValueError
     for a p outside of [0, 1]. Source: Srivastava et al. 2014."""
     require_float("dropout", input)
-    if not 0 <= p <= 1:
-        raise ValueError(f"dropout: p must lie in [0, 1], got {p}")
+    checked_probability(p)
     if not training or p == 0:
         return input
     return Dropout.apply(input, p=p, draw=(generator or default_generator).reserve(input.numel()))

@@ -150,6 +150,7 @@ def every_primitive(on):
         on.cast(x, np.dtype(dtype))
     on.dot(x[0], x[1])
     on.random_words(draw, 6)
+    keep = on.dropout_mask((2, 4, 1, 1), 0.3, draw)
     for dtype in "f4", "f8":
         on.random_uniform(draw, (3,), np.dtype(dtype))
     on.setitem(x, (np.array([0, 2]),), 2.0)
@@ -171,6 +172,7 @@ def every_primitive(on):
     if not on.one_thread:
         half = np.ones((16, 16), np.float16)
         on.matmul(half, half)
+        on.attention(heads, heads, heads, None, None, 1.0, True, keep, 2.0)
     on.launch_each(2, "captured", "check", WORD, index.copy(), index, 2, 9, False, False, 0, found, turn.copy())
 
 

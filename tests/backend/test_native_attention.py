@@ -102,6 +102,13 @@ def test_a_weight_is_0_only_where_it_would_be_subnormal(dtype, far):
     np.testing.assert_allclose([o.item(), dv[0, 0, 1, 0], dk[0, 0, 1, 0]], np.exp(-far), 1e-4)
 
 
+def test_dropout_is_refused():
+    on, x = Native(), np.ones((1, 1, 2, 3), np.float32)
+    assert not on.attention_fits(np.dtype("f4"), 3, dropout=True)
+    with pytest.raises(ValueError, match="takes no dropout"):
+        on.attention(x, x, x, None, None, 1.0, True, np.ones((1, 1, 2, 2), bool), 2.0)
+
+
 def test_heads_as_large_as_they_may_be():
     on, rng = Native(), np.random.default_rng(0)
     assert on.attention_fits(np.dtype("f4"), 512) and not on.attention_fits(np.dtype("f4"), 513)

@@ -144,6 +144,7 @@ def reduced(dtype):
 
 def drawn(dtype):
     yield from (("random_words", Draw(7, 9), n) for n in (0, 1, 6, 300))
+    yield from (("dropout_mask", (7, 29), p, Draw(7, 9)) for p in (0.0, 0.3, 1.0))
     yield from (("random_uniform", Draw(7, 9), shape, np.dtype(dtype)) for shape in ((0,), (1,), (7, 29)))
 
 

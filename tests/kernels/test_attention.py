@@ -43,13 +43,17 @@ def wide(*arrays):
     return [x.astype(np.float64) if x is not None and x.dtype.kind == "f" else x for x in arrays]
 
 
-def check(backend, case, dtype, eps=EPS):
+def check(backend, case, dtype, eps=EPS, dropped=0.0):
     q, k, v, mask, bias, do, scale, causal = problem(case, dtype)
-    o, lse = backend.attention(q, k, v, mask, bias, scale, causal)
-    grads = backend.attention_backward(do, q, k, v, mask, bias, o, lse, scale, causal)
+    dropout = ()
+    if dropped:
+        dropout = np.random.default_rng(1).random((*q.shape[:3], k.shape[2])) >= dropped, 1 / (1 - dropped)
+    o, lse = backend.attention(q, k, v, mask, bias, scale, causal, *dropout)
+    grads = backend.attention_backward(do, q, k, v, mask, bias, o, lse, scale, causal, *dropout)
     Q, K, V, BIAS, DO = wide(q, k, v, bias, do)
-    expected_o, expected_lse = reference.attention(Q, K, V, mask, BIAS, scale, causal)
-    expected = reference.attention_backward(DO, Q, K, V, mask, BIAS, expected_o, expected_lse, scale, causal)
+    rest = mask, BIAS, *reference.attention(Q, K, V, mask, BIAS, scale, causal, *dropout), scale, causal, *dropout
+    expected_o, expected_lse = rest[2:4]
+    expected = reference.attention_backward(DO, Q, K, V, *rest)
     for got, want in zip((o, lse, *grads), (expected_o, expected_lse, *expected), strict=True):
         kind = "float32" if want is expected_lse and dtype == "float16" else dtype
         assert got.shape == want.shape and got.dtype == np.dtype(kind)
@@ -82,6 +86,17 @@ def test_tensor_cores(on, monkeypatch, case, dtype, precision):
         pytest.skip("no GPU with tensor cores")
     monkeypatch.setattr(Launcher, "precision", precision)
     check(on, case, dtype, {dtype: ROUGH[precision]})
+
+
+@pytest.mark.parametrize("kind", [*EPS, "float16", "high", "medium"])
+@pytest.mark.parametrize("case", ["queries of a group", "all masks", "heads that no chunk divides"])
+def test_dropout(on, monkeypatch, case, kind):
+    """In a dtype, or in float32 as tensor cores multiply it with a precision."""
+    if kind not in EPS and not on.tensor_cores:
+        pytest.skip("no GPU with tensor cores")
+    monkeypatch.setattr(Launcher, "precision", kind if kind in ROUGH else "highest")
+    dtype = "float32" if kind in ROUGH else kind
+    check(on, case, dtype, EPS if kind in EPS else {dtype: 1.5 * ROUGH.get(kind, ROUGH["high"])}, 0.3)
 
 
 @pytest.mark.parametrize("limit, dtype, D", [(99, "float32", 64), (64, "float32", 64), (227, "float64", 128)])

@@ -203,6 +203,40 @@ def test_attention_of_halves_is_computed_in_single(dtype):
         np.testing.assert_allclose(a, b, atol=1e-2 if dtype == np.float16 else 1e-5)
 
 
+def test_dropout_in_one_pass():
+    """The reference that kernels are compared with, which no device uses, against its formula."""
+    q, k, v, do = (normal(2, n, t, 3, seed=i) for i, (n, t) in enumerate([(4, 5), (2, 6), (2, 6), (4, 5)]))
+    keep, kept, scale = np.random.default_rng(4).random((2, 4, 5, 6)) > 0.3, 1 / 0.7, 0.5
+    o, lse = reference.attention(q, k, v, None, None, scale, True, keep, kept)
+    gradients = reference.attention_backward(do, q, k, v, None, None, o, lse, scale, True, keep, kept)
+    Q, K, V = (mg.tensor(x, requires_grad=True) for x in (q, k, v))
+    heads = (x.repeat_interleave(2, 1) for x in (K, V))
+    pattern = F.attention_pattern(Q @ next(heads).mT, None, True, scale) * (mg.tensor(keep).double() * kept)
+    z = pattern @ next(heads)
+    z.backward(mg.tensor(do))
+    for got, want in zip((o, *gradients), (z.detach(), Q.grad, K.grad, V.grad), strict=True):
+        np.testing.assert_allclose(got, want.numpy(), 0, 1e-13)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("p", [0.3, 1.0])
+def test_a_gpu_drops_what_a_cpu_does(p):
+    """There within its kernels, here of the pattern: the same results, gradients and gradients of these."""
+
+    def results(device):
+        mg.manual_seed(3)
+        sizes = (4, 5), (2, 6), (2, 6)
+        leaves = [
+            mg.tensor(normal(2, n, t, 3, seed=i), device=device, requires_grad=True) for i, (n, t) in enumerate(sizes)
+        ]
+        z = F.scaled_dot_product_attention(*leaves, dropout_p=p, is_causal=True, enable_gqa=True)
+        first = mg.grad((z**2).sum(), leaves, create_graph=True)
+        return [z, *first, *mg.grad(sum((dx**2).sum() for dx in first), leaves)]
+
+    for got, want in zip(results("cuda"), results("cpu"), strict=True):
+        np.testing.assert_allclose(got.detach().cpu().numpy(), want.detach().numpy(), 0, 1e-12)
+
+
 def test_a_large_head_is_scaled_by_its_root():
     x = mg.tensor(normal(1, 3, 16))
     got = F.scaled_dot_product_attention(x, x, x).numpy()

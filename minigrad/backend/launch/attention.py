@@ -38,18 +38,21 @@ class Attention(Softmax):
     shared_limit = 227 << 10  # bytes of shared memory that a block may have: this is an H100's
 
     @KERNEL
-    def attention(self, q, k, v, mask, bias, scale, is_causal):
+    def attention(self, q, k, v, mask, bias, scale, is_causal, keep=None, kept=1.0):
         check_shapes(q, k, v, mask, bias)
+        keep = self._whole(keep, q, k)
         q, k, v = (self._rows_dense(x) for x in (q, k, v))
         B, nh, T = q.shape[:3]
         o = self._heads_last(B, nh, T, v.shape[3], q.dtype)
         lse = self.empty((B, nh, T, 2), real(q.dtype))
-        self._launch_attention(o, lse, q, k, v, mask, bias, heads(q, k, v, o, mask, bias), scale, is_causal)
+        sizes = heads(q, k, v, o, mask, bias)
+        self._launch_attention(o, lse, q, k, v, mask, bias, keep, sizes, scale, is_causal, kept)
         return o, lse
 
     @KERNEL
-    def attention_backward(self, do, q, k, v, mask, bias, o, lse, scale, is_causal):
+    def attention_backward(self, do, q, k, v, mask, bias, o, lse, scale, is_causal, keep=None, kept=1.0):
         check_shapes(q, k, v, mask, bias)
+        keep = self._whole(keep, q, k)
         for x in (do, o):
             check_shape("do or o", x, (*q.shape[:3], v.shape[3]))
         if not q.shape[1]:
@@ -60,20 +63,28 @@ class Attention(Softmax):
         (B, nh, T, D), (nkv, S, Dv) = q.shape, v.shape[1:]
         dq, dk, dv = (self._heads_last(B, n, t, d, q.dtype) for n, t, d in ((nh, T, D), (nkv, S, D), (nkv, S, Dv)))
         sizes = heads(q, k, v, o, mask, bias, dq, dk, dv)
-        self._launch_attention_backward(dq, dk, dv, do, o, lse, q, k, v, mask, bias, sizes, scale, is_causal)
+        rest = mask, bias, keep, sizes, scale, is_causal, kept
+        self._launch_attention_backward(dq, dk, dv, do, o, lse, q, k, v, *rest)
         return dq, dk, dv
 
-    def _launch_attention(self, o, lse, q, k, v, *rest):
+    def _whole(self, keep, q, k):
+        """The mask of dropout, checked and compact, or None."""
+        check_shape("keep", keep, (*q.shape[:3], k.shape[2]))
+        return keep if keep is None else self.compact(keep)
+
+    def _launch_attention(self, o, lse, q, k, v, mask, bias, keep, *rest):
         (B, nh, T, D), Dv = q.shape, v.shape[3]
         shape = self._shape(q.dtype, max(D, Dv), forward_bytes)
-        file, shared = _compiled("attention_forward", shape), forward_bytes(shape)
+        file, shared = _compiled("attention_forward", shape, keep), forward_bytes(shape)
+        rest = mask, bias, keep, *rest
         grid = _blocks(T, shape) * B * nh
         self.launch(file, "attention_forward", q.dtype, grid, THREADS, o, lse, q, k, v, *rest, shared=shared)
 
-    def _launch_attention_backward(self, dq, dk, dv, do, o, lse, q, *rest):
+    def _launch_attention_backward(self, dq, dk, dv, do, o, lse, q, k, v, mask, bias, keep, *rest):
         (B, nh, T, D), (nkv, S, Dv) = q.shape, dv.shape[1:]
         shape = self._shape(q.dtype, max(D, Dv), dk_dv_bytes)
-        file, delta = _compiled("attention_backward", shape), self.empty((B, nh, T), lse.dtype)
+        file, delta = _compiled("attention_backward", shape, keep), self.empty((B, nh, T), lse.dtype)
+        rest = k, v, mask, bias, keep, *rest
         grid, shared = _blocks(T, shape) * B * nh, dq_bytes(shape)
         self.launch(file, "attention_dq", q.dtype, grid, THREADS, dq, delta, do, o, lse, q, *rest, shared=shared)
         grid, shared = _blocks(S, shape) * B * nkv, dk_dv_bytes(shape)
@@ -103,7 +114,9 @@ class Attention(Softmax):
         return self.empty((B, T, nh, D), dtype).transpose(0, 2, 1, 3)
 
     @natively(always=True)
-    def attention_fits(self, dtype, D):
+    def attention_fits(self, dtype, D, dropout=False):
+        if dropout and (self.one_thread or (dtype.itemsize == 8 and D > 64)):  # float64 has no registers for it
+            return False
         return self._largest_head(dtype) >= D
 
     def _largest_head(self, dtype):
@@ -176,8 +189,9 @@ def _tiles(lines, shape):
     return lines * (shape.DP * shape.itemsize + CHUNK) + pattern
 
 
-def _compiled(file, shape):
-    return f"{file} ROWS={shape.rows} COLUMNS={shape.columns} DP={shape.DP} TENSOR={shape.tensor}"
+def _compiled(file, shape, keep):
+    drops = int(keep is not None)
+    return f"{file} ROWS={shape.rows} COLUMNS={shape.columns} DP={shape.DP} TENSOR={shape.tensor} DROPS={drops}"
 
 
 def _blocks(length, shape):

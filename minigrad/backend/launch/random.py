@@ -27,6 +27,12 @@ class Random(Launcher):
         self._launch_words("dropout_kernel", x.dtype, x.size, draw, y, mask, x, threshold, scale, x.size)
         return y, mask
 
+    @NUMPYS
+    def dropout_mask(self, shape, p, draw):
+        y = self.empty(shape, np.dtype(bool))
+        self._launch_words("kept_kernel", _FLOAT32, y.size, draw, y, min(dropout_numbers(p)[0], 0xFFFFFFFF), y.size)
+        return y
+
     @KERNEL
     def random_uniform(self, draw, shape, dtype):
         n, dtype = math.prod(shape), np.dtype(dtype)

@@ -32,7 +32,7 @@ def _wide(stored):
 
 class Attention(Primitives):
     @_wide(1)
-    def attention(self, q, k, v, mask, bias, scale, is_causal):
+    def attention(self, q, k, v, mask, bias, scale, is_causal, keep=None, kept=1.0):
         (B, nh, T, _), (S, Dv) = q.shape, v.shape[2:]
         o = np.empty((B, T, nh, Dv), q.dtype).transpose(0, 2, 1, 3)
         lse = np.empty((B, nh, T, 2), q.dtype)
@@ -47,6 +47,8 @@ class Attention(Primitives):
             np.exp(p, out=p)
             total = row_sums(p)
             p /= np.maximum(total, 1)  # the largest score alone makes it 1, unless the query sees nothing
+            if keep is not None:
+                p *= _grouped(keep, k.shape[1])[b, :, :, t] * p.dtype.type(kept)
             part = o[b, :, t]
             part[...] = product(p, v[b, :, None]).reshape(part.shape)
             total[total == 0] = np.inf  # so that exp(scores - lse) is 0
@@ -56,7 +58,7 @@ class Attention(Primitives):
         return o, lse
 
     @_wide(3)
-    def attention_backward(self, do, q, k, v, mask, bias, o, lse, scale, is_causal):
+    def attention_backward(self, do, q, k, v, mask, bias, o, lse, scale, is_causal, keep=None, kept=1.0):
         (B, nh, T, _), (nkv, S) = q.shape, k.shape[1:3]
         dq, dk, dv = np.zeros(q.shape, q.dtype), np.zeros(k.shape, q.dtype), np.zeros(v.shape, q.dtype)
         for b, t in _blocks(B, nh, T, S):
@@ -67,12 +69,17 @@ class Attention(Primitives):
             np.exp(p, out=p)
             dob = _grouped(do, nkv)[b, :, :, t]
             ds = product(dob, v[b, :, None].swapaxes(-1, -2))
+            dropped = p
+            if keep is not None:
+                factor = _grouped(keep, nkv)[b, :, :, t] * p.dtype.type(kept)
+                ds *= factor
+                dropped = p * factor
             ds -= row_dots(ds, p)  # = do · o, but exactly 0 less for a query that sees one key
             ds *= p
             ds *= ds.dtype.type(scale)
             dq[b, :, t] = product(ds, k[b, :, None]).reshape(dq[b, :, t].shape)
             dk[b] += product(ds.swapaxes(-1, -2), _grouped(q, nkv)[b, :, :, t]).sum(2)
-            dv[b] += product(p.swapaxes(-1, -2), dob).sum(2)
+            dv[b] += product(dropped.swapaxes(-1, -2), dob).sum(2)
         return dq, dk, dv
 
     def attention_decode_(self, q, k, v, keys, values, length, first, slopes, scale):
@@ -85,8 +92,8 @@ class Attention(Primitives):
             bias = np.broadcast_to((-slopes[:, None, None] * (n - positions)).astype(q.dtype), shape)
         return self.attention(q, keys[..., : n + 1].swapaxes(2, 3), values[:, :, : n + 1], mask, bias, scale, False)[0]
 
-    def attention_fits(self, dtype, D):
-        return True
+    def attention_fits(self, dtype, D, dropout=False):
+        return not dropout
 
     @in_single
     def attention_pattern(self, scores, scale, mask, is_causal):

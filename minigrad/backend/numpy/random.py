@@ -32,9 +32,11 @@ class Random(Primitives):
         return y.reshape(shape)
 
     def dropout(self, x, p, draw):
-        threshold, scale = dropout_numbers(p)
-        mask = np.multiply(self.random_words(draw, x.size).reshape(x.shape) >= threshold, x.dtype.type(scale))
+        mask = np.multiply(self.dropout_mask(x.shape, p, draw), x.dtype.type(dropout_numbers(p)[1]))
         return x * mask, mask
+
+    def dropout_mask(self, shape, p, draw):
+        return self.random_words(draw, math.prod(shape)).reshape(shape) >= dropout_numbers(p)[0]
 
 
 def _uniform(draw, first, n, dtype):

@@ -18,8 +18,16 @@ class CpuAttention(Attention):
 
     def _launch_attention(self, o, lse, q, *rest):
         B, nh, T = q.shape[:3]
-        self.launch("attention", "attention_forward", q.dtype, (-(-T // BLOCK), B * nh), 1, o, lse, q, *rest)
+        grid = -(-T // BLOCK), B * nh
+        self.launch("attention", "attention_forward", q.dtype, grid, 1, o, lse, q, *_without_dropout(*rest))
 
     def _launch_attention_backward(self, dq, dk, *rest):
         B, nkv = dk.shape[:2]
-        self.launch("attention", "attention_backward", dk.dtype, B * nkv, 1, dq, dk, *rest)
+        self.launch("attention", "attention_backward", dk.dtype, B * nkv, 1, dq, dk, *_without_dropout(*rest))
+
+
+def _without_dropout(*args):
+    *before, keep, sizes, scale, is_causal, _ = args
+    if keep is not None:
+        raise ValueError("attention on the CPU takes no dropout: attention_fits(dropout=True) says so")
+    return *before, sizes, scale, is_causal
