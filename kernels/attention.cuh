@@ -301,6 +301,7 @@ struct View {
   template <typename F>
   __device__ __forceinline__ unsigned keeps(long long t0, long long s0, F at) const {
     unsigned bits = 0;
+    static_assert(MI * NI <= 32);
     if constexpr (DROPS) {
       const bool* const from = keep + (t0 * keys + s0);
       const int t_end = int(smaller(queries - t0, ROWS + COLUMNS)), s_end = int(smaller(keys - s0, ROWS + COLUMNS));

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..autograd import FormulaOp, Op, composite
 from ..autograd.cases import Fixed, case
+from ..backend.numpy.random import dropout_numbers
 from ..random import default_generator
 from ..typing import T
 from .args import require_float
@@ -157,7 +158,7 @@ class Attention(Op):
         if dropout_p:
             shape = (*q.shape[:3], k.shape[2])
             keep = self.backend.dropout_mask(shape, dropout_p, draw)
-        z, lse = self.backend.attention(q, k, v, mask, bias, scale, is_causal, keep, _kept(dropout_p))
+        z, lse = self.backend.attention(q, k, v, mask, bias, scale, is_causal, keep, dropout_numbers(dropout_p)[1])
         self.save_inputs(q, k, v, mask, bias)
         self.save(lse, keep)
         return self.save_output(z)
@@ -184,7 +185,7 @@ class AttentionBackward(FormulaOp):
     def forward(self, dz, q, k, v, mask, bias, z, lse, keep, scale, is_causal, dropout_p=0.0):
         _check_groups(q, k)
         self.save_inputs(dz, q, k, v, mask, bias, z, lse, keep)
-        dropout = keep, _kept(dropout_p)
+        dropout = keep, dropout_numbers(dropout_p)[1]
         if lse is None:
             z, lse = self.backend.attention(q, k, v, mask, bias, scale, is_causal, *dropout)
         return self.backend.attention_backward(dz, q, k, v, mask, bias, z, lse, scale, is_causal, *dropout)
@@ -197,7 +198,7 @@ class AttentionBackward(FormulaOp):
         pattern = attention_pattern(scores if bias is None else scores + bias, mask, is_causal)  # (B, nh, T, S)
         dpattern, dropped = dz @ v.mT, pattern  # (B, nh, T, S)
         if keep is not None:
-            factor = keep.to(q.dtype) * _kept(dropout_p)  # (B, nh, T, S)
+            factor = keep.to(q.dtype) * dropout_numbers(dropout_p)[1]  # (B, nh, T, S)
             dpattern, dropped = dpattern * factor, pattern * factor
         dqk = AttentionPatternBackward.formula(dpattern, pattern, scale)  # (B, nh, T, S)
         return dqk @ k, _over_groups(dqk.mT @ q, nkv), _over_groups(dropped.mT @ dz, nkv)
@@ -224,11 +225,6 @@ def attention_decode(q, k, v, keys, values, length, first=None, slopes=None, sca
     keys.storage.changed()
     values.storage.changed()
     return z
-
-
-def _kept(p):
-    """What dropout multiplies what it keeps by."""
-    return 1 / (1 - p) if p < 1 else 0.0
 
 
 def _check_groups(q, k):

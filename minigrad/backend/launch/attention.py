@@ -4,6 +4,7 @@ import functools
 from typing import NamedTuple
 
 from ..kernels import Struct, constant
+from .elementwise import BOOL
 from .launcher import broadcast_strides, check_shape, layout, real
 from .rules import KERNEL, natively
 from .softmax import Softmax
@@ -39,8 +40,8 @@ class Attention(Softmax):
 
     @KERNEL
     def attention(self, q, k, v, mask, bias, scale, is_causal, keep=None, kept=1.0):
-        check_shapes(q, k, v, mask, bias)
-        keep = self._whole(keep, q, k)
+        check_shapes(q, k, v, mask, bias, keep)
+        keep = self.operand(keep, BOOL)
         q, k, v = (self._rows_dense(x) for x in (q, k, v))
         B, nh, T = q.shape[:3]
         o = self._heads_last(B, nh, T, v.shape[3], q.dtype)
@@ -51,8 +52,8 @@ class Attention(Softmax):
 
     @KERNEL
     def attention_backward(self, do, q, k, v, mask, bias, o, lse, scale, is_causal, keep=None, kept=1.0):
-        check_shapes(q, k, v, mask, bias)
-        keep = self._whole(keep, q, k)
+        check_shapes(q, k, v, mask, bias, keep)
+        keep = self.operand(keep, BOOL)
         for x in (do, o):
             check_shape("do or o", x, (*q.shape[:3], v.shape[3]))
         if not q.shape[1]:
@@ -66,11 +67,6 @@ class Attention(Softmax):
         rest = mask, bias, keep, sizes, scale, is_causal, kept
         self._launch_attention_backward(dq, dk, dv, do, o, lse, q, k, v, *rest)
         return dq, dk, dv
-
-    def _whole(self, keep, q, k):
-        """The mask of dropout, checked and compact, or None."""
-        check_shape("keep", keep, (*q.shape[:3], k.shape[2]))
-        return keep if keep is None else self.compact(keep)
 
     def _launch_attention(self, o, lse, q, k, v, mask, bias, keep, *rest):
         (B, nh, T, D), Dv = q.shape, v.shape[3]
@@ -144,13 +140,13 @@ class Attention(Softmax):
         return self._softmax_backward(self.operand(dy, y.dtype), self.compact(y), scale)
 
 
-def check_shapes(q, k, v, mask, bias):
+def check_shapes(q, k, v, mask, bias, keep):
     """Raise ValueError unless the arguments of attention() fit each other."""
     (B, nh, T, D), (nkv, S) = q.shape, k.shape[1:3]
     check_shape("k", k, (B, nkv, S, D))
     check_shape("v", v, (B, nkv, S, v.shape[3]))
-    check_shape("mask", mask, (B, nh, T, S))
-    check_shape("bias", bias, (B, nh, T, S))
+    for name, of_scores in ("mask", mask), ("bias", bias), ("keep", keep):
+        check_shape(name, of_scores, (B, nh, T, S))
     if nh % max(nkv, 1) or (nh and not nkv):
         raise ValueError(f"attention: {nkv} heads of keys do not divide {nh} heads of queries")
 

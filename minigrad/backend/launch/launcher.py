@@ -97,9 +97,10 @@ class Launcher(Primitives):
         """Run an entry point built on rows.cuh over `rows` rows of n elements."""
         grid, block = self.rows(rows, n)
         if WARP_HELD < n <= HELD * ROW_THREADS and n % 4 == 0 and real(dtype).itemsize == 4 and not self.one_thread:
+            threads = threads_for(n, HELD)
             if n > WARP_ROW:
-                block = threads_for(n, HELD)  # few, which hold all of it
-            file += f" HELD={HELD} HELD_THREADS={max(WARP_BLOCK, threads_for(n, HELD))}"
+                block = threads  # few, which hold all of it
+            file += f" HELD={HELD} HELD_THREADS={max(WARP_BLOCK, threads)}"
         self.launch(file, entry, dtype, grid, block, *args)
 
     def rows(self, rows, n, each=4):

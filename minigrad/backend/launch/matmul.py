@@ -105,7 +105,7 @@ def tiling(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors, t
     side, parts = choose(rows, m, k, batches, large, processors, SPEED[dtype.itemsize, tensor] if tensor else 0)
     part = -(-k // (parts * STEP)) * STEP
     parts = -(-k // part) if k else 1
-    long = (read_a, read_b) in ((1, 1), (1, 0))[: 2 if dtype.itemsize == 2 else 1]  # where it takes less time
+    long = read_a == 1 and (read_b == 1 or (read_b == 0 and dtype.itemsize == 2))  # where that takes less time
     line = 128 if long and shared_memory >= 2 * (stages(128, 128) + RESERVED) else 64
     fill = [0] * (MAX_BATCH_DIMS - len(dims))
     sizes, a_batch, b_batch = ([dim[column] for dim in dims] + fill for column in range(3))

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from ..numpy.random import dropout_numbers, random_bits
+from .elementwise import BOOL
 from .launcher import Launcher
 from .rules import EXACT, KERNEL, NUMPYS
 
@@ -29,7 +30,7 @@ class Random(Launcher):
 
     @NUMPYS
     def dropout_mask(self, shape, p, draw):
-        y = self.empty(shape, np.dtype(bool))
+        y = self.empty(shape, BOOL)
         self._launch_words("kept_kernel", _FLOAT32, y.size, draw, y, min(dropout_numbers(p)[0], 0xFFFFFFFF), y.size)
         return y
 
